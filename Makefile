@@ -1,0 +1,61 @@
+# Everything a developer runs. Needs python3 (3.10 or later), gcc and make; all else goes to .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SANITIZED := build/sanitized
+RUN_SANITIZED := TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib
+JOBS ?= 2
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "ttanalyze needs Python 3.10 or later")'
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): $(BIN)/python pyproject.toml setup.py requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet -c requirements-dev.lock --editable '.[dev]'
+	touch $@
+
+build: $(STAMP) ## the environment in .venv, the recorder and the simulator
+	$(BIN)/python setup.py --quiet build_ext --inplace
+
+examples: build
+	$(MAKE) --no-print-directory -C examples
+
+demo: examples ## record an example twice, verify the one and find where the other differs
+	$(BIN)/python examples/demo.py
+
+lint: build ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint examples ## lint, all tests that need no GPU, and the native ones under sanitizers
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not gpu'
+	TT_SANITIZE=address,undefined $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
+	$(RUN_SANITIZED) $(BIN)/python -m pytest -n $(JOBS) -m 'native and not gpu'
+
+gpu-test: examples ## the same programs and the framework cases on a GPU
+	$(BIN)/python -m pytest -m gpu
+
+bench: build ## what recording costs
+	$(BIN)/python bench/run.py
+
+wheel: build ## dist/: a wheel for every glibc from this system's on, and the source archive
+	rm -rf build/wheel && mkdir -p build/wheel dist
+	$(BIN)/python -m build --outdir build/wheel
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
+	cp build/wheel/*.tar.gz dist/
+
+ptx: $(BIN)/python ## the PTX again from its sources (needs nvcc)
+	$(BIN)/python interpose/capture/build_ptx.py
+	$(MAKE) --no-print-directory -C examples ptx
+
+clean: ## all that was built, but not .venv
+	rm -rf build dist demo ttanalyze/lib ttanalyze/_format.py examples/build *.egg-info
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+.PHONY: help build examples demo lint test gpu-test bench wheel ptx clean

@@ -1,0 +1,157 @@
+/*
+ * What the examples share: error checks, options, test data, a checksum, and, for those on the
+ * driver API, a context and a kernel in one line each. Valid C11 and CUDA C++.
+ */
+#ifndef EXAMPLES_COMMON_H
+#define EXAMPLES_COMMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_STEP (-1L)
+#define BLOCKS(count) (((count) + 255) / 256) /* of 256 threads, for one thread an element */
+#define UNUSED __attribute__((unused))
+
+/* Defaults before read_options, what the user chose after. */
+struct options {
+	long size;    /* elements */
+	long steps;
+	long seed;
+	long perturb; /* step at which one input value is changed, NO_STEP for none */
+	bool fixed;   /* run the correct twin of a program that shows a mistake */
+	bool can_perturb, can_fix;
+};
+
+UNUSED static void usage(const char *program, const struct options *o)
+{
+	fprintf(stderr, "usage: %s [--size N] [--steps N] [--seed N]%s%s\n", program,
+		o->can_perturb ? " [--perturb STEP]" : "", o->can_fix ? " [--fixed]" : "");
+	exit(2);
+}
+
+UNUSED static struct options read_options(int argc, char **argv, struct options o)
+{
+	o.perturb = NO_STEP;
+	for (int i = 1; i < argc; i++) {
+		long *number = !strcmp(argv[i], "--size") ? &o.size
+			     : !strcmp(argv[i], "--steps") ? &o.steps
+			     : !strcmp(argv[i], "--seed") ? &o.seed
+			     : o.can_perturb && !strcmp(argv[i], "--perturb") ? &o.perturb : NULL;
+		char *end = NULL;
+
+		if (number && i + 1 < argc) {
+			*number = strtol(argv[++i], &end, 10);
+			if (end == argv[i] || *end || *number < 0)
+				usage(argv[0], &o);
+		} else if (o.can_fix && !strcmp(argv[i], "--fixed")) {
+			o.fixed = true;
+		} else {
+			usage(argv[0], &o);
+		}
+	}
+	if (o.size < 1 || o.size > 1L << 28)
+		usage(argv[0], &o);
+	return o;
+}
+
+/* The next value of a small generator, in [0, 1) with 24 significant bits. */
+UNUSED static float next_random(uint32_t *state)
+{
+	*state = *state * 1664525u + 1013904223u;
+	return (float)(*state >> 8) * (1.0f / 16777216.0f);
+}
+
+UNUSED static float *random_floats(long count, long seed)
+{
+	float *values = (float *)malloc((size_t)count * sizeof(*values));
+	uint32_t state = (uint32_t)seed;
+
+	if (!values) {
+		fputs("out of memory\n", stderr);
+		exit(1);
+	}
+	for (long i = 0; i < count; i++)
+		values[i] = next_random(&state);
+	return values;
+}
+
+/* FNV-1a, 64 bits. */
+UNUSED static uint64_t checksum(const void *data, size_t bytes)
+{
+	const unsigned char *p = (const unsigned char *)data;
+	uint64_t h = 0xcbf29ce484222325u;
+
+	while (bytes--)
+		h = (h ^ *p++) * 0x100000001b3u;
+	return h;
+}
+
+#ifdef __CUDACC__
+
+#define CHECK(call) check((call), #call, __FILE__, __LINE__)
+
+static void check(cudaError_t r, const char *call, const char *file, int line)
+{
+	if (r == cudaSuccess)
+		return;
+	fprintf(stderr, "%s:%d: %s: %s\n", file, line, call, cudaGetErrorName(r));
+	exit(1);
+}
+
+#else
+
+#include <cuda.h>
+
+#define CHECK(call) check((call), #call, __FILE__, __LINE__)
+
+static void check(CUresult r, const char *call, const char *file, int line)
+{
+	const char *name = "unknown error";
+
+	if (r == CUDA_SUCCESS)
+		return;
+	cuGetErrorName(r, &name);
+	fprintf(stderr, "%s:%d: %s: %s\n", file, line, call, name);
+	exit(1);
+}
+
+/* Puts the text of a file beside the program's source into the program as a string. */
+#define EMBED(name, file) \
+	__asm__(".pushsection .rodata\n" #name ":\n.incbin \"" file "\"\n.byte 0\n.popsection\n"); \
+	extern const char name[] __asm__(#name)
+
+/* Makes the first device's primary context current. */
+UNUSED static CUdevice start_device(void)
+{
+	CUdevice device;
+	CUcontext context;
+
+	CHECK(cuInit(0));
+	CHECK(cuDeviceGet(&device, 0));
+	CHECK(cuDevicePrimaryCtxRetain(&context, device));
+	CHECK(cuCtxSetCurrent(context));
+	return device;
+}
+
+UNUSED static CUfunction kernel(CUmodule module, const char *name)
+{
+	CUfunction f;
+
+	CHECK(cuModuleGetFunction(&f, module, name));
+	return f;
+}
+
+/* One thread for each of count elements. */
+UNUSED static void launch(CUfunction f, long count, CUstream stream, void **params)
+{
+	CHECK(cuLaunchKernel(f, (unsigned)BLOCKS(count), 1, 1, 256, 1, 1, 0, stream, params, NULL));
+}
+
+/* A list of a kernel's arguments for launch(). */
+#define PARAMS(...) ((void *[]){__VA_ARGS__})
+
+#endif
+#endif

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Rebuilds capture.ptx from kernels.cu, or checks that it is up to date.
+
+    build_ptx.py                        write capture.ptx beside this file
+    build_ptx.py --check                exit 1 if it is stale
+    build_ptx.py -o FILE -D NAME=VALUE  write a variant for comparison
+
+nvcc writes the PTX version of its own release, which older drivers refuse. The kernels use
+nothing newer than PTX 6.3 on sm_70, so the text is lowered to those. Its first line names the
+nvcc release and a digest of the sources: without that very nvcc, --check compares the digest alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+SOURCES = [
+    "kernels.cu",
+    "device.cuh",
+    "digest.cuh",
+    "kernels.h",
+    "chunk.h",
+    "xxh3.h",
+    "../format.h",
+]
+OUTPUT = FOLDER / "capture.ptx"
+NVCC_FALLBACK = "/usr/local/cuda/bin/nvcc"
+
+
+def source_digest() -> str:
+    """SHA-256 over the sources without their comments and white space, 64 hex digits."""
+    digest = hashlib.sha256()
+    for name in SOURCES:
+        text = (FOLDER / name).read_text(encoding="utf-8")
+        digest.update(re.sub(r"/\*.*?\*/|\s+", "", text, flags=re.DOTALL).encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def find_nvcc() -> str | None:
+    """The nvcc of $NVCC, of the search path or of the usual place; None without a toolkit."""
+    for candidate in (os.environ.get("NVCC"), "nvcc", NVCC_FALLBACK):
+        if candidate and (found := shutil.which(candidate)):
+            return found
+    return None
+
+
+def nvcc_release(nvcc: str) -> str:
+    """Such as "13.0". Raises subprocess.CalledProcessError."""
+    answer = subprocess.run(
+        [nvcc, "--version"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    found = re.search(r"release (\d+\.\d+)", answer)
+    return found[1] if found else "unknown"
+
+
+def first_line(release: str) -> str:
+    """What the file begins with when it was made from the present sources."""
+    return (
+        f"// Built from kernels.cu by build_ptx.py with nvcc {release}. Sources: {source_digest()}"
+    )
+
+
+def compile_ptx(nvcc: str, defines: list[str]) -> str:
+    """PTX text as nvcc writes it for compute_75. Raises subprocess.CalledProcessError."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "kernels.ptx"
+        options = ["-ptx", "-arch=compute_75", "-O3", *(f"-D{define}" for define in defines)]
+        subprocess.run(
+            [nvcc, *options, "kernels.cu", "-o", str(output)], cwd=FOLDER, check=True, timeout=300
+        )
+        return output.read_text(encoding="utf-8")
+
+
+def readable_name(mangled: str) -> str:
+    """_ZZ17tt_capture_digestE4sums -> tt_capture_digest__sums; file-specific parts go."""
+    mangled = re.sub(r"\d+_INTERNAL_[0-9a-f]{8}_\d+_kernels_cu_[0-9a-f]{8}", "", mangled)
+    parts, at = [], 0
+    while found := re.compile(r"(\d+)(?=[a-z_])").search(mangled, at):
+        at = found.end() + int(found[1])
+        parts.append(mangled[found.end() : at])
+    return "__".join(parts)
+
+
+def lower(text: str) -> str:
+    """The same kernels for PTX 6.3 and sm_70, with stable names and without nvcc's comments."""
+    text = re.sub(r"^//.*\n|\s*// .*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^\.version .*$", ".version 6.3", text, flags=re.MULTILINE)
+    text = re.sub(r"^\.target .*$", ".target sm_70", text, flags=re.MULTILINE)
+    text = re.sub(r"\b_ZZ\w+", lambda name: readable_name(name[0]), text)
+    text = re.sub(r"\n\s*\n+", "\n\n", text).strip()
+    return text + "\n"
+
+
+def build(nvcc: str, defines: list[str]) -> str:
+    """Text of capture.ptx. Raises subprocess.CalledProcessError when nvcc fails."""
+    return first_line(nvcc_release(nvcc)) + "\n" + lower(compile_ptx(nvcc, defines))
+
+
+def check(nvcc: str | None) -> str | None:
+    """None if capture.ptx is what the sources give, else what is wrong with it."""
+    if not OUTPUT.exists():
+        return f"{OUTPUT}: missing"
+    present = OUTPUT.read_text(encoding="utf-8")
+    line = present.partition("\n")[0]
+    if not line.endswith(source_digest()):
+        return f"{OUTPUT}: older than its sources; run {Path(__file__).name}"
+    if nvcc and line == first_line(nvcc_release(nvcc)) and build(nvcc, []) != present:
+        return f"{OUTPUT}: not what {nvcc} makes of its sources; run {Path(__file__).name}"
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
+    parser.add_argument("-o", "--output", type=Path, default=OUTPUT, metavar="FILE")
+    parser.add_argument("-D", "--define", action="append", default=[], metavar="NAME=VALUE")
+    options = parser.parse_args()
+    nvcc = find_nvcc()
+    if options.check:
+        problem = check(nvcc)
+        if problem:
+            print(problem, file=sys.stderr)
+        elif nvcc is None:
+            print("capture.ptx names its present sources; there is no nvcc to rebuild it with")
+        return 1 if problem else 0
+    if nvcc is None:
+        print("no nvcc: set NVCC or add it to PATH", file=sys.stderr)
+        return 1
+    try:
+        text = build(nvcc, options.define)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        print(f"nvcc failed: {error}", file=sys.stderr)
+        return 1
+    options.output.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+/*
+ * Memory access of the capture kernels: addresses as integers, 16-byte loads and stores, copies.
+ *
+ * Invariant: nothing outside the bytes asked for is read or written, whatever their alignment.
+ */
+#ifndef TT_DEVICE_CUH
+#define TT_DEVICE_CUH
+
+#include "kernels.h"
+
+#define WARP 32
+#define ALL_LANES 0xffffffffu
+
+#define INLINE static __device__ __forceinline__
+
+/* Addresses come as integers; this tells the compiler that they are global memory. */
+template <typename T> INLINE T *at(uint64_t address)
+{
+	T *p = (T *)address;
+
+	__builtin_assume(__isGlobal(p));
+	return p;
+}
+
+INLINE uint64_t add(uint64_t *p, uint64_t value)
+{
+	return atomicAdd((unsigned long long *)p, (unsigned long long)value);
+}
+
+INLINE uint64_t across(uint64_t value, unsigned lane_mask)
+{
+	return __shfl_xor_sync(ALL_LANES, (unsigned long long)value, lane_mask);
+}
+
+INLINE ulonglong2 load16(uint64_t from)
+{
+#if TT_LOAD == 1
+	return __ldcs(at<ulonglong2>(from));
+#elif TT_LOAD == 2
+	return *at<ulonglong2>(from);
+#else
+	return __ldg(at<ulonglong2>(from));
+#endif
+}
+
+INLINE void store16(uint64_t to, ulonglong2 value)
+{
+#if TT_STORE == 1
+	__stcs(at<ulonglong2>(to), value);
+#else
+	*at<ulonglong2>(to) = value;
+#endif
+}
+
+INLINE ulonglong2 load16_any(uint64_t from)
+{
+	if (from % 16 == 0)
+		return load16(from);
+	if (from % 4 == 0) {
+		const uint32_t *w = at<uint32_t>(from);
+
+		return make_ulonglong2(w[0] | (uint64_t)w[1] << 32, w[2] | (uint64_t)w[3] << 32);
+	}
+	const uint8_t *p = at<uint8_t>(from);
+	uint64_t word[2] = { 0, 0 };
+#pragma unroll 1
+	for (int i = 7; i >= 0; i--) {
+		word[0] = word[0] << 8 | p[i];
+		word[1] = word[1] << 8 | p[i + 8];
+	}
+	return make_ulonglong2(word[0], word[1]);
+}
+
+/* Bytes [i, length) by threads that each take every step-th from their own i. */
+INLINE void copy_bytes(uint64_t to, uint64_t from, unsigned i, unsigned length, unsigned step)
+{
+#pragma unroll 1
+	for (; i < length; i += step)
+		*at<uint8_t>(to + i) = *at<uint8_t>(from + i);
+}
+
+/* All threads of the CTA. */
+INLINE void copy_block(uint64_t to, uint64_t from, unsigned length)
+{
+	const unsigned step = 16 * TT_COPY_THREADS;
+	unsigned whole = to % 16 == 0 ? length & ~15u : 0, i = 16 * threadIdx.x;
+
+	if (from % 16 == 0) {
+#pragma unroll 1
+		for (; i + 7 * step < whole; i += 8 * step) {
+			ulonglong2 v[8];
+
+#pragma unroll
+			for (int k = 0; k < 8; k++)
+				v[k] = load16(from + i + k * step);
+#pragma unroll
+			for (int k = 0; k < 8; k++)
+				store16(to + i + k * step, v[k]);
+		}
+	}
+#pragma unroll 1
+	for (; i < whole; i += step)
+		store16(to + i, load16_any(from + i));
+	copy_bytes(to, from, whole + threadIdx.x, length, TT_COPY_THREADS);
+}
+
+#endif

@@ -1,0 +1,157 @@
+/*
+ * XXH3-64 of one block by all warps of a CTA.
+ *
+ * XXH3's accumulators are sums within a round of 1024 bytes, and only the scramble between
+ * rounds is sequential. So a block's rounds are summed in parallel, by all warps of the CTA,
+ * into sums[round][accumulator]; then one warp runs through the scrambles. While it reads,
+ * the CTA also copies the block where that is asked for.
+ */
+#ifndef TT_DIGEST_CUH
+#define TT_DIGEST_CUH
+
+#include "device.cuh"
+#include "xxh3.h"
+
+#define BATCH_ROUNDS 4 /* rounds that a warp reads at once: 8 loads of 16 bytes per lane */
+#define BATCH (BATCH_ROUNDS * XXH3_ROUND)
+#define BLOCK_ROUNDS (TT_BLOCK_SIZE / XXH3_ROUND)
+
+/* What the CTA needs again and again, in shared memory since registers are short. */
+struct constants {
+	uint64_t first[WARP][2], second[WARP][2]; /* secrets of a lane's 16 bytes in stripes 0 to 7 and 8 to 15 of a round */
+	uint64_t last_stripe[8];
+	uint64_t start[8], scramble[8], merge[8]; /* by accumulator */
+};
+
+/* One block's work, as one thread prepares it for the CTA. */
+struct job {
+	uint64_t data, copy; /* copy: where the contents go, or 0 */
+	unsigned length, block, region;
+};
+
+/* What 16 bytes add to their accumulators: even and odd one of a pair. */
+INLINE void mix16(ulonglong2 data, const uint64_t secret[2], uint64_t *even, uint64_t *odd)
+{
+	*even += xxh3_product(data.x, secret[0]) + data.y;
+	*odd += xxh3_product(data.y, secret[1]) + data.x;
+}
+
+/*
+ * Sums four whole rounds. Each lane starts with two accumulators of each round, for 2 of its
+ * 16 stripes; three exchanges, each of half of what a lane holds, leave it with the total of
+ * one accumulator of one round.
+ */
+INLINE void sum_batch(const struct job &job, unsigned offset, const struct constants &constants, uint64_t (*sums)[8],
+                      unsigned lane)
+{
+	uint64_t data = job.data + offset + lane * 16, copy = job.copy;
+	ulonglong2 v[2 * BATCH_ROUNDS];
+	uint64_t even[BATCH_ROUNDS], odd[BATCH_ROUNDS];
+
+#pragma unroll
+	for (int i = 0; i < 2 * BATCH_ROUNDS; i++)
+		v[i] = load16(data + i * (WARP * 16));
+	if (copy) {
+		copy += offset + lane * 16;
+#pragma unroll
+		for (int i = 0; i < 2 * BATCH_ROUNDS; i++)
+			store16(copy + i * (WARP * 16), v[i]);
+	}
+#pragma unroll
+	for (int i = 0; i < BATCH_ROUNDS; i++) {
+		const uint64_t *second = constants.second[lane];
+
+		if (i == BATCH_ROUNDS - 1 && lane >= 28 && offset + BATCH == job.length)
+			second = constants.last_stripe + 2 * (lane - 28);
+		even[i] = odd[i] = 0;
+		mix16(v[2 * i], constants.first[lane], &even[i], &odd[i]);
+		mix16(v[2 * i + 1], second, &even[i], &odd[i]);
+	}
+	bool upper = lane & 16;
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		even[i] = (upper ? even[i + 2] : even[i]) + across(upper ? even[i] : even[i + 2], 16);
+		odd[i] = (upper ? odd[i + 2] : odd[i]) + across(upper ? odd[i] : odd[i + 2], 16);
+	}
+	upper = lane & 8;
+	even[0] = (upper ? even[1] : even[0]) + across(upper ? even[0] : even[1], 8);
+	odd[0] = (upper ? odd[1] : odd[0]) + across(upper ? odd[0] : odd[1], 8);
+	upper = lane & 4;
+	sums[lane / 8][lane % 4 * 2 + upper] = (upper ? odd[0] : even[0]) + across(upper ? even[0] : odd[0], 4);
+}
+
+/* Sums one round of any alignment, the block's last one of any length too. */
+INLINE void sum_round(const struct job &job, unsigned offset, uint64_t sums[8], unsigned lane)
+{
+	unsigned left = job.length - offset;
+	bool ends = left <= XXH3_ROUND;
+	unsigned stripes = ends ? (left - 1) / XXH3_STRIPE : XXH3_ROUND / XXH3_STRIPE;
+	uint64_t even = 0, odd = 0;
+
+#pragma unroll 1
+	for (unsigned i = 0; i < 3; i++) {
+		unsigned stripe = lane / 4 + 8 * i, secret_at = 8 * stripe + lane % 4 * 16;
+		unsigned from = offset + stripe * XXH3_STRIPE + lane % 4 * 16;
+
+		if (i == 2) {
+			if (!ends || lane >= 4)
+				break;
+			secret_at = XXH3_SECRET_LAST_STRIPE + lane * 16;
+			from = job.length - XXH3_STRIPE + lane * 16;
+		} else if (stripe >= stripes) {
+			continue;
+		}
+		uint64_t secret[2] = { xxh3_secret(secret_at), xxh3_secret(secret_at + 8) };
+		ulonglong2 v = load16_any(job.data + from);
+
+		mix16(v, secret, &even, &odd);
+		if (job.copy && i < 2)
+			store16(job.copy + from, v);
+	}
+	__syncwarp();
+	if (job.copy && ends)
+		copy_bytes(job.copy, job.data, offset + stripes * XXH3_STRIPE + lane, job.length, WARP);
+#pragma unroll
+	for (unsigned mask = 16; mask >= 4; mask /= 2) {
+		even += across(even, mask);
+		odd += across(odd, mask);
+	}
+	if (lane < 4) {
+		sums[2 * lane] = even;
+		sums[2 * lane + 1] = odd;
+	}
+}
+
+/* Every warp of the CTA: the sums of a block of more than XXH3_LONG bytes. */
+INLINE void sum_block(const struct job &job, const struct constants &constants, uint64_t (*sums)[8], unsigned warp,
+                      unsigned lane)
+{
+	unsigned batches = job.data % 16 == 0 ? job.length / BATCH : 0;
+
+#pragma unroll 1
+	for (unsigned i = warp; i < batches; i += TT_DIGEST_WARPS)
+		sum_batch(job, i * BATCH, constants, sums + i * BATCH_ROUNDS, lane);
+#pragma unroll 1
+	for (unsigned i = batches * BATCH_ROUNDS + warp; i * XXH3_ROUND < job.length; i += TT_DIGEST_WARPS)
+		sum_round(job, i * XXH3_ROUND, sums[i], lane);
+}
+
+/* One warp: the digest, in every lane, from the sums. */
+INLINE uint64_t finish_block(unsigned length, const struct constants &constants, const uint64_t (*sums)[8],
+                             unsigned lane)
+{
+	unsigned i = lane % 8, last = (length - 1) / XXH3_ROUND;
+	uint64_t accumulator = constants.start[i], secret = constants.scramble[i];
+
+#pragma unroll 4
+	for (unsigned round = 0; round < last; round++)
+		accumulator = xxh3_scramble(accumulator + sums[round][i], secret);
+	accumulator += sums[last][i];
+	accumulator ^= constants.merge[i];
+	uint64_t folded = xxh3_fold(accumulator, across(accumulator, 1));
+	folded += across(folded, 2);
+	folded += across(folded, 4);
+	return xxh3_avalanche(length * XXH3_PRIME64_1 + folded);
+}
+
+#endif

@@ -1,0 +1,141 @@
+/*
+ * What the host and the capture kernels share: launch parameters, region descriptors, the
+ * control block and the status record.
+ *
+ * Once per context: load the PTX; allocate the ring (a multiple of TT_RING_ALIGN, aligned to
+ * it), the control block (zeroed), the scratch list (32 bytes per block of the largest epoch)
+ * and, per region, its digest array (8 bytes per block; contents before the first full epoch
+ * do not matter). Each of these may be device memory or mapped pinned host memory.
+ *
+ * A delta epoch, on one stream ordered after all work of the cut:
+ *   1. regions[] to the device, sorted by first_block; status->sequence = 0.
+ *   2. launch TT_KERNEL_DIGEST: lists the blocks whose digest differs from the stored one, and
+ *      every block of a region with TT_CAPTURE_REGION_ALL (in a region's first epoch).
+ *   3. launch TT_KERNEL_GATHER with first 0, last TT_CAPTURE_LAST, part 0, the same params.
+ *   4. record an event; once it is complete, read the status record.
+ * A full epoch: flags |= TT_CAPTURE_FULL, each region's payload and params.payload filled in,
+ * and TT_KERNEL_DIGEST alone: it hashes, copies and writes the chunk in one pass.
+ *
+ * If status.flags has TT_CAPTURE_OVERFLOW, nothing went into the ring, and the list of count
+ * entries (payload bytes in all) is kept. Then either
+ *   - launch TT_KERNEL_GATHER (TT_CAPTURE_FULL cleared) for parts 0, 1, … over consecutive
+ *     ranges [first, last) of that list, in order, each with the tail then reached and read
+ *     back before the next; a part that overflows may be tried again, smaller or later;
+ *     n entries take at most tt_chunk_size(n, n * TT_BLOCK_SIZE), and a drained ring always
+ *     has room for a chunk of half its size. The part whose range ends the list ends the
+ *     epoch. The captured memory must hold still until then.
+ *   - or launch it once with TT_CAPTURE_DISCARD: the list is forgotten, no stored digest has
+ *     changed, so the same changes show in the next epoch.
+ * No other epoch may be launched with this control block while a list is kept: read the
+ * status of one epoch before launching the next. A delta's digest is always followed by its
+ * gather, which also makes the control block ready for the next epoch; should a launch fail,
+ * copy head and head_at, zero the rest, and treat the epoch as refused.
+ *
+ * A block's stored digest changes only with the chunk that carries its contents.
+ * Entry order in a delta chunk differs from run to run; a full chunk's is the block order.
+ */
+#ifndef TT_KERNELS_H
+#define TT_KERNELS_H
+
+#include <stdint.h>
+
+#include "../format.h"
+#include "chunk.h"
+
+/* void NAME(struct tt_capture_params) */
+#define TT_KERNEL_DIGEST "tt_capture_digest"
+#define TT_KERNEL_GATHER "tt_capture_gather"
+/* void NAME(struct tt_restore_params) */
+#define TT_KERNEL_RESTORE "tt_restore"
+
+/* Threads per CTA, and CTAs per multiprocessor that fill it; any grid of at least 1 is right. */
+#ifndef TT_DIGEST_WARPS
+#define TT_DIGEST_WARPS 8
+#endif
+#define TT_DIGEST_THREADS (TT_DIGEST_WARPS * 32)
+#define TT_DIGEST_CTAS_PER_SM (32 / TT_DIGEST_WARPS)
+#define TT_COPY_THREADS 256
+#define TT_COPY_CTAS_PER_SM 4
+
+#define TT_CAPTURE_MAX_BLOCKS 0xffffff /* of one epoch: the list's length has 24 bits */
+#define TT_CAPTURE_LAST TT_CAPTURE_MAX_BLOCKS
+
+/* tt_capture_params.flags */
+#define TT_CAPTURE_FULL 1
+#define TT_CAPTURE_DISCARD 2 /* gather only */
+
+/* tt_capture_region.flags */
+#define TT_CAPTURE_REGION_ALL 1 /* list its blocks whether or not they changed */
+
+/* tt_capture_status.flags */
+#define TT_CAPTURE_OVERFLOW 1
+#define TT_CAPTURE_DISCARDED 2
+#define TT_CAPTURE_FINAL 4 /* the epoch is complete and its list is gone */
+
+struct tt_capture_region {
+	uint64_t base;        /* any alignment */
+	uint64_t size;        /* at least 1 */
+	uint64_t digests;     /* address of u64[blocks], the digests last stored */
+	uint64_t payload;     /* full epochs: sum of tt_payload_size over the blocks of earlier regions */
+	uint32_t first_block; /* number of blocks in earlier regions */
+	uint32_t region;      /* what tt_chunk_entry.region shall be */
+	uint32_t flags;       /* TT_CAPTURE_REGION_… */
+	uint32_t reserved;
+};
+
+/* All device addresses; the same struct goes to both capture kernels. */
+struct tt_capture_params {
+	uint64_t regions; /* struct tt_capture_region[region_count] */
+	uint64_t control; /* struct tt_capture_control */
+	uint64_t scratch; /* struct tt_chunk_entry[], at least blocks of them */
+	uint64_t ring;
+	uint64_t ring_size; /* 0: no ring, everything overflows */
+	uint64_t tail;      /* ring position up to which the ring is free again */
+	uint64_t status;    /* struct tt_capture_status */
+	uint64_t sequence;  /* value for status.sequence, not 0 */
+	uint64_t payload;   /* full epochs: sum of tt_payload_size over all blocks */
+	uint32_t region_count;
+	uint32_t blocks; /* over all regions */
+	uint32_t first;  /* gather: range of the list */
+	uint32_t last;
+	uint32_t flags; /* TT_CAPTURE_… */
+	uint32_t epoch;
+	uint32_t part;
+	uint32_t reserved;
+};
+
+/* Kept by the kernels from launch to launch. */
+struct tt_capture_control {
+	uint64_t head;          /* ring position of the next chunk */
+	uint64_t head_at;       /* the same as an offset in the ring */
+	uint64_t cursor;        /* the list: count << 40 | payload bytes / 32 */
+	uint64_t entries_check; /* of the chunk being written */
+	uint32_t next;          /* blocks handed out beyond each CTA's first */
+	uint32_t done;          /* CTAs that are through */
+	uint64_t reserved[3];
+};
+
+/* Written by the last CTA of a gather or of a full digest; sequence comes last. */
+struct tt_capture_status {
+	uint64_t sequence;
+	uint32_t epoch;
+	uint32_t part;
+	uint64_t position; /* of the chunk's header (where it would go on overflow) */
+	uint64_t size;     /* of the chunk (what it would take on overflow) */
+	uint64_t count;    /* entries in the chunk (in the whole list on overflow) */
+	uint64_t payload;  /* their bytes, each block rounded up to 32 */
+	uint64_t entries_check;
+	uint32_t flags; /* TT_CAPTURE_OVERFLOW, … */
+	uint32_t reserved;
+};
+
+/* Copies each entry's contents back to regions[entry.region].base + block * TT_BLOCK_SIZE. */
+struct tt_restore_params {
+	uint64_t regions; /* struct tt_capture_region[]; only base is read */
+	uint64_t entries; /* struct tt_chunk_entry[count] */
+	uint64_t payload; /* entries' offsets count from here; aligned to 32 */
+	uint32_t count;
+	uint32_t reserved;
+};
+
+#endif

@@ -1,0 +1,354 @@
+/*
+ * Append-only files. See file.h for the invariant.
+ *
+ * Writes go to explicit offsets, never through the descriptor's own position, which a forked
+ * child would share. SIGXFSZ, the signal of a write beyond RLIMIT_FSIZE, is held back around
+ * every call that can grow a file and taken back if it came.
+ */
+#define _GNU_SOURCE
+#include "file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../capture/xxh3.h"
+
+#define DIRECT 32768 /* pieces from this size on are not worth a copy into the buffer */
+
+static uint64_t created_ns;
+
+void file_set_created(uint64_t ns)
+{
+	__atomic_store_n(&created_ns, ns, __ATOMIC_RELAXED);
+}
+
+void file_explain(char *out, size_t size, const char *what, const char *path, int error)
+{
+	char why[128];
+
+	snprintf(out, size, "%s %s: %s", what, path, strerror_r(error, why, sizeof(why)));
+}
+
+struct shield {
+	sigset_t before;
+	bool pending; /* it was the program's own, and stays */
+};
+
+static void shield_up(struct shield *s)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGXFSZ);
+	pthread_sigmask(SIG_BLOCK, &set, &s->before);
+	s->pending = false;
+	if (sigismember(&s->before, SIGXFSZ)) {
+		sigpending(&set);
+		s->pending = sigismember(&set, SIGXFSZ);
+	}
+}
+
+static void shield_down(const struct shield *s, int error)
+{
+	static const struct timespec at_once;
+	sigset_t set;
+
+	if (error == EFBIG && !s->pending) {
+		sigemptyset(&set);
+		sigaddset(&set, SIGXFSZ);
+		while (sigtimedwait(&set, NULL, &at_once) < 0 && errno == EINTR)
+			continue;
+	}
+	pthread_sigmask(SIG_SETMASK, &s->before, NULL);
+	errno = error;
+}
+
+/* Moves a descriptor out of the range that programs make assumptions about. */
+static int high(int fd)
+{
+	static const int floors[] = {200, 100, 50};
+
+	for (size_t i = 0; fd >= 0 && i < sizeof(floors) / sizeof(floors[0]); i++) {
+		int moved = fcntl(fd, F_DUPFD_CLOEXEC, floors[i]);
+		if (moved >= 0) {
+			close(fd);
+			return moved;
+		}
+	}
+	return fd;
+}
+
+static int open_retry(const char *path, int flags)
+{
+	int fd;
+
+	do
+		fd = open(path, flags | O_CLOEXEC | O_NOCTTY, 0666);
+	while (fd < 0 && errno == EINTR);
+	return high(fd);
+}
+
+int file_open_existing(const char *path)
+{
+	return open_retry(path, O_RDONLY);
+}
+
+bool file_ours(const struct file *f)
+{
+	struct stat now;
+
+	if (f->fd >= 0 && !fstat(f->fd, &now) && now.st_dev == f->device && now.st_ino == f->inode)
+		return true;
+	errno = EBADF;
+	return false;
+}
+
+/* A program that closes every descriptor it can find closes ours as well. */
+static bool usable(struct file *f)
+{
+	int fd;
+
+	if (file_ours(f))
+		return true;
+	if (f->fd < 0)
+		return false;
+	fd = open_retry(f->path, O_RDWR);
+	if (fd < 0)
+		return false;
+	f->fd = fd;
+	if (file_ours(f))
+		return true;
+	close(fd);
+	f->fd = -1;
+	errno = ESTALE;
+	return false;
+}
+
+bool file_create(struct file *f, const char *directory, const char *name, bool buffered)
+{
+	struct stat made;
+	int error;
+
+	*f = FILE_CLOSED;
+	if (asprintf(&f->path, "%s/%s", directory, name) < 0) {
+		f->path = NULL;
+		errno = ENOMEM;
+		return false;
+	}
+	f->fd = open_retry(f->path, O_RDWR | O_CREAT | O_TRUNC);
+	if (f->fd >= 0 && !fstat(f->fd, &made)) {
+		f->device = made.st_dev;
+		f->inode = made.st_ino;
+		if (!buffered)
+			return true;
+		f->buffer = malloc(FILE_PIECE);
+		if (f->buffer)
+			return true;
+		errno = ENOMEM;
+	}
+	error = errno;
+	file_close(f);
+	errno = error;
+	return false;
+}
+
+bool file_create_records(struct file *f, const char *directory, const char *name, bool buffered,
+			 enum tt_file_kind kind, uint32_t record_size, uint32_t index)
+{
+	struct tt_file_header header = {
+		.magic = {'T', 'T', 'R', 'U', 'N', 0x0d, 0x0a, 0x1a},
+		.version = TT_FORMAT_VERSION,
+		.kind = kind,
+		.header_size = TT_FILE_HEADER_SIZE,
+		.record_size = record_size,
+		.index = index,
+		.created_ns = __atomic_load_n(&created_ns, __ATOMIC_RELAXED),
+	};
+	int error;
+
+	header.check = xxh3_64(&header, offsetof(struct tt_file_header, check));
+	if (!file_create(f, directory, name, buffered))
+		return false;
+	if (file_append(f, &header, sizeof(header)) && file_flush(f))
+		return true;
+	error = errno;
+	file_discard(f);
+	errno = error;
+	return false;
+}
+
+static bool write_at(struct file *f, const void *data, size_t size, uint64_t offset)
+{
+	const uint8_t *from = data;
+	struct shield s;
+	int error = 0;
+
+	if (!usable(f))
+		return false;
+	shield_up(&s);
+	while (size && !error) {
+		ssize_t n = pwrite(f->fd, from, size, (off_t)offset);
+		if (n > 0) {
+			from += n;
+			size -= (size_t)n;
+			offset += (uint64_t)n;
+		} else if (n == 0) {
+			error = ENOSPC;
+		} else if (errno != EINTR) {
+			error = errno;
+		}
+	}
+	shield_down(&s, error);
+	return !error;
+}
+
+bool file_flush(struct file *f)
+{
+	size_t held = (size_t)(f->size - f->written);
+
+	if (held && !write_at(f, f->buffer, held, f->written))
+		return false;
+	f->written = f->size;
+	return true;
+}
+
+bool file_append(struct file *f, const void *data, size_t size)
+{
+	size_t held = (size_t)(f->size - f->written);
+
+	if (f->buffer && size < DIRECT) {
+		if (held + size > FILE_PIECE) {
+			if (!file_flush(f))
+				return false;
+			held = 0;
+		}
+		memcpy(f->buffer + held, data, size);
+		f->size += size;
+		return true;
+	}
+	if (!file_flush(f) || !write_at(f, data, size, f->size))
+		return false;
+	f->size += size;
+	f->written = f->size;
+	return true;
+}
+
+bool file_truncate(struct file *f, uint64_t size)
+{
+	struct shield s;
+	int error = 0;
+
+	if (!usable(f))
+		return false;
+	shield_up(&s);
+	while (ftruncate(f->fd, (off_t)size)) {
+		error = errno;
+		if (error != EINTR)
+			break;
+		error = 0;
+	}
+	shield_down(&s, error);
+	return !error;
+}
+
+void file_rollback(struct file *f, uint64_t size)
+{
+	int error = errno;
+
+	/* Even where all of it seems to be in the buffer: a write that failed may have left a part. */
+	if (f->fd >= 0)
+		(void)file_truncate(f, size < f->written ? size : f->written);
+	f->size = size;
+	if (f->written > size)
+		f->written = size;
+	errno = error;
+}
+
+bool file_reserve(struct file *f, uint64_t offset, uint64_t size)
+{
+	static uint8_t zeros[65536];
+	struct shield s;
+	int error = 0;
+
+	if (!usable(f))
+		return false;
+	shield_up(&s);
+	while (fallocate(f->fd, 0, (off_t)offset, (off_t)size) && (error = errno) == EINTR)
+		error = 0;
+	shield_down(&s, error);
+	if (error && error != EOPNOTSUPP && error != ENOSYS)
+		return false;
+	/* The zeros reserve where fallocate is unknown, and bring the pages in ten times faster than faults do. */
+	for (uint64_t end = offset + size; offset < end; offset += size) {
+		size = end - offset < sizeof(zeros) ? end - offset : sizeof(zeros);
+		if (!write_at(f, zeros, size, offset))
+			return false;
+	}
+	return true;
+}
+
+ssize_t file_read_some(int fd, void *data, size_t size, uint64_t offset)
+{
+	uint8_t *to = data;
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t n = pread(fd, to + done, size - done, (off_t)(offset + done));
+		if (n == 0)
+			break;
+		if (n > 0)
+			done += (size_t)n;
+		else if (errno != EINTR)
+			return -1;
+	}
+	return (ssize_t)done;
+}
+
+bool file_read(struct file *f, void *data, size_t size, uint64_t offset)
+{
+	ssize_t n = usable(f) ? file_read_some(f->fd, data, size, offset) : -1;
+
+	if (n == (ssize_t)size)
+		return true;
+	if (n >= 0)
+		errno = EIO;
+	return false;
+}
+
+void file_close(struct file *f)
+{
+	if (f->fd >= 0 && file_ours(f))
+		close(f->fd);
+	free(f->path);
+	free(f->buffer);
+	*f = FILE_CLOSED;
+}
+
+void file_discard(struct file *f)
+{
+	if (f->path)
+		unlink(f->path);
+	file_close(f);
+}
+
+bool file_publish(struct file *f, const char *path)
+{
+	bool done = file_flush(f) && !rename(f->path, path);
+	int error = errno;
+
+	if (done)
+		file_close(f);
+	else
+		file_discard(f);
+	errno = error;
+	return done;
+}

@@ -1,0 +1,67 @@
+/*
+ * Append-only files of a process that is not ours.
+ *
+ * Invariant: nothing here raises a signal in the program, takes one of its low descriptor
+ * numbers or writes to a descriptor that the program closed and opened again as its own.
+ * Functions that return bool give false with errno set.
+ */
+#ifndef TT_DRAIN_FILE_H
+#define TT_DRAIN_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../format.h"
+
+#define FILE_PIECE 262144 /* bytes that buffers hold and streaming readers take at a time */
+
+struct file {
+	char *path;
+	int fd; /* -1: not open */
+	dev_t device;
+	ino_t inode;
+	uint64_t size;    /* bytes appended, those still in the buffer included */
+	uint64_t written; /* bytes of them in the file */
+	uint8_t *buffer;  /* NULL: every append is written at once */
+};
+
+#define FILE_CLOSED ((struct file){.fd = -1})
+
+/* A new, empty file; one of that name is emptied. */
+bool file_create(struct file *f, const char *directory, const char *name, bool buffered);
+/* A new file that begins with a tt_file_header, already written. */
+bool file_create_records(struct file *f, const char *directory, const char *name, bool buffered,
+			 enum tt_file_kind kind, uint32_t record_size, uint32_t index);
+bool file_append(struct file *f, const void *data, size_t size);
+bool file_flush(struct file *f);
+/* Forgets what was appended after the first `size` bytes. */
+void file_rollback(struct file *f, uint64_t size);
+/* Exactly size bytes of what was flushed. */
+bool file_read(struct file *f, void *data, size_t size, uint64_t offset);
+/* Closes without a flush. Safe to repeat. */
+void file_close(struct file *f);
+/* Closes and unlinks. */
+void file_discard(struct file *f);
+/* Flushes, closes and renames to `path`, replacing what is there; on failure nothing is left of it. */
+bool file_publish(struct file *f, const char *path);
+
+/* Makes these bytes zeros with disk space behind them, so that a mapping of them can't run out of it later. */
+bool file_reserve(struct file *f, uint64_t offset, uint64_t size);
+bool file_truncate(struct file *f, uint64_t size);
+/* The descriptor still is the file that we opened. */
+bool file_ours(const struct file *f);
+
+/* An existing file or directory, for reading; -1 with errno. */
+int file_open_existing(const char *path);
+/* Up to size bytes from offset on, short only at the file's end; -1 with errno. */
+ssize_t file_read_some(int fd, void *data, size_t size, uint64_t offset);
+
+/* created_ns of the headers of all files made from now on. */
+void file_set_created(uint64_t ns);
+
+/* "what path: reason of errno" */
+void file_explain(char *out, size_t size, const char *what, const char *path, int error);
+
+#endif

@@ -1,0 +1,17 @@
+/*
+ * RUN/run.json and RUN/manifest.json: what the processes wrote, in one file each.
+ *
+ * Invariant: at any moment each of them is complete and holds every process that had written
+ * its own by the last merge; processes that merge at once take turns.
+ */
+#ifndef TT_DRAIN_MERGE_H
+#define TT_DRAIN_MERGE_H
+
+#include <stdbool.h>
+
+enum merge_kind { MERGE_RUN, MERGE_MANIFEST };
+
+/* process_directory: the caller's own RUN/pN, where the new text is prepared. False with errno. */
+bool merge_processes(enum merge_kind kind, const char *run_directory, const char *process_directory);
+
+#endif

@@ -1,0 +1,416 @@
+/*
+ * The run directory: its making, the records, the JSON files. See store.h for the invariant.
+ */
+#define _GNU_SOURCE
+#include "store.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../capture/xxh3.h"
+#include "manifest.h"
+#include "merge.h"
+#include "store_internal.h"
+
+#define PROCESSES 1000000
+#define CLOSE_WAIT_S 2 /* a thread that never gives its lock back must not hang the program's end */
+
+/* ---- around every call ---- */
+
+void store_visit_begin(struct store_visit *v)
+{
+	v->error = errno;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &v->cancel);
+}
+
+void store_visit_end(const struct store_visit *v)
+{
+	pthread_setcancelstate(v->cancel, NULL);
+	errno = v->error;
+}
+
+bool store_is_closed(const store *s)
+{
+	return __atomic_load_n(&s->closed, __ATOMIC_ACQUIRE);
+}
+
+bool store_has_failed(const store *s)
+{
+	return __atomic_load_n(&s->failure, __ATOMIC_ACQUIRE) != 0;
+}
+
+bool store_fail(store *s, const char *what, const char *path, int error)
+{
+	int none = 0;
+
+	if (__atomic_compare_exchange_n(&s->failure, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		file_explain(s->reason, sizeof(s->reason), what, path, error);
+		__atomic_store_n(&s->failure, 2, __ATOMIC_RELEASE);
+	}
+	return false;
+}
+
+bool store_fail_write(store *s, const struct file *f)
+{
+	return store_fail(s, "writing", f->path ? f->path : s->directory, errno);
+}
+
+void store_leave(pthread_mutex_t *m, const struct store_visit *v)
+{
+	pthread_mutex_unlock(m);
+	store_visit_end(v);
+}
+
+bool store_enter(store *s, pthread_mutex_t *m, struct store_visit *v)
+{
+	if (!s || store_is_closed(s))
+		return false;
+	store_visit_begin(v);
+	pthread_mutex_lock(m);
+	if (!store_is_closed(s) && !store_has_failed(s))
+		return true;
+	if (m == &s->capture && !store_is_closed(s))
+		store_roll_back(s); /* what can't be committed any more only takes space */
+	store_leave(m, v);
+	return false;
+}
+
+/* ---- open and close ---- */
+
+static bool make_run_directory(store *s, const char *path, bool *made, char *error, size_t size)
+{
+	struct stat status;
+
+	*made = !mkdir(path, 0777);
+	if (!*made && errno != EEXIST) {
+		file_explain(error, size, "creating run directory", path, errno);
+		return false;
+	}
+	s->run = realpath(path, NULL);
+	if (s->run && !stat(s->run, &status) && !S_ISDIR(status.st_mode))
+		errno = ENOTDIR;
+	else if (s->run)
+		return true;
+	file_explain(error, size, "opening run directory", path, errno);
+	return false;
+}
+
+static bool make_process_directory(store *s, char *error, size_t size)
+{
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		if (asprintf(&s->directory, "%s/p%u", s->run, i) < 0) {
+			s->directory = NULL;
+			errno = ENOMEM;
+			break;
+		}
+		if (!mkdir(s->directory, 0777)) {
+			s->process = i;
+			return true;
+		}
+		if (errno != EEXIST)
+			break;
+		free(s->directory);
+		s->directory = NULL;
+	}
+	file_explain(error, size, "creating a process directory in", s->run, errno);
+	return false;
+}
+
+static bool create_files(store *s)
+{
+	const char *d = s->directory;
+
+	return strings_create(&s->strings, d) &&
+	       file_create_records(&s->regions, d, "regions.bin", false, TT_FILE_REGIONS, sizeof(struct tt_region), 0) &&
+	       file_create_records(&s->functions, d, "functions.bin", false, TT_FILE_FUNCTIONS,
+				   sizeof(struct tt_function), 0) &&
+	       file_create_records(&s->modules, d, "modules.bin", false, TT_FILE_MODULES, sizeof(struct tt_module), 0) &&
+	       file_create_records(&s->digests.file, d, "digests.bin", true, TT_FILE_DIGESTS, sizeof(struct tt_digest), 0) &&
+	       file_create_records(&s->blocks.file, d, "blocks.bin", true, TT_FILE_BLOCKS, sizeof(struct tt_block), 0) &&
+	       store_begin_segment(s, &s->data, 0) &&
+	       file_create_records(&s->epochs, d, "epochs.bin", false, TT_FILE_EPOCHS, sizeof(struct tt_epoch), 0);
+}
+
+typedef void file_ending(struct file *f);
+
+static void end_files(store *s, file_ending *end)
+{
+	struct file *files[] = {&s->strings.file, &s->regions, &s->functions, &s->modules, &s->epochs,
+				&s->digests.file, &s->blocks.file, &s->data, &s->data_before};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		end(files[i]);
+}
+
+static void close_files(store *s)
+{
+	end_files(s, file_close);
+	strings_close(&s->strings);
+	retain_free(&s->kept);
+	dedup_clear(&s->dedup);
+}
+
+static void open_failed(store *s, const char *made)
+{
+	end_files(s, file_discard);
+	close_files(s);
+	if (s->directory)
+		rmdir(s->directory);
+	if (made)
+		rmdir(made);
+	free(s->directory);
+	free(s->run);
+	free(s);
+}
+
+store *store_open(const store_config *config, char *error, size_t error_size)
+{
+	store *s = calloc(1, sizeof(*s));
+	struct timespec t;
+	struct store_visit v;
+	bool made = false;
+
+	store_visit_begin(&v);
+	if (!s) {
+		snprintf(error, error_size, "opening run directory %s: out of memory", config->run_dir);
+		store_visit_end(&v);
+		return NULL;
+	}
+	s->deterministic = config->deterministic;
+	s->retain = config->retain;
+	s->strings.file = s->regions = s->functions = s->modules = s->epochs = FILE_CLOSED;
+	s->digests.file = s->blocks.file = s->data = s->data_before = FILE_CLOSED;
+	pthread_mutex_init(&s->records, NULL);
+	pthread_mutex_init(&s->capture, NULL);
+	pthread_mutex_init(&s->images, NULL);
+	pthread_mutex_init(&s->json, NULL);
+	dedup_init(&s->dedup, DEDUP_BYTES);
+	clock_gettime(CLOCK_REALTIME, &t);
+	file_set_created(s->deterministic ? 0 : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
+	if (!make_run_directory(s, config->run_dir, &made, error, error_size) ||
+	    !make_process_directory(s, error, error_size)) {
+		open_failed(s, made ? config->run_dir : NULL);
+		s = NULL;
+	} else if (!create_files(s)) {
+		file_explain(error, error_size, "creating files in", s->directory, errno);
+		open_failed(s, made ? config->run_dir : NULL);
+		s = NULL;
+	} else {
+		s->digests.committed = s->digests.file.size;
+		s->blocks.committed = s->blocks.file.size;
+		s->data_committed = s->data.size;
+	}
+	store_visit_end(&v);
+	return s;
+}
+
+static bool lock_for_close(pthread_mutex_t *m)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += CLOSE_WAIT_S;
+	return !pthread_mutex_timedlock(m, &until);
+}
+
+void store_close(store *s)
+{
+	struct store_visit v;
+	pthread_mutex_t *locks[] = {&s->json, &s->images, &s->capture, &s->records};
+	size_t held = 0;
+
+	if (!s || __atomic_exchange_n(&s->closed, true, __ATOMIC_ACQ_REL))
+		return;
+	store_visit_begin(&v);
+	while (held < 4 && lock_for_close(locks[held]))
+		held++;
+	if (held == 4) {
+		struct manifest_source m = {
+			.directory = s->directory,
+			.process = s->process,
+			.regions = &s->regions,
+			.epochs = &s->epochs,
+			.digests = &s->digests.file,
+			.strings = &s->strings,
+			.oldest_segment = s->oldest_segment,
+		};
+		store_roll_back(s);
+		if (!manifest_write(&m))
+			store_fail(s, "writing manifest.json in", s->directory, errno);
+		else if (!merge_processes(MERGE_MANIFEST, s->run, s->directory))
+			store_fail(s, "writing manifest.json in", s->run, errno);
+		close_files(s);
+	}
+	while (held)
+		pthread_mutex_unlock(locks[--held]);
+	store_visit_end(&v);
+}
+
+void store_forget(store *s)
+{
+	struct store_visit v;
+
+	if (!s || __atomic_exchange_n(&s->closed, true, __ATOMIC_ACQ_REL))
+		return;
+	store_visit_begin(&v);
+	end_files(s, file_close);
+	store_visit_end(&v);
+}
+
+bool store_failed(const store *s, char *reason, size_t size)
+{
+	if (!s || __atomic_load_n(&s->failure, __ATOMIC_ACQUIRE) != 2)
+		return false;
+	snprintf(reason, size, "%s", s->reason);
+	return true;
+}
+
+unsigned store_process_index(const store *s)
+{
+	return s->process;
+}
+
+const char *store_directory(const store *s)
+{
+	return s->directory;
+}
+
+/* ---- records ---- */
+
+uint32_t store_string(store *s, const char *text)
+{
+	uint32_t offset = TT_NO_ID;
+	struct store_visit v;
+
+	if (!text || !store_enter(s, &s->records, &v))
+		return TT_NO_ID;
+	if (!strings_add(&s->strings, text, &offset)) {
+		offset = TT_NO_ID;
+		if (errno != EOVERFLOW && errno != ENOMEM)
+			store_fail_write(s, &s->strings.file);
+	}
+	store_leave(&s->records, &v);
+	return offset;
+}
+
+bool store_append(store *s, struct file *f, const void *record, size_t size)
+{
+	uint64_t before = f->size;
+
+	if (file_append(f, record, size))
+		return true;
+	store_fail_write(s, f);
+	file_rollback(f, before);
+	return false;
+}
+
+bool store_region(store *s, struct tt_region *r)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	r->check = xxh3_64(r, offsetof(struct tt_region, check));
+	good = store_append(s, &s->regions, r, sizeof(*r));
+	if (s->retain)
+		retain_region(&s->kept, r, __atomic_load_n(&s->segment, __ATOMIC_RELAXED));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+bool store_function(store *s, struct tt_function *f)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	f->check = xxh3_64(f, offsetof(struct tt_function, check));
+	good = store_append(s, &s->functions, f, sizeof(*f));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+/* Saves the image under its hash, once. */
+static bool save_image(store *s, uint64_t hash, const void *image, size_t size)
+{
+	char directory[PATH_MAX], path[PATH_MAX + 24], name[32];
+	struct stat status;
+	struct file f;
+
+	snprintf(directory, sizeof(directory), "%s/modules", s->directory);
+	snprintf(path, sizeof(path), "%s/%016llx", directory, (unsigned long long)hash);
+	snprintf(name, sizeof(name), "%016llx.tmp", (unsigned long long)hash);
+	if (!stat(path, &status) && (uint64_t)status.st_size == size)
+		return true;
+	if (mkdir(directory, 0777) && errno != EEXIST)
+		return store_fail(s, "creating", directory, errno);
+	if (!file_create(&f, directory, name, false))
+		return store_fail(s, "creating", path, errno);
+	if (!file_append(&f, image, size)) {
+		store_fail_write(s, &f);
+		file_discard(&f);
+		return false;
+	}
+	return file_publish(&f, path) || store_fail(s, "writing", path, errno);
+}
+
+bool store_module(store *s, struct tt_module *m, const void *image, size_t size)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->images, &v))
+		return false;
+	m->size = size;
+	m->image = image ? xxh3_64(image, size) : 0;
+	good = !image || save_image(s, m->image, image, size);
+	store_leave(&s->images, &v);
+	if (!good || !store_enter(s, &s->records, &v))
+		return false;
+	m->check = xxh3_64(m, offsetof(struct tt_module, check));
+	good = store_append(s, &s->modules, m, sizeof(*m));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+/* ---- process.json ---- */
+
+bool store_process(store *s, const char *json)
+{
+	struct store_visit v;
+	struct file f;
+	char *path = NULL;
+	bool good = false;
+
+	if (!s || store_is_closed(s))
+		return false;
+	store_visit_begin(&v);
+	if (lock_for_close(&s->json)) {
+		/* A failed store writes this all the same: it is where the failure is told. */
+		if (!store_is_closed(s) && asprintf(&path, "%s/process.json", s->directory) >= 0) {
+			good = file_create(&f, s->directory, "process.json.tmp", true);
+			if (good && !file_append(&f, json, strlen(json))) {
+				int error = errno;
+				file_discard(&f);
+				errno = error;
+				good = false;
+			}
+			good = (good && file_publish(&f, path)) || store_fail(s, "writing", path, errno);
+			/* Who could not have the lock leaves run.json to the next one who does. */
+			if (good && !merge_processes(MERGE_RUN, s->run, s->directory))
+				good = errno != ETIMEDOUT && store_fail(s, "writing run.json in", s->run, errno);
+			free(path);
+		}
+		pthread_mutex_unlock(&s->json);
+	}
+	store_visit_end(&v);
+	return good;
+}

@@ -1,0 +1,60 @@
+/*
+ * The run directory: creates it, appends records, commits epochs, keeps the JSON files.
+ *
+ * Invariant: whatever prefix of these calls has happened, the files on disk are a valid run
+ * up to the last committed epoch. Every function is safe from any thread. Once an operation
+ * has failed (disk full, directory gone) the store stays failed: calls return false at once,
+ * the first reason is kept, and nothing here ever raises a signal or aborts. Only store_process
+ * and store_close still write what they can, so that the failure itself is told.
+ */
+#ifndef TT_DRAIN_STORE_H
+#define TT_DRAIN_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../format.h"
+
+typedef struct store store;
+
+typedef struct {
+	const char *run_dir;
+	bool deterministic; /* times in files that manifests or comparisons cover are written as 0 */
+	unsigned retain;    /* epochs to keep on disk, 0 = all */
+} store_config;
+
+/* NULL on failure with a one-line reason. Creates run_dir and its next pN; takes no other file. */
+store *store_open(const store_config *config, char *error, size_t error_size);
+void store_close(store *s); /* writes manifest.json, closes; process.json is the caller's last store_process */
+bool store_failed(const store *s, char *reason, size_t size);
+unsigned store_process_index(const store *s);
+const char *store_directory(const store *s); /* RUN/pN */
+
+/* Interned: its record's offset from the very beginning of strings.bin; TT_NO_ID for NULL or on failure. */
+uint32_t store_string(store *s, const char *text);
+bool store_region(store *s, struct tt_region *r);  /* fills in check */
+bool store_function(store *s, struct tt_function *f);
+/* saves image (may be NULL) under its hash, fills in m->image, m->size and check */
+bool store_module(store *s, struct tt_module *m, const void *image, size_t size);
+
+/* One epoch at a time, from one thread: begin, then any of find/block/digest, then commit or abandon. */
+bool store_epoch_begin(store *s, uint32_t number, bool full);
+/* Is this content in the current segment? Then *offset is where. */
+bool store_find(store *s, uint64_t digest, uint32_t length, uint64_t *offset);
+/* contents NULL: refer to what store_find found. Appends contents otherwise. */
+bool store_block(store *s, uint32_t region, uint32_t block, uint64_t digest, uint32_t length,
+		 const void *contents, uint64_t offset);
+bool store_digest(store *s, uint32_t region, uint64_t digest, uint32_t changed);
+/* e: number, trigger, flags, context, device, seq, time_ns, label, bytes_read, bytes_changed, regions are the
+ * caller's; the rest is filled in. Also deletes segments that config.retain no longer needs. */
+bool store_epoch_commit(store *s, struct tt_epoch *e);
+void store_epoch_abandon(store *s);
+
+/* Replaces RUN/pN/process.json by text (a JSON object without newline at its end) and regenerates RUN/run.json. */
+bool store_process(store *s, const char *json);
+
+/* In a fork's child: lets go of the descriptors without touching the files. */
+void store_forget(store *s);
+
+#endif

@@ -1,0 +1,77 @@
+/*
+ * What the store's own files share: its members, and what surrounds every call.
+ *
+ * Two locks, taken in this order: `capture` for what belongs to epochs, `records` for the files
+ * that the program's own threads append to, so that those never wait for block contents being
+ * written. `images` and `json` come before both and are held while whole files are written.
+ */
+#ifndef TT_DRAIN_STORE_INTERNAL_H
+#define TT_DRAIN_STORE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "dedup.h"
+#include "file.h"
+#include "retain.h"
+#include "store.h"
+#include "strings.h"
+#include "xxh3_stream.h"
+
+struct store_span {
+	struct file file;
+	uint64_t committed; /* bytes of the file that belong to committed epochs */
+	struct xxh3_stream check;
+};
+
+struct store {
+	char *run, *directory;
+	unsigned process;
+	bool deterministic;
+	unsigned retain;
+	bool closed;
+	int failure; /* 0, 1 while the reason is being written, 2 from then on */
+	char reason[512];
+
+	pthread_mutex_t records;
+	struct strings strings;
+	struct file regions, functions, modules;
+	struct retain kept;
+
+	pthread_mutex_t capture;
+	struct file epochs;
+	struct store_span digests, blocks;
+	struct file data, data_before; /* data_before: while the epoch that began a segment is not committed */
+	uint64_t data_committed;
+	uint32_t segment, oldest_segment;
+	struct dedup dedup;
+	bool active;
+	uint32_t number; /* of the active epoch, else of the next */
+	uint64_t stored;
+
+	pthread_mutex_t images, json;
+};
+
+/* The program's errno is its own, and a thread cancelled in here would keep a lock for ever. */
+struct store_visit {
+	int error, cancel;
+};
+
+void store_visit_begin(struct store_visit *v);
+void store_visit_end(const struct store_visit *v);
+/* False, without the lock, where the store takes nothing any more. */
+bool store_enter(store *s, pthread_mutex_t *m, struct store_visit *v);
+void store_leave(pthread_mutex_t *m, const struct store_visit *v);
+
+bool store_is_closed(const store *s);
+bool store_has_failed(const store *s);
+/* Keeps the first reason. Gives false, for the caller to return. */
+bool store_fail(store *s, const char *what, const char *path, int error);
+bool store_fail_write(store *s, const struct file *f); /* with errno */
+/* Appends a whole record or nothing. */
+bool store_append(store *s, struct file *f, const void *record, size_t size);
+
+/* The caller holds `capture`. */
+bool store_begin_segment(store *s, struct file *f, uint32_t index);
+void store_roll_back(store *s); /* forgets what the active epoch wrote */
+
+#endif

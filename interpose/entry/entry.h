@@ -1,0 +1,52 @@
+/*
+ * How we get between the program and the driver: dlsym, cuGetProcAddress, direct symbols.
+ *
+ * Invariant: a program is given our wrapper exactly where the driver would have given it the
+ * call that the wrapper wraps; in every other case it gets what the driver or the C library
+ * answers. Nothing here records anything.
+ */
+#ifndef TT_ENTRY_ENTRY_H
+#define TT_ENTRY_ENTRY_H
+
+#ifndef __CUDA_API_VERSION_INTERNAL
+#define __CUDA_API_VERSION_INTERNAL /* declare every version of a call, and no macros that rename them */
+#endif
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "hook_table.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+enum call {
+#define X(symbol) CALL_##symbol,
+	HOOK_TABLE(X)
+#undef X
+	CALL_COUNT
+};
+
+/* The driver's own functions; a member is NULL where this driver lacks the call. */
+struct driver {
+#define X(symbol) __typeof__(&symbol) symbol;
+	HOOK_TABLE(X) CALL_TABLE(X)
+#undef X
+};
+extern struct driver real;
+
+extern const char *const call_names[CALL_COUNT];
+
+/* Fills `real`, once. False where no driver can be loaded. */
+bool entry_resolve(void);
+
+/* A wrapper's way to its real call: resolves first where the program linked libcuda directly. */
+#define REAL(symbol) (likely(real.symbol != NULL) || entry_resolve_for((void **)&real.symbol) ? real.symbol : NULL)
+bool entry_resolve_for(void **member);
+
+/* Known base names whose variant the driver returned is not one of ours, as NAME:VERSION:FLAGS. */
+#define ENTRY_UNKNOWN_MAX 64
+unsigned entry_unknown_calls(const char *const **list);
+
+#endif

@@ -1,0 +1,282 @@
+/*
+ * Every structure that ttanalyze keeps in a run directory or in the capture ring.
+ *
+ * This header is the one definition of the format: the recorder compiles it, and the build
+ * hands the same text to cffi, from which the Python toolkit derives its numpy dtypes. It
+ * therefore holds only plain constants, enumerations and structures of fixed-width members
+ * without implicit padding. docs/format.md describes the meaning byte by byte.
+ *
+ * All integers are little-endian. All offsets and sizes are in bytes unless said otherwise.
+ */
+#ifndef TT_FORMAT_H
+#define TT_FORMAT_H
+
+#include <stdint.h>
+
+#define TT_FORMAT_VERSION 1
+#define TT_BLOCK_SIZE 65536     /* bytes of a region that one digest covers */
+#define TT_CHUNK_ALIGN 32       /* alignment of chunks and block payloads in the ring */
+#define TT_FILE_HEADER_SIZE 64
+#define TT_NO_ID 0xffffffff     /* "none" in every 32-bit id member */
+#define TT_NO_EPOCH 0xffffffff
+
+/* ---- file header: the first 64 bytes of every binary file ---- */
+
+/* tt_file_header.kind */
+enum tt_file_kind {
+	TT_FILE_EVENTS = 1,    /* events.bin     tt_event records, slots claimed per thread */
+	TT_FILE_REGIONS = 2,   /* regions.bin    tt_region records, births and deaths */
+	TT_FILE_EPOCHS = 3,    /* epochs.bin     tt_epoch records; appending one commits the epoch */
+	TT_FILE_DIGESTS = 4,   /* digests.bin    tt_digest records, region digests that changed */
+	TT_FILE_BLOCKS = 5,    /* blocks.bin     tt_block records, block contents that changed */
+	TT_FILE_DATA = 6,      /* data-NNNNN.bin block contents, raw */
+	TT_FILE_FUNCTIONS = 7, /* functions.bin  tt_function records, one per kernel seen */
+	TT_FILE_MODULES = 8,   /* modules.bin    tt_module records, one per image loaded */
+	TT_FILE_STRINGS = 9    /* strings.bin    u32 byte length, then UTF-8 bytes, no terminator */
+};
+
+struct tt_file_header {
+	uint8_t magic[8];     /* "TTRUN" 0x0d 0x0a 0x1a */
+	uint32_t version;     /* TT_FORMAT_VERSION */
+	uint32_t kind;        /* enum tt_file_kind */
+	uint32_t header_size; /* TT_FILE_HEADER_SIZE; records begin here */
+	uint32_t record_size; /* of one record; 1 for data and strings */
+	uint32_t index;       /* NNNNN of data-NNNNN.bin, else 0 */
+	uint32_t reserved0;
+	uint64_t created_ns;  /* CLOCK_REALTIME; 0 in deterministic runs */
+	uint8_t reserved[16];
+	uint64_t check;       /* XXH3-64 of the 56 bytes before */
+};
+
+/* ---- events ---- */
+
+/* tt_event.kind */
+enum tt_event_kind {
+	TT_EVENT_NONE = 0,        /* an unused slot; readers skip it */
+	TT_EVENT_LAUNCH = 1,      /* a kernel launch */
+	TT_EVENT_LAUNCH_HOST = 2, /* a host function or stream callback */
+	TT_EVENT_GRAPH_LAUNCH = 3,
+	TT_EVENT_COPY = 4,        /* dst, src, bytes; 2-D and 3-D copies give the bytes moved */
+	TT_EVENT_SET = 5,         /* dst, bytes */
+	TT_EVENT_ALLOC = 6,       /* dst, bytes, id = region */
+	TT_EVENT_FREE = 7,        /* dst, bytes, id = region */
+	TT_EVENT_STREAM_CREATE = 8,
+	TT_EVENT_STREAM_DESTROY = 9,
+	TT_EVENT_EVENT_RECORD = 10, /* src = CUevent */
+	TT_EVENT_EVENT_WAIT = 11,   /* src = CUevent */
+	TT_EVENT_SYNC = 12,         /* the host waited: context, stream or event */
+	TT_EVENT_CONTEXT = 13,      /* created or destroyed */
+	TT_EVENT_MODULE_LOAD = 14,  /* id = module */
+	TT_EVENT_MODULE_UNLOAD = 15,
+	TT_EVENT_MEM_OP = 16,       /* stream write or wait on a value; dst */
+	TT_EVENT_CAPTURE_BEGIN = 17, /* stream capture */
+	TT_EVENT_CAPTURE_END = 18,
+	TT_EVENT_EPOCH = 19         /* an epoch was cut here; id = epoch number */
+};
+
+/* tt_event.flags */
+#define TT_EVENTF_CAPTURING 1     /* recorded into a graph, not executed */
+#define TT_EVENTF_COOPERATIVE 2
+#define TT_EVENTF_SYNC_COPY 4     /* the call returned after the copy */
+#define TT_EVENTF_HOST_DST 8
+#define TT_EVENTF_HOST_SRC 16
+#define TT_EVENTF_PEER 32
+#define TT_EVENTF_DESTROY 64      /* of TT_EVENT_CONTEXT */
+
+struct tt_event {
+	uint64_t seq;       /* position in the process-wide order of calls, from 1 */
+	uint64_t time_ns;   /* CLOCK_MONOTONIC at entry to the call */
+	uint32_t kind;      /* enum tt_event_kind */
+	uint32_t flags;     /* TT_EVENTF_… */
+	uint32_t thread;    /* kernel thread id */
+	uint32_t result;    /* CUresult that the program was given */
+	uint32_t context;   /* index of the context in order of first use */
+	uint32_t call;      /* index into the "calls" list of process.json: which driver call */
+	uint64_t stream;    /* stream id: 1 legacy default, 2 per-thread default, else in order of creation from 16 */
+	uint64_t dst;
+	uint64_t src;
+	uint64_t bytes;
+	uint32_t id;        /* function, region, module or epoch, by kind; else TT_NO_ID */
+	uint32_t shared;    /* dynamic shared memory of a launch */
+	uint32_t grid[3];
+	uint32_t block[3];
+	uint32_t cluster[3]; /* 0 where none was asked for */
+	uint32_t reserved[3];
+};
+
+/* ---- regions ---- */
+
+/* tt_region.op */
+enum tt_region_op { TT_REGION_BORN = 1, TT_REGION_DIED = 2, TT_REGION_LABEL = 3 };
+
+/* tt_region.kind */
+enum tt_region_kind {
+	TT_REGION_DEVICE = 1,   /* cuMemAlloc, cuMemAllocPitch */
+	TT_REGION_MANAGED = 2,
+	TT_REGION_ASYNC = 3,    /* stream-ordered, from a pool */
+	TT_REGION_VMM = 4,      /* cuMemMap of a physical allocation */
+	TT_REGION_GLOBAL = 5,   /* a module's __device__ or __constant__ variable */
+	TT_REGION_IPC = 6,      /* another process's allocation, opened here */
+	TT_REGION_ARENA = 7,    /* served from the recorder's fixed address range */
+	TT_REGION_HOST = 16,    /* this and above: known, but not captured */
+	TT_REGION_HOST_REGISTERED = 17,
+	TT_REGION_ARRAY = 18
+};
+
+/* tt_region.flags */
+#define TT_REGIONF_CAPTURED 1 /* its contents are part of epochs */
+#define TT_REGIONF_UNSTABLE 2 /* deterministic run, but the address is the driver's */
+
+struct tt_region {
+	uint32_t op;        /* enum tt_region_op */
+	uint32_t id;        /* from 0 in order of allocation; never reused */
+	uint64_t base;      /* device address (handle for arrays) */
+	uint64_t size;
+	uint32_t kind;      /* enum tt_region_kind */
+	uint32_t flags;     /* TT_REGIONF_… */
+	uint32_t device;    /* ordinal */
+	uint32_t context;
+	uint64_t stream;    /* stream id of a stream-ordered allocation or free, else 0 */
+	uint64_t seq;       /* tt_event.seq of the call */
+	uint64_t time_ns;   /* CLOCK_MONOTONIC */
+	uint32_t epoch;     /* number the next epoch will have: first that may hold a born region, first that can't hold a died one */
+	uint32_t label;     /* string offset: variable name or label, else TT_NO_ID */
+	uint32_t call;      /* driver call, as in tt_event.call */
+	uint32_t module;    /* of TT_REGION_GLOBAL, else TT_NO_ID */
+	uint8_t reserved[8];
+	uint64_t check;     /* XXH3-64 of the 88 bytes before */
+};
+
+/* ---- epochs ---- */
+
+/* tt_epoch.trigger */
+enum tt_trigger {
+	TT_TRIGGER_SYNC = 1,
+	TT_TRIGGER_LAUNCH = 2,
+	TT_TRIGGER_KERNEL_BEFORE = 3,
+	TT_TRIGGER_KERNEL_AFTER = 4,
+	TT_TRIGGER_COPY = 5,
+	TT_TRIGGER_API = 6,
+	TT_TRIGGER_FINAL = 7, /* the context or the process was about to end */
+	TT_TRIGGER_GRAPH = 8
+};
+
+/* tt_epoch.flags */
+#define TT_EPOCHF_FULL 1      /* every captured region was read and every block is listed */
+#define TT_EPOCHF_TOUCHED 2   /* only touched regions were read; others count as unchanged */
+#define TT_EPOCHF_LOOSE 4     /* the cut could not be made exact: contents may be torn */
+#define TT_EPOCHF_REFUSED 8   /* not captured (ring full under "fail", stalled, error); changes show in the next epoch */
+#define TT_EPOCHF_DROPPED 16  /* captured, then overwritten in the ring or removed by --retain: digests only */
+#define TT_EPOCHF_GAP 32      /* changes of earlier refused epochs may be included */
+
+struct tt_epoch {
+	uint32_t number;        /* from 0, consecutive in the file */
+	uint32_t trigger;       /* enum tt_trigger */
+	uint32_t flags;         /* TT_EPOCHF_… */
+	uint32_t context;
+	uint64_t seq;           /* tt_event.seq of the call that triggered it */
+	uint64_t time_ns;       /* CLOCK_MONOTONIC at the cut */
+	uint64_t done_ns;       /* CLOCK_MONOTONIC when it was committed */
+	uint32_t label;         /* string offset: kernel name or tt_epoch label, else TT_NO_ID */
+	uint32_t segment;       /* NNNNN of the data file its new blocks went to */
+	uint64_t digests_first; /* record index of its span in digests.bin */
+	uint64_t digests_count;
+	uint64_t blocks_first;  /* record index of its span in blocks.bin */
+	uint64_t blocks_count;
+	uint64_t bytes_read;    /* region bytes hashed on the device */
+	uint64_t bytes_changed; /* bytes of the changed blocks */
+	uint64_t bytes_stored;  /* bytes newly appended to the data file */
+	uint64_t digests_check; /* XXH3-64 of its digests.bin span */
+	uint64_t blocks_check;  /* XXH3-64 of its blocks.bin span */
+	uint32_t regions;       /* captured regions live at the cut */
+	uint32_t device;
+	uint8_t reserved[24];
+	uint64_t check;         /* XXH3-64 of the 152 bytes before */
+};
+
+/* A region digest: XXH3-64, seed 0, of the region's block digests (u64 little-endian, in order). */
+struct tt_digest {
+	uint32_t region;
+	uint32_t changed; /* blocks that changed in this epoch */
+	uint64_t digest;
+};
+
+/* A block's contents as of an epoch: length bytes at offset in data-<segment>.bin. */
+struct tt_block {
+	uint32_t region;
+	uint32_t block;    /* index within the region, in units of TT_BLOCK_SIZE */
+	uint64_t digest;   /* XXH3-64, seed 0, of the contents */
+	uint64_t offset;   /* in the data file, from its very beginning */
+	uint32_t length;   /* TT_BLOCK_SIZE, less in a region's last block */
+	uint32_t segment;
+};
+
+/* ---- kernels and modules ---- */
+
+struct tt_function {
+	uint32_t id;         /* from 0 in order of first launch */
+	uint32_t name;       /* string offset, mangled */
+	uint32_t module;     /* tt_module.id, else TT_NO_ID */
+	uint32_t registers;
+	uint32_t shared;     /* static shared memory */
+	uint32_t local;      /* per thread */
+	uint32_t max_threads;
+	uint32_t param_bytes;
+	uint32_t param_count;
+	uint32_t reserved0;
+	uint8_t reserved[16];
+	uint64_t check;      /* XXH3-64 of the 56 bytes before */
+};
+
+/* tt_module.kind */
+enum tt_module_kind { TT_MODULE_UNKNOWN = 0, TT_MODULE_PTX = 1, TT_MODULE_CUBIN = 2, TT_MODULE_FATBIN = 3 };
+
+struct tt_module {
+	uint32_t id;       /* from 0 in order of loading */
+	uint32_t kind;     /* enum tt_module_kind */
+	uint64_t image;    /* XXH3-64 of the image: saved as modules/<16 hex digits>, 0 when not saved */
+	uint64_t size;
+	uint64_t seq;
+	uint32_t path;     /* string offset of the file name it was loaded from, else TT_NO_ID */
+	uint32_t context;
+	uint32_t globals;  /* variables of it that became regions */
+	uint32_t reserved0;
+	uint8_t reserved[8];
+	uint64_t check;    /* XXH3-64 of the 56 bytes before */
+};
+
+/* ---- ring ---- */
+
+#define TT_CHUNK_MAGIC 0x4b4e4843 /* "CHNK" */
+
+/* tt_chunk.kind */
+enum tt_chunk_kind { TT_CHUNK_EPOCH = 1, TT_CHUNK_WRAP = 2 };
+
+/*
+ * A chunk: this header, count tt_chunk_entry records, then the payload. The ring's positions
+ * are 64-bit and only grow; a chunk never crosses the ring's end: where it does not fit, a
+ * TT_CHUNK_WRAP header fills the rest and the chunk starts at the ring's beginning.
+ */
+struct tt_chunk {
+	uint32_t magic;     /* TT_CHUNK_MAGIC */
+	uint32_t kind;      /* enum tt_chunk_kind */
+	uint32_t epoch;
+	uint32_t part;      /* 0, 1, … of an epoch larger than the ring */
+	uint64_t position;  /* ring position of this header */
+	uint64_t size;      /* of the whole chunk, a multiple of TT_CHUNK_ALIGN */
+	uint64_t count;     /* entries */
+	uint64_t payload;   /* offset of the payload from the header */
+	uint64_t entries_check; /* sum modulo 2^64 of tt_entry_mix over the entries */
+	uint64_t check;     /* tt_chunk_mix of the members before */
+};
+
+struct tt_chunk_entry {
+	uint64_t digest;
+	uint64_t offset;    /* of the contents from the start of the payload */
+	uint32_t region;    /* index into the epoch's region list */
+	uint32_t block;     /* index within the region */
+	uint32_t length;
+	uint32_t reserved;
+};
+
+#endif

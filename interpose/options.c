@@ -1,0 +1,190 @@
+/*
+ * Reads the TT_ environment variables. A variable that can't be understood stops the
+ * recording before it began: a run that silently meant something else would be worse.
+ */
+#include "options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options options;
+
+static const char *value_of(const char *name)
+{
+	const char *v = getenv(name);
+
+	return v && *v ? v : NULL;
+}
+
+static bool bad(char *error, size_t size, const char *name, const char *value, const char *want)
+{
+	snprintf(error, size, "%s=%.80s: %s", name, value, want);
+	return false;
+}
+
+static bool parse_number(const char *text, uint64_t max, uint64_t *out)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	unsigned long long n = strtoull(text, &end, 10);
+	if (errno || *end || n > max)
+		return false;
+	*out = n;
+	return true;
+}
+
+static bool parse_size(const char *text, uint64_t *out)
+{
+	char *end;
+	unsigned shift = 0;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	unsigned long long n = strtoull(text, &end, 10);
+	switch (*end) {
+	case 'k': case 'K': shift = 10; break;
+	case 'm': case 'M': shift = 20; break;
+	case 'g': case 'G': shift = 30; break;
+	case 't': case 'T': shift = 40; break;
+	}
+	if (shift && *++end == 'i')
+		end++;
+	if (shift && (*end == 'B' || *end == 'b'))
+		end++;
+	if (errno || *end || n > (UINT64_MAX >> 1 >> shift))
+		return false;
+	*out = (uint64_t)n << shift;
+	return true;
+}
+
+static bool parse_bool(const char *text, bool *out)
+{
+	if (strcmp(text, "0") && strcmp(text, "1"))
+		return false;
+	*out = *text == '1';
+	return true;
+}
+
+/* kernel:REGEX takes the rest of the text, commas included, since expressions hold commas. */
+static bool parse_epoch(const char *text, char *error, size_t size)
+{
+	while (*text) {
+		size_t n = strcspn(text, ",");
+
+		if (!strncmp(text, "kernel:", 7)) {
+			int rc = regcomp(&options.kernel, text + 7, REG_EXTENDED | REG_NOSUB);
+			if (rc || !text[7]) {
+				char why[120] = "empty expression";
+				if (rc)
+					regerror(rc, &options.kernel, why, sizeof(why));
+				snprintf(error, size, "TT_EPOCH=kernel:%.80s: %s", text + 7, why);
+				return false;
+			}
+			options.epoch_kernel = true;
+			return true;
+		}
+		if (n == 4 && !strncmp(text, "sync", 4)) {
+			options.epoch_sync = true;
+		} else if (n == 6 && !strncmp(text, "memcpy", 6)) {
+			options.epoch_copy = true;
+		} else if (n == 3 && !strncmp(text, "api", 3)) {
+			options.epoch_api = true;
+		} else if (n >= 6 && !strncmp(text, "launch", 6)) {
+			uint64_t every = 1;
+			char number[24] = "1";
+			if (n > 6 && (text[6] != ':' || n - 7 >= sizeof(number)))
+				return bad(error, size, "TT_EPOCH", text, "expected launch or launch:N");
+			if (n > 6)
+				snprintf(number, sizeof(number), "%.*s", (int)(n - 7), text + 7);
+			if (!parse_number(number, UINT32_MAX, &every) || !every)
+				return bad(error, size, "TT_EPOCH", text, "launch:N needs a count from 1");
+			options.epoch_launch = (uint32_t)every;
+		} else if (!(n == 4 && !strncmp(text, "none", 4))) {
+			return bad(error, size, "TT_EPOCH", text,
+				   "expected sync, launch[:N], memcpy, api, none or kernel:REGEX (last)");
+		}
+		text += n;
+		if (*text == ',')
+			text++;
+	}
+	return true;
+}
+
+static bool read_bool(const char *name, bool *out, char *error, size_t size)
+{
+	const char *v = value_of(name);
+
+	return !v || parse_bool(v, out) || bad(error, size, name, v, "expected 0 or 1");
+}
+
+static bool read_number(const char *name, uint32_t *out, char *error, size_t size)
+{
+	const char *v = value_of(name);
+	uint64_t n = *out;
+
+	if (v && !parse_number(v, UINT32_MAX, &n))
+		return bad(error, size, name, v, "expected a whole number");
+	*out = (uint32_t)n;
+	return true;
+}
+
+static bool read_choice(const char *name, const char *const *choices, const char *want, int *out,
+			char *error, size_t size)
+{
+	const char *v = value_of(name);
+
+	for (int i = 0; v && choices[i]; i++)
+		if (!strcmp(v, choices[i])) {
+			*out = i;
+			return true;
+		}
+	return !v || bad(error, size, name, v, want);
+}
+
+bool options_read(char *error, size_t error_size)
+{
+	static const char *const regions[] = {"all", "touched", NULL};
+	static const char *const policies[] = {"backpressure", "drop-oldest", "fail", NULL};
+	const char *v;
+	int choice = 0, policy = OVERWRITE_BACKPRESSURE;
+
+	options = (struct options){.snapshot_every = 64, .deps = true, .events = true, .stall_ms = 10000};
+	v = value_of("TT_OUT");
+	if (!v)
+		return true;
+	if (strlen(v) >= sizeof(options.out))
+		return bad(error, error_size, "TT_OUT", v, "path too long");
+	strcpy(options.out, v);
+	v = value_of("TT_EPOCH");
+	if (!parse_epoch(v ? v : "sync", error, error_size))
+		return false;
+	v = value_of("TT_RING_BYTES");
+	if (v && (!parse_size(v, &options.ring_bytes) || options.ring_bytes < (1 << 20)))
+		return bad(error, error_size, "TT_RING_BYTES", v,
+			   "expected a size of at least 1M, such as 256M or 2G");
+	if (!read_choice("TT_REGIONS", regions, "expected all or touched", &choice, error, error_size) ||
+	    !read_choice("TT_OVERWRITE", policies, "expected backpressure, drop-oldest or fail", &policy,
+			 error, error_size) ||
+	    !read_number("TT_SNAPSHOT_EVERY", &options.snapshot_every, error, error_size) ||
+	    !read_number("TT_RETAIN", &options.retain, error, error_size) ||
+	    !read_number("TT_STALL_MS", &options.stall_ms, error, error_size) ||
+	    !read_bool("TT_DETERMINISTIC", &options.deterministic, error, error_size) ||
+	    !read_bool("TT_DEPS", &options.deps, error, error_size) ||
+	    !read_bool("TT_EVENTS", &options.events, error, error_size) ||
+	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size))
+		return false;
+	options.touched = choice == 1;
+	options.overwrite = (enum overwrite_policy)policy;
+	if (options.deterministic && options.overwrite != OVERWRITE_BACKPRESSURE) {
+		snprintf(error, error_size,
+			 "TT_DETERMINISTIC=1 needs TT_OVERWRITE=backpressure: a dropped epoch depends on timing");
+		return false;
+	}
+	return true;
+}

@@ -1,0 +1,39 @@
+/*
+ * What the user asked for: the TT_ environment variables, read once.
+ */
+#ifndef TT_OPTIONS_H
+#define TT_OPTIONS_H
+
+#include <regex.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
+
+struct options {
+	char out[4096]; /* empty: do not record */
+	bool epoch_sync, epoch_copy, epoch_kernel, epoch_api;
+	uint32_t epoch_launch; /* after every Nth launch, 0 = never */
+	regex_t kernel;        /* valid where epoch_kernel */
+	bool touched;          /* regions: touched instead of all */
+	uint32_t snapshot_every;
+	uint32_t retain;
+	enum overwrite_policy overwrite;
+	uint64_t ring_bytes; /* 0: chosen by what is free */
+	bool deterministic;
+	bool deps;
+	bool events;
+	uint32_t stall_ms;
+	bool verbose;
+};
+
+extern struct options options;
+
+/* Fills `options`. False with a one-line reason when a variable can't be understood. */
+bool options_read(char *error, size_t error_size);
+
+/* The options as used, as a JSON object for process.json; returns its length. */
+size_t options_json(char *out, size_t size);
+
+#endif

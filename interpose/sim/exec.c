@@ -1,0 +1,451 @@
+/*
+ * Instantiated graphs: launching them and changing what they will do next.
+ *
+ * Invariants: an instantiated graph holds work of its own, so neither its graph nor launches
+ * under way notice a change; a launch is, to its stream, one operation.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+/* ---- making ---- */
+
+static void exec_delete(CUgraphExec exec)
+{
+	for (unsigned i = 0; i < exec->count; i++) {
+		work_unref(exec->nodes[i].work);
+		if (exec->nodes[i].child)
+			exec_delete(exec->nodes[i].child);
+		free(exec->nodes[i].before);
+	}
+	user_references_release(exec->objects, exec->object_count);
+	handle_remove(exec);
+	op_unref(exec->last);
+	free(exec->objects);
+	free(exec->nodes);
+	free(exec);
+}
+
+static CUresult exec_node_make(struct exec_node *to, CUgraphNode from, CUcontext ctx,
+	CUgraphNode *failed)
+{
+	to->source = from;
+	to->type = from->type;
+	to->work = from->work ? work_ref(from->work) : NULL;
+	to->has_dependents = from->after.count > 0;
+	to->before = sim_alloc(from->before.count * sizeof *to->before);
+	/* graph_order has left each node's place in its mark. */
+	for (size_t i = 0; i < from->before.count; i++)
+		to->before[to->before_count++] = (unsigned)from->before.items[i].node->mark;
+	return from->child ? exec_make(ctx, from->child, 0, &to->child, failed) : CUDA_SUCCESS;
+}
+
+CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgraphExec *out,
+	CUgraphNode *failed)
+{
+	CUresult result = CUDA_SUCCESS;
+	CUgraphNode *order = graph_order(graph);
+
+	if (!order)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUgraphExec exec = sim_alloc(sizeof *exec);
+	exec->ctx = ctx;
+	exec->flags = flags;
+	exec->nodes = sim_alloc(graph->count * sizeof *exec->nodes);
+	for (size_t i = 0; i < graph->count; i++)
+		order[i]->mark = i;
+	for (size_t i = 0; i < graph->count && !result; i++) {
+		result = exec_node_make(&exec->nodes[exec->count++], order[i], ctx, failed);
+		if (result && failed && !*failed)
+			*failed = order[i];
+	}
+	free(order);
+	exec->object_count = graph->object_count;
+	exec->objects = sim_copy(graph->objects, graph->object_count * sizeof *graph->objects);
+	user_references_keep(exec->objects, exec->object_count);
+	if (result) {
+		exec_delete(exec);
+		return result;
+	}
+	*out = exec;
+	return CUDA_SUCCESS;
+}
+
+static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags,
+	CUgraphNode *failed)
+{
+	unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+		| CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
+		| CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+	CUcontext ctx;
+	CUresult result = sim_enter(&ctx);
+
+	if (result)
+		return result;
+	if (!out || !handle_is(graph, HANDLE_GRAPH) || flags & ~known)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
+		return sim_leave(sim_unsupported("cuGraphInstantiate for launches from the device"));
+	result = exec_make(ctx, graph, flags, out, failed);
+	if (!result)
+		handle_add(*out, HANDLE_EXEC);
+	return sim_leave(result);
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned long long flags)
+{
+	return instantiate(out, graph, flags, NULL);
+}
+
+CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log,
+	size_t log_size)
+{
+	if (failed)
+		*failed = NULL;
+	if (log && log_size)
+		*log = '\0';
+	return instantiate(out, graph, 0, failed);
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph,
+	CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+{
+	if (!params)
+		return sim_life() ? sim_life() : CUDA_ERROR_INVALID_VALUE;
+	params->hErrNode_out = NULL;
+	CUresult result = instantiate(out, graph, params->flags, &params->hErrNode_out);
+	params->result_out = result ? CUDA_GRAPH_INSTANTIATE_ERROR : CUDA_GRAPH_INSTANTIATE_SUCCESS;
+	return result;
+}
+
+static CUresult enter_exec(CUgraphExec exec)
+{
+	CUcontext ctx;
+	CUresult result = sim_enter(&ctx);
+
+	if (!result && !handle_is(exec, HANDLE_EXEC))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	return result;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+	CUresult result = enter_exec(exec);
+
+	if (result)
+		return result;
+	exec_delete(exec);
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)
+{
+	CUresult result = enter_exec(exec);
+
+	if (result)
+		return result;
+	if (!flags)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*flags = exec->flags;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- launching ---- */
+
+/* Whether the work still can run: its context, its function and its event are there. */
+static CUresult check_alive(const struct sim_work *w)
+{
+	if (!w)
+		return CUDA_SUCCESS;
+	if (!context_alive(w->ctx))
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	if (w->type == WORK_KERNEL && !handle_is(w->kernel.function, HANDLE_FUNCTION))
+		return CUDA_ERROR_INVALID_HANDLE;
+	if ((w->type == WORK_RECORD || w->type == WORK_WAIT_EVENT) && !handle_is(w->event, HANDLE_EVENT))
+		return CUDA_ERROR_INVALID_HANDLE;
+	return CUDA_SUCCESS;
+}
+
+static CUresult check_launch(CUgraphExec exec, bool auto_free)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	for (unsigned i = 0; i < exec->count && !result; i++) {
+		const struct exec_node *n = &exec->nodes[i];
+		result = n->child ? check_launch(n->child, auto_free) : check_alive(n->work);
+		/* Memory that the last launch allocated must have been freed before the next. */
+		if (!result && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !auto_free
+			&& pool_graph_memory_live(n->work))
+			result = CUDA_ERROR_INVALID_VALUE;
+	}
+	return result;
+}
+
+/* Submits the nodes; each comes after begin, and end comes after each. */
+static void submit(CUgraphExec exec, struct sim_op *begin, struct sim_op *end)
+{
+	struct sim_op **ops = sim_alloc(exec->count * sizeof *ops);
+
+	for (unsigned i = 0; i < exec->count; i++) {
+		const struct exec_node *n = &exec->nodes[i];
+		bool runs = n->work && !n->disabled;
+		struct sim_work *work = runs ? work_ref(n->work) : work_new(WORK_NOTHING, begin->ctx);
+		struct sim_op *inner = NULL;
+		struct sim_op *op = op_new(work->ctx, work);
+		if (n->child) {
+			/* The child's nodes run between an operation of their own and this one. */
+			inner = op_new(begin->ctx, work_new(WORK_NOTHING, begin->ctx));
+		}
+		struct sim_op *first = inner ? inner : op;
+		op_after(first, begin);
+		for (unsigned k = 0; k < n->before_count; k++)
+			op_after(first, ops[n->before[k]]);
+		if (runs && work->type == WORK_WAIT_EVENT)
+			op_after(op, work->event->op);
+		if (runs && (work->type == WORK_POOL_ALLOC || work->type == WORK_POOL_FREE))
+			pool_graph_launched(work);
+		if (inner) {
+			op_submit(inner);
+			op_after(op, inner);
+			submit(n->child, inner, op);
+			op_unref(inner);
+		}
+		op_submit(op);
+		if (runs && work->type == WORK_RECORD)
+			event_recorded(work->event, op);
+		if (!n->has_dependents)
+			op_after(end, op);
+		ops[i] = op;
+	}
+	for (unsigned i = 0; i < exec->count; i++)
+		op_unref(ops[i]);
+	free(ops);
+}
+
+static CUresult exec_launch(CUgraphExec exec, CUstream stream)
+{
+	CUcontext ctx = stream->ctx;
+	CUresult result = check_launch(exec, exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+
+	if (!result)
+		result = stream_check_legacy(stream);
+	if (result)
+		return result;
+	struct sim_op *begin = stream_push(stream, work_new(WORK_NOTHING, ctx), exec->last);
+	struct sim_op *end = op_new(ctx, work_new(WORK_NOTHING, ctx));
+	op_after(end, begin);
+	submit(exec, begin, end);
+	op_submit(end);
+	op_unref(exec->last);
+	exec->last = op_ref(end);
+	/* begin held the stream's place in the order; end takes it over. */
+	op_unref(stream->last);
+	stream->last = end;
+	return CUDA_SUCCESS;
+}
+
+static CUresult enter_exec_and_stream(CUgraphExec exec, CUstream handle, CUstream *stream)
+{
+	CUcontext ctx;
+	CUresult result = sim_enter(&ctx);
+
+	if (result)
+		return result;
+	if (!handle_is(exec, HANDLE_EXEC))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	result = stream_get(ctx, handle, stream);
+	return result ? sim_leave(result) : CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle)
+{
+	CUstream stream;
+	CUresult result = enter_exec_and_stream(exec, handle, &stream);
+
+	if (result)
+		return result;
+	if (stream->capture) {
+		capture_invalidate(stream->capture);
+		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	}
+	return sim_leave(exec_launch(exec, stream));
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
+{
+	CUstream stream;
+	CUresult result = enter_exec_and_stream(exec, handle, &stream);
+
+	if (result)
+		return result;
+	if (stream->capture) {
+		capture_invalidate(stream->capture);
+		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+	}
+	return sim_leave(stream_submit(stream, work_new(WORK_NOTHING, stream->ctx), NULL));
+}
+
+/* ---- changing ---- */
+
+static struct exec_node *find_node(CUgraphExec exec, CUgraphNode node)
+{
+	for (unsigned i = 0; i < exec->count; i++) {
+		if (exec->nodes[i].source == node)
+			return &exec->nodes[i];
+		struct exec_node *inner = exec->nodes[i].child ? find_node(exec->nodes[i].child, node) : NULL;
+		if (inner)
+			return inner;
+	}
+	return NULL;
+}
+
+CUresult exec_set_work(CUgraphExec exec, CUgraphNode node, struct sim_work *work)
+{
+	struct exec_node *n = handle_is(exec, HANDLE_EXEC) ? find_node(exec, node) : NULL;
+
+	if (!n)
+		return CUDA_ERROR_INVALID_VALUE;
+	work_unref(n->work);
+	n->work = work_ref(work);
+	return CUDA_SUCCESS;
+}
+
+static CUresult enter_exec_and_node(CUgraphExec exec, CUgraphNode node, struct exec_node **out)
+{
+	CUresult result = enter_exec(exec);
+
+	if (result)
+		return result;
+	*out = handle_is(node, HANDLE_NODE) ? find_node(exec, node) : NULL;
+	return *out ? CUDA_SUCCESS : sim_leave(CUDA_ERROR_INVALID_VALUE);
+}
+
+static bool may_be_disabled(const struct exec_node *n)
+{
+	return n->type == CU_GRAPH_NODE_TYPE_KERNEL || n->type == CU_GRAPH_NODE_TYPE_MEMCPY
+		|| n->type == CU_GRAPH_NODE_TYPE_MEMSET;
+}
+
+CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int enabled)
+{
+	struct exec_node *n;
+	CUresult result = enter_exec_and_node(exec, node, &n);
+
+	if (result)
+		return result;
+	if (!may_be_disabled(n))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	n->disabled = !enabled;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int *enabled)
+{
+	struct exec_node *n;
+	CUresult result = enter_exec_and_node(exec, node, &n);
+
+	if (result)
+		return result;
+	if (!enabled || !may_be_disabled(n))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*enabled = !n->disabled;
+	return sim_leave(CUDA_SUCCESS);
+}
+
+static CUgraphExecUpdateResult compare(const struct CUgraphExec_st *old,
+	const struct CUgraphExec_st *new, CUgraphNode *where)
+{
+	if (old->count != new->count)
+		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	for (unsigned i = 0; i < old->count; i++) {
+		const struct exec_node *a = &old->nodes[i], *b = &new->nodes[i];
+		*where = b->source;
+		if (a->before_count != b->before_count
+			|| memcmp(a->before, b->before, a->before_count * sizeof *a->before))
+			return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+		if (a->type != b->type)
+			return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+		if (a->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || a->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+			return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+		if (a->type == CU_GRAPH_NODE_TYPE_KERNEL && a->work->ctx != b->work->ctx)
+			return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+		if (a->child) {
+			CUgraphExecUpdateResult inner = compare(a->child, b->child, where);
+			if (inner)
+				return inner;
+		}
+	}
+	*where = NULL;
+	return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+/* The sources stay: nodes of the graph it was made from go on naming its nodes. */
+static void take_work(CUgraphExec to, CUgraphExec from)
+{
+	for (unsigned i = 0; i < to->count; i++) {
+		struct sim_work *work = to->nodes[i].work;
+		to->nodes[i].work = from->nodes[i].work;
+		from->nodes[i].work = work;
+		if (to->nodes[i].child)
+			take_work(to->nodes[i].child, from->nodes[i].child);
+	}
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
+{
+	CUgraphExec new;
+	CUgraphNode where = NULL;
+	CUresult result = enter_exec(exec);
+
+	if (result)
+		return result;
+	if (!info || !handle_is(graph, HANDLE_GRAPH))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	*info = (CUgraphExecUpdateResultInfo){ .result = CU_GRAPH_EXEC_UPDATE_ERROR };
+	result = exec_make(exec->ctx, graph, exec->flags, &new, NULL);
+	if (result)
+		return sim_leave(result);
+	info->result = compare(exec, new, &where);
+	info->errorNode = where;
+	if (!info->result)
+		take_work(exec, new);
+	exec_delete(new);
+	return sim_leave(info->result ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_SUCCESS);
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed,
+	CUgraphExecUpdateResult *why)
+{
+	CUgraphExecUpdateResultInfo info = { 0 };
+	CUresult result = cuGraphExecUpdate_v2(exec, graph, &info);
+
+	if (failed)
+		*failed = info.errorNode;
+	if (why)
+		*why = info.result;
+	return result;
+}
+
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
+{
+	struct exec_node *n;
+	CUgraphExec new;
+	CUgraphNode where;
+	CUresult result = enter_exec_and_node(exec, node, &n);
+
+	if (result)
+		return result;
+	if (!n->child || !handle_is(child, HANDLE_GRAPH))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	result = exec_make(exec->ctx, child, 0, &new, NULL);
+	if (result)
+		return sim_leave(result);
+	if (compare(n->child, new, &where))
+		result = CUDA_ERROR_INVALID_VALUE;
+	else
+		take_work(n->child, new);
+	exec_delete(new);
+	return sim_leave(result);
+}

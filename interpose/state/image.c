@@ -1,0 +1,273 @@
+/*
+ * PTX text, cubins and fatbins. See image.h for the invariant.
+ *
+ * A fatbin is a header (magic 0xba55ed50) and entries of 64-byte headers: PTX or ELF for one
+ * architecture each, plain or compressed with LZ4 or Zstandard. Any one entry that can be read
+ * has all the names.
+ */
+#include "image.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../format.h"
+
+#define FATBIN_MAGIC 0xba55ed50u
+#define WRAPPER_MAGIC 0x466243b1u
+#define FATBIN_LZ4 0x2000u
+#define FATBIN_ZSTD 0x8000u
+#define EXPANDED_MAX (256u << 20)
+
+struct fatbin_header {
+	uint32_t magic;
+	uint16_t version, header_size;
+	uint64_t size;
+};
+
+struct fatbin_wrapper {
+	uint32_t magic, version;
+	const void *data;
+};
+
+struct fatbin_entry {
+	uint16_t kind, version;
+	uint32_t header_size;
+	uint64_t size;
+	uint32_t packed_size, options;
+	uint16_t minor, major;
+	uint32_t architecture, name_offset, name_size;
+	uint64_t flags, zero, expanded_size;
+};
+
+static size_t elf_size(const Elf64_Ehdr *e)
+{
+	size_t end = e->e_shoff + (size_t)e->e_shnum * sizeof(Elf64_Shdr);
+	const Elf64_Shdr *s = (const void *)((const char *)e + e->e_shoff);
+
+	if (e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_shentsize != sizeof(Elf64_Shdr))
+		return 0;
+	for (unsigned i = 0; i < e->e_shnum; i++)
+		if (s[i].sh_type != SHT_NOBITS && s[i].sh_offset + s[i].sh_size > end)
+			end = s[i].sh_offset + s[i].sh_size;
+	if (e->e_phoff + (size_t)e->e_phnum * e->e_phentsize > end)
+		end = e->e_phoff + (size_t)e->e_phnum * e->e_phentsize;
+	return end;
+}
+
+struct image image_identify(const void *pointer)
+{
+	const struct fatbin_wrapper *w = pointer;
+	uint32_t magic;
+
+	if (!pointer)
+		return (struct image){0};
+	/* the driver reads at least as far as this before it can refuse */
+	memcpy(&magic, pointer, sizeof(magic));
+	if (magic == WRAPPER_MAGIC) {
+		pointer = w->data;
+		memcpy(&magic, pointer, sizeof(magic));
+	}
+	if (magic == FATBIN_MAGIC) {
+		struct fatbin_header h;
+		memcpy(&h, pointer, sizeof(h));
+		return (struct image){TT_MODULE_FATBIN, pointer, h.header_size + h.size};
+	}
+	if (!memcmp(&magic, ELFMAG, SELFMAG))
+		return (struct image){TT_MODULE_CUBIN, pointer, elf_size(pointer)};
+	if (isspace((unsigned char)*(const char *)pointer) || strchr("./", *(const char *)pointer))
+		return (struct image){TT_MODULE_PTX, pointer, strlen(pointer)};
+	return (struct image){0};
+}
+
+typedef void visit_fn(void *user, const char *name);
+
+static void cubin_variables(const char *bytes, size_t size, visit_fn *visit, void *user)
+{
+	const Elf64_Ehdr *e = (const void *)bytes;
+
+	if (size < sizeof(*e) || memcmp(bytes, ELFMAG, SELFMAG) || e->e_shentsize != sizeof(Elf64_Shdr) ||
+	    e->e_shoff > size || (size - e->e_shoff) / sizeof(Elf64_Shdr) < e->e_shnum)
+		return;
+	const Elf64_Shdr *s = (const void *)(bytes + e->e_shoff);
+	for (unsigned i = 0; i < e->e_shnum; i++) {
+		if (s[i].sh_type != SHT_SYMTAB || s[i].sh_link >= e->e_shnum || s[i].sh_offset > size ||
+		    s[i].sh_size > size - s[i].sh_offset)
+			continue;
+		const Elf64_Shdr *t = &s[s[i].sh_link];
+		if (t->sh_offset > size || t->sh_size > size - t->sh_offset)
+			continue;
+		const Elf64_Sym *symbols = (const void *)(bytes + s[i].sh_offset);
+		const char *names = bytes + t->sh_offset;
+		for (size_t k = 0; k < s[i].sh_size / sizeof(*symbols); k++) {
+			const Elf64_Sym *y = &symbols[k];
+			if (ELF64_ST_TYPE(y->st_info) != STT_OBJECT || !y->st_size || y->st_name >= t->sh_size ||
+			    !memchr(names + y->st_name, 0, t->sh_size - y->st_name))
+				continue;
+			visit(user, names + y->st_name);
+		}
+	}
+}
+
+static bool name_character(char c)
+{
+	return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%';
+}
+
+/* At module level a declaration runs to its ';' and names the variable last before '[' or '='. */
+static void ptx_variables(const char *text, size_t size, visit_fn *visit, void *user)
+{
+	const char *end = text + size, *start = text, *stop = NULL;
+	bool variable = false;
+	char name[1024];
+	int depth = 0;
+
+	for (const char *p = text; p < end && *p; p++) {
+		if (p[0] == '/' && p + 1 < end && p[1] == '/') {
+			while (p + 1 < end && p[1] != '\n')
+				p++;
+			continue;
+		}
+		if (p[0] == '/' && p + 1 < end && p[1] == '*') {
+			for (p += 2; p + 1 < end && !(p[0] == '*' && p[1] == '/'); p++)
+				continue;
+			p++;
+			continue;
+		}
+		if (*p == '{' && variable && !stop)
+			stop = p;
+		if (*p == '{')
+			depth++;
+		if (*p == '}' && depth)
+			depth--;
+		if (depth || (*p == '}' && !variable)) {
+			if (!depth)
+				start = p + 1;
+			continue;
+		}
+		if (*p == '.' && end - p > 7 &&
+		    ((!strncmp(p, ".global", 7) && !name_character(p[7])) ||
+		     (!strncmp(p, ".const", 6) && !name_character(p[6])))) {
+			variable = true;
+			stop = NULL;
+		}
+		if (variable && !stop && (*p == '[' || *p == '='))
+			stop = p;
+		if (*p != ';')
+			continue;
+		const char *last = stop ? stop : p;
+		while (variable && last > start && !name_character(last[-1]))
+			last--;
+		const char *first = last;
+		while (variable && first > start && name_character(first[-1]))
+			first--;
+		if (variable && last > first && (size_t)(last - first) < sizeof(name)) {
+			memcpy(name, first, (size_t)(last - first));
+			name[last - first] = 0;
+			visit(user, name);
+		}
+		variable = false;
+		stop = NULL;
+		start = p + 1;
+	}
+}
+
+/* LZ4 block format: tokens of literals and matches. False where the input does not fit it. */
+static bool lz4_expand(const uint8_t *in, size_t in_size, uint8_t *out, size_t out_size)
+{
+	const uint8_t *in_end = in + in_size;
+	size_t at = 0;
+
+	while (in < in_end) {
+		uint8_t token = *in++;
+		size_t literals = token >> 4, match = token & 15, distance;
+		if (literals == 15)
+			do {
+				if (in >= in_end)
+					return false;
+				literals += *in;
+			} while (*in++ == 255);
+		if (literals > (size_t)(in_end - in) || literals > out_size - at)
+			return false;
+		memcpy(out + at, in, literals);
+		in += literals;
+		at += literals;
+		if (in >= in_end)
+			break; /* the last sequence has no match */
+		if (in_end - in < 2)
+			return false;
+		distance = in[0] | (size_t)in[1] << 8;
+		in += 2;
+		if (match == 15)
+			do {
+				if (in >= in_end)
+					return false;
+				match += *in;
+			} while (*in++ == 255);
+		match += 4;
+		if (!distance || distance > at || match > out_size - at)
+			return false;
+		for (; match; match--, at++)
+			out[at] = out[at - distance];
+	}
+	return at == out_size;
+}
+
+static bool zstd_expand(const void *in, size_t in_size, void *out, size_t out_size)
+{
+	void *library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
+	size_t (*decompress)(void *, size_t, const void *, size_t) =
+		library ? (size_t(*)(void *, size_t, const void *, size_t))dlsym(library, "ZSTD_decompress") : NULL;
+
+	return decompress && decompress(out, out_size, in, in_size) == out_size;
+}
+
+static void named(const char *bytes, size_t size, visit_fn *visit, void *user)
+{
+	if (size >= SELFMAG && !memcmp(bytes, ELFMAG, SELFMAG))
+		cubin_variables(bytes, size, visit, user);
+	else
+		ptx_variables(bytes, size, visit, user);
+}
+
+static void fatbin_variables(const char *bytes, size_t size, visit_fn *visit, void *user)
+{
+	struct fatbin_header h;
+	struct fatbin_entry e;
+
+	memcpy(&h, bytes, sizeof(h));
+	for (size_t at = h.header_size; at + sizeof(e) <= size; at += e.header_size + e.size) {
+		memcpy(&e, bytes + at, sizeof(e));
+		if (e.header_size < sizeof(e) || e.size > size - at || e.header_size > size - at - e.size)
+			return;
+		const char *payload = bytes + at + e.header_size;
+		if (!(e.flags & (FATBIN_LZ4 | FATBIN_ZSTD))) {
+			named(payload, e.size, visit, user);
+			return;
+		}
+		if (e.packed_size > e.size || e.expanded_size > EXPANDED_MAX)
+			continue;
+		char *expanded = malloc(e.expanded_size + 1);
+		bool ok = expanded && (e.flags & FATBIN_ZSTD
+					       ? zstd_expand(payload, e.packed_size, expanded, e.expanded_size)
+					       : lz4_expand((const uint8_t *)payload, e.packed_size,
+							    (uint8_t *)expanded, e.expanded_size));
+		if (ok)
+			named(expanded, e.expanded_size, visit, user);
+		free(expanded);
+		if (ok)
+			return;
+	}
+}
+
+void image_variables(const struct image *image, visit_fn *visit, void *user)
+{
+	if (image->kind == TT_MODULE_PTX)
+		ptx_variables(image->bytes, image->size, visit, user);
+	else if (image->kind == TT_MODULE_CUBIN)
+		cubin_variables(image->bytes, image->size, visit, user);
+	else if (image->kind == TT_MODULE_FATBIN && image->size >= sizeof(struct fatbin_header))
+		fatbin_variables(image->bytes, image->size, visit, user);
+}

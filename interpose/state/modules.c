@@ -1,0 +1,396 @@
+/*
+ * Modules and functions. See modules.h for the invariant.
+ */
+#include "modules.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../drain/store.h"
+#include "../options.h"
+#include "../recorder.h"
+#include "clock.h"
+#include "image.h"
+#include "regions.h"
+
+/* Frameworks load libraries of hundreds of megabytes to use a few kernels of them: those images
+ * are neither kept nor searched for variables; what the program names itself is still found. */
+#define IMAGE_MAX ((size_t)8 << 20)
+
+struct module {
+	void *handle, *alias;
+	bool library, loaded;
+	uint32_t id;
+	char *variables; /* names not looked up so far, each with its NUL; the last is empty */
+	size_t variables_size;
+	struct module *next;
+};
+
+/* What the program's look-ups told us about a handle before its first launch. */
+struct lookup {
+	void *handle;
+	struct function *function;
+	bool kernel;
+};
+
+struct lookup_table {
+	size_t mask, used;
+	struct lookup *_Atomic slots[];
+};
+
+static struct module *modules;
+static struct function *functions;
+static uint32_t module_count, function_count;
+static struct lookup_table *_Atomic lookups;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t hash(const void *p)
+{
+	return (size_t)(((uintptr_t)p * 0x9e3779b97f4a7c15ull) >> 32);
+}
+
+static struct lookup *lookup_find(const void *handle)
+{
+	struct lookup_table *t = atomic_load_explicit(&lookups, memory_order_acquire);
+	struct lookup *l;
+
+	for (size_t h = t ? hash(handle) & t->mask : 0;
+	     t && (l = atomic_load_explicit(&t->slots[h], memory_order_acquire)); h = (h + 1) & t->mask)
+		if (l->handle == handle)
+			return l;
+	return NULL;
+}
+
+static void lookup_put(struct lookup_table *t, struct lookup *l)
+{
+	size_t h = hash(l->handle) & t->mask;
+
+	while (t->slots[h])
+		h = (h + 1) & t->mask;
+	atomic_store_explicit(&t->slots[h], l, memory_order_release);
+	t->used++;
+}
+
+static void lookup_add(void *handle, struct function *f, bool kernel)
+{
+	struct lookup_table *t = atomic_load(&lookups);
+	struct lookup *l = malloc(sizeof(*l));
+
+	if (!l)
+		return;
+	*l = (struct lookup){handle, f, kernel};
+	if (!t || t->used * 2 > t->mask) {
+		size_t size = t ? (t->mask + 1) * 2 : 1024;
+		struct lookup_table *n = calloc(1, sizeof(*n) + size * sizeof(n->slots[0]));
+		if (!n) {
+			free(l);
+			return;
+		}
+		n->mask = size - 1;
+		for (size_t i = 0; t && i <= t->mask; i++)
+			if (t->slots[i])
+				lookup_put(n, t->slots[i]);
+		atomic_store_explicit(&lookups, n, memory_order_release);
+		t = n;
+	}
+	lookup_put(t, l);
+}
+
+/* Handles of an unloaded module come back as others'. The old table is left to readers in it. */
+static void lookups_forget(uint32_t module)
+{
+	struct lookup_table *t = atomic_load(&lookups), *n;
+
+	if (!t || !(n = calloc(1, sizeof(*n) + (t->mask + 1) * sizeof(n->slots[0]))))
+		return;
+	n->mask = t->mask;
+	for (size_t i = 0; i <= t->mask; i++)
+		if (t->slots[i] && t->slots[i]->function->module != module)
+			lookup_put(n, t->slots[i]);
+	atomic_store_explicit(&lookups, n, memory_order_release);
+}
+
+static struct function *function_named(uint32_t module, const char *name)
+{
+	struct function *f = functions;
+
+	while (f && (f->module != module || strcmp(f->name, name)))
+		f = f->next;
+	if (f || !(f = calloc(1, sizeof(*f))) || !(f->name = strdup(name)))
+		return f;
+	f->id = TT_NO_ID;
+	f->module = module;
+	f->name_string = store_string(recorder_store(), name);
+	f->chosen = options.epoch_kernel && !regexec(&options.kernel, name, 0, NULL, 0);
+	f->next = functions;
+	functions = f;
+	return f;
+}
+
+static struct module *module_of(const void *handle)
+{
+	struct module *m = modules;
+
+	while (m && !(m->loaded && (m->handle == handle || (m->alias && m->alias == handle))))
+		m = m->next;
+	return m;
+}
+
+/* A handle that reached the program on a way we don't see: the driver knows its name. */
+static struct lookup *lookup_ask(void *handle)
+{
+	const char *name = NULL;
+	CUmodule module = NULL;
+
+	if (!real.cuFuncGetName || real.cuFuncGetName(&name, handle) != CUDA_SUCCESS || !name)
+		name = "?";
+	else if (real.cuFuncGetModule)
+		real.cuFuncGetModule(&module, handle);
+	pthread_mutex_lock(&lock);
+	struct module *m = module ? module_of(module) : NULL;
+	struct function *f = function_named(m ? m->id : TT_NO_ID, name);
+	if (f && !lookup_find(handle))
+		lookup_add(handle, f, false);
+	pthread_mutex_unlock(&lock);
+	return lookup_find(handle);
+}
+
+struct function *function_of(CUfunction handle)
+{
+	struct lookup *l = lookup_find(handle);
+
+	if (unlikely(!l))
+		l = lookup_ask(handle);
+	if (unlikely(!l))
+		return NULL;
+	if (unlikely(l->function->id == TT_NO_ID)) {
+		pthread_mutex_lock(&lock);
+		if (l->function->id == TT_NO_ID)
+			l->function->id = function_count++;
+		pthread_mutex_unlock(&lock);
+	}
+	return l->function;
+}
+
+static void read_params(struct function *f, CUfunction handle, bool kernel)
+{
+	struct function_param *params = NULL;
+	uint32_t n = 0, bytes = 0;
+	size_t offset, size;
+
+	for (;; n++) {
+		CUresult r = kernel ? (real.cuKernelGetParamInfo
+					       ? real.cuKernelGetParamInfo((CUkernel)handle, n, &offset, &size)
+					       : CUDA_ERROR_NOT_FOUND)
+				    : (real.cuFuncGetParamInfo ? real.cuFuncGetParamInfo(handle, n, &offset, &size)
+							       : CUDA_ERROR_NOT_FOUND);
+		if (r != CUDA_SUCCESS)
+			break;
+		struct function_param *more = realloc(params, (n + 1) * sizeof(*more));
+		if (!more)
+			break;
+		params = more;
+		params[n] = (struct function_param){(uint32_t)offset, (uint32_t)size};
+		bytes = (uint32_t)(offset + size);
+	}
+	f->params = params;
+	f->param_count = n;
+	f->param_bytes = bytes;
+}
+
+static void variable_born(struct thread *t, struct module *m, const char *name, CUdeviceptr address, size_t size,
+			  bool managed, uint64_t seq)
+{
+	struct context *c = context_current(t);
+	struct region *known = region_find(address);
+
+	if (known) {
+		bool same = known->base == address && known->size == size;
+		region_release(known);
+		if (same)
+			return;
+	}
+	if (!c || !size)
+		return;
+	region_born(c, managed ? TT_REGION_MANAGED : TT_REGION_GLOBAL, address, size, m ? m->id : TT_NO_ID,
+		    &(struct region_origin){.seq = seq, .time_ns = clock_ns(), .call = TT_NO_ID,
+					    .label = store_string(recorder_store(), name)});
+}
+
+/* A module's variables become regions with the first launch from it: it is loaded for good then,
+ * and asking any earlier would make the driver load what the program may never use. */
+static void find_variables(struct thread *t, struct module *m)
+{
+	char *names = m->variables;
+
+	m->variables = NULL;
+	for (char *name = names; name && *name; name += strlen(name) + 1) {
+		CUdeviceptr address = 0;
+		size_t size = 0;
+		CUresult r = m->library ? real.cuLibraryGetGlobal(&address, &size, m->handle, name)
+					: real.cuModuleGetGlobal_v2(&address, &size, m->handle, name);
+		if (r == CUDA_SUCCESS && address)
+			variable_born(t, m, name, address, size, false, recorder_next_seq());
+	}
+	free(names);
+}
+
+void function_describe(struct thread *t, struct function *f, CUfunction handle)
+{
+	static const CUfunction_attribute wanted[] = {
+		CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+		CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK};
+	int value[4] = {0};
+	struct lookup *l = lookup_find(handle);
+	bool kernel = l && l->kernel;
+
+	for (int i = 0; i < 4; i++) {
+		if (kernel)
+			real.cuKernelGetAttribute(&value[i], wanted[i], (CUkernel)handle, t->context ? t->context->device : 0);
+		else
+			real.cuFuncGetAttribute(&value[i], wanted[i], handle);
+	}
+	pthread_mutex_lock(&lock);
+	if (f->known) {
+		pthread_mutex_unlock(&lock);
+		return;
+	}
+	read_params(f, handle, kernel);
+	struct tt_function record = {
+		.id = f->id, .name = f->name_string, .module = f->module,
+		.registers = (uint32_t)value[0], .shared = (uint32_t)value[1], .local = (uint32_t)value[2],
+		.max_threads = (uint32_t)value[3], .param_bytes = f->param_bytes, .param_count = f->param_count,
+	};
+	store_function(recorder_store(), &record);
+	struct module *m = modules;
+	while (m && m->id != f->module)
+		m = m->next;
+	if (m && m->loaded && m->variables)
+		find_variables(t, m);
+	__atomic_store_n(&f->known, true, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&lock);
+}
+
+static void note_variable(void *user, const char *name)
+{
+	struct module *m = user;
+	size_t n = strlen(name) + 1;
+	char *more = n > 1 && *name != '.' ? realloc(m->variables, m->variables_size + n + 1) : NULL;
+
+	if (!more)
+		return;
+	memcpy(more + m->variables_size, name, n);
+	more[m->variables_size + n] = 0;
+	m->variables = more;
+	m->variables_size += n;
+}
+
+/* The bytes of a file that the program had the driver load. */
+static void *read_file(const char *path, size_t *size)
+{
+	struct stat st;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	void *bytes = MAP_FAILED;
+
+	if (fd >= 0 && !fstat(fd, &st) && st.st_size > 0 && (size_t)st.st_size <= IMAGE_MAX)
+		bytes = mmap(NULL, (size_t)st.st_size + 1, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	*size = bytes == MAP_FAILED ? 0 : (size_t)st.st_size;
+	return bytes == MAP_FAILED ? NULL : bytes;
+}
+
+uint32_t module_loaded(struct thread *t, void *handle, bool library, const void *image, const char *path, uint64_t seq)
+{
+	size_t file_size = 0;
+	void *file = path ? read_file(path, &file_size) : NULL;
+	struct image i = {0};
+	struct context *c = context_current(t);
+	struct module *m = calloc(1, sizeof(*m));
+
+	if (!path)
+		i = image_identify(image);
+	else if (file && file_size % (size_t)sysconf(_SC_PAGESIZE)) /* so that a NUL follows text */
+		i = image_identify(file);
+	if (file && i.size > file_size)
+		i.size = file_size;
+	bool small = i.size && i.size <= IMAGE_MAX;
+	if (m) {
+		m->handle = handle;
+		m->library = library;
+		m->loaded = true;
+		if (small)
+			image_variables(&i, note_variable, m);
+		pthread_mutex_lock(&lock);
+		m->id = module_count++;
+		m->next = modules;
+		modules = m;
+		struct tt_module record = {
+			.id = m->id, .kind = i.kind, .size = i.size, .seq = seq,
+			.path = store_string(recorder_store(), path),
+			.context = c ? c->index : TT_NO_ID,
+			.globals = 0,
+		};
+		for (char *name = m->variables; name && *name; name += strlen(name) + 1)
+			record.globals++;
+		store_module(recorder_store(), &record, small ? i.bytes : NULL, i.size);
+		pthread_mutex_unlock(&lock);
+	}
+	if (file)
+		munmap(file, file_size + 1);
+	return m ? m->id : TT_NO_ID;
+}
+
+void module_unloaded(void *handle, uint64_t seq)
+{
+	struct module **link = &modules;
+
+	pthread_mutex_lock(&lock);
+	while (*link && !((*link)->loaded && (*link)->handle == handle))
+		link = &(*link)->next;
+	struct module *m = *link;
+	if (m) {
+		*link = m->next;
+		regions_died_of_module(m->id, &(struct region_origin){.seq = seq, .time_ns = clock_ns(),
+								      .call = TT_NO_ID, .label = TT_NO_ID});
+		lookups_forget(m->id);
+		free(m->variables);
+		free(m);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void module_function(void *module, void *function, const char *name, bool kernel)
+{
+	pthread_mutex_lock(&lock);
+	struct module *m = module_of(module);
+	struct lookup *l = lookup_find(function);
+	struct function *f = l ? NULL : function_named(m ? m->id : TT_NO_ID, name);
+	if (f)
+		lookup_add(function, f, kernel);
+	pthread_mutex_unlock(&lock);
+}
+
+void module_alias(void *library, void *module)
+{
+	pthread_mutex_lock(&lock);
+	struct module *m = module_of(library);
+	if (m)
+		m->alias = module;
+	pthread_mutex_unlock(&lock);
+}
+
+void module_variable(struct thread *t, void *module, const char *name, CUdeviceptr address, size_t size, bool managed,
+		     uint64_t seq)
+{
+	pthread_mutex_lock(&lock);
+	struct module *m = module_of(module);
+	variable_born(t, m, name, address, size, managed, seq);
+	pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,45 @@
+/*
+ * Modules, libraries and the functions in them, by the handles the program uses.
+ *
+ * Invariant: a function once looked up is a valid pointer for the life of the process, and a
+ * look-up on the launch path takes no lock.
+ */
+#ifndef TT_STATE_MODULES_H
+#define TT_STATE_MODULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "streams.h"
+
+struct function {
+	uint32_t id; /* tt_function.id */
+	uint32_t module;
+	const char *name;
+	uint32_t name_string;
+	bool chosen; /* by --epoch kernel:REGEX */
+	bool known;  /* parameters and attributes below are filled in and its record is written */
+	uint32_t param_count, param_bytes;
+	const struct function_param { uint32_t offset, size; } *params;
+	struct function *next;
+};
+
+/* Of a launch. Before the launch only id, name and chosen are sure to be there. */
+struct function *function_of(CUfunction handle);
+/* After a launch that succeeded, once a function: attributes, its record, its module's variables. */
+void function_describe(struct thread *t, struct function *f, CUfunction handle);
+
+/* Returns the module id, TT_NO_ID on failure. library: handle is a CUlibrary. */
+uint32_t module_loaded(struct thread *t, void *handle, bool library, const void *image, const char *path,
+		       uint64_t seq);
+void module_unloaded(void *handle, uint64_t seq);
+/* The program took a function or kernel out of a module or library. */
+void module_function(void *module, void *function, const char *name, bool kernel);
+/* The program took a library's module: a second handle of the same. */
+void module_alias(void *library, void *module);
+/* The program asked for a variable: it is a region from now on. */
+void module_variable(struct thread *t, void *module, const char *name, CUdeviceptr address, size_t size,
+		     bool managed, uint64_t seq);
+
+#endif

@@ -1,0 +1,327 @@
+/*
+ * The interval map: a sorted array under a sequence lock. See regions.h for the invariant.
+ *
+ * Look-ups of the launch path read without a lock and retry when a birth or death moved the
+ * array beneath them; arrays that were outgrown are kept, since a reader may still be in one.
+ */
+#include "regions.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../recorder.h"
+
+struct entry {
+	uint64_t base, end;
+	struct region *region;
+};
+
+struct map {
+	size_t capacity;
+	struct entry entries[];
+};
+
+static struct map *_Atomic map;
+static _Atomic size_t count;
+static _Atomic uint64_t sequence; /* odd while the map changes */
+static _Atomic uint64_t lowest = UINT64_MAX, highest; /* of all live regions: most words are no pointers */
+static struct region *spare; /* regions are never freed, so that a late mark is harmless */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t next_id;
+_Atomic uint64_t regions_version;
+
+void region_hold(struct region *r)
+{
+	atomic_fetch_add(&r->references, 1);
+}
+
+void region_release(struct region *r)
+{
+	if (atomic_fetch_sub(&r->references, 1) != 1)
+		return;
+	free(r->mirror);
+	r->mirror = NULL;
+	pthread_mutex_lock(&spare_lock);
+	r->next_spare = spare;
+	spare = r;
+	pthread_mutex_unlock(&spare_lock);
+}
+
+static struct region *region_new(void)
+{
+	pthread_mutex_lock(&spare_lock);
+	struct region *r = spare;
+	if (r)
+		spare = r->next_spare;
+	pthread_mutex_unlock(&spare_lock);
+	if (!r)
+		return calloc(1, sizeof(*r));
+	*r = (struct region){0};
+	return r;
+}
+
+static struct entry *entries(void)
+{
+	struct map *m = atomic_load_explicit(&map, memory_order_acquire);
+
+	return m ? m->entries : NULL;
+}
+
+/* Index of the first entry whose end lies above address. */
+static size_t lower(const struct entry *m, size_t n, uint64_t address)
+{
+	size_t low = 0;
+
+	while (n) {
+		size_t half = n / 2;
+		if (m[low + half].end <= address) {
+			low += half + 1;
+			n -= half + 1;
+		} else {
+			n = half;
+		}
+	}
+	return low;
+}
+
+static void record(struct region *r, uint32_t op, const struct region_origin *o)
+{
+	struct tt_region record = {
+		.op = op,
+		.id = r->id,
+		.base = r->base,
+		.size = r->size,
+		.kind = r->kind,
+		.flags = (r->captured ? TT_REGIONF_CAPTURED : 0) | o->flags,
+		.device = (uint32_t)r->context->device,
+		.context = r->context->index,
+		.stream = o->stream,
+		.seq = o->seq,
+		.time_ns = o->time_ns,
+		.epoch = recorder_next_epoch(),
+		.label = o->label,
+		.call = o->call,
+		.module = r->module,
+	};
+	recorder_region(&record);
+}
+
+static void remove_at(size_t i, const struct region_origin *o)
+{
+	struct entry *m = entries();
+	struct region *r = m[i].region;
+
+	atomic_fetch_add(&sequence, 1);
+	memmove(m + i, m + i + 1, (count - i - 1) * sizeof(*m));
+	atomic_store(&count, count - 1);
+	atomic_fetch_add(&sequence, 1);
+	atomic_store(&r->alive, false);
+	record(r, TT_REGION_DIED, o);
+	recorder_region_gone(r);
+	region_release(r);
+	atomic_fetch_add(&regions_version, 1);
+}
+
+static bool grow(void)
+{
+	struct map *m = atomic_load(&map);
+
+	if (m && count < m->capacity)
+		return true;
+	size_t n = m ? m->capacity * 2 : 1024;
+	struct map *bigger = malloc(sizeof(*bigger) + n * sizeof(bigger->entries[0]));
+	if (!bigger)
+		return false;
+	bigger->capacity = n;
+	if (m)
+		memcpy(bigger->entries, m->entries, count * sizeof(m->entries[0]));
+	atomic_store_explicit(&map, bigger, memory_order_release);
+	return true;
+}
+
+struct region *region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t size, uint32_t module,
+			   const struct region_origin *origin)
+{
+	struct region *r = size && base + size > base ? region_new() : NULL;
+
+	if (!r)
+		return NULL;
+	r->kind = kind;
+	r->base = base;
+	r->size = size;
+	r->context = c;
+	r->captured = kind < TT_REGION_HOST;
+	r->readable = kind != TT_REGION_VMM;
+	r->fresh = true;
+	r->touched = true;
+	r->alive = true;
+	r->references = 1;
+	r->module = module;
+	pthread_mutex_lock(&lock);
+	size_t i = lower(entries(), count, base);
+	while (i < count && entries()[i].base < base + size)
+		remove_at(i, origin);
+	if (!grow()) {
+		pthread_mutex_unlock(&lock);
+		region_release(r);
+		return NULL;
+	}
+	struct entry *m = entries();
+	r->id = next_id++;
+	atomic_fetch_add(&sequence, 1);
+	memmove(m + i + 1, m + i, (count - i) * sizeof(*m));
+	m[i] = (struct entry){base, base + size, r};
+	atomic_store(&count, count + 1);
+	if (base < lowest)
+		atomic_store(&lowest, base);
+	if (base + size > highest)
+		atomic_store(&highest, base + size);
+	atomic_fetch_add(&sequence, 1);
+	record(r, TT_REGION_BORN, origin);
+	atomic_fetch_add(&regions_version, 1);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+bool region_died(uint64_t base, const struct region_origin *origin)
+{
+	pthread_mutex_lock(&lock);
+	size_t i = lower(entries(), count, base);
+	bool found = i < count && entries()[i].base == base;
+	if (found)
+		remove_at(i, origin);
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+static void end_where(bool (*gone)(const struct region *, const void *), const void *what,
+		      const struct region_origin *origin)
+{
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < count;)
+		if (gone(entries()[i].region, what))
+			remove_at(i, origin);
+		else
+			i++;
+	pthread_mutex_unlock(&lock);
+}
+
+static bool of_context(const struct region *r, const void *context)
+{
+	return r->context == context;
+}
+
+static bool of_module(const struct region *r, const void *module)
+{
+	return r->kind == TT_REGION_GLOBAL && r->module == *(const uint32_t *)module;
+}
+
+void regions_died_of_context(struct context *c, const struct region_origin *origin)
+{
+	end_where(of_context, c, origin);
+}
+
+void regions_died_of_module(uint32_t module, const struct region_origin *origin)
+{
+	end_where(of_module, &module, origin);
+}
+
+struct region *region_find(uint64_t address)
+{
+	struct region *r = NULL;
+
+	pthread_mutex_lock(&lock);
+	size_t i = lower(entries(), count, address);
+	if (i < count && entries()[i].base <= address) {
+		r = entries()[i].region;
+		region_hold(r);
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+void regions_set_readable(uint64_t base, uint64_t size, bool value)
+{
+	pthread_mutex_lock(&lock);
+	for (size_t i = lower(entries(), count, base); i < count && entries()[i].base < base + size; i++)
+		entries()[i].region->readable = value;
+	atomic_fetch_add(&regions_version, 1);
+	pthread_mutex_unlock(&lock);
+}
+
+/* Without a lock: repeated where the map changed meanwhile. A mark on a region that ended and
+ * whose place is another's by now makes the next epoch read that one too, and no more. */
+void regions_touch(uint64_t base, uint64_t size)
+{
+	uint64_t before;
+
+	if (base + size <= atomic_load_explicit(&lowest, memory_order_relaxed) ||
+	    base >= atomic_load_explicit(&highest, memory_order_relaxed))
+		return;
+	do {
+		while ((before = atomic_load_explicit(&sequence, memory_order_acquire)) & 1)
+			continue;
+		struct map *m = atomic_load_explicit(&map, memory_order_acquire);
+		size_t n = atomic_load_explicit(&count, memory_order_acquire);
+		if (n > m->capacity)
+			continue;
+		for (size_t i = lower(m->entries, n, base); i < n && m->entries[i].base < base + size; i++)
+			atomic_store_explicit(&m->entries[i].region->touched, true, memory_order_relaxed);
+		atomic_thread_fence(memory_order_acquire);
+	} while (atomic_load_explicit(&sequence, memory_order_relaxed) != before);
+}
+
+void regions_touch_all(struct context *c)
+{
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < count; i++)
+		if (entries()[i].region->context == c)
+			atomic_store(&entries()[i].region->touched, true);
+	pthread_mutex_unlock(&lock);
+}
+
+void regions_touch_pointers(const void *bytes, size_t size)
+{
+	for (size_t at = 0; at + 8 <= size; at += 8) {
+		uint64_t word;
+		memcpy(&word, (const char *)bytes + at, 8);
+		if (word >= atomic_load_explicit(&lowest, memory_order_relaxed) &&
+		    word < atomic_load_explicit(&highest, memory_order_relaxed))
+			regions_touch(word, 1);
+	}
+}
+
+static int by_id(const void *a, const void *b)
+{
+	uint32_t x = (*(struct region *const *)a)->id, y = (*(struct region *const *)b)->id;
+
+	return (x > y) - (x < y);
+}
+
+struct region **regions_live(struct context *c, size_t *live, bool *managed)
+{
+	pthread_mutex_lock(&lock);
+	struct region **list = malloc((count + 1) * sizeof(*list));
+	size_t n = 0;
+	*managed = false;
+	for (size_t i = 0; list && i < count; i++) {
+		struct region *r = entries()[i].region;
+		if (r->context != c || !r->captured || !r->readable)
+			continue;
+		*managed |= r->kind == TT_REGION_MANAGED;
+		region_hold(r);
+		list[n++] = r;
+	}
+	pthread_mutex_unlock(&lock);
+	if (list)
+		qsort(list, n, sizeof(*list), by_id);
+	*live = n;
+	return list;
+}
+
+void regions_forget_all(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	atomic_store(&count, 0);
+}

@@ -1,0 +1,78 @@
+/*
+ * Regions: the interval map from device address to allocation.
+ *
+ * Invariant: live regions of the map do not overlap; an id is given once and never again.
+ * A region stays in memory while anyone holds a reference (the map itself, an epoch that is
+ * yet to be drained), so that a free never invalidates what a capture still reads about it.
+ */
+#ifndef TT_STATE_REGIONS_H
+#define TT_STATE_REGIONS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../format.h"
+#include "streams.h"
+
+struct region {
+	uint32_t id;
+	uint32_t kind; /* enum tt_region_kind */
+	uint64_t base, size;
+	struct context *context;
+	bool captured;     /* contents are part of epochs */
+	bool readable;     /* false: mapped, but without access for its device as yet */
+	bool fresh;        /* no digests on the device so far: the next epoch takes all of it */
+	_Atomic bool touched;
+	_Atomic bool alive;
+	_Atomic uint32_t references;
+	uint64_t slot;     /* first of its block digests in the context's digest store, if placed */
+	bool placed;
+	uint64_t *mirror;  /* its block digests as of the last drained epoch: the drain's alone */
+	struct region *next_spare;
+	uint32_t module;
+};
+
+static inline uint64_t region_blocks(const struct region *r)
+{
+	return (r->size + TT_BLOCK_SIZE - 1) / TT_BLOCK_SIZE;
+}
+
+/* What a birth or death record needs besides the region itself. */
+struct region_origin {
+	uint64_t stream, seq, time_ns;
+	uint32_t call, label, flags;
+};
+
+/*
+ * Adds a region and writes its birth. Regions that the map still has there died without our
+ * seeing it, and are ended first. NULL where memory or the store fails.
+ */
+struct region *region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t size, uint32_t module,
+			   const struct region_origin *origin);
+/* Ends the region that starts at base; false where there is none. */
+bool region_died(uint64_t base, const struct region_origin *origin);
+void regions_died_of_context(struct context *c, const struct region_origin *origin);
+void regions_died_of_module(uint32_t module, const struct region_origin *origin);
+
+/* The region that holds address, with a reference; NULL where there is none. */
+struct region *region_find(uint64_t address);
+/* Every live region that overlaps [base, base+size) gets readable = value. */
+void regions_set_readable(uint64_t base, uint64_t size, bool value);
+/* Marks what overlaps [base, base+size) as touched. Takes no lock. */
+void regions_touch(uint64_t base, uint64_t size);
+void regions_touch_all(struct context *c);
+/* For each 8-byte word of a launch's parameters. Takes no lock. */
+void regions_touch_pointers(const void *bytes, size_t size);
+
+void region_hold(struct region *r);
+void region_release(struct region *r);
+
+/* Referenced pointers to the live captured, readable regions of a context, by id; free() the array.
+ * managed: whether any of them can be written by the host at any time. */
+struct region **regions_live(struct context *c, size_t *count, bool *managed);
+extern _Atomic uint64_t regions_version; /* changes with every birth, death and access change */
+
+void regions_forget_all(void); /* in a fork's child */
+
+#endif

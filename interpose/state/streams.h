@@ -1,0 +1,64 @@
+/*
+ * Contexts and streams that the program uses, and how far each is ordered behind captures.
+ *
+ * Invariant: a stream or context once found stays a valid pointer for the life of the
+ * process, so that the launch path may keep it without a lock.
+ */
+#ifndef TT_STATE_STREAMS_H
+#define TT_STATE_STREAMS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "thread.h"
+
+#define STREAM_ID_LEGACY 1
+#define STREAM_ID_PER_THREAD 2
+#define STREAM_ID_FIRST 16
+
+struct stream {
+	CUstream handle; /* as the driver wants it: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD for those */
+	uint64_t id;
+	struct context *context;
+	struct thread *_Atomic owner; /* of a per-thread default stream, else NULL */
+	_Atomic uint32_t seen;   /* the context's last capture that this stream waits for */
+	_Atomic bool dirty;      /* work was submitted since the last capture */
+	_Atomic bool alive;
+	struct stream *next_of_context, *next_of_thread;
+};
+
+struct capture; /* capture/device.h */
+
+struct context {
+	CUcontext handle;
+	uint32_t index;
+	CUdevice device;
+	_Atomic bool alive;
+	_Atomic uint32_t captures; /* epochs cut here so far */
+	_Atomic uint64_t work;     /* changes whenever work is submitted */
+	uint64_t work_captured;    /* `work` at the last epoch */
+	struct stream legacy;
+	struct stream *_Atomic streams;
+	struct capture *capture;
+	uint32_t retains;          /* of a primary context */
+	struct context *_Atomic next;
+};
+
+/* The calling thread's current context; NULL where there is none. */
+struct context *context_current(struct thread *t);
+struct context *context_find(CUcontext handle); /* NULL when not seen so far */
+struct context *context_of_device(CUdevice device); /* a live one, or NULL */
+struct context *context_first(void);            /* all, by ->next */
+void context_destroyed(struct context *c);
+
+/* The stream that a call given `handle` works on; per_thread: NULL means the per-thread default. */
+struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread);
+void stream_created(struct thread *t, CUstream handle);
+void stream_destroyed(CUstream handle);
+void streams_thread_ended(struct thread *t);
+
+/* Handles of destroyed streams and contexts come back: what threads cached is void. */
+extern _Atomic uint32_t streams_generation;
+
+#endif

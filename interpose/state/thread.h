@@ -1,0 +1,82 @@
+/*
+ * Per-thread state and the gate: what lets one thread cut an epoch while others submit work.
+ *
+ * Invariant: a thread that submits work which may write device memory is inside the gate for
+ * as long as the driver call takes; while the gate is closed nobody is inside. Entering costs
+ * a store and a load; the closer pays for the ordering with membarrier.
+ */
+#ifndef TT_STATE_THREAD_H
+#define TT_STATE_THREAD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../entry/entry.h"
+
+struct stream;
+struct context;
+
+struct thread {
+	_Atomic int inside; /* within the gate */
+	int busy;           /* the recorder itself is at work: wrappers pass straight through */
+	uint32_t tid;
+	bool registered;
+	CUcontext context_handle; /* the last context looked up, and what it was found to be */
+	struct context *context;
+	uint32_t context_generation;
+	struct stream *streams; /* this thread's per-thread default streams, one a context */
+	uintptr_t recent_handle; /* the last stream looked up */
+	struct stream *recent;
+	uint32_t recent_generation;
+	struct thread *next, *previous;
+};
+
+extern __thread struct thread thread_self __attribute__((tls_model("initial-exec")));
+
+void thread_register(struct thread *t);
+static inline struct thread *thread_current(void)
+{
+	struct thread *t = &thread_self;
+
+	if (unlikely(!t->registered))
+		thread_register(t);
+	return t;
+}
+
+void gate_init(void);
+extern _Atomic int gate_closed;
+extern bool gate_fenced; /* no membarrier here: those who enter pay for the fence */
+void gate_wait(void);
+
+static inline void gate_enter(struct thread *t)
+{
+	for (;;) {
+		atomic_store_explicit(&t->inside, 1, memory_order_relaxed);
+		if (unlikely(gate_fenced))
+			atomic_thread_fence(memory_order_seq_cst);
+		else
+			atomic_signal_fence(memory_order_seq_cst);
+		if (likely(!atomic_load_explicit(&gate_closed, memory_order_acquire)))
+			return;
+		atomic_store_explicit(&t->inside, 0, memory_order_release);
+		gate_wait();
+	}
+}
+
+static inline void gate_leave(struct thread *t)
+{
+	atomic_store_explicit(&t->inside, 0, memory_order_release);
+}
+
+/*
+ * Only one thread closes at a time (the caller holds the capture lock). True: nobody is
+ * inside. False: after timeout_ms somebody still was, waiting in the driver perhaps for work
+ * that the caller is yet to submit; the gate is closed for newcomers all the same.
+ */
+bool gate_close(unsigned timeout_ms);
+void gate_open(void);
+
+void thread_forget_all(void); /* in a fork's child */
+
+#endif

@@ -1,0 +1,197 @@
+"""Builds the two native libraries and the format description; pyproject.toml says the rest.
+
+The libraries are plain shared objects, not extension modules: one is preloaded into programs
+that have no Python in them, the other takes the driver's place. They are built with what CC,
+CFLAGS and LDFLAGS say; TT_SANITIZE=address,undefined adds sanitizers. An object is compiled
+again only when its source, a header it includes or the compiler's command line has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError, LinkError
+
+COMPILE = ["-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread"]
+WARN = ["-Wall", "-Wextra", "-Werror"]
+INCLUDE = ["-Iinterpose", "-Iinterpose/cuda"]
+PTX = "interpose/capture/capture.ptx"
+
+
+@dataclass(frozen=True)
+class Library:
+    """A shared library: where it goes in the package, and what it is made of."""
+
+    path: str
+    patterns: tuple[str, ...]
+    link: tuple[str, ...]
+    embed: tuple[str, str] | None = None  # symbol, text file
+
+
+LIBRARIES = {
+    "ttanalyze.lib.sim.libcuda": Library(
+        "ttanalyze/lib/sim/libcuda.so.1",
+        ("interpose/sim/*.c",),
+        ("-Wl,-soname,libcuda.so.1", "-Wl,--no-undefined", "-lm", "-pthread", "-ldl"),
+    ),
+    "ttanalyze.lib.libttshim": Library(
+        "ttanalyze/lib/libttshim.so",
+        (
+            "interpose/*.c",
+            "interpose/entry/*.c",
+            "interpose/hooks/*.c",
+            "interpose/state/*.c",
+            "interpose/capture/*.c",
+            "interpose/drain/*.c",
+        ),
+        ("-Wl,-soname,libttshim.so", "-Wl,--no-undefined", "-pthread", "-ldl"),
+        ("capture_ptx", PTX),
+    ),
+}
+
+
+def sources_of(library: Library) -> list[str]:
+    return sorted({str(p) for pattern in library.patterns for p in Path().glob(pattern)})
+
+
+def embedded(symbol: str, text: bytes) -> str:
+    """C that defines `symbol` as the text with a NUL at its end, and its length without that."""
+    if b"\0" in text or not text.isascii():
+        raise CompileError(f"{PTX}: not ASCII text")
+    rows = [text[i : i + 24] for i in range(0, len(text), 24)]
+    data = "\n".join("\t" + "".join(f"{byte}," for byte in row) for row in rows)
+    return (
+        "#include <stddef.h>\n"
+        f"extern const char {symbol}[];\n"
+        f"extern const size_t {symbol}_size;\n"
+        f"const char {symbol}[] = {{\n{data}\n\t0}};\n"
+        f"const size_t {symbol}_size = {len(text)};\n"
+    )
+
+
+def prerequisites(depfile: Path) -> list[str]:
+    """The files that the compiler read for an object, from its make rule."""
+    rule = depfile.read_text().partition(":")[2].replace("\\\n", " ")
+    return [name.replace("\\ ", " ") for name in re.findall(r"(?:\\ |\S)+", rule)]
+
+
+def newer(target: Path, command: str, inputs: list[str]) -> bool:
+    """Whether target was made by this very command and after all its inputs."""
+    stamp = target.with_name(target.name + ".command")
+    try:
+        made = target.stat().st_mtime_ns
+        return stamp.read_text() == command and all(
+            Path(name).stat().st_mtime_ns < made for name in inputs
+        )
+    except OSError:
+        return False
+
+
+def write_if_different(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def run(command: list[str], made: Path, error: type[CompileError] | type[LinkError]) -> None:
+    try:
+        done = subprocess.run(command, check=False)
+    except OSError as e:
+        raise error(f"{made.name}: cannot run {command[0]}: {e.strerror}") from None
+    if done.returncode:
+        raise error(f"{made.name}: failed: {shlex.join(command)}")
+    made.with_name(made.name + ".command").write_text(shlex.join(command))
+
+
+class BuildLibraries(build_ext):
+    """Puts each library where the package (or, in place, the source tree) wants it."""
+
+    def get_ext_filename(self, ext_name: str) -> str:
+        """Its path for a full name, and the file's name for the last part of one."""
+        for name, library in LIBRARIES.items():
+            if ext_name == name:
+                return library.path
+            if ext_name == name.rpartition(".")[2]:
+                return os.path.basename(library.path)
+        return str(super().get_ext_filename(ext_name))  # type: ignore[no-untyped-call]
+
+    def copy_extensions_to_source(self) -> None:
+        for library in LIBRARIES.values():
+            Path(library.path).parent.mkdir(parents=True, exist_ok=True)
+        super().copy_extensions_to_source()
+
+    def build_extensions(self) -> None:
+        # Plain commands of our own: those that Python was built with carry flags meant for it.
+        cc = shlex.split(os.environ.get("CC", "cc"))
+        flags = shlex.split(os.environ.get("CFLAGS", ""))
+        sanitize = os.environ.get("TT_SANITIZE", "")
+        extra = [f"-fsanitize={sanitize}", "-fno-sanitize-recover=all"] if sanitize else []
+        if sanitize:
+            extra.append("-fno-omit-frame-pointer")
+        self.compile_command = [*cc, *COMPILE, *WARN, *INCLUDE, *extra, *flags]
+        self.link_command = [*cc, "-shared", "-g", *extra]
+        self.link_flags = shlex.split(os.environ.get("LDFLAGS", ""))
+        # Not build_temp, which an editable install throws away.
+        self.folder = Path("build") / "native" / (sanitize.replace(",", "-") or "plain")
+        super().build_extensions()
+
+    def build_extension(self, ext: Extension) -> None:
+        library = LIBRARIES[ext.name]
+        sources = sources_of(library)
+        if library.embed:
+            symbol, text = library.embed
+            generated = self.folder / f"{symbol}.c"
+            write_if_different(generated, embedded(symbol, Path(text).read_bytes()))
+            sources.append(str(generated))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(self.compile_one, sources))
+        target = Path(self.get_ext_fullpath(ext.name))
+        made = self.folder / target.name
+        command = [*self.link_command, *objects, *self.link_flags, *library.link, "-o", str(made)]
+        if not newer(made, shlex.join(command), objects):
+            made.unlink(missing_ok=True)
+            run(command, made, LinkError)
+        # By rename: a program that has the old one loaded keeps it.
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(target.name + ".tmp")
+        self.copy_file(str(made), str(draft))
+        draft.replace(target)
+
+    def compile_one(self, source: str) -> str:
+        made = self.folder / Path(source).with_suffix(".o").name
+        if not Path(source).is_relative_to(self.folder):
+            made = self.folder / Path(source).with_suffix(".o")
+        depfile = made.with_suffix(".d")
+        files = ["-MMD", "-MF", str(depfile), "-c", source, "-o", str(made)]
+        command = [*self.compile_command, *files]
+        try:
+            inputs = prerequisites(depfile)
+        except OSError:
+            inputs = []
+        if not inputs or not newer(made, shlex.join(command), inputs):
+            made.parent.mkdir(parents=True, exist_ok=True)
+            run(command, made, CompileError)
+        return str(made)
+
+
+class PlatformWheel(bdist_wheel):
+    """One wheel per platform serves every Python 3: nothing in it is linked against Python."""
+
+    def get_tag(self) -> tuple[str, str, str]:
+        return ("py3", "none", super().get_tag()[2])
+
+
+setup(
+    ext_modules=[Extension(name, sources_of(library)) for name, library in LIBRARIES.items()],
+    cffi_modules=["interpose/format_ffi.py:ffi"],
+    cmdclass={"build_ext": BuildLibraries, "bdist_wheel": PlatformWheel},
+)

@@ -1,0 +1,16 @@
+/* A daemon's habit: everything above standard error is closed before the work starts. */
+#include "program.h"
+
+#include <unistd.h>
+
+int main(void)
+{
+	for (int fd = 3; fd < 1024; fd++)
+		close(fd);
+	start();
+	struct work w = begin_work();
+	do_step(&w);
+	do_step(&w);
+	OK(cuMemFree(w.data));
+	return 0;
+}

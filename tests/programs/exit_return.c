@@ -1,0 +1,12 @@
+/* The program ends while memory is allocated and work is under way. */
+#include "program.h"
+
+int main(void)
+{
+	start();
+	struct work w = begin_work();
+	do_step(&w);
+	do_step(&w);
+	OK(cuMemsetD8Async(w.data, 1, 100000, NULL));
+	return 0;
+}

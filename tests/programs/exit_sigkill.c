@@ -1,0 +1,15 @@
+/* SIGKILL in the middle of work. */
+#include "program.h"
+
+#include <signal.h>
+
+int main(void)
+{
+	start();
+	struct work w = begin_work();
+	do_step(&w);
+	do_step(&w);
+	OK(cuMemsetD8Async(w.data, 1, 100000, NULL));
+	raise(SIGKILL);
+	return 0;
+}

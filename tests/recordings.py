@@ -1,0 +1,64 @@
+"""What the tests of recordings share, on the simulator and on a GPU."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+import ttanalyze as tt
+from tests import support
+from tests.support import Outcome
+
+# Programs that end so suddenly that nothing can be written at the end.
+KILLED = ("exit_sigkill",)
+
+
+def compare(name: str, bare: Outcome, recorded: Outcome) -> None:
+    """A recorded program does what the bare one did. The recorder may add lines of its own to
+    standard error, and those begin with its name.
+    """
+    assert recorded.stdout == bare.stdout
+    assert recorded.status == bare.status
+    own = re.compile("^ttanalyze: .*\n", re.M)
+    assert own.sub("", recorded.stderr) == own.sub("", bare.stderr)
+
+
+def check_run(name: str, run: Path) -> None:
+    """The run that a program of support.all_names() leaves opens and verifies."""
+    if not support.uses_driver(name):
+        assert not run.exists()
+        return
+    opened = tt.open(run)
+    assert len(opened.processes) == (2 if name == "exec_self" else 1)
+    assert (run / "run.json").exists()
+    if name not in KILLED:
+        assert all(p.info["status"] != "running" for p in opened.processes)
+        report = tt.verify.verify(opened, run / "manifest.json")
+        assert report.same, report.to_json()
+        assert json.loads((run / "manifest.json").read_text()) == opened.manifest()
+
+
+def record(command: list[str], environment: dict[str, str], run: Path, *options: str) -> Outcome:
+    """``ttanalyze record`` with options."""
+    return support.ttanalyze("record", "-o", run, *options, "--", *command, environment=environment)
+
+
+def random_floats(count: int, seed: int) -> npt.NDArray[np.float32]:
+    """The test data of the examples: their next_random, from a seed."""
+    out = np.empty(count, np.float32)
+    state = seed
+    for i in range(count):
+        state = (state * 1664525 + 1013904223) & 0xFFFFFFFF
+        out[i] = np.float32(state >> 8) * np.float32(1 / 16777216)
+    return out
+
+
+def epoch_after_copy(run: tt.Run, copy: int) -> int:
+    """The first epoch that was cut after the program's Nth copy (from 0)."""
+    copies = run.events[run.events["kind"] == "copy"].sort_values("seq")
+    seq = int(copies["seq"].iloc[copy])
+    return int(run.epochs.loc[run.epochs["seq"] > seq, "epoch"].min())

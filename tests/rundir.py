@@ -1,0 +1,376 @@
+"""Writes run directories as the recorder does, from Python, for tests of what reads them.
+
+A Writer keeps the memory of its regions and stores what changed when an epoch is cut. What a
+test then damages or removes is its own business; `reseal_header` and `reseal_records` make the
+checks right again after an edit.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from ttanalyze.model import layout
+from ttanalyze.model.files import DATA_KIND, KINDS
+from ttanalyze.model.layout import BLOCK_SIZE, HEADER_SIZE, NO_ID
+
+CALLS = ["cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel", "cuCtxSynchronize", "cuMemcpyHtoD_v2"]
+
+
+def header(kind: int, record_size: int, index: int = 0) -> bytes:
+    out = np.zeros(1, layout.HEADER)
+    out["magic"] = np.frombuffer(layout.MAGIC, "u1")
+    out["version"], out["kind"], out["header_size"] = layout.VERSION, kind, HEADER_SIZE
+    out["record_size"], out["index"], out["created_ns"] = record_size, index, 1_700_000_000_000
+    return seal(out)
+
+
+def seal(records: np.ndarray[Any, Any]) -> bytes:
+    """The bytes of records whose check members have been filled in."""
+    assert records.dtype.fields is not None
+    covered = int(records.dtype.fields["check"][1])
+    for i in range(len(records)):
+        records["check"][i] = xxhash.xxh3_64_intdigest(records[i].tobytes()[:covered])
+    return records.tobytes()
+
+
+def record(dtype: np.dtype[Any], **values: Any) -> np.ndarray[Any, Any]:
+    out = np.zeros(1, dtype)
+    for key, value in values.items():
+        out[key] = value
+    return out
+
+
+def reseal_header(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[:HEADER_SIZE] = seal(np.frombuffer(bytes(raw[:HEADER_SIZE]), layout.HEADER).copy())
+    path.write_bytes(raw)
+
+
+def reseal_records(path: Path) -> None:
+    raw = path.read_bytes()
+    dtype = KINDS[path.name][1]
+    whole = HEADER_SIZE + (len(raw) - HEADER_SIZE) // dtype.itemsize * dtype.itemsize
+    sealed = seal(np.frombuffer(raw[HEADER_SIZE:whole], dtype).copy())
+    path.write_bytes(raw[:HEADER_SIZE] + sealed + raw[whole:])
+
+
+def edit(path: Path, index: int, **values: Any) -> None:
+    """Overwrites members of one record, without touching any check."""
+    dtype = KINDS[path.name][1]
+    raw = bytearray(path.read_bytes())
+    at = HEADER_SIZE + index * dtype.itemsize
+    changed = np.frombuffer(bytes(raw[at : at + dtype.itemsize]), dtype).copy()
+    for key, value in values.items():
+        changed[key] = value
+    raw[at : at + dtype.itemsize] = changed.tobytes()
+    path.write_bytes(raw)
+
+
+def digest_of(memory: bytes) -> int:
+    """A region's digest, computed the plain way."""
+    blocks = [memory[i : i + BLOCK_SIZE] for i in range(0, len(memory), BLOCK_SIZE)]
+    digests = b"".join(xxhash.xxh3_64_intdigest(b).to_bytes(8, "little") for b in blocks)
+    return xxhash.xxh3_64_intdigest(digests)
+
+
+@dataclass
+class Memory:
+    """A region while it is written: contents, those last captured, and their blocks' digests."""
+
+    size: int
+    contents: bytes
+    kind: int
+    captured: bool
+    context: int
+    known: dict[int, int] = field(default_factory=dict)
+    seen: bytes | None = None
+
+
+class Writer:
+    """One process of a run directory.
+
+    Epochs take the contents that `write` set. segments: begin a data file at each full epoch.
+    """
+
+    def __init__(self, run: Path, index: int = 0, segments: bool = False) -> None:
+        self.run = run
+        self.index = index
+        self.segments = segments
+        self.path = run / f"p{index}"
+        self.path.mkdir(parents=True)
+        for name, (kind, dtype) in KINDS.items():
+            (self.path / name).write_bytes(header(kind, dtype.itemsize))
+        self.segment = 0
+        self._begin_segment()
+        self.regions: dict[int, Memory] = {}
+        self.history: list[dict[int, bytes]] = []  # at each epoch, by region, as last captured
+        self.seq = 0
+        self.records = {"digests": 0, "blocks": 0}
+        self.texts: dict[str, int] = {}
+        self.warnings: list[str] = []
+
+    # ---- pieces ----
+
+    def append(self, name: str, data: bytes) -> int:
+        """Appends bytes; gives the offset they begin at."""
+        path = self.path / name
+        at = path.stat().st_size
+        with path.open("ab") as f:
+            f.write(data)
+        return at
+
+    def string(self, text: str | None) -> int:
+        if text is None:
+            return NO_ID
+        if text not in self.texts:
+            raw = text.encode()
+            self.texts[text] = self.append("strings.bin", len(raw).to_bytes(4, "little") + raw)
+        return self.texts[text]
+
+    def next_seq(self) -> int:
+        self.seq += 1
+        return self.seq
+
+    def event(self, kind: str, call: str | None = None, **values: Any) -> int:
+        seq = self.next_seq()
+        members: dict[str, Any] = {"id": NO_ID, "thread": 4711, "stream": 1, **values}
+        number = CALLS.index(call) if call else NO_ID
+        which = layout.EVENT_KINDS.index(kind)
+        out = record(layout.EVENT, seq=seq, time_ns=seq * 1000, kind=which, call=number, **members)
+        self.append("events.bin", out.tobytes())
+        return seq
+
+    # ---- regions ----
+
+    def born(
+        self,
+        region: int,
+        contents: bytes,
+        kind: str = "device",
+        label: str | None = None,
+        captured: bool = True,
+        context: int = 0,
+    ) -> None:
+        which = layout.REGION_KINDS.index(kind)
+        seq = self.event("alloc", "cuMemAlloc_v2", id=region, bytes=len(contents))
+        self.regions[region] = Memory(len(contents), contents, which, captured, context)
+        self._region("TT_REGION_BORN", region, seq, "cuMemAlloc_v2", self.string(label))
+
+    def died(self, region: int) -> None:
+        seq = self.event("free", "cuMemFree_v2", id=region)
+        self._region("TT_REGION_DIED", region, seq, "cuMemFree_v2", NO_ID)
+        del self.regions[region]
+
+    def label(self, region: int, label: str) -> None:
+        self._region("TT_REGION_LABEL", region, self.next_seq(), None, self.string(label))
+
+    def _region(self, op: str, region: int, seq: int, call: str | None, label: int) -> None:
+        memory = self.regions[region]
+        out = record(
+            layout.REGION,
+            op=layout.enum("region_op")[op],
+            id=region,
+            base=0x7F0000000000 + (region << 24),
+            size=memory.size,
+            kind=memory.kind,
+            flags=layout.CAPTURED if memory.captured else 0,
+            context=memory.context,
+            seq=seq,
+            time_ns=seq * 1000,
+            epoch=len(self.history),
+            label=label,
+            call=CALLS.index(call) if call else NO_ID,
+            module=NO_ID,
+        )
+        self.append("regions.bin", seal(out))
+
+    def write(self, region: int, offset: int, data: bytes) -> None:
+        memory = self.regions[region]
+        assert offset + len(data) <= memory.size
+        old = memory.contents
+        memory.contents = old[:offset] + data + old[offset + len(data) :]
+
+    # ---- epochs ----
+
+    def _begin_segment(self) -> None:
+        kind, dtype = DATA_KIND
+        self.data = f"data-{self.segment:05d}.bin"
+        (self.path / self.data).write_bytes(header(kind, dtype.itemsize, self.segment))
+        self.stored: dict[tuple[int, int], int] = {}
+
+    def _store(self, digest: int, contents: bytes) -> int:
+        key = digest, len(contents)
+        if key not in self.stored:
+            size = (self.path / self.data).stat().st_size
+            self.append(self.data, bytes(-size % 32))
+            self.stored[key] = self.append(self.data, contents)
+        return self.stored[key]
+
+    def epoch(
+        self,
+        trigger: str = "sync",
+        *flags: str,
+        label: str | None = None,
+        context: int = 0,
+        only: list[int] | None = None,
+    ) -> int:
+        """Cuts an epoch; flags: names. only: the regions that are looked at. Gives its number."""
+        number = len(self.history)
+        full = "full" in flags
+        if full and self.segments and self.history:
+            self.segment += 1
+            self._begin_segment()
+        digests, blocks = [], []
+        seen = {r: m for r, m in self.regions.items() if m.captured and m.context == context}
+        for region, memory in seen.items():
+            if "refused" in flags or (only is not None and region not in only):
+                continue
+            changed = self._changed(memory, full)
+            memory.seen = memory.contents
+            if not changed and memory.known and not full:
+                continue
+            digests.append((region, len(changed), digest_of(memory.contents)))
+            for i in changed:
+                piece = memory.contents[i * BLOCK_SIZE : (i + 1) * BLOCK_SIZE]
+                memory.known[i] = xxhash.xxh3_64_intdigest(piece)
+                if "dropped" not in flags:
+                    at = self._store(memory.known[i], piece)
+                    blocks.append((region, i, memory.known[i], at, len(piece), self.segment))
+        bits = sum(layout.EPOCH_FLAGS[name] for name in flags)
+        digest_span = np.array(digests, layout.DIGEST).tobytes()
+        block_span = np.array(blocks, layout.BLOCK).tobytes()
+        self.append("digests.bin", digest_span)
+        self.append("blocks.bin", block_span)
+        seq = self.event("epoch", "cuCtxSynchronize", id=number)
+        out = record(
+            layout.EPOCH,
+            number=number,
+            trigger=layout.TRIGGERS.index(trigger),
+            flags=bits,
+            context=context,
+            seq=seq,
+            time_ns=seq * 1000,
+            done_ns=seq * 1000 + 500,
+            label=self.string(label),
+            segment=self.segment,
+            digests_first=self.records["digests"],
+            digests_count=len(digests),
+            blocks_first=self.records["blocks"],
+            blocks_count=len(blocks),
+            bytes_read=sum(m.size for m in seen.values()),
+            bytes_changed=sum(b[4] for b in blocks),
+            digests_check=xxhash.xxh3_64_intdigest(digest_span),
+            blocks_check=xxhash.xxh3_64_intdigest(block_span),
+            regions=len(seen),
+        )
+        self.append("epochs.bin", seal(out))
+        self.records["digests"] += len(digests)
+        self.records["blocks"] += len(blocks)
+        self.history.append({r: m.seen for r, m in self.regions.items() if m.seen is not None})
+        return number
+
+    @staticmethod
+    def _changed(memory: Memory, full: bool) -> list[int]:
+        out = []
+        for i in range(layout.blocks_of(memory.size)):
+            piece = memory.contents[i * BLOCK_SIZE : (i + 1) * BLOCK_SIZE]
+            digest = xxhash.xxh3_64_intdigest(piece)
+            if full or memory.known.get(i) != digest:
+                out.append(i)
+        return out
+
+    # ---- kernels and modules ----
+
+    def module(self, module: int, path: str | None = None, kind: str = "ptx") -> None:
+        which = layout.MODULE_KINDS.index(kind)
+        members = {"image": 0xABCD + module, "size": 1234, "seq": self.next_seq()}
+        out = record(layout.MODULE, id=module, kind=which, path=self.string(path), **members)
+        self.append("modules.bin", seal(out))
+
+    def function(self, function: int, name: str, module: int = 0) -> None:
+        members = {"registers": 24, "max_threads": 1024, "param_bytes": 28, "param_count": 4}
+        out = record(layout.FUNCTION, id=function, name=self.string(name), module=module, **members)
+        self.append("functions.bin", seal(out))
+
+    # ---- JSON ----
+
+    def close(self, status: str = "complete", **members: Any) -> None:
+        """Writes process.json, and run.json anew with all processes closed so far."""
+        info = {
+            "process": self.index,
+            "pid": 1000 + self.index,
+            "argv": ["./app", "--fast"],
+            "cwd": "/tmp",
+            "started_ns": 1_700_000_000_000_000_000,
+            "ended_ns": None if status == "running" else 1_700_000_005_000_000_000,
+            "status": status,
+            "reason": None,
+            "deterministic": False,
+            "driver_version": 13000,
+            "devices": [{"ordinal": 0, "name": "Test Device", "memory": 1 << 30}],
+            "options": {"epoch": "sync", "regions": "all"},
+            "ring": {"bytes": 1 << 26, "place": "device"},
+            "counters": {
+                "events": self.seq,
+                "events_lost": 0,
+                "epochs": len(self.history),
+                "epochs_refused": 0,
+                "epochs_dropped": 0,
+                "bytes_read": 1 << 20,
+                "bytes_changed": 1 << 19,
+                "bytes_stored": 1 << 18,
+            },
+            "unknown_calls": [],
+            "warnings": self.warnings,
+            "calls": CALLS,
+            **members,
+        }
+        (self.path / "process.json").write_text(json.dumps(info))
+        folders = sorted(self.run.glob("p*/process.json"))
+        run = {
+            "format": "ttanalyze-run",
+            "version": 1,
+            "created_ns": 1_700_000_000_000_000_000,
+            "processes": [json.loads(p.read_text()) for p in folders],
+        }
+        (self.run / "run.json").write_text(json.dumps(run))
+
+
+def small_run(path: Path) -> Writer:
+    """A run with everything in it: two contexts, deaths, labels, kernels, five epochs."""
+    random = np.random.default_rng(5)
+    w = Writer(path)
+    w.module(0, "/opt/app/kernels.ptx")
+    w.function(0, "_Z3addPfS_i")
+    w.function(1, "scale")
+    w.born(0, random.bytes(3 * BLOCK_SIZE + 100), label="weights")
+    w.born(1, random.bytes(1))
+    w.born(2, random.bytes(BLOCK_SIZE), kind="host", captured=False)
+    w.event("launch", "cuLaunchKernel", id=0, grid=[4, 1, 1], block=[256, 1, 1])
+    w.epoch("sync", "full")
+    w.write(0, 70000, b"changed")
+    w.born(7, random.bytes(2 * BLOCK_SIZE), kind="global", context=1)
+    w.event("launch", "cuLaunchKernel", id=1, grid=[8, 1, 1], block=[128, 1, 1])
+    w.epoch("kernel-after", label="scale")
+    w.epoch("launch", context=1)
+    w.write(1, 0, b"!")
+    w.died(0)
+    w.label(1, "flag")
+    w.born(8, bytes(BLOCK_SIZE), kind="async")
+    w.epoch("api", label='say "cheese"\x7f\n')
+    w.write(7, BLOCK_SIZE, b"\x00\x01")
+    w.epoch("final", "full", context=1)
+    w.close()
+    return w
+
+
+def copy_of(path: Path, to: Path) -> Path:
+    shutil.copytree(path, to)
+    return to

@@ -1,0 +1,207 @@
+"""Builds and runs the programs in tests/programs and examples, on the simulator or on a GPU.
+
+Used by the tests and by ``python -m tests.gpu.transcripts``; needs gcc and make, and nothing that
+is not in the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "tests" / "programs"
+EXAMPLES = ROOT / "examples"
+TRANSCRIPTS = ROOT / "tests" / "data" / "transcripts"
+LIBRARIES = Path(os.environ.get("TT_LIB", ROOT / "ttanalyze" / "lib")).absolute()
+SHIM = LIBRARIES / "libttshim.so"
+SIMULATOR = LIBRARIES / "sim" / "libcuda.so.1"
+
+# Not run with the others: libraries, programs for one machine only, and drivers of our own parts.
+NOT_ORDINARY = ("simonly_", "store_", "shim_")
+
+# The examples whose output is always the same: name, and the arguments that make it so.
+EXAMPLE_ARGUMENTS: dict[str, list[str]] = {
+    "vecadd": [],
+    "pipeline": [],
+    "scribble": [],
+    "race": ["--fixed"],
+    "training": [],
+    "async": [],
+    "vmm": [],
+    "globals": [],
+    "managed": [],
+    "graph": [],
+}
+RUNTIME_NAMES = ("vecadd", "pipeline", "scribble", "race", "graph")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program did: its output, and its exit status (-N for signal N)."""
+
+    stdout: str
+    stderr: str
+    status: int
+
+    def transcript(self) -> str:
+        """Output and status without the lines that depend on the machine (those with ``~``)."""
+        lines = self.stdout.splitlines(keepends=True)
+        same = "".join(line for line in lines if not line.startswith("~ "))
+        ending = f"[signal {-self.status}]" if self.status < 0 else f"[exit {self.status}]"
+        return same + ending + "\n"
+
+
+def program_names() -> list[str]:
+    """The test programs that run on the simulator and, unchanged, on a GPU."""
+    names = (path.stem for path in sorted(PROGRAMS.glob("*.c")))
+    return [n for n in names if not n.startswith(NOT_ORDINARY) and not n.endswith("_lib")]
+
+
+def all_names() -> list[str]:
+    """The test programs, and the examples as example-NAME."""
+    return program_names() + [f"example-{name}" for name in EXAMPLE_ARGUMENTS]
+
+
+def command(name: str, where: Path) -> list[str]:
+    """How to run one of all_names(); it is built in the folder where, unless it is there."""
+    if not name.startswith("example-"):
+        return [str(build_program(name, where))]
+    name = name.removeprefix("example-")
+    return [str(build_examples(where / "examples") / name), *EXAMPLE_ARGUMENTS[name]]
+
+
+def build_program(name: str, where: Path) -> Path:
+    """Compiles tests/programs/NAME.c into the folder where; NAME_lib.c becomes its library.
+
+    The program is linked against the simulator's libcuda.so.1, of which it keeps only the name:
+    what it finds at run time is up to the library path.
+    """
+    program = where / name
+    if program.exists():
+        return program
+    where.mkdir(parents=True, exist_ok=True)
+    compile_line = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"]
+    compile_line.append(f"-I{ROOT / 'interpose' / 'cuda'}")
+    own: list[str] = []
+    if (PROGRAMS / f"{name}_lib.c").exists():
+        library, source = where / f"lib{name}.so", PROGRAMS / f"{name}_lib.c"
+        _run([*compile_line, "-shared", "-fPIC", "-o", str(library), str(source)])
+        own = [str(library), f"-Wl,-rpath,{where}"]
+    unfinished = where / f".{name}.{os.getpid()}"
+    compile_line += ["-o", str(unfinished), str(PROGRAMS / f"{name}.c")]
+    _run([*compile_line, "-Wl,--as-needed", *own, str(SIMULATOR), "-ldl"])
+    unfinished.rename(program)
+    return program
+
+
+def build_examples(where: Path) -> Path:
+    """Builds the examples on the driver API into the folder where, and returns it."""
+    _run(["make", "-s", "-C", str(EXAMPLES), f"BUILD={where}", f"LIBCUDA={SIMULATOR}"])
+    return where
+
+
+def build_runtime_examples(where: Path) -> Path:
+    """Builds the runtime-API twins with nvcc into where/runtime, and returns that."""
+    _run(["make", "-s", "-C", str(EXAMPLES), f"BUILD={where}", "runtime"])
+    return where / "runtime"
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+def simulator_environment(**more: str) -> dict[str, str]:
+    """The environment in which programs find the simulator."""
+    return bare_environment(LD_LIBRARY_PATH=str(SIMULATOR.parent), **sanitizer_runtimes(), **more)
+
+
+@cache
+def sanitizer_runtimes() -> dict[str, str]:
+    """What programs need in their environment where the libraries were built with sanitizers."""
+    if not SIMULATOR.exists():
+        return {}
+    content = SIMULATOR.read_bytes()
+    runtimes = []
+    for name in ("libasan.so", "libubsan.so"):
+        if name.encode() in content:
+            command = ["gcc", f"-print-file-name={name}"]
+            found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            runtimes.append(str(Path(found.strip()).resolve()))
+    if not runtimes:
+        return {}
+    return {
+        "LD_PRELOAD": ":".join(runtimes),
+        # What a program leaves behind is its own business; the recorder comes before the runtimes.
+        "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+
+
+def bare_environment(**more: str) -> dict[str, str]:
+    """This process's environment without anything of ours, and with what more says."""
+    ours = ("TT_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_INJECTION64_PATH")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours) or k == "TT_LIB"}
+    return kept | more
+
+
+def recording(environment: dict[str, str], run: Path, **options: str) -> dict[str, str]:
+    """environment, with a recording to the folder run; options are TT_ variables without TT_."""
+    named = {f"TT_{name.upper()}": value for name, value in options.items()}
+    preload = ":".join(filter(None, [str(SHIM), environment.get("LD_PRELOAD")]))
+    return environment | {"LD_PRELOAD": preload, "TT_OUT": str(run)} | named
+
+
+def run(
+    command: Sequence[str | Path],
+    environment: dict[str, str],
+    *,
+    cwd: Path | None = None,
+    timeout: float = 120,
+) -> Outcome:
+    """Runs a program to its end."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        env=environment,
+        cwd=cwd,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    return Outcome(done.stdout, done.stderr, done.returncode)
+
+
+def ttanalyze(
+    *arguments: str | Path, environment: dict[str, str] | None = None, timeout: float = 300
+) -> Outcome:
+    """Runs the command line, as ``python -m ttanalyze``."""
+    command = [sys.executable, "-m", "ttanalyze", *arguments]
+    environment = bare_environment() if environment is None else environment
+    return run(command, environment, cwd=ROOT, timeout=timeout)
+
+
+@cache
+def gpu_name() -> str | None:
+    """The name of the first GPU of this machine, or None without one."""
+    tool = shutil.which("nvidia-smi")
+    if not tool:
+        return None
+    done = run([tool, "--query-gpu=name", "--format=csv,noheader"], dict(os.environ))
+    names = done.stdout.splitlines() if done.status == 0 else []
+    return names[0].strip() if names else None
+
+
+def uses_driver(name: str) -> bool:
+    """Whether a test program initialises the driver, and so leaves a run when it is recorded."""
+    return name not in ("no_driver", "no_device_use")

@@ -1,0 +1,366 @@
+"""The command line: what each verb prints, and how it puts errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.rundir import Writer, small_run
+from tests.support import Outcome
+from ttanalyze import doctor
+from ttanalyze.cli import run_command
+
+Cli = Callable[..., Outcome]
+VERBS = ["record", "shim", "doctor", "info", "verify", "manifest"]
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
+    """Runs a command line in this process."""
+
+    def run(*arguments: str | Path) -> Outcome:
+        status = run_command([str(a) for a in arguments])
+        out, err = capfd.readouterr()
+        return Outcome(out, err, status)
+
+    return run
+
+
+# ---- errors ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["verify"], "Missing argument 'RUN'"),
+        (["verify", "RUN", "--nonsense"], "No such option: --nonsense"),
+        (["verify", "RUN", "--epochs", "x"], "--epochs x: a number or a range such as 2-5"),
+        (["verify", "RUN", "--epochs", "5-2"], "--epochs 5-2: the range is empty"),
+        (["verify", "RUN", "--epochs", "-"], "--epochs -: a number or a range"),
+        (["verify", "RUN", "--epochs", "9-"], "no epochs 9 to"),
+        (["verify", "RUN", "--regions", "a"], "--regions a: a number or a range"),
+        (["verify", "RUN", "--regions", "0-4000000000"], "more than 1000000 regions"),
+        (["verify", "RUN", "--regions", "5-"], "region ids such as 0,4-6 are expected"),
+        (["verify", "RUN", "--regions", "55"], "no region 55 in"),
+        (["verify", "RUN", "--tamper", "1,2"], "--tamper 1,2: EPOCH,REGION,OFFSET is expected"),
+        (["verify", "RUN", "--tamper", "0,0,999999"], "tamper: no byte 999999 in region 0"),
+        (["verify", "RUN", "--manifest", "nothing.json"], "nothing.json: No such file"),
+        (["verify", "RUN", "--manifest", "RUN"], "not a regular file"),
+        (["verify", "RUN", "--manifest", "RUN/run.json"], "'ttanalyze-manifest' is expected"),
+        (["verify", "RUN", "--against", "nothing"], "nothing: No such file or directory"),
+        (["verify", "RUN", "--out", "no/such/report.json"], "no/such/report.json: No such file"),
+        (["verify", "nothing"], "nothing: No such file or directory"),
+        (["info", "nothing"], "nothing: No such file or directory"),
+        (["info", "RUN/run.json"], "run.json: Not a directory"),
+        (["info", "EMPTY"], "not a run directory: it has no run.json"),
+        (["manifest", "EMPTY"], "not a run directory"),
+        (["manifest", "RUN", "-o", "/"], "/: "),
+        (["record"], "Missing argument"),
+        (["record", "--no-such", "--", "true"], "No such option: --no-such"),
+    ],
+)
+def test_errors_are_one_line_and_status_2(
+    cli: Cli,
+    small: Writer,
+    run_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    reason: str,
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    places = {"RUN": str(run_path), "EMPTY": str(tmp_path / "empty")}
+    words = [re.sub("RUN|EMPTY", lambda m: places[m[0]], a) for a in arguments]
+    outcome = cli(*words)
+    assert outcome.status == 2
+    assert outcome.stdout == ""
+    assert outcome.stderr.startswith("ttanalyze: ")
+    assert outcome.stderr.count("\n") == 1
+    assert reason in outcome.stderr
+
+
+@pytest.mark.parametrize("verb", ["info", "verify", "manifest"])
+def test_a_damaged_run_is_one_line(cli: Cli, small: Writer, run_path: Path, verb: str) -> None:
+    path = small.path / "epochs.bin"
+    raw = bytearray(path.read_bytes())
+    raw[64 + 160 + 20] ^= 1
+    path.write_bytes(raw)
+    outcome = cli(verb, run_path)
+    assert outcome == Outcome(
+        "", f"ttanalyze: {path}: offset 224: the record does not match its check\n", 2
+    )
+
+
+def test_names_from_files_can_not_act_on_the_terminal(cli: Cli, run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, b"abc", label="\x1b]0;owned\x07")
+    w.epoch("sync", "full")
+    w.warnings.append("beware\n\x1b[31m")
+    w.close(argv=["./a\x1b[2J", "\n"])
+    for outcome in (cli("info", run_path), cli("verify", run_path, "--tamper", "0,0,1")):
+        assert "\x1b" not in outcome.stdout
+        assert outcome.status in (0, 1)
+
+
+def test_a_traceback_is_never_seen(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.json")
+    outcome = support.ttanalyze("info", tmp_path)
+    assert outcome.status == 2
+    assert outcome.stderr == f"ttanalyze: {tmp_path}/run.json: not a regular file\n"
+
+
+def test_an_interrupt_is_130_and_leaves_no_half_file(run_path: Path, tmp_path: Path) -> None:
+    """Interrupted in the midst of a long verification, which a slow manifest stands for."""
+    small_run(run_path)
+    report = tmp_path / "report.json"
+    program = (
+        "import sys, time, ttanalyze.verify as v\n"
+        "from ttanalyze.cli import run_command\n"
+        "slow = v.verify\n"
+        "def waiting(*a, **k):\n    print('ready', flush=True); time.sleep(60)\n"
+        "v.verify = waiting\n"
+        f"sys.exit(run_command(['verify', {str(run_path)!r}, '--out', {str(report)!r}]))\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=support.ROOT,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read() == ""
+    assert not report.exists()
+
+
+def test_a_reader_that_goes_away(run_path: Path) -> None:
+    w = Writer(run_path)
+    for region in range(3000):
+        w.born(region, b"x")
+    w.epoch("sync", "full")
+    w.close()
+    command = f"{sys.executable} -m ttanalyze manifest {run_path} | head -c 1"
+    done = subprocess.run(
+        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        cwd=support.ROOT,
+        check=False,
+    )
+    assert done.stdout == "{"
+    assert done.stderr == ""
+    assert done.returncode == 141
+
+
+# ---- help ----
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_an_example(cli: Cli, verb: str) -> None:
+    outcome = cli(verb, "--help")
+    assert outcome.status == 0
+    assert "Example" in outcome.stdout
+    assert f"ttanalyze {verb}" in outcome.stdout
+
+
+def test_help_lists_the_verbs(cli: Cli) -> None:
+    for arguments in (["--help"], ["-h"]):
+        outcome = cli(*arguments)
+        assert outcome.status == 0
+        assert all(f"\n  {verb} " in outcome.stdout for verb in VERBS)
+    assert cli("--version") == Outcome(f"ttanalyze {tt.__version__}\n", "", 0)
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+    program = "import sys, ttanalyze.cli; print(*sys.modules)"
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert time.monotonic() - began < 2
+    assert not {"numpy", "pandas", "orjson", "rich", "cffi"} & set(done.stdout.split())
+
+
+# ---- what is printed ----
+
+
+def test_info_fits_on_one_screen_and_says_it_all(cli: Cli, small: Writer, run_path: Path) -> None:
+    text = cli("info", run_path).stdout
+    lines = text.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 130
+    for expected in (
+        "./app --fast",
+        "pid 1000, recording complete",
+        "CUDA 13.0",
+        "0: Test Device, 1.0 GiB",
+        "5 (sync 1, kernel-after 1, launch 1, api 1, final 1); full 2",
+        "4 captured (device 2, global 1, async 1), 384.1 KiB; 1 not captured (host 1)",
+        "15 recorded, 2 kernels, 1 module",
+        "nothing",
+        "no warnings",
+    ):
+        assert expected in text
+
+
+def test_info_as_json(cli: Cli, small: Writer, run_path: Path) -> None:
+    summary = json.loads(cli("info", run_path, "--json").stdout)
+    (process,) = summary["processes"]
+    assert process["epochs"] == 5
+    assert process["regions_captured"] == {"device": 2, "global": 1, "async": 1}
+    assert process["epoch_flags"]["full"] == 2
+    assert summary["warnings"] == []
+
+
+def test_info_of_many_processes_and_warnings(cli: Cli, run_path: Path) -> None:
+    for index in range(20):
+        w = Writer(run_path, index)
+        w.epoch("sync", "refused")
+        w.close("failed", reason="disk full")
+    text = cli("info", run_path).stdout
+    assert "process 7\n" in text
+    assert "process 8\n" not in text
+    assert "… and 12 more processes" in text
+    assert "warning: process 0: the recording ended early (failed): disk full" in text
+    assert "more warnings" in text
+
+
+def test_info_of_an_early_kill(cli: Cli, run_path: Path) -> None:
+    (run_path / "p0").mkdir(parents=True)
+    outcome = cli("info", run_path)
+    assert outcome.status == 0
+    assert "it was killed or still runs: no epoch committed so far" in outcome.stdout
+
+
+def test_manifest_on_the_screen_and_in_a_file(
+    cli: Cli, small: Writer, run_path: Path, tmp_path: Path
+) -> None:
+    printed = cli("manifest", run_path).stdout
+    assert json.loads(printed) == tt.open(run_path).manifest()
+    path = tmp_path / "golden.json"
+    assert cli("manifest", run_path, "-o", path) == Outcome("", "", 0)
+    assert path.read_text() == printed
+    assert cli("verify", run_path, "--manifest", path).status == 0
+
+
+def test_verify_says_same(cli: Cli, small: Writer, run_path: Path) -> None:
+    outcome = cli("verify", run_path)
+    assert outcome.status == 0
+    assert outcome.stdout.startswith(f"same: {run_path} and recorded digests of the run itself\n")
+    assert "13 region-epochs compared (5 epochs, 4 regions)" in outcome.stdout
+
+
+def test_verify_says_where(cli: Cli, small: Writer, run_path: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    arguments = ["verify", run_path, "--tamper", "0,0,70001", "--continue", "--out", report]
+    outcome = cli(*arguments)
+    assert outcome.status == 1
+    for expected in (
+        "different: ",
+        "region 0 differs in epoch 0",
+        "device 'weights', 196,708 bytes at 0x7f0000000000, made by cuMemAlloc_v2 "
+        "(call 2, thread 4711)",
+        "1 differs, at offset 70001",
+        "0x00011170  expected",
+        "1 region-epoch differ",
+    ):
+        assert expected in outcome.stdout
+    written = json.loads(report.read_text())
+    assert written["differences"][0]["first_byte"] == 70001
+    printed = json.loads(cli(*arguments, "--json").stdout)
+    assert printed["differences"] == written["differences"]
+
+
+def test_verify_part_of_a_run(cli: Cli, small: Writer, run_path: Path) -> None:
+    outcome = cli("verify", run_path, "--epochs", "3-", "--regions", "1,7-8", "--json")
+    report = json.loads(outcome.stdout)
+    assert report["same"]
+    assert report["region_epochs"] == 6
+    assert report["epochs"] == 2
+
+
+def test_verify_lists_a_hundred_differences_and_counts_all(cli: Cli, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        w = Writer(tmp_path / name)
+        for region in range(150):
+            w.born(region, name.encode() * 10)
+        w.epoch("sync", "full")
+        w.close()
+    outcome = cli("verify", tmp_path / "a", "--against", tmp_path / "b", "--continue")
+    assert outcome.status == 1
+    assert "… and 50 more differences" in outcome.stdout
+    assert "150 region-epochs differ" in outcome.stdout
+    assert outcome.stdout.count("10 differ, from offset 0 to 9") == 100
+
+
+def test_colours_only_on_a_terminal(cli: Cli, small: Writer, run_path: Path) -> None:
+    assert "\x1b" not in cli("verify", run_path, "--tamper", "0,0,5").stdout
+    command = f"{sys.executable} -m ttanalyze verify {run_path} --tamper 0,0,5"
+    env = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm"}
+    done = subprocess.run(
+        ["script", "-qec", command, "/dev/null"],
+        env=env,
+        cwd=support.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "\x1b[31mdifferent\x1b[0m" in done.stdout
+
+
+# ---- doctor ----
+
+
+def test_doctor_names_what_is_missing_and_what_to_do(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TT_LIB", str(tmp_path))
+    outcome = cli("doctor")
+    assert outcome.status == 2
+    assert f"fail  recorder       {tmp_path}/libttshim.so: missing" in outcome.stdout
+    assert "→ make build, or install the package again" in outcome.stdout
+    assert outcome.stdout.endswith("\nnot fit for recording\n")
+
+
+def test_doctor_where_nothing_may_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    check = doctor.check_disk(tmp_path)
+    assert (check.status, check.found) == ("fail", f"{tmp_path} is not writable")
+    assert check.advice
+
+
+def test_doctor_finds_the_simulator_fit() -> None:
+    outcome = support.ttanalyze("doctor", "--json")
+    diagnosis = json.loads(outcome.stdout)
+    assert outcome.status == 0, outcome.stdout
+    assert diagnosis["simulator"] is True
+    assert diagnosis["fit"] is True
+    statuses = {check["name"]: check["status"] for check in diagnosis["checks"]}
+    assert statuses["recorder"] == "ok"
+    assert statuses["simulator"] == "ok"
+    assert all(c["advice"] for c in diagnosis["checks"] if c["status"] != "ok" and c["found"])
+
+
+def test_shim_prints_a_library(cli: Cli) -> None:
+    outcome = cli("shim")
+    assert outcome.status == 0
+    assert Path(outcome.stdout.strip()).read_bytes()[:4] == b"\x7fELF"

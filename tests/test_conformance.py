@@ -1,0 +1,21 @@
+"""The simulator does what the GPU did: every program prints its committed transcript."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import support
+from tests.gpu import transcripts
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("name", support.all_names())
+def test_transcript(name: str, built: Path) -> None:
+    outcome = support.run(support.command(name, built), support.simulator_environment())
+    assert outcome.transcript() == transcripts.read(name)[1]
+
+
+def test_every_transcript_has_its_program() -> None:
+    assert {path.stem for path in support.TRANSCRIPTS.glob("*.txt")} == set(support.all_names())

@@ -1,0 +1,430 @@
+"""Damaged, truncated and hostile files: one line that names file and place, or right answers."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+
+import ttanalyze as tt
+from tests import rundir
+from tests.rundir import Writer, small_run
+from ttanalyze.model import layout
+from ttanalyze.model.files import KINDS
+from ttanalyze.verify import verify
+
+RECORDS = [name for name in KINDS if name != "strings.bin"]
+BINARY = [*KINDS, "data-00000.bin"]
+CHECKED = ["regions.bin", "epochs.bin", "functions.bin", "modules.bin"]
+TABLES = ("epochs", "regions", "events", "digests", "functions", "modules")
+LINE = re.compile(r"[^\n]+: (offset \d+|[\w\[\]., ]+): [^\n]+")
+
+
+def use_all(path: Path, writer: Writer | None = None) -> None:
+    """Opens a run and uses all of it; contents that are given must be those that were recorded."""
+    run = tt.open(path)
+    for table in TABLES:
+        getattr(run, table)
+    run.manifest()
+    assert isinstance(run.warnings, list)
+    report = verify(run, keep_going=True)
+    assert report.same or any(d.kind == "stored" for d in report.differences)
+    for epoch in range(len(run.epochs)):
+        for region, contents in (writer.history[epoch] if writer else {}).items():
+            assert run.read(epoch, region).tobytes() == contents
+
+
+def refuses(path: Path, name: str, reason: str = "") -> str:
+    """Using the run raises one FormatError that names the file; gives its text."""
+    with pytest.raises(tt.FormatError) as caught:
+        use_all(path)
+    message = str(caught.value)
+    assert LINE.fullmatch(message), message
+    assert name in message.partition(": ")[0]
+    assert reason in message
+    return message
+
+
+@pytest.fixture
+def folder(small: Writer) -> Path:
+    return small.path
+
+
+# ---- headers: every kind of file, every way ----
+
+
+def patched(path: Path, at: int, data: bytes) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[at : at + len(data)] = data
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("length", [0, 1, 8, 63])
+def test_truncated_header(folder: Path, run_path: Path, name: str, length: int) -> None:
+    with (folder / name).open("r+b") as f:
+        f.truncate(length)
+    if (name, length) == ("epochs.bin", 0):  # as of a process killed before it made its files
+        assert len(tt.open(run_path).epochs) == 0
+    else:
+        assert f"offset {length}: cut short" in refuses(run_path, name)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_bad_magic(folder: Path, run_path: Path, name: str) -> None:
+    patched(folder / name, 0, b"\x7fELF")
+    assert "offset 0: not a file of a ttanalyze run" in refuses(run_path, name)
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("sealed", [True, False])
+def test_newer_version(folder: Path, run_path: Path, name: str, sealed: bool) -> None:
+    patched(folder / name, 8, (7).to_bytes(4, "little"))
+    if sealed:
+        rundir.reseal_header(folder / name)
+    reason = "offset 8: made by a newer ttanalyze (format 7; this one reads up to 1)"
+    assert reason in refuses(run_path, name)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_bad_header_check(folder: Path, run_path: Path, name: str) -> None:
+    patched(folder / name, 33, b"\xaa")
+    assert "offset 56: the header does not match its check" in refuses(run_path, name)
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize(
+    ("at", "field"), [(12, "kind"), (16, "header size"), (20, "record size"), (24, "index")]
+)
+def test_wrong_header_member(folder: Path, run_path: Path, name: str, at: int, field: str) -> None:
+    patched(folder / name, at, (99).to_bytes(4, "little"))
+    rundir.reseal_header(folder / name)
+    assert f"offset {at}: {field} 99 where" in refuses(run_path, name)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_not_a_regular_file(folder: Path, run_path: Path, name: str) -> None:
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    with pytest.raises(tt.TTError, match=rf"{name}: not a regular file"):
+        use_all(run_path)
+
+
+# ---- records ----
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_flipped_byte_in_a_checked_record(folder: Path, run_path: Path, name: str) -> None:
+    size = KINDS[name][1].itemsize
+    raw = (folder / name).read_bytes()
+    assert len(raw) >= 64 + size
+    for at in range(64, 64 + size, 5):
+        patched(folder / name, at, bytes([raw[at] ^ 0x40]))
+        assert "offset 64: the record does not match its check" in refuses(run_path, name)
+        (folder / name).write_bytes(raw)
+
+
+@pytest.mark.parametrize("name", ["digests.bin", "blocks.bin"])
+def test_a_flipped_byte_in_a_span(folder: Path, run_path: Path, name: str) -> None:
+    raw = (folder / name).read_bytes()
+    for at in range(64, len(raw), 13):
+        patched(folder / name, at, bytes([raw[at] ^ 1]))
+        assert "do not match the epoch's check" in refuses(run_path, name)
+        (folder / name).write_bytes(raw)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("number", 7, "epoch numbers are consecutive from 0"),
+        ("trigger", 0, "unknown trigger 0"),
+        ("trigger", 99, "unknown trigger 99"),
+        ("flags", 1 << 20, "unknown flags"),
+        ("digests_first", 1 << 63, "the span ends behind the last record of digests.bin"),
+        ("digests_count", 2**64 - 1, "the span ends behind the last record of digests.bin"),
+        ("digests_first", 1, "the span does not follow the last one"),
+        ("blocks_first", 2, "the span does not follow the last one"),
+        ("blocks_count", 1 << 40, "the span ends behind the last record of blocks.bin"),
+        ("flags", 8, "a refused epoch has no contents"),
+        ("flags", 16, "a dropped epoch has no contents"),
+        ("label", 3, "no text begins here"),
+        ("label", 1 << 31, "no text begins here"),
+    ],
+)
+def test_absurd_epochs(folder: Path, run_path: Path, field: str, value: int, reason: str) -> None:
+    rundir.edit(folder / "epochs.bin", 0, **{field: value})
+    rundir.reseal_records(folder / "epochs.bin")
+    refuses(run_path, "strings.bin" if field == "label" else "epochs.bin", reason)
+
+
+@pytest.mark.parametrize(
+    ("index", "field", "value", "reason"),
+    [
+        (0, "op", 9, "unknown op 9"),
+        (0, "kind", 12, "unknown kind"),
+        (0, "flags", 1 << 31, "unknown flags"),
+        (1, "id", 0, "born a second time"),
+        (4, "id", 77, "no such region was born"),
+        (4, "epoch", 0, ""),
+        (0, "epoch", 4, ""),
+    ],
+)
+def test_absurd_regions(
+    folder: Path, run_path: Path, index: int, field: str, value: int, reason: str
+) -> None:
+    rundir.edit(folder / "regions.bin", index, **{field: value})
+    rundir.reseal_records(folder / "regions.bin")
+    refuses(run_path, "regions.bin" if reason else "bin", reason)
+
+
+def test_a_region_that_dies_twice_or_before_its_birth(run_path: Path) -> None:
+    w = small_run(run_path)
+    raw = (w.path / "regions.bin").read_bytes()
+    death = next(
+        raw[at : at + 96]
+        for at in range(64, len(raw), 96)
+        if raw[at] == layout.enum("region_op")["TT_REGION_DIED"]
+    )
+    (w.path / "regions.bin").write_bytes(raw + death)
+    refuses(run_path, "regions.bin", "dies a second time")
+    (w.path / "regions.bin").write_bytes(raw.replace(death, b""))
+    w.regions[8].contents = b""
+    early = np.frombuffer(death, layout.REGION).copy()
+    early["id"], early["epoch"] = 8, 1
+    (w.path / "regions.bin").write_bytes(raw + rundir.seal(early))
+    refuses(run_path, "regions.bin", "dies before it is born")
+
+
+def reseal_span(folder: Path, name: str, epoch: int) -> None:
+    """Makes an epoch's check of its span right again."""
+    raw = (folder / "epochs.bin").read_bytes()
+    record = np.frombuffer(raw[64 + 160 * epoch :][:160], layout.EPOCH)[0]
+    size = KINDS[f"{name}.bin"][1].itemsize
+    at = 64 + int(record[f"{name}_first"]) * size
+    span = (folder / f"{name}.bin").read_bytes()[at : at + int(record[f"{name}_count"]) * size]
+    check = xxhash.xxh3_64_intdigest(span)
+    rundir.edit(folder / "epochs.bin", epoch, **{f"{name}_check": check})
+    rundir.reseal_records(folder / "epochs.bin")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("region", 99, "no such region"),
+        ("region", 2, "the region is not captured"),
+        ("region", 8, "the region does not live in this epoch"),
+        ("region", 0, ""),
+        ("block", 4, ""),
+        ("block", 0, "listed twice in one epoch"),
+        ("block", 2**32 - 1, "the region has no such block"),
+        ("length", 65535, "not the block's length"),
+        ("length", 0, "not the block's length"),
+        ("segment", 3, "not the epoch's segment"),
+        ("offset", 0, "outside data-00000.bin"),
+        ("offset", 63, "outside data-00000.bin"),
+        ("offset", 2**64 - 1, "outside data-00000.bin"),
+        ("offset", 2**64 - 65536, "outside data-00000.bin"),
+        ("offset", 1 << 40, "outside data-00000.bin"),
+    ],
+)
+def test_absurd_blocks(folder: Path, run_path: Path, field: str, value: int, reason: str) -> None:
+    index = 4 if field == "region" and value == 0 else 1
+    rundir.edit(folder / "blocks.bin", index, **{field: value})
+    reseal_span(folder, "blocks", 0)
+    refuses(run_path, "blocks.bin", reason)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("region", 99, "no such region"),
+        ("region", 2, "the region is not captured"),
+        ("region", 7, "the region does not live in this epoch"),
+        ("region", 1, "listed twice in one epoch"),
+        ("changed", 5, "more blocks than the region has"),
+    ],
+)
+def test_absurd_digests(folder: Path, run_path: Path, field: str, value: int, reason: str) -> None:
+    rundir.edit(folder / "digests.bin", 0, **{field: value})
+    reseal_span(folder, "digests", 0)
+    refuses(run_path, "digests.bin", reason)
+
+
+def test_a_wrong_digest_with_a_right_check(folder: Path, run_path: Path) -> None:
+    """Contents that do not give the recorded digest are not handed out."""
+    rundir.edit(folder / "digests.bin", 0, digest=12345)
+    reseal_span(folder, "digests", 0)
+    with pytest.raises(tt.FormatError, match="the region's digest is not that of its blocks"):
+        tt.open(run_path).read(0, 0)
+
+
+def test_damaged_contents_are_not_handed_out(small: Writer, run_path: Path) -> None:
+    patched(small.path / "data-00000.bin", 64 + 65536 + 17, b"\x00\x01\x02")
+    run = tt.open(run_path)
+    with pytest.raises(tt.FormatError, match=r"data-00000.bin: offset 65600: block 1 of region 0"):
+        run.read(0, 0)
+    assert run.read(0, 0, stop=65536).tobytes() == small.history[0][0][:65536]
+    assert run.read(0, 1).tobytes() == small.history[0][1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "seq", "reason"),
+    [(99, 1, "offset 80: not an event"), (1, 0, "offset 64: not an event")],
+)
+def test_absurd_events(folder: Path, run_path: Path, kind: int, seq: int, reason: str) -> None:
+    rundir.edit(folder / "events.bin", 0, kind=kind, seq=seq)
+    refuses(run_path, "events.bin", reason)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xff\xff\xff\xff", "a text of 4294967295 bytes does not fit"),
+        (b"\x02\x00\x00\x00\xff\xfe", "not UTF-8"),
+    ],
+)
+def test_absurd_strings(folder: Path, run_path: Path, data: bytes, reason: str) -> None:
+    patched(folder / "strings.bin", 64, data)
+    refuses(run_path, "strings.bin", reason)
+
+
+def test_a_missing_string_table(folder: Path, run_path: Path) -> None:
+    (folder / "strings.bin").unlink()
+    refuses(run_path, "strings.bin", "the file is missing")
+
+
+@pytest.mark.parametrize("name", ["functions.bin", "modules.bin"])
+def test_two_records_of_one_id(folder: Path, run_path: Path, name: str) -> None:
+    raw = (folder / name).read_bytes()
+    (folder / name).write_bytes(raw + raw[64:128])
+    refuses(run_path, name, "a second record with id 0")
+
+
+def test_an_unknown_kind_of_module(folder: Path, run_path: Path) -> None:
+    rundir.edit(folder / "modules.bin", 0, kind=44)
+    rundir.reseal_records(folder / "modules.bin")
+    refuses(run_path, "modules.bin", "unknown kind 44")
+
+
+@pytest.mark.parametrize("name", ["digests.bin", "blocks.bin", "regions.bin"])
+def test_a_missing_file_that_epochs_need(folder: Path, run_path: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(tt.FormatError):
+        use_all(run_path)
+
+
+# ---- JSON ----
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "offset 0: not JSON"),
+        ('{"format":"ttanalyze-run","version":1', "offset 37: not JSON"),
+        ('{"é": nope}', "offset 7: not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[1]", "offset 0: not a JSON object"),
+        ("{}", "format: 'ttanalyze-run' is expected"),
+        ('{"format":"ttanalyze-manifest","version":1}', "format: 'ttanalyze-run' is expected"),
+        ('{"format":"ttanalyze-run"}', "version: no version"),
+        ('{"format":"ttanalyze-run","version":"1"}', "version: no version"),
+        (
+            '{"format":"ttanalyze-run","version":2}',
+            "version: made by a newer ttanalyze (format 2; this one reads up to 1)",
+        ),
+        ('{"format":"ttanalyze-run","version":0}', "version: format version 0 does not exist"),
+        ('{"format":"ttanalyze-run","version":1,"processes":{}}', "processes: a list is expected"),
+        (
+            '{"format":"ttanalyze-run","version":1,"processes":[{"argv":"x"}]}',
+            "processes[0].argv: a list is expected",
+        ),
+        ('{"format":"ttanalyze-run","version":1,"exit":3}', "exit: an object is expected"),
+    ],
+)
+def test_bad_run_json(small: Writer, run_path: Path, text: str, reason: str) -> None:
+    (run_path / "run.json").write_text(text)
+    refuses(run_path, "run.json", reason)
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "reason"),
+    [
+        ("pid", "1", "pid: a whole number is expected"),
+        ("pid", True, "pid: a whole number is expected"),
+        ("calls", [1], "calls: a list is expected, each item a string"),
+        ("devices", [{"memory": "x"}], "devices[0].memory: a whole number is expected"),
+        ("counters", {"events": 1.5}, "counters.events: a whole number is expected"),
+        ("status", None, "status: a string is expected"),
+        ("warnings", "all", "warnings: a list is expected"),
+    ],
+)
+def test_bad_process_json(
+    folder: Path, run_path: Path, member: str, value: object, reason: str
+) -> None:
+    info = json.loads((folder / "process.json").read_text())
+    info[member] = value
+    (folder / "process.json").write_text(json.dumps(info))
+    refuses(run_path, "process.json", reason)
+
+
+# ---- at random ----
+
+
+def flip(path: Path, source: random.Random) -> None:
+    raw = bytearray(path.read_bytes())
+    for _ in range(source.choice([1, 1, 1, 4])):
+        raw[source.randrange(len(raw))] ^= 1 << source.randrange(8)
+    path.write_bytes(raw)
+
+
+def cut(path: Path, source: random.Random) -> None:
+    with path.open("r+b") as f:
+        f.truncate(source.randrange(path.stat().st_size + 1))
+
+
+def reseal(path: Path, source: random.Random) -> None:
+    """A flipped byte below checks that are right: what only a hostile file has."""
+    flip(path, source)
+    if path.name in CHECKED:
+        rundir.reseal_records(path)
+    elif path.name in ("digests.bin", "blocks.bin"):
+        rundir.reseal_header(path)
+        for epoch in range(5):
+            reseal_span(path.parent, path.name.removesuffix(".bin"), epoch)
+    if path.suffix == ".bin":
+        rundir.reseal_header(path)
+
+
+@pytest.mark.parametrize("change", [flip, cut, reseal])
+@pytest.mark.parametrize("seed", range(4))
+def test_random_damage(
+    run_path: Path, tmp_path: Path, change: Callable[[Path, random.Random], None], seed: int
+) -> None:
+    """Whatever happens to a file: an error that says so, or what was recorded, and nothing else."""
+    source = random.Random(f"{change.__name__} {seed}")
+    writer = small_run(run_path)
+    names = [*(f"p0/{n}" for n in BINARY), "p0/process.json", "run.json"]
+    copy = tmp_path / "copy"
+    for _ in range(60):
+        shutil.copytree(run_path, copy)
+        change(copy / source.choice(names), source)
+        said = error_of(copy, None if change is reseal else writer)
+        assert said is None or "\n" not in said
+        assert said is None or str(copy) in said or "lost" in said or "no " in said
+        shutil.rmtree(copy)
+
+
+def error_of(path: Path, writer: Writer | None) -> str | None:
+    """What the run's use ended with; anything but an error of ours fails the test."""
+    try:
+        use_all(path, writer)
+    except tt.TTError as e:
+        return str(e)
+    return None

@@ -1,0 +1,176 @@
+"""Event slots from many threads, past the end of the disk and of the recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+
+from tests.drain_run import (
+    FFI,
+    HEADER,
+    NONE,
+    check_epochs,
+    program,
+    read_events,
+    records,
+    run_stress,
+    segments,
+    small_disk,
+    string,
+    unmount,
+)
+
+
+def test_sixteen_threads_lose_and_double_nothing(stress: Path, tmp_path: Path) -> None:
+    count, lost = run_stress(stress, "events", tmp_path, 16, 20_000)
+    assert (count, lost) == (320_000, 0)
+    used = read_events(tmp_path)
+    assert np.array_equal(used["seq"], np.arange(1, 320_001))
+    for thread in range(16):
+        mine = used[used["thread"] == thread]
+        assert np.array_equal(mine["id"], np.arange(20_000)), "each thread's order is kept"
+
+
+def test_brief_threads_share_runs(stress: Path, tmp_path: Path) -> None:
+    count, lost = run_stress(stress, "brief", tmp_path, 200, 10)
+    assert (count, lost) == (2000, 0)
+    assert len(read_events(tmp_path)) == 2000
+    assert (tmp_path / "events.bin").stat().st_size <= HEADER + 5 * 512 * 128
+
+
+def test_closing_while_threads_record(stress: Path, tmp_path: Path) -> None:
+    count, lost = run_stress(stress, "late", tmp_path, 8)
+    used = read_events(tmp_path)
+    assert lost == 0
+    assert 0 < len(used) <= count + 8
+    assert count - len(used) <= 64
+
+
+def test_a_slot_kept_for_long_stays_writable(stress: Path, tmp_path: Path) -> None:
+    count, lost = run_stress(stress, "hold", tmp_path, 300_000)
+    assert (count, lost) == (300_002, 0)
+    used = read_events(tmp_path)
+    assert len(used) in (300_001, 300_002), (
+        "the last was filled after the end, the first long after its turn"
+    )
+    assert used[300_000]["id"] == NONE
+    assert records(tmp_path, "events.bin")[0]["seq"] == 300_001
+
+
+def test_memory_stays_flat(drain_path: Path, tmp_path: Path) -> None:
+    body = """
+error = t.FFI.new("char[512]")
+run.mkdir()
+def resident(): return int(open("/proc/self/statm").read().split()[1]) * 4096
+before = resident()
+assert lib.events_open(str(run).encode(), error, 512)
+worst = 0
+for i in range(1_000_000):
+    event = lib.events_next()
+    assert event != t.FFI.NULL, lib.events_lost()
+    event.kind = 1
+    if i % 50_000 == 0:
+        worst = max(worst, resident() - before)
+assert lib.events_count() == 1_000_000
+assert worst < 64 << 20, worst
+"""
+    done = program(body, drain_path, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+
+
+def test_events_without_a_recording(drain: Any, tmp_path: Path) -> None:
+    assert drain.events_next() == FFI.NULL
+    error = FFI.new("char[512]")
+    assert not drain.events_open(str(tmp_path / "none").encode(), error, 512)
+    assert (
+        FFI.string(error).decode()
+        == f"creating events.bin in {tmp_path}/none: No such file or directory"
+    )
+    drain.events_close()
+
+
+def test_records_beside_epochs_from_many_threads(stress: Path, tmp_path: Path) -> None:
+    count, lost = run_stress(stress, "store", tmp_path / "run", 40, 6)
+    process = tmp_path / "run" / "p0"
+    assert (count, lost) == (800, 0)
+    assert len(read_events(process)) == 800
+    assert len(check_epochs(process)) == 40
+    assert segments(process) == [8, 9]
+    functions = records(process, "functions.bin")
+    assert sorted(functions["id"]) == [t * 1000 + i for t in range(4) for i in range(200)]
+    assert {string(process, int(f["name"])) for f in functions} == {
+        f"kernel {i}" for i in range(200)
+    }
+    assert len(set(functions["name"])) == 200, "each text once"
+
+
+def test_fork(stress: Path, tmp_path: Path) -> None:
+    run_stress(stress, "fork", tmp_path / "run")
+    for name, ids in {"p0": [1, 2], "p1": [3]}.items():
+        assert list(read_events(tmp_path / "run" / name)["id"]) == ids
+    assert len(check_epochs(tmp_path / "run" / "p0")) == 2
+    assert len(check_epochs(tmp_path / "run" / "p1")) == 1
+    assert len(orjson.loads((tmp_path / "run" / "run.json").read_bytes())["processes"]) == 2
+
+
+FULL_DISK_EVENTS = """
+error = t.FFI.new("char[512]")
+run.mkdir()
+assert lib.events_open(str(run).encode(), error, 512), t.FFI.string(error)
+taken = lost = 0
+for i in range(100000):
+    e = lib.events_next()
+    if e == t.FFI.NULL:
+        lost += 1
+        continue
+    taken += 1
+    e.seq = taken
+    e.kind = 1
+lib.events_failed(error, 512)
+print(t.FFI.string(error).decode())
+assert taken == lib.events_count() and lost == lib.events_lost() and lost > 0, (taken, lost)
+lib.events_close()
+assert lib.events_count() == taken
+print(taken)
+"""
+
+
+@pytest.mark.parametrize("limit", ["file size", "disk"])
+def test_events_stop_where_the_disk_is_full(drain_path: Path, tmp_path: Path, limit: str) -> None:
+    folder = tmp_path / "small"
+    prepare, why = small_disk(folder, 5 << 20, limit)
+    try:
+        done = program(prepare + FULL_DISK_EVENTS, drain_path, folder / "run")
+        assert done.returncode == 0, done.stderr
+        reason, taken = done.stdout.splitlines()
+        assert reason == f"reserving disk space for {folder}/run/events.bin: {why}"
+        events = records(folder / "run", "events.bin")
+        assert list(events["seq"]) == list(range(1, int(taken) + 1))
+        assert int(taken) >= (4 << 20) // 128 - 512
+    finally:
+        unmount(folder)
+
+
+def test_helper_thread_takes_no_signals(drain_path: Path, tmp_path: Path) -> None:
+    body = """
+error = t.FFI.new("char[512]")
+run.mkdir()
+assert lib.events_open(str(run).encode(), error, 512)
+def tasks():
+    path = "/proc/self/task/"
+    return {open(f"{path}{n}/comm").read().strip(): n for n in os.listdir(path)}
+threads = tasks()
+fields = dict(line.split(":") for line in open(f"/proc/self/task/{threads['tt-events']}/status"))
+blocked = int(fields["SigBlk"], 16)
+for name in "SIGINT SIGTERM SIGUSR1 SIGALRM SIGCHLD SIGXFSZ".split():
+    assert blocked >> (getattr(signal, name) - 1) & 1, name
+assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
+lib.events_close()
+assert "tt-events" not in tasks()
+"""
+    done = program(body, drain_path, tmp_path / "run")
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,116 @@
+"""The examples do what they say, on the simulator and without the recorder."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import support
+
+pytestmark = pytest.mark.native
+
+
+@pytest.fixture(scope="session")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built examples."""
+    return support.build_examples(tmp_path_factory.mktemp("examples"))
+
+
+def output(program: Path, *arguments: str, **environment: str) -> str:
+    outcome = support.run([program, *arguments], support.simulator_environment(**environment))
+    assert outcome.status == 0, outcome.stderr
+    return outcome.stdout
+
+
+@pytest.mark.parametrize("name", support.EXAMPLE_ARGUMENTS)
+def test_the_same_every_time(name: str, examples: Path) -> None:
+    arguments = support.EXAMPLE_ARGUMENTS[name]
+    usual = output(examples / name, *arguments)
+    for seed in ("1", "2"):
+        assert (
+            output(examples / name, *arguments, TT_SIM_SCHEDULE="random", TT_SIM_SEED=seed) == usual
+        )
+
+
+@pytest.mark.parametrize("name", support.EXAMPLE_ARGUMENTS)
+def test_sizes_steps_and_seeds_matter(name: str, examples: Path) -> None:
+    arguments = support.EXAMPLE_ARGUMENTS[name]
+    changes = (["--seed", "2"], ["--size", "1000"], ["--steps", "2"])
+    outputs = {output(examples / name, *arguments, *change) for change in ([], *changes)}
+    assert len(outputs) == 4
+
+
+@pytest.mark.parametrize("name", ["vecadd", "pipeline", "training"])
+def test_a_perturbed_run_differs(name: str, examples: Path) -> None:
+    usual = output(examples / name, "--steps", "4")
+    assert output(examples / name, "--steps", "4", "--perturb", "2") != usual
+    assert output(examples / name, "--steps", "4", "--perturb", "9") == usual
+
+
+def test_vecadd_checks_itself(examples: Path) -> None:
+    assert output(examples / "vecadd").endswith(", right\n")
+    assert output(examples / "vecadd", "--perturb", "3").endswith(", right\n")
+
+
+def test_training_learns(examples: Path) -> None:
+    losses = [float(x) for x in re.findall(r"loss (\S+)", output(examples / "training"))]
+    assert len(losses) == 20
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_scribble_changes_the_masses_unless_fixed(examples: Path) -> None:
+    found = [output(examples / "scribble", *how) for how in ([], ["--fixed"])]
+    assert [line.split(", ")[-1] for line in found] == [
+        "240 masses changed\n",
+        "0 masses changed\n",
+    ]
+
+
+def test_race_depends_on_the_schedule_unless_fixed(examples: Path) -> None:
+    def sums(seed: int, *how: str) -> str:
+        return output(examples / "race", *how, TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
+
+    assert len({sums(seed) for seed in range(1, 6)}) > 1
+    fixed = {sums(seed, "--fixed") for seed in range(1, 6)}
+    assert len(fixed) == 1
+    assert fixed.pop().endswith(" 0 of 4 steps wrong\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--size", "0"],
+        ["--size", "many"],
+        ["--steps"],
+        ["--steps", "-1"],
+        ["--perturb", "1"],
+        ["x"],
+    ],
+)
+def test_wrong_arguments_give_the_usage(arguments: list[str], examples: Path) -> None:
+    outcome = support.run([examples / "scribble", *arguments], support.simulator_environment())
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith("usage: ")
+
+
+def test_a_failing_call_is_named(examples: Path) -> None:
+    environment = support.simulator_environment(TT_SIM_FAULT="oom:1")
+    outcome = support.run([examples / "vecadd"], environment)
+    assert outcome.status == 1
+    assert "cuMemAlloc(&device_a, bytes): CUDA_ERROR_OUT_OF_MEMORY" in outcome.stderr
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+def test_the_ptx_is_what_nvcc_makes_of_the_sources() -> None:
+    done = subprocess.run(["make", "-s", "-C", support.EXAMPLES, "ptx-check"], check=False)
+    assert done.returncode == 0
+
+
+def test_the_ptx_is_of_the_oldest_version() -> None:
+    for path in support.EXAMPLES.glob("*.ptx"):
+        text = path.read_text()
+        assert ".version 6.3\n.target sm_70\n" in text, path

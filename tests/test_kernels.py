@@ -1,0 +1,503 @@
+"""The capture kernels, run by the simulator's PTX interpreter, against xxhash and plain Python.
+
+Every byte a kernel may touch is known to the harness, so a read or write beside a region, the
+ring or the list fails the launch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cffi
+import pytest
+import xxhash
+
+ROOT = Path(__file__).resolve().parent.parent
+INTERPOSE = ROOT / "interpose"
+CAPTURE = INTERPOSE / "capture"
+BLOCK = 65536
+LAST = 0xFFFFFF
+FULL, DISCARD = 1, 2
+REGION_ALL = 1
+OVERFLOW, DISCARDED, FINAL = 1, 2, 4
+MAGIC, EPOCH, WRAP = 0x4B4E4843, 1, 2
+HEADER, ENTRY = 64, 32
+FUNCTIONS = """
+void harness_allow(uint64_t, uint64_t, bool);
+void harness_forbid_all(void);
+void *harness_load(const char *, char *, size_t);
+int harness_launch(void *, const char *, unsigned, unsigned, uint64_t, const void *, size_t,
+                   char *, size_t);
+uint64_t harness_entry_mix(const struct tt_chunk_entry *);
+uint64_t harness_chunk_mix(const struct tt_chunk *);
+uint64_t harness_chunk_payload(uint64_t);
+uint64_t harness_chunk_size(uint64_t, uint64_t);
+uint64_t harness_payload_size(uint64_t);
+"""
+
+
+def structs(path: Path, *names: str) -> str:
+    """The definitions of the named structs, as the header spells them."""
+    text = path.read_text()
+    found = [
+        re.search(rf"^struct {name} \{{.*?^\}};", text, re.DOTALL | re.MULTILINE) for name in names
+    ]
+    return "\n".join(match[0] for match in found if match)
+
+
+@dataclass
+class Interpreter:
+    ffi: cffi.FFI
+    lib: Any
+    module: Any
+
+    def launch(self, name: str, ctas: int, seed: int, params: Any) -> None:
+        error = self.ffi.new("char[]", 400)
+        size = self.ffi.sizeof(self.ffi.typeof(params).item)
+        status = self.lib.harness_launch(
+            self.module, name.encode(), ctas, 256, seed, params, size, error, 400
+        )
+        assert status == 0, self.ffi.string(error).decode()
+
+
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
+    library = tmp_path_factory.mktemp("kernels") / "kernels.so"
+    sources = [
+        str(ROOT / "tests" / "kernels_harness.c"),
+        *map(str, sorted((INTERPOSE / "sim").glob("ptx*.c"))),
+    ]
+    flags = ["-std=gnu11", "-O2", "-shared", "-fPIC", f"-I{INTERPOSE}", f"-I{INTERPOSE / 'sim'}"]
+    subprocess.run(["gcc", *flags, "-o", str(library), *sources, "-lm", "-lpthread"], check=True)
+    ffi = cffi.FFI()
+    ffi.cdef(structs(INTERPOSE / "format.h", "tt_chunk", "tt_chunk_entry"))
+    names = ["region", "params", "control", "status"]
+    ffi.cdef(
+        structs(
+            CAPTURE / "kernels.h", *(f"tt_capture_{name}" for name in names), "tt_restore_params"
+        )
+    )
+    ffi.cdef(FUNCTIONS)
+    lib = ffi.dlopen(str(library))
+    error = ffi.new("char[]", 400)
+    module = lib.harness_load((CAPTURE / "capture.ptx").read_bytes(), error, 400)
+    assert module != ffi.NULL, ffi.string(error).decode()
+    return Interpreter(ffi, lib, module)
+
+
+class Memory:
+    """A zeroed buffer whose address is a multiple of 256."""
+
+    def __init__(self, ffi: cffi.FFI, size: int) -> None:
+        self.owner = ffi.new("char[]", size + 256)
+        start = int(ffi.cast("uintptr_t", self.owner))
+        self.address = (start + 255) // 256 * 256
+        self.view = memoryview(ffi.buffer(self.owner))[self.address - start :][:size]
+
+
+Block = tuple[int, int]  # region number, block number
+
+
+@dataclass
+class Bed:
+    """Regions at odd places in one arena, with digests, control block, list, ring and mailbox."""
+
+    run: Interpreter
+    spans: list[tuple[int, int]]  # offset in the arena, size
+    ring_size: int
+    ctas: int = 1
+    seed: int = 0
+    epoch: int = -1
+    sequence: int = 0
+    tail: int = 0
+    part: int = 0
+    first: int = 0
+    last: int = LAST
+    all_listed: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        ffi = self.run.ffi
+        self.arena = Memory(
+            ffi, max((offset + size for offset, size in self.spans), default=0) + 16
+        )
+        self.arena.view[:] = random.Random(len(self.spans)).randbytes(len(self.arena.view))
+        self.table = ffi.new("struct tt_capture_region[]", len(self.spans))
+        self.blocks: list[Block] = []
+        payload = 0
+        for i, (offset, size) in enumerate(self.spans):
+            entry = self.table[i]
+            entry.base, entry.size, entry.payload = self.arena.address + offset, size, payload
+            entry.first_block, entry.region = len(self.blocks), 1000 + i
+            count = -(-size // BLOCK)
+            self.blocks += [(i, block) for block in range(count)]
+            payload += sum(
+                self.run.lib.harness_payload_size(self.length((i, block))) for block in range(count)
+            )
+        self.payload = payload
+        self.digests = Memory(ffi, 8 * len(self.blocks))
+        for entry in self.table:
+            entry.digests = self.digests.address + 8 * entry.first_block
+        self.control = Memory(ffi, ffi.sizeof("struct tt_capture_control"))
+        self.scratch = Memory(ffi, ENTRY * len(self.blocks))
+        self.ring = Memory(ffi, self.ring_size)
+        self.status = ffi.new("struct tt_capture_status *")
+
+    def address(self, p: Any) -> int:
+        return int(self.run.ffi.cast("uintptr_t", p))
+
+    def length(self, block: Block) -> int:
+        return min(BLOCK, self.spans[block[0]][1] - block[1] * BLOCK)
+
+    def contents(self, block: Block) -> bytes:
+        start = self.spans[block[0]][0] + block[1] * BLOCK
+        return bytes(self.arena.view[start : start + self.length(block)])
+
+    def allow(self, writable_regions: bool = False) -> None:
+        ffi, lib = self.run.ffi, self.run.lib
+        lib.harness_forbid_all()
+        for entry in self.table:
+            lib.harness_allow(entry.base, entry.size, writable_regions)
+        lib.harness_allow(self.address(self.table), ffi.sizeof(self.table), False)
+        lib.harness_allow(self.address(self.status), ffi.sizeof("struct tt_capture_status"), True)
+        for memory in (self.digests, self.control, self.scratch, self.ring):
+            lib.harness_allow(memory.address, len(memory.view), True)
+
+    def launch(self, kernel: str, flags: int) -> None:
+        for entry in self.table:
+            entry.flags = REGION_ALL if entry.region - 1000 in self.all_listed else 0
+        self.allow()
+        params = {
+            "regions": self.address(self.table),
+            "control": self.control.address,
+            "scratch": self.scratch.address,
+            "ring": self.ring.address,
+            "ring_size": self.ring_size,
+            "tail": self.tail % 2**64,
+            "status": self.address(self.status),
+            "sequence": self.sequence,
+            "payload": self.payload,
+            "region_count": len(self.spans),
+            "blocks": len(self.blocks),
+            "first": self.first,
+            "last": self.last,
+            "flags": flags,
+            "epoch": self.epoch,
+            "part": self.part,
+        }
+        self.run.launch(
+            kernel, self.ctas, self.seed, self.run.ffi.new("struct tt_capture_params *", params)
+        )
+
+    def read_status(self) -> Any:
+        assert (self.status.sequence, self.status.epoch, self.status.part) == (
+            self.sequence,
+            self.epoch,
+            self.part,
+        )
+        return self.status
+
+    def gather(self, flags: int = 0) -> Any:
+        self.sequence += 1
+        self.launch("tt_capture_gather", flags)
+        return self.read_status()
+
+    def capture(self, full: bool) -> Any:
+        """One epoch, as the host does it; the status record."""
+        self.epoch += 1
+        self.part, self.first, self.last = 0, 0, LAST
+        self.sequence += 1
+        self.launch("tt_capture_digest", FULL if full else 0)
+        return self.read_status() if full else self.gather()
+
+    def head(self) -> int:
+        return int(self.run.ffi.cast("struct tt_capture_control *", self.control.address).head)
+
+    def stored_digests(self) -> dict[Block, int]:
+        words = self.digests.view.cast("Q")
+        return {block: words[i] for i, block in enumerate(self.blocks)}
+
+    def read_chunk(self, expected_head: int) -> list[Block]:
+        """Checks the chunk of the last status and everything in it; the blocks in entry order."""
+        ffi, lib, status = self.run.ffi, self.run.lib, self.status
+        assert not status.flags & OVERFLOW
+        rest = self.ring_size - expected_head % self.ring_size
+        if status.position != expected_head:
+            wrap = ffi.cast("struct tt_chunk *", self.ring.address + expected_head % self.ring_size)
+            assert (wrap.magic, wrap.kind, wrap.position, wrap.size) == (
+                MAGIC,
+                WRAP,
+                expected_head,
+                rest,
+            )
+            assert wrap.check == lib.harness_chunk_mix(wrap)
+            assert status.position == expected_head + rest and status.size > rest
+        at = self.ring.address + status.position % self.ring_size
+        assert status.position % self.ring_size + status.size <= self.ring_size
+        assert status.position + status.size - self.tail <= self.ring_size
+        assert self.head() == status.position + status.size
+        header = ffi.cast("struct tt_chunk *", at)
+        assert (header.magic, header.kind, header.epoch, header.part) == (
+            MAGIC,
+            EPOCH,
+            self.epoch,
+            self.part,
+        )
+        assert (header.position, header.size, header.count) == (
+            status.position,
+            status.size,
+            status.count,
+        )
+        assert header.payload == lib.harness_chunk_payload(header.count)
+        assert header.size == lib.harness_chunk_size(header.count, status.payload)
+        assert header.check == lib.harness_chunk_mix(header)
+        entries = ffi.cast("struct tt_chunk_entry *", at + HEADER)
+        mixes, end, found = 0, 0, []
+        for i in range(header.count):
+            entry = entries[i]
+            block = (entry.region - 1000, entry.block)
+            contents = self.contents(block)
+            assert (entry.length, entry.reserved, entry.offset) == (len(contents), 0, end)
+            assert entry.digest == xxhash.xxh3_64_intdigest(contents), block
+            assert (
+                bytes(
+                    ffi.buffer(ffi.cast("char *", at + header.payload + entry.offset), entry.length)
+                )
+                == contents
+            )
+            mixes += lib.harness_entry_mix(entries + i)
+            end += lib.harness_payload_size(entry.length)
+            found.append(block)
+        assert end == status.payload
+        assert mixes % 2**64 == header.entries_check == status.entries_check
+        return found
+
+    def change(self, blocks: list[Block]) -> None:
+        """Flips one bit in each block, in its first, its last or any byte."""
+        rng = random.Random(len(blocks))
+        for region, block in blocks:
+            length = self.length((region, block))
+            at = (
+                self.spans[region][0]
+                + block * BLOCK
+                + rng.choice([0, length - 1, rng.randrange(length)])
+            )
+            self.arena.view[at] ^= 1 << rng.randrange(8)
+
+
+def pack(sizes: list[int], shifts: list[int]) -> list[tuple[int, int]]:
+    spans, at = [], 0
+    for i, size in enumerate(sizes):
+        at = (at + 15) // 16 * 16 + shifts[i % len(shifts)]
+        spans.append((at, size))
+        at += size + 1
+    return spans
+
+
+SMALL = [1, 2, 3, 4, 8, 9, 16, 17, 31, 32, 128, 129, 200, 240]
+LONG = [
+    241,
+    256,
+    257,
+    319,
+    320,
+    321,
+    1000,
+    1023,
+    1024,
+    1025,
+    1088,
+    1089,
+    2048,
+    4095,
+    4096,
+    4097,
+    8192,
+    9000,
+]
+LARGE = [BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK + 4096, 2 * BLOCK + 777]
+MIXED = pack([4096, 1, 2 * BLOCK + 100, 300, BLOCK, 7, 5000, BLOCK + 8192], [0, 1, 0, 4])
+BIG_RING = 2 << 20
+
+
+@pytest.fixture(params=[(1, 0), (3, 0), (4, 7)], ids=["one CTA", "three CTAs", "shuffled"])
+def grid(request: pytest.FixtureRequest) -> tuple[int, int]:
+    ctas, seed = request.param
+    return ctas, seed
+
+
+@pytest.mark.parametrize("shift", [0, 1, 4, 8])
+@pytest.mark.parametrize("sizes", [SMALL, LONG, LARGE], ids=["short", "long", "blocks"])
+def test_full_epoch_digests_and_copies_everything(
+    interpreter: Interpreter, sizes: list[int], shift: int
+) -> None:
+    bed = Bed(interpreter, pack(sizes, [shift]), BIG_RING, ctas=2)
+    status = bed.capture(full=True)
+    assert status.flags == FINAL
+    assert bed.read_chunk(0) == bed.blocks
+    assert bed.stored_digests() == {
+        block: xxhash.xxh3_64_intdigest(bed.contents(block)) for block in bed.blocks
+    }
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2, 8])
+def test_first_delta_digests_everything_alike(interpreter: Interpreter, shift: int) -> None:
+    bed = Bed(interpreter, pack(SMALL + LONG + LARGE, [shift]), BIG_RING, ctas=2)
+    bed.capture(full=False)
+    assert sorted(bed.read_chunk(0)) == bed.blocks
+    assert bed.stored_digests() == {
+        block: xxhash.xxh3_64_intdigest(bed.contents(block)) for block in bed.blocks
+    }
+
+
+def test_delta_lists_exactly_what_changed(interpreter: Interpreter, grid: tuple[int, int]) -> None:
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
+    bed.capture(full=True)
+    changes: list[list[Block]] = [[], [(1, 0)], [(2, 0), (2, 2), (6, 0)], bed.blocks, [(7, 1)]]
+    for changed in changes:
+        bed.change(changed)
+        head = bed.head()
+        bed.tail = head
+        assert bed.capture(full=False).flags == FINAL
+        assert sorted(bed.read_chunk(head)) == changed
+
+
+def test_region_that_is_to_be_listed_whole(interpreter: Interpreter, grid: tuple[int, int]) -> None:
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
+    bed.capture(full=True)
+    bed.all_listed = {2, 5}
+    bed.change([(0, 0)])
+    head = bed.head()
+    bed.capture(full=False)
+    assert sorted(bed.read_chunk(head)) == [block for block in bed.blocks if block[0] in (0, 2, 5)]
+
+
+def test_ring_wraps(interpreter: Interpreter, grid: tuple[int, int]) -> None:
+    bed = Bed(interpreter, MIXED, 8 * BLOCK, *grid)
+    rng = random.Random(1)
+    wraps = 0
+    bed.capture(full=True)
+    for _ in range(12):
+        changed = sorted(rng.sample(bed.blocks, 3))
+        bed.change(changed)
+        head = bed.head()
+        bed.tail = head
+        bed.capture(full=False)
+        assert sorted(bed.read_chunk(head)) == changed
+        wraps += bed.status.position != head
+    assert wraps >= 1
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_epoch_larger_than_the_ring_comes_in_parts(
+    interpreter: Interpreter, grid: tuple[int, int], full: bool
+) -> None:
+    bed = Bed(interpreter, MIXED, 4 * BLOCK, *grid)
+    status = bed.capture(full)
+    assert (status.flags, status.count, status.payload) == (OVERFLOW, len(bed.blocks), bed.payload)
+    assert bed.head() == 0 and not any(bed.ring.view)
+    assert set(bed.stored_digests().values()) == {0}
+    seen: list[Block] = []
+    for first in range(0, len(bed.blocks), 2):
+        bed.first, bed.last = first, min(first + 2, len(bed.blocks))
+        head = bed.head()
+        bed.tail = head - 4 * BLOCK  # a full ring first: the part can be tried again
+        assert bed.gather().flags == OVERFLOW
+        bed.tail = head
+        status = bed.gather()
+        seen += bed.read_chunk(head)
+        assert status.flags == (FINAL if bed.last == len(bed.blocks) else 0)
+        bed.part += 1
+    assert sorted(seen) == bed.blocks
+    assert not full or seen == bed.blocks
+    head = bed.head()
+    bed.tail = head
+    assert bed.capture(full=False).count == 0
+    assert bed.read_chunk(head) == []
+
+
+def test_discarded_changes_come_again(interpreter: Interpreter, grid: tuple[int, int]) -> None:
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
+    bed.capture(full=True)
+    before, head = bed.stored_digests(), bed.head()
+    bed.change([(2, 1), (3, 0)])
+    bed.tail = head - BIG_RING
+    assert bed.capture(full=False).flags == OVERFLOW
+    assert bed.gather(DISCARD).flags == DISCARDED | FINAL
+    assert bed.stored_digests() == before and bed.head() == head
+    bed.tail = head
+    bed.change([(0, 0)])
+    bed.capture(full=False)
+    assert sorted(bed.read_chunk(head)) == [(0, 0), (2, 1), (3, 0)]
+
+
+def test_without_a_ring_everything_overflows(interpreter: Interpreter) -> None:
+    bed = Bed(interpreter, MIXED, 0)
+    assert bed.capture(full=True).flags == OVERFLOW
+    assert bed.gather(DISCARD).flags == DISCARDED | FINAL
+    assert bed.capture(full=False).flags == OVERFLOW
+
+
+def test_epoch_of_no_regions(interpreter: Interpreter) -> None:
+    bed = Bed(interpreter, [], BLOCK, ctas=2)
+    for full in (True, False):
+        head = bed.head()
+        assert (bed.capture(full).flags, bed.status.count) == (FINAL, 0)
+        assert bed.read_chunk(head) == []
+
+
+def test_chunk_that_fills_the_ring_to_the_byte(interpreter: Interpreter) -> None:
+    size = interpreter.lib.harness_chunk_size(2, 2 * BLOCK)
+    bed = Bed(interpreter, [(0, 2 * BLOCK)], size)
+    for _ in range(3):
+        head = bed.head()
+        bed.tail = head
+        assert bed.capture(full=True).position == head
+        assert bed.read_chunk(head) == bed.blocks
+    assert bed.capture(full=True).flags == OVERFLOW
+
+
+@pytest.mark.parametrize("move", [0, 1])
+def test_restore(interpreter: Interpreter, grid: tuple[int, int], move: int) -> None:
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
+    bed.capture(full=False)
+    original = {block: bed.contents(block) for block in bed.blocks}
+    saved = bytes(bed.arena.view)
+    entries = bed.ring.address + HEADER
+    payload = bed.ring.address + interpreter.lib.harness_chunk_payload(bed.status.count)
+    bed.arena.view[:] = bytes(len(bed.arena.view))
+    for region, (offset, _) in enumerate(bed.spans):
+        bed.spans[region] = (offset + move, bed.spans[region][1])
+        bed.table[region].base += move
+    bed.allow(writable_regions=True)
+    table = interpreter.ffi.new("struct tt_capture_region[]", 1000 + len(bed.spans))
+    for region in range(len(bed.spans)):
+        table[1000 + region].base = bed.table[region].base
+    interpreter.lib.harness_allow(bed.address(table), interpreter.ffi.sizeof(table), False)
+    params = {
+        "regions": bed.address(table),
+        "entries": entries,
+        "payload": payload,
+        "count": bed.status.count,
+    }
+    bed.run.launch(
+        "tt_restore", bed.ctas, bed.seed, interpreter.ffi.new("struct tt_restore_params *", params)
+    )
+    assert {block: bed.contents(block) for block in bed.blocks} == original
+    outside = bytearray(bed.arena.view)
+    for offset, size in bed.spans:
+        outside[offset : offset + size] = bytes(size)
+    assert not any(outside) and any(saved)
+
+
+def test_ptx_is_built_from_the_present_sources() -> None:
+    spec = importlib.util.spec_from_file_location("build_ptx", CAPTURE / "build_ptx.py")
+    assert spec and spec.loader
+    build_ptx = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build_ptx)
+    assert build_ptx.check(build_ptx.find_nvcc()) is None

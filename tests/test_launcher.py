@@ -1,0 +1,363 @@
+"""`ttanalyze record` as a launcher: whatever the program, it runs as it would without us.
+
+The recorder itself is not the matter here: an empty library stands in for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import support
+from tests.rundir import small_run
+from tests.support import Outcome
+from ttanalyze import record
+from ttanalyze.errors import TTError
+
+Record = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="session")
+def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of libraries that do nothing."""
+    folder = tmp_path_factory.mktemp("lib")
+    (folder / "sim").mkdir()
+    (folder / "empty.c").write_text("int tt_empty;\n")
+    for name in ("libttshim.so", "sim/libcuda.so.1"):
+        command = ["gcc", "-shared", "-fPIC", "-o", str(folder / name), str(folder / "empty.c")]
+        subprocess.run(command, check=True)
+    return folder
+
+
+@pytest.fixture
+def environment(stand_ins: Path) -> dict[str, str]:
+    return support.bare_environment(TT_LIB=str(stand_ins), PYTHONPATH=str(support.ROOT))
+
+
+@pytest.fixture
+def recorded(environment: dict[str, str], tmp_path: Path) -> Record:
+    """Runs `ttanalyze record --sim` in tmp_path."""
+
+    def run(*arguments: str | Path, stdin: str = "", **variables: str) -> Outcome:
+        done = subprocess.run(
+            [sys.executable, "-m", "ttanalyze", "record", "--sim", *map(str, arguments)],
+            env=environment | variables,
+            cwd=tmp_path,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return Outcome(done.stdout, done.stderr, done.returncode)
+
+    return run
+
+
+# ---- how it ends ----
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 77, 255])
+def test_exit_status(recorded: Record, status: int) -> None:
+    assert recorded("--", "sh", "-c", f"exit {status}").status == status
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_128_and_its_number(recorded: Record, number: signal.Signals) -> None:
+    assert recorded("--", "sh", "-c", f"kill -{int(number)} $$").status == 128 + number
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "reason"),
+    [
+        ("no-such-program", 127, "no-such-program: not found"),
+        ("./nothing", 127, "./nothing: not found"),
+        ("./plain", 126, "./plain: not executable"),
+        ("./folder", 126, "./folder: is a directory"),
+        ("./broken", 127, "./broken: No such file or directory"),
+    ],
+)
+def test_what_can_not_be_run(
+    recorded: Record, tmp_path: Path, program: str, status: int, reason: str
+) -> None:
+    (tmp_path / "plain").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "broken").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "broken").chmod(0o755)
+    outcome = recorded("--", program)
+    assert outcome.status == status
+    assert outcome.stderr == f"ttanalyze: {reason}\n"
+
+
+def test_a_script_without_a_first_line(recorded: Record, tmp_path: Path) -> None:
+    (tmp_path / "script").write_text("echo ran $1\n")
+    (tmp_path / "script").chmod(0o755)
+    assert recorded("--", "./script", "well").stdout == "ran well\n"
+
+
+# ---- what it gets ----
+
+
+def test_streams_and_arguments(recorded: Record) -> None:
+    outcome = recorded(
+        "-q", "--", "sh", "-c", 'cat; echo "$@" >&2', "sh", "--sim", "-o", "a b", stdin="in\n"
+    )
+    assert outcome.stdout == "in\n"
+    assert outcome.stderr == "--sim -o a b\n"
+
+
+def test_the_two_dashes_may_be_left_out(recorded: Record) -> None:
+    assert recorded("-q", "echo", "-o", "--help").stdout == "-o --help\n"
+
+
+def test_environment(recorded: Record, stand_ins: Path, tmp_path: Path) -> None:
+    outcome = recorded(
+        *("-o", "out", "--epoch", "launch:3,kernel:a,b", "--ring-bytes", "1G", "--no-deps"),
+        *("--deterministic", "--retain", "7", "--", "env"),
+        LD_PRELOAD="libdl.so.2",
+        LD_LIBRARY_PATH="/lib",
+        TT_VERBOSE="0",
+    )
+    seen = dict(line.split("=", 1) for line in outcome.stdout.splitlines() if "=" in line)
+    assert seen["LD_PRELOAD"] == f"{stand_ins}/libttshim.so:libdl.so.2"
+    assert seen["CUDA_INJECTION64_PATH"] == f"{stand_ins}/libttshim.so"
+    assert seen["LD_LIBRARY_PATH"] == f"{stand_ins}/sim:/lib"
+    assert {k: v for k, v in seen.items() if k.startswith("TT_")} == {
+        "TT_LIB": str(stand_ins),
+        "TT_OUT": str(tmp_path / "out"),
+        "TT_EPOCH": "launch:3,kernel:a,b",
+        "TT_RING_BYTES": "1G",
+        "TT_DEPS": "0",
+        "TT_DETERMINISTIC": "1",
+        "TT_RETAIN": "7",
+        "TT_VERBOSE": "0",
+    }
+
+
+def test_a_library_path_with_spaces_and_colons(
+    stand_ins: Path, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """LD_PRELOAD can't hold such a path, so the program is given another name of the file."""
+    odd = tmp_path / "my: lib"
+    shutil.copytree(stand_ins, odd)
+    program = 'import os; print(os.path.realpath(os.environ["LD_PRELOAD"]))\n'
+    program += 'print(os.path.realpath(os.environ["LD_LIBRARY_PATH"]))\n'
+    command = [sys.executable, "-m", "ttanalyze", "record", "--sim", "-q", "-o", f"{tmp_path}/out"]
+    done = subprocess.run(
+        [*command, "--", sys.executable, "-c", program],
+        env=environment | {"TT_LIB": str(odd)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{odd}/libttshim.so\n{odd}/sim\n"
+    assert done.stderr == ""
+
+
+def test_signal_dispositions_are_the_callers(recorded: Record) -> None:
+    """Neither what Python ignores nor what the launcher waits for stays with the program."""
+    command = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"]
+    bare = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert recorded("-q", "--", *command).stdout == bare
+
+
+# ---- signals to us ----
+
+WAITER = """
+import signal, sys
+awaited = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT}
+signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
+print("ready", flush=True)
+got = [signal.sigwait(awaited)]
+more = signal.sigtimedwait(awaited, 0.3)
+print(*map(int, got + ([more.si_signo] if more else [])), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT], ids=str
+)
+def test_signals_are_passed_on(
+    environment: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    command = [sys.executable, "-m", "ttanalyze", "record", "--sim", "--", sys.executable, "-c"]
+    with subprocess.Popen(
+        [*command, WAITER], env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as launcher:
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline() == "ready\n"
+        launcher.send_signal(number)
+        assert launcher.stdout.read() == f"{int(number)}\n"
+        assert launcher.wait(20) == 0
+
+
+def test_the_terminals_interrupt_comes_once(environment: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ttanalyze", "record", "--sim", "-q", "--"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execve(sys.executable, [*command, sys.executable, "-c", WAITER], environment)
+    seen = b""
+    while b"ready\r\n" not in seen:
+        seen += os.read(terminal, 100)
+    os.write(terminal, b"\x03")
+    until = time.monotonic() + 20
+    while not seen.rstrip().endswith(b"2") and time.monotonic() < until:
+        try:
+            seen += os.read(terminal, 100)
+        except OSError:  # the terminal is gone with its last process
+            break
+    assert seen.split() == [b"ready", b"^C2"]  # the terminal shows what was typed
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
+
+
+# ---- where it goes ----
+
+
+def test_nothing_recorded_leaves_nothing(recorded: Record, tmp_path: Path) -> None:
+    outcome = recorded("--", "true")
+    assert outcome.stderr == "ttanalyze: true never used CUDA; nothing recorded\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> list[str]:
+    """A program that leaves a run where it is told to, as the real recorder would."""
+    small_run(tmp_path / "prepared")
+    return ["sh", "-c", f'cp -r {tmp_path}/prepared "$TT_OUT"; exit ${{1:-0}}', "sh"]
+
+
+def test_the_closing_line_and_the_exit(
+    recorded: Record, recorder: list[str], tmp_path: Path
+) -> None:
+    outcome = recorded("-o", "out", "--", *recorder, "3")
+    assert outcome.status == 3
+    assert outcome.stderr.startswith("ttanalyze: recorded 5 epochs, 5")
+    assert outcome.stderr.endswith(f"KiB, in {tmp_path}/out\n")
+    text = (tmp_path / "out" / "run.json").read_text()
+    info = json.loads(text)
+    assert info["exit"]["status"] == 3
+    assert info["exit"]["signal"] is None
+    assert ',"exit":{"status":3' in text
+    assert list(info)[-1] == "exit"
+    before = json.loads((tmp_path / "prepared" / "run.json").read_text())
+    assert {k: v for k, v in info.items() if k != "exit"} == before
+
+
+def test_default_names_count_on(recorded: Record, recorder: list[str], tmp_path: Path) -> None:
+    for _ in range(3):
+        assert recorded("-q", "--", *recorder).stderr == ""
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == ["prepared", "sh-2.tt", "sh-3.tt", "sh.tt"]
+
+
+def test_a_run_is_only_replaced_by_force(
+    recorded: Record, recorder: list[str], tmp_path: Path
+) -> None:
+    assert recorded("-o", "out", "--", *recorder).status == 0
+    (tmp_path / "out" / "old").write_text("")
+    again = recorded("-o", "out", "--", *recorder)
+    assert again.status == 2
+    assert again.stderr == (
+        f"ttanalyze: {tmp_path}/out exists; choose another name, or replace it with --force\n"
+    )
+    assert (tmp_path / "out" / "old").exists()
+    assert recorded("-o", "out", "--force", "--", *recorder).status == 0
+    assert not (tmp_path / "out" / "old").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_what_is_not_a_run_is_never_replaced(recorded: Record, tmp_path: Path, kind: str) -> None:
+    out, other = tmp_path / "out", tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.txt").write_text("years of work")
+    if kind == "file":
+        out.write_text("years of work")
+    elif kind == "folder":
+        other.rename(out)
+    else:
+        out.symlink_to(other)
+    outcome = recorded("-o", "out", "--force", "--", "true")
+    assert outcome.status == 2
+    assert "exists and is not a run directory; it will not be replaced" in outcome.stderr
+    left = [p.read_text() for p in tmp_path.rglob("*") if p.is_file()]
+    assert left == ["years of work"] * len(left)
+    assert left
+
+
+def test_an_empty_folder_is_used(recorded: Record, recorder: list[str], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    assert recorded("-o", "out", "--", *recorder).status == 0
+    assert (tmp_path / "out" / "run.json").exists()
+
+
+def test_where_no_run_can_be(recorded: Record, tmp_path: Path) -> None:
+    outcome = recorded("-o", "no/such/out", "--", "touch", "ran")
+    assert outcome.status == 2
+    assert outcome.stderr == (
+        f"ttanalyze: {tmp_path}/no/such/out: no directory {tmp_path}/no/such\n"
+    )
+    assert not (tmp_path / "ran").exists()
+
+
+# ---- before it begins ----
+
+
+def test_without_a_driver_it_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, stand_ins: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(record, "driver_loads", lambda: False)
+    monkeypatch.setenv("TT_LIB", str(stand_ins))
+    with pytest.raises(TTError, match=r"no GPU driver \(libcuda.so.1\) here; add --sim"):
+        record.record(["true"], tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--epoch", "sometimes"], "--epoch sometimes: 'sometimes' is not sync, launch"),
+        (["--epoch", "launch:0"], "--epoch launch:0: launch:N needs a count from 1"),
+        (["--epoch", "launch:x"], "'launch:x' is not sync"),
+        (["--epoch", "kernel:"], "kernel:REGEX needs an expression"),
+        (["--epoch", "sync,kernel:a(b"], "kernel:a(b: Unmatched ( or \\("),
+        (["--epoch", ""], "--epoch : a value is expected"),
+        (["--regions", "some"], "--regions some: all or touched is expected"),
+        (["--overwrite", "x"], "backpressure, drop-oldest or fail is expected"),
+        (["--ring-bytes", "big"], "a size is expected, such as 256M or 2G"),
+        (["--ring-bytes", "5"], "--ring-bytes 5: at least"),
+        (["--ring-bytes", "99999999999T"], "a size is expected"),
+        (["--snapshot-every", "-1"], "--snapshot-every -1: a whole number is expected"),
+        (["--retain", "4294967296"], "--retain 4294967296: a whole number is expected"),
+        (["--stall-ms", "1.5"], "--stall-ms 1.5: a whole number is expected"),
+        (
+            ["--deterministic", "--overwrite", "fail"],
+            "--deterministic needs --overwrite backpressure",
+        ),
+    ],
+)
+def test_options_are_checked_before_anything_runs(
+    recorded: Record, tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    outcome = recorded(*arguments, "--", "touch", "ran")
+    assert outcome.status == 2
+    assert reason in outcome.stderr
+    assert outcome.stderr.startswith("ttanalyze: ")
+    assert outcome.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_variables_are_checked_like_options(recorded: Record) -> None:
+    outcome = recorded("--", "true", TT_RING_BYTES="big")
+    assert outcome.status == 2
+    assert outcome.stderr.startswith("ttanalyze: TT_RING_BYTES big: a size is expected")

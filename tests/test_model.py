@@ -1,0 +1,421 @@
+"""Opening runs and reading them: tables, contents, manifests, what a killed run still holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xxhash
+
+import ttanalyze as tt
+from tests.rundir import Writer, digest_of, small_run
+from ttanalyze.model import layout, manifest
+
+BLOCK = layout.BLOCK_SIZE
+
+
+def check_contents(run: tt.Run, writer: Writer, process: int = 0) -> int:
+    """Everything that can be read is what was written; gives how many regions that were."""
+    read = 0
+    for epoch, regions in enumerate(writer.history):
+        for region, contents in regions.items():
+            assert run.read(epoch, region, process).tobytes() == contents
+            read += 1
+    return read
+
+
+def test_the_format_has_the_sizes_that_the_header_says() -> None:
+    sizes = {
+        "HEADER": 64,
+        "EVENT": 128,
+        "REGION": 96,
+        "EPOCH": 160,
+        "DIGEST": 16,
+        "BLOCK": 32,
+        "FUNCTION": 64,
+        "MODULE": 64,
+    }
+    assert {name: getattr(layout, name).itemsize for name in sizes} == sizes
+
+
+def test_reads_back_what_every_epoch_held(small: Writer, run_path: Path) -> None:
+    run = tt.open(run_path)
+    assert check_contents(run, small) == 13
+    assert run.warnings == []
+
+
+def test_epochs_table(small: Writer, run_path: Path) -> None:
+    epochs = tt.open(run_path).epochs
+    assert list(epochs["epoch"]) == [0, 1, 2, 3, 4]
+    assert list(epochs["trigger"]) == ["sync", "kernel-after", "launch", "api", "final"]
+    assert epochs["label"].iloc[1] == "scale"
+    assert epochs["label"].isna().tolist() == [True, False, True, False, True]
+    assert epochs["full"].tolist() == [True, False, False, False, True]
+    assert epochs["changed_blocks"].tolist() == [5, 1, 2, 2, 2]
+    assert epochs["trigger"].dtype == "category"
+
+
+def test_regions_table(small: Writer, run_path: Path) -> None:
+    regions = tt.open(run_path).regions.set_index("region")
+    assert regions["kind"].to_dict() == {
+        0: "device",
+        1: "device",
+        2: "host",
+        7: "global",
+        8: "async",
+    }
+    assert regions.loc[0, "label"] == "weights"
+    assert regions.loc[1, "label"] == "flag"  # it was given later
+    assert regions["captured"].tolist() == [True, True, False, True, True]
+    assert regions["born"].tolist() == [0, 0, 0, 1, 3]
+    assert regions.loc[0, "died"] == 3
+    assert regions["died"].isna().sum() == 4
+    assert regions.loc[0, "death_call"] == "cuMemFree_v2"
+    assert set(regions["call"]) == {"cuMemAlloc_v2"}
+
+
+def test_events_table(small: Writer, run_path: Path) -> None:
+    events = tt.open(run_path).events
+    assert events["seq"].is_monotonic_increasing
+    launches = events[events["kind"] == "launch"]
+    assert launches["kernel"].tolist() == ["_Z3addPfS_i", "scale"]
+    assert launches["grid_x"].tolist() == [4, 8]
+    assert launches["block_x"].tolist() == [256, 128]
+    assert set(events.loc[events["kind"] == "alloc", "call"]) == {"cuMemAlloc_v2"}
+    assert events["kernel"].isna().sum() == len(events) - 2
+
+
+def test_kernels_and_modules_tables(small: Writer, run_path: Path) -> None:
+    run = tt.open(run_path)
+    assert run.functions["name"].tolist() == ["_Z3addPfS_i", "scale"]
+    assert run.functions["registers"].tolist() == [24, 24]
+    assert run.modules["path"].tolist() == ["/opt/app/kernels.ptx"]
+    assert run.modules["kind"].tolist() == ["ptx"]
+
+
+def test_digests_are_those_of_the_contents(small: Writer, run_path: Path) -> None:
+    digests = tt.open(run_path).digests
+    assert len(digests) == 7
+    for row in digests.itertuples():
+        assert row.digest == digest_of(small.history[row.epoch][row.region])  # type: ignore[index]
+
+
+def test_several_processes_are_one_table(run_path: Path) -> None:
+    writers = []
+    for index in range(3):
+        w = Writer(run_path, index)
+        w.function(0, f"kernel{index % 2}")
+        w.born(0, bytes([index]) * 100)
+        w.event("launch", "cuLaunchKernel", id=0)
+        w.epoch("sync", "full")
+        w.close()
+        writers.append(w)
+    run = tt.open(run_path)
+    assert run.epochs["process"].tolist() == [0, 1, 2]
+    launches = run.events[run.events["kind"] == "launch"]
+    assert launches["kernel"].tolist() == ["kernel0", "kernel1", "kernel0"]
+    assert launches["kernel"].dtype == "category"
+    for index, w in enumerate(writers):
+        assert check_contents(run, w, index) == 1
+    with pytest.raises(tt.TTError, match=r"no process 3 \(there are: 0, 1, 2\)"):
+        run.read(0, 0, process=3)
+
+
+def test_a_part_of_a_region_and_a_view_of_it(run_path: Path) -> None:
+    values = np.arange(100_000, dtype="<f4")
+    w = Writer(run_path)
+    w.born(0, values.tobytes())
+    w.epoch("sync", "full")
+    w.close()
+    run = tt.open(run_path)
+    assert (run.read(0, 0, dtype=np.float32) == values).all()
+    part = run.read(0, 0, dtype="<f4", start=4 * 16000, stop=4 * 16800)
+    assert (part == values[16000:16800]).all()
+    assert len(run.read(0, 0, start=400_000)) == 0
+    with pytest.raises(tt.TTError, match="bytes 0 to 400001 do not lie in region 0: it has 400000"):
+        run.read(0, 0, stop=400_001)
+
+
+def test_a_tail_that_does_not_fill_an_item_is_an_error(small: Writer, run_path: Path) -> None:
+    run = tt.open(run_path)
+    assert len(run.read(0, 0, dtype="u4")) == (3 * BLOCK + 100) // 4
+    with pytest.raises(tt.TTError, match="196708 bytes don't divide into float64 items of 8"):
+        run.read(0, 0, dtype="f8")
+    with pytest.raises(tt.TTError, match="can't be a view of memory"):
+        run.read(0, 0, dtype=object)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "region", "reason"),
+    [
+        (5, 0, "no epoch 5: process 0 has epochs 0 to 4"),
+        (-1, 0, "no epoch -1"),
+        (0, 3, "no region 3 in process 0"),
+        (0, 2**32, "no region 4294967296"),
+        (0, 2, "region 2 is not captured: only its life was recorded"),
+        (3, 0, "region 0 is not there in epoch 3: it lives from epoch 0 to epoch 2"),
+        (0, 7, "region 7 is not there in epoch 0: it lives from epoch 1 to the end"),
+        (1, 7, "region 7 was not captured up to epoch 1"),
+    ],
+)
+def test_what_can_not_be_read_says_why(
+    small: Writer, run_path: Path, epoch: int, region: int, reason: str
+) -> None:
+    with pytest.raises(tt.TTError, match=reason.replace("(", r"\(")):
+        tt.open(run_path).read(epoch, region)
+
+
+def test_an_empty_region_and_one_byte_and_odd_sizes(run_path: Path) -> None:
+    w = Writer(run_path)
+    for region, size in enumerate([0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK - 3]):
+        w.born(region, os.urandom(size))
+    w.epoch("sync", "full")
+    w.close()
+    run = tt.open(run_path)
+    assert check_contents(run, w) == 6
+
+
+def test_refused_epochs_show_their_changes_later(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, os.urandom(BLOCK * 2))
+    w.epoch("sync", "full")
+    w.write(0, 5, b"one")
+    w.epoch("sync", "refused")
+    w.epoch("sync", "gap")
+    w.close()
+    run = tt.open(run_path)
+    with pytest.raises(tt.TTError, match="epoch 1 was refused"):
+        run.read(1, 0)
+    assert run.read(2, 0).tobytes() == w.history[2][0]
+    assert run.warnings == ["1 epochs were refused: nothing was captured then"]
+
+
+def test_dropped_epochs_leave_what_came_through_them(run_path: Path) -> None:
+    """Contents that changed in a dropped epoch are unknown until they are listed again."""
+    w = Writer(run_path)
+    w.born(0, os.urandom(BLOCK * 2))
+    w.born(1, os.urandom(BLOCK))
+    w.epoch("sync", "full")
+    w.write(0, 5, b"one")
+    w.epoch("sync", "dropped")
+    w.write(0, BLOCK, b"two")
+    w.epoch("sync")
+    w.write(0, 0, b"three")
+    w.epoch("sync")
+    w.epoch("sync", "full")
+    w.close()
+    run = tt.open(run_path)
+    assert run.read(0, 0).tobytes() == w.history[0][0]
+    for epoch in (1, 2):
+        with pytest.raises(tt.TTError, match=f"region 0 in epoch {epoch} are lost"):
+            run.read(epoch, 0)
+    assert run.read(3, 0).tobytes() == w.history[3][0]
+    assert run.read(4, 0).tobytes() == w.history[4][0]
+    assert all(run.read(e, 1).tobytes() == w.history[e][1] for e in range(5))
+    assert "1 epochs were overwritten in the ring" in run.warnings[0]
+
+
+def test_removed_data_files_leave_digests(run_path: Path) -> None:
+    w = Writer(run_path, segments=True)
+    w.born(0, os.urandom(BLOCK * 2))
+    for step in range(6):
+        w.epoch("sync", *(["full"] if step % 2 == 0 else []))
+        w.write(0, step, b"x")
+    w.close()
+    (run_path / "p0" / "data-00000.bin").unlink()
+    (run_path / "p0" / "data-00001.bin").unlink()
+    run = tt.open(run_path)
+    with pytest.raises(tt.TTError, match=r"data-00001.bin: removed, its contents are gone"):
+        run.read(3, 0)
+    assert run.read(5, 0).tobytes() == w.history[5][0]
+    assert run.epochs["dropped"].tolist() == [True] * 4 + [False] * 2
+    flags = [epoch["flags"] for epoch in run.manifest()["processes"][0]["epochs"]]
+    assert flags[0] == ["full", "dropped"]
+    assert flags[4] == ["full"]
+    assert run.warnings == ["4 epochs were removed to save space: only digests are left"]
+
+
+def test_touched_regions_only(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, os.urandom(BLOCK))
+    w.born(1, os.urandom(BLOCK))
+    w.epoch("sync", "touched", only=[0])
+    w.write(0, 0, b"0")
+    w.epoch("sync", "touched", only=[0, 1])
+    w.close()
+    run = tt.open(run_path)
+    with pytest.raises(tt.TTError, match="region 1 was not captured up to epoch 0"):
+        run.read(0, 1)
+    assert run.read(1, 1).tobytes() == w.history[1][1]
+
+
+def test_every_prefix_of_a_run_opens(small: Writer, run_path: Path, tmp_path: Path) -> None:
+    """Whatever an append was cut short by, the epochs committed before it are there."""
+    folder = run_path / "p0"
+    size = (folder / "epochs.bin").stat().st_size
+    for cut in range(64, size + 1, 23):
+        copy = tmp_path / f"cut{cut}"
+        shutil.copytree(run_path, copy)
+        with (copy / "p0" / "epochs.bin").open("r+b") as f:
+            f.truncate(cut)
+        run = tt.open(copy)
+        committed = (cut - 64) // 160
+        assert len(run.epochs) == committed
+        for epoch in range(committed):
+            for region, contents in small.history[epoch].items():
+                assert run.read(epoch, region).tobytes() == contents
+        assert (len(run.warnings) == 1) == (committed < 5)
+        shutil.rmtree(copy)
+
+
+def test_torn_tails_are_ignored(small: Writer, run_path: Path) -> None:
+    for path in (run_path / "p0").glob("*.bin"):
+        with path.open("ab") as f:
+            f.write(b"\xff" * 7)
+    run = tt.open(run_path)
+    assert check_contents(run, small) == 13
+    assert len(run.events) == 13
+    assert run.warnings == ["files end in records that no epoch committed"]
+
+
+def test_a_killed_process_says_so(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, b"abc")
+    w.epoch("sync", "full")
+    w.close("running")
+    run = tt.open(run_path)
+    assert run.warnings == ["it was killed or still runs: 1 epochs committed so far"]
+    assert run.read(0, 0).tobytes() == b"abc"
+
+
+def test_a_run_without_any_json_opens(small: Writer, run_path: Path) -> None:
+    (run_path / "run.json").unlink()
+    (run_path / "p0" / "process.json").unlink()
+    run = tt.open(run_path)
+    assert check_contents(run, small) == 13
+    assert run.regions["call"].tolist() == ["call 0"] * 5
+
+
+def test_a_process_killed_while_it_began(run_path: Path) -> None:
+    small_run(run_path)
+    (run_path / "p1").mkdir()
+    run = tt.open(run_path)
+    assert len(run.processes) == 2
+    assert len(run.epochs) == 5
+    assert run.warnings == ["process 1: it was killed or still runs: no epoch committed so far"]
+
+
+def test_files_that_were_begun_when_the_process_was_killed(small: Writer, run_path: Path) -> None:
+    (run_path / "p0" / "data-00001.bin").touch()
+    other = run_path / "p1"
+    other.mkdir()
+    for name in ("strings.bin", "regions.bin", "digests.bin", "epochs.bin", "data-00000.bin"):
+        (other / name).touch()
+    run = tt.open(run_path)
+    assert len(run.processes) == 2
+    assert check_contents(run, small) == 13
+    assert len(run.regions) == 5
+
+
+def test_a_run_that_nothing_was_recorded_in(run_path: Path) -> None:
+    run_path.mkdir()
+    (run_path / "run.json").write_text('{"format":"ttanalyze-run","version":1,"processes":[]}')
+    run = tt.open(run_path)
+    for table in (run.epochs, run.regions, run.events, run.digests, run.functions, run.modules):
+        assert isinstance(table, pd.DataFrame)
+        assert len(table) == 0
+        assert "process" in table.columns
+    assert run.warnings == ["no process was recorded"]
+
+
+def test_events_left_out_are_not_missed(small: Writer, run_path: Path) -> None:
+    (run_path / "p0" / "events.bin").unlink()
+    assert len(tt.open(run_path).events) == 0
+
+
+def test_unused_event_slots_are_skipped(small: Writer, run_path: Path) -> None:
+    path = run_path / "p0" / "events.bin"
+    raw = path.read_bytes()
+    slots = [raw[64:][i : i + 128] for i in range(0, len(raw) - 64, 128)]
+    path.write_bytes(raw[:64] + bytes(128 * 3) + b"".join(reversed(slots)) + bytes(128 * 500))
+    events = tt.open(run_path).events
+    assert len(events) == 13
+    assert events["seq"].is_monotonic_increasing
+
+
+def test_opening_looks_at_headers_and_epochs_only(small: Writer, run_path: Path) -> None:
+    """Damage elsewhere shows when it is used, which proves that opening did not read it."""
+    data = run_path / "p0" / "data-00000.bin"
+    raw = bytearray(data.read_bytes())
+    raw[64:] = bytes(len(raw) - 64)
+    data.write_bytes(raw)
+    for name in ("regions.bin", "digests.bin", "blocks.bin", "events.bin"):
+        path = run_path / "p0" / name
+        raw = bytearray(path.read_bytes())
+        raw[64:] = b"\xee" * (len(raw) - 64)
+        path.write_bytes(raw)
+    run = tt.open(run_path)
+    assert len(run.epochs) == 5
+    with pytest.raises(tt.FormatError):
+        run.regions  # noqa: B018
+
+
+def test_a_region_of_a_petabyte_costs_nothing_until_it_is_read(run_path: Path) -> None:
+    """Absurd sizes are refused by what is stored, before memory is asked for."""
+    w = Writer(run_path)
+    w.born(0, b"abc")
+    w.epoch("sync", "full")
+    w.regions[0].size = 1 << 50
+    w._region("TT_REGION_DIED", 0, 99, None, layout.NO_ID)
+    path = run_path / "p0" / "regions.bin"
+    raw = bytearray(path.read_bytes())
+    record = np.frombuffer(bytes(raw[64:160]), layout.REGION).copy()
+    record["size"] = 1 << 50
+    record["check"] = xxhash.xxh3_64_intdigest(record.tobytes()[:88])
+    raw[64:160] = record.tobytes()
+    path.write_bytes(raw)
+    with pytest.raises(tt.FormatError, match="not the block's length"):
+        tt.open(run_path).read(0, 0)
+
+
+def test_the_manifest_is_what_the_recorder_writes(small: Writer, run_path: Path) -> None:
+    made = tt.open(run_path).manifest()
+    text = manifest.text(made)
+    assert json.loads(text) == made
+    lines = text.split("\n")
+    assert lines[0] == (
+        '{"format":"ttanalyze-manifest","version":1,"block_size":65536,"digest":"xxh3-64",'
+        '"processes":[{"process":0,"regions":['
+    )
+    assert lines[1] == (
+        '{"id":0,"kind":"device","size":196708,"label":"weights","born":0,"died":3},'
+    )
+    digest = digest_of(small.history[1][0])
+    assert lines[6] == (
+        '{"epoch":1,"trigger":"kernel-after","label":"scale","flags":[],'
+        f'"digests":{{"0":"{digest:016x}"}}}},'
+    )
+    assert '"label":"say \\"cheese\\"\\u007f\\n"' in lines[8]
+    assert lines[-1].endswith("}]}]}")
+    assert len(lines) == 1 + 4 + 5
+
+
+def test_a_run_that_grows_while_it_is_open(run_path: Path) -> None:
+    """What was committed when it was opened stays readable; what comes later is not seen."""
+    w = Writer(run_path)
+    w.born(0, os.urandom(BLOCK))
+    w.epoch("sync", "full", label="first")
+    run = tt.open(run_path)
+    w.born(1, os.urandom(BLOCK), label="a label that is new")
+    w.write(0, 0, b"other")
+    w.epoch("sync", label="second")
+    assert len(run.epochs) == 1
+    assert run.read(0, 0).tobytes() == w.history[0][0]
+    again = tt.open(run_path)
+    assert again.epochs["label"].tolist() == ["first", "second"]
+    assert again.regions["label"].iloc[1] == "a label that is new"

@@ -1,0 +1,83 @@
+"""What is handed out is complete: the wheel works by itself, the source archive builds it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests import support
+
+
+def python(*arguments: str | Path, **options: object) -> str:
+    """Runs Python without this checkout on its path; gives its output."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "TT_LIB")}
+    environment |= {k: str(v) for k, v in options.items()}
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env=environment,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source archive and the wheel made of it."""
+    folder = tmp_path_factory.mktemp("dist")
+    python("-m", "build", "--no-isolation", "--outdir", folder, support.ROOT)
+    return folder
+
+
+def test_the_wheel_works_by_itself(archives: Path, tmp_path: Path) -> None:
+    (wheel,) = archives.glob("*.whl")
+    assert wheel.name.startswith("ttanalyze-0.1.0-py3-none-linux_")
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    shim = python("-m", "ttanalyze", "shim", PYTHONPATH=tmp_path).strip()
+    assert shim == f"{tmp_path}/ttanalyze/lib/libttshim.so"
+    assert b".visible .entry tt_capture_digest" in Path(shim).read_bytes()
+    assert '"simulator": true' in python("-m", "ttanalyze", "doctor", "--json", PYTHONPATH=tmp_path)
+    program = "import sys, ttanalyze as tt; tt.open; print('pycparser' in sys.modules, tt.__file__)"
+    assert python("-c", program, PYTHONPATH=tmp_path) == f"False {tmp_path}/ttanalyze/__init__.py\n"
+
+
+def test_the_libraries_need_the_c_library_only(archives: Path, tmp_path: Path) -> None:
+    """A preloaded library must not bring Python, or anything else, into the program."""
+    (wheel,) = archives.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    needed = set()
+    for library in ("libttshim.so", "sim/libcuda.so.1"):
+        command = ["readelf", "-d", str(tmp_path / "ttanalyze" / "lib" / library)]
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        needed |= {line.split("[")[1][:-1] for line in lines.splitlines() if "(NEEDED)" in line}
+    assert needed <= {
+        "libc.so.6",
+        "libm.so.6",
+        "libpthread.so.0",
+        "libdl.so.2",
+        "ld-linux-x86-64.so.2",
+    }
+
+
+def test_the_source_archive_is_complete(archives: Path) -> None:
+    (archive,) = archives.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    for name in (
+        *("Makefile", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "setup.py"),
+        *("requirements-dev.lock", "docs/format.md", "interpose/format.h", "examples/vecadd.c"),
+        *("interpose/format_ffi.py", "interpose/capture/capture.ptx", "interpose/cuda/cuda.h"),
+        *("examples/vecadd.ptx", "tests/conftest.py", "tests/programs/program.h", ".ci/run"),
+    ):
+        assert name in names
+    built = {n for n in names if n.endswith((".so", ".so.1", ".o", ".pyc", "_format.py"))}
+    assert built == set()

@@ -1,0 +1,377 @@
+"""Recording on the simulator: programs behave as without us, and the run holds what happened."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.recordings import check_run, compare, epoch_after_copy, random_floats, record
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Where to record to."""
+    return tmp_path / "run"
+
+
+# ---- first do no harm ----
+
+
+@pytest.mark.parametrize("name", support.all_names())
+def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> None:
+    command = support.command(name, built)
+    bare = support.run(command, SIM)
+    compare(name, bare, support.run(command, support.recording(SIM, run)))
+    check_run(name, run)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epoch": "launch"},
+        {"epoch": "memcpy,launch:3", "regions": "touched"},
+        {"epoch": "kernel:.*", "snapshot_every": "2"},
+        {"deterministic": "1"},
+        {"deps": "0", "events": "0"},
+        {"ring_bytes": "256K"},
+        {"ring_bytes": "256K", "overwrite": "drop-oldest"},
+        {"ring_bytes": "256K", "overwrite": "fail"},
+    ],
+    ids=lambda options: ",".join(f"{k}={v}" for k, v in options.items()),
+)
+@pytest.mark.parametrize(
+    "name",
+    ["async_alloc", "copy_1d", "graph_capture", "module_globals", "stream_nonblocking", "vmm_remap",
+     "stream_per_thread", "threads_own_streams", "managed_memory", "out_of_memory", "fault_trap",
+     "context_two", "pointer_attributes", "memory_info", "graph_capture_threads", "pools"],
+)  # fmt: skip
+def test_whatever_the_options(name: str, options: dict[str, str], built: Path, run: Path) -> None:
+    command = support.command(name, built)
+    bare = support.run(command, SIM)
+    compare(name, bare, support.run(command, support.recording(SIM, run, **options)))
+    check_run(name, run)
+
+
+def test_no_output_folder_means_no_recording(built: Path, tmp_path: Path) -> None:
+    command = support.command("loop_progress", built)
+    bare = support.run(command, SIM, cwd=tmp_path)
+    assert support.run(command, SIM | {"LD_PRELOAD": str(support.SHIM)}, cwd=tmp_path) == bare
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_impossible_output_folder_is_said_once(built: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    command = support.command("loop_progress", built)
+    bare = support.run(command, SIM)
+    recorded = support.run(command, support.recording(SIM, tmp_path / "file" / "run"))
+    compare("loop_progress", bare, recorded)
+    assert recorded.stderr.count("\n") == 1
+    assert str(tmp_path / "file" / "run") in recorded.stderr
+
+
+def test_an_option_that_makes_no_sense_is_said_once(built: Path, run: Path) -> None:
+    command = support.command("loop_progress", built)
+    bare = support.run(command, SIM)
+    recorded = support.run(command, support.recording(SIM, run, epoch="sometimes"))
+    compare("loop_progress", bare, recorded)
+    assert recorded.stderr.count("\n") == 1
+    assert "TT_EPOCH" in recorded.stderr
+
+
+@pytest.mark.skipif(support.gpu_name() is not None, reason="there is a driver here")
+def test_a_missing_driver_is_the_programs_own_affair(built: Path, run: Path) -> None:
+    command = support.command("dlopen_only", built)
+    nowhere = support.bare_environment()
+    bare = support.run(command, nowhere)
+    assert bare.status == 1
+    compare("dlopen_only", bare, support.run(command, support.recording(nowhere, run)))
+    assert not run.exists()
+
+
+# ---- how processes end ----
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_in_the_middle(number: signal.Signals, built: Path, run: Path) -> None:
+    command = [*support.command("loop_progress", built), "1000000"]
+    with subprocess.Popen(
+        command, env=support.recording(SIM, run), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        lines = [process.stdout.readline() for _ in range(4)]
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    assert process.returncode == -number
+    assert lines[3].startswith("step 4: ")
+    opened = tt.open(run)
+    status = opened.processes[0].info["status"]
+    # The wait of step 3 had ended when step 4 began, so its epoch is there; what came later may be.
+    assert len(opened.epochs) >= 3
+    if number != signal.SIGKILL:
+        assert status == "signal"
+        assert len(opened.epochs) >= 4
+    report = tt.verify.verify(opened, opened.manifest())
+    assert report.same, report.to_json()
+
+
+def test_epochs_hold_the_steps_of_a_killed_program(built: Path, run: Path) -> None:
+    support.run(support.command("exit_sigkill", built), support.recording(SIM, run))
+    opened = tt.open(run)
+    assert opened.processes[0].info["status"] == "running"
+    assert len(opened.epochs) >= 2
+    first = int(opened.read(0, 0, dtype="u4")[0])
+    second = int(opened.read(1, 0, dtype="u4")[0])
+    outcome = support.run(support.command("exit_return", built), SIM)
+    assert outcome.stdout == f"step 1: {first}\nstep 2: {second}\n"
+
+
+def test_relative_folders_are_relative_to_where_the_program_began(
+    built: Path, tmp_path: Path
+) -> None:
+    command = support.command("change_directory", built)
+    (tmp_path / "here").mkdir()
+    environment = support.recording(SIM, Path("here/run"))
+    assert support.run(command, environment, cwd=tmp_path).status == 0
+    check_run("change_directory", tmp_path / "here" / "run")
+
+
+def test_children_without_the_driver_leave_nothing(built: Path, run: Path) -> None:
+    command = support.command("spawn_child", built)
+    support.run(command, support.recording(SIM, run))
+    assert [p.info["argv"][0] for p in tt.open(run).processes] == command
+
+
+# ---- what the run holds ----
+
+
+def test_every_step_of_vecadd(built: Path, run: Path) -> None:
+    command = support.command("example-vecadd", built)
+    assert support.run([*command, "--size", "20000"], support.recording(SIM, run)).status == 0
+    opened = tt.open(run)
+    assert list(opened.regions["size"]) == [80000, 80000]
+    assert list(opened.regions["kind"]) == ["device", "device"]
+    steps = opened.epochs[opened.epochs["trigger"] == "sync"]["epoch"].to_numpy()
+    launches = opened.events[opened.events["kind"] == "launch"]
+    assert list(launches["kernel"]) == ["add"] * 8
+    assert len(steps) >= 8
+    a, total = random_floats(20000, 1), random_floats(20000, 2)
+    for seq in launches["seq"]:
+        total = a + total
+        epoch = int(opened.epochs.loc[opened.epochs["seq"] > seq, "epoch"].min())
+        np.testing.assert_array_equal(opened.read(epoch, 0, dtype="f4"), a)
+        np.testing.assert_array_equal(opened.read(epoch, 1, dtype="f4"), total)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "label"),
+    [
+        ("async", "async", None),
+        ("vmm", "vmm", None),
+        ("managed", "managed", None),
+        ("globals", "global", "histogram"),
+        ("globals", "global", "seen"),
+        ("globals", "global", "limits"),
+        ("pipeline", "host", None),
+    ],
+)
+def test_kinds_of_regions(name: str, kind: str, label: str | None, built: Path, run: Path) -> None:
+    support.run(support.command(f"example-{name}", built), support.recording(SIM, run))
+    regions = tt.open(run).regions
+    found = regions[regions["kind"] == kind]
+    if label is not None:
+        found = found[found["label"] == label]
+    assert len(found) > 0
+    assert set(found["captured"]) == {kind != "host"}
+
+
+def test_globals_are_captured(built: Path, run: Path) -> None:
+    outcome = support.run(support.command("example-globals", built), support.recording(SIM, run))
+    opened = tt.open(run)
+    ids = dict(zip(opened.regions["label"], opened.regions["region"], strict=True))
+    last = int(opened.epochs.loc[opened.epochs["trigger"] == "sync", "epoch"].max())
+    histogram = opened.read(last, ids["histogram"], dtype="u4")
+    (seen,) = opened.read(last, ids["seen"], dtype="u8")
+    printed = " ".join(map(str, histogram))
+    assert f"globals: seen {seen}, histogram {printed}\n" in outcome.stdout
+
+
+def test_the_scribble_is_in_the_run(built: Path, run: Path) -> None:
+    size = 10000
+    support.run(support.command("example-scribble", built), support.recording(SIM, run))
+    opened = tt.open(run)
+    masses = random_floats(4 * size, 1)[size : 2 * size]
+    seq = opened.events.loc[opened.events["kernel"] == "advance_unchecked", "seq"].min()
+    epoch = int(opened.epochs.loc[opened.epochs["seq"] > seq, "epoch"].min())
+    found = opened.read(epoch, 0, dtype="f4")[size : 2 * size]
+    assert np.flatnonzero(found != masses).max() == 239
+
+
+def test_freed_memory_is_a_region_of_the_past(built: Path, run: Path) -> None:
+    support.run(support.command("alloc_reuse", built), support.recording(SIM, run))
+    opened = tt.open(run)
+    regions = opened.regions[opened.regions["kind"] == "device"]
+    assert len(regions) == 12
+    assert regions["died"].notna().sum() >= 11
+    assert list(regions["size"]) == [4000 * (i % 4 + 1) for i in range(12)]
+    for region, born in zip(regions["region"], regions["born"], strict=True):
+        words = opened.read(int(born), int(region), dtype="u4")
+        assert words[1] == words[0] + 1
+
+
+def test_all_sizes_are_captured(built: Path, run: Path) -> None:
+    support.run(support.command("alloc_sizes", built), support.recording(SIM, run, epoch="memcpy"))
+    opened = tt.open(run)
+    sizes = [1, 2, 3, 255, 256, 257, 4095, 65535, 65536, 65537, 1048575, 3145729]
+    assert list(opened.regions["size"]) == sizes
+    last = len(opened.epochs) - 1
+    until = (opened.regions["died"].fillna(last + 1) - 1).clip(upper=last)
+    for region, size, epoch in zip(opened.regions["region"], sizes, until, strict=True):
+        contents = opened.read(int(epoch), int(region))
+        assert len(contents) == size
+        state = (region * 2654435761 + 1) & 0xFFFFFFFF
+        state = (state * 1664525 + 1013904223) & 0xFFFFFFFF
+        assert contents[0] == state >> 24
+
+
+# ---- epochs ----
+
+
+def triggers(run: Path) -> list[str]:
+    epochs = tt.open(run).epochs
+    return list(epochs.loc[epochs["trigger"] != "final", "trigger"])
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [
+        ("launch", ["launch"] * 8),
+        ("launch:3", ["launch"] * 2),
+        ("kernel:^add$", ["kernel-before", "kernel-after"] * 8),
+        ("kernel:^other$", []),
+        ("memcpy", ["copy"] * 3),
+        ("none", []),
+        ("api", []),
+    ],
+)
+def test_triggers(epoch: str, expected: list[str], built: Path, run: Path) -> None:
+    command = [*support.command("example-vecadd", built), "--size", "5000"]
+    support.run(command, support.recording(SIM, run, epoch=epoch))
+    assert triggers(run) == expected
+
+
+def test_triggers_combine(built: Path, run: Path) -> None:
+    command = [*support.command("example-vecadd", built), "--size", "5000", "--steps", "2"]
+    support.run(command, support.recording(SIM, run, epoch="sync,launch"))
+    assert [t for t in triggers(run) if t in ("launch", "sync")][:2] == ["launch", "sync"]
+
+
+def test_full_snapshots_come_as_often_as_asked(built: Path, run: Path) -> None:
+    command = [*support.command("example-vecadd", built), "--size", "5000"]
+    support.run(command, support.recording(SIM, run, epoch="launch", snapshot_every="3"))
+    epochs = tt.open(run).epochs
+    assert list(epochs.loc[epochs["trigger"] == "launch", "full"]) == [True, False, False] * 2 + [
+        True,
+        False,
+    ]
+
+
+def test_only_what_changed_is_stored(built: Path, run: Path) -> None:
+    command = support.command("example-vecadd", built)
+    support.run(command, support.recording(SIM, run, epoch="launch"))
+    epochs = tt.open(run).epochs
+    later = epochs[(epochs["trigger"] == "launch") & ~epochs["full"]]
+    assert set(later["changed_regions"]) == {1}
+    assert set(later["bytes_changed"]) == {65536 * 4}
+    assert set(later["bytes_read"]) == {2 * 65536 * 4}
+
+
+# ---- record and verify ----
+
+
+def test_record_passes_the_exit_status_through(built: Path, tmp_path: Path) -> None:
+    expected = {
+        "exit_exit": 7,
+        "exit_sigterm": 143,
+        "exit_sigkill": 137,
+        "exit_abort": 134,
+        "no_driver": 0,
+    }
+    for name, status in expected.items():
+        outcome = record(support.command(name, built), SIM, tmp_path / name, "--sim")
+        assert outcome.status == status, name
+
+
+def test_record_verify_and_tamper(built: Path, run: Path) -> None:
+    assert record(support.command("example-vecadd", built), SIM, run, "--sim").status == 0
+    manifest = run / "manifest.json"
+    assert support.ttanalyze("verify", run, "--manifest", manifest).status == 0
+    tampered = support.ttanalyze(
+        "verify", run, "--manifest", manifest, "--tamper", "3,1,70001", "--json"
+    )
+    assert tampered.status == 1
+    first = json.loads(tampered.stdout)["differences"][0]
+    assert (first["epoch"], first["region"], first["first_byte"]) == (3, 1, 70001)
+
+
+def test_a_perturbed_run_is_found_where_it_was_perturbed(built: Path, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    command = support.command("example-vecadd", built)
+    record(command, SIM, one, "--sim", "--deterministic")
+    record([*command, "--perturb", "5"], SIM, two, "--sim", "--deterministic")
+    found = support.ttanalyze(
+        "verify", two, "--manifest", one / "manifest.json", "--against", one, "--json"
+    )
+    assert found.status == 1
+    first = json.loads(found.stdout)["differences"][0]
+    expected = epoch_after_copy(tt.open(two), 2)
+    assert (first["epoch"], first["region"]) == (expected, 0)
+    offset = 65536 // 2 * 4
+    before = tt.open(one).read(expected, 0)
+    after = tt.open(two).read(expected, 0)
+    assert first["first_byte"] == np.flatnonzero(before != after)[0]
+    assert offset <= first["first_byte"] < offset + 4
+
+
+@pytest.mark.parametrize("name", support.EXAMPLE_ARGUMENTS)
+def test_deterministic_recordings_are_identical(name: str, built: Path, tmp_path: Path) -> None:
+    texts = []
+    for i in range(2):
+        environment = support.recording(SIM, tmp_path / str(i), deterministic="1")
+        support.run(support.command(f"example-{name}", built), environment)
+        texts.append((tmp_path / str(i) / "manifest.json").read_bytes())
+    assert texts[0] == texts[1]
+    assert json.loads(texts[0])["processes"][0]["epochs"]
+
+
+def test_a_random_schedule_shows_in_the_race(built: Path, tmp_path: Path) -> None:
+    program = Path(support.command("example-race", built)[0])
+    for seed in ("1", "2"):
+        environment = SIM | {"TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": seed}
+        support.run([program], support.recording(environment, tmp_path / seed, deterministic="1"))
+    found = support.ttanalyze(
+        "verify", tmp_path / "2", "--manifest", tmp_path / "1" / "manifest.json"
+    )
+    assert found.status == 1
+
+
+def test_two_processes_of_one_run(built: Path, run: Path) -> None:
+    command = [*support.command("loop_progress", built), "20"]
+    environment = support.recording(SIM, run)
+    started = [
+        subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) for _ in range(3)
+    ]
+    assert [process.wait(timeout=60) for process in started] == [0, 0, 0]
+    opened = tt.open(run)
+    assert {p.info["pid"] for p in opened.processes} == {process.pid for process in started}
+    assert set(opened.epochs.groupby("process").size() >= 20) == {True}
+    assert support.ttanalyze("verify", run, "--manifest", run / "manifest.json").status == 0

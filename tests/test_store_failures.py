@@ -1,0 +1,180 @@
+"""What the run directory does to the program when disks fill, files vanish and processes die."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.drain_run import (
+    BLOCK,
+    FFI,
+    HEADER,
+    NONE,
+    Store,
+    check_epochs,
+    noise,
+    program,
+    records,
+    run_stress,
+    segments,
+    sizes,
+    small_disk,
+    unmount,
+)
+
+
+def test_directories_that_cannot_be(drain: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for path, why in {
+        tmp_path / "no" / "such": "No such file or directory",
+        tmp_path / "file": "Not a directory",
+        tmp_path / "file" / "run": "Not a directory",
+        Path("/proc/self/run"): "No such file or directory",
+    }.items():
+        s = Store(drain, path)
+        assert s.s == FFI.NULL
+        assert str(path) in s.error
+        assert s.error.endswith(why)
+        assert "\n" not in s.error
+
+
+def test_a_directory_without_permission(drain_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as closed:
+        os.chmod(closed, 0o555)
+        body = "if os.geteuid() == 0: os.setuid(65534)\ns = t.Store(lib, run)\nprint(s.error)"
+        done = program(body, drain_path, Path(closed) / "run")
+        expected = f"creating run directory {closed}/run: Permission denied\n"
+        assert done.stdout == expected, done.stderr
+        assert os.listdir(closed) == []
+
+
+FULL_DISK = """
+s = t.Store(lib, run)
+assert s.region(0) and s.epoch(0, True, {0: [t.noise(1)]})
+assert s.fill(1, False, {0: [t.noise(2)]})
+n = next(n for n in range(1000) if not s.block(1, n, t.noise(n + 3)))
+assert n > 20
+print(s.reason())
+assert not s.region(1) and s.string(b"x") == t.NONE and not s.fill(1, False, {}) and not s.commit(1)
+print(lib.store_process(s.s, b'{"status":"failed"}'))
+s.close()
+print("went on")
+"""
+
+
+@pytest.mark.parametrize("limit", ["file size", "disk"])
+def test_a_full_disk_ends_the_recording_alone(drain_path: Path, tmp_path: Path, limit: str) -> None:
+    folder = tmp_path / "small"
+    prepare, why = small_disk(folder, 4 << 20, limit)
+    try:
+        done = program(prepare + FULL_DISK, drain_path, folder / "run")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[1:] == ["True", "went on"]
+        assert done.stdout.splitlines()[0] == f"writing {folder}/run/p0/data-00000.bin: {why}"
+        process = folder / "run" / "p0"
+        assert len(check_epochs(process)) == 1
+        assert len(records(process, "regions.bin")) == 1
+        assert (process / "data-00000.bin").stat().st_size == HEADER + BLOCK, "space is given back"
+        document = orjson.loads((folder / "run" / "run.json").read_bytes())
+        assert document["processes"] == [{"status": "failed"}]
+        document = orjson.loads((folder / "run" / "manifest.json").read_bytes())
+        assert len(document["processes"][0]["epochs"]) == 1
+    finally:
+        unmount(folder)
+
+
+def test_a_signal_of_the_programs_own_stays_pending(drain_path: Path, tmp_path: Path) -> None:
+    body = """
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGXFSZ])
+signal.raise_signal(signal.SIGXFSZ)
+s = t.Store(lib, run)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+assert not s.fill(0, True, {0: [t.noise(i) for i in range(9)]}) and "File too large" in s.reason()
+assert signal.sigpending() == {signal.SIGXFSZ}
+"""
+    done = program(body, drain_path, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+
+
+def test_descriptors_of_the_program_keep_their_numbers(drain_path: Path, tmp_path: Path) -> None:
+    body = """
+first = os.open("/dev/null", os.O_RDONLY)
+error = t.FFI.new("char[512]")
+s = t.Store(lib, run)
+assert lib.events_open(str(s.process).encode(), error, 512)
+assert s.epoch(0, True, {0: [t.noise(1)]}) and lib.store_process(s.s, b"{}")
+assert os.open("/dev/null", os.O_RDONLY) == first + 1
+fds = "/proc/self/fd/"
+ours = [int(n) for n in os.listdir(fds) if os.path.realpath(fds + n).startswith(str(run))]
+assert len(ours) == 9 and min(ours) >= 200, ours
+assert not any(os.get_inheritable(fd) for fd in ours)
+lib.events_close()
+s.close()
+assert not any(os.path.exists(f"/proc/self/fd/{fd}") for fd in ours)
+"""
+    done = program(body, drain_path, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_program_that_closes_all_descriptors(stress: Path, tmp_path: Path) -> None:
+    run_stress(stress, "closed", tmp_path / "run")
+    assert len(check_epochs(tmp_path / "run" / "p0")) == 2
+    assert len(records(tmp_path / "run" / "p0", "regions.bin")) == 12
+
+
+def test_a_directory_that_vanishes(drain: Any, tmp_path: Path) -> None:
+    s = Store(drain, tmp_path / "run", retain=1)
+    assert s.epoch(0, True, {0: [noise(1)]})
+    shutil.rmtree(tmp_path / "run")
+    assert not s.epoch(1, True, {0: [noise(1)]})
+    assert (s.reason() or "").endswith("No such file or directory")
+    assert not drain.store_process(s.s, b"{}")
+    s.close()
+    assert not (tmp_path / "run").exists()
+
+
+def test_after_close_nothing_is_taken(drain: Any, tmp_path: Path) -> None:
+    s = Store(drain, tmp_path / "run")
+    assert s.epoch(0, True, {})
+    s.close()
+    s.close()
+    before = sizes(s.process)
+    assert not s.region(0)
+    assert s.string(b"x") == NONE
+    assert not s.fill(1, False, {})
+    assert not s.commit(1)
+    assert not drain.store_process(s.s, b"{}")
+    drain.store_epoch_abandon(s.s)
+    assert sizes(s.process) == before
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_a_killed_writer_leaves_a_valid_run(stress: Path, tmp_path: Path) -> None:
+    for i, delay in enumerate([0.02, 0.1, 0.3]):
+        run = tmp_path / f"run{i}"
+        writer = subprocess.Popen([stress, "forever", run])
+        epochs_file = run / "p0" / "epochs.bin"
+        while not epochs_file.exists() or epochs_file.stat().st_size < 1000:
+            assert writer.poll() is None
+            time.sleep(0.005)
+        time.sleep(delay)
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+        epochs = check_epochs(run / "p0")
+        assert len(epochs) >= 4
+        assert int(epochs[-1]["segment"]) in segments(run / "p0")
+        assert len(segments(run / "p0")) <= 4
+        events = records(run / "p0", "events.bin")
+        used = events[events["kind"] != 0]
+        assert list(used["seq"]) == list(range(1, len(used) + 1))
+        assert len(used) >= 100 * len(epochs)

@@ -1,0 +1,528 @@
+"""verify: agreement, every kind of difference, and where it says they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xxhash
+
+import ttanalyze as tt
+from tests import rundir
+from tests.rundir import Writer, small_run
+from ttanalyze.errors import FormatError, TTError
+from ttanalyze.model import layout, manifest
+from ttanalyze.verify import VerifyReport, verify
+
+BLOCK = layout.BLOCK_SIZE
+STEPS = 6
+
+
+def steps(
+    path: Path, change: Callable[[Writer, int], None] | None = None, **options: Any
+) -> Writer:
+    """A run of two regions and six epochs that writes something in every step.
+
+    change: called before every epoch, to do something else as well.
+    """
+    random = np.random.default_rng(3)
+    every = options.pop("every", 64)
+    w = Writer(path, **options)
+    w.born(0, random.bytes(3 * BLOCK + 50), label="x")
+    w.born(1, random.bytes(4000))
+    for step in range(STEPS):
+        w.write(0, step * 1000, random.bytes(8))
+        if step == 4:
+            w.write(1, 0, random.bytes(4))
+        if change:
+            change(w, step)
+        w.epoch("sync", *(["full"] if step % every == 0 else []))
+    w.close()
+    return w
+
+
+def at_step(step: int, region: int, offset: int, data: bytes) -> Callable[[Writer, int], None]:
+    def change(w: Writer, now: int) -> None:
+        if now == step:
+            w.write(region, offset, data)
+
+    return change
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    steps(tmp_path / "first")
+    return tmp_path / "first"
+
+
+def compare(second: Path, first: Path, **options: Any) -> VerifyReport:
+    """second against the manifest of first, with first at hand."""
+    return verify(tt.open(second), against=tt.open(first), **options)
+
+
+# ---- agreement ----
+
+
+def test_a_run_agrees_with_itself(first: Path) -> None:
+    report = verify(tt.open(first))
+    assert report.same
+    assert (report.epochs, report.regions, report.region_epochs) == (6, 2, 12)
+    assert report.digest_only == 0
+    assert report.blocks_read == 5 + 6 + 1 - 1  # the first step's write is in the first contents
+
+
+def test_every_kind_of_run_agrees_with_itself(small: Writer, run_path: Path) -> None:
+    report = verify(tt.open(run_path))
+    assert report.same, report.to_json()
+    assert report.region_epochs == 13
+
+
+def test_a_manifest_file_and_an_object(first: Path, tmp_path: Path) -> None:
+    run = tt.open(first)
+    path = tmp_path / "golden.json"
+    path.write_text(manifest.text(run.manifest()))
+    assert verify(run, path).same
+    assert verify(run, run.manifest()).same
+    (first / "manifest.json").write_text(path.read_text())
+    report = verify(run)
+    assert report.same
+    assert report.manifest == str(first / "manifest.json")
+
+
+def test_full_snapshots_at_other_times_do_not_matter(tmp_path: Path) -> None:
+    steps(tmp_path / "a", every=64)
+    steps(tmp_path / "b", every=2)
+    steps(tmp_path / "c", every=1)
+    for one in "abc":
+        for other in "abc":
+            assert compare(tmp_path / one, tmp_path / other).same
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_runs_agree_whatever_part_is_looked_at(tmp_path: Path, seed: int) -> None:
+    """Births, deaths, refused and dropped epochs, several contexts, full ones now and then."""
+    random = np.random.default_rng(seed)
+    w = Writer(tmp_path / "run", segments=seed % 2 == 0)
+    number = 0
+    for step in range(40):
+        for _ in range(random.integers(0, 3)):
+            size = int(random.choice([1, 100, BLOCK, BLOCK * 2 + 1]))
+            w.born(number, random.bytes(size), context=int(random.integers(0, 2)))
+            number += 1
+        for region in list(w.regions):
+            if random.random() < 0.1:
+                w.died(region)
+            elif random.random() < 0.5:
+                w.write(region, int(random.integers(0, w.regions[region].size)), b"\x5a")
+        flags = [["full"], [], [], [], ["refused"], ["dropped"]][int(random.integers(0, 6))]
+        w.epoch("sync", *(["full"] if step < 2 else flags), context=step % 2)
+    w.close()
+    run = tt.open(tmp_path / "run")
+    whole = verify(run)
+    assert whole.same, whole.to_json()
+    for a, b in [(0, 5), (7, 7), (20, 30), (39, 50)]:
+        part = verify(run, epochs=(a, b))
+        assert part.same, part.to_json()
+    assert verify(run, regions=[0, 3, 5]).same
+    checked = 0
+    for epoch in range(40):
+        for region, contents in w.history[epoch].items():
+            try:
+                got = run.read(epoch, region)
+            except TTError:
+                continue
+            assert got.tobytes() == contents
+            checked += 1
+    assert checked > 100
+
+
+def test_contents_that_are_gone_are_compared_by_digest(tmp_path: Path) -> None:
+    steps(tmp_path / "run", every=2, segments=True)
+    (tmp_path / "run" / "p0" / "data-00000.bin").unlink()
+    report = verify(tt.open(tmp_path / "run"))
+    assert report.same
+    assert (report.region_epochs, report.digest_only) == (12, 4)
+
+
+# ---- differences in contents ----
+
+
+def test_one_changed_byte_is_found(first: Path, tmp_path: Path) -> None:
+    offset = BLOCK + 4711
+    steps(tmp_path / "second", at_step(3, 0, offset, b"\xa7"))
+    report = compare(tmp_path / "second", first)
+    assert not report.same
+    assert report.stopped
+    (difference,) = report.differences
+    assert difference.kind == "contents"
+    assert (difference.epoch, difference.until, difference.region) == (3, 3, 0)
+    assert difference.first_byte == difference.last_byte == offset
+    assert difference.differing_bytes == 1
+    assert difference.changed_blocks == [0, 1]
+    assert difference.origin is not None
+    assert difference.origin["label"] == "x"
+    assert difference.origin["call"] == "cuMemAlloc_v2"
+    assert difference.origin["thread"] == 4711
+    run, other = tt.open(tmp_path / "second"), tt.open(first)
+    window = difference.window
+    assert window is not None
+    start = window["offset"]
+    assert start <= offset < start + 64
+    assert bytes.fromhex(window["actual"]) == run.read(3, 0, start=start, stop=start + 64).tobytes()
+    expected = other.read(3, 0, start=start, stop=start + 64).tobytes()
+    assert bytes.fromhex(window["expected"]) == expected
+
+
+def test_going_on_finds_all_stretches(first: Path, tmp_path: Path) -> None:
+    def change(w: Writer, step: int) -> None:
+        if step == 1:
+            w.write(1, 10, b"\xff\xfe\xfd")
+        if step == 5:
+            w.write(0, 3 * BLOCK, b"\x01" * 50)
+
+    steps(tmp_path / "second", change)
+    report = compare(tmp_path / "second", first, keep_going=True)
+    found = [(d.epoch, d.until, d.region) for d in report.differences]
+    assert found == [(1, 3, 1), (4, 5, 1), (5, 5, 0)]
+    assert report.differing == 3 + 2 + 1
+    assert report.total_differences == 3
+    assert not report.stopped
+    last = report.differences[2]
+    assert (last.first_byte, last.last_byte) == (3 * BLOCK, 3 * BLOCK + 49)
+
+
+def test_without_the_other_run_the_changed_blocks_are_named(first: Path, tmp_path: Path) -> None:
+    steps(tmp_path / "second", at_step(2, 0, 2 * BLOCK + 9, b"\xa7"))
+    report = verify(tt.open(tmp_path / "second"), tt.open(first).manifest())
+    (difference,) = report.differences
+    assert (difference.epoch, difference.region) == (2, 0)
+    assert difference.changed_blocks == [0, 2]
+    assert difference.window is None
+    assert difference.first_byte is None
+
+
+@pytest.mark.parametrize("every", [1, 2, 64])
+def test_changed_blocks_of_a_full_epoch_are_those_that_changed(tmp_path: Path, every: int) -> None:
+    steps(tmp_path / "a", every=every)
+    steps(tmp_path / "b", at_step(2, 0, 2 * BLOCK + 9, b"\xa7"), every=every)
+    report = verify(tt.open(tmp_path / "b"), tt.open(tmp_path / "a").manifest())
+    assert report.differences[0].changed_blocks == [0, 2]
+    assert report.differences[0].changed_block_count == 2
+
+
+def test_only_the_epochs_asked_for(first: Path, tmp_path: Path) -> None:
+    steps(tmp_path / "second", at_step(1, 1, 8, b"\xff"))
+    second = tt.open(tmp_path / "second")
+    golden = tt.open(first).manifest()
+    assert verify(second, golden, epochs=(0, 0)).same
+    assert verify(second, golden, regions=[0]).same
+    late = verify(second, golden, epochs=(3, 3))
+    assert (late.differences[0].epoch, late.differences[0].until) == (3, 3)
+    assert late.region_epochs == 2
+    assert late.epochs == 1
+
+
+def test_contents_only_one_side_has(tmp_path: Path) -> None:
+    def written(path: Path, only: list[int]) -> tt.Run:
+        w = Writer(path)
+        w.born(0, b"zero")
+        w.born(1, b"one")
+        w.epoch("sync", "touched", only=only)
+        w.close()
+        return tt.open(path)
+
+    some, both = written(tmp_path / "some", [0]), written(tmp_path / "both", [0, 1])
+    missing = verify(some, both.manifest()).differences[0]
+    assert missing.message == "region 1 has no contents in epoch 0 of the run"
+    extra = verify(both, some.manifest()).differences[0]
+    assert extra.message == "region 1 has no contents in epoch 0 of the manifest"
+
+
+# ---- tampering ----
+
+
+@pytest.mark.parametrize("offset", [0, 77, BLOCK - 1, BLOCK, 3 * BLOCK, 3 * BLOCK + 49])
+@pytest.mark.parametrize("epoch", [0, 3, 5])
+def test_a_tampered_byte_is_found_at_that_byte(first: Path, epoch: int, offset: int) -> None:
+    report = verify(tt.open(first), tamper=(epoch, 0, offset), keep_going=True)
+    (difference,) = report.differences
+    assert (difference.epoch, difference.until, difference.region) == (epoch, epoch, 0)
+    assert difference.first_byte == difference.last_byte == offset
+    assert difference.differing_bytes == 1
+    assert difference.window is not None
+    at = offset - difference.window["offset"]
+    expected = bytes.fromhex(difference.window["expected"])
+    actual = bytes.fromhex(difference.window["actual"])
+    assert expected[at] ^ actual[at] == 0xFF
+    assert verify(tt.open(first)).same  # nothing was written
+
+
+def test_tampering_together_with_a_selection_and_another_run(first: Path, tmp_path: Path) -> None:
+    steps(tmp_path / "twin")
+    report = compare(tmp_path / "twin", first, tamper=(4, 1, 3999), epochs=(3, 5), regions=[1])
+    (difference,) = report.differences
+    assert (difference.epoch, difference.first_byte) == (4, 3999)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"tamper": (6, 0, 0)}, "tamper: epoch 6 is not among those compared, 0 to 5"),
+        ({"tamper": (0, 5, 0)}, "no region 5"),
+        ({"tamper": (0, 1, 4000)}, "tamper: no byte 4000 in region 1: it has 4000"),
+        ({"tamper": (0, 1, 0), "epochs": (2, 3)}, "tamper: epoch 0 is not among those compared"),
+        ({"tamper": (0, 1, 0), "regions": [0]}, "tamper: region 1 is not among those compared"),
+        ({"epochs": (6, 9)}, "no epochs 6 to 9: the run has 0 to 5"),
+        ({"epochs": (3, 2)}, "no epochs 3 to 2"),
+        ({"regions": [0, 9]}, "no region 9 in"),
+    ],
+)
+def test_what_is_not_there_can_not_be_compared(
+    first: Path, options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(TTError, match=reason):
+        verify(tt.open(first), **options)
+
+
+# ---- damage to the run itself ----
+
+
+def damage(path: Path, at: int) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 0x10
+    path.write_bytes(raw)
+
+
+def test_damaged_contents_are_named_by_file_and_block(first: Path, tmp_path: Path) -> None:
+    golden = tt.open(first).manifest()
+    damage(first / "p0" / "data-00000.bin", 64 + 2 * BLOCK + 5)
+    report = verify(tt.open(first), golden, keep_going=True)
+    difference = report.differences[0]
+    assert difference.kind == "stored"
+    assert (difference.epoch, difference.until, difference.region) == (0, 0, 0)
+    assert difference.damaged == [
+        {"block": 2, "file": "p0/data-00000.bin", "offset": 64 + 2 * BLOCK}
+    ]
+    assert report.differing == 6
+    assert all(d.kind == "stored" for d in report.differences)
+
+
+def test_damaged_contents_beside_a_good_copy_of_the_run(first: Path, tmp_path: Path) -> None:
+    copy = rundir.copy_of(first, tmp_path / "copy")
+    damage(copy / "p0" / "data-00000.bin", 64 + 2 * BLOCK + 5)
+    (difference,) = compare(copy, first).differences
+    assert difference.kind == "stored"
+    assert difference.first_byte == difference.last_byte == 2 * BLOCK + 5
+    assert difference.differing_bytes == 1
+
+
+def test_damaged_contents_need_no_manifest_to_be_seen(first: Path) -> None:
+    damage(first / "p0" / "data-00000.bin", 64 + 2 * BLOCK + 5)
+    assert not verify(tt.open(first)).same
+
+
+# ---- differences in structure ----
+
+
+def messages(report: VerifyReport) -> list[str]:
+    return [d.message for d in report.differences]
+
+
+def test_missing_and_extra_epochs(first: Path, tmp_path: Path) -> None:
+    def more(w: Writer, step: int) -> None:
+        if step == 5:
+            w.epoch("sync")
+            w.epoch("sync")
+
+    steps(tmp_path / "longer", more)
+    longer, run = tt.open(tmp_path / "longer"), tt.open(first)
+    found = verify(longer, run.manifest(), keep_going=True, epochs=(0, 4))
+    assert found.same
+    fewer = verify(run, longer.manifest(), keep_going=True)
+    assert "epochs 6 to 7 are not in the run" in messages(fewer)
+    extra = verify(longer, run.manifest(), keep_going=True)
+    assert "epochs 6 to 7 are not in the manifest" in messages(extra)
+
+
+def test_another_trigger_label_and_refusal(first: Path) -> None:
+    golden = tt.open(first).manifest()
+    epochs = golden["processes"][0]["epochs"]
+    epochs[1]["trigger"] = "copy"
+    epochs[2]["label"] = "here"
+    epochs[3]["flags"] = ["refused"]
+    epochs[3]["digests"] = {}
+    report = verify(tt.open(first), golden, keep_going=True)
+    assert messages(report) == [
+        "epoch 1: trigger 'copy' in the manifest, 'sync' in the run",
+        "epoch 2: label 'here' in the manifest, none in the run",
+        "epoch 3: refused yes in the manifest, no in the run",
+    ]
+
+
+def test_missing_extra_and_other_regions(first: Path) -> None:
+    golden = tt.open(first).manifest()
+    process = golden["processes"][0]
+    process["regions"][0].update(size=5, label="y", died=4)
+    process["regions"][1]["id"] = 9
+    report = verify(tt.open(first), golden, keep_going=True)
+    assert messages(report) == [
+        "region 0: size 5 in the manifest, 196658 in the run",
+        "region 0: label 'y' in the manifest, 'x' in the run",
+        "region 0: died 4 in the manifest, none in the run",
+        "region 1 is not in the manifest",
+        "region 9 is not in the run",
+    ]
+    assert verify(tt.open(first), golden, epochs=(0, 2), regions=[0]).total_differences > 0
+
+
+def test_missing_and_extra_processes(first: Path) -> None:
+    golden = tt.open(first).manifest()
+    one = dict(golden["processes"][0])
+    golden["processes"].append({**one, "process": 3})
+    assert messages(verify(tt.open(first), golden)) == ["process 3 is not in the run"]
+    golden["processes"] = []
+    assert messages(verify(tt.open(first), golden)) == ["process 0 is not in the manifest"]
+
+
+def test_processes_are_compared_one_by_one(tmp_path: Path) -> None:
+    for path, last in ((tmp_path / "a", b"same"), (tmp_path / "b", b"else")):
+        for index in range(3):
+            w = Writer(path, index)
+            w.born(0, bytes(100))
+            if index == 2:
+                w.write(0, 50, last)
+            w.epoch("sync", "full")
+            w.close()
+    report = compare(tmp_path / "b", tmp_path / "a")
+    assert report.processes == 3
+    (difference,) = report.differences
+    assert (difference.process, difference.first_byte, difference.last_byte) == (2, 50, 52)
+
+
+# ---- bad manifests ----
+
+
+def changed(golden: dict[str, Any], place: str, value: object) -> dict[str, Any]:
+    at: Any = golden
+    *way, last = place.split(".")
+    for key in way:
+        at = at[int(key) if key.isdigit() else key]
+    at[last] = value
+    return golden
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        ("format", "ttanalyze-run", "format: 'ttanalyze-manifest' is expected"),
+        ("version", 3, "version: made by a newer ttanalyze (format 3; this one reads up to 1)"),
+        ("version", None, "version: no version"),
+        ("block_size", 4096, "block_size: 65536 is expected"),
+        ("digest", "md5", "digest: 'xxh3-64' is expected"),
+        ("processes", 5, "processes: a list of objects is expected"),
+        ("processes", [4], "processes: a list of objects is expected"),
+        ("processes.0.process", -1, "process: a whole number is expected"),
+        ("processes.0.regions", None, "regions: a list of objects is expected"),
+        ("processes.0.regions.0.size", "4", "process 0, regions[0].size: a whole number"),
+        ("processes.0.regions.1.id", 0, "process 0, regions[1]: region 0 is listed twice"),
+        ("processes.0.epochs.2.epoch", 7, "epochs[2].epoch: epoch numbers are consecutive"),
+        ("processes.0.epochs.2.trigger", 1, "epochs[2].trigger: a string is expected"),
+        ("processes.0.epochs.2.flags", "full", "epochs[2].flags: a list of strings"),
+        ("processes.0.epochs.2.digests", [], "epochs[2].digests: an object is expected"),
+        ("processes.0.epochs.2.digests", {"x": "0" * 16}, "process 0: a key of digests"),
+        ("processes.0.epochs.2.digests", {"4294967295": "0" * 16}, "a key of digests"),
+        ("processes.0.epochs.2.digests", {"0": "0" * 15}, "16 hexadecimal digits"),
+        ("processes.0.epochs.2.digests", {"0": "00 11 22 33 44 5"}, "16 hexadecimal digits"),
+        ("processes.0.epochs.2.digests", {"0": "g" * 16}, "16 hexadecimal digits"),
+    ],
+)
+def test_a_bad_manifest_says_where(
+    first: Path, tmp_path: Path, place: str, value: object, reason: str
+) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(changed(tt.open(first).manifest(), place, value)))
+    with pytest.raises(FormatError) as caught:
+        verify(tt.open(first), path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert reason in str(caught.value)
+
+
+# ---- speed ----
+
+
+def test_a_million_region_epochs_in_about_a_second(tmp_path: Path) -> None:
+    """A thousand regions, a thousand epochs, full every 64, hardly anything to read again."""
+    w = Writer(tmp_path / "run")
+    for region in range(1000):
+        w.born(region, region.to_bytes(4, "little") * 16)
+    for epoch in range(16):
+        w.epoch("sync", *(["full"] if epoch % 8 == 0 else []))
+        w.write(epoch, 0, b"new")
+    repeat_epochs(w.path, 1000)
+    run = tt.open(tmp_path / "run")
+    golden = run.manifest()
+    began = time.process_time()
+    report = verify(run, golden)
+    taken = time.process_time() - began
+    assert report.same
+    assert report.region_epochs == 1_000_000
+    assert taken < 2.5  # about 0.5 on a quiet machine
+
+
+def repeat_epochs(folder: Path, wanted: int) -> None:
+    """Appends epochs that change nothing, every 64th of them full, without writing slowly."""
+    epochs = np.frombuffer((folder / "epochs.bin").read_bytes()[64:], layout.EPOCH)
+    digests = (folder / "digests.bin").read_bytes()[64:]
+    full, quiet = epochs[8].copy(), epochs[-1].copy()
+    last_digests = last_state(np.frombuffer(digests, layout.DIGEST), "region")
+    raw_blocks = np.frombuffer((folder / "blocks.bin").read_bytes()[64:], layout.BLOCK)
+    last_blocks = last_state(raw_blocks, "region")
+    spans = {"digests": len(digests) // 16, "blocks": len(raw_blocks)}
+    out = []
+    for number in range(len(epochs), wanted):
+        record = (full if number % 64 == 0 else quiet).copy()
+        record["number"] = number
+        for name, records in (("digests", last_digests), ("blocks", last_blocks)):
+            span = records.tobytes() if number % 64 == 0 else b""
+            record[f"{name}_first"], record[f"{name}_count"] = (
+                spans[name],
+                len(span) // records.itemsize,
+            )
+            record[f"{name}_check"] = xxhash.xxh3_64_intdigest(span)
+            spans[name] += len(span) // records.itemsize
+            with (folder / f"{name}.bin").open("ab") as f:
+                f.write(span)
+        out.append(record)
+    with (folder / "epochs.bin").open("ab") as f:
+        f.write(rundir.seal(np.array(out, layout.EPOCH)))
+
+
+def last_state(records: np.ndarray[Any, Any], key: str) -> np.ndarray[Any, Any]:
+    """The last record of every region."""
+    ids, at = np.unique(records[key][::-1], return_index=True)
+    assert len(ids) == 1000
+    return records[::-1][at]
+
+
+def test_unchanged_contents_are_read_once(tmp_path: Path) -> None:
+    w = Writer(tmp_path / "run")
+    w.born(0, os.urandom(BLOCK * 4))
+    for _ in range(10):
+        w.epoch("sync", "full")
+    w.close()
+    report = verify(tt.open(tmp_path / "run"))
+    assert report.same
+    assert report.blocks_read == 4
+    assert report.bytes_read == 4 * BLOCK
+
+
+def test_the_small_run_twice(tmp_path: Path) -> None:
+    small_run(tmp_path / "a")
+    small_run(tmp_path / "b")
+    assert compare(tmp_path / "a", tmp_path / "b").same

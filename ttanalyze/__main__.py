@@ -1,0 +1,5 @@
+"""python -m ttanalyze"""
+
+from ttanalyze.cli import main
+
+main()

@@ -1,0 +1,32 @@
+"""The errors that a user sees as one line. Everything else that is raised is a bug."""
+
+from __future__ import annotations
+
+import os
+
+
+class TTError(Exception):
+    """Something is wrong with what was asked for or with what was found; str() is one line."""
+
+
+class FormatError(TTError):
+    """A file of a run or a manifest isn't what the format says: "FILE: offset N: REASON"."""
+
+    def __init__(self, path: str | os.PathLike[str], where: int | str, reason: str) -> None:
+        """where: a byte offset, or the place within a JSON document."""
+        place = f"offset {where}" if isinstance(where, int) else where
+        super().__init__(f"{os.fspath(path)}: {place}: {reason}")
+        self.path = os.fspath(path)
+        self.where = where
+        self.reason = reason
+
+
+class MissingFileError(TTError):
+    """There is no such file."""
+
+
+def system_error(path: str | os.PathLike[str], error: OSError) -> TTError:
+    """An operating system's refusal, as "FILE: REASON"."""
+    missing = isinstance(error, FileNotFoundError)
+    kind = MissingFileError if missing else TTError
+    return kind(f"{os.fspath(path)}: {error.strerror or error}")

@@ -1,0 +1,204 @@
+"""What was recorded, on one screen. Looks at headers, JSON, regions and epochs, not at contents."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttanalyze import text
+from ttanalyze.model import layout
+from ttanalyze.model.files import open_records
+from ttanalyze.model.process import Process
+from ttanalyze.model.run import Run
+
+SHOWN_PROCESSES = 8
+SHOWN_WARNINGS = 10
+
+
+def info(run: Run) -> dict[str, Any]:
+    """The summary as an object: run, bytes_on_disk, exit, warnings, and processes with each one's
+    program, driver, devices, options, epochs, regions, counters.
+    """
+    return {
+        "run": str(run.path),
+        "format": run.info.get("version", layout.VERSION),
+        "created_ns": run.info.get("created_ns"),
+        "bytes_on_disk": _disk_usage(run.path),
+        "exit": run.info.get("exit"),
+        "processes": [_process(p) for p in run.processes],
+        "warnings": run.warnings,
+    }
+
+
+def _process(process: Process) -> dict[str, Any]:
+    flags = process.epochs["flags"]
+    regions = process.regions
+    kinds = [layout.REGION_KINDS[kind] for kind in regions.birth["kind"].tolist()]
+    captured = (regions.flags & layout.CAPTURED != 0).tolist()
+    functions = open_records(process.path, "functions.bin")
+    modules = open_records(process.path, "modules.bin")
+    told = process.info
+    return {
+        "process": process.index,
+        "pid": told.get("pid"),
+        "argv": told.get("argv", []),
+        "cwd": told.get("cwd"),
+        "status": process.status,
+        "reason": told.get("reason"),
+        "started_ns": told.get("started_ns"),
+        "ended_ns": told.get("ended_ns"),
+        "driver_version": told.get("driver_version"),
+        "devices": told.get("devices", []),
+        "deterministic": told.get("deterministic", False),
+        "options": told.get("options", {}),
+        "ring": told.get("ring", {}),
+        "epochs": len(process.epochs),
+        "triggers": _tally([layout.TRIGGERS[t] for t in process.epochs["trigger"].tolist()]),
+        "epoch_flags": {
+            name: int(np.count_nonzero(flags & bit)) for name, bit in layout.EPOCH_FLAGS.items()
+        },
+        "bytes_read": int(process.epochs["bytes_read"].sum(dtype="u8")),
+        "bytes_changed": int(process.epochs["bytes_changed"].sum(dtype="u8")),
+        "bytes_stored": int(process.epochs["bytes_stored"].sum(dtype="u8")),
+        "regions_captured": _tally([k for k, c in zip(kinds, captured, strict=True) if c]),
+        "regions_not_captured": _tally([k for k, c in zip(kinds, captured, strict=True) if not c]),
+        "bytes_captured": int(regions.size[np.array(captured, bool)].sum(dtype="u8")),
+        "kernels": functions.count if functions else 0,
+        "modules": modules.count if modules else 0,
+        "counters": told.get("counters", {}),
+        "unknown_calls": told.get("unknown_calls", []),
+    }
+
+
+def _tally(names: list[str]) -> dict[str, int]:
+    return dict(Counter(names).most_common())
+
+
+def _disk_usage(path: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(folder, name)).st_size
+            except FileNotFoundError:  # a run that goes on renames its drafts
+                continue
+    return total
+
+
+def info_text(summary: dict[str, Any], colour: bool = False) -> str:
+    """The summary for a screen."""
+    head = f"format {summary['format']}, {text.size(summary['bytes_on_disk'])} on disk"
+    pairs = [("run", f"{text.printable(summary['run'])}  ({head})")]
+    processes = summary["processes"]
+    if summary["exit"] and processes:
+        pairs.append(("exit", _ending(summary["exit"])))
+    if len(processes) == 1:
+        out = [text.rows([*pairs, *_process_rows(processes[0])])]
+    else:
+        out = [text.rows(pairs)]
+        for process in processes[:SHOWN_PROCESSES]:
+            out += ["", text.coloured(f"process {process['process']}", "bold", colour)]
+            out.append(text.rows(_process_rows(process)))
+    if len(processes) > SHOWN_PROCESSES:
+        out.append(f"… and {len(processes) - SHOWN_PROCESSES} more processes (--json has them all)")
+    warnings = summary["warnings"]
+    out.append("")
+    for warning in warnings[:SHOWN_WARNINGS]:
+        line = f"warning: {text.printable(warning)}"
+        out.append(text.coloured(line, "yellow", colour))
+    if len(warnings) > SHOWN_WARNINGS:
+        out.append(f"… and {len(warnings) - SHOWN_WARNINGS} more warnings")
+    if not warnings:
+        out.append("no warnings")
+    return "\n".join(out)
+
+
+def _ending(ending: dict[str, Any]) -> str:
+    if ending.get("signal") is not None:
+        return f"killed by signal {ending['signal']}"
+    return f"status {ending.get('status')}"
+
+
+def _process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
+    pairs = [("program", _program(process))]
+    if process["started_ns"] is not None:
+        pairs.append(("time", _times(process)))
+    version = process["driver_version"]
+    if version is not None:
+        pairs.append(("driver", f"CUDA {version // 1000}.{version % 1000 // 10}"))
+    devices = [
+        f"{d.get('ordinal')}: {text.printable(d.get('name', '?'))}, {text.size(d.get('memory', 0))}"
+        for d in process["devices"]
+    ]
+    pairs.append(("device", "\n".join(devices) or "not known"))
+    options = [f"{k}={v}" for k, v in process["options"].items() if v not in (None, "", False)]
+    if options:
+        pairs.append(("options", text.printable(" ".join(options))))
+    ring = process["ring"]
+    if ring:
+        pairs.append(
+            ("ring", f"{text.size(int(ring.get('bytes', 0)))} in {ring.get('place')} memory")
+        )
+    pairs.append(("epochs", _epochs(process)))
+    captured, others = process["regions_captured"], process["regions_not_captured"]
+    regions = f"{sum(captured.values()):,} captured"
+    regions += f" ({text.listing(captured.items())})" if captured else ""
+    regions += f", {text.size(process['bytes_captured'])}"
+    if others:
+        regions += f"; {sum(others.values()):,} not captured ({text.listing(others.items())})"
+    pairs.append(("regions", regions))
+    counters = process["counters"]
+    kernels, modules = text.count(process["kernels"], "kernel"), process["modules"]
+    calls = f"{counters.get('events', 0):,} recorded, {kernels}, {text.count(modules, 'module')}"
+    pairs.append(("calls", calls))
+    pairs.append(("bytes", _bytes(process)))
+    pairs.append(("lost", _losses(process)))
+    if process["unknown_calls"]:
+        names = ", ".join(process["unknown_calls"][:6])
+        more = len(process["unknown_calls"]) - 6
+        names += f" and {more} more" if more > 0 else ""
+        pairs.append(("unknown", f"{text.printable(names)} (passed through, not recorded)"))
+    return pairs
+
+
+def _program(process: dict[str, Any]) -> str:
+    argv = text.command(process["argv"]) or "not known"
+    shown = argv if len(argv) <= 200 else argv[:200] + "…"
+    status = process["status"] + (f": {process['reason']}" if process["reason"] else "")
+    return f"{shown}\npid {process['pid']}, recording {text.printable(status)}"
+
+
+def _times(process: dict[str, Any]) -> str:
+    started, ended = process["started_ns"], process["ended_ns"]
+    if not started:
+        return "not kept (deterministic)"
+    out = datetime.fromtimestamp(started / 1e9).strftime("%Y-%m-%d %H:%M:%S")
+    return out if ended is None else f"{out}, {(ended - started) / 1e9:.3f} s"
+
+
+def _epochs(process: dict[str, Any]) -> str:
+    out = f"{process['epochs']:,}"
+    if process["triggers"]:
+        out += f" ({text.listing(process['triggers'].items())})"
+    flags = [(name, n) for name, n in process["epoch_flags"].items() if n]
+    return f"{out}; {text.listing(flags)}" if flags else out
+
+
+def _bytes(process: dict[str, Any]) -> str:
+    read, changed, stored = (process[f"bytes_{k}"] for k in ("read", "changed", "stored"))
+    out = f"{text.size(read)} read, {text.size(changed)} changed, {text.size(stored)} stored"
+    return f"{out} (1/{round(read / stored)} of what was read)" if stored and read > stored else out
+
+
+def _losses(process: dict[str, Any]) -> str:
+    lost = [
+        ("events", int(process["counters"].get("events_lost", 0))),
+        ("epochs refused", process["epoch_flags"]["refused"]),
+        ("epochs dropped", process["epoch_flags"]["dropped"]),
+    ]
+    return ", ".join(f"{n:,} {what}" for what, n in lost if n) or "nothing"

@@ -1,0 +1,254 @@
+"""Reads files of a run directory: headers, records, pieces of data, JSON.
+
+Every function raises FormatError for contents that the format does not allow, and TTError
+where the operating system refuses. What is mapped is never written to.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import xxhash
+
+from ttanalyze.errors import FormatError, TTError, system_error
+from ttanalyze.model import layout
+from ttanalyze.model.layout import HEADER_SIZE, Array
+
+KINDS = {
+    "events.bin": (layout.enum("file_kind")["TT_FILE_EVENTS"], layout.EVENT),
+    "regions.bin": (layout.enum("file_kind")["TT_FILE_REGIONS"], layout.REGION),
+    "epochs.bin": (layout.enum("file_kind")["TT_FILE_EPOCHS"], layout.EPOCH),
+    "digests.bin": (layout.enum("file_kind")["TT_FILE_DIGESTS"], layout.DIGEST),
+    "blocks.bin": (layout.enum("file_kind")["TT_FILE_BLOCKS"], layout.BLOCK),
+    "functions.bin": (layout.enum("file_kind")["TT_FILE_FUNCTIONS"], layout.FUNCTION),
+    "modules.bin": (layout.enum("file_kind")["TT_FILE_MODULES"], layout.MODULE),
+    "strings.bin": (layout.enum("file_kind")["TT_FILE_STRINGS"], np.dtype("u1")),
+}
+DATA_KIND = (layout.enum("file_kind")["TT_FILE_DATA"], np.dtype("u1"))
+
+
+def open_regular(path: Path) -> int:
+    """A descriptor for reading a regular file, or TTError; never waits for a pipe's writer."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as e:
+        raise system_error(path, e) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise TTError(f"{path}: not a regular file")
+    return fd
+
+
+def newer(version: int) -> str:
+    """What is said of a format version that this package does not know."""
+    if version > layout.VERSION:
+        this = f"this one reads up to {layout.VERSION}"
+        return f"made by a newer ttanalyze (format {version}; {this})"
+    return f"format version {version} does not exist"
+
+
+class Reader:
+    """An open file, read at given places; close it or use it in a `with`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fd = open_regular(path)
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def into(self, offset: int, out: memoryview) -> None:
+        """Fills out with the bytes from offset on."""
+        done = 0
+        while done < len(out):
+            try:
+                n = os.preadv(self.fd, [out[done : done + (1 << 30)]], offset + done)
+            except OSError as e:
+                raise system_error(self.path, e) from None
+            if n == 0:
+                raise FormatError(self.path, offset + done, "the file ends here, too early")
+            done += n
+
+    def bytes(self, offset: int, length: int) -> bytearray:
+        """Exactly these bytes."""
+        out = bytearray(length)
+        self.into(offset, memoryview(out))
+        return out
+
+
+class RecordFile:
+    """A binary file of a run whose header was found good. Offsets count from its beginning.
+
+    size: bytes when it was looked at; what is appended later is not seen. Holds no descriptor.
+    """
+
+    def __init__(self, path: Path, kind: int, dtype: np.dtype[Any], index: int = 0) -> None:
+        self.path = path
+        self.dtype = dtype
+        with Reader(path) as file:
+            self.size = file.size
+            header = file.bytes(0, min(self.size, HEADER_SIZE))
+        self._check_header(bytes(header), kind, index)
+
+    def _check_header(self, raw: bytes, kind: int, index: int) -> None:
+        if len(raw) < HEADER_SIZE:
+            raise FormatError(
+                self.path, len(raw), f"cut short: the header takes {HEADER_SIZE} bytes"
+            )
+        header = np.frombuffer(raw, layout.HEADER)[0]
+        if raw[: len(layout.MAGIC)] != layout.MAGIC:
+            raise FormatError(self.path, 0, "not a file of a ttanalyze run")
+        version = int(header["version"])
+        if version != layout.VERSION:
+            raise FormatError(self.path, _at("version"), newer(version))
+        end = _at("check")
+        if xxhash.xxh3_64_intdigest(raw[:end]) != int(header["check"]):
+            raise FormatError(self.path, end, "the header does not match its check")
+        wanted = {
+            "kind": kind,
+            "header_size": HEADER_SIZE,
+            "record_size": self.dtype.itemsize,
+            "index": index,
+        }
+        for field, value in wanted.items():
+            if int(header[field]) != value:
+                reason = f"{field.replace('_', ' ')} {int(header[field])} where {value} is expected"
+                raise FormatError(self.path, _at(field), reason)
+
+    @property
+    def count(self) -> int:
+        """Whole records."""
+        return (self.size - HEADER_SIZE) // self.dtype.itemsize
+
+    @property
+    def torn(self) -> bool:
+        """Whether an unfinished record follows the last whole one."""
+        return (self.size - HEADER_SIZE) % self.dtype.itemsize != 0
+
+    def read(self, first: int, count: int) -> Array:
+        """Records first to first + count - 1, in memory."""
+        out = np.empty(count, self.dtype)
+        with Reader(self.path) as file:
+            file.into(self.at(first), out.view("u1").data)
+        return out
+
+    def map(self) -> Array:
+        """All whole records, mapped read-only."""
+        if not self.count:
+            return np.empty(0, self.dtype)
+        with Reader(self.path) as file:
+            try:
+                mapped = mmap.mmap(file.fd, self.size, prot=mmap.PROT_READ)
+            except (OSError, ValueError) as e:
+                raise TTError(f"{self.path}: cannot be mapped: {e}") from None
+        return np.frombuffer(mapped, self.dtype, self.count, HEADER_SIZE)
+
+    def at(self, record: int, field: str | None = None) -> int:
+        """The file offset of a record, or of a field of it."""
+        within = self.dtype.fields[field][1] if field and self.dtype.fields else 0
+        return HEADER_SIZE + int(record) * self.dtype.itemsize + int(within)
+
+    def error(self, record: int, field: str | None, reason: str) -> FormatError:
+        return FormatError(self.path, self.at(record, field), reason)
+
+
+def _at(field: str) -> int:
+    assert layout.HEADER.fields is not None
+    return int(layout.HEADER.fields[field][1])
+
+
+def open_records(folder: Path, name: str) -> RecordFile | None:
+    """The record file of that name; None where there is none, as after an early kill."""
+    path = folder / name
+    return RecordFile(path, *KINDS[name]) if begun(path, folder / "epochs.bin") else None
+
+
+def begun(path: Path, epochs: Path) -> bool:
+    """Whether a file is there and has a header, or must have one.
+
+    Of a process killed while it created its files, the last of which is epochs.bin, some are
+    empty or missing.
+    """
+    try:
+        return path.stat().st_size > 0 or (path != epochs and begun(epochs, epochs))
+    except FileNotFoundError:
+        return False
+    except OSError as e:
+        raise system_error(path, e) from None
+
+
+def check_records(file: RecordFile, records: Array) -> None:
+    """Raises FormatError at the first record that its `check` member does not match."""
+    if not len(records):
+        return
+    size = records.dtype.itemsize
+    assert records.dtype.fields is not None
+    covered = int(records.dtype.fields["check"][1])
+    raw = np.ascontiguousarray(records).view("u1").data
+    digest = xxhash.xxh3_64_intdigest
+    checks = records["check"].tolist()
+    for i, check in enumerate(checks):
+        at = i * size
+        if digest(raw[at : at + covered]) != check:
+            raise file.error(i, None, "the record does not match its check")
+
+
+def check_values(file: RecordFile, records: Array, field: str, allowed: list[int]) -> None:
+    """Raises FormatError at the first record whose field has none of the allowed values."""
+    bad = ~np.isin(records[field], np.array(allowed, records[field].dtype))
+    if bad.any():
+        i = int(bad.argmax())
+        raise file.error(i, field, f"unknown {field} {int(records[field][i])}")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
+    with Reader(path) as file:
+        text = bytes(file.bytes(0, file.size))
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as e:
+        at = len(text.decode(errors="replace")[: e.pos].encode())
+        raise FormatError(path, at, f"not JSON: {e.msg.partition(':')[0]}") from None
+    if not isinstance(value, dict):
+        raise FormatError(path, 0, "not a JSON object")
+    return value
+
+
+def expect(path: Path, where: str, value: dict[str, Any], **kinds: Any) -> None:
+    """Checks the types of those members of a JSON object that are there."""
+    for key, kind in kinds.items():
+        item = value.get(key)
+        good = isinstance(item, kind) and not (kind is int and isinstance(item, bool))
+        if key in value and not good:
+            raise FormatError(path, f"{where}{key}", f"{_named(kind)} is expected")
+
+
+def expect_list(path: Path, where: str, value: dict[str, Any], key: str, kind: Any) -> None:
+    """Checks that a member, if it is there, is a list of items of one type."""
+    items = value.get(key, [])
+    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
+        raise FormatError(path, f"{where}{key}", f"a list is expected, each item {_named(kind)}")
+
+
+def _named(kind: Any) -> str:
+    names = {int: "a whole number", str: "a string", bool: "true or false", dict: "an object"}
+    return names.get(kind, "a list" if kind is list else "another value")

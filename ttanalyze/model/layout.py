@@ -1,0 +1,99 @@
+"""numpy dtypes and names of the format, derived from the C header through cffi.
+
+Nothing here is written down twice: sizes, offsets and values come from what the build parsed
+out of interpose/format.h.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ttanalyze._format import ffi
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def constant(name: str) -> int:
+    """The value of a #define of the header."""
+    return int(ffi.integer_const(name))
+
+
+@functools.cache
+def enum(name: str) -> dict[str, int]:
+    """Enumerators of `enum tt_NAME`, values ascending."""
+    members: dict[str, int] = ffi.typeof(f"enum tt_{name}").relements
+    return dict(sorted(members.items(), key=lambda item: item[1]))
+
+
+@functools.cache
+def names(name: str, prefix: str) -> list[str]:
+    """User-facing names of an enumeration by value, "" where a value is not used.
+
+    TT_TRIGGER_KERNEL_BEFORE with the prefix TT_TRIGGER_ becomes "kernel-before".
+    """
+    members = enum(name)
+    out = [""] * (max(members.values()) + 1)
+    for member, value in members.items():
+        out[value] = member.removeprefix(prefix).lower().replace("_", "-")
+    return out
+
+
+@functools.cache
+def dtype(struct: str) -> np.dtype[Any]:
+    """The little-endian numpy dtype of `struct tt_STRUCT`."""
+    fields = ffi.typeof(f"struct tt_{struct}").fields
+    described = [(name, _field(field.type)) for name, field in fields]
+    out = np.dtype(
+        {
+            "names": [name for name, _ in described],
+            "formats": [kind for _, kind in described],
+            "offsets": [field.offset for _, field in fields],
+            "itemsize": ffi.sizeof(f"struct tt_{struct}"),
+        }
+    )
+    return out
+
+
+def _field(ctype: Any) -> Any:
+    if ctype.kind == "array":
+        return (_field(ctype.item), (ctype.length,))
+    return f"<u{ffi.sizeof(ctype)}"
+
+
+VERSION = constant("TT_FORMAT_VERSION")
+BLOCK_SIZE = constant("TT_BLOCK_SIZE")
+HEADER_SIZE = constant("TT_FILE_HEADER_SIZE")
+NO_ID = constant("TT_NO_ID")
+NO_EPOCH = constant("TT_NO_EPOCH")
+MAGIC = b"TTRUN\r\n\x1a"
+
+HEADER = dtype("file_header")
+EVENT = dtype("event")
+REGION = dtype("region")
+EPOCH = dtype("epoch")
+DIGEST = dtype("digest")
+BLOCK = dtype("block")
+FUNCTION = dtype("function")
+MODULE = dtype("module")
+
+EVENT_KINDS = names("event_kind", "TT_EVENT_")
+REGION_KINDS = names("region_kind", "TT_REGION_")
+TRIGGERS = names("trigger", "TT_TRIGGER_")
+MODULE_KINDS = names("module_kind", "TT_MODULE_")
+EPOCH_FLAGS = {
+    name: constant(f"TT_EPOCHF_{name.upper()}")
+    for name in ("full", "touched", "loose", "refused", "dropped", "gap")
+}
+CAPTURED = constant("TT_REGIONF_CAPTURED")
+UNSTABLE = constant("TT_REGIONF_UNSTABLE")
+FULL = EPOCH_FLAGS["full"]
+REFUSED = EPOCH_FLAGS["refused"]
+DROPPED = EPOCH_FLAGS["dropped"]
+
+
+def blocks_of(size: int) -> int:
+    """Blocks of a region of `size` bytes."""
+    return -(-size // BLOCK_SIZE)

@@ -1,0 +1,372 @@
+"""One recorded process: its files, opened when they are needed and checked as they are used.
+
+Invariant: an array or span that a method here gives has passed every check that
+docs/format.md asks of a reader, so that what builds on it needs none of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from ttanalyze.errors import MissingFileError, TTError, system_error
+from ttanalyze.model import layout
+from ttanalyze.model.files import (
+    DATA_KIND,
+    Reader,
+    RecordFile,
+    begun,
+    check_records,
+    check_values,
+    expect,
+    expect_list,
+    open_records,
+    read_json,
+)
+from ttanalyze.model.layout import Array
+from ttanalyze.model.regions import Regions
+from ttanalyze.model.strings import Strings
+
+EVENTS_PIECE = 65536  # events read at a time
+EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
+
+
+class Process:
+    """RUN/pN. index: N. info: its process.json, {} where the process did not come to write one.
+
+    epochs: the committed tt_epoch records, whose position is their number.
+    """
+
+    def __init__(self, folder: Path, index: int) -> None:
+        """Looks at the headers and at epochs.bin, at nothing else."""
+        self.path = folder
+        self.index = index
+        self.info = self._read_info()
+        # Before the files that epochs refer to: in a run that goes on, those may only be ahead.
+        self._epochs_file = open_records(folder, "epochs.bin")
+        file = self._epochs_file
+        self.epochs = file.read(0, file.count) if file else np.empty(0, layout.EPOCH)
+        self._files = {
+            name: open_records(folder, name)
+            for name in ("events.bin", "regions.bin", "digests.bin", "blocks.bin")
+        }
+        for name in ("functions.bin", "modules.bin"):
+            open_records(folder, name)
+        self.strings = Strings(folder)
+        self.segments = self._find_segments()
+        if file is not None:
+            self._check_epochs(file, self.epochs)
+        self._digests_good = np.zeros(len(self.epochs), bool)
+        self._blocks_good = np.zeros(len(self.epochs), bool)
+
+    # ---- what is read on opening ----
+
+    def _read_info(self) -> dict[str, Any]:
+        path = self.path / "process.json"
+        if not path.exists():
+            return {}
+        info = read_json(path)
+        check_process(path, "", info)
+        return info
+
+    def _find_segments(self) -> dict[int, RecordFile]:
+        """The data files that are there, by number, without one that never came to use."""
+        found = {}
+        used = int(self.epochs["segment"].max()) if len(self.epochs) else -1
+        try:
+            entries = os.listdir(self.path)
+        except OSError as e:
+            raise system_error(self.path, e) from None
+        for name in entries:
+            match = re.fullmatch(r"data-(\d{5,10})\.bin", name)
+            if match:
+                index = int(match[1])
+                path = self.path / name
+                if index > used and not begun(path, path):
+                    continue
+                with contextlib.suppress(MissingFileError):  # --retain removes them meanwhile
+                    found[index] = RecordFile(path, *DATA_KIND, index)
+        return dict(sorted(found.items()))
+
+    def _check_epochs(self, file: RecordFile, epochs: Array) -> None:
+        check_records(file, epochs)
+        in_order = epochs["number"] == np.arange(len(epochs), dtype="u4")
+        _require(file, in_order, "number", "epoch numbers are consecutive from 0")
+        check_values(file, epochs, "trigger", list(layout.enum("trigger").values()))
+        unknown = ~np.uint32(sum(layout.EPOCH_FLAGS.values()))
+        _require(file, epochs["flags"] & unknown == 0, "flags", "unknown flags")
+        for kind in ("digests", "blocks"):
+            self._check_spans(file, epochs, kind)
+
+    def _check_spans(self, file: RecordFile, epochs: Array, kind: str) -> None:
+        """Spans follow one another without gaps and end within their file."""
+        first, count = epochs[f"{kind}_first"], epochs[f"{kind}_count"]
+        spanned = self._files[f"{kind}.bin"]
+        room = np.uint64(spanned.count if spanned else 0)
+        reason = f"the span ends behind the last record of {kind}.bin"
+        _require(file, (count <= room) & (first <= room - count), f"{kind}_count", reason)
+        follows = np.concatenate([np.zeros(1, "u8"), (first + count)[:-1]])[: len(epochs)]
+        _require(file, first == follows, f"{kind}_first", "the span does not follow the last one")
+        refused = epochs["flags"] & layout.REFUSED != 0
+        _require(file, ~refused | (count == 0), f"{kind}_count", "a refused epoch has no contents")
+        if kind == "blocks":
+            dropped = epochs["flags"] & layout.DROPPED != 0
+            reason = "a dropped epoch has no contents"
+            _require(file, ~dropped | (count == 0), "blocks_count", reason)
+        empty = epochs[f"{kind}_check"] == np.uint64(EMPTY_SPAN)
+        _require(file, (count > 0) | refused | empty, f"{kind}_check", "not the check of nothing")
+
+    # ---- regions ----
+
+    @functools.cached_property
+    def regions(self) -> Regions:
+        """Every region, by id."""
+        file = self._files["regions.bin"]
+        return Regions(file, file.read(0, file.count) if file else np.empty(0, layout.REGION))
+
+    # ---- epochs' spans ----
+
+    @functools.cached_property
+    def _digest_records(self) -> Array:
+        file = self._files["digests.bin"]
+        return file.map() if file else np.empty(0, layout.DIGEST)
+
+    @functools.cached_property
+    def _block_records(self) -> Array:
+        file = self._files["blocks.bin"]
+        return file.map() if file else np.empty(0, layout.BLOCK)
+
+    def release(self) -> None:
+        """Unmaps what was mapped; it is mapped again when it is asked for."""
+        for name in ("_digest_records", "_block_records"):
+            self.__dict__.pop(name, None)
+
+    def span_bounds(self, kind: str, first: int, last: int) -> tuple[int, int]:
+        """Record indices [begin, end) of the "digests" or "blocks" of epochs first to last - 1."""
+        if first >= last:
+            return 0, 0
+        begin, end = self.epochs[first], self.epochs[last - 1]
+        return int(begin[f"{kind}_first"]), int(end[f"{kind}_first"]) + int(end[f"{kind}_count"])
+
+    def epoch_of(self, kind: str, first: int, last: int) -> Array:
+        """For each record of span_bounds(kind, first, last): the epoch it belongs to."""
+        counts = self.epochs[f"{kind}_count"][first:last].astype("i8")
+        return np.repeat(np.arange(first, last, dtype="u4"), counts)
+
+    def digests(self, first: int, last: int) -> Array:
+        """tt_digest records of epochs first to last - 1, checked. One contiguous array."""
+        begin, end = self.span_bounds("digests", first, last)
+        records = self._digest_records[begin:end]
+        if not self._digests_good[first:last].all():
+            self._check_digests(first, last, records)
+            self._digests_good[first:last] = True
+        return records
+
+    def blocks(self, first: int, last: int) -> Array:
+        """tt_block records of epochs first to last - 1, checked. One contiguous array."""
+        begin, end = self.span_bounds("blocks", first, last)
+        records = self._block_records[begin:end]
+        if not self._blocks_good[first:last].all():
+            self._check_blocks(first, last, records)
+            self._blocks_good[first:last] = True
+        return records
+
+    def _span_file(self, kind: str) -> RecordFile:
+        file = self._files[f"{kind}.bin"]
+        assert file is not None, "spans that hold records end within a file"
+        return file
+
+    def _check_digests(self, first: int, last: int, records: Array) -> None:
+        if not len(records):
+            return
+        self._check_sums("digests", first, last, records)
+        file, begin = self._span_file("digests"), self.span_bounds("digests", first, last)[0]
+        epochs = self.epoch_of("digests", first, last)
+        rows = self._check_regions(file, begin, records, epochs)
+        self._check_once(file, begin, epochs, rows)
+        possible = records["changed"] <= self.regions.blocks[rows]
+        _require(file, possible, "changed", "more blocks than the region has", begin)
+
+    def _check_blocks(self, first: int, last: int, records: Array) -> None:
+        if not len(records):
+            return
+        self._check_sums("blocks", first, last, records)
+        file, begin = self._span_file("blocks"), self.span_bounds("blocks", first, last)[0]
+        epochs, index = self.epoch_of("blocks", first, last), records["block"]
+        rows = self._check_regions(file, begin, records, epochs)
+        self._check_once(file, begin, epochs, rows, index)
+        inside = index < self.regions.blocks[rows]
+        _require(file, inside, "block", "the region has no such block", begin)
+        left = self.regions.size[rows] - index.astype("u8") * np.uint64(layout.BLOCK_SIZE)
+        length = np.minimum(left, np.uint64(layout.BLOCK_SIZE))
+        _require(file, records["length"] == length, "length", "not the block's length", begin)
+        segments = self.epochs["segment"][epochs]
+        _require(file, records["segment"] == segments, "segment", "not the epoch's segment", begin)
+        self._check_offsets(file, begin, records)
+
+    def _check_sums(self, kind: str, first: int, last: int, records: Array) -> None:
+        """Each epoch's span is the one that its record was made for."""
+        raw = np.ascontiguousarray(records).view("u1").data
+        begin, _ = self.span_bounds(kind, first, last)
+        for i in np.flatnonzero(self.epochs[f"{kind}_count"][first:last]).tolist():
+            epoch = self.epochs[first + i]
+            at = (int(epoch[f"{kind}_first"]) - begin) * records.itemsize
+            span = raw[at : at + int(epoch[f"{kind}_count"]) * records.itemsize]
+            if xxhash.xxh3_64_intdigest(span) != int(epoch[f"{kind}_check"]):
+                reason = f"the records of epoch {first + i} do not match the epoch's check"
+                raise self._span_file(kind).error(int(epoch[f"{kind}_first"]), None, reason)
+
+    def _check_regions(self, file: RecordFile, begin: int, records: Array, epochs: Array) -> Array:
+        """All records are of captured regions in their lives; gives the regions' rows."""
+        regions = self.regions
+        rows = regions.rows(records["region"])
+        _require(file, rows >= 0, "region", "no such region", begin)
+        captured = (regions.flags[rows] & layout.CAPTURED) != 0
+        _require(file, captured, "region", "the region is not captured", begin)
+        alive = (regions.born[rows] <= epochs) & (epochs < regions.died[rows])
+        _require(file, alive, "region", "the region does not live in this epoch", begin)
+        return rows
+
+    def _check_once(
+        self, file: RecordFile, begin: int, epochs: Array, rows: Array, sub: Array | int = 0
+    ) -> None:
+        """No two records agree in epoch, region and sub, which is below 2**32."""
+        group = (epochs - epochs[0]).astype("u8") * np.uint64(len(self.regions)) + rows.astype("u8")
+        if group.max() >= 1 << 32:
+            group = np.unique(group, return_inverse=True)[1].astype("u8")
+        key = (group << np.uint64(32)) | np.asarray(sub, "u8")
+        in_order = np.sort(key)
+        twice = in_order[1:][in_order[1:] == in_order[:-1]]
+        if len(twice):
+            again = np.flatnonzero(np.isin(key, twice))
+            _, first = np.unique(key[again], return_index=True)
+            at = int(np.delete(again, first).min())
+            raise file.error(begin + at, None, "listed twice in one epoch")
+
+    def _check_offsets(self, file: RecordFile, begin: int, records: Array) -> None:
+        """Contents lie within the data files; of a file that was removed nothing can be said."""
+        offsets, lengths = records["offset"], records["length"].astype("u8")
+        for segment in np.unique(records["segment"]).tolist():
+            if segment in self.segments:
+                size = np.uint64(self.segments[segment].size)
+                good = (offsets >= layout.HEADER_SIZE) & (lengths <= size)
+                good &= offsets <= size - np.minimum(lengths, size)
+                good |= records["segment"] != segment
+                _require(file, good, "offset", f"outside {data_name(segment)}", begin)
+
+    # ---- the rest ----
+
+    def data(self, segment: int) -> Reader:
+        """A data file, to be closed by the caller. Raises TTError where it was removed."""
+        path = self.path / data_name(segment)
+        try:
+            if segment in self.segments:
+                return Reader(path)
+        except MissingFileError:
+            del self.segments[segment]
+        raise TTError(f"{path}: removed, its contents are gone")
+
+    @property
+    def oldest_segment(self) -> int:
+        """The first data file that is still there; behind all epochs where none is."""
+        return min(self.segments, default=1 << 32)
+
+    @functools.cached_property
+    def events(self) -> Array:
+        """tt_event records that are in use, by seq."""
+        file = self._files["events.bin"]
+        pieces = [np.empty(0, layout.EVENT)]
+        for at in range(0, file.count if file else 0, EVENTS_PIECE):
+            assert file is not None
+            records = file.read(at, min(EVENTS_PIECE, file.count - at))
+            used = np.flatnonzero(records["kind"])
+            kinds, seqs = records["kind"][used], records["seq"][used]
+            bad = used[(kinds >= len(layout.EVENT_KINDS)) | (seqs == 0)]
+            if len(bad):
+                field = "seq" if records["seq"][bad[0]] == 0 else "kind"
+                raise file.error(at + int(bad[0]), field, "not an event")
+            pieces.append(records[used])
+        events = np.concatenate(pieces)
+        return events[np.argsort(events["seq"], kind="stable")]
+
+    @functools.cached_property
+    def functions(self) -> Array:
+        """tt_function records, by id."""
+        return self._by_id("functions.bin")
+
+    @functools.cached_property
+    def modules(self) -> Array:
+        """tt_module records, by id."""
+        records = self._by_id("modules.bin")
+        file = open_records(self.path, "modules.bin")
+        if file:
+            check_values(file, records, "kind", list(layout.enum("module_kind").values()))
+        return records
+
+    def _by_id(self, name: str) -> Array:
+        file = open_records(self.path, name)
+        if file is None:
+            return np.empty(0, layout.FUNCTION if name == "functions.bin" else layout.MODULE)
+        records = file.read(0, file.count)
+        check_records(file, records)
+        order = np.argsort(records["id"], kind="stable")
+        twice = records["id"][order][1:] == records["id"][order][:-1]
+        if twice.any():
+            again = int(order[1:][twice].min())
+            raise file.error(again, "id", f"a second record with id {int(records['id'][again])}")
+        return records[order]
+
+    def call(self, index: int) -> str | None:
+        """The name of a driver call by its index in records; None where there was none."""
+        calls: list[str] = self.info.get("calls", [])
+        if index == layout.NO_ID:
+            return None
+        return calls[index] if index < len(calls) else f"call {index}"
+
+    @property
+    def status(self) -> str:
+        """running, complete, failed or signal, as the process last said."""
+        return str(self.info.get("status", "running"))
+
+    @property
+    def torn(self) -> bool:
+        """Whether files end in what no epoch committed: the process was killed, or still runs."""
+        if self._epochs_file is not None and self._epochs_file.torn:
+            return True
+        for kind in ("digests", "blocks"):
+            file = self._files[f"{kind}.bin"]
+            _, committed = self.span_bounds(kind, 0, len(self.epochs))
+            if file is not None and (file.torn or file.count > committed):
+                return True
+        return False
+
+
+def data_name(segment: int) -> str:
+    return f"data-{segment:05d}.bin"
+
+
+def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
+    """Raises FormatError where a process object's members aren't of the types they must have."""
+    expect(path, where, info, process=int, pid=int, cwd=str, status=str, driver_version=int)
+    expect(path, where, info, started_ns=int, options=dict, ring=dict, counters=dict)
+    expect(path, where, info, deterministic=bool)
+    for key in ("argv", "unknown_calls", "warnings", "calls"):
+        expect_list(path, where, info, key, str)
+    expect_list(path, where, info, "devices", dict)
+    for i, device in enumerate(info.get("devices", [])):
+        expect(path, f"{where}devices[{i}].", device, ordinal=int, name=str, memory=int)
+    counters = info.get("counters", {})
+    expect(path, f"{where}counters.", counters, **dict.fromkeys(counters, int))
+
+
+def _require(file: RecordFile, good: Array, field: str, reason: str, first: int = 0) -> None:
+    """Raises FormatError for the first record that isn't good; first: the record of good[0]."""
+    if not good.all():
+        raise file.error(first + int(good.argmin()), field, reason)

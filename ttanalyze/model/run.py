@@ -1,0 +1,200 @@
+"""A run directory as a whole."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ttanalyze.errors import FormatError, TTError, system_error
+from ttanalyze.model import contents, layout, manifest
+from ttanalyze.model.files import expect, expect_list, newer, read_json
+from ttanalyze.model.layout import Array
+from ttanalyze.model.process import Process, check_process
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = "ttanalyze-run"
+
+
+def open_run(path: str | os.PathLike[str]) -> Run:
+    """Opens a run directory. Looks at headers, JSON and epochs.bin only, however large it is.
+
+    Raises FormatError for files that no recorder can have written, and TTError where path is
+    not a run directory or can't be read.
+    """
+    return Run(Path(path))
+
+
+class Run:
+    """What was recorded. Tables are made when they are first asked for, and then kept.
+
+    path: the run directory. info: its run.json. processes: one per recorded process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            names = os.listdir(path)
+        except OSError as e:
+            raise system_error(path, e) from None
+        indices = sorted(int(n[1:]) for n in names if re.fullmatch(r"p(0|[1-9]\d{0,6})", n))
+        if "run.json" not in names and not indices:
+            raise TTError(f"{path}: not a run directory: it has no run.json")
+        self.info = self._read_info() if "run.json" in names else {}
+        self.processes = [Process(path / f"p{i}", i) for i in indices]
+
+    def __repr__(self) -> str:
+        epochs = sum(len(p.epochs) for p in self.processes)
+        return f"<Run {str(self.path)!r}: {len(self.processes)} processes, {epochs} epochs>"
+
+    def _read_info(self) -> dict[str, Any]:
+        path = self.path / "run.json"
+        info = read_json(path)
+        if info.get("format") != FORMAT:
+            raise FormatError(path, "format", f"{FORMAT!r} is expected")
+        version = info.get("version")
+        if not isinstance(version, int) or version != layout.VERSION:
+            known = isinstance(version, int)
+            raise FormatError(path, "version", newer(int(version or 0)) if known else "no version")
+        expect(path, "", info, created_ns=int, exit=dict)
+        expect_list(path, "", info, "processes", dict)
+        for i, process in enumerate(info.get("processes", [])):
+            check_process(path, f"processes[{i}].", process)
+        return info
+
+    def process(self, index: int) -> Process:
+        """A process by its number. Raises TTError where there is none."""
+        for process in self.processes:
+            if process.index == index:
+                return process
+        have = ", ".join(str(p.index) for p in self.processes) or "none"
+        raise TTError(f"{self.path}: no process {index} (there are: {have})")
+
+    # ---- tables ----
+
+    @functools.cached_property
+    def epochs(self) -> pd.DataFrame:
+        """One row per epoch; columns as in frames.epochs."""
+        from ttanalyze.model import frames
+
+        return frames.epochs(self.processes)
+
+    @functools.cached_property
+    def regions(self) -> pd.DataFrame:
+        """One row per region; columns as in frames.regions."""
+        from ttanalyze.model import frames
+
+        return frames.regions(self.processes)
+
+    @functools.cached_property
+    def events(self) -> pd.DataFrame:
+        """One row per recorded driver call; columns as in frames.events."""
+        from ttanalyze.model import frames
+
+        return frames.events(self.processes)
+
+    @functools.cached_property
+    def digests(self) -> pd.DataFrame:
+        """One row per region digest that was recorded; columns as in frames.digests."""
+        from ttanalyze.model import frames
+
+        return frames.digests(self.processes)
+
+    @functools.cached_property
+    def functions(self) -> pd.DataFrame:
+        """One row per kernel; columns as in frames.functions."""
+        from ttanalyze.model import frames
+
+        return frames.functions(self.processes)
+
+    @functools.cached_property
+    def modules(self) -> pd.DataFrame:
+        """One row per loaded image; columns as in frames.modules."""
+        from ttanalyze.model import frames
+
+        return frames.modules(self.processes)
+
+    # ---- contents ----
+
+    def read(
+        self,
+        epoch: int,
+        region: int,
+        process: int = 0,
+        dtype: Any = None,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> Array:
+        """Bytes [start, stop) of a region as of an epoch, the whole region by default.
+
+        Gives a 1-D array of uint8, or of dtype. Reads the blocks it needs and checks each
+        against its digest. Raises TTError where there is no such epoch or region, where the
+        contents are lost or don't divide into items of dtype, FormatError where damaged.
+        """
+        out = contents.read(self.process(process), int(epoch), int(region), start, stop)
+        if dtype is None:
+            return out
+        wanted = np.dtype(dtype)
+        if wanted.hasobject or not wanted.itemsize:
+            raise TTError(f"dtype {wanted} can't be a view of memory")
+        if len(out) % wanted.itemsize:
+            rest = len(out) % wanted.itemsize
+            raise TTError(
+                f"{len(out)} bytes don't divide into {wanted} items of {wanted.itemsize}: "
+                f"{rest} are left over"
+            )
+        return out.view(wanted)
+
+    def manifest(self) -> dict[str, Any]:
+        """The manifest that the recorded digests make, as a parsed manifest.json would be."""
+        return {**manifest.HEAD, "processes": [manifest.of_process(p) for p in self.processes]}
+
+    # ---- what is not as it should be ----
+
+    @functools.cached_property
+    def warnings(self) -> list[str]:
+        """What the recorder warned of and what is missing, one line each."""
+        out = []
+        several = len(self.processes) > 1
+        if not self.processes:
+            out.append("no process was recorded")
+        for process in self.processes:
+            lead = f"process {process.index}: " if several else ""
+            out += [lead + text for text in _warnings_of(process)]
+        return out
+
+
+def _warnings_of(process: Process) -> list[str]:
+    out = list(process.info.get("warnings", []))
+    if process.status == "running":
+        seen = f"{len(process.epochs)} epochs" if len(process.epochs) else "no epoch"
+        out.append(f"it was killed or still runs: {seen} committed so far")
+    elif process.status != "complete":
+        reason = process.info.get("reason")
+        out.append(f"the recording ended early ({process.status}): {reason or 'no reason given'}")
+    elif process.torn:
+        out.append("files end in records that no epoch committed")
+    flags = process.epochs["flags"]
+    refused = int(np.count_nonzero(flags & layout.REFUSED))
+    dropped = int(np.count_nonzero(flags & layout.DROPPED))
+    removed = process.epochs["segment"] < process.oldest_segment
+    removed &= (flags & (layout.DROPPED | layout.REFUSED)) == 0
+    loose = int(np.count_nonzero(flags & layout.EPOCH_FLAGS["loose"]))
+    lost = int(process.info.get("counters", {}).get("events_lost", 0))
+    if refused:
+        out.append(f"{refused} epochs were refused: nothing was captured then")
+    if dropped:
+        out.append(f"{dropped} epochs were overwritten in the ring: only digests are left of them")
+    if removed.any():
+        out.append(f"{int(removed.sum())} epochs were removed to save space: only digests are left")
+    if loose:
+        out.append(f"{loose} epochs were cut while work was running: their contents may be torn")
+    if lost:
+        out.append(f"{lost} events were lost")
+    return out

@@ -1,0 +1,42 @@
+"""strings.bin: texts by the offset that records give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ttanalyze.errors import FormatError
+from ttanalyze.model.files import Reader, open_records
+from ttanalyze.model.layout import HEADER_SIZE, NO_ID
+
+
+class Strings:
+    """Texts of one process, each read once. A file that grows is followed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "strings.bin"
+        self._file = open_records(folder, "strings.bin")
+        self._known: dict[int, str] = {}
+
+    def get(self, offset: int) -> str | None:
+        """The text at an offset; None for "no text". Raises FormatError where none begins there."""
+        if offset == NO_ID:
+            return None
+        if offset not in self._known:
+            self._known[offset] = self._read(offset)
+        return self._known[offset]
+
+    def _read(self, offset: int) -> str:
+        if self._file is None:
+            raise FormatError(self.path, offset, "the file is missing")
+        with Reader(self.path) as file:
+            room = file.size - offset - 4
+            if offset < HEADER_SIZE or room < 0:
+                raise FormatError(self.path, offset, "no text begins here")
+            length = int.from_bytes(file.bytes(offset, 4), "little")
+            if length > room:
+                raise FormatError(self.path, offset, f"a text of {length} bytes does not fit")
+            text = file.bytes(offset + 4, length)
+        try:
+            return text.decode()
+        except UnicodeDecodeError as e:
+            raise FormatError(self.path, offset + 4 + e.start, "not UTF-8") from None

@@ -1,0 +1,157 @@
+"""What `record` can be told, as options and as TT_ variables; and how lists are written.
+
+The recorder reads the variables itself and refuses what it can't understand, which stops the
+recording. So that this shows before the program runs, everything is checked here by the same
+rules, whichever way it was given.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Mapping
+
+from ttanalyze.errors import TTError
+
+SIZES = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+MOST_REGIONS = 1_000_000
+
+
+def _number(value: str) -> None:
+    if not re.fullmatch(r"[0-9]+", value) or int(value) > 0xFFFFFFFF:
+        raise TTError("a whole number is expected")
+
+
+def _size(value: str) -> None:
+    if parse_size(value) < 1 << 20:
+        raise TTError("at least 1M is needed")
+
+
+def parse_size(value: str) -> int:
+    """Bytes of a size such as 64M or 2GiB."""
+    match = re.fullmatch(r"([0-9]+)(?:([kmgtKMGT])i?[bB]?)?", value)
+    size = int(match[1]) << SIZES[(match[2] or "").lower()] if match else 1 << 64
+    if size >= 1 << 63:
+        raise TTError("a size is expected, such as 256M or 2G")
+    return size
+
+
+def _switch(value: str) -> None:
+    if value not in ("0", "1"):
+        raise TTError("0 or 1 is expected")
+
+
+def _one_of(*choices: str) -> Callable[[str], None]:
+    def check(value: str) -> None:
+        if value not in choices:
+            raise TTError(f"{', '.join(choices[:-1])} or {choices[-1]} is expected")
+
+    return check
+
+
+def _epoch(value: str) -> None:
+    """sync, launch[:N], memcpy, api, none, separated by commas; kernel:REGEX takes all the rest."""
+    rest = value
+    while rest:
+        if rest.startswith("kernel:"):
+            _posix_expression(rest[len("kernel:") :])
+            return
+        word, _, rest = rest.partition(",")
+        if re.fullmatch(r"launch:0*", word):
+            raise TTError("launch:N needs a count from 1")
+        if not re.fullmatch(r"sync|memcpy|api|none|launch(:[0-9]{1,10})?", word) or (
+            ":" in word and int(word[7:]) > 0xFFFFFFFF
+        ):
+            known = "sync, launch, launch:N, memcpy, api, none or, last, kernel:REGEX"
+            raise TTError(f"{word!r} is not {known}")
+
+
+def _posix_expression(expression: str) -> None:
+    """Compiles a POSIX extended regular expression with the C library, as the recorder will."""
+    if not expression:
+        raise TTError("kernel:REGEX needs an expression")
+    libc = ctypes.CDLL(None)
+    compiled = ctypes.create_string_buffer(512)  # a regex_t has 64 bytes in glibc
+    code = libc.regcomp(compiled, expression.encode(errors="surrogateescape"), 1 | 8)
+    if code:
+        why = ctypes.create_string_buffer(200)
+        libc.regerror(code, compiled, why, len(why))
+        raise TTError(f"kernel:{expression}: {why.value.decode(errors='replace')}")
+    libc.regfree(compiled)
+
+
+CHECKS: dict[str, Callable[[str], None]] = {
+    "TT_EPOCH": _epoch,
+    "TT_REGIONS": _one_of("all", "touched"),
+    "TT_SNAPSHOT_EVERY": _number,
+    "TT_RETAIN": _number,
+    "TT_OVERWRITE": _one_of("backpressure", "drop-oldest", "fail"),
+    "TT_RING_BYTES": _size,
+    "TT_DETERMINISTIC": _switch,
+    "TT_DEPS": _switch,
+    "TT_EVENTS": _switch,
+    "TT_STALL_MS": _number,
+    "TT_VERBOSE": _switch,
+}
+
+
+def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> dict[str, str]:
+    """The TT_ variables for options by name ("ring_bytes"); None: not given.
+
+    Raises TTError naming the option, or the variable where the value came from the environment.
+    """
+    out = {}
+    for name, value in given.items():
+        if value is not None:
+            text = str(int(value)) if isinstance(value, bool) else str(value)
+            out[f"TT_{name.upper()}"] = text
+    for name, check in CHECKS.items():
+        value = out.get(name, environment.get(name, ""))
+        flag = "--" + name[3:].lower().replace("_", "-")
+        try:
+            if value:
+                check(value)
+            elif name in out:
+                raise TTError("a value is expected")
+        except TTError as e:
+            raise TTError(f"{flag if name in out else name} {value}: {e}") from None
+    effective = {**environment, **out}
+    policy = effective.get("TT_OVERWRITE") or "backpressure"
+    if effective.get("TT_DETERMINISTIC") == "1" and policy != "backpressure":
+        reason = "which epochs are dropped depends on timing"
+        raise TTError(f"--deterministic needs --overwrite backpressure: {reason}")
+    return out
+
+
+def parse_range(value: str, what: str, last: int) -> tuple[int, int]:
+    """ "3", "2-5", "2-" or "-5", both ends included."""
+    match = re.fullmatch(r"([0-9]{1,10})|([0-9]{0,10})-([0-9]{0,10})", value)
+    if not match or value == "-":
+        raise TTError(f"{what} {value}: a number or a range such as 2-5 is expected")
+    if match[1]:
+        return int(match[1]), int(match[1])
+    first, end = int(match[2] or 0), int(match[3] or last)
+    if match[3] and first > end:
+        raise TTError(f"{what} {value}: the range is empty")
+    return first, max(first, end)
+
+
+def parse_regions(value: str) -> list[int]:
+    """Region ids such as "0,4-6"."""
+    out: list[int] = []
+    for part in value.split(","):
+        first, last = parse_range(part, "--regions", -1)
+        if part.endswith("-") or part.startswith("-") or last >= 0xFFFFFFFF:
+            raise TTError(f"--regions {value}: region ids such as 0,4-6 are expected")
+        if len(out) + last - first >= MOST_REGIONS:
+            raise TTError(f"--regions {value}: more than {MOST_REGIONS} regions")
+        out += range(first, last + 1)
+    return out
+
+
+def parse_tamper(value: str) -> tuple[int, int, int]:
+    """EPOCH,REGION,OFFSET."""
+    match = re.fullmatch(r"([0-9]{1,10}),([0-9]{1,10}),([0-9]{1,18})", value)
+    if not match:
+        raise TTError(f"--tamper {value}: EPOCH,REGION,OFFSET is expected, such as 3,0,4096")
+    return int(match[1]), int(match[2]), int(match[3])

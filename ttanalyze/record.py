@@ -1,0 +1,306 @@
+"""Runs a program with the recorder in it, and stays out of its way.
+
+The program gets our standard streams, terminal and process group; signals sent to us are passed
+on; how it ended is how we end. Nothing here is needed for a recording: the variables that are
+set can be set by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ttanalyze import paths, text
+from ttanalyze._format import ffi
+from ttanalyze.errors import TTError, system_error
+
+FORWARDED = {
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
+LOCK_SECONDS = 5
+NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells have it
+
+
+class LaunchError(TTError):
+    """The program can't be run. status: what a shell would return."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """How a recording went. status: the program's, 128 + n where signal n ended it."""
+
+    out: Path
+    status: int
+    signal: int | None
+    processes: int
+    epochs: int
+    bytes: int
+    seconds: float
+
+    def line(self, program: str) -> str:
+        """What is said of it in one line."""
+        if not self.processes:
+            return f"{program} never used CUDA; nothing recorded"
+        of = f" of {self.processes} processes" if self.processes > 1 else ""
+        amount = text.count(self.epochs, "epoch")
+        return f"recorded {amount}{of}, {text.size(self.bytes)}, in {self.out}"
+
+
+def record(
+    argv: Sequence[str],
+    out: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+    *,
+    sim: bool = False,
+    force: bool = False,
+) -> Recorded:
+    """Runs argv under the recorder and waits for it.
+
+    out: the run directory, or None for one named after the program. variables: TT_ variables.
+    sim: on the simulator. force: replace a run directory that is there. Raises LaunchError where
+    the program can't be run, TTError where recording can't begin; then nothing has been run.
+    """
+    program = find_program(argv[0])
+    shim = paths.shim()
+    simulator = paths.simulator() if sim else None
+    if simulator is None and not driver_loads():
+        raise TTError("no GPU driver (libcuda.so.1) here; add --sim to record on the simulator")
+    out = (out or default_out(argv[0])).absolute()
+    make_way(out, force)
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        environment = launch_environment(
+            os.environ,
+            preload=stack.enter_context(without(str(shim), " :")),
+            simulator=stack.enter_context(without(str(simulator), ":;")) if simulator else None,
+        )
+        environment |= {**(variables or {}), "TT_OUT": str(out)}
+        status = run(program, argv, environment)
+    seconds = time.monotonic() - began
+    died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    code = 128 + died if died is not None else os.WEXITSTATUS(status)
+    note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)})
+    return Recorded(out, code, died, *_sums(out), seconds)
+
+
+# ---- before ----
+
+
+def find_program(name: str) -> str:
+    """The path of a program, by PATH where the name has no slash."""
+    if "/" in name:
+        candidates = [name]
+    else:
+        candidates = [os.path.join(p or ".", name) for p in os.get_exec_path()]
+    there = [c for c in candidates if os.path.exists(c)]
+    for candidate in there:
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    if not there or not name:
+        raise LaunchError(f"{name}: not found", NOT_FOUND)
+    what = "is a directory" if os.path.isdir(there[0]) else "not executable"
+    raise LaunchError(f"{name}: {what}", NOT_EXECUTABLE)
+
+
+def driver_loads() -> bool:
+    """Whether a program would find a libcuda.so.1."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def default_out(program: str) -> Path:
+    """PROGRAM.tt in the current directory, or PROGRAM-2.tt and so on where that is taken."""
+    name = os.path.basename(program) or "run"
+    out = Path(f"{name}.tt")
+    number = 2
+    while os.path.lexists(out):
+        out = Path(f"{name}-{number}.tt")
+        number += 1
+    return out
+
+
+def make_way(out: Path, force: bool) -> None:
+    """Leaves nothing at out. Raises TTError where there is something that must stay."""
+    parent = out.parent
+    if not parent.is_dir():
+        raise TTError(f"{out}: no directory {parent}")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise TTError(f"{out}: {parent} is not writable")
+    try:
+        mode = out.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as e:
+        raise system_error(out, e) from None
+    try:
+        if stat.S_ISDIR(mode) and not os.listdir(out):
+            out.rmdir()
+            return
+        if not force:
+            raise TTError(f"{out} exists; choose another name, or replace it with --force")
+        if not stat.S_ISDIR(mode) or not _is_run(out):
+            raise TTError(f"{out} exists and is not a run directory; it will not be replaced")
+        shutil.rmtree(out)
+    except OSError as e:
+        raise system_error(out, e) from None
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "run.json").is_file() or (folder / "p0" / "epochs.bin").is_file()
+
+
+@contextlib.contextmanager
+def without(path: str, separators: str) -> Iterator[str]:
+    """A name for path that has none of these characters, which its variable takes to separate."""
+    if not set(path) & set(separators):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="ttanalyze-") as folder:
+        link = os.path.join(folder, os.path.basename(path))
+        if set(link) & set(separators):
+            raise TTError(f"{path}: a path with {separators!r} in it can't be used; set TMPDIR")
+        os.symlink(path, link)
+        yield link
+
+
+def launch_environment(
+    environment: Mapping[str, str], preload: str, simulator: str | None
+) -> dict[str, str]:
+    """The environment with the recorder (and the simulator) in front of what is there."""
+    out = dict(environment)
+    out["LD_PRELOAD"] = ":".join(filter(None, [preload, out.get("LD_PRELOAD")]))
+    out["CUDA_INJECTION64_PATH"] = preload
+    if simulator is not None:
+        out["LD_LIBRARY_PATH"] = ":".join(filter(None, [simulator, out.get("LD_LIBRARY_PATH")]))
+    return out
+
+
+# ---- meanwhile ----
+
+
+def run(program: str, argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Runs the program to its end; gives its wait status."""
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_DFL
+    )  # where it is ignored there is nothing to wait for
+    watched = FORWARDED | {signal.SIGCHLD}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    try:
+        child = spawn(program, argv, environment, mask)
+        while True:
+            info = signal.sigwaitinfo(watched)
+            if info.si_signo == signal.SIGCHLD:
+                pid, status = os.waitpid(child, os.WNOHANG)
+                if pid == child:
+                    return status
+            elif info.si_code <= 0:
+                # From a process. What the terminal sends, it sends to the program as well.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, info.si_signo)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def spawn(program: str, argv: Sequence[str], environment: Mapping[str, str], mask: set[Any]) -> int:
+    """Starts the program with this signal mask; gives its process id."""
+
+    def start(path: str, words: Sequence[str]) -> int:
+        # By fork: posix_spawn leaves signals ignored in the program that the C library uses.
+        child = subprocess.Popen(
+            list(words),
+            executable=path,
+            env=environment,
+            close_fds=False,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
+        )
+        child.returncode = 0  # it is waited for by its number
+        return child.pid
+
+    try:
+        return start(program, argv)
+    except OSError as e:
+        if e.errno == errno.ENOEXEC:  # a script without a first line, which shells run themselves
+            return start("/bin/sh", ["/bin/sh", program, *argv[1:]])
+        status = NOT_FOUND if e.errno == errno.ENOENT else NOT_EXECUTABLE
+        raise LaunchError(f"{argv[0]}: {e.strerror}", status) from None
+
+
+# ---- after ----
+
+
+def note_exit(out: Path, ending: dict[str, Any]) -> None:
+    """Adds how the program ended to run.json, as its last member; its children may still run."""
+    path = out / "run.json"
+    with contextlib.suppress(OSError, orjson.JSONDecodeError), _locked(out):
+        info = orjson.loads(path.read_bytes())
+        info.pop("exit", None)
+        draft = out / "run.json.tmp"
+        draft.write_bytes(orjson.dumps({**info, "exit": ending}))
+        draft.replace(path)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Holds the lock under which run.json is written, unless someone keeps it for too long."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        until = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.002)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _sums(out: Path) -> tuple[int, int, int]:
+    """Processes, epochs and bytes of a run directory, by its files' sizes."""
+    header, record_size = ffi.sizeof("struct tt_file_header"), ffi.sizeof("struct tt_epoch")
+    processes = epochs = size = 0
+    for folder, _, names in os.walk(out):
+        for name in names:
+            with contextlib.suppress(OSError):
+                length = os.stat(os.path.join(folder, name)).st_size
+                size += length
+                if name == "epochs.bin":
+                    processes += 1
+                    epochs += max(0, length - header) // record_size
+    return processes, epochs, size
+
+
+def say(line: str) -> None:
+    """One line on stderr."""
+    print(f"ttanalyze: {text.printable(line)}", file=sys.stderr, flush=True)
