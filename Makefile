@@ -41,7 +41,7 @@ test: lint examples ## lint, all tests that need no GPU, and the native ones und
 gpu-test: examples ## the same programs and the framework cases on a GPU
 	$(BIN)/python -m pytest -m gpu
 
-bench: build ## what recording costs
+bench: examples ## what recording costs
 	$(BIN)/python bench/run.py
 
 wheel: build ## dist/: a wheel for every glibc from this system's on, and the source archive

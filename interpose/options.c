@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "drain/json.h"
+
 struct options options;
 
 static const char *value_of(const char *name)
@@ -187,4 +189,23 @@ bool options_read(char *error, size_t error_size)
 		return false;
 	}
 	return true;
+}
+
+void options_json(struct json *j)
+{
+	static const char *const names[] = {
+		"TT_OUT", "TT_EPOCH", "TT_REGIONS", "TT_SNAPSHOT_EVERY", "TT_RETAIN", "TT_OVERWRITE",
+		"TT_RING_BYTES", "TT_DETERMINISTIC", "TT_DEPS", "TT_EVENTS", "TT_STALL_MS", "TT_VERBOSE",
+	};
+	static const char *const defaults[] = {
+		"", "sync", "all", "64", "0", "backpressure", "", "0", "1", "1", "10000", "0",
+	};
+
+	json_open(j, '{');
+	for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		const char *v = value_of(names[i]);
+		json_key(j, names[i]);
+		json_string(j, v ? v : defaults[i]);
+	}
+	json_close(j, '}');
 }

@@ -33,7 +33,8 @@ extern struct options options;
 /* Fills `options`. False with a one-line reason when a variable can't be understood. */
 bool options_read(char *error, size_t error_size);
 
-/* The options as used, as a JSON object for process.json; returns its length. */
-size_t options_json(char *out, size_t size);
+struct json;
+/* The options as used, as a JSON object for process.json. */
+void options_json(struct json *j);
 
 #endif

@@ -35,6 +35,8 @@ void recorder_warn(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* Last epochs, drain, files. From exit, signals, or when the last context goes; safe to repeat. */
 void recorder_finish(const char *status, const char *reason);
 
+void recorder_forget(void); /* in a fork's child */
+
 store *recorder_store(void);
 uint64_t recorder_next_seq(void);
 uint32_t recorder_next_epoch(void);

@@ -138,10 +138,18 @@ def sanitizer_runtimes() -> dict[str, str]:
             runtimes.append(str(Path(found.strip()).resolve()))
     if not runtimes:
         return {}
+    # What a program leaves behind and which signals it handles is its own business; the recorder
+    # comes before the runtimes.
+    options = [
+        "detect_leaks",
+        "verify_asan_link_order",
+        "handle_segv",
+        "handle_sigbus",
+        "handle_sigfpe",
+    ]
     return {
         "LD_PRELOAD": ":".join(runtimes),
-        # What a program leaves behind is its own business; the recorder comes before the runtimes.
-        "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0",
+        "ASAN_OPTIONS": ":".join(f"{option}=0" for option in options),
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
 

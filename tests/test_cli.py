@@ -45,7 +45,7 @@ def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
     [
         (["frobnicate"], "No such command 'frobnicate'"),
         (["verify"], "Missing argument 'RUN'"),
-        (["verify", "RUN", "--nonsense"], "No such option: --nonsense"),
+        (["verify", "RUN", "--nonsense"], "No such option"),
         (["verify", "RUN", "--epochs", "x"], "--epochs x: a number or a range such as 2-5"),
         (["verify", "RUN", "--epochs", "5-2"], "--epochs 5-2: the range is empty"),
         (["verify", "RUN", "--epochs", "-"], "--epochs -: a number or a range"),
@@ -68,7 +68,7 @@ def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
         (["manifest", "EMPTY"], "not a run directory"),
         (["manifest", "RUN", "-o", "/"], "/: "),
         (["record"], "Missing argument"),
-        (["record", "--no-such", "--", "true"], "No such option: --no-such"),
+        (["record", "--no-such", "--", "true"], "No such option"),
     ],
 )
 def test_errors_are_one_line_and_status_2(

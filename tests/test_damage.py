@@ -16,6 +16,7 @@ import xxhash
 import ttanalyze as tt
 from tests import rundir
 from tests.rundir import Writer, small_run
+from ttanalyze.info import info, info_text
 from ttanalyze.model import layout
 from ttanalyze.model.files import KINDS
 from ttanalyze.verify import verify
@@ -33,6 +34,7 @@ def use_all(path: Path, writer: Writer | None = None) -> None:
     for table in TABLES:
         getattr(run, table)
     run.manifest()
+    assert info_text(info(run))
     assert isinstance(run.warnings, list)
     report = verify(run, keep_going=True)
     assert report.same or any(d.kind == "stored" for d in report.differences)
@@ -346,6 +348,10 @@ def test_a_missing_file_that_epochs_need(folder: Path, run_path: Path, name: str
             "processes[0].argv: a list is expected",
         ),
         ('{"format":"ttanalyze-run","version":1,"exit":3}', "exit: an object is expected"),
+        (
+            '{"format":"ttanalyze-run","version":1,"exit":{"signal":"x"}}',
+            "exit.signal: a whole number or null is expected",
+        ),
     ],
 )
 def test_bad_run_json(small: Writer, run_path: Path, text: str, reason: str) -> None:
@@ -363,6 +369,10 @@ def test_bad_run_json(small: Writer, run_path: Path, text: str, reason: str) -> 
         ("counters", {"events": 1.5}, "counters.events: a whole number is expected"),
         ("status", None, "status: a string is expected"),
         ("warnings", "all", "warnings: a list is expected"),
+        ("ended_ns", "soon", "ended_ns: a whole number or null is expected"),
+        ("reason", 5, "reason: a string or null is expected"),
+        ("ring", {"bytes": "x"}, "ring.bytes: a whole number is expected"),
+        ("ring", None, "ring: an object is expected"),
     ],
 )
 def test_bad_process_json(

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.native
 
 
 @pytest.fixture(scope="session")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def examples(built: Path) -> Path:
     """The folder of the built examples."""
-    return support.build_examples(tmp_path_factory.mktemp("examples"))
+    return support.build_examples(built / "examples")
 
 
 def output(program: Path, *arguments: str, **environment: str) -> str:

@@ -290,6 +290,9 @@ def test_a_killed_process_says_so(run_path: Path) -> None:
     w.close("running")
     run = tt.open(run_path)
     assert run.warnings == ["it was killed or still runs: 1 epochs committed so far"]
+    info = json.loads((run_path / "run.json").read_text())
+    (run_path / "run.json").write_text(json.dumps({**info, "exit": {"status": 137, "signal": 9}}))
+    assert tt.open(run_path).warnings == ["it was killed by signal 9: 1 epochs committed by then"]
     assert run.read(0, 0).tobytes() == b"abc"
 
 

@@ -141,9 +141,8 @@ def _process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         pairs.append(("options", text.printable(" ".join(options))))
     ring = process["ring"]
     if ring:
-        pairs.append(
-            ("ring", f"{text.size(int(ring.get('bytes', 0)))} in {ring.get('place')} memory")
-        )
+        place = text.printable(ring.get("place", "unknown"))
+        pairs.append(("ring", f"{text.size(ring.get('bytes', 0))} in {place} memory"))
     pairs.append(("epochs", _epochs(process)))
     captured, others = process["regions_captured"], process["regions_not_captured"]
     regions = f"{sum(captured.values()):,} captured"
@@ -177,7 +176,10 @@ def _times(process: dict[str, Any]) -> str:
     started, ended = process["started_ns"], process["ended_ns"]
     if not started:
         return "not kept (deterministic)"
-    out = datetime.fromtimestamp(started / 1e9).strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        out = datetime.fromtimestamp(started / 1e9).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError):
+        return f"{started} ns"
     return out if ended is None else f"{out}, {(ended - started) / 1e9:.3f} s"
 
 

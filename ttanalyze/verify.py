@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import orjson
 
+from ttanalyze.compare import Comparison, Points, compare, keys_of
 from ttanalyze.errors import TTError
 from ttanalyze.localise import Localiser, Tamper
 from ttanalyze.model import layout, manifest
 from ttanalyze.model.expected import ExpectedProcess, load, parse
-from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
-from ttanalyze.model.recompute import Batch, Damage, Recompute
+from ttanalyze.model.recompute import Batch, Recompute
 from ttanalyze.model.run import Run
 
 LISTED = 100  # differences that a report describes; it counts them all
@@ -35,7 +35,8 @@ class Difference:
     """One thing that differs. kind says which members are filled in.
 
     process, region, epoch: something is missing, extra or not the same; message says what.
-    contents: a region's memory differs in epochs `epoch` to `until`.
+    contents: a region's memory differs in epochs `epoch` to `until`, which is missing where
+    the comparison was stopped before it was known.
     stored: the same, and the run's own data file is not what was recorded.
     """
 
@@ -101,7 +102,7 @@ def verify(
     manifest: a file, an object, or None for against's, else the run's own manifest.json, else
     its recorded digests. Stops at the first difference unless keep_going. against: the run that
     the manifest was made of, for the bytes it had. tamper: (epoch, region, offset) of a byte to
-    see inverted. progress: called with epochs done and epochs in all.
+    see inverted in the first process. progress: called with epochs done and epochs in all.
 
     Raises FormatError where a file is not what it should be, TTError where what was asked for
     does not exist.
@@ -110,7 +111,7 @@ def verify(
     wanted, name = _expected(run, manifest, against)
     check = _Check(run, against, epochs, regions, keep_going, tamper, progress)
     check.processes(wanted)
-    shown = check.differences[:LISTED] if keep_going else check.differences[:1]
+    shown = check.differences if keep_going else check.differences[:1]
     return VerifyReport(
         run=str(run.path),
         manifest=name,
@@ -122,7 +123,7 @@ def verify(
         region_epochs=check.region_epochs,
         digest_only=check.digest_only,
         differing=check.differing,
-        total_differences=len(check.differences),
+        total_differences=check.total_differences,
         stopped=bool(check.differences) and not keep_going,
         blocks_read=check.blocks_read,
         bytes_read=check.bytes_read,
@@ -146,35 +147,28 @@ def _expected(
     return parse(run.manifest(), run.path), "recorded digests of the run itself"
 
 
-@dataclass(frozen=True)
-class _Points:
-    """Digests where a region's state was recorded, keyed by region << 32 | epoch, ascending."""
+class _Found:
+    """Differences of one process: how many there are, and the first of each sort."""
 
-    key: Array
-    digest: Array
-    stored: Array
+    def __init__(self) -> None:
+        self.total = 0
+        self.listed: list[Difference] = []
 
-    def at(self, keys: Array) -> tuple[Array, Array]:
-        """For each key the row of the region's last point up to it, and whether there is one."""
-        if not len(self.key):
-            return np.zeros(len(keys), "i8"), np.zeros(len(keys), bool)
-        row = np.searchsorted(self.key, keys, "right") - 1
-        there: Array = (row >= 0) & (self.key[row] >> np.uint64(32) == keys >> np.uint64(32))
-        return row, there
+    def add(self, difference: Difference) -> None:
+        """For differences that come in order; all are counted, not all are kept."""
+        self.total += 1
+        if self.total <= LISTED:
+            self.listed.append(difference)
 
-
-def _key(region: Array, epoch: Array) -> Array:
-    return np.asarray((region.astype("u8") << np.uint64(32)) | epoch.astype("u8"))
+    def take(self, other: _Found) -> None:
+        """Adds those of another sort."""
+        self.total += other.total
+        self.listed = sorted(self.listed + other.listed, key=_place)
 
 
-def _points(region: Array, epoch: Array, digest: Array, stored: Array) -> _Points:
-    key = _key(region, epoch)
-    return _in_order(key, digest, stored)
-
-
-def _in_order(key: Array, digest: Array, stored: Array) -> _Points:
-    order = np.argsort(key, kind="stable")
-    return _Points(key[order], digest[order], stored[order])
+def _place(difference: Difference) -> tuple[int, int]:
+    epoch, region = difference.epoch, difference.region
+    return (-1 if epoch is None else epoch, -1 if region is None else region)
 
 
 class _Check:
@@ -193,11 +187,12 @@ class _Check:
         self.run = run
         self.against = against
         self.epochs = epochs
-        self.wanted = None if regions is None else np.unique(np.array(list(regions), "u4"))
+        self.wanted = None if regions is None else set(regions)
         self.keep_going = keep_going
         self.tamper = tamper
         self.progress = progress
         self.differences: list[Difference] = []
+        self.total_differences = 0
         self.localisers: dict[int, Localiser] = {}
         self.process_count = self.epoch_count = self.region_count = 0
         self.region_epochs = self.digest_only = self.differing = 0
@@ -210,9 +205,10 @@ class _Check:
         if self.epochs is not None and (self.epochs[0] > last or self.epochs[0] > self.epochs[1]):
             first, end = self.epochs
             raise TTError(f"no epochs {first} to {end}: the run has 0 to {last}")
-        for region in [] if self.wanted is None else self.wanted.tolist():
-            if not any((p.regions.rows(np.array([region])) >= 0).all() for p in self.run.processes):
-                raise TTError(f"no region {region} in {self.run.path}")
+        wanted = np.array(sorted(self.wanted or []), "u4")
+        known = [wanted[p.regions.rows(wanted) >= 0] for p in self.run.processes]
+        for region in np.setdiff1d(wanted, np.concatenate([wanted[:0], *known])).tolist():
+            raise TTError(f"no region {region} in {self.run.path}")
         if self.tamper is not None:
             self._check_tamper(*self.tamper)
 
@@ -239,30 +235,28 @@ class _Check:
         for index in sorted(ours.keys() | theirs.keys()):
             if self.differences and not self.keep_going:
                 return
-            if index not in ours:
-                self._add("process", f"process {index} is not in the run", index)
-            elif index not in theirs:
-                self._add("process", f"process {index} is not in the manifest", index)
+            found = _Found()
+            if index not in ours or index not in theirs:
+                where = "run" if index not in ours else "manifest"
+                found.add(Difference("process", f"process {index} is not in the {where}", index))
             else:
                 self.process_count += 1
-                self._process(ours[index], theirs[index])
+                found = self._process(ours[index], theirs[index])
                 ours[index].release()
+            self.total_differences += found.total
+            self.differences += found.listed[: LISTED - len(self.differences)]
 
-    def _add(self, kind: str, message: str, process: int, **members: Any) -> None:
-        self.differences.append(Difference(kind, message, process, **members))
-
-    def _process(self, process: Process, wanted: ExpectedProcess) -> None:
+    def _process(self, process: Process, wanted: ExpectedProcess) -> _Found:
         first, last = self._range(process)
-        found: list[Difference] = []
         common = min(last, len(wanted.triggers) - 1)
         self.localisers[process.index] = Localiser(process, self._other(process.index))
-        self._compare_epochs(process, wanted, first, last, found)
-        lives = self._compare_regions(process, wanted, first, common, found)
+        found = self._compare_epochs(process, wanted, first, last)
+        regions, lives = self._compare_regions(process, wanted, first, common)
+        found.take(regions)
         if common >= first:
             self.epoch_count += common - first + 1
-            self._compare_contents(process, wanted, first, common, lives, found)
-        found.sort(key=lambda d: (d.epoch if d.epoch is not None else -1, d.region or 0))
-        self.differences += found
+            found.take(self._compare_contents(process, wanted, first, common, lives))
+        return found
 
     def _other(self, index: int) -> Process | None:
         if self.against is None:
@@ -272,79 +266,65 @@ class _Check:
     # ---- epochs and regions ----
 
     def _compare_epochs(
-        self,
-        process: Process,
-        wanted: ExpectedProcess,
-        first: int,
-        last: int,
-        found: list[Difference],
-    ) -> None:
+        self, process: Process, wanted: ExpectedProcess, first: int, last: int
+    ) -> _Found:
+        found = _Found()
         ours, theirs = len(process.epochs), len(wanted.triggers)
-        complete = self.epochs is None or self.epochs[1] >= min(ours, theirs)
-        if ours != theirs and complete:
-            where, missing = ("run", theirs) if ours < theirs else ("manifest", ours)
-            begin = min(ours, theirs)
-            which = f"epoch {begin}" if missing == begin + 1 else f"epochs {begin} to {missing - 1}"
-            verb = "is" if missing == begin + 1 else "are"
-            message = f"{which} {verb} not in the {where}"
-            found.append(Difference("epoch", message, process.index, begin, missing - 1))
+        begin, end = min(ours, theirs), max(ours, theirs) - 1
         stop = min(last + 1, theirs)
         epochs = process.epochs[first:stop]
         names = [layout.TRIGGERS[trigger] for trigger in epochs["trigger"].tolist()]
         labels = [process.strings.get(label) for label in epochs["label"].tolist()]
         refused = (epochs["flags"] & layout.REFUSED != 0).tolist()
         members: list[tuple[str, list[Any], list[Any]]] = [
-            ("trigger", names, wanted.triggers[first:stop]),
-            ("label", labels, wanted.labels[first:stop]),
-            ("refused", refused, ["refused" in flags for flags in wanted.flags[first:stop]]),
+            ("trigger", wanted.triggers[first:stop], names),
+            ("label", wanted.labels[first:stop], labels),
+            ("refused", ["refused" in flags for flags in wanted.flags[first:stop]], refused),
         ]
-        for what, in_run, in_manifest in members:
-            if in_run == in_manifest:
+        for what, in_manifest, in_run in members:
+            if in_manifest == in_run:
                 continue
-            for i, (a, b) in enumerate(zip(in_manifest, in_run, strict=True)):
+            for number, a, b in zip(range(first, stop), in_manifest, in_run, strict=True):
                 if a != b:
-                    message = f"epoch {first + i}: {_both(what, a, b)}"
-                    number = first + i
-                    found.append(Difference("epoch", message, process.index, number, number))
+                    message = f"epoch {number}: {_both(what, a, b)}"
+                    found.add(Difference("epoch", message, process.index, number, number))
+        if begin <= end and (self.epochs is None or self.epochs[1] >= begin):
+            which = f"epoch {begin} is" if begin == end else f"epochs {begin} to {end} are"
+            message = f"{which} not in the {'run' if ours < theirs else 'manifest'}"
+            found.add(Difference("epoch", message, process.index, begin, end))
+        return found
 
     def _compare_regions(
-        self,
-        process: Process,
-        wanted: ExpectedProcess,
-        first: int,
-        common: int,
-        found: list[Difference],
-    ) -> dict[int, tuple[int, int]]:
-        """Gives the epochs [born, died) that regions of both sides have in common, by region."""
+        self, process: Process, wanted: ExpectedProcess, first: int, last: int
+    ) -> tuple[_Found, dict[int, tuple[int, int]]]:
+        """The differences, and the epochs [born, died) in which both sides have a region."""
+        found = _Found()
         ours = {r["id"]: r for r in manifest.regions(process)}
         theirs = wanted.regions
         lives = {}
         for region in sorted(ours.keys() | theirs.keys()):
-            if self.wanted is not None and region not in self.wanted:
+            sides = [side[region] for side in (theirs, ours) if region in side]
+            born = [side["born"] for side in sides]
+            died = [layout.NO_EPOCH if side["died"] is None else side["died"] for side in sides]
+            if min(born) > last or min(died) <= first or not self._is_wanted(region):
                 continue
-            born = min(side[region]["born"] for side in (ours, theirs) if region in side)
-            if born > common or any(
-                side[region]["died"] is not None and side[region]["died"] <= first
-                for side in (ours, theirs)
-                if region in side
-            ):
-                continue
-            members: dict[str, Any] = {"epoch": born, "region": region}
-            if region not in ours or region not in theirs:
-                where = "run" if region not in ours else "manifest"
+            place: dict[str, Any] = {"epoch": min(born), "region": region}
+            if len(sides) == 1:
+                where = "manifest" if region in ours else "run"
                 message = f"region {region} is not in the {where}"
-                found.append(Difference("region", message, process.index, **members))
+                found.add(Difference("region", message, process.index, **place))
                 continue
             for what in ("kind", "size", "label", "born", "died"):
-                a, b = theirs[region][what], ours[region][what]
-                if a != b and not (what == "died" and _later(a, common) and _later(b, common)):
+                a, b = (side[what] for side in sides)
+                if a != b and not (what == "died" and min(died) > last):
                     message = f"region {region}: {_both(what, a, b)}"
-                    found.append(Difference("region", message, process.index, **members))
-            begin = max(ours[region]["born"], theirs[region]["born"])
-            ends = [side[region]["died"] for side in (ours, theirs)]
-            lives[region] = begin, min((e for e in ends if e is not None), default=layout.NO_EPOCH)
+                    found.add(Difference("region", message, process.index, **place))
+            lives[region] = max(born), min(died)
         self.region_count += len(lives)
-        return lives
+        return found, lives
+
+    def _is_wanted(self, region: int) -> bool:
+        return self.wanted is None or region in self.wanted
 
     # ---- contents ----
 
@@ -355,147 +335,61 @@ class _Check:
         first: int,
         last: int,
         lives: dict[int, tuple[int, int]],
-        found: list[Difference],
-    ) -> None:
-        expected = _points(
-            wanted.region, wanted.epoch, wanted.digest, np.zeros(len(wanted.region), bool)
+    ) -> _Found:
+        expected = Points.of(
+            keys_of(wanted.region, wanted.epoch),
+            wanted.digest,
+            np.zeros(len(wanted.region), bool),
         )
-        work = Recompute(process, first, last, self.wanted)
+        refused = process.epochs["flags"][: last + 1] & layout.REFUSED != 0
+        refused |= np.array(["refused" in flags for flags in wanted.flags[: last + 1]], bool)
+        only = None if self.wanted is None else np.array(sorted(self.wanted), "u4")
+        work = Recompute(process, first, last, only)
         batches: list[Batch] = []
-        damage: list[Damage] = []
-        rows = compared = 0
-        mismatches: list[Difference] = []
-        done = self.epochs_done
+        done, rows, compared = self.epochs_done, 0, 0
+        result = None
         for batch in work.batches(lambda n: self._progress(done + n)):
             batches.append(batch)
-            damage += batch.damage
             rows += len(batch.region)
-            finished = batch.end > last
             # Whenever what there is has doubled: all these cost no more than twice the last one.
-            if batch.end > first and (finished or (not self.keep_going and rows >= 2 * compared)):
+            early = not self.keep_going and batch.end > first and rows >= 2 * compared
+            if early or batch.end > last:
                 compared = rows
-                upto = min(batch.end - 1, last)
-                mismatches = self._mismatches(
-                    process, wanted, expected, batches, first, upto, lives, finished
-                )
-                if mismatches and not self.keep_going:
+                actual = self._actual(process, batches)
+                end = min(batch.end, last + 1)
+                result = compare(expected, actual, lives, first, end, refused)
+                if len(result.region) and not self.keep_going:
                     break
+        assert result is not None, "the last batch ends behind the last epoch"
         self.epochs_done += last - first + 1
         self.blocks_read += work.blocks_read
         self.bytes_read += work.bytes_read
-        self.localisers[process.index].damage = damage
-        self.differing += sum((d.until or 0) - (d.epoch or 0) + 1 for d in mismatches)
-        found += mismatches
+        self.localisers[process.index].damage = [d for b in batches for d in b.damage]
+        self.region_epochs += result.region_epochs
+        self.digest_only += result.digest_only
+        self.differing += result.differing
+        # Where the pass was stopped, a stretch that reaches its end may go on.
+        known = batches[-1].end - 1 if batches[-1].end <= last else last + 1
+        return _mismatches(process, result, known)
+
+    def _actual(self, process: Process, batches: list[Batch]) -> Points:
+        """The run's history so far, with the tampered byte seen."""
+        points = Points.of(
+            np.concatenate([keys_of(b.region, b.epoch) for b in batches]),
+            np.concatenate([b.digest for b in batches]),
+            np.concatenate([b.stored for b in batches]),
+        )
+        if self.tamper is None or process is not self.run.processes[0]:
+            return points
+        epoch, region, offset = self.tamper
+        tamper = Tamper(process, epoch, region, offset)
+        self.localisers[process.index].tamper = tamper
+        return points.changed(region, epoch, tamper.digest)
 
     def _progress(self, done: int) -> None:
         if self.progress:
             total = sum(max(0, b - a + 1) for a, b in map(self._range, self.run.processes))
             self.progress(min(done, total), total)
-
-    def _mismatches(
-        self,
-        process: Process,
-        wanted: ExpectedProcess,
-        expected: _Points,
-        batches: list[Batch],
-        first: int,
-        last: int,
-        lives: dict[int, tuple[int, int]],
-        finished: bool,
-    ) -> list[Difference]:
-        """The stretches of epochs from first to last over which a region's state differs."""
-        actual = _points(
-            np.concatenate([b.region for b in batches]),
-            np.concatenate([b.epoch for b in batches]),
-            np.concatenate([b.digest for b in batches]),
-            np.concatenate([b.stored for b in batches]),
-        )
-        if self.tamper is not None and process is self.run.processes[0]:
-            actual = self._tampered(process, actual)
-        ids = np.array(sorted(lives), "u8")
-        begin = np.array([max(lives[i][0], first) for i in ids.tolist()], "u8")
-        end = np.minimum(np.array([lives[i][1] for i in ids.tolist()], "u8"), np.uint64(last + 1))
-        opening = _key(ids, begin) if first else np.empty(0, "u8")
-        keys = np.unique(np.concatenate([expected.key, actual.key, opening]))
-        region, epoch = keys >> np.uint64(32), keys & np.uint64(0xFFFFFFFF)
-        row = np.minimum(np.searchsorted(ids, region), max(len(ids) - 1, 0))
-        compare = np.isin(region, ids)
-        if len(ids):
-            compare &= (epoch >= begin[row]) & (epoch < end[row])
-        keys, row, epoch = keys[compare], row[compare], epoch[compare]
-        skip = self._refused(process, wanted, last)[epoch.astype("i8")]
-        keys, row, epoch = keys[~skip], row[~skip], epoch[~skip]
-        theirs, expects = expected.at(keys)
-        ours, has = actual.at(keys)
-        differs = expects != has
-        both = expects & has
-        differs[both] = expected.digest[theirs[both]] != actual.digest[ours[both]]
-        follows = np.append(row[1:] == row[:-1], [False])
-        until = end[row] if len(ids) else epoch
-        until[:-1] = np.where(follows[:-1], epoch[1:], until[:-1])
-        if finished or differs.any():
-            span = (until - epoch).astype("i8")
-            self.region_epochs += int(span[has | expects].sum())
-            self.digest_only += int(span[has & ~_at(actual.stored, ours, has)].sum())
-        return [
-            self._mismatch(
-                process,
-                int(ids[row[i]]),
-                int(epoch[i]),
-                int(until[i]) - 1,
-                int(expected.digest[theirs[i]]) if expects[i] else None,
-                int(actual.digest[ours[i]]) if has[i] else None,
-            )
-            for i in np.flatnonzero(differs).tolist()
-        ]
-
-    def _refused(self, process: Process, wanted: ExpectedProcess, last: int) -> Array:
-        """Epochs of which one side knows nothing."""
-        out = process.epochs["flags"][: last + 1] & layout.REFUSED != 0
-        theirs = np.array(["refused" in flags for flags in wanted.flags[: last + 1]], bool)
-        return np.asarray(out | theirs)
-
-    def _tampered(self, process: Process, actual: _Points) -> _Points:
-        """The points with one byte of one epoch inverted, and put right again after it."""
-        assert self.tamper is not None
-        epoch, region, offset = self.tamper
-        tamper = Tamper(process, epoch, region, offset)
-        self.localisers[process.index].tamper = tamper
-        keys = _key(np.array([region, region]), np.array([epoch, epoch + 1]))
-        row, there = actual.at(keys[1:])
-        digests = np.array([tamper.digest, actual.digest[row[0]] if there[0] else 0], "u8")
-        replaced = np.isin(actual.key, keys[:1])
-        add = np.array([True, bool(there[0]) and not np.isin(keys[1], actual.key)])
-        key = np.concatenate([actual.key[~replaced], keys[add]])
-        digest = np.concatenate([actual.digest[~replaced], digests[add]])
-        stored = np.concatenate([actual.stored[~replaced], np.ones(2, bool)[add]])
-        return _in_order(key, digest, stored)
-
-    def _mismatch(
-        self,
-        process: Process,
-        region: int,
-        epoch: int,
-        until: int,
-        expected: int | None,
-        actual: int | None,
-    ) -> Difference:
-        if actual is None:
-            message = f"region {region} has no contents in epoch {epoch} of the run"
-        elif expected is None:
-            message = f"region {region} has no contents in epoch {epoch} of the manifest"
-        else:
-            message = f"region {region} differs in epoch {epoch}"
-        return Difference(
-            "contents",
-            message,
-            process.index,
-            epoch,
-            until,
-            region,
-            None if expected is None else f"{expected:016x}",
-            None if actual is None else f"{actual:016x}",
-        )
 
     # ---- details ----
 
@@ -506,16 +400,29 @@ class _Check:
         return difference
 
 
-def _at(values: Array, rows: Array, there: Array) -> Array:
-    """values[rows] where there, else False."""
-    out = np.zeros(len(rows), bool)
-    out[there] = values[rows[there]]
-    return out
-
-
-def _later(died: int | None, last: int) -> bool:
-    """Whether a death lies behind the last epoch that both sides have."""
-    return died is None or died > last
+def _mismatches(process: Process, result: Comparison, known: int) -> _Found:
+    """The stretches that differ; ends from epoch `known` on are not known."""
+    found = _Found()
+    found.total = len(result.region)
+    for i in range(min(found.total, LISTED)):
+        region, epoch = int(result.region[i]), int(result.epoch[i])
+        message = f"region {region} differs in epoch {epoch}"
+        for there, where in ((result.has_first, "manifest"), (result.has_second, "run")):
+            if not there[i]:
+                message = f"region {region} has no contents in epoch {epoch} of the {where}"
+        found.listed.append(
+            Difference(
+                "contents",
+                message,
+                process.index,
+                epoch,
+                int(result.until[i]) if result.until[i] < known else None,
+                region,
+                f"{int(result.first[i]):016x}" if result.has_first[i] else None,
+                f"{int(result.second[i]):016x}" if result.has_second[i] else None,
+            )
+        )
+    return found
 
 
 def _both(what: str, in_manifest: Any, in_run: Any) -> str:

@@ -64,6 +64,15 @@ void context_wait(CUcontext ctx)
 		engine_wait(all_done, &(struct wait_until){ ctx, newest_op->seq });
 }
 
+void contexts_wait(void)
+{
+	for (CUcontext ctx = newest; ctx; ctx = ctx->older) {
+		if (ctx->alive)
+			context_wait(ctx);
+	}
+	engine_quiesce();
+}
+
 uint64_t context_reach(CUcontext ctx)
 {
 	return ctx->peers | 1ull << ctx->device;

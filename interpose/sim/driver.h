@@ -12,7 +12,7 @@
 #ifndef __CUDA_API_VERSION_INTERNAL
 #define __CUDA_API_VERSION_INTERNAL
 #endif
-#pragma GCC visibility push(default)
+#pragma GCC visibility push(protected)
 #include <cuda.h>
 #pragma GCC visibility pop
 
@@ -76,6 +76,7 @@ CUresult sim_life(void);                     /* 3 before cuInit and in a forked 
 struct sim_thread *sim_thread(void);
 void sim_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 CUresult sim_unsupported(const char *call); /* says so on stderr */
+CUresult sim_refuse(const char *call);      /* the same, for a call that does nothing else */
 bool sim_allocation_fails(void);            /* counts an allocation call for TT_SIM_FAULT=oom:N */
 void *sim_alloc(size_t size);               /* zeroed; never NULL */
 void *sim_copy(const void *from, size_t size);
@@ -137,6 +138,7 @@ CUcontext context_newest(void); /* then its older, and so on: every context ther
 bool context_alive(CUcontext ctx); /* any pointer */
 void context_fault(CUcontext ctx, CUresult fault);
 void context_wait(CUcontext ctx); /* until all work submitted so far is done */
+void contexts_wait(void); /* the same for all of them, and until nothing runs */
 uint64_t context_reach(CUcontext ctx); /* devices whose memory its kernels may use, a bit each */
 
 /* ---- region.c: which addresses hold what ---- */
@@ -200,7 +202,9 @@ void region_delete(struct region *r); /* unmaps, refunds and forgets device memo
 unsigned char *storage_new(size_t size); /* filled with garbage; NULL when there is none */
 void storage_delete(unsigned char *memory, size_t size);
 void storage_garbage(unsigned char *memory, size_t size);
-int storage_file(size_t size); /* descriptor of new garbage-filled shared memory, -1 */
+#define STORAGE_FILE_NAME "ttanalyze simulator memory"
+/* Garbage that can be mapped again; with file, by others too, through that descriptor. */
+unsigned char *storage_shared(size_t size, int *file);
 
 struct sim_work;
 
@@ -208,7 +212,8 @@ struct sim_work;
 
 struct physical {
 	unsigned handles, mappings; /* it lives while there is either */
-	int file;
+	unsigned char *memory; /* a shared mapping, of which every other is a second view */
+	int file; /* -1: cannot be exported */
 	size_t size;
 	CUmemAllocationProp properties;
 	int device; /* -1: host */

@@ -154,14 +154,9 @@ CUresult pool_free(struct region *r)
 {
 	unsigned long long id = r->id;
 	uint64_t base = r->base;
-	int device = r->device;
 
 	mark_dying(r, NULL);
-	for (CUcontext ctx = context_newest(); ctx; ctx = ctx->older) {
-		if (ctx->alive && ctx->device == device)
-			context_wait(ctx);
-	}
-	engine_quiesce();
+	contexts_wait();
 	struct sim_work free_work = { .type = WORK_POOL_FREE, .pool = { .address = base, .region = id } };
 	pool_free_run(&free_work);
 	return CUDA_SUCCESS;

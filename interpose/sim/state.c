@@ -44,6 +44,13 @@ CUresult sim_unsupported(const char *call)
 	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+CUresult sim_refuse(const char *call)
+{
+	CUresult result = sim_life();
+
+	return result ? result : sim_unsupported(call);
+}
+
 void *sim_alloc(size_t size)
 {
 	void *memory = calloc(1, size ? size : 1);

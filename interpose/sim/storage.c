@@ -3,13 +3,14 @@
  *
  * Invariant: fresh memory holds no zero byte, and what it holds depends on the seed and on how
  * much was allocated before, so that nothing can rely on it. Large blocks are private mappings
- * of one garbage file: they cost memory only where they are written, however large they are.
+ * of one garbage file where that can be had: they cost memory only where they are written.
  */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -17,9 +18,9 @@
 #define GARBAGE_BYTES (4u << 20)
 #define SMALL_BYTES (64u << 10) /* below this, a mapping per block would be a waste */
 
+static unsigned char *garbage; /* what the garbage file holds */
 static int garbage_file = -1;
-static unsigned char *garbage;
-static pthread_once_t garbage_once = PTHREAD_ONCE_INIT;
+static struct stat garbage_status;
 static uint64_t blocks; /* handed out so far */
 
 static void garbage_fill(unsigned char *memory, size_t size, uint64_t seed)
@@ -30,16 +31,43 @@ static void garbage_fill(unsigned char *memory, size_t size, uint64_t seed)
 	}
 }
 
-static void garbage_setup(void)
+/* A descriptor of new memory, -1 where the program may have no file as large. */
+static int file_new(const char *name, size_t size)
 {
-	garbage_file = memfd_create("garbage", MFD_CLOEXEC);
-	if (garbage_file < 0 || ftruncate(garbage_file, GARBAGE_BYTES))
-		return;
+	struct rlimit limit;
+
+	/* Going over the limit would be a signal for the program. */
+	if (getrlimit(RLIMIT_FSIZE, &limit) || (limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur))
+		return -1;
+	int file = memfd_create(name, MFD_CLOEXEC);
+	if (file >= 0 && ftruncate(file, (off_t)size)) {
+		close(file);
+		file = -1;
+	}
+	return file;
+}
+
+/* Programs close descriptors that are not theirs, and the number may then be another file's. */
+static bool garbage_ready(void)
+{
+	struct stat status;
+
+	if (garbage && !fstat(garbage_file, &status) && status.st_ino == garbage_status.st_ino
+		&& status.st_dev == garbage_status.st_dev)
+		return true;
+	garbage_file = file_new("garbage", GARBAGE_BYTES);
+	if (garbage_file < 0)
+		return false;
 	void *map = mmap(NULL, GARBAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, garbage_file, 0);
-	if (map == MAP_FAILED)
-		return;
+	if (map == MAP_FAILED || fstat(garbage_file, &garbage_status)) {
+		close(garbage_file);
+		return false;
+	}
+	if (garbage)
+		munmap(garbage, GARBAGE_BYTES);
 	garbage = map;
 	garbage_fill(garbage, GARBAGE_BYTES, sim_mix(sim_settings.seed));
+	return true;
 }
 
 static size_t page_round(size_t size)
@@ -66,7 +94,6 @@ static bool map_garbage(unsigned char *memory, size_t size)
 
 unsigned char *storage_new(size_t size)
 {
-	pthread_once(&garbage_once, garbage_setup);
 	if (size < SMALL_BYTES) {
 		unsigned char *memory = aligned_alloc(SIM_ALIGNMENT, ROUND_UP(size, SIM_ALIGNMENT));
 		if (memory)
@@ -74,10 +101,13 @@ unsigned char *storage_new(size_t size)
 		return memory;
 	}
 	size = page_round(size);
-	void *map = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
 		return NULL;
-	if (!garbage || !map_garbage(map, size)) {
+	if (!garbage_ready()) {
+		storage_garbage(map, size);
+	} else if (!map_garbage(map, size)) {
 		munmap(map, size);
 		return NULL;
 	}
@@ -97,19 +127,19 @@ void storage_garbage(unsigned char *memory, size_t size)
 	garbage_fill(memory, size, sim_mix(sim_settings.seed + ++blocks));
 }
 
-int storage_file(size_t size)
+unsigned char *storage_shared(size_t size, int *file)
 {
-	int file = memfd_create("ttanalyze simulator memory", MFD_CLOEXEC);
-	void *map;
+	int flags = MAP_SHARED | MAP_NORESERVE;
 
-	if (file < 0)
-		return -1;
-	if (ftruncate(file, (off_t)size)
-		|| (map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)) == MAP_FAILED) {
-		close(file);
-		return -1;
+	if (file && (*file = file_new(STORAGE_FILE_NAME, size)) < 0)
+		return NULL;
+	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, file ? flags : flags | MAP_ANONYMOUS,
+		file ? *file : -1, 0);
+	if (map == MAP_FAILED) {
+		if (file)
+			close(*file);
+		return NULL;
 	}
 	storage_garbage(map, size);
-	munmap(map, size);
-	return file;
+	return map;
 }

@@ -125,15 +125,19 @@ static void physical_check_end(struct physical *p)
 		return;
 	if (p->charged)
 		device_refund(p->device, p->charged);
-	close(p->file);
+	munmap(p->memory, p->size);
+	if (p->file >= 0)
+		close(p->file);
 	free(p);
 }
 
-static struct physical *physical_make(int file, size_t size, const CUmemAllocationProp *properties)
+static struct physical *physical_make(unsigned char *memory, int file, size_t size,
+	const CUmemAllocationProp *properties)
 {
 	struct physical *p = sim_alloc(sizeof *p);
 
 	p->handles = 1;
+	p->memory = memory;
 	p->file = file;
 	p->size = size;
 	p->properties = *properties;
@@ -180,13 +184,15 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
 	bool on_device = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
 	if (on_device && !device_charge(properties->location.id, size))
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	int file = storage_file(size);
-	if (file < 0) {
+	bool exportable = properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
+	int file = -1;
+	unsigned char *memory = storage_shared(size, exportable ? &file : NULL);
+	if (!memory) {
 		if (on_device)
 			device_refund(properties->location.id, size);
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}
-	struct physical *p = physical_make(file, size, properties);
+	struct physical *p = physical_make(memory, file, size, properties);
 	p->charged = on_device ? size : 0;
 	*out = (CUmemGenericAllocationHandle)(uintptr_t)p;
 	return sim_leave(CUDA_SUCCESS);
@@ -266,7 +272,8 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
 		|| flags || region_overlaps(address, size))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	unsigned char *memory = r->memory + (address - r->base);
-	if (mmap(memory, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, p->file, 0) == MAP_FAILED)
+	/* From no bytes of a shared mapping, a second view of it. */
+	if (mremap(p->memory, 0, size, MREMAP_MAYMOVE | MREMAP_FIXED, memory) == MAP_FAILED)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	struct region *mapping = region_at(address, size, REGION_VMM, p->device, memory, NULL);
 	mapping->physical = p;
@@ -293,7 +300,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 
 	if (result)
 		return result;
-	engine_quiesce();
+	contexts_wait();
 	if (!mapped(address, size))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	for (uint64_t at = address; at < address + size;) {
@@ -404,7 +411,7 @@ static bool is_ours(int file, size_t *size)
 		return false;
 	target[length] = '\0';
 	*size = (size_t)status.st_size;
-	return strstr(target, "ttanalyze simulator memory") != NULL;
+	return strstr(target, STORAGE_FILE_NAME) != NULL;
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *shared,
@@ -422,9 +429,14 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
 	file = fcntl(file, F_DUPFD_CLOEXEC, 0);
 	if (file < 0)
 		return sim_leave(CUDA_ERROR_OPERATING_SYSTEM);
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+	if (memory == MAP_FAILED) {
+		close(file);
+		return sim_leave(CUDA_ERROR_OPERATING_SYSTEM);
+	}
 	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 		.location = { CU_MEM_LOCATION_TYPE_DEVICE, ctx->device } };
-	*out = (CUmemGenericAllocationHandle)(uintptr_t)physical_make(file, size, &properties);
+	*out = (CUmemGenericAllocationHandle)(uintptr_t)physical_make(memory, file, size, &properties);
 	return sim_leave(CUDA_SUCCESS);
 }

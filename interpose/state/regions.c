@@ -281,6 +281,19 @@ void regions_touch_all(struct context *c)
 	pthread_mutex_unlock(&lock);
 }
 
+void regions_unplace(struct context *c)
+{
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < count; i++) {
+		struct region *r = entries()[i].region;
+		if (r->context == c) {
+			r->placed = false;
+			r->fresh = true;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
 void regions_touch_pointers(const void *bytes, size_t size)
 {
 	for (size_t at = 0; at + 8 <= size; at += 8) {

@@ -65,6 +65,8 @@ void regions_touch_all(struct context *c);
 /* For each 8-byte word of a launch's parameters. Takes no lock. */
 void regions_touch_pointers(const void *bytes, size_t size);
 
+/* The context's digest store is gone: every region of it starts afresh. */
+void regions_unplace(struct context *c);
 void region_hold(struct region *r);
 void region_release(struct region *r);
 

@@ -73,9 +73,9 @@ def _list(value: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     return items
 
 
-def _number(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
-        raise _BadError(where, "a whole number is expected")
+def _number(value: Any, where: str, most: int = layout.NO_ID) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise _BadError(where, f"a whole number up to {most} is expected")
     return value
 
 
@@ -96,7 +96,7 @@ def _process(value: dict[str, Any]) -> ExpectedProcess:
         died = region.get("died")
         regions[number] = {
             "kind": _text(region.get("kind"), f"{where}.kind"),
-            "size": _number(region.get("size"), f"{where}.size"),
+            "size": _number(region.get("size"), f"{where}.size", (1 << 64) - 1),
             "label": _text(region.get("label"), f"{where}.label"),
             "born": _number(region.get("born"), f"{where}.born"),
             "died": None if died is None else _number(died, f"{where}.died"),

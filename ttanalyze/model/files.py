@@ -234,12 +234,18 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def expect(path: Path, where: str, value: dict[str, Any], **kinds: Any) -> None:
-    """Checks the types of those members of a JSON object that are there."""
+    """Checks the types of those members of a JSON object that are there.
+
+    kinds: int, str, bool, list or dict, or a tuple of one of them and None for a member that
+    may be null.
+    """
     for key, kind in kinds.items():
         item = value.get(key)
-        good = isinstance(item, kind) and not (kind is int and isinstance(item, bool))
-        if key in value and not good:
-            raise FormatError(path, f"{where}{key}", f"{_named(kind)} is expected")
+        one, nullable = kind if isinstance(kind, tuple) else (kind, 0)
+        good = isinstance(item, one) and not (one is int and isinstance(item, bool))
+        if key in value and not good and not (item is None and nullable is None):
+            or_null = " or null" if nullable is None else ""
+            raise FormatError(path, f"{where}{key}", f"{_named(one)}{or_null} is expected")
 
 
 def expect_list(path: Path, where: str, value: dict[str, Any], key: str, kind: Any) -> None:

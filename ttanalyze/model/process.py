@@ -356,7 +356,8 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     """Raises FormatError where a process object's members aren't of the types they must have."""
     expect(path, where, info, process=int, pid=int, cwd=str, status=str, driver_version=int)
     expect(path, where, info, started_ns=int, options=dict, ring=dict, counters=dict)
-    expect(path, where, info, deterministic=bool)
+    expect(path, where, info, deterministic=bool, ended_ns=(int, None), reason=(str, None))
+    expect(path, f"{where}ring.", info.get("ring", {}), bytes=int, place=str)
     for key in ("argv", "unknown_calls", "warnings", "calls"):
         expect_list(path, where, info, key, str)
     expect_list(path, where, info, "devices", dict)

@@ -239,7 +239,8 @@ def restart(process: Process, epoch: int) -> int:
     """Where to begin for the state at `epoch`: the earliest of the contexts' last full epochs."""
     epochs = process.epochs[: epoch + 1]
     contexts = epochs["context"]
-    full = epochs["flags"] & (layout.FULL | layout.DROPPED) == layout.FULL
+    unusable = layout.DROPPED | layout.REFUSED
+    full = epochs["flags"] & (layout.FULL | unusable) == layout.FULL
     starts = [0] if not len(epochs) else []
     for context in np.unique(contexts):
         usable = np.flatnonzero((contexts == context) & full)

@@ -63,6 +63,7 @@ class Run:
             known = isinstance(version, int)
             raise FormatError(path, "version", newer(int(version or 0)) if known else "no version")
         expect(path, "", info, created_ns=int, exit=dict)
+        expect(path, "exit.", info.get("exit", {}), status=int, signal=(int, None))
         expect_list(path, "", info, "processes", dict)
         for i, process in enumerate(info.get("processes", [])):
             check_process(path, f"processes[{i}].", process)
@@ -166,15 +167,21 @@ class Run:
             out.append("no process was recorded")
         for process in self.processes:
             lead = f"process {process.index}: " if several else ""
-            out += [lead + text for text in _warnings_of(process)]
+            ending = None if several else self.info.get("exit")
+            out += [lead + text for text in _warnings_of(process, ending)]
         return out
 
 
-def _warnings_of(process: Process) -> list[str]:
+def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
+    """ending: how the program is known to have ended."""
     out = list(process.info.get("warnings", []))
     if process.status == "running":
         seen = f"{len(process.epochs)} epochs" if len(process.epochs) else "no epoch"
-        out.append(f"it was killed or still runs: {seen} committed so far")
+        number = (ending or {}).get("signal")
+        if number is not None:
+            out.append(f"it was killed by signal {number}: {seen} committed by then")
+        else:
+            out.append(f"it was killed or still runs: {seen} committed so far")
     elif process.status != "complete":
         reason = process.info.get("reason")
         out.append(f"the recording ended early ({process.status}): {reason or 'no reason given'}")

@@ -1,0 +1,433 @@
+/*
+ * Cutting an epoch. See capture.h for the invariant.
+ */
+#include "capture.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../drain/drain.h"
+#include "../options.h"
+#include "../recorder.h"
+#include "../state/clock.h"
+
+#define GATE_MS 200
+
+_Atomic int captures_active;
+pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool ensure_staging(struct capture *p, size_t regions)
+{
+	if (regions <= p->staging_count)
+		return true;
+	size_t n = p->staging_count ? p->staging_count : 256;
+	while (n < regions)
+		n *= 2;
+	if (p->staging)
+		real.cuMemFreeHost(p->staging);
+	p->staging = NULL;
+	p->staging_count = 0;
+	capture_memory_free(p, &p->regions);
+	if (real.cuMemHostAlloc((void **)&p->staging, n * sizeof(*p->staging), 0) != CUDA_SUCCESS ||
+	    (!capture_memory(p, &p->regions, n * sizeof(*p->staging), false)))
+		return false;
+	p->staging_count = n;
+	return true;
+}
+
+static bool ensure_scratch(struct capture *p, uint64_t blocks)
+{
+	uint64_t size = blocks * sizeof(struct tt_chunk_entry);
+
+	if (size <= p->scratch.size)
+		return true;
+	if (size < 65536)
+		size = 65536;
+	capture_memory_free(p, &p->scratch);
+	return capture_memory(p, &p->scratch, size + size / 4, false);
+}
+
+/* Fills staging with what this epoch reads. Frees what `live` held before. */
+static bool choose_regions(struct capture *p, bool full, bool *managed, uint32_t *total)
+{
+	size_t n, kept = 0;
+	struct region **live = regions_live(p->context, &n, managed);
+
+	*total = (uint32_t)n;
+	if (!live || !ensure_staging(p, n))
+		goto fail;
+	p->blocks = p->payload = p->bytes = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct region *r = live[i];
+		bool read = full || !options.touched || r->touched || r->fresh || r->kind == TT_REGION_MANAGED;
+
+		if (read && !r->placed && !capture_place(p, r))
+			goto fail;
+		if (!read) {
+			region_release(r);
+			continue;
+		}
+		r->touched = false;
+		live[kept] = r;
+		uint64_t blocks = region_blocks(r);
+		p->staging[kept] = (struct tt_capture_region){
+			.base = r->base, .size = r->size, .digests = r->slot, .payload = p->payload,
+			.first_block = (uint32_t)p->blocks, .region = (uint32_t)kept,
+			.flags = r->fresh ? TT_CAPTURE_REGION_ALL : 0,
+		};
+		kept++;
+		p->blocks += blocks;
+		p->bytes += r->size;
+		p->payload += (blocks - 1) * TT_BLOCK_SIZE +
+			      tt_payload_size(r->size - (blocks - 1) * TT_BLOCK_SIZE);
+	}
+	for (uint32_t i = 0; i < p->region_count; i++)
+		region_release(p->live[i]);
+	free(p->live);
+	p->live = live;
+	p->region_count = (uint32_t)kept;
+	return p->blocks <= TT_CAPTURE_MAX_BLOCKS && ensure_scratch(p, p->blocks ? p->blocks : 1);
+fail:
+	for (size_t i = kept; live && i < n; i++)
+		region_release(live[i]);
+	free(live);
+	return false;
+}
+
+/* The capture stream waits for all that was submitted in the context. */
+static bool order_after_work(struct thread *t, struct capture *p)
+{
+	bool exact = true;
+
+	if (!options.deps)
+		return true;
+	for (struct stream *s = atomic_load(&p->context->streams); s; s = s->next_of_context) {
+		struct thread *owner = atomic_load(&s->owner);
+		if (!atomic_exchange(&s->dirty, false))
+			continue;
+		if (s->id == STREAM_ID_PER_THREAD && owner != t) {
+			/* another thread's default stream can't be named from here */
+			exact &= real.cuCtxSynchronize() == CUDA_SUCCESS;
+			continue;
+		}
+		if (!atomic_load(&s->alive))
+			continue;
+		exact &= real.cuEventRecord(p->order, s->handle) == CUDA_SUCCESS &&
+			 real.cuStreamWaitEvent(p->stream, p->order, 0) == CUDA_SUCCESS;
+	}
+	return exact;
+}
+
+static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params *params, uint64_t work)
+{
+	void *args[] = {params};
+	bool digest = f == p->digest;
+	uint64_t most = (uint64_t)p->processors * (digest ? TT_DIGEST_CTAS_PER_SM : TT_COPY_CTAS_PER_SM);
+	unsigned grid = (unsigned)(work < 1 ? 1 : work < most ? work : most);
+
+	return real.cuLaunchKernel(f, grid, 1, 1, digest ? TT_DIGEST_THREADS : TT_COPY_THREADS, 1, 1, 0, p->stream,
+				   args, NULL);
+}
+
+/* What the program submits from now on waits until the word says that this capture is through. */
+static CUresult let_go_after(struct capture *p, uint32_t captures)
+{
+	return real.cuStreamWriteValue32(p->stream, p->shared.device, captures, 0);
+}
+
+void capture_catch_up(struct thread *t, struct stream *s)
+{
+	struct context *c = s->context;
+	uint32_t captures = atomic_load(&c->captures);
+	struct capture *p = c->capture;
+	CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+	(void)t;
+
+	if (!p || p->broken || !options.deps) {
+		atomic_store(&s->seen, captures);
+		return;
+	}
+	if (atomic_load(&captures_active) &&
+	    (real.cuStreamIsCapturing(s->handle, &capturing) != CUDA_SUCCESS ||
+	     capturing != CU_STREAM_CAPTURE_STATUS_NONE))
+		return;
+	if ((int32_t)(*capture_release_word(p) - captures) < 0)
+		real.cuStreamWaitValue32(s->handle, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ);
+	atomic_store(&s->seen, captures);
+}
+
+/* Free bytes in the ring, as far as the drain has come. */
+static uint64_t ring_free(const struct capture *p)
+{
+	return p->ring.size - (p->head - atomic_load(&p->tail));
+}
+
+/* A chunk needs its size and, at worst, what is left before the ring's end. */
+static bool fits(const struct capture *p, uint64_t size, uint64_t available)
+{
+	uint64_t rest = p->ring.size - p->head % p->ring.size;
+
+	return size <= p->ring.size && size + (size > rest ? rest : 0) <= available;
+}
+
+static void account(struct capture *p, const struct tt_capture_status *s)
+{
+	if (!(s->flags & (TT_CAPTURE_OVERFLOW | TT_CAPTURE_DISCARDED)))
+		p->head = s->position + s->size;
+}
+
+/*
+ * The list did not fit: gather it in parts, each as large as what the drain has freed, while
+ * the program's memory holds still. Entries of one region may be of any size, so a part is
+ * taken by its worst case.
+ */
+static bool gather_parts(struct capture *p, struct tt_capture_params *params, struct pending *q, uint64_t count)
+{
+	uint64_t first = 0;
+	uint32_t part = 0;
+
+	if (!drain_flush(0))
+		return false;
+	while (first < count) {
+		uint64_t n = (p->ring.size / 2 - TT_RING_ALIGN * 2) / (TT_BLOCK_SIZE + sizeof(struct tt_chunk_entry));
+		if (n > count - first)
+			n = count - first;
+		params->flags = 0;
+		params->first = (uint32_t)first;
+		params->last = (uint32_t)(first + n);
+		params->part = part;
+		params->tail = atomic_load(&p->tail);
+		q->slot = drain_slot(p);
+		params->status = capture_status_address(p, q->slot);
+		params->sequence++;
+		capture_status(p, q->slot)->sequence = 0;
+		if (launch(p, p->gather, params, n * 8) != CUDA_SUCCESS ||
+		    real.cuEventRecord(p->done[q->slot], p->stream) != CUDA_SUCCESS || !capture_wait(p, q->slot))
+			return false;
+		q->status = *capture_status(p, q->slot);
+		if (q->status.flags & TT_CAPTURE_OVERFLOW) {
+			if (!drain_flush(0))
+				return false;
+			if (atomic_load(&p->tail) == params->tail)
+				return false; /* an empty ring did not take it */
+			continue;
+		}
+		account(p, &q->status);
+		first += n;
+		q->part = part++;
+		q->final = first == count;
+		q->read = true;
+		if (!drain_add(q))
+			return false;
+	}
+	return true;
+}
+
+static void refuse(struct capture *p, struct pending *q, const char *why)
+{
+	recorder_warn("epoch %u was not captured: %s; its changes show in the next", q->epoch.number, why);
+	p->gap = true;
+	q->refused = q->final = q->read = true;
+	q->epoch.flags = TT_EPOCHF_REFUSED;
+	for (size_t i = 0; i < q->region_count; i++) {
+		q->regions[i]->touched = true;
+		region_release(q->regions[i]);
+	}
+	free(q->regions);
+	q->regions = NULL;
+	q->region_count = 0;
+	drain_add(q);
+}
+
+static struct region **hold_all(const struct capture *p)
+{
+	struct region **copy = malloc((p->region_count + 1) * sizeof(*copy));
+
+	for (uint32_t i = 0; copy && i < p->region_count; i++) {
+		copy[i] = p->live[i];
+		region_hold(copy[i]);
+	}
+	return copy;
+}
+
+/* Within the gate and the lock. True: the program's streams have something to wait for. */
+static bool cut(struct thread *t, struct capture *p, struct pending *q, bool full)
+{
+	struct tt_capture_params params;
+	bool managed, wait;
+	uint64_t worst;
+
+	if (p->open) { /* the kernels keep one list: the capture before must be through */
+		if (!capture_wait(p, p->last_slot)) {
+			refuse(p, q, "the capture before it did not end");
+			return false;
+		}
+		account(p, capture_status(p, p->last_slot));
+		p->open = false;
+	}
+	uint32_t slot = drain_slot(p);
+	if (!choose_regions(p, full, &managed, &q->epoch.regions)) {
+		refuse(p, q, "no memory for its block list");
+		return false;
+	}
+	q->slot = slot;
+	q->regions = hold_all(p);
+	q->region_count = q->regions ? p->region_count : 0;
+	q->epoch.bytes_read = p->bytes;
+	if (!q->regions) {
+		refuse(p, q, "no host memory");
+		return false;
+	}
+	worst = tt_chunk_size(p->blocks, p->payload);
+	if (full && options.overwrite == OVERWRITE_BACKPRESSURE && worst <= p->ring.size &&
+	    !fits(p, worst, ring_free(p)) && !drain_flush(0)) {
+		refuse(p, q, "the drain stopped");
+		return false;
+	}
+	if (!order_after_work(t, p))
+		q->epoch.flags |= TT_EPOCHF_LOOSE;
+	params = (struct tt_capture_params){
+		.regions = p->regions.device, .control = p->control.device, .scratch = p->scratch.device,
+		.ring = p->ring.device, .ring_size = p->ring.size, .tail = atomic_load(&p->tail),
+		.status = capture_status_address(p, slot), .sequence = q->epoch.number + 1ull,
+		.payload = p->payload, .region_count = p->region_count, .blocks = (uint32_t)p->blocks,
+		.first = 0, .last = TT_CAPTURE_LAST, .flags = full ? TT_CAPTURE_FULL : 0, .epoch = q->epoch.number,
+	};
+	capture_status(p, slot)->sequence = 0;
+	wait = managed || !fits(p, worst, ring_free(p)) || !options.deps;
+	bool ok = (!p->region_count ||
+		   real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->region_count * sizeof(*p->staging),
+					     p->stream) == CUDA_SUCCESS) &&
+		  launch(p, p->digest, &params, p->blocks) == CUDA_SUCCESS &&
+		  (full || launch(p, p->gather, &params, p->blocks * 8) == CUDA_SUCCESS) &&
+		  real.cuEventRecord(p->done[slot], p->stream) == CUDA_SUCCESS;
+	if (!ok) {
+		p->broken = true;
+		refuse(p, q, "the driver refused its launch");
+		recorder_fail("the driver refused a capture; the run ends with epoch %u", q->epoch.number);
+		return false;
+	}
+	for (uint32_t i = 0; i < p->region_count; i++)
+		p->live[i]->fresh = false;
+	q->final = true;
+	p->last_slot = slot;
+	p->open = !wait;
+	if (!wait)
+		return drain_add(q);
+	if (!capture_wait(p, slot)) {
+		p->broken = true;
+		recorder_fail("a capture did not end within %u ms: the program waits for later work of its own",
+			      options.stall_ms);
+		*capture_release_word(p) = UINT32_MAX / 2;
+		return false;
+	}
+	q->status = *capture_status(p, slot);
+	q->read = true;
+	if (!(q->status.flags & TT_CAPTURE_OVERFLOW)) {
+		account(p, &q->status);
+		return drain_add(q);
+	}
+	if (options.overwrite != OVERWRITE_FAIL && gather_parts(p, &params, q, q->status.count))
+		return true;
+	params.flags = TT_CAPTURE_DISCARD;
+	launch(p, p->gather, &params, 1);
+	for (uint32_t i = 0; i < p->region_count; i++)
+		p->live[i]->fresh = true;
+	p->force_full |= full;
+	refuse(p, q, "the ring is full");
+	return false;
+}
+
+void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	if (atomic_load(&captures_active) || t->busy)
+		return; /* what a capturing program may submit is not ours to change */
+	t->busy++;
+	pthread_mutex_lock(&capture_lock);
+	if (recorder_state != RECORDER_ON)
+		goto out;
+	if (!c->capture && !(c->capture = capture_create(c, false)))
+		goto out;
+	struct capture *p = c->capture;
+	uint64_t work = atomic_load(&c->work);
+	if (p->broken || (work == c->work_captured && trigger != TT_TRIGGER_API && p->epochs))
+		goto out;
+	bool exact = gate_close(GATE_MS);
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	uint32_t number = recorder_next_epoch();
+	bool full = p->force_full || (options.snapshot_every && p->epochs % options.snapshot_every == 0);
+	struct pending q = {
+		.capture = p,
+		.epoch = {.number = number, .trigger = trigger, .context = c->index, .device = (uint32_t)c->device,
+			  .seq = seq, .time_ns = clock_ns(), .label = label,
+			  .flags = (full ? TT_EPOCHF_FULL : options.touched ? TT_EPOCHF_TOUCHED : 0) |
+				   (exact ? 0 : TT_EPOCHF_LOOSE) | (p->gap ? TT_EPOCHF_GAP : 0)},
+	};
+	recorder_set_next_epoch(number + 1);
+	c->work_captured = work;
+	if (cut(t, p, &q, full)) {
+		uint32_t captures = atomic_load(&c->captures) + 1;
+		p->force_full = p->gap = false;
+		p->epochs++;
+		if (let_go_after(p, captures) == CUDA_SUCCESS)
+			atomic_store(&c->captures, captures);
+	}
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	gate_open();
+out:
+	pthread_mutex_unlock(&capture_lock);
+	t->busy--;
+}
+
+void capture_settle(struct context *c)
+{
+	struct capture *p = c->capture;
+	uint32_t captures = atomic_load(&c->captures);
+	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
+
+	if (!p || p->broken)
+		return;
+	while ((int32_t)(*capture_release_word(p) - captures) < 0 && clock_ns() < deadline &&
+	       real.cuEventQuery(p->done[p->last_slot]) == CUDA_ERROR_NOT_READY)
+		nanosleep(&(struct timespec){.tv_nsec = 2000}, NULL);
+}
+
+bool capture_give_back(struct thread *t, struct context *c)
+{
+	bool gave = false;
+
+	t->busy++;
+	pthread_mutex_lock(&capture_lock);
+	struct capture *p = c->capture;
+	if (p && !p->broken && !p->host_only && atomic_load(&p->device_bytes) && drain_flush(0)) {
+		recorder_warn("the program ran short of device memory: the recorder gave its own back");
+		capture_destroy(p);
+		regions_unplace(c);
+		c->capture = capture_create(c, true);
+		gave = true;
+	}
+	pthread_mutex_unlock(&capture_lock);
+	t->busy--;
+	return gave;
+}
+
+uint64_t capture_device_bytes(const struct context *c)
+{
+	return c->capture ? atomic_load(&c->capture->device_bytes) : 0;
+}
+
+void capture_end(struct thread *t, struct context *c, bool final_epoch)
+{
+	if (final_epoch && (options.epoch_sync || options.epoch_launch))
+		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, recorder_next_seq());
+	t->busy++;
+	pthread_mutex_lock(&capture_lock);
+	struct capture *p = c->capture;
+	if (p && drain_flush(options.stall_ms) && !p->broken)
+		capture_destroy(p);
+	c->capture = NULL;
+	pthread_mutex_unlock(&capture_lock);
+	t->busy--;
+}

@@ -1,0 +1,108 @@
+/*
+ * Epochs: which regions, ordered how, through which kernels, into which ring.
+ *
+ * Invariant: an epoch reads memory after all work that was submitted before it and before all
+ * work that is submitted after it, or its record says that it could not (TT_EPOCHF_LOOSE). The
+ * host never waits for the device without a bound; where a wait runs out, the program's
+ * streams are let go and the epoch is given up. This and the drain are the only code that
+ * submits work of our own.
+ */
+#ifndef TT_CAPTURE_CAPTURE_H
+#define TT_CAPTURE_CAPTURE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../state/regions.h"
+#include "../state/streams.h"
+#include "kernels.h"
+
+#define CAPTURE_PENDING 64 /* epoch parts that may wait for the drain */
+
+/* Memory of our own that kernels reach: on the device, or pinned on the host where that is short. */
+struct memory {
+	CUdeviceptr device;
+	void *host; /* NULL: on the device */
+	uint64_t size;
+};
+
+struct free_range {
+	uint64_t address, blocks;
+};
+
+/* What the recorder holds in one context. Guarded by the capture lock, but for what the drain owns. */
+struct capture {
+	struct context *context;
+	bool broken; /* the context is of no use any more: sticky error, or being destroyed */
+	bool host_only; /* the program ran short of device memory */
+	CUstream stream, drain_stream;
+	CUmodule module;
+	CUfunction digest, gather;
+	unsigned processors;
+	struct memory ring, control, scratch, regions, shared; /* shared: release word, then status slots */
+	struct tt_capture_region *staging; /* pinned */
+	uint64_t staging_count, region_version;
+	uint32_t region_count;
+	uint64_t blocks, payload, bytes; /* over the regions in staging */
+	struct region **live;            /* referenced; as in staging */
+	struct memory slabs[64];         /* block digests */
+	unsigned slab_count;
+	struct free_range *ranges;
+	size_t range_count, range_capacity;
+	CUevent order;                   /* recorded on the program's streams in turn */
+	CUevent done[CAPTURE_PENDING];
+	_Atomic uint64_t tail;           /* ring position drained so far */
+	uint64_t head;
+	_Atomic uint64_t device_bytes;
+	uint32_t epochs;                 /* captured so far, for snapshots */
+	bool force_full, gap;
+	bool open;                       /* the last capture's status was not read so far */
+	uint32_t last_slot;
+	unsigned char *pinned[2];        /* the drain's buffers */
+	CUevent copied[2];
+};
+
+/* One part of an epoch on its way to the files. */
+struct pending {
+	struct capture *capture;
+	struct tt_epoch epoch;
+	struct region **regions; /* referenced, by chunk entry index; freed by the drain */
+	size_t region_count;
+	uint32_t slot;
+	uint32_t part;
+	bool refused, final, read;
+	struct tt_capture_status status;
+};
+
+/* Cut an epoch in the context; label: what store_string gave. Takes the capture lock. */
+void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq);
+/* Let a stream's next work wait for the last capture. */
+void capture_catch_up(struct thread *t, struct stream *s);
+/* Wait until no capture reads memory any more, before the program frees some. */
+void capture_settle(struct context *c);
+/* The program is short of device memory: give back ours. True: something was given back. */
+bool capture_give_back(struct thread *t, struct context *c);
+/* The context is about to go: drain what is in it and let go of it. */
+void capture_end(struct thread *t, struct context *c, bool final_epoch);
+/* Bytes of device memory that are ours. */
+uint64_t capture_device_bytes(const struct context *c);
+void capture_region_gone(struct region *r);
+
+extern _Atomic int captures_active; /* stream captures the program has under way */
+extern pthread_mutex_t capture_lock;
+
+/* device.c */
+struct capture *capture_create(struct context *c, bool host_only);
+void capture_destroy(struct capture *p);
+bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host);
+void capture_memory_free(struct capture *p, struct memory *m);
+bool capture_place(struct capture *p, struct region *r); /* room for its digests */
+volatile uint32_t *capture_release_word(struct capture *p);
+struct tt_capture_status *capture_status(struct capture *p, uint32_t slot);
+CUdeviceptr capture_status_address(struct capture *p, uint32_t slot);
+/* Bounded wait for the event of a slot. False: not within stall_ms, or the context is broken. */
+bool capture_wait(struct capture *p, uint32_t slot);
+
+#endif

@@ -1,0 +1,289 @@
+/*
+ * What the recorder holds on a device: kernels, ring, digest store. See capture.h.
+ *
+ * Invariant: nothing here makes the program's own allocations fail: the ring takes a share of
+ * what is free and goes to pinned host memory where the device has none.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../drain/drain.h"
+#include "../options.h"
+#include "../recorder.h"
+#include "../state/clock.h"
+#include "capture.h"
+
+extern const char capture_ptx[];
+
+#define RING_DEFAULT ((uint64_t)1 << 30)
+#define RING_SMALLEST ((uint64_t)4 << 20)
+#define RING_HOST ((uint64_t)64 << 20)
+#define SLAB_BLOCKS ((uint64_t)1 << 17)
+static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the program reach the ranges too */
+
+#define SHARED_SIZE (128 + CAPTURE_PENDING * sizeof(struct tt_capture_status))
+
+static bool host_memory(struct memory *m, uint64_t size)
+{
+	if (real.cuMemHostAlloc(&m->host, size, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS)
+		return false;
+	if (real.cuMemHostGetDevicePointer_v2(&m->device, m->host, 0) != CUDA_SUCCESS) {
+		real.cuMemFreeHost(m->host);
+		m->host = NULL;
+		return false;
+	}
+	m->size = size;
+	return true;
+}
+
+bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host)
+{
+	*m = (struct memory){0};
+	if (!host && !p->host_only && real.cuMemAlloc_v2(&m->device, size) == CUDA_SUCCESS) {
+		m->size = size;
+		atomic_fetch_add(&p->device_bytes, size);
+		return true;
+	}
+	return host_memory(m, size);
+}
+
+void capture_memory_free(struct capture *p, struct memory *m)
+{
+	if (m->host) {
+		real.cuMemFreeHost(m->host);
+	} else if (m->device) {
+		real.cuMemFree_v2(m->device);
+		atomic_fetch_sub(&p->device_bytes, m->size);
+	}
+	*m = (struct memory){0};
+}
+
+static bool make_ring(struct capture *p)
+{
+	size_t available = 0, total = 0;
+	uint64_t want = options.ring_bytes, asked;
+
+	real.cuMemGetInfo_v2(&available, &total);
+	if (!want)
+		want = RING_DEFAULT;
+	asked = want &= ~(uint64_t)(TT_RING_ALIGN - 1);
+	if (!options.ring_bytes && want > total / 64)
+		asked = want = total / 64 & ~(uint64_t)0xfffff;
+	while (want > available / 4 && want > RING_SMALLEST)
+		want /= 2;
+	want &= ~(uint64_t)(TT_RING_ALIGN - 1);
+	bool host = p->host_only || want > available / 4;
+	for (; !host && want >= RING_SMALLEST; want = want / 2 & ~(uint64_t)(TT_RING_ALIGN - 1)) {
+		if (real.cuMemAlloc_v2(&p->ring.device, want) == CUDA_SUCCESS) {
+			p->ring.size = want;
+			atomic_fetch_add(&p->device_bytes, want);
+			break;
+		}
+		p->ring.device = 0;
+	}
+	if (!p->ring.size) {
+		uint64_t size = asked < RING_HOST ? asked : RING_HOST;
+		if (!host_memory(&p->ring, size))
+			return false;
+		recorder_warn("no device memory to spare: the ring is %llu MiB of pinned host memory",
+			      (unsigned long long)(size >> 20));
+	} else if (p->ring.size < asked) {
+		recorder_warn("little device memory to spare: the ring is %llu MiB instead of %llu",
+			      (unsigned long long)(p->ring.size >> 20), (unsigned long long)(asked >> 20));
+	}
+	recorder_ring(p->ring.size, p->ring.host ? "host" : "device");
+	return true;
+}
+
+struct capture *capture_create(struct context *c, bool host_only)
+{
+	struct capture *p = calloc(1, sizeof(*p));
+	const char *name = "?";
+	int processors = 1;
+	CUresult r;
+
+	if (!p)
+		return NULL;
+	p->context = c;
+	p->host_only = host_only;
+	if ((r = real.cuModuleLoadData(&p->module, capture_ptx)) != CUDA_SUCCESS ||
+	    (r = real.cuModuleGetFunction(&p->digest, p->module, TT_KERNEL_DIGEST)) != CUDA_SUCCESS ||
+	    (r = real.cuModuleGetFunction(&p->gather, p->module, TT_KERNEL_GATHER)) != CUDA_SUCCESS) {
+		real.cuGetErrorName(r, &name);
+		recorder_fail("the driver refused the capture kernels: %s", name);
+		capture_destroy(p);
+		return NULL;
+	}
+	real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device);
+	p->processors = (unsigned)processors;
+	bool ok = real.cuStreamCreateWithPriority(&p->stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS &&
+		  real.cuStreamCreateWithPriority(&p->drain_stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS &&
+		  real.cuEventCreate(&p->order, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
+		  host_memory(&p->shared, SHARED_SIZE) &&
+		  capture_memory(p, &p->control, sizeof(struct tt_capture_control), false) && make_ring(p);
+	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
+		ok = real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+	for (int i = 0; ok && i < 2; i++)
+		ok = real.cuMemHostAlloc((void **)&p->pinned[i], DRAIN_BUFFER, 0) == CUDA_SUCCESS &&
+		     real.cuEventCreate(&p->copied[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+	ok = ok && real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream) == CUDA_SUCCESS;
+	if (!ok) {
+		recorder_fail("no memory for the ring, neither on the device nor pinned on the host");
+		capture_destroy(p);
+		return NULL;
+	}
+	memset(p->shared.host, 0, SHARED_SIZE);
+	p->force_full = true;
+	return p;
+}
+
+void capture_destroy(struct capture *p)
+{
+	pthread_mutex_lock(&ranges_lock);
+	if (p->context->capture == p)
+		p->context->capture = NULL;
+	pthread_mutex_unlock(&ranges_lock);
+	capture_memory_free(p, &p->ring);
+	capture_memory_free(p, &p->control);
+	capture_memory_free(p, &p->scratch);
+	capture_memory_free(p, &p->regions);
+	capture_memory_free(p, &p->shared);
+	for (unsigned i = 0; i < p->slab_count; i++)
+		capture_memory_free(p, &p->slabs[i]);
+	if (p->staging)
+		real.cuMemFreeHost(p->staging);
+	for (int i = 0; i < CAPTURE_PENDING; i++)
+		if (p->done[i])
+			real.cuEventDestroy_v2(p->done[i]);
+	for (int i = 0; i < 2; i++) {
+		if (p->pinned[i])
+			real.cuMemFreeHost(p->pinned[i]);
+		if (p->copied[i])
+			real.cuEventDestroy_v2(p->copied[i]);
+	}
+	if (p->order)
+		real.cuEventDestroy_v2(p->order);
+	if (p->stream)
+		real.cuStreamDestroy_v2(p->stream);
+	if (p->drain_stream)
+		real.cuStreamDestroy_v2(p->drain_stream);
+	if (p->module)
+		real.cuModuleUnload(p->module);
+	for (uint32_t i = 0; i < p->region_count; i++)
+		region_release(p->live[i]);
+	free(p->live);
+	free(p->ranges);
+	free(p);
+}
+
+static bool range_add(struct capture *p, uint64_t address, uint64_t blocks)
+{
+	for (size_t i = 0; i < p->range_count; i++) {
+		struct free_range *f = &p->ranges[i];
+		if (f->address + f->blocks * 8 == address) {
+			f->blocks += blocks;
+			return true;
+		}
+		if (address + blocks * 8 == f->address) {
+			f->address = address;
+			f->blocks += blocks;
+			return true;
+		}
+	}
+	if (p->range_count == p->range_capacity) {
+		size_t n = p->range_capacity ? p->range_capacity * 2 : 64;
+		struct free_range *more = realloc(p->ranges, n * sizeof(*more));
+		if (!more)
+			return false;
+		p->ranges = more;
+		p->range_capacity = n;
+	}
+	p->ranges[p->range_count++] = (struct free_range){address, blocks};
+	return true;
+}
+
+static bool place(struct capture *p, struct region *r)
+{
+	uint64_t blocks = region_blocks(r);
+
+	for (int attempt = 0; attempt < 2; attempt++) {
+		for (size_t i = 0; i < p->range_count; i++) {
+			struct free_range *f = &p->ranges[i];
+			if (f->blocks < blocks)
+				continue;
+			r->slot = f->address;
+			r->placed = true;
+			f->address += blocks * 8;
+			f->blocks -= blocks;
+			if (!f->blocks)
+				*f = p->ranges[--p->range_count];
+			return true;
+		}
+		struct memory *slab = &p->slabs[p->slab_count];
+		uint64_t size = blocks > SLAB_BLOCKS ? blocks : SLAB_BLOCKS;
+		if (p->slab_count == sizeof(p->slabs) / sizeof(p->slabs[0]) ||
+		    (!capture_memory(p, slab, size * 8, false) && !capture_memory(p, slab, size * 8, true)))
+			return false;
+		p->slab_count++;
+		if (!range_add(p, slab->device, size))
+			return false;
+	}
+	return false;
+}
+
+bool capture_place(struct capture *p, struct region *r)
+{
+	pthread_mutex_lock(&ranges_lock);
+	bool ok = place(p, r);
+	pthread_mutex_unlock(&ranges_lock);
+	return ok;
+}
+
+/* Its digests' place is free at once: later captures run after those that still use it. */
+void capture_region_gone(struct region *r)
+{
+	pthread_mutex_lock(&ranges_lock);
+	if (r->placed && r->context->capture)
+		range_add(r->context->capture, r->slot, region_blocks(r));
+	r->placed = false;
+	pthread_mutex_unlock(&ranges_lock);
+}
+
+volatile uint32_t *capture_release_word(struct capture *p)
+{
+	return p->shared.host;
+}
+
+struct tt_capture_status *capture_status(struct capture *p, uint32_t slot)
+{
+	return (struct tt_capture_status *)((char *)p->shared.host + 128) + slot;
+}
+
+CUdeviceptr capture_status_address(struct capture *p, uint32_t slot)
+{
+	return p->shared.device + 128 + slot * sizeof(struct tt_capture_status);
+}
+
+bool capture_wait(struct capture *p, uint32_t slot)
+{
+	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
+	long pause = 0;
+
+	for (;;) {
+		CUresult r = real.cuEventQuery(p->done[slot]);
+		if (r == CUDA_SUCCESS)
+			return true;
+		if (r != CUDA_ERROR_NOT_READY) {
+			const char *name = "?";
+			real.cuGetErrorName(r, &name);
+			p->broken = true;
+			recorder_fail("the context failed (%s): what was not drained before is lost", name);
+			return false;
+		}
+		if (clock_ns() > deadline)
+			return false;
+		if (pause)
+			nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+		pause = pause ? (pause < 200000 ? pause * 2 : pause) : 1000;
+	}
+}

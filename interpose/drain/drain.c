@@ -1,0 +1,333 @@
+/*
+ * The drain thread. See drain.h for the invariant.
+ */
+#include "drain.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../capture/capture.h"
+#include "../capture/xxh3.h"
+#include "../options.h"
+#include "../recorder.h"
+#include "../state/clock.h"
+#include "store.h"
+
+static struct pending queue[CAPTURE_PENDING];
+static uint64_t added, drained; /* ever */
+static bool running, stopping;
+static pthread_t thread;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+/* The epoch being assembled, over its parts. */
+static uint32_t *changed_blocks; /* by region index of the epoch */
+
+static bool fetch(struct capture *p, void *to, uint64_t offset, uint64_t size, int buffer)
+{
+	return real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, p->drain_stream) == CUDA_SUCCESS &&
+	       real.cuEventRecord(p->copied[buffer], p->drain_stream) == CUDA_SUCCESS;
+}
+
+static bool fetched(struct capture *p, int buffer)
+{
+	return real.cuEventSynchronize(p->copied[buffer]) == CUDA_SUCCESS;
+}
+
+/* Header and entries, through the pinned buffer in pieces. NULL where the chunk is not sound. */
+static struct tt_chunk_entry *read_entries(struct capture *p, const struct tt_capture_status *s, uint64_t at,
+					   struct tt_chunk *header)
+{
+	uint64_t bytes = s->count * sizeof(struct tt_chunk_entry), sum = 0;
+	struct tt_chunk_entry *entries = malloc(bytes + 1);
+
+	if (!entries || !fetch(p, p->pinned[0], at, sizeof(*header), 0) || !fetched(p, 0)) {
+		free(entries);
+		return NULL;
+	}
+	memcpy(header, p->pinned[0], sizeof(*header));
+	bool sound = header->magic == TT_CHUNK_MAGIC && header->kind == TT_CHUNK_EPOCH &&
+		     header->position == s->position && header->count == s->count &&
+		     header->size == s->size && header->check == tt_chunk_mix(header);
+	for (uint64_t done = 0; sound && done < bytes;) {
+		uint64_t n = bytes - done < DRAIN_BUFFER ? bytes - done : DRAIN_BUFFER;
+		sound = fetch(p, p->pinned[0], at + sizeof(*header) + done, n, 0) && fetched(p, 0);
+		memcpy((char *)entries + done, p->pinned[0], n);
+		done += n;
+	}
+	for (uint64_t i = 0; sound && i < s->count; i++)
+		sum += tt_entry_mix(&entries[i]);
+	if (sound && sum == header->entries_check)
+		return entries;
+	free(entries);
+	return NULL;
+}
+
+/* One run of payload that the files lack: entries [first, last), contiguous in the chunk. */
+struct run {
+	uint64_t first, last, offset, size;
+};
+
+static bool next_run(const struct tt_chunk_entry *e, uint64_t count, const uint64_t *known, uint64_t *at, struct run *r)
+{
+	uint64_t i = *at;
+
+	while (i < count && known[i])
+		i++;
+	if (i == count)
+		return false;
+	*r = (struct run){i, i, e[i].offset, 0};
+	while (i < count && !known[i] && e[i].offset + e[i].length - r->offset <= DRAIN_BUFFER &&
+	       e[i].offset >= r->offset) {
+		r->size = e[i].offset + e[i].length - r->offset;
+		r->last = ++i;
+	}
+	*at = i;
+	return true;
+}
+
+static void take(struct pending *q, const struct tt_chunk_entry *e)
+{
+	struct region *r = q->regions[e->region];
+
+	if (!r->mirror)
+		r->mirror = calloc(region_blocks(r), sizeof(*r->mirror));
+	if (r->mirror)
+		r->mirror[e->block] = e->digest;
+	changed_blocks[e->region]++;
+	q->epoch.bytes_changed += e->length;
+}
+
+/* Writes a chunk's blocks; contents stored before are not even copied to the host. */
+static bool store_chunk(struct pending *q, const struct tt_chunk *header, const struct tt_chunk_entry *e, uint64_t at)
+{
+	struct capture *p = q->capture;
+	store *s = recorder_store();
+	uint64_t *known = calloc(header->count + 1, sizeof(*known));
+	struct run run[2];
+	uint64_t position = 0;
+	bool ok = known != NULL;
+
+	for (uint64_t i = 0; ok && i < header->count; i++) {
+		ok = e[i].region < q->region_count && e[i].block < region_blocks(q->regions[e[i].region]);
+		if (ok && !store_find(s, e[i].digest, e[i].length, &known[i]))
+			known[i] = 0;
+	}
+	for (uint64_t i = 0; ok && i < header->count; i++) {
+		take(q, &e[i]);
+		if (known[i])
+			ok = store_block(s, q->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length, NULL,
+					 known[i]);
+	}
+	int b = 0;
+	bool more = ok && next_run(e, header->count, known, &position, &run[0]);
+	ok = ok && (!more || fetch(p, p->pinned[0], at + header->payload + run[0].offset, run[0].size, 0));
+	while (ok && more) {
+		struct run *r = &run[b];
+		more = next_run(e, header->count, known, &position, &run[!b]);
+		ok = (!more || fetch(p, p->pinned[!b], at + header->payload + run[!b].offset, run[!b].size, !b)) &&
+		     fetched(p, b);
+		for (uint64_t i = r->first; ok && i < r->last; i++) {
+			uint64_t offset;
+			bool again = store_find(s, e[i].digest, e[i].length, &offset);
+			ok = store_block(s, q->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length,
+					 again ? NULL : p->pinned[b] + (e[i].offset - r->offset), again ? offset : 0);
+		}
+		b = !b;
+	}
+	free(known);
+	return ok;
+}
+
+static bool drain_chunk(struct pending *q)
+{
+	struct capture *p = q->capture;
+	uint64_t at = q->status.position % p->ring.size;
+	struct tt_chunk header;
+	struct tt_chunk_entry *e = read_entries(p, &q->status, at, &header);
+
+	if (!e) {
+		recorder_fail("epoch %u came damaged out of the ring", q->epoch.number);
+		return false;
+	}
+	bool ok = store_chunk(q, &header, e, at);
+	free(e);
+	atomic_store(&p->tail, q->status.position + q->status.size);
+	return ok;
+}
+
+static bool commit(struct pending *q)
+{
+	store *s = recorder_store();
+	bool ok = true;
+
+	for (size_t i = 0; ok && i < q->region_count; i++)
+		if (changed_blocks[i] && q->regions[i]->mirror)
+			ok = store_digest(s, q->regions[i]->id,
+					  xxh3_64(q->regions[i]->mirror, region_blocks(q->regions[i]) * 8),
+					  changed_blocks[i]);
+	return ok && store_epoch_commit(s, &q->epoch);
+}
+
+static bool drain_one(struct pending *q)
+{
+	struct capture *p = q->capture;
+	CUcontext popped;
+
+	if (recorder_state != RECORDER_ON)
+		return false;
+	if (real.cuCtxPushCurrent_v2(p->context->handle) != CUDA_SUCCESS)
+		return false;
+	bool ok = true;
+	if (!q->read) {
+		ok = capture_wait(p, q->slot);
+		if (!ok && !p->broken) {
+			recorder_fail("a capture did not end within %u ms: work that it waits for needs later work of "
+				      "the program", options.stall_ms);
+			p->broken = true;
+			*capture_release_word(p) = UINT32_MAX / 2;
+		}
+		q->status = *capture_status(p, q->slot);
+	}
+	if (ok && q->part == 0) {
+		ok = store_epoch_begin(recorder_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
+		changed_blocks = calloc(q->region_count + 1, sizeof(*changed_blocks));
+		ok = ok && changed_blocks;
+	}
+	static uint64_t carried;
+	q->epoch.bytes_changed = q->part ? carried : 0;
+	if (ok && !q->refused)
+		ok = drain_chunk(q);
+	carried = q->epoch.bytes_changed;
+	if (ok && q->final) {
+		ok = commit(q);
+		atomic_fetch_add(&recorder_counters.epochs, 1);
+		atomic_fetch_add(&recorder_counters.epochs_refused, q->refused);
+		atomic_fetch_add(&recorder_counters.bytes_read, q->epoch.bytes_read);
+		atomic_fetch_add(&recorder_counters.bytes_changed, q->epoch.bytes_changed);
+		atomic_fetch_add(&recorder_counters.bytes_stored, q->epoch.bytes_stored);
+	}
+	if (!ok || q->final) {
+		free(changed_blocks);
+		changed_blocks = NULL;
+	}
+	real.cuCtxPopCurrent_v2(&popped);
+	if (!ok) {
+		char reason[256] = "";
+		store_epoch_abandon(recorder_store());
+		if (store_failed(recorder_store(), reason, sizeof(reason)))
+			recorder_fail("%s", reason);
+	}
+	return ok;
+}
+
+static void *work(void *unused)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	(void)unused;
+
+	thread_current()->busy = 1;
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	pthread_mutex_lock(&lock);
+	for (;;) {
+		while (added == drained && !stopping)
+			pthread_cond_wait(&changed, &lock);
+		if (added == drained)
+			break;
+		struct pending *q = &queue[drained % CAPTURE_PENDING];
+		pthread_mutex_unlock(&lock);
+		drain_one(q);
+		if (q->final) {
+			for (size_t i = 0; i < q->region_count; i++)
+				region_release(q->regions[i]);
+			free(q->regions);
+		}
+		pthread_mutex_lock(&lock);
+		drained++;
+		pthread_cond_broadcast(&changed);
+	}
+	running = false;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+bool drain_start(void)
+{
+	sigset_t all, before;
+	pthread_attr_t attributes;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 512 << 10);
+	running = pthread_create(&thread, &attributes, work, NULL) == 0;
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (running)
+		pthread_setname_np(thread, "tt-drain");
+	return running;
+}
+
+uint32_t drain_slot(struct capture *p)
+{
+	(void)p;
+	pthread_mutex_lock(&lock);
+	while (running && added - drained >= CAPTURE_PENDING)
+		pthread_cond_wait(&changed, &lock);
+	uint32_t slot = (uint32_t)(added % CAPTURE_PENDING);
+	pthread_mutex_unlock(&lock);
+	return slot;
+}
+
+bool drain_add(const struct pending *p)
+{
+	pthread_mutex_lock(&lock);
+	while (running && added - drained >= CAPTURE_PENDING)
+		pthread_cond_wait(&changed, &lock);
+	bool ok = running;
+	if (ok) {
+		queue[added % CAPTURE_PENDING] = *p;
+		added++;
+		pthread_cond_broadcast(&changed);
+	}
+	pthread_mutex_unlock(&lock);
+	return ok;
+}
+
+bool drain_flush(uint32_t timeout_ms)
+{
+	struct timespec until;
+	int rc = 0;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += timeout_ms / 1000 + 1;
+	pthread_mutex_lock(&lock);
+	uint64_t target = added;
+	while (running && drained < target && !rc)
+		rc = timeout_ms ? pthread_cond_timedwait(&changed, &lock, &until) : pthread_cond_wait(&changed, &lock);
+	bool ok = drained >= target;
+	pthread_mutex_unlock(&lock);
+	return ok && recorder_state == RECORDER_ON;
+}
+
+bool drain_stop(uint32_t timeout_ms)
+{
+	bool ok = drain_flush(timeout_ms);
+
+	pthread_mutex_lock(&lock);
+	stopping = true;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	return ok;
+}
+
+void drain_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&changed, NULL);
+	running = stopping = false;
+	added = drained = 0;
+}

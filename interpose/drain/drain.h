@@ -1,0 +1,29 @@
+/*
+ * The drain: a thread that takes captured epochs from the ring to the files.
+ *
+ * Invariant: epochs are committed in the order in which they were cut; the ring's tail moves
+ * only when a chunk's contents are in the files.
+ */
+#ifndef TT_DRAIN_DRAIN_H
+#define TT_DRAIN_DRAIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DRAIN_BUFFER ((uint64_t)4 << 20)
+
+struct pending;
+struct capture;
+
+bool drain_start(void);
+/* Takes a copy. The caller holds the capture lock; waits while all places are taken. False: given up. */
+bool drain_add(const struct pending *p);
+/* The slot that the next drain_add will use; waits for it. */
+uint32_t drain_slot(struct capture *p);
+/* Waits until everything added is in the files; false after timeout_ms (0: no bound but a stalled drain). */
+bool drain_flush(uint32_t timeout_ms);
+/* Flushes within the bound and ends the thread. */
+bool drain_stop(uint32_t timeout_ms);
+void drain_forget(void); /* in a fork's child */
+
+#endif

@@ -1,0 +1,10 @@
+/*
+ * How a process may end, and that the run is whole by then.
+ */
+#ifndef TT_ENDING_H
+#define TT_ENDING_H
+
+/* From now on: exit, _exit, SIGTERM, SIGINT and abort finish the recording first; a fork's child drops it. */
+void ending_watch(void);
+
+#endif

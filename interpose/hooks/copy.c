@@ -1,0 +1,145 @@
+/*
+ * Copies and sets, for the legacy and the per-thread default stream.
+ */
+#include "op.h"
+
+struct span {
+	CUdeviceptr dst, src;
+	uint64_t bytes;
+	uint32_t flags;
+};
+
+static void end_copy(struct op *op, CUresult r, uint32_t kind, struct span s, bool waits)
+{
+	struct tt_event *e = op_event(op, r);
+
+	if (e) {
+		e->dst = s.dst;
+		e->src = s.src;
+		e->bytes = s.bytes;
+		e->flags |= s.flags | (waits ? TT_EVENTF_SYNC_COPY : 0);
+		events_publish(e, kind);
+	}
+	if (options.touched && s.dst && !(s.flags & TT_EVENTF_HOST_DST))
+		regions_touch(s.dst, s.bytes ? s.bytes : 1);
+	op_end(op, r);
+	if (r != CUDA_SUCCESS || op->capturing)
+		return;
+	if (options.epoch_copy && kind == TT_EVENT_COPY)
+		op_epoch(op, TT_TRIGGER_COPY, TT_NO_ID);
+	else if (options.epoch_sync && waits && (s.flags & TT_EVENTF_HOST_DST))
+		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
+}
+
+static struct span plain(CUdeviceptr dst, CUdeviceptr src, uint64_t bytes, uint32_t flags)
+{
+	return (struct span){dst, src, bytes, flags};
+}
+
+/* Of 2-D and 3-D copies: what is touched spans from the first row to the last. */
+static struct span copy_2d(const CUDA_MEMCPY2D *c)
+{
+	if (!c)
+		return (struct span){0};
+	bool host = c->dstMemoryType == CU_MEMORYTYPE_HOST;
+	return (struct span){
+		host ? (uintptr_t)c->dstHost : c->dstMemoryType == CU_MEMORYTYPE_ARRAY ? 0 : c->dstDevice,
+		c->srcMemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->srcHost : c->srcDevice,
+		c->WidthInBytes * c->Height, host ? TT_EVENTF_HOST_DST : 0};
+}
+
+static struct span copy_3d(const CUDA_MEMCPY3D *c)
+{
+	if (!c)
+		return (struct span){0};
+	bool host = c->dstMemoryType == CU_MEMORYTYPE_HOST;
+	return (struct span){
+		host ? (uintptr_t)c->dstHost : c->dstMemoryType == CU_MEMORYTYPE_ARRAY ? 0 : c->dstDevice,
+		c->srcMemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->srcHost : c->srcDevice,
+		c->WidthInBytes * c->Height * c->Depth, host ? TT_EVENTF_HOST_DST : 0};
+}
+
+/* A pitched destination touches more than the bytes it moves. */
+static void touch_pitched(const struct op *op)
+{
+	if (op->on && options.touched)
+		regions_touch_all(op->context);
+}
+
+#define HOST_SRC(p) ((CUdeviceptr)(uintptr_t)(p))
+#define SYNC_OP(symbol, per_thread, kind, span, params, args, after) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		struct op op; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_##symbol, NULL, per_thread, true); \
+		CUresult r = real.symbol args; \
+		after; \
+		end_copy(&op, r, kind, span, true); \
+		return r; \
+	}
+#define ASYNC_OP(symbol, per_thread, kind, span, params, args, after) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		struct op op; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
+		CUresult r = real.symbol args; \
+		after; \
+		end_copy(&op, r, kind, span, false); \
+		return r; \
+	}
+#define C TT_EVENT_COPY
+#define M TT_EVENT_SET
+#define NOTHING (void)0
+
+#define SYNC_OPS(S, PT) \
+SYNC_OP(cuMemcpy##S, PT, C, plain(dst, src, n, 0), (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), NOTHING) \
+SYNC_OP(cuMemcpyPeer##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), (dst, dc, src, sc, n), touch_pitched(&op)) \
+SYNC_OP(cuMemcpy3DPeer##S, PT, C, plain(0, 0, 0, TT_EVENTF_PEER), (const CUDA_MEMCPY3D_PEER *c), (c), touch_pitched(&op)) \
+SYNC_OP(cuMemcpyHtoD_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n), (dst, src, n), NOTHING) \
+SYNC_OP(cuMemcpyDtoH_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n), (dst, src, n), NOTHING) \
+SYNC_OP(cuMemcpyDtoD_v2##S, PT, C, plain(dst, src, n, 0), (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), NOTHING) \
+SYNC_OP(cuMemcpyDtoA_v2##S, PT, C, plain(0, src, n, 0), (CUarray dst, size_t at, CUdeviceptr src, size_t n), (dst, at, src, n), NOTHING) \
+SYNC_OP(cuMemcpyAtoD_v2##S, PT, C, plain(dst, 0, n, 0), (CUdeviceptr dst, CUarray src, size_t at, size_t n), (dst, src, at, n), NOTHING) \
+SYNC_OP(cuMemcpyHtoA_v2##S, PT, C, plain(0, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUarray dst, size_t at, const void *src, size_t n), (dst, at, src, n), NOTHING) \
+SYNC_OP(cuMemcpyAtoH_v2##S, PT, C, plain(HOST_SRC(dst), 0, n, TT_EVENTF_HOST_DST), (void *dst, CUarray src, size_t at, size_t n), (dst, src, at, n), NOTHING) \
+SYNC_OP(cuMemcpyAtoA_v2##S, PT, C, plain(0, 0, n, 0), (CUarray dst, size_t to, CUarray src, size_t from, size_t n), (dst, to, src, from, n), NOTHING) \
+SYNC_OP(cuMemcpy2D_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c), (c), touch_pitched(&op)) \
+SYNC_OP(cuMemcpy2DUnaligned_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c), (c), touch_pitched(&op)) \
+SYNC_OP(cuMemcpy3D_v2##S, PT, C, copy_3d(c), (const CUDA_MEMCPY3D *c), (c), touch_pitched(&op)) \
+SYNC_OP(cuMemsetD8_v2##S, PT, M, plain(dst, 0, n, 0), (CUdeviceptr dst, unsigned char v, size_t n), (dst, v, n), NOTHING) \
+SYNC_OP(cuMemsetD16_v2##S, PT, M, plain(dst, 0, n * 2, 0), (CUdeviceptr dst, unsigned short v, size_t n), (dst, v, n), NOTHING) \
+SYNC_OP(cuMemsetD32_v2##S, PT, M, plain(dst, 0, n * 4, 0), (CUdeviceptr dst, unsigned int v, size_t n), (dst, v, n), NOTHING) \
+SYNC_OP(cuMemsetD2D8_v2##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned char v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING) \
+SYNC_OP(cuMemsetD2D16_v2##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned short v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING) \
+SYNC_OP(cuMemsetD2D32_v2##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned int v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING)
+
+#define ASYNC_OPS(S, PT) \
+ASYNC_OP(cuMemcpyAsync##S, PT, C, plain(dst, src, n, 0), (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
+ASYNC_OP(cuMemcpyPeerAsync##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream stream), (dst, dc, src, sc, n, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemcpy3DPeerAsync##S, PT, C, plain(0, 0, 0, TT_EVENTF_PEER), (const CUDA_MEMCPY3D_PEER *c, CUstream stream), (c, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemcpyHtoDAsync_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
+ASYNC_OP(cuMemcpyDtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
+ASYNC_OP(cuMemcpyDtoDAsync_v2##S, PT, C, plain(dst, src, n, 0), (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
+ASYNC_OP(cuMemcpyHtoAAsync_v2##S, PT, C, plain(0, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUarray dst, size_t at, const void *src, size_t n, CUstream stream), (dst, at, src, n, stream), NOTHING) \
+ASYNC_OP(cuMemcpyAtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), 0, n, TT_EVENTF_HOST_DST), (void *dst, CUarray src, size_t at, size_t n, CUstream stream), (dst, src, at, n, stream), NOTHING) \
+ASYNC_OP(cuMemcpy2DAsync_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c, CUstream stream), (c, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemcpy3DAsync_v2##S, PT, C, copy_3d(c), (const CUDA_MEMCPY3D *c, CUstream stream), (c, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemcpyBatchAsync##S, PT, C, plain(0, 0, 0, 0), (CUdeviceptr *dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *a, size_t *ai, size_t na, size_t *fail, CUstream stream), (dst, src, n, count, a, ai, na, fail, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemcpyBatchAsync_v2##S, PT, C, plain(0, 0, 0, 0), (CUdeviceptr *dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *a, size_t *ai, size_t na, CUstream stream), (dst, src, n, count, a, ai, na, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemcpy3DBatchAsync##S, PT, C, plain(0, 0, 0, 0), (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, size_t *fail, unsigned long long flags, CUstream stream), (count, list, fail, flags, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemcpy3DBatchAsync_v2##S, PT, C, plain(0, 0, 0, 0), (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, unsigned long long flags, CUstream stream), (count, list, flags, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemsetD8Async##S, PT, M, plain(dst, 0, n, 0), (CUdeviceptr dst, unsigned char v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
+ASYNC_OP(cuMemsetD16Async##S, PT, M, plain(dst, 0, n * 2, 0), (CUdeviceptr dst, unsigned short v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
+ASYNC_OP(cuMemsetD32Async##S, PT, M, plain(dst, 0, n * 4, 0), (CUdeviceptr dst, unsigned int v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
+ASYNC_OP(cuMemsetD2D8Async##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned char v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING) \
+ASYNC_OP(cuMemsetD2D16Async##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned short v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING) \
+ASYNC_OP(cuMemsetD2D32Async##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned int v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING)
+
+SYNC_OPS(, false)
+SYNC_OPS(_ptds, true)
+ASYNC_OPS(, false)
+ASYNC_OPS(_ptsz, true)

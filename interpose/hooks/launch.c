@@ -1,0 +1,154 @@
+/*
+ * Kernel launches, host functions and graph launches.
+ */
+#include <string.h>
+
+#include "op.h"
+
+struct shape {
+	CUfunction f;
+	unsigned grid[3], block[3], shared;
+	uint32_t flags;
+	void **params, **extra;
+	uint32_t cluster[3];
+};
+
+static void touch_params(const struct function *f, const struct shape *s)
+{
+	const void *buffer = NULL;
+	size_t size = 0;
+
+	for (void **x = s->extra; x && *x != CU_LAUNCH_PARAM_END; x += 2)
+		if (*x == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			buffer = x[1];
+		else if (*x == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			size = *(size_t *)x[1];
+	if (buffer)
+		regions_touch_pointers(buffer, size);
+	for (uint32_t i = 0; s->params && f && i < f->param_count; i++)
+		regions_touch_pointers(s->params[i], f->params[i].size);
+}
+
+static struct function *begin_launch(struct op *op, const struct shape *s)
+{
+	struct function *f = op->on ? function_of(s->f) : NULL;
+
+	if (f && f->chosen && !op->capturing) {
+		gate_leave(op->t); /* the epoch closes the gate, and this launch comes after it */
+		op_epoch(op, TT_TRIGGER_KERNEL_BEFORE, f->name_string);
+		gate_enter(op->t);
+		capture_catch_up(op->t, op->stream);
+	}
+	return f;
+}
+
+static void end_launch(struct op *op, CUresult r, const struct shape *s, struct function *f)
+{
+	static _Atomic uint64_t launches;
+	struct tt_event *e;
+
+	if (!op->on)
+		return;
+	if (r == CUDA_SUCCESS && f && unlikely(!f->known)) {
+		op->t->busy++;
+		function_describe(op->t, f, s->f);
+		op->t->busy--;
+	}
+	if ((e = op_event(op, r))) {
+		e->id = f ? f->id : TT_NO_ID;
+		e->shared = s->shared;
+		memcpy(e->grid, s->grid, sizeof(e->grid));
+		memcpy(e->block, s->block, sizeof(e->block));
+		memcpy(e->cluster, s->cluster, sizeof(e->cluster));
+		e->flags |= s->flags;
+		events_publish(e, TT_EVENT_LAUNCH);
+	}
+	if (options.touched && r == CUDA_SUCCESS) {
+		if (f && f->param_count)
+			touch_params(f, s);
+		else
+			regions_touch_all(op->context);
+	}
+	op_end(op, r);
+	if (r != CUDA_SUCCESS || op->capturing)
+		return;
+	if (f && f->chosen)
+		op_epoch(op, TT_TRIGGER_KERNEL_AFTER, f->name_string);
+	if (options.epoch_launch && (atomic_fetch_add(&launches, 1) + 1) % options.epoch_launch == 0)
+		op_epoch(op, TT_TRIGGER_LAUNCH, f ? f->name_string : TT_NO_ID);
+}
+
+#define LAUNCH(symbol, per_thread, stream, shape_, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		struct op op; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		struct shape shape = shape_; \
+		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
+		struct function *f = begin_launch(&op, &shape); \
+		CUresult r = real.symbol args; \
+		end_launch(&op, r, &shape, f); \
+		return r; \
+	}
+
+#define SHAPE(flags, extra) {f_, {gx, gy, gz}, {bx, by, bz}, shared, flags, params, extra, {0}}
+
+static struct shape shape_of_config(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
+{
+	struct shape s = {.f = f, .params = params, .extra = extra};
+
+	if (!c)
+		return s;
+	s.grid[0] = c->gridDimX, s.grid[1] = c->gridDimY, s.grid[2] = c->gridDimZ;
+	s.block[0] = c->blockDimX, s.block[1] = c->blockDimY, s.block[2] = c->blockDimZ;
+	s.shared = c->sharedMemBytes;
+	for (unsigned i = 0; c->attrs && i < c->numAttrs; i++) {
+		const CUlaunchAttribute *a = &c->attrs[i];
+		if (a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+			s.cluster[0] = a->value.clusterDim.x, s.cluster[1] = a->value.clusterDim.y,
+			s.cluster[2] = a->value.clusterDim.z;
+		if (a->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && a->value.cooperative)
+			s.flags |= TT_EVENTF_COOPERATIVE;
+	}
+	return s;
+}
+
+static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
+{
+	struct tt_event *e = op_event(op, r);
+
+	if (e)
+		events_publish(e, kind);
+	if (touches && op->on && options.touched)
+		regions_touch_all(op->context);
+	op_end(op, r);
+}
+
+#define OTHER(symbol, per_thread, stream, kind, touches, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		struct op op; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
+		CUresult r = real.symbol args; \
+		end_other(&op, r, kind, touches); \
+		return r; \
+	}
+
+#define LAUNCHES(S, PT) \
+LAUNCH(cuLaunchKernel##S, PT, stream, SHAPE(0, extra), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params, void **extra), (f_, gx, gy, gz, bx, by, bz, shared, stream, params, extra)) \
+LAUNCH(cuLaunchCooperativeKernel##S, PT, stream, SHAPE(TT_EVENTF_COOPERATIVE, NULL), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params), (f_, gx, gy, gz, bx, by, bz, shared, stream, params)) \
+LAUNCH(cuLaunchKernelEx##S, PT, config ? config->hStream : NULL, shape_of_config(config, f_, params, extra), (const CUlaunchConfig *config, CUfunction f_, void **params, void **extra), (config, f_, params, extra)) \
+OTHER(cuLaunchHostFunc##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUhostFn fn, void *user), (stream, fn, user)) \
+OTHER(cuStreamAddCallback##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUstreamCallback fn, void *user, unsigned flags), (stream, fn, user, flags)) \
+OTHER(cuGraphLaunch##S, PT, stream, TT_EVENT_GRAPH_LAUNCH, true, (CUgraphExec g, CUstream stream), (g, stream))
+
+LAUNCHES(, false)
+LAUNCHES(_ptsz, true)
+
+OTHER(cuLaunch, false, NULL, TT_EVENT_LAUNCH, true, (CUfunction f), (f))
+OTHER(cuLaunchGrid, false, NULL, TT_EVENT_LAUNCH, true, (CUfunction f, int w, int h), (f, w, h))
+OTHER(cuLaunchGridAsync, false, stream, TT_EVENT_LAUNCH, true, (CUfunction f, int w, int h, CUstream stream), (f, w, h, stream))
+OTHER(cuLaunchCooperativeKernelMultiDevice, false, list ? list->hStream : NULL, TT_EVENT_LAUNCH, true, (CUDA_LAUNCH_PARAMS *list, unsigned n, unsigned flags), (list, n, flags))

@@ -1,0 +1,49 @@
+/*
+ * The parts of a wrapper that are not on the launch path.
+ */
+#include "op.h"
+
+bool op_is_capturing(struct stream *s)
+{
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	return real.cuStreamIsCapturing && (real.cuStreamIsCapturing(s->handle, &status) != CUDA_SUCCESS ||
+					    status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+struct tt_event *op_event(struct op *op, CUresult result)
+{
+	struct tt_event *e = op->on && options.events ? events_next() : NULL;
+
+	if (!e)
+		return NULL;
+	*e = (struct tt_event){
+		.seq = op->seq, .time_ns = op->time, .thread = op->t->tid, .result = (uint32_t)result,
+		.context = op->context->index, .call = op->call, .stream = op->stream ? op->stream->id : 0,
+		.id = TT_NO_ID, .flags = op->capturing ? TT_EVENTF_CAPTURING : 0,
+	};
+	return e;
+}
+
+struct region_origin op_origin(const struct op *op)
+{
+	return (struct region_origin){.stream = op->stream ? op->stream->id : 0, .seq = op->seq,
+				      .time_ns = op->time, .call = op->call, .label = TT_NO_ID};
+}
+
+void op_epoch(struct op *op, uint32_t trigger, uint32_t label)
+{
+	if (op->on && recorder_state == RECORDER_ON)
+		capture_epoch(op->t, op->context, trigger, label, op->seq);
+}
+
+/* Cuts an epoch on request: 0, or -1 where nothing is recorded. */
+EXPORT int tt_epoch(void *stream, const char *label)
+{
+	struct op op;
+
+	if (!op_begin_stream(&op, TT_NO_ID, stream, false, false))
+		return -1;
+	op_epoch(&op, TT_TRIGGER_API, store_string(recorder_store(), label));
+	return 0;
+}

@@ -1,0 +1,90 @@
+/*
+ * What every wrapper does around the driver's call.
+ *
+ * Invariant: the driver's call is made exactly once per attempt with the program's own
+ * arguments, and its result is returned as it is.
+ */
+#ifndef TT_HOOKS_OP_H
+#define TT_HOOKS_OP_H
+
+#include "../capture/capture.h"
+#include "../drain/events.h"
+#include "../options.h"
+#include "../recorder.h"
+#include "../state/clock.h"
+#include "../state/modules.h"
+#include "../state/regions.h"
+
+struct op {
+	bool on; /* we record this call */
+	bool capturing; /* it goes into a graph and does not run now */
+	struct thread *t;
+	struct context *context;
+	struct stream *stream;
+	uint64_t seq, time;
+	uint32_t call;
+};
+
+static inline bool recording(void)
+{
+	int state = atomic_load_explicit(&recorder_state, memory_order_relaxed);
+
+	return state == RECORDER_ON || (state == RECORDER_UNDECIDED && recorder_start());
+}
+
+/* A call without a stream. */
+static inline bool op_begin(struct op *op, uint32_t call)
+{
+	*op = (struct op){0};
+	if (!recording())
+		return false;
+	op->t = thread_current();
+	if (op->t->busy || !(op->context = context_current(op->t)))
+		return false;
+	op->call = call;
+	op->seq = recorder_next_seq();
+	op->time = clock_ns();
+	return op->on = true;
+}
+
+bool op_is_capturing(struct stream *s);
+
+/* A call that works on a stream; writes: it may change device memory. */
+static inline bool op_begin_stream(struct op *op, uint32_t call, CUstream handle, bool per_thread, bool writes)
+{
+	if (!op_begin(op, call))
+		return false;
+	op->stream = stream_of(op->t, handle, per_thread);
+	if (!op->stream)
+		return op->on = false;
+	op->context = op->stream->context;
+	if (unlikely(atomic_load_explicit(&captures_active, memory_order_relaxed)))
+		op->capturing = op_is_capturing(op->stream);
+	if (writes && !op->capturing) {
+		gate_enter(op->t);
+		if (unlikely(atomic_load_explicit(&op->stream->seen, memory_order_relaxed) !=
+			     atomic_load_explicit(&op->context->captures, memory_order_acquire)))
+			capture_catch_up(op->t, op->stream);
+	}
+	return true;
+}
+
+/* The event's slot with the common members set, or NULL. */
+struct tt_event *op_event(struct op *op, CUresult result);
+
+/* After a call of op_begin_stream. */
+static inline void op_end(struct op *op, CUresult result)
+{
+	if (!op->on)
+		return;
+	if (result == CUDA_SUCCESS && !op->capturing) {
+		atomic_store_explicit(&op->stream->dirty, true, memory_order_relaxed);
+		atomic_fetch_add_explicit(&op->context->work, 1, memory_order_relaxed);
+	}
+	gate_leave(op->t);
+}
+
+struct region_origin op_origin(const struct op *op);
+void op_epoch(struct op *op, uint32_t trigger, uint32_t label);
+
+#endif

@@ -1,0 +1,256 @@
+/*
+ * Streams, events, stream capture, waits of the host, and stream-ordered allocation.
+ */
+#include "op.h"
+
+static void end_with(struct op *op, CUresult r, uint32_t kind, uint64_t dst, uint64_t src)
+{
+	struct tt_event *e = op_event(op, r);
+
+	if (e) {
+		e->dst = dst;
+		e->src = src;
+		events_publish(e, kind);
+	}
+	op_end(op, r);
+}
+
+static void end_wait(struct op *op, CUresult r)
+{
+	struct tt_event *e = op_event(op, r);
+
+	if (e)
+		events_publish(e, TT_EVENT_SYNC);
+	if (r == CUDA_SUCCESS && options.epoch_sync)
+		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
+}
+
+/* One that neither reads nor writes memory of regions: no gate, no wait for captures. */
+#define QUIET(symbol, per_thread, stream, kind, src, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		struct op op; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
+		CUresult r = real.symbol args; \
+		struct tt_event *e = op_event(&op, r); \
+		if (e) { \
+			e->src = (uint64_t)(uintptr_t)(src); \
+			events_publish(e, kind); \
+		} \
+		return r; \
+	}
+
+#define WRITES(symbol, per_thread, address, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		struct op op; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
+		CUresult r = real.symbol args; \
+		if (op.on && options.touched) \
+			regions_touch_all(op.context); \
+		end_with(&op, r, TT_EVENT_MEM_OP, address, 0); \
+		return r; \
+	}
+
+#define BEGINS_CAPTURE(symbol, per_thread, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		struct op op; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
+		atomic_fetch_add(&captures_active, 1); \
+		CUresult r = real.symbol args; \
+		if (r != CUDA_SUCCESS) \
+			atomic_fetch_sub(&captures_active, 1); \
+		struct tt_event *e = op_event(&op, r); \
+		if (e) \
+			events_publish(e, TT_EVENT_CAPTURE_BEGIN); \
+		return r; \
+	}
+
+static void capture_ended(CUstream stream, CUstreamCaptureStatus before)
+{
+	(void)stream;
+	if (before != CU_STREAM_CAPTURE_STATUS_NONE)
+		atomic_fetch_sub(&captures_active, 1);
+}
+
+static void born(struct op *op, CUresult r, CUdeviceptr *p, size_t n)
+{
+	struct tt_event *e;
+	struct region *region = NULL;
+
+	if (!op->on)
+		return;
+	if (r == CUDA_SUCCESS && !op->capturing && p && *p) {
+		struct region_origin origin = op_origin(op);
+		region = region_born(op->context, TT_REGION_ASYNC, *p, n, TT_NO_ID, &origin);
+	}
+	if ((e = op_event(op, r))) {
+		e->dst = p ? *p : 0;
+		e->bytes = n;
+		e->id = region ? region->id : TT_NO_ID;
+		events_publish(e, TT_EVENT_ALLOC);
+	}
+	op_end(op, r);
+}
+
+#define STREAMS(S, PT) \
+EXPORT CUresult CUDAAPI cuStreamSynchronize##S(CUstream stream) \
+{ \
+	struct op op; \
+	if (!REAL(cuStreamSynchronize##S)) \
+		return CUDA_ERROR_NOT_SUPPORTED; \
+	op_begin_stream(&op, CALL_cuStreamSynchronize##S, stream, PT, false); \
+	CUresult r = real.cuStreamSynchronize##S(stream); \
+	end_wait(&op, r); \
+	return r; \
+} \
+QUIET(cuStreamWaitEvent##S, PT, stream, TT_EVENT_EVENT_WAIT, event, (CUstream stream, CUevent event, unsigned flags), (stream, event, flags)) \
+QUIET(cuEventRecord##S, PT, stream, TT_EVENT_EVENT_RECORD, event, (CUevent event, CUstream stream), (event, stream)) \
+QUIET(cuEventRecordWithFlags##S, PT, stream, TT_EVENT_EVENT_RECORD, event, (CUevent event, CUstream stream, unsigned flags), (event, stream, flags)) \
+BEGINS_CAPTURE(cuStreamBeginCapture##S, PT, (CUstream stream), (stream)) \
+BEGINS_CAPTURE(cuStreamBeginCapture_v2##S, PT, (CUstream stream, CUstreamCaptureMode mode), (stream, mode)) \
+BEGINS_CAPTURE(cuStreamBeginCaptureToGraph##S, PT, (CUstream stream, CUgraph g, const CUgraphNode *d, const CUgraphEdgeData *x, size_t n, CUstreamCaptureMode mode), (stream, g, d, x, n, mode)) \
+EXPORT CUresult CUDAAPI cuStreamEndCapture##S(CUstream stream, CUgraph *g) \
+{ \
+	struct op op; \
+	CUstreamCaptureStatus before = CU_STREAM_CAPTURE_STATUS_NONE; \
+	if (!REAL(cuStreamEndCapture##S)) \
+		return CUDA_ERROR_NOT_SUPPORTED; \
+	op_begin_stream(&op, CALL_cuStreamEndCapture##S, stream, PT, false); \
+	real.cuStreamIsCapturing(stream, &before); \
+	CUresult r = real.cuStreamEndCapture##S(stream, g); \
+	capture_ended(stream, before); \
+	struct tt_event *e = op_event(&op, r); \
+	if (e) \
+		events_publish(e, TT_EVENT_CAPTURE_END); \
+	return r; \
+} \
+QUIET(cuStreamWaitValue32##S, PT, stream, TT_EVENT_MEM_OP, a, (CUstream stream, CUdeviceptr a, cuuint32_t v, unsigned flags), (stream, a, v, flags)) \
+QUIET(cuStreamWaitValue64##S, PT, stream, TT_EVENT_MEM_OP, a, (CUstream stream, CUdeviceptr a, cuuint64_t v, unsigned flags), (stream, a, v, flags)) \
+QUIET(cuStreamWaitValue32_v2##S, PT, stream, TT_EVENT_MEM_OP, a, (CUstream stream, CUdeviceptr a, cuuint32_t v, unsigned flags), (stream, a, v, flags)) \
+QUIET(cuStreamWaitValue64_v2##S, PT, stream, TT_EVENT_MEM_OP, a, (CUstream stream, CUdeviceptr a, cuuint64_t v, unsigned flags), (stream, a, v, flags)) \
+WRITES(cuStreamWriteValue32##S, PT, a, (CUstream stream, CUdeviceptr a, cuuint32_t v, unsigned flags), (stream, a, v, flags)) \
+WRITES(cuStreamWriteValue64##S, PT, a, (CUstream stream, CUdeviceptr a, cuuint64_t v, unsigned flags), (stream, a, v, flags)) \
+WRITES(cuStreamWriteValue32_v2##S, PT, a, (CUstream stream, CUdeviceptr a, cuuint32_t v, unsigned flags), (stream, a, v, flags)) \
+WRITES(cuStreamWriteValue64_v2##S, PT, a, (CUstream stream, CUdeviceptr a, cuuint64_t v, unsigned flags), (stream, a, v, flags)) \
+WRITES(cuStreamBatchMemOp##S, PT, 0, (CUstream stream, unsigned n, CUstreamBatchMemOpParams *list, unsigned flags), (stream, n, list, flags)) \
+WRITES(cuStreamBatchMemOp_v2##S, PT, 0, (CUstream stream, unsigned n, CUstreamBatchMemOpParams *list, unsigned flags), (stream, n, list, flags)) \
+EXPORT CUresult CUDAAPI cuMemAllocAsync##S(CUdeviceptr *p, size_t n, CUstream stream) \
+{ \
+	struct op op; \
+	if (!REAL(cuMemAllocAsync##S)) \
+		return CUDA_ERROR_NOT_SUPPORTED; \
+	op_begin_stream(&op, CALL_cuMemAllocAsync##S, stream, PT, true); \
+	CUresult r = real.cuMemAllocAsync##S(p, n, stream); \
+	born(&op, r, p, n); \
+	return r; \
+} \
+EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##S(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream stream) \
+{ \
+	struct op op; \
+	if (!REAL(cuMemAllocFromPoolAsync##S)) \
+		return CUDA_ERROR_NOT_SUPPORTED; \
+	op_begin_stream(&op, CALL_cuMemAllocFromPoolAsync##S, stream, PT, true); \
+	CUresult r = real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
+	born(&op, r, p, n); \
+	return r; \
+} \
+EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
+{ \
+	struct op op; \
+	if (!REAL(cuMemFreeAsync##S)) \
+		return CUDA_ERROR_NOT_SUPPORTED; \
+	op_begin_stream(&op, CALL_cuMemFreeAsync##S, stream, PT, true); \
+	CUresult r = real.cuMemFreeAsync##S(p, stream); \
+	if (op.on && r == CUDA_SUCCESS && !op.capturing) { \
+		struct region_origin origin = op_origin(&op); \
+		region_died(p, &origin); \
+	} \
+	end_with(&op, r, TT_EVENT_FREE, p, 0); \
+	return r; \
+}
+
+STREAMS(, false)
+STREAMS(_ptsz, true)
+
+EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event)
+{
+	struct op op;
+
+	if (!REAL(cuEventSynchronize))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	op_begin(&op, CALL_cuEventSynchronize);
+	CUresult r = real.cuEventSynchronize(event);
+	end_wait(&op, r);
+	return r;
+}
+
+static void created(struct op *op, CUresult r, CUstream *stream)
+{
+	if (!op->on)
+		return;
+	if (r == CUDA_SUCCESS) {
+		stream_created(op->t, *stream);
+		op->stream = stream_of(op->t, *stream, false);
+	}
+	struct tt_event *e = op_event(op, r);
+	if (e)
+		events_publish(e, TT_EVENT_STREAM_CREATE);
+}
+
+EXPORT CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
+{
+	struct op op;
+
+	if (!REAL(cuStreamCreate))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	op_begin(&op, CALL_cuStreamCreate);
+	CUresult r = real.cuStreamCreate(stream, flags);
+	created(&op, r, stream);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
+{
+	struct op op;
+
+	if (!REAL(cuStreamCreateWithPriority))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	op_begin(&op, CALL_cuStreamCreateWithPriority);
+	CUresult r = real.cuStreamCreateWithPriority(stream, flags, priority);
+	created(&op, r, stream);
+	return r;
+}
+
+static CUresult destroy(uint32_t call, CUstream stream, CUresult (*destroy_real)(CUstream))
+{
+	struct op op;
+
+	op_begin_stream(&op, call, stream, false, false);
+	if (op.on) /* before the call: the handle may come back to another thread at once */
+		stream_destroyed(stream);
+	CUresult r = destroy_real(stream);
+	struct tt_event *e = op_event(&op, r);
+	if (e)
+		events_publish(e, TT_EVENT_STREAM_DESTROY);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuStreamDestroy(CUstream stream)
+{
+	return REAL(cuStreamDestroy) ? destroy(CALL_cuStreamDestroy, stream, real.cuStreamDestroy)
+				     : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT CUresult CUDAAPI cuStreamDestroy_v2(CUstream stream)
+{
+	return REAL(cuStreamDestroy_v2) ? destroy(CALL_cuStreamDestroy_v2, stream, real.cuStreamDestroy_v2)
+					: CUDA_ERROR_NOT_SUPPORTED;
+}

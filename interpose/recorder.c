@@ -1,0 +1,331 @@
+/*
+ * Beginning, failing and ending. See recorder.h for the invariant.
+ */
+#include "recorder.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "capture/capture.h"
+#include "drain/drain.h"
+#include "drain/events.h"
+#include "drain/json.h"
+#include "ending.h"
+#include "options.h"
+#include "state/regions.h"
+
+#define WARNINGS 32
+
+_Atomic int recorder_state;
+struct recorder_counters recorder_counters;
+
+static store *run;
+static _Atomic uint64_t last_seq;
+static _Atomic uint32_t next_epoch;
+static char warnings[WARNINGS][256];
+static unsigned warning_count;
+static char failure[256];
+static uint64_t ring_bytes, started_ns;
+static const char *ring_place = "none";
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void say(const char *text)
+{
+	char line[320];
+	int n = snprintf(line, sizeof(line), "ttanalyze: %s\n", text);
+
+	if (write(STDERR_FILENO, line, (size_t)n) < 0)
+		return; /* a program without stderr is not told */
+}
+
+static uint64_t real_time(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void recorder_warn(const char *format, ...)
+{
+	char text[256];
+	va_list args;
+	bool fresh = true;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < warning_count; i++)
+		fresh &= strcmp(warnings[i], text) != 0;
+	fresh &= warning_count < WARNINGS;
+	if (fresh)
+		strcpy(warnings[warning_count++], text);
+	pthread_mutex_unlock(&lock);
+	if (fresh)
+		say(text);
+}
+
+void recorder_fail(const char *format, ...)
+{
+	int was = RECORDER_ON;
+	char text[256], line[300];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (!atomic_compare_exchange_strong(&recorder_state, &was, RECORDER_OFF) && was != RECORDER_UNDECIDED)
+		return;
+	atomic_store(&recorder_state, RECORDER_OFF);
+	pthread_mutex_lock(&lock);
+	strcpy(failure, text);
+	pthread_mutex_unlock(&lock);
+	snprintf(line, sizeof(line), "recording stopped: %s", text);
+	say(line);
+}
+
+static void json_arguments(struct json *j)
+{
+	char text[65536];
+	FILE *f = fopen("/proc/self/cmdline", "re");
+	size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+
+	if (f)
+		fclose(f);
+	text[n] = 0;
+	json_open(j, '[');
+	for (size_t at = 0; at < n; at += strlen(text + at) + 1)
+		json_string(j, text + at);
+	json_close(j, ']');
+}
+
+static void json_devices(struct json *j)
+{
+	json_open(j, '[');
+	for (struct context *c = context_first(); c; c = c->next) {
+		char name[128] = "?";
+		size_t memory = 0;
+		bool listed = false;
+		for (struct context *o = context_first(); o != c; o = o->next)
+			listed |= o->device == c->device;
+		if (listed)
+			continue;
+		real.cuDeviceGetName(name, sizeof(name), c->device);
+		real.cuDeviceTotalMem_v2(&memory, c->device);
+		json_open(j, '{');
+		json_key(j, "ordinal");
+		json_u64(j, (uint64_t)c->device);
+		json_key(j, "name");
+		json_string(j, name);
+		json_key(j, "memory");
+		json_u64(j, memory);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
+static void counter(struct json *j, const char *key, uint64_t value)
+{
+	json_key(j, key);
+	json_u64(j, value);
+}
+
+static void write_process(const char *status, const char *reason, bool ended)
+{
+	const char *const *unknown;
+	char cwd[4096];
+	int driver = 0;
+	struct json j;
+
+	real.cuDriverGetVersion(&driver);
+	json_begin(&j, NULL, NULL);
+	json_open(&j, '{');
+	counter(&j, "process", store_process_index(run));
+	counter(&j, "pid", (uint64_t)getpid());
+	json_key(&j, "argv");
+	json_arguments(&j);
+	json_key(&j, "cwd");
+	json_string(&j, getcwd(cwd, sizeof(cwd)));
+	counter(&j, "started_ns", started_ns);
+	json_key(&j, "ended_ns");
+	if (ended)
+		json_u64(&j, real_time());
+	else
+		json_null(&j);
+	json_key(&j, "status");
+	json_string(&j, status);
+	json_key(&j, "reason");
+	json_string(&j, reason);
+	json_key(&j, "deterministic");
+	json_bool(&j, options.deterministic);
+	counter(&j, "driver_version", (uint64_t)driver);
+	json_key(&j, "devices");
+	json_devices(&j);
+	json_key(&j, "options");
+	options_json(&j);
+	json_key(&j, "ring");
+	json_open(&j, '{');
+	counter(&j, "bytes", ring_bytes);
+	json_key(&j, "place");
+	json_string(&j, ring_place);
+	json_close(&j, '}');
+	json_key(&j, "counters");
+	json_open(&j, '{');
+	counter(&j, "events", events_count());
+	counter(&j, "events_lost", events_lost());
+	counter(&j, "epochs", recorder_counters.epochs);
+	counter(&j, "epochs_refused", recorder_counters.epochs_refused);
+	counter(&j, "epochs_dropped", recorder_counters.epochs_dropped);
+	counter(&j, "bytes_read", recorder_counters.bytes_read);
+	counter(&j, "bytes_changed", recorder_counters.bytes_changed);
+	counter(&j, "bytes_stored", recorder_counters.bytes_stored);
+	json_close(&j, '}');
+	json_key(&j, "unknown_calls");
+	json_open(&j, '[');
+	for (unsigned i = 0, n = entry_unknown_calls(&unknown); i < n; i++)
+		json_string(&j, unknown[i]);
+	json_close(&j, ']');
+	json_key(&j, "warnings");
+	json_open(&j, '[');
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < warning_count; i++)
+		json_string(&j, warnings[i]);
+	pthread_mutex_unlock(&lock);
+	json_close(&j, ']');
+	json_key(&j, "calls");
+	json_open(&j, '[');
+	for (unsigned i = 0; i < CALL_COUNT; i++)
+		json_string(&j, call_names[i]);
+	json_close(&j, ']');
+	json_close(&j, '}');
+	if (json_text(&j))
+		store_process(run, json_text(&j));
+	json_free(&j);
+}
+
+static bool start(void)
+{
+	char error[300] = "";
+
+	if (!options_read(error, sizeof(error))) {
+		recorder_fail("%s", error);
+		return false;
+	}
+	if (!*options.out)
+		return false;
+	run = store_open(&(store_config){options.out, options.deterministic, options.retain}, error, sizeof(error));
+	if (!run) {
+		recorder_fail("%s", error);
+		return false;
+	}
+	if (options.events && !events_open(store_directory(run), error, sizeof(error)))
+		recorder_warn("no events: %s", error);
+	gate_init();
+	started_ns = real_time();
+	if (!drain_start()) {
+		recorder_fail("no thread for the drain");
+		return false;
+	}
+	ending_watch();
+	write_process("running", NULL, false);
+	return true;
+}
+
+bool recorder_start(void)
+{
+	CUcontext current = NULL;
+	struct thread *t = thread_current();
+
+	if (t->busy || !real.cuCtxGetCurrent || real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current)
+		return false;
+	pthread_mutex_lock(&start_lock);
+	t->busy++;
+	if (recorder_state == RECORDER_UNDECIDED)
+		atomic_store(&recorder_state, start() ? RECORDER_ON : RECORDER_OFF);
+	t->busy--;
+	pthread_mutex_unlock(&start_lock);
+	return recorder_state == RECORDER_ON;
+}
+
+void recorder_finish(const char *status, const char *reason)
+{
+	static _Atomic bool finished;
+	struct thread *t = thread_current();
+
+	if (!run || atomic_exchange(&finished, true))
+		return;
+	for (struct context *c = context_first(); c && recorder_state == RECORDER_ON; c = c->next) {
+		CUcontext popped;
+		if (!c->alive || !c->capture || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+			continue;
+		capture_end(t, c, !reason);
+		real.cuCtxPopCurrent_v2(&popped);
+	}
+	t->busy++;
+	drain_stop(options.stall_ms);
+	atomic_store(&recorder_state, RECORDER_OFF);
+	events_close();
+	if (*failure)
+		write_process("failed", failure, true);
+	else
+		write_process(status, reason, true);
+	store_close(run);
+	t->busy--;
+}
+
+void recorder_forget(void)
+{
+	if (!run)
+		return;
+	events_forget();
+	store_forget(run);
+	drain_forget();
+	regions_forget_all();
+	thread_forget_all();
+	run = NULL;
+	atomic_store(&recorder_state, RECORDER_OFF);
+}
+
+store *recorder_store(void)
+{
+	return run;
+}
+
+uint64_t recorder_next_seq(void)
+{
+	return atomic_fetch_add_explicit(&last_seq, 1, memory_order_relaxed) + 1;
+}
+
+uint32_t recorder_next_epoch(void)
+{
+	return atomic_load(&next_epoch);
+}
+
+void recorder_set_next_epoch(uint32_t number)
+{
+	atomic_store(&next_epoch, number);
+}
+
+void recorder_region(struct tt_region *record)
+{
+	if (options.deterministic)
+		record->time_ns = 0;
+	store_region(run, record);
+}
+
+void recorder_region_gone(struct region *r)
+{
+	capture_region_gone(r);
+}
+
+void recorder_ring(uint64_t bytes, const char *place)
+{
+	ring_bytes = bytes;
+	ring_place = place;
+}
