@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SANITIZED := build/sanitized
-RUN_SANITIZED := TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib
+RUN_SANITIZED := TT_SANITIZE=address,undefined TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib
 JOBS ?= 2
 
 help: ## this list
@@ -35,7 +35,7 @@ lint: build ## ruff and mypy
 
 test: lint examples ## lint, all tests that need no GPU, and the native ones under sanitizers
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not gpu'
-	TT_SANITIZE=address,undefined $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
+	$(RUN_SANITIZED) $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
 	$(RUN_SANITIZED) $(BIN)/python -m pytest -n $(JOBS) -m 'native and not gpu'
 
 gpu-test: examples ## the same programs and the framework cases on a GPU

@@ -21,7 +21,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import CompileError, LinkError
 
-COMPILE = ["-std=gnu11", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread"]
+COMPILE = ["-std=gnu11", "-D_GNU_SOURCE=", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread"]
 WARN = ["-Wall", "-Wextra", "-Werror"]
 INCLUDE = ["-Iinterpose", "-Iinterpose/cuda"]
 PTX = "interpose/capture/capture.ptx"
@@ -53,7 +53,7 @@ LIBRARIES = {
             "interpose/capture/*.c",
             "interpose/drain/*.c",
         ),
-        ("-Wl,-soname,libttshim.so", "-Wl,--no-undefined", "-pthread", "-ldl"),
+        ("-Wl,-soname,libttshim.so", "-Wl,-z,nodelete", "-Wl,--no-undefined", "-pthread", "-ldl"),
         ("capture_ptx", PTX),
     ),
 }

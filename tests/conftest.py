@@ -9,10 +9,11 @@ import hashlib
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests import support
+from tests import drain_run, support
 from tests.rundir import Writer, small_run
 
 BUILT = support.ROOT / "build" / "tests"
@@ -48,3 +49,23 @@ def run_path(tmp_path: Path) -> Path:
 def small(run_path: Path) -> Writer:
     """A small run of one process, with everything in it."""
     return small_run(run_path)
+
+
+@pytest.fixture(scope="session")
+def drain_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources that write run directories, as a library of their own."""
+    return drain_run.build_library(tmp_path_factory.mktemp("drain"))
+
+
+@pytest.fixture(scope="session")
+def drain(drain_path: Path) -> Any:
+    """The same, loaded."""
+    return drain_run.FFI.dlopen(str(drain_path))
+
+
+@pytest.fixture(scope="session")
+def stress(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program that uses them from many threads, built with sanitizers."""
+    target = tmp_path_factory.mktemp("stress") / "stress"
+    sources = [drain_run.STRESS, *drain_run.SOURCES]
+    return drain_run.build(target, sources, *drain_run.SANITIZE)

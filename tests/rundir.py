@@ -315,7 +315,7 @@ class Writer:
             "deterministic": False,
             "driver_version": 13000,
             "devices": [{"ordinal": 0, "name": "Test Device", "memory": 1 << 30}],
-            "options": {"epoch": "sync", "regions": "all"},
+            "options": {"TT_OUT": "/tmp/run", "TT_EPOCH": "sync", "TT_RING_BYTES": ""},
             "ring": {"bytes": 1 << 26, "place": "device"},
             "counters": {
                 "events": self.seq,

@@ -209,6 +209,7 @@ def test_info_fits_on_one_screen_and_says_it_all(cli: Cli, small: Writer, run_pa
     for expected in (
         "./app --fast",
         "pid 1000, recording complete",
+        "options  epoch=sync\n",
         "CUDA 13.0",
         "0: Test Device, 1.0 GiB",
         "5 (sync 1, kernel-after 1, launch 1, api 1, final 1); full 2",

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import ttanalyze as tt
-from tests import drain_run
-from tests.drain_run import FFI, Store
+from tests.drain_run import Store
 from tests.rundir import digest_of
 from ttanalyze.model import layout, manifest
 from ttanalyze.verify import verify
@@ -18,11 +17,6 @@ from ttanalyze.verify import verify
 BLOCK = layout.BLOCK_SIZE
 CAPTURED, BORN, DIED, LABEL = 1, 1, 2, 3
 FULL, REFUSED, GAP = 1, 8, 32
-
-
-@pytest.fixture(scope="module")
-def lib(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return FFI.dlopen(str(drain_run.build_library(tmp_path_factory.mktemp("drain"))))
 
 
 def cut(
@@ -49,9 +43,9 @@ def cut(
 
 @pytest.mark.parametrize("retain", [0, 6])
 @pytest.mark.parametrize("seed", range(4))
-def test_reads_what_the_store_wrote(lib: Any, tmp_path: Path, seed: int, retain: int) -> None:
+def test_reads_what_the_store_wrote(drain: Any, tmp_path: Path, seed: int, retain: int) -> None:
     source = random.Random(seed)
-    store = Store(lib, tmp_path / "run", retain=retain)
+    store = Store(drain, tmp_path / "run", retain=retain)
     memory: dict[int, bytes] = {}
     known: dict[int, bytes] = {}
     history = []
@@ -76,7 +70,7 @@ def test_reads_what_the_store_wrote(lib: Any, tmp_path: Path, seed: int, retain:
         flags = FULL if number % 8 == 0 else source.choice([0, 0, 0, REFUSED])
         cut(store, number, memory, known, flags)
         history.append({} if flags & REFUSED else dict(known))
-    assert lib.store_process(store.s, b'{"process":0,"status":"complete"}')
+    assert drain.store_process(store.s, b'{"process":0,"status":"complete"}')
     store.close()
     run = tt.open(tmp_path / "run")
     assert manifest.text(run.manifest()) == (tmp_path / "run" / "manifest.json").read_text()
@@ -89,12 +83,12 @@ def test_reads_what_the_store_wrote(lib: Any, tmp_path: Path, seed: int, retain:
             assert run.read(epoch, region).tobytes() == contents
 
 
-def test_events_and_several_processes(lib: Any, tmp_path: Path) -> None:
+def test_events_and_several_processes(drain: Any, tmp_path: Path) -> None:
     for number in range(3):
-        store = Store(lib, tmp_path / "run")
+        store = Store(drain, tmp_path / "run")
         store.region(0, size=3, epoch=0)
         cut(store, 0, {0: b"abc"}, {}, FULL)
-        assert lib.store_process(store.s, f'{{"process":{number},"status":"complete"}}'.encode())
+        assert drain.store_process(store.s, f'{{"process":{number},"status":"complete"}}'.encode())
         store.close()
     run = tt.open(tmp_path / "run")
     assert [p.index for p in run.processes] == [0, 1, 2]

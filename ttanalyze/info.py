@@ -136,7 +136,11 @@ def _process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         for d in process["devices"]
     ]
     pairs.append(("device", "\n".join(devices) or "not known"))
-    options = [f"{k}={v}" for k, v in process["options"].items() if v not in (None, "", False)]
+    options = [
+        f"{name.removeprefix('TT_').lower().replace('_', '-')}={value}"
+        for name, value in process["options"].items()
+        if name != "TT_OUT" and value not in ("", "0")
+    ]
     if options:
         pairs.append(("options", text.printable(" ".join(options))))
     ring = process["ring"]

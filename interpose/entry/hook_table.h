@@ -52,12 +52,12 @@
 	X(cuMemAlloc_v2) X(cuMemAllocPitch_v2) X(cuMemAllocManaged) X(cuMemFree_v2) \
 	X(cuMemAllocHost_v2) X(cuMemFreeHost) X(cuMemHostAlloc) \
 	X(cuMemHostRegister) X(cuMemHostRegister_v2) X(cuMemHostUnregister) \
-	X(cuMemGetInfo_v2) X(cuMemGetAddressRange_v2) X(cuPointerGetAttribute) X(cuPointerGetAttributes) \
+	X(cuMemGetInfo_v2) \
 	X(cuMemCreate) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) \
 	X(cuArrayCreate_v2) X(cuArray3DCreate_v2) X(cuArrayDestroy) \
 	X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) \
-	X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcOpenMemHandle_v2) X(cuIpcCloseMemHandle) \
-	X(cuMemPoolImportPointer) X(cuMemPoolDestroy) X(cuExternalMemoryGetMappedBuffer) \
+	X(cuIpcOpenMemHandle) X(cuIpcOpenMemHandle_v2) X(cuIpcCloseMemHandle) \
+	X(cuMemPoolImportPointer) X(cuExternalMemoryGetMappedBuffer) \
 	X(cuModuleLoad) X(cuModuleLoadData) X(cuModuleLoadDataEx) X(cuModuleLoadFatBinary) X(cuModuleUnload) \
 	X(cuModuleGetFunction) X(cuModuleGetGlobal_v2) \
 	X(cuLibraryLoadData) X(cuLibraryLoadFromFile) X(cuLibraryUnload) \
@@ -77,8 +77,7 @@
 	X(cuStreamGetCtx) X(cuStreamIsCapturing) X(cuThreadExchangeStreamCaptureMode) \
 	X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventQuery) \
 	X(cuFuncGetName) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \
-	X(cuKernelGetName) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
-	X(cuMemHostGetDevicePointer_v2) X(cuMemAddressReserve) X(cuMemAddressFree) X(cuMemRelease) \
-	X(cuMemGetAllocationGranularity) X(cuMemGetAccess)
+	X(cuKernelGetName) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
+	X(cuMemHostGetDevicePointer_v2) X(cuMemGetAddressRange_v2)
 
 #endif

@@ -26,7 +26,7 @@ static void end_wait(struct op *op, CUresult r)
 }
 
 /* One that neither reads nor writes memory of regions: no gate, no wait for captures. */
-#define QUIET(symbol, per_thread, stream, kind, src, params, args) \
+#define QUIET(symbol, per_thread, stream, kind, what, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		struct op op; \
@@ -36,7 +36,7 @@ static void end_wait(struct op *op, CUresult r)
 		CUresult r = real.symbol args; \
 		struct tt_event *e = op_event(&op, r); \
 		if (e) { \
-			e->src = (uint64_t)(uintptr_t)(src); \
+			e->src = (uint64_t)(uintptr_t)(what); \
 			events_publish(e, kind); \
 		} \
 		return r; \

@@ -69,7 +69,7 @@ static CUresult array_make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, bool
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	CUarray array = sim_alloc(sizeof *array);
-	*array = (struct CUarray_st){ .ctx = ctx, .descriptor = *d, .element = element, .pitch = pitch,
+	*array = (struct CUarray_st){ .refs = 1, .ctx = ctx, .descriptor = *d, .element = element, .pitch = pitch,
 		.rows = at_least_one(d->Height), .layers = at_least_one(d->Depth), .size = size,
 		.memory = memory, .of_mipmap = of_mipmap };
 	LIST_INSERT_HEAD(&ctx->arrays, array, all);
@@ -81,9 +81,16 @@ static CUresult array_make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, bool
 void array_delete(CUarray array)
 {
 	device_refund(array->ctx->device, ROUND_UP(array->size, SIM_ALIGNMENT));
-	storage_delete(array->memory, array->size);
 	LIST_REMOVE(array, all);
 	handle_remove(array);
+	array_unref(array);
+}
+
+void array_unref(CUarray array)
+{
+	if (!array || --array->refs)
+		return;
+	storage_delete(array->memory, array->size);
 	free(array);
 }
 

@@ -25,6 +25,17 @@ struct capture *capture_by_id(unsigned long long id)
 	return NULL;
 }
 
+bool capture_builds(CUgraph graph)
+{
+	struct capture *c;
+
+	LIST_FOREACH(c, &captures, all) {
+		if (c->graph == graph)
+			return true;
+	}
+	return false;
+}
+
 void capture_invalidate(struct capture *c)
 {
 	c->invalid = true;

@@ -158,6 +158,24 @@ static unsigned char *stage(CUcontext ctx, const struct copy *c)
 	return staged;
 }
 
+static void keep_array(struct copy_end *end)
+{
+	if (end->type == CU_MEMORYTYPE_ARRAY)
+		end->array->refs++;
+	else
+		end->array = NULL;
+}
+
+struct sim_work *copy_work(CUcontext ctx, const struct copy *c)
+{
+	struct sim_work *work = work_new(WORK_COPY, ctx);
+
+	work->copy.copy = *c;
+	keep_array(&work->copy.copy.src);
+	keep_array(&work->copy.copy.dst);
+	return work;
+}
+
 /* ---- submission ---- */
 
 enum manner {
@@ -194,8 +212,7 @@ static CUresult submit(struct copy c, CUstream handle, enum manner manner)
 	}
 	if (result)
 		return sim_leave(result);
-	struct sim_work *work = work_new(WORK_COPY, ctx);
-	work->copy.copy = c;
+	struct sim_work *work = copy_work(ctx, &c);
 	if (!stream->capture && (pageable_src || manner == READS_NOW))
 		work->copy.staged = stage(ctx, &c);
 	bool host = c.src.type == CU_MEMORYTYPE_HOST || c.dst.type == CU_MEMORYTYPE_HOST;

@@ -454,6 +454,7 @@ CUresult launch_check_cluster(const struct sim_work *work);
 /* ---- copy.c, fill.c, memop.c ---- */
 
 CUresult copy_check(CUcontext ctx, struct copy *c, bool *pageable_src, bool *pageable_dst);
+struct sim_work *copy_work(CUcontext ctx, const struct copy *c); /* of a copy that was checked */
 struct copy copy_from_3d(const CUDA_MEMCPY3D *from);
 CUDA_MEMCPY3D copy_to_3d(const struct copy *c);
 CUstream own_stream(CUstream handle); /* as the per-thread variants of calls understand it */
@@ -470,6 +471,7 @@ CUresult fill_run(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element
 /* ---- array.c ---- */
 
 struct CUarray_st {
+	unsigned refs; /* the handle, and copies that are still to run */
 	CUcontext ctx;
 	CUDA_ARRAY3D_DESCRIPTOR descriptor;
 	size_t element, pitch, rows, layers; /* bytes of an element and a row; rows, layers ≥ 1 */
@@ -479,6 +481,7 @@ struct CUarray_st {
 	LIST_ENTRY(CUarray_st) all;
 };
 void array_delete(CUarray array);
+void array_unref(CUarray array); /* NULL is fine */
 void mipmap_delete(CUmipmappedArray mipmap);
 
 /* ---- capture.c ---- */
@@ -503,6 +506,7 @@ void capture_invalidate(struct capture *c);
 void capture_leave(CUstream stream); /* a stream that is destroyed */
 struct capture *capture_blocking(CUcontext ctx); /* one that a legacy operation would meet */
 struct capture *capture_by_id(unsigned long long id);
+bool capture_builds(CUgraph graph);
 
 /* ---- graph.c ---- */
 

@@ -270,7 +270,7 @@ CUresult cuGraphDestroy(CUgraph graph)
 
 	if (result)
 		return result;
-	if (graph->parent)
+	if (graph->parent || capture_builds(graph))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	graph_delete(graph);
 	return sim_leave(CUDA_SUCCESS);
@@ -311,6 +311,8 @@ CUresult cuGraphDestroyNode(CUgraphNode node)
 		return result;
 	if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
 		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+	if (capture_builds(node->graph))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	node_delete(node);
 	return sim_leave(CUDA_SUCCESS);
 }

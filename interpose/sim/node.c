@@ -27,17 +27,15 @@ static CUresult kernel_work(CUcontext ctx, const CUDA_KERNEL_NODE_PARAMS_v3 *p,
 	return launch_work(ctx, &config, f, p->kernelParams, p->extra, out);
 }
 
-static CUresult copy_work(CUcontext ctx, const CUDA_MEMCPY3D *p, struct sim_work **out)
+static CUresult memcpy_work(CUcontext ctx, const CUDA_MEMCPY3D *p, struct sim_work **out)
 {
 	bool pageable_src, pageable_dst;
 	struct copy c = copy_from_3d(p);
 	CUresult result = copy_check(ctx, &c, &pageable_src, &pageable_dst);
 
-	if (result)
-		return result;
-	*out = work_new(WORK_COPY, ctx);
-	(*out)->copy.copy = c;
-	return CUDA_SUCCESS;
+	if (!result)
+		*out = copy_work(ctx, &c);
+	return result;
 }
 
 static CUresult fill_work(CUcontext ctx, const CUDA_MEMSET_NODE_PARAMS_v2 *p,
@@ -148,7 +146,7 @@ CUresult node_work(CUcontext ctx, const CUgraphNodeParams *p, struct sim_work **
 	case CU_GRAPH_NODE_TYPE_KERNEL:
 		return kernel_work(ctx, &p->kernel, out);
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
-		return copy_work(ctx, &p->memcpy.copyParams, out);
+		return memcpy_work(ctx, &p->memcpy.copyParams, out);
 	case CU_GRAPH_NODE_TYPE_MEMSET:
 		return fill_work(ctx, &p->memset, out);
 	case CU_GRAPH_NODE_TYPE_HOST:

@@ -37,6 +37,8 @@ void work_unref(struct sim_work *w)
 		free(w->kernel.pointers);
 		break;
 	case WORK_COPY:
+		array_unref(w->copy.copy.src.array);
+		array_unref(w->copy.copy.dst.array);
 		free(w->copy.staged);
 		break;
 	case WORK_RECORD:

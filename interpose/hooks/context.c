@@ -1,0 +1,126 @@
+/*
+ * Initialisation, contexts and their synchronisation.
+ */
+#include "op.h"
+
+EXPORT CUresult CUDAAPI cuInit(unsigned flags)
+{
+	return REAL(cuInit) ? real.cuInit(flags) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+/* How often the program holds a device's primary context: the last release ends it. */
+static _Atomic int retains[64];
+
+static bool holds(CUdevice d)
+{
+	return d >= 0 && d < 64;
+}
+
+EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
+{
+	if (!REAL(cuDevicePrimaryCtxRetain))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuDevicePrimaryCtxRetain(c, d);
+	if (r == CUDA_SUCCESS && holds(d))
+		atomic_fetch_add(&retains[d], 1);
+	return r;
+}
+
+/* Our own objects go while the context still lives. */
+static struct context *ending(struct context *c)
+{
+	CUcontext popped;
+
+	if (!c || atomic_load(&recorder_state) != RECORDER_ON || thread_current()->busy)
+		return NULL;
+	if (real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+		return NULL;
+	capture_end(thread_current(), c, true);
+	real.cuCtxPopCurrent_v2(&popped);
+	return c;
+}
+
+static void ended(struct context *c, CUresult r)
+{
+	if (!c || r != CUDA_SUCCESS)
+		return;
+	regions_died_of_context(c, &(struct region_origin){.seq = recorder_next_seq(), .time_ns = clock_ns(),
+							   .call = TT_NO_ID, .label = TT_NO_ID});
+	context_destroyed(c);
+}
+
+static CUresult release(CUdevice d, CUresult (*release_real)(CUdevice))
+{
+	bool last = holds(d) && atomic_load(&retains[d]) == 1;
+	struct context *c = last ? ending(context_of_device(d)) : NULL;
+	CUresult r = release_real(d);
+
+	if (r == CUDA_SUCCESS && holds(d) && atomic_load(&retains[d]) > 0)
+		atomic_fetch_sub(&retains[d], 1);
+	ended(c, r);
+	return r;
+}
+
+static CUresult reset(CUdevice d, CUresult (*reset_real)(CUdevice))
+{
+	struct context *c = ending(context_of_device(d));
+	CUresult r = reset_real(d);
+
+	ended(c, r);
+	return r;
+}
+
+static CUresult destroy(CUcontext handle, CUresult (*destroy_real)(CUcontext))
+{
+	struct context *c = ending(context_find(handle));
+	CUresult r = destroy_real(handle);
+
+	ended(c, r);
+	return r;
+}
+
+#define ENDS(symbol, type, how) \
+	EXPORT CUresult CUDAAPI symbol(type what) \
+	{ \
+		return REAL(symbol) ? how(what, real.symbol) : CUDA_ERROR_NOT_SUPPORTED; \
+	}
+ENDS(cuDevicePrimaryCtxRelease, CUdevice, release)
+ENDS(cuDevicePrimaryCtxRelease_v2, CUdevice, release)
+ENDS(cuDevicePrimaryCtxReset, CUdevice, reset)
+ENDS(cuDevicePrimaryCtxReset_v2, CUdevice, reset)
+ENDS(cuCtxDestroy, CUcontext, destroy)
+ENDS(cuCtxDestroy_v2, CUcontext, destroy)
+
+static void waited(struct op *op, CUresult r)
+{
+	struct tt_event *e = op_event(op, r);
+
+	if (e)
+		events_publish(e, TT_EVENT_SYNC);
+	if (r == CUDA_SUCCESS && options.epoch_sync)
+		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
+}
+
+EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
+{
+	struct op op;
+
+	if (!REAL(cuCtxSynchronize))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	op_begin(&op, CALL_cuCtxSynchronize);
+	CUresult r = real.cuCtxSynchronize();
+	waited(&op, r);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext c)
+{
+	struct op op;
+
+	if (!REAL(cuCtxSynchronize_v2))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	op_begin(&op, CALL_cuCtxSynchronize_v2);
+	CUresult r = real.cuCtxSynchronize_v2(c);
+	waited(&op, r);
+	return r;
+}

@@ -1,0 +1,170 @@
+/*
+ * Allocations and what the program asks about them.
+ */
+#include "op.h"
+
+static void born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
+{
+	struct region *region = NULL;
+	struct tt_event *e;
+
+	if (!op->on)
+		return;
+	if (r == CUDA_SUCCESS && base && size) {
+		struct region_origin origin = op_origin(op);
+		region = region_born(op->context, kind, base, size, TT_NO_ID, &origin);
+	}
+	if ((e = op_event(op, r))) {
+		e->dst = base;
+		e->bytes = size;
+		e->id = region ? region->id : TT_NO_ID;
+		events_publish(e, TT_EVENT_ALLOC);
+	}
+}
+
+/* Before the driver's call: afterwards the address may be another thread's already. */
+static void dies(struct op *op, uint64_t base)
+{
+	struct region_origin origin = op_origin(op);
+
+	if (!op->on)
+		return;
+	capture_settle(op->context);
+	region_died(base, &origin);
+}
+
+static void died(struct op *op, CUresult r, uint64_t base)
+{
+	struct tt_event *e = op_event(op, r);
+
+	if (e) {
+		e->dst = base;
+		events_publish(e, TT_EVENT_FREE);
+	}
+}
+
+/* base and size are looked at only where the call succeeded. */
+#define ALLOCATES(symbol, kind, base, size, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		struct op op; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin(&op, CALL_##symbol); \
+		CUresult r = real.symbol args; \
+		if (r == CUDA_ERROR_OUT_OF_MEMORY && op.on && capture_give_back(op.t, op.context)) \
+			r = real.symbol args; \
+		born(&op, r, kind, r == CUDA_SUCCESS ? (uint64_t)(base) : 0, r == CUDA_SUCCESS ? (uint64_t)(size) : 0); \
+		return r; \
+	}
+
+#define FREES(symbol, type) \
+	EXPORT CUresult CUDAAPI symbol(type p) \
+	{ \
+		struct op op; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin(&op, CALL_##symbol); \
+		dies(&op, (uint64_t)(uintptr_t)p); \
+		CUresult r = real.symbol(p); \
+		died(&op, r, (uint64_t)(uintptr_t)p); \
+		return r; \
+	}
+
+static uint64_t range_size(CUdeviceptr p)
+{
+	CUdeviceptr base;
+	size_t size = 0;
+
+	return real.cuMemGetAddressRange_v2(&base, &size, p) == CUDA_SUCCESS ? base + size - p : 0;
+}
+
+ALLOCATES(cuMemAlloc_v2, TT_REGION_DEVICE, *p, n, (CUdeviceptr *p, size_t n), (p, n))
+ALLOCATES(cuMemAllocPitch_v2, TT_REGION_DEVICE, *p, *pitch * h, (CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned e), (p, pitch, w, h, e))
+ALLOCATES(cuMemAllocManaged, TT_REGION_MANAGED, *p, n, (CUdeviceptr *p, size_t n, unsigned flags), (p, n, flags))
+ALLOCATES(cuMemAllocHost_v2, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t n), (p, n))
+ALLOCATES(cuMemHostAlloc, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t n, unsigned flags), (p, n, flags))
+ALLOCATES(cuMemHostRegister, TT_REGION_HOST_REGISTERED, (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags))
+ALLOCATES(cuMemHostRegister_v2, TT_REGION_HOST_REGISTERED, (uintptr_t)p, n, (void *p, size_t n, unsigned flags), (p, n, flags))
+ALLOCATES(cuArrayCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY_DESCRIPTOR *d), (a, d))
+ALLOCATES(cuArray3DCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d), (a, d))
+ALLOCATES(cuMipmappedArrayCreate, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUmipmappedArray *a, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned n), (a, d, n))
+ALLOCATES(cuIpcOpenMemHandle, TT_REGION_IPC, *p, range_size(*p), (CUdeviceptr *p, CUipcMemHandle h, unsigned flags), (p, h, flags))
+ALLOCATES(cuIpcOpenMemHandle_v2, TT_REGION_IPC, *p, range_size(*p), (CUdeviceptr *p, CUipcMemHandle h, unsigned flags), (p, h, flags))
+ALLOCATES(cuMemPoolImportPointer, TT_REGION_IPC, *p, range_size(*p), (CUdeviceptr *p, CUmemoryPool pool, CUmemPoolPtrExportData *d), (p, pool, d))
+ALLOCATES(cuExternalMemoryGetMappedBuffer, TT_REGION_IPC, *p, d->size, (CUdeviceptr *p, CUexternalMemory m, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d), (p, m, d))
+ALLOCATES(cuMemMap, TT_REGION_VMM, p, n, (CUdeviceptr p, size_t n, size_t o, CUmemGenericAllocationHandle h, unsigned long long flags), (p, n, o, h, flags))
+FREES(cuMemFree_v2, CUdeviceptr)
+FREES(cuMemFreeHost, void *)
+FREES(cuMemHostUnregister, void *)
+FREES(cuArrayDestroy, CUarray)
+FREES(cuMipmappedArrayDestroy, CUmipmappedArray)
+FREES(cuIpcCloseMemHandle, CUdeviceptr)
+
+EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr p, size_t n)
+{
+	struct op op;
+
+	if (!REAL(cuMemUnmap))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	op_begin(&op, CALL_cuMemUnmap);
+	if (op.on) {
+		struct region_origin origin = op_origin(&op);
+		struct region *r;
+		capture_settle(op.context);
+		for (CUdeviceptr at = p; at < p + n; at = r ? r->base + r->size : p + n) {
+			if (!(r = region_find(at)))
+				continue;
+			region_died(r->base, &origin);
+			region_release(r);
+		}
+	}
+	CUresult r = real.cuMemUnmap(p, n);
+	died(&op, r, p);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAccessDesc *d, size_t count)
+{
+	struct op op;
+
+	if (!REAL(cuMemSetAccess))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (op_begin(&op, CALL_cuMemSetAccess))
+		capture_settle(op.context);
+	CUresult r = real.cuMemSetAccess(p, n, d, count);
+	for (size_t i = 0; op.on && r == CUDA_SUCCESS && i < count; i++)
+		if (d[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && d[i].location.id == op.context->device)
+			regions_set_readable(p, n, d[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *prop,
+				    unsigned long long flags)
+{
+	struct op op;
+
+	if (!REAL(cuMemCreate))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	op_begin(&op, CALL_cuMemCreate);
+	CUresult r = real.cuMemCreate(h, n, prop, flags);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && op.on && capture_give_back(op.t, op.context))
+		r = real.cuMemCreate(h, n, prop, flags);
+	return r;
+}
+
+/* The program sees the memory that it would have without us. */
+EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t *available, size_t *total)
+{
+	struct op op;
+
+	if (!REAL(cuMemGetInfo_v2))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuMemGetInfo_v2(available, total);
+	if (r == CUDA_SUCCESS && available && total && op_begin(&op, CALL_cuMemGetInfo_v2)) {
+		*available += capture_device_bytes(op.context);
+		if (*available > *total)
+			*available = *total;
+	}
+	return r;
+}
