@@ -1,10 +1,10 @@
-# Everything a developer runs. Needs python3 (3.10 or later), gcc and make; all else goes to .venv.
+# Everything a developer runs. Needs Python 3.10 or later, gcc and make; all else goes to .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SANITIZE := TT_SANITIZE=address,undefined
 SANITIZED := build/sanitized
-RUN_SANITIZED := TT_SANITIZE=address,undefined TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib
 JOBS ?= 2
 
 help: ## this list
@@ -35,8 +35,10 @@ lint: build ## ruff and mypy
 
 test: lint examples ## lint, all tests that need no GPU, and the native ones under sanitizers
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not gpu'
-	$(RUN_SANITIZED) $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
-	$(RUN_SANITIZED) $(BIN)/python -m pytest -n $(JOBS) -m 'native and not gpu'
+	$(SANITIZE) $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
+	$(SANITIZE) TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib ASAN_OPTIONS=detect_leaks=0 \
+		LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) \
+		$(BIN)/python -m pytest -n $(JOBS) -m 'native and not gpu'
 
 gpu-test: examples ## the same programs and the framework cases on a GPU
 	$(BIN)/python -m pytest -m gpu

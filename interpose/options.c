@@ -167,9 +167,9 @@ bool options_read(char *error, size_t error_size)
 	if (!parse_epoch(v ? v : "sync", error, error_size))
 		return false;
 	v = value_of("TT_RING_BYTES");
-	if (v && (!parse_size(v, &options.ring_bytes) || options.ring_bytes < (1 << 20)))
+	if (v && (!parse_size(v, &options.ring_bytes) || options.ring_bytes < (256 << 10)))
 		return bad(error, error_size, "TT_RING_BYTES", v,
-			   "expected a size of at least 1M, such as 256M or 2G");
+			   "expected a size of at least 256K, such as 256M or 2G");
 	if (!read_choice("TT_REGIONS", regions, "expected all or touched", &choice, error, error_size) ||
 	    !read_choice("TT_OVERWRITE", policies, "expected backpressure, drop-oldest or fail", &policy,
 			 error, error_size) ||

@@ -69,11 +69,12 @@ static bool make_ring(struct capture *p)
 	asked = want &= ~(uint64_t)(TT_RING_ALIGN - 1);
 	if (!options.ring_bytes && want > total / 64)
 		asked = want = total / 64 & ~(uint64_t)0xfffff;
-	while (want > available / 4 && want > RING_SMALLEST)
+	uint64_t smallest = want < RING_SMALLEST ? want : RING_SMALLEST;
+	while (want > available / 4 && want > smallest)
 		want /= 2;
 	want &= ~(uint64_t)(TT_RING_ALIGN - 1);
 	bool host = p->host_only || want > available / 4;
-	for (; !host && want >= RING_SMALLEST; want = want / 2 & ~(uint64_t)(TT_RING_ALIGN - 1)) {
+	for (; !host && want >= smallest; want = want / 2 & ~(uint64_t)(TT_RING_ALIGN - 1)) {
 		if (real.cuMemAlloc_v2(&p->ring.device, want) == CUDA_SUCCESS) {
 			p->ring.size = want;
 			atomic_fetch_add(&p->device_bytes, want);
