@@ -32,6 +32,7 @@ def run(*arguments: str, expected: int = 0) -> None:
 
 def main() -> None:
     paths.shim()
+    (ROOT / "demo").mkdir(exist_ok=True)
     gpu = doctor.check_driver()[2]
     where = [] if gpu else ["--sim"]
     say("Running on " + ("the GPU." if gpu else "the simulator: there is no GPU that works here."))

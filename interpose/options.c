@@ -8,10 +8,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "drain/json.h"
 
 struct options options;
+
+static const char *const names[] = {
+	"TT_OUT", "TT_EPOCH", "TT_REGIONS", "TT_SNAPSHOT_EVERY", "TT_RETAIN", "TT_OVERWRITE",
+	"TT_RING_BYTES", "TT_DETERMINISTIC", "TT_DEPS", "TT_EVENTS", "TT_STALL_MS", "TT_VERBOSE",
+};
+#define NAMES (sizeof(names) / sizeof(*names))
+static char *texts[NAMES]; /* a program may change its environment */
 
 static const char *value_of(const char *name)
 {
@@ -160,9 +168,15 @@ bool options_read(char *error, size_t error_size)
 	v = value_of("TT_OUT");
 	if (!v)
 		return true;
-	if (strlen(v) >= sizeof(options.out))
+	for (unsigned i = 0; i < NAMES; i++)
+		texts[i] = value_of(names[i]) ? strdup(value_of(names[i])) : NULL;
+	char here[2048] = "";
+	if (*v != '/' && !getcwd(here, sizeof(here) - 1))
+		return bad(error, error_size, "TT_OUT", v, "the working directory has no path");
+	if (*here)
+		strcat(here, "/");
+	if ((size_t)snprintf(options.out, sizeof(options.out), "%s%s", here, v) >= sizeof(options.out))
 		return bad(error, error_size, "TT_OUT", v, "path too long");
-	strcpy(options.out, v);
 	v = value_of("TT_EPOCH");
 	if (!parse_epoch(v ? v : "sync", error, error_size))
 		return false;
@@ -193,19 +207,14 @@ bool options_read(char *error, size_t error_size)
 
 void options_json(struct json *j)
 {
-	static const char *const names[] = {
-		"TT_OUT", "TT_EPOCH", "TT_REGIONS", "TT_SNAPSHOT_EVERY", "TT_RETAIN", "TT_OVERWRITE",
-		"TT_RING_BYTES", "TT_DETERMINISTIC", "TT_DEPS", "TT_EVENTS", "TT_STALL_MS", "TT_VERBOSE",
-	};
 	static const char *const defaults[] = {
 		"", "sync", "all", "64", "0", "backpressure", "", "0", "1", "1", "10000", "0",
 	};
 
 	json_open(j, '{');
-	for (unsigned i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		const char *v = value_of(names[i]);
+	for (unsigned i = 0; i < NAMES; i++) {
 		json_key(j, names[i]);
-		json_string(j, v ? v : defaults[i]);
+		json_string(j, texts[i] ? texts[i] : defaults[i]);
 	}
 	json_close(j, '}');
 }

@@ -209,16 +209,25 @@ static void write_process(const char *status, const char *reason, bool ended)
 	json_free(&j);
 }
 
+/* The environment and the working directory are those the program was started with. */
+static char options_error[300];
+
+__attribute__((constructor)) static void read_options(void)
+{
+	if (!options_read(options_error, sizeof(options_error)))
+		return;
+	if (!*options.out)
+		atomic_store(&recorder_state, RECORDER_OFF);
+}
+
 static bool start(void)
 {
 	char error[300] = "";
 
-	if (!options_read(error, sizeof(error))) {
-		recorder_fail("%s", error);
+	if (*options_error) {
+		recorder_fail("%s", options_error);
 		return false;
 	}
-	if (!*options.out)
-		return false;
 	run = store_open(&(store_config){options.out, options.deterministic, options.retain}, error, sizeof(error));
 	if (!run) {
 		recorder_fail("%s", error);

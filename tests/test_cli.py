@@ -264,7 +264,7 @@ def test_manifest_on_the_screen_and_in_a_file(
 def test_verify_says_same(cli: Cli, small: Writer, run_path: Path) -> None:
     outcome = cli("verify", run_path)
     assert outcome.status == 0
-    assert outcome.stdout.startswith(f"same: {run_path} and recorded digests of the run itself\n")
+    assert outcome.stdout.startswith(f"same: {run_path} and the digests recorded in {run_path}\n")
     assert "13 region-epochs compared (5 epochs, 4 regions)" in outcome.stdout
 
 

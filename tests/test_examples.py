@@ -106,7 +106,7 @@ def test_a_failing_call_is_named(examples: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 def test_the_ptx_is_what_nvcc_makes_of_the_sources() -> None:
-    command = ["make", "-s", "-C", support.EXAMPLES, "ptx-check"]
+    command = ["make", "-s", "-C", str(support.EXAMPLES), "ptx-check"]
     done = subprocess.run(command, env=support.bare_environment(), check=False)
     assert done.returncode == 0
 

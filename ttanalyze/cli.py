@@ -197,11 +197,16 @@ def verify(
     run: RunArgument,
     manifest: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What to compare with (default RUN/manifest.json)."),
+        typer.Option(
+            metavar="FILE",
+            help="What to compare with (default: manifest.json of --against, or of RUN).",
+        ),
     ] = None,
     against: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="The manifest's run: shows the bytes that differ."),
+        typer.Option(
+            metavar="RUN", help="The run that the manifest is of: shows the bytes that differ."
+        ),
     ] = None,
     epochs: Annotated[
         str | None, typer.Option(metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5.")

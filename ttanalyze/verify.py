@@ -99,10 +99,11 @@ def verify(
 ) -> VerifyReport:
     """Compares epochs [first, last] of regions with a manifest, all of them by default.
 
-    manifest: a file, an object, or None for against's, else the run's own manifest.json, else
-    its recorded digests. Stops at the first difference unless keep_going. against: the run that
-    the manifest was made of, for the bytes it had. tamper: (epoch, region, offset) of a byte to
-    see inverted in the first process. progress: called with epochs done and epochs in all.
+    manifest: a file, an object, or None for the manifest.json of against, else of the run, or
+    where there is none the digests recorded in it. Stops at the first difference unless
+    keep_going. against: the run that the manifest is of, for the bytes it had. tamper: (epoch,
+    region, offset) of a byte to see inverted in the first process. progress: called with the
+    epochs done and those in all.
 
     Raises FormatError where a file is not what it should be, TTError where what was asked for
     does not exist.
@@ -139,12 +140,11 @@ def _expected(
         return parse(given, "manifest"), "given"
     if given is not None:
         return load(given), os.fspath(given)
-    if against is not None:
-        return parse(against.manifest(), against.path), f"recorded digests of {against.path}"
-    own = run.path / "manifest.json"
+    source = run if against is None else against
+    own = source.path / "manifest.json"
     if own.exists():
         return load(own), str(own)
-    return parse(run.manifest(), run.path), "recorded digests of the run itself"
+    return parse(source.manifest(), source.path), f"the digests recorded in {source.path}"
 
 
 class _Found:

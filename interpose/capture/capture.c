@@ -48,10 +48,10 @@ static bool ensure_scratch(struct capture *p, uint64_t blocks)
 }
 
 /* Fills staging with what this epoch reads. Frees what `live` held before. */
-static bool choose_regions(struct capture *p, bool full, bool *managed, uint32_t *total)
+static bool choose_regions(struct capture *p, uint32_t number, bool full, bool *managed, uint32_t *total)
 {
 	size_t n, kept = 0;
-	struct region **live = regions_live(p->context, &n, managed);
+	struct region **live = regions_live(p->context, number + 1, &n, managed);
 
 	*total = (uint32_t)n;
 	if (!live || !ensure_staging(p, n))
@@ -226,6 +226,7 @@ static bool gather_parts(struct capture *p, struct tt_capture_params *params, st
 static void refuse(struct capture *p, struct pending *q, const char *why)
 {
 	recorder_warn("epoch %u was not captured: %s; its changes show in the next", q->epoch.number, why);
+	recorder_set_next_epoch(q->epoch.number + 1);
 	p->gap = true;
 	q->refused = q->final = q->read = true;
 	q->epoch.flags = TT_EPOCHF_REFUSED;
@@ -266,7 +267,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 		p->open = false;
 	}
 	uint32_t slot = drain_slot(p);
-	if (!choose_regions(p, full, &managed, &q->epoch.regions)) {
+	if (!choose_regions(p, q->epoch.number, full, &managed, &q->epoch.regions)) {
 		refuse(p, q, "no memory for its block list");
 		return false;
 	}
@@ -352,7 +353,8 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		goto out;
 	struct capture *p = c->capture;
 	uint64_t work = atomic_load(&c->work);
-	if (p->broken || (work == c->work_captured && trigger != TT_TRIGGER_API && p->epochs))
+	bool implied = trigger == TT_TRIGGER_SYNC || trigger == TT_TRIGGER_FINAL;
+	if (p->broken || (implied && work == c->work_captured && p->epochs))
 		goto out;
 	bool exact = gate_close(GATE_MS);
 	real.cuThreadExchangeStreamCaptureMode(&mode);
@@ -365,7 +367,6 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 			  .flags = (full ? TT_EPOCHF_FULL : options.touched ? TT_EPOCHF_TOUCHED : 0) |
 				   (exact ? 0 : TT_EPOCHF_LOOSE) | (p->gap ? TT_EPOCHF_GAP : 0)},
 	};
-	recorder_set_next_epoch(number + 1);
 	c->work_captured = work;
 	if (cut(t, p, &q, full)) {
 		uint32_t captures = atomic_load(&c->captures) + 1;

@@ -22,15 +22,25 @@ static void born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64
 	}
 }
 
-/* Before the driver's call: afterwards the address may be another thread's already. */
-static void dies(struct op *op, uint64_t base)
+/* Before the driver's call: afterwards the address may be another thread's already. Within the
+ * gate no epoch is being cut: one that is cut later leaves the region out, and those before are
+ * waited for. */
+static void dies(struct op *op, uint64_t base, uint64_t size)
 {
 	struct region_origin origin = op_origin(op);
+	struct region *r;
 
 	if (!op->on)
 		return;
+	gate_enter(op->t);
+	for (uint64_t at = base; at < base + size; at = r ? r->base + r->size : base + size) {
+		if (!(r = region_find(at)))
+			continue;
+		region_died(r->base, &origin);
+		region_release(r);
+	}
+	gate_leave(op->t);
 	capture_settle(op->context);
-	region_died(base, &origin);
 }
 
 static void died(struct op *op, CUresult r, uint64_t base)
@@ -65,7 +75,7 @@ static void died(struct op *op, CUresult r, uint64_t base)
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
-		dies(&op, (uint64_t)(uintptr_t)p); \
+		dies(&op, (uint64_t)(uintptr_t)p, 1); \
 		CUresult r = real.symbol(p); \
 		died(&op, r, (uint64_t)(uintptr_t)p); \
 		return r; \
@@ -108,17 +118,7 @@ EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr p, size_t n)
 	if (!REAL(cuMemUnmap))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuMemUnmap);
-	if (op.on) {
-		struct region_origin origin = op_origin(&op);
-		struct region *r;
-		capture_settle(op.context);
-		for (CUdeviceptr at = p; at < p + n; at = r ? r->base + r->size : p + n) {
-			if (!(r = region_find(at)))
-				continue;
-			region_died(r->base, &origin);
-			region_release(r);
-		}
-	}
+	dies(&op, p, n);
 	CUresult r = real.cuMemUnmap(p, n);
 	died(&op, r, p);
 	return r;
@@ -130,8 +130,12 @@ EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAcces
 
 	if (!REAL(cuMemSetAccess))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (op_begin(&op, CALL_cuMemSetAccess))
+	if (op_begin(&op, CALL_cuMemSetAccess)) {
+		gate_enter(op.t);
+		regions_set_readable(p, n, false);
+		gate_leave(op.t);
 		capture_settle(op.context);
+	}
 	CUresult r = real.cuMemSetAccess(p, n, d, count);
 	for (size_t i = 0; op.on && r == CUDA_SUCCESS && i < count; i++)
 		if (d[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && d[i].location.id == op.context->device)

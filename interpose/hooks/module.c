@@ -46,8 +46,10 @@ LOADS(cuLibraryLoadFromFile, true, NULL, name, (CUlibrary *out, const char *name
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		if (op_begin(&op, CALL_##symbol)) { \
-			capture_settle(op.context); /* its variables may be being read */ \
+			gate_enter(op.t); \
 			module_unloaded(handle, op.seq); \
+			gate_leave(op.t); \
+			capture_settle(op.context); /* its variables may be being read */ \
 		} \
 		CUresult r = real.symbol(handle); \
 		struct tt_event *e = op_event(&op, r); \

@@ -312,9 +312,10 @@ static int by_id(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-struct region **regions_live(struct context *c, size_t *live, bool *managed)
+struct region **regions_live(struct context *c, uint32_t next, size_t *live, bool *managed)
 {
 	pthread_mutex_lock(&lock);
+	recorder_set_next_epoch(next);
 	struct region **list = malloc((count + 1) * sizeof(*list));
 	size_t n = 0;
 	*managed = false;

@@ -72,7 +72,8 @@ void region_release(struct region *r);
 
 /* Referenced pointers to the live captured, readable regions of a context, by id; free() the array.
  * managed: whether any of them can be written by the host at any time. */
-struct region **regions_live(struct context *c, size_t *count, bool *managed);
+/* With it the next epoch's number becomes `next`: what is born from now on is not in this one. */
+struct region **regions_live(struct context *c, uint32_t next, size_t *count, bool *managed);
 extern _Atomic uint64_t regions_version; /* changes with every birth, death and access change */
 
 void regions_forget_all(void); /* in a fork's child */

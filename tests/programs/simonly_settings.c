@@ -1,0 +1,8 @@
+/* What cuInit says to the TT_SIM_ variables that are set. */
+#include "program.h"
+
+int main(void)
+{
+	SHOW(cuInit(0));
+	return 0;
+}
