@@ -358,7 +358,7 @@ def test_doctor_finds_the_simulator_fit() -> None:
     statuses = {check["name"]: check["status"] for check in diagnosis["checks"]}
     assert statuses["recorder"] == "ok"
     assert statuses["simulator"] == "ok"
-    assert all(c["advice"] for c in diagnosis["checks"] if c["status"] != "ok" and c["found"])
+    assert all(check["advice"] for check in diagnosis["checks"] if check["status"] != "ok")
 
 
 def test_shim_prints_a_library(cli: Cli) -> None:

@@ -120,7 +120,7 @@ def run_probe(simulator: Path | None = None) -> dict[str, Any]:
 def check_driver() -> tuple[Check, Check, bool]:
     """Driver, devices, and whether one of them works."""
     found = run_probe()
-    unknown = Check("device", WARN, "none: no driver to ask")
+    unknown = Check("device", WARN, "none: no driver to ask", "see to the driver first")
     if found["error"]:
         if found.get("path") is None:
             advice = "install NVIDIA's driver to record on a GPU; --sim works without one"
@@ -208,7 +208,10 @@ def check_cupti() -> Check:
 def check_device_files(gpu: bool) -> Check:
     files = [p for p in glob.glob("/dev/nvidia*") if not os.path.isdir(p)]
     if not files:
-        return Check("device files", OK if gpu else WARN, "no /dev/nvidia*")
+        advice = "install NVIDIA's driver, or start the container with its GPUs"
+        return Check(
+            "device files", OK if gpu else WARN, "no /dev/nvidia*", None if gpu else advice
+        )
     closed = [p for p in files if "caps" not in p and not os.access(p, os.R_OK | os.W_OK)]
     if closed:
         advice = (

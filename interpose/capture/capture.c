@@ -103,15 +103,17 @@ static bool order_after_work(struct thread *t, struct capture *p)
 		return true;
 	for (struct stream *s = atomic_load(&p->context->streams); s; s = s->next_of_context) {
 		struct thread *owner = atomic_load(&s->owner);
-		if (!atomic_exchange(&s->dirty, false))
+		uint64_t submitted = atomic_load(&s->submitted);
+		if (submitted == atomic_load(&s->settled))
 			continue;
+		atomic_store(&s->settled, submitted);
 		if (s->id == STREAM_ID_PER_THREAD && owner != t) {
 			/* another thread's default stream can't be named from here */
 			exact &= real.cuCtxSynchronize() == CUDA_SUCCESS;
 			continue;
 		}
-		if (!atomic_load(&s->alive))
-			continue;
+		if (!atomic_load(&s->alive) || real.cuStreamQuery(s->handle) == CUDA_SUCCESS)
+			continue; /* nothing of ours goes into an idle stream: it stays idle */
 		exact &= real.cuEventRecord(p->order, s->handle) == CUDA_SUCCESS &&
 			 real.cuStreamWaitEvent(p->stream, p->order, 0) == CUDA_SUCCESS;
 	}
@@ -132,7 +134,7 @@ static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params
 /* What the program submits from now on waits until the word says that this capture is through. */
 static CUresult let_go_after(struct capture *p, uint32_t captures)
 {
-	return real.cuStreamWriteValue32(p->stream, p->shared.device, captures, 0);
+	return real.cuStreamWriteValue32_v2(p->stream, p->shared.device, captures, 0);
 }
 
 void capture_catch_up(struct thread *t, struct stream *s)
@@ -152,7 +154,7 @@ void capture_catch_up(struct thread *t, struct stream *s)
 	     capturing != CU_STREAM_CAPTURE_STATUS_NONE))
 		return;
 	if ((int32_t)(*capture_release_word(p) - captures) < 0)
-		real.cuStreamWaitValue32(s->handle, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ);
+		real.cuStreamWaitValue32_v2(s->handle, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ);
 	atomic_store(&s->seen, captures);
 }
 
@@ -405,7 +407,6 @@ bool capture_give_back(struct thread *t, struct context *c)
 	if (p && !p->broken && !p->host_only && atomic_load(&p->device_bytes) && drain_flush(0)) {
 		recorder_warn("the program ran short of device memory: the recorder gave its own back");
 		capture_destroy(p);
-		regions_unplace(c);
 		c->capture = capture_create(c, true);
 		gave = true;
 	}

@@ -26,6 +26,7 @@ struct memory {
 	CUdeviceptr device;
 	void *host; /* NULL: on the device */
 	uint64_t size;
+	uint64_t taken; /* of the device's free memory */
 };
 
 struct free_range {

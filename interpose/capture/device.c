@@ -23,6 +23,29 @@ static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the 
 
 #define SHARED_SIZE (128 + CAPTURE_PENDING * sizeof(struct tt_capture_status))
 
+/* What the driver takes for an allocation is more than was asked for: look at what is left. */
+static uint64_t available(void)
+{
+	size_t left = 0, total;
+
+	return real.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS ? left : 0;
+}
+
+static bool device_memory(struct capture *p, struct memory *m, uint64_t size)
+{
+	uint64_t before = available();
+
+	if (real.cuMemAlloc_v2(&m->device, size) != CUDA_SUCCESS) {
+		m->device = 0;
+		return false;
+	}
+	uint64_t after = available();
+	m->size = size;
+	m->taken = before > after ? before - after : 0;
+	atomic_fetch_add(&p->device_bytes, m->taken);
+	return true;
+}
+
 static bool host_memory(struct memory *m, uint64_t size)
 {
 	if (real.cuMemHostAlloc(&m->host, size, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS)
@@ -39,12 +62,7 @@ static bool host_memory(struct memory *m, uint64_t size)
 bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host)
 {
 	*m = (struct memory){0};
-	if (!host && !p->host_only && real.cuMemAlloc_v2(&m->device, size) == CUDA_SUCCESS) {
-		m->size = size;
-		atomic_fetch_add(&p->device_bytes, size);
-		return true;
-	}
-	return host_memory(m, size);
+	return (!host && !p->host_only && device_memory(p, m, size)) || host_memory(m, size);
 }
 
 void capture_memory_free(struct capture *p, struct memory *m)
@@ -53,35 +71,29 @@ void capture_memory_free(struct capture *p, struct memory *m)
 		real.cuMemFreeHost(m->host);
 	} else if (m->device) {
 		real.cuMemFree_v2(m->device);
-		atomic_fetch_sub(&p->device_bytes, m->size);
+		atomic_fetch_sub(&p->device_bytes, m->taken);
 	}
 	*m = (struct memory){0};
 }
 
 static bool make_ring(struct capture *p)
 {
-	size_t available = 0, total = 0;
+	size_t left = 0, total = 0;
 	uint64_t want = options.ring_bytes, asked;
 
-	real.cuMemGetInfo_v2(&available, &total);
+	real.cuMemGetInfo_v2(&left, &total);
 	if (!want)
 		want = RING_DEFAULT;
 	asked = want &= ~(uint64_t)(TT_RING_ALIGN - 1);
 	if (!options.ring_bytes && want > total / 64)
 		asked = want = total / 64 & ~(uint64_t)0xfffff;
 	uint64_t smallest = want < RING_SMALLEST ? want : RING_SMALLEST;
-	while (want > available / 4 && want > smallest)
+	while (want > left / 4 && want > smallest)
 		want /= 2;
 	want &= ~(uint64_t)(TT_RING_ALIGN - 1);
-	bool host = p->host_only || want > available / 4;
-	for (; !host && want >= smallest; want = want / 2 & ~(uint64_t)(TT_RING_ALIGN - 1)) {
-		if (real.cuMemAlloc_v2(&p->ring.device, want) == CUDA_SUCCESS) {
-			p->ring.size = want;
-			atomic_fetch_add(&p->device_bytes, want);
-			break;
-		}
-		p->ring.device = 0;
-	}
+	bool host = p->host_only || want > left / 4;
+	while (!host && want >= smallest && !device_memory(p, &p->ring, want))
+		want = want / 2 & ~(uint64_t)(TT_RING_ALIGN - 1);
 	if (!p->ring.size) {
 		uint64_t size = asked < RING_HOST ? asked : RING_HOST;
 		if (!host_memory(&p->ring, size))
@@ -107,6 +119,7 @@ struct capture *capture_create(struct context *c, bool host_only)
 		return NULL;
 	p->context = c;
 	p->host_only = host_only;
+	uint64_t before = available();
 	if ((r = real.cuModuleLoadData(&p->module, capture_ptx)) != CUDA_SUCCESS ||
 	    (r = real.cuModuleGetFunction(&p->digest, p->module, TT_KERNEL_DIGEST)) != CUDA_SUCCESS ||
 	    (r = real.cuModuleGetFunction(&p->gather, p->module, TT_KERNEL_GATHER)) != CUDA_SUCCESS) {
@@ -115,6 +128,8 @@ struct capture *capture_create(struct context *c, bool host_only)
 		capture_destroy(p);
 		return NULL;
 	}
+	uint64_t after = available(); /* the kernels' own */
+	atomic_store(&p->device_bytes, before > after ? before - after : 0);
 	real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device);
 	p->processors = (unsigned)processors;
 	bool ok = real.cuStreamCreateWithPriority(&p->stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS &&
@@ -174,6 +189,7 @@ void capture_destroy(struct capture *p)
 		region_release(p->live[i]);
 	free(p->live);
 	free(p->ranges);
+	regions_unplace(p->context);
 	free(p);
 }
 

@@ -91,9 +91,19 @@ ENDS(cuDevicePrimaryCtxReset_v2, CUdevice, reset)
 ENDS(cuCtxDestroy, CUcontext, destroy)
 ENDS(cuCtxDestroy_v2, CUcontext, destroy)
 
-static void waited(struct op *op, CUresult r)
+/* What every stream had before the wait is complete; the counts are taken before. */
+static uint64_t total(const struct op *op)
+{
+	return op->on ? atomic_load(&op->context->work) : 0;
+}
+
+static void waited(struct op *op, CUresult r, uint64_t before)
 {
 	struct tt_event *e = op_event(op, r);
+
+	if (op->on && r == CUDA_SUCCESS && before == atomic_load(&op->context->work))
+		for (struct stream *s = atomic_load(&op->context->streams); s; s = s->next_of_context)
+			atomic_store(&s->settled, atomic_load(&s->submitted));
 
 	if (e)
 		events_publish(e, TT_EVENT_SYNC);
@@ -108,8 +118,9 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 	if (!REAL(cuCtxSynchronize))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuCtxSynchronize);
+	uint64_t before = total(&op);
 	CUresult r = real.cuCtxSynchronize();
-	waited(&op, r);
+	waited(&op, r, before);
 	return r;
 }
 
@@ -119,8 +130,10 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext c)
 
 	if (!REAL(cuCtxSynchronize_v2))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin(&op, CALL_cuCtxSynchronize_v2);
+	if (op_begin(&op, CALL_cuCtxSynchronize_v2) && c && context_find(c))
+		op.context = context_find(c);
+	uint64_t before = total(&op);
 	CUresult r = real.cuCtxSynchronize_v2(c);
-	waited(&op, r);
+	waited(&op, r, before);
 	return r;
 }

@@ -73,7 +73,7 @@ static void touch_pitched(const struct op *op)
 		struct op op; \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, NULL, per_thread, true); \
+		op_begin_stream(&op, CALL_##symbol, NULL, per_thread, !((span).flags & TT_EVENTF_HOST_DST)); \
 		CUresult r = real.symbol args; \
 		after; \
 		end_copy(&op, r, kind, span, true); \
@@ -85,7 +85,7 @@ static void touch_pitched(const struct op *op)
 		struct op op; \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
+		op_begin_stream(&op, CALL_##symbol, stream, per_thread, !((span).flags & TT_EVENTF_HOST_DST)); \
 		CUresult r = real.symbol args; \
 		after; \
 		end_copy(&op, r, kind, span, false); \

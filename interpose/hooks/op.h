@@ -17,6 +17,7 @@
 
 struct op {
 	bool on; /* we record this call */
+	bool writes;
 	bool capturing; /* it goes into a graph and does not run now */
 	struct thread *t;
 	struct context *context;
@@ -58,6 +59,7 @@ static inline bool op_begin_stream(struct op *op, uint32_t call, CUstream handle
 	if (!op->stream)
 		return op->on = false;
 	op->context = op->stream->context;
+	op->writes = writes;
 	if (unlikely(atomic_load_explicit(&captures_active, memory_order_relaxed)))
 		op->capturing = op_is_capturing(op->stream);
 	if (writes && !op->capturing) {
@@ -72,16 +74,27 @@ static inline bool op_begin_stream(struct op *op, uint32_t call, CUstream handle
 /* The event's slot with the common members set, or NULL. */
 struct tt_event *op_event(struct op *op, CUresult result);
 
-/* After a call of op_begin_stream. */
+/* After a call of op_begin_stream with writes. */
 static inline void op_end(struct op *op, CUresult result)
 {
-	if (!op->on)
+	if (!op->on || !op->writes)
 		return;
 	if (result == CUDA_SUCCESS && !op->capturing) {
-		atomic_store_explicit(&op->stream->dirty, true, memory_order_relaxed);
+		atomic_fetch_add_explicit(&op->stream->submitted, 1, memory_order_relaxed);
 		atomic_fetch_add_explicit(&op->context->work, 1, memory_order_relaxed);
 	}
 	gate_leave(op->t);
+}
+
+/* Around a wait of the host: what was submitted before it is complete after it. */
+static inline uint64_t op_submitted(const struct op *op)
+{
+	return op->stream ? atomic_load_explicit(&op->stream->submitted, memory_order_relaxed) : 0;
+}
+static inline void op_settled(struct op *op, uint64_t submitted)
+{
+	if (op->stream)
+		atomic_store_explicit(&op->stream->settled, submitted, memory_order_relaxed);
 }
 
 struct region_origin op_origin(const struct op *op);

@@ -73,9 +73,8 @@ static void end_wait(struct op *op, CUresult r)
 		return r; \
 	}
 
-static void capture_ended(CUstream stream, CUstreamCaptureStatus before)
+static void capture_ended(CUstreamCaptureStatus before)
 {
-	(void)stream;
 	if (before != CU_STREAM_CAPTURE_STATUS_NONE)
 		atomic_fetch_sub(&captures_active, 1);
 }
@@ -107,7 +106,10 @@ EXPORT CUresult CUDAAPI cuStreamSynchronize##S(CUstream stream) \
 	if (!REAL(cuStreamSynchronize##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuStreamSynchronize##S, stream, PT, false); \
+	uint64_t submitted = op_submitted(&op); \
 	CUresult r = real.cuStreamSynchronize##S(stream); \
+	if (r == CUDA_SUCCESS) \
+		op_settled(&op, submitted); \
 	end_wait(&op, r); \
 	return r; \
 } \
@@ -126,7 +128,7 @@ EXPORT CUresult CUDAAPI cuStreamEndCapture##S(CUstream stream, CUgraph *g) \
 	op_begin_stream(&op, CALL_cuStreamEndCapture##S, stream, PT, false); \
 	real.cuStreamIsCapturing(stream, &before); \
 	CUresult r = real.cuStreamEndCapture##S(stream, g); \
-	capture_ended(stream, before); \
+	capture_ended(before); \
 	struct tt_event *e = op_event(&op, r); \
 	if (e) \
 		events_publish(e, TT_EVENT_CAPTURE_END); \

@@ -158,7 +158,7 @@ static struct stream *stream_add(struct context *c, CUstream handle, uint64_t id
 	s->id = id;
 	s->context = c;
 	s->owner = owner;
-	s->dirty = false;
+	s->submitted = s->settled = 0;
 	s->seen = 0; /* the first use waits for the captures so far */
 	s->alive = true;
 	if (fresh) {

@@ -23,7 +23,8 @@ struct stream {
 	struct context *context;
 	struct thread *_Atomic owner; /* of a per-thread default stream, else NULL */
 	_Atomic uint32_t seen;   /* the context's last capture that this stream waits for */
-	_Atomic bool dirty;      /* work was submitted since the last capture */
+	_Atomic uint64_t submitted; /* pieces of work that may write device memory */
+	_Atomic uint64_t settled;   /* of these, known to be complete or waited for by a capture */
 	_Atomic bool alive;
 	struct stream *next_of_context, *next_of_thread;
 };

@@ -1,32 +1,26 @@
-/* Calls after the driver's own end. */
-#include <cuda.h>
-#include <dlfcn.h>
-#include <stdio.h>
+/* A call after the driver's own end: from a stream that is flushed last of all. */
+#include "program.h"
 
-extern void (*simonly_after_exit_call)(void);
+#include <unistd.h>
 
-static CUresult (*count_devices)(int *);
-
-static void late(void)
+static ssize_t late(void *unused, const char *text, size_t size)
 {
 	int count;
+	char line[40];
 
-	printf("late %d\n", (int)count_devices(&count));
-	fflush(stdout);
+	(void)unused, (void)text;
+	int length = snprintf(line, sizeof(line), "late %d\n", (int)cuDeviceGetCount(&count));
+	return write(1, line, (size_t)length) == length ? (ssize_t)size : -1;
 }
 
 int main(void)
 {
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-	CUresult (*init)(unsigned);
 	int count;
 
-	*(void **)&init = dlsym(driver, "cuInit");
-	*(void **)&count_devices = dlsym(driver, "cuDeviceGetCount");
-	printf("before %d\n", (int)count_devices(&count));
-	printf("init %d\n", (int)init(0));
-	printf("count %d\n", (int)count_devices(&count));
+	printf("before %d\n", (int)cuDeviceGetCount(&count));
+	printf("init %d\n", (int)cuInit(0));
+	printf("count %d\n", (int)cuDeviceGetCount(&count));
 	fflush(stdout);
-	simonly_after_exit_call = late;
+	fputs("something to flush", fopencookie(NULL, "w", (cookie_io_functions_t){.write = late}));
 	return 0;
 }
