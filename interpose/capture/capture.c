@@ -12,6 +12,8 @@
 #include "../state/clock.h"
 
 #define GATE_MS 200
+#define HOST_BOUND_MS 200 /* an epoch waits so long for streams that may wait for the host */
+#define OTHERS_MS 50      /* and so long for the others, if those stay busy */
 
 _Atomic int captures_active;
 pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -24,10 +26,10 @@ static bool ensure_staging(struct capture *p, size_t regions)
 	while (n < regions)
 		n *= 2;
 	if (p->staging)
-		real.cuMemFreeHost(p->staging);
+		p->outgrown_staging[p->outgrown_staging_count++ % CAPTURE_OUTGROWN] = p->staging;
 	p->staging = NULL;
 	p->staging_count = 0;
-	capture_memory_free(p, &p->regions);
+	capture_outgrow(p, &p->regions);
 	if (real.cuMemHostAlloc((void **)&p->staging, n * sizeof(*p->staging), 0) != CUDA_SUCCESS ||
 	    (!capture_memory(p, &p->regions, n * sizeof(*p->staging), false)))
 		return false;
@@ -43,8 +45,8 @@ static bool ensure_scratch(struct capture *p, uint64_t blocks)
 		return true;
 	if (size < 65536)
 		size = 65536;
-	capture_memory_free(p, &p->scratch);
-	return capture_memory(p, &p->scratch, size + size / 4, false);
+	capture_outgrow(p, &p->scratch);
+	return capture_memory(p, &p->scratch, size * 2, false);
 }
 
 /* Fills staging with what this epoch reads. Frees what `live` held before. */
@@ -94,28 +96,77 @@ fail:
 	return false;
 }
 
-/* The capture stream waits for all that was submitted in the context. */
+static bool becomes_idle(const struct stream *s, uint64_t deadline)
+{
+	while (real.cuStreamQuery(s->handle) != CUDA_SUCCESS) {
+		if (clock_ns() > deadline)
+			return false;
+		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+	}
+	return true;
+}
+
+/* Whether a stream can be named by this thread: not another thread's per-thread default stream. */
+static bool namable(const struct stream *s, const struct thread *t)
+{
+	return s->id != STREAM_ID_PER_THREAD || atomic_load(&s->owner) == t;
+}
+
+/*
+ * Work behind a host function or a wait for a value may end only by what the host does next,
+ * so nothing of ours may wait for it: these streams get a moment to become idle. False: some
+ * did not.
+ */
+static bool host_bound_ended(const struct thread *t, struct context *c)
+{
+	uint64_t deadline = clock_ns() + HOST_BOUND_MS * 1000000ull;
+	bool ended = true;
+
+	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context) {
+		uint64_t submitted = atomic_load(&s->submitted);
+		if (!atomic_load(&s->alive) || !atomic_load(&s->host_bound))
+			continue;
+		bool again = s->given_up == submitted + 1; /* nothing new: no second wait for it */
+		if (namable(s, t) && becomes_idle(s, again ? 0 : deadline)) {
+			atomic_store(&s->host_bound, false);
+			continue;
+		}
+		s->given_up = submitted + 1;
+		ended = false;
+	}
+	atomic_store(&c->host_bound, !ended);
+	return ended;
+}
+
+/*
+ * The capture stream waits for all that was submitted in the context. False: it could not for
+ * some, which may write while the capture reads.
+ */
 static bool order_after_work(struct thread *t, struct capture *p)
 {
+	struct context *c = p->context;
 	bool exact = true;
 
 	if (!options.deps)
-		return true;
-	for (struct stream *s = atomic_load(&p->context->streams); s; s = s->next_of_context) {
-		struct thread *owner = atomic_load(&s->owner);
+		return false;
+	bool stuck = atomic_load(&c->host_bound) && !host_bound_ended(t, c);
+	uint64_t deadline = stuck ? clock_ns() + OTHERS_MS * 1000000ull : 0;
+	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context) {
 		uint64_t submitted = atomic_load(&s->submitted);
-		if (submitted == atomic_load(&s->settled))
+		if (submitted == atomic_load(&s->settled) || !atomic_load(&s->alive))
 			continue;
-		atomic_store(&s->settled, submitted);
-		if (s->id == STREAM_ID_PER_THREAD && owner != t) {
-			/* another thread's default stream can't be named from here */
-			exact &= real.cuCtxSynchronize() == CUDA_SUCCESS;
+		/* Nothing of ours goes into an idle stream: it stays idle. */
+		bool order = !namable(s, t) || !becomes_idle(s, deadline);
+		if (order && stuck) {
+			exact = false;
 			continue;
 		}
-		if (!atomic_load(&s->alive) || real.cuStreamQuery(s->handle) == CUDA_SUCCESS)
-			continue; /* nothing of ours goes into an idle stream: it stays idle */
-		exact &= real.cuEventRecord(p->order, s->handle) == CUDA_SUCCESS &&
-			 real.cuStreamWaitEvent(p->stream, p->order, 0) == CUDA_SUCCESS;
+		atomic_store(&s->settled, submitted);
+		/* The legacy default stream waits for other threads' per-thread default streams. */
+		CUstream handle = namable(s, t) ? s->handle : CU_STREAM_LEGACY;
+		if (order)
+			exact &= real.cuEventRecord(p->order, handle) == CUDA_SUCCESS &&
+				 real.cuStreamWaitEvent(p->stream, p->order, 0) == CUDA_SUCCESS;
 	}
 	return exact;
 }
@@ -164,18 +215,59 @@ static uint64_t ring_free(const struct capture *p)
 	return p->ring.size - (p->head - atomic_load(&p->tail));
 }
 
-/* A chunk needs its size and, at worst, what is left before the ring's end. */
-static bool fits(const struct capture *p, uint64_t size, uint64_t available)
+bool capture_fits(const struct capture *p, uint64_t size)
 {
 	uint64_t rest = p->ring.size - p->head % p->ring.size;
 
-	return size <= p->ring.size && size + (size > rest ? rest : 0) <= available;
+	return size <= p->ring.size && size + (size > rest ? rest : 0) <= ring_free(p);
 }
 
 static void account(struct capture *p, const struct tt_capture_status *s)
 {
 	if (!(s->flags & (TT_CAPTURE_OVERFLOW | TT_CAPTURE_DISCARDED)))
 		p->head = s->position + s->size;
+}
+
+void capture_let_go(struct capture *p)
+{
+	*capture_release_word(p) = atomic_load(&p->context->captures);
+	atomic_store(&p->stalled, true);
+}
+
+/* The kernels keep one list: a capture must be through before the next. */
+static bool settle(struct capture *p)
+{
+	if (!p->open)
+		return true;
+	if (!capture_wait(p, p->last_slot, atomic_load(&p->stalled) ? 0 : options.stall_ms)) {
+		capture_let_go(p);
+		return false;
+	}
+	struct tt_capture_status *s = capture_status(p, p->last_slot);
+	account(p, s);
+	if (options.overwrite == OVERWRITE_DROP_OLDEST)
+		flight_settled(p, s);
+	p->open = false;
+	atomic_store(&p->stalled, false);
+	return true;
+}
+
+/* Launches the gather of a range of the list, and waits for it. */
+static bool gather(struct capture *p, struct tt_capture_params *params, struct pending *q, uint64_t blocks)
+{
+	params->flags = 0;
+	params->tail = atomic_load(&p->tail);
+	q->slot = drain_slot(p);
+	params->status = capture_status_address(p, q->slot);
+	params->sequence++;
+	capture_status(p, q->slot)->sequence = 0;
+	if (launch(p, p->gather, params, blocks * 8) != CUDA_SUCCESS ||
+	    real.cuEventRecord(p->done[q->slot], p->stream) != CUDA_SUCCESS ||
+	    !capture_wait(p, q->slot, options.stall_ms))
+		return false;
+	q->status = *capture_status(p, q->slot);
+	account(p, &q->status);
+	return true;
 }
 
 /*
@@ -194,19 +286,11 @@ static bool gather_parts(struct capture *p, struct tt_capture_params *params, st
 		uint64_t n = (p->ring.size / 2 - TT_RING_ALIGN * 2) / (TT_BLOCK_SIZE + sizeof(struct tt_chunk_entry));
 		if (n > count - first)
 			n = count - first;
-		params->flags = 0;
 		params->first = (uint32_t)first;
 		params->last = (uint32_t)(first + n);
 		params->part = part;
-		params->tail = atomic_load(&p->tail);
-		q->slot = drain_slot(p);
-		params->status = capture_status_address(p, q->slot);
-		params->sequence++;
-		capture_status(p, q->slot)->sequence = 0;
-		if (launch(p, p->gather, params, n * 8) != CUDA_SUCCESS ||
-		    real.cuEventRecord(p->done[q->slot], p->stream) != CUDA_SUCCESS || !capture_wait(p, q->slot))
+		if (!gather(p, params, q, n))
 			return false;
-		q->status = *capture_status(p, q->slot);
 		if (q->status.flags & TT_CAPTURE_OVERFLOW) {
 			if (!drain_flush(0))
 				return false;
@@ -214,7 +298,6 @@ static bool gather_parts(struct capture *p, struct tt_capture_params *params, st
 				return false; /* an empty ring did not take it */
 			continue;
 		}
-		account(p, &q->status);
 		first += n;
 		q->part = part++;
 		q->final = first == count;
@@ -225,13 +308,13 @@ static bool gather_parts(struct capture *p, struct tt_capture_params *params, st
 	return true;
 }
 
-static void refuse(struct capture *p, struct pending *q, const char *why)
+/* The epoch gets a record without contents. */
+static void leave_out(struct capture *p, struct pending *q, uint32_t flag)
 {
-	recorder_warn("epoch %u was not captured: %s; its changes show in the next", q->epoch.number, why);
 	recorder_set_next_epoch(q->epoch.number + 1);
-	p->gap = true;
+	p->gap |= flag == TT_EPOCHF_REFUSED;
 	q->refused = q->final = q->read = true;
-	q->epoch.flags = TT_EPOCHF_REFUSED;
+	q->epoch.flags = flag;
 	for (size_t i = 0; i < q->region_count; i++) {
 		q->regions[i]->touched = true;
 		region_release(q->regions[i]);
@@ -239,7 +322,19 @@ static void refuse(struct capture *p, struct pending *q, const char *why)
 	free(q->regions);
 	q->regions = NULL;
 	q->region_count = 0;
-	drain_add(q);
+	if (options.overwrite != OVERWRITE_DROP_OLDEST || !flight_keep(p, q))
+		drain_add(q);
+}
+
+static void refuse(struct capture *p, struct pending *q, const char *why)
+{
+	recorder_warn("epoch %u was not captured: %s; its changes show in the next", q->epoch.number, why);
+	leave_out(p, q, TT_EPOCHF_REFUSED);
+}
+
+static bool hand_over(struct capture *p, const struct pending *q)
+{
+	return options.overwrite == OVERWRITE_DROP_OLDEST ? flight_keep(p, q) : drain_add(q);
 }
 
 static struct region **hold_all(const struct capture *p)
@@ -253,6 +348,45 @@ static struct region **hold_all(const struct capture *p)
 	return copy;
 }
 
+/* Drop-oldest: the oldest epochs make room. False: the ring holds nothing else to drop. */
+static bool gather_over_oldest(struct capture *p, struct tt_capture_params *params, struct pending *q)
+{
+	while (flight_drop_group(p))
+		if (!gather(p, params, q, q->status.count))
+			return false;
+		else if (!(q->status.flags & TT_CAPTURE_OVERFLOW))
+			return flight_keep(p, q);
+	return false;
+}
+
+static void discard(struct capture *p, struct tt_capture_params *params)
+{
+	params->flags = TT_CAPTURE_DISCARD;
+	launch(p, p->gather, params, 1);
+	for (uint32_t i = 0; i < p->region_count; i++)
+		p->live[i]->fresh = true;
+}
+
+/* Room for a snapshot, as far as its policy allows. */
+static bool make_room(struct capture *p, uint64_t size)
+{
+	if (capture_fits(p, size))
+		return true;
+	if (options.overwrite == OVERWRITE_DROP_OLDEST)
+		return flight_make_room(p, size);
+	return options.overwrite == OVERWRITE_FAIL || size > p->ring.size || drain_flush(0);
+}
+
+static bool submit(struct capture *p, struct tt_capture_params *params, bool full)
+{
+	return (!p->region_count ||
+		real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->region_count * sizeof(*p->staging),
+					  p->stream) == CUDA_SUCCESS) &&
+	       launch(p, p->digest, params, p->blocks) == CUDA_SUCCESS &&
+	       (full || launch(p, p->gather, params, p->blocks * 8) == CUDA_SUCCESS) &&
+	       real.cuEventRecord(p->done[p->last_slot], p->stream) == CUDA_SUCCESS;
+}
+
 /* Within the gate and the lock. True: the program's streams have something to wait for. */
 static bool cut(struct thread *t, struct capture *p, struct pending *q, bool full)
 {
@@ -260,20 +394,21 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	bool managed, wait;
 	uint64_t worst;
 
-	if (p->open) { /* the kernels keep one list: the capture before must be through */
-		if (!capture_wait(p, p->last_slot)) {
-			refuse(p, q, "the capture before it did not end");
-			return false;
-		}
-		account(p, capture_status(p, p->last_slot));
-		p->open = false;
+	if (!settle(p)) {
+		refuse(p, q, "the capture before it did not end");
+		return false;
 	}
-	uint32_t slot = drain_slot(p);
+	if (!order_after_work(t, p) || q->epoch.flags & TT_EPOCHF_LOOSE) {
+		/* A snapshot hashes what it copies; and the next starts from nothing that may be torn. */
+		q->epoch.flags |= TT_EPOCHF_LOOSE;
+		full = true;
+	}
+	q->epoch.flags |= full ? TT_EPOCHF_FULL : options.touched ? TT_EPOCHF_TOUCHED : 0;
+	q->slot = p->last_slot = drain_slot(p);
 	if (!choose_regions(p, q->epoch.number, full, &managed, &q->epoch.regions)) {
 		refuse(p, q, "no memory for its block list");
 		return false;
 	}
-	q->slot = slot;
 	q->regions = hold_all(p);
 	q->region_count = q->regions ? p->region_count : 0;
 	q->epoch.bytes_read = p->bytes;
@@ -282,29 +417,21 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 		return false;
 	}
 	worst = tt_chunk_size(p->blocks, p->payload);
-	if (full && options.overwrite == OVERWRITE_BACKPRESSURE && worst <= p->ring.size &&
-	    !fits(p, worst, ring_free(p)) && !drain_flush(0)) {
-		refuse(p, q, "the drain stopped");
+	if (full && !make_room(p, worst)) {
+		refuse(p, q, options.overwrite == OVERWRITE_DROP_OLDEST ? "the ring is smaller than a snapshot"
+									 : "the drain stopped");
 		return false;
 	}
-	if (!order_after_work(t, p))
-		q->epoch.flags |= TT_EPOCHF_LOOSE;
 	params = (struct tt_capture_params){
 		.regions = p->regions.device, .control = p->control.device, .scratch = p->scratch.device,
 		.ring = p->ring.device, .ring_size = p->ring.size, .tail = atomic_load(&p->tail),
-		.status = capture_status_address(p, slot), .sequence = q->epoch.number + 1ull,
+		.status = capture_status_address(p, q->slot), .sequence = q->epoch.number + 1ull,
 		.payload = p->payload, .region_count = p->region_count, .blocks = (uint32_t)p->blocks,
 		.first = 0, .last = TT_CAPTURE_LAST, .flags = full ? TT_CAPTURE_FULL : 0, .epoch = q->epoch.number,
 	};
-	capture_status(p, slot)->sequence = 0;
-	wait = managed || !fits(p, worst, ring_free(p)) || !options.deps;
-	bool ok = (!p->region_count ||
-		   real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->region_count * sizeof(*p->staging),
-					     p->stream) == CUDA_SUCCESS) &&
-		  launch(p, p->digest, &params, p->blocks) == CUDA_SUCCESS &&
-		  (full || launch(p, p->gather, &params, p->blocks * 8) == CUDA_SUCCESS) &&
-		  real.cuEventRecord(p->done[slot], p->stream) == CUDA_SUCCESS;
-	if (!ok) {
+	capture_status(p, q->slot)->sequence = 0;
+	wait = managed || !capture_fits(p, worst) || !options.deps;
+	if (!submit(p, &params, full)) {
 		p->broken = true;
 		refuse(p, q, "the driver refused its launch");
 		recorder_fail("the driver refused a capture; the run ends with epoch %u", q->epoch.number);
@@ -313,29 +440,35 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	for (uint32_t i = 0; i < p->region_count; i++)
 		p->live[i]->fresh = false;
 	q->final = true;
-	p->last_slot = slot;
 	p->open = !wait;
 	if (!wait)
-		return drain_add(q);
-	if (!capture_wait(p, slot)) {
+		return hand_over(p, q);
+	if (!capture_wait(p, q->slot, options.stall_ms)) {
 		p->broken = true;
 		recorder_fail("a capture did not end within %u ms: the program waits for later work of its own",
 			      options.stall_ms);
-		*capture_release_word(p) = UINT32_MAX / 2;
+		capture_let_go(p);
 		return false;
 	}
-	q->status = *capture_status(p, slot);
+	q->status = *capture_status(p, q->slot);
 	q->read = true;
-	if (!(q->status.flags & TT_CAPTURE_OVERFLOW)) {
-		account(p, &q->status);
-		return drain_add(q);
-	}
-	if (options.overwrite != OVERWRITE_FAIL && gather_parts(p, &params, q, q->status.count))
+	account(p, &q->status);
+	if (!(q->status.flags & TT_CAPTURE_OVERFLOW))
+		return hand_over(p, q);
+	if (options.overwrite == OVERWRITE_BACKPRESSURE && gather_parts(p, &params, q, q->status.count))
 		return true;
-	params.flags = TT_CAPTURE_DISCARD;
-	launch(p, p->gather, &params, 1);
-	for (uint32_t i = 0; i < p->region_count; i++)
-		p->live[i]->fresh = true;
+	if (options.overwrite == OVERWRITE_DROP_OLDEST && gather_over_oldest(p, &params, q))
+		return true;
+	discard(p, &params);
+	if (options.overwrite == OVERWRITE_DROP_OLDEST && !full) {
+		/* Begin again with a snapshot, as an epoch of its own: regions came and went meanwhile. */
+		struct pending next = {.capture = p, .epoch = q->epoch};
+		next.epoch.number++;
+		next.epoch.flags &= ~(uint32_t)TT_EPOCHF_TOUCHED;
+		leave_out(p, q, TT_EPOCHF_DROPPED);
+		*q = next;
+		return cut(t, p, q, true);
+	}
 	p->force_full |= full;
 	refuse(p, q, "the ring is full");
 	return false;
@@ -358,6 +491,11 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	bool implied = trigger == TT_TRIGGER_SYNC || trigger == TT_TRIGGER_FINAL;
 	if (p->broken || (implied && work == c->work_captured && p->epochs))
 		goto out;
+	if (atomic_load(&p->stalled) && !settle(p)) {
+		p->gap = true;
+		recorder_warn("no epochs are captured while a capture is held up");
+		goto out;
+	}
 	bool exact = gate_close(GATE_MS);
 	real.cuThreadExchangeStreamCaptureMode(&mode);
 	uint32_t number = recorder_next_epoch();
@@ -366,13 +504,13 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		.capture = p,
 		.epoch = {.number = number, .trigger = trigger, .context = c->index, .device = (uint32_t)c->device,
 			  .seq = seq, .time_ns = clock_ns(), .label = label,
-			  .flags = (full ? TT_EPOCHF_FULL : options.touched ? TT_EPOCHF_TOUCHED : 0) |
-				   (exact ? 0 : TT_EPOCHF_LOOSE) | (p->gap ? TT_EPOCHF_GAP : 0)},
+			  .flags = (exact ? 0 : TT_EPOCHF_LOOSE) | (p->gap ? TT_EPOCHF_GAP : 0)},
 	};
 	c->work_captured = work;
 	if (cut(t, p, &q, full)) {
 		uint32_t captures = atomic_load(&c->captures) + 1;
-		p->force_full = p->gap = false;
+		p->force_full = q.epoch.flags & TT_EPOCHF_LOOSE;
+		p->gap = false;
 		p->epochs++;
 		if (let_go_after(p, captures) == CUDA_SUCCESS)
 			atomic_store(&c->captures, captures);
@@ -404,20 +542,40 @@ bool capture_give_back(struct thread *t, struct context *c)
 	t->busy++;
 	pthread_mutex_lock(&capture_lock);
 	struct capture *p = c->capture;
-	if (p && !p->broken && !p->host_only && atomic_load(&p->device_bytes) && drain_flush(0)) {
+	if (p && !p->broken && !p->host_only && settle(p)) {
+		flight_dump(p);
+		if (!drain_flush(0))
+			goto out;
+
 		recorder_warn("the program ran short of device memory: the recorder gave its own back");
 		capture_destroy(p);
 		c->capture = capture_create(c, true);
 		gave = true;
 	}
+out:
 	pthread_mutex_unlock(&capture_lock);
 	t->busy--;
 	return gave;
 }
 
-uint64_t capture_device_bytes(const struct context *c)
+void capture_dump(struct thread *t)
 {
-	return c->capture ? atomic_load(&c->capture->device_bytes) : 0;
+	CUcontext popped;
+
+	t->busy++;
+	pthread_mutex_lock(&capture_lock);
+	for (struct context *c = context_first(); c; c = c->next) {
+		struct capture *p = c->capture;
+		if (!c->alive || !p || p->broken || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+			continue;
+		if (settle(p)) {
+			flight_dump(p);
+			drain_flush(0); /* before the ring's tail moves on by anyone else */
+		}
+		real.cuCtxPopCurrent_v2(&popped);
+	}
+	pthread_mutex_unlock(&capture_lock);
+	t->busy--;
 }
 
 void capture_end(struct thread *t, struct context *c, bool final_epoch)
@@ -427,6 +585,8 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch)
 	t->busy++;
 	pthread_mutex_lock(&capture_lock);
 	struct capture *p = c->capture;
+	if (p && !p->broken && settle(p))
+		flight_dump(p);
 	if (p && drain_flush(options.stall_ms) && !p->broken)
 		capture_destroy(p);
 	c->capture = NULL;

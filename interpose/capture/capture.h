@@ -20,13 +20,13 @@
 #include "kernels.h"
 
 #define CAPTURE_PENDING 64 /* epoch parts that may wait for the drain */
+#define CAPTURE_OUTGROWN 64 /* of these there are few: each is twice as large as the one before */
 
 /* Memory of our own that kernels reach: on the device, or pinned on the host where that is short. */
 struct memory {
 	CUdeviceptr device;
 	void *host; /* NULL: on the device */
 	uint64_t size;
-	uint64_t taken; /* of the device's free memory */
 };
 
 struct free_range {
@@ -36,7 +36,7 @@ struct free_range {
 /* What the recorder holds in one context. Guarded by the capture lock, but for what the drain owns. */
 struct capture {
 	struct context *context;
-	bool broken; /* the context is of no use any more: sticky error, or being destroyed */
+	_Atomic bool broken; /* the context is of no use any more: sticky error, or being destroyed */
 	bool host_only; /* the program ran short of device memory */
 	CUstream stream, drain_stream;
 	CUmodule module;
@@ -48,6 +48,9 @@ struct capture {
 	uint32_t region_count;
 	uint64_t blocks, payload, bytes; /* over the regions in staging */
 	struct region **live;            /* referenced; as in staging */
+	struct memory outgrown[CAPTURE_OUTGROWN]; /* kept: to free memory may wait for the whole device */
+	void *outgrown_staging[CAPTURE_OUTGROWN];
+	unsigned outgrown_count, outgrown_staging_count;
 	struct memory slabs[64];         /* block digests */
 	unsigned slab_count;
 	struct free_range *ranges;
@@ -56,11 +59,14 @@ struct capture {
 	CUevent done[CAPTURE_PENDING];
 	_Atomic uint64_t tail;           /* ring position drained so far */
 	uint64_t head;
-	_Atomic uint64_t device_bytes;
 	uint32_t epochs;                 /* captured so far, for snapshots */
-	bool force_full, gap;
+	_Atomic bool force_full;
+	_Atomic bool stalled;            /* the open capture is late: nothing of the program waits for it */
+	bool gap;
 	bool open;                       /* the last capture's status was not read so far */
 	uint32_t last_slot;
+	struct pending *kept;            /* drop-oldest: the epochs that stay in the ring, oldest first */
+	size_t kept_count, kept_capacity;
 	unsigned char *pinned[2];        /* the drain's buffers */
 	CUevent copied[2];
 };
@@ -73,7 +79,7 @@ struct pending {
 	size_t region_count;
 	uint32_t slot;
 	uint32_t part;
-	bool refused, final, read;
+	bool refused, final, read; /* refused: without contents, dropped ones too */
 	struct tt_capture_status status;
 };
 
@@ -90,6 +96,10 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch);
 /* Bytes of device memory that are ours. */
 uint64_t capture_device_bytes(const struct context *c);
 void capture_region_gone(struct region *r);
+/* What waits for captures runs on, whether or not they are through. */
+void capture_let_go(struct capture *p);
+/* Drop-oldest: hand what the rings hold to the drain. */
+void capture_dump(struct thread *t);
 
 extern _Atomic int captures_active; /* stream captures the program has under way */
 extern pthread_mutex_t capture_lock;
@@ -98,12 +108,29 @@ extern pthread_mutex_t capture_lock;
 struct capture *capture_create(struct context *c, bool host_only);
 void capture_destroy(struct capture *p);
 bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host);
-void capture_memory_free(struct capture *p, struct memory *m);
 bool capture_place(struct capture *p, struct region *r); /* room for its digests */
 volatile uint32_t *capture_release_word(struct capture *p);
 struct tt_capture_status *capture_status(struct capture *p, uint32_t slot);
 CUdeviceptr capture_status_address(struct capture *p, uint32_t slot);
-/* Bounded wait for the event of a slot. False: not within stall_ms, or the context is broken. */
-bool capture_wait(struct capture *p, uint32_t slot);
+/* Bounded wait for the event of a slot. False: not within the time, or the context is broken. */
+bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms);
+/* The context has an error that nothing ends: no more is read from it. */
+void capture_failed(struct capture *p, CUresult r);
+void capture_outgrow(struct capture *p, struct memory *m);
+
+/* flight.c: epochs that stay in the ring until they are asked for or the ring needs the room. */
+bool flight_keep(struct capture *p, const struct pending *q);
+/* Drops groups of epochs, the oldest first, until a chunk of this size fits. False: it can't. */
+bool flight_make_room(struct capture *p, uint64_t size);
+/* False: nothing more can be dropped but what the next epoch would build on. */
+bool flight_drop_group(struct capture *p);
+void flight_retain(struct capture *p);
+/* The status of the epoch last kept is known now. */
+void flight_settled(struct capture *p, const struct tt_capture_status *s);
+void flight_dump(struct capture *p);
+/* Lets go of them without a trace: the context is lost. */
+void flight_drop_all(struct capture *p);
+/* A chunk needs its size and, at worst, what is left before the ring's end. */
+bool capture_fits(const struct capture *p, uint64_t size);
 
 #endif

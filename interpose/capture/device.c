@@ -23,7 +23,10 @@ static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the 
 
 #define SHARED_SIZE (128 + CAPTURE_PENDING * sizeof(struct tt_capture_status))
 
-/* What the driver takes for an allocation is more than was asked for: look at what is left. */
+/*
+ * What the driver takes for an allocation is more than was asked for, and what it gives back
+ * for a free may be less: look at what is left. The program's own cuMemGetInfo adds the sum.
+ */
 static uint64_t available(void)
 {
 	size_t left = 0, total;
@@ -31,19 +34,9 @@ static uint64_t available(void)
 	return real.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS ? left : 0;
 }
 
-static bool device_memory(struct capture *p, struct memory *m, uint64_t size)
+static void account_since(struct context *c, uint64_t before)
 {
-	uint64_t before = available();
-
-	if (real.cuMemAlloc_v2(&m->device, size) != CUDA_SUCCESS) {
-		m->device = 0;
-		return false;
-	}
-	uint64_t after = available();
-	m->size = size;
-	m->taken = before > after ? before - after : 0;
-	atomic_fetch_add(&p->device_bytes, m->taken);
-	return true;
+	atomic_fetch_add(&c->device_bytes, before - available());
 }
 
 static bool host_memory(struct memory *m, uint64_t size)
@@ -59,20 +52,39 @@ static bool host_memory(struct memory *m, uint64_t size)
 	return true;
 }
 
-bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host)
+static bool memory_anywhere(struct capture *p, struct memory *m, uint64_t size, bool host)
 {
 	*m = (struct memory){0};
-	return (!host && !p->host_only && device_memory(p, m, size)) || host_memory(m, size);
+	if (!host && !p->host_only && real.cuMemAlloc_v2(&m->device, size) == CUDA_SUCCESS) {
+		m->size = size;
+		return true;
+	}
+	m->device = 0;
+	return host_memory(m, size);
 }
 
-void capture_memory_free(struct capture *p, struct memory *m)
+bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host)
 {
-	if (m->host) {
+	uint64_t before = available();
+	bool ok = memory_anywhere(p, m, size, host);
+
+	account_since(p->context, before);
+	return ok;
+}
+
+static void memory_free(struct memory *m)
+{
+	if (m->host)
 		real.cuMemFreeHost(m->host);
-	} else if (m->device) {
+	else if (m->device)
 		real.cuMemFree_v2(m->device);
-		atomic_fetch_sub(&p->device_bytes, m->taken);
-	}
+	*m = (struct memory){0};
+}
+
+void capture_outgrow(struct capture *p, struct memory *m)
+{
+	if (m->device)
+		p->outgrown[p->outgrown_count++ % CAPTURE_OUTGROWN] = *m;
 	*m = (struct memory){0};
 }
 
@@ -92,8 +104,13 @@ static bool make_ring(struct capture *p)
 		want /= 2;
 	want &= ~(uint64_t)(TT_RING_ALIGN - 1);
 	bool host = p->host_only || want > left / 4;
-	while (!host && want >= smallest && !device_memory(p, &p->ring, want))
-		want = want / 2 & ~(uint64_t)(TT_RING_ALIGN - 1);
+	for (; !host && want >= smallest; want = want / 2 & ~(uint64_t)(TT_RING_ALIGN - 1)) {
+		if (real.cuMemAlloc_v2(&p->ring.device, want) == CUDA_SUCCESS) {
+			p->ring.size = want;
+			break;
+		}
+		p->ring.device = 0;
+	}
 	if (!p->ring.size) {
 		uint64_t size = asked < RING_HOST ? asked : RING_HOST;
 		if (!host_memory(&p->ring, size))
@@ -108,64 +125,23 @@ static bool make_ring(struct capture *p)
 	return true;
 }
 
-struct capture *capture_create(struct context *c, bool host_only)
-{
-	struct capture *p = calloc(1, sizeof(*p));
-	const char *name = "?";
-	int processors = 1;
-	CUresult r;
-
-	if (!p)
-		return NULL;
-	p->context = c;
-	p->host_only = host_only;
-	uint64_t before = available();
-	if ((r = real.cuModuleLoadData(&p->module, capture_ptx)) != CUDA_SUCCESS ||
-	    (r = real.cuModuleGetFunction(&p->digest, p->module, TT_KERNEL_DIGEST)) != CUDA_SUCCESS ||
-	    (r = real.cuModuleGetFunction(&p->gather, p->module, TT_KERNEL_GATHER)) != CUDA_SUCCESS) {
-		real.cuGetErrorName(r, &name);
-		recorder_fail("the driver refused the capture kernels: %s", name);
-		capture_destroy(p);
-		return NULL;
-	}
-	uint64_t after = available(); /* the kernels' own */
-	atomic_store(&p->device_bytes, before > after ? before - after : 0);
-	real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device);
-	p->processors = (unsigned)processors;
-	bool ok = real.cuStreamCreateWithPriority(&p->stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS &&
-		  real.cuStreamCreateWithPriority(&p->drain_stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS &&
-		  real.cuEventCreate(&p->order, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
-		  host_memory(&p->shared, SHARED_SIZE) &&
-		  capture_memory(p, &p->control, sizeof(struct tt_capture_control), false) && make_ring(p);
-	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
-		ok = real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
-	for (int i = 0; ok && i < 2; i++)
-		ok = real.cuMemHostAlloc((void **)&p->pinned[i], DRAIN_BUFFER, 0) == CUDA_SUCCESS &&
-		     real.cuEventCreate(&p->copied[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
-	ok = ok && real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream) == CUDA_SUCCESS;
-	if (!ok) {
-		recorder_fail("no memory for the ring, neither on the device nor pinned on the host");
-		capture_destroy(p);
-		return NULL;
-	}
-	memset(p->shared.host, 0, SHARED_SIZE);
-	p->force_full = true;
-	return p;
-}
-
-void capture_destroy(struct capture *p)
+static void destroy(struct capture *p)
 {
 	pthread_mutex_lock(&ranges_lock);
 	if (p->context->capture == p)
 		p->context->capture = NULL;
 	pthread_mutex_unlock(&ranges_lock);
-	capture_memory_free(p, &p->ring);
-	capture_memory_free(p, &p->control);
-	capture_memory_free(p, &p->scratch);
-	capture_memory_free(p, &p->regions);
-	capture_memory_free(p, &p->shared);
+	memory_free(&p->ring);
+	memory_free(&p->control);
+	memory_free(&p->scratch);
+	memory_free(&p->regions);
+	memory_free(&p->shared);
+	for (unsigned i = 0; i < p->outgrown_count && i < CAPTURE_OUTGROWN; i++)
+		memory_free(&p->outgrown[i]);
+	for (unsigned i = 0; i < p->outgrown_staging_count; i++)
+		real.cuMemFreeHost(p->outgrown_staging[i]);
 	for (unsigned i = 0; i < p->slab_count; i++)
-		capture_memory_free(p, &p->slabs[i]);
+		memory_free(&p->slabs[i]);
 	if (p->staging)
 		real.cuMemFreeHost(p->staging);
 	for (int i = 0; i < CAPTURE_PENDING; i++)
@@ -187,10 +163,79 @@ void capture_destroy(struct capture *p)
 		real.cuModuleUnload(p->module);
 	for (uint32_t i = 0; i < p->region_count; i++)
 		region_release(p->live[i]);
+	flight_drop_all(p);
 	free(p->live);
+	free(p->kept);
 	free(p->ranges);
 	regions_unplace(p->context);
 	free(p);
+}
+
+static struct capture *create(struct context *c, bool host_only)
+{
+	struct capture *p = calloc(1, sizeof(*p));
+	const char *name = "?";
+	int processors = 1;
+	CUresult r;
+
+	if (!p)
+		return NULL;
+	p->context = c;
+	p->host_only = host_only;
+	if ((r = real.cuModuleLoadData(&p->module, capture_ptx)) != CUDA_SUCCESS ||
+	    (r = real.cuModuleGetFunction(&p->digest, p->module, TT_KERNEL_DIGEST)) != CUDA_SUCCESS ||
+	    (r = real.cuModuleGetFunction(&p->gather, p->module, TT_KERNEL_GATHER)) != CUDA_SUCCESS) {
+		real.cuGetErrorName(r, &name);
+		recorder_fail("the driver refused the capture kernels: %s", name);
+		destroy(p);
+		return NULL;
+	}
+	real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device);
+	p->processors = (unsigned)processors;
+	bool ok = real.cuStreamCreateWithPriority(&p->stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS &&
+		  real.cuStreamCreateWithPriority(&p->drain_stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS &&
+		  real.cuEventCreate(&p->order, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
+		  host_memory(&p->shared, SHARED_SIZE) &&
+		  memory_anywhere(p, &p->control, sizeof(struct tt_capture_control), false) && make_ring(p);
+	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
+		ok = real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+	for (int i = 0; ok && i < 2; i++)
+		ok = real.cuMemHostAlloc((void **)&p->pinned[i], DRAIN_BUFFER, 0) == CUDA_SUCCESS &&
+		     real.cuEventCreate(&p->copied[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+	ok = ok && real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream) == CUDA_SUCCESS;
+	if (!ok) {
+		recorder_fail("no memory for the ring, neither on the device nor pinned on the host");
+		destroy(p);
+		return NULL;
+	}
+	memset(p->shared.host, 0, SHARED_SIZE);
+	p->force_full = true;
+	return p;
+}
+
+struct capture *capture_create(struct context *c, bool host_only)
+{
+	uint64_t before = available();
+	struct capture *p = create(c, host_only);
+
+	account_since(c, before);
+	return p;
+}
+
+void capture_destroy(struct capture *p)
+{
+	struct context *c = p->context;
+	uint64_t before = available();
+
+	destroy(p);
+	account_since(c, before);
+}
+
+uint64_t capture_device_bytes(const struct context *c)
+{
+	int64_t bytes = (int64_t)atomic_load(&c->device_bytes);
+
+	return bytes > 0 ? (uint64_t)bytes : 0;
 }
 
 static bool range_add(struct capture *p, uint64_t address, uint64_t blocks)
@@ -281,9 +326,18 @@ CUdeviceptr capture_status_address(struct capture *p, uint32_t slot)
 	return p->shared.device + 128 + slot * sizeof(struct tt_capture_status);
 }
 
-bool capture_wait(struct capture *p, uint32_t slot)
+void capture_failed(struct capture *p, CUresult r)
 {
-	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
+	const char *name = "?";
+
+	real.cuGetErrorName(r, &name);
+	atomic_store(&p->broken, true);
+	recorder_fail("the context failed (%s): what was not drained before is lost", name);
+}
+
+bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms)
+{
+	uint64_t deadline = clock_ns() + timeout_ms * 1000000ull;
 	long pause = 0;
 
 	for (;;) {
@@ -291,10 +345,7 @@ bool capture_wait(struct capture *p, uint32_t slot)
 		if (r == CUDA_SUCCESS)
 			return true;
 		if (r != CUDA_ERROR_NOT_READY) {
-			const char *name = "?";
-			real.cuGetErrorName(r, &name);
-			p->broken = true;
-			recorder_fail("the context failed (%s): what was not drained before is lost", name);
+			capture_failed(p, r);
 			return false;
 		}
 		if (clock_ns() > deadline)

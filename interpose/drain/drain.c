@@ -17,7 +17,9 @@
 
 static struct pending queue[CAPTURE_PENDING];
 static uint64_t added, drained; /* ever */
-static bool running, stopping;
+static _Atomic uint64_t progress; /* changes while the drain gets on */
+static bool running;
+static _Atomic bool stopping;
 static pthread_t thread;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -25,18 +27,26 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 /* The epoch being assembled, over its parts. */
 static uint32_t *changed_blocks; /* by region index of the epoch */
 
+static bool came(struct capture *p, CUresult r)
+{
+	atomic_fetch_add_explicit(&progress, 1, memory_order_relaxed);
+	if (r != CUDA_SUCCESS)
+		capture_failed(p, r);
+	return r == CUDA_SUCCESS;
+}
+
 static bool fetch(struct capture *p, void *to, uint64_t offset, uint64_t size, int buffer)
 {
-	return real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, p->drain_stream) == CUDA_SUCCESS &&
-	       real.cuEventRecord(p->copied[buffer], p->drain_stream) == CUDA_SUCCESS;
+	return came(p, real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, p->drain_stream)) &&
+	       came(p, real.cuEventRecord(p->copied[buffer], p->drain_stream));
 }
 
 static bool fetched(struct capture *p, int buffer)
 {
-	return real.cuEventSynchronize(p->copied[buffer]) == CUDA_SUCCESS;
+	return came(p, real.cuEventSynchronize(p->copied[buffer]));
 }
 
-/* Header and entries, through the pinned buffer in pieces. NULL where the chunk is not sound. */
+/* Header and entries, through the pinned buffer in pieces. NULL where the chunk is not sound or not to be had. */
 static struct tt_chunk_entry *read_entries(struct capture *p, const struct tt_capture_status *s, uint64_t at,
 					   struct tt_chunk *header)
 {
@@ -100,8 +110,27 @@ static void take(struct pending *q, const struct tt_chunk_entry *e)
 	q->epoch.bytes_changed += e->length;
 }
 
+/* The blocks of a run, which came to the host. */
+static bool store_run(struct pending *q, struct tt_chunk_entry *e, const struct run *r, const unsigned char *contents)
+{
+	store *s = recorder_store();
+	bool ok = true;
+
+	for (uint64_t i = r->first; ok && i < r->last; i++) {
+		const unsigned char *block = contents + (e[i].offset - r->offset);
+		uint64_t offset;
+		if (q->epoch.flags & TT_EPOCHF_LOOSE) /* it may have changed after it was hashed */
+			e[i].digest = xxh3_64(block, e[i].length);
+		take(q, &e[i]);
+		bool again = store_find(s, e[i].digest, e[i].length, &offset);
+		ok = store_block(s, q->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length,
+				 again ? NULL : block, again ? offset : 0);
+	}
+	return ok;
+}
+
 /* Writes a chunk's blocks; contents stored before are not even copied to the host. */
-static bool store_chunk(struct pending *q, const struct tt_chunk *header, const struct tt_chunk_entry *e, uint64_t at)
+static bool store_chunk(struct pending *q, const struct tt_chunk *header, struct tt_chunk_entry *e, uint64_t at)
 {
 	struct capture *p = q->capture;
 	store *s = recorder_store();
@@ -112,14 +141,14 @@ static bool store_chunk(struct pending *q, const struct tt_chunk *header, const 
 
 	for (uint64_t i = 0; ok && i < header->count; i++) {
 		ok = e[i].region < q->region_count && e[i].block < region_blocks(q->regions[e[i].region]);
-		if (ok && !store_find(s, e[i].digest, e[i].length, &known[i]))
+		if (ok && (q->epoch.flags & TT_EPOCHF_LOOSE || !store_find(s, e[i].digest, e[i].length, &known[i])))
 			known[i] = 0;
 	}
 	for (uint64_t i = 0; ok && i < header->count; i++) {
+		if (!known[i])
+			continue;
 		take(q, &e[i]);
-		if (known[i])
-			ok = store_block(s, q->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length, NULL,
-					 known[i]);
+		ok = store_block(s, q->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length, NULL, known[i]);
 	}
 	int b = 0;
 	bool more = ok && next_run(e, header->count, known, &position, &run[0]);
@@ -128,13 +157,7 @@ static bool store_chunk(struct pending *q, const struct tt_chunk *header, const 
 		struct run *r = &run[b];
 		more = next_run(e, header->count, known, &position, &run[!b]);
 		ok = (!more || fetch(p, p->pinned[!b], at + header->payload + run[!b].offset, run[!b].size, !b)) &&
-		     fetched(p, b);
-		for (uint64_t i = r->first; ok && i < r->last; i++) {
-			uint64_t offset;
-			bool again = store_find(s, e[i].digest, e[i].length, &offset);
-			ok = store_block(s, q->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length,
-					 again ? NULL : p->pinned[b] + (e[i].offset - r->offset), again ? offset : 0);
-		}
+		     fetched(p, b) && store_run(q, e, r, p->pinned[b]);
 		b = !b;
 	}
 	free(known);
@@ -149,7 +172,8 @@ static bool drain_chunk(struct pending *q)
 	struct tt_chunk_entry *e = read_entries(p, &q->status, at, &header);
 
 	if (!e) {
-		recorder_fail("epoch %u came damaged out of the ring", q->epoch.number);
+		if (!p->broken)
+			recorder_fail("epoch %u came damaged out of the ring", q->epoch.number);
 		return false;
 	}
 	bool ok = store_chunk(q, &header, e, at);
@@ -171,6 +195,25 @@ static bool commit(struct pending *q)
 	return ok && store_epoch_commit(s, &q->epoch);
 }
 
+/* Waits for an epoch to be captured. One that work of the program holds up must hold nothing up itself. */
+static bool wait_captured(struct pending *q)
+{
+	struct capture *p = q->capture;
+	bool captured = capture_wait(p, q->slot, options.stall_ms);
+
+	if (!captured && !p->broken) {
+		recorder_warn("epoch %u waits for work that takes more than %u ms: the program's later work waits no "
+			      "more for it, and it may be torn", q->epoch.number, options.stall_ms);
+		capture_let_go(p);
+		q->epoch.flags |= TT_EPOCHF_LOOSE;
+		atomic_store(&p->force_full, true);
+	}
+	while (!captured && !p->broken && !atomic_load(&stopping))
+		captured = capture_wait(p, q->slot, 100);
+	q->status = *capture_status(p, q->slot);
+	return captured;
+}
+
 static bool drain_one(struct pending *q)
 {
 	struct capture *p = q->capture;
@@ -180,17 +223,7 @@ static bool drain_one(struct pending *q)
 		return false;
 	if (real.cuCtxPushCurrent_v2(p->context->handle) != CUDA_SUCCESS)
 		return false;
-	bool ok = true;
-	if (!q->read) {
-		ok = capture_wait(p, q->slot);
-		if (!ok && !p->broken) {
-			recorder_fail("a capture did not end within %u ms: work that it waits for needs later work of "
-				      "the program", options.stall_ms);
-			p->broken = true;
-			*capture_release_word(p) = UINT32_MAX / 2;
-		}
-		q->status = *capture_status(p, q->slot);
-	}
+	bool ok = q->read || wait_captured(q);
 	if (ok && q->part == 0) {
 		ok = store_epoch_begin(recorder_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
 		changed_blocks = calloc(q->region_count + 1, sizeof(*changed_blocks));
@@ -204,7 +237,9 @@ static bool drain_one(struct pending *q)
 	if (ok && q->final) {
 		ok = commit(q);
 		atomic_fetch_add(&recorder_counters.epochs, 1);
-		atomic_fetch_add(&recorder_counters.epochs_refused, q->refused);
+		bool dropped = q->epoch.flags & TT_EPOCHF_DROPPED;
+		atomic_fetch_add(&recorder_counters.epochs_refused, q->refused && !dropped);
+		atomic_fetch_add(&recorder_counters.epochs_dropped, dropped);
 		atomic_fetch_add(&recorder_counters.bytes_read, q->epoch.bytes_read);
 		atomic_fetch_add(&recorder_counters.bytes_changed, q->epoch.bytes_changed);
 		atomic_fetch_add(&recorder_counters.bytes_stored, q->epoch.bytes_stored);
@@ -246,6 +281,7 @@ static void *work(void *unused)
 		}
 		pthread_mutex_lock(&lock);
 		drained++;
+		progress++;
 		pthread_cond_broadcast(&changed);
 	}
 	running = false;
@@ -299,15 +335,25 @@ bool drain_add(const struct pending *p)
 
 bool drain_flush(uint32_t timeout_ms)
 {
+	uint32_t bound = timeout_ms ? timeout_ms : options.stall_ms;
+	uint64_t seen = progress, since = clock_ns();
 	struct timespec until;
-	int rc = 0;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += timeout_ms / 1000 + 1;
 	pthread_mutex_lock(&lock);
 	uint64_t target = added;
-	while (running && drained < target && !rc)
-		rc = timeout_ms ? pthread_cond_timedwait(&changed, &lock, &until) : pthread_cond_wait(&changed, &lock);
+	while (running && drained < target) {
+		if (!timeout_ms && seen != progress) {
+			seen = progress;
+			since = clock_ns();
+		}
+		if (clock_ns() - since > bound * 1000000ull)
+			break;
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += 100000000;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		pthread_cond_timedwait(&changed, &lock, &until);
+	}
 	bool ok = drained >= target;
 	pthread_mutex_unlock(&lock);
 	return ok && recorder_state == RECORDER_ON;

@@ -20,7 +20,7 @@ bool drain_start(void);
 bool drain_add(const struct pending *p);
 /* The slot that the next drain_add will use; waits for it. */
 uint32_t drain_slot(struct capture *p);
-/* Waits until everything added is in the files; false after timeout_ms (0: no bound but a stalled drain). */
+/* Waits until everything added is in the files; false after timeout_ms, or (0) once the drain gets no further. */
 bool drain_flush(uint32_t timeout_ms);
 /* Flushes within the bound and ends the thread. */
 bool drain_stop(uint32_t timeout_ms);

@@ -118,6 +118,8 @@ static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 {
 	struct tt_event *e = op_event(op, r);
 
+	if (kind == TT_EVENT_LAUNCH_HOST)
+		op_host_bound(op, r);
 	if (e)
 		events_publish(e, kind);
 	if (touches && op->on && options.touched)

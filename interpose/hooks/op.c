@@ -37,6 +37,15 @@ void op_epoch(struct op *op, uint32_t trigger, uint32_t label)
 		capture_epoch(op->t, op->context, trigger, label, op->seq);
 }
 
+/* Drop-oldest: what the ring holds goes to the files now. 0, or -1 where nothing is recorded. */
+EXPORT int tt_dump(void)
+{
+	if (recorder_state != RECORDER_ON)
+		return -1;
+	capture_dump(thread_current());
+	return 0;
+}
+
 /* Cuts an epoch on request: 0, or -1 where nothing is recorded. */
 EXPORT int tt_epoch(void *stream, const char *label)
 {

@@ -97,6 +97,15 @@ static inline void op_settled(struct op *op, uint64_t submitted)
 		atomic_store_explicit(&op->stream->settled, submitted, memory_order_relaxed);
 }
 
+/* The call put something on its stream that may end only by what the host does later. */
+static inline void op_host_bound(struct op *op, CUresult result)
+{
+	if (!op->on || op->capturing || result != CUDA_SUCCESS)
+		return;
+	atomic_store(&op->stream->host_bound, true);
+	atomic_store(&op->context->host_bound, true);
+}
+
 struct region_origin op_origin(const struct op *op);
 void op_epoch(struct op *op, uint32_t trigger, uint32_t label);
 

@@ -42,6 +42,23 @@ static void end_wait(struct op *op, CUresult r)
 		return r; \
 	}
 
+#define WAITS_FOR_VALUE(symbol, per_thread, type) \
+	EXPORT CUresult CUDAAPI symbol(CUstream stream, CUdeviceptr a, type v, unsigned flags) \
+	{ \
+		struct op op; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
+		CUresult r = real.symbol(stream, a, v, flags); \
+		struct tt_event *e = op_event(&op, r); \
+		if (e) { \
+			e->src = a; \
+			events_publish(e, TT_EVENT_MEM_OP); \
+		} \
+		op_host_bound(&op, r); \
+		return r; \
+	}
+
 #define WRITES(symbol, per_thread, address, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
@@ -52,6 +69,8 @@ static void end_wait(struct op *op, CUresult r)
 		CUresult r = real.symbol args; \
 		if (op.on && options.touched) \
 			regions_touch_all(op.context); \
+		if (!(address)) /* a batch, waits among it perhaps */ \
+			op_host_bound(&op, r); \
 		end_with(&op, r, TT_EVENT_MEM_OP, address, 0); \
 		return r; \
 	}
@@ -73,10 +92,12 @@ static void end_wait(struct op *op, CUresult r)
 		return r; \
 	}
 
-static void capture_ended(CUstreamCaptureStatus before)
+static CUstreamCaptureStatus capture_status_of(CUstream stream)
 {
-	if (before != CU_STREAM_CAPTURE_STATUS_NONE)
-		atomic_fetch_sub(&captures_active, 1);
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+	real.cuStreamIsCapturing(stream, &status);
+	return status;
 }
 
 static void born(struct op *op, CUresult r, CUdeviceptr *p, size_t n)
@@ -122,22 +143,22 @@ BEGINS_CAPTURE(cuStreamBeginCaptureToGraph##S, PT, (CUstream stream, CUgraph g, 
 EXPORT CUresult CUDAAPI cuStreamEndCapture##S(CUstream stream, CUgraph *g) \
 { \
 	struct op op; \
-	CUstreamCaptureStatus before = CU_STREAM_CAPTURE_STATUS_NONE; \
 	if (!REAL(cuStreamEndCapture##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuStreamEndCapture##S, stream, PT, false); \
-	real.cuStreamIsCapturing(stream, &before); \
+	bool was = capture_status_of(stream) != CU_STREAM_CAPTURE_STATUS_NONE; \
 	CUresult r = real.cuStreamEndCapture##S(stream, g); \
-	capture_ended(before); \
+	if (was && capture_status_of(stream) == CU_STREAM_CAPTURE_STATUS_NONE) /* not so by the wrong stream */ \
+		atomic_fetch_sub(&captures_active, 1); \
 	struct tt_event *e = op_event(&op, r); \
 	if (e) \
 		events_publish(e, TT_EVENT_CAPTURE_END); \
 	return r; \
 } \
-QUIET(cuStreamWaitValue32##S, PT, stream, TT_EVENT_MEM_OP, a, (CUstream stream, CUdeviceptr a, cuuint32_t v, unsigned flags), (stream, a, v, flags)) \
-QUIET(cuStreamWaitValue64##S, PT, stream, TT_EVENT_MEM_OP, a, (CUstream stream, CUdeviceptr a, cuuint64_t v, unsigned flags), (stream, a, v, flags)) \
-QUIET(cuStreamWaitValue32_v2##S, PT, stream, TT_EVENT_MEM_OP, a, (CUstream stream, CUdeviceptr a, cuuint32_t v, unsigned flags), (stream, a, v, flags)) \
-QUIET(cuStreamWaitValue64_v2##S, PT, stream, TT_EVENT_MEM_OP, a, (CUstream stream, CUdeviceptr a, cuuint64_t v, unsigned flags), (stream, a, v, flags)) \
+WAITS_FOR_VALUE(cuStreamWaitValue32##S, PT, cuuint32_t) \
+WAITS_FOR_VALUE(cuStreamWaitValue64##S, PT, cuuint64_t) \
+WAITS_FOR_VALUE(cuStreamWaitValue32_v2##S, PT, cuuint32_t) \
+WAITS_FOR_VALUE(cuStreamWaitValue64_v2##S, PT, cuuint64_t) \
 WRITES(cuStreamWriteValue32##S, PT, a, (CUstream stream, CUdeviceptr a, cuuint32_t v, unsigned flags), (stream, a, v, flags)) \
 WRITES(cuStreamWriteValue64##S, PT, a, (CUstream stream, CUdeviceptr a, cuuint64_t v, unsigned flags), (stream, a, v, flags)) \
 WRITES(cuStreamWriteValue32_v2##S, PT, a, (CUstream stream, CUdeviceptr a, cuuint32_t v, unsigned flags), (stream, a, v, flags)) \

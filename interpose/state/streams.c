@@ -158,7 +158,8 @@ static struct stream *stream_add(struct context *c, CUstream handle, uint64_t id
 	s->id = id;
 	s->context = c;
 	s->owner = owner;
-	s->submitted = s->settled = 0;
+	s->submitted = s->settled = s->given_up = 0;
+	s->host_bound = false;
 	s->seen = 0; /* the first use waits for the captures so far */
 	s->alive = true;
 	if (fresh) {

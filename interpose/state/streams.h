@@ -26,6 +26,8 @@ struct stream {
 	_Atomic uint64_t submitted; /* pieces of work that may write device memory */
 	_Atomic uint64_t settled;   /* of these, known to be complete or waited for by a capture */
 	_Atomic bool alive;
+	_Atomic bool host_bound; /* may hold work that ends only by an action of the host */
+	uint64_t given_up;       /* `submitted` when an epoch last waited in vain for it */
 	struct stream *next_of_context, *next_of_thread;
 };
 
@@ -38,6 +40,8 @@ struct context {
 	_Atomic bool alive;
 	_Atomic uint32_t captures; /* epochs cut here so far */
 	_Atomic uint64_t work;     /* changes whenever work is submitted */
+	_Atomic bool host_bound;   /* a stream of it may be */
+	_Atomic uint64_t device_bytes; /* of the recorder's own memory there */
 	uint64_t work_captured;    /* `work` at the last epoch */
 	struct stream legacy;
 	struct stream *_Atomic streams;

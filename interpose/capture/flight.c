@@ -1,0 +1,111 @@
+/*
+ * The flight recorder: epochs that stay in the ring, of which the oldest are dropped for newer.
+ *
+ * Invariant: what is kept can be read back: epochs are dropped by whole groups, a group being a
+ * snapshot and the epochs that build on it, and dropped ones reach the files, in their order,
+ * as records without contents. All of this under the capture lock.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../drain/drain.h"
+#include "../options.h"
+#include "../recorder.h"
+#include "capture.h"
+
+bool flight_keep(struct capture *p, const struct pending *q)
+{
+	if (p->kept_count == p->kept_capacity) {
+		size_t n = p->kept_capacity ? p->kept_capacity * 2 : 64;
+		struct pending *more = realloc(p->kept, n * sizeof(*more));
+		if (!more)
+			return drain_add(q);
+		p->kept = more;
+		p->kept_capacity = n;
+	}
+	p->kept[p->kept_count++] = *q;
+	flight_retain(p);
+	return true;
+}
+
+void flight_settled(struct capture *p, const struct tt_capture_status *s)
+{
+	for (size_t i = p->kept_count; i-- > 0;)
+		if (!p->kept[i].read) {
+			p->kept[i].status = *s;
+			p->kept[i].read = true;
+			return;
+		}
+}
+
+static void take_first(struct capture *p, size_t n)
+{
+	p->kept_count -= n;
+	memmove(p->kept, p->kept + n, p->kept_count * sizeof(*p->kept));
+}
+
+static void drop_first(struct capture *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct pending *q = &p->kept[i];
+		if (!q->refused) {
+			q->epoch.flags = (q->epoch.flags & TT_EPOCHF_LOOSE) | TT_EPOCHF_DROPPED;
+			atomic_store(&p->tail, q->status.position + q->status.size);
+		}
+		q->refused = q->final = q->read = true;
+		drain_add(q);
+	}
+	take_first(p, n);
+}
+
+/* Epochs in the oldest group; all of them where there is but one. */
+static size_t first_group(const struct capture *p)
+{
+	size_t n = 1;
+
+	while (n < p->kept_count && !(p->kept[n].epoch.flags & TT_EPOCHF_FULL))
+		n++;
+	return n;
+}
+
+bool flight_drop_group(struct capture *p)
+{
+	size_t n = first_group(p);
+
+	if (n >= p->kept_count)
+		return false;
+	drop_first(p, n);
+	return true;
+}
+
+void flight_retain(struct capture *p)
+{
+	while (options.retain && p->kept_count && p->kept_count - first_group(p) >= options.retain)
+		flight_drop_group(p);
+}
+
+bool flight_make_room(struct capture *p, uint64_t size)
+{
+	if (size > p->ring.size)
+		return false;
+	while (p->kept_count && !capture_fits(p, size))
+		drop_first(p, first_group(p));
+	return capture_fits(p, size) || drain_flush(0);
+}
+
+void flight_dump(struct capture *p)
+{
+	for (size_t i = 0; i < p->kept_count; i++)
+		drain_add(&p->kept[i]);
+	p->kept_count = 0;
+}
+
+void flight_drop_all(struct capture *p)
+{
+	for (size_t i = 0; i < p->kept_count; i++) {
+		for (size_t r = 0; r < p->kept[i].region_count; r++)
+			region_release(p->kept[i].regions[r]);
+		free(p->kept[i].regions);
+	}
+	p->kept_count = 0;
+}
