@@ -220,6 +220,24 @@ __attribute__((constructor)) static void read_options(void)
 		atomic_store(&recorder_state, RECORDER_OFF);
 }
 
+static bool start_parts(void)
+{
+	char error[300] = "";
+
+	write_process("running", NULL, false);
+	if (store_failed(run, error, sizeof(error)))
+		recorder_fail("%s", error);
+	else if (options.events && !events_open(store_directory(run), error, sizeof(error)))
+		recorder_fail("%s", error);
+	else if (!drain_start())
+		recorder_fail("no thread for the drain");
+	else {
+		ending_watch();
+		return true;
+	}
+	return false;
+}
+
 static bool start(void)
 {
 	char error[300] = "";
@@ -233,17 +251,14 @@ static bool start(void)
 		recorder_fail("%s", error);
 		return false;
 	}
-	if (options.events && !events_open(store_directory(run), error, sizeof(error)))
-		recorder_warn("no events: %s", error);
-	gate_init();
 	started_ns = real_time();
-	if (!drain_start()) {
-		recorder_fail("no thread for the drain");
-		return false;
-	}
-	ending_watch();
-	write_process("running", NULL, false);
-	return true;
+	gate_init();
+	if (start_parts())
+		return true;
+	events_close();
+	write_process("failed", failure, true);
+	store_close(run);
+	return false;
 }
 
 bool recorder_start(void)
@@ -266,6 +281,7 @@ void recorder_finish(const char *status, const char *reason)
 {
 	static _Atomic bool finished;
 	struct thread *t = thread_current();
+	char reason_of_events[256];
 
 	if (!run || atomic_exchange(&finished, true))
 		return;
@@ -280,6 +296,8 @@ void recorder_finish(const char *status, const char *reason)
 	drain_stop(options.stall_ms);
 	atomic_store(&recorder_state, RECORDER_OFF);
 	events_close();
+	if (events_failed(reason_of_events, sizeof(reason_of_events)))
+		recorder_warn("events were lost: %s", reason_of_events);
 	if (*failure)
 		write_process("failed", failure, true);
 	else

@@ -210,6 +210,12 @@ def gpu_name() -> str | None:
     return names[0].strip() if names else None
 
 
-def uses_driver(name: str) -> bool:
-    """Whether a test program initialises the driver, and so leaves a run when it is recorded."""
-    return name not in ("no_driver", "no_device_use")
+def uses_context(name: str) -> bool:
+    """Whether a test program makes a context current, and so leaves a run when it is recorded."""
+    return name not in (
+        "no_driver",
+        "no_device_use",
+        "context_none",
+        "dlsym_lookups",
+        "proc_address_table",
+    )

@@ -34,22 +34,12 @@ INLINE uint64_t across(uint64_t value, unsigned lane_mask)
 
 INLINE ulonglong2 load16(uint64_t from)
 {
-#if TT_LOAD == 1
-	return __ldcs(at<ulonglong2>(from));
-#elif TT_LOAD == 2
-	return *at<ulonglong2>(from);
-#else
 	return __ldg(at<ulonglong2>(from));
-#endif
 }
 
 INLINE void store16(uint64_t to, ulonglong2 value)
 {
-#if TT_STORE == 1
-	__stcs(at<ulonglong2>(to), value);
-#else
 	*at<ulonglong2>(to) = value;
-#endif
 }
 
 INLINE ulonglong2 load16_any(uint64_t from)

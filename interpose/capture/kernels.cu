@@ -199,11 +199,7 @@ tt_capture_digest(const struct tt_capture_params p)
 		const struct job &job = jobs[turn % 4];
 
 		if (prepares) {
-#ifdef TT_STATIC
-			unsigned b = blocks[turn % 4] + gridDim.x;
-#else
 			unsigned b = gridDim.x + atomicAdd(&control->next, 1u);
-#endif
 			blocks[(turn + 1) % 4] = b;
 			if (b < p.blocks) {
 				region = find_region(regions, p.region_count, region, b);

@@ -49,9 +49,7 @@
 #define TT_KERNEL_RESTORE "tt_restore"
 
 /* Threads per CTA, and CTAs per multiprocessor that fill it; any grid of at least 1 is right. */
-#ifndef TT_DIGEST_WARPS
-#define TT_DIGEST_WARPS 8
-#endif
+#define TT_DIGEST_WARPS 4
 #define TT_DIGEST_THREADS (TT_DIGEST_WARPS * 32)
 #define TT_DIGEST_CTAS_PER_SM (32 / TT_DIGEST_WARPS)
 #define TT_COPY_THREADS 256

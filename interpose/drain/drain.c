@@ -217,12 +217,14 @@ static bool wait_captured(struct pending *q)
 static bool drain_one(struct pending *q)
 {
 	struct capture *p = q->capture;
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUcontext popped;
 
 	if (recorder_state != RECORDER_ON)
 		return false;
 	if (real.cuCtxPushCurrent_v2(p->context->handle) != CUDA_SUCCESS)
 		return false;
+	real.cuThreadExchangeStreamCaptureMode(&mode); /* in each context: a capture of the program forbids nothing here */
 	bool ok = q->read || wait_captured(q);
 	if (ok && q->part == 0) {
 		ok = store_epoch_begin(recorder_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
@@ -260,11 +262,9 @@ static bool drain_one(struct pending *q)
 
 static void *work(void *unused)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	(void)unused;
 
 	thread_current()->busy = 1;
-	real.cuThreadExchangeStreamCaptureMode(&mode);
 	pthread_mutex_lock(&lock);
 	for (;;) {
 		while (added == drained && !stopping)

@@ -42,9 +42,17 @@ static struct function *begin_launch(struct op *op, const struct shape *s)
 	return f;
 }
 
-static void end_launch(struct op *op, CUresult r, const struct shape *s, struct function *f)
+/* A graph launch counts like a kernel's. */
+static void count_launch(struct op *op, uint32_t label)
 {
 	static _Atomic uint64_t launches;
+
+	if (options.epoch_launch && (atomic_fetch_add(&launches, 1) + 1) % options.epoch_launch == 0)
+		op_epoch(op, TT_TRIGGER_LAUNCH, label);
+}
+
+static void end_launch(struct op *op, CUresult r, const struct shape *s, struct function *f)
+{
 	struct tt_event *e;
 
 	if (!op->on)
@@ -74,8 +82,7 @@ static void end_launch(struct op *op, CUresult r, const struct shape *s, struct 
 		return;
 	if (f && f->chosen)
 		op_epoch(op, TT_TRIGGER_KERNEL_AFTER, f->name_string);
-	if (options.epoch_launch && (atomic_fetch_add(&launches, 1) + 1) % options.epoch_launch == 0)
-		op_epoch(op, TT_TRIGGER_LAUNCH, f ? f->name_string : TT_NO_ID);
+	count_launch(op, f ? f->name_string : TT_NO_ID);
 }
 
 #define LAUNCH(symbol, per_thread, stream, shape_, params, args) \
@@ -125,6 +132,8 @@ static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 	if (touches && op->on && options.touched)
 		regions_touch_all(op->context);
 	op_end(op, r);
+	if (op->on && r == CUDA_SUCCESS && !op->capturing && kind != TT_EVENT_LAUNCH_HOST)
+		count_launch(op, TT_NO_ID);
 }
 
 #define OTHER(symbol, per_thread, stream, kind, touches, params, args) \

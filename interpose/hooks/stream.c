@@ -146,9 +146,10 @@ EXPORT CUresult CUDAAPI cuStreamEndCapture##S(CUstream stream, CUgraph *g) \
 	if (!REAL(cuStreamEndCapture##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuStreamEndCapture##S, stream, PT, false); \
-	bool was = capture_status_of(stream) != CU_STREAM_CAPTURE_STATUS_NONE; \
+	CUstream handle = op.on ? op.stream->handle : stream; \
+	bool was = capture_status_of(handle) != CU_STREAM_CAPTURE_STATUS_NONE; \
 	CUresult r = real.cuStreamEndCapture##S(stream, g); \
-	if (was && capture_status_of(stream) == CU_STREAM_CAPTURE_STATUS_NONE) /* not so by the wrong stream */ \
+	if (was && capture_status_of(handle) == CU_STREAM_CAPTURE_STATUS_NONE) /* not so by the wrong stream */ \
 		atomic_fetch_sub(&captures_active, 1); \
 	struct tt_event *e = op_event(&op, r); \
 	if (e) \
@@ -255,11 +256,16 @@ EXPORT CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned fl
 static CUresult destroy(uint32_t call, CUstream stream, CUresult (*destroy_real)(CUstream))
 {
 	struct op op;
+	bool capturing = false;
 
 	op_begin_stream(&op, call, stream, false, false);
-	if (op.on) /* before the call: the handle may come back to another thread at once */
+	if (op.on) { /* before the call: the handle may come back to another thread at once */
+		capturing = op.capturing;
 		stream_destroyed(stream);
+	}
 	CUresult r = destroy_real(stream);
+	if (r == CUDA_SUCCESS && capturing)
+		atomic_fetch_sub(&captures_active, 1);
 	struct tt_event *e = op_event(&op, r);
 	if (e)
 		events_publish(e, TT_EVENT_STREAM_DESTROY);

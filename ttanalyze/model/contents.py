@@ -35,6 +35,8 @@ def find_region(process: Process, epoch: int, region: int) -> int:
         raise TTError(f"region {region} is not there in epoch {epoch}: {life}")
     if process.epochs[epoch]["flags"] & layout.REFUSED:
         raise TTError(f"epoch {epoch} was refused: nothing was captured then")
+    if process.epochs[epoch]["flags"] & layout.DROPPED and not process.epochs[epoch]["digests_count"]:
+        raise TTError(f"epoch {epoch} was overwritten in the ring: nothing is left of it")
     return row
 
 

@@ -1,0 +1,165 @@
+"""What becomes of epochs when the ring is small: each policy, read back from the run."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.recordings import random_floats
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+ELEMENTS = 50000  # two regions of 200,000 bytes: a snapshot takes about 400 KB
+STEPS = 12
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def vecadd(built: Path) -> list[str]:
+    sizes = ["--size", str(ELEMENTS), "--steps", str(STEPS)]
+    return [*support.command("example-vecadd", built), *sizes]
+
+
+def record(command: list[str], run: Path, **options: str) -> tt.Run:
+    bare = support.run(command, SIM)
+    outcome = support.run(command, support.recording(SIM, run, epoch="launch", **options))
+    assert (outcome.stdout, outcome.status) == (bare.stdout, 0)
+    opened = tt.open(run)
+    assert tt.verify.verify(opened, run / "manifest.json").same
+    return opened
+
+
+def sums() -> list[np.typing.NDArray[np.float32]]:
+    """The sum after each step."""
+    a, total = random_floats(ELEMENTS, 1), random_floats(ELEMENTS, 2)
+    out = []
+    for _ in range(STEPS):
+        total = a + total
+        out.append(total)
+    return out
+
+
+def readable(run: tt.Run) -> list[int]:
+    epochs = run.epochs[run.epochs["regions"] > 0]  # the program's last has freed them all
+    return epochs.loc[~epochs["dropped"] & ~epochs["refused"], "epoch"].tolist()
+
+
+def check_contents(run: tt.Run) -> None:
+    """Every epoch that is left has what the program had then."""
+    expected = sums()
+    launches = run.events.loc[run.events["kind"] == "launch", "seq"].sort_values().to_numpy()
+    assert len(launches) == STEPS
+    for epoch in readable(run):
+        step = np.searchsorted(launches, run.epochs.loc[epoch, "seq"], side="right") - 1
+        state = expected[step]
+        np.testing.assert_array_equal(run.read(epoch, 1, dtype="f4"), state)
+        np.testing.assert_array_equal(run.read(epoch, 0, dtype="f4"), random_floats(ELEMENTS, 1))
+
+
+@pytest.mark.parametrize("ring", ["256K", "512K", "1M"])
+def test_backpressure_loses_nothing(ring: str, built: Path, run: Path) -> None:
+    """Also where a snapshot is larger than the ring."""
+    opened = record(vecadd(built), run, ring_bytes=ring)
+    assert not opened.epochs[["refused", "dropped", "gap"]].any(axis=None)
+    assert len(readable(opened)) >= STEPS
+    check_contents(opened)
+
+
+def test_fail_refuses_what_does_not_fit(built: Path, run: Path) -> None:
+    opened = record(vecadd(built), run, ring_bytes="256K", overwrite="fail")
+    assert readable(opened) == []
+    assert opened.epochs["refused"].sum() == STEPS
+    assert opened.processes[0].info["counters"]["epochs_refused"] == STEPS
+    with pytest.raises(tt.TTError, match="epoch 3 was refused"):
+        opened.read(3, 1)
+
+
+@pytest.mark.parametrize("snapshot_every", ["0", "3", "64"])
+def test_drop_oldest_keeps_the_newest(snapshot_every: str, built: Path, run: Path) -> None:
+    options = {"ring_bytes": "1M", "overwrite": "drop-oldest", "snapshot_every": snapshot_every}
+    opened = record(vecadd(built), run, **options)
+    kept = readable(opened)
+    assert 1 <= len(kept) < len(opened.epochs)
+    assert kept == list(range(kept[0], kept[-1] + 1))
+    assert opened.epochs.loc[kept[-1], "seq"] >= opened.events.loc[
+        opened.events["kind"] == "launch", "seq"
+    ].max()
+    assert opened.epochs.loc[kept[0], "full"]
+    dropped = int(opened.epochs["dropped"].sum())
+    assert opened.processes[0].info["counters"]["epochs_dropped"] == dropped
+    check_contents(opened)
+    with pytest.raises(tt.TTError, match="epoch 0 was overwritten in the ring"):
+        opened.read(0, 1)
+
+
+def test_drop_oldest_drops_nothing_while_there_is_room(built: Path, run: Path) -> None:
+    opened = record(vecadd(built), run, ring_bytes="64M", overwrite="drop-oldest")
+    assert not opened.epochs["dropped"].any()
+    assert len(readable(opened)) >= STEPS
+    check_contents(opened)
+
+
+def test_a_flight_recorder_keeps_as_many_as_asked(built: Path, run: Path) -> None:
+    options = {"overwrite": "drop-oldest", "retain": "4", "snapshot_every": "2"}
+    opened = record(vecadd(built), run, ring_bytes="64M", **options)
+    assert 4 <= len(readable(opened)) < 6
+    check_contents(opened)
+
+
+def test_a_ring_smaller_than_a_snapshot_is_said(built: Path, run: Path) -> None:
+    opened = record(vecadd(built), run, ring_bytes="256K", overwrite="drop-oldest")
+    assert readable(opened) == []
+    assert any("smaller than a snapshot" in w for w in opened.processes[0].info["warnings"])
+
+
+def test_a_signal_brings_what_the_ring_holds_to_disk(built: Path, run: Path) -> None:
+    command = [*support.command("loop_progress", built), "1000000"]
+    environment = support.recording(SIM, run, overwrite="drop-oldest", ring_bytes="1M")
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        for _ in range(30):
+            process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM
+    opened = tt.open(run)
+    assert readable(opened)
+    assert tt.verify.verify(opened, run / "manifest.json").same
+
+
+DUMPS = """
+import ctypes, os, signal
+driver = ctypes.CDLL("libcuda.so.1")
+shim = ctypes.CDLL(None)
+p, context = ctypes.c_uint64(), ctypes.c_void_p()
+assert driver.cuInit(0) == 0
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxSetCurrent(context) == 0
+assert driver.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(100000)) == 0
+for value in range(5):
+    assert driver.cuMemsetD8_v2(p, ctypes.c_ubyte(value + 1), ctypes.c_size_t(100000)) == 0
+    assert driver.cuCtxSynchronize() == 0
+    if value == 2:
+        assert shim.tt_dump() == 0
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_dump_is_on_disk_at_once(run: Path) -> None:
+    environment = support.recording(SIM, run, overwrite="drop-oldest")
+    outcome = support.run([sys.executable, "-c", DUMPS], environment)
+    assert outcome.status == -signal.SIGKILL, outcome.stderr
+    opened = tt.open(run)
+    assert opened.epochs["epoch"].tolist() == [0, 1, 2]
+    for epoch in range(3):
+        assert set(opened.read(epoch, 0).tolist()) == {epoch + 1}
