@@ -143,7 +143,8 @@ static void write_process(const char *status, const char *reason, bool ended)
 	int driver = 0;
 	struct json j;
 
-	real.cuDriverGetVersion(&driver);
+	if (real.cuDriverGetVersion)
+		real.cuDriverGetVersion(&driver);
 	json_begin(&j, NULL, NULL);
 	json_open(&j, '{');
 	counter(&j, "process", store_process_index(run));
@@ -227,6 +228,8 @@ static bool start_parts(void)
 	write_process("running", NULL, false);
 	if (store_failed(run, error, sizeof(error)))
 		recorder_fail("%s", error);
+	else if (entry_lacks())
+		recorder_fail("this driver is too old: it has no %s", entry_lacks());
 	else if (options.events && !events_open(store_directory(run), error, sizeof(error)))
 		recorder_fail("%s", error);
 	else if (!drain_start())

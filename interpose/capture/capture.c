@@ -18,84 +18,6 @@
 _Atomic int captures_active;
 pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool ensure_staging(struct capture *p, size_t regions)
-{
-	if (regions <= p->staging_count)
-		return true;
-	size_t n = p->staging_count ? p->staging_count : 256;
-	while (n < regions)
-		n *= 2;
-	if (p->staging)
-		p->outgrown_staging[p->outgrown_staging_count++ % CAPTURE_OUTGROWN] = p->staging;
-	p->staging = NULL;
-	p->staging_count = 0;
-	capture_outgrow(p, &p->regions);
-	if (real.cuMemHostAlloc((void **)&p->staging, n * sizeof(*p->staging), 0) != CUDA_SUCCESS ||
-	    (!capture_memory(p, &p->regions, n * sizeof(*p->staging), false)))
-		return false;
-	p->staging_count = n;
-	return true;
-}
-
-static bool ensure_scratch(struct capture *p, uint64_t blocks)
-{
-	uint64_t size = blocks * sizeof(struct tt_chunk_entry);
-
-	if (size <= p->scratch.size)
-		return true;
-	if (size < 65536)
-		size = 65536;
-	capture_outgrow(p, &p->scratch);
-	return capture_memory(p, &p->scratch, size * 2, false);
-}
-
-/* Fills staging with what this epoch reads. Frees what `live` held before. */
-static bool choose_regions(struct capture *p, uint32_t number, bool full, bool *managed, uint32_t *total)
-{
-	size_t n, kept = 0;
-	struct region **live = regions_live(p->context, number + 1, &n, managed);
-
-	*total = (uint32_t)n;
-	if (!live || !ensure_staging(p, n))
-		goto fail;
-	p->blocks = p->payload = p->bytes = 0;
-	for (size_t i = 0; i < n; i++) {
-		struct region *r = live[i];
-		bool read = full || !options.touched || r->touched || r->fresh || r->kind == TT_REGION_MANAGED;
-
-		if (read && !r->placed && !capture_place(p, r))
-			goto fail;
-		if (!read) {
-			region_release(r);
-			continue;
-		}
-		r->touched = false;
-		live[kept] = r;
-		uint64_t blocks = region_blocks(r);
-		p->staging[kept] = (struct tt_capture_region){
-			.base = r->base, .size = r->size, .digests = r->slot, .payload = p->payload,
-			.first_block = (uint32_t)p->blocks, .region = (uint32_t)kept,
-			.flags = r->fresh ? TT_CAPTURE_REGION_ALL : 0,
-		};
-		kept++;
-		p->blocks += blocks;
-		p->bytes += r->size;
-		p->payload += (blocks - 1) * TT_BLOCK_SIZE +
-			      tt_payload_size(r->size - (blocks - 1) * TT_BLOCK_SIZE);
-	}
-	for (uint32_t i = 0; i < p->region_count; i++)
-		region_release(p->live[i]);
-	free(p->live);
-	p->live = live;
-	p->region_count = (uint32_t)kept;
-	return p->blocks <= TT_CAPTURE_MAX_BLOCKS && ensure_scratch(p, p->blocks ? p->blocks : 1);
-fail:
-	for (size_t i = kept; live && i < n; i++)
-		region_release(live[i]);
-	free(live);
-	return false;
-}
-
 static bool becomes_idle(const struct stream *s, uint64_t deadline)
 {
 	while (real.cuStreamQuery(s->handle) != CUDA_SUCCESS) {
@@ -140,16 +62,19 @@ static bool host_bound_ended(const struct thread *t, struct context *c)
 
 /*
  * The capture stream waits for all that was submitted in the context. False: it could not for
- * some, which may write while the capture reads.
+ * some, which may write while the capture reads. idle: nothing was running.
  */
-static bool order_after_work(struct thread *t, struct capture *p)
+static bool order_after_work(struct thread *t, struct capture *p, bool *idle)
 {
 	struct context *c = p->context;
 	bool exact = true;
 
+	*idle = false;
+
 	if (!options.deps)
 		return false;
 	bool stuck = atomic_load(&c->host_bound) && !host_bound_ended(t, c);
+	*idle = !stuck;
 	uint64_t deadline = stuck ? clock_ns() + OTHERS_MS * 1000000ull : 0;
 	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context) {
 		uint64_t submitted = atomic_load(&s->submitted);
@@ -157,6 +82,7 @@ static bool order_after_work(struct thread *t, struct capture *p)
 			continue;
 		/* Nothing of ours goes into an idle stream: it stays idle. */
 		bool order = !namable(s, t) || !becomes_idle(s, deadline);
+		*idle &= !order;
 		if (order && stuck) {
 			exact = false;
 			continue;
@@ -315,13 +241,10 @@ static void leave_out(struct capture *p, struct pending *q, uint32_t flag)
 	p->gap |= flag == TT_EPOCHF_REFUSED;
 	q->refused = q->final = q->read = true;
 	q->epoch.flags = flag;
-	for (size_t i = 0; i < q->region_count; i++) {
-		q->regions[i]->touched = true;
-		region_release(q->regions[i]);
-	}
-	free(q->regions);
-	q->regions = NULL;
-	q->region_count = 0;
+	for (uint32_t i = 0; q->list && i < q->list->count; i++)
+		q->list->regions[i]->touched = true;
+	region_list_release(q->list);
+	q->list = NULL;
 	if (options.overwrite != OVERWRITE_DROP_OLDEST || !flight_keep(p, q))
 		drain_add(q);
 }
@@ -335,17 +258,6 @@ static void refuse(struct capture *p, struct pending *q, const char *why)
 static bool hand_over(struct capture *p, const struct pending *q)
 {
 	return options.overwrite == OVERWRITE_DROP_OLDEST ? flight_keep(p, q) : drain_add(q);
-}
-
-static struct region **hold_all(const struct capture *p)
-{
-	struct region **copy = malloc((p->region_count + 1) * sizeof(*copy));
-
-	for (uint32_t i = 0; copy && i < p->region_count; i++) {
-		copy[i] = p->live[i];
-		region_hold(copy[i]);
-	}
-	return copy;
 }
 
 /* Drop-oldest: the oldest epochs make room. False: the ring holds nothing else to drop. */
@@ -363,8 +275,7 @@ static void discard(struct capture *p, struct tt_capture_params *params)
 {
 	params->flags = TT_CAPTURE_DISCARD;
 	launch(p, p->gather, params, 1);
-	for (uint32_t i = 0; i < p->region_count; i++)
-		p->live[i]->fresh = true;
+	choose_again(p);
 }
 
 /* Room for a snapshot, as far as its policy allows. */
@@ -379,8 +290,8 @@ static bool make_room(struct capture *p, uint64_t size)
 
 static bool submit(struct capture *p, struct tt_capture_params *params, bool full)
 {
-	return (!p->region_count ||
-		real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->region_count * sizeof(*p->staging),
+	return (p->staged || !p->list->count ||
+		real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->list->count * sizeof(*p->staging),
 					  p->stream) == CUDA_SUCCESS) &&
 	       launch(p, p->digest, params, p->blocks) == CUDA_SUCCESS &&
 	       (full || launch(p, p->gather, params, p->blocks * 8) == CUDA_SUCCESS) &&
@@ -391,31 +302,28 @@ static bool submit(struct capture *p, struct tt_capture_params *params, bool ful
 static bool cut(struct thread *t, struct capture *p, struct pending *q, bool full)
 {
 	struct tt_capture_params params;
-	bool managed, wait;
 	uint64_t worst;
+	bool wait, idle;
 
 	if (!settle(p)) {
 		refuse(p, q, "the capture before it did not end");
 		return false;
 	}
-	if (!order_after_work(t, p) || q->epoch.flags & TT_EPOCHF_LOOSE) {
+	if (!order_after_work(t, p, &idle) || q->epoch.flags & TT_EPOCHF_LOOSE) {
 		/* A snapshot hashes what it copies; and the next starts from nothing that may be torn. */
 		q->epoch.flags |= TT_EPOCHF_LOOSE;
 		full = true;
 	}
+	if (idle)
+		capture_free_outgrown(p);
 	q->epoch.flags |= full ? TT_EPOCHF_FULL : options.touched ? TT_EPOCHF_TOUCHED : 0;
 	q->slot = p->last_slot = drain_slot(p);
-	if (!choose_regions(p, q->epoch.number, full, &managed, &q->epoch.regions)) {
+	if (!choose_regions(p, q->epoch.number, full, &q->epoch.regions)) {
 		refuse(p, q, "no memory for its block list");
 		return false;
 	}
-	q->regions = hold_all(p);
-	q->region_count = q->regions ? p->region_count : 0;
+	q->list = region_list_hold(p->list);
 	q->epoch.bytes_read = p->bytes;
-	if (!q->regions) {
-		refuse(p, q, "no host memory");
-		return false;
-	}
 	worst = tt_chunk_size(p->blocks, p->payload);
 	if (full && !make_room(p, worst)) {
 		refuse(p, q, options.overwrite == OVERWRITE_DROP_OLDEST ? "the ring is smaller than a snapshot"
@@ -426,19 +334,19 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 		.regions = p->regions.device, .control = p->control.device, .scratch = p->scratch.device,
 		.ring = p->ring.device, .ring_size = p->ring.size, .tail = atomic_load(&p->tail),
 		.status = capture_status_address(p, q->slot), .sequence = q->epoch.number + 1ull,
-		.payload = p->payload, .region_count = p->region_count, .blocks = (uint32_t)p->blocks,
+		.payload = p->payload, .region_count = p->list->count, .blocks = (uint32_t)p->blocks,
 		.first = 0, .last = TT_CAPTURE_LAST, .flags = full ? TT_CAPTURE_FULL : 0, .epoch = q->epoch.number,
 	};
 	capture_status(p, q->slot)->sequence = 0;
-	wait = managed || !capture_fits(p, worst) || !options.deps;
+	wait = p->managed || !capture_fits(p, worst) || !options.deps;
 	if (!submit(p, &params, full)) {
 		p->broken = true;
 		refuse(p, q, "the driver refused its launch");
 		recorder_fail("the driver refused a capture; the run ends with epoch %u", q->epoch.number);
 		return false;
 	}
-	for (uint32_t i = 0; i < p->region_count; i++)
-		p->live[i]->fresh = false;
+	p->staged = true;
+	choose_captured(p);
 	q->final = true;
 	p->open = !wait;
 	if (!wait)
@@ -487,7 +395,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	if (!c->capture && !(c->capture = capture_create(c, false)))
 		goto out;
 	struct capture *p = c->capture;
-	uint64_t work = atomic_load(&c->work);
+	uint64_t work = context_work(c);
 	bool implied = trigger == TT_TRIGGER_SYNC || trigger == TT_TRIGGER_FINAL;
 	if (p->broken || (implied && work == c->work_captured && p->epochs))
 		goto out;

@@ -20,7 +20,7 @@
 #include "kernels.h"
 
 #define CAPTURE_PENDING 64 /* epoch parts that may wait for the drain */
-#define CAPTURE_OUTGROWN 64 /* of these there are few: each is twice as large as the one before */
+#define CAPTURE_OUTGROWN 64 /* of these there are few: each is larger by a part than the one before */
 
 /* Memory of our own that kernels reach: on the device, or pinned on the host where that is short. */
 struct memory {
@@ -31,6 +31,13 @@ struct memory {
 
 struct free_range {
 	uint64_t address, blocks;
+};
+
+/* The regions of one or several epochs, referenced. */
+struct region_list {
+	_Atomic uint32_t references;
+	uint32_t count;
+	struct region *regions[];
 };
 
 /* What the recorder holds in one context. Guarded by the capture lock, but for what the drain owns. */
@@ -44,11 +51,13 @@ struct capture {
 	unsigned processors;
 	struct memory ring, control, scratch, regions, shared; /* shared: release word, then status slots */
 	struct tt_capture_region *staging; /* pinned */
-	uint64_t staging_count, region_version;
-	uint32_t region_count;
+	uint64_t staging_count, staged_version;
 	uint64_t blocks, payload, bytes; /* over the regions in staging */
-	struct region **live;            /* referenced; as in staging */
-	struct memory outgrown[CAPTURE_OUTGROWN]; /* kept: to free memory may wait for the whole device */
+	struct region_list *list;        /* as in staging */
+	bool staged;                     /* the device has it too */
+	bool staged_all;                 /* it holds for later epochs, while the map's version does */
+	bool any_fresh, managed;         /* of its regions */
+	struct memory outgrown[CAPTURE_OUTGROWN];
 	void *outgrown_staging[CAPTURE_OUTGROWN];
 	unsigned outgrown_count, outgrown_staging_count;
 	struct memory slabs[64];         /* block digests */
@@ -75,8 +84,7 @@ struct capture {
 struct pending {
 	struct capture *capture;
 	struct tt_epoch epoch;
-	struct region **regions; /* referenced, by chunk entry index; freed by the drain */
-	size_t region_count;
+	struct region_list *list; /* by chunk entry index; released by the drain */
 	uint32_t slot;
 	uint32_t part;
 	bool refused, final, read; /* refused: without contents, dropped ones too */
@@ -116,7 +124,17 @@ CUdeviceptr capture_status_address(struct capture *p, uint32_t slot);
 bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms);
 /* The context has an error that nothing ends: no more is read from it. */
 void capture_failed(struct capture *p, CUresult r);
+/* To free memory may wait for the whole device: that is done when nothing runs there. */
 void capture_outgrow(struct capture *p, struct memory *m);
+void capture_outgrow_staging(struct capture *p);
+void capture_free_outgrown(struct capture *p);
+
+/* choose.c: p->list and p->staging become what the epoch reads. False: no memory. */
+bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *total);
+void choose_captured(struct capture *p); /* the epoch was submitted */
+void choose_again(struct capture *p);    /* the epoch was discarded: the next reads all of its regions */
+struct region_list *region_list_hold(struct region_list *list);
+void region_list_release(struct region_list *list);
 
 /* flight.c: epochs that stay in the ring until they are asked for or the ring needs the room. */
 bool flight_keep(struct capture *p, const struct pending *q);

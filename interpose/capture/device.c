@@ -83,9 +83,28 @@ static void memory_free(struct memory *m)
 
 void capture_outgrow(struct capture *p, struct memory *m)
 {
-	if (m->device)
-		p->outgrown[p->outgrown_count++ % CAPTURE_OUTGROWN] = *m;
+	if (m->device && p->outgrown_count < CAPTURE_OUTGROWN)
+		p->outgrown[p->outgrown_count++] = *m;
 	*m = (struct memory){0};
+}
+
+void capture_outgrow_staging(struct capture *p)
+{
+	if (p->outgrown_staging_count < CAPTURE_OUTGROWN)
+		p->outgrown_staging[p->outgrown_staging_count++] = p->staging;
+	p->staging = NULL;
+}
+
+void capture_free_outgrown(struct capture *p)
+{
+	if (!p->outgrown_count && !p->outgrown_staging_count)
+		return;
+	uint64_t before = available();
+	while (p->outgrown_count)
+		memory_free(&p->outgrown[--p->outgrown_count]);
+	while (p->outgrown_staging_count)
+		real.cuMemFreeHost(p->outgrown_staging[--p->outgrown_staging_count]);
+	account_since(p->context, before);
 }
 
 static bool make_ring(struct capture *p)
@@ -136,10 +155,7 @@ static void destroy(struct capture *p)
 	memory_free(&p->scratch);
 	memory_free(&p->regions);
 	memory_free(&p->shared);
-	for (unsigned i = 0; i < p->outgrown_count && i < CAPTURE_OUTGROWN; i++)
-		memory_free(&p->outgrown[i]);
-	for (unsigned i = 0; i < p->outgrown_staging_count; i++)
-		real.cuMemFreeHost(p->outgrown_staging[i]);
+	capture_free_outgrown(p);
 	for (unsigned i = 0; i < p->slab_count; i++)
 		memory_free(&p->slabs[i]);
 	if (p->staging)
@@ -161,10 +177,8 @@ static void destroy(struct capture *p)
 		real.cuStreamDestroy_v2(p->drain_stream);
 	if (p->module)
 		real.cuModuleUnload(p->module);
-	for (uint32_t i = 0; i < p->region_count; i++)
-		region_release(p->live[i]);
+	region_list_release(p->list);
 	flight_drop_all(p);
-	free(p->live);
 	free(p->kept);
 	free(p->ranges);
 	regions_unplace(p->context);

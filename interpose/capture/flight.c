@@ -102,10 +102,7 @@ void flight_dump(struct capture *p)
 
 void flight_drop_all(struct capture *p)
 {
-	for (size_t i = 0; i < p->kept_count; i++) {
-		for (size_t r = 0; r < p->kept[i].region_count; r++)
-			region_release(p->kept[i].regions[r]);
-		free(p->kept[i].regions);
-	}
+	for (size_t i = 0; i < p->kept_count; i++)
+		region_list_release(p->kept[i].list);
 	p->kept_count = 0;
 }

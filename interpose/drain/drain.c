@@ -100,7 +100,7 @@ static bool next_run(const struct tt_chunk_entry *e, uint64_t count, const uint6
 
 static void take(struct pending *q, const struct tt_chunk_entry *e)
 {
-	struct region *r = q->regions[e->region];
+	struct region *r = q->list->regions[e->region];
 
 	if (!r->mirror)
 		r->mirror = calloc(region_blocks(r), sizeof(*r->mirror));
@@ -123,7 +123,7 @@ static bool store_run(struct pending *q, struct tt_chunk_entry *e, const struct 
 			e[i].digest = xxh3_64(block, e[i].length);
 		take(q, &e[i]);
 		bool again = store_find(s, e[i].digest, e[i].length, &offset);
-		ok = store_block(s, q->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length,
+		ok = store_block(s, q->list->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length,
 				 again ? NULL : block, again ? offset : 0);
 	}
 	return ok;
@@ -140,7 +140,7 @@ static bool store_chunk(struct pending *q, const struct tt_chunk *header, struct
 	bool ok = known != NULL;
 
 	for (uint64_t i = 0; ok && i < header->count; i++) {
-		ok = e[i].region < q->region_count && e[i].block < region_blocks(q->regions[e[i].region]);
+		ok = e[i].region < q->list->count && e[i].block < region_blocks(q->list->regions[e[i].region]);
 		if (ok && (q->epoch.flags & TT_EPOCHF_LOOSE || !store_find(s, e[i].digest, e[i].length, &known[i])))
 			known[i] = 0;
 	}
@@ -148,7 +148,7 @@ static bool store_chunk(struct pending *q, const struct tt_chunk *header, struct
 		if (!known[i])
 			continue;
 		take(q, &e[i]);
-		ok = store_block(s, q->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length, NULL, known[i]);
+		ok = store_block(s, q->list->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length, NULL, known[i]);
 	}
 	int b = 0;
 	bool more = ok && next_run(e, header->count, known, &position, &run[0]);
@@ -187,10 +187,10 @@ static bool commit(struct pending *q)
 	store *s = recorder_store();
 	bool ok = true;
 
-	for (size_t i = 0; ok && i < q->region_count; i++)
-		if (changed_blocks[i] && q->regions[i]->mirror)
-			ok = store_digest(s, q->regions[i]->id,
-					  xxh3_64(q->regions[i]->mirror, region_blocks(q->regions[i]) * 8),
+	for (uint32_t i = 0; ok && q->list && i < q->list->count; i++)
+		if (changed_blocks[i] && q->list->regions[i]->mirror)
+			ok = store_digest(s, q->list->regions[i]->id,
+					  xxh3_64(q->list->regions[i]->mirror, region_blocks(q->list->regions[i]) * 8),
 					  changed_blocks[i]);
 	return ok && store_epoch_commit(s, &q->epoch);
 }
@@ -228,7 +228,7 @@ static bool drain_one(struct pending *q)
 	bool ok = q->read || wait_captured(q);
 	if (ok && q->part == 0) {
 		ok = store_epoch_begin(recorder_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
-		changed_blocks = calloc(q->region_count + 1, sizeof(*changed_blocks));
+		changed_blocks = calloc((q->list ? q->list->count : 0) + 1, sizeof(*changed_blocks));
 		ok = ok && changed_blocks;
 	}
 	static uint64_t carried;
@@ -274,11 +274,8 @@ static void *work(void *unused)
 		struct pending *q = &queue[drained % CAPTURE_PENDING];
 		pthread_mutex_unlock(&lock);
 		drain_one(q);
-		if (q->final) {
-			for (size_t i = 0; i < q->region_count; i++)
-				region_release(q->regions[i]);
-			free(q->regions);
-		}
+		if (q->final)
+			region_list_release(q->list);
 		pthread_mutex_lock(&lock);
 		drained++;
 		progress++;

@@ -133,6 +133,7 @@ static void take_addresses(void *handle)
 	}
 	for (unsigned i = 0; i < sizeof(used) / sizeof(*used); i++)
 		*used[i].member = real_dlsym(handle, used[i].symbol);
+	dlerror(); /* what this driver lacks is no error of the program's */
 	__atomic_store_n(&resolved, true, __ATOMIC_RELEASE);
 }
 
@@ -161,22 +162,47 @@ bool entry_resolve_for(void **member)
 	return entry_resolve() && *member;
 }
 
+const char *entry_lacks(void)
+{
+#define X(symbol) \
+	if (!real.symbol) \
+		return #symbol;
+	NEED_TABLE(X)
+#undef X
+	return NULL;
+}
+
 static bool driver_name(const char *name)
 {
 	return name && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
 /*
- * Names that are not the driver's are passed on by a tail call, so that RTLD_NEXT and
- * RTLD_DEFAULT see the program's return address and not ours.
+ * Our export came first in a global look-up. Without us the next one would have been found, or
+ * the driver in a library's own scope, which only the library's own look-ups reach: we give the
+ * wrapper where there is any driver in the process that has the call.
  */
-static void *driver_dlsym(void *handle, const char *name)
+static void *instead_of_ours(const struct hook *h)
 {
-	const struct hook *h = hook_of_symbol(name);
-	void *p = real_dlsym(handle, name);
+	void *driver;
 
-	if (!h || !p || p == h->wrapper)
+	if (real_dlsym(RTLD_NEXT, h->symbol))
+		return h->wrapper;
+	driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	void *p = driver ? real_dlsym(driver, h->symbol) : real_dlsym(RTLD_NEXT, h->symbol);
+	if (driver)
+		dlclose(driver);
+	return p ? h->wrapper : NULL;
+}
+
+static void *driver_dlsym(void *handle, const struct hook *h)
+{
+	void *p = real_dlsym(handle, h->symbol);
+
+	if (!p)
 		return p;
+	if (p == h->wrapper)
+		return instead_of_ours(h);
 	/* Another library's own symbol of that name, a second interposer say, is left alone unless
 	 * it is the first we hear of a driver at all. */
 	if (!resolve_from(handle == RTLD_DEFAULT || handle == RTLD_NEXT ? NULL : handle) && !entry_resolve())
@@ -185,6 +211,10 @@ static void *driver_dlsym(void *handle, const char *name)
 	return w ? w : p;
 }
 
+/*
+ * Names that we do not wrap are passed on by a tail call, so that RTLD_NEXT and RTLD_DEFAULT see
+ * the program's return address and not ours.
+ */
 EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *restrict handle,
 								     const char *restrict name)
 {
@@ -196,7 +226,9 @@ EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *res
 	if (unlikely(driver_name(name)) && handle != RTLD_NEXT) {
 		if (unlikely(!by_symbol[hash_name("cuInit", 6)]))
 			start();
-		return driver_dlsym(handle, name);
+		const struct hook *h = hook_of_symbol(name);
+		if (h)
+			return driver_dlsym(handle, h);
 	}
 	return real_dlsym(handle, name);
 }

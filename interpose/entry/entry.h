@@ -41,6 +41,9 @@ extern const char *const call_names[CALL_COUNT];
 /* Fills `real`, once. False where no driver can be loaded. */
 bool entry_resolve(void);
 
+/* The first call that the recorder can't do without and this driver has not, or NULL. */
+const char *entry_lacks(void);
+
 /* A wrapper's way to its real call: resolves first where the program linked libcuda directly. */
 #define REAL(symbol) (likely(real.symbol != NULL) || entry_resolve_for((void **)&real.symbol) ? real.symbol : NULL)
 bool entry_resolve_for(void **member);

@@ -6,7 +6,8 @@
  * it through dlsym and through cuGetProcAddress. A call is therefore recognised by the address
  * the driver gives, never by a version number that a newer driver may read differently.
  *
- * CALL_TABLE lists further calls that the recorder makes itself.
+ * CALL_TABLE lists further calls that the recorder makes itself; NEED_TABLE those of both that
+ * it can't do without. It asks for each of the others before it calls it.
  */
 #ifndef TT_ENTRY_HOOK_TABLE_H
 #define TT_ENTRY_HOOK_TABLE_H
@@ -79,5 +80,16 @@
 	X(cuFuncGetName) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \
 	X(cuKernelGetName) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
 	X(cuMemHostGetDevicePointer_v2) X(cuMemGetAddressRange_v2)
+
+#define NEED_TABLE(X) \
+	X(cuDriverGetVersion) X(cuDeviceGetName) X(cuDeviceTotalMem_v2) X(cuDeviceGetAttribute) X(cuGetErrorName) \
+	X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) \
+	X(cuStreamCreateWithPriority) X(cuStreamDestroy_v2) X(cuStreamQuery) X(cuStreamIsCapturing) \
+	X(cuThreadExchangeStreamCaptureMode) X(cuStreamWaitEvent) X(cuStreamWaitValue32_v2) X(cuStreamWriteValue32_v2) \
+	X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) \
+	X(cuMemAlloc_v2) X(cuMemFree_v2) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostGetDevicePointer_v2) \
+	X(cuMemGetInfo_v2) X(cuMemGetAddressRange_v2) X(cuMemsetD8Async) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2) \
+	X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuModuleGetGlobal_v2) X(cuFuncGetAttribute) \
+	X(cuLaunchKernel)
 
 #endif

@@ -94,14 +94,14 @@ ENDS(cuCtxDestroy_v2, CUcontext, destroy)
 /* What every stream had before the wait is complete; the counts are taken before. */
 static uint64_t total(const struct op *op)
 {
-	return op->on ? atomic_load(&op->context->work) : 0;
+	return op->on ? context_work(op->context) : 0;
 }
 
 static void waited(struct op *op, CUresult r, uint64_t before)
 {
 	struct tt_event *e = op_event(op, r);
 
-	if (op->on && r == CUDA_SUCCESS && before == atomic_load(&op->context->work))
+	if (op->on && r == CUDA_SUCCESS && before == context_work(op->context))
 		for (struct stream *s = atomic_load(&op->context->streams); s; s = s->next_of_context)
 			atomic_store(&s->settled, atomic_load(&s->submitted));
 

@@ -33,19 +33,29 @@ static inline bool recording(void)
 	return state == RECORDER_ON || (state == RECORDER_UNDECIDED && recorder_start());
 }
 
-/* A call without a stream. */
-static inline bool op_begin(struct op *op, uint32_t call)
+static inline bool op_start(struct op *op, uint32_t call)
 {
-	*op = (struct op){0};
+	op->on = op->writes = op->capturing = false;
+	op->context = NULL;
+	op->stream = NULL;
 	if (!recording())
 		return false;
 	op->t = thread_current();
-	if (op->t->busy || !(op->context = context_current(op->t)))
-		return false;
 	op->call = call;
+	return !op->t->busy;
+}
+
+static inline bool op_started(struct op *op)
+{
 	op->seq = recorder_next_seq();
 	op->time = clock_ns();
 	return op->on = true;
+}
+
+/* A call without a stream. */
+static inline bool op_begin(struct op *op, uint32_t call)
+{
+	return op_start(op, call) && (op->context = context_current(op->t)) && op_started(op);
 }
 
 bool op_is_capturing(struct stream *s);
@@ -53,13 +63,11 @@ bool op_is_capturing(struct stream *s);
 /* A call that works on a stream; writes: it may change device memory. */
 static inline bool op_begin_stream(struct op *op, uint32_t call, CUstream handle, bool per_thread, bool writes)
 {
-	if (!op_begin(op, call))
+	if (!op_start(op, call) || !(op->stream = stream_of(op->t, handle, per_thread)))
 		return false;
-	op->stream = stream_of(op->t, handle, per_thread);
-	if (!op->stream)
-		return op->on = false;
 	op->context = op->stream->context;
 	op->writes = writes;
+	op_started(op);
 	if (unlikely(atomic_load_explicit(&captures_active, memory_order_relaxed)))
 		op->capturing = op_is_capturing(op->stream);
 	if (writes && !op->capturing) {
@@ -79,10 +87,8 @@ static inline void op_end(struct op *op, CUresult result)
 {
 	if (!op->on || !op->writes)
 		return;
-	if (result == CUDA_SUCCESS && !op->capturing) {
+	if (result == CUDA_SUCCESS && !op->capturing)
 		atomic_fetch_add_explicit(&op->stream->submitted, 1, memory_order_relaxed);
-		atomic_fetch_add_explicit(&op->context->work, 1, memory_order_relaxed);
-	}
 	gate_leave(op->t);
 }
 

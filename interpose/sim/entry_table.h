@@ -1,6 +1,7 @@
 /*
  * Every call of the driver API: base name, version that introduced the symbol, symbol, and the
- * symbol for the per-thread default stream (NONE: it has none). Versions of one name ascend.
+ * symbol for the per-thread default stream (NONE: it has none). Versions of one name ascend;
+ * those of 14000 are of a driver that is still to come.
  */
 ENTRY(cuArray3DCreate, 3020, cuArray3DCreate_v2, NONE)
 ENTRY(cuArray3DGetDescriptor, 3020, cuArray3DGetDescriptor_v2, NONE)
@@ -252,6 +253,7 @@ ENTRY(cuLaunchGrid, 2000, cuLaunchGrid, NONE)
 ENTRY(cuLaunchGridAsync, 2000, cuLaunchGridAsync, NONE)
 ENTRY(cuLaunchHostFunc, 10000, cuLaunchHostFunc, cuLaunchHostFunc_ptsz)
 ENTRY(cuLaunchKernel, 4000, cuLaunchKernel, cuLaunchKernel_ptsz)
+ENTRY(cuLaunchKernel, 14000, cuLaunchKernel_v2, NONE)
 ENTRY(cuLaunchKernelEx, 11060, cuLaunchKernelEx, cuLaunchKernelEx_ptsz)
 ENTRY(cuLibraryEnumerateKernels, 12040, cuLibraryEnumerateKernels, NONE)
 ENTRY(cuLibraryGetGlobal, 12000, cuLibraryGetGlobal, NONE)
@@ -281,6 +283,7 @@ ENTRY(cuMemAddressReserve, 10020, cuMemAddressReserve, NONE)
 ENTRY(cuMemAdvise, 8000, cuMemAdvise, NONE)
 ENTRY(cuMemAdvise, 12020, cuMemAdvise_v2, NONE)
 ENTRY(cuMemAlloc, 3020, cuMemAlloc_v2, NONE)
+ENTRY(cuMemAlloc, 14000, cuMemAlloc_v3, NONE)
 ENTRY(cuMemAllocAsync, 11020, cuMemAllocAsync, cuMemAllocAsync_ptsz)
 ENTRY(cuMemAllocFromPoolAsync, 11020, cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz)
 ENTRY(cuMemAllocHost, 3020, cuMemAllocHost_v2, NONE)

@@ -29,7 +29,7 @@ static _Atomic uint64_t lowest = UINT64_MAX, highest; /* of all live regions: mo
 static struct region *spare; /* regions are never freed, so that a late mark is harmless */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t next_id;
-_Atomic uint64_t regions_version;
+static _Atomic uint64_t regions_version; /* changes with every birth, death and access change */
 
 void region_hold(struct region *r)
 {
@@ -312,10 +312,21 @@ static int by_id(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-struct region **regions_live(struct context *c, uint32_t next, size_t *live, bool *managed)
+bool regions_unchanged(uint64_t version, uint32_t next)
+{
+	pthread_mutex_lock(&lock);
+	bool same = version == atomic_load(&regions_version);
+	if (same)
+		recorder_set_next_epoch(next);
+	pthread_mutex_unlock(&lock);
+	return same;
+}
+
+struct region **regions_live(struct context *c, uint32_t next, uint64_t *version, size_t *live, bool *managed)
 {
 	pthread_mutex_lock(&lock);
 	recorder_set_next_epoch(next);
+	*version = atomic_load(&regions_version);
 	struct region **list = malloc((count + 1) * sizeof(*list));
 	size_t n = 0;
 	*managed = false;

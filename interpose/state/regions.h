@@ -70,11 +70,15 @@ void regions_unplace(struct context *c);
 void region_hold(struct region *r);
 void region_release(struct region *r);
 
-/* Referenced pointers to the live captured, readable regions of a context, by id; free() the array.
- * managed: whether any of them can be written by the host at any time. */
-/* With it the next epoch's number becomes `next`: what is born from now on is not in this one. */
-struct region **regions_live(struct context *c, uint32_t next, size_t *count, bool *managed);
-extern _Atomic uint64_t regions_version; /* changes with every birth, death and access change */
+/*
+ * Referenced pointers to the live captured, readable regions of a context, by id; free() the
+ * array. With it the next epoch's number becomes `next`: what is born from now on is not in
+ * this one. managed: whether any of them can be written by the host at any time; version: of
+ * the map, for regions_unchanged.
+ */
+struct region **regions_live(struct context *c, uint32_t next, uint64_t *version, size_t *count, bool *managed);
+/* True: nothing was born, died or changed its access since; the next epoch's number is `next` now. */
+bool regions_unchanged(uint64_t version, uint32_t next);
 
 void regions_forget_all(void); /* in a fork's child */
 

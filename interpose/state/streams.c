@@ -71,6 +71,15 @@ static bool table_insert(struct stream *s)
 	return true;
 }
 
+uint64_t context_work(const struct context *c)
+{
+	uint64_t work = 0;
+
+	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context)
+		work += atomic_load_explicit(&s->submitted, memory_order_relaxed);
+	return work;
+}
+
 struct context *context_first(void)
 {
 	return atomic_load_explicit(&contexts, memory_order_acquire);
@@ -158,7 +167,8 @@ static struct stream *stream_add(struct context *c, CUstream handle, uint64_t id
 	s->id = id;
 	s->context = c;
 	s->owner = owner;
-	s->submitted = s->settled = s->given_up = 0;
+	atomic_store(&s->settled, atomic_load(&s->submitted)); /* which only grows, for context_work */
+	s->given_up = 0;
 	s->host_bound = false;
 	s->seen = 0; /* the first use waits for the captures so far */
 	s->alive = true;

@@ -39,10 +39,9 @@ struct context {
 	CUdevice device;
 	_Atomic bool alive;
 	_Atomic uint32_t captures; /* epochs cut here so far */
-	_Atomic uint64_t work;     /* changes whenever work is submitted */
 	_Atomic bool host_bound;   /* a stream of it may be */
 	_Atomic uint64_t device_bytes; /* of the recorder's own memory there */
-	uint64_t work_captured;    /* `work` at the last epoch */
+	uint64_t work_captured;    /* context_work at the last epoch */
 	struct stream legacy;
 	struct stream *_Atomic streams;
 	struct capture *capture;
@@ -55,6 +54,8 @@ struct context *context_current(struct thread *t);
 struct context *context_find(CUcontext handle); /* NULL when not seen so far */
 struct context *context_of_device(CUdevice device); /* a live one, or NULL */
 struct context *context_first(void);            /* all, by ->next */
+/* Changes whenever work is submitted. */
+uint64_t context_work(const struct context *c);
 void context_destroyed(struct context *c);
 
 /* The stream that a call given `handle` works on; per_thread: NULL means the per-thread default. */

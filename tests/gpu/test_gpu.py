@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import ttanalyze as tt
-from tests import support
+from tests import entries, support
 from tests.gpu import transcripts
 from tests.recordings import check_run, compare, epoch_after_copy, record
 
@@ -99,6 +99,14 @@ def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> Non
     bare = support.run(command, BARE)
     compare(name, bare, support.run(command, support.recording(BARE, run)))
     check_run(name, run)
+
+
+def test_every_call_of_the_table_is_ours_and_no_other(built: Path, run: Path) -> None:
+    program = support.build_program("shim_entries", built)
+    bare = entries.answers(program, BARE)
+    reached = entries.check(bare, entries.answers(program, support.recording(BARE, run)))
+    assert {"cuMemAlloc_v2", "cuLaunchKernel", "cuLaunchKernel_ptsz"} < reached
+    assert not run.exists()
 
 
 @needs_nvcc

@@ -1,0 +1,135 @@
+/*
+ * Which regions an epoch reads, and the table of them that the kernels are given.
+ *
+ * Invariant: the table in staging is what the device has, or will have before the next kernel;
+ * while no region comes, goes or is new to the device, it is left as it is.
+ */
+#include <stdlib.h>
+
+#include "../options.h"
+#include "capture.h"
+
+static struct region_list *list_new(size_t capacity)
+{
+	struct region_list *list = malloc(sizeof(*list) + capacity * sizeof(list->regions[0]));
+
+	if (list) {
+		atomic_init(&list->references, 1);
+		list->count = 0;
+	}
+	return list;
+}
+
+struct region_list *region_list_hold(struct region_list *list)
+{
+	atomic_fetch_add(&list->references, 1);
+	return list;
+}
+
+void region_list_release(struct region_list *list)
+{
+	if (!list || atomic_fetch_sub(&list->references, 1) != 1)
+		return;
+	for (uint32_t i = 0; i < list->count; i++)
+		region_release(list->regions[i]);
+	free(list);
+}
+
+static bool ensure_staging(struct capture *p, size_t regions)
+{
+	if (regions <= p->staging_count)
+		return true;
+	size_t n = p->staging_count ? p->staging_count : 256;
+	while (n < regions)
+		n *= 2;
+	if (p->staging)
+		capture_outgrow_staging(p);
+	p->staging_count = 0;
+	capture_outgrow(p, &p->regions);
+	if (real.cuMemHostAlloc((void **)&p->staging, n * sizeof(*p->staging), 0) != CUDA_SUCCESS ||
+	    (!capture_memory(p, &p->regions, n * sizeof(*p->staging), false)))
+		return false;
+	p->staging_count = n;
+	return true;
+}
+
+static bool ensure_scratch(struct capture *p, uint64_t blocks)
+{
+	uint64_t size = blocks * sizeof(struct tt_chunk_entry);
+
+	if (size <= p->scratch.size)
+		return true;
+	if (size < 65536)
+		size = 65536;
+	capture_outgrow(p, &p->scratch);
+	return capture_memory(p, &p->scratch, size + size / 4, false);
+}
+
+static void stage(struct capture *p, struct region *r)
+{
+	uint64_t blocks = region_blocks(r);
+	uint32_t i = p->list->count++;
+
+	p->list->regions[i] = r;
+	p->staging[i] = (struct tt_capture_region){
+		.base = r->base, .size = r->size, .digests = r->slot, .payload = p->payload,
+		.first_block = (uint32_t)p->blocks, .region = i, .flags = r->fresh ? TT_CAPTURE_REGION_ALL : 0,
+	};
+	p->any_fresh |= r->fresh;
+	r->touched = false;
+	p->blocks += blocks;
+	p->bytes += r->size;
+	p->payload += (blocks - 1) * TT_BLOCK_SIZE + tt_payload_size(r->size - (blocks - 1) * TT_BLOCK_SIZE);
+}
+
+bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *total)
+{
+	struct region **live;
+	size_t n, i = 0;
+	bool ok;
+
+	if (p->list && p->staged_all && regions_unchanged(p->staged_version, number + 1)) {
+		*total = p->list->count;
+		return true;
+	}
+	live = regions_live(p->context, number + 1, &p->staged_version, &n, &p->managed);
+	*total = (uint32_t)n;
+	region_list_release(p->list);
+	p->list = list_new(n);
+	p->staged = p->any_fresh = false;
+	p->staged_all = true;
+	p->blocks = p->payload = p->bytes = 0;
+	ok = live && p->list && ensure_staging(p, n);
+	for (; ok && i < n; i++) {
+		struct region *r = live[i];
+		if (!full && options.touched && !r->touched && !r->fresh && r->kind != TT_REGION_MANAGED) {
+			region_release(r);
+			p->staged_all = false;
+		} else if ((ok = r->placed || capture_place(p, r))) {
+			stage(p, r);
+		} else {
+			break;
+		}
+	}
+	for (; live && i < n; i++)
+		region_release(live[i]);
+	free(live);
+	p->staged_all &= ok && !options.touched;
+	return ok && p->blocks <= TT_CAPTURE_MAX_BLOCKS && ensure_scratch(p, p->blocks ? p->blocks : 1);
+}
+
+void choose_captured(struct capture *p)
+{
+	if (!p->any_fresh)
+		return;
+	for (uint32_t i = 0; i < p->list->count; i++)
+		p->list->regions[i]->fresh = false;
+	p->staged_all = false; /* of the table's flags there are too many now */
+}
+
+void choose_again(struct capture *p)
+{
+	for (uint32_t i = 0; p->list && i < p->list->count; i++)
+		p->list->regions[i]->fresh = true;
+	p->staged_all = false;
+}

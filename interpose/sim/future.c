@@ -1,0 +1,22 @@
+/*
+ * Forms of calls that no driver has so far, as a driver of the future (TT_SIM_FAULT=version:14000
+ * or later) hands them out for the names of today: what can't know them must leave them alone.
+ */
+#include "driver.h"
+
+#pragma GCC visibility push(protected)
+CUresult cuMemAlloc_v3(CUdeviceptr *out, size_t size);
+CUresult cuLaunchKernel_v2(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+	unsigned bz, unsigned shared, CUstream stream, void **params, void **extra);
+#pragma GCC visibility pop
+
+CUresult cuMemAlloc_v3(CUdeviceptr *out, size_t size)
+{
+	return cuMemAlloc_v2(out, size);
+}
+
+CUresult cuLaunchKernel_v2(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+	unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)
+{
+	return cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+}

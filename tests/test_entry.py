@@ -1,0 +1,118 @@
+"""How the recorder gets between a program and the driver: look-ups of every kind."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import entries, support
+from tests.recordings import compare
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Where to record to."""
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("version", [11080, 12040, 13000, 14000])
+def test_every_call_of_the_table_is_ours_and_no_other(version: int, built: Path, run: Path) -> None:
+    program = support.build_program("shim_entries", built)
+    driver = SIM | {"TT_SIM_FAULT": f"version:{version}"}
+    bare = entries.answers(program, driver)
+    reached = entries.check(bare, entries.answers(program, support.recording(driver, run)))
+    table = {question.split()[1] for question in bare if question.startswith("linked ")}
+    if version >= 13000:
+        assert reached == table
+    else:
+        assert {"cuMemAlloc_v2", "cuLaunchKernel", "cuLaunchKernel_ptsz"} < reached < table
+    assert not run.exists()
+
+
+def test_calls_of_a_driver_to_come_are_its_own(built: Path, run: Path) -> None:
+    """What it has under a name of today is passed on, and the run says so."""
+    command = [str(support.build_program("shim_future", built))]
+    driver = SIM | {"TT_SIM_FAULT": "version:14000"}
+    bare = support.run(command, driver)
+    assert bare.status == 0
+    assert "cuMemAlloc at 14000 is the driver's 1" in bare.stdout
+    compare("shim_future", bare, support.run(command, support.recording(driver, run)))
+    opened = tt.open(run)
+    info = opened.processes[0].info
+    assert info["driver_version"] == 14000
+    assert info["unknown_calls"] == ["cuMemAlloc:14000:0", "cuLaunchKernel:14000:0"]
+    assert list(opened.regions.loc[opened.regions["kind"] == "device", "size"]) == [2000]
+    assert list(opened.events.loc[opened.events["kind"] == "launch", "kernel"]) == ["add"]
+
+
+def without(folder: Path, *calls: str) -> dict[str, str]:
+    """The environment of a driver in whose list of symbols (ELF's .dynsym) these are hidden."""
+    content = bytearray(support.SIMULATOR.read_bytes())
+    (sections,) = struct.unpack_from("<Q", content, 0x28)
+    (count,) = struct.unpack_from("<H", content, 0x3C)
+    headers = [struct.unpack_from("<IIQQQQII", content, sections + i * 64) for i in range(count)]
+    symbols = next(header for header in headers if header[1] == 11)
+    names = headers[symbols[6]][4]
+    for at in range(symbols[4], symbols[4] + symbols[5], 24):
+        name = names + int(struct.unpack_from("<I", content, at)[0])
+        if content[name : content.index(0, name)].decode() in calls:
+            content[at + 5] = 2
+    folder.mkdir()
+    (folder / support.SIMULATOR.name).write_bytes(content)
+    return SIM | {"LD_LIBRARY_PATH": str(folder)}
+
+
+def needed() -> list[str]:
+    """The calls that the recorder can't do without."""
+    table = (support.ROOT / "interpose" / "entry" / "hook_table.h").read_text()
+    return re.findall(r"X\((\w+)\)", table.partition("#define NEED_TABLE(X)")[2])
+
+
+@pytest.mark.parametrize("call", needed())
+def test_a_driver_that_lacks_a_call(call: str, built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("shim_lookups", built))]
+    driver = without(tmp_path / "driver", call)
+    bare = support.run(command, driver)
+    recorded = support.run(command, support.recording(driver, tmp_path / "run"))
+    compare("shim_lookups", bare, recorded)
+    if call == "cuCtxGetCurrent":  # without it no context is ever found
+        assert not (tmp_path / "run").exists()
+        return
+    line = f"recording stopped: this driver is too old: it has no {call}"
+    assert recorded.stderr.count("\n") == bare.stderr.count("\n") + 1
+    assert f"ttanalyze: {line}\n" in recorded.stderr
+    info = tt.open(tmp_path / "run").processes[0].info
+    assert info["status"] == "failed"
+    assert info["reason"] == line.removeprefix("recording stopped: ")
+
+
+def test_what_a_driver_lacks_can_be_done_without(built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("shim_lookups", built))]
+    lacking = ["cuFuncGetParamInfo", "cuFuncGetName", "cuKernelGetParamInfo", "cuMemcpyBatchAsync_v2"]
+    driver = without(tmp_path / "driver", *lacking, "cuStreamGetCtx", "cuFuncGetModule")
+    bare = support.run(command, driver)
+    assert "no cuFuncGetParamInfo" in bare.stdout
+    recorded = support.run(command, support.recording(driver, tmp_path / "run"))
+    compare("shim_lookups", bare, recorded)
+    assert recorded.stderr == bare.stderr
+    assert set(tt.open(tmp_path / "run").events["kind"]) >= {"launch", "sync"}
+
+
+@pytest.mark.skipif(support.gpu_name() is not None, reason="there is a driver here")
+def test_where_there_is_no_driver_there_are_no_calls(built: Path, run: Path) -> None:
+    command = [str(support.build_program("shim_nothing", built))]
+    nowhere = support.bare_environment(**support.sanitizer_runtimes())
+    bare = support.run(command, nowhere)
+    assert bare.stdout == "cuInit 0, an error 1\ncuMemAlloc_v2 0, an error 1\nno driver\n"
+    compare("shim_nothing", bare, support.run(command, support.recording(nowhere, run)))
+    bare = support.run(command, SIM)
+    assert bare.stdout.endswith("for all cuInit 1, an error 0\nfor all cuNoSuchCall 0, an error 1\n")
+    compare("shim_nothing", bare, support.run(command, support.recording(SIM, run)))
+    assert not run.exists()
