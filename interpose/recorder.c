@@ -71,10 +71,25 @@ void recorder_warn(const char *format, ...)
 		say(text);
 }
 
+/* The first reason is the one that the run and the user are told. */
+static void stopped(const char *text)
+{
+	char line[300];
+
+	pthread_mutex_lock(&lock);
+	bool first = !*failure;
+	if (first)
+		snprintf(failure, sizeof(failure), "%s", text);
+	pthread_mutex_unlock(&lock);
+	snprintf(line, sizeof(line), "recording stopped: %s", text);
+	if (first)
+		say(line);
+}
+
 void recorder_fail(const char *format, ...)
 {
 	int was = RECORDER_ON;
-	char text[256], line[300];
+	char text[256];
 	va_list args;
 
 	va_start(args, format);
@@ -83,11 +98,7 @@ void recorder_fail(const char *format, ...)
 	if (!atomic_compare_exchange_strong(&recorder_state, &was, RECORDER_OFF) && was != RECORDER_UNDECIDED)
 		return;
 	atomic_store(&recorder_state, RECORDER_OFF);
-	pthread_mutex_lock(&lock);
-	strcpy(failure, text);
-	pthread_mutex_unlock(&lock);
-	snprintf(line, sizeof(line), "recording stopped: %s", text);
-	say(line);
+	stopped(text);
 }
 
 static void json_arguments(struct json *j)
@@ -284,7 +295,7 @@ void recorder_finish(const char *status, const char *reason)
 {
 	static _Atomic bool finished;
 	struct thread *t = thread_current();
-	char reason_of_events[256];
+	char why[256];
 
 	if (!run || atomic_exchange(&finished, true))
 		return;
@@ -299,13 +310,17 @@ void recorder_finish(const char *status, const char *reason)
 	drain_stop(options.stall_ms);
 	atomic_store(&recorder_state, RECORDER_OFF);
 	events_close();
-	if (events_failed(reason_of_events, sizeof(reason_of_events)))
-		recorder_warn("events were lost: %s", reason_of_events);
+	if (store_failed(run, why, sizeof(why)))
+		stopped(why);
+	if (!*failure && events_failed(why, sizeof(why)))
+		recorder_warn("events were lost: %s", why);
 	if (*failure)
 		write_process("failed", failure, true);
 	else
 		write_process(status, reason, true);
 	store_close(run);
+	if (store_failed(run, why, sizeof(why)))
+		stopped(why); /* not in the run, which could not be written to its end */
 	t->busy--;
 }
 

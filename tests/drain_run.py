@@ -224,9 +224,9 @@ class Store:
         digest, offset = xxhash.xxh3_64_intdigest(contents), FFI.new("uint64_t *")
         found = self.lib.store_find(self.s, digest, len(contents), offset)
         source = FFI.NULL if found else FFI.from_buffer(contents)
-        return bool(
-            self.lib.store_block(self.s, region, block, digest, len(contents), source, offset[0])
-        )
+        record = {"region": region, "block": block, "digest": digest, "length": len(contents)}
+        blocks = FFI.new("struct tt_block *", {**record, "offset": offset[0]})
+        return bool(self.lib.store_blocks(self.s, blocks, 1, source))
 
     def fill(self, number: int, full: bool, contents: dict[int, list[bytes]]) -> bool:
         """Begins an epoch and adds these regions' blocks and digests."""

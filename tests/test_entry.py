@@ -95,7 +95,12 @@ def test_a_driver_that_lacks_a_call(call: str, built: Path, tmp_path: Path) -> N
 
 def test_what_a_driver_lacks_can_be_done_without(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_lookups", built))]
-    lacking = ["cuFuncGetParamInfo", "cuFuncGetName", "cuKernelGetParamInfo", "cuMemcpyBatchAsync_v2"]
+    lacking = [
+        "cuFuncGetParamInfo",
+        "cuFuncGetName",
+        "cuKernelGetParamInfo",
+        "cuMemcpyBatchAsync_v2",
+    ]
     driver = without(tmp_path / "driver", *lacking, "cuStreamGetCtx", "cuFuncGetModule")
     bare = support.run(command, driver)
     assert "no cuFuncGetParamInfo" in bare.stdout
@@ -113,6 +118,8 @@ def test_where_there_is_no_driver_there_are_no_calls(built: Path, run: Path) -> 
     assert bare.stdout == "cuInit 0, an error 1\ncuMemAlloc_v2 0, an error 1\nno driver\n"
     compare("shim_nothing", bare, support.run(command, support.recording(nowhere, run)))
     bare = support.run(command, SIM)
-    assert bare.stdout.endswith("for all cuInit 1, an error 0\nfor all cuNoSuchCall 0, an error 1\n")
+    assert bare.stdout.endswith(
+        "for all cuInit 1, an error 0\nfor all cuNoSuchCall 0, an error 1\n"
+    )
     compare("shim_nothing", bare, support.run(command, support.recording(SIM, run)))
     assert not run.exists()

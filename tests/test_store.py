@@ -161,8 +161,10 @@ def test_table_of_contents_is_bounded_and_never_wrong(drain: Any) -> None:
 def test_refuses_a_reference_to_what_is_not_there(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run")
     assert drain.store_epoch_begin(s.s, 0, True)
-    assert not drain.store_block(s.s, 0, 0, 1, 100, FFI.NULL, 64)
-    assert not drain.store_block(s.s, 0, 0, 1, BLOCK + 1, FFI.from_buffer(noise(1, BLOCK + 1)), 0)
+    refers = FFI.new("struct tt_block *", {"digest": 1, "length": 100, "offset": 64})
+    assert not drain.store_blocks(s.s, refers, 1, FFI.NULL)
+    large = FFI.new("struct tt_block *", {"digest": 1, "length": BLOCK + 1})
+    assert not drain.store_blocks(s.s, large, 1, FFI.from_buffer(noise(1, BLOCK + 1)))
     assert s.block(0, 0, noise(1))
     assert s.commit(0)
     s.close()
@@ -401,3 +403,26 @@ def test_processes_that_start_at_once_share_a_run(stress: Path, tmp_path: Path) 
     assert [
         p["process"] for p in orjson.loads((run / "manifest.json").read_bytes())["processes"]
     ] == list(range(8))
+
+
+def test_blocks_side_by_side_are_written_once_each(drain: Any, tmp_path: Path) -> None:
+    """Equal ones among them are stored once, short ones keep their neighbours' alignment."""
+    a, b, short = noise(1), noise(2), noise(3)[:100]
+    pieces = [a, a, short, b, short, a]
+    s = Store(drain, tmp_path / "run")
+    assert drain.store_epoch_begin(s.s, 0, True)
+    records, contents = FFI.new("struct tt_block[]", len(pieces)), b""
+    for i, piece in enumerate(pieces):
+        digest = xxhash.xxh3_64_intdigest(piece)
+        records[i] = {"block": i, "digest": digest, "length": len(piece), "offset": len(contents)}
+        contents += piece + bytes(-len(piece) % 32)
+    assert drain.store_blocks(s.s, records, len(pieces), FFI.from_buffer(contents))
+    assert s.commit(0)
+    data = (s.process / "data-00000.bin").read_bytes()
+    for record, piece in zip(records, pieces, strict=True):
+        assert data[record.offset : record.offset + record.length] == piece
+        assert record.offset % 32 == 0
+    assert records[0].offset == records[1].offset == records[5].offset
+    assert records[2].offset == records[4].offset
+    assert len(data) < 64 + 2 * BLOCK + 100 + 3 * 32
+    s.close()

@@ -95,15 +95,20 @@ void capture_outgrow_staging(struct capture *p)
 	p->staging = NULL;
 }
 
+static void free_outgrown(struct capture *p)
+{
+	while (p->outgrown_count)
+		memory_free(&p->outgrown[--p->outgrown_count]);
+	while (p->outgrown_staging_count)
+		real.cuMemFreeHost(p->outgrown_staging[--p->outgrown_staging_count]);
+}
+
 void capture_free_outgrown(struct capture *p)
 {
 	if (!p->outgrown_count && !p->outgrown_staging_count)
 		return;
 	uint64_t before = available();
-	while (p->outgrown_count)
-		memory_free(&p->outgrown[--p->outgrown_count]);
-	while (p->outgrown_staging_count)
-		real.cuMemFreeHost(p->outgrown_staging[--p->outgrown_staging_count]);
+	free_outgrown(p);
 	account_since(p->context, before);
 }
 
@@ -155,7 +160,7 @@ static void destroy(struct capture *p)
 	memory_free(&p->scratch);
 	memory_free(&p->regions);
 	memory_free(&p->shared);
-	capture_free_outgrown(p);
+	free_outgrown(p);
 	for (unsigned i = 0; i < p->slab_count; i++)
 		memory_free(&p->slabs[i]);
 	if (p->staging)

@@ -110,23 +110,23 @@ static void take(struct pending *q, const struct tt_chunk_entry *e)
 	q->epoch.bytes_changed += e->length;
 }
 
-/* The blocks of a run, which came to the host. */
-static bool store_run(struct pending *q, struct tt_chunk_entry *e, const struct run *r, const unsigned char *contents)
+static struct tt_block record_of(const struct pending *q, const struct tt_chunk_entry *e, uint64_t offset)
 {
-	store *s = recorder_store();
-	bool ok = true;
+	return (struct tt_block){q->list->regions[e->region]->id, e->block, e->digest, offset, e->length, 0};
+}
 
-	for (uint64_t i = r->first; ok && i < r->last; i++) {
-		const unsigned char *block = contents + (e[i].offset - r->offset);
-		uint64_t offset;
+/* The blocks of a run, which came to the host. */
+static bool store_run(struct pending *q, struct tt_chunk_entry *e, const struct run *r, const unsigned char *contents,
+		      struct tt_block *records)
+{
+	for (uint64_t i = r->first; i < r->last; i++) {
+		uint64_t offset = e[i].offset - r->offset;
 		if (q->epoch.flags & TT_EPOCHF_LOOSE) /* it may have changed after it was hashed */
-			e[i].digest = xxh3_64(block, e[i].length);
+			e[i].digest = xxh3_64(contents + offset, e[i].length);
 		take(q, &e[i]);
-		bool again = store_find(s, e[i].digest, e[i].length, &offset);
-		ok = store_block(s, q->list->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length,
-				 again ? NULL : block, again ? offset : 0);
+		records[i - r->first] = record_of(q, &e[i], offset);
 	}
-	return ok;
+	return store_blocks(recorder_store(), records, r->last - r->first, contents);
 }
 
 /* Writes a chunk's blocks; contents stored before are not even copied to the host. */
@@ -135,21 +135,19 @@ static bool store_chunk(struct pending *q, const struct tt_chunk *header, struct
 	struct capture *p = q->capture;
 	store *s = recorder_store();
 	uint64_t *known = calloc(header->count + 1, sizeof(*known));
+	struct tt_block *records = malloc((header->count + 1) * sizeof(*records));
 	struct run run[2];
-	uint64_t position = 0;
-	bool ok = known != NULL;
+	uint64_t position = 0, n = 0;
+	bool ok = known && records;
 
 	for (uint64_t i = 0; ok && i < header->count; i++) {
 		ok = e[i].region < q->list->count && e[i].block < region_blocks(q->list->regions[e[i].region]);
-		if (ok && (q->epoch.flags & TT_EPOCHF_LOOSE || !store_find(s, e[i].digest, e[i].length, &known[i])))
-			known[i] = 0;
-	}
-	for (uint64_t i = 0; ok && i < header->count; i++) {
-		if (!known[i])
+		if (!ok || q->epoch.flags & TT_EPOCHF_LOOSE || !store_find(s, e[i].digest, e[i].length, &known[i]))
 			continue;
 		take(q, &e[i]);
-		ok = store_block(s, q->list->regions[e[i].region]->id, e[i].block, e[i].digest, e[i].length, NULL, known[i]);
+		records[n++] = record_of(q, &e[i], known[i]);
 	}
+	ok = ok && (!n || store_blocks(s, records, n, NULL));
 	int b = 0;
 	bool more = ok && next_run(e, header->count, known, &position, &run[0]);
 	ok = ok && (!more || fetch(p, p->pinned[0], at + header->payload + run[0].offset, run[0].size, 0));
@@ -157,9 +155,10 @@ static bool store_chunk(struct pending *q, const struct tt_chunk *header, struct
 		struct run *r = &run[b];
 		more = next_run(e, header->count, known, &position, &run[!b]);
 		ok = (!more || fetch(p, p->pinned[!b], at + header->payload + run[!b].offset, run[!b].size, !b)) &&
-		     fetched(p, b) && store_run(q, e, r, p->pinned[b]);
+		     fetched(p, b) && store_run(q, e, r, p->pinned[b], records);
 		b = !b;
 	}
+	free(records);
 	free(known);
 	return ok;
 }

@@ -42,9 +42,12 @@ bool store_module(store *s, struct tt_module *m, const void *image, size_t size)
 bool store_epoch_begin(store *s, uint32_t number, bool full);
 /* Is this content in the current segment? Then *offset is where. */
 bool store_find(store *s, uint64_t digest, uint32_t length, uint64_t *offset);
-/* contents NULL: refer to what store_find found. Appends contents otherwise. */
-bool store_block(store *s, uint32_t region, uint32_t block, uint64_t digest, uint32_t length,
-		 const void *contents, uint64_t offset);
+/*
+ * contents NULL: each block's offset is what store_find gave. Otherwise the offsets count from
+ * contents, ascending in multiples of TT_CHUNK_ALIGN, and what the data file lacks of it is
+ * appended. Fills in offset and segment.
+ */
+bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *contents);
 bool store_digest(store *s, uint32_t region, uint64_t digest, uint32_t changed);
 /* e: number, trigger, flags, context, device, seq, time_ns, label, bytes_read, bytes_changed, regions are the
  * caller's; the rest is filled in. Also deletes segments that config.retain no longer needs. */

@@ -87,18 +87,66 @@ bool store_find(store *s, uint64_t digest, uint32_t length, uint64_t *offset)
 	return found;
 }
 
-/* The caller holds `capture`. */
-static bool append_contents(store *s, uint64_t digest, uint32_t length, const void *contents, uint64_t *offset)
+/* Blocks that lie side by side in `contents` and are new to the files: one write. */
+struct group {
+	const uint8_t *contents;
+	uint64_t first, end; /* offsets in contents; equal: empty */
+	uint64_t at;         /* offset of the first in the data file */
+};
+
+static bool append_group(store *s, struct group *g)
+{
+	bool good = g->first == g->end || file_append(&s->data, g->contents + g->first, g->end - g->first) ||
+		    store_fail_write(s, &s->data);
+
+	g->first = g->end = 0;
+	return good;
+}
+
+static bool begin_group(store *s, struct group *g, uint64_t first)
 {
 	static const uint8_t zeros[TT_CHUNK_ALIGN];
 	size_t pad = (size_t)(-s->data.size % TT_CHUNK_ALIGN);
 
-	if ((pad && !file_append(&s->data, zeros, pad)) || !file_append(&s->data, contents, length))
+	if (pad && !file_append(&s->data, zeros, pad))
 		return store_fail_write(s, &s->data);
-	*offset = s->data.size - length;
-	s->stored += length;
-	dedup_put(&s->dedup, digest, length, *offset);
+	g->first = g->end = first;
+	g->at = s->data.size;
 	return true;
+}
+
+/* Gives each block its offset in the data file, and appends those that it lacks. The caller holds `capture`. */
+static bool append_contents(store *s, struct tt_block *blocks, size_t count, const void *contents)
+{
+	struct group g = {.contents = contents};
+
+	for (struct tt_block *b = blocks; b < blocks + count; b++) {
+		uint64_t from = b->offset;
+		if (!b->length || b->length > TT_BLOCK_SIZE)
+			return false;
+		if (dedup_find(&s->dedup, b->digest, b->length, &b->offset)) {
+			if (!append_group(s, &g))
+				return false;
+			continue;
+		}
+		if (g.first == g.end && !begin_group(s, &g, from))
+			return false;
+		b->offset = g.at + from - g.first;
+		g.end = from + b->length;
+		s->stored += b->length;
+		dedup_put(&s->dedup, b->digest, b->length, b->offset);
+	}
+	return append_group(s, &g);
+}
+
+static bool are_stored(const store *s, const struct tt_block *blocks, size_t count)
+{
+	bool good = true;
+
+	for (const struct tt_block *b = blocks; b < blocks + count; b++)
+		good &= b->length && b->length <= TT_BLOCK_SIZE && b->offset >= TT_FILE_HEADER_SIZE &&
+			b->offset <= s->data.size && s->data.size - b->offset >= b->length;
+	return good;
 }
 
 static bool append_to_span(store *s, struct store_span *p, const void *record, size_t size)
@@ -107,23 +155,17 @@ static bool append_to_span(store *s, struct store_span *p, const void *record, s
 	return file_append(&p->file, record, size) || store_fail_write(s, &p->file);
 }
 
-bool store_block(store *s, uint32_t region, uint32_t block, uint64_t digest, uint32_t length,
-		 const void *contents, uint64_t offset)
+bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *contents)
 {
 	struct store_visit v;
 	bool good;
 
 	if (!store_enter(s, &s->capture, &v))
 		return false;
-	good = s->active && length && length <= TT_BLOCK_SIZE;
-	if (good && contents)
-		good = append_contents(s, digest, length, contents, &offset);
-	else if (good)
-		good = offset >= TT_FILE_HEADER_SIZE && offset <= s->data.size && s->data.size - offset >= length;
-	if (good) {
-		struct tt_block b = {region, block, digest, offset, length, s->segment};
-		good = append_to_span(s, &s->blocks, &b, sizeof(b));
-	}
+	good = s->active && (contents ? append_contents(s, blocks, count, contents) : are_stored(s, blocks, count));
+	for (size_t i = 0; good && i < count; i++)
+		blocks[i].segment = s->segment;
+	good = good && append_to_span(s, &s->blocks, blocks, count * sizeof(*blocks));
 	if (store_has_failed(s))
 		store_roll_back(s);
 	store_leave(&s->capture, &v);

@@ -169,7 +169,8 @@ static bool one_epoch(store *s, uint32_t number, bool full, bool abandon)
 			contents_of(contents, r, b, number / 2, length);
 			digest = xxh3_64(contents, length);
 			bool known = store_find(s, digest, length, &offset);
-			if (!store_block(s, r, b, digest, length, known ? NULL : contents, offset))
+			struct tt_block record = {r, b, digest, offset, length, 0};
+			if (!store_blocks(s, &record, 1, known ? NULL : contents))
 				return false;
 			bytes += length;
 		}

@@ -1,0 +1,159 @@
+/*
+ * A library to preload beside the recorder, in which calls of the recorder fail, and of nobody
+ * else: FAILING=CALL:N:ERRNO lets the Nth call of that name and all after it fail with that
+ * number; CALL:N-M:ERRNO those up to the Mth. Several are separated by commas.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum call { MKDIR, OPEN, PWRITE, FALLOCATE, FTRUNCATE, RENAME, MMAP, MADVISE, THREAD, MALLOC, CALLOC, REALLOC, STRDUP, CALLS };
+
+static const char *const names[CALLS] = {
+	"mkdir", "open", "pwrite", "fallocate", "ftruncate", "rename", "mmap", "madvise", "pthread_create", "malloc",
+	"calloc", "realloc", "strdup",
+};
+static struct { int from, to, error, count; } failing[CALLS];
+static uintptr_t begin, end;
+
+static int find_recorder(struct dl_phdr_info *info, size_t size, void *unused)
+{
+	(void)size;
+	(void)unused;
+	if (!strstr(info->dlpi_name, "libttshim"))
+		return 0;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		uintptr_t from = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
+		if (info->dlpi_phdr[i].p_type != PT_LOAD)
+			continue;
+		if (!begin)
+			begin = from;
+		end = from + info->dlpi_phdr[i].p_memsz;
+	}
+	return 1;
+}
+
+__attribute__((constructor)) static void read_settings(void)
+{
+	const char *at = getenv("FAILING");
+
+	for (; at && *at; at += strcspn(at, ","), at += *at == ',') {
+		char name[32];
+		int from, to, error, call = 0;
+		if (sscanf(at, "%31[a-z_]:%d-%d:%d", name, &from, &to, &error) != 4) {
+			if (sscanf(at, "%31[a-z_]:%d:%d", name, &from, &error) != 3)
+				abort();
+			to = 1 << 30;
+		}
+		while (call < CALLS && strcmp(names[call], name))
+			call++;
+		if (call == CALLS)
+			abort();
+		failing[call].from = from;
+		failing[call].to = to;
+		failing[call].error = error;
+	}
+	dl_iterate_phdr(find_recorder, NULL);
+}
+
+static bool fails(enum call call, void *caller)
+{
+	if (!failing[call].from || (uintptr_t)caller < begin || (uintptr_t)caller >= end)
+		return false;
+	int n = __atomic_add_fetch(&failing[call].count, 1, __ATOMIC_RELAXED);
+	if (n < failing[call].from || n > failing[call].to)
+		return false;
+	errno = failing[call].error;
+	return true;
+}
+
+#define FAILS(call) fails(call, __builtin_return_address(0))
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+int mkdir(const char *path, mode_t mode)
+{
+	return FAILS(MKDIR) ? -1 : REAL(mkdir)(path, mode);
+}
+
+int open(const char *path, int flags, ...)
+{
+	va_list args;
+
+	va_start(args, flags);
+	mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+	va_end(args);
+	return FAILS(OPEN) ? -1 : REAL(open)(path, flags, mode);
+}
+
+ssize_t pwrite(int fd, const void *data, size_t size, off_t at)
+{
+	return FAILS(PWRITE) ? -1 : REAL(pwrite)(fd, data, size, at);
+}
+
+int fallocate(int fd, int mode, off_t at, off_t size)
+{
+	return FAILS(FALLOCATE) ? -1 : REAL(fallocate)(fd, mode, at, size);
+}
+
+int ftruncate(int fd, off_t size)
+{
+	return FAILS(FTRUNCATE) ? -1 : REAL(ftruncate)(fd, size);
+}
+
+int rename(const char *from, const char *to)
+{
+	return FAILS(RENAME) ? -1 : REAL(rename)(from, to);
+}
+
+void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+	return FAILS(MMAP) ? MAP_FAILED : REAL(mmap)(at, size, protection, flags, fd, offset);
+}
+
+int madvise(void *at, size_t size, int advice)
+{
+	return FAILS(MADVISE) ? -1 : REAL(madvise)(at, size, advice);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument)
+{
+	return FAILS(THREAD) ? errno : REAL(pthread_create)(thread, attributes, run, argument);
+}
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *p, size_t size);
+
+void *malloc(size_t size)
+{
+	return FAILS(MALLOC) ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t count, size_t size)
+{
+	return FAILS(CALLOC) ? NULL : __libc_calloc(count, size);
+}
+
+void *realloc(void *p, size_t size)
+{
+	return FAILS(REALLOC) ? NULL : __libc_realloc(p, size);
+}
+
+char *strdup(const char *text)
+{
+	size_t size = strlen(text) + 1;
+	char *copy = FAILS(STRDUP) ? NULL : __libc_malloc(size);
+
+	return copy ? memcpy(copy, text, size) : NULL;
+}
