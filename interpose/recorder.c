@@ -95,10 +95,8 @@ void recorder_fail(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	if (!atomic_compare_exchange_strong(&recorder_state, &was, RECORDER_OFF) && was != RECORDER_UNDECIDED)
-		return;
-	atomic_store(&recorder_state, RECORDER_OFF);
-	stopped(text);
+	if (atomic_compare_exchange_strong(&recorder_state, &was, RECORDER_STOPPED) || was == RECORDER_UNDECIDED)
+		stopped(text);
 }
 
 static void json_arguments(struct json *j)
@@ -218,6 +216,8 @@ static void write_process(const char *status, const char *reason, bool ended)
 	json_close(&j, '}');
 	if (json_text(&j))
 		store_process(run, json_text(&j));
+	else
+		stopped("no host memory for process.json");
 	json_free(&j);
 }
 
@@ -237,6 +237,8 @@ static bool start_parts(void)
 	char error[300] = "";
 
 	write_process("running", NULL, false);
+	if (*failure)
+		return false;
 	if (store_failed(run, error, sizeof(error)))
 		recorder_fail("%s", error);
 	else if (entry_lacks())
@@ -250,6 +252,18 @@ static bool start_parts(void)
 		return true;
 	}
 	return false;
+}
+
+/* The driver calls this within cuInit where CUDA_INJECTION64_PATH names us, and ignores the result. */
+EXPORT int InitializeInjection(void)
+{
+	const char *closed = NULL;
+
+	if (recorder_state == RECORDER_UNDECIDED && !entry_preloaded())
+		closed = entry_inject();
+	if (closed)
+		recorder_fail("this program runs without LD_PRELOAD, and the way in through the driver is closed: %s", closed);
+	return 1;
 }
 
 static bool start(void)
@@ -295,6 +309,7 @@ void recorder_finish(const char *status, const char *reason)
 {
 	static _Atomic bool finished;
 	struct thread *t = thread_current();
+	int on = RECORDER_ON;
 	char why[256];
 
 	if (!run || atomic_exchange(&finished, true))
@@ -308,7 +323,7 @@ void recorder_finish(const char *status, const char *reason)
 	}
 	t->busy++;
 	drain_stop(options.stall_ms);
-	atomic_store(&recorder_state, RECORDER_OFF);
+	atomic_compare_exchange_strong(&recorder_state, &on, RECORDER_OFF);
 	events_close();
 	if (store_failed(run, why, sizeof(why)))
 		stopped(why);

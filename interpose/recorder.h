@@ -21,7 +21,8 @@ struct context;
 enum recorder_state {
 	RECORDER_UNDECIDED, /* no call so far */
 	RECORDER_ON,
-	RECORDER_OFF, /* not asked for, failed, ended */
+	RECORDER_OFF, /* not asked for, failed at the start, ended */
+	RECORDER_STOPPED, /* failed on the way: what it holds in contexts is still there, and may still work */
 };
 extern _Atomic int recorder_state;
 

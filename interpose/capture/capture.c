@@ -251,7 +251,7 @@ static void leave_out(struct capture *p, struct pending *q, uint32_t flag)
 
 static void refuse(struct capture *p, struct pending *q, const char *why)
 {
-	recorder_warn("epoch %u was not captured: %s; its changes show in the next", q->epoch.number, why);
+	recorder_warn("epochs were not captured: %s; their changes show in the next one", why);
 	leave_out(p, q, TT_EPOCHF_REFUSED);
 }
 
@@ -452,12 +452,13 @@ bool capture_give_back(struct thread *t, struct context *c)
 	struct capture *p = c->capture;
 	if (p && !p->broken && !p->host_only && settle(p)) {
 		flight_dump(p);
-		if (!drain_flush(0))
+		if (!drain_flush(0) && recorder_state == RECORDER_ON)
 			goto out;
-
-		recorder_warn("the program ran short of device memory: the recorder gave its own back");
 		capture_destroy(p);
-		c->capture = capture_create(c, true);
+		if (recorder_state == RECORDER_ON) {
+			recorder_warn("the program ran short of device memory: the recorder gave its own back");
+			c->capture = capture_create(c, true);
+		}
 		gave = true;
 	}
 out:

@@ -123,7 +123,7 @@ CUdeviceptr capture_status_address(struct capture *p, uint32_t slot);
 /* Bounded wait for the event of a slot. False: not within the time, or the context is broken. */
 bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms);
 /* The context has an error that nothing ends: no more is read from it. */
-void capture_failed(struct capture *p, CUresult r);
+void capture_failed(struct capture *p, CUresult r, const char *call);
 /* To free memory may wait for the whole device: that is done when nothing runs there. */
 void capture_outgrow(struct capture *p, struct memory *m);
 void capture_outgrow_staging(struct capture *p);

@@ -345,13 +345,13 @@ CUdeviceptr capture_status_address(struct capture *p, uint32_t slot)
 	return p->shared.device + 128 + slot * sizeof(struct tt_capture_status);
 }
 
-void capture_failed(struct capture *p, CUresult r)
+void capture_failed(struct capture *p, CUresult r, const char *call)
 {
 	const char *name = "?";
 
 	real.cuGetErrorName(r, &name);
 	atomic_store(&p->broken, true);
-	recorder_fail("the context failed (%s): what was not drained before is lost", name);
+	recorder_fail("the context failed (%s from %s): what was not drained before is lost", name, call);
 }
 
 bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms)
@@ -364,7 +364,7 @@ bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms)
 		if (r == CUDA_SUCCESS)
 			return true;
 		if (r != CUDA_ERROR_NOT_READY) {
-			capture_failed(p, r);
+			capture_failed(p, r, "cuEventQuery");
 			return false;
 		}
 		if (clock_ns() > deadline)

@@ -27,23 +27,24 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 /* The epoch being assembled, over its parts. */
 static uint32_t *changed_blocks; /* by region index of the epoch */
 
-static bool came(struct capture *p, CUresult r)
+static bool came(struct capture *p, CUresult r, const char *call)
 {
 	atomic_fetch_add_explicit(&progress, 1, memory_order_relaxed);
 	if (r != CUDA_SUCCESS)
-		capture_failed(p, r);
+		capture_failed(p, r, call);
 	return r == CUDA_SUCCESS;
 }
 
 static bool fetch(struct capture *p, void *to, uint64_t offset, uint64_t size, int buffer)
 {
-	return came(p, real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, p->drain_stream)) &&
-	       came(p, real.cuEventRecord(p->copied[buffer], p->drain_stream));
+	return came(p, real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, p->drain_stream),
+		    "cuMemcpyDtoHAsync") &&
+	       came(p, real.cuEventRecord(p->copied[buffer], p->drain_stream), "cuEventRecord");
 }
 
 static bool fetched(struct capture *p, int buffer)
 {
-	return came(p, real.cuEventSynchronize(p->copied[buffer]));
+	return came(p, real.cuEventSynchronize(p->copied[buffer]), "cuEventSynchronize");
 }
 
 /* Header and entries, through the pinned buffer in pieces. NULL where the chunk is not sound or not to be had. */
@@ -255,6 +256,8 @@ static bool drain_one(struct pending *q)
 		store_epoch_abandon(recorder_store());
 		if (store_failed(recorder_store(), reason, sizeof(reason)))
 			recorder_fail("%s", reason);
+		else if (!p->broken && !atomic_load(&stopping))
+			recorder_fail("no host memory for epoch %u", q->epoch.number);
 	}
 	return ok;
 }

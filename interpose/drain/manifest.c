@@ -49,7 +49,7 @@ static const char *trigger_name(uint32_t trigger)
 	return trigger < sizeof(names) / sizeof(names[0]) && names[trigger] ? names[trigger] : "unknown";
 }
 
-static void write_label(const struct manifest_source *m, struct json *j, uint32_t offset)
+static bool write_label(const struct manifest_source *m, struct json *j, uint32_t offset)
 {
 	uint32_t length;
 	char *text = offset == TT_NO_ID ? NULL : strings_get(m->strings, offset, &length);
@@ -60,9 +60,10 @@ static void write_label(const struct manifest_source *m, struct json *j, uint32_
 	else
 		json_null(j);
 	free(text);
+	return text || offset == TT_NO_ID;
 }
 
-static void write_region(const struct manifest_source *m, struct json *j, uint32_t id, const struct life *l)
+static bool write_region(const struct manifest_source *m, struct json *j, uint32_t id, const struct life *l)
 {
 	json_line(j);
 	json_open(j, '{');
@@ -72,7 +73,7 @@ static void write_region(const struct manifest_source *m, struct json *j, uint32
 	json_string(j, region_kind(l->kind));
 	json_key(j, "size");
 	json_u64(j, l->size);
-	write_label(m, j, l->label);
+	bool good = write_label(m, j, l->label);
 	json_key(j, "born");
 	json_u64(j, l->born);
 	json_key(j, "died");
@@ -81,6 +82,7 @@ static void write_region(const struct manifest_source *m, struct json *j, uint32
 	else
 		json_u64(j, l->died);
 	json_close(j, '}');
+	return good;
 }
 
 /* One of the records that tell a region's life. */
@@ -143,7 +145,7 @@ static bool write_regions(const struct manifest_source *m, struct json *j)
 		good = lives && read_window(m, first, lives, records, &next);
 		for (uint32_t i = 0; good && i < WINDOW; i++)
 			if (lives[i].captured)
-				write_region(m, j, first + i, lives + i);
+				good = write_region(m, j, first + i, lives + i);
 		free(lives);
 	}
 	json_close(j, ']');
@@ -213,9 +215,9 @@ static bool write_epoch(const struct manifest_source *m, struct json *j, const s
 	json_u64(j, e->number);
 	json_key(j, "trigger");
 	json_string(j, trigger_name(e->trigger));
-	write_label(m, j, e->label);
+	good = write_label(m, j, e->label);
 	write_flags(m, j, e);
-	good = write_digests(m, j, e);
+	good = good && write_digests(m, j, e);
 	json_close(j, '}');
 	return good;
 }

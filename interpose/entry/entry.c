@@ -157,6 +157,23 @@ bool entry_resolve(void)
 	return resolve_from(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL));
 }
 
+bool entry_preloaded(void)
+{
+	return real_dlsym && real_dlsym(RTLD_DEFAULT, "cuInit") == (void *)cuInit;
+}
+
+const void *entry_driver_address(unsigned call)
+{
+	return *hooks[call].member;
+}
+
+void entry_exchange(unsigned call, void **pointer, bool install)
+{
+	*hooks[call].member = *pointer;
+	if (install)
+		*pointer = hooks[call].wrapper;
+}
+
 bool entry_resolve_for(void **member)
 {
 	return entry_resolve() && *member;

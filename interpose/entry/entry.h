@@ -48,6 +48,14 @@ const char *entry_lacks(void);
 #define REAL(symbol) (likely(real.symbol != NULL) || entry_resolve_for((void **)&real.symbol) ? real.symbol : NULL)
 bool entry_resolve_for(void **member);
 
+/* Loaded before the program, as its first library: no need for the second door. */
+bool entry_preloaded(void);
+/* The second door; NULL, or why it is closed. */
+const char *entry_inject(void);
+/* For inject.c: what the driver exports for a call (NULL: lacks it), and its exchange for our wrapper. */
+const void *entry_driver_address(unsigned call);
+void entry_exchange(unsigned call, void **pointer, bool install);
+
 /* Known base names whose variant the driver returned is not one of ours, as NAME:VERSION:FLAGS. */
 #define ENTRY_UNKNOWN_MAX 64
 unsigned entry_unknown_calls(const char *const **list);

@@ -31,7 +31,7 @@ static struct context *ending(struct context *c)
 {
 	CUcontext popped;
 
-	if (!c || atomic_load(&recorder_state) != RECORDER_ON || thread_current()->busy)
+	if (!c || !recording_or_stopped() || thread_current()->busy)
 		return NULL;
 	if (real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
 		return NULL;

@@ -28,6 +28,7 @@ static void born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64
 static void dies(struct op *op, uint64_t base, uint64_t size)
 {
 	struct region_origin origin = op_origin(op);
+	struct context *c = op->context;
 	struct region *r;
 
 	if (!op->on)
@@ -36,11 +37,19 @@ static void dies(struct op *op, uint64_t base, uint64_t size)
 	for (uint64_t at = base; at < base + size; at = r ? r->base + r->size : base + size) {
 		if (!(r = region_find(at)))
 			continue;
+		c = r->context; /* another than the current one perhaps */
 		region_died(r->base, &origin);
 		region_release(r);
 	}
 	gate_leave(op->t);
-	capture_settle(op->context);
+	capture_settle(c);
+}
+
+/* The program runs short of device memory: it gets ours. */
+static bool given_back(struct op *op, uint32_t call, CUresult r)
+{
+	return r == CUDA_ERROR_OUT_OF_MEMORY && (op->on || op_begin_always(op, call)) &&
+	       capture_give_back(op->t, op->context);
 }
 
 static void died(struct op *op, CUresult r, uint64_t base)
@@ -62,7 +71,7 @@ static void died(struct op *op, CUresult r, uint64_t base)
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
 		CUresult r = real.symbol args; \
-		if (r == CUDA_ERROR_OUT_OF_MEMORY && op.on && capture_give_back(op.t, op.context)) \
+		if (given_back(&op, CALL_##symbol, r)) \
 			r = real.symbol args; \
 		born(&op, r, kind, r == CUDA_SUCCESS ? (uint64_t)(base) : 0, r == CUDA_SUCCESS ? (uint64_t)(size) : 0); \
 		return r; \
@@ -74,7 +83,7 @@ static void died(struct op *op, CUresult r, uint64_t base)
 		struct op op; \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin(&op, CALL_##symbol); \
+		op_begin_always(&op, CALL_##symbol); \
 		dies(&op, (uint64_t)(uintptr_t)p, 1); \
 		CUresult r = real.symbol(p); \
 		died(&op, r, (uint64_t)(uintptr_t)p); \
@@ -117,7 +126,7 @@ EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr p, size_t n)
 
 	if (!REAL(cuMemUnmap))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin(&op, CALL_cuMemUnmap);
+	op_begin_always(&op, CALL_cuMemUnmap);
 	dies(&op, p, n);
 	CUresult r = real.cuMemUnmap(p, n);
 	died(&op, r, p);
@@ -130,7 +139,7 @@ EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAcces
 
 	if (!REAL(cuMemSetAccess))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (op_begin(&op, CALL_cuMemSetAccess)) {
+	if (op_begin_always(&op, CALL_cuMemSetAccess)) {
 		gate_enter(op.t);
 		regions_set_readable(p, n, false);
 		gate_leave(op.t);
@@ -152,7 +161,7 @@ EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, c
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuMemCreate);
 	CUresult r = real.cuMemCreate(h, n, prop, flags);
-	if (r == CUDA_ERROR_OUT_OF_MEMORY && op.on && capture_give_back(op.t, op.context))
+	if (given_back(&op, CALL_cuMemCreate, r))
 		r = real.cuMemCreate(h, n, prop, flags);
 	return r;
 }
@@ -165,7 +174,7 @@ EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t *available, size_t *total)
 	if (!REAL(cuMemGetInfo_v2))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = real.cuMemGetInfo_v2(available, total);
-	if (r == CUDA_SUCCESS && available && total && op_begin(&op, CALL_cuMemGetInfo_v2)) {
+	if (r == CUDA_SUCCESS && available && total && op_begin_always(&op, CALL_cuMemGetInfo_v2)) {
 		*available += capture_device_bytes(op.context);
 		if (*available > *total)
 			*available = *total;

@@ -45,7 +45,7 @@ LOADS(cuLibraryLoadFromFile, true, NULL, name, (CUlibrary *out, const char *name
 		struct op op; \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		if (op_begin(&op, CALL_##symbol)) { \
+		if (op_begin_always(&op, CALL_##symbol)) { \
 			gate_enter(op.t); \
 			module_unloaded(handle, op.seq); \
 			gate_leave(op.t); \

@@ -33,12 +33,19 @@ static inline bool recording(void)
 	return state == RECORDER_ON || (state == RECORDER_UNDECIDED && recorder_start());
 }
 
-static inline bool op_start(struct op *op, uint32_t call)
+/* For calls that take memory away or need all there is: what the recorder left behind when it
+ * failed may still read the one and hold the other. */
+static inline bool recording_or_stopped(void)
+{
+	return recording() || unlikely(atomic_load(&recorder_state) == RECORDER_STOPPED);
+}
+
+static inline bool op_start(struct op *op, uint32_t call, bool recorded)
 {
 	op->on = op->writes = op->capturing = false;
 	op->context = NULL;
 	op->stream = NULL;
-	if (!recording())
+	if (!recorded)
 		return false;
 	op->t = thread_current();
 	op->call = call;
@@ -55,15 +62,20 @@ static inline bool op_started(struct op *op)
 /* A call without a stream. */
 static inline bool op_begin(struct op *op, uint32_t call)
 {
-	return op_start(op, call) && (op->context = context_current(op->t)) && op_started(op);
+	return op_start(op, call, recording()) && (op->context = context_current(op->t)) && op_started(op);
+}
+
+/* The same, whether or not recording has stopped. */
+static inline bool op_begin_always(struct op *op, uint32_t call)
+{
+	return op_start(op, call, recording_or_stopped()) && (op->context = context_current(op->t)) && op_started(op);
 }
 
 bool op_is_capturing(struct stream *s);
 
-/* A call that works on a stream; writes: it may change device memory. */
-static inline bool op_begin_stream(struct op *op, uint32_t call, CUstream handle, bool per_thread, bool writes)
+static inline bool op_on_stream(struct op *op, CUstream handle, bool per_thread, bool writes)
 {
-	if (!op_start(op, call) || !(op->stream = stream_of(op->t, handle, per_thread)))
+	if (!(op->stream = stream_of(op->t, handle, per_thread)))
 		return false;
 	op->context = op->stream->context;
 	op->writes = writes;
@@ -77,6 +89,18 @@ static inline bool op_begin_stream(struct op *op, uint32_t call, CUstream handle
 			capture_catch_up(op->t, op->stream);
 	}
 	return true;
+}
+
+/* A call that works on a stream; writes: it may change device memory. */
+static inline bool op_begin_stream(struct op *op, uint32_t call, CUstream handle, bool per_thread, bool writes)
+{
+	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, writes);
+}
+
+/* A free in the order of a stream, whether or not recording has stopped. */
+static inline bool op_begin_free(struct op *op, uint32_t call, CUstream handle, bool per_thread)
+{
+	return op_start(op, call, recording_or_stopped()) && op_on_stream(op, handle, per_thread, true);
 }
 
 /* The event's slot with the common members set, or NULL. */

@@ -191,7 +191,7 @@ EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
 	struct op op; \
 	if (!REAL(cuMemFreeAsync##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
-	op_begin_stream(&op, CALL_cuMemFreeAsync##S, stream, PT, true); \
+	op_begin_free(&op, CALL_cuMemFreeAsync##S, stream, PT); \
 	CUresult r = real.cuMemFreeAsync##S(p, stream); \
 	if (op.on && r == CUDA_SUCCESS && !op.capturing) { \
 		struct region_origin origin = op_origin(&op); \

@@ -5,6 +5,7 @@
  * destructor or inside a host function; whoever gets past holds the lock until sim_leave.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -144,8 +145,21 @@ CUresult sim_leave(CUresult result)
 	return result;
 }
 
+/* As the real driver: within cuInit, its result ignored, and a library that is not there is no error. */
+static void inject(void)
+{
+	const char *name = getenv("CUDA_INJECTION64_PATH");
+	void *library = name && *name ? dlopen(name, RTLD_NOW | RTLD_LOCAL) : NULL;
+	int (*initialize)(void) = library ? (int (*)(void))dlsym(library, "InitializeInjection") : NULL;
+
+	if (initialize)
+		initialize();
+}
+
 CUresult cuInit(unsigned int flags)
 {
+	bool first;
+
 	if (life == LIFE_FORKED || life == LIFE_OVER)
 		return sim_life();
 	if (flags || !settings_load())
@@ -153,7 +167,8 @@ CUresult cuInit(unsigned int flags)
 	if (!sim_settings.devices)
 		return CUDA_ERROR_NO_DEVICE;
 	pthread_mutex_lock(&sim_mutex);
-	if (life == LIFE_NEW) {
+	first = life == LIFE_NEW;
+	if (first) {
 		if (!region_setup()) {
 			sim_note("no address space for the devices' memory");
 			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -161,7 +176,10 @@ CUresult cuInit(unsigned int flags)
 		pthread_atfork(NULL, NULL, become_child);
 		life = LIFE_READY;
 	}
-	return sim_leave(CUDA_SUCCESS);
+	sim_leave(CUDA_SUCCESS);
+	if (first)
+		inject();
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDriverGetVersion(int *version)

@@ -143,10 +143,14 @@ static bool grow(void)
 struct region *region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t size, uint32_t module,
 			   const struct region_origin *origin)
 {
-	struct region *r = size && base + size > base ? region_new() : NULL;
+	struct region *r;
 
-	if (!r)
+	if (base + size <= base)
 		return NULL;
+	if (!(r = region_new())) {
+		recorder_fail("no host memory for a region");
+		return NULL;
+	}
 	r->kind = kind;
 	r->base = base;
 	r->size = size;
@@ -165,6 +169,7 @@ struct region *region_born(struct context *c, uint32_t kind, uint64_t base, uint
 	if (!grow()) {
 		pthread_mutex_unlock(&lock);
 		region_release(r);
+		recorder_fail("no host memory for a region");
 		return NULL;
 	}
 	struct entry *m = entries();
