@@ -53,7 +53,14 @@ LIBRARIES = {
             "interpose/capture/*.c",
             "interpose/drain/*.c",
         ),
-        ("-Wl,-soname,libttshim.so", "-Wl,-z,nodelete", "-Wl,--no-undefined", "-pthread", "-ldl"),
+        (
+            "-Wl,-soname,libttshim.so",
+            "-Wl,-Bsymbolic-functions",
+            "-Wl,-z,nodelete",
+            "-Wl,--no-undefined",
+            "-pthread",
+            "-ldl",
+        ),
         ("capture_ptx", PTX),
     ),
 }
