@@ -24,9 +24,10 @@ def test_a_preloaded_recorder_needs_no_second_door(built: Path, tmp_path: Path) 
     assert len(tt.open(tmp_path / "run").processes) == 1
 
 
-def test_a_driver_of_unknown_form_is_left_alone(built: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["example-vecadd", "dlopen_only"])
+def test_a_driver_of_unknown_form_is_left_alone(name: str, built: Path, tmp_path: Path) -> None:
     """The simulator's entry points are not those of the real driver."""
-    command = support.command("example-vecadd", built)
+    command = support.command(name, built)
     bare = support.run(command, SIM)
     outcome = support.run(command, injected(SIM, tmp_path / "run"))
     assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
@@ -46,7 +47,8 @@ def test_without_an_output_folder_nothing_is_said(built: Path, tmp_path: Path) -
 @pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU")
 def test_the_real_driver_lets_us_in(built: Path, tmp_path: Path) -> None:
     bare_environment = support.bare_environment()
-    for name in ("example-vecadd", "example-training", "example-graph", "example-async"):
+    names = ("example-vecadd", "example-training", "example-graph", "example-async")
+    for name in (*names, "dlopen_only", "proc_address_run"):
         command = support.command(name, built)
         bare = support.run(command, bare_environment)
         preloaded, run = tmp_path / f"{name}-preloaded", tmp_path / name

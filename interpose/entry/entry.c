@@ -159,7 +159,12 @@ bool entry_resolve(void)
 
 bool entry_preloaded(void)
 {
-	return real_dlsym && real_dlsym(RTLD_DEFAULT, "cuInit") == (void *)cuInit;
+	void *program = dlopen(NULL, RTLD_NOW);
+	bool found = real_dlsym && program && real_dlsym(program, "cuGetProcAddress_v2") == (void *)cuGetProcAddress_v2;
+
+	if (program)
+		dlclose(program);
+	return found;
 }
 
 const void *entry_driver_address(unsigned call)

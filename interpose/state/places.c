@@ -11,20 +11,16 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) / unit * unit;
 }
 
-/* Room for one more pointer in a list. */
-static bool grow(void *list, size_t count, size_t *capacity)
+/* The list of pointers with room for one more; NULL, and the list as it was, where there is no memory. */
+static void *extend(void *list, size_t count, size_t *capacity)
 {
-	void **old = *(void ***)list;
-
 	if (count < *capacity)
-		return true;
+		return list;
 	size_t n = *capacity ? *capacity * 2 : 64;
-	void **more = realloc(old, n * sizeof(*more));
-	if (!more)
-		return false;
-	*(void ***)list = more;
-	*capacity = n;
-	return true;
+	void *more = realloc(list, n * sizeof(void *));
+	if (more)
+		*capacity = n;
+	return more;
 }
 
 /* ---- mappings ---- */
@@ -52,8 +48,12 @@ static struct mapping *mapping_add(struct places *p, uint64_t size, bool slab)
 
 	for (; i < p->mapping_count && p->mappings[i]->base - at < size; i++)
 		at = p->mappings[i]->base + p->mappings[i]->size;
-	if (p->base + p->size - at < size || !grow(&p->mappings, p->mapping_count, &p->mapping_capacity))
+	if (p->base + p->size - at < size)
 		return NULL;
+	struct mapping **list = extend(p->mappings, p->mapping_count, &p->mapping_capacity);
+	if (!list)
+		return NULL;
+	p->mappings = list;
 	struct mapping *m = mapping_new(at, size, slab);
 	if (!m)
 		return NULL;
@@ -152,9 +152,12 @@ struct block *places_find(const struct places *p, uint64_t address)
 
 static struct block *block_add(struct places *p, struct mapping *m, uint64_t base, uint64_t size, uint64_t room)
 {
-	struct block *b = grow(&p->blocks, p->block_count, &p->block_capacity) ? calloc(1, sizeof(*b)) : NULL;
+	struct block **list = extend(p->blocks, p->block_count, &p->block_capacity);
+	struct block *b = list ? calloc(1, sizeof(*b)) : NULL;
 	size_t i = lower(p, base);
 
+	if (list)
+		p->blocks = list;
 	if (!b)
 		return NULL;
 	*b = (struct block){.base = base, .size = size, .room = room, .mapping = m, .state = BLOCK_NEW};

@@ -1,0 +1,106 @@
+/*
+ * Deterministic runs: device memory of the program at addresses that are the same in every run,
+ * and without what was there before.
+ *
+ * Invariant: an address depends on the order and the sizes of the program's calls alone, and
+ * memory is zero when the program is given it. What can't be served so is the driver's, as
+ * without us; what was served stays ours until it is freed, whether or not recording goes on.
+ */
+#ifndef TT_STATE_ARENA_H
+#define TT_STATE_ARENA_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "streams.h"
+
+#define ARENA_BASE 0x200000000000ull /* of device 0; the next devices' follow */
+#define ARENA_STRIDE (1ull << 40)
+#define ARENA_DEVICES 64
+#define ARENA_GRANULE ((uint64_t)2 << 20) /* free memory is told in units of it */
+
+/* An address that is nobody's: given to the driver, it brings its own error for such. */
+#define ARENA_NOWHERE ((CUdeviceptr)1)
+
+extern _Atomic uint64_t arena_reserved[ARENA_DEVICES]; /* bytes of each range that are ours */
+extern _Atomic bool arena_used;
+extern _Atomic uint64_t arena_serial; /* of the newest free that waits for work */
+
+/* Whether an address lies in a range of ours, allocated or not. */
+static inline bool arena_holds(uint64_t address)
+{
+	uint64_t at = address - ARENA_BASE;
+
+	return unlikely(atomic_load_explicit(&arena_used, memory_order_acquire)) &&
+	       at < ARENA_DEVICES * ARENA_STRIDE && at % ARENA_STRIDE < atomic_load(&arena_reserved[at / ARENA_STRIDE]);
+}
+
+enum arena_result {
+	ARENA_SERVED,
+	ARENA_NOT,   /* the driver is to be asked */
+	ARENA_SHORT, /* the same, for want of device memory */
+};
+
+/* In the current context, which is c; the memory is zero when they return. */
+enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *out);
+/* The driver's pitch for rows of that width; 0: it is to be asked. */
+uint64_t arena_pitch(struct context *c, uint64_t width, unsigned element);
+/* In the order of a stream that is not being captured. pool NULL: the device's current one. */
+enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool pool, uint64_t size, CUdeviceptr *out);
+
+/*
+ * A free in two halves, both of which may bring the driver's error: after the first the memory
+ * is no longer the program's, the second waits for work that was submitted before.
+ */
+CUresult arena_free_begin(CUdeviceptr p);
+CUresult arena_free_end(CUdeviceptr p);
+/* The free that the program asked the driver for by free_real; s NULL: the stream is not known. */
+CUresult arena_free_async(struct stream *s, bool capturing, CUdeviceptr p,
+			  CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle);
+
+/* Around a wait of the host for a stream, or (s NULL) a whole context. */
+static inline uint64_t arena_mark(void)
+{
+	return atomic_load_explicit(&arena_serial, memory_order_relaxed);
+}
+void arena_waited_for(struct context *c, struct stream *s, uint64_t mark);
+static inline void arena_waited(struct context *c, struct stream *s, uint64_t mark)
+{
+	if (unlikely(mark) && c)
+		arena_waited_for(c, s, mark);
+}
+
+/* What is known about the allocation that holds an address. */
+struct arena_allocation {
+	uint64_t base, size, id;
+	CUcontext context; /* NULL for stream-ordered memory */
+	CUmemoryPool pool;
+	unsigned sync_memops;
+};
+bool arena_find(uint64_t address, struct arena_allocation *found);
+bool arena_set_sync_memops(CUdeviceptr base, unsigned value);
+/* Free memory as the program would see it without us, from what the driver says. */
+uint64_t arena_available(CUdevice device, uint64_t bytes);
+
+/* Kernels on `user` may reach the memory of `device`, or no longer. */
+void arena_open(CUdevice device, CUdevice user, bool open);
+void arena_context_gone(struct context *c, bool primary);
+void arena_forget(void); /* in a fork's child */
+
+/* arena_pool.c: pools that the program made, and how much of ours counts as theirs. */
+struct pool {
+	CUmemoryPool handle; /* NULL: destroyed */
+	CUdevice device;
+	uint64_t used, used_high;
+	struct pool *next;
+};
+/* The pool, NULL: the device's current one. NULL where allocations from it are not ours to serve. */
+struct pool *arena_pool(CUdevice device, CUmemoryPool handle);
+void arena_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties);
+void arena_pool_gone(CUmemoryPool handle);
+void arena_pool_count(struct pool *p, uint64_t taken, uint64_t given);
+bool arena_pool_usage(CUmemoryPool handle, uint64_t *used, uint64_t *high);
+void arena_pool_forget_high(CUmemoryPool handle);
+
+#endif
