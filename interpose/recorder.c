@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "capture/capture.h"
@@ -16,6 +17,7 @@
 #include "drain/json.h"
 #include "ending.h"
 #include "options.h"
+#include "state/arena.h"
 #include "state/regions.h"
 
 #define WARNINGS 32
@@ -34,12 +36,23 @@ static const char *ring_place = "none";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static struct stat error_output; /* the one that the program was started with */
+
+/* A file of the program's own that came to have the number is none of ours to write to. */
+static bool has_error_output(void)
+{
+	struct stat now;
+
+	return error_output.st_ino && !fstat(STDERR_FILENO, &now) && now.st_dev == error_output.st_dev &&
+	       now.st_ino == error_output.st_ino;
+}
+
 static void say(const char *text)
 {
 	char line[320];
 	int n = snprintf(line, sizeof(line), "ttanalyze: %s\n", text);
 
-	if (write(STDERR_FILENO, line, (size_t)n) < 0)
+	if (has_error_output() && write(STDERR_FILENO, line, (size_t)n) < 0)
 		return; /* a program without stderr is not told */
 }
 
@@ -221,11 +234,13 @@ static void write_process(const char *status, const char *reason, bool ended)
 	json_free(&j);
 }
 
-/* The environment and the working directory are those the program was started with. */
+/* The environment, the working directory and the error output are those the program was started with. */
 static char options_error[300];
 
 __attribute__((constructor)) static void read_options(void)
 {
+	if (fstat(STDERR_FILENO, &error_output))
+		error_output.st_ino = 0;
 	if (!options_read(options_error, sizeof(options_error)))
 		return;
 	if (!*options.out)
@@ -347,6 +362,7 @@ void recorder_forget(void)
 	store_forget(run);
 	drain_forget();
 	regions_forget_all();
+	arena_forget();
 	thread_forget_all();
 	run = NULL;
 	atomic_store(&recorder_state, RECORDER_OFF);

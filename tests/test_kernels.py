@@ -120,6 +120,7 @@ class Bed:
     first: int = 0
     last: int = LAST
     all_listed: set[int] = field(default_factory=set)
+    readable: bool = True
 
     def __post_init__(self) -> None:
         ffi = self.run.ffi
@@ -161,7 +162,7 @@ class Bed:
     def allow(self, writable_regions: bool = False) -> None:
         ffi, lib = self.run.ffi, self.run.lib
         lib.harness_forbid_all()
-        for entry in self.table:
+        for entry in self.table if self.readable else []:
             lib.harness_allow(entry.base, entry.size, writable_regions)
         lib.harness_allow(self.address(self.table), ffi.sizeof(self.table), False)
         lib.harness_allow(self.address(self.status), ffi.sizeof("struct tt_capture_status"), True)
@@ -434,6 +435,24 @@ def test_discarded_changes_come_again(interpreter: Interpreter, grid: tuple[int,
     bed.change([(0, 0)])
     bed.capture(full=False)
     assert sorted(bed.read_chunk(head)) == [(0, 0), (2, 1), (3, 0)]
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_cancelled_epoch_reads_no_memory(
+    interpreter: Interpreter, full: bool, grid: tuple[int, int]
+) -> None:
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
+    bed.capture(full=True)
+    head = bed.tail = bed.head()
+    control = interpreter.ffi.cast("struct tt_capture_control *", bed.control.address)
+    control.cancelled = bed.epoch + 2
+    bed.change([(2, 1)])
+    bed.readable = False
+    assert bed.capture(full).flags == DISCARDED | FINAL
+    assert bed.head() == head
+    bed.readable = True
+    bed.capture(full=True)
+    assert bed.read_chunk(head) == bed.blocks
 
 
 def test_without_a_ring_everything_overflows(interpreter: Interpreter) -> None:

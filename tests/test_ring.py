@@ -137,6 +137,24 @@ def test_a_signal_brings_what_the_ring_holds_to_disk(built: Path, run: Path) -> 
     assert tt.verify.verify(opened, run / "manifest.json").same
 
 
+@pytest.mark.parametrize("overwrite", ["backpressure", "drop-oldest", "fail"])
+def test_a_capture_that_is_held_up_is_called_off(overwrite: str, built: Path, run: Path) -> None:
+    """Nothing waits for it for long, and what comes after it is captured."""
+    command = support.command("graph_held_back", built)
+    bare = support.run(command, SIM)
+    options = {"stall_ms": "200", "overwrite": overwrite}
+    outcome = support.run(command, support.recording(SIM, run, **options), timeout=10)
+    assert (outcome.stdout, outcome.status) == (bare.stdout, 0)
+    assert "it was called off" in outcome.stderr or "did not end" in outcome.stderr
+    opened = tt.open(run)
+    assert opened.processes[0].info["status"] == "complete"
+    assert tt.verify.verify(opened, run / "manifest.json").same
+    last = int(opened.epochs.loc[opened.epochs["trigger"] == "sync", "epoch"].max())
+    assert opened.epochs["refused"].any() and not opened.epochs.loc[last, "refused"]
+    sizes = opened.regions.loc[opened.regions["kind"] == "device"]
+    assert set(opened.read(last, int(sizes["region"].iloc[0])).tolist()) == {3}
+
+
 DUMPS = """
 import ctypes, os, signal
 driver = ctypes.CDLL("libcuda.so.1")

@@ -3,6 +3,7 @@
  */
 #include "capture.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,10 +155,26 @@ static void account(struct capture *p, const struct tt_capture_status *s)
 		p->head = s->position + s->size;
 }
 
-void capture_let_go(struct capture *p)
+void capture_let_go(struct capture *p, uint32_t epoch)
 {
-	*capture_release_word(p) = atomic_load(&p->context->captures);
+	CUdeviceptr word = p->control.device + offsetof(struct tt_capture_control, cancelled);
+
 	atomic_store(&p->stalled, true);
+	atomic_store(&p->force_full, true);
+	/* First the capture must not read any more: what the program does next may free memory. */
+	if (real.cuStreamWriteValue32_v2(p->drain_stream, word, epoch + 1, 0) == CUDA_SUCCESS)
+		real.cuStreamSynchronize(p->drain_stream);
+	*capture_release_word(p) = atomic_load(&p->context->captures);
+}
+
+void capture_take_status(struct pending *q, const struct tt_capture_status *s)
+{
+	q->status = *s;
+	q->read = true;
+	if (s->flags & TT_CAPTURE_DISCARDED) {
+		q->refused = true;
+		q->epoch.flags = TT_EPOCHF_REFUSED;
+	}
 }
 
 /* The kernels keep one list: a capture must be through before the next. */
@@ -166,7 +183,8 @@ static bool settle(struct capture *p)
 	if (!p->open)
 		return true;
 	if (!capture_wait(p, p->last_slot, atomic_load(&p->stalled) ? 0 : options.stall_ms)) {
-		capture_let_go(p);
+		if (!atomic_load(&p->stalled) && !p->broken)
+			capture_let_go(p, p->last_epoch);
 		return false;
 	}
 	struct tt_capture_status *s = capture_status(p, p->last_slot);
@@ -318,6 +336,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 		capture_free_outgrown(p);
 	q->epoch.flags |= full ? TT_EPOCHF_FULL : options.touched ? TT_EPOCHF_TOUCHED : 0;
 	q->slot = p->last_slot = drain_slot(p);
+	p->last_epoch = q->epoch.number;
 	if (!choose_regions(p, q->epoch.number, full, &q->epoch.regions)) {
 		refuse(p, q, "no memory for its block list");
 		return false;
@@ -355,7 +374,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 		p->broken = true;
 		recorder_fail("a capture did not end within %u ms: the program waits for later work of its own",
 			      options.stall_ms);
-		capture_let_go(p);
+		capture_let_go(p, q->epoch.number);
 		return false;
 	}
 	q->status = *capture_status(p, q->slot);
@@ -382,14 +401,32 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	return false;
 }
 
-void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq)
+/*
+ * Around what the recorder does in a thread of the program: wrappers pass straight through,
+ * and a stream capture of the program, even one of this thread, forbids us nothing.
+ */
+static CUstreamCaptureMode begin_own(struct thread *t)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-	if (atomic_load(&captures_active) || t->busy)
-		return; /* what a capturing program may submit is not ours to change */
 	t->busy++;
 	pthread_mutex_lock(&capture_lock);
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	return mode;
+}
+
+static void end_own(struct thread *t, CUstreamCaptureMode mode)
+{
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	pthread_mutex_unlock(&capture_lock);
+	t->busy--;
+}
+
+void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq)
+{
+	if (atomic_load(&captures_active) || t->busy)
+		return; /* what a capturing program may submit is not ours to change */
+	CUstreamCaptureMode mode = begin_own(t);
 	if (recorder_state != RECORDER_ON)
 		goto out;
 	if (!c->capture && !(c->capture = capture_create(c, false)))
@@ -405,7 +442,6 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		goto out;
 	}
 	bool exact = gate_close(GATE_MS);
-	real.cuThreadExchangeStreamCaptureMode(&mode);
 	uint32_t number = recorder_next_epoch();
 	bool full = p->force_full || (options.snapshot_every && p->epochs % options.snapshot_every == 0);
 	struct pending q = {
@@ -417,38 +453,33 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	c->work_captured = work;
 	if (cut(t, p, &q, full)) {
 		uint32_t captures = atomic_load(&c->captures) + 1;
-		p->force_full = q.epoch.flags & TT_EPOCHF_LOOSE;
+		atomic_store(&p->force_full, q.epoch.flags & TT_EPOCHF_LOOSE);
 		p->gap = false;
 		p->epochs++;
 		if (let_go_after(p, captures) == CUDA_SUCCESS)
 			atomic_store(&c->captures, captures);
+		else /* nothing can wait for it but we here */
+			settle(p);
 	}
-	real.cuThreadExchangeStreamCaptureMode(&mode);
 	gate_open();
 out:
-	pthread_mutex_unlock(&capture_lock);
-	t->busy--;
+	end_own(t, mode);
 }
 
-void capture_settle(struct context *c)
+void capture_settle(struct thread *t, struct context *c)
 {
-	struct capture *p = c->capture;
-	uint32_t captures = atomic_load(&c->captures);
-	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
+	CUstreamCaptureMode mode = begin_own(t);
 
-	if (!p || p->broken)
-		return;
-	while ((int32_t)(*capture_release_word(p) - captures) < 0 && clock_ns() < deadline &&
-	       real.cuEventQuery(p->done[p->last_slot]) == CUDA_ERROR_NOT_READY)
-		nanosleep(&(struct timespec){.tv_nsec = 2000}, NULL);
+	if (c->capture && !c->capture->broken)
+		settle(c->capture);
+	end_own(t, mode);
 }
 
 bool capture_give_back(struct thread *t, struct context *c)
 {
+	CUstreamCaptureMode mode = begin_own(t);
 	bool gave = false;
 
-	t->busy++;
-	pthread_mutex_lock(&capture_lock);
 	struct capture *p = c->capture;
 	if (p && !p->broken && !p->host_only && settle(p)) {
 		flight_dump(p);
@@ -462,17 +493,15 @@ bool capture_give_back(struct thread *t, struct context *c)
 		gave = true;
 	}
 out:
-	pthread_mutex_unlock(&capture_lock);
-	t->busy--;
+	end_own(t, mode);
 	return gave;
 }
 
 void capture_dump(struct thread *t)
 {
+	CUstreamCaptureMode mode = begin_own(t);
 	CUcontext popped;
 
-	t->busy++;
-	pthread_mutex_lock(&capture_lock);
 	for (struct context *c = context_first(); c; c = c->next) {
 		struct capture *p = c->capture;
 		if (!c->alive || !p || p->broken || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
@@ -483,22 +512,19 @@ void capture_dump(struct thread *t)
 		}
 		real.cuCtxPopCurrent_v2(&popped);
 	}
-	pthread_mutex_unlock(&capture_lock);
-	t->busy--;
+	end_own(t, mode);
 }
 
 void capture_end(struct thread *t, struct context *c, bool final_epoch)
 {
 	if (final_epoch && (options.epoch_sync || options.epoch_launch))
 		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, recorder_next_seq());
-	t->busy++;
-	pthread_mutex_lock(&capture_lock);
+	CUstreamCaptureMode mode = begin_own(t);
 	struct capture *p = c->capture;
 	if (p && !p->broken && settle(p))
 		flight_dump(p);
 	if (p && drain_flush(options.stall_ms) && !p->broken)
 		capture_destroy(p);
 	c->capture = NULL;
-	pthread_mutex_unlock(&capture_lock);
-	t->busy--;
+	end_own(t, mode);
 }

@@ -73,7 +73,7 @@ struct capture {
 	_Atomic bool stalled;            /* the open capture is late: nothing of the program waits for it */
 	bool gap;
 	bool open;                       /* the last capture's status was not read so far */
-	uint32_t last_slot;
+	uint32_t last_slot, last_epoch;
 	struct pending *kept;            /* drop-oldest: the epochs that stay in the ring, oldest first */
 	size_t kept_count, kept_capacity;
 	unsigned char *pinned[2];        /* the drain's buffers */
@@ -88,15 +88,18 @@ struct pending {
 	uint32_t slot;
 	uint32_t part;
 	bool refused, final, read; /* refused: without contents, dropped ones too */
+	bool watch; /* not for the files: it stays in the ring, but may be held up */
 	struct tt_capture_status status;
 };
 
+/* The capture is through; a cancelled one leaves a refused epoch. */
+void capture_take_status(struct pending *q, const struct tt_capture_status *s);
 /* Cut an epoch in the context; label: what store_string gave. Takes the capture lock. */
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq);
 /* Let a stream's next work wait for the last capture. */
 void capture_catch_up(struct thread *t, struct stream *s);
 /* Wait until no capture reads memory any more, before the program frees some. */
-void capture_settle(struct context *c);
+void capture_settle(struct thread *t, struct context *c);
 /* The program is short of device memory: give back ours. True: something was given back. */
 bool capture_give_back(struct thread *t, struct context *c);
 /* The context is about to go: drain what is in it and let go of it. */
@@ -104,8 +107,8 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch);
 /* Bytes of device memory that are ours. */
 uint64_t capture_device_bytes(const struct context *c);
 void capture_region_gone(struct region *r);
-/* What waits for captures runs on, whether or not they are through. */
-void capture_let_go(struct capture *p);
+/* Calls off a capture that work before it holds up, and lets run what waits for it. */
+void capture_let_go(struct capture *p, uint32_t epoch);
 /* Drop-oldest: hand what the rings hold to the drain. */
 void capture_dump(struct thread *t);
 

@@ -24,6 +24,10 @@ bool flight_keep(struct capture *p, const struct pending *q)
 		p->kept_capacity = n;
 	}
 	p->kept[p->kept_count++] = *q;
+	if (!q->read) {
+		struct pending watch = {.capture = p, .epoch = q->epoch, .slot = q->slot, .final = true, .watch = true};
+		drain_add(&watch);
+	}
 	flight_retain(p);
 	return true;
 }
@@ -32,8 +36,7 @@ void flight_settled(struct capture *p, const struct tt_capture_status *s)
 {
 	for (size_t i = p->kept_count; i-- > 0;)
 		if (!p->kept[i].read) {
-			p->kept[i].status = *s;
-			p->kept[i].read = true;
+			capture_take_status(&p->kept[i], s);
 			return;
 		}
 }

@@ -79,6 +79,12 @@ INLINE void write_status(const struct tt_capture_params &p, const struct place &
 	*(volatile uint64_t *)&status->sequence = p.sequence;
 }
 
+/* The host gave this epoch up while it waited: the memory may be gone. */
+INLINE bool cancelled(const struct tt_capture_params &p)
+{
+	return *(volatile uint32_t *)&at<struct tt_capture_control>(p.control)->cancelled == p.epoch + 1;
+}
+
 /* True in one thread of the launch: the one after which no CTA has anything left to do. */
 INLINE bool last_to_finish(struct tt_capture_control *control, uint64_t check)
 {
@@ -188,8 +194,8 @@ tt_capture_digest(const struct tt_capture_params p)
 				payload = p.ring + place.at + place.payload;
 			}
 		}
-		blocks[0] = blockIdx.x;
-		if (blockIdx.x < p.blocks) {
+		blocks[0] = cancelled(p) ? p.blocks : blockIdx.x;
+		if (blocks[0] < p.blocks) {
 			region = find_region(regions, p.region_count, 0, blockIdx.x);
 			prepare_job(&jobs[0], p, region, blockIdx.x, payload);
 		}
@@ -249,6 +255,11 @@ tt_capture_digest(const struct tt_capture_params p)
 	struct place place = place_chunk(p, p.blocks, p.payload);
 	uint64_t total = 0;
 
+	if (cancelled(p)) {
+		control->entries_check = 0;
+		write_status(p, place, 0, 0, 0, TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL);
+		return;
+	}
 	if (payload)
 		total = commit_chunk(p, place, p.blocks);
 	else
@@ -269,7 +280,7 @@ tt_capture_gather(const struct tt_capture_params p)
 	uint64_t from = first < count ? list[first].offset : total;
 	uint64_t bytes = (last < count ? list[last].offset : total) - from;
 	struct place place = place_chunk(p, last - first, bytes);
-	bool discard = p.flags & TT_CAPTURE_DISCARD;
+	bool discard = p.flags & TT_CAPTURE_DISCARD || cancelled(p);
 
 	if (place.fits && !discard) {
 		uint64_t entries = p.ring + place.at + sizeof(struct tt_chunk), payload = p.ring + place.at + place.payload;

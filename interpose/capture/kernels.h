@@ -26,6 +26,9 @@
  *     epoch. The captured memory must hold still until then.
  *   - or launch it once with TT_CAPTURE_DISCARD: the list is forgotten, no stored digest has
  *     changed, so the same changes show in the next epoch.
+ * An epoch that work before it holds up can be called off by a write to control->cancelled:
+ * its kernels then read no memory, and its status says TT_CAPTURE_DISCARDED. The next epoch
+ * must be a full one.
  * No other epoch may be launched with this control block while a list is kept: read the
  * status of one epoch before launching the next. A delta's digest is always followed by its
  * gather, which also makes the control block ready for the next epoch; should a launch fail,
@@ -110,7 +113,9 @@ struct tt_capture_control {
 	uint64_t entries_check; /* of the chunk being written */
 	uint32_t next;          /* blocks handed out beyond each CTA's first */
 	uint32_t done;          /* CTAs that are through */
-	uint64_t reserved[3];
+	uint32_t cancelled;     /* written by the host: 1 + the number of an epoch that shall read nothing */
+	uint32_t reserved0;
+	uint64_t reserved[2];
 };
 
 /* Written by the last CTA of a gather or of a full digest; sequence comes last. */

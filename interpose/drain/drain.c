@@ -91,7 +91,7 @@ static bool next_run(const struct tt_chunk_entry *e, uint64_t count, const uint6
 		return false;
 	*r = (struct run){i, i, e[i].offset, 0};
 	while (i < count && !known[i] && e[i].offset + e[i].length - r->offset <= DRAIN_BUFFER &&
-	       e[i].offset >= r->offset) {
+	       e[i].offset == r->offset + tt_payload_size(r->size)) {
 		r->size = e[i].offset + e[i].length - r->offset;
 		r->last = ++i;
 	}
@@ -99,16 +99,16 @@ static bool next_run(const struct tt_chunk_entry *e, uint64_t count, const uint6
 	return true;
 }
 
-static void take(struct pending *q, const struct tt_chunk_entry *e)
+static bool take(struct pending *q, const struct tt_chunk_entry *e)
 {
 	struct region *r = q->list->regions[e->region];
 
-	if (!r->mirror)
-		r->mirror = calloc(region_blocks(r), sizeof(*r->mirror));
-	if (r->mirror)
-		r->mirror[e->block] = e->digest;
+	if (!r->mirror && !(r->mirror = calloc(region_blocks(r), sizeof(*r->mirror))))
+		return false;
+	r->mirror[e->block] = e->digest;
 	changed_blocks[e->region]++;
 	q->epoch.bytes_changed += e->length;
+	return true;
 }
 
 static struct tt_block record_of(const struct pending *q, const struct tt_chunk_entry *e, uint64_t offset)
@@ -124,7 +124,8 @@ static bool store_run(struct pending *q, struct tt_chunk_entry *e, const struct 
 		uint64_t offset = e[i].offset - r->offset;
 		if (q->epoch.flags & TT_EPOCHF_LOOSE) /* it may have changed after it was hashed */
 			e[i].digest = xxh3_64(contents + offset, e[i].length);
-		take(q, &e[i]);
+		if (!take(q, &e[i]))
+			return false;
 		records[i - r->first] = record_of(q, &e[i], offset);
 	}
 	return store_blocks(recorder_store(), records, r->last - r->first, contents);
@@ -145,7 +146,7 @@ static bool store_chunk(struct pending *q, const struct tt_chunk *header, struct
 		ok = e[i].region < q->list->count && e[i].block < region_blocks(q->list->regions[e[i].region]);
 		if (!ok || q->epoch.flags & TT_EPOCHF_LOOSE || !store_find(s, e[i].digest, e[i].length, &known[i]))
 			continue;
-		take(q, &e[i]);
+		ok = take(q, &e[i]);
 		records[n++] = record_of(q, &e[i], known[i]);
 	}
 	ok = ok && (!n || store_blocks(s, records, n, NULL));
@@ -164,6 +165,15 @@ static bool store_chunk(struct pending *q, const struct tt_chunk *header, struct
 	return ok;
 }
 
+static int by_place(const void *a, const void *b)
+{
+	const struct tt_chunk_entry *x = a, *y = b;
+
+	if (x->region != y->region)
+		return x->region < y->region ? -1 : 1;
+	return (x->block > y->block) - (x->block < y->block);
+}
+
 static bool drain_chunk(struct pending *q)
 {
 	struct capture *p = q->capture;
@@ -176,6 +186,8 @@ static bool drain_chunk(struct pending *q)
 			recorder_fail("epoch %u came damaged out of the ring", q->epoch.number);
 		return false;
 	}
+	if (options.deterministic) /* the kernels list blocks in the order in which they came to them */
+		qsort(e, header.count, sizeof(*e), by_place);
 	bool ok = store_chunk(q, &header, e, at);
 	free(e);
 	atomic_store(&p->tail, q->status.position + q->status.size);
@@ -195,22 +207,21 @@ static bool commit(struct pending *q)
 	return ok && store_epoch_commit(s, &q->epoch);
 }
 
-/* Waits for an epoch to be captured. One that work of the program holds up must hold nothing up itself. */
+/* Waits for an epoch to be captured; one that work of the program holds up for too long is called off. */
 static bool wait_captured(struct pending *q)
 {
 	struct capture *p = q->capture;
 	bool captured = capture_wait(p, q->slot, options.stall_ms);
 
 	if (!captured && !p->broken) {
-		recorder_warn("epoch %u waits for work that takes more than %u ms: the program's later work waits no "
-			      "more for it, and it may be torn", q->epoch.number, options.stall_ms);
-		capture_let_go(p);
-		q->epoch.flags |= TT_EPOCHF_LOOSE;
-		atomic_store(&p->force_full, true);
+		recorder_warn("epoch %u waited more than %u ms for work of the program: it was called off", q->epoch.number,
+			      options.stall_ms);
+		capture_let_go(p, q->epoch.number);
 	}
 	while (!captured && !p->broken && !atomic_load(&stopping))
 		captured = capture_wait(p, q->slot, 100);
-	q->status = *capture_status(p, q->slot);
+	if (captured)
+		capture_take_status(q, capture_status(p, q->slot));
 	return captured;
 }
 
@@ -226,6 +237,10 @@ static bool drain_one(struct pending *q)
 		return false;
 	real.cuThreadExchangeStreamCaptureMode(&mode); /* in each context: a capture of the program forbids nothing here */
 	bool ok = q->read || wait_captured(q);
+	if (q->watch) {
+		real.cuCtxPopCurrent_v2(&popped);
+		return ok;
+	}
 	if (ok && q->part == 0) {
 		ok = store_epoch_begin(recorder_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
 		changed_blocks = calloc((q->list ? q->list->count : 0) + 1, sizeof(*changed_blocks));

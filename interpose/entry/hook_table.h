@@ -53,11 +53,15 @@
 	X(cuMemAlloc_v2) X(cuMemAllocPitch_v2) X(cuMemAllocManaged) X(cuMemFree_v2) \
 	X(cuMemAllocHost_v2) X(cuMemFreeHost) X(cuMemHostAlloc) \
 	X(cuMemHostRegister) X(cuMemHostRegister_v2) X(cuMemHostUnregister) \
-	X(cuMemGetInfo_v2) \
-	X(cuMemCreate) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) \
+	X(cuMemGetInfo_v2) X(cuMemGetAddressRange_v2) \
+	X(cuPointerGetAttribute) X(cuPointerGetAttributes) X(cuPointerSetAttribute) \
+	X(cuCtxEnablePeerAccess) X(cuCtxDisablePeerAccess) \
+	X(cuMemCreate) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuMemGetAccess) \
+	X(cuMemRetainAllocationHandle) X(cuMemAddressFree) \
+	X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolGetAttribute) X(cuMemPoolSetAttribute) X(cuMemPoolSetAccess) \
 	X(cuArrayCreate_v2) X(cuArray3DCreate_v2) X(cuArrayDestroy) \
 	X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) \
-	X(cuIpcOpenMemHandle) X(cuIpcOpenMemHandle_v2) X(cuIpcCloseMemHandle) \
+	X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcOpenMemHandle_v2) X(cuIpcCloseMemHandle) \
 	X(cuMemPoolImportPointer) X(cuExternalMemoryGetMappedBuffer) \
 	X(cuModuleLoad) X(cuModuleLoadData) X(cuModuleLoadDataEx) X(cuModuleLoadFatBinary) X(cuModuleUnload) \
 	X(cuModuleGetFunction) X(cuModuleGetGlobal_v2) \
@@ -79,7 +83,9 @@
 	X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventQuery) \
 	X(cuFuncGetName) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \
 	X(cuKernelGetName) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
-	X(cuMemHostGetDevicePointer_v2) X(cuMemGetAddressRange_v2)
+	X(cuMemHostGetDevicePointer_v2) \
+	X(cuMemAddressReserve) X(cuMemRelease) X(cuMemGetAllocationGranularity) \
+	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool)
 
 #define NEED_TABLE(X) \
 	X(cuDriverGetVersion) X(cuDeviceGetName) X(cuDeviceTotalMem_v2) X(cuDeviceGetAttribute) X(cuGetErrorName) \

@@ -1,6 +1,7 @@
 /*
  * Initialisation, contexts and their synchronisation.
  */
+#include "../state/arena.h"
 #include "op.h"
 
 EXPORT CUresult CUDAAPI cuInit(unsigned flags)
@@ -10,6 +11,7 @@ EXPORT CUresult CUDAAPI cuInit(unsigned flags)
 
 /* How often the program holds a device's primary context: the last release ends it. */
 static _Atomic int retains[64];
+static CUcontext _Atomic primaries[64];
 
 static bool holds(CUdevice d)
 {
@@ -21,9 +23,18 @@ EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 	if (!REAL(cuDevicePrimaryCtxRetain))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = real.cuDevicePrimaryCtxRetain(c, d);
-	if (r == CUDA_SUCCESS && holds(d))
+	if (r == CUDA_SUCCESS && holds(d)) {
+		atomic_store(&primaries[d], *c);
 		atomic_fetch_add(&retains[d], 1);
+	}
 	return r;
+}
+
+static struct context *primary_of(CUdevice d)
+{
+	CUcontext handle = holds(d) ? atomic_load(&primaries[d]) : NULL;
+
+	return handle ? context_find(handle) : NULL;
 }
 
 /* Our own objects go while the context still lives. */
@@ -52,30 +63,36 @@ static void ended(struct context *c, CUresult r)
 static CUresult release(CUdevice d, CUresult (*release_real)(CUdevice))
 {
 	bool last = holds(d) && atomic_load(&retains[d]) == 1;
-	struct context *c = last ? ending(context_of_device(d)) : NULL;
+	struct context *known = last ? primary_of(d) : NULL, *c = ending(known);
 	CUresult r = release_real(d);
 
 	if (r == CUDA_SUCCESS && holds(d) && atomic_load(&retains[d]) > 0)
 		atomic_fetch_sub(&retains[d], 1);
 	ended(c, r);
+	if (r == CUDA_SUCCESS)
+		arena_context_gone(known, true);
 	return r;
 }
 
 static CUresult reset(CUdevice d, CUresult (*reset_real)(CUdevice))
 {
-	struct context *c = ending(context_of_device(d));
+	struct context *known = primary_of(d), *c = ending(known);
 	CUresult r = reset_real(d);
 
 	ended(c, r);
+	if (r == CUDA_SUCCESS)
+		arena_context_gone(known, true);
 	return r;
 }
 
 static CUresult destroy(CUcontext handle, CUresult (*destroy_real)(CUcontext))
 {
-	struct context *c = ending(context_find(handle));
+	struct context *known = context_find(handle), *c = ending(known);
 	CUresult r = destroy_real(handle);
 
 	ended(c, r);
+	if (r == CUDA_SUCCESS)
+		arena_context_gone(known, false);
 	return r;
 }
 
@@ -118,8 +135,10 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 	if (!REAL(cuCtxSynchronize))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuCtxSynchronize);
-	uint64_t before = total(&op);
+	uint64_t before = total(&op), mark = arena_mark();
 	CUresult r = real.cuCtxSynchronize();
+	if (r == CUDA_SUCCESS)
+		arena_waited(op.context, NULL, mark);
 	waited(&op, r, before);
 	return r;
 }
@@ -132,8 +151,10 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext c)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (op_begin(&op, CALL_cuCtxSynchronize_v2) && c && context_find(c))
 		op.context = context_find(c);
-	uint64_t before = total(&op);
+	uint64_t before = total(&op), mark = arena_mark();
 	CUresult r = real.cuCtxSynchronize_v2(c);
+	if (r == CUDA_SUCCESS)
+		arena_waited(op.context, NULL, mark);
 	waited(&op, r, before);
 	return r;
 }

@@ -1,6 +1,7 @@
 /*
  * Copies and sets, for the legacy and the per-thread default stream.
  */
+#include "../state/arena.h"
 #include "op.h"
 
 struct span {
@@ -66,6 +67,13 @@ static void touch_pitched(const struct op *op)
 		regions_touch_all(op->context);
 }
 
+/* Without us any memory of the driver's can be copied and set in any context. */
+static void reach(const struct op *op, struct span s)
+{
+	arena_reach(op->context, s.dst);
+	arena_reach(op->context, s.src);
+}
+
 #define HOST_SRC(p) ((CUdeviceptr)(uintptr_t)(p))
 #define SYNC_OP(symbol, per_thread, kind, span, params, args, after) \
 	EXPORT CUresult CUDAAPI symbol params \
@@ -74,6 +82,7 @@ static void touch_pitched(const struct op *op)
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, NULL, per_thread, !((span).flags & TT_EVENTF_HOST_DST)); \
+		reach(&op, span); \
 		CUresult r = real.symbol args; \
 		after; \
 		end_copy(&op, r, kind, span, true); \
@@ -86,9 +95,26 @@ static void touch_pitched(const struct op *op)
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, !((span).flags & TT_EVENTF_HOST_DST)); \
+		reach(&op, span); \
 		CUresult r = real.symbol args; \
 		after; \
 		end_copy(&op, r, kind, span, false); \
+		return r; \
+	}
+/* Between devices the arena's memory is copied by the call that names both contexts. */
+#define DEVICE_OP(symbol, peer, per_thread, stream_, waits, params, args, peer_args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		CUcontext dst_context, src_context; \
+		struct op op; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_##symbol, stream_, per_thread, true); \
+		bool far = arena_far(dst, src, &dst_context, &src_context) && !op.capturing && real.peer; \
+		if (!far) \
+			reach(&op, plain(dst, src, n, 0)); \
+		CUresult r = far ? real.peer peer_args : real.symbol args; \
+		end_copy(&op, r, C, plain(dst, src, n, 0), waits); \
 		return r; \
 	}
 #define C TT_EVENT_COPY
@@ -96,12 +122,12 @@ static void touch_pitched(const struct op *op)
 #define NOTHING (void)0
 
 #define SYNC_OPS(S, PT) \
-SYNC_OP(cuMemcpy##S, PT, C, plain(dst, src, n, 0), (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), NOTHING) \
+DEVICE_OP(cuMemcpy##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
 SYNC_OP(cuMemcpyPeer##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), (dst, dc, src, sc, n), touch_pitched(&op)) \
 SYNC_OP(cuMemcpy3DPeer##S, PT, C, plain(0, 0, 0, TT_EVENTF_PEER), (const CUDA_MEMCPY3D_PEER *c), (c), touch_pitched(&op)) \
 SYNC_OP(cuMemcpyHtoD_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n), (dst, src, n), NOTHING) \
 SYNC_OP(cuMemcpyDtoH_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n), (dst, src, n), NOTHING) \
-SYNC_OP(cuMemcpyDtoD_v2##S, PT, C, plain(dst, src, n, 0), (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), NOTHING) \
+DEVICE_OP(cuMemcpyDtoD_v2##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
 SYNC_OP(cuMemcpyDtoA_v2##S, PT, C, plain(0, src, n, 0), (CUarray dst, size_t at, CUdeviceptr src, size_t n), (dst, at, src, n), NOTHING) \
 SYNC_OP(cuMemcpyAtoD_v2##S, PT, C, plain(dst, 0, n, 0), (CUdeviceptr dst, CUarray src, size_t at, size_t n), (dst, src, at, n), NOTHING) \
 SYNC_OP(cuMemcpyHtoA_v2##S, PT, C, plain(0, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUarray dst, size_t at, const void *src, size_t n), (dst, at, src, n), NOTHING) \
@@ -118,12 +144,12 @@ SYNC_OP(cuMemsetD2D16_v2##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr ds
 SYNC_OP(cuMemsetD2D32_v2##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned int v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING)
 
 #define ASYNC_OPS(S, PT) \
-ASYNC_OP(cuMemcpyAsync##S, PT, C, plain(dst, src, n, 0), (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
+DEVICE_OP(cuMemcpyAsync##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
 ASYNC_OP(cuMemcpyPeerAsync##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream stream), (dst, dc, src, sc, n, stream), touch_pitched(&op)) \
 ASYNC_OP(cuMemcpy3DPeerAsync##S, PT, C, plain(0, 0, 0, TT_EVENTF_PEER), (const CUDA_MEMCPY3D_PEER *c, CUstream stream), (c, stream), touch_pitched(&op)) \
 ASYNC_OP(cuMemcpyHtoDAsync_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
 ASYNC_OP(cuMemcpyDtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
-ASYNC_OP(cuMemcpyDtoDAsync_v2##S, PT, C, plain(dst, src, n, 0), (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
+DEVICE_OP(cuMemcpyDtoDAsync_v2##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
 ASYNC_OP(cuMemcpyHtoAAsync_v2##S, PT, C, plain(0, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUarray dst, size_t at, const void *src, size_t n, CUstream stream), (dst, at, src, n, stream), NOTHING) \
 ASYNC_OP(cuMemcpyAtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), 0, n, TT_EVENTF_HOST_DST), (void *dst, CUarray src, size_t at, size_t n, CUstream stream), (dst, src, at, n, stream), NOTHING) \
 ASYNC_OP(cuMemcpy2DAsync_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c, CUstream stream), (c, stream), touch_pitched(&op)) \

@@ -57,9 +57,10 @@ static void end_launch(struct op *op, CUresult r, const struct shape *s, struct 
 
 	if (!op->on)
 		return;
-	if (r == CUDA_SUCCESS && f && unlikely(!f->known)) {
+	if (r == CUDA_SUCCESS && f &&
+	    unlikely(!(atomic_load_explicit(&f->known, memory_order_relaxed) & context_bit(op->context)))) {
 		op->t->busy++;
-		function_describe(op->t, f, s->f);
+		function_describe(op->t, op->context, f, s->f);
 		op->t->busy--;
 	}
 	if ((e = op_event(op, r))) {

@@ -1,9 +1,11 @@
 /*
  * Allocations and what the program asks about them.
  */
-#include "op.h"
+#include "memory.h"
 
-static void born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
+#include "../state/arena.h"
+
+void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
 {
 	struct region *region = NULL;
 	struct tt_event *e;
@@ -25,7 +27,7 @@ static void born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64
 /* Before the driver's call: afterwards the address may be another thread's already. Within the
  * gate no epoch is being cut: one that is cut later leaves the region out, and those before are
  * waited for. */
-static void dies(struct op *op, uint64_t base, uint64_t size)
+static void die(struct op *op, uint64_t base, uint64_t size, bool (*which)(const struct region *, uint64_t))
 {
 	struct region_origin origin = op_origin(op);
 	struct context *c = op->context;
@@ -37,22 +39,39 @@ static void dies(struct op *op, uint64_t base, uint64_t size)
 	for (uint64_t at = base; at < base + size; at = r ? r->base + r->size : base + size) {
 		if (!(r = region_find(at)))
 			continue;
-		c = r->context; /* another than the current one perhaps */
-		region_died(r->base, &origin);
+		if (which(r, base)) {
+			c = r->context; /* another than the current one perhaps */
+			region_died(r->base, &origin);
+		}
 		region_release(r);
 	}
 	gate_leave(op->t);
-	capture_settle(c);
+	capture_settle(op->t, c);
 }
 
-/* The program runs short of device memory: it gets ours. */
-static bool given_back(struct op *op, uint32_t call, CUresult r)
+static bool starts_at(const struct region *r, uint64_t base)
+{
+	return r->base == base;
+}
+
+static bool is_mapping(const struct region *r, uint64_t base)
+{
+	(void)base;
+	return r->kind == TT_REGION_VMM;
+}
+
+void memory_dies(struct op *op, uint64_t base)
+{
+	die(op, base, 1, starts_at);
+}
+
+bool memory_given_back(struct op *op, uint32_t call, CUresult r)
 {
 	return r == CUDA_ERROR_OUT_OF_MEMORY && (op->on || op_begin_always(op, call)) &&
 	       capture_give_back(op->t, op->context);
 }
 
-static void died(struct op *op, CUresult r, uint64_t base)
+void memory_died(struct op *op, CUresult r, uint64_t base)
 {
 	struct tt_event *e = op_event(op, r);
 
@@ -71,9 +90,9 @@ static void died(struct op *op, CUresult r, uint64_t base)
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
 		CUresult r = real.symbol args; \
-		if (given_back(&op, CALL_##symbol, r)) \
+		if (memory_given_back(&op, CALL_##symbol, r)) \
 			r = real.symbol args; \
-		born(&op, r, kind, r == CUDA_SUCCESS ? (uint64_t)(base) : 0, r == CUDA_SUCCESS ? (uint64_t)(size) : 0); \
+		memory_born(&op, r, kind, r == CUDA_SUCCESS ? (uint64_t)(base) : 0, r == CUDA_SUCCESS ? (uint64_t)(size) : 0); \
 		return r; \
 	}
 
@@ -84,9 +103,9 @@ static void died(struct op *op, CUresult r, uint64_t base)
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_always(&op, CALL_##symbol); \
-		dies(&op, (uint64_t)(uintptr_t)p, 1); \
+		memory_dies(&op, (uint64_t)(uintptr_t)p); \
 		CUresult r = real.symbol(p); \
-		died(&op, r, (uint64_t)(uintptr_t)p); \
+		memory_died(&op, r, (uint64_t)(uintptr_t)p); \
 		return r; \
 	}
 
@@ -98,8 +117,6 @@ static uint64_t range_size(CUdeviceptr p)
 	return real.cuMemGetAddressRange_v2(&base, &size, p) == CUDA_SUCCESS ? base + size - p : 0;
 }
 
-ALLOCATES(cuMemAlloc_v2, TT_REGION_DEVICE, *p, n, (CUdeviceptr *p, size_t n), (p, n))
-ALLOCATES(cuMemAllocPitch_v2, TT_REGION_DEVICE, *p, *pitch * h, (CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned e), (p, pitch, w, h, e))
 ALLOCATES(cuMemAllocManaged, TT_REGION_MANAGED, *p, n, (CUdeviceptr *p, size_t n, unsigned flags), (p, n, flags))
 ALLOCATES(cuMemAllocHost_v2, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t n), (p, n))
 ALLOCATES(cuMemHostAlloc, TT_REGION_HOST, (uintptr_t)*p, n, (void **p, size_t n, unsigned flags), (p, n, flags))
@@ -112,13 +129,30 @@ ALLOCATES(cuIpcOpenMemHandle, TT_REGION_IPC, *p, range_size(*p), (CUdeviceptr *p
 ALLOCATES(cuIpcOpenMemHandle_v2, TT_REGION_IPC, *p, range_size(*p), (CUdeviceptr *p, CUipcMemHandle h, unsigned flags), (p, h, flags))
 ALLOCATES(cuMemPoolImportPointer, TT_REGION_IPC, *p, range_size(*p), (CUdeviceptr *p, CUmemoryPool pool, CUmemPoolPtrExportData *d), (p, pool, d))
 ALLOCATES(cuExternalMemoryGetMappedBuffer, TT_REGION_IPC, *p, d->size, (CUdeviceptr *p, CUexternalMemory m, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d), (p, m, d))
-ALLOCATES(cuMemMap, TT_REGION_VMM, p, n, (CUdeviceptr p, size_t n, size_t o, CUmemGenericAllocationHandle h, unsigned long long flags), (p, n, o, h, flags))
-FREES(cuMemFree_v2, CUdeviceptr)
 FREES(cuMemFreeHost, void *)
 FREES(cuMemHostUnregister, void *)
 FREES(cuArrayDestroy, CUarray)
 FREES(cuMipmappedArrayDestroy, CUmipmappedArray)
 FREES(cuIpcCloseMemHandle, CUdeviceptr)
+
+/* To the program the arena is no range of its own making: the driver would refuse these. */
+#define REFUSED_IN_ARENA(p) \
+	if (arena_holds(p)) \
+		return CUDA_ERROR_INVALID_VALUE;
+
+EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr p, size_t n, size_t o, CUmemGenericAllocationHandle h,
+				 unsigned long long flags)
+{
+	struct op op;
+
+	if (!REAL(cuMemMap))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	REFUSED_IN_ARENA(p)
+	op_begin(&op, CALL_cuMemMap);
+	CUresult r = real.cuMemMap(p, n, o, h, flags);
+	memory_born(&op, r, TT_REGION_VMM, p, n);
+	return r;
+}
 
 EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr p, size_t n)
 {
@@ -126,30 +160,67 @@ EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr p, size_t n)
 
 	if (!REAL(cuMemUnmap))
 		return CUDA_ERROR_NOT_SUPPORTED;
+	REFUSED_IN_ARENA(p)
 	op_begin_always(&op, CALL_cuMemUnmap);
-	dies(&op, p, n);
+	die(&op, p, n, is_mapping);
 	CUresult r = real.cuMemUnmap(p, n);
-	died(&op, r, p);
+	memory_died(&op, r, p);
 	return r;
+}
+
+/* What is asked for the device that reads the region: 1 access, 0 none, -1 nothing. */
+static int access_asked(const struct op *op, const CUmemAccessDesc *d, size_t count)
+{
+	int asked = -1;
+
+	for (size_t i = 0; d && i < count; i++)
+		if (d[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && d[i].location.id == op->context->device)
+			asked = d[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	return asked;
 }
 
 EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAccessDesc *d, size_t count)
 {
 	struct op op;
+	int asked = -1;
 
 	if (!REAL(cuMemSetAccess))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (op_begin_always(&op, CALL_cuMemSetAccess)) {
+	REFUSED_IN_ARENA(p)
+	if (op_begin_always(&op, CALL_cuMemSetAccess) && (asked = access_asked(&op, d, count)) == 0) {
 		gate_enter(op.t);
 		regions_set_readable(p, n, false);
 		gate_leave(op.t);
-		capture_settle(op.context);
+		capture_settle(op.t, op.context);
 	}
 	CUresult r = real.cuMemSetAccess(p, n, d, count);
-	for (size_t i = 0; op.on && r == CUDA_SUCCESS && i < count; i++)
-		if (d[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && d[i].location.id == op.context->device)
-			regions_set_readable(p, n, d[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	if (asked >= 0 && (asked == 1) == (r == CUDA_SUCCESS))
+		regions_set_readable(p, n, true);
 	return r;
+}
+
+EXPORT CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr p)
+{
+	if (!REAL(cuMemGetAccess))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	REFUSED_IN_ARENA(p)
+	return real.cuMemGetAccess(flags, location, p);
+}
+
+EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *p)
+{
+	if (!REAL(cuMemRetainAllocationHandle))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	REFUSED_IN_ARENA((uint64_t)(uintptr_t)p)
+	return real.cuMemRetainAllocationHandle(h, p);
+}
+
+EXPORT CUresult CUDAAPI cuMemAddressFree(CUdeviceptr p, size_t n)
+{
+	if (!REAL(cuMemAddressFree))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	REFUSED_IN_ARENA(p)
+	return real.cuMemAddressFree(p, n);
 }
 
 EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *prop,
@@ -161,7 +232,7 @@ EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, c
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuMemCreate);
 	CUresult r = real.cuMemCreate(h, n, prop, flags);
-	if (given_back(&op, CALL_cuMemCreate, r))
+	if (memory_given_back(&op, CALL_cuMemCreate, r))
 		r = real.cuMemCreate(h, n, prop, flags);
 	return r;
 }
@@ -178,6 +249,8 @@ EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t *available, size_t *total)
 		*available += capture_device_bytes(op.context);
 		if (*available > *total)
 			*available = *total;
+		if (options.deterministic)
+			*available = arena_available(op.context->device, *available);
 	}
 	return r;
 }

@@ -49,7 +49,7 @@ LOADS(cuLibraryLoadFromFile, true, NULL, name, (CUlibrary *out, const char *name
 			gate_enter(op.t); \
 			module_unloaded(handle, op.seq); \
 			gate_leave(op.t); \
-			capture_settle(op.context); /* its variables may be being read */ \
+			capture_settle(op.t, op.context); /* its variables may be being read */ \
 		} \
 		CUresult r = real.symbol(handle); \
 		struct tt_event *e = op_event(&op, r); \
@@ -97,15 +97,17 @@ EXPORT CUresult CUDAAPI cuKernelGetFunction(CUfunction *f, CUkernel k)
 
 EXPORT CUresult CUDAAPI cuLibraryGetModule(CUmodule *m, CUlibrary l)
 {
+	struct op op;
+
 	if (!REAL(cuLibraryGetModule))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = real.cuLibraryGetModule(m, l);
-	if (r == CUDA_SUCCESS && recording())
-		module_alias(l, *m);
+	if (r == CUDA_SUCCESS && op_begin(&op, CALL_cuLibraryGetModule))
+		module_alias(op.t, l, *m, op.seq);
 	return r;
 }
 
-#define VARIABLE(symbol, type, managed) \
+#define VARIABLE(symbol, type, library) \
 	EXPORT CUresult CUDAAPI symbol(CUdeviceptr *p, size_t *n, type m, const char *name) \
 	{ \
 		CUdeviceptr address = 0; \
@@ -116,9 +118,9 @@ EXPORT CUresult CUDAAPI cuLibraryGetModule(CUmodule *m, CUlibrary l)
 		CUresult r = real.symbol(p, n, m, name); \
 		if (r == CUDA_SUCCESS && op_begin(&op, CALL_##symbol) && \
 		    real.symbol(&address, &size, m, name) == CUDA_SUCCESS) \
-			module_variable(op.t, m, name, address, size, managed, op.seq); \
+			module_variable(op.t, m, library, name, address, size, op.seq); \
 		return r; \
 	}
 VARIABLE(cuModuleGetGlobal_v2, CUmodule, false)
-VARIABLE(cuLibraryGetGlobal, CUlibrary, false)
+VARIABLE(cuLibraryGetGlobal, CUlibrary, true)
 VARIABLE(cuLibraryGetManaged, CUlibrary, true)

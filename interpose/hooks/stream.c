@@ -1,6 +1,7 @@
 /*
  * Streams, events, stream capture, waits of the host, and stream-ordered allocation.
  */
+#include "../state/arena.h"
 #include "op.h"
 
 static void end_with(struct op *op, CUresult r, uint32_t kind, uint64_t dst, uint64_t src)
@@ -100,7 +101,21 @@ static CUstreamCaptureStatus capture_status_of(CUstream stream)
 	return status;
 }
 
-static void born(struct op *op, CUresult r, CUdeviceptr *p, size_t n)
+static bool from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *p)
+{
+	if (!op->on || op->capturing || !options.deterministic || !p || !n)
+		return false;
+	enum arena_result result = arena_allocate_async(op->stream, pool, n, p);
+	if (result != ARENA_SHORT)
+		return result == ARENA_SERVED;
+	gate_leave(op->t); /* what gives back may wait for an epoch, and that for the gate */
+	bool more = capture_give_back(op->t, op->context);
+	gate_enter(op->t);
+	capture_catch_up(op->t, op->stream);
+	return more && arena_allocate_async(op->stream, pool, n, p) == ARENA_SERVED;
+}
+
+static void born(struct op *op, CUresult r, bool ours, CUdeviceptr *p, size_t n)
 {
 	struct tt_event *e;
 	struct region *region = NULL;
@@ -109,7 +124,7 @@ static void born(struct op *op, CUresult r, CUdeviceptr *p, size_t n)
 		return;
 	if (r == CUDA_SUCCESS && !op->capturing && p && *p) {
 		struct region_origin origin = op_origin(op);
-		region = region_born(op->context, TT_REGION_ASYNC, *p, n, TT_NO_ID, &origin);
+		region = region_born(op->context, ours ? TT_REGION_ARENA : TT_REGION_ASYNC, *p, n, TT_NO_ID, &origin);
 	}
 	if ((e = op_event(op, r))) {
 		e->dst = p ? *p : 0;
@@ -127,10 +142,12 @@ EXPORT CUresult CUDAAPI cuStreamSynchronize##S(CUstream stream) \
 	if (!REAL(cuStreamSynchronize##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuStreamSynchronize##S, stream, PT, false); \
-	uint64_t submitted = op_submitted(&op); \
+	uint64_t submitted = op_submitted(&op), mark = arena_mark(); \
 	CUresult r = real.cuStreamSynchronize##S(stream); \
-	if (r == CUDA_SUCCESS) \
+	if (r == CUDA_SUCCESS) { \
 		op_settled(&op, submitted); \
+		arena_waited(op.context, op.stream, mark); \
+	} \
 	end_wait(&op, r); \
 	return r; \
 } \
@@ -172,8 +189,9 @@ EXPORT CUresult CUDAAPI cuMemAllocAsync##S(CUdeviceptr *p, size_t n, CUstream st
 	if (!REAL(cuMemAllocAsync##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuMemAllocAsync##S, stream, PT, true); \
-	CUresult r = real.cuMemAllocAsync##S(p, n, stream); \
-	born(&op, r, p, n); \
+	bool ours = from_arena(&op, NULL, n, p); \
+	CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocAsync##S(p, n, stream); \
+	born(&op, r, ours, p, n); \
 	return r; \
 } \
 EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##S(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream stream) \
@@ -182,8 +200,9 @@ EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##S(CUdeviceptr *p, size_t n, CUm
 	if (!REAL(cuMemAllocFromPoolAsync##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuMemAllocFromPoolAsync##S, stream, PT, true); \
-	CUresult r = real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
-	born(&op, r, p, n); \
+	bool ours = pool && from_arena(&op, pool, n, p); \
+	CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
+	born(&op, r, ours, p, n); \
 	return r; \
 } \
 EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
@@ -192,7 +211,8 @@ EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
 	if (!REAL(cuMemFreeAsync##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_free(&op, CALL_cuMemFreeAsync##S, stream, PT); \
-	CUresult r = real.cuMemFreeAsync##S(p, stream); \
+	CUresult r = arena_holds(p) ? arena_free_async(op.stream, op.capturing, p, real.cuMemFreeAsync##S, stream) \
+				    : real.cuMemFreeAsync##S(p, stream); \
 	if (op.on && r == CUDA_SUCCESS && !op.capturing) { \
 		struct region_origin origin = op_origin(&op); \
 		region_died(p, &origin); \

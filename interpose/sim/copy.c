@@ -101,7 +101,7 @@ struct box {
 static bool box_of(CUcontext ctx, const struct copy *c, const struct copy_end *end, bool write,
 	struct box *box)
 {
-	struct region_access access = { ctx->device, UINT64_MAX, write, false };
+	struct region_access access = { c->peers ? -1 : ctx->device, UINT64_MAX, write, false };
 	size_t offset, span;
 
 	if (end->type == CU_MEMORYTYPE_ARRAY) {
@@ -363,6 +363,7 @@ static CUresult submit_peer(struct copy c, CUcontext dst, CUcontext src, CUstrea
 	if (result)
 		return result;
 	bool alive = context_alive(dst) && context_alive(src);
+	c.peers = true;
 	sim_leave(CUDA_SUCCESS);
 	return alive ? submit(c, stream, manner) : CUDA_ERROR_INVALID_CONTEXT;
 }

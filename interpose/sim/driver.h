@@ -44,6 +44,7 @@ struct sim_settings {
 	unsigned long fail_allocation; /* 1-based number of the call that fails, 0 = none */
 	unsigned long fail_launch;
 	unsigned long slow_copy_us;
+	uint64_t pinned; /* allocations of more bytes on the host fail; 0: none */
 	char *refused_name; /* modules that contain it do not load */
 };
 extern struct sim_settings sim_settings;
@@ -181,7 +182,7 @@ struct region *region_next(const struct region *r);
 struct region *region_of(uint64_t base, enum region_kind kind, CUcontext ctx);
 /* The same without the lock, for running work: NULL unless all of the span may be used so. */
 struct region_access {
-	int device;
+	int device;     /* -1: any that has access */
 	uint64_t reach; /* devices whose ordinary memory is open, a bit each */
 	bool write, kernel;
 };
@@ -265,6 +266,7 @@ struct copy_end {
 struct copy {
 	struct copy_end src, dst;
 	size_t width, height, depth;
+	bool peers; /* between contexts: neither device needs access to the other's memory */
 };
 
 struct sim_work {

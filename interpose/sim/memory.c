@@ -135,7 +135,8 @@ static CUresult allocate_host(void **out, size_t size, enum region_kind kind, un
 		return result;
 	if (!out || !size)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	unsigned char *memory = storage_new(size);
+	bool refused = kind == REGION_HOST && sim_settings.pinned && size > sim_settings.pinned;
+	unsigned char *memory = refused ? NULL : storage_new(size);
 	if (!memory)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	struct region *r = region_at((uint64_t)(uintptr_t)memory, size, kind,

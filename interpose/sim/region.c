@@ -203,6 +203,7 @@ unsigned char *region_span(uint64_t address, size_t size, struct region **first)
 static bool accessible(const struct region *r, const void *argument)
 {
 	const struct region_access *access = argument;
+	uint64_t users = access->write ? r->writers : r->readers;
 
 	if (access->write && access->kernel && r->read_only)
 		return false;
@@ -220,7 +221,7 @@ static bool accessible(const struct region *r, const void *argument)
 			return r->readers != 0;
 		/* fall through */
 	default:
-		return (access->write ? r->writers : r->readers) >> access->device & 1;
+		return access->device < 0 ? users != 0 : users >> access->device & 1;
 	}
 }
 

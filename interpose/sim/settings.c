@@ -86,6 +86,8 @@ static bool parse_fault(const char *fault)
 		sim_settings.fail_launch = number;
 	else if (length == 9 && !strncmp(fault, "slow-copy", 9))
 		sim_settings.slow_copy_us = number;
+	else if (length == 6 && !strncmp(fault, "pinned", 6) && number)
+		sim_settings.pinned = number;
 	else if (length == 7 && !strncmp(fault, "version", 7) && number >= 11000 && number <= 99990)
 		sim_settings.driver_version = (int)number;
 	else

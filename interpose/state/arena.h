@@ -51,10 +51,14 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool pool, uint
 
 /*
  * A free in two halves, both of which may bring the driver's error: after the first the memory
- * is no longer the program's, the second waits for work that was submitted before.
+ * is no longer the program's, the second waits for work that was submitted before. c: current.
  */
-CUresult arena_free_begin(CUdeviceptr p);
-CUresult arena_free_end(CUdeviceptr p);
+struct arena_free {
+	struct context *waits_for;
+	uint64_t serial;
+};
+CUresult arena_free_begin(struct context *c, CUdeviceptr p, struct arena_free *f);
+CUresult arena_free_end(const struct arena_free *f);
 /* The free that the program asked the driver for by free_real; s NULL: the stream is not known. */
 CUresult arena_free_async(struct stream *s, bool capturing, CUdeviceptr p,
 			  CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle);
@@ -83,6 +87,19 @@ bool arena_set_sync_memops(CUdeviceptr base, unsigned value);
 /* Free memory as the program would see it without us, from what the driver says. */
 uint64_t arena_available(CUdevice device, uint64_t bytes);
 
+/* Whether two addresses are of different devices: between them only copies that name the contexts go. */
+bool arena_contexts(CUdeviceptr a, CUdeviceptr b, CUcontext *of_a, CUcontext *of_b);
+static inline bool arena_far(CUdeviceptr a, CUdeviceptr b, CUcontext *of_a, CUcontext *of_b)
+{
+	return arena_holds(a) && arena_holds(b) && arena_contexts(a, b, of_a, of_b);
+}
+/* Copies and sets in c work on p, as they do on any memory of the driver's. */
+void arena_bring_near(struct context *c, CUdeviceptr p);
+static inline void arena_reach(struct context *c, CUdeviceptr p)
+{
+	if (arena_holds(p) && c)
+		arena_bring_near(c, p);
+}
 /* Kernels on `user` may reach the memory of `device`, or no longer. */
 void arena_open(CUdevice device, CUdevice user, bool open);
 void arena_context_gone(struct context *c, bool primary);
@@ -93,12 +110,14 @@ struct pool {
 	CUmemoryPool handle; /* NULL: destroyed */
 	CUdevice device;
 	uint64_t used, used_high;
+	uint64_t users; /* devices it was opened to, a bit each */
 	struct pool *next;
 };
 /* The pool, NULL: the device's current one. NULL where allocations from it are not ours to serve. */
 struct pool *arena_pool(CUdevice device, CUmemoryPool handle);
 void arena_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties);
 void arena_pool_gone(CUmemoryPool handle);
+void arena_pool_open(CUmemoryPool handle, CUdevice user, bool open);
 void arena_pool_count(struct pool *p, uint64_t taken, uint64_t given);
 bool arena_pool_usage(CUmemoryPool handle, uint64_t *used, uint64_t *high);
 void arena_pool_forget_high(CUmemoryPool handle);

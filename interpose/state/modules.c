@@ -24,10 +24,12 @@
 #define IMAGE_MAX ((size_t)8 << 20)
 
 struct module {
-	void *handle, *alias;
-	bool library, loaded;
+	void *handle, **aliases; /* of a library: its module in each context, as far as the program asked */
+	size_t alias_count;
+	bool library;
 	uint32_t id;
-	char *variables; /* names not looked up so far, each with its NUL; the last is empty */
+	uint64_t searched; /* context_bit of those where its variables were looked up */
+	char *variables;   /* names, each with its NUL; the last is empty */
 	size_t variables_size;
 	struct module *next;
 };
@@ -133,12 +135,61 @@ static struct function *function_named(uint32_t module, const char *name)
 	return f;
 }
 
+static bool goes_by(const struct module *m, const void *handle)
+{
+	bool found = m->handle == handle;
+
+	for (size_t i = 0; i < m->alias_count && !found; i++)
+		found = m->aliases[i] == handle;
+	return found;
+}
+
 static struct module *module_of(const void *handle)
 {
 	struct module *m = modules;
 
-	while (m && !(m->loaded && (m->handle == handle || (m->alias && m->alias == handle))))
+	while (m && !goes_by(m, handle))
 		m = m->next;
+	return m;
+}
+
+static struct module *module_new(void *handle, bool library)
+{
+	struct module *m = calloc(1, sizeof(*m));
+
+	if (!m) {
+		recorder_fail("no host memory for a module");
+		return NULL;
+	}
+	m->handle = handle;
+	m->library = library;
+	return m;
+}
+
+static void module_add(struct module *m, const struct context *c, const struct image *i, const char *path, uint64_t seq)
+{
+	bool kept = i->size && i->size <= IMAGE_MAX;
+
+	m->id = module_count++;
+	m->next = modules;
+	modules = m;
+	struct tt_module record = {
+		.id = m->id, .kind = i->kind, .size = i->size, .seq = seq,
+		.path = store_string(recorder_store(), path), .context = c ? c->index : TT_NO_ID,
+	};
+	for (char *name = m->variables; name && *name; name += strlen(name) + 1)
+		record.globals++;
+	store_module(recorder_store(), &record, kept ? i->bytes : NULL, i->size);
+}
+
+/* One that was loaded before there was a context, and so before we recorded, is known from here on. */
+static struct module *module_of_or_new(struct thread *t, void *handle, bool library, uint64_t seq)
+{
+	struct module *m = module_of(handle);
+
+	if (m || !(m = module_new(handle, library)))
+		return m;
+	module_add(m, context_current(t), &(struct image){0}, NULL, seq);
 	return m;
 }
 
@@ -204,8 +255,16 @@ static void read_params(struct function *f, CUfunction handle, bool kernel)
 	f->param_bytes = bytes;
 }
 
+static bool is_managed(CUdeviceptr address)
+{
+	int managed = 0;
+
+	return real.cuPointerGetAttribute &&
+	       real.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS && managed;
+}
+
 static void variable_born(struct thread *t, struct module *m, const char *name, CUdeviceptr address, size_t size,
-			  bool managed, uint64_t seq)
+			  uint64_t seq)
 {
 	struct context *c = context_current(t);
 	struct region *known = region_find(address);
@@ -218,30 +277,30 @@ static void variable_born(struct thread *t, struct module *m, const char *name, 
 	}
 	if (!c || !size)
 		return;
-	region_born(c, managed ? TT_REGION_MANAGED : TT_REGION_GLOBAL, address, size, m ? m->id : TT_NO_ID,
+	region_born(c, is_managed(address) ? TT_REGION_MANAGED : TT_REGION_GLOBAL, address, size, m->id,
 		    &(struct region_origin){.seq = seq, .time_ns = clock_ns(), .call = TT_NO_ID,
 					    .label = store_string(recorder_store(), name)});
 }
 
-/* A module's variables become regions with the first launch from it: it is loaded for good then,
- * and asking any earlier would make the driver load what the program may never use. */
-static void find_variables(struct thread *t, struct module *m)
+/* A module's variables become regions with the first launch from it in a context: it is loaded
+ * there for good then, and asking any earlier would make the driver load what the program may
+ * never use. */
+static void find_variables(struct thread *t, struct context *c, struct module *m)
 {
-	char *names = m->variables;
-
-	m->variables = NULL;
-	for (char *name = names; name && *name; name += strlen(name) + 1) {
+	if (m->searched & context_bit(c))
+		return;
+	m->searched |= context_bit(c);
+	for (char *name = m->variables; name && *name; name += strlen(name) + 1) {
 		CUdeviceptr address = 0;
 		size_t size = 0;
 		CUresult r = m->library ? real.cuLibraryGetGlobal(&address, &size, m->handle, name)
 					: real.cuModuleGetGlobal_v2(&address, &size, m->handle, name);
 		if (r == CUDA_SUCCESS && address)
-			variable_born(t, m, name, address, size, false, recorder_next_seq());
+			variable_born(t, m, name, address, size, recorder_next_seq());
 	}
-	free(names);
 }
 
-void function_describe(struct thread *t, struct function *f, CUfunction handle)
+static void describe(struct function *f, CUfunction handle, const struct context *c)
 {
 	static const CUfunction_attribute wanted[] = {
 		CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
@@ -251,15 +310,10 @@ void function_describe(struct thread *t, struct function *f, CUfunction handle)
 	bool kernel = l && l->kernel;
 
 	for (int i = 0; i < 4; i++) {
-		if (kernel)
-			real.cuKernelGetAttribute(&value[i], wanted[i], (CUkernel)handle, t->context ? t->context->device : 0);
-		else
+		if (!kernel)
 			real.cuFuncGetAttribute(&value[i], wanted[i], handle);
-	}
-	pthread_mutex_lock(&lock);
-	if (f->known) {
-		pthread_mutex_unlock(&lock);
-		return;
+		else if (real.cuKernelGetAttribute)
+			real.cuKernelGetAttribute(&value[i], wanted[i], (CUkernel)handle, c->device);
 	}
 	read_params(f, handle, kernel);
 	struct tt_function record = {
@@ -268,12 +322,20 @@ void function_describe(struct thread *t, struct function *f, CUfunction handle)
 		.max_threads = (uint32_t)value[3], .param_bytes = f->param_bytes, .param_count = f->param_count,
 	};
 	store_function(recorder_store(), &record);
+	f->recorded = true;
+}
+
+void function_describe(struct thread *t, struct context *c, struct function *f, CUfunction handle)
+{
+	pthread_mutex_lock(&lock);
+	if (!f->recorded)
+		describe(f, handle, c);
 	struct module *m = modules;
 	while (m && m->id != f->module)
 		m = m->next;
-	if (m && m->loaded && m->variables)
-		find_variables(t, m);
-	__atomic_store_n(&f->known, true, __ATOMIC_RELEASE);
+	if (m)
+		find_variables(t, c, m);
+	atomic_fetch_or_explicit(&f->known, context_bit(c), memory_order_release);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -312,7 +374,7 @@ uint32_t module_loaded(struct thread *t, void *handle, bool library, const void 
 	void *file = path ? read_file(path, &file_size) : NULL;
 	struct image i = {0};
 	struct context *c = context_current(t);
-	struct module *m = calloc(1, sizeof(*m));
+	struct module *m = module_new(handle, library);
 
 	if (!path)
 		i = image_identify(image);
@@ -320,26 +382,11 @@ uint32_t module_loaded(struct thread *t, void *handle, bool library, const void 
 		i = image_identify(file);
 	if (file && i.size > file_size)
 		i.size = file_size;
-	bool small = i.size && i.size <= IMAGE_MAX;
 	if (m) {
-		m->handle = handle;
-		m->library = library;
-		m->loaded = true;
-		if (small)
+		if (i.size && i.size <= IMAGE_MAX)
 			image_variables(&i, note_variable, m);
 		pthread_mutex_lock(&lock);
-		m->id = module_count++;
-		m->next = modules;
-		modules = m;
-		struct tt_module record = {
-			.id = m->id, .kind = i.kind, .size = i.size, .seq = seq,
-			.path = store_string(recorder_store(), path),
-			.context = c ? c->index : TT_NO_ID,
-			.globals = 0,
-		};
-		for (char *name = m->variables; name && *name; name += strlen(name) + 1)
-			record.globals++;
-		store_module(recorder_store(), &record, small ? i.bytes : NULL, i.size);
+		module_add(m, c, &i, path, seq);
 		pthread_mutex_unlock(&lock);
 	}
 	if (file)
@@ -352,7 +399,7 @@ void module_unloaded(void *handle, uint64_t seq)
 	struct module **link = &modules;
 
 	pthread_mutex_lock(&lock);
-	while (*link && !((*link)->loaded && (*link)->handle == handle))
+	while (*link && (*link)->handle != handle)
 		link = &(*link)->next;
 	struct module *m = *link;
 	if (m) {
@@ -361,6 +408,7 @@ void module_unloaded(void *handle, uint64_t seq)
 								      .call = TT_NO_ID, .label = TT_NO_ID});
 		lookups_forget(m->id);
 		free(m->variables);
+		free(m->aliases);
 		free(m);
 	}
 	pthread_mutex_unlock(&lock);
@@ -377,20 +425,28 @@ void module_function(void *module, void *function, const char *name, bool kernel
 	pthread_mutex_unlock(&lock);
 }
 
-void module_alias(void *library, void *module)
+void module_alias(struct thread *t, void *library, void *module, uint64_t seq)
 {
 	pthread_mutex_lock(&lock);
-	struct module *m = module_of(library);
-	if (m)
-		m->alias = module;
+	struct module *m = module_of_or_new(t, library, true, seq);
+	if (m && !goes_by(m, module)) {
+		void **more = realloc(m->aliases, (m->alias_count + 1) * sizeof(*more));
+		if (more) {
+			m->aliases = more;
+			more[m->alias_count++] = module;
+		} else {
+			recorder_fail("no host memory for a module");
+		}
+	}
 	pthread_mutex_unlock(&lock);
 }
 
-void module_variable(struct thread *t, void *module, const char *name, CUdeviceptr address, size_t size, bool managed,
+void module_variable(struct thread *t, void *module, bool library, const char *name, CUdeviceptr address, size_t size,
 		     uint64_t seq)
 {
 	pthread_mutex_lock(&lock);
-	struct module *m = module_of(module);
-	variable_born(t, m, name, address, size, managed, seq);
+	struct module *m = module_of_or_new(t, module, library, seq);
+	if (m)
+		variable_born(t, m, name, address, size, seq);
 	pthread_mutex_unlock(&lock);
 }

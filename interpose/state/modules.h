@@ -19,16 +19,22 @@ struct function {
 	const char *name;
 	uint32_t name_string;
 	bool chosen; /* by --epoch kernel:REGEX */
-	bool known;  /* parameters and attributes below are filled in and its record is written */
+	bool recorded; /* parameters and attributes below are filled in and its record is written */
+	_Atomic uint64_t known; /* context_bit of those that it was launched in: its module's variables there are known */
 	uint32_t param_count, param_bytes;
 	const struct function_param { uint32_t offset, size; } *params;
 	struct function *next;
 };
 
+static inline uint64_t context_bit(const struct context *c)
+{
+	return (uint64_t)1 << c->index % 64;
+}
+
 /* Of a launch. Before the launch only id, name and chosen are sure to be there. */
 struct function *function_of(CUfunction handle);
-/* After a launch that succeeded, once a function: attributes, its record, its module's variables. */
-void function_describe(struct thread *t, struct function *f, CUfunction handle);
+/* After a launch that succeeded, once a function and context: attributes, its record, its module's variables. */
+void function_describe(struct thread *t, struct context *c, struct function *f, CUfunction handle);
 
 /* Returns the module id, TT_NO_ID on failure. library: handle is a CUlibrary. */
 uint32_t module_loaded(struct thread *t, void *handle, bool library, const void *image, const char *path,
@@ -37,9 +43,9 @@ void module_unloaded(void *handle, uint64_t seq);
 /* The program took a function or kernel out of a module or library. */
 void module_function(void *module, void *function, const char *name, bool kernel);
 /* The program took a library's module: a second handle of the same. */
-void module_alias(void *library, void *module);
+void module_alias(struct thread *t, void *library, void *module, uint64_t seq);
 /* The program asked for a variable: it is a region from now on. */
-void module_variable(struct thread *t, void *module, const char *name, CUdeviceptr address, size_t size,
-		     bool managed, uint64_t seq);
+void module_variable(struct thread *t, void *module, bool library, const char *name, CUdeviceptr address, size_t size,
+		     uint64_t seq);
 
 #endif

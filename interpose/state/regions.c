@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../options.h"
 #include "../recorder.h"
 
 struct entry {
@@ -93,7 +94,8 @@ static void record(struct region *r, uint32_t op, const struct region_origin *o)
 		.base = r->base,
 		.size = r->size,
 		.kind = r->kind,
-		.flags = (r->captured ? TT_REGIONF_CAPTURED : 0) | o->flags,
+		.flags = (r->captured ? TT_REGIONF_CAPTURED : 0) | o->flags |
+			 (options.deterministic && r->kind != TT_REGION_ARENA ? TT_REGIONF_UNSTABLE : 0),
 		.device = (uint32_t)r->context->device,
 		.context = r->context->index,
 		.stream = o->stream,
@@ -219,7 +221,7 @@ static bool of_context(const struct region *r, const void *context)
 
 static bool of_module(const struct region *r, const void *module)
 {
-	return r->kind == TT_REGION_GLOBAL && r->module == *(const uint32_t *)module;
+	return r->module == *(const uint32_t *)module;
 }
 
 void regions_died_of_context(struct context *c, const struct region_origin *origin)

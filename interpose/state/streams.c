@@ -93,14 +93,6 @@ struct context *context_find(CUcontext handle)
 	return NULL;
 }
 
-struct context *context_of_device(CUdevice device)
-{
-	for (struct context *c = context_first(); c; c = atomic_load_explicit(&c->next, memory_order_acquire))
-		if (c->device == device && atomic_load_explicit(&c->alive, memory_order_relaxed))
-			return c;
-	return NULL;
-}
-
 static struct context *context_add(CUcontext handle)
 {
 	struct context *c = context_find(handle);

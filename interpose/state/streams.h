@@ -52,7 +52,6 @@ struct context {
 /* The calling thread's current context; NULL where there is none. */
 struct context *context_current(struct thread *t);
 struct context *context_find(CUcontext handle); /* NULL when not seen so far */
-struct context *context_of_device(CUdevice device); /* a live one, or NULL */
 struct context *context_first(void);            /* all, by ->next */
 /* Changes whenever work is submitted. */
 uint64_t context_work(const struct context *c);

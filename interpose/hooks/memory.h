@@ -1,0 +1,18 @@
+/*
+ * What the wrappers of calls that allocate and free have in common.
+ */
+#ifndef TT_HOOKS_MEMORY_H
+#define TT_HOOKS_MEMORY_H
+
+#include "op.h"
+
+/* After an allocation: its region, if it succeeded, and its event. */
+void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size);
+/* Before a free: the region that starts at base is no longer read. */
+void memory_dies(struct op *op, uint64_t base);
+/* After it: its event. */
+void memory_died(struct op *op, CUresult r, uint64_t base);
+/* The program ran short of device memory: whether it was given ours, and may try again. */
+bool memory_given_back(struct op *op, uint32_t call, CUresult r);
+
+#endif

@@ -1,0 +1,226 @@
+/*
+ * What the program asks about pointers, and who may reach its memory. What lies in the arena is
+ * answered for as if the driver had allocated it on its own.
+ */
+#include "../state/arena.h"
+#include "op.h"
+
+EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p)
+{
+	struct arena_allocation a;
+	CUdeviceptr nothing;
+	size_t none;
+
+	if (!REAL(cuMemGetAddressRange_v2))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!arena_holds(p))
+		return real.cuMemGetAddressRange_v2(base, size, p);
+	CUresult r = real.cuMemGetAddressRange_v2(&nothing, &none, ARENA_NOWHERE); /* its error, or the context's */
+	if ((r != CUDA_ERROR_NOT_FOUND && r != CUDA_ERROR_INVALID_VALUE) || !arena_find(p, &a))
+		return r;
+	if (base)
+		*base = a.base;
+	if (size)
+		*size = a.size;
+	return CUDA_SUCCESS;
+}
+
+#define ANSWER(type, value) (*(type *)out = (type)(value))
+
+/* False: what the driver says of the mapping holds for the allocation. */
+static bool answer(void *out, CUpointer_attribute attribute, const struct arena_allocation *a)
+{
+	switch ((int)attribute) {
+	case CU_POINTER_ATTRIBUTE_CONTEXT:
+		ANSWER(CUcontext, a->context);
+		return true;
+	case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+		ANSWER(unsigned, a->sync_memops);
+		return true;
+	case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+	case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+		ANSWER(unsigned long long, a->id);
+		return true;
+	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+		ANSWER(unsigned, 0);
+		return true;
+	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+		ANSWER(unsigned long long, CU_MEM_HANDLE_TYPE_NONE);
+		return true;
+	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+		ANSWER(CUmemoryPool, a->pool);
+		return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+	case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+		ANSWER(CUdeviceptr, a->base);
+		return true;
+	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+	case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+		ANSWER(size_t, a->size);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Whether the driver took the call, though it may refuse an attribute of a mapping. */
+static bool accepted(CUresult r)
+{
+	return r == CUDA_SUCCESS || r == CUDA_ERROR_INVALID_VALUE || r == CUDA_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT CUresult CUDAAPI cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdeviceptr p)
+{
+	struct arena_allocation a;
+
+	if (!REAL(cuPointerGetAttribute))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!arena_holds(p))
+		return real.cuPointerGetAttribute(out, attribute, p);
+	if (!arena_find(p, &a))
+		return real.cuPointerGetAttribute(out, attribute, ARENA_NOWHERE);
+	CUresult r = real.cuPointerGetAttribute(out, attribute, p);
+	return out && accepted(r) && answer(out, attribute, &a) ? CUDA_SUCCESS : r;
+}
+
+EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes, void **out, CUdeviceptr p)
+{
+	struct arena_allocation a;
+
+	if (!REAL(cuPointerGetAttributes))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!arena_holds(p))
+		return real.cuPointerGetAttributes(n, attributes, out, p);
+	if (!arena_find(p, &a))
+		return real.cuPointerGetAttributes(n, attributes, out, ARENA_NOWHERE);
+	CUresult r = real.cuPointerGetAttributes(n, attributes, out, p);
+	for (unsigned i = 0; r == CUDA_SUCCESS && i < n; i++)
+		answer(out[i], attributes[i], &a);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr p)
+{
+	if (!REAL(cuPointerSetAttribute))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!arena_holds(p))
+		return real.cuPointerSetAttribute(value, attribute, p);
+	CUresult r = real.cuPointerSetAttribute(value, attribute, ARENA_NOWHERE);
+	if (!accepted(r) || !value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+		return r;
+	return arena_set_sync_memops(p, *(const unsigned *)value) ? CUDA_SUCCESS : r;
+}
+
+EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p)
+{
+	if (!REAL(cuIpcGetMemHandle))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!arena_holds(p))
+		return real.cuIpcGetMemHandle(h, p);
+	recorder_warn("cuIpcGetMemHandle is not possible in a deterministic run: memory at chosen addresses has no such handle");
+	return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* ---- peers ---- */
+
+static CUdevice device_of(CUcontext handle)
+{
+	CUdevice device = -1;
+	CUcontext popped;
+
+	if (real.cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS)
+		return -1;
+	if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS)
+		device = -1;
+	real.cuCtxPopCurrent_v2(&popped);
+	return device;
+}
+
+static void open_peer(CUcontext peer, bool open)
+{
+	CUdevice user;
+
+	if (options.deterministic && atomic_load(&recorder_state) != RECORDER_OFF &&
+	    real.cuCtxGetDevice(&user) == CUDA_SUCCESS)
+		arena_open(device_of(peer), user, open);
+}
+
+EXPORT CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+	if (!REAL(cuCtxEnablePeerAccess))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuCtxEnablePeerAccess(peer, flags);
+	if (r == CUDA_SUCCESS)
+		open_peer(peer, true);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer)
+{
+	if (!REAL(cuCtxDisablePeerAccess))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuCtxDisablePeerAccess(peer);
+	if (r == CUDA_SUCCESS)
+		open_peer(peer, false);
+	return r;
+}
+
+/* ---- pools ---- */
+
+EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
+{
+	if (!REAL(cuMemPoolCreate))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuMemPoolCreate(pool, properties);
+	if (r == CUDA_SUCCESS && options.deterministic)
+		arena_pool_made(*pool, properties);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
+{
+	if (!REAL(cuMemPoolDestroy))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuMemPoolDestroy(pool);
+	if (r == CUDA_SUCCESS && options.deterministic)
+		arena_pool_gone(pool);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	uint64_t used, high;
+
+	if (!REAL(cuMemPoolGetAttribute))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuMemPoolGetAttribute(pool, attribute, value);
+	if (r != CUDA_SUCCESS || !options.deterministic || !arena_pool_usage(pool, &used, &high))
+		return r;
+	if (attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+		*(cuuint64_t *)value += used;
+	else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+		*(cuuint64_t *)value += high;
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	if (!REAL(cuMemPoolSetAttribute))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuMemPoolSetAttribute(pool, attribute, value);
+	if (r == CUDA_SUCCESS && options.deterministic &&
+	    (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH))
+		arena_pool_forget_high(pool);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n)
+{
+	if (!REAL(cuMemPoolSetAccess))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuMemPoolSetAccess(pool, access, n);
+	for (size_t i = 0; r == CUDA_SUCCESS && options.deterministic && i < n; i++)
+		if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+			arena_pool_open(pool, access[i].location.id, access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+	return r;
+}
