@@ -127,14 +127,20 @@ def test_a_signal_in_the_middle(number: signal.Signals, built: Path, run: Path) 
 
 
 def test_epochs_hold_the_steps_of_a_killed_program(built: Path, run: Path) -> None:
-    support.run(support.command("exit_sigkill", built), support.recording(SIM, run))
+    command = [*support.command("loop_progress", built), "1000000"]
+    with subprocess.Popen(
+        command, env=support.recording(SIM, run), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        lines = [process.stdout.readline() for _ in range(20)]
+        process.kill()
+        lines += process.stdout.readlines()
     opened = tt.open(run)
     assert opened.processes[0].info["status"] == "running"
-    assert len(opened.epochs) >= 2
-    first = int(opened.read(0, 0, dtype="u4")[0])
-    second = int(opened.read(1, 0, dtype="u4")[0])
-    outcome = support.run(support.command("exit_return", built), SIM)
-    assert outcome.stdout == f"step 1: {first}\nstep 2: {second}\n"
+    assert len(opened.epochs) >= 10
+    for epoch, line in zip(opened.epochs["epoch"], lines, strict=False):
+        first = int(opened.read(int(epoch), 0, dtype="u4")[0])
+        assert line == f"step {epoch + 1}: {first}\n"
 
 
 def test_relative_folders_are_relative_to_where_the_program_began(

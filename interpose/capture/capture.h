@@ -77,7 +77,7 @@ struct capture {
 	struct pending *kept;            /* drop-oldest: the epochs that stay in the ring, oldest first */
 	size_t kept_count, kept_capacity;
 	unsigned char *pinned[2];        /* the drain's buffers */
-	CUevent copied[2];
+	uint32_t copies[2];              /* into each so far */
 };
 
 /* One part of an epoch on its way to the files. */
@@ -123,7 +123,12 @@ bool capture_place(struct capture *p, struct region *r); /* room for its digests
 volatile uint32_t *capture_release_word(struct capture *p);
 struct tt_capture_status *capture_status(struct capture *p, uint32_t slot);
 CUdeviceptr capture_status_address(struct capture *p, uint32_t slot);
-/* Bounded wait for the event of a slot. False: not within the time, or the context is broken. */
+volatile uint32_t *capture_copied_word(struct capture *p, int buffer);
+CUdeviceptr capture_copied_address(struct capture *p, int buffer);
+/* Bounded wait for a word that work of ours on a stream counts up. False: not in time, or the context is broken. */
+bool capture_poll(struct capture *p, volatile const uint32_t *word, uint32_t value, CUstream stream,
+		  uint32_t timeout_ms);
+/* The same for a capture's status. */
 bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms);
 /* The context has an error that nothing ends: no more is read from it. */
 void capture_failed(struct capture *p, CUresult r, const char *call);

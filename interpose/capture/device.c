@@ -16,11 +16,14 @@
 extern const char capture_ptx[];
 
 #define RING_DEFAULT ((uint64_t)1 << 30)
+#define RING_DEFAULT_LEAST ((uint64_t)1 << 20)
 #define RING_SMALLEST ((uint64_t)4 << 20)
 #define RING_HOST ((uint64_t)64 << 20)
 #define SLAB_BLOCKS ((uint64_t)1 << 17)
 static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the program reach the ranges too */
 
+#define ASK_FIRST_NS 200000u
+#define ASK_NS 20000000u
 #define SHARED_SIZE (128 + CAPTURE_PENDING * sizeof(struct tt_capture_status))
 
 /*
@@ -122,7 +125,7 @@ static bool make_ring(struct capture *p)
 		want = RING_DEFAULT;
 	asked = want &= ~(uint64_t)(TT_RING_ALIGN - 1);
 	if (!options.ring_bytes && want > total / 64)
-		asked = want = total / 64 & ~(uint64_t)0xfffff;
+		asked = want = total / 64 > RING_DEFAULT_LEAST ? total / 64 & ~(uint64_t)0xfffff : RING_DEFAULT_LEAST;
 	uint64_t smallest = want < RING_SMALLEST ? want : RING_SMALLEST;
 	while (want > left / 4 && want > smallest)
 		want /= 2;
@@ -171,8 +174,6 @@ static void destroy(struct capture *p)
 	for (int i = 0; i < 2; i++) {
 		if (p->pinned[i])
 			real.cuMemFreeHost(p->pinned[i]);
-		if (p->copied[i])
-			real.cuEventDestroy_v2(p->copied[i]);
 	}
 	if (p->order)
 		real.cuEventDestroy_v2(p->order);
@@ -219,8 +220,7 @@ static struct capture *create(struct context *c, bool host_only)
 	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
 		ok = real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
 	for (int i = 0; ok && i < 2; i++)
-		ok = real.cuMemHostAlloc((void **)&p->pinned[i], DRAIN_BUFFER, 0) == CUDA_SUCCESS &&
-		     real.cuEventCreate(&p->copied[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+		ok = real.cuMemHostAlloc((void **)&p->pinned[i], DRAIN_BUFFER, 0) == CUDA_SUCCESS;
 	ok = ok && real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream) == CUDA_SUCCESS;
 	if (!ok) {
 		recorder_fail("no memory for the ring, neither on the device nor pinned on the host");
@@ -335,6 +335,16 @@ volatile uint32_t *capture_release_word(struct capture *p)
 	return p->shared.host;
 }
 
+volatile uint32_t *capture_copied_word(struct capture *p, int buffer)
+{
+	return (uint32_t *)p->shared.host + 8 + 8 * buffer;
+}
+
+CUdeviceptr capture_copied_address(struct capture *p, int buffer)
+{
+	return p->shared.device + 4 * (8 + 8 * buffer);
+}
+
 struct tt_capture_status *capture_status(struct capture *p, uint32_t slot)
 {
 	return (struct tt_capture_status *)((char *)p->shared.host + 128) + slot;
@@ -354,23 +364,37 @@ void capture_failed(struct capture *p, CUresult r, const char *call)
 	recorder_fail("the context failed (%s from %s): what was not drained before is lost", name, call);
 }
 
-bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms)
+/*
+ * Waiting looks at memory that the device writes, so as not to take the driver's locks from
+ * under the program's launches; now and then the driver is asked whether all is well.
+ */
+bool capture_poll(struct capture *p, volatile const uint32_t *word, uint32_t value, CUstream stream,
+		  uint32_t timeout_ms)
 {
-	uint64_t deadline = clock_ns() + timeout_ms * 1000000ull;
+	uint64_t now = clock_ns(), deadline = now + timeout_ms * 1000000ull, step = ASK_FIRST_NS, ask = now + step;
 	long pause = 0;
 
-	for (;;) {
-		CUresult r = real.cuEventQuery(p->done[slot]);
-		if (r == CUDA_SUCCESS)
-			return true;
-		if (r != CUDA_ERROR_NOT_READY) {
-			capture_failed(p, r, "cuEventQuery");
-			return false;
+	while ((int32_t)(*word - value) < 0) {
+		now = clock_ns();
+		if (now > ask || now > deadline) {
+			CUresult r = real.cuStreamQuery(stream);
+			if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY) {
+				capture_failed(p, r, "cuStreamQuery");
+				return false;
+			}
+			step = step < ASK_NS ? step * 2 : step;
+			ask = now + step;
 		}
-		if (clock_ns() > deadline)
-			return false;
+		if (now > deadline)
+			return (int32_t)(*word - value) >= 0;
 		if (pause)
 			nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
-		pause = pause ? (pause < 200000 ? pause * 2 : pause) : 1000;
+		pause = pause ? (pause < 50000 ? pause * 2 : pause) : 1000;
 	}
+	return true;
+}
+
+bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms)
+{
+	return capture_poll(p, (volatile uint32_t *)&capture_status(p, slot)->sequence, 1, p->stream, timeout_ms);
 }

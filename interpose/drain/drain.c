@@ -39,12 +39,18 @@ static bool fetch(struct capture *p, void *to, uint64_t offset, uint64_t size, i
 {
 	return came(p, real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, p->drain_stream),
 		    "cuMemcpyDtoHAsync") &&
-	       came(p, real.cuEventRecord(p->copied[buffer], p->drain_stream), "cuEventRecord");
+	       came(p, real.cuStreamWriteValue32_v2(p->drain_stream, capture_copied_address(p, buffer),
+						    ++p->copies[buffer], 0),
+		    "cuStreamWriteValue32");
 }
 
 static bool fetched(struct capture *p, int buffer)
 {
-	return came(p, real.cuEventSynchronize(p->copied[buffer]), "cuEventSynchronize");
+	while (!capture_poll(p, capture_copied_word(p, buffer), p->copies[buffer], p->drain_stream, options.stall_ms))
+		if (p->broken || atomic_load(&stopping))
+			return false;
+	atomic_fetch_add_explicit(&progress, 1, memory_order_relaxed);
+	return true;
 }
 
 /* Header and entries, through the pinned buffer in pieces. NULL where the chunk is not sound or not to be had. */
@@ -179,6 +185,9 @@ static bool drain_chunk(struct pending *q)
 	struct capture *p = q->capture;
 	uint64_t at = q->status.position % p->ring.size;
 	struct tt_chunk header;
+
+	/* The kernels have said that they are through: the copies come after their very end. */
+	real.cuStreamWaitEvent(p->drain_stream, p->done[q->slot], 0);
 	struct tt_chunk_entry *e = read_entries(p, &q->status, at, &header);
 
 	if (!e) {

@@ -28,7 +28,8 @@ struct range {
 struct helper {
 	struct context *context;
 	CUstream stream;
-	uint64_t pitch; /* the driver's of a row of one byte */
+	uint64_t pitch;  /* the driver's of a row of one byte */
+	CUdeviceptr row; /* that row, until a wait makes its free one without a wait */
 	struct helper *next;
 };
 
@@ -236,7 +237,6 @@ static struct helper *helper_new(struct context *c)
 {
 	struct helper *h = calloc(1, sizeof(*h));
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	CUdeviceptr row;
 
 	if (!h)
 		return NULL;
@@ -244,10 +244,6 @@ static struct helper *helper_new(struct context *c)
 	exchange(&mode);
 	uint64_t before = free_bytes();
 	bool ok = real.cuStreamCreateWithPriority(&h->stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS;
-	/* Not freed: a free would wait for the program's work. It goes with the context. */
-	size_t pitch;
-	if (ok && real.cuMemAllocPitch_v2 && real.cuMemAllocPitch_v2(&row, &pitch, 1, 1, 4) == CUDA_SUCCESS)
-		h->pitch = pitch;
 	atomic_fetch_add(&c->device_bytes, before - free_bytes());
 	exchange(&mode);
 	if (ok)
@@ -282,10 +278,41 @@ static struct helper *helper_for(struct context *c)
 uint64_t arena_pitch(struct context *c, uint64_t width, unsigned element)
 {
 	struct helper *h = element == 4 || element == 8 || element == 16 ? helper_for(c) : NULL;
+	size_t pitch = 0;
+	CUdeviceptr row;
 
-	if (!h || !h->pitch || !width || width > ARENA_STRIDE)
+	if (!h || !width || width > ARENA_STRIDE)
 		return 0;
-	return (width + h->pitch - 1) / h->pitch * h->pitch;
+	pthread_mutex_lock(&lock);
+	pitch = h->pitch;
+	pthread_mutex_unlock(&lock);
+	if (!pitch) {
+		if (capture_matters() || real.cuMemAllocPitch_v2(&row, &pitch, 1, 1, 4) != CUDA_SUCCESS || !pitch)
+			return 0;
+		pthread_mutex_lock(&lock);
+		if (!h->pitch)
+			h->row = row;
+		h->pitch = pitch;
+		atomic_fetch_add(&arena_serial, 1);
+		pthread_mutex_unlock(&lock);
+	}
+	return (width + pitch - 1) / pitch * pitch;
+}
+
+/* After a wait for the context. */
+static void drop_row(const struct context *c)
+{
+	CUdeviceptr row = 0;
+
+	pthread_mutex_lock(&lock);
+	struct helper *h = helper_find(c);
+	if (h) {
+		row = h->row;
+		h->row = 0;
+	}
+	pthread_mutex_unlock(&lock);
+	if (row)
+		real.cuMemFree_v2(row);
 }
 
 /* ---- what was freed ---- */
@@ -320,8 +347,10 @@ static void reclaim(const struct context *c, const struct stream *s, uint64_t ma
 void arena_waited_for(struct context *c, struct stream *s, uint64_t mark)
 {
 	reclaim(c, s, mark);
-	if (!s) /* other streams may wait for the host, and unmapping for them */
-		retire_all_idle(c);
+	if (s)
+		return; /* other streams may wait for the host, and unmapping for them */
+	retire_all_idle(c);
+	drop_row(c);
 }
 
 /* The device is full: what the program freed, and what lies idle, can be had again. */
@@ -331,8 +360,10 @@ static bool make_room(struct context *c, struct range *range)
 
 	if (atomic_load(&captures_active) || atomic_load(&c->host_bound) || host_bound_elsewhere(c))
 		return false;
-	if (mark && wait_for(c) == CUDA_SUCCESS)
+	if (mark && wait_for(c) == CUDA_SUCCESS) {
 		reclaim(c, NULL, mark);
+		drop_row(c);
+	}
 	return retire_idle(range);
 }
 
