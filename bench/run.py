@@ -1,81 +1,104 @@
-"""What recording costs: the examples bare and recorded, and how fast the runs verify.
+"""What recording costs and how fast capture is, every figure beside what it competes with.
 
-    python bench/run.py [--size N] [--steps N] [--repeat N] [NAME]...
+    python bench/run.py [--only NAME…] [--quick] [--sim] [--json FILE] [--out DIR]
 
-Uses a GPU where one works, else the simulator, whose times say little about a GPU's. Prints a
-table; every time is the best of the repetitions, in seconds of the whole process.
+Parts: kernels, drain, launches, training, memory, growth, toolkit, examples. On a GPU where one works,
+else on the simulator, whose times say nothing about a GPU's and are not judged. A part that
+fails or lacks a tool says so, and the others go on. Prints a table; --json also writes all that
+was measured, from which `python bench/report.py FILE` makes docs/performance.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
-import subprocess
-import tempfile
+import importlib
+import json
+import sys
 import time
 from pathlib import Path
-
-import ttanalyze as tt
-from ttanalyze import doctor, paths, record, text
-from ttanalyze.verify import verify
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-EXAMPLES = ROOT / "examples" / "build"
-NAMES = ["vecadd", "pipeline", "training", "async", "graph"]
-EPOCHS = ["none", "sync", "launch"]
+sys.path.insert(0, str(ROOT))
+
+from bench import figures, machine
+from bench.bed import Bed, ProgramError, Result, SkipError
+from ttanalyze import doctor
+from ttanalyze.errors import TTError
+
+PARTS = ("kernels", "drain", "launches", "training", "memory", "growth", "toolkit", "examples")
+FORMAT = "ttanalyze-bench"
 
 
-def seconds(command: list[str], environment: dict[str, str]) -> float:
-    """How long a command takes. Ends the benchmark where it fails."""
-    began = time.perf_counter()
-    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - began
+def measure(name: str, bed: Bed) -> dict[str, Any]:
+    """One part: status ok, skipped or failed, why, seconds, figures, data."""
+    began = time.monotonic()
+    why, status = None, "ok"
+    result = Result([], {})
+    try:
+        result = importlib.import_module(f"bench.parts.{name}").measure(bed)
+    except SkipError as e:
+        status, why = "skipped", str(e)
+    except (ProgramError, TTError, OSError) as e:
+        status, why = "failed", str(e)
+    except Exception as e:  # the figures of the other parts must not be lost
+        status, why = "failed", f"{type(e).__name__}: {e}"
+    return {
+        "status": status,
+        "why": why,
+        "seconds": round(time.monotonic() - began, 1),
+        "figures": figures.to_json(result.figures),
+        "data": result.data,
+    }
 
 
-def measure(command: list[str], repeat: int, gpu: bool, folder: Path) -> list[str]:
-    """A row of the table: bare, recorded with each kind of epoch, what came of it."""
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("TT_")}
-    simulator = None if gpu else str(paths.simulator())
-    if simulator:
-        plain["LD_LIBRARY_PATH"] = simulator
-    row = [f"{min(seconds(command, plain) for _ in range(repeat)):.3f}"]
-    recorded = record.launch_environment(os.environ, str(paths.shim()), simulator)
-    run = folder / "run"
-    for epoch in EPOCHS:
-        times = []
-        for _ in range(repeat):
-            shutil.rmtree(run, ignore_errors=True)
-            times.append(seconds(command, recorded | {"TT_OUT": str(run), "TT_EPOCH": epoch}))
-        row.append(f"{min(times):.3f}")
-    opened = tt.open(run)
-    report = verify(opened)
-    epochs = opened.epochs
-    rate = report.bytes_read / max(report.seconds, 1e-6)
-    row += [str(len(epochs)), text.size(int(epochs["bytes_read"].sum()))]
-    return [*row, text.size(int(epochs["bytes_stored"].sum())), f"{text.size(int(rate))}/s"]
-
-
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--size", type=int, default=1 << 18)
-    parser.add_argument("--steps", type=int, default=50)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("names", nargs="*", default=NAMES, metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="NAME")
+    parser.add_argument("--quick", action="store_true", help="small sizes, few repetitions")
+    parser.add_argument("--sim", action="store_true", help="on the simulator")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where runs are recorded to")
     options = parser.parse_args()
-    gpu = doctor.check_driver()[2]
-    print(f"on {'the GPU' if gpu else 'the simulator'}, best of {options.repeat}, seconds")
-    head = ["example", "bare", *EPOCHS, "epochs", "read", "stored", "verified"]
-    rows = [head]
-    with tempfile.TemporaryDirectory() as folder:
-        for name in options.names:
-            command = [str(EXAMPLES / name)]
-            command += ["--size", str(options.size), "--steps", str(options.steps)]
-            rows.append([name, *measure(command, options.repeat, gpu, Path(folder))])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    for row in rows:
-        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
+    build = ROOT / "build" / "bench"
+    sim = options.sim or not doctor.check_driver()[2]
+    bed = Bed(sim, options.quick, (options.out or build / "runs").absolute(), build / "programs")
+    bed.out.mkdir(parents=True, exist_ok=True)
+    if sim and not options.sim:
+        say("no GPU works here")
+    say(f"on {'the simulator: times are its own' if sim else 'the GPU'}, runs in {bed.out}")
+
+    parts: dict[str, Any] = {}
+    for name in PARTS:
+        if name not in options.only:
+            continue
+        parts[name] = part = measure(name, bed)
+        words = [f"{name}: {part['status']}, {part['seconds']} s", *filter(None, [part["why"]])]
+        say(": ".join(words))
+        results = {
+            "format": FORMAT,
+            "version": 1,
+            "simulator": sim,
+            "quick": options.quick,
+            "machine": machine.describe(bed),
+            "parts": parts,
+        }
+        if options.json:  # after each part, so that a machine that goes away leaves what there is
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
+    found = [f for part in parts.values() for f in part["figures"]]
+    rows = figures.figure_rows(figures.from_json(found), not sim)
+    kept = [row for row, target in zip(rows[1:], figures.TARGETS, strict=True) if target.part in parts]
+    if kept:
+        print(figures.table([rows[0], *kept]))
+    if "examples" in parts and parts["examples"]["status"] == "ok":
+        print()
+        print(figures.table(parts["examples"]["data"]["rows"]))
+    return 1 if any(part["status"] == "failed" for part in parts.values()) else 0
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

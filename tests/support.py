@@ -39,6 +39,8 @@ EXAMPLE_ARGUMENTS: dict[str, list[str]] = {
     "managed": [],
     "graph": [],
 }
+# Recorded with these options, so that a wait that is bound to be in vain is short.
+RECORDING_OPTIONS = {"graph_held_back": {"stall_ms": "300"}}
 RUNTIME_NAMES = ("vecadd", "pipeline", "scribble", "race", "graph")
 
 

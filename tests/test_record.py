@@ -31,7 +31,8 @@ def run(tmp_path: Path) -> Path:
 def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> None:
     command = support.command(name, built)
     bare = support.run(command, SIM)
-    compare(name, bare, support.run(command, support.recording(SIM, run)))
+    options = support.RECORDING_OPTIONS.get(name, {})
+    compare(name, bare, support.run(command, support.recording(SIM, run, **options)))
     check_run(name, run)
 
 

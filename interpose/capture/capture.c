@@ -433,7 +433,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		goto out;
 	struct capture *p = c->capture;
 	uint64_t work = context_work(c);
-	bool implied = trigger == TT_TRIGGER_SYNC || trigger == TT_TRIGGER_FINAL;
+	bool implied = (trigger == TT_TRIGGER_SYNC || trigger == TT_TRIGGER_FINAL) && !atomic_load(&regions_managed);
 	if (p->broken || (implied && work == c->work_captured && p->epochs))
 		goto out;
 	if (atomic_load(&p->stalled) && !settle(p)) {

@@ -60,6 +60,12 @@ static struct span copy_3d(const CUDA_MEMCPY3D *c)
 		c->WidthInBytes * c->Height * c->Depth, host ? TT_EVENTF_HOST_DST : 0};
 }
 
+/* The host's memory is not of regions, unless it is managed memory. */
+static inline bool writes(struct span s)
+{
+	return !(s.flags & TT_EVENTF_HOST_DST) || atomic_load_explicit(&regions_managed, memory_order_relaxed);
+}
+
 /* A pitched destination touches more than the bytes it moves. */
 static void touch_pitched(const struct op *op)
 {
@@ -81,7 +87,7 @@ static void reach(const struct op *op, struct span s)
 		struct op op; \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, NULL, per_thread, !((span).flags & TT_EVENTF_HOST_DST)); \
+		op_begin_stream(&op, CALL_##symbol, NULL, per_thread, writes(span)); \
 		reach(&op, span); \
 		CUresult r = real.symbol args; \
 		after; \
@@ -94,7 +100,7 @@ static void reach(const struct op *op, struct span s)
 		struct op op; \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, stream, per_thread, !((span).flags & TT_EVENTF_HOST_DST)); \
+		op_begin_stream(&op, CALL_##symbol, stream, per_thread, writes(span)); \
 		reach(&op, span); \
 		CUresult r = real.symbol args; \
 		after; \

@@ -125,7 +125,7 @@ static void region_end(struct region *r)
 		return;
 	case REGION_MANAGED:
 	case REGION_HOST:
-		storage_delete(r->memory, r->room);
+		storage_delete(r->memory, r->size);
 		/* fall through */
 	default:
 		region_remove(r);

@@ -162,7 +162,6 @@ struct region {
 	bool sync_memops;
 	unsigned long long id;
 	size_t charged;         /* bytes of the device it counts for */
-	size_t room;            /* of its memory: a pool may have shrunk the allocation */
 	/* REGION_POOL */
 	CUmemoryPool pool;
 	bool dying;             /* its free was submitted */
@@ -189,7 +188,7 @@ struct region_access {
 void *region_resolve(uint64_t address, size_t size, const struct region_access *access);
 bool region_usable(const struct region *r); /* by new work: not about to be freed */
 bool region_overlaps(uint64_t address, size_t size);
-void region_resize(struct region *r, size_t size); /* to at most its room */
+void region_renew(struct region *r); /* the same memory as another allocation */
 void region_allow(struct region *r, uint64_t readers, uint64_t writers);
 struct region *region_at(uint64_t base, size_t size, enum region_kind kind, int device,
 	unsigned char *memory, CUcontext ctx);

@@ -85,7 +85,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 	if (!r || r->id != id)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (r->kind == REGION_MANAGED) {
-		storage_delete(r->memory, r->room);
+		storage_delete(r->memory, r->size);
 		region_remove(r);
 	} else {
 		region_delete(r);
@@ -192,7 +192,7 @@ static CUresult withdraw(void *p, enum region_kind kind, CUresult unknown, bool 
 	if (!r)
 		return sim_leave(unknown);
 	if (delete)
-		storage_delete(r->memory, r->room);
+		storage_delete(r->memory, r->size);
 	region_remove(r);
 	return sim_leave(ctx->fault);
 }

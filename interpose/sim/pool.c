@@ -66,14 +66,15 @@ static void region_drop(struct region *r)
 		free(pool);
 }
 
-/* A block whose free was submitted to the same stream, and that would not be mostly wasted. */
+/* A block of the same size whose free was submitted to the same stream: work on it that has not run
+ * yet needs all of it. */
 static struct region *find_reusable(CUmemoryPool pool, CUstream stream, size_t size)
 {
 	struct region *r;
 
 	for (r = region_from(0); r; r = region_from(r->base + r->size)) {
 		if (r->kind == REGION_POOL && r->dying && !r->of_graph && r->pool == pool
-			&& r->freed_on == stream && r->room >= size && r->room / 2 < size)
+			&& r->freed_on == stream && r->size == size)
 			break;
 	}
 	return r;
@@ -86,7 +87,7 @@ CUresult pool_take(CUmemoryPool pool, CUstream stream, size_t size, struct regio
 	struct region *r = stream ? find_reusable(pool, stream, size) : NULL;
 	if (r) {
 		r->dying = false;
-		region_resize(r, size);
+		region_renew(r);
 	} else {
 		CUresult result = region_new(pool->device, NULL, size, 0, REGION_POOL, &r);
 		if (result)

@@ -267,12 +267,10 @@ bool region_overlaps(uint64_t address, size_t size)
 	return r && r->base < address + size;
 }
 
-void region_resize(struct region *r, size_t size)
+void region_renew(struct region *r)
 {
 	pthread_rwlock_wrlock(&table_lock);
-	r->size = size;
 	r->id = ++last_id;
-	table_changes++;
 	pthread_rwlock_unlock(&table_lock);
 }
 
@@ -291,7 +289,7 @@ struct region *region_at(uint64_t base, size_t size, enum region_kind kind, int 
 	struct region *r = sim_alloc(sizeof *r);
 
 	*r = (struct region){ .base = base, .size = size, .kind = kind, .device = device,
-		.memory = memory, .room = size, .ctx = ctx, .id = ++last_id };
+		.memory = memory, .ctx = ctx, .id = ++last_id };
 	pthread_rwlock_wrlock(&table_lock);
 	if (table_count == table_room) {
 		table_room = table_room ? table_room * 2 : 256;
@@ -352,6 +350,6 @@ void region_delete(struct region *r)
 {
 	device_refund(r->device, r->charged);
 	range_give(range_of(r->kind, r->device), r->base, r->charged);
-	storage_delete(r->memory, r->room);
+	storage_delete(r->memory, r->size);
 	region_remove(r);
 }

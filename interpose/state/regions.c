@@ -30,6 +30,7 @@ static _Atomic uint64_t lowest = UINT64_MAX, highest; /* of all live regions: mo
 static struct region *spare; /* regions are never freed, so that a late mark is harmless */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t next_id;
+_Atomic bool regions_managed;
 static _Atomic uint64_t regions_version; /* changes with every birth, death and access change */
 
 void region_hold(struct region *r)
@@ -159,6 +160,8 @@ struct region *region_born(struct context *c, uint32_t kind, uint64_t base, uint
 	r->context = c;
 	r->captured = kind < TT_REGION_HOST;
 	r->readable = kind != TT_REGION_VMM;
+	if (kind == TT_REGION_MANAGED)
+		atomic_store(&regions_managed, true);
 	r->fresh = true;
 	r->touched = true;
 	r->alive = true;

@@ -80,6 +80,9 @@ struct region **regions_live(struct context *c, uint32_t next, uint64_t *version
 /* True: nothing was born, died or changed its access since; the next epoch's number is `next` now. */
 bool regions_unchanged(uint64_t version, uint32_t next);
 
+/* There is or was memory that the host can write at any time. */
+extern _Atomic bool regions_managed;
+
 void regions_forget_all(void); /* in a fork's child */
 
 #endif

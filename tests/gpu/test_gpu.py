@@ -97,7 +97,8 @@ def test_transcript(name: str, built: Path) -> None:
 def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> None:
     command = support.command(name, built)
     bare = support.run(command, BARE)
-    compare(name, bare, support.run(command, support.recording(BARE, run)))
+    options = support.RECORDING_OPTIONS.get(name, {})
+    compare(name, bare, support.run(command, support.recording(BARE, run, **options)))
     check_run(name, run)
 
 

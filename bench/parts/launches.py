@@ -1,0 +1,94 @@
+"""What a launch costs the host: bare, recorded, and under NVIDIA's profiling interface."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.bed import Bed, ProgramError, Result, by_turns, median
+from bench.figures import Figure, Quantity
+
+Sample = dict[str, Any]
+
+
+def measure(bed: Bed) -> Result:
+    program = bed.program("latency")
+    command = [program, "--launches", str(bed.pick(200_000, 50_000, 5_000))]
+    ways: dict[str, Callable[[], Sample]] = {
+        "bare": partial(bed.answer, command, bed.bare()),
+        "recorded": partial(_recorded, bed, command),
+    }
+    missing = None
+    try:
+        library, home = build_cupti(bed)
+    except ProgramError as e:
+        missing = str(e)
+    else:
+        for mode in ("callback", "activity"):
+            ways[f"CUPTI {mode}"] = partial(_cupti, bed, command, library, home, mode)
+    samples = by_turns(bed.pick(7, 3, 3), ways)
+    added = {
+        name: {
+            key: median([a[key] - b[key] for a, b in zip(them, samples["bare"], strict=True)])
+            for key in ("median_ns", "p99_ns", "p999_ns", "loop_ns")
+        }
+        for name, them in samples.items()
+        if name != "bare"
+    }
+    bare = {key: median([s[key] for s in samples["bare"]]) for key in samples["bare"][0]}
+    figures = []
+    for target, key in (("launch-median", "median_ns"), ("launch-p999", "p999_ns")):
+        ours = [Quantity("bare", bare[key], "ns")]
+        if key == "median_ns":
+            ours.append(Quantity("over the whole loop", added["recorded"]["loop_ns"], "ns"))
+        peers = [
+            Quantity(name, of[key], "ns") for name, of in added.items() if name != "recorded"
+        ]
+        figures.append(Figure(target, added["recorded"][key], ours, peers, missing))
+    return Result(figures, {"bare": bare, "added": added, "samples": samples, "cupti": missing})
+
+
+def _recorded(bed: Bed, command: list[str | Path]) -> Sample:
+    with bed.run_folder() as run:
+        sample: Sample = bed.answer(command, bed.recorded(run, epoch="none"))
+        return sample
+
+
+def _cupti(bed: Bed, command: list[str | Path], library: Path, home: str, mode: str) -> Sample:
+    environment = bed.bare(CUDA_INJECTION64_PATH=str(library), BENCH_CUPTI=mode)
+    others = environment.get("LD_LIBRARY_PATH")
+    environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [home, others]))
+    sample: Sample = bed.answer(command, environment)
+    return sample
+
+
+def build_cupti(bed: Bed) -> tuple[Path, str]:
+    """The library for the driver to load, and the folder of CUPTI. Raises ProgramError."""
+    if bed.sim:
+        raise ProgramError("no CUPTI on the simulator")
+    headers = _first(["cupti.h"], "include")
+    home = _first(["libcupti.so"], "lib64") or _first(["libcupti.so"], "lib")
+    if not headers or not home:
+        raise ProgramError("no CUPTI here to compare with")
+    driver = _first(["cuda.h"], "include") or headers
+    link = [f"-L{home}", "-lcupti"]
+    return bed.library("cupti", [Path(headers), Path(driver)], link), home
+
+
+def _first(names: list[str], kind: str) -> str | None:
+    """A toolkit's folder of this kind that has the files."""
+    homes = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda", *glob.glob("/usr/local/cuda-*")]
+    homes += [f"{home}/extras/CUPTI" for home in homes if home]
+    homes += [os.path.join(p, "nvidia", package) for p in sys.path for package in PACKAGES if p]
+    for home in filter(None, homes):
+        if all(os.path.exists(os.path.join(home, kind, name)) for name in names):
+            return os.path.join(home, kind)
+    return None
+
+
+PACKAGES = ("cu13", "cuda_cupti", "cuda_runtime")
