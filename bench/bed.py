@@ -30,6 +30,7 @@ OURS = ("TT_", "LD_PRELOAD", "CUDA_INJECTION64_PATH", "BENCH_")
 MIB, GIB = 1 << 20, 1 << 30
 
 T = TypeVar("T")
+Command = Sequence[str | Path]
 
 
 class SkipError(Exception):
@@ -108,7 +109,9 @@ class Bed:
             environment["LD_LIBRARY_PATH"] = str(paths.simulator())
         return environment | more
 
-    def recorded(self, run: Path, before: Sequence[Path] = (), **options: str) -> dict[str, str]:
+    def recorded(
+        self, run: Path, options: Mapping[str, str], before: Sequence[Path] = ()
+    ) -> dict[str, str]:
         """The same with the recorder. options: TT_ variables, without TT_ and in any case.
 
         before: libraries to preload in front of it.
@@ -130,7 +133,7 @@ class Bed:
 
     def run(
         self,
-        command: Sequence[str | Path],
+        command: Command,
         environment: Mapping[str, str],
         timeout: float = 120,
         feed: str | None = None,
@@ -157,9 +160,7 @@ class Bed:
             raise ProgramError(f"{name}: status {done.returncode}: {last_line(done.stderr)}")
         return done.stdout
 
-    def answer(
-        self, command: Sequence[str | Path], environment: Mapping[str, str], timeout: float = 120
-    ) -> Any:
+    def answer(self, command: Command, environment: Mapping[str, str], timeout: float = 120) -> Any:
         """The JSON that a program prints."""
         return parse(self.run(command, environment, timeout), Path(command[0]).name)
 

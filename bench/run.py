@@ -2,10 +2,10 @@
 
     python bench/run.py [--only NAME…] [--quick] [--sim] [--json FILE] [--out DIR]
 
-Parts: kernels, drain, launches, training, memory, growth, toolkit, examples. On a GPU where one works,
-else on the simulator, whose times say nothing about a GPU's and are not judged. A part that
-fails or lacks a tool says so, and the others go on. Prints a table; --json also writes all that
-was measured, from which `python bench/report.py FILE` makes docs/performance.md.
+Parts: kernels, drain, launches, training, memory, growth, toolkit, examples. On a GPU where one
+works, else on the simulator, whose times say nothing about a GPU's and are not judged. A part
+that fails or lacks a tool says so, and the others go on. Prints a table; --json also writes all
+that was measured, from which `python bench/report.py FILE` makes docs/performance.md.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import figures, machine
-from bench.bed import Bed, ProgramError, Result, SkipError
+from bench.bed import ROOT, Bed, ProgramError, Result, SkipError
 from ttanalyze import doctor
-from ttanalyze.errors import TTError
+from ttanalyze.errors import Error
 
 PARTS = ("kernels", "drain", "launches", "training", "memory", "growth", "toolkit", "examples")
 FORMAT = "ttanalyze-bench"
@@ -39,7 +38,7 @@ def measure(name: str, bed: Bed) -> dict[str, Any]:
         result = importlib.import_module(f"bench.parts.{name}").measure(bed)
     except SkipError as e:
         status, why = "skipped", str(e)
-    except (ProgramError, TTError, OSError) as e:
+    except (ProgramError, Error, OSError) as e:
         status, why = "failed", str(e)
     except Exception as e:  # the figures of the other parts must not be lost
         status, why = "failed", f"{type(e).__name__}: {e}"
@@ -87,7 +86,8 @@ def main() -> int:
             options.json.write_text(json.dumps(results, indent=1) + "\n")
     found = [f for part in parts.values() for f in part["figures"]]
     rows = figures.figure_rows(figures.from_json(found), not sim)
-    kept = [row for row, target in zip(rows[1:], figures.TARGETS, strict=True) if target.part in parts]
+    pairs = zip(rows[1:], figures.TARGETS, strict=True)
+    kept = [row for row, target in pairs if target.part in parts]
     if kept:
         print(figures.table([rows[0], *kept]))
     if "examples" in parts and parts["examples"]["status"] == "ok":

@@ -115,7 +115,7 @@ def test_wrong_header_member(folder: Path, run_path: Path, name: str, at: int, f
 def test_not_a_regular_file(folder: Path, run_path: Path, name: str) -> None:
     (folder / name).unlink()
     (folder / name).mkdir()
-    with pytest.raises(tt.TTError, match=rf"{name}: not a regular file"):
+    with pytest.raises(tt.Error, match=rf"{name}: not a regular file"):
         use_all(run_path)
 
 
@@ -435,6 +435,6 @@ def error_of(path: Path, writer: Writer | None) -> str | None:
     """What the run's use ended with; anything but an error of ours fails the test."""
     try:
         use_all(path, writer)
-    except tt.TTError as e:
+    except tt.Error as e:
         return str(e)
     return None

@@ -22,7 +22,7 @@ from tests import support
 from tests.rundir import small_run
 from tests.support import Outcome
 from ttanalyze import record
-from ttanalyze.errors import TTError
+from ttanalyze.errors import Error
 
 Record = Callable[..., Outcome]
 
@@ -319,7 +319,7 @@ def test_without_a_driver_it_says_what_to_do(
 ) -> None:
     monkeypatch.setattr(record, "driver_loads", lambda: False)
     monkeypatch.setenv("TT_LIB", str(stand_ins))
-    with pytest.raises(TTError, match=r"no GPU driver \(libcuda.so.1\) here; add --sim"):
+    with pytest.raises(Error, match=r"no GPU driver \(libcuda.so.1\) here; add --sim"):
         record.record(["true"], tmp_path / "out")
 
 

@@ -122,7 +122,7 @@ def test_several_processes_are_one_table(run_path: Path) -> None:
     assert launches["kernel"].dtype == "category"
     for index, w in enumerate(writers):
         assert check_contents(run, w, index) == 1
-    with pytest.raises(tt.TTError, match=r"no process 3 \(there are: 0, 1, 2\)"):
+    with pytest.raises(tt.Error, match=r"no process 3 \(there are: 0, 1, 2\)"):
         run.read(0, 0, process=3)
 
 
@@ -137,16 +137,16 @@ def test_a_part_of_a_region_and_a_view_of_it(run_path: Path) -> None:
     part = run.read(0, 0, dtype="<f4", start=4 * 16000, stop=4 * 16800)
     assert (part == values[16000:16800]).all()
     assert len(run.read(0, 0, start=400_000)) == 0
-    with pytest.raises(tt.TTError, match="bytes 0 to 400001 do not lie in region 0: it has 400000"):
+    with pytest.raises(tt.Error, match="bytes 0 to 400001 do not lie in region 0: it has 400000"):
         run.read(0, 0, stop=400_001)
 
 
 def test_a_tail_that_does_not_fill_an_item_is_an_error(small: Writer, run_path: Path) -> None:
     run = tt.open(run_path)
     assert len(run.read(0, 0, dtype="u4")) == (3 * BLOCK + 100) // 4
-    with pytest.raises(tt.TTError, match="196708 bytes don't divide into float64 items of 8"):
+    with pytest.raises(tt.Error, match="196708 bytes don't divide into float64 items of 8"):
         run.read(0, 0, dtype="f8")
-    with pytest.raises(tt.TTError, match="can't be a view of memory"):
+    with pytest.raises(tt.Error, match="can't be a view of memory"):
         run.read(0, 0, dtype=object)
 
 
@@ -166,7 +166,7 @@ def test_a_tail_that_does_not_fill_an_item_is_an_error(small: Writer, run_path: 
 def test_what_can_not_be_read_says_why(
     small: Writer, run_path: Path, epoch: int, region: int, reason: str
 ) -> None:
-    with pytest.raises(tt.TTError, match=reason.replace("(", r"\(")):
+    with pytest.raises(tt.Error, match=reason.replace("(", r"\(")):
         tt.open(run_path).read(epoch, region)
 
 
@@ -189,7 +189,7 @@ def test_refused_epochs_show_their_changes_later(run_path: Path) -> None:
     w.epoch("sync", "gap")
     w.close()
     run = tt.open(run_path)
-    with pytest.raises(tt.TTError, match="epoch 1 was refused"):
+    with pytest.raises(tt.Error, match="epoch 1 was refused"):
         run.read(1, 0)
     assert run.read(2, 0).tobytes() == w.history[2][0]
     assert run.warnings == ["1 epochs were refused: nothing was captured then"]
@@ -212,7 +212,7 @@ def test_dropped_epochs_leave_what_came_through_them(run_path: Path) -> None:
     run = tt.open(run_path)
     assert run.read(0, 0).tobytes() == w.history[0][0]
     for epoch in (1, 2):
-        with pytest.raises(tt.TTError, match=f"region 0 in epoch {epoch} are lost"):
+        with pytest.raises(tt.Error, match=f"region 0 in epoch {epoch} are lost"):
             run.read(epoch, 0)
     assert run.read(3, 0).tobytes() == w.history[3][0]
     assert run.read(4, 0).tobytes() == w.history[4][0]
@@ -230,7 +230,7 @@ def test_removed_data_files_leave_digests(run_path: Path) -> None:
     (run_path / "p0" / "data-00000.bin").unlink()
     (run_path / "p0" / "data-00001.bin").unlink()
     run = tt.open(run_path)
-    with pytest.raises(tt.TTError, match=r"data-00001.bin: removed, its contents are gone"):
+    with pytest.raises(tt.Error, match=r"data-00001.bin: removed, its contents are gone"):
         run.read(3, 0)
     assert run.read(5, 0).tobytes() == w.history[5][0]
     assert run.epochs["dropped"].tolist() == [True] * 4 + [False] * 2
@@ -249,7 +249,7 @@ def test_touched_regions_only(run_path: Path) -> None:
     w.epoch("sync", "touched", only=[0, 1])
     w.close()
     run = tt.open(run_path)
-    with pytest.raises(tt.TTError, match="region 1 was not captured up to epoch 0"):
+    with pytest.raises(tt.Error, match="region 1 was not captured up to epoch 0"):
         run.read(0, 1)
     assert run.read(1, 1).tobytes() == w.history[1][1]
 

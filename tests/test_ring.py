@@ -51,7 +51,7 @@ def sums() -> list[np.typing.NDArray[np.float32]]:
 
 def readable(run: tt.Run) -> list[int]:
     epochs = run.epochs[run.epochs["regions"] > 0]  # the program's last has freed them all
-    return epochs.loc[~epochs["dropped"] & ~epochs["refused"], "epoch"].tolist()
+    return [int(n) for n in epochs.loc[~epochs["dropped"] & ~epochs["refused"], "epoch"]]
 
 
 def check_contents(run: tt.Run) -> None:
@@ -60,7 +60,7 @@ def check_contents(run: tt.Run) -> None:
     launches = run.events.loc[run.events["kind"] == "launch", "seq"].sort_values().to_numpy()
     assert len(launches) == STEPS
     for epoch in readable(run):
-        step = np.searchsorted(launches, run.epochs.loc[epoch, "seq"], side="right") - 1
+        step = int(np.searchsorted(launches, int(run.epochs["seq"].iloc[epoch]), "right")) - 1
         state = expected[step]
         np.testing.assert_array_equal(run.read(epoch, 1, dtype="f4"), state)
         np.testing.assert_array_equal(run.read(epoch, 0, dtype="f4"), random_floats(ELEMENTS, 1))
@@ -80,7 +80,7 @@ def test_fail_refuses_what_does_not_fit(built: Path, run: Path) -> None:
     assert readable(opened) == []
     assert opened.epochs["refused"].sum() == STEPS
     assert opened.processes[0].info["counters"]["epochs_refused"] == STEPS
-    with pytest.raises(tt.TTError, match="epoch 3 was refused"):
+    with pytest.raises(tt.Error, match="epoch 3 was refused"):
         opened.read(3, 1)
 
 
@@ -91,14 +91,15 @@ def test_drop_oldest_keeps_the_newest(snapshot_every: str, built: Path, run: Pat
     kept = readable(opened)
     assert 1 <= len(kept) < len(opened.epochs)
     assert kept == list(range(kept[0], kept[-1] + 1))
-    assert opened.epochs.loc[kept[-1], "seq"] >= opened.events.loc[
-        opened.events["kind"] == "launch", "seq"
-    ].max()
+    assert (
+        opened.epochs.loc[kept[-1], "seq"]
+        >= opened.events.loc[opened.events["kind"] == "launch", "seq"].max()
+    )
     assert opened.epochs.loc[kept[0], "full"]
     dropped = int(opened.epochs["dropped"].sum())
     assert opened.processes[0].info["counters"]["epochs_dropped"] == dropped
     check_contents(opened)
-    with pytest.raises(tt.TTError, match="epoch 0 was overwritten in the ring"):
+    with pytest.raises(tt.Error, match="epoch 0 was overwritten in the ring"):
         opened.read(0, 1)
 
 

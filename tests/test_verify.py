@@ -16,7 +16,7 @@ import xxhash
 import ttanalyze as tt
 from tests import rundir
 from tests.rundir import Writer, small_run
-from ttanalyze.errors import FormatError, TTError
+from ttanalyze.errors import Error, FormatError
 from ttanalyze.model import layout, manifest, recompute
 from ttanalyze.verify import VerifyReport, verify
 
@@ -144,7 +144,7 @@ def test_random_runs_agree_whatever_part_is_looked_at(tmp_path: Path, seed: int)
         for region, contents in w.history[epoch].items():
             try:
                 got = run.read(epoch, region)
-            except TTError:
+            except Error:
                 continue
             assert got.tobytes() == contents
             checked += 1
@@ -295,7 +295,7 @@ def test_tampering_together_with_a_selection_and_another_run(first: Path, tmp_pa
 def test_what_is_not_there_can_not_be_compared(
     first: Path, options: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(TTError, match=reason):
+    with pytest.raises(Error, match=reason):
         verify(tt.open(first), **options)
 
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ttanalyze import verify
-    from ttanalyze.errors import FormatError, TTError
+    from ttanalyze.errors import Error, FormatError
     from ttanalyze.model import Run
     from ttanalyze.model import open_run as open  # noqa: A004
 
 __version__ = "0.1.0"
-__all__ = ["FormatError", "Run", "TTError", "open", "verify"]
+__all__ = ["Error", "FormatError", "Run", "open", "verify"]
 
 _PLACES = {
     "FormatError": ("ttanalyze.errors", "FormatError"),
-    "TTError": ("ttanalyze.errors", "TTError"),
+    "Error": ("ttanalyze.errors", "Error"),
     "Run": ("ttanalyze.model", "Run"),
     "open": ("ttanalyze.model", "open_run"),
 }

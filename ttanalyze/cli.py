@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from ttanalyze import __version__, text
-from ttanalyze.errors import TTError
+from ttanalyze.errors import Error
 
 SAME, DIFFERS, ERROR, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER = 1.0  # seconds
@@ -129,8 +129,8 @@ def record(
     be set as a variable: --ring-bytes 1G is TT_RING_BYTES=1G.
     """
     from ttanalyze import options
-    from ttanalyze.record import LaunchError, say
     from ttanalyze.record import record as run
+    from ttanalyze.record import say
 
     given: dict[str, object] = {
         "epoch": epoch,
@@ -146,11 +146,7 @@ def record(
         "verbose": verbose,
     }
     variables = options.variables(given, os.environ)
-    try:
-        done = run(command, out, variables, sim=sim, force=force)
-    except LaunchError as e:
-        say(str(e))
-        return e.status
+    done = run(command, out, variables, sim=sim, force=force, warn=say)
     if not quiet:
         say(done.line(command[0]))
     return done.status
@@ -310,7 +306,7 @@ def _write(path: Path, content: str) -> None:
         finally:
             draft.unlink(missing_ok=True)
     except OSError as e:
-        raise TTError(f"{path}: {e.strerror}") from None
+        raise Error(f"{path}: {e.strerror}") from None
 
 
 @contextlib.contextmanager
@@ -342,7 +338,7 @@ def run_command(arguments: list[str]) -> int:
         result = app(arguments, prog_name="ttanalyze", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else SAME
-    except TTError as e:
+    except Error as e:
         message = str(e)
     except KeyboardInterrupt:
         return INTERRUPTED

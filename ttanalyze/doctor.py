@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ttanalyze import paths, text
-from ttanalyze.errors import TTError
+from ttanalyze.errors import Error
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 PROBE_SECONDS = 60
@@ -154,7 +154,7 @@ def check_driver() -> tuple[Check, Check, bool]:
 def check_simulator() -> Check:
     try:
         folder = paths.simulator()
-    except TTError as e:
+    except Error as e:
         return Check("simulator", FAIL, str(e), "make build, or install the package again")
     found = run_probe(folder)
     devices = found.get("devices") or []
@@ -168,7 +168,7 @@ def check_shim() -> Check:
     """Whether programs take the recorder by LD_PRELOAD."""
     try:
         shim = paths.shim()
-    except TTError as e:
+    except Error as e:
         return Check("recorder", FAIL, str(e), "make build, or install the package again")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TT_")}
     environment["LD_PRELOAD"] = str(shim)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 
-class TTError(Exception):
+class Error(Exception):
     """Something is wrong with what was asked for or with what was found; str() is one line."""
 
 
-class FormatError(TTError):
+class FormatError(Error):
     """A file of a run or a manifest isn't what the format says: "FILE: offset N: REASON"."""
 
     def __init__(self, path: str | os.PathLike[str], where: int | str, reason: str) -> None:
@@ -21,12 +21,12 @@ class FormatError(TTError):
         self.reason = reason
 
 
-class MissingFileError(TTError):
+class MissingFileError(Error):
     """There is no such file."""
 
 
-def system_error(path: str | os.PathLike[str], error: OSError) -> TTError:
+def system_error(path: str | os.PathLike[str], error: OSError) -> Error:
     """An operating system's refusal, as "FILE: REASON"."""
     missing = isinstance(error, FileNotFoundError)
-    kind = MissingFileError if missing else TTError
+    kind = MissingFileError if missing else Error
     return kind(f"{os.fspath(path)}: {error.strerror or error}")

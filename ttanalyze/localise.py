@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xxhash
 
-from ttanalyze.errors import TTError
+from ttanalyze.errors import Error
 from ttanalyze.model import contents, layout
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process, data_name
@@ -27,11 +27,11 @@ class Tamper:
     """
 
     def __init__(self, process: Process, epoch: int, region: int, offset: int) -> None:
-        """Raises TTError where there is no such byte."""
+        """Raises Error where there is no such byte."""
         records = contents.block_records(process, epoch, region)
         size = int(records["length"].sum(dtype="u8"))
         if not 0 <= offset < size:
-            raise TTError(f"tamper: no byte {offset} in region {region}: it has {size}")
+            raise Error(f"tamper: no byte {offset} in region {region}: it has {size}")
         self.epoch = epoch
         self.region = region
         self.offset = offset
@@ -88,7 +88,7 @@ class Localiser:
         assert difference.epoch is not None
         try:
             self._contents(difference, difference.epoch, difference.region)
-        except TTError as e:
+        except Error as e:
             difference.note = str(e)
 
     def _origin(self, row: int) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class Localiser:
         records = np.sort(records[records["region"] == region], order="block")
         try:
             before = contents.block_records(self.process, epoch - 1, region, check=False)
-        except TTError:
+        except Error:
             return records["block"]
         changed: Array = records["digest"] != before["digest"][records["block"]]
         return np.asarray(records["block"][changed])

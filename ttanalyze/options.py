@@ -11,7 +11,7 @@ import ctypes
 import re
 from collections.abc import Callable, Mapping
 
-from ttanalyze.errors import TTError
+from ttanalyze.errors import Error
 
 SIZES = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 MOST_REGIONS = 1_000_000
@@ -19,12 +19,12 @@ MOST_REGIONS = 1_000_000
 
 def _number(value: str) -> None:
     if not re.fullmatch(r"[0-9]+", value) or int(value) > 0xFFFFFFFF:
-        raise TTError("a whole number is expected")
+        raise Error("a whole number is expected")
 
 
 def _size(value: str) -> None:
-    if parse_size(value) < 1 << 20:
-        raise TTError("at least 1M is needed")
+    if parse_size(value) < 256 << 10:
+        raise Error("at least 256K is needed")
 
 
 def parse_size(value: str) -> int:
@@ -32,19 +32,19 @@ def parse_size(value: str) -> int:
     match = re.fullmatch(r"([0-9]+)(?:([kmgtKMGT])i?[bB]?)?", value)
     size = int(match[1]) << SIZES[(match[2] or "").lower()] if match else 1 << 64
     if size >= 1 << 63:
-        raise TTError("a size is expected, such as 256M or 2G")
+        raise Error("a size is expected, such as 256M or 2G")
     return size
 
 
 def _switch(value: str) -> None:
     if value not in ("0", "1"):
-        raise TTError("0 or 1 is expected")
+        raise Error("0 or 1 is expected")
 
 
 def _one_of(*choices: str) -> Callable[[str], None]:
     def check(value: str) -> None:
         if value not in choices:
-            raise TTError(f"{', '.join(choices[:-1])} or {choices[-1]} is expected")
+            raise Error(f"{', '.join(choices[:-1])} or {choices[-1]} is expected")
 
     return check
 
@@ -58,25 +58,25 @@ def _epoch(value: str) -> None:
             return
         word, _, rest = rest.partition(",")
         if re.fullmatch(r"launch:0*", word):
-            raise TTError("launch:N needs a count from 1")
+            raise Error("launch:N needs a count from 1")
         if not re.fullmatch(r"sync|memcpy|api|none|launch(:[0-9]{1,10})?", word) or (
             ":" in word and int(word[7:]) > 0xFFFFFFFF
         ):
             known = "sync, launch, launch:N, memcpy, api, none or, last, kernel:REGEX"
-            raise TTError(f"{word!r} is not {known}")
+            raise Error(f"{word!r} is not {known}")
 
 
 def _posix_expression(expression: str) -> None:
     """Compiles a POSIX extended regular expression with the C library, as the recorder will."""
     if not expression:
-        raise TTError("kernel:REGEX needs an expression")
+        raise Error("kernel:REGEX needs an expression")
     libc = ctypes.CDLL(None)
     compiled = ctypes.create_string_buffer(512)  # a regex_t has 64 bytes in glibc
     code = libc.regcomp(compiled, expression.encode(errors="surrogateescape"), 1 | 8)
     if code:
         why = ctypes.create_string_buffer(200)
         libc.regerror(code, compiled, why, len(why))
-        raise TTError(f"kernel:{expression}: {why.value.decode(errors='replace')}")
+        raise Error(f"kernel:{expression}: {why.value.decode(errors='replace')}")
     libc.regfree(compiled)
 
 
@@ -98,7 +98,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
 def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> dict[str, str]:
     """The TT_ variables for options by name ("ring_bytes"); None: not given.
 
-    Raises TTError naming the option, or the variable where the value came from the environment.
+    Raises Error naming the option, or the variable where the value came from the environment.
     """
     out = {}
     for name, value in given.items():
@@ -112,14 +112,14 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
             if value:
                 check(value)
             elif name in out:
-                raise TTError("a value is expected")
-        except TTError as e:
-            raise TTError(f"{flag if name in out else name} {value}: {e}") from None
+                raise Error("a value is expected")
+        except Error as e:
+            raise Error(f"{flag if name in out else name} {value}: {e}") from None
     effective = {**environment, **out}
     policy = effective.get("TT_OVERWRITE") or "backpressure"
     if effective.get("TT_DETERMINISTIC") == "1" and policy != "backpressure":
         reason = "which epochs are dropped depends on timing"
-        raise TTError(f"--deterministic needs --overwrite backpressure: {reason}")
+        raise Error(f"--deterministic needs --overwrite backpressure: {reason}")
     return out
 
 
@@ -127,12 +127,12 @@ def parse_range(value: str, what: str, last: int) -> tuple[int, int]:
     """ "3", "2-5", "2-" or "-5", both ends included."""
     match = re.fullmatch(r"([0-9]{1,10})|([0-9]{0,10})-([0-9]{0,10})", value)
     if not match or value == "-":
-        raise TTError(f"{what} {value}: a number or a range such as 2-5 is expected")
+        raise Error(f"{what} {value}: a number or a range such as 2-5 is expected")
     if match[1]:
         return int(match[1]), int(match[1])
     first, end = int(match[2] or 0), int(match[3] or last)
     if match[3] and first > end:
-        raise TTError(f"{what} {value}: the range is empty")
+        raise Error(f"{what} {value}: the range is empty")
     return first, max(first, end)
 
 
@@ -142,9 +142,9 @@ def parse_regions(value: str) -> list[int]:
     for part in value.split(","):
         first, last = parse_range(part, "--regions", -1)
         if part.endswith("-") or part.startswith("-") or last >= 0xFFFFFFFF:
-            raise TTError(f"--regions {value}: region ids such as 0,4-6 are expected")
+            raise Error(f"--regions {value}: region ids such as 0,4-6 are expected")
         if len(out) + last - first >= MOST_REGIONS:
-            raise TTError(f"--regions {value}: more than {MOST_REGIONS} regions")
+            raise Error(f"--regions {value}: more than {MOST_REGIONS} regions")
         out += range(first, last + 1)
     return out
 
@@ -153,5 +153,5 @@ def parse_tamper(value: str) -> tuple[int, int, int]:
     """EPOCH,REGION,OFFSET."""
     match = re.fullmatch(r"([0-9]{1,10}),([0-9]{1,10}),([0-9]{1,18})", value)
     if not match:
-        raise TTError(f"--tamper {value}: EPOCH,REGION,OFFSET is expected, such as 3,0,4096")
+        raise Error(f"--tamper {value}: EPOCH,REGION,OFFSET is expected, such as 3,0,4096")
     return int(match[1]), int(match[2]), int(match[3])

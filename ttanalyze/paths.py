@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ttanalyze.errors import TTError
+from ttanalyze.errors import Error
 
 
 def library_folder() -> Path:
@@ -15,7 +15,7 @@ def library_folder() -> Path:
 
 
 def shim() -> Path:
-    """The library that LD_PRELOAD takes. Raises TTError where the package was not built."""
+    """The library that LD_PRELOAD takes. Raises Error where the package was not built."""
     return _built(library_folder() / "libttshim.so")
 
 
@@ -26,5 +26,5 @@ def simulator() -> Path:
 
 def _built(path: Path) -> Path:
     if not path.is_file():
-        raise TTError(f"{path}: missing; build the project first (make build, or pip install .)")
+        raise Error(f"{path}: missing; build the project first (make build, or pip install .)")
     return path

@@ -19,16 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from ttanalyze import paths, text
+from ttanalyze import paths, program, text
 from ttanalyze._format import ffi
-from ttanalyze.errors import TTError, system_error
+from ttanalyze.errors import Error, system_error
 
 FORWARDED = {
     signal.SIGHUP,
@@ -39,20 +39,15 @@ FORWARDED = {
     signal.SIGUSR2,
 }
 LOCK_SECONDS = 5
-NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as shells have it
-
-
-class LaunchError(TTError):
-    """The program can't be run. status: what a shell would return."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """How a recording went. status: the program's, 128 + n where signal n ended it."""
+    """How a recording went.
+
+    status: the program's, 128 + n where signal n ended it. processes, epochs, bytes: what was
+    recorded. warnings: what info has to say besides.
+    """
 
     out: Path
     status: int
@@ -60,15 +55,19 @@ class Recorded:
     processes: int
     epochs: int
     bytes: int
+    warnings: int
     seconds: float
 
     def line(self, program: str) -> str:
         """What is said of it in one line."""
         if not self.processes:
-            return f"{program} never used CUDA; nothing recorded"
+            return f"nothing recorded: no CUDA context of {program} was seen"
         of = f" of {self.processes} processes" if self.processes > 1 else ""
         amount = text.count(self.epochs, "epoch")
-        return f"recorded {amount}{of}, {text.size(self.bytes)}, in {self.out}"
+        line = f"recorded {amount}{of}, {text.size(self.bytes)}, in {self.out}"
+        if self.warnings:
+            line += f"; {text.count(self.warnings, 'warning')}: ttanalyze info {self.out}"
+        return line
 
 
 def record(
@@ -78,20 +77,27 @@ def record(
     *,
     sim: bool = False,
     force: bool = False,
+    warn: Callable[[str], None] | None = None,
 ) -> Recorded:
     """Runs argv under the recorder and waits for it.
 
-    out: the run directory, or None for one named after the program. variables: TT_ variables.
-    sim: on the simulator. force: replace a run directory that is there. Raises LaunchError where
-    the program can't be run, TTError where recording can't begin; then nothing has been run.
+    out: the run directory, or None for TT_OUT, else one named after the program. variables: TT_
+    variables. sim: on the simulator. force: replace a run directory that is there. warn: told in
+    one line what may keep the recorder out, before the program runs. Raises Error where the
+    program can't be run or recording can't begin; then nothing has been run.
     """
-    program = find_program(argv[0])
+    path = program.find(argv[0])
+    obstacle = program.obstacle(argv[0], path)
     shim = paths.shim()
     simulator = paths.simulator() if sim else None
     if simulator is None and not driver_loads():
-        raise TTError("no GPU driver (libcuda.so.1) here; add --sim to record on the simulator")
-    out = (out or default_out(argv[0])).absolute()
+        raise Error("no GPU driver (libcuda.so.1) here; add --sim to record on the simulator")
+    given = os.environ.get("TT_OUT")
+    out = (out or (Path(given) if given else default_out(argv[0]))).absolute()
     make_way(out, force)
+    if obstacle and warn:
+        only = "nothing will be recorded" if sim else "only the driver can let the recorder in"
+        warn(f"{argv[0]} {obstacle}, so LD_PRELOAD does not reach it: {only}")
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         environment = launch_environment(
@@ -100,31 +106,15 @@ def record(
             simulator=stack.enter_context(without(str(simulator), ":;")) if simulator else None,
         )
         environment |= {**(variables or {}), "TT_OUT": str(out)}
-        status = run(program, argv, environment)
+        status = run(path, argv, environment)
     seconds = time.monotonic() - began
     died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = 128 + died if died is not None else os.WEXITSTATUS(status)
-    note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)})
-    return Recorded(out, code, died, *_sums(out), seconds)
+    info = note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)})
+    return Recorded(out, code, died, *_sums(out), _warnings(info), seconds)
 
 
 # ---- before ----
-
-
-def find_program(name: str) -> str:
-    """The path of a program, by PATH where the name has no slash."""
-    if "/" in name:
-        candidates = [name]
-    else:
-        candidates = [os.path.join(p or ".", name) for p in os.get_exec_path()]
-    there = [c for c in candidates if os.path.exists(c)]
-    for candidate in there:
-        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
-            return candidate
-    if not there or not name:
-        raise LaunchError(f"{name}: not found", NOT_FOUND)
-    what = "is a directory" if os.path.isdir(there[0]) else "not executable"
-    raise LaunchError(f"{name}: {what}", NOT_EXECUTABLE)
 
 
 def driver_loads() -> bool:
@@ -148,12 +138,12 @@ def default_out(program: str) -> Path:
 
 
 def make_way(out: Path, force: bool) -> None:
-    """Leaves nothing at out. Raises TTError where there is something that must stay."""
+    """Leaves nothing at out. Raises Error where there is something that must stay."""
     parent = out.parent
     if not parent.is_dir():
-        raise TTError(f"{out}: no directory {parent}")
+        raise Error(f"{out}: no directory {parent}")
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise TTError(f"{out}: {parent} is not writable")
+        raise Error(f"{out}: {parent} is not writable")
     try:
         mode = out.lstat().st_mode
     except FileNotFoundError:
@@ -165,9 +155,9 @@ def make_way(out: Path, force: bool) -> None:
             out.rmdir()
             return
         if not force:
-            raise TTError(f"{out} exists; choose another name, or replace it with --force")
+            raise Error(f"{out} exists; choose another name, or replace it with --force")
         if not stat.S_ISDIR(mode) or not _is_run(out):
-            raise TTError(f"{out} exists and is not a run directory; it will not be replaced")
+            raise Error(f"{out} exists and is not a run directory; it will not be replaced")
         shutil.rmtree(out)
     except OSError as e:
         raise system_error(out, e) from None
@@ -186,7 +176,7 @@ def without(path: str, separators: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="ttanalyze-") as folder:
         link = os.path.join(folder, os.path.basename(path))
         if set(link) & set(separators):
-            raise TTError(f"{path}: a path with {separators!r} in it can't be used; set TMPDIR")
+            raise Error(f"{path}: a path with {separators!r} in it can't be used; set TMPDIR")
         os.symlink(path, link)
         yield link
 
@@ -249,22 +239,33 @@ def spawn(program: str, argv: Sequence[str], environment: Mapping[str, str], mas
     except OSError as e:
         if e.errno == errno.ENOEXEC:  # a script without a first line, which shells run themselves
             return start("/bin/sh", ["/bin/sh", program, *argv[1:]])
-        status = NOT_FOUND if e.errno == errno.ENOENT else NOT_EXECUTABLE
-        raise LaunchError(f"{argv[0]}: {e.strerror}", status) from None
+        raise Error(f"{argv[0]}: {e.strerror}") from None
 
 
 # ---- after ----
 
 
-def note_exit(out: Path, ending: dict[str, Any]) -> None:
-    """Adds how the program ended to run.json, as its last member; its children may still run."""
+def note_exit(out: Path, ending: dict[str, Any]) -> dict[str, Any]:
+    """Adds how the program ended to run.json, as its last member; its children may still run.
+
+    Gives what run.json says, nothing where there is none.
+    """
     path = out / "run.json"
     with contextlib.suppress(OSError, orjson.JSONDecodeError), _locked(out):
-        info = orjson.loads(path.read_bytes())
+        info: dict[str, Any] = orjson.loads(path.read_bytes())
         info.pop("exit", None)
         draft = out / "run.json.tmp"
         draft.write_bytes(orjson.dumps({**info, "exit": ending}))
         draft.replace(path)
+        return info
+    return {}
+
+
+def _warnings(info: dict[str, Any]) -> int:
+    """How many things the recorder said of its processes that a user should know."""
+    told = [p for p in info.get("processes", []) if isinstance(p, dict)]
+    endings = sum(p.get("status") not in ("complete", "signal") for p in told)
+    return endings + sum(len(p.get("warnings", [])) for p in told)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import numpy as np
 import orjson
 
 from ttanalyze.compare import Comparison, Points, compare, keys_of
-from ttanalyze.errors import TTError
+from ttanalyze.errors import Error
 from ttanalyze.localise import Localiser, Tamper
 from ttanalyze.model import layout, manifest
 from ttanalyze.model.expected import ExpectedProcess, load, parse
@@ -105,7 +105,7 @@ def verify(
     region, offset) of a byte to see inverted in the first process. progress: called with the
     epochs done and those in all.
 
-    Raises FormatError where a file is not what it should be, TTError where what was asked for
+    Raises FormatError where a file is not what it should be, Error where what was asked for
     does not exist.
     """
     began = time.monotonic()
@@ -204,23 +204,23 @@ class _Check:
         last = max((len(p.epochs) for p in self.run.processes), default=0) - 1
         if self.epochs is not None and (self.epochs[0] > last or self.epochs[0] > self.epochs[1]):
             first, end = self.epochs
-            raise TTError(f"no epochs {first} to {end}: the run has 0 to {last}")
+            raise Error(f"no epochs {first} to {end}: the run has 0 to {last}")
         wanted = np.array(sorted(self.wanted or []), "u4")
         known = [wanted[p.regions.rows(wanted) >= 0] for p in self.run.processes]
         for region in np.setdiff1d(wanted, np.concatenate([wanted[:0], *known])).tolist():
-            raise TTError(f"no region {region} in {self.run.path}")
+            raise Error(f"no region {region} in {self.run.path}")
         if self.tamper is not None:
             self._check_tamper(*self.tamper)
 
     def _check_tamper(self, epoch: int, region: int, offset: int) -> None:
         if not self.run.processes:
-            raise TTError(f"{self.run.path}: no process was recorded")
+            raise Error(f"{self.run.path}: no process was recorded")
         process = self.run.processes[0]
         first, last = self._range(process)
         if not first <= epoch <= last:
-            raise TTError(f"tamper: epoch {epoch} is not among those compared, {first} to {last}")
+            raise Error(f"tamper: epoch {epoch} is not among those compared, {first} to {last}")
         if self.wanted is not None and region not in self.wanted:
-            raise TTError(f"tamper: region {region} is not among those compared")
+            raise Error(f"tamper: region {region} is not among those compared")
         Tamper(process, epoch, region, offset)
 
     def _range(self, process: Process) -> tuple[int, int]:

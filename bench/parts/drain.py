@@ -15,10 +15,9 @@ import shutil
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from bench.bed import MIB, Bed, ProgramError, Result, by_turns, median, process_of
+from bench.bed import MIB, Bed, Command, ProgramError, Result, by_turns, median, process_of
 from bench.figures import Figure, Quantity
 
 PEER_BLOCK = 4 * MIB
@@ -28,8 +27,8 @@ def measure(bed: Bed) -> Result:
     step = bed.pick(256 * MIB, 256 * MIB, 4 * MIB)
     steps = bed.pick(16, 8, 4)
     total = step * steps
-    churn = [bed.program("churn"), "--bytes", str(step), "--steps", str(steps)]
-    fetch = [bed.program("fetch"), "--bytes", str(step), "--copies", str(steps)]
+    churn: Command = [bed.program("churn"), "--bytes", str(step), "--steps", str(steps)]
+    fetch: Command = [bed.program("fetch"), "--bytes", str(step), "--copies", str(steps)]
     repeat = bed.pick(3, 1, 2)
 
     to_host = by_turns(
@@ -80,18 +79,18 @@ def _rate(samples: list[dict[str, float]]) -> float:
     return median([sample["GBps"] for sample in samples])
 
 
-def _copy(bed: Bed, command: list[str | Path]) -> dict[str, float]:
+def _copy(bed: Bed, command: Command) -> dict[str, float]:
     said = bed.answer(command, bed.bare())
     return {"GBps": said["bytes"] / said["elapsed_ns"]}
 
 
-def _drain(bed: Bed, command: list[str | Path], to_disk: bool) -> dict[str, float]:
+def _drain(bed: Bed, command: Command, to_disk: bool) -> dict[str, float]:
     """Raises ProgramError where less than all was stored, or where writes did not go nowhere."""
     before = [] if to_disk else [bed.library("nodisk")]
     with bed.run_folder() as run:
         os.sync()
         began = time.perf_counter_ns()
-        said = bed.answer(command, bed.recorded(run, before))
+        said = bed.answer(command, bed.recorded(run, {}, before))
         wall = time.perf_counter_ns() - began
         process = process_of(run)
         epochs = process.epochs

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench.bed import Bed, ProgramError, Result, by_turns, median
+from bench.bed import Bed, Command, ProgramError, Result, by_turns, median
 from bench.figures import Figure, Quantity
 
 Sample = dict[str, Any]
@@ -18,7 +18,7 @@ Sample = dict[str, Any]
 
 def measure(bed: Bed) -> Result:
     program = bed.program("latency")
-    command = [program, "--launches", str(bed.pick(200_000, 50_000, 5_000))]
+    command: Command = [program, "--launches", str(bed.pick(200_000, 50_000, 5_000))]
     ways: dict[str, Callable[[], Sample]] = {
         "bare": partial(bed.answer, command, bed.bare()),
         "recorded": partial(_recorded, bed, command),
@@ -46,20 +46,18 @@ def measure(bed: Bed) -> Result:
         ours = [Quantity("bare", bare[key], "ns")]
         if key == "median_ns":
             ours.append(Quantity("over the whole loop", added["recorded"]["loop_ns"], "ns"))
-        peers = [
-            Quantity(name, of[key], "ns") for name, of in added.items() if name != "recorded"
-        ]
+        peers = [Quantity(name, of[key], "ns") for name, of in added.items() if name != "recorded"]
         figures.append(Figure(target, added["recorded"][key], ours, peers, missing))
     return Result(figures, {"bare": bare, "added": added, "samples": samples, "cupti": missing})
 
 
-def _recorded(bed: Bed, command: list[str | Path]) -> Sample:
+def _recorded(bed: Bed, command: Command) -> Sample:
     with bed.run_folder() as run:
-        sample: Sample = bed.answer(command, bed.recorded(run, epoch="none"))
+        sample: Sample = bed.answer(command, bed.recorded(run, {"epoch": "none"}))
         return sample
 
 
-def _cupti(bed: Bed, command: list[str | Path], library: Path, home: str, mode: str) -> Sample:
+def _cupti(bed: Bed, command: Command, library: Path, home: str, mode: str) -> Sample:
     environment = bed.bare(CUDA_INJECTION64_PATH=str(library), BENCH_CUPTI=mode)
     others = environment.get("LD_LIBRARY_PATH")
     environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [home, others]))

@@ -223,6 +223,7 @@ static struct capture *create(struct context *c, bool host_only)
 		ok = real.cuMemHostAlloc((void **)&p->pinned[i], DRAIN_BUFFER, 0) == CUDA_SUCCESS;
 	ok = ok && real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream) == CUDA_SUCCESS;
 	if (!ok) {
+		recorder_ring(0, "none");
 		recorder_fail("no memory for the ring, neither on the device nor pinned on the host");
 		destroy(p);
 		return NULL;

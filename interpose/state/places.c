@@ -186,15 +186,21 @@ static bool finds_place(const struct mapping *m, uint64_t room, uint64_t *base)
 	return true;
 }
 
+/* Less than PLACES_LARGE: in a slab. */
+static uint64_t room_for(const struct places *p, uint64_t size)
+{
+	return round_up(size, size <= PLACES_LARGE - PLACES_UNIT ? PLACES_UNIT : p->granule);
+}
+
 struct block *places_take(struct places *p, uint64_t size, struct mapping **fresh)
 {
-	bool slab = size <= PLACES_LARGE - PLACES_UNIT;
 	uint64_t base;
 
 	*fresh = NULL;
 	if (!size || size > p->size)
 		return NULL;
-	uint64_t room = round_up(size, slab ? PLACES_UNIT : p->granule);
+	uint64_t room = room_for(p, size);
+	bool slab = room < PLACES_LARGE;
 	for (size_t i = 0; i < p->mapping_count; i++)
 		if (finds_place(p->mappings[i], room, &base))
 			return block_add(p, p->mappings[i], base, size, room);
@@ -211,10 +217,12 @@ struct block *places_take(struct places *p, uint64_t size, struct mapping **fres
 
 struct block *places_take_freed(struct places *p, uint64_t size, const struct stream *s, uint64_t stream_id)
 {
-	for (size_t i = 0; p->freed && i < p->block_count; i++) {
+	uint64_t room = size <= p->size ? room_for(p, size) : 0;
+
+	for (size_t i = 0; room && p->freed && i < p->block_count; i++) {
 		struct block *b = p->blocks[i];
 		if (b->state != BLOCK_FREED || b->freed_on != s || b->freed_stream != stream_id ||
-		    b->room < size || b->room / 2 >= round_up(size, PLACES_UNIT))
+		    b->room < room || b->room / 2 >= room)
 			continue;
 		places_set_state(p, b, BLOCK_NEW);
 		b->size = size;

@@ -10,40 +10,43 @@ from __future__ import annotations
 import numpy as np
 import xxhash
 
-from ttanalyze.errors import FormatError, TTError
+from ttanalyze.errors import Error, FormatError
 from ttanalyze.model import layout
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
 
 
 def find_region(process: Process, epoch: int, region: int) -> int:
-    """The row of a region in process.regions. Raises TTError where the epoch can't hold it."""
+    """The row of a region in process.regions. Raises Error where the epoch can't hold it."""
     last = len(process.epochs) - 1
     if not 0 <= epoch <= last:
         have = f"epochs 0 to {last}" if last >= 0 else "no epochs"
-        raise TTError(f"no epoch {epoch}: process {process.index} has {have}")
+        raise Error(f"no epoch {epoch}: process {process.index} has {have}")
     regions = process.regions
     row = int(regions.rows(np.array([region]))[0]) if 0 <= region < layout.NO_ID else -1
     if row < 0:
-        raise TTError(f"no region {region} in process {process.index}")
+        raise Error(f"no region {region} in process {process.index}")
     born, died = int(regions.born[row]), int(regions.died[row])
     if not regions.flags[row] & layout.CAPTURED:
-        raise TTError(f"region {region} is not captured: only its life was recorded")
+        raise Error(f"region {region} is not captured: only its life was recorded")
     if not born <= epoch < died:
         until = "the end" if died == layout.NO_EPOCH else f"epoch {died - 1}"
         life = f"it lives from epoch {born} to {until}"
-        raise TTError(f"region {region} is not there in epoch {epoch}: {life}")
+        raise Error(f"region {region} is not there in epoch {epoch}: {life}")
     if process.epochs[epoch]["flags"] & layout.REFUSED:
-        raise TTError(f"epoch {epoch} was refused: nothing was captured then")
-    if process.epochs[epoch]["flags"] & layout.DROPPED and not process.epochs[epoch]["digests_count"]:
-        raise TTError(f"epoch {epoch} was overwritten in the ring: nothing is left of it")
+        raise Error(f"epoch {epoch} was refused: nothing was captured then")
+    if (
+        process.epochs[epoch]["flags"] & layout.DROPPED
+        and not process.epochs[epoch]["digests_count"]
+    ):
+        raise Error(f"epoch {epoch} was overwritten in the ring: nothing is left of it")
     return row
 
 
 def block_records(process: Process, epoch: int, region: int, check: bool = True) -> Array:
     """The tt_block record of every block of a region as of an epoch, by block.
 
-    Raises TTError where the contents were never recorded or are lost, and FormatError where
+    Raises Error where the contents were never recorded or are lost, and FormatError where
     the region's digest is not that of its blocks, unless check is False.
     """
     row = find_region(process, epoch, region)
@@ -68,8 +71,8 @@ def block_records(process: Process, epoch: int, region: int, check: bool = True)
                 _check_digest(process, number, region, digest, found)
             return found
     if digest is None:
-        raise TTError(f"region {region} was not captured up to epoch {epoch}")
-    raise TTError(
+        raise Error(f"region {region} was not captured up to epoch {epoch}")
+    raise Error(
         f"the contents of region {region} in epoch {epoch} are lost: "
         f"{wanted - len(found)} of its {wanted} blocks were overwritten before they were stored"
     )
@@ -113,14 +116,14 @@ def read(
 ) -> Array:
     """Bytes [start, stop) of a region as of an epoch, as uint8. Every block read is checked.
 
-    Raises TTError where the region or the epoch does not exist or its contents are lost, and
+    Raises Error where the region or the epoch does not exist or its contents are lost, and
     FormatError where they are damaged.
     """
     records = block_records(process, epoch, region)
     size = int(records["length"].sum(dtype="u8"))
     stop = size if stop is None else stop
     if not 0 <= start <= stop <= size:
-        raise TTError(f"bytes {start} to {stop} do not lie in region {region}: it has {size}")
+        raise Error(f"bytes {start} to {stop} do not lie in region {region}: it has {size}")
     first, last = start // BLOCK_SIZE, layout.blocks_of(stop)
     records = records[first:last]
     out = np.empty(int(records["length"].sum(dtype="u8")), np.uint8)

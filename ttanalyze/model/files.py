@@ -1,6 +1,6 @@
 """Reads files of a run directory: headers, records, pieces of data, JSON.
 
-Every function raises FormatError for contents that the format does not allow, and TTError
+Every function raises FormatError for contents that the format does not allow, and Error
 where the operating system refuses. What is mapped is never written to.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 import orjson
 import xxhash
 
-from ttanalyze.errors import FormatError, TTError, system_error
+from ttanalyze.errors import Error, FormatError, system_error
 from ttanalyze.model import layout
 from ttanalyze.model.layout import HEADER_SIZE, Array
 
@@ -34,14 +34,14 @@ DATA_KIND = (layout.enum("file_kind")["TT_FILE_DATA"], np.dtype("u1"))
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor for reading a regular file, or TTError; never waits for a pipe's writer."""
+    """A descriptor for reading a regular file, or Error; never waits for a pipe's writer."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as e:
         raise system_error(path, e) from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise TTError(f"{path}: not a regular file")
+        raise Error(f"{path}: not a regular file")
     return fd
 
 
@@ -158,7 +158,7 @@ class RecordFile:
             try:
                 mapped = mmap.mmap(file.fd, self.size, prot=mmap.PROT_READ)
             except (OSError, ValueError) as e:
-                raise TTError(f"{self.path}: cannot be mapped: {e}") from None
+                raise Error(f"{self.path}: cannot be mapped: {e}") from None
         return np.frombuffer(mapped, self.dtype, self.count, HEADER_SIZE)
 
     def at(self, record: int, field: str | None = None) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from ttanalyze.errors import MissingFileError, TTError, system_error
+from ttanalyze.errors import Error, MissingFileError, system_error
 from ttanalyze.model import layout
 from ttanalyze.model.files import (
     DATA_KIND,
@@ -264,14 +264,14 @@ class Process:
     # ---- the rest ----
 
     def data(self, segment: int) -> Reader:
-        """A data file, to be closed by the caller. Raises TTError where it was removed."""
+        """A data file, to be closed by the caller. Raises Error where it was removed."""
         path = self.path / data_name(segment)
         try:
             if segment in self.segments:
                 return Reader(path)
         except MissingFileError:
             del self.segments[segment]
-        raise TTError(f"{path}: removed, its contents are gone")
+        raise Error(f"{path}: removed, its contents are gone")
 
     @property
     def oldest_segment(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ttanalyze.errors import FormatError, TTError, system_error
+from ttanalyze.errors import Error, FormatError, system_error
 from ttanalyze.model import contents, layout, manifest
 from ttanalyze.model.files import expect, expect_list, newer, read_json
 from ttanalyze.model.layout import Array
@@ -25,7 +25,7 @@ FORMAT = "ttanalyze-run"
 def open_run(path: str | os.PathLike[str]) -> Run:
     """Opens a run directory. Looks at headers, JSON and epochs.bin only, however large it is.
 
-    Raises FormatError for files that no recorder can have written, and TTError where path is
+    Raises FormatError for files that no recorder can have written, and Error where path is
     not a run directory or can't be read.
     """
     return Run(Path(path))
@@ -45,7 +45,7 @@ class Run:
             raise system_error(path, e) from None
         indices = sorted(int(n[1:]) for n in names if re.fullmatch(r"p(0|[1-9]\d{0,6})", n))
         if "run.json" not in names and not indices:
-            raise TTError(f"{path}: not a run directory: it has no run.json")
+            raise Error(f"{path}: not a run directory: it has no run.json")
         self.info = self._read_info() if "run.json" in names else {}
         self.processes = [Process(path / f"p{i}", i) for i in indices]
 
@@ -70,12 +70,12 @@ class Run:
         return info
 
     def process(self, index: int) -> Process:
-        """A process by its number. Raises TTError where there is none."""
+        """A process by its number. Raises Error where there is none."""
         for process in self.processes:
             if process.index == index:
                 return process
         have = ", ".join(str(p.index) for p in self.processes) or "none"
-        raise TTError(f"{self.path}: no process {index} (there are: {have})")
+        raise Error(f"{self.path}: no process {index} (there are: {have})")
 
     # ---- tables ----
 
@@ -135,7 +135,7 @@ class Run:
         """Bytes [start, stop) of a region as of an epoch, the whole region by default.
 
         Gives a 1-D array of uint8, or of dtype. Reads the blocks it needs and checks each
-        against its digest. Raises TTError where there is no such epoch or region, where the
+        against its digest. Raises Error where there is no such epoch or region, where the
         contents are lost or don't divide into items of dtype, FormatError where damaged.
         """
         out = contents.read(self.process(process), int(epoch), int(region), start, stop)
@@ -143,10 +143,10 @@ class Run:
             return out
         wanted = np.dtype(dtype)
         if wanted.hasobject or not wanted.itemsize:
-            raise TTError(f"dtype {wanted} can't be a view of memory")
+            raise Error(f"dtype {wanted} can't be a view of memory")
         if len(out) % wanted.itemsize:
             rest = len(out) % wanted.itemsize
-            raise TTError(
+            raise Error(
                 f"{len(out)} bytes don't divide into {wanted} items of {wanted.itemsize}: "
                 f"{rest} are left over"
             )

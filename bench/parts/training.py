@@ -1,0 +1,157 @@
+"""A PyTorch training step of about a millisecond: bare, recorded in several ways, and under what
+else one could watch it with.
+
+The model is small, so that what changes per step is about as much as a drain can take away in
+that time. Where it turns out that it can't, all ways alike pause between steps for as long as
+the drain needs; the pause is not part of a step's time, and is reported.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bench.bed import (
+    PROGRAMS,
+    Bed,
+    Command,
+    ProgramError,
+    Result,
+    by_turns,
+    median,
+    process_of,
+    torch_python,
+)
+from bench.figures import RATIO, Figure, Quantity
+from ttanalyze.model.layout import Array
+
+SANITIZER_SECONDS = 60
+WAYS = {
+    "events": {"epoch": "none"},
+    "touched": {"epoch": "sync", "regions": "touched"},
+    "all": {"epoch": "sync", "regions": "all"},
+}
+PEERS = {"gpu_us": "torch.profiler, GPU only", "stacks_us": "torch.profiler with stacks"}
+
+Sample = dict[str, Any]
+
+
+def measure(bed: Bed) -> Result:
+    steps = bed.pick(300, 150, 10)
+    command: Command = [torch_python(bed), PROGRAMS / "train_step.py", "--steps", str(steps)]
+    first = _recorded(bed, command, WAYS["all"])
+    pause = 0.0 if first["kept_up"] else first["drain_ms_per_step"] * 1.25
+    command = [*command, "--pause", f"{pause:.2f}"]
+
+    ways: dict[str, Callable[[], Sample]] = {"bare": partial(_bare, bed, command)}
+    for name, options in WAYS.items():
+        ways[name] = partial(_recorded, bed, command, options)
+    samples = by_turns(bed.pick(3, 1, 1), ways)
+    step = {name: median([s["step_us"] for s in them]) for name, them in samples.items()}
+
+    said = bed.answer([*command, "--profile"], bed.bare())
+    own = median(said["bare_us"])
+    peers = [Quantity(word, median(said[key]) / own, RATIO) for key, word in PEERS.items()]
+    checked, missing = _sanitizers(bed, command)
+    peers += [
+        Quantity(f"compute-sanitizer {tool}", ratio, RATIO) for tool, ratio in checked.items()
+    ]
+
+    figures = []
+    for name in WAYS:
+        ours = [Quantity("step", step[name], "µs"), Quantity("bare", step["bare"], "µs")]
+        note = _note(samples[name], pause) if name != "events" else None
+        words = "; ".join(filter(None, [note, missing])) or None
+        figures.append(Figure(f"step-{name}", step[name] / step["bare"], ours, peers, words))
+    data = {"steps": steps, "pause_ms": pause, "step_us": step, "samples": samples}
+    return Result(figures, {**data, "first": first, "sanitizers": checked, "missing": missing})
+
+
+def _bare(bed: Bed, command: Command) -> Sample:
+    return {"step_us": median(bed.answer(command, bed.bare())["step_us"])}
+
+
+def _recorded(bed: Bed, command: Command, options: dict[str, str]) -> Sample:
+    with bed.run_folder() as run:
+        said = bed.answer(command, bed.recorded(run, options))
+        process = process_of(run)
+        sample: Sample = {"step_us": median(said["step_us"])}
+        if options["epoch"] != "none":
+            ring = int(process.info.get("ring", {}).get("bytes", 0))
+            sample |= keeping_up(process.epochs, ring, len(said["step_us"]))
+    return sample
+
+
+def keeping_up(epochs: Array, ring: int, steps: int) -> Sample:
+    """How the drain did, over the last `steps` epochs, as the run itself says.
+
+    late_ms: how long after its cut the last epoch was committed. backlog: the most bytes that
+    were captured and not yet committed. kept_up: whether at the end the drain was no more than
+    a tenth of the whole time behind, and the ring never more than half full.
+    """
+    late = epochs[-steps:]
+    cut, done = late["time_ns"].astype("i8"), late["done_ns"].astype("i8")
+    size = late["bytes_changed"].astype("i8")
+    captured = np.cumsum(size)
+    drained = np.searchsorted(done, cut, side="right")  # commits before each cut
+    backlog = captured - np.concatenate([[0], captured])[drained]
+    span = int(cut[-1] - cut[0])
+    behind = int(done[-1] - cut[-1])
+    busy = int(done[-1] - cut[0])
+    return {
+        "epochs": len(late),
+        "late_ms": behind / 1e6,
+        "backlog": int(backlog.max()),
+        "ring": ring,
+        "bytes_per_step": int(size.mean()),
+        "stored_per_step": int(late["bytes_stored"].mean()),
+        "drain_ms_per_step": busy / 1e6 / len(late),
+        "kept_up": behind <= span / 10 and (not ring or int(backlog.max()) <= ring // 2),
+    }
+
+
+def _note(samples: list[Sample], pause: float) -> str:
+    kept = all(s["kept_up"] for s in samples)
+    changed = median([s["bytes_per_step"] for s in samples]) / 2**20
+    late = median([s["late_ms"] for s in samples])
+    words = f"{changed:.1f} MiB change per step; "
+    words += "the drain kept up" if kept else "the drain did not keep up"
+    words += f", {late:.1f} ms behind at the end"
+    return words + (f", with {pause:.1f} ms between steps" if pause else "")
+
+
+def _sanitizers(bed: Bed, command: Command) -> tuple[dict[str, float], str | None]:
+    """Ratios of a step under compute-sanitizer to a bare one, by tool; and what is missing."""
+    if bed.quick:
+        return {}, "compute-sanitizer left out"
+    tool = shutil.which("compute-sanitizer") or shutil.which(
+        "/usr/local/cuda/bin/compute-sanitizer"
+    )
+    if not tool:
+        return {}, "no compute-sanitizer here"
+    few = [*command, "--steps", "10", "--warm", "3"]
+    bare = median(bed.answer(few, bed.bare())["step_us"])
+    ratios, missing = {}, []
+    for check in ("memcheck", "initcheck"):
+        line: Command = [tool, "--tool", check, "--print-limit", "1", *few]
+        try:
+            output = bed.run(line, bed.bare(), SANITIZER_SECONDS)
+            steps = _steps(output)
+            ratios[check] = median(steps) / bare
+        except ProgramError as e:
+            missing.append(str(e))
+    return ratios, "; ".join(missing) or None
+
+
+def _steps(output: str) -> list[float]:
+    """The tool's own lines stand around the program's."""
+    for line in output.splitlines():
+        if line.startswith('{"step_us"'):
+            values: list[float] = json.loads(line)["step_us"]
+            return values
+    raise ProgramError("compute-sanitizer: the program did not get to its end")

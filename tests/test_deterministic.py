@@ -1,0 +1,253 @@
+"""Deterministic recordings on the simulator: the same addresses, contents and manifests each time.
+
+The simulator's own addresses differ from run to run, and with TT_SIM_SEED so does what fresh
+memory holds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.recordings import check_run, compare
+from tests.test_entry import without
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+BASE, STRIDE = 0x2000_0000_0000, 1 << 40
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Where to record to."""
+    return tmp_path / "run"
+
+
+def recorded(command: list[str], run: Path, **simulator: str) -> support.Outcome:
+    """Runs a program in a deterministic recording; TT_SIM_ variables are named without that."""
+    environment = SIM | {f"TT_SIM_{name.upper()}": value for name, value in simulator.items()}
+    return support.run(command, support.recording(environment, run, deterministic="1"))
+
+
+def addresses(built: Path, what: str) -> list[str]:
+    """tests/programs/shim_addresses.c, which prints where memory is and what is in it."""
+    return [str(support.build_program("shim_addresses", built)), what]
+
+
+# ---- first do no harm ----
+
+
+@pytest.mark.parametrize("name", support.all_names())
+def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> None:
+    command = support.command(name, built)
+    bare = support.run(command, SIM | {"TT_SIM_SEED": "1"})
+    outcome = recorded(command, run, seed="1")
+    moved = support.Outcome(outcome.stdout, without_addresses(outcome.stderr), outcome.status)
+    compare(name, support.Outcome(bare.stdout, without_addresses(bare.stderr), bare.status), moved)
+    check_run(name, run)
+
+
+def without_addresses(text: str) -> str:
+    """What the simulator says of faults names the address."""
+    return re.sub(r"0x[0-9a-f]{9,}", "ADDRESS", text)
+
+
+@pytest.mark.parametrize("name", ["simonly_two_devices", "simonly_far_copies"])
+def test_two_devices(name: str, built: Path, run: Path) -> None:
+    command = [str(support.build_program(name, built))]
+    bare = support.run(command, SIM | {"TT_SIM_DEVICES": "2"})
+    outcome = recorded(command, run, devices="2")
+    assert outcome.stdout == bare.stdout
+    assert outcome.status == bare.status == 0
+    regions = tt.open(run).regions
+    bases = regions.loc[regions["captured"]].groupby("device")["base"].min()
+    assert list(bases) == [BASE, BASE + STRIDE]
+
+
+def test_many_small_allocations(built: Path, run: Path) -> None:
+    command = [str(support.build_program("simonly_many", built))]
+    bare = support.run(command, SIM)
+    outcome = recorded(command, run)
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+
+
+# ---- the same each time ----
+
+
+@pytest.mark.parametrize("name", support.EXAMPLE_ARGUMENTS)
+def test_manifests_are_identical(name: str, built: Path, tmp_path: Path) -> None:
+    texts = []
+    for i, simulator in enumerate(
+        ({"seed": "1"}, {"seed": "2"}, {"seed": "3", "schedule": "random"})
+    ):
+        recorded(support.command(f"example-{name}", built), tmp_path / str(i), **simulator)
+        texts.append((tmp_path / str(i) / "manifest.json").read_bytes())
+    assert texts[0] == texts[1] == texts[2]
+    assert json.loads(texts[0])["processes"][0]["epochs"]
+
+
+@pytest.mark.parametrize("what", ["plain", "async", "contexts", "capture", "full"])
+def test_addresses_and_contents_are_the_same(what: str, built: Path, tmp_path: Path) -> None:
+    command = addresses(built, what)
+    one, two = (recorded(command, tmp_path / seed, seed=seed) for seed in ("1", "2"))
+    assert one == two
+    assert one.status == 0
+    manifests = [(tmp_path / seed / "manifest.json").read_bytes() for seed in ("1", "2")]
+    assert manifests[0] == manifests[1]
+
+
+@pytest.mark.parametrize("what", ["plain", "async"])
+def test_memory_is_zero_when_it_is_handed_out(what: str, built: Path, run: Path) -> None:
+    """The program leaves no byte zero in what it frees, so this is about memory in use again too."""
+    outcome = recorded(addresses(built, what), run)
+    found = re.findall(r"at ([0-9a-f]+), (\d+) not zero", outcome.stdout)
+    assert len(found) > 25
+    assert {count for _, count in found} == {"0"}
+    assert len({address for address, _ in found}) < len(found)
+    bare = support.run(addresses(built, what), SIM)
+    assert ", 0 not zero" not in bare.stdout
+
+
+def test_where_memory_is(built: Path, run: Path) -> None:
+    outcome = recorded(addresses(built, "plain"), run)
+    first = [int(address, 16) for address in re.findall(r"at ([0-9a-f]+),", outcome.stdout)][:15]
+    small, page = 512, 2 << 20
+    assert first[:4] == [BASE, BASE + small, BASE + 2 * small, BASE + 4 * small]
+    assert all(address % page == 0 for address in first[8:13])
+    assert first[8:11] == [BASE + 2 * page, BASE + 3 * page, BASE + 4 * page]
+    assert BASE < first[13] < first[14] < BASE + page
+
+
+def test_regions_say_whose_their_addresses_are(built: Path, tmp_path: Path) -> None:
+    for name, kinds in {
+        "async": {"arena": False, "host": True},
+        "managed": {"managed": True},
+        "vmm": {"vmm": True},
+        "globals": {"global": True, "arena": False},
+    }.items():
+        recorded(support.command(f"example-{name}", built), tmp_path / name)
+        regions = tt.open(tmp_path / name).regions
+        assert set(regions["kind"]) & {"device", "async"} == set()
+        unstable = regions.groupby("kind")["unstable"].unique()
+        for kind, expected in kinds.items():
+            if kind in unstable:
+                assert list(unstable[kind]) == [expected], (name, kind)
+        ours = regions[regions["kind"] == "arena"]
+        assert ((ours["base"] >= BASE) & (ours["base"] < BASE + STRIDE)).all()
+    assert not (tt.open(tmp_path / "globals").regions["kind"] == "device").any()
+
+
+def test_freed_memory_in_use_again_is_a_region_of_its_own(built: Path, run: Path) -> None:
+    recorded(support.command("alloc_reuse", built), run)
+    opened = tt.open(run)
+    regions = opened.regions[opened.regions["kind"] == "arena"]
+    assert list(regions["size"]) == [4000 * (i % 4 + 1) for i in range(12)]
+    assert regions["base"].nunique() == 2
+    for region, born in zip(regions["region"], regions["born"], strict=True):
+        words = opened.read(int(born), int(region), dtype="u4")
+        np.testing.assert_array_equal(words, words[0] + np.arange(len(words), dtype="u4"))
+
+
+# ---- what the driver would have given ----
+
+
+def test_rows_are_as_long_as_the_drivers(built: Path, run: Path) -> None:
+    bare = support.run(addresses(built, "pitches"), SIM)
+    outcome = recorded(addresses(built, "pitches"), run)
+    assert bare.stdout.count("\n") == 108
+    assert outcome.stdout == bare.stdout
+    assert set(tt.open(run).regions["kind"]) == {"arena"}
+
+
+def test_the_device_holds_as_much_as_without_us(built: Path, run: Path) -> None:
+    """All of the simulated GiB, again and again: nothing is lost to us or to what was freed."""
+    outcome = recorded(addresses(built, "full"), run)
+    bare = support.run(addresses(built, "full"), SIM)
+    full = "16 blocks of 64 MiB, then CUDA_ERROR_OUT_OF_MEMORY\n"
+    assert bare.stdout.startswith(full)
+    assert outcome.stdout.count(full) == 2
+    assert outcome.stdout.count("-> CUDA_SUCCESS") == 8
+
+
+def test_contexts_take_their_memory_along(built: Path, run: Path) -> None:
+    outcome = recorded(addresses(built, "contexts"), run)
+    contexts = re.findall(r"context \d: (\w+) (\w+)\n", outcome.stdout)
+    assert len(contexts) == 2
+    assert contexts[0] == contexts[1]
+    assert outcome.stdout.count("-> CUDA_ERROR_INVALID_VALUE") == 4
+    assert f"outer 5000 at {BASE:x}" in outcome.stdout
+    assert f"after the reset 5000 at {BASE:x}" in outcome.stdout
+
+
+def test_what_a_stream_capture_allows(built: Path, run: Path) -> None:
+    """Memory that is freed during one is not in use again before the context was waited for."""
+    outcome = recorded(addresses(built, "capture"), run)
+    assert "another place 1\n" in outcome.stdout
+    assert "the same place 1\n" in outcome.stdout
+    bare = support.run(addresses(built, "capture"), SIM)
+    calls = [line for line in bare.stdout.splitlines() if "->" in line]
+    assert calls == [line for line in outcome.stdout.splitlines() if "->" in line]
+    assert sum("CAPTURE_UNSUPPORTED" in line for line in calls) == 2
+
+
+# ---- where it is not to be had ----
+
+
+def check_the_drivers_own(outcome: support.Outcome, bare: support.Outcome, run: Path) -> None:
+    """Nothing breaks: addresses are the driver's, which is said once and in the run."""
+    lines = outcome.stderr.splitlines()
+    assert len(lines) == 1
+    assert "may differ between runs" in lines[0]
+    assert outcome.status == bare.status == 0
+    assert re.sub(r"at \w+", "at ADDRESS", outcome.stdout) == re.sub(
+        r"at \w+", "at ADDRESS", bare.stdout
+    )
+    opened = tt.open(run)
+    assert set(opened.regions["kind"]) == {"device"}
+    assert opened.regions["unstable"].all()
+    assert lines[0].removeprefix("ttanalyze: ") in opened.processes[0].info["warnings"]
+    assert tt.verify.verify(opened, run / "manifest.json").same
+
+
+def test_addresses_that_are_taken(built: Path, run: Path) -> None:
+    command = addresses(built, "taken")
+    check_the_drivers_own(recorded(command, run), support.run(command, SIM), run)
+
+
+@pytest.mark.parametrize("call", ["cuMemAddressReserve", "cuMemRelease", "cuMemSetAccess"])
+def test_a_driver_without_chosen_addresses(call: str, built: Path, tmp_path: Path) -> None:
+    driver, run = without(tmp_path / "driver", call), tmp_path / "run"
+    command = addresses(built, "plain")
+    outcome = support.run(command, support.recording(driver, run, deterministic="1"))
+    check_the_drivers_own(outcome, support.run(command, driver), run)
+
+
+def test_less_room_than_a_tebibyte(built: Path, run: Path) -> None:
+    """A process that is allowed little address space gets a smaller range at the same place."""
+    if support.sanitizer_runtimes():
+        pytest.skip("sanitizers need address space of their own")
+    limit = 200 << 30
+    command = ["sh", "-c", f"ulimit -v {limit >> 10}; exec {' '.join(addresses(built, 'plain'))}"]
+    assert resource.getrlimit(resource.RLIMIT_AS)[1] in (resource.RLIM_INFINITY, limit)
+    outcome = recorded(command, run)
+    assert outcome.stderr == ""
+    assert f"at {BASE:x}, 0 not zero" in outcome.stdout
+    assert set(tt.open(run).regions["kind"]) == {"arena"}
+
+
+@pytest.mark.parametrize("name", ["async_reuse", "threads_allocate", "alloc_neighbours"])
+def test_memory_stays_ours_when_recording_stops(name: str, built: Path, run: Path) -> None:
+    """The disk is full in the middle: what was handed out before is freed and asked about as ever."""
+    (command,) = support.command(name, built)
+    bare = support.run([command], SIM)
+    environment = support.recording(SIM, run, deterministic="1", events="0")
+    outcome = support.run(["sh", "-c", f"ulimit -f 200; exec {command}"], environment)
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    assert "recording stopped: writing" in outcome.stderr
