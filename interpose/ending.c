@@ -1,109 +1,61 @@
 /*
- * exit, _exit, fatal signals and fork.
+ * exit, quick_exit, _exit, exec and fork; signals are in signals.c.
  *
- * Invariant: the process ends with the status or by the signal it would have ended with. A
- * signal handler only wakes a thread of ours and waits for it, bounded; a program's own
- * disposition, SIG_IGN included, is left as it is.
+ * Invariant: the process ends with the status it would have ended with, and an exec that fails
+ * leaves the recording going where that could be foreseen.
  */
 #include "ending.h"
 
 #include <dlfcn.h>
-#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
-#include <semaphore.h>
-#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "entry/entry.h"
 #include "recorder.h"
+#include "signals.h"
 
-#define SIGNAL_WAIT_S 5
-
-static const int fatal[] = {SIGTERM, SIGINT, SIGABRT};
-static sem_t wake, finished;
-static volatile sig_atomic_t caught;
 static pid_t owner;
 
-static void at_exit(void)
+static void finish(void)
 {
-	if (getpid() == owner)
+	if (owner && getpid() == owner)
 		recorder_finish("complete", NULL);
 }
 
-static void *finisher(void *unused)
+static void finish_by_signal(int number)
 {
-	(void)unused;
-	while (sem_wait(&wake))
-		continue;
-	char reason[40] = "signal ";
-	int n = caught;
-	reason[7] = (char)('0' + n / 10);
-	reason[8] = (char)('0' + n % 10);
+	char reason[40];
+
+	snprintf(reason, sizeof(reason), "signal %d", number);
 	recorder_finish("signal", reason);
-	sem_post(&finished);
-	return NULL;
-}
-
-static void on_signal(int number)
-{
-	int saved = errno;
-	struct timespec until;
-
-	if (!caught && getpid() == owner) {
-		caught = number;
-		sem_post(&wake);
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_sec += SIGNAL_WAIT_S;
-		while (sem_timedwait(&finished, &until) && errno == EINTR)
-			continue;
-	}
-	signal(number, SIG_DFL);
-	errno = saved;
-	raise(number);
 }
 
 static void in_child(void)
 {
+	signals_forget();
 	recorder_forget();
 }
 
 void ending_watch(void)
 {
-	pthread_attr_t attributes;
-	sigset_t all, before;
-	pthread_t thread;
-
 	owner = getpid();
-	sem_init(&wake, 0, 0);
-	sem_init(&finished, 0, 0);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, 256 << 10);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	if (!pthread_create(&thread, &attributes, finisher, NULL)) {
-		pthread_setname_np(thread, "tt-ending");
-		for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++) {
-			struct sigaction action;
-			if (!sigaction(fatal[i], NULL, &action) && action.sa_handler == SIG_DFL) {
-				action = (struct sigaction){.sa_handler = on_signal, .sa_flags = SA_RESTART};
-				sigaction(fatal[i], &action, NULL);
-			}
-		}
-	}
-	pthread_attr_destroy(&attributes);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	atexit(at_exit);
+	if (!signals_watch(finish_by_signal))
+		recorder_warn("no thread for signals: one that ends the process ends the recording where it is");
+	atexit(finish);
+	at_quick_exit(finish);
 	pthread_atfork(NULL, NULL, in_child);
 }
 
 EXPORT __attribute__((noreturn)) void _exit(int status)
 {
-	if (owner && getpid() == owner)
-		recorder_finish("complete", NULL);
+	finish();
 	for (;;)
 		syscall(SYS_exit_group, status);
 }
@@ -111,4 +63,135 @@ EXPORT __attribute__((noreturn)) void _exit(int status)
 EXPORT __attribute__((noreturn)) void _Exit(int status)
 {
 	_exit(status);
+}
+
+/* ---- exec ---- */
+
+/* Whether the system will take this file for a program. */
+static bool runs(int directory, const char *path, int flags)
+{
+	char head[4] = "";
+	struct stat s;
+
+	if (fstatat(directory, path, &s, flags) || (!S_ISREG(s.st_mode) && !S_ISLNK(s.st_mode)) ||
+	    faccessat(directory, path, X_OK, AT_EACCESS | flags))
+		return false;
+	int file = flags & AT_EMPTY_PATH ? -1 : openat(directory, path, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return true; /* may be run but not read */
+	ssize_t got = read(file, head, sizeof(head));
+	close(file);
+	return got >= 2 && (!memcmp(head, "#!", 2) || !memcmp(head, "\177ELF", 4));
+}
+
+static bool found_in_path(const char *name)
+{
+	const char *path = getenv("PATH");
+	char candidate[4096];
+
+	if (strchr(name, '/'))
+		return runs(AT_FDCWD, name, 0);
+	for (const char *at = path ? path : "/bin:/usr/bin"; at; at = strchr(at, ':') ? strchr(at, ':') + 1 : NULL) {
+		int n = (int)strcspn(at, ":");
+		if (snprintf(candidate, sizeof(candidate), "%.*s%s%s", n, at, n ? "/" : "", name) < (int)sizeof(candidate) &&
+		    runs(AT_FDCWD, candidate, 0))
+			return true;
+	}
+	return false;
+}
+
+static bool watching(void)
+{
+	return owner && getpid() == owner && recorder_state == RECORDER_ON;
+}
+
+/* An exec that was foreseen to succeed and did not. */
+static int returned(int result, bool finished)
+{
+	if (finished)
+		recorder_warn("recording ended at an exec that failed");
+	return result;
+}
+
+static bool leave(bool succeeds)
+{
+	if (succeeds)
+		finish();
+	return succeeds;
+}
+
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+EXPORT int execve(const char *path, char *const argv[], char *const envp[])
+{
+	bool finished = watching() && leave(runs(AT_FDCWD, path, 0));
+
+	return returned(NEXT(execve)(path, argv, envp), finished);
+}
+
+EXPORT int execv(const char *path, char *const argv[])
+{
+	return execve(path, argv, environ);
+}
+
+EXPORT int execvpe(const char *name, char *const argv[], char *const envp[])
+{
+	bool finished = watching() && leave(found_in_path(name));
+
+	return returned(NEXT(execvpe)(name, argv, envp), finished);
+}
+
+EXPORT int execvp(const char *name, char *const argv[])
+{
+	return execvpe(name, argv, environ);
+}
+
+EXPORT int fexecve(int file, char *const argv[], char *const envp[])
+{
+	bool finished = watching() && leave(runs(file, "", AT_EMPTY_PATH));
+
+	return returned(NEXT(fexecve)(file, argv, envp), finished);
+}
+
+EXPORT int execveat(int directory, const char *path, char *const argv[], char *const envp[], int flags)
+{
+	bool finished = watching() && leave(runs(directory, path, flags));
+
+	return returned(NEXT(execveat)(directory, path, argv, envp, flags), finished);
+}
+
+/* The arguments from `first` to their NULL, as an array on the caller's stack. */
+#define GATHER(argv, first, last)                                                                                      \
+	va_list last;                                                                                                  \
+	size_t count = 1;                                                                                              \
+	va_start(last, first);                                                                                         \
+	while (va_arg(last, char *))                                                                                   \
+		count++;                                                                                               \
+	va_end(last);                                                                                                  \
+	char *argv[count + 1];                                                                                         \
+	argv[0] = (char *)first;                                                                                       \
+	va_start(last, first);                                                                                         \
+	for (size_t i = 1; i <= count; i++)                                                                            \
+		argv[i] = va_arg(last, char *)
+
+EXPORT int execl(const char *path, const char *first, ...)
+{
+	GATHER(argv, first, more);
+	va_end(more);
+	return execve(path, argv, environ);
+}
+
+EXPORT int execlp(const char *name, const char *first, ...)
+{
+	GATHER(argv, first, more);
+	va_end(more);
+	return execvpe(name, argv, environ);
+}
+
+EXPORT int execle(const char *path, const char *first, ...)
+{
+	GATHER(argv, first, more);
+	char *const *envp = va_arg(more, char *const *);
+	va_end(more);
+	return execve(path, argv, envp);
 }

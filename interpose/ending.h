@@ -4,7 +4,10 @@
 #ifndef TT_ENDING_H
 #define TT_ENDING_H
 
-/* From now on: exit, _exit, SIGTERM, SIGINT and abort finish the recording first; a fork's child drops it. */
+/*
+ * From now on: exit, quick_exit, _exit, exec and signals that end the process finish the
+ * recording first; a fork's child drops it.
+ */
 void ending_watch(void);
 
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "capture/capture.h"
@@ -21,6 +22,7 @@
 #include "state/regions.h"
 
 #define WARNINGS 32
+#define FINISH_MS 5000 /* as long as a thread waits for another that finishes */
 
 _Atomic int recorder_state;
 struct recorder_counters recorder_counters;
@@ -322,13 +324,18 @@ bool recorder_start(void)
 
 void recorder_finish(const char *status, const char *reason)
 {
-	static _Atomic bool finished;
+	static _Atomic bool begun, done;
 	struct thread *t = thread_current();
 	int on = RECORDER_ON;
 	char why[256];
 
-	if (!run || atomic_exchange(&finished, true))
+	if (!run)
 		return;
+	if (atomic_exchange(&begun, true)) {
+		for (unsigned ms = 0; !done && ms < FINISH_MS; ms++)
+			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		return;
+	}
 	for (struct context *c = context_first(); c && recorder_state == RECORDER_ON; c = c->next) {
 		CUcontext popped;
 		if (!c->alive || !c->capture || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
@@ -352,6 +359,7 @@ void recorder_finish(const char *status, const char *reason)
 	if (store_failed(run, why, sizeof(why)))
 		stopped(why); /* not in the run, which could not be written to its end */
 	t->busy--;
+	done = true;
 }
 
 void recorder_forget(void)

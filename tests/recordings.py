@@ -14,7 +14,7 @@ from tests import support
 from tests.support import Outcome
 
 # Programs that end so suddenly that nothing can be written at the end.
-KILLED = ("exit_sigkill",)
+KILLED = ("exit_sigkill", "exit_stack")
 # Programs that allow themselves no file of the size that the description of a run has.
 UNWRITABLE = ("file_size_limit",)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -150,7 +151,63 @@ def test_an_interrupt_is_130_and_leaves_no_half_file(run_path: Path, tmp_path: P
     assert not report.exists()
 
 
-def test_a_reader_that_goes_away(run_path: Path) -> None:
+PRINTING = [
+    [],
+    ["--help"],
+    ["--version"],
+    ["record", "--help"],
+    ["shim"],
+    ["doctor"],
+    ["doctor", "--json"],
+    ["info", "RUN"],
+    ["info", "RUN", "--json"],
+    ["verify", "RUN"],
+    ["verify", "RUN", "--json"],
+    ["manifest", "RUN"],
+]
+
+
+@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
+@pytest.mark.parametrize(
+    ("redirection", "status", "said"),
+    [
+        (">&-", 2, "ttanalyze: standard output: Bad file descriptor\n"),
+        (">/dev/full", 2, "ttanalyze: standard output: No space left on device\n"),
+        ("| true", 141, ""),
+        (">&- 2>&-", 2, ""),
+        ("<&- >/dev/null", 0, ""),
+        ("2>&- >/dev/null", 0, ""),
+        ("2>/dev/full >/dev/null", 0, ""),
+    ],
+)
+def test_standard_streams_that_can_not_be_used(
+    small: Writer,
+    run_path: Path,
+    arguments: list[str],
+    redirection: str,
+    status: int,
+    said: str,
+) -> None:
+    words = [str(run_path) if word == "RUN" else word for word in arguments]
+    command = shlex.join([sys.executable, "-m", "ttanalyze", *words])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} {redirection}; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        cwd=support.ROOT,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("", said)
+    assert done.returncode == (status if arguments else 2)
+
+
+def test_an_error_that_can_not_be_told_is_still_an_error(tmp_path: Path) -> None:
+    for redirection in ("2>&-", "2>/dev/full"):
+        command = f"{sys.executable} -m ttanalyze info {tmp_path} {redirection}"
+        assert subprocess.run(["bash", "-c", command], cwd=support.ROOT).returncode == 2
+
+
+def test_a_reader_that_goes_away_in_the_middle(run_path: Path) -> None:
     w = Writer(run_path)
     for region in range(3000):
         w.born(region, b"x")

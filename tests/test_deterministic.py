@@ -105,7 +105,7 @@ def test_addresses_and_contents_are_the_same(what: str, built: Path, tmp_path: P
 
 @pytest.mark.parametrize("what", ["plain", "async"])
 def test_memory_is_zero_when_it_is_handed_out(what: str, built: Path, run: Path) -> None:
-    """The program leaves no byte zero in what it frees, so this is about memory in use again too."""
+    """The program leaves no byte zero in what it frees, so this is about reused memory too."""
     outcome = recorded(addresses(built, what), run)
     found = re.findall(r"at ([0-9a-f]+), (\d+) not zero", outcome.stdout)
     assert len(found) > 25
@@ -244,7 +244,7 @@ def test_less_room_than_a_tebibyte(built: Path, run: Path) -> None:
 
 @pytest.mark.parametrize("name", ["async_reuse", "threads_allocate", "alloc_neighbours"])
 def test_memory_stays_ours_when_recording_stops(name: str, built: Path, run: Path) -> None:
-    """The disk is full in the middle: what was handed out before is freed and asked about as ever."""
+    """The disk is full in the middle: what was handed out before is freed and known as ever."""
     (command,) = support.command(name, built)
     bare = support.run([command], SIM)
     environment = support.recording(SIM, run, deterministic="1", events="0")

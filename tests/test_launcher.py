@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -21,7 +23,7 @@ import pytest
 from tests import support
 from tests.rundir import small_run
 from tests.support import Outcome
-from ttanalyze import record
+from ttanalyze import program, record
 from ttanalyze.errors import Error
 
 Record = Callable[..., Outcome]
@@ -78,25 +80,86 @@ def test_a_signal_is_128_and_its_number(recorded: Record, number: signal.Signals
 
 
 @pytest.mark.parametrize(
-    ("program", "status", "reason"),
+    ("program", "reason"),
     [
-        ("no-such-program", 127, "no-such-program: not found"),
-        ("./nothing", 127, "./nothing: not found"),
-        ("./plain", 126, "./plain: not executable"),
-        ("./folder", 126, "./folder: is a directory"),
-        ("./broken", 127, "./broken: No such file or directory"),
+        ("no-such-program", "no-such-program: not found in PATH; check its name, or give its path"),
+        ("./nothing", "./nothing: not found; check its path"),
+        ("plain", "plain: not found in PATH; for the one in this directory say ./plain"),
+        ("./plain", "./plain: not executable; chmod +x ./plain, or put its interpreter in front"),
+        ("./folder", "./folder: is a directory; name the program in it"),
+        ("", "the empty name: not found in PATH; check its name, or give its path"),
+        ("./broken", "./broken: its interpreter /no/such/interpreter is missing"),
+        ("./bare", "./bare: its interpreter (none) is missing"),
+        ("./garbage", "./garbage: neither a program of this system nor a script"),
+        ("./other", "./other: a 32-bit program for another machine; the recorder is for this"),
+        ("./short", "./short: a damaged program file"),
+        ("./alien", "./alien: its loader /no/such/ld.so is missing; it was built for another"),
+        (
+            "./musl",
+            "./musl: built for musl; the recorder, like the driver, needs the GNU C library",
+        ),
     ],
 )
-def test_what_can_not_be_run(
-    recorded: Record, tmp_path: Path, program: str, status: int, reason: str
-) -> None:
+def test_what_can_not_be_run(recorded: Record, tmp_path: Path, program: str, reason: str) -> None:
+    """Said in one line before anything is run, with the status of a usage error."""
+    loader = tmp_path / "ld-musl-x86_64.so.1"
+    loader.write_bytes(b"")
+    files = {
+        "broken": b"#!/no/such/interpreter\n",
+        "bare": b"#!\n",
+        "garbage": b"\x7fBEL\0\0",
+        "other": b"\x7fELF\x01\x01\x01".ljust(52, b"\0"),
+        "short": elf("/lib64/ld-linux.so")[:100],
+        "alien": elf("/no/such/ld.so"),
+        "musl": elf(str(loader)),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(0o755)
     (tmp_path / "plain").write_text("")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "broken").write_text("#!/no/such/interpreter\n")
-    (tmp_path / "broken").chmod(0o755)
+    before = sorted(tmp_path.iterdir())
     outcome = recorded("--", program)
-    assert outcome.status == status
-    assert outcome.stderr == f"ttanalyze: {reason}\n"
+    assert outcome.status == 2
+    assert outcome.stdout == ""
+    assert outcome.stderr.startswith(f"ttanalyze: {reason}")
+    assert outcome.stderr.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def elf(loader: str) -> bytes:
+    """The beginning of a program of this machine that asks for a loader; it does not run."""
+    with open("/proc/self/exe", "rb") as file:
+        head = bytearray(file.read(64))
+    name = os.fsencode(loader) + b"\0"
+    head[32:40] = (64).to_bytes(8, "little")  # the program headers follow, one of them
+    head[54:58] = (56).to_bytes(2, "little") + (1).to_bytes(2, "little")
+    kind = (3).to_bytes(4, "little") + bytes(4)
+    return bytes(head) + kind + struct.pack("<QQQQQQ", 120, 0, 0, len(name), len(name), 1) + name
+
+
+def test_a_static_program_runs_and_is_told_of(recorded: Record, tmp_path: Path) -> None:
+    (tmp_path / "program.c").write_text("int main(void) { return 5; }\n")
+    command = ["gcc", "-static", "-o", "program", "program.c"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    outcome = recorded("--", "./program")
+    assert outcome.status == 5
+    assert outcome.stderr.splitlines() == [
+        "ttanalyze: ./program is statically linked, so LD_PRELOAD does not reach it: "
+        "nothing will be recorded",
+        "ttanalyze: nothing recorded: no CUDA context of ./program was seen",
+    ]
+
+
+def test_a_program_that_gains_rights_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(shutil.copy(shutil.which("true") or "/bin/true", tmp_path / "program"))
+    assert program.obstacle("program", path) is None
+    os.chmod(path, 0o4755)
+    assert program.obstacle("program", path) is None  # it is ours already
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert program.obstacle("program", path) == "runs with privileges of its own"
 
 
 def test_a_script_without_a_first_line(recorded: Record, tmp_path: Path) -> None:
@@ -171,6 +234,30 @@ def test_signal_dispositions_are_the_callers(recorded: Record) -> None:
     assert recorded("-q", "--", *command).stdout == bare
 
 
+@pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_closed_streams_stay_closed(
+    environment: dict[str, str], tmp_path: Path, redirection: str
+) -> None:
+    """And what we could not say about it does not change how it ends."""
+    program = "readlink /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 > $HOME/streams; exit 7"
+    launcher = [sys.executable, "-m", "ttanalyze", "record", "--sim", "--"]
+    seen = []
+    for command in ([], launcher):
+        line = f"{shlex.join([*command, 'sh', '-c', program])} {redirection}"
+        done = subprocess.run(
+            ["bash", "-c", line],
+            env=environment | {"HOME": str(tmp_path)},
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        assert done.returncode == 7
+        seen.append((tmp_path / "streams").read_text())
+    assert seen[0] == seen[1]
+
+
 # ---- signals to us ----
 
 WAITER = """
@@ -227,7 +314,7 @@ def test_the_terminals_interrupt_comes_once(environment: dict[str, str], tmp_pat
 
 def test_nothing_recorded_leaves_nothing(recorded: Record, tmp_path: Path) -> None:
     outcome = recorded("--", "true")
-    assert outcome.stderr == "ttanalyze: true never used CUDA; nothing recorded\n"
+    assert outcome.stderr == "ttanalyze: nothing recorded: no CUDA context of true was seen\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -155,7 +155,7 @@ def test_failures_name_the_place() -> None:
     error = failure("mov.u64 %l1, 0x123400;\nst.global.u64 [%l1], %l2;", block=[4, 2], grid=[1, 1])
     assert error.message == (
         "kernel k, line 11: thread (0,0,0) of block (0,0,0): "
-        "write of 8 bytes at 0x123400, which is not allocated"
+        "write of 8 bytes at 0x123400, which is not allocated or not accessible"
     )
 
 

@@ -107,6 +107,8 @@ def test_memory_that_is_not_there(built: Path) -> None:
     faults = [line for line in done.stderr.splitlines() if "ILLEGAL_ADDRESS" in line]
     assert len(faults) == 10
     assert all("poke" in line for line in faults)
+    for place in ("byte 1000 of", "byte 3 after", "byte 2 of"):
+        assert f"{place} an allocation of 1001 bytes" in done.stderr
 
 
 @pytest.mark.parametrize(

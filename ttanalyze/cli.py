@@ -1,7 +1,8 @@
 """The command line: every verb parses its options and calls its module; no logic lives here.
 
 Nothing heavy is imported before a verb needs it. What goes wrong is one line on stderr and
-status 2; what verify finds different is status 1.
+status 2; what verify finds different is status 1. Status 130 is an interrupt and 141 a reader of
+our output that went away, as shells have it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from ttanalyze import __version__, text
-from ttanalyze.errors import Error
+from ttanalyze.errors import Error, system_error
 
 SAME, DIFFERS, ERROR, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER = 1.0  # seconds
@@ -35,7 +36,7 @@ app = typer.Typer(
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no closing line.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
 class _ReaderGoneError(Exception):
@@ -66,7 +67,9 @@ def _options(
     "  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd",
 )
 def record(
-    command: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGS]", help="What to run.")],
+    command: Annotated[
+        list[str], typer.Argument(metavar="PROGRAM", help="What to run, and its arguments.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Run directory (default PROGRAM.tt)."),
@@ -121,12 +124,15 @@ def record(
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Replace a run directory that is there.")
     ] = False,
-    quiet: QuietOption = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Do not say what was recorded.")
+    ] = False,
 ) -> int:
     """Run a program and record what it does to GPU memory.
 
-    The program's exit status is passed on, 128+n where signal n ended it. Every option can also
-    be set as a variable: --ring-bytes 1G is TT_RING_BYTES=1G.
+    Exit status: the program's, 128+n where signal n ended it; 2 where it could not be run, which
+    is said in one line. Every option can also be set as a variable: --ring-bytes 1G is
+    TT_RING_BYTES=1G.
     """
     from ttanalyze import options
     from ttanalyze.record import record as run
@@ -162,11 +168,15 @@ def shim() -> None:
 
 @app.command(epilog="\b\nExample:\n  ttanalyze doctor")
 def doctor(json: JsonOption = False) -> int:
-    """Say whether this machine is fit for recording, and what to do where it is not."""
+    """Say whether this machine is fit for recording, and what to do where it is not.
+
+    Exit status 0: fit, on a GPU or on the simulator; 2: not fit.
+    """
     from ttanalyze.doctor import doctor as examine
     from ttanalyze.doctor import doctor_text
 
-    found = examine()
+    with _progress("looking", False) as progress:
+        found = examine(progress=progress)
     _print(found.to_json() if json else doctor_text(found, text.colours_wanted(1)))
     return SAME if found.fit else ERROR
 
@@ -267,12 +277,15 @@ def manifest(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
     ] = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Print the manifest of a run from its recorded digests."""
     from ttanalyze.model import manifest as manifests
     from ttanalyze.model import open_run
 
-    made = manifests.text(open_run(run).manifest())
+    opened = open_run(run)
+    with _progress("reading digests", quiet) as progress:
+        made = manifests.text(opened.manifest(progress))
     if out is None:
         _print(made, end="")
     else:
@@ -288,6 +301,8 @@ def _print(content: str, end: str = "\n") -> None:
             rest = rest[os.write(1, rest) :]
     except BrokenPipeError:
         raise _ReaderGoneError from None
+    except OSError as e:
+        raise system_error("standard output", e) from None
 
 
 def _json(value: Any) -> str:
@@ -306,7 +321,7 @@ def _write(path: Path, content: str) -> None:
         finally:
             draft.unlink(missing_ok=True)
     except OSError as e:
-        raise Error(f"{path}: {e.strerror}") from None
+        raise system_error(path, e) from None
 
 
 @contextlib.contextmanager
@@ -334,6 +349,9 @@ def _progress(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] | N
 
 def run_command(arguments: list[str]) -> int:
     """Runs a command line; gives its exit status. Errors are told in one line."""
+    if not arguments:
+        run_command(["--help"])
+        return ERROR
     try:
         result = app(arguments, prog_name="ttanalyze", standalone_mode=False)
         sys.stdout.flush()
@@ -342,22 +360,50 @@ def run_command(arguments: list[str]) -> int:
         message = str(e)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except _ReaderGoneError:
+    except (_ReaderGoneError, BrokenPipeError, SystemExit):  # the last is typer's for a help text
         return 128 + signal.SIGPIPE
     except OSError as e:
-        message = f"{e.filename}: {e.strerror}" if e.filename else str(e.strerror or e)
+        message = str(system_error(e.filename or "standard output", e))
     except MemoryError:
         message = "out of memory"
     except Exception as e:
         # Typer's own errors share no public base class across its versions.
         if not hasattr(e, "format_message"):
             raise
-        message = e.format_message() or "a command is needed; see ttanalyze --help"
+        message = e.format_message()
     line = " ".join(text.printable(part) for part in message.splitlines())
-    print(f"ttanalyze: {line}", file=sys.stderr)
+    with contextlib.suppress(OSError):
+        print(f"ttanalyze: {line}", file=sys.stderr)
     return ERROR
+
+
+def _take_streams() -> None:
+    """Puts something that can't be used in the place of standard streams that are closed.
+
+    Else the first files we open would take their numbers, and get what is meant for the streams.
+    It is closed again in the programs that we start.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number else os.O_WRONLY)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+
+
+def _give_up_streams() -> None:
+    """Lets what can't be written go, which else would change the exit status at the very end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def main() -> None:
     """The ttanalyze command."""
-    sys.exit(run_command(sys.argv[1:]))
+    _take_streams()
+    status = run_command(sys.argv[1:])
+    _give_up_streams()
+    sys.exit(status)

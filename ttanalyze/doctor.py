@@ -9,6 +9,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ttanalyze import paths, text
 from ttanalyze.errors import Error
 
 OK, WARN, FAIL = "ok", "warn", "fail"
+CHECKS = 11
 PROBE_SECONDS = 60
 LEAST_DISK = 1 << 30
 LEAST_MEMLOCK = 64 << 20
@@ -51,26 +53,37 @@ class Diagnosis:
         return json.dumps({"fit": self.fit, **asdict(self)}, indent=2)
 
 
-def doctor(folder: Path | None = None) -> Diagnosis:
-    """Looks at driver, devices, libraries and limits; folder: where runs would be written."""
-    shim = check_shim()
+def doctor(
+    folder: Path | None = None, progress: Callable[[int, int], None] | None = None
+) -> Diagnosis:
+    """Looks at driver, devices, libraries and limits.
+
+    folder: where runs would be written, by default the current one. progress: called with the
+    checks done and those in all.
+    """
+    checks: list[Check] = []
+    for check in _checks(folder or Path.cwd()):
+        checks.append(check)
+        if progress:
+            progress(len(checks), CHECKS)
+    works = {check.name: check.status == OK for check in checks}
+    fit = works["recorder"]
+    return Diagnosis(fit and works["device"], fit and works["simulator"], checks)
+
+
+def _checks(folder: Path) -> Iterator[Check]:
+    yield check_shim()
     driver, devices, gpu = check_driver()
-    simulator = check_simulator()
-    checks = [
-        shim,
-        driver,
-        devices,
-        simulator,
-        check_cupti(),
-        check_device_files(gpu),
-        check_profiling(),
-        check_glibc(),
-        check_ptrace(),
-        check_memlock(),
-        check_disk(folder or Path.cwd()),
-    ]
-    fit = shim.status == OK
-    return Diagnosis(fit and gpu, fit and simulator.status == OK, checks)
+    yield driver
+    yield devices
+    yield check_simulator()
+    yield check_cupti()
+    yield check_device_files(gpu)
+    yield check_profiling()
+    yield check_glibc()
+    yield check_ptrace()
+    yield check_memlock()
+    yield check_disk(folder)
 
 
 def doctor_text(diagnosis: Diagnosis, colour: bool = False) -> str:

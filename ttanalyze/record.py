@@ -303,5 +303,6 @@ def _sums(out: Path) -> tuple[int, int, int]:
 
 
 def say(line: str) -> None:
-    """One line on stderr."""
-    print(f"ttanalyze: {text.printable(line)}", file=sys.stderr, flush=True)
+    """One line on stderr, if anyone can be told."""
+    with contextlib.suppress(OSError):
+        print(f"ttanalyze: {text.printable(line)}", file=sys.stderr, flush=True)

@@ -139,9 +139,7 @@ def _plot(x: str, y: str, series: dict[str, Points]) -> dict[str, Any]:
     return {"x": x, "y": y, "series": series}
 
 
-def _times(
-    target: str, points: Sequence[tuple[float, float]], factor: int, unit: str
-) -> Figure | None:
+def _times(target: str, points: Points, factor: int) -> Figure | None:
     """The cost at the last point over that at the one with a factor-th of it."""
     cost = dict(points)
     last = points[-1][0]

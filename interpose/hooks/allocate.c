@@ -23,7 +23,7 @@ static CUresult from_driver(struct op *op, uint32_t call, CUdeviceptr *p, size_t
 
 EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *p, size_t n)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuMemAlloc_v2))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -49,7 +49,7 @@ static bool pitched_from_arena(struct op *op, CUdeviceptr *p, size_t *pitch, siz
 
 EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned e)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuMemAllocPitch_v2))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -77,7 +77,7 @@ static CUresult free_in_arena(struct op *op, struct context *c, CUdeviceptr p)
 EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr p)
 {
 	struct context *c;
-	struct op op;
+	OP(op);
 	CUresult r;
 
 	if (!REAL(cuMemFree_v2))

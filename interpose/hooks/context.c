@@ -130,7 +130,7 @@ static void waited(struct op *op, CUresult r, uint64_t before)
 
 EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuCtxSynchronize))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -145,7 +145,7 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 
 EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext c)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuCtxSynchronize_v2))
 		return CUDA_ERROR_NOT_SUPPORTED;

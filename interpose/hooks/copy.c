@@ -84,7 +84,7 @@ static void reach(const struct op *op, struct span s)
 #define SYNC_OP(symbol, per_thread, kind, span, params, args, after) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, NULL, per_thread, writes(span)); \
@@ -97,7 +97,7 @@ static void reach(const struct op *op, struct span s)
 #define ASYNC_OP(symbol, per_thread, kind, span, params, args, after) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, writes(span)); \
@@ -112,7 +112,7 @@ static void reach(const struct op *op, struct span s)
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		CUcontext dst_context, src_context; \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream_, per_thread, true); \

@@ -89,7 +89,7 @@ static void end_launch(struct op *op, CUresult r, const struct shape *s, struct 
 #define LAUNCH(symbol, per_thread, stream, shape_, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		struct shape shape = shape_; \
@@ -140,7 +140,7 @@ static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 #define OTHER(symbol, per_thread, stream, kind, touches, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \

@@ -85,7 +85,7 @@ void memory_died(struct op *op, CUresult r, uint64_t base)
 #define ALLOCATES(symbol, kind, base, size, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
@@ -99,7 +99,7 @@ void memory_died(struct op *op, CUresult r, uint64_t base)
 #define FREES(symbol, type) \
 	EXPORT CUresult CUDAAPI symbol(type p) \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_always(&op, CALL_##symbol); \
@@ -143,7 +143,7 @@ FREES(cuIpcCloseMemHandle, CUdeviceptr)
 EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr p, size_t n, size_t o, CUmemGenericAllocationHandle h,
 				 unsigned long long flags)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuMemMap))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -156,7 +156,7 @@ EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr p, size_t n, size_t o, CUmemGeneric
 
 EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr p, size_t n)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuMemUnmap))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -181,7 +181,7 @@ static int access_asked(const struct op *op, const CUmemAccessDesc *d, size_t co
 
 EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAccessDesc *d, size_t count)
 {
-	struct op op;
+	OP(op);
 	int asked = -1;
 
 	if (!REAL(cuMemSetAccess))
@@ -226,7 +226,7 @@ EXPORT CUresult CUDAAPI cuMemAddressFree(CUdeviceptr p, size_t n)
 EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *prop,
 				    unsigned long long flags)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuMemCreate))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -240,7 +240,7 @@ EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, c
 /* The program sees the memory that it would have without us. */
 EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t *available, size_t *total)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuMemGetInfo_v2))
 		return CUDA_ERROR_NOT_SUPPORTED;

@@ -24,7 +24,7 @@ static void loaded(struct op *op, CUresult r, void *handle, bool library, const 
 #define LOADS(symbol, library, image, path, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
@@ -42,7 +42,7 @@ LOADS(cuLibraryLoadFromFile, true, NULL, name, (CUlibrary *out, const char *name
 #define UNLOADS(symbol, type) \
 	EXPORT CUresult CUDAAPI symbol(type handle) \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		if (op_begin_always(&op, CALL_##symbol)) { \
@@ -97,7 +97,7 @@ EXPORT CUresult CUDAAPI cuKernelGetFunction(CUfunction *f, CUkernel k)
 
 EXPORT CUresult CUDAAPI cuLibraryGetModule(CUmodule *m, CUlibrary l)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuLibraryGetModule))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -112,7 +112,7 @@ EXPORT CUresult CUDAAPI cuLibraryGetModule(CUmodule *m, CUlibrary l)
 	{ \
 		CUdeviceptr address = 0; \
 		size_t size = 0; \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		CUresult r = real.symbol(p, n, m, name); \

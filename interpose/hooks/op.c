@@ -49,7 +49,7 @@ EXPORT int tt_dump(void)
 /* Cuts an epoch on request: 0, or -1 where nothing is recorded. */
 EXPORT int tt_epoch(void *stream, const char *label)
 {
-	struct op op;
+	OP(op);
 
 	if (!op_begin_stream(&op, TT_NO_ID, stream, false, false))
 		return -1;

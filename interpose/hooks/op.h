@@ -26,6 +26,17 @@ struct op {
 	uint32_t call;
 };
 
+/* Declares a wrapper's op; until it goes out of scope the thread counts as being in a driver call. */
+#define OP(name) \
+	struct op name __attribute__((cleanup(op_leave))); \
+	thread_self.calls++
+
+static inline void op_leave(struct op *op)
+{
+	(void)op;
+	thread_self.calls--;
+}
+
 static inline bool recording(void)
 {
 	int state = atomic_load_explicit(&recorder_state, memory_order_relaxed);

@@ -30,7 +30,7 @@ static void end_wait(struct op *op, CUresult r)
 #define QUIET(symbol, per_thread, stream, kind, what, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
@@ -46,7 +46,7 @@ static void end_wait(struct op *op, CUresult r)
 #define WAITS_FOR_VALUE(symbol, per_thread, type) \
 	EXPORT CUresult CUDAAPI symbol(CUstream stream, CUdeviceptr a, type v, unsigned flags) \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
@@ -63,7 +63,7 @@ static void end_wait(struct op *op, CUresult r)
 #define WRITES(symbol, per_thread, address, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
@@ -79,7 +79,7 @@ static void end_wait(struct op *op, CUresult r)
 #define BEGINS_CAPTURE(symbol, per_thread, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		struct op op; \
+		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
@@ -138,7 +138,7 @@ static void born(struct op *op, CUresult r, bool ours, CUdeviceptr *p, size_t n)
 #define STREAMS(S, PT) \
 EXPORT CUresult CUDAAPI cuStreamSynchronize##S(CUstream stream) \
 { \
-	struct op op; \
+	OP(op); \
 	if (!REAL(cuStreamSynchronize##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuStreamSynchronize##S, stream, PT, false); \
@@ -159,7 +159,7 @@ BEGINS_CAPTURE(cuStreamBeginCapture_v2##S, PT, (CUstream stream, CUstreamCapture
 BEGINS_CAPTURE(cuStreamBeginCaptureToGraph##S, PT, (CUstream stream, CUgraph g, const CUgraphNode *d, const CUgraphEdgeData *x, size_t n, CUstreamCaptureMode mode), (stream, g, d, x, n, mode)) \
 EXPORT CUresult CUDAAPI cuStreamEndCapture##S(CUstream stream, CUgraph *g) \
 { \
-	struct op op; \
+	OP(op); \
 	if (!REAL(cuStreamEndCapture##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuStreamEndCapture##S, stream, PT, false); \
@@ -185,7 +185,7 @@ WRITES(cuStreamBatchMemOp##S, PT, 0, (CUstream stream, unsigned n, CUstreamBatch
 WRITES(cuStreamBatchMemOp_v2##S, PT, 0, (CUstream stream, unsigned n, CUstreamBatchMemOpParams *list, unsigned flags), (stream, n, list, flags)) \
 EXPORT CUresult CUDAAPI cuMemAllocAsync##S(CUdeviceptr *p, size_t n, CUstream stream) \
 { \
-	struct op op; \
+	OP(op); \
 	if (!REAL(cuMemAllocAsync##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuMemAllocAsync##S, stream, PT, true); \
@@ -196,7 +196,7 @@ EXPORT CUresult CUDAAPI cuMemAllocAsync##S(CUdeviceptr *p, size_t n, CUstream st
 } \
 EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##S(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream stream) \
 { \
-	struct op op; \
+	OP(op); \
 	if (!REAL(cuMemAllocFromPoolAsync##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuMemAllocFromPoolAsync##S, stream, PT, true); \
@@ -207,7 +207,7 @@ EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##S(CUdeviceptr *p, size_t n, CUm
 } \
 EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
 { \
-	struct op op; \
+	OP(op); \
 	if (!REAL(cuMemFreeAsync##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_free(&op, CALL_cuMemFreeAsync##S, stream, PT); \
@@ -226,7 +226,7 @@ STREAMS(_ptsz, true)
 
 EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuEventSynchronize))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -251,7 +251,7 @@ static void created(struct op *op, CUresult r, CUstream *stream)
 
 EXPORT CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuStreamCreate))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -263,7 +263,7 @@ EXPORT CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
 
 EXPORT CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
 {
-	struct op op;
+	OP(op);
 
 	if (!REAL(cuStreamCreateWithPriority))
 		return CUDA_ERROR_NOT_SUPPORTED;
@@ -275,7 +275,7 @@ EXPORT CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned fl
 
 static CUresult destroy(uint32_t call, CUstream stream, CUresult (*destroy_real)(CUstream))
 {
-	struct op op;
+	OP(op);
 	bool capturing = false;
 
 	op_begin_stream(&op, call, stream, false, false);

@@ -1,16 +1,13 @@
 /*
- * Contexts: the stack of each thread, explicit and primary contexts, limits and peers.
+ * Contexts: their life, and the stack of each thread.
  *
  * Invariant: a destroyed context's structure is kept, so that its handle is recognised as
- * destroyed for ever after; a primary context keeps one handle through all its lives.
+ * destroyed for ever after.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "driver.h"
-
-#define CONTEXT_FLAGS 0xffu
-#define GREATEST_PRIORITY (-5)
 
 static CUcontext newest;
 static unsigned long long last_id;
@@ -78,7 +75,7 @@ uint64_t context_reach(CUcontext ctx)
 	return ctx->peers | 1ull << ctx->device;
 }
 
-static void context_start(CUcontext ctx, unsigned flags)
+void context_start(CUcontext ctx, unsigned flags)
 {
 	ctx->flags = flags;
 	ctx->alive = true;
@@ -86,14 +83,7 @@ static void context_start(CUcontext ctx, unsigned flags)
 	ctx->id = ++last_id;
 	ctx->version = 3020;
 	ctx->peers = 0;
-	ctx->cache = CU_FUNC_CACHE_PREFER_NONE;
-	ctx->shared_config = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;
-	ctx->limits[CU_LIMIT_STACK_SIZE] = 1024;
-	ctx->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
-	ctx->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
-	ctx->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
-	ctx->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
-	ctx->limits[CU_LIMIT_PERSISTING_L2_CACHE_SIZE] = 0;
+	context_default_settings(ctx);
 	LIST_INIT(&ctx->streams);
 	LIST_INIT(&ctx->events);
 	LIST_INIT(&ctx->modules);
@@ -104,7 +94,7 @@ static void context_start(CUcontext ctx, unsigned flags)
 	ctx->legacy->legacy = true;
 }
 
-static CUcontext context_make(int device, unsigned flags)
+CUcontext context_make(int device, unsigned flags)
 {
 	CUcontext ctx = sim_alloc(sizeof *ctx);
 
@@ -132,7 +122,7 @@ static void region_end(struct region *r)
 	}
 }
 
-static void context_end(CUcontext ctx)
+void context_end(CUcontext ctx)
 {
 	uint64_t end;
 
@@ -157,13 +147,6 @@ static void context_end(CUcontext ctx)
 	ctx->legacy = NULL;
 }
 
-static bool flags_good(unsigned flags)
-{
-	unsigned schedule = flags & CU_CTX_SCHED_MASK;
-
-	return !(flags & ~CONTEXT_FLAGS) && (schedule == 0 || !(schedule & (schedule - 1)));
-}
-
 /* ---- explicit contexts ---- */
 
 static CUresult create(CUcontext *out, unsigned flags, CUdevice device)
@@ -173,7 +156,7 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice device)
 
 	if (result)
 		return result;
-	if (!out || !flags_good(flags) || thread->depth == sizeof thread->stack / sizeof *thread->stack)
+	if (!out || !context_flags_good(flags) || thread->depth == sizeof thread->stack / sizeof *thread->stack)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!device_valid(device))
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
@@ -208,6 +191,8 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 
 	if (result)
 		return result;
+	if (!ctx)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!context_known(ctx) || ctx->primary)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!ctx->alive)
@@ -225,6 +210,8 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 
 	if (result)
 		return result;
+	if (!ctx)
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!context_known(ctx))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
 	if (!ctx->alive)
@@ -355,288 +342,5 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
 	if (!id)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	*id = ctx->id;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxGetFlags(unsigned int *flags)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	if (!flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*flags = ctx->flags;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxSetFlags(unsigned int flags)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	if (!flags_good(flags))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	ctx->flags = flags;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-/* ---- limits and preferences ---- */
-
-static CUresult check_limit(CUlimit limit)
-{
-	switch (limit) {
-	case CU_LIMIT_STACK_SIZE:
-	case CU_LIMIT_PRINTF_FIFO_SIZE:
-	case CU_LIMIT_MALLOC_HEAP_SIZE:
-	case CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT:
-	case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
-	case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
-		return CUDA_SUCCESS;
-	default:
-		return limit >= 0 && limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT
-			: CUDA_ERROR_INVALID_VALUE;
-	}
-}
-
-CUresult cuCtxSetLimit(CUlimit limit, size_t value)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	result = check_limit(limit);
-	if (!result)
-		ctx->limits[limit] = value;
-	return sim_leave(result);
-}
-
-CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	result = value ? check_limit(limit) : CUDA_ERROR_INVALID_VALUE;
-	if (!result)
-		*value = ctx->limits[limit];
-	return sim_leave(result);
-}
-
-CUresult cuCtxGetCacheConfig(CUfunc_cache *config)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	if (!config)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*config = ctx->cache;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxSetCacheConfig(CUfunc_cache config)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	if (config < CU_FUNC_CACHE_PREFER_NONE || config > CU_FUNC_CACHE_PREFER_EQUAL)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	ctx->cache = config;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxGetSharedMemConfig(CUsharedconfig *config)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	if (!config)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*config = ctx->shared_config;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	/* Bank sizes are fixed on this architecture: accepted and without effect. */
-	return sim_leave(config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
-		? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
-}
-
-CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	if (least)
-		*least = 0;
-	if (greatest)
-		*greatest = GREATEST_PRIORITY;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxResetPersistingL2Cache(void)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	return result ? result : sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxGetExecAffinity(CUexecAffinityParam *affinity, CUexecAffinityType type)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	if (!affinity || type < 0 || type >= CU_EXEC_AFFINITY_TYPE_MAX)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	return sim_leave(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
-}
-
-/* ---- peers ---- */
-
-CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	if (flags)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!context_alive(peer) || peer == ctx)
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	if (peer->device == ctx->device)
-		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-	if (ctx->peers >> peer->device & 1)
-		return sim_leave(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
-	ctx->peers |= 1ull << peer->device;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxDisablePeerAccess(CUcontext peer)
-{
-	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
-
-	if (result)
-		return result;
-	if (!context_alive(peer))
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	if (!(ctx->peers >> peer->device & 1))
-		return sim_leave(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
-	ctx->peers &= ~(1ull << peer->device);
-	return sim_leave(CUDA_SUCCESS);
-}
-
-/* ---- primary contexts ---- */
-
-static CUresult enter_primary(CUdevice device, struct sim_device **out)
-{
-	CUresult result = sim_enter_driver();
-
-	*out = NULL;
-	if (result)
-		return result;
-	if (!device_valid(device))
-		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-	*out = &sim_devices[device];
-	return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
-{
-	struct sim_device *d;
-	CUresult result = enter_primary(device, &d);
-
-	if (result)
-		return result;
-	if (!out)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!d->primary) {
-		d->primary = context_make(device, d->primary_flags);
-		d->primary->primary = true;
-	} else if (!d->primary->alive) {
-		context_start(d->primary, d->primary_flags);
-	}
-	d->primary->retained++;
-	*out = d->primary;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
-{
-	struct sim_device *d;
-	CUresult result = enter_primary(device, &d);
-
-	if (result)
-		return result;
-	if (!d->primary || !d->primary->retained)
-		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	if (--d->primary->retained == 0 && d->primary->alive)
-		context_end(d->primary);
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
-{
-	struct sim_device *d;
-	CUresult result = enter_primary(device, &d);
-
-	if (result)
-		return result;
-	if (d->primary && d->primary->alive) {
-		d->primary->retained = 0;
-		context_end(d->primary);
-	}
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned int flags)
-{
-	struct sim_device *d;
-	CUresult result = enter_primary(device, &d);
-
-	if (result)
-		return result;
-	if (!flags_good(flags))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	d->primary_flags = flags;
-	if (d->primary && d->primary->alive)
-		d->primary->flags = flags;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
-{
-	struct sim_device *d;
-	CUresult result = enter_primary(device, &d);
-
-	if (result)
-		return result;
-	if (!flags || !active)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*flags = d->primary_flags;
-	*active = d->primary && d->primary->alive;
 	return sim_leave(CUDA_SUCCESS);
 }

@@ -134,6 +134,9 @@ struct CUctx_st {
 	CUcontext older; /* every context ever made: none is freed, so that a handle stays dead */
 };
 
+CUcontext context_make(int device, unsigned flags);
+void context_start(CUcontext ctx, unsigned flags); /* again, after context_end */
+void context_end(CUcontext ctx); /* its work is done, and all that it holds is gone */
 CUcontext context_current(void);
 CUcontext context_newest(void); /* then its older, and so on: every context there ever was */
 bool context_alive(CUcontext ctx); /* any pointer */
@@ -141,6 +144,11 @@ void context_fault(CUcontext ctx, CUresult fault);
 void context_wait(CUcontext ctx); /* until all work submitted so far is done */
 void contexts_wait(void); /* the same for all of them, and until nothing runs */
 uint64_t context_reach(CUcontext ctx); /* devices whose memory its kernels may use, a bit each */
+
+/* ---- context_settings.c ---- */
+
+void context_default_settings(CUcontext ctx);
+bool context_flags_good(unsigned flags);
 
 /* ---- region.c: which addresses hold what ---- */
 
@@ -186,6 +194,8 @@ struct region_access {
 	bool write, kernel;
 };
 void *region_resolve(uint64_t address, size_t size, const struct region_access *access);
+/* "byte 4 of an allocation of 100 bytes", without the lock: the same in every run of a program. */
+void region_describe(uint64_t address, char *text, size_t size);
 bool region_usable(const struct region *r); /* by new work: not about to be freed */
 bool region_overlaps(uint64_t address, size_t size);
 void region_renew(struct region *r); /* the same memory as another allocation */

@@ -53,6 +53,8 @@ typedef struct {
 	uint64_t schedule_seed; /* 0: CTAs and warps in order; else a random order from this seed */
 	/* host pointer for [address, address+size) if the device may access it, else NULL */
 	void *(*translate)(void *user, uint64_t address, size_t size, bool write);
+	/* what text is to call an address in messages; NULL: by its number */
+	void (*describe)(void *user, uint64_t address, char *text, size_t size);
 	void *user;
 	uint64_t budget; /* warp instructions until PTX_TIMEOUT; 0: 8 Gi */
 } ptx_launch_config;

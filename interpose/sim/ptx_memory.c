@@ -8,6 +8,7 @@
 #include "ptx_internal.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *verb(const struct ptx_op *op, bool write)
@@ -21,6 +22,16 @@ static bool deny(struct ptx_warp *w, const struct ptx_op *op, unsigned lane, uin
 	ptx_fault(w, op, ptx_lane_bit[lane], PTX_BAD_ADDRESS, "%s of %zu bytes at %#llx, %s", verb(op, write), size,
 		  (unsigned long long)address, where);
 	return false;
+}
+
+/* Numbers say little, and change from run to run: whoever started the launch may know better. */
+static const char *place_name(const struct ptx_run *run, uint64_t address, char *text, size_t size)
+{
+	if (run->config->describe)
+		run->config->describe(run->config->user, address, text, size);
+	else
+		snprintf(text, size, "%#llx", (unsigned long long)address);
+	return text;
 }
 
 /* --- device memory --- */
@@ -74,8 +85,12 @@ static bool resolve_global(struct ptx_warp *w, const struct ptx_op *op, uint32_t
 	for (uint32_t m = mask; m; m &= m - 1) {
 		int i = __builtin_ctz(m);
 		host[i] = at[i] > UINT64_MAX - size ? NULL : translate(run, at[i], size, write);
-		if (!host[i])
-			return deny(w, op, (unsigned)i, at[i], size, write, "which is not allocated");
+		if (!host[i]) {
+			char place[96];
+			ptx_fault(w, op, ptx_lane_bit[i], PTX_BAD_ADDRESS, "%s of %zu bytes at %s, which is not allocated or not accessible",
+				  verb(op, write), size, place_name(run, at[i], place, sizeof(place)));
+			return false;
+		}
 	}
 	return true;
 }
@@ -163,8 +178,9 @@ static bool misaligned(struct ptx_warp *w, const struct ptx_op *op, uint32_t mas
 	for (uint32_t m = mask; m; m &= m - 1) {
 		unsigned i = (unsigned)__builtin_ctz(m);
 		if (at[i] & (size - 1)) {
-			ptx_fault(w, op, ptx_lane_bit[i], PTX_MISALIGNED, "misaligned %s of %zu bytes at %#llx",
-				  verb(op, write), size, (unsigned long long)at[i]);
+			char place[96];
+			ptx_fault(w, op, ptx_lane_bit[i], PTX_MISALIGNED, "misaligned %s of %zu bytes at %s",
+				  verb(op, write), size, place_name(w->cta->run, at[i], place, sizeof(place)));
 			return true;
 		}
 	}

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,6 +17,7 @@
 #include "driver.h"
 
 #define POOL_BASE 0x302000000ull /* where a real driver puts stream-ordered memory */
+#define NEAR_BYTES (1u << 20)      /* an address that close after an allocation was meant for it */
 
 struct hole {
 	uint64_t start, size;
@@ -252,6 +254,23 @@ void *region_resolve(uint64_t address, size_t size, const struct region_access *
 	}
 	pthread_rwlock_unlock(&table_lock);
 	return memory;
+}
+
+void region_describe(uint64_t address, char *text, size_t size)
+{
+	pthread_rwlock_rdlock(&table_lock);
+	size_t after = table_after(address);
+	const struct region *r = after < table_count ? table[after] : NULL;
+	const struct region *before = after ? table[after - 1] : NULL;
+	if (r && r->base <= address)
+		snprintf(text, size, "byte %llu of an allocation of %zu bytes",
+			(unsigned long long)(address - r->base), r->size);
+	else if (before && address - (before->base + before->size) < NEAR_BYTES)
+		snprintf(text, size, "byte %llu after an allocation of %zu bytes",
+			(unsigned long long)(address - (before->base + before->size)), before->size);
+	else
+		snprintf(text, size, "%#llx", (unsigned long long)address);
+	pthread_rwlock_unlock(&table_lock);
 }
 
 bool region_usable(const struct region *r)

@@ -68,6 +68,12 @@ static void *translate(void *user, uint64_t address, size_t size, bool write)
 	return region_resolve(address, size, &access);
 }
 
+static void describe(void *user, uint64_t address, char *text, size_t size)
+{
+	(void)user;
+	region_describe(address, text, size);
+}
+
 static CUresult launch_result(ptx_status status)
 {
 	switch (status) {
@@ -97,6 +103,7 @@ static CUresult kernel_run(struct sim_work *w, uint64_t seed, char *why, size_t 
 		.cooperative = w->kernel.cooperative,
 		.schedule_seed = seed,
 		.translate = translate,
+		.describe = describe,
 		.user = &access,
 	};
 

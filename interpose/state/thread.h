@@ -19,6 +19,7 @@ struct context;
 
 struct thread {
 	_Atomic int inside; /* within the gate */
+	int calls;          /* wrapped driver calls that it is in the middle of */
 	int busy;           /* the recorder itself is at work: wrappers pass straight through */
 	uint32_t tid;
 	bool registered;

@@ -30,6 +30,8 @@ KINDS = {
     "modules.bin": (layout.enum("file_kind")["TT_FILE_MODULES"], layout.MODULE),
     "strings.bin": (layout.enum("file_kind")["TT_FILE_STRINGS"], np.dtype("u1")),
 }
+PIECE = 1 << 16  # records read at a time
+TEXT_PIECE = 1 << 24  # bytes
 DATA_KIND = (layout.enum("file_kind")["TT_FILE_DATA"], np.dtype("u1"))
 
 
@@ -195,20 +197,29 @@ def begun(path: Path, epochs: Path) -> bool:
         raise system_error(path, e) from None
 
 
-def check_records(file: RecordFile, records: Array) -> None:
-    """Raises FormatError at the first record that its `check` member does not match."""
-    if not len(records):
-        return
+def read_checked(file: RecordFile) -> Array:
+    """All records, in memory. Raises FormatError at the first that its `check` does not match.
+
+    Piece by piece, so that a file of whatever size takes no more memory than its good records.
+    """
+    pieces = [np.empty(0, file.dtype)]
+    for at in range(0, file.count, PIECE):
+        records = file.read(at, min(PIECE, file.count - at))
+        _check_records(file, at, records)
+        pieces.append(records)
+    return np.concatenate(pieces) if len(pieces) != 2 else pieces[1]
+
+
+def _check_records(file: RecordFile, first: int, records: Array) -> None:
     size = records.dtype.itemsize
     assert records.dtype.fields is not None
     covered = int(records.dtype.fields["check"][1])
-    raw = np.ascontiguousarray(records).view("u1").data
+    raw = records.view("u1").data
     digest = xxhash.xxh3_64_intdigest
-    checks = records["check"].tolist()
-    for i, check in enumerate(checks):
+    for i, check in enumerate(records["check"].tolist()):
         at = i * size
         if digest(raw[at : at + covered]) != check:
-            raise file.error(i, None, "the record does not match its check")
+            raise file.error(first + i, None, "the record does not match its check")
 
 
 def check_values(file: RecordFile, records: Array, field: str, allowed: list[int]) -> None:
@@ -222,7 +233,7 @@ def check_values(file: RecordFile, records: Array, field: str, allowed: list[int
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file."""
     with Reader(path) as file:
-        text = bytes(file.bytes(0, file.size))
+        text = _text(file)
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as e:
@@ -231,6 +242,17 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FormatError(path, 0, "not a JSON object")
     return value
+
+
+def _text(file: Reader) -> bytes:
+    """A whole file of text; piece by piece, as nothing says how much of a large one is a hole."""
+    pieces = []
+    for at in range(0, size := file.size, TEXT_PIECE):
+        piece = bytes(file.bytes(at, min(TEXT_PIECE, size - at)))
+        if b"\0" in piece:
+            raise FormatError(file.path, at + piece.index(b"\0"), "not JSON: a byte of zero")
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def expect(path: Path, where: str, value: dict[str, Any], **kinds: Any) -> None:

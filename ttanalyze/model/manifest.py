@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,15 @@ HEAD = {
 }
 
 
-def of_process(process: Process) -> dict[str, Any]:
-    """One process's part of a manifest, from the recorded digests."""
+def of_process(process: Process, advance: Callable[[int], None]) -> dict[str, Any]:
+    """One process's part of a manifest, from the recorded digests.
+
+    advance: called with a number of epochs whenever so many are done.
+    """
     return {
         "process": process.index,
         "regions": regions(process),
-        "epochs": _epochs(process),
+        "epochs": _epochs(process, advance),
     }
 
 
@@ -49,7 +53,7 @@ def regions(process: Process) -> list[dict[str, Any]]:
     return out
 
 
-def _epochs(process: Process) -> list[dict[str, Any]]:
+def _epochs(process: Process, advance: Callable[[int], None]) -> list[dict[str, Any]]:
     out = []
     oldest = process.oldest_segment
     piece = 4096  # epochs whose digests are looked at together
@@ -73,6 +77,7 @@ def _epochs(process: Process) -> list[dict[str, Any]]:
                     "digests": dict(pairs),
                 }
             )
+        advance(end - at)
     return out
 
 

@@ -20,21 +20,21 @@ from ttanalyze.errors import Error, MissingFileError, system_error
 from ttanalyze.model import layout
 from ttanalyze.model.files import (
     DATA_KIND,
+    PIECE,
     Reader,
     RecordFile,
     begun,
-    check_records,
     check_values,
     expect,
     expect_list,
     open_records,
+    read_checked,
     read_json,
 )
 from ttanalyze.model.layout import Array
 from ttanalyze.model.regions import Regions
 from ttanalyze.model.strings import Strings
 
-EVENTS_PIECE = 65536  # events read at a time
 EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
 
 
@@ -52,7 +52,7 @@ class Process:
         # Before the files that epochs refer to: in a run that goes on, those may only be ahead.
         self._epochs_file = open_records(folder, "epochs.bin")
         file = self._epochs_file
-        self.epochs = file.read(0, file.count) if file else np.empty(0, layout.EPOCH)
+        self.epochs = read_checked(file) if file else np.empty(0, layout.EPOCH)
         self._files = {
             name: open_records(folder, name)
             for name in ("events.bin", "regions.bin", "digests.bin", "blocks.bin")
@@ -96,7 +96,6 @@ class Process:
         return dict(sorted(found.items()))
 
     def _check_epochs(self, file: RecordFile, epochs: Array) -> None:
-        check_records(file, epochs)
         in_order = epochs["number"] == np.arange(len(epochs), dtype="u4")
         _require(file, in_order, "number", "epoch numbers are consecutive from 0")
         check_values(file, epochs, "trigger", list(layout.enum("trigger").values()))
@@ -129,7 +128,7 @@ class Process:
     def regions(self) -> Regions:
         """Every region, by id."""
         file = self._files["regions.bin"]
-        return Regions(file, file.read(0, file.count) if file else np.empty(0, layout.REGION))
+        return Regions(file, read_checked(file) if file else np.empty(0, layout.REGION))
 
     # ---- epochs' spans ----
 
@@ -283,9 +282,9 @@ class Process:
         """tt_event records that are in use, by seq."""
         file = self._files["events.bin"]
         pieces = [np.empty(0, layout.EVENT)]
-        for at in range(0, file.count if file else 0, EVENTS_PIECE):
+        for at in range(0, file.count if file else 0, PIECE):
             assert file is not None
-            records = file.read(at, min(EVENTS_PIECE, file.count - at))
+            records = file.read(at, min(PIECE, file.count - at))
             used = np.flatnonzero(records["kind"])
             kinds, seqs = records["kind"][used], records["seq"][used]
             bad = used[(kinds >= len(layout.EVENT_KINDS)) | (seqs == 0)]
@@ -314,8 +313,7 @@ class Process:
         file = open_records(self.path, name)
         if file is None:
             return np.empty(0, layout.FUNCTION if name == "functions.bin" else layout.MODULE)
-        records = file.read(0, file.count)
-        check_records(file, records)
+        records = read_checked(file)
         order = np.argsort(records["id"], kind="stable")
         twice = records["id"][order][1:] == records["id"][order][:-1]
         if twice.any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ttanalyze.model import layout
-from ttanalyze.model.files import RecordFile, check_records, check_values
+from ttanalyze.model.files import RecordFile, check_values
 from ttanalyze.model.layout import Array
 
 
@@ -20,7 +20,6 @@ class Regions:
     def __init__(self, file: RecordFile | None, records: Array) -> None:
         """Raises FormatError for a record that no recorder can have written."""
         if file is not None:
-            check_records(file, records)
             check_values(file, records, "op", list(layout.enum("region_op").values()))
         ops = layout.enum("region_op")
         births = np.flatnonzero(records["op"] == ops["TT_REGION_BORN"])

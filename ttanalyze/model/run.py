@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,9 +153,22 @@ class Run:
             )
         return out.view(wanted)
 
-    def manifest(self) -> dict[str, Any]:
-        """The manifest that the recorded digests make, as a parsed manifest.json would be."""
-        return {**manifest.HEAD, "processes": [manifest.of_process(p) for p in self.processes]}
+    def manifest(self, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+        """The manifest that the recorded digests make, as a parsed manifest.json would be.
+
+        progress: called with the epochs done and those in all.
+        """
+        total = sum(len(p.epochs) for p in self.processes)
+        done = 0
+
+        def advance(epochs: int) -> None:
+            nonlocal done
+            done += epochs
+            if progress:
+                progress(done, total)
+
+        processes = [manifest.of_process(p, advance) for p in self.processes]
+        return {**manifest.HEAD, "processes": processes}
 
     # ---- what is not as it should be ----
 

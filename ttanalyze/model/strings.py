@@ -9,6 +9,9 @@ from ttanalyze.model.files import Reader, open_records
 from ttanalyze.model.layout import HEADER_SIZE, NO_ID
 
 
+LONGEST = 1 << 24  # bytes; no name or label comes near
+
+
 class Strings:
     """Texts of one process, each read once. A file that grows is followed."""
 
@@ -35,6 +38,8 @@ class Strings:
             length = int.from_bytes(file.bytes(offset, 4), "little")
             if length > room:
                 raise FormatError(self.path, offset, f"a text of {length} bytes does not fit")
+            if length > LONGEST:
+                raise FormatError(self.path, offset, f"a text of {length} bytes is too long")
             text = file.bytes(offset + 4, length)
         try:
             return text.decode()

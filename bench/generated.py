@@ -1,0 +1,151 @@
+"""Runs written from Python, as large as is asked for and faster than any program records them.
+
+They are good in every respect that a reader checks, and their contents are what their digests
+say. What is measured on them is the reader alone.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from ttanalyze.model import layout, manifest
+from ttanalyze.model.files import DATA_KIND, KINDS
+from ttanalyze.model.layout import HEADER_SIZE, NO_ID, Array
+from ttanalyze.model.process import Process
+
+ALIGN = 32  # contents begin at multiples of this
+BASE = 0x7F0000000000
+
+
+def write(run: Path, regions: int, epochs: int, changed: int, size: int) -> None:
+    """A run of one process with `regions` regions of `size` bytes, at most a block's.
+
+    Every epoch, `changed` other regions, by turns, get contents that none had before. regions,
+    epochs, changed at least 1.
+    """
+    folder = run / "p0"
+    folder.mkdir(parents=True)
+    which, counts = _changes(regions, epochs, changed)
+    contents = np.random.default_rng(0).bytes(len(which) * size)
+    digests = _hash(memoryview(contents), size)
+    stride = -(-size // ALIGN) * ALIGN
+
+    padded = np.zeros((len(which), stride), "u1")
+    padded[:, :size] = np.frombuffer(contents, "u1").reshape(len(which), size)
+    lead = bytes(-HEADER_SIZE % ALIGN)
+    (folder / "data-00000.bin").write_bytes(_header(*DATA_KIND) + lead + padded.tobytes())
+
+    blocks = np.zeros(len(which), layout.BLOCK)
+    blocks["region"], blocks["digest"], blocks["length"] = which, digests, size
+    blocks["offset"] = HEADER_SIZE + len(lead) + np.arange(len(which), dtype="u8") * stride
+    of_regions = np.zeros(len(which), layout.DIGEST)
+    of_regions["region"], of_regions["changed"] = which, 1
+    of_regions["digest"] = _hash(memoryview(digests.tobytes()), 8)
+
+    records = {
+        "regions.bin": _regions(regions, size),
+        "digests.bin": of_regions,
+        "blocks.bin": blocks,
+        "epochs.bin": _epochs(counts, regions, size, of_regions, blocks),
+    }
+    for name, (kind, dtype) in KINDS.items():
+        body = records[name].tobytes() if name in records else b""
+        (folder / name).write_bytes(_header(kind, dtype) + body)
+    info = _info(len(counts))
+    (folder / "process.json").write_text(json.dumps(info))
+    head = {"format": "ttanalyze-run", "version": layout.VERSION, "created_ns": 0}
+    (run / "run.json").write_text(json.dumps({**head, "processes": [info]}))
+    described = {**manifest.HEAD, "processes": [manifest.of_process(Process(folder, 0))]}
+    (run / "manifest.json").write_text(manifest.text(described))
+
+
+def enlarge(run: Path, size: int) -> None:
+    """Makes a run `size` bytes larger by a hole that no epoch refers to, so it takes no disk."""
+    with (run / "p0" / "data-00000.bin").open("r+b") as data:
+        data.truncate(data.seek(0, 2) + size)
+
+
+def _changes(regions: int, epochs: int, changed: int) -> tuple[Array, Array]:
+    """The regions that change, epoch after epoch, and how many each epoch has. First all."""
+    later = np.arange((epochs - 1) * changed, dtype="u8") % np.uint64(regions)
+    which = np.concatenate([np.arange(regions, dtype="u8"), later]).astype("u4")
+    return which, np.array([regions] + [changed] * (epochs - 1), "u8")
+
+
+def _hash(data: memoryview, size: int) -> Array:
+    """The digest of each piece of `size` bytes."""
+    digest = xxhash.xxh3_64_intdigest
+    return np.array([digest(data[at : at + size]) for at in range(0, len(data), size)], "u8")
+
+
+def _regions(count: int, size: int) -> Array:
+    out = np.zeros(count, layout.REGION)
+    number = np.arange(count)
+    out["op"] = layout.enum("region_op")["TT_REGION_BORN"]
+    out["kind"] = layout.enum("region_kind")["TT_REGION_DEVICE"]
+    out["id"], out["seq"], out["size"], out["flags"] = number, number + 1, size, layout.CAPTURED
+    out["base"] = BASE + number.astype("u8") * np.uint64(layout.BLOCK_SIZE)
+    out["label"] = out["module"] = NO_ID
+    return _sealed(out)
+
+
+def _epochs(counts: Array, regions: int, size: int, digests: Array, blocks: Array) -> Array:
+    out = np.zeros(len(counts), layout.EPOCH)
+    number = np.arange(len(counts))
+    first = np.cumsum(counts) - counts
+    out["number"], out["seq"], out["time_ns"] = number, number + 1 + regions, number * 1000
+    out["done_ns"], out["label"], out["regions"] = number * 1000 + 500, NO_ID, regions
+    out["trigger"] = layout.TRIGGERS.index("sync")
+    out["flags"][0] = layout.FULL
+    out["bytes_read"] = regions * size
+    out["bytes_changed"] = out["bytes_stored"] = counts * np.uint64(size)
+    for kind, of in (("digests", digests), ("blocks", blocks)):
+        out[f"{kind}_first"], out[f"{kind}_count"] = first, counts
+        for i, (begin, count) in enumerate(zip(first.tolist(), counts.tolist(), strict=True)):
+            span = of[begin : begin + count].tobytes()
+            out[f"{kind}_check"][i] = xxhash.xxh3_64_intdigest(span)
+    return _sealed(out)
+
+
+def _header(kind: int, dtype: np.dtype[Any]) -> bytes:
+    out = np.zeros(1, layout.HEADER)
+    out["magic"] = np.frombuffer(layout.MAGIC, "u1")
+    out["version"], out["kind"], out["header_size"] = layout.VERSION, kind, HEADER_SIZE
+    out["record_size"] = dtype.itemsize
+    return _sealed(out).tobytes()
+
+
+def _sealed(records: Array) -> Array:
+    """The records, with their check members filled in."""
+    assert records.dtype.fields is not None
+    covered = int(records.dtype.fields["check"][1])
+    for i in range(len(records)):
+        records["check"][i] = xxhash.xxh3_64_intdigest(records[i].tobytes()[:covered])
+    return records
+
+
+def _info(epochs: int) -> dict[str, Any]:
+    return {
+        "process": 0,
+        "pid": 1,
+        "argv": ["./generated"],
+        "cwd": "/",
+        "started_ns": 0,
+        "ended_ns": 0,
+        "status": "complete",
+        "reason": None,
+        "deterministic": False,
+        "driver_version": 13000,
+        "devices": [],
+        "options": {},
+        "ring": {"bytes": 0, "place": "none"},
+        "counters": {"events": 0, "events_lost": 0, "epochs": epochs},
+        "unknown_calls": [],
+        "warnings": [],
+        "calls": [],
+    }

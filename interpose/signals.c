@@ -1,0 +1,225 @@
+/*
+ * See signals.h for the invariant.
+ */
+#include "signals.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "entry/entry.h"
+#include "state/thread.h"
+
+#define WAIT_MS 5000
+#define FAULT_WAIT_MS 2000 /* the fault may have happened under a lock that the finish needs */
+
+typedef int sigaction_fn(int, const struct sigaction *, struct sigaction *);
+typedef sighandler_t signal_fn(int, sighandler_t);
+
+/* Where one of these is SIG_DFL it ends the process. */
+static const int fatal[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGTERM, SIGXCPU};
+
+static sigaction_fn *next_sigaction;
+static struct sigaction theirs[NSIG]; /* valid while ours is installed; the handler is SIG_DFL */
+static void (*finish)(int);
+static sem_t wake_finisher, wake_watchdog;
+static _Atomic int caught;
+static _Atomic bool finished;
+static _Atomic pid_t owner; /* 0: not watching */
+
+static void *next(const char *name)
+{
+	return dlsym(RTLD_NEXT, name);
+}
+
+static int real_sigaction(int number, const struct sigaction *act, struct sigaction *old)
+{
+	if (unlikely(!next_sigaction))
+		next_sigaction = (sigaction_fn *)next("sigaction");
+	return next_sigaction(number, act, old);
+}
+
+static void wait_for_finish(int ms)
+{
+	for (; ms && !finished; ms--)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/*
+ * The thread stays here until the recording is finished, as the program must not go on after a
+ * signal that ends it. In the middle of a driver call it goes on to where it holds no lock that the
+ * finish needs; the signal could as well have come a little later.
+ */
+static void on_signal(int number, siginfo_t *info, void *unused)
+{
+	bool fault = info->si_code > 0 && (number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL);
+	int saved = errno, nothing = 0;
+
+	(void)unused;
+	if (getpid() == owner) {
+		if (atomic_compare_exchange_strong(&caught, &nothing, number)) {
+			sem_post(&wake_finisher);
+			sem_post(&wake_watchdog);
+		}
+		if (!fault && thread_self.calls) {
+			errno = saved;
+			return;
+		}
+		wait_for_finish(fault ? FAULT_WAIT_MS : WAIT_MS);
+	}
+	real_sigaction(number, &theirs[number], NULL);
+	errno = saved;
+	if (!fault) /* a fault happens again, with the registers and the code that belong to it */
+		raise(number);
+}
+
+static void end_process(void)
+{
+	real_sigaction(caught, &theirs[caught], NULL);
+	kill(getpid(), caught);
+}
+
+static void *finisher(void *unused)
+{
+	(void)unused;
+	while (sem_wait(&wake_finisher))
+		continue;
+	finish(caught);
+	finished = true;
+	return NULL;
+}
+
+/* Ends the process where no thread waits to do it, and where the finish does not come to its end. */
+static void *watchdog(void *unused)
+{
+	(void)unused;
+	while (sem_wait(&wake_watchdog))
+		continue;
+	wait_for_finish(WAIT_MS);
+	end_process();
+	return NULL;
+}
+
+static bool is_ours(const struct sigaction *a)
+{
+	return (a->sa_flags & SA_SIGINFO) && a->sa_sigaction == on_signal;
+}
+
+static bool is_fatal(int number)
+{
+	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
+		if (fatal[i] == number)
+			return true;
+	return false;
+}
+
+/* Puts ours where the disposition is SIG_DFL. */
+static void take(int number)
+{
+	struct sigaction now, ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+
+	if (real_sigaction(number, NULL, &now) || is_ours(&now) || now.sa_handler != SIG_DFL)
+		return;
+	theirs[number] = now;
+	real_sigaction(number, &ours, NULL);
+}
+
+static bool start_thread(void *(*body)(void *), const char *name)
+{
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 256 << 10);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	bool ok = !pthread_create(&thread, &attributes, body, NULL);
+	if (ok)
+		pthread_setname_np(thread, name);
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ok;
+}
+
+bool signals_watch(void (*with)(int number))
+{
+	finish = with;
+	sem_init(&wake_finisher, 0, 0);
+	sem_init(&wake_watchdog, 0, 0);
+	if (!start_thread(finisher, "tt-ending") || !start_thread(watchdog, "tt-watchdog"))
+		return false;
+	owner = getpid();
+	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
+		take(fatal[i]);
+	return true;
+}
+
+void signals_forget(void)
+{
+	struct sigaction now;
+
+	owner = 0;
+	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
+		if (!real_sigaction(fatal[i], NULL, &now) && is_ours(&now))
+			real_sigaction(fatal[i], &theirs[fatal[i]], NULL);
+}
+
+/* ---- what the program calls ---- */
+
+EXPORT int sigaction(int number, const struct sigaction *restrict act, struct sigaction *restrict old)
+{
+	struct sigaction before, was;
+
+	if (likely(!owner) || !is_fatal(number))
+		return real_sigaction(number, act, old);
+	if (act && act->sa_handler == SIG_DFL) {
+		int result = real_sigaction(number, NULL, &before);
+		was = theirs[number];
+		if (!result && !is_ours(&before)) {
+			result = real_sigaction(number, act, &before);
+			take(number);
+		} else if (!result)
+			theirs[number] = *act;
+		if (!result && old)
+			*old = is_ours(&before) ? was : before;
+		return result;
+	}
+	was = theirs[number];
+	int result = real_sigaction(number, act, &before);
+	if (!result && old)
+		*old = is_ours(&before) ? was : before;
+	return result;
+}
+
+static sighandler_t set_handler(const char *name, int number, sighandler_t handler)
+{
+	signal_fn *real_signal = (signal_fn *)next(name);
+	sighandler_t before = real_signal(number, handler);
+
+	if (before != SIG_ERR && owner && is_fatal(number)) {
+		if ((void *)before == (void *)on_signal)
+			before = SIG_DFL;
+		take(number);
+	}
+	return before;
+}
+
+#define SETS_HANDLER(name)                                                                                             \
+	EXPORT sighandler_t name(int number, sighandler_t handler);                                                    \
+	sighandler_t name(int number, sighandler_t handler)                                                            \
+	{                                                                                                              \
+		return set_handler(#name, number, handler);                                                            \
+	}
+SETS_HANDLER(signal)
+SETS_HANDLER(bsd_signal)
+SETS_HANDLER(ssignal)
+SETS_HANDLER(sysv_signal)
+SETS_HANDLER(__sysv_signal)
+SETS_HANDLER(sigset)

@@ -1,0 +1,19 @@
+/*
+ * Signals that end a process, where the program left them to their default.
+ *
+ * Invariant: the program sees its own dispositions. A handler of ours stands only where the
+ * program has SIG_DFL, and it is told SIG_DFL; it finishes the recording, bounded, and then the
+ * signal does what it does by default.
+ */
+#ifndef TT_SIGNALS_H
+#define TT_SIGNALS_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* From now on. finish: called once, on a thread of ours, with the signal's number. False without threads for that. */
+bool signals_watch(void (*finish)(int number));
+/* In a fork's child: the default dispositions are default again. */
+void signals_forget(void);
+
+#endif
