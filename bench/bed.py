@@ -8,6 +8,7 @@ machine that becomes slower or faster does so for all.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -52,17 +53,24 @@ class Result:
 @dataclass(frozen=True)
 class Bed:
     """sim: on the simulator. quick: as little as shows that it works. out: where runs go, that
-    is the file system that is measured. build: where programs go.
+    is the file system that is measured. build: where programs go. deadline: by time.monotonic(),
+    when what is being measured has to be through.
     """
 
     sim: bool
     quick: bool
     out: Path
     build: Path
+    deadline: float = float("inf")
 
     def pick(self, full: T, quick: T, sim: T) -> T:
         """One of three sizes."""
         return sim if self.sim else quick if self.quick else full
+
+    @property
+    def left(self) -> float:
+        """Seconds to the deadline."""
+        return self.deadline - time.monotonic()
 
     # ---- programs ----
 
@@ -140,6 +148,9 @@ class Bed:
     ) -> str:
         """Runs a program and gives its output. Raises ProgramError where it fails or hangs."""
         name = Path(command[0]).name
+        timeout = min(timeout, self.left)
+        if timeout <= 0:
+            raise ProgramError(f"{name}: no time left for it")
         try:
             done = subprocess.run(
                 [str(word) for word in command],
@@ -178,13 +189,21 @@ def last_line(text: str) -> str:
     return lines[-1][:300] if lines else "no word why"
 
 
-def by_turns(repeat: int, ways: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
-    """The results of each way, one per repetition. Who comes first moves on every time."""
+def by_turns(bed: Bed, repeat: int, ways: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
+    """The results of each way, one per repetition. Who comes first moves on every time.
+
+    Where the time that is left is not enough for another repetition, there are fewer of them.
+    """
     names = list(ways)
     out: dict[str, list[T]] = {name: [] for name in names}
+    longest = 0.0
     for i in range(repeat):
+        if i and bed.left < longest * 1.2:
+            break
+        began = time.monotonic()
         for name in names[i % len(names) :] + names[: i % len(names)]:
             out[name].append(ways[name]())
+        longest = max(longest, time.monotonic() - began)
     return out
 
 
@@ -202,13 +221,9 @@ def process_of(run: Path) -> Process:
 
 
 def torch_python(bed: Bed) -> str:
-    """A Python that has PyTorch with a GPU. Raises SkipError where there is none."""
+    """A Python that has PyTorch. Raises SkipError where there is none, or no GPU for it."""
     if bed.sim:
         raise SkipError("PyTorch needs a GPU")
-    test = "import torch, sys; sys.exit(not torch.cuda.is_available())"
-    done = subprocess.run(
-        [sys.executable, "-c", test], env=bed.bare(), capture_output=True, check=False
-    )
-    if done.returncode:
-        raise SkipError("no PyTorch that sees a GPU")
+    if importlib.util.find_spec("torch") is None:
+        raise SkipError("no PyTorch here")
     return sys.executable

@@ -6,7 +6,7 @@ else. Times that the simulator took are not judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -72,6 +72,7 @@ TARGETS = (
     Target("restore", "kernels", "rewind of 8 GiB", "≥", 0.80, RATIO, "a device copy"),
     Target("drain-host", "drain", "drain, ring to pinned host", "≥", 0.90, RATIO, "one copy"),
     Target("drain-file", "drain", "drain, ring to file", "≥", 0.90, RATIO, "best of dd, fio"),
+    Target("drain-disk", "drain", "the same, until on disk", "≥", 0.90, RATIO, "best of dd, fio"),
     Target("launch-median", "launches", "added to a launch, median", "≤", 60, "ns"),
     Target("launch-p999", "launches", "added to a launch, 99.9 %", "≤", 1000, "ns"),
     Target("step-events", "training", "MLP step, events on", "≤", 1.02, RATIO, "bare"),
@@ -88,6 +89,7 @@ TARGETS = (
     Target("verify", "toolkit", "verify 1,000,000 region-epochs", "≤", 1, "s", gpu=False),
     Target("info", "toolkit", "info", "≤", 0.3, "s", gpu=False),
     Target("import", "toolkit", "import ttanalyze.cli", "≤", 0.25, "s", gpu=False),
+    Target("open-large", "toolkit", "open a run of 50 GB", "≤", 1.5, RATIO, "a small one", False),
 )
 
 
@@ -144,10 +146,14 @@ def table(rows: list[list[str]], right: tuple[int, ...] = ()) -> str:
     return "\n".join(lines)
 
 
-def figure_rows(figures: Mapping[str, Figure], on_gpu: bool) -> list[list[str]]:
-    """The table of all targets, head first: what, measured, against, to reach, verdict."""
+def figure_rows(
+    figures: Mapping[str, Figure], on_gpu: bool, parts: Container[str]
+) -> list[list[str]]:
+    """The table of the parts' targets, head first: what, measured, beside, to reach, verdict."""
     rows = [["what", "measured", "beside", "to reach", "verdict"]]
     for target in TARGETS:
+        if target.part not in parts:
+            continue
         figure = figures.get(target.name)
         measured = beside = ""
         if figure:

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from ttanalyze.model import layout, manifest
+from ttanalyze.model import layout, manifest, open_run
 from ttanalyze.model.files import DATA_KIND, KINDS
 from ttanalyze.model.layout import HEADER_SIZE, NO_ID, Array
-from ttanalyze.model.process import Process
 
 ALIGN = 32  # contents begin at multiples of this
 BASE = 0x7F0000000000
@@ -60,8 +59,7 @@ def write(run: Path, regions: int, epochs: int, changed: int, size: int) -> None
     (folder / "process.json").write_text(json.dumps(info))
     head = {"format": "ttanalyze-run", "version": layout.VERSION, "created_ns": 0}
     (run / "run.json").write_text(json.dumps({**head, "processes": [info]}))
-    described = {**manifest.HEAD, "processes": [manifest.of_process(Process(folder, 0))]}
-    (run / "manifest.json").write_text(manifest.text(described))
+    (run / "manifest.json").write_text(manifest.text(open_run(run).manifest()))
 
 
 def enlarge(run: Path, size: int) -> None:

@@ -546,6 +546,33 @@ __global__ void spoil_digests(uint64_t *digests, uint64_t count, unsigned permil
 			digests[i] ^= 1;
 }
 
+/* Microseconds for a launch of its own for each region, nothing having changed. */
+static double time_one_by_one(const variant &v, const bed &b)
+{
+	std::vector<tt_capture_region> alone = b.regions;
+	std::vector<tt_capture_params> params(alone.size(), b.params);
+	uint64_t table = allocate(alone.size() * sizeof alone[0], false);
+	uint64_t controls = allocate(alone.size() * sizeof(tt_capture_control), false);
+
+	for (size_t i = 0; i < alone.size(); i++) {
+		alone[i].first_block = 0;
+		alone[i].payload = 0;
+		params[i].regions = table + i * sizeof alone[0];
+		params[i].control = controls + i * sizeof(tt_capture_control);
+		params[i].region_count = 1;
+		params[i].blocks = (uint32_t)((alone[i].size + TT_BLOCK_SIZE - 1) / TT_BLOCK_SIZE);
+	}
+	TRY(cudaMemcpy((void *)table, alone.data(), alone.size() * sizeof alone[0], cudaMemcpyDefault));
+	double t = measure([&] { TRY(cudaMemsetAsync((void *)controls, 0, alone.size() * sizeof(tt_capture_control))); },
+	                   [&] {
+		                   for (const auto &p : params)
+			                   launch(v.digest, p, p.blocks);
+	                   });
+	release(table, false);
+	release(controls, false);
+	return t;
+}
+
 static void time_variant(const variant &v, uint64_t data, uint64_t size, uint64_t ring, uint64_t ring_size)
 {
 	bed b = make_bed({ { data, size } }, TT_RING_ALIGN, false);
@@ -624,6 +651,8 @@ static void time_variant(const variant &v, uint64_t data, uint64_t size, uint64_
 		b.params.flags = 0;
 		t = measure(reset, digest);
 		printf("\"%s\": {\"MiB\": %.2f, \"digest_us\": %.1f, ", set.name, bytes / 1048576.0, t);
+		if (&set == sets)
+			printf("\"one_by_one_us\": %.1f, ", time_one_by_one(v, b));
 		printf("\"delta_0%%_us\": %.1f}, ", measure(reset, delta));
 		CHECK(b.status->count == 0, "unchanged regions are listed");
 		free_bed(b);

@@ -15,9 +15,8 @@ from bench.bed import Bed
 
 
 def describe(bed: Bed) -> dict[str, Any]:
-    """date, cpu, cores, memory (bytes), kernel, system, file_system, and of a GPU gpu, driver."""
+    """cpu, cores, memory (bytes), kernel, system, file_system, and of a GPU gpu, driver."""
     out: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -29,6 +28,10 @@ def describe(bed: Bed) -> dict[str, Any]:
     if not bed.sim:
         out |= _gpu()
     return out
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
 
 
 def _cpu() -> str:

@@ -1,20 +1,22 @@
 """What recording costs and how fast capture is, every figure beside what it competes with.
 
-    python bench/run.py [--only NAME…] [--quick] [--sim] [--json FILE] [--out DIR]
+    python bench/run.py [--parts NAME,NAME…] [--quick] [--sim] [--out FILE] [--runs DIR]
 
-Parts: kernels, drain, launches, training, memory, growth, toolkit, examples. On a GPU where one
-works, else on the simulator, whose times say nothing about a GPU's and are not judged. A part
-that fails or lacks a tool says so, and the others go on. Prints a table; --json also writes all
-that was measured, from which `python bench/report.py FILE` makes docs/performance.md.
+On a GPU where one works, else on the simulator, whose times say nothing about a GPU's and are not
+judged. A part that fails, takes too long or lacks a tool says so, and the others go on. Prints a
+table and writes all that was measured to FILE, to which parts measured earlier on the same machine
+still belong. `python bench/report.py FILE` makes docs/performance.md from it.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +27,29 @@ from bench.bed import ROOT, Bed, ProgramError, Result, SkipError
 from ttanalyze import doctor
 from ttanalyze.errors import Error
 
-PARTS = ("kernels", "drain", "launches", "training", "memory", "growth", "toolkit", "examples")
-FORMAT = "ttanalyze-bench"
+# What each part may take, in seconds.
+PARTS = {
+    "kernels": 75,
+    "drain": 90,
+    "launches": 45,
+    "training": 150,
+    "memory": 60,
+    "growth": 150,
+    "toolkit": 45,
+    "examples": 45,
+}
+FORMAT = {"format": "ttanalyze-bench", "version": 1}
+RESULTS = ROOT / "build" / "bench" / "results.json"
 
 
 def measure(name: str, bed: Bed) -> dict[str, Any]:
-    """One part: status ok, skipped or failed, why, seconds, figures, data."""
+    """One part: date, status ok, skipped or failed, why, seconds, figures, data."""
     began = time.monotonic()
     why, status = None, "ok"
     result = Result([], {})
     try:
-        result = importlib.import_module(f"bench.parts.{name}").measure(bed)
+        part = importlib.import_module(f"bench.parts.{name}")
+        result = part.measure(dataclasses.replace(bed, deadline=began + PARTS[name]))
     except SkipError as e:
         status, why = "skipped", str(e)
     except (ProgramError, Error, OSError) as e:
@@ -43,6 +57,7 @@ def measure(name: str, bed: Bed) -> dict[str, Any]:
     except Exception as e:  # the figures of the other parts must not be lost
         status, why = "failed", f"{type(e).__name__}: {e}"
     return {
+        "date": machine.today(),
         "status": status,
         "why": why,
         "seconds": round(time.monotonic() - began, 1),
@@ -51,49 +66,76 @@ def measure(name: str, bed: Bed) -> dict[str, Any]:
     }
 
 
-def main() -> int:
+def earlier(path: Path, head: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a results file that were measured under the same head, by name."""
+    try:
+        said = json.loads(path.read_text())
+        if _same_place(said) == _same_place(head):
+            return {name: part for name, part in said["parts"].items() if name in PARTS}
+    except (OSError, ValueError, LookupError, AttributeError):
+        pass
+    return {}
+
+
+def _same_place(head: dict[str, Any]) -> list[Any]:
+    """All that must agree. Not the memory: a virtual machine's may grow with its use."""
+    machine = {key: value for key, value in head["machine"].items() if key != "memory"}
+    return [machine, *(head[key] for key in ("format", "version", "simulator", "quick"))]
+
+
+def names(text: str) -> list[str]:
+    """The parts named in "a,b", in the order they are measured in."""
+    wanted = text.split(",")
+    unknown = sorted(set(wanted) - set(PARTS))
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}")
+    return [name for name in PARTS if name in wanted]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="NAME")
+    parser.add_argument(
+        "--parts", type=names, default=list(PARTS), metavar="NAME,…", help=", ".join(PARTS)
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, few repetitions")
     parser.add_argument("--sim", action="store_true", help="on the simulator")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where runs are recorded to")
-    options = parser.parse_args()
-    build = ROOT / "build" / "bench"
+    parser.add_argument("--out", type=Path, default=RESULTS, metavar="FILE", help="the results")
+    parser.add_argument(
+        "--runs",
+        type=Path,
+        default=ROOT / "build" / "bench" / "runs",
+        metavar="DIR",
+        help="where runs are recorded to, that is, the file system that is measured",
+    )
+    options = parser.parse_args(arguments)
     sim = options.sim or not doctor.check_driver()[2]
-    bed = Bed(sim, options.quick, (options.out or build / "runs").absolute(), build / "programs")
-    bed.out.mkdir(parents=True, exist_ok=True)
+    runs = options.runs.absolute()
+    bed = Bed(sim, options.quick, runs, ROOT / "build" / "bench" / "programs")
+    runs.mkdir(parents=True, exist_ok=True)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     if sim and not options.sim:
         say("no GPU works here")
-    say(f"on {'the simulator: times are its own' if sim else 'the GPU'}, runs in {bed.out}")
+    say(f"on {'the simulator: times are its own' if sim else 'the GPU'}, runs in {runs}")
 
-    parts: dict[str, Any] = {}
-    for name in PARTS:
-        if name not in options.only:
-            continue
+    head = {**FORMAT, "simulator": sim, "quick": options.quick, "machine": machine.describe(bed)}
+    parts = earlier(options.out, head)
+    for name in options.parts:
         parts[name] = part = measure(name, bed)
         words = [f"{name}: {part['status']}, {part['seconds']} s", *filter(None, [part["why"]])]
         say(": ".join(words))
-        results = {
-            "format": FORMAT,
-            "version": 1,
-            "simulator": sim,
-            "quick": options.quick,
-            "machine": machine.describe(bed),
-            "parts": parts,
-        }
-        if options.json:  # after each part, so that a machine that goes away leaves what there is
-            options.json.write_text(json.dumps(results, indent=1) + "\n")
-    found = [f for part in parts.values() for f in part["figures"]]
-    rows = figures.figure_rows(figures.from_json(found), not sim)
-    pairs = zip(rows[1:], figures.TARGETS, strict=True)
-    kept = [row for row, target in pairs if target.part in parts]
-    if kept:
-        print(figures.table([rows[0], *kept]))
-    if "examples" in parts and parts["examples"]["status"] == "ok":
+        # After each part, so that a machine that goes away leaves what there is.
+        options.out.write_text(json.dumps({**head, "parts": parts}, indent=1) + "\n")
+
+    done = {name: parts[name] for name in options.parts}
+    found = [figure for part in done.values() for figure in part["figures"]]
+    rows = figures.figure_rows(figures.from_json(found), not sim, done)
+    if len(rows) > 1:
+        print(figures.table(rows))
+    if done.get("examples", {}).get("status") == "ok":
         print()
-        print(figures.table(parts["examples"]["data"]["rows"]))
-    return 1 if any(part["status"] == "failed" for part in parts.values()) else 0
+        print(figures.table(done["examples"]["data"]["rows"]))
+    say(f"results in {options.out}")
+    return 1 if any(part["status"] == "failed" for part in done.values()) else 0
 
 
 def say(line: str) -> None:

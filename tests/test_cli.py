@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shlex
 import signal
@@ -61,13 +62,17 @@ def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
         (["verify", "RUN", "--manifest", "RUN"], "not a regular file"),
         (["verify", "RUN", "--manifest", "RUN/run.json"], "'ttanalyze-manifest' is expected"),
         (["verify", "RUN", "--against", "nothing"], "nothing: No such file or directory"),
-        (["verify", "RUN", "--out", "no/such/report.json"], "no/such/report.json: No such file"),
+        (["verify", "RUN", "--out", "no/such/report.json"], "report.json: no directory /"),
+        (["verify", "RUN", "--out", "RUN"], "is a directory; name a file in it"),
+        (["verify", "RUN", "--out", "/proc/report.json"], "/proc/report.json: "),
         (["verify", "nothing"], "nothing: No such file or directory"),
         (["info", "nothing"], "nothing: No such file or directory"),
         (["info", "RUN/run.json"], "run.json: Not a directory"),
         (["info", "EMPTY"], "not a run directory: it has no run.json"),
         (["manifest", "EMPTY"], "not a run directory"),
-        (["manifest", "RUN", "-o", "/"], "/: "),
+        (["manifest", "RUN", "-o", "/"], "/: is a directory"),
+        (["manifest", "RUN", "-o", "RUN/run.json/x"], "run.json/x: no directory"),
+        (["manifest", "RUN", "-o", "/dev/full"], "/dev/full: No space left on device"),
         (["record"], "Missing argument"),
         (["record", "--no-such", "--", "true"], "No such option"),
     ],
@@ -151,34 +156,32 @@ def test_an_interrupt_is_130_and_leaves_no_half_file(run_path: Path, tmp_path: P
     assert not report.exists()
 
 
-PRINTING = [
+PRINTING: list[list[str]] = [
     [],
     ["--help"],
-    ["--version"],
-    ["record", "--help"],
     ["shim"],
     ["doctor"],
-    ["doctor", "--json"],
     ["info", "RUN"],
-    ["info", "RUN", "--json"],
-    ["verify", "RUN"],
     ["verify", "RUN", "--json"],
     ["manifest", "RUN"],
 ]
+NOWHERE = [
+    (">&-", 2, "ttanalyze: standard output: Bad file descriptor\n"),
+    (">/dev/full", 2, "ttanalyze: standard output: No space left on device\n"),
+    ("| true", 141, ""),
+]
+ELSEWHERE = [
+    (">&- 2>&-", 2, ""),
+    ("<&- >/dev/null", 0, ""),
+    ("2>&- >/dev/null", 0, ""),
+    ("2>/dev/full >/dev/null", 0, ""),
+]
 
 
-@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
 @pytest.mark.parametrize(
-    ("redirection", "status", "said"),
-    [
-        (">&-", 2, "ttanalyze: standard output: Bad file descriptor\n"),
-        (">/dev/full", 2, "ttanalyze: standard output: No space left on device\n"),
-        ("| true", 141, ""),
-        (">&- 2>&-", 2, ""),
-        ("<&- >/dev/null", 0, ""),
-        ("2>&- >/dev/null", 0, ""),
-        ("2>/dev/full >/dev/null", 0, ""),
-    ],
+    ("arguments", "redirection", "status", "said"),
+    [(words, *case) for words in PRINTING for case in NOWHERE]
+    + [(["info", "RUN"], *case) for case in ELSEWHERE],
 )
 def test_standard_streams_that_can_not_be_used(
     small: Writer,
@@ -242,6 +245,7 @@ def test_help_lists_the_verbs(cli: Cli) -> None:
         outcome = cli(*arguments)
         assert outcome.status == 0
         assert all(f"\n  {verb} " in outcome.stdout for verb in VERBS)
+    assert cli() == Outcome(outcome.stdout, "", 2)
     assert cli("--version") == Outcome(f"ttanalyze {tt.__version__}\n", "", 0)
 
 
@@ -300,6 +304,54 @@ def test_info_of_many_processes_and_warnings(cli: Cli, run_path: Path) -> None:
     assert "more warnings" in text
 
 
+def test_info_of_what_did_not_end_well(cli: Cli, tmp_path: Path) -> None:
+    """It goes by the files where the process did not come to say how much there is."""
+    killed = Writer(tmp_path / "killed")
+    killed.born(0, b"abc")
+    killed.epoch("sync", "full")
+    counters = {"events": 0, "events_lost": 0}
+    killed.close("running", ring={"bytes": 0, "place": "none"}, counters=counters)
+    text = cli("info", tmp_path / "killed").stdout
+    for expected in (
+        "pid 1000, killed, or still running\n",
+        "ring     none\n",
+        "calls    2 recorded, 0 kernels, 0 modules\n",
+        "warning: it was killed or still runs: 1 epoch committed so far\n",
+    ):
+        assert expected in text
+    segfault = Writer(tmp_path / "segfault")
+    segfault.epoch("sync", "refused")
+    segfault.close("signal", reason="signal 11", counters={"events": 1, "events_lost": 1})
+    text = cli("info", tmp_path / "segfault").stdout
+    for expected in (
+        "pid 1000, recorded until it ended by signal 11\n",
+        "lost     1 event, 1 epoch refused\n",
+        "warning: 1 epoch was refused: nothing was captured then\n",
+        "warning: 1 event was lost\n",
+    ):
+        assert expected in text
+    failed = Writer(tmp_path / "failed")
+    failed.close("failed", reason="disk full")
+    assert "pid 1000, recording stopped early: disk full\n" in cli("info", failed.run).stdout
+
+
+def test_verify_says_how_to_see_the_bytes(cli: Cli, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        w = Writer(tmp_path / name)
+        w.born(0, name.encode())
+        w.epoch("sync", "full")
+        w.close()
+    assert cli("manifest", tmp_path / "b", "-o", tmp_path / "b.json").status == 0
+    hint = "to see the bytes, name the run that the manifest is of: --against RUN\n"
+    outcome = cli("verify", tmp_path / "a", "--manifest", tmp_path / "b.json")
+    assert outcome.status == 1
+    assert hint in outcome.stdout
+    outcome = cli("verify", tmp_path / "a", "--against", tmp_path / "b")
+    assert outcome.status == 1
+    assert hint not in outcome.stdout
+    assert "1 differs, at offset 0\n" in outcome.stdout
+
+
 def test_info_of_an_early_kill(cli: Cli, run_path: Path) -> None:
     (run_path / "p0").mkdir(parents=True)
     outcome = cli("info", run_path)
@@ -316,6 +368,25 @@ def test_manifest_on_the_screen_and_in_a_file(
     assert cli("manifest", run_path, "-o", path) == Outcome("", "", 0)
     assert path.read_text() == printed
     assert cli("verify", run_path, "--manifest", path).status == 0
+
+
+def test_what_is_written_to_keeps_its_kind(
+    cli: Cli, small: Writer, run_path: Path, tmp_path: Path
+) -> None:
+    """A link stays a link, and a device a device; a file is replaced as a whole."""
+    link, file = tmp_path / "link.json", tmp_path / "file.json"
+    file.write_text("old")
+    link.symlink_to(file)
+    assert cli("verify", run_path, "-q", "--out", link).status == 0
+    assert link.is_symlink()
+    assert json.loads(file.read_text())["same"]
+    null = tmp_path / "null"
+    null.symlink_to("/dev/null")
+    assert cli("manifest", run_path, "-o", null) == Outcome("", "", 0)
+    assert null.is_char_device()
+    printed = support.ttanalyze("manifest", run_path, "-o", "/dev/stdout")
+    assert printed == Outcome(cli("manifest", run_path).stdout, "", 0)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file.json", "link.json", "null", "run"]
 
 
 def test_verify_says_same(cli: Cli, small: Writer, run_path: Path) -> None:
@@ -368,19 +439,106 @@ def test_verify_lists_a_hundred_differences_and_counts_all(cli: Cli, tmp_path: P
     assert outcome.stdout.count("10 differ, from offset 0 to 9") == 100
 
 
-def test_colours_only_on_a_terminal(cli: Cli, small: Writer, run_path: Path) -> None:
+def test_colours_only_on_a_terminal(
+    cli: Cli, small: Writer, run_path: Path, tmp_path: Path
+) -> None:
     assert "\x1b" not in cli("verify", run_path, "--tamper", "0,0,5").stdout
-    command = f"{sys.executable} -m ttanalyze verify {run_path} --tamper 0,0,5"
-    env = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm"}
+    w = Writer(tmp_path / "warned")
+    w.epoch("sync", "refused")
+    w.close()
+    bare = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
+    for arguments, coloured in (
+        (f"verify {run_path} --tamper 0,0,5", "\x1b[31mdifferent\x1b[0m"),
+        (f"info {tmp_path}/warned", "\x1b[33mwarning: "),
+        ("doctor", "\x1b[32mok"),
+    ):
+        command = f"{sys.executable} -m ttanalyze {arguments}"
+        for variables in ({"TERM": "xterm"}, {"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}):
+            done = subprocess.run(
+                ["script", "-qec", command, "/dev/null"],
+                env=bare | variables,
+                cwd=support.ROOT,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert (coloured in done.stdout) == (variables == {"TERM": "xterm"})
+            assert ("\x1b" in done.stdout) == (variables == {"TERM": "xterm"})
+
+
+# ---- progress ----
+
+SLOW = """
+import sys, time
+import ttanalyze.doctor, ttanalyze.verify
+from ttanalyze import cli
+from ttanalyze.model import Run
+cli.PROGRESS_AFTER = 0.2
+def slowly(quick):
+    def slow(*arguments, **options):
+        progress = options.get("progress") or next(filter(callable, arguments), None)
+        for done in range(4):
+            if progress:
+                progress(done, 4)
+            time.sleep(0.15)
+        return quick(*arguments, **options)
+    return slow
+ttanalyze.verify.verify = slowly(ttanalyze.verify.verify)
+ttanalyze.doctor.doctor = slowly(ttanalyze.doctor.doctor)
+Run.manifest = slowly(Run.manifest)
+sys.exit(cli.run_command(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("verb", "word"),
+    [("verify", "verifying"), ("manifest", "reading digests"), ("doctor", "looking")],
+)
+@pytest.mark.parametrize("to", ["terminal", "file"])
+def test_progress_shows_on_a_terminal_only(
+    small: Writer, run_path: Path, tmp_path: Path, verb: str, word: str, to: str
+) -> None:
+    """A bar where something takes a while, on stderr; what is printed is the same with it."""
+    arguments = [verb] if verb == "doctor" else [verb, str(run_path)]
+    shown = errors_of(arguments, tmp_path / "errors" if to == "file" else None)
+    if to == "file":
+        assert shown == ""
+    else:
+        assert word in shown
+        assert "50%" in shown or "75%" in shown
+        if verb != "doctor":
+            assert errors_of([*arguments, "--quiet"], None) == ""
+
+
+def errors_of(arguments: list[str], to: Path | None) -> str:
+    """What a command that takes its time writes to stderr: to a file, or else to a terminal."""
+    if to is not None:
+        terminal, errors = -1, os.open(to, os.O_WRONLY | os.O_CREAT)
+    else:
+        terminal, errors = pty.openpty()
     done = subprocess.run(
-        ["script", "-qec", command, "/dev/null"],
-        env=env,
+        [sys.executable, "-c", SLOW, *arguments],
         cwd=support.ROOT,
-        capture_output=True,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "80"},
+        stdout=subprocess.PIPE,
+        stderr=errors,
         text=True,
         check=False,
     )
-    assert "\x1b[31mdifferent\x1b[0m" in done.stdout
+    os.close(errors)
+    assert done.returncode == 0
+    assert done.stdout
+    assert "\x1b" not in done.stdout
+    if to is not None:
+        return to.read_text()
+    seen = b""
+    try:
+        while piece := os.read(terminal, 65536):
+            seen += piece
+    except OSError:
+        pass
+    os.close(terminal)
+    return seen.decode()
 
 
 # ---- doctor ----

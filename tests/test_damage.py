@@ -6,18 +6,21 @@ import json
 import random
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import xxhash
 
 import ttanalyze as tt
-from tests import rundir
+from tests import rundir, support
 from tests.rundir import Writer, small_run
 from ttanalyze.info import info, info_text
-from ttanalyze.model import layout
+from ttanalyze.model import layout, manifest
 from ttanalyze.model.files import KINDS
 from ttanalyze.verify import verify
 
@@ -384,6 +387,85 @@ def test_bad_process_json(
     refuses(run_path, "process.json", reason)
 
 
+# ---- files of absurd size ----
+
+HUGE = 1 << 42  # bytes, all but the first of them a hole
+
+
+@pytest.mark.parametrize("name", [*CHECKED, "strings.bin", "process.json", "../run.json"])
+def test_a_file_of_terabytes_is_refused_at_once(folder: Path, run_path: Path, name: str) -> None:
+    """Without as much memory: what is not right in it is found where it begins."""
+    path = folder / name
+    size = path.stat().st_size
+    if name == "strings.bin":
+        label = path.read_bytes().index(b"weights")
+        patched(path, label - 4, b"\xff\xff\xff\xff")
+        size = label + len("weights") + 1  # the next text's length has a zero there
+    with path.open("r+b") as f:
+        f.truncate(HUGE)
+    message = limited(run_path)
+    assert path.name in message
+    wrong = "a zero within text" if path.suffix == ".json" or name == "strings.bin" else "its check"
+    assert wrong in message
+    at = re.search(r"offset (\d+)", message)
+    assert at is not None
+    assert size - layout.EPOCH.itemsize <= int(at[1]) <= size
+
+
+@pytest.mark.parametrize("name", ["digests.bin", "blocks.bin", "data-00000.bin"])
+def test_terabytes_behind_what_was_committed_do_not_matter(
+    folder: Path, run_path: Path, name: str
+) -> None:
+    with (folder / name).open("r+b") as f:
+        f.truncate(HUGE)
+    assert limited(run_path) == ""
+
+
+def test_terabytes_of_unused_event_slots_are_passed_over(folder: Path, run_path: Path) -> None:
+    seqs = tt.open(run_path).events["seq"].tolist()
+    with (folder / "events.bin").open("r+b") as f:
+        last = f.read()[-128:]
+        f.truncate(64 + HUGE)
+        f.seek(64 + HUGE)
+        f.write(last)
+    assert tt.open(run_path).events["seq"].tolist() == [*seqs, seqs[-1]]
+
+
+def limited(run: Path) -> str:
+    """What verifying and summing up a run says, in a process that may take 2 GiB of memory."""
+    program = (
+        "import resource, sys, numpy, pandas, orjson, xxhash\n"
+        "from ttanalyze.cli import run_command\n"
+        "held = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        f"resource.setrlimit(resource.RLIMIT_DATA, (held + (2 << 30),) * 2)\n"
+        f"sys.exit(run_command(['verify', {str(run)!r}]) or run_command(['info', {str(run)!r}]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=support.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == (2 if done.stderr else 0), done.stderr
+    assert done.stderr.count("\n") <= 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("size", "region"),
+    [(1 << 63, 0), ((1 << 64) - 1, 0), (1 << 52, 1)],
+)
+def test_a_region_of_absurd_size(folder: Path, run_path: Path, size: int, region: int) -> None:
+    rundir.edit(folder / "regions.bin", region, size=size)
+    rundir.reseal_records(folder / "regions.bin")
+    message = limited(run_path)
+    assert "blocks.bin: offset" in message or "not the block's length" in message
+    with pytest.raises(tt.Error):
+        tt.open(run_path).read(0, region)
+
+
 # ---- at random ----
 
 
@@ -429,6 +511,49 @@ def test_random_damage(
         assert said is None or "\n" not in said
         assert said is None or str(copy) in said or "lost" in said or "no " in said
         shutil.rmtree(copy)
+
+
+def harmless(path: Path) -> Any:
+    """What of a manifest counts in a comparison with a run without refused epochs."""
+    value = json.loads(path.read_text())
+    for process in value["processes"]:
+        for epoch in process["epochs"]:
+            del epoch["flags"]
+            epoch["digests"] = {int(k): int(v, 16) for k, v in epoch["digests"].items()}
+    return value
+
+
+@pytest.mark.parametrize("change", [flip, cut])
+@pytest.mark.parametrize("seed", range(3))
+def test_random_damage_to_a_manifest(
+    run_path: Path, tmp_path: Path, change: Callable[[Path, random.Random], None], seed: int
+) -> None:
+    """An error with the place, a difference, or a manifest that says the same as before."""
+    source = random.Random(f"manifest {change.__name__} {seed}")
+    small_run(run_path)
+    run = tt.open(run_path)
+    golden, copy = tmp_path / "golden.json", tmp_path / "copy.json"
+    golden.write_text(manifest.text(run.manifest()))
+    outcomes = set()
+    for _ in range(200):
+        shutil.copy(golden, copy)
+        change(copy, source)
+        same, said = compared(run, copy)
+        if said is not None:
+            assert LINE.fullmatch(said), said
+            assert said.startswith(f"{copy}: ")
+        elif same:
+            assert harmless(copy) == harmless(golden)
+        outcomes.add((same, said is None))
+    assert (False, False) in outcomes
+
+
+def compared(run: tt.Run, path: Path) -> tuple[bool, str | None]:
+    """Whether the run agrees with a manifest, or else the error."""
+    try:
+        return verify(run, path, keep_going=True).same, None
+    except tt.FormatError as e:
+        return False, str(e)
 
 
 def error_of(path: Path, writer: Writer | None) -> str | None:

@@ -410,6 +410,21 @@ def test_without_a_driver_it_says_what_to_do(
         record.record(["true"], tmp_path / "out")
 
 
+@pytest.mark.parametrize("missing", ["libttshim.so", "sim/libcuda.so.1"])
+def test_without_our_libraries_it_says_what_to_do(
+    recorded: Record, stand_ins: Path, tmp_path: Path, missing: str
+) -> None:
+    shutil.copytree(stand_ins, tmp_path / "lib")
+    (tmp_path / "lib" / missing).unlink()
+    outcome = recorded("--", "touch", "ran", TT_LIB=str(tmp_path / "lib"))
+    assert outcome.status == 2
+    assert outcome.stderr == (
+        f"ttanalyze: {tmp_path}/lib/{missing}: missing; build the project first "
+        "(make build, or pip install .)\n"
+    )
+    assert [p.name for p in tmp_path.iterdir()] == ["lib"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

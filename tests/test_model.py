@@ -192,7 +192,7 @@ def test_refused_epochs_show_their_changes_later(run_path: Path) -> None:
     with pytest.raises(tt.Error, match="epoch 1 was refused"):
         run.read(1, 0)
     assert run.read(2, 0).tobytes() == w.history[2][0]
-    assert run.warnings == ["1 epochs were refused: nothing was captured then"]
+    assert run.warnings == ["1 epoch was refused: nothing was captured then"]
 
 
 def test_dropped_epochs_leave_what_came_through_them(run_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_dropped_epochs_leave_what_came_through_them(run_path: Path) -> None:
     assert run.read(3, 0).tobytes() == w.history[3][0]
     assert run.read(4, 0).tobytes() == w.history[4][0]
     assert all(run.read(e, 1).tobytes() == w.history[e][1] for e in range(5))
-    assert "1 epochs were overwritten in the ring" in run.warnings[0]
+    assert "1 epoch was overwritten in the ring" in run.warnings[0]
 
 
 def test_removed_data_files_leave_digests(run_path: Path) -> None:
@@ -289,10 +289,10 @@ def test_a_killed_process_says_so(run_path: Path) -> None:
     w.epoch("sync", "full")
     w.close("running")
     run = tt.open(run_path)
-    assert run.warnings == ["it was killed or still runs: 1 epochs committed so far"]
+    assert run.warnings == ["it was killed or still runs: 1 epoch committed so far"]
     info = json.loads((run_path / "run.json").read_text())
     (run_path / "run.json").write_text(json.dumps({**info, "exit": {"status": 137, "signal": 9}}))
-    assert tt.open(run_path).warnings == ["it was killed by signal 9: 1 epochs committed by then"]
+    assert tt.open(run_path).warnings == ["it was killed by signal 9: 1 epoch committed by then"]
     assert run.read(0, 0).tobytes() == b"abc"
 
 

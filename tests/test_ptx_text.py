@@ -14,13 +14,13 @@ from tests.ptx_machine import HEADER, Machine, PtxError
 pytestmark = pytest.mark.native
 
 
-def test_unknown_instructions_fail_at_launch_only() -> None:
+def test_missing_instructions_fail_at_launch_only() -> None:
     text = (
         HEADER
         + """
 .visible .entry good() { ret; }
 .visible .entry bad() { .reg .b32 %r<3>;
-	frobnicate.sync.b32 %r1, %r2;
+	wgmma.fence.sync.aligned;
 	ret; }
 .func helper() { .reg .b32 %r<2>; add.weird.u32 %r1, %r1, 1; ret; }
 .visible .entry worse() { call helper; ret; }
@@ -28,7 +28,7 @@ def test_unknown_instructions_fail_at_launch_only() -> None:
     )
     module = Machine().load(text)
     module.launch("good")
-    for name, opcode in (("bad", "frobnicate.sync.b32"), ("worse", "add.weird.u32")):
+    for name, opcode in (("bad", "wgmma.fence.sync.aligned"), ("worse", "add.weird.u32")):
         with pytest.raises(PtxError) as error:
             module.launch(name)
         assert error.value.status == "unsupported"
@@ -102,6 +102,9 @@ def test_malformed_instructions_are_unsupported(instruction: str) -> None:
         (HEADER + ".global .b8 x[99999999999][99999999999];", "x is too large"),
         (HEADER + ".global .u32 x[];", "x has no size"),
         (HEADER + ".frobnicate;", 'unexpected ".frobnicate"'),
+        (HEADER + ".entry k() {\nnonsense;\n}", "line 5: PTX has no instruction nonsense"),
+        (HEADER + ".entry k() { adds.u32 %r1, %r2; }", "PTX has no instruction adds.u32"),
+        (HEADER + ".entry k() { ad.u32 %r1, %r2; }", "PTX has no instruction ad.u32"),
         (HEADER + ".global .u32 x = 0x;", "malformed number"),
         (HEADER + ".global .f32 x = 0f12;", "malformed floating-point number"),
         (HEADER + "{" * 100000, 'unexpected "{"'),

@@ -248,6 +248,7 @@ def verify(
     wanted = None if epochs is None else options.parse_range(epochs, "--epochs", 0xFFFFFFFE)
     some = None if regions is None else options.parse_regions(regions)
     byte = None if tamper is None else options.parse_tamper(tamper)
+    _check_output(out)
     opened = open_run(run)
     other = None if against is None else open_run(against)
     with _progress("verifying", quiet) as progress:
@@ -283,6 +284,7 @@ def manifest(
     from ttanalyze.model import manifest as manifests
     from ttanalyze.model import open_run
 
+    _check_output(out)
     opened = open_run(run)
     with _progress("reading digests", quiet) as progress:
         made = manifests.text(opened.manifest(progress))
@@ -311,15 +313,34 @@ def _json(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
 
 
+def _check_output(path: Path | None) -> None:
+    """Raises Error where a file can't be written, before there is anything to write."""
+    if path is None:
+        return
+    folder = path.resolve().parent
+    if path.is_dir():
+        raise Error(f"{path}: is a directory; name a file in it")
+    if not folder.is_dir():
+        raise Error(f"{path}: no directory {folder}")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise Error(f"{path}: not writable")
+
+
 def _write(path: Path, content: str) -> None:
-    """Replaces a file as a whole, or leaves it as it is."""
-    draft = path.parent / f".{path.name}.{os.getpid()}.tmp"
+    """Replaces a file as a whole, or leaves it as it is; devices and pipes are written to."""
     try:
+        if path.exists() and not path.is_file():
+            path.write_text(content)
+            return
+        target = path.resolve()
+        draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
             draft.write_text(content)
-            draft.replace(path)
+            draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
+    except BrokenPipeError:
+        raise _ReaderGoneError from None
     except OSError as e:
         raise system_error(path, e) from None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ttanalyze.model.layout import Array
+from ttanalyze.model.layout import Array, distinct
 
 EPOCH_BITS = np.uint64(32)
 EPOCH_MASK = np.uint64(0xFFFFFFFF)
@@ -97,7 +97,7 @@ def compare(
     born = np.array([max(lives[i][0], begin) for i in ids.tolist()], "u8")
     died = np.array([min(lives[i][1], end) for i in ids.tolist()], "u8")
     opening = keys_of(ids[born < died], born[born < died])  # of what began before
-    keys = np.unique(np.concatenate([first.key, second.key, opening]))
+    keys = distinct(np.concatenate([first.key, second.key, opening]))
     row = np.searchsorted(ids, keys >> EPOCH_BITS)
     keys, row = keys[row < len(ids)], row[row < len(ids)]
     epoch = keys & EPOCH_MASK

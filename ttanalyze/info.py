@@ -1,4 +1,4 @@
-"""What was recorded, on one screen. Looks at headers, JSON, regions and epochs, not at contents."""
+"""What was recorded, on one screen. Looks at JSON and at small records, not at contents."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from ttanalyze import text
 from ttanalyze.model import layout
-from ttanalyze.model.files import open_records
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
 
 SHOWN_PROCESSES = 8
 SHOWN_WARNINGS = 10
+ENDED = ("complete", "signal", "failed")  # statuses
 
 
 def info(run: Run) -> dict[str, Any]:
@@ -40,8 +40,6 @@ def _process(process: Process) -> dict[str, Any]:
     regions = process.regions
     kinds = [layout.REGION_KINDS[kind] for kind in regions.birth["kind"].tolist()]
     captured = (regions.flags & layout.CAPTURED != 0).tolist()
-    functions = open_records(process.path, "functions.bin")
-    modules = open_records(process.path, "modules.bin")
     told = process.info
     return {
         "process": process.index,
@@ -68,11 +66,19 @@ def _process(process: Process) -> dict[str, Any]:
         "regions_captured": _tally([k for k, c in zip(kinds, captured, strict=True) if c]),
         "regions_not_captured": _tally([k for k, c in zip(kinds, captured, strict=True) if not c]),
         "bytes_captured": int(regions.size[np.array(captured, bool)].sum(dtype="u8")),
-        "kernels": functions.count if functions else 0,
-        "modules": modules.count if modules else 0,
-        "counters": told.get("counters", {}),
+        "kernels": len(process.functions),
+        "modules": len(process.modules),
+        "events": _events(process),
+        "events_lost": told.get("counters", {}).get("events_lost", 0),
         "unknown_calls": told.get("unknown_calls", []),
     }
+
+
+def _events(process: Process) -> int:
+    """What the process counted, where it came to tell."""
+    if process.status in ENDED and "events" in process.info.get("counters", {}):
+        return int(process.info["counters"]["events"])
+    return process.count_events()
 
 
 def _tally(names: list[str]) -> dict[str, int]:
@@ -146,7 +152,8 @@ def _process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     ring = process["ring"]
     if ring:
         place = text.printable(ring.get("place", "unknown"))
-        pairs.append(("ring", f"{text.size(ring.get('bytes', 0))} in {place} memory"))
+        size = f"{text.size(ring.get('bytes', 0))} in {place} memory"
+        pairs.append(("ring", "none" if place == "none" else size))
     pairs.append(("epochs", _epochs(process)))
     captured, others = process["regions_captured"], process["regions_not_captured"]
     regions = f"{sum(captured.values()):,} captured"
@@ -155,9 +162,8 @@ def _process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     if others:
         regions += f"; {sum(others.values()):,} not captured ({text.listing(others.items())})"
     pairs.append(("regions", regions))
-    counters = process["counters"]
     kernels, modules = text.count(process["kernels"], "kernel"), process["modules"]
-    calls = f"{counters.get('events', 0):,} recorded, {kernels}, {text.count(modules, 'module')}"
+    calls = f"{process['events']:,} recorded, {kernels}, {text.count(modules, 'module')}"
     pairs.append(("calls", calls))
     pairs.append(("bytes", _bytes(process)))
     pairs.append(("lost", _losses(process)))
@@ -172,8 +178,15 @@ def _process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
 def _program(process: dict[str, Any]) -> str:
     argv = text.command(process["argv"]) or "not known"
     shown = argv if len(argv) <= 200 else argv[:200] + "…"
-    status = process["status"] + (f": {process['reason']}" if process["reason"] else "")
-    return f"{shown}\npid {process['pid']}, recording {text.printable(status)}"
+    reason = text.printable(process["reason"] or "no reason given")
+    endings = {
+        "complete": "recording complete",
+        "signal": f"recorded until it ended by {reason}",
+        "failed": f"recording stopped early: {reason}",
+        "running": "killed, or still running",
+    }
+    ending = endings.get(process["status"], text.printable(process["status"]))
+    return f"{shown}\npid {'not known' if process['pid'] is None else process['pid']}, {ending}"
 
 
 def _times(process: dict[str, Any]) -> str:
@@ -198,13 +211,13 @@ def _epochs(process: dict[str, Any]) -> str:
 def _bytes(process: dict[str, Any]) -> str:
     read, changed, stored = (process[f"bytes_{k}"] for k in ("read", "changed", "stored"))
     out = f"{text.size(read)} read, {text.size(changed)} changed, {text.size(stored)} stored"
-    return f"{out} (1/{round(read / stored)} of what was read)" if stored and read > stored else out
+    return f"{out} ({100 * stored / read:.3g}% of what was read)" if read else out
 
 
 def _losses(process: dict[str, Any]) -> str:
     lost = [
-        ("events", int(process["counters"].get("events_lost", 0))),
-        ("epochs refused", process["epoch_flags"]["refused"]),
-        ("epochs dropped", process["epoch_flags"]["dropped"]),
+        ("event", "", process["events_lost"]),
+        ("epoch", " refused", process["epoch_flags"]["refused"]),
+        ("epoch", " dropped", process["epoch_flags"]["dropped"]),
     ]
-    return ", ".join(f"{n:,} {what}" for what, n in lost if n) or "nothing"
+    return ", ".join(text.count(n, noun) + how for noun, how, n in lost if n) or "nothing"

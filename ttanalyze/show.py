@@ -25,10 +25,8 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
         + f", {text.size(report.bytes_read)} read, {report.seconds:.2f} s"
     )
     against = text.printable(report.manifest)
-    if report.same:
-        verdict = text.coloured("same", "green", colour) + f": {report.run} and {against}"
-    else:
-        verdict = text.coloured("different", "red", colour) + f": {report.run} and {against}"
+    word, hue = ("same", "green") if report.same else ("different", "red")
+    verdict = f"{text.coloured(word, hue, colour)}: {text.printable(report.run)} and {against}"
     out = [verdict, f"  {compared}"]
     if report.digest_only:
         out.append(
@@ -37,6 +35,8 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
         )
     for difference in report.differences:
         out += ["", *_difference(difference, colour)]
+    if not report.against and any(d.changed_block_count for d in _unseen(report)):
+        out += ["", "to see the bytes, name the run that the manifest is of: --against RUN"]
     hidden = report.total_differences - len(report.differences)
     if report.stopped:
         out += ["", "stopped at the first difference; --continue finds the others"]
@@ -45,6 +45,11 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
     if not report.same and not report.stopped:
         out += ["", f"{text.count(report.differing, 'region-epoch')} differ"]
     return "\n".join(out)
+
+
+def _unseen(report: VerifyReport) -> list[Difference]:
+    """Differences in contents whose bytes could not be compared."""
+    return [d for d in report.differences if d.first_byte is None and d.note is None]
 
 
 def _difference(difference: Difference, colour: bool) -> list[str]:

@@ -4,7 +4,8 @@ The program changes all of its memory between epochs, with contents that nothing
 compresses, so that every byte is moved and written. The rate is the bytes of the run's epochs over
 the time from the first cut to the last commit, both as the run itself says. To the host: the same
 with large writes that go nowhere, against one large copy to pinned memory. To files: against dd
-and fio, which write as many bytes to the same file system.
+and fio, which write as many bytes to the same file system; and once more until all is on the disk,
+the drain with the time that sync takes after the program's end, dd and fio with an fsync.
 """
 
 from __future__ import annotations
@@ -21,41 +22,31 @@ from bench.bed import MIB, Bed, Command, ProgramError, Result, by_turns, median,
 from bench.figures import Figure, Quantity
 
 PEER_BLOCK = 4 * MIB
+SYNCED = ", synced"
+
+Sample = dict[str, float]
 
 
 def measure(bed: Bed) -> Result:
     step = bed.pick(256 * MIB, 256 * MIB, 4 * MIB)
     steps = bed.pick(16, 8, 4)
-    total = step * steps
     churn: Command = [bed.program("churn"), "--bytes", str(step), "--steps", str(steps)]
     fetch: Command = [bed.program("fetch"), "--bytes", str(step), "--copies", str(steps)]
-    repeat = bed.pick(3, 1, 2)
-
     to_host = by_turns(
+        bed,
         bed.pick(5, 3, 2),
         {"copy": partial(_copy, bed, fetch), "drain": partial(_drain, bed, churn, to_disk=False)},
     )
-    writers: dict[str, Callable[[], dict[str, float]]] = {
-        "drain": partial(_drain, bed, churn, to_disk=True),
-        "dd": partial(_dd, bed, total, direct=False),
-    }
-    missing = []
-    if _takes_direct(bed):
-        writers["dd direct"] = partial(_dd, bed, total, direct=True)
-    else:
-        missing.append("no O_DIRECT on this file system")
-    if shutil.which("fio"):
-        writers["fio"] = partial(_fio, bed, total, direct=False)
-        writers["fio direct"] = partial(_fio, bed, total, direct=True)
-    else:
-        missing.append("no fio here")
-    _dd(bed, total, direct=False)  # so that no one is the first to use this much memory
-    to_file = by_turns(repeat, writers)
+    writers, missing = _writers(bed, step * steps)
+    _dd(bed, step * steps)  # so that no one is the first to use this much memory
+    writers["drain"] = partial(_drain, bed, churn, to_disk=True)
+    to_file = by_turns(bed, bed.pick(5, 1, 2), writers)
 
-    host = {name: _rate(them) for name, them in to_host.items()}
-    file = {name: _rate(them) for name, them in to_file.items()}
-    best = max((name for name in file if name != "drain"), key=lambda name: file[name])
-    wall = median([sample["wall_GBps"] for sample in to_file["drain"]])
+    host = {name: _median(them, "GBps") for name, them in to_host.items()}
+    file = {name: _median(them, "GBps") for name, them in to_file.items()}
+    on_disk = _median(to_file["drain"], "disk_GBps")
+    wall = _median(to_file["drain"], "wall_GBps")
+    note = "; ".join(missing) or None
     figures = [
         Figure(
             "drain-host",
@@ -63,45 +54,84 @@ def measure(bed: Bed) -> Result:
             [Quantity("drain", host["drain"], "GB/s")],
             [Quantity("cuMemcpyDtoHAsync to pinned", host["copy"], "GB/s")],
         ),
-        Figure(
-            "drain-file",
-            file["drain"] / file[best],
-            [Quantity("drain", file["drain"], "GB/s"), Quantity("whole program", wall, "GB/s")],
-            [Quantity(name, rate, "GB/s") for name, rate in file.items() if name != "drain"],
-            "; ".join(missing) or None,
-        ),
+        _against("drain-file", file["drain"], file, synced=False, note=note),
+        _against("drain-disk", on_disk, file, synced=True, note=note),
     ]
+    rates = {"host_GBps": host, "file_GBps": file, "drain_on_disk_GBps": on_disk}
     samples = {"to_host": to_host, "to_file": to_file}
-    return Result(figures, {"bytes": total, "host_GBps": host, "file_GBps": file, **samples})
+    data = {"bytes": step * steps, **rates, "whole_program_GBps": wall, **samples}
+    return Result(figures, data)
 
 
-def _rate(samples: list[dict[str, float]]) -> float:
-    return median([sample["GBps"] for sample in samples])
+def _writers(bed: Bed, total: int) -> tuple[dict[str, Callable[[], Sample]], list[str]]:
+    """What writes `total` bytes to a file, by name, and what there is not. SYNCED: to the disk."""
+    direct = [False]
+    missing = []
+    if _takes_direct(bed):
+        direct.append(True)
+    else:
+        missing.append("no O_DIRECT on this file system")
+    tools = {"dd": _dd}
+    if shutil.which("fio"):
+        tools["fio"] = _fio
+    else:
+        missing.append("no fio here")
+    return {
+        f"{tool}{' direct' if d else ''}{SYNCED if synced else ''}": partial(
+            write, bed, total, direct=d, synced=synced
+        )
+        for tool, write in tools.items()
+        for d in direct
+        for synced in (False, True)
+    }, missing
 
 
-def _copy(bed: Bed, command: Command) -> dict[str, float]:
+def _against(
+    target: str, rate: float, file: dict[str, float], synced: bool, note: str | None
+) -> Figure:
+    """The drain's rate over that of the fastest writer."""
+    peers = {n: r for n, r in file.items() if n != "drain" and n.endswith(SYNCED) == synced}
+    ours = [Quantity("drain", rate, "GB/s")]
+    theirs = [Quantity(name, r, "GB/s") for name, r in peers.items()]
+    return Figure(target, rate / max(peers.values()), ours, theirs, note)
+
+
+def _median(samples: list[Sample], key: str) -> float:
+    return median([sample[key] for sample in samples])
+
+
+def _copy(bed: Bed, command: Command) -> Sample:
     said = bed.answer(command, bed.bare())
     return {"GBps": said["bytes"] / said["elapsed_ns"]}
 
 
-def _drain(bed: Bed, command: Command, to_disk: bool) -> dict[str, float]:
+def _drain(bed: Bed, command: Command, to_disk: bool) -> Sample:
     """Raises ProgramError where less than all was stored, or where writes did not go nowhere."""
     before = [] if to_disk else [bed.library("nodisk")]
     with bed.run_folder() as run:
         os.sync()
-        began = time.perf_counter_ns()
+        began = time.monotonic_ns()
         said = bed.answer(command, bed.recorded(run, {}, before))
-        wall = time.perf_counter_ns() - began
+        ended = time.monotonic_ns()
+        if to_disk:
+            os.sync()
+        synced = time.monotonic_ns()
         process = process_of(run)
         epochs = process.epochs
         stored = int(epochs["bytes_stored"].sum())
-        elapsed = int(epochs["done_ns"].max() - epochs["time_ns"].min())
+        first = int(epochs["time_ns"].min())
+        elapsed = int(epochs["done_ns"].max()) - first
         on_disk = sum(p.stat().st_blocks * 512 for p in process.path.glob("data-*.bin"))
     if stored < said["dirty_bytes"] * (len(epochs) - 1):
         raise ProgramError(f"of {said['dirty_bytes']} bytes an epoch too few were stored")
     if not to_disk and on_disk > stored // 8:
         raise ProgramError("the recorder's writes reached the disk: it uses another call now")
-    return {"GBps": stored / elapsed, "wall_GBps": stored / wall, "epochs": len(epochs)}
+    return {
+        "GBps": stored / elapsed,
+        "disk_GBps": stored / (synced - first),
+        "wall_GBps": stored / (ended - began),
+        "epochs": len(epochs),
+    }
 
 
 def _takes_direct(bed: Bed) -> bool:
@@ -112,26 +142,29 @@ def _takes_direct(bed: Bed) -> bool:
     return True
 
 
-def _dd(bed: Bed, total: int, direct: bool) -> dict[str, float]:
+def _dd(bed: Bed, total: int, direct: bool = False, synced: bool = False) -> Sample:
     target = bed.out / "dd.tmp"
-    os.sync()
     command = ["dd", "if=/dev/zero", f"of={target}", f"bs={PEER_BLOCK}"]
     command.append(f"count={max(1, total // PEER_BLOCK)}")
+    command += ["oflag=direct"] if direct else []
+    command += ["conv=fsync"] if synced else []
+    os.sync()
     try:
-        began = time.perf_counter_ns()
-        bed.run([*command, *(["oflag=direct"] if direct else [])], os.environ)
-        elapsed = time.perf_counter_ns() - began
+        began = time.monotonic_ns()
+        bed.run(command, os.environ)
+        elapsed = time.monotonic_ns() - began
     finally:
         target.unlink(missing_ok=True)
     return {"GBps": max(total, PEER_BLOCK) / elapsed}
 
 
-def _fio(bed: Bed, total: int, direct: bool) -> dict[str, float]:
+def _fio(bed: Bed, total: int, direct: bool = False, synced: bool = False) -> Sample:
     target = bed.out / "fio.tmp"
-    os.sync()
     command = ["fio", "--name=peer", f"--filename={target}", "--rw=write", f"--bs={PEER_BLOCK}"]
     command += [f"--size={total}", "--output-format=json", f"--direct={int(direct)}"]
     command += ["--ioengine=libaio", "--iodepth=8"] if direct else ["--ioengine=psync"]
+    command += ["--end_fsync=1"] if synced else []
+    os.sync()
     try:
         said: Any = json.loads(bed.run(command, os.environ))
     finally:

@@ -39,7 +39,7 @@ Sweep = tuple[str, dict[str, Any], Figure | None]
 def by_bytes(bed: Bed) -> Sweep:
     sizes = bed.pick(
         [MIB << n for n in range(0, 17, 2)],
-        [MIB << n for n in range(0, 14, 4)],
+        [MIB << n for n in (0, 4, 8, 10)],
         [64 * KIB << n for n in range(0, 7, 2)],
     )
     points: Points = []
@@ -51,10 +51,10 @@ def by_bytes(bed: Bed) -> Sweep:
             if len(points) < 2:
                 raise
             break  # more than this device has
-        points.append((size, held))
-        calls.append((size, call))
-    plot = _plot("bytes captured", "epoch", {"the program is held up": points, "the call": calls})
-    return "bytes", plot, _times("growth-bytes", points, 4)
+        points.append((size / MIB, held))
+        calls.append((size / MIB, call))
+    plot = _plot("MiB captured", "epoch", {"the program is held up": points, "the call": calls})
+    return "bytes", plot, _times("growth-bytes", points, 4, "MiB")
 
 
 def by_regions(bed: Bed) -> Sweep:
@@ -66,7 +66,7 @@ def by_regions(bed: Bed) -> Sweep:
             held, _ = _epoch(bed, way, {"snapshot_every": "0"})
             series[name].append((count, held))
     plot = _plot("regions of 4 KiB", "epoch", series)
-    return "regions", plot, _times("growth-regions", series["nothing comes or goes"], 10)
+    return "regions", plot, _times("growth-regions", series["nothing comes or goes"], 10, "regions")
 
 
 def by_dirty(bed: Bed) -> Sweep:
@@ -139,14 +139,15 @@ def _plot(x: str, y: str, series: dict[str, Points]) -> dict[str, Any]:
     return {"x": x, "y": y, "series": series}
 
 
-def _times(target: str, points: Points, factor: int) -> Figure | None:
-    """The cost at the last point over that at the one with a factor-th of it."""
+def _times(target: str, points: Points, factor: int, of: str) -> Figure | None:
+    """The cost at the last point over that at the one with a factor-th of it. of: their unit."""
     cost = dict(points)
     last = points[-1][0]
-    if last // factor not in cost:
+    before = last / factor
+    if before not in cost:
         return None
-    ours = [Quantity(f"{x:,.0f}", cost[x] / 1e3, "µs") for x in (last // factor, last)]
-    return Figure(target, cost[last] / cost[last // factor], ours)
+    ours = [Quantity(f"{x:,g} {of}", cost[x] / 1e3, "µs") for x in (before, last)]
+    return Figure(target, cost[last] / cost[before], ours)
 
 
 def _last_to_first(target: str, points: Points, unit: str, scale: float) -> Figure:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import shutil
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,8 @@ from bench.bed import (
     ProgramError,
     Result,
     SkipError,
+    by_turns,
+    median,
     torch_python,
 )
 from bench.figures import Figure, Quantity
@@ -30,56 +36,76 @@ PREDECESSOR = {"snapshot": 0.05, "delta": 0.03}
 def measure(bed: Bed) -> Result:
     if bed.sim:
         raise SkipError("bandwidths need a GPU")
-    checks = ["--no-check"] if bed.quick else []
-    runs = str(bed.pick(21, 7, 1))
-    command: Command = [build(bed), "--runs", runs, *checks, CAPTURE / "capture.ptx"]
-    said: dict[str, Any] = bed.answer(command, bed.bare(), 180)
-    if not said["ok"]:
+    program = build(bed)
+    capture = CAPTURE / "capture.ptx"
+    command: Command = [program, "--runs", str(bed.pick(11, 5, 1)), "--no-check", capture]
+    checked = bed.quick or bed.answer([program, "--runs", "1", capture], bed.bare())["ok"]
+    if not checked:
         raise ProgramError("the capture kernels gave wrong results")
-    hashed, missing = _hash_tensor(bed, said["GiB"])
-    return Result(figures(said, hashed, missing), {"kernels": said, "hash_tensor": hashed})
+    ways: dict[str, Callable[[], dict[str, Any]]] = {
+        "kernels": partial(bed.answer, command, bed.bare())
+    }
+    missing = None
+    try:
+        ask: Command = [torch_python(bed), PROGRAMS / "hash_tensor.py", "--runs", "11"]
+        bed.answer([*ask, "--gib", "1"], bed.bare())  # whether there is such a thing
+        ways["torch"] = partial(bed.answer, [*ask, "--gib", "8"], bed.bare())
+    except (SkipError, ProgramError) as e:
+        missing = f"torch.hash_tensor: {e}"
+    samples = by_turns(bed, bed.pick(3, 1, 1), ways)
+    hashed = samples.get("torch", [])
+    return Result(figures(samples["kernels"], hashed, missing), {"samples": samples})
 
 
-def figures(said: dict[str, Any], hashed: dict[str, float], missing: str | None) -> list[Figure]:
-    """From what kernels.cu printed and torch.hash_tensor's TB/s by element."""
-    (ours,) = said["variants"].values()
-    size = said["GiB"] * GIB
-    digest = Quantity("digest", ours["digest_TBps"], "TB/s")
-    read = Quantity("read", said["read_TBps"], "TB/s")
-    copy = Quantity("copy", said["copy_TBps_payload"], "TB/s")
-    snapshot = Quantity("snapshot", ours["full_snapshot_TBps_payload"], "TB/s")
-    restore = Quantity("rewind", ours["restore_TBps_payload"], "TB/s")
-    delta_us = ours["delta_us"]["2%"]
-    many = ours["regions_1000_of_4KiB_to_2MiB"]
-    one = ours["region_of_64KiB"]
+def figures(
+    said: Sequence[Mapping[str, Any]], hashed: Sequence[Mapping[str, float]], missing: str | None
+) -> list[Figure]:
+    """From what kernels.cu printed in each turn, and torch.hash_tensor's TB/s by element."""
+    variants = [next(iter(turn["variants"].values())) for turn in said]
+    size = said[0]["GiB"] * GIB
+
+    def shared(key: str) -> float:
+        return median([turn[key] for turn in said])
+
+    def own(*keys: str) -> float:
+        return median([functools.reduce(operator.getitem, keys, turn) for turn in variants])
+
+    digest = Quantity("digest", own("digest_TBps"), "TB/s")
+    read = Quantity("read", shared("read_TBps"), "TB/s")
+    copy = Quantity("copy", shared("copy_TBps_payload"), "TB/s")
+    snapshot = Quantity("snapshot", own("full_snapshot_TBps_payload"), "TB/s")
+    restore = Quantity("rewind", own("restore_TBps_payload"), "TB/s")
+    delta_us, digest_us = own("delta_us", "2%"), own("digest_us")
+    many = "regions_1000_of_4KiB_to_2MiB"
     out = []
     if hashed:
-        best = max(hashed, key=lambda name: hashed[name])
-        peer = Quantity(f"torch.hash_tensor of {best}", hashed[best], "TB/s")
+        rates = {name: median([turn[name] for turn in hashed]) for name in hashed[0]}
+        best = max(rates, key=lambda name: rates[name])
+        peer = Quantity(f"torch.hash_tensor of {best}", rates[best], "TB/s")
         out.append(Figure("digest-hash", digest.value / peer.value, [digest], [peer], missing))
     out += [
         Figure("digest-read", digest.value / read.value, [digest], [read]),
         Figure(
             "digest-many",
-            many["digest_us"],
-            [Quantity("of", many["MiB"], "MiB")],
-            [Quantity("a launch each", 1000 * one["digest_us"], "µs")],
+            own(many, "digest_us"),
+            [Quantity("of", own(many, "MiB"), "MiB")],
+            [Quantity("a launch for each", own(many, "one_by_one_us"), "µs")],
         ),
         Figure("snapshot", snapshot.value / copy.value, [snapshot], [copy]),
         Figure(
             "delta",
-            delta_us / ours["digest_us"],
+            delta_us / digest_us,
             [Quantity("delta", delta_us / 1000, "ms")],
-            [Quantity("digest", ours["digest_us"] / 1000, "ms")],
+            [Quantity("digest", digest_us / 1000, "ms")],
         ),
         Figure("restore", restore.value / copy.value, [restore], [copy]),
     ]
-    rates = {"snapshot": snapshot.value * 1000, "delta": size / delta_us / 1000}
+    captured = {"snapshot": snapshot.value * 1000, "delta": size / delta_us / 1000}
     for name, theirs in PREDECESSOR.items():
-        quantity = Quantity(name, rates[name], "GB/s")
+        quantity = Quantity(name, captured[name], "GB/s")
         peer = Quantity("cuda-time-travel", theirs, "GB/s")
         note = "its figure is quoted, not measured in this run"
-        figure = Figure(f"predecessor-{name}", rates[name] / theirs, [quantity], [peer], note)
+        figure = Figure(f"predecessor-{name}", captured[name] / theirs, [quantity], [peer], note)
         out.append(figure)
     return out
 
@@ -117,13 +143,3 @@ def architecture() -> str:
     )
     version = done.stdout.partition("\n")[0].strip().replace(".", "")
     return f"sm_{version}" if done.returncode == 0 and version.isdigit() else "compute_75"
-
-
-def _hash_tensor(bed: Bed, gib: float) -> tuple[dict[str, float], str | None]:
-    try:
-        python = torch_python(bed)
-        command: Command = [python, PROGRAMS / "hash_tensor.py", "--gib", str(gib)]
-        said: dict[str, float] = bed.answer(command, bed.bare())
-    except (SkipError, ProgramError) as e:
-        return {}, f"torch.hash_tensor: {e}"
-    return said, None

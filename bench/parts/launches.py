@@ -31,7 +31,7 @@ def measure(bed: Bed) -> Result:
     else:
         for mode in ("callback", "activity"):
             ways[f"CUPTI {mode}"] = partial(_cupti, bed, command, library, home, mode)
-    samples = by_turns(bed.pick(7, 3, 3), ways)
+    samples = by_turns(bed, bed.pick(7, 3, 3), ways)
     added = {
         name: {
             key: median([a[key] - b[key] for a, b in zip(them, samples["bare"], strict=True)])

@@ -53,7 +53,7 @@ def host(bed: Bed) -> tuple[list[Figure], dict[str, Any]]:
         "bare": partial(_soak, bed, command, None),
         "recorded": partial(_soak, bed, command, "sync"),
     }
-    samples = by_turns(bed.pick(3, 1, 1), ways)
+    samples = by_turns(bed, bed.pick(3, 1, 1), ways)
     marks: Marks = []
     for i, mark in enumerate(samples["bare"][0]):
         row = {"launches": mark["launches"]}

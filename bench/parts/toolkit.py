@@ -1,4 +1,8 @@
-"""The toolkit on a run of a thousand regions and a thousand epochs, and how fast it starts."""
+"""The toolkit on runs of a thousand regions and a thousand epochs, and how fast it starts.
+
+The runs are made by bench/generated.py. What counts is the time inside a Python process of its
+own, after it has imported the package and read the run once, so that its files are in memory.
+"""
 
 from __future__ import annotations
 
@@ -6,57 +10,90 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from bench.bed import ROOT, Bed, Command, ProgramError, Result, last_line, median, process_of
+from bench import generated
+from bench.bed import ROOT, Bed, ProgramError, Result, by_turns, last_line, median
 from bench.figures import Figure, Quantity
 
-REGIONS = 1000
-IMPORT = (
-    "import time; t = time.perf_counter(); import ttanalyze.cli; print(time.perf_counter() - t)"
-)
-VERIFY = """
+REGIONS = EPOCHS = 1000
+CONTENTS = 64  # bytes of each region
+LARGE = 50_000_000_000  # bytes
+IMPORT = """
+import time
+began = time.perf_counter()
+import ttanalyze.cli
+print(time.perf_counter() - began)
+"""
+ASK = """
 import sys, time
 import ttanalyze as tt
 from ttanalyze.info import info, info_text
 from ttanalyze.verify import verify
+what, run = sys.argv[1:]
 began = time.perf_counter()
-if sys.argv[1] == "info":
-    info_text(info(tt.open(sys.argv[2])))
-    print(time.perf_counter() - began)
-else:
-    report = verify(tt.open(sys.argv[2]))
-    print(time.perf_counter() - began)
-    assert report.same
-    sys.exit(report.region_epochs < int(sys.argv[3]))
+found = tt.open(run)
+if what == "info":
+    info_text(info(found))
+elif what == "verify":
+    report = verify(found)
+    assert report.same and report.region_epochs >= 1_000_000
+print(time.perf_counter() - began)
 """
 
 
 def measure(bed: Bed) -> Result:
-    steps = bed.pick(1000, 1000, 1000)
-    size = bed.pick(4096, 4096, 64)
-    command: Command = [bed.program("churn"), "--regions", str(REGIONS), "--bytes", str(size)]
-    command = [*command, "--steps", str(steps), "--permille", "1"]
+    """data: seconds by what was asked, medians, and all samples."""
     repeat = bed.pick(5, 3, 3)
-    figures = [Figure("import", _median(repeat, partial(_python, "-c", IMPORT)))]
-    with bed.run_folder() as run:
-        bed.run(command, bed.recorded(run, {}))
-        count = len(process_of(run).epochs) * REGIONS
-        for what in ("verify", "info"):
-            ask = partial(_python, "-c", VERIFY, what, str(run), str(count))
-            seconds = _median(repeat, ask)
-            ours = [Quantity("region-epochs", count, "")]
-            figures.append(Figure(what, seconds, ours))
-    return Result(figures, {"region_epochs": count})
+    with bed.run_folder() as few, bed.run_folder() as all_of_them, bed.run_folder() as large:
+        generated.write(few, REGIONS, EPOCHS, REGIONS // 100, CONTENTS)
+        generated.write(all_of_them, REGIONS, EPOCHS, REGIONS, CONTENTS)
+        generated.write(large, REGIONS, EPOCHS, REGIONS // 100, CONTENTS)
+        generated.enlarge(large, LARGE)
+        ways: dict[str, Callable[[], float]] = {
+            "import": partial(_python, IMPORT),
+            "info": _asked("info", all_of_them),
+            "verify": _asked("verify", few),
+            "verify, all changed": _asked("verify", all_of_them),
+            "open": _asked("open", few),
+            "open 50 GB": _asked("open", large),
+        }
+        samples = by_turns(bed, repeat, ways)
+        sizes = {name: _size(run) for name, run in (("few", few), ("all", all_of_them))}
+    seconds = {name: median(them) for name, them in samples.items()}
+    opened = [Quantity(name, seconds[name] * 1e3, "ms") for name in ("open 50 GB", "open")]
+    figures = [
+        Figure("import", seconds["import"]),
+        Figure("info", seconds["info"], note="of a million region digests"),
+        Figure(
+            "verify",
+            seconds["verify"],
+            [Quantity("all regions change in every epoch", seconds["verify, all changed"], "s")],
+            note="one region in a hundred changes in an epoch",
+        ),
+        Figure("open-large", opened[0].value / opened[1].value, opened[:1], opened[1:]),
+    ]
+    data: dict[str, Any] = {"seconds": seconds, "samples": samples, "run_bytes": sizes}
+    return Result(figures, data)
 
 
-def _median(repeat: int, ask: Callable[[], float]) -> float:
-    return median([ask() for _ in range(repeat)])
+def _size(run: Path) -> int:
+    return sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
 
 
-def _python(*arguments: str) -> float:
+def _asked(what: str, run: Path) -> Callable[[], float]:
+    return partial(_python, ASK, what, str(run))
+
+
+def _python(text: str, *arguments: str) -> float:
     """The seconds that a Python program prints."""
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", text, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise ProgramError(f"python: {last_line(done.stderr)}")

@@ -51,7 +51,7 @@ def measure(bed: Bed) -> Result:
     ways: dict[str, Callable[[], Sample]] = {"bare": partial(_bare, bed, command)}
     for name, options in WAYS.items():
         ways[name] = partial(_recorded, bed, command, options)
-    samples = by_turns(bed.pick(3, 1, 1), ways)
+    samples = by_turns(bed, bed.pick(3, 1, 1), ways)
     step = {name: median([s["step_us"] for s in them]) for name, them in samples.items()}
 
     said = bed.answer([*command, "--profile"], bed.bare())

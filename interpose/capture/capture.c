@@ -360,8 +360,8 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	wait = p->managed || !capture_fits(p, worst) || !options.deps;
 	if (!submit(p, &params, full)) {
 		p->broken = true;
-		refuse(p, q, "the driver refused its launch");
-		recorder_fail("the driver refused a capture; the run ends with epoch %u", q->epoch.number);
+		recorder_fail("the driver refused a capture; the run ends before epoch %u", q->epoch.number);
+		leave_out(p, q, TT_EPOCHF_REFUSED);
 		return false;
 	}
 	p->staged = true;

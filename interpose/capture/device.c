@@ -115,7 +115,7 @@ void capture_free_outgrown(struct capture *p)
 	account_since(p->context, before);
 }
 
-static bool make_ring(struct capture *p)
+static bool make_ring(struct capture *p, uint64_t *wanted)
 {
 	size_t left = 0, total = 0;
 	uint64_t want = options.ring_bytes, asked;
@@ -139,17 +139,22 @@ static bool make_ring(struct capture *p)
 		p->ring.device = 0;
 	}
 	if (!p->ring.size) {
-		uint64_t size = asked < RING_HOST ? asked : RING_HOST;
-		if (!host_memory(&p->ring, size))
+		if (!host_memory(&p->ring, asked < RING_HOST ? asked : RING_HOST))
 			return false;
-		recorder_warn("no device memory to spare: the ring is %llu MiB of pinned host memory",
-			      (unsigned long long)(size >> 20));
-	} else if (p->ring.size < asked) {
-		recorder_warn("little device memory to spare: the ring is %llu MiB instead of %llu",
-			      (unsigned long long)(p->ring.size >> 20), (unsigned long long)(asked >> 20));
 	}
-	recorder_ring(p->ring.size, p->ring.host ? "host" : "device");
+	*wanted = asked;
 	return true;
+}
+
+static void tell_ring(const struct capture *p, uint64_t wanted)
+{
+	if (p->ring.host)
+		recorder_warn("no device memory to spare: the ring is %llu MiB of pinned host memory",
+			      (unsigned long long)(p->ring.size >> 20));
+	else if (p->ring.size < wanted)
+		recorder_warn("little device memory to spare: the ring is %llu MiB instead of %llu",
+			      (unsigned long long)(p->ring.size >> 20), (unsigned long long)(wanted >> 20));
+	recorder_ring(p->ring.size, p->ring.host ? "host" : "device");
 }
 
 static void destroy(struct capture *p)
@@ -191,15 +196,25 @@ static void destroy(struct capture *p)
 	free(p);
 }
 
+static bool had(CUresult r, const char *call, const char **refused)
+{
+	if (r != CUDA_SUCCESS)
+		*refused = call;
+	return r == CUDA_SUCCESS;
+}
+
 static struct capture *create(struct context *c, bool host_only)
 {
 	struct capture *p = calloc(1, sizeof(*p));
-	const char *name = "?";
+	const char *name = "?", *refused = NULL;
+	uint64_t ring_wanted;
 	int processors = 1;
 	CUresult r;
 
-	if (!p)
+	if (!p) {
+		recorder_fail("no host memory to capture with");
 		return NULL;
+	}
 	p->context = c;
 	p->host_only = host_only;
 	if ((r = real.cuModuleLoadData(&p->module, capture_ptx)) != CUDA_SUCCESS ||
@@ -212,22 +227,26 @@ static struct capture *create(struct context *c, bool host_only)
 	}
 	real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device);
 	p->processors = (unsigned)processors;
-	bool ok = real.cuStreamCreateWithPriority(&p->stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS &&
-		  real.cuStreamCreateWithPriority(&p->drain_stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS &&
-		  real.cuEventCreate(&p->order, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
+	bool ok = had(real.cuStreamCreateWithPriority(&p->stream, CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
+		  had(real.cuStreamCreateWithPriority(&p->drain_stream, CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
+		  had(real.cuEventCreate(&p->order, CU_EVENT_DISABLE_TIMING), "an event", &refused) &&
 		  host_memory(&p->shared, SHARED_SIZE) &&
-		  memory_anywhere(p, &p->control, sizeof(struct tt_capture_control), false) && make_ring(p);
+		  memory_anywhere(p, &p->control, sizeof(struct tt_capture_control), false) && make_ring(p, &ring_wanted);
 	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
-		ok = real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+		ok = had(real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING), "an event", &refused);
 	for (int i = 0; ok && i < 2; i++)
 		ok = real.cuMemHostAlloc((void **)&p->pinned[i], DRAIN_BUFFER, 0) == CUDA_SUCCESS;
-	ok = ok && real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream) == CUDA_SUCCESS;
+	ok = ok && had(real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream), "to clear memory", &refused);
 	if (!ok) {
 		recorder_ring(0, "none");
-		recorder_fail("no memory for the ring, neither on the device nor pinned on the host");
+		if (refused)
+			recorder_fail("the driver refused the recorder %s", refused);
+		else
+			recorder_fail("no memory for the ring, neither on the device nor pinned on the host");
 		destroy(p);
 		return NULL;
 	}
+	tell_ring(p, ring_wanted);
 	memset(p->shared.host, 0, SHARED_SIZE);
 	p->force_full = true;
 	return p;

@@ -53,17 +53,14 @@ static bool fetched(struct capture *p, int buffer)
 	return true;
 }
 
-/* Header and entries, through the pinned buffer in pieces. NULL where the chunk is not sound or not to be had. */
-static struct tt_chunk_entry *read_entries(struct capture *p, const struct tt_capture_status *s, uint64_t at,
-					   struct tt_chunk *header)
+/* Header and entries, through the pinned buffer in pieces. False where the chunk is not sound or not to be had. */
+static bool read_entries(struct capture *p, const struct tt_capture_status *s, uint64_t at, struct tt_chunk *header,
+			 struct tt_chunk_entry *entries)
 {
-	uint64_t bytes = s->count * sizeof(struct tt_chunk_entry), sum = 0;
-	struct tt_chunk_entry *entries = malloc(bytes + 1);
+	uint64_t bytes = s->count * sizeof(*entries), sum = 0;
 
-	if (!entries || !fetch(p, p->pinned[0], at, sizeof(*header), 0) || !fetched(p, 0)) {
-		free(entries);
-		return NULL;
-	}
+	if (!fetch(p, p->pinned[0], at, sizeof(*header), 0) || !fetched(p, 0))
+		return false;
 	memcpy(header, p->pinned[0], sizeof(*header));
 	bool sound = header->magic == TT_CHUNK_MAGIC && header->kind == TT_CHUNK_EPOCH &&
 		     header->position == s->position && header->count == s->count &&
@@ -76,10 +73,7 @@ static struct tt_chunk_entry *read_entries(struct capture *p, const struct tt_ca
 	}
 	for (uint64_t i = 0; sound && i < s->count; i++)
 		sum += tt_entry_mix(&entries[i]);
-	if (sound && sum == header->entries_check)
-		return entries;
-	free(entries);
-	return NULL;
+	return sound && sum == header->entries_check;
 }
 
 /* One run of payload that the files lack: entries [first, last), contiguous in the chunk. */
@@ -105,12 +99,18 @@ static bool next_run(const struct tt_chunk_entry *e, uint64_t count, const uint6
 	return true;
 }
 
+static bool no_memory(const struct pending *q)
+{
+	recorder_fail("no host memory for epoch %u", q->epoch.number);
+	return false;
+}
+
 static bool take(struct pending *q, const struct tt_chunk_entry *e)
 {
 	struct region *r = q->list->regions[e->region];
 
 	if (!r->mirror && !(r->mirror = calloc(region_blocks(r), sizeof(*r->mirror))))
-		return false;
+		return no_memory(q);
 	r->mirror[e->block] = e->digest;
 	changed_blocks[e->region]++;
 	q->epoch.bytes_changed += e->length;
@@ -146,7 +146,7 @@ static bool store_chunk(struct pending *q, const struct tt_chunk *header, struct
 	struct tt_block *records = malloc((header->count + 1) * sizeof(*records));
 	struct run run[2];
 	uint64_t position = 0, n = 0;
-	bool ok = known && records;
+	bool ok = (known && records) || no_memory(q);
 
 	for (uint64_t i = 0; ok && i < header->count; i++) {
 		ok = e[i].region < q->list->count && e[i].block < region_blocks(q->list->regions[e[i].region]);
@@ -184,15 +184,17 @@ static bool drain_chunk(struct pending *q)
 {
 	struct capture *p = q->capture;
 	uint64_t at = q->status.position % p->ring.size;
+	struct tt_chunk_entry *e = malloc(q->status.count * sizeof(*e) + 1);
 	struct tt_chunk header;
 
 	/* The kernels have said that they are through: the copies come after their very end. */
 	real.cuStreamWaitEvent(p->drain_stream, p->done[q->slot], 0);
-	struct tt_chunk_entry *e = read_entries(p, &q->status, at, &header);
-
-	if (!e) {
+	if (!e)
+		return no_memory(q);
+	if (!read_entries(p, &q->status, at, &header, e)) {
 		if (!p->broken)
 			recorder_fail("epoch %u came damaged out of the ring", q->epoch.number);
+		free(e);
 		return false;
 	}
 	if (options.deterministic) /* the kernels list blocks in the order in which they came to them */
@@ -242,8 +244,11 @@ static bool drain_one(struct pending *q)
 
 	if (recorder_state != RECORDER_ON)
 		return false;
-	if (real.cuCtxPushCurrent_v2(p->context->handle) != CUDA_SUCCESS)
+	CUresult r = real.cuCtxPushCurrent_v2(p->context->handle);
+	if (r != CUDA_SUCCESS) {
+		capture_failed(p, r, "cuCtxPushCurrent");
 		return false;
+	}
 	real.cuThreadExchangeStreamCaptureMode(&mode); /* in each context: a capture of the program forbids nothing here */
 	bool ok = q->read || wait_captured(q);
 	if (q->watch) {
@@ -253,7 +258,7 @@ static bool drain_one(struct pending *q)
 	if (ok && q->part == 0) {
 		ok = store_epoch_begin(recorder_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
 		changed_blocks = calloc((q->list ? q->list->count : 0) + 1, sizeof(*changed_blocks));
-		ok = ok && changed_blocks;
+		ok = ok && (changed_blocks || no_memory(q));
 	}
 	static uint64_t carried;
 	q->epoch.bytes_changed = q->part ? carried : 0;
@@ -281,9 +286,21 @@ static bool drain_one(struct pending *q)
 		if (store_failed(recorder_store(), reason, sizeof(reason)))
 			recorder_fail("%s", reason);
 		else if (!p->broken && !atomic_load(&stopping))
-			recorder_fail("no host memory for epoch %u", q->epoch.number);
+			recorder_fail("epoch %u can't be stored", q->epoch.number);
 	}
 	return ok;
+}
+
+/* With the lock held. */
+static void wait_for_change(unsigned ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += (long)ms * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&changed, &lock, &until);
 }
 
 static void *work(void *unused)
@@ -293,8 +310,11 @@ static void *work(void *unused)
 	thread_current()->busy = 1;
 	pthread_mutex_lock(&lock);
 	for (;;) {
-		while (added == drained && !stopping)
-			pthread_cond_wait(&changed, &lock);
+		clock_tune();
+		while (added == drained && !stopping) {
+			wait_for_change(clock_line ? 1000 : 25);
+			clock_tune();
+		}
 		if (added == drained)
 			break;
 		struct pending *q = &queue[drained % CAPTURE_PENDING];
@@ -360,7 +380,6 @@ bool drain_flush(uint32_t timeout_ms)
 {
 	uint32_t bound = timeout_ms ? timeout_ms : options.stall_ms;
 	uint64_t seen = progress, since = clock_ns();
-	struct timespec until;
 
 	pthread_mutex_lock(&lock);
 	uint64_t target = added;
@@ -371,11 +390,7 @@ bool drain_flush(uint32_t timeout_ms)
 		}
 		if (clock_ns() - since > bound * 1000000ull)
 			break;
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += 100000000;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-		pthread_cond_timedwait(&changed, &lock, &until);
+		wait_for_change(100);
 	}
 	bool ok = drained >= target;
 	pthread_mutex_unlock(&lock);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,8 +266,10 @@ void store_forget(store *s)
 
 bool store_failed(const store *s, char *reason, size_t size)
 {
-	if (!s || __atomic_load_n(&s->failure, __ATOMIC_ACQUIRE) != 2)
+	if (!s || !store_has_failed(s))
 		return false;
+	while (__atomic_load_n(&s->failure, __ATOMIC_ACQUIRE) != 2)
+		sched_yield(); /* another thread is writing the reason */
 	snprintf(reason, size, "%s", s->reason);
 	return true;
 }

@@ -128,6 +128,13 @@ static void waited(struct op *op, CUresult r, uint64_t before)
 		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
 }
 
+/* Whether or not the call is recorded. */
+static void freed_is_free(CUresult r, struct context *c, uint64_t mark)
+{
+	if (r == CUDA_SUCCESS && c)
+		arena_context_waited_for(c, mark);
+}
+
 EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 {
 	OP(op);
@@ -137,8 +144,8 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 	op_begin(&op, CALL_cuCtxSynchronize);
 	uint64_t before = total(&op), mark = arena_mark();
 	CUresult r = real.cuCtxSynchronize();
-	if (r == CUDA_SUCCESS)
-		arena_waited(op.context, NULL, mark);
+	if (unlikely(mark))
+		freed_is_free(r, op.on ? op.context : context_current(thread_current()), mark);
 	waited(&op, r, before);
 	return r;
 }
@@ -153,8 +160,8 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext c)
 		op.context = context_find(c);
 	uint64_t before = total(&op), mark = arena_mark();
 	CUresult r = real.cuCtxSynchronize_v2(c);
-	if (r == CUDA_SUCCESS)
-		arena_waited(op.context, NULL, mark);
+	if (unlikely(mark))
+		freed_is_free(r, op.on ? op.context : c ? context_find(c) : context_current(thread_current()), mark);
 	waited(&op, r, before);
 	return r;
 }

@@ -81,7 +81,7 @@ static void end_launch(struct op *op, CUresult r, const struct shape *s, struct 
 	op_end(op, r);
 	if (r != CUDA_SUCCESS || op->capturing)
 		return;
-	if (f && f->chosen)
+	if (f && unlikely(f->chosen))
 		op_epoch(op, TT_TRIGGER_KERNEL_AFTER, f->name_string);
 	count_launch(op, f ? f->name_string : TT_NO_ID);
 }

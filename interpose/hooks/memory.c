@@ -68,7 +68,7 @@ void memory_dies(struct op *op, uint64_t base)
 bool memory_given_back(struct op *op, uint32_t call, CUresult r)
 {
 	return r == CUDA_ERROR_OUT_OF_MEMORY && (op->on || op_begin_always(op, call)) &&
-	       capture_give_back(op->t, op->context);
+	       (arena_give_back(op->context) || capture_give_back(op->t, op->context));
 }
 
 void memory_died(struct op *op, CUresult r, uint64_t base)
@@ -90,7 +90,7 @@ void memory_died(struct op *op, CUresult r, uint64_t base)
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
 		CUresult r = real.symbol args; \
-		if (memory_given_back(&op, CALL_##symbol, r)) \
+		while (memory_given_back(&op, CALL_##symbol, r)) \
 			r = real.symbol args; \
 		memory_born(&op, r, kind, r == CUDA_SUCCESS ? (uint64_t)(base) : 0, r == CUDA_SUCCESS ? (uint64_t)(size) : 0); \
 		return r; \
@@ -232,7 +232,7 @@ EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, c
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuMemCreate);
 	CUresult r = real.cuMemCreate(h, n, prop, flags);
-	if (memory_given_back(&op, CALL_cuMemCreate, r))
+	while (memory_given_back(&op, CALL_cuMemCreate, r))
 		r = real.cuMemCreate(h, n, prop, flags);
 	return r;
 }

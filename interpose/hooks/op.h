@@ -123,7 +123,7 @@ static inline void op_end(struct op *op, CUresult result)
 	if (!op->on || !op->writes)
 		return;
 	if (result == CUDA_SUCCESS && !op->capturing)
-		atomic_fetch_add_explicit(&op->stream->submitted, 1, memory_order_relaxed);
+		atomic_store_explicit(&op->stream->submitted, op->seq, memory_order_relaxed);
 	gate_leave(op->t);
 }
 

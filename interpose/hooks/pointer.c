@@ -187,19 +187,19 @@ EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 	return r;
 }
 
+static bool is_size(CUmemPool_attribute a)
+{
+	return a == CU_MEMPOOL_ATTR_USED_MEM_CURRENT || a == CU_MEMPOOL_ATTR_USED_MEM_HIGH ||
+	       a == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT || a == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
+}
+
 EXPORT CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
-	uint64_t used, high;
-
 	if (!REAL(cuMemPoolGetAttribute))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = real.cuMemPoolGetAttribute(pool, attribute, value);
-	if (r != CUDA_SUCCESS || !options.deterministic || !arena_pool_usage(pool, &used, &high))
-		return r;
-	if (attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
-		*(cuuint64_t *)value += used;
-	else if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
-		*(cuuint64_t *)value += high;
+	if (r == CUDA_SUCCESS && options.deterministic && is_size(attribute))
+		*(cuuint64_t *)value += arena_pool_usage(pool, attribute);
 	return r;
 }
 
@@ -208,9 +208,8 @@ EXPORT CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attri
 	if (!REAL(cuMemPoolSetAttribute))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = real.cuMemPoolSetAttribute(pool, attribute, value);
-	if (r == CUDA_SUCCESS && options.deterministic &&
-	    (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH))
-		arena_pool_forget_high(pool);
+	if (r == CUDA_SUCCESS && options.deterministic && is_size(attribute))
+		arena_pool_lower(pool, attribute);
 	return r;
 }
 

@@ -101,18 +101,42 @@ static CUstreamCaptureStatus capture_status_of(CUstream stream)
 	return status;
 }
 
-static bool from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *p)
+/* The stream that a call works on, whether or not the call is recorded. */
+static struct stream *stream_at(const struct op *op, CUstream handle, bool per_thread)
 {
-	if (!op->on || op->capturing || !options.deterministic || !p || !n)
+	return op->on ? op->stream : stream_of(thread_current(), handle, per_thread);
+}
+
+static void freed_is_free(const struct op *op, CUresult r, CUstream handle, bool per_thread, uint64_t mark)
+{
+	struct stream *s = r == CUDA_SUCCESS ? stream_at(op, handle, per_thread) : NULL;
+
+	if (s)
+		arena_stream_waited_for(s, mark);
+}
+
+/* The program ran short of device memory: whether it was given some of ours, and is to try again. */
+static bool given_back(struct op *op, CUresult r)
+{
+	if (r != CUDA_ERROR_OUT_OF_MEMORY || !op->on || op->capturing)
 		return false;
-	enum arena_result result = arena_allocate_async(op->stream, pool, n, p);
-	if (result != ARENA_SHORT)
-		return result == ARENA_SERVED;
 	gate_leave(op->t); /* what gives back may wait for an epoch, and that for the gate */
-	bool more = capture_give_back(op->t, op->context);
+	bool more = arena_give_back(op->context) || capture_give_back(op->t, op->context);
 	gate_enter(op->t);
 	capture_catch_up(op->t, op->stream);
-	return more && arena_allocate_async(op->stream, pool, n, p) == ARENA_SERVED;
+	return more;
+}
+
+static bool from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *p)
+{
+	enum arena_result result;
+
+	if (!op->on || op->capturing || !options.deterministic || !p || !n)
+		return false;
+	do {
+		result = arena_allocate_async(op->stream, pool, n, p);
+	} while (result == ARENA_SHORT && given_back(op, CUDA_ERROR_OUT_OF_MEMORY));
+	return result == ARENA_SERVED;
 }
 
 static void born(struct op *op, CUresult r, bool ours, CUdeviceptr *p, size_t n)
@@ -122,17 +146,37 @@ static void born(struct op *op, CUresult r, bool ours, CUdeviceptr *p, size_t n)
 
 	if (!op->on)
 		return;
-	if (r == CUDA_SUCCESS && !op->capturing && p && *p) {
+	if (r == CUDA_SUCCESS && !op->capturing && p && n && *p) {
 		struct region_origin origin = op_origin(op);
 		region = region_born(op->context, ours ? TT_REGION_ARENA : TT_REGION_ASYNC, *p, n, TT_NO_ID, &origin);
 	}
 	if ((e = op_event(op, r))) {
-		e->dst = p ? *p : 0;
+		e->dst = p && r == CUDA_SUCCESS ? *p : 0;
 		e->bytes = n;
 		e->id = region ? region->id : TT_NO_ID;
 		events_publish(e, TT_EVENT_ALLOC);
 	}
 	op_end(op, r);
+}
+
+/* While its stream is captured a free is a node of a graph, and none for memory of ours. */
+static CUresult free_in_arena(struct op *op, CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream),
+			      CUstream handle, bool per_thread)
+{
+	struct stream *s = op->capturing ? NULL : stream_at(op, handle, per_thread);
+	struct block *b;
+
+	if (!s)
+		return free_real(p, handle);
+	CUresult r = arena_free_async_begin(p, free_real, handle, &b);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (op->on) {
+		struct region_origin origin = op_origin(op);
+		region_died(p, &origin);
+	}
+	arena_free_async_end(s, b);
+	return r;
 }
 
 #define STREAMS(S, PT) \
@@ -144,10 +188,10 @@ EXPORT CUresult CUDAAPI cuStreamSynchronize##S(CUstream stream) \
 	op_begin_stream(&op, CALL_cuStreamSynchronize##S, stream, PT, false); \
 	uint64_t submitted = op_submitted(&op), mark = arena_mark(); \
 	CUresult r = real.cuStreamSynchronize##S(stream); \
-	if (r == CUDA_SUCCESS) { \
+	if (r == CUDA_SUCCESS) \
 		op_settled(&op, submitted); \
-		arena_waited(op.context, op.stream, mark); \
-	} \
+	if (unlikely(mark)) \
+		freed_is_free(&op, r, stream, PT, mark); \
 	end_wait(&op, r); \
 	return r; \
 } \
@@ -191,6 +235,8 @@ EXPORT CUresult CUDAAPI cuMemAllocAsync##S(CUdeviceptr *p, size_t n, CUstream st
 	op_begin_stream(&op, CALL_cuMemAllocAsync##S, stream, PT, true); \
 	bool ours = from_arena(&op, NULL, n, p); \
 	CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocAsync##S(p, n, stream); \
+	while (given_back(&op, r)) \
+		r = real.cuMemAllocAsync##S(p, n, stream); \
 	born(&op, r, ours, p, n); \
 	return r; \
 } \
@@ -202,6 +248,8 @@ EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##S(CUdeviceptr *p, size_t n, CUm
 	op_begin_stream(&op, CALL_cuMemAllocFromPoolAsync##S, stream, PT, true); \
 	bool ours = pool && from_arena(&op, pool, n, p); \
 	CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
+	while (given_back(&op, r)) \
+		r = real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
 	born(&op, r, ours, p, n); \
 	return r; \
 } \
@@ -211,9 +259,9 @@ EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
 	if (!REAL(cuMemFreeAsync##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_free(&op, CALL_cuMemFreeAsync##S, stream, PT); \
-	CUresult r = arena_holds(p) ? arena_free_async(op.stream, op.capturing, p, real.cuMemFreeAsync##S, stream) \
-				    : real.cuMemFreeAsync##S(p, stream); \
-	if (op.on && r == CUDA_SUCCESS && !op.capturing) { \
+	bool ours = arena_holds(p); \
+	CUresult r = ours ? free_in_arena(&op, p, real.cuMemFreeAsync##S, stream, PT) : real.cuMemFreeAsync##S(p, stream); \
+	if (!ours && op.on && r == CUDA_SUCCESS && !op.capturing) { \
 		struct region_origin origin = op_origin(&op); \
 		region_died(p, &origin); \
 	} \

@@ -61,6 +61,14 @@ void context_wait(CUcontext ctx)
 		engine_wait(all_done, &(struct wait_until){ ctx, newest_op->seq });
 }
 
+void context_settle(CUcontext ctx)
+{
+	do {
+		context_wait(ctx);
+		engine_quiesce();
+	} while (!TAILQ_EMPTY(&ctx->pending));
+}
+
 void contexts_wait(void)
 {
 	for (CUcontext ctx = newest; ctx; ctx = ctx->older) {
@@ -127,8 +135,6 @@ void context_end(CUcontext ctx)
 	uint64_t end;
 
 	ctx->alive = false;
-	context_wait(ctx);
-	engine_quiesce();
 	while (!LIST_EMPTY(&ctx->streams))
 		stream_delete(LIST_FIRST(&ctx->streams));
 	while (!LIST_EMPTY(&ctx->events))
@@ -195,6 +201,9 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!context_known(ctx) || ctx->primary)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+	if (!ctx->alive)
+		return sim_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	context_settle(ctx);
 	if (!ctx->alive)
 		return sim_leave(CUDA_ERROR_CONTEXT_IS_DESTROYED);
 	if (context_current() == ctx)

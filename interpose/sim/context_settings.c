@@ -2,7 +2,7 @@
  * What a context is set to: flags, limits, cache preferences, priorities, and which peers its
  * kernels reach.
  *
- * Invariant: a setting without meaning here is checked and kept, so that it reads back.
+ * Invariant: a setting that means nothing here is checked like any other.
  */
 #include "driver.h"
 

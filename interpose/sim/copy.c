@@ -3,7 +3,7 @@
  * asked for and carried out when its turn comes.
  *
  * Invariant: a pageable source is read during the call and a pageable destination is written
- * before the call returns; everything else is touched in stream order.
+ * before the call returns, as is any on the host whose source is there too; everything else is touched in stream order.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -184,6 +184,15 @@ enum manner {
 	READS_NOW, /* the source is read during the call, whatever it is */
 };
 
+/* Registered and pinned memory too, by whatever name it goes; not what moves by itself. */
+static bool on_host(const struct copy_end *end)
+{
+	const struct region *r = end->type == CU_MEMORYTYPE_DEVICE ? region_find(end->device) : NULL;
+
+	return end->type == CU_MEMORYTYPE_HOST
+		|| (r && (r->kind == REGION_HOST || r->kind == REGION_REGISTERED));
+}
+
 static CUresult submit(struct copy c, CUstream handle, enum manner manner)
 {
 	CUcontext ctx;
@@ -207,17 +216,17 @@ static CUresult submit(struct copy c, CUstream handle, enum manner manner)
 			capture_invalidate(stream->capture);
 			result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 		}
-		if (!result)
-			result = capture_forbids();
 	}
 	if (result)
 		return sim_leave(result);
 	struct sim_work *work = copy_work(ctx, &c);
 	if (!stream->capture && (pageable_src || manner == READS_NOW))
 		work->copy.staged = stage(ctx, &c);
-	bool host = c.src.type == CU_MEMORYTYPE_HOST || c.dst.type == CU_MEMORYTYPE_HOST;
+	/* From host to host nothing is deferred, whatever the call is named. */
+	bool source = on_host(&c.src), destination = on_host(&c.dst);
+	bool now = manner == WAITS ? source || destination : source && destination;
 	result = stream_submit(stream, work, &op);
-	if (!result && op && (pageable_dst || (manner == WAITS && host))) {
+	if (!result && op && (pageable_dst || now)) {
 		op_wait(op);
 		result = ctx->fault;
 	}

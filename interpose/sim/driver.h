@@ -136,7 +136,8 @@ struct CUctx_st {
 
 CUcontext context_make(int device, unsigned flags);
 void context_start(CUcontext ctx, unsigned flags); /* again, after context_end */
-void context_end(CUcontext ctx); /* its work is done, and all that it holds is gone */
+void context_settle(CUcontext ctx); /* until all its work is done and nothing runs */
+void context_end(CUcontext ctx); /* all that it holds is gone; it has to be settled */
 CUcontext context_current(void);
 CUcontext context_newest(void); /* then its older, and so on: every context there ever was */
 bool context_alive(CUcontext ctx); /* any pointer */
@@ -170,9 +171,9 @@ struct region {
 	bool sync_memops;
 	unsigned long long id;
 	size_t charged;         /* bytes of the device it counts for */
+	bool dying;             /* its free was submitted */
 	/* REGION_POOL */
 	CUmemoryPool pool;
-	bool dying;             /* its free was submitted */
 	bool of_graph;
 	bool dead;              /* to be deleted as soon as nothing runs */
 	CUstream freed_on;
@@ -567,12 +568,6 @@ CUgraphNodeType work_node_type(const struct sim_work *work);
 
 void user_references_keep(struct user_reference *references, size_t count);
 void user_references_release(struct user_reference *references, size_t count);
-
-/* ---- node.c ---- */
-
-/* The work that params describe; ctx is the current context. NULL for what has none. */
-CUresult node_work(CUcontext ctx, const CUgraphNodeParams *params, struct sim_work **out);
-CUresult node_params(const struct sim_work *work, CUgraphNodeParams *params);
 
 /* ---- exec.c ---- */
 

@@ -140,14 +140,27 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
 	return sim_leave(result);
 }
 
+/* An event of a capture cannot be waited for: the attempt breaks the capture. */
+static CUresult check_observable(CUevent event)
+{
+	struct capture *capture = capture_by_id(event->capture_id);
+
+	if (!event->capture_id)
+		return capture_forbids();
+	if (capture)
+		capture_invalidate(capture);
+	return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 CUresult cuEventQuery(CUevent event)
 {
 	CUresult result = enter_event(event);
 
 	if (result)
 		return result;
-	if (event->capture_id)
-		return sim_leave(CUDA_ERROR_CAPTURED_EVENT);
+	result = check_observable(event);
+	if (result)
+		return sim_leave(result);
 	if (!event->op || event->op->done)
 		return sim_leave(CUDA_SUCCESS);
 	CUcontext ctx = event->ctx;
@@ -164,8 +177,9 @@ CUresult cuEventSynchronize(CUevent event)
 
 	if (result)
 		return result;
-	if (event->capture_id)
-		return sim_leave(CUDA_ERROR_CAPTURED_EVENT);
+	result = check_observable(event);
+	if (result)
+		return sim_leave(result);
 	CUcontext ctx = event->ctx;
 	if (event->op)
 		op_wait(event->op);

@@ -47,7 +47,9 @@ static CUresult fatbin_text(const unsigned char *image, char **text, char *log, 
 	image += container.header_size;
 	while (at + sizeof entry <= container.size) {
 		memcpy(&entry, image + at, sizeof entry);
-		if (entry.header_size < sizeof entry || entry.size > container.size - at - entry.header_size)
+		uint64_t left = container.size - at;
+		if (entry.header_size < sizeof entry || entry.header_size > left
+			|| entry.size > left - entry.header_size)
 			break;
 		if (entry.kind == FATBIN_PTX && !(entry.flags & FATBIN_COMPRESSED)) {
 			*text = sim_alloc(entry.size + 1);
@@ -93,6 +95,7 @@ CUresult image_text(const void *image, char **text, char *log, size_t log_size)
 	struct wrapper wrapper;
 	CUresult result;
 
+	*text = NULL;
 	if (*(const char *)image == 0x7f && !memcmp(image, "\177ELF", 4)) {
 		snprintf(log, log_size, "machine code does not run here, only PTX does");
 		return CUDA_ERROR_NO_BINARY_FOR_GPU;

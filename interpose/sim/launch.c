@@ -112,9 +112,12 @@ static CUresult copy_params(struct sim_work *w, void **params, void **extra)
 		else
 			return CUDA_ERROR_INVALID_VALUE;
 	}
-	if (!buffer || size < info->param_bytes)
+	if (!buffer)
 		return CUDA_ERROR_INVALID_VALUE;
-	memcpy(w->kernel.params, buffer, info->param_bytes);
+	/* A short buffer is no error: nothing says what the kernel finds in the rest. */
+	if (size < info->param_bytes)
+		storage_garbage(w->kernel.params, info->param_bytes);
+	memcpy(w->kernel.params, buffer, size < info->param_bytes ? size : info->param_bytes);
 	return CUDA_SUCCESS;
 }
 

@@ -23,7 +23,7 @@ struct CUkern_st {
 };
 
 struct CUlib_st {
-	char *text;
+	char *text; /* NULL: the image was of no known kind, which only its use shows */
 	ptx_module *description; /* never run: only names and parameters */
 	struct CUkern_st *kernels;
 	size_t kernel_count;
@@ -41,22 +41,24 @@ static uint64_t describe_global(void *user, const ptx_global *g)
 
 static CUresult library_load(const void *image, CUlibrary *out, char *log, size_t log_size)
 {
-	char *text;
+	char *text = NULL;
 	uint64_t next = SIM_GRANULARITY;
 	ptx_loader loader = { .place_global = describe_global, .user = &next };
 	CUresult result = image_text(image, &text, log, log_size);
+	ptx_module *description = NULL;
 
-	if (result)
+	if (result && result != CUDA_ERROR_INVALID_IMAGE)
 		return result;
-	ptx_module *description = ptx_load(text, &loader, log, log_size);
-	if (!description) {
+	if (!result)
+		description = ptx_load(text, &loader, log, log_size);
+	if (!result && !description) {
 		free(text);
 		return CUDA_ERROR_INVALID_PTX;
 	}
 	CUlibrary library = sim_alloc(sizeof *library);
 	library->text = text;
 	library->description = description;
-	library->kernel_count = ptx_function_count(description);
+	library->kernel_count = description ? ptx_function_count(description) : 0;
 	library->kernels = sim_alloc(library->kernel_count * sizeof *library->kernels);
 	for (size_t i = 0; i < library->kernel_count; i++) {
 		library->kernels[i].library = library;
@@ -166,6 +168,8 @@ static CUresult library_module(CUcontext ctx, CUlibrary library, CUmodule *out)
 {
 	char log[512];
 
+	if (!library->text)
+		return CUDA_ERROR_INVALID_IMAGE;
 	for (size_t i = 0; i < library->module_count; i++) {
 		if (library->modules[i]->ctx == ctx) {
 			*out = library->modules[i];
@@ -246,6 +250,8 @@ CUresult cuLibraryGetKernel(CUkernel *out, CUlibrary library, const char *name)
 		return result;
 	if (!out || !name)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!library->text)
+		return sim_leave(CUDA_ERROR_INVALID_IMAGE);
 	for (size_t i = 0; i < library->kernel_count; i++) {
 		if (!strcmp(ptx_info(library->kernels[i].code)->name, name)) {
 			*out = &library->kernels[i];

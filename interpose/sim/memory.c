@@ -63,12 +63,12 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	CUcontext ctx;
-	CUresult result = sim_enter(&ctx);
+	CUresult result = address ? sim_enter(&ctx) : sim_life();
 
-	if (result)
+	if (result || !address)
 		return result;
 	result = capture_forbids();
-	if (result || !address)
+	if (result)
 		return sim_leave(result);
 	struct region *r = region_find(address);
 	if (!r || r->base != address || r->dying)
@@ -100,10 +100,10 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 
 	if (result)
 		return result;
-	if (!free_bytes || !total)
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*free_bytes = sim_settings.memory - sim_devices[ctx->device].used;
-	*total = sim_settings.memory;
+	if (free_bytes)
+		*free_bytes = sim_settings.memory - sim_devices[ctx->device].used;
+	if (total)
+		*total = sim_settings.memory;
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -133,8 +133,12 @@ static CUresult allocate_host(void **out, size_t size, enum region_kind kind, un
 
 	if (result)
 		return result;
-	if (!out || !size)
+	if (!out || (!size && kind == REGION_MANAGED))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!size) {
+		*out = NULL;
+		return sim_leave(CUDA_SUCCESS);
+	}
 	bool refused = kind == REGION_HOST && sim_settings.pinned && size > sim_settings.pinned;
 	unsigned char *memory = refused ? NULL : storage_new(size);
 	if (!memory)
@@ -199,7 +203,7 @@ static CUresult withdraw(void *p, enum region_kind kind, CUresult unknown, bool 
 
 CUresult cuMemFreeHost(void *p)
 {
-	return withdraw(p, REGION_HOST, CUDA_ERROR_INVALID_VALUE, true);
+	return p ? withdraw(p, REGION_HOST, CUDA_ERROR_INVALID_VALUE, true) : sim_life();
 }
 
 CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned int flags)
@@ -260,7 +264,8 @@ CUresult cuMemHostGetFlags(unsigned int *flags, void *p)
 	struct region *r = host_region(p);
 	if (!flags || !r)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*flags = r->flags;
+	/* All such memory is portable: nothing tells whether that was asked for. */
+	*flags = r->flags & ~(unsigned)CU_MEMHOSTALLOC_PORTABLE;
 	return sim_leave(CUDA_SUCCESS);
 }
 

@@ -107,16 +107,19 @@ static void mark_dying(struct region *r, CUstream stream)
 {
 	r->dying = true;
 	r->freed_on = stream;
-	r->pool->used -= ROUND_UP(r->size, SIM_ALIGNMENT);
+	if (r->pool)
+		r->pool->used -= ROUND_UP(r->size, SIM_ALIGNMENT);
 }
 
 void pool_free_run(const struct sim_work *work)
 {
-	struct region *r = region_of(work->pool.address, REGION_POOL, NULL);
+	struct region *r = region_find(work->pool.address);
 
 	if (!r || r->id != work->pool.region || !r->dying)
 		return;
-	if (r->of_graph)
+	if (r->kind == REGION_DEVICE)
+		region_delete(r);
+	else if (r->of_graph)
 		region_allow(r, 0, 0);
 	else
 		region_drop(r);
@@ -186,8 +189,12 @@ static CUresult allocate_async(CUdeviceptr *address, size_t size, CUmemoryPool p
 	result = stream_get(ctx, handle, &stream);
 	if (result)
 		return sim_leave(result);
-	if (!address || !size)
+	if (!address)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!size) {
+		*address = 0;
+		return sim_leave(CUDA_SUCCESS);
+	}
 	ctx = stream->ctx;
 	if (!pool)
 		pool = pool_current(ctx->device);
@@ -221,6 +228,14 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool
 	return pool || life ? allocate_async(address, size, pool, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Ordinary memory can be freed in the order of a stream too, but not by a graph. */
+static bool can_free(const struct region *r, CUstream stream)
+{
+	if (r->kind == REGION_DEVICE)
+		return !r->dying && !stream->capture;
+	return r->kind == REGION_POOL && (!r->dying || (r->of_graph && stream->capture));
+}
+
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 {
 	CUcontext ctx;
@@ -234,8 +249,8 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 		return sim_leave(result);
 	if (!address)
 		return sim_leave(CUDA_SUCCESS);
-	struct region *r = region_of(address, REGION_POOL, NULL);
-	if (!r || (r->dying && !(r->of_graph && stream->capture)))
+	struct region *r = region_find(address);
+	if (!r || r->base != address || !can_free(r, stream))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	struct sim_work *work = work_new(WORK_POOL_FREE, stream->ctx);
 	work->pool.address = r->base;

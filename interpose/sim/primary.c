@@ -48,7 +48,11 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 		return result;
 	if (!d->primary || !d->primary->retained)
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	if (--d->primary->retained == 0 && d->primary->alive)
+	d->primary->retained--;
+	if (!d->primary->retained && d->primary->alive)
+		context_settle(d->primary);
+	/* Others may have retained or released it meanwhile. */
+	if (!d->primary->retained && d->primary->alive)
 		context_end(d->primary);
 	return sim_leave(CUDA_SUCCESS);
 }
@@ -62,6 +66,8 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
 		return result;
 	/* Those who had retained it still do: only what it held is gone. */
 	d->primary_flags = 0;
+	if (d->primary && d->primary->alive)
+		context_settle(d->primary);
 	if (d->primary && d->primary->alive)
 		context_end(d->primary);
 	return sim_leave(CUDA_SUCCESS);

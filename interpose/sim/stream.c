@@ -217,8 +217,10 @@ static CUresult enter_stream(CUstream handle, CUcontext *ctx, CUstream *stream)
 /* A stream that is captured cannot be waited for: the attempt breaks the capture. */
 static CUresult check_observable(CUstream stream)
 {
-	if (!stream->capture)
-		return stream_check_legacy(stream);
+	if (!stream->capture) {
+		CUresult result = stream_check_legacy(stream);
+		return result ? result : capture_forbids();
+	}
 	capture_invalidate(stream->capture);
 	return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }

@@ -66,17 +66,23 @@ CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph graph, CUgraphNode *failed
 	return cuGraphInstantiate_v2(out, graph, failed, log, log_size);
 }
 
+/* The first version of stream memory operations is off unless a driver is told otherwise. */
+
 CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *ops,
 	unsigned int flags)
 {
-	return cuStreamBatchMemOp_v2(stream, count, ops, flags);
+	(void)stream, (void)count, (void)ops, (void)flags;
+	return sim_life() ? sim_life() : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 #define VALUES(name, type) \
 	CUresult name(CUstream stream, CUdeviceptr address, type value, unsigned int flags) \
-	{ return name##_v2(stream, address, value, flags); } \
+	{ \
+		(void)stream, (void)address, (void)value, (void)flags; \
+		return sim_life() ? sim_life() : CUDA_ERROR_NOT_SUPPORTED; \
+	} \
 	CUresult name##_ptsz(CUstream stream, CUdeviceptr address, type value, unsigned int flags) \
-	{ return name##_v2(own_stream(stream), address, value, flags); } \
+	{ return name(stream, address, value, flags); } \
 	CUresult name##_v2_ptsz(CUstream stream, CUdeviceptr address, type value, unsigned int flags) \
 	{ return name##_v2(own_stream(stream), address, value, flags); }
 

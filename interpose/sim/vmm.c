@@ -268,8 +268,11 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
 		return result;
 	struct physical *p = physical_of(handle);
 	struct reservation *r = reservation_of(address, size);
-	if (!p || !r || !size || !granular(size) || !granular(address) || offset || size > p->size
-		|| flags || region_overlaps(address, size))
+	if (!p || !r || !size || !granular(address) || flags || region_overlaps(address, size))
+		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (!granular(size))
+		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+	if (offset || size > p->size)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	unsigned char *memory = r->memory + (address - r->base);
 	/* From no bytes of a shared mapping, a second view of it. */

@@ -40,40 +40,39 @@ enum arena_result {
 	ARENA_SERVED,
 	ARENA_NOT,   /* the driver is to be asked */
 	ARENA_SHORT, /* the same, for want of device memory */
+	ARENA_REFUSED,
 };
 
-/* In the current context, which is c; the memory is zero when they return. */
-enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *out);
+/* In the current context, which is c; the memory is zero when it returns. *refused: why. */
+enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *out, CUresult *refused);
 /* The driver's pitch for rows of that width; 0: it is to be asked. */
 uint64_t arena_pitch(struct context *c, uint64_t width, unsigned element);
 /* In the order of a stream that is not being captured. pool NULL: the device's current one. */
 enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool pool, uint64_t size, CUdeviceptr *out);
 
-/*
- * A free in two halves, both of which may bring the driver's error: after the first the memory
- * is no longer the program's, the second waits for work that was submitted before. c: current.
- */
-struct arena_free {
-	struct context *waits_for;
-	uint64_t serial;
-};
-CUresult arena_free_begin(struct context *c, CUdeviceptr p, struct arena_free *f);
-CUresult arena_free_end(const struct arena_free *f);
-/* The free that the program asked the driver for by free_real; s NULL: the stream is not known. */
-CUresult arena_free_async(struct stream *s, bool capturing, CUdeviceptr p,
-			  CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle);
+/* The device is full: what the program freed can be had again. c: current. True: there was something. */
+bool arena_give_back(struct context *c);
 
-/* Around a wait of the host for a stream, or (s NULL) a whole context. */
+/*
+ * A free in two halves: after the first the memory is no longer the program's, and no allocation
+ * gets it before the second, which waits for work that was submitted before. Both may bring the
+ * driver's error, the first without effect. c: current.
+ */
+struct block;
+CUresult arena_free_begin(CUdeviceptr p, struct block **b);
+CUresult arena_free_end(struct context *c, struct block *b);
+/* The free that the program asked the driver for by free_real; not while its stream is captured. */
+CUresult arena_free_async_begin(CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle,
+				struct block **b);
+void arena_free_async_end(struct stream *s, struct block *b);
+
+/* Around a wait of the host for a whole context or for a stream; NULL: the program has none such. */
 static inline uint64_t arena_mark(void)
 {
 	return atomic_load_explicit(&arena_serial, memory_order_relaxed);
 }
-void arena_waited_for(struct context *c, struct stream *s, uint64_t mark);
-static inline void arena_waited(struct context *c, struct stream *s, uint64_t mark)
-{
-	if (unlikely(mark) && c)
-		arena_waited_for(c, s, mark);
-}
+void arena_context_waited_for(struct context *c, uint64_t mark);
+void arena_stream_waited_for(struct stream *s, uint64_t mark);
 
 /* What is known about the allocation that holds an address. */
 struct arena_allocation {
@@ -109,7 +108,7 @@ void arena_forget(void); /* in a fork's child */
 struct pool {
 	CUmemoryPool handle; /* NULL: destroyed */
 	CUdevice device;
-	uint64_t used, used_high;
+	uint64_t used, used_high, reserved, reserved_high;
 	uint64_t users; /* devices it was opened to, a bit each */
 	struct pool *next;
 };
@@ -118,8 +117,12 @@ struct pool *arena_pool(CUdevice device, CUmemoryPool handle);
 void arena_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties);
 void arena_pool_gone(CUmemoryPool handle);
 void arena_pool_open(CUmemoryPool handle, CUdevice user, bool open);
-void arena_pool_count(struct pool *p, uint64_t taken, uint64_t given);
-bool arena_pool_usage(CUmemoryPool handle, uint64_t *used, uint64_t *high);
-void arena_pool_forget_high(CUmemoryPool handle);
+void arena_pool_took(struct pool *p, uint64_t size, uint64_t room);
+void arena_pool_gave(struct pool *p, uint64_t size, uint64_t room);
+/* What ours adds to an attribute. */
+uint64_t arena_pool_usage(CUmemoryPool handle, CUmemPool_attribute attribute);
+/* The high mark is what is in use now. */
+void arena_pool_lower(CUmemoryPool handle, CUmemPool_attribute attribute);
+void arena_pool_forget(void); /* in a fork's child */
 
 #endif

@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "places.h"
+
 static struct pool *pools;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -82,30 +84,56 @@ void arena_pool_open(CUmemoryPool handle, CUdevice user, bool open)
 		arena_open(device, user, open);
 }
 
-void arena_pool_count(struct pool *p, uint64_t taken, uint64_t given)
+void arena_pool_took(struct pool *p, uint64_t size, uint64_t room)
 {
 	pthread_mutex_lock(&lock);
-	p->used += taken - given;
+	p->used += (size + PLACES_UNIT - 1) / PLACES_UNIT * PLACES_UNIT;
+	p->reserved += room;
 	if (p->used > p->used_high)
 		p->used_high = p->used;
+	if (p->reserved > p->reserved_high)
+		p->reserved_high = p->reserved;
 	pthread_mutex_unlock(&lock);
 }
 
-bool arena_pool_usage(CUmemoryPool handle, uint64_t *used, uint64_t *high)
+void arena_pool_gave(struct pool *p, uint64_t size, uint64_t room)
 {
 	pthread_mutex_lock(&lock);
-	const struct pool *p = handle ? find(handle) : NULL;
-	*used = p ? p->used : 0;
-	*high = p ? p->used_high : 0;
+	p->used -= (size + PLACES_UNIT - 1) / PLACES_UNIT * PLACES_UNIT;
+	p->reserved -= room;
 	pthread_mutex_unlock(&lock);
-	return p != NULL;
 }
 
-void arena_pool_forget_high(CUmemoryPool handle)
+uint64_t arena_pool_usage(CUmemoryPool handle, CUmemPool_attribute attribute)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&lock);
+	const struct pool *p = handle ? find(handle) : NULL;
+	if (p && attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+		bytes = p->used;
+	else if (p && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+		bytes = p->used_high;
+	else if (p && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+		bytes = p->reserved;
+	else if (p && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+		bytes = p->reserved_high;
+	pthread_mutex_unlock(&lock);
+	return bytes;
+}
+
+void arena_pool_lower(CUmemoryPool handle, CUmemPool_attribute attribute)
 {
 	pthread_mutex_lock(&lock);
 	struct pool *p = handle ? find(handle) : NULL;
-	if (p)
+	if (p && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
 		p->used_high = p->used;
+	else if (p && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+		p->reserved_high = p->reserved;
 	pthread_mutex_unlock(&lock);
+}
+
+void arena_pool_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
 }

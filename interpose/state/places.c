@@ -75,14 +75,36 @@ void places_drop(struct places *p, struct mapping *m)
 	free(m);
 }
 
+static bool is_idle(const struct mapping *m)
+{
+	return m->ready && !m->blocks;
+}
+
 struct mapping *places_retire(struct places *p)
 {
 	for (size_t i = 0; i < p->mapping_count; i++)
-		if (mapping_is_idle(p->mappings[i])) {
+		if (is_idle(p->mappings[i])) {
 			p->mappings[i]->ready = false;
 			return p->mappings[i];
 		}
 	return NULL;
+}
+
+uint64_t places_idle(const struct places *p)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < p->mapping_count; i++)
+		if (is_idle(p->mappings[i]))
+			bytes += p->mappings[i]->size;
+	return bytes;
+}
+
+void places_end(struct places *p)
+{
+	free(p->mappings);
+	free(p->blocks);
+	*p = (struct places){0};
 }
 
 /* ---- slabs ---- */

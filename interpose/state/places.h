@@ -29,7 +29,7 @@ struct mapping {
 };
 
 enum block_state {
-	BLOCK_NEW,   /* not the program's so far */
+	BLOCK_NEW,   /* not the program's so far, or no longer */
 	BLOCK_LIVE,
 	BLOCK_FREED, /* by the program; work that was submitted before may still use it */
 };
@@ -70,12 +70,11 @@ struct block *places_find(const struct places *p, uint64_t address);
 void places_set_state(struct places *p, struct block *b, enum block_state state);
 void places_give(struct places *p, struct block *b);
 
-static inline bool mapping_is_idle(const struct mapping *m)
-{
-	return m->ready && !m->blocks;
-}
 /* An idle mapping, no longer ready: it is to be unmapped and dropped. NULL: none. */
 struct mapping *places_retire(struct places *p);
 void places_drop(struct places *p, struct mapping *m);
+uint64_t places_idle(const struct places *p); /* bytes of all of those */
+/* One without mappings is as new, and has no range. */
+void places_end(struct places *p);
 
 #endif

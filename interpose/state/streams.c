@@ -6,12 +6,20 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "../recorder.h"
+
 _Atomic uint32_t streams_generation = 1;
 
 static struct context *_Atomic contexts;
 static uint32_t context_count;
 static uint64_t next_id = STREAM_ID_FIRST;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A call of the program went by unseen: what came after it would be told wrongly. */
+static void no_memory(void)
+{
+	recorder_fail("no host memory for a context or stream");
+}
 
 /* Open addressing over handles; a grown table leaves the old one to readers still in it. */
 struct table {
@@ -58,8 +66,10 @@ static bool table_insert(struct stream *s)
 		while (size < alive * 4)
 			size *= 2;
 		struct table *n = calloc(1, sizeof(*n) + size * sizeof(n->slots[0]));
-		if (!n)
+		if (!n) {
+			no_memory();
 			return false;
+		}
 		n->mask = size - 1;
 		for (size_t i = 0; t && i <= t->mask; i++)
 			if (t->slots[i] && t->slots[i]->alive)
@@ -76,7 +86,7 @@ uint64_t context_work(const struct context *c)
 	uint64_t work = 0;
 
 	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context)
-		work += atomic_load_explicit(&s->submitted, memory_order_relaxed);
+		work = work * 0x9e3779b97f4a7c15u + atomic_load_explicit(&s->submitted, memory_order_relaxed);
 	return work;
 }
 
@@ -98,8 +108,16 @@ static struct context *context_add(CUcontext handle)
 	struct context *c = context_find(handle);
 	CUdevice device;
 
-	if (c || real.cuCtxGetDevice(&device) != CUDA_SUCCESS || !(c = calloc(1, sizeof(*c))))
+	if (c)
 		return c;
+	if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+		recorder_fail("the driver does not say which device a context is on");
+		return NULL;
+	}
+	if (!(c = calloc(1, sizeof(*c)))) {
+		no_memory();
+		return NULL;
+	}
 	c->handle = handle;
 	c->device = device;
 	c->index = context_count++;
@@ -121,7 +139,10 @@ struct context *context_current(struct thread *t)
 	CUcontext handle = NULL;
 	uint32_t generation = atomic_load_explicit(&streams_generation, memory_order_acquire);
 
-	if (real.cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
+	CUresult r = real.cuCtxGetCurrent(&handle);
+	if (unlikely(r != CUDA_SUCCESS && r != CUDA_ERROR_DEINITIALIZED)) /* it is that when the process ends */
+		recorder_fail("the driver does not say which context is current");
+	if (r != CUDA_SUCCESS || !handle)
 		return NULL;
 	if (likely(handle == t->context_handle && generation == t->context_generation))
 		return t->context;
@@ -153,13 +174,15 @@ static struct stream *stream_add(struct context *c, CUstream handle, uint64_t id
 	while (s && (s->alive || s->owner || s->id < STREAM_ID_FIRST))
 		s = s->next_of_context;
 	bool fresh = !s;
-	if (fresh && !(s = calloc(1, sizeof(*s))))
+	if (fresh && !(s = calloc(1, sizeof(*s)))) {
+		no_memory();
 		return NULL;
+	}
 	s->handle = handle;
 	s->id = id;
 	s->context = c;
 	s->owner = owner;
-	atomic_store(&s->settled, atomic_load(&s->submitted)); /* which only grows, for context_work */
+	atomic_store(&s->settled, atomic_load(&s->submitted)); /* which stays, for context_work */
 	s->given_up = 0;
 	s->host_bound = false;
 	s->seen = 0; /* the first use waits for the captures so far */

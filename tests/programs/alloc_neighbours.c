@@ -58,7 +58,7 @@ static void free_one(void)
 
 	SHOW(cuMemFree(p[0] + 4));
 	SHOW(cuMemFree(p[3] + 512));
-	SHOW(cuMemFreeAsync(p[3], NULL));
+	SHOW(cuMemFreeAsync(p[3] + 512, NULL));
 	SHOW(cuMemFree(p[1]));
 	SHOW(cuMemFree(p[1]));
 	SHOW(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p[1]));

@@ -22,7 +22,9 @@ int main(void)
 {
 	CUgraph graph;
 	CUdeviceptr q;
-	CUevent event;
+	CUevent event, outside;
+	CUstream other;
+	unsigned char out[4];
 
 	start();
 	CUdeviceptr p = allocate(1000);
@@ -30,7 +32,9 @@ int main(void)
 	OK(cuCtxSynchronize());
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+	OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
 	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	OK(cuEventCreate(&outside, CU_EVENT_DISABLE_TIMING));
 	SHOW(cuStreamEndCapture(stream, &graph));
 	SHOW(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL));
 	begin("empty");
@@ -50,6 +54,23 @@ int main(void)
 	end();
 	begin("copy and wait");
 	SHOW(cuMemcpyHtoD(p, "abc", 3));
+	SHOW(cuMemcpyDtoD(p + 500, p, 3));
+	SHOW(cuMemsetD8(p + 600, 2, 5));
+	SHOW(cuMemcpyDtoH(out, p + 500, 4));
+	print_host("copied", out, 4);
+	end();
+	begin("wait for another stream");
+	SHOW(cuStreamSynchronize(other));
+	end();
+	begin("query another stream");
+	SHOW(cuStreamQuery(other));
+	end();
+	begin("wait for an event of another stream");
+	OK(cuEventRecord(outside, other));
+	SHOW(cuEventSynchronize(outside));
+	end();
+	begin("query an event of another stream");
+	SHOW(cuEventQuery(outside));
 	end();
 	begin("an event from outside");
 	OK(cuEventRecord(event, blocking));
@@ -59,11 +80,16 @@ int main(void)
 	OK(cuEventRecord(event, stream));
 	SHOW(cuEventSynchronize(event));
 	end();
+	begin("query an event inside");
+	OK(cuEventRecord(event, stream));
+	SHOW(cuEventQuery(event));
+	end();
+	SHOW(cuEventQuery(event));
 	begin("leave a stream unjoined");
 	OK(cuEventRecord(event, stream));
 	OK(cuStreamWaitEvent(blocking, event, 0));
 	OK(cuMemsetD8Async(p, 1, 1, blocking));
 	end();
-	print_device("untouched", p, 1000);
+	print_device("copied only", p, 1000);
 	return 0;
 }

@@ -1,44 +1,79 @@
 /*
- * While a stream is captured in global mode, another thread may not allocate, unless it has said
- * that it knows what it does; a forbidden call spoils the capture.
+ * While a stream is captured in global mode, another thread may not allocate, wait or ask, unless
+ * it has said that it knows what it does; a forbidden call spoils the capture. Captures in the
+ * other modes forbid other threads nothing.
  */
 #include "program.h"
 
 #include <pthread.h>
 
-static CUcontext context;
-static bool relax;
+enum call {
+	ALLOCATE, FREE, WAIT_FOR_STREAM, QUERY_STREAM, WAIT_FOR_EVENT, QUERY_EVENT, COPY, SUBMIT, CALLS
+};
 
-static void *allocate_elsewhere(void *unused)
+static const char *const modes[] = {"global", "thread local", "relaxed"};
+static CUcontext context;
+static CUstream other;
+static CUevent event;
+static CUdeviceptr q;
+static CUstreamCaptureMode thread_mode;
+static enum call call;
+
+static void *call_elsewhere(void *unused)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	unsigned char out[4];
 	CUdeviceptr p;
 
 	OK(cuCtxSetCurrent(context));
-	if (relax)
-		SHOW(cuThreadExchangeStreamCaptureMode(&mode));
-	SHOW(cuMemAlloc(&p, 1000));
+	OK(cuThreadExchangeStreamCaptureMode(&thread_mode));
+	switch (call) {
+	case ALLOCATE:
+		SHOW(cuMemAlloc(&p, 1000));
+		break;
+	case FREE:
+		SHOW(cuMemFree(q));
+		break;
+	case WAIT_FOR_STREAM:
+		SHOW(cuStreamSynchronize(other));
+		break;
+	case QUERY_STREAM:
+		SHOW(cuStreamQuery(other));
+		break;
+	case WAIT_FOR_EVENT:
+		SHOW(cuEventSynchronize(event));
+		break;
+	case QUERY_EVENT:
+		SHOW(cuEventQuery(event));
+		break;
+	case COPY:
+		SHOW(cuMemcpyDtoH(out, q, 4));
+		break;
+	default:
+		SHOW(cuMemsetD8Async(q, 3, 4, other));
+		SHOW(cuEventRecord(event, other));
+	}
 	return unused;
 }
 
-static void capture(CUstream stream, CUdeviceptr p)
+static void capture(CUstream stream, CUdeviceptr p, CUstreamCaptureMode mode, CUstreamCaptureMode elsewhere)
 {
 	CUstreamCaptureStatus status;
 	pthread_t thread;
 	CUgraph graph = NULL;
 
-	printf("%s\n", relax ? "relaxed" : "strict");
-	SHOW(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-	SHOW(cuMemsetD8Async(p, 1, 500, stream));
-	pthread_create(&thread, NULL, allocate_elsewhere, NULL);
+	printf("captured %s, a thread %s\n", modes[mode], modes[elsewhere]);
+	thread_mode = elsewhere;
+	OK(cuStreamBeginCapture(stream, mode));
+	OK(cuMemsetD8Async(p, 1, 500, stream));
+	pthread_create(&thread, NULL, call_elsewhere, NULL);
 	pthread_join(thread, NULL);
-	SHOW(cuStreamIsCapturing(stream, &status));
+	OK(cuStreamIsCapturing(stream, &status));
 	printf("capturing %d\n", (int)status);
 	SHOW(cuMemsetD8Async(p, 2, 500, stream));
 	SHOW(cuStreamEndCapture(stream, &graph));
 	printf("a graph %d\n", graph != NULL);
 	if (graph)
-		SHOW(cuGraphDestroy(graph));
+		OK(cuGraphDestroy(graph));
 }
 
 int main(void)
@@ -48,12 +83,28 @@ int main(void)
 	start();
 	OK(cuCtxGetCurrent(&context));
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
 	CUdeviceptr p = allocate(1000);
 	OK(cuMemsetD8(p, 0, 1000));
-	OK(cuCtxSynchronize());
-	capture(stream, p);
-	relax = true;
-	capture(stream, p);
+	for (call = ALLOCATE; call < CALLS; call++) {
+		q = allocate(1000);
+		OK(cuEventRecord(event, other));
+		OK(cuCtxSynchronize());
+		capture(stream, p, CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	}
+	for (call = ALLOCATE; call < CALLS; call++) {
+		CUstreamCaptureMode capturing[] = {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL,
+						   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED};
+		CUstreamCaptureMode calling[] = {CU_STREAM_CAPTURE_MODE_RELAXED, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+						 CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_GLOBAL};
+		for (unsigned i = 0; i < 4; i++) {
+			q = allocate(1000);
+			OK(cuEventRecord(event, other));
+			OK(cuCtxSynchronize());
+			capture(stream, p, capturing[i], calling[i]);
+		}
+	}
 	print_device("untouched", p, 1000);
 	return 0;
 }

@@ -41,7 +41,10 @@ int main(void)
 	print_words("counter", counter, 1);
 	SHOW(cuLibraryGetGlobal(&counter, &size, library, "no_such_variable"));
 	SHOW(cuLibraryUnload(library));
+	/* A library is looked at when something of it is needed. */
 	SHOW(cuLibraryLoadData(&library, "this is no module", NULL, NULL, 0, NULL, NULL, 0));
+	SHOW(cuLibraryGetKernel(&none, library, "fill"));
+	SHOW(cuLibraryUnload(library));
 	OK(cuMemFree(p));
 	return 0;
 }

@@ -46,7 +46,6 @@ int main(void)
 	OK(cuMemsetD8Async(p, 2, 100, one));
 	OK(cuMemsetD8Async(p + 500, 3, 100, two));
 	OK(cuEventRecord(join_event, two));
-	SHOW(cuEventQuery(join_event));
 	SHOW(cuStreamWaitEvent(one, join_event, 0));
 	info("both", one);
 	SHOW(cuStreamGetCaptureInfo_v2(one, &status, NULL, &own, NULL, NULL));

@@ -1,6 +1,20 @@
 /* A stream writes a value to memory and another waits for it. */
 #include "program.h"
 
+#include <dlfcn.h>
+
+/* The first version of the calls is for drivers that were told to allow it. */
+static void show_first_version(CUstream stream, CUdeviceptr flag)
+{
+	CUresult (*write)(CUstream, CUdeviceptr, cuuint32_t, unsigned) = dlsym(RTLD_DEFAULT, "cuStreamWriteValue32");
+	CUresult (*wait)(CUstream, CUdeviceptr, cuuint32_t, unsigned) = dlsym(RTLD_DEFAULT, "cuStreamWaitValue32");
+
+	SHOW(write(stream, flag, 99, 0));
+	SHOW(wait(stream, flag, 8, CU_STREAM_WAIT_VALUE_EQ));
+	SHOW(cuStreamSynchronize(stream));
+	print_words("flags", flag, 4);
+}
+
 int main(void)
 {
 	unsigned n = 10000, value = 61;
@@ -32,6 +46,7 @@ int main(void)
 	SHOW(cuStreamBatchMemOp(two, 2, ops, 0));
 	SHOW(cuStreamSynchronize(two));
 	print_words("flags", flag, 4);
+	show_first_version(one, flag);
 	OK(cuStreamDestroy(one));
 	OK(cuStreamDestroy(two));
 	OK(cuMemFree(p));

@@ -41,6 +41,7 @@ int main(void)
 	map(range + 3 * size, size, one);
 	print_device("moved", range + 3 * size, size);
 	SHOW(cuMemsetD8(range + 3 * size + 5000, 9, 3));
+	OK(cuCtxSynchronize()); /* unmapping waits for nothing */
 	SHOW(cuMemUnmap(range + 3 * size, size));
 	map(range, size, one);
 	print_device("back", range, 2 * size);

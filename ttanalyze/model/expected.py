@@ -79,10 +79,11 @@ def _number(value: Any, where: str, most: int = layout.NO_ID) -> int:
     return value
 
 
-def _text(value: Any, where: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise _BadError(where, "a string or null is expected")
-    return value
+def _text(value: Mapping[str, Any], key: str, where: str) -> str | None:
+    text = value.get(key)
+    if key not in value or (text is not None and not isinstance(text, str)):
+        raise _BadError(f"{where}.{key}", "a string or null is expected")
+    return text
 
 
 def _process(value: dict[str, Any]) -> ExpectedProcess:
@@ -93,11 +94,13 @@ def _process(value: dict[str, Any]) -> ExpectedProcess:
         number = _number(region.get("id"), f"{where}.id")
         if number in regions:
             raise _BadError(where, f"region {number} is listed twice")
-        died = region.get("died")
+        if "died" not in region:
+            raise _BadError(f"{where}.died", "a whole number or null is expected")
+        died = region["died"]
         regions[number] = {
-            "kind": _text(region.get("kind"), f"{where}.kind"),
+            "kind": _text(region, "kind", where),
             "size": _number(region.get("size"), f"{where}.size", (1 << 64) - 1),
-            "label": _text(region.get("label"), f"{where}.label"),
+            "label": _text(region, "label", where),
             "born": _number(region.get("born"), f"{where}.born"),
             "died": None if died is None else _number(died, f"{where}.died"),
         }
@@ -124,7 +127,7 @@ def _check_epoch(epoch: dict[str, Any], number: int, where: str) -> None:
         raise _BadError(f"{where}.epoch", f"epoch numbers are consecutive: {number} is expected")
     if not isinstance(epoch.get("trigger"), str):
         raise _BadError(f"{where}.trigger", "a string is expected")
-    _text(epoch.get("label"), f"{where}.label")
+    _text(epoch, "label", where)
     flags = epoch.get("flags")
     if not isinstance(flags, list) or not all(isinstance(f, str) for f in flags):
         raise _BadError(f"{where}.flags", "a list of strings is expected")

@@ -6,6 +6,7 @@ where the operating system refuses. What is mapped is never written to.
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import stat
@@ -95,6 +96,16 @@ class Reader:
         self.into(offset, memoryview(out))
         return out
 
+    def text(self, offset: int, length: int) -> bytearray:
+        """Bytes of text, which has no zeros: a file of absurd size is a hole for the most part."""
+        out = bytearray()
+        for at in range(offset, offset + length, TEXT_PIECE):
+            piece = self.bytes(at, min(TEXT_PIECE, offset + length - at))
+            if b"\0" in piece:
+                raise FormatError(self.path, at + piece.index(b"\0"), "a zero within text")
+            out += piece
+        return out
+
 
 class RecordFile:
     """A binary file of a run whose header was found good. Offsets count from its beginning.
@@ -151,6 +162,15 @@ class RecordFile:
         with Reader(self.path) as file:
             file.into(self.at(first), out.view("u1").data)
         return out
+
+    def skip_hole(self, record: int) -> int:
+        """The first record from this one on that may hold anything but zeros."""
+        with Reader(self.path) as file:
+            try:
+                at = os.lseek(file.fd, self.at(record), os.SEEK_DATA)
+            except OSError as e:
+                return self.count if e.errno == errno.ENXIO else record
+        return (at - HEADER_SIZE) // self.dtype.itemsize
 
     def map(self) -> Array:
         """All whole records, mapped read-only."""
@@ -233,7 +253,7 @@ def check_values(file: RecordFile, records: Array, field: str, allowed: list[int
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file."""
     with Reader(path) as file:
-        text = _text(file)
+        text = file.text(0, file.size)
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as e:
@@ -242,17 +262,6 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FormatError(path, 0, "not a JSON object")
     return value
-
-
-def _text(file: Reader) -> bytes:
-    """A whole file of text; piece by piece, as nothing says how much of a large one is a hole."""
-    pieces = []
-    for at in range(0, size := file.size, TEXT_PIECE):
-        piece = bytes(file.bytes(at, min(TEXT_PIECE, size - at)))
-        if b"\0" in piece:
-            raise FormatError(file.path, at + piece.index(b"\0"), "not JSON: a byte of zero")
-        pieces.append(piece)
-    return b"".join(pieces)
 
 
 def expect(path: Path, where: str, value: dict[str, Any], **kinds: Any) -> None:

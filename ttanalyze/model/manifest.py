@@ -22,7 +22,7 @@ HEAD = {
 }
 
 
-def of_process(process: Process, advance: Callable[[int], None]) -> dict[str, Any]:
+def of_process(process: Process, advance: Callable[[int], None] | None = None) -> dict[str, Any]:
     """One process's part of a manifest, from the recorded digests.
 
     advance: called with a number of epochs whenever so many are done.
@@ -53,7 +53,7 @@ def regions(process: Process) -> list[dict[str, Any]]:
     return out
 
 
-def _epochs(process: Process, advance: Callable[[int], None]) -> list[dict[str, Any]]:
+def _epochs(process: Process, advance: Callable[[int], None] | None) -> list[dict[str, Any]]:
     out = []
     oldest = process.oldest_segment
     piece = 4096  # epochs whose digests are looked at together
@@ -77,7 +77,8 @@ def _epochs(process: Process, advance: Callable[[int], None]) -> list[dict[str, 
                     "digests": dict(pairs),
                 }
             )
-        advance(end - at)
+        if advance:
+            advance(end - at)
     return out
 
 

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -252,7 +253,7 @@ class Process:
     def _check_offsets(self, file: RecordFile, begin: int, records: Array) -> None:
         """Contents lie within the data files; of a file that was removed nothing can be said."""
         offsets, lengths = records["offset"], records["length"].astype("u8")
-        for segment in np.unique(records["segment"]).tolist():
+        for segment in layout.distinct(records["segment"]).tolist():
             if segment in self.segments:
                 size = np.uint64(self.segments[segment].size)
                 good = (offsets >= layout.HEADER_SIZE) & (lengths <= size)
@@ -280,10 +281,17 @@ class Process:
     @functools.cached_property
     def events(self) -> Array:
         """tt_event records that are in use, by seq."""
+        events = np.concatenate([np.empty(0, layout.EVENT), *self._event_pieces()])
+        return events[np.argsort(events["seq"], kind="stable")]
+
+    def count_events(self) -> int:
+        """How many there are, however many that is."""
+        return sum(map(len, self._event_pieces()))
+
+    def _event_pieces(self) -> Iterator[Array]:
         file = self._files["events.bin"]
-        pieces = [np.empty(0, layout.EVENT)]
-        for at in range(0, file.count if file else 0, PIECE):
-            assert file is not None
+        at = 0
+        while file and (at := file.skip_hole(at)) < file.count:
             records = file.read(at, min(PIECE, file.count - at))
             used = np.flatnonzero(records["kind"])
             kinds, seqs = records["kind"][used], records["seq"][used]
@@ -291,9 +299,8 @@ class Process:
             if len(bad):
                 field = "seq" if records["seq"][bad[0]] == 0 else "kind"
                 raise file.error(at + int(bad[0]), field, "not an event")
-            pieces.append(records[used])
-        events = np.concatenate(pieces)
-        return events[np.argsort(events["seq"], kind="stable")]
+            yield records[used]
+            at += len(records)
 
     @functools.cached_property
     def functions(self) -> Array:

@@ -22,6 +22,7 @@ from ttanalyze.model.process import Process
 BATCH_BLOCKS = 1 << 18
 BATCH_EPOCHS = 1 << 16
 READ_AT_ONCE = 8 << 20  # bytes
+ONE = np.uint64(1)
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,13 @@ class Damage:
     found: int
 
 
-class Change(NamedTuple):
-    """A region's digest from an epoch on; None: not to be known."""
+class Changes(NamedTuple):
+    """Regions' digests from epochs on, one row each. known: whether there is one."""
 
-    region: int
-    epoch: int
-    digest: int | None
+    region: Array
+    epoch: Array
+    digest: Array
+    known: Array
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Recompute:
         """The digest of each record's stored contents, and whether they are still there."""
         found = blocks["digest"].copy()
         there = np.ones(len(blocks), bool)
-        for segment in np.unique(blocks["segment"]).tolist():
+        for segment in layout.distinct(blocks["segment"]).tolist():
             of = np.flatnonzero(blocks["segment"] == segment)
             if segment not in self.process.segments:
                 there[of] = False
@@ -143,7 +145,9 @@ class Recompute:
             known = self._contents.setdefault(segment, {})
             # An offset is below 2**47: no file is larger.
             place = (blocks["offset"][of] << np.uint64(17)) | blocks["length"][of].astype("u8")
-            places, which = np.unique(place, return_inverse=True)
+            places, which = place, np.arange(len(place))
+            if (place[1:] <= place[:-1]).any():
+                places, which = np.unique(place, return_inverse=True)
             listed = places.tolist()
             new = [p for p in listed if p not in known]
             if new:
@@ -153,27 +157,27 @@ class Recompute:
 
     def _read(self, segment: int, places: list[int], known: dict[int, int]) -> None:
         """Hashes contents, places ascending, neighbours read together."""
-        offsets = [p >> 17 for p in places]
-        ends = [(p >> 17) + (p & 0x1FFFF) for p in places]
+        place = np.array(places, "i8")
+        offsets = place >> 17
+        ends = np.maximum.accumulate(offsets + (place & 0x1FFFF))
+        gaps = np.append(np.flatnonzero(offsets[1:] - ends[:-1] >= 4096) + 1, len(place))
+        digest = xxhash.xxh3_64_intdigest
         first = 0
         with self.process.data(segment) as file:
-            while first < len(places):
-                last, end = first, ends[first]
-                while (
-                    last + 1 < len(places)
-                    and offsets[last + 1] - end < 4096
-                    and ends[last + 1] - offsets[first] <= READ_AT_ONCE
-                ):
-                    last += 1
-                    end = max(end, ends[last])
-                start = offsets[first]
-                view = memoryview(file.bytes(start, end - start))
-                for i in range(first, last + 1):
-                    contents = view[offsets[i] - start : ends[i] - start]
-                    known[places[i]] = xxhash.xxh3_64_intdigest(contents)
-                    self.bytes_read += len(contents)
-                self.blocks_read += last + 1 - first
-                first = last + 1
+            while first < len(place):
+                start = int(offsets[first])
+                fit = int(np.searchsorted(ends, start + READ_AT_ONCE, "right"))
+                gap = int(gaps[np.searchsorted(gaps, first, "right")])
+                last = max(first + 1, min(fit, gap))
+                view = memoryview(file.bytes(start, int(ends[last - 1]) - start))
+                begins = offsets[first:last] - start
+                lengths = place[first:last] & 0x1FFFF
+                spans = zip(begins.tolist(), (begins + lengths).tolist(), strict=True)
+                values = [digest(view[a:b]) for a, b in spans]
+                known.update(zip(places[first:last], values, strict=True))
+                self.bytes_read += int(lengths.sum())
+                self.blocks_read += last - first
+                first = last
 
     # ---- regions ----
 
@@ -186,35 +190,71 @@ class Recompute:
         block_epochs: Array,
         found: Array,
         there: Array,
-    ) -> list[Change]:
-        """Where regions' digests may have changed, in the order of the epochs."""
+    ) -> Changes:
+        """Where regions' digests may have changed."""
         regions = self.process.regions
-        rows = regions.rows(blocks["region"]).astype("u8")
-        place = (block_epochs - np.uint32(begin)).astype("u8") * np.uint64(len(regions)) + rows
-        order = np.argsort(place, kind="stable")
-        place, blocks, found, there = place[order], blocks[order], found[order], there[order]
+        rows = regions.rows(blocks["region"])
+        place = (block_epochs - np.uint32(begin)).astype("u8") * np.uint64(len(regions))
+        place += rows.astype("u8")
+        order = np.lexsort((blocks["block"], place))
+        place, rows, blocks = place[order], rows[order], blocks[order]
+        found, there = found[order], there[order]
         starts = np.flatnonzero(np.append(True, place[1:] != place[:-1])) if len(place) else order
         stops = np.append(starts[1:], len(order))
+        row = rows[starts]
         dropped = self.process.epochs["flags"][digest_epochs] & layout.DROPPED != 0
         changed = np.ones(len(starts), bool)
         if len(starts) and there.all() and not dropped.any():
-            new = ~_repeated(rows[order], blocks["block"], place, found)
+            new = ~_repeated(rows, blocks["block"], place, found)
             changed = np.logical_or.reduceat(new, starts)
-        group_epochs = block_epochs[order][starts].tolist()
-        group_regions = blocks["region"][starts].tolist()
-        todo = [(group_epochs[i], group_regions[i], i) for i in np.flatnonzero(changed).tolist()]
+        # Where every change of a region lists all of its blocks, none needs what was before it.
+        alone = stops - starts == regions.blocks[row]
+        if len(starts):
+            alone &= np.logical_and.reduceat(there, starts)
+        in_parts = np.zeros(len(regions), bool)
+        in_parts[row[changed & ~alone]] = True
+        in_parts[regions.rows(digests["region"][dropped])] = True
+        epoch, region = block_epochs[order][starts], blocks["region"][starts]
+
+        whole = np.flatnonzero(changed & ~in_parts[row])
+        values = self._take_all(region[whole], starts[whole], stops[whole], found)
+
+        todo = [
+            (int(epoch[i]), int(region[i]), i)
+            for i in np.flatnonzero(changed & in_parts[row]).tolist()
+        ]
         lost = digest_epochs[dropped].tolist(), digests["region"][dropped].tolist()
-        todo += [(epoch, region, -1) for epoch, region in zip(*lost, strict=True)]
+        todo += [(e, r, -1) for e, r in zip(*lost, strict=True)]
         todo.sort()
-        out = []
-        for epoch, region, i in todo:
+        for _, r, i in todo:
             if i < 0:
-                self._forget(region)
+                self._forget(r)
             else:
                 of = slice(starts[i], stops[i])
-                self._take(region, blocks["block"][of], found[of], bool(there[of].all()))
-            out.append(Change(region, epoch, self._digests.get(region)))
-        return out
+                self._take(r, blocks["block"][of], found[of], bool(there[of].all()))
+            values.append(self._digests.get(r))
+        return Changes(
+            np.concatenate([region[whole], np.array([r for _, r, _ in todo], "u4")]),
+            np.concatenate([epoch[whole], np.array([e for e, _, _ in todo], "u4")]),
+            np.array([value or 0 for value in values], "u8"),
+            np.array([value is not None for value in values], bool),
+        )
+
+    def _take_all(
+        self, regions: Array, starts: Array, stops: Array, found: Array
+    ) -> list[int | None]:
+        """Regions get found[start:stop] as their blocks' digests; gives their own, in order."""
+        view = memoryview(np.ascontiguousarray(found).tobytes())
+        spans = zip((starts * 8).tolist(), (stops * 8).tolist(), strict=True)
+        digest = xxhash.xxh3_64_intdigest
+        values: list[int | None] = [digest(view[a:b]) for a, b in spans]
+        last = dict(zip(regions.tolist(), range(len(values)), strict=True))
+        for region, i in last.items():
+            self._states[region] = found[starts[i] : stops[i]].astype("<u8")
+            value = values[i]
+            assert value is not None, "these are all known"
+            self._digests[region] = value
+        return values
 
     def _take(self, region: int, block: Array, digest: Array, there: bool) -> None:
         """A region's blocks have new digests."""
@@ -259,22 +299,24 @@ def _repeated(row: Array, block: Array, place: Array, digest: Array) -> Array:
 
 
 def _carried_on(
-    begin: int, digests: Array, epochs: Array, changes: list[Change], before: dict[int, int]
+    begin: int, digests: Array, epochs: Array, changes: Changes, before: dict[int, int]
 ) -> tuple[Array, Array]:
     """For each digest record, the last digest computed of its region, and whether there is one.
 
     epochs: of the records. before: the digests that were known when the batch began.
     """
-    rows = [(region << 32 | begin, value, True) for region, value in before.items()]
-    rows += [(c.region << 32 | c.epoch + 1, c.digest or 0, c.digest is not None) for c in changes]
-    if not rows:
+    if not before and not len(changes.region):
         return digests["digest"].copy(), np.zeros(len(digests), bool)
-    rows.sort()
-    keys = np.array([key for key, _, _ in rows], "u8")
-    values = np.array([value for _, value, _ in rows], "u8")
-    known = np.array([there for _, _, there in rows], bool)
+    earlier = np.fromiter(before, "u8", len(before)) << np.uint64(32) | np.uint64(begin)
+    later = changes.region.astype("u8") << np.uint64(32) | (changes.epoch.astype("u8") + ONE)
+    keys = np.concatenate([earlier, later])
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    old = np.fromiter(before.values(), "u8", len(before))
+    values = np.concatenate([old, changes.digest])[order]
+    known = np.concatenate([np.ones(len(before), bool), changes.known])[order]
     region = digests["region"].astype("u8")
-    wanted = (region << np.uint64(32)) | (epochs.astype("u8") + np.uint64(1))
+    wanted = (region << np.uint64(32)) | (epochs.astype("u8") + ONE)
     at = np.searchsorted(keys, wanted, "right") - 1
     stored = (at >= 0) & (keys[at] >> np.uint64(32) == region) & known[at]
     return np.asarray(np.where(stored, values[at], digests["digest"])), stored

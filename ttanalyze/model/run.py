@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ttanalyze import text
 from ttanalyze.errors import Error, FormatError, system_error
 from ttanalyze.model import contents, layout, manifest
 from ttanalyze.model.files import expect, expect_list, newer, read_json
@@ -182,7 +183,7 @@ class Run:
         for process in self.processes:
             lead = f"process {process.index}: " if several else ""
             ending = None if several else self.info.get("exit")
-            out += [lead + text for text in _warnings_of(process, ending)]
+            out += [lead + line for line in _warnings_of(process, ending)]
         return out
 
 
@@ -190,32 +191,31 @@ def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
     """ending: how the program is known to have ended."""
     out = list(process.info.get("warnings", []))
     if process.status == "running":
-        seen = f"{len(process.epochs)} epochs" if len(process.epochs) else "no epoch"
+        seen = text.count(len(process.epochs), "epoch") if len(process.epochs) else "no epoch"
         number = (ending or {}).get("signal")
         if number is not None:
             out.append(f"it was killed by signal {number}: {seen} committed by then")
         else:
             out.append(f"it was killed or still runs: {seen} committed so far")
-    elif process.status != "complete":
+    elif process.status not in ("complete", "signal"):
         reason = process.info.get("reason")
         out.append(f"the recording ended early ({process.status}): {reason or 'no reason given'}")
     elif process.torn:
         out.append("files end in records that no epoch committed")
     flags = process.epochs["flags"]
-    refused = int(np.count_nonzero(flags & layout.REFUSED))
-    dropped = int(np.count_nonzero(flags & layout.DROPPED))
     removed = process.epochs["segment"] < process.oldest_segment
     removed &= (flags & (layout.DROPPED | layout.REFUSED)) == 0
-    loose = int(np.count_nonzero(flags & layout.EPOCH_FLAGS["loose"]))
+    counts = [
+        (flags & layout.REFUSED, "refused: nothing was captured then"),
+        (flags & layout.DROPPED, "overwritten in the ring: the contents are gone"),
+        (removed, "removed to save space: only digests are left"),
+        (flags & layout.LOOSE, "cut while work was running: contents may be torn"),
+    ]
+    for of, what in counts:
+        number = int(np.count_nonzero(of))
+        if number:
+            out.append(f"{text.count(number, 'epoch')} {'was' if number == 1 else 'were'} {what}")
     lost = int(process.info.get("counters", {}).get("events_lost", 0))
-    if refused:
-        out.append(f"{refused} epochs were refused: nothing was captured then")
-    if dropped:
-        out.append(f"{dropped} epochs were overwritten in the ring: only digests are left of them")
-    if removed.any():
-        out.append(f"{int(removed.sum())} epochs were removed to save space: only digests are left")
-    if loose:
-        out.append(f"{loose} epochs were cut while work was running: their contents may be torn")
     if lost:
-        out.append(f"{lost} events were lost")
+        out.append(f"{text.count(lost, 'event')} {'was' if lost == 1 else 'were'} lost")
     return out

@@ -9,9 +9,6 @@ from ttanalyze.model.files import Reader, open_records
 from ttanalyze.model.layout import HEADER_SIZE, NO_ID
 
 
-LONGEST = 1 << 24  # bytes; no name or label comes near
-
-
 class Strings:
     """Texts of one process, each read once. A file that grows is followed."""
 
@@ -38,9 +35,7 @@ class Strings:
             length = int.from_bytes(file.bytes(offset, 4), "little")
             if length > room:
                 raise FormatError(self.path, offset, f"a text of {length} bytes does not fit")
-            if length > LONGEST:
-                raise FormatError(self.path, offset, f"a text of {length} bytes is too long")
-            text = file.bytes(offset + 4, length)
+            text = file.text(offset + 4, length)
         try:
             return text.decode()
         except UnicodeDecodeError as e:

@@ -1,0 +1,166 @@
+"""Makes docs/performance.md and its plots from what bench/run.py wrote.
+
+    python bench/report.py [FILE] [--docs DIR]
+
+FILE: the results, by default those that the page was last made from, DIR/performance.json, which
+this keeps beside it. The page's own words stand in bench/performance.md; a line <!-- NAME --> there
+is the place of what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench import figures, plot
+from bench.bed import ROOT
+from bench.run import FORMAT, PARTS
+from ttanalyze import text
+
+TEMPLATE = ROOT / "bench" / "performance.md"
+LOGARITHMIC = {"bytes": (True, True), "regions": (True, True), "launches": (True, False)}
+
+
+class ResultsError(Exception):
+    """Not results that a page can be made from."""
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Results, as bench/run.py wrote them. Raises ResultsError."""
+    try:
+        said: dict[str, Any] = json.loads(path.read_text())
+    except OSError as e:
+        raise ResultsError(f"{path}: {e.strerror}") from None
+    except ValueError as e:
+        raise ResultsError(f"{path}: not JSON: {e}") from None
+    if not isinstance(said, dict) or any(said.get(k) != v for k, v in FORMAT.items()):
+        raise ResultsError(f"{path}: not results of bench/run.py")
+    return said
+
+
+def page(results: dict[str, Any], template: str, folder: str) -> tuple[str, dict[str, str]]:
+    """The page, and its plots by file name. folder: what the page calls the plots' place."""
+    plots = {
+        f"{name}.svg": draw(name, of)
+        for name, of in _data(results, "growth").get("sweeps", {}).items()
+    }
+    made = {
+        "machine": _machine(results),
+        "figures": _figures(results),
+        "plots": "\n".join(
+            f"![{_caption(name.removesuffix('.svg'))}]({folder}/{name})" for name in plots
+        ),
+        "examples": _markdown(_data(results, "examples").get("rows", [])),
+        "parts": _parts(results),
+    }
+    unknown = set(re.findall(r"^<!-- (\w+) -->$", template, re.MULTILINE)) - made.keys()
+    if unknown:
+        raise ResultsError(f"{TEMPLATE.name}: nothing is called {min(unknown)}")
+    for name, words in made.items():
+        template = template.replace(f"<!-- {name} -->", words or "Not measured in this run.")
+    return template, plots
+
+
+def draw(name: str, of: dict[str, Any]) -> str:
+    log_x, log_y = LOGARITHMIC.get(name, (False, False))
+    series = {key: [(x, y) for x, y in points] for key, points in of["series"].items()}
+    return plot.line_plot(_caption(name), of["x"], f"time of {of['y']}", series, log_x, log_y)
+
+
+def _caption(name: str) -> str:
+    return {
+        "bytes": "An epoch, by the bytes it reads",
+        "regions": "An epoch, by the number of regions",
+        "dirty": "An epoch, by how much of memory changed",
+        "epochs": "An epoch, over the length of a run",
+        "launches": "A launch, over the length of a run",
+    }.get(name, name)
+
+
+def _data(results: dict[str, Any], part: str) -> dict[str, Any]:
+    data: dict[str, Any] = results["parts"].get(part, {}).get("data", {})
+    return data
+
+
+def _machine(results: dict[str, Any]) -> str:
+    it = results["machine"]
+    dates = sorted({part["date"] for part in results["parts"].values()})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}" if dates else "never"
+    device = "the simulator: no time in it says anything about a GPU"
+    if not results["simulator"]:
+        device = f"{it.get('gpu')} ({it.get('gpu_memory', 'memory unknown')}), driver "
+        device += str(it.get("driver"))
+    lines = [
+        f"- Device: {device}",
+        f"- Host: {it['cpu']}, {it['cores']} cores, {it['system']}, Linux {it['kernel']}",
+        f"- File system of the runs: {it['file_system']}",
+        f"- Measured: {when}" + (", with small sizes" if results["quick"] else ""),
+    ]
+    return "\n".join(lines)
+
+
+def _figures(results: dict[str, Any]) -> str:
+    found = [figure for part in results["parts"].values() for figure in part["figures"]]
+    them = figures.from_json(found)
+    rows = figures.figure_rows(them, not results["simulator"], PARTS)
+    notes: dict[str, list[str]] = {}
+    for target in figures.TARGETS:
+        figure = them.get(target.name)
+        if figure and figure.note:
+            notes.setdefault(figure.note, []).append(target.what)
+    below = [f"- {', '.join(whats)}: {note}." for note, whats in notes.items()]
+    return "\n".join([_markdown(rows), *([""] if below else []), *below])
+
+
+def _parts(results: dict[str, Any]) -> str:
+    rows = [["part", "status", "seconds", "why"]]
+    for name, part in results["parts"].items():
+        rows.append([name, part["status"], f"{part['seconds']:g}", part["why"] or ""])
+    return _markdown(rows)
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    lines = ["| " + " | ".join(_cell(c) for c in row) + " |" for row in rows]
+    lines.insert(1, "|" + " --- |" * len(rows[0]))
+    return "\n".join(lines)
+
+
+def _cell(words: str) -> str:
+    return text.printable(words).replace("|", "\\|")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("results", nargs="?", type=Path, metavar="FILE")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs", metavar="DIR")
+    options = parser.parse_args(arguments)
+    kept = options.docs / "performance.json"
+    try:
+        results = read(options.results or kept)
+        words, plots = page(results, TEMPLATE.read_text(), "performance")
+    except ResultsError as e:
+        print(f"report.py: {e}", file=sys.stderr)
+        return 2
+    folder = options.docs / "performance"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.svg"):
+        old.unlink()
+    for name, svg in plots.items():
+        (folder / name).write_text(svg)
+    (options.docs / "performance.md").write_text(words)
+    kept.write_text(json.dumps(results, indent=1) + "\n")
+    print(f"{options.docs / 'performance.md'}, {len(plots)} plots")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""The benchmark runs from end to end on the simulator, and its page is made from its results."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench import figures, plot, report
+from bench.figures import MISSED, REACHED, UNJUDGED, Figure, Quantity
+from bench.parts import kernels, training
+from tests import support
+from ttanalyze.model import layout
+
+RUN: list[str | Path] = [sys.executable, support.ROOT / "bench" / "run.py"]
+REPORT: list[str | Path] = [sys.executable, support.ROOT / "bench" / "report.py"]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The results of all parts, with small sizes."""
+    folder = tmp_path_factory.mktemp("bench")
+    out = folder / "results.json"
+    command = [*RUN, "--sim", "--quick", "--out", out, "--runs", folder / "runs"]
+    done = support.run(command, support.bare_environment(), timeout=300)
+    assert done.status == 0, done.stderr
+    assert "not judged" in done.stdout
+    assert not list((folder / "runs").iterdir()), "runs are removed"
+    return out
+
+
+def test_every_part_is_measured(results: Path) -> None:
+    said = report.read(results)
+    status = {name: (part["status"], part["why"]) for name, part in said["parts"].items()}
+    skipped = {name for name, (it, _) in status.items() if it == "skipped"}
+    assert skipped == {"kernels", "training"}, status
+    assert {it for it, _ in status.values()} == {"ok", "skipped"}, status
+    found = [figure for part in said["parts"].values() for figure in part["figures"]]
+    values = figures.from_json(found)
+    expected = {
+        target.name
+        for target in figures.TARGETS
+        if target.part not in skipped and target.name != "device-memory"
+    }
+    assert set(values) == expected
+    assert all(math.isfinite(figure.value) for figure in values.values())
+    assert said["simulator"] and said["machine"]["cpu"]
+
+
+def test_the_page_is_made_from_the_results(results: Path, tmp_path: Path) -> None:
+    done = support.run([*REPORT, results, "--docs", tmp_path], support.bare_environment())
+    assert done.status == 0, done.stderr
+    page = (tmp_path / "performance.md").read_text()
+    said = report.read(results)
+    assert said["machine"]["cpu"] in page and said["parts"]["drain"]["date"] in page
+    for target in figures.TARGETS:
+        assert f"| {target.what} |" in page
+    assert "<!--" not in page
+    plots = sorted((tmp_path / "performance").glob("*.svg"))
+    assert [p.stem for p in plots] == ["bytes", "dirty", "epochs", "launches", "regions"]
+    for path in plots:
+        assert f"performance/{path.name}" in page
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+
+    again = support.run([*REPORT, "--docs", tmp_path], support.bare_environment())
+    assert again.status == 0, again.stderr
+    assert (tmp_path / "performance.md").read_text() == page, "the results are kept beside it"
+
+
+def test_a_part_measured_later_joins_the_others(results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results.json"
+    shutil.copy(results, out)
+    before = report.read(out)["parts"]
+    command = [*RUN, "--sim", "--quick", "--out", out, "--runs", tmp_path / "runs"]
+    done = support.run([*command, "--parts", "kernels"], support.bare_environment())
+    assert done.status == 0 and "kernels: skipped" in done.stderr
+    after = report.read(out)["parts"]
+    assert {n: p for n, p in after.items() if n != "kernels"} == {
+        n: p for n, p in before.items() if n != "kernels"
+    }
+
+
+def test_a_part_that_fails_does_not_keep_the_others_back(results: Path, tmp_path: Path) -> None:
+    assert results.exists(), "so the programs are built"
+    out = tmp_path / "results.json"
+    environment = support.bare_environment(PATH=str(tmp_path))  # no gcc, no dd
+    command = [*RUN, "--sim", "--quick", "--parts", "drain,launches", "--out", out]
+    done = support.run([*command, "--runs", tmp_path / "runs"], environment)
+    parts = report.read(out)["parts"]
+    assert done.status == 1 and parts["drain"]["status"] == "failed"
+    assert "dd" in parts["drain"]["why"] and "Traceback" not in done.stderr
+    assert parts["launches"]["status"] == "ok"
+
+
+def test_unknown_parts_and_files_are_refused(tmp_path: Path) -> None:
+    done = support.run([*RUN, "--parts", "kernels,nothing"], support.bare_environment())
+    assert done.status == 2 and "no part 'nothing'" in done.stderr
+    (tmp_path / "other.json").write_text('{"format": "other"}')
+    for name in ("missing.json", "other.json"):
+        done = support.run([*REPORT, tmp_path / name, "--docs", tmp_path], {})
+        assert done.status == 2 and len(done.stderr.splitlines()) == 1 and name in done.stderr
+
+
+def test_verdicts() -> None:
+    rate, cost = (next(t for t in figures.TARGETS if t.name == n) for n in ("snapshot", "delta"))
+    assert figures.verdict(rate, Figure("snapshot", 0.9), True) == REACHED
+    assert figures.verdict(rate, Figure("snapshot", 0.89), True) == MISSED
+    assert figures.verdict(cost, Figure("delta", 1.15), True) == REACHED
+    assert figures.verdict(cost, Figure("delta", 1.16), True) == MISSED
+    assert figures.verdict(cost, Figure("delta", 1.16), False) == UNJUDGED
+    assert (
+        figures.amount(1234.5, "ns") == "1,234 ns" and figures.amount(9.14, "GB/s") == "9.14 GB/s"
+    )
+
+
+def test_figures_of_the_kernels_are_ratios_to_their_peers() -> None:
+    """From what bench/kernels.cu prints, which runs on GPUs only."""
+    ours = {
+        "digest_TBps": 4.5,
+        "digest_us": 1900.0,
+        "full_snapshot_TBps_payload": 2.0,
+        "restore_TBps_payload": 1.9,
+        "delta_us": {"2%": 2090.0},
+        "regions_1000_of_4KiB_to_2MiB": {"digest_us": 25.0, "MiB": 200.0, "one_by_one_us": 6000.0},
+    }
+    said = {"GiB": 8, "read_TBps": 4.6, "copy_TBps_payload": 2.1, "variants": {"a.ptx": ours}}
+    found = {f.target: f for f in kernels.figures([said], [{"int64": 4.0, "int32": 4.2}], None)}
+    value = {name: round(figure.value, 3) for name, figure in found.items()}
+    assert value["digest-hash"] == round(4.5 / 4.2, 3) and value["digest-read"] == 0.978
+    assert value["delta"] == 1.1 and value["digest-many"] == 25
+    assert value["snapshot"] == 0.952 and value["restore"] == 0.905
+    assert value["predecessor-snapshot"] == 40_000
+    assert value["predecessor-delta"] == round((8 << 30) / 2090 / 1000 / 0.03, 3)
+    assert found["digest-many"].peers == [Quantity("a launch for each", 6000.0, "µs")]
+
+
+def epochs_of(cuts: list[int], commits: list[int], size: int) -> layout.Array:
+    out = np.zeros(len(cuts), layout.EPOCH)
+    out["time_ns"], out["done_ns"] = cuts, commits
+    out["bytes_changed"] = out["bytes_stored"] = size
+    return out
+
+
+def test_whether_the_drain_kept_up_is_read_from_the_run() -> None:
+    cuts = list(range(0, 100_000_000, 1_000_000))
+    prompt = epochs_of(cuts, [c + 500_000 for c in cuts], 1 << 20)
+    said: dict[str, Any] = training.keeping_up(prompt, 1 << 30, 100)
+    assert said["kept_up"] and said["backlog"] == 1 << 20 and said["late_ms"] == 0.5
+    slow = epochs_of(cuts, [2 * c + 500_000 for c in cuts], 1 << 20)
+    said = training.keeping_up(slow, 1 << 30, 100)
+    assert not said["kept_up"] and said["backlog"] > 40 << 20
+
+
+def test_plots_hold_their_points() -> None:
+    points = [(10.0**n, 3.0 * 10.0**n) for n in range(3, 8)]
+    svg = plot.line_plot("A <title>", "launches", "time", {"one": points}, True, True)
+    root = ElementTree.fromstring(svg)
+    dots = [c for c in root.iter() if c.tag.endswith("circle") and c.get("r") == "3"]
+    at = [(float(c.attrib["cx"]), float(c.attrib["cy"])) for c in dots]
+    assert len(at) == 5 and all(0 < x <= plot.WIDTH and 0 < y < plot.HEIGHT for x, y in at)
+    assert sorted(at) == at, "further right"
+    assert sorted((y for _, y in at), reverse=True) == [y for _, y in at], "and further up"
+    words = [c.text for c in root.iter() if c.tag.endswith("text")]
+    assert "A <title>" in words and "10M" in words and "1 ms" in words
+
+
+def test_a_plot_of_nothing_but_zeroes_is_drawn() -> None:
+    for log in (False, True):
+        svg = plot.line_plot("t", "x", "y", {"none": [(0.0, 0.0)]}, log, log)
+        root = ElementTree.fromstring(svg)
+        (dot,) = (c for c in root.iter() if c.tag.endswith("circle") and c.get("r") == "3")
+        assert (float(dot.attrib["cx"]), float(dot.attrib["cy"])) == (
+            plot.LEFT,
+            plot.HEIGHT - plot.BOTTOM,
+        )

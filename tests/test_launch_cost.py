@@ -1,0 +1,62 @@
+"""What the recorder adds to a call, in instructions: counted one by one, on the simulator.
+
+The counts hardly vary with the machine, so they are held to limits that leave a quarter for
+other compilers. Times are the benchmark's business.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import support
+
+# Instructions of the calling thread that a call may cost beyond the driver's own, no epoch due.
+LIMITS = {
+    "events": ({"epoch": "none"}, {"launch": 510, "launch_ex": 520, "memset": 430}),
+    "epochs at waits": ({"epoch": "sync"}, {"launch": 510, "launch_ex": 520, "memset": 440}),
+    "epochs of a kernel that is not launched": (
+        {"epoch": "kernel:^none$"},
+        {"launch": 510, "launch_ex": 520, "memset": 430},
+    ),
+    "touched regions": (
+        {"epoch": "sync", "regions": "touched"},
+        {"launch": 690, "launch_ex": 700, "memset": 540},
+    ),
+    "no events": (
+        {"epoch": "none", "events": "0"},
+        {"launch": 400, "launch_ex": 410, "memset": 320},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return support.build_program("shim_launch_steps", tmp_path_factory.mktemp("build"))
+
+
+@pytest.fixture(scope="module")
+def bare(program: Path) -> dict[str, int]:
+    """Instructions of each call with the driver alone."""
+    return count(program, support.simulator_environment())
+
+
+def count(program: Path, environment: dict[str, str]) -> dict[str, int]:
+    done = support.run([program], environment)
+    assert done.status == 0, done.stderr
+    return {name: int(steps) for name, steps in map(str.split, done.stdout.splitlines())}
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_a_call_costs_few_instructions(
+    what: str, program: Path, bare: dict[str, int], tmp_path: Path
+) -> None:
+    options, limits = LIMITS[what]
+    environment = support.recording(support.simulator_environment(), tmp_path / "run", **options)
+    recorded = count(program, environment)
+    added = {name: recorded[name] - bare[name] for name in limits}
+    assert (tmp_path / "run" / "p0" / "epochs.bin").exists(), "it was recorded"
+    over = {name: (added[name], limits[name]) for name in limits if added[name] > limits[name]}
+    assert not over, f"instructions added to a call, and how many may be: {over}"
+    assert min(added.values()) > 0, f"counted nothing of the recorder: {added}"
