@@ -23,7 +23,7 @@ build: $(STAMP) ## the environment in .venv, the recorder and the simulator
 	$(BIN)/python setup.py --quiet build_ext --inplace
 
 examples: build
-	$(MAKE) --no-print-directory -C examples
+	$(MAKE) --silent --no-print-directory -C examples
 
 demo: examples ## record an example twice, verify the one and find where the other differs
 	$(BIN)/python examples/demo.py

@@ -17,12 +17,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.figures import Figure
 from ttanalyze import paths
+from ttanalyze.errors import Error
 from ttanalyze.model.process import Process
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,10 +45,18 @@ class ProgramError(Exception):
 
 @dataclass
 class Result:
-    """What a part measured: its figures, and all else as JSON."""
+    """What a part measured: its figures, all else as JSON, and what of it failed."""
 
-    figures: list[Figure]
-    data: dict[str, Any]
+    figures: list[Figure] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+    def attempt(self, measure: Callable[[], None]) -> None:
+        """A piece of the part. Where it fails, the others still count."""
+        try:
+            measure()
+        except (ProgramError, Error, OSError) as e:
+            self.failed.append(str(e))
 
 
 @dataclass(frozen=True)

@@ -29,14 +29,14 @@ from ttanalyze.errors import Error
 
 # What each part may take, in seconds.
 PARTS = {
-    "kernels": 75,
-    "drain": 90,
-    "launches": 45,
-    "training": 150,
-    "memory": 60,
-    "growth": 150,
-    "toolkit": 45,
-    "examples": 45,
+    "kernels": 60,
+    "drain": 80,
+    "launches": 40,
+    "training": 180,
+    "memory": 50,
+    "growth": 130,
+    "toolkit": 40,
+    "examples": 40,
 }
 FORMAT = {"format": "ttanalyze-bench", "version": 1}
 RESULTS = ROOT / "build" / "bench" / "results.json"
@@ -46,10 +46,12 @@ def measure(name: str, bed: Bed) -> dict[str, Any]:
     """One part: date, status ok, skipped or failed, why, seconds, figures, data."""
     began = time.monotonic()
     why, status = None, "ok"
-    result = Result([], {})
+    result = Result()
     try:
         part = importlib.import_module(f"bench.parts.{name}")
         result = part.measure(dataclasses.replace(bed, deadline=began + PARTS[name]))
+        if result.failed:
+            status, why = "failed", "; ".join(result.failed)
     except SkipError as e:
         status, why = "skipped", str(e)
     except (ProgramError, Error, OSError) as e:

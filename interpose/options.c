@@ -12,7 +12,7 @@
 
 #include "drain/json.h"
 
-struct options options;
+_Alignas(64) struct options options;
 
 static const char *const names[] = {
 	"TT_OUT", "TT_EPOCH", "TT_REGIONS", "TT_SNAPSHOT_EVERY", "TT_RETAIN", "TT_OVERWRITE",

@@ -12,20 +12,20 @@
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
 struct options {
-	char out[4096]; /* empty: do not record */
+	bool events;
+	bool touched; /* regions: touched instead of all */
+	bool deps;
+	bool deterministic;
 	bool epoch_sync, epoch_copy, epoch_kernel, epoch_api;
 	uint32_t epoch_launch; /* after every Nth launch, 0 = never */
-	regex_t kernel;        /* valid where epoch_kernel */
-	bool touched;          /* regions: touched instead of all */
 	uint32_t snapshot_every;
 	uint32_t retain;
 	enum overwrite_policy overwrite;
 	uint64_t ring_bytes; /* 0: chosen by what is free */
-	bool deterministic;
-	bool deps;
-	bool events;
 	uint32_t stall_ms;
 	bool verbose;
+	regex_t kernel; /* valid where epoch_kernel */
+	char out[4096]; /* empty: do not record */
 };
 
 extern struct options options;

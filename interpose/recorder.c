@@ -24,11 +24,11 @@
 #define WARNINGS 32
 #define FINISH_MS 5000 /* as long as a thread waits for another that finishes */
 
-_Atomic int recorder_state;
+HOT_DATA _Atomic int recorder_state;
 struct recorder_counters recorder_counters;
 
 static store *run;
-static _Atomic uint64_t last_seq;
+static _Alignas(64) _Atomic uint64_t last_seq; /* a line to itself: every call writes it */
 static _Atomic uint32_t next_epoch;
 static char warnings[WARNINGS][256];
 static unsigned warning_count;
@@ -176,7 +176,7 @@ static void write_process(const char *status, const char *reason, bool ended)
 	json_key(&j, "argv");
 	json_arguments(&j);
 	json_key(&j, "cwd");
-	json_string(&j, getcwd(cwd, sizeof(cwd)));
+	json_string(&j, getcwd(cwd, sizeof(cwd)) ? cwd : "");
 	counter(&j, "started_ns", started_ns);
 	json_key(&j, "ended_ns");
 	if (ended)
@@ -381,7 +381,7 @@ store *recorder_store(void)
 	return run;
 }
 
-uint64_t recorder_next_seq(void)
+HOT uint64_t recorder_next_seq(void)
 {
 	return atomic_fetch_add_explicit(&last_seq, 1, memory_order_relaxed) + 1;
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ from tests import drain_run, support
 from tests.rundir import Writer, small_run
 
 BUILT = support.ROOT / "build" / "tests"
+IN_USE_SECONDS = 3600
 
 
 @pytest.fixture(scope="session")
 def built() -> Path:
     """Where support.command and support.build_program put what they compile.
 
-    Kept from one run of the tests to the next as long as no source changes.
+    Kept from one run of the tests to the next as long as no source changes; what another run may
+    still be using stays too.
     """
     digest = hashlib.sha256()
     headers = [support.ROOT / "interpose" / "cuda" / "cuda.h"]
@@ -33,8 +36,8 @@ def built() -> Path:
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     folder = BUILT / f"{worker}-{digest.hexdigest()[:16]}"
     for old in BUILT.glob(f"{worker}-*"):
-        if old != folder:
-            shutil.rmtree(old)
+        if old != folder and time.time() - old.stat().st_mtime > IN_USE_SECONDS:
+            shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -18,7 +18,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.rundir import Writer, small_run
+from tests.rundir import Writer
 from tests.support import Outcome
 from ttanalyze import doctor
 from ttanalyze.cli import run_command
@@ -110,6 +110,24 @@ def test_a_damaged_run_is_one_line(cli: Cli, small: Writer, run_path: Path, verb
     )
 
 
+def test_a_damaged_manifest_of_the_run_is_one_line(cli: Cli, small: Writer, run_path: Path) -> None:
+    path = run_path / "manifest.json"
+    assert cli("manifest", run_path, "-o", path).status == 0
+    whole = path.read_text()
+    assert cli("verify", run_path).status == 0
+    for text, reason in (
+        ("", "offset 0: not JSON"),
+        (whole[:300], "offset 300: not JSON"),
+        (whole.replace('"version":1', '"version":2'), "version: made by a newer ttanalyze"),
+        (whole.replace('"block_size":65536', '"block_size":1'), "block_size: 65536 is expected"),
+    ):
+        path.write_text(text)
+        outcome = cli("verify", run_path)
+        assert (outcome.status, outcome.stdout) == (2, "")
+        assert outcome.stderr.startswith(f"ttanalyze: {path}: {reason}")
+        assert outcome.stderr.count("\n") == 1
+
+
 def test_names_from_files_can_not_act_on_the_terminal(cli: Cli, run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"abc", label="\x1b]0;owned\x07")
@@ -128,17 +146,20 @@ def test_a_traceback_is_never_seen(tmp_path: Path) -> None:
     assert outcome.stderr == f"ttanalyze: {tmp_path}/run.json: not a regular file\n"
 
 
-def test_an_interrupt_is_130_and_leaves_no_half_file(run_path: Path, tmp_path: Path) -> None:
-    """Interrupted in the midst of a long verification, which a slow manifest stands for."""
-    small_run(run_path)
+@pytest.mark.parametrize("when", ["verifying", "writing"])
+def test_an_interrupt_is_130_and_leaves_no_half_file(
+    small: Writer, run_path: Path, tmp_path: Path, when: str
+) -> None:
+    """Interrupted in the midst of something long, which a call that waits stands for."""
+    place = {"verifying": "ttanalyze.verify.verify", "writing": "pathlib.Path.replace"}[when]
     report = tmp_path / "report.json"
     program = (
-        "import sys, time, ttanalyze.verify as v\n"
-        "from ttanalyze.cli import run_command\n"
-        "slow = v.verify\n"
+        "import pathlib, sys, time, ttanalyze.verify\n"
+        "from ttanalyze import __main__\n"
         "def waiting(*a, **k):\n    print('ready', flush=True); time.sleep(60)\n"
-        "v.verify = waiting\n"
-        f"sys.exit(run_command(['verify', {str(run_path)!r}, '--out', {str(report)!r}]))\n"
+        f"{place} = waiting\n"
+        f"sys.argv[1:] = ['verify', {str(run_path)!r}, '--out', {str(report)!r}]\n"
+        "__main__.main()\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program],
@@ -151,9 +172,29 @@ def test_an_interrupt_is_130_and_leaves_no_half_file(run_path: Path, tmp_path: P
         assert process.stderr is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 130
+        status = process.wait(20)
+        assert (128 - status if status < 0 else status) == 130  # as a shell has it
         assert process.stderr.read() == ""
-    assert not report.exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
+
+
+def test_an_interrupt_before_it_begins_is_no_traceback(tmp_path: Path) -> None:
+    """While modules are imported: here the first one of the command line, which waits."""
+    (tmp_path / "typer.py").write_text("import time; print('ready', flush=True); time.sleep(60)\n")
+    with subprocess.Popen(
+        [sys.executable, "-m", "ttanalyze", "info", "run"],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{support.ROOT}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == -signal.SIGINT
+        assert process.stderr.read() == ""
 
 
 PRINTING: list[list[str]] = [

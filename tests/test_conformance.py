@@ -17,5 +17,15 @@ def test_transcript(name: str, built: Path) -> None:
     assert outcome.transcript() == transcripts.read(name)[1]
 
 
+@pytest.mark.native
+@pytest.mark.parametrize("seed", ["1", "2"])
+@pytest.mark.parametrize("name", support.all_names())
+def test_transcript_in_any_order(name: str, seed: str, built: Path) -> None:
+    """What a program does not order may happen in any order: no transcript depends on it."""
+    environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=seed)
+    outcome = support.run(support.command(name, built), environment)
+    assert outcome.transcript() == transcripts.read(name)[1]
+
+
 def test_every_transcript_has_its_program() -> None:
     assert {path.stem for path in support.TRANSCRIPTS.glob("*.txt")} == set(support.all_names())

@@ -16,7 +16,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.recordings import check_run, compare
+from tests.recordings import check_run, compare, record
 from tests.test_entry import without
 
 pytestmark = pytest.mark.native
@@ -41,6 +41,24 @@ def addresses(built: Path, what: str) -> list[str]:
     return [str(support.build_program("shim_addresses", built)), what]
 
 
+def arena(built: Path, *what: str) -> list[str]:
+    """tests/programs/shim_arena.c, which asks about memory."""
+    return [str(support.build_program("shim_arena", built)), *what]
+
+
+def written(run: Path, name: str) -> bytes:
+    """One of the files of a run's only process."""
+    return (run / "p0" / name).read_bytes()
+
+
+# Runs whose work is done in another order, on memory that holds other things at first.
+VARIATIONS: list[dict[str, str]] = [
+    {"seed": "1"},
+    {"seed": "2", "fault": "slow-copy:300"},
+    {"seed": "3", "schedule": "random"},
+]
+
+
 # ---- first do no harm ----
 
 
@@ -57,6 +75,16 @@ def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> Non
 def without_addresses(text: str) -> str:
     """What the simulator says of faults names the address, or the mapping it lies in."""
     return re.sub(r"0x[0-9a-f]{9,}|at byte \d+ of an allocation of \d+ bytes", "ADDRESS", text)
+
+
+@pytest.mark.parametrize("what", ["attributes", "errors", "pools", "ending"])
+def test_answers_are_as_without_us(what: str, built: Path, run: Path) -> None:
+    """What is said about pointers and pools, by calls that fail and after the recorder's end."""
+    bare = support.run(arena(built, what), SIM)
+    outcome = recorded(arena(built, what), run)
+    assert bare.status == 0
+    assert bare.stdout.count("\n") > 5
+    assert outcome == bare
 
 
 @pytest.mark.parametrize("name", ["simonly_two_devices", "simonly_far_copies"])
@@ -81,22 +109,57 @@ def test_many_small_allocations(built: Path, run: Path) -> None:
 # ---- the same each time ----
 
 
-@pytest.mark.parametrize("name", support.EXAMPLE_ARGUMENTS)
+REPEATED = [
+    *(f"example-{name}" for name in support.EXAMPLE_ARGUMENTS),
+    *("alloc_many", "alloc_neighbours", "alloc_pitch", "alloc_reuse", "alloc_sizes"),
+    *("async_alloc", "async_reuse", "context_two", "copy_2d", "copy_two_streams"),
+    *("graph_capture_memory", "graph_nodes", "managed_memory", "memset_2d", "module_globals"),
+    *("pools", "stream_blocking", "vmm_remap"),
+]
+
+
+@pytest.mark.parametrize("name", REPEATED)
 def test_manifests_are_identical(name: str, built: Path, tmp_path: Path) -> None:
-    texts = []
-    for i, simulator in enumerate(
-        ({"seed": "1"}, {"seed": "2"}, {"seed": "3", "schedule": "random"})
-    ):
-        recorded(support.command(f"example-{name}", built), tmp_path / str(i), **simulator)
-        texts.append((tmp_path / str(i) / "manifest.json").read_bytes())
-    assert texts[0] == texts[1] == texts[2]
-    assert json.loads(texts[0])["processes"][0]["epochs"]
+    """And so are the records that say which blocks changed, and the order of those."""
+    runs = [tmp_path / str(i) for i in range(len(VARIATIONS))]
+    for run, simulator in zip(runs, VARIATIONS, strict=True):
+        recorded(support.command(name, built), run, **simulator)
+    for file in ("manifest.json", "digests.bin", "blocks.bin"):
+        assert len({written(run, file) for run in runs}) == 1, file
+    texts = {(run / "manifest.json").read_bytes() for run in runs}
+    assert len(texts) == 1
+    assert json.loads(texts.pop())["processes"][0]["epochs"]
+
+
+@pytest.mark.parametrize("name", sorted(support.EXAMPLE_ARGUMENTS))
+def test_manifests_of_other_work_differ(name: str, built: Path, tmp_path: Path) -> None:
+    command = support.command(f"example-{name}", built)
+    assert recorded(command, tmp_path / "one").status == 0
+    assert recorded([*command, "--seed", "77"], tmp_path / "two").status == 0
+    one, two = ((tmp_path / run / "manifest.json").read_bytes() for run in ("one", "two"))
+    assert one != two
+
+
+def test_threads_that_take_turns(built: Path, tmp_path: Path) -> None:
+    """They allocate, work and free on streams of their own, one after the other."""
+    runs = [tmp_path / str(i) for i in range(len(VARIATIONS))]
+    outcomes = [
+        recorded(arena(built, "turns"), run, **simulator)
+        for run, simulator in zip(runs, VARIATIONS, strict=True)
+    ]
+    assert outcomes[0].status == 0
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+    places = re.findall(r"\d+: ([0-9a-f]+)\n", outcomes[0].stdout)
+    assert len(places) == 32
+    assert all(BASE <= int(place, 16) < BASE + STRIDE for place in places)
+    for file in ("manifest.json", "digests.bin", "blocks.bin"):
+        assert len({written(run, file) for run in runs}) == 1, file
 
 
 @pytest.mark.parametrize("what", ["plain", "async", "contexts", "capture", "full"])
 def test_addresses_and_contents_are_the_same(what: str, built: Path, tmp_path: Path) -> None:
     command = addresses(built, what)
-    one, two = (recorded(command, tmp_path / seed, seed=seed) for seed in ("1", "2"))
+    one, two = (recorded(command, tmp_path / seed, seed=seed, memory="256M") for seed in ("1", "2"))
     assert one == two
     assert one.status == 0
     manifests = [(tmp_path / seed / "manifest.json").read_bytes() for seed in ("1", "2")]
@@ -167,13 +230,52 @@ def test_rows_are_as_long_as_the_drivers(built: Path, run: Path) -> None:
 
 
 def test_the_device_holds_as_much_as_without_us(built: Path, run: Path) -> None:
-    """All of the simulated GiB, again and again: nothing is lost to us or to what was freed."""
-    outcome = recorded(addresses(built, "full"), run)
-    bare = support.run(addresses(built, "full"), SIM)
-    full = "16 blocks of 64 MiB, then CUDA_ERROR_OUT_OF_MEMORY\n"
+    """All of it, again and again: nothing is lost to us or to what was freed."""
+    outcome = recorded(addresses(built, "full"), run, memory="128M")
+    bare = support.run(addresses(built, "full"), SIM | {"TT_SIM_MEMORY": "128M"})
+    full = "16 blocks, then CUDA_ERROR_OUT_OF_MEMORY\n"
     assert bare.stdout.startswith(full)
     assert outcome.stdout.count(full) == 2
     assert outcome.stdout.count("-> CUDA_SUCCESS") == 8
+
+
+@pytest.mark.parametrize("deterministic", ["0", "1"])
+def test_freed_memory_can_be_had_in_any_way(deterministic: str, built: Path, run: Path) -> None:
+    """A full device, and memory that went in the order of a stream: the recorder keeps nothing."""
+    small = SIM | {"TT_SIM_MEMORY": "128M"}
+    bare = support.run(arena(built, "full"), small)
+    environment = support.recording(small, run, deterministic=deterministic)
+    outcome = support.run(arena(built, "full"), environment)
+    assert bare.stdout.count("OUT_OF_MEMORY") == 4
+    assert bare.stdout.count("-> CUDA_SUCCESS") == 9
+    if deterministic == "1":
+        assert outcome.stdout == bare.stdout
+    assert outcome.transcript() == bare.transcript()
+
+
+def test_freed_memory_is_in_use_again_when_that_is_safe(built: Path, run: Path) -> None:
+    outcome = recorded(arena(built, "reuse"), run)
+    assert re.findall(r"(.+): the same (\d)", outcome.stdout) == [
+        ("freed and allocated in one stream", "1"),
+        ("freed in another", "0"),
+        ("allocated in that", "1"),
+        ("another stream waited for", "0"),
+        ("the stream waited for", "1"),
+        ("a new stream in place of a destroyed one", "0"),
+        ("freed with a wait", "1"),
+    ]
+
+
+def test_more_than_four_gibibytes(built: Path, run: Path) -> None:
+    size = (4 << 30) + 1
+    environment = support.recording(
+        SIM | {"TT_SIM_MEMORY": "5G"}, run, deterministic="1", epoch="none"
+    )
+    outcome = support.run(arena(built, "giant", str(size)), environment)
+    assert f"{size} bytes: 3 9, its own 1\n" in outcome.stdout
+    assert outcome.stdout.count("CUDA_ERROR_INVALID_VALUE") == 2
+    region = tt.open(run).regions.iloc[0]
+    assert (region["kind"], region["size"], region["base"]) == ("arena", size, BASE)
 
 
 def test_contexts_take_their_memory_along(built: Path, run: Path) -> None:
@@ -251,3 +353,39 @@ def test_memory_stays_ours_when_recording_stops(name: str, built: Path, run: Pat
     outcome = support.run(["sh", "-c", f"ulimit -f 200; exec {command}"], environment)
     assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
     assert "recording stopped: writing" in outcome.stderr
+
+
+def test_memory_goes_back_when_recording_stops(built: Path, run: Path) -> None:
+    """Three quarters of the device, freed in the order of a stream: it can be had again."""
+    environment = SIM | {"TT_SIM_MEMORY": "128M"}
+    bare = support.run(arena(built, "stopped"), environment)
+    environment = support.recording(environment, run, deterministic="1", events="0")
+    command = f"ulimit -f 200; exec {' '.join(arena(built, 'stopped'))}"
+    outcome = support.run(["sh", "-c", command], environment)
+    assert bare.stdout.count("-> CUDA_SUCCESS") == 12
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    assert "recording stopped: writing" in outcome.stderr
+
+
+@pytest.mark.parametrize("policy", ["drop-oldest", "fail", "backpressure"])
+def test_no_epoch_may_be_lost(policy: str, built: Path, run: Path) -> None:
+    """With another policy than backpressure what is lost would depend on timing."""
+    command = support.command("alloc_reuse", built)
+    bare = support.run(command, SIM)
+    environment = support.recording(SIM, run, deterministic="1", overwrite=policy)
+    outcome = support.run(command, environment)
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    if policy == "backpressure":
+        assert outcome.stderr == ""
+        assert tt.open(run).processes[0].info["deterministic"]
+        return
+    assert re.fullmatch(
+        r"ttanalyze: .*TT_DETERMINISTIC=1 needs TT_OVERWRITE=backpressure: .*\n", outcome.stderr
+    )
+    assert not run.exists()
+    launched = record(command, SIM, run, "--deterministic", "--overwrite", policy)
+    assert launched.status == 2
+    assert re.fullmatch(
+        r"ttanalyze: .*--deterministic needs --overwrite backpressure: .*\n", launched.stderr
+    )
+    assert not run.exists()

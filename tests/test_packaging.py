@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -50,6 +51,34 @@ def test_the_wheel_works_by_itself(archives: Path, tmp_path: Path) -> None:
     assert python("-c", program, PYTHONPATH=tmp_path) == f"False {tmp_path}/ttanalyze/__init__.py\n"
 
 
+def test_the_wheel_records_and_verifies(archives: Path, built: Path, tmp_path: Path) -> None:
+    (wheel,) = archives.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "lib")
+    options = {"PYTHONPATH": tmp_path / "lib", "HOME": tmp_path}
+    program = support.command("example-vecadd", built)
+    run = tmp_path / "run"
+    said = python("-m", "ttanalyze", "record", "--sim", "-o", run, "--", *program, **options)
+    assert said.startswith("vecadd: ")
+    assert python("-m", "ttanalyze", "verify", run, **options).startswith(f"same: {run} and ")
+
+
+def test_the_wheel_says_what_it_needs(archives: Path) -> None:
+    (wheel,) = archives.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        read = {
+            name.rpartition("/")[2]: name for name in archive.namelist() if ".dist-info/" in name
+        }
+        metadata = archive.read(read["METADATA"]).decode()
+        scripts = archive.read(read["entry_points.txt"]).decode()
+    needed = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", metadata, re.M)
+    assert sorted(needed) == ["cffi", "numpy", "orjson", "pandas", "typer", "xxhash"]
+    assert re.findall(r"^Provides-Extra: (.*)$", metadata, re.M) == ["dev"]
+    bounds = re.findall(r"^Requires-Dist: [\w-]+(.*?)(?:;.*)?$", metadata, re.M)
+    assert all(">=" in bound and "<" in bound for bound in bounds)
+    assert scripts.split() == ["[console_scripts]", "ttanalyze", "=", "ttanalyze.__main__:main"]
+    assert "LICENSE" in read
+
+
 def test_the_libraries_need_the_c_library_only(archives: Path, tmp_path: Path) -> None:
     """A preloaded library must not bring Python, or anything else, into the program."""
     (wheel,) = archives.glob("*.whl")
@@ -75,6 +104,7 @@ def test_the_source_archive_is_complete(archives: Path) -> None:
     for name in (
         *("Makefile", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "setup.py"),
         *("requirements-dev.lock", "docs/format.md", "interpose/format.h", "examples/vecadd.c"),
+        *("docs/architecture.md", "docs/limits.md", "docs/python.md", "bench/run.py"),
         *("interpose/format_ffi.py", "interpose/capture/capture.ptx", "interpose/cuda/cuda.h"),
         *("examples/vecadd.ptx", "tests/conftest.py", "tests/programs/program.h", ".ci/run"),
     ):

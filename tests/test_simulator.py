@@ -205,6 +205,12 @@ def test_work_waits_until_it_is_asked_for(built: Path) -> None:
     ]
 
 
+def test_threads_at_once(built: Path) -> None:
+    for seed in "123":
+        done = outcome("threads", built, schedule="random", seed=seed)
+        assert (done.stdout, done.stderr, done.status) == ("done\n", "", 0)
+
+
 def test_many_operations_and_allocations(built: Path) -> None:
     assert lines("many", built) == ["added 10000", "wrong 0"]
 
@@ -255,6 +261,14 @@ def test_missing_calls_say_so(built: Path) -> None:
         "ttanalyze simulator: cuIpcGetMemHandle is not supported",
         "ttanalyze simulator: cuGetExportTable is not supported",
     ]
+
+
+def test_images_it_cannot_read(built: Path) -> None:
+    refused = {line.split(": ")[0]: line.split(": ")[1] for line in lines("images", built)}
+    unreadable = "CUDA_ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_NO_BINARY_FOR_GPU"
+    assert refused.pop("as it is") == refused.pop("wrapped") == "CUDA_SUCCESS, CUDA_SUCCESS"
+    assert len(refused) == 7
+    assert set(refused.values()) == {unreadable}
 
 
 def test_calls_after_its_end(built: Path) -> None:

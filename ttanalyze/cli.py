@@ -334,15 +334,30 @@ def _write(path: Path, content: str) -> None:
             return
         target = path.resolve()
         draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            draft.write_text(content)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        with _interruptible():
+            try:
+                draft.write_text(content)
+                draft.replace(target)
+            finally:
+                draft.unlink(missing_ok=True)
     except BrokenPipeError:
         raise _ReaderGoneError from None
     except OSError as e:
         raise system_error(path, e) from None
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Lets an interrupt be an exception, for what must be tidied up. Imports don't bear that."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
@@ -352,7 +367,7 @@ def _progress(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] | N
         yield None
         return
     began = time.monotonic()
-    with contextlib.ExitStack() as stack:
+    with _interruptible(), contextlib.ExitStack() as stack:
         task: list[Any] = []
 
         def show(done: int, total: int) -> None:
@@ -422,9 +437,9 @@ def _give_up_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def main() -> None:
-    """The ttanalyze command."""
+def main(arguments: list[str]) -> int:
+    """The ttanalyze command as a process of its own; gives its exit status."""
     _take_streams()
-    status = run_command(sys.argv[1:])
+    status = run_command(arguments)
     _give_up_streams()
-    sys.exit(status)
+    return status

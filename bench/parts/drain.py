@@ -31,36 +31,43 @@ def measure(bed: Bed) -> Result:
     step = bed.pick(256 * MIB, 256 * MIB, 4 * MIB)
     steps = bed.pick(16, 8, 4)
     churn: Command = [bed.program("churn"), "--bytes", str(step), "--steps", str(steps)]
-    fetch: Command = [bed.program("fetch"), "--bytes", str(step), "--copies", str(steps)]
-    to_host = by_turns(
-        bed,
-        bed.pick(5, 3, 2),
-        {"copy": partial(_copy, bed, fetch), "drain": partial(_drain, bed, churn, to_disk=False)},
-    )
-    writers, missing = _writers(bed, step * steps)
-    _dd(bed, step * steps)  # so that no one is the first to use this much memory
-    writers["drain"] = partial(_drain, bed, churn, to_disk=True)
-    to_file = by_turns(bed, bed.pick(5, 1, 2), writers)
+    result = Result(data={"bytes": step * steps})
+    result.attempt(partial(to_host, bed, result, churn, step, steps))
+    result.attempt(partial(to_file, bed, result, churn, step * steps))
+    return result
 
-    host = {name: _median(them, "GBps") for name, them in to_host.items()}
-    file = {name: _median(them, "GBps") for name, them in to_file.items()}
-    on_disk = _median(to_file["drain"], "disk_GBps")
-    wall = _median(to_file["drain"], "wall_GBps")
-    note = "; ".join(missing) or None
-    figures = [
+
+def to_host(bed: Bed, result: Result, churn: Command, step: int, steps: int) -> None:
+    fetch: Command = [bed.program("fetch"), "--bytes", str(step), "--copies", str(steps)]
+    ways = {"copy": partial(_copy, bed, fetch), "drain": partial(_drain, bed, churn, to_disk=False)}
+    samples = by_turns(bed, bed.pick(5, 3, 2), ways)
+    rates = {name: _median(them, "GBps") for name, them in samples.items()}
+    result.figures.append(
         Figure(
             "drain-host",
-            host["drain"] / host["copy"],
-            [Quantity("drain", host["drain"], "GB/s")],
-            [Quantity("cuMemcpyDtoHAsync to pinned", host["copy"], "GB/s")],
-        ),
-        _against("drain-file", file["drain"], file, synced=False, note=note),
-        _against("drain-disk", on_disk, file, synced=True, note=note),
+            rates["drain"] / rates["copy"],
+            [Quantity("drain", rates["drain"], "GB/s")],
+            [Quantity("cuMemcpyDtoHAsync to pinned", rates["copy"], "GB/s")],
+        )
+    )
+    result.data |= {"host_GBps": rates, "to_host": samples}
+
+
+def to_file(bed: Bed, result: Result, churn: Command, total: int) -> None:
+    writers, missing = _writers(bed, total)
+    _dd(bed, total)  # so that no one is the first to use this much memory
+    writers["drain"] = partial(_drain, bed, churn, to_disk=True)
+    samples = by_turns(bed, bed.pick(5, 1, 2), writers)
+    rates = {name: _median(them, "GBps") for name, them in samples.items()}
+    on_disk = _median(samples["drain"], "disk_GBps")
+    note = "; ".join(missing) or None
+    result.figures += [
+        _against("drain-file", rates["drain"], rates, synced=False, note=note),
+        _against("drain-disk", on_disk, rates, synced=True, note=note),
     ]
-    rates = {"host_GBps": host, "file_GBps": file, "drain_on_disk_GBps": on_disk}
-    samples = {"to_host": to_host, "to_file": to_file}
-    data = {"bytes": step * steps, **rates, "whole_program_GBps": wall, **samples}
-    return Result(figures, data)
+    whole = _median(samples["drain"], "wall_GBps")
+    rates |= {"drain, synced": on_disk, "drain, the whole program": whole}
+    result.data |= {"file_GBps": rates, "to_file": samples}
 
 
 def _writers(bed: Bed, total: int) -> tuple[dict[str, Callable[[], Sample]], list[str]]:

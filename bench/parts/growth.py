@@ -7,6 +7,8 @@ which read everything and set things up, are not counted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from bench.bed import MIB, Bed, Command, ProgramError, Result, median, process_of
@@ -17,23 +19,19 @@ Points = list[tuple[float, float]]
 
 
 def measure(bed: Bed) -> Result:
-    figures: list[Figure] = []
-    sweeps: dict[str, Any] = {}
-    missing: list[str] = []
+    result = Result(data={"sweeps": {}})
     for sweep in (by_bytes, by_regions, by_dirty, by_epochs, by_launches):
-        try:
-            name, plot, figure = sweep(bed)
-        except ProgramError as e:
-            missing.append(f"{sweep.__name__}: {e}")
-            continue
-        sweeps[name] = plot
-        figures += [figure] if figure else []
-    if missing and not sweeps:
-        raise ProgramError("; ".join(missing))
-    return Result(figures, {"sweeps": sweeps, "missing": missing})
+        result.attempt(partial(_take, bed, result, sweep))
+    return result
 
 
 Sweep = tuple[str, dict[str, Any], Figure | None]
+
+
+def _take(bed: Bed, result: Result, sweep: Callable[[Bed], Sweep]) -> None:
+    name, plot, figure = sweep(bed)
+    result.data["sweeps"][name] = plot
+    result.figures += [figure] if figure else []
 
 
 def by_bytes(bed: Bed) -> Sweep:

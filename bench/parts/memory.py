@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import IO, Any
+from typing import IO
 
 from bench.bed import (
     GIB,
@@ -34,18 +34,17 @@ KINDS = ("resident", "anonymous", "file", "shared")
 
 
 def measure(bed: Bed) -> Result:
-    figures, data = host(bed)
+    result = Result()
+    result.attempt(partial(host, bed, result))
     if not bed.sim:  # the simulator's device memory is each process's own
-        more, tracked = device(bed)
-        figures.append(more)
-        data["device"] = tracked
-    return Result(figures, data)
+        result.attempt(partial(device, bed, result))
+    return result
 
 
 # ---- host ----
 
 
-def host(bed: Bed) -> tuple[list[Figure], dict[str, Any]]:
+def host(bed: Bed, result: Result) -> None:
     launches, live = bed.pick((1_000_000, 10_000), (200_000, 2_000), (20_000, 200))
     command: Command = [bed.program("soak"), "--launches", str(launches), "--live", str(live)]
     command = [*command, "--every", str(launches // 100)]
@@ -76,11 +75,11 @@ def host(bed: Bed) -> tuple[list[Figure], dict[str, Any]]:
     if bed.sim:
         words += "; with the ring, which is host memory on the simulator"
     grown = marks[-1]["resident"] - tenth["resident"]
-    figures = [
+    result.figures += [
         Figure("host-memory", value, ours, [buffers] if counted else [], words),
         Figure("host-growth", grown, note=f"from {launches // 10:,} launches to {launches:,}"),
     ]
-    return figures, {"launches": launches, "live": live, "host_MiB": marks, "pinned": pinned}
+    result.data |= {"launches": launches, "live": live, "host_MiB": marks, "pinned": pinned}
 
 
 def _soak(bed: Bed, command: Command, epoch: str | None) -> Marks:
@@ -96,7 +95,7 @@ def _soak(bed: Bed, command: Command, epoch: str | None) -> Marks:
 # ---- device ----
 
 
-def device(bed: Bed) -> tuple[Figure, list[dict[str, float]]]:
+def device(bed: Bed, result: Result) -> None:
     sizes = bed.pick([(1024, 8 * MIB), (64, GIB)], [(1024, 8 * MIB)], [(1, MIB)])
     rows = []
     with _free_memory(bed) as free:
@@ -116,9 +115,11 @@ def device(bed: Bed) -> tuple[Figure, list[dict[str, float]]]:
     ours = [Quantity("besides the ring", first["besides"] / MIB, "MiB")]
     ours.append(Quantity("tracked", first["tracked"] / GIB, "GiB"))
     for row in others:
-        share = 100 * row["besides"] / row["tracked"]
-        ours.append(Quantity(f"of {row['tracked'] // GIB} GiB", share, "%"))
-    return Figure("device-memory", 100 * first["besides"] / first["tracked"], ours), rows
+        of_more = 100 * row["besides"] / row["tracked"]
+        ours.append(Quantity(f"of {row['tracked'] // GIB} GiB", of_more, "%"))
+    share = 100 * first["besides"] / first["tracked"]
+    result.figures.append(Figure("device-memory", share, ours))
+    result.data["device"] = rows
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ print(time.perf_counter() - began)
 
 def measure(bed: Bed) -> Result:
     """data: seconds by what was asked, medians, and all samples."""
-    repeat = bed.pick(5, 3, 3)
+    repeat = 1 if bed.quick else 5
     with bed.run_folder() as few, bed.run_folder() as all_of_them, bed.run_folder() as large:
         generated.write(few, REGIONS, EPOCHS, REGIONS // 100, CONTENTS)
         generated.write(all_of_them, REGIONS, EPOCHS, REGIONS, CONTENTS)
@@ -54,8 +54,8 @@ def measure(bed: Bed) -> Result:
         ways: dict[str, Callable[[], float]] = {
             "import": partial(_python, IMPORT),
             "info": _asked("info", all_of_them),
-            "verify": _asked("verify", few),
-            "verify, all changed": _asked("verify", all_of_them),
+            "verify": _asked("verify", all_of_them),
+            "verify, few changes": _asked("verify", few),
             "open": _asked("open", few),
             "open 50 GB": _asked("open", large),
         }
@@ -69,8 +69,8 @@ def measure(bed: Bed) -> Result:
         Figure(
             "verify",
             seconds["verify"],
-            [Quantity("all regions change in every epoch", seconds["verify, all changed"], "s")],
-            note="one region in a hundred changes in an epoch",
+            [Quantity("with one change in a hundred", seconds["verify, few changes"], "s")],
+            note="every region changes in every epoch",
         ),
         Figure("open-large", opened[0].value / opened[1].value, opened[:1], opened[1:]),
     ]

@@ -30,7 +30,7 @@ from bench.bed import (
 from bench.figures import RATIO, Figure, Quantity
 from ttanalyze.model.layout import Array
 
-SANITIZER_SECONDS = 60
+SANITIZER_SECONDS = 45
 WAYS = {
     "events": {"epoch": "none"},
     "touched": {"epoch": "sync", "regions": "touched"},
@@ -42,34 +42,38 @@ Sample = dict[str, Any]
 
 
 def measure(bed: Bed) -> Result:
-    steps = bed.pick(300, 150, 10)
+    steps = bed.pick(600, 150, 10)
     command: Command = [torch_python(bed), PROGRAMS / "train_step.py", "--steps", str(steps)]
     first = _recorded(bed, command, WAYS["all"])
     pause = 0.0 if first["kept_up"] else first["drain_ms_per_step"] * 1.25
     command = [*command, "--pause", f"{pause:.2f}"]
+    result = Result(data={"steps": steps, "pause_ms": pause, "first": first})
+
+    peers: list[Quantity] = []
+    missing: list[str] = []
+    result.attempt(partial(_profilers, bed, command, peers))
+    _sanitizer(bed, command, peers, missing)
 
     ways: dict[str, Callable[[], Sample]] = {"bare": partial(_bare, bed, command)}
     for name, options in WAYS.items():
         ways[name] = partial(_recorded, bed, command, options)
-    samples = by_turns(bed, bed.pick(3, 1, 1), ways)
+    samples = by_turns(bed, bed.pick(5, 1, 1), ways)
     step = {name: median([s["step_us"] for s in them]) for name, them in samples.items()}
-
-    said = bed.answer([*command, "--profile"], bed.bare())
-    own = median(said["bare_us"])
-    peers = [Quantity(word, median(said[key]) / own, RATIO) for key, word in PEERS.items()]
-    checked, missing = _sanitizers(bed, command)
-    peers += [
-        Quantity(f"compute-sanitizer {tool}", ratio, RATIO) for tool, ratio in checked.items()
-    ]
-
-    figures = []
     for name in WAYS:
+        pairs = zip(samples[name], samples["bare"], strict=True)
+        ratio = median([ours["step_us"] / bare["step_us"] for ours, bare in pairs])
         ours = [Quantity("step", step[name], "µs"), Quantity("bare", step["bare"], "µs")]
-        note = _note(samples[name], pause) if name != "events" else None
-        words = "; ".join(filter(None, [note, missing])) or None
-        figures.append(Figure(f"step-{name}", step[name] / step["bare"], ours, peers, words))
-    data = {"steps": steps, "pause_ms": pause, "step_us": step, "samples": samples}
-    return Result(figures, {**data, "first": first, "sanitizers": checked, "missing": missing})
+        note = [_note(samples[name], pause)] if name != "events" else []
+        words = "; ".join([*note, *missing]) or None
+        result.figures.append(Figure(f"step-{name}", ratio, ours, peers, words))
+    result.data |= {"step_us": step, "samples": samples, "missing": missing}
+    return result
+
+
+def _profilers(bed: Bed, command: Command, peers: list[Quantity]) -> None:
+    said = bed.answer([*command, "--profile"], bed.bare())
+    bare = median(said["bare_us"])
+    peers += [Quantity(word, median(said[key]) / bare, RATIO) for key, word in PEERS.items()]
 
 
 def _bare(bed: Bed, command: Command) -> Sample:
@@ -125,27 +129,21 @@ def _note(samples: list[Sample], pause: float) -> str:
     return words + (f", with {pause:.1f} ms between steps" if pause else "")
 
 
-def _sanitizers(bed: Bed, command: Command) -> tuple[dict[str, float], str | None]:
-    """Ratios of a step under compute-sanitizer to a bare one, by tool; and what is missing."""
-    if bed.quick:
-        return {}, "compute-sanitizer left out"
-    tool = shutil.which("compute-sanitizer") or shutil.which(
-        "/usr/local/cuda/bin/compute-sanitizer"
-    )
-    if not tool:
-        return {}, "no compute-sanitizer here"
+def _sanitizer(bed: Bed, command: Command, peers: list[Quantity], missing: list[str]) -> None:
+    """Adds a step under compute-sanitizer's tool for memory contents to peers, or why not."""
+    places = ("compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer")
+    tool = next(filter(None, map(shutil.which, places)), None)
+    if bed.quick or not tool:
+        missing.append("compute-sanitizer left out" if tool else "no compute-sanitizer here")
+        return
     few = [*command, "--steps", "10", "--warm", "3"]
-    bare = median(bed.answer(few, bed.bare())["step_us"])
-    ratios, missing = {}, []
-    for check in ("memcheck", "initcheck"):
-        line: Command = [tool, "--tool", check, "--print-limit", "1", *few]
-        try:
-            output = bed.run(line, bed.bare(), SANITIZER_SECONDS)
-            steps = _steps(output)
-            ratios[check] = median(steps) / bare
-        except ProgramError as e:
-            missing.append(str(e))
-    return ratios, "; ".join(missing) or None
+    line: Command = [tool, "--tool", "initcheck", "--print-limit", "1", *few]
+    try:
+        bare = median(bed.answer(few, bed.bare())["step_us"])
+        steps = _steps(bed.run(line, bed.bare(), SANITIZER_SECONDS))
+        peers.append(Quantity("compute-sanitizer initcheck", median(steps) / bare, RATIO))
+    except ProgramError as e:
+        missing.append(str(e))
 
 
 def _steps(output: str) -> list[float]:

@@ -16,7 +16,7 @@
 #define HOST_BOUND_MS 200 /* an epoch waits so long for streams that may wait for the host */
 #define OTHERS_MS 50      /* and so long for the others, if those stay busy */
 
-_Atomic int captures_active;
+HOT_DATA _Atomic int captures_active;
 pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static bool becomes_idle(const struct stream *s, uint64_t deadline)
@@ -360,6 +360,9 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	wait = p->managed || !capture_fits(p, worst) || !options.deps;
 	if (!submit(p, &params, full)) {
 		p->broken = true;
+		CUresult r = real.cuStreamQuery(p->stream);
+		if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
+			capture_failed(p, r, "cuStreamQuery");
 		recorder_fail("the driver refused a capture; the run ends before epoch %u", q->epoch.number);
 		leave_out(p, q, TT_EPOCHF_REFUSED);
 		return false;

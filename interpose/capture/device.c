@@ -248,6 +248,7 @@ static struct capture *create(struct context *c, bool host_only)
 	}
 	tell_ring(p, ring_wanted);
 	memset(p->shared.host, 0, SHARED_SIZE);
+	*capture_release_word(p) = atomic_load(&c->captures); /* those of a capture before this one are through */
 	p->force_full = true;
 	return p;
 }

@@ -15,6 +15,8 @@
 #include "../state/clock.h"
 #include "store.h"
 
+#define BRIDGE ((uint64_t)512 << 10) /* more than this is not copied for nothing */
+
 static struct pending queue[CAPTURE_PENDING];
 static uint64_t added, drained; /* ever */
 static _Atomic uint64_t progress; /* changes while the drain gets on */
@@ -53,56 +55,86 @@ static bool fetched(struct capture *p, int buffer)
 	return true;
 }
 
-/* Header and entries, through the pinned buffer in pieces. False where the chunk is not sound or not to be had. */
-static bool read_entries(struct capture *p, const struct tt_capture_status *s, uint64_t at, struct tt_chunk *header,
-			 struct tt_chunk_entry *entries)
+static bool no_memory(const struct pending *q)
 {
-	uint64_t bytes = s->count * sizeof(*entries), sum = 0;
-
-	if (!fetch(p, p->pinned[0], at, sizeof(*header), 0) || !fetched(p, 0))
-		return false;
-	memcpy(header, p->pinned[0], sizeof(*header));
-	bool sound = header->magic == TT_CHUNK_MAGIC && header->kind == TT_CHUNK_EPOCH &&
-		     header->position == s->position && header->count == s->count &&
-		     header->size == s->size && header->check == tt_chunk_mix(header);
-	for (uint64_t done = 0; sound && done < bytes;) {
-		uint64_t n = bytes - done < DRAIN_BUFFER ? bytes - done : DRAIN_BUFFER;
-		sound = fetch(p, p->pinned[0], at + sizeof(*header) + done, n, 0) && fetched(p, 0);
-		memcpy((char *)entries + done, p->pinned[0], n);
-		done += n;
-	}
-	for (uint64_t i = 0; sound && i < s->count; i++)
-		sum += tt_entry_mix(&entries[i]);
-	return sound && sum == header->entries_check;
+	recorder_fail("no host memory for epoch %u", q->epoch.number);
+	return false;
 }
 
-/* One run of payload that the files lack: entries [first, last), contiguous in the chunk. */
+/* What of a chunk came to the host: its header, its entries, and in buffer 0 its first `have` bytes. */
+struct arrived {
+	struct tt_chunk header;
+	struct tt_chunk_entry *entries;
+	uint64_t have;
+};
+
+/* One copy for all of a chunk that a buffer holds, else for what comes before the payload. */
+static bool read_entries(const struct pending *q, uint64_t at, struct arrived *a)
+{
+	const struct tt_capture_status *s = &q->status;
+	struct capture *p = q->capture;
+	uint64_t bytes = s->count * sizeof(struct tt_chunk_entry), front = sizeof(a->header) + bytes, sum = 0;
+	bool sound;
+
+	a->have = s->size <= DRAIN_BUFFER ? s->size : front < DRAIN_BUFFER ? front : DRAIN_BUFFER;
+	a->entries = malloc(bytes + 1);
+	if (!a->entries)
+		return no_memory(q);
+	sound = front <= s->size && fetch(p, p->pinned[0], at, a->have, 0) && fetched(p, 0);
+	if (sound) {
+		memcpy(&a->header, p->pinned[0], sizeof(a->header));
+		sound = a->header.magic == TT_CHUNK_MAGIC && a->header.kind == TT_CHUNK_EPOCH &&
+			a->header.position == s->position && a->header.count == s->count && a->header.size == s->size &&
+			a->header.check == tt_chunk_mix(&a->header);
+	}
+	for (uint64_t done = 0, n; sound && done < bytes; done += n) {
+		uint64_t from = sizeof(a->header) + done;
+		n = bytes - done < DRAIN_BUFFER ? bytes - done : DRAIN_BUFFER;
+		if (from < a->have)
+			n = n < a->have - from ? n : a->have - from;
+		else
+			sound = fetch(p, p->pinned[0], at + from, n, 0) && fetched(p, 0);
+		memcpy((char *)a->entries + done, p->pinned[0] + (from < a->have ? from : 0), n);
+	}
+	for (uint64_t i = 0; sound && i < s->count; i++)
+		sum += tt_entry_mix(&a->entries[i]);
+	if (sound && sum == a->header.entries_check)
+		return true;
+	free(a->entries);
+	if (!p->broken && !atomic_load(&stopping))
+		recorder_fail("epoch %u came damaged out of the ring", q->epoch.number);
+	return false;
+}
+
+/* Payload that is copied at once: entries [first, last), contiguous in the chunk. */
 struct run {
 	uint64_t first, last, offset, size;
 };
 
+/*
+ * The next run of what the files lack. A little of what they have may be in it: to copy that
+ * costs less than another copy would.
+ */
 static bool next_run(const struct tt_chunk_entry *e, uint64_t count, const uint64_t *known, uint64_t *at, struct run *r)
 {
-	uint64_t i = *at;
+	uint64_t i = *at, end = 0;
 
 	while (i < count && known[i])
 		i++;
 	if (i == count)
 		return false;
 	*r = (struct run){i, i, e[i].offset, 0};
-	while (i < count && !known[i] && e[i].offset + e[i].length - r->offset <= DRAIN_BUFFER &&
-	       e[i].offset == r->offset + tt_payload_size(r->size)) {
-		r->size = e[i].offset + e[i].length - r->offset;
-		r->last = ++i;
+	for (; i < count && e[i].offset == r->offset + tt_payload_size(end); i++) {
+		end = e[i].offset + e[i].length - r->offset;
+		if (end > DRAIN_BUFFER || end - r->size > BRIDGE)
+			break;
+		if (!known[i]) {
+			r->size = end;
+			r->last = i + 1;
+		}
 	}
-	*at = i;
+	*at = r->last;
 	return true;
-}
-
-static bool no_memory(const struct pending *q)
-{
-	recorder_fail("no host memory for epoch %u", q->epoch.number);
-	return false;
 }
 
 static bool take(struct pending *q, const struct tt_chunk_entry *e)
@@ -122,50 +154,70 @@ static struct tt_block record_of(const struct pending *q, const struct tt_chunk_
 	return (struct tt_block){q->list->regions[e->region]->id, e->block, e->digest, offset, e->length, 0};
 }
 
-/* The blocks of a run, which came to the host. */
-static bool store_run(struct pending *q, struct tt_chunk_entry *e, const struct run *r, const unsigned char *contents,
-		      struct tt_block *records)
+/* The blocks of a run that the files lack; its contents came to the host. */
+static bool store_run(struct pending *q, struct tt_chunk_entry *e, const uint64_t *known, const struct run *r,
+		      const unsigned char *contents, struct tt_block *records)
 {
+	uint64_t n = 0;
+
 	for (uint64_t i = r->first; i < r->last; i++) {
 		uint64_t offset = e[i].offset - r->offset;
+		if (known[i])
+			continue;
 		if (q->epoch.flags & TT_EPOCHF_LOOSE) /* it may have changed after it was hashed */
 			e[i].digest = xxh3_64(contents + offset, e[i].length);
 		if (!take(q, &e[i]))
 			return false;
-		records[i - r->first] = record_of(q, &e[i], offset);
+		records[n++] = record_of(q, &e[i], offset);
 	}
-	return store_blocks(recorder_store(), records, r->last - r->first, contents);
+	return store_blocks(recorder_store(), records, n, contents);
 }
 
-/* Writes a chunk's blocks; contents stored before are not even copied to the host. */
-static bool store_chunk(struct pending *q, const struct tt_chunk *header, struct tt_chunk_entry *e, uint64_t at)
+/* Copies run after run, the next while one is stored. */
+static bool store_runs(struct pending *q, const struct arrived *a, const uint64_t *known, uint64_t payload,
+		       struct tt_block *records)
 {
 	struct capture *p = q->capture;
-	store *s = recorder_store();
-	uint64_t *known = calloc(header->count + 1, sizeof(*known));
-	struct tt_block *records = malloc((header->count + 1) * sizeof(*records));
+	struct tt_chunk_entry *e = a->entries;
+	uint64_t position = 0;
 	struct run run[2];
-	uint64_t position = 0, n = 0;
+	int b = 0;
+	bool more = next_run(e, a->header.count, known, &position, &run[0]);
+	bool ok = !more || fetch(p, p->pinned[0], payload + run[0].offset, run[0].size, 0);
+
+	while (ok && more) {
+		struct run *r = &run[b];
+		more = next_run(e, a->header.count, known, &position, &run[!b]);
+		ok = (!more || fetch(p, p->pinned[!b], payload + run[!b].offset, run[!b].size, !b)) && fetched(p, b) &&
+		     store_run(q, e, known, r, p->pinned[b], records);
+		b = !b;
+	}
+	return ok;
+}
+
+/* Writes a chunk's blocks; contents stored before are not written again, nor, where that saves a copy, copied. */
+static bool store_chunk(struct pending *q, const struct arrived *a, uint64_t at)
+{
+	struct tt_chunk_entry *e = a->entries;
+	uint64_t count = a->header.count, n = 0;
+	uint64_t *known = calloc(count + 1, sizeof(*known));
+	struct tt_block *records = malloc((count + 1) * sizeof(*records));
 	bool ok = (known && records) || no_memory(q);
 
-	for (uint64_t i = 0; ok && i < header->count; i++) {
-		ok = e[i].region < q->list->count && e[i].block < region_blocks(q->list->regions[e[i].region]);
-		if (!ok || q->epoch.flags & TT_EPOCHF_LOOSE || !store_find(s, e[i].digest, e[i].length, &known[i]))
+	for (uint64_t i = 0; ok && i < count; i++) {
+		ok = e[i].region < q->list->count && e[i].block < region_blocks(q->list->regions[e[i].region]) &&
+		     e[i].offset + e[i].length <= a->header.size - a->header.payload;
+		if (!ok || q->epoch.flags & TT_EPOCHF_LOOSE ||
+		    !store_find(recorder_store(), e[i].digest, e[i].length, &known[i]))
 			continue;
 		ok = take(q, &e[i]);
 		records[n++] = record_of(q, &e[i], known[i]);
 	}
-	ok = ok && (!n || store_blocks(s, records, n, NULL));
-	int b = 0;
-	bool more = ok && next_run(e, header->count, known, &position, &run[0]);
-	ok = ok && (!more || fetch(p, p->pinned[0], at + header->payload + run[0].offset, run[0].size, 0));
-	while (ok && more) {
-		struct run *r = &run[b];
-		more = next_run(e, header->count, known, &position, &run[!b]);
-		ok = (!more || fetch(p, p->pinned[!b], at + header->payload + run[!b].offset, run[!b].size, !b)) &&
-		     fetched(p, b) && store_run(q, e, r, p->pinned[b], records);
-		b = !b;
-	}
+	ok = ok && (!n || store_blocks(recorder_store(), records, n, NULL));
+	if (ok && a->have == a->header.size)
+		ok = store_run(q, e, known, &(struct run){.last = count}, q->capture->pinned[0] + a->header.payload, records);
+	else if (ok)
+		ok = store_runs(q, a, known, at + a->header.payload, records);
 	free(records);
 	free(known);
 	return ok;
@@ -184,23 +236,16 @@ static bool drain_chunk(struct pending *q)
 {
 	struct capture *p = q->capture;
 	uint64_t at = q->status.position % p->ring.size;
-	struct tt_chunk_entry *e = malloc(q->status.count * sizeof(*e) + 1);
-	struct tt_chunk header;
+	struct arrived a;
 
 	/* The kernels have said that they are through: the copies come after their very end. */
 	real.cuStreamWaitEvent(p->drain_stream, p->done[q->slot], 0);
-	if (!e)
-		return no_memory(q);
-	if (!read_entries(p, &q->status, at, &header, e)) {
-		if (!p->broken)
-			recorder_fail("epoch %u came damaged out of the ring", q->epoch.number);
-		free(e);
+	if (!read_entries(q, at, &a))
 		return false;
-	}
 	if (options.deterministic) /* the kernels list blocks in the order in which they came to them */
-		qsort(e, header.count, sizeof(*e), by_place);
-	bool ok = store_chunk(q, &header, e, at);
-	free(e);
+		qsort(a.entries, a.header.count, sizeof(*a.entries), by_place);
+	bool ok = store_chunk(q, &a, at);
+	free(a.entries);
 	atomic_store(&p->tail, q->status.position + q->status.size);
 	return ok;
 }

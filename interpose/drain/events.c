@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../hot.h"
 #include "../state/clock.h"
 #include "file.h"
 
@@ -55,7 +56,7 @@ struct cursor {
 
 static __thread struct cursor self __attribute__((tls_model("initial-exec")));
 
-static _Atomic uint32_t generation; /* 0: not recording */
+HOT_DATA static _Atomic uint32_t generation; /* 0: not recording */
 static uint32_t generations;
 static uint8_t *base;    /* of the reserved range: the file's first byte */
 static uint64_t reserve; /* its size */
@@ -342,7 +343,7 @@ static __attribute__((noinline, cold)) struct tt_event *claim(struct cursor *c)
 	return e;
 }
 
-struct tt_event *events_next(void)
+HOT struct tt_event *events_next(void)
 {
 	struct cursor *c = &self;
 	struct tt_event *e = c->next;

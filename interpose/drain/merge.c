@@ -23,6 +23,12 @@
 #define PROCESSES 1000000
 #define TAIL 65536 /* of run.json, where `record` puts how the program ended */
 
+#define TEXT(x) #x
+#define NUMBER(x) TEXT(x)
+#define HEAD(format) "{\"format\":\"" format "\",\"version\":" NUMBER(TT_FORMAT_VERSION) ","
+#define RUN_HEAD HEAD("ttanalyze-run")
+#define MANIFEST_HEAD HEAD("ttanalyze-manifest")
+
 static int lock(const char *directory)
 {
 	const struct timespec pause = {.tv_nsec = 2000000};
@@ -147,19 +153,51 @@ static bool write_merged(enum merge_kind kind, struct file *out, const char *run
 	if (kind == MERGE_RUN) {
 		read_earlier(target, &created, &ending);
 		snprintf(head, sizeof(head),
-			 "{\"format\":\"ttanalyze-run\",\"version\":%d,\"created_ns\":%llu,\"processes\":[",
-			 TT_FORMAT_VERSION, (unsigned long long)created);
+			 RUN_HEAD "\"created_ns\":%llu,\"processes\":[", (unsigned long long)created);
 	} else {
 		snprintf(head, sizeof(head),
-			 "{\"format\":\"ttanalyze-manifest\",\"version\":%d,\"block_size\":%d,"
-			 "\"digest\":\"xxh3-64\",\"processes\":[",
-			 TT_FORMAT_VERSION, TT_BLOCK_SIZE);
+			 MANIFEST_HEAD "\"block_size\":%d,\"digest\":\"xxh3-64\",\"processes\":[", TT_BLOCK_SIZE);
 	}
 	good = append_text(out, head) &&
 	       append_processes(out, run_directory, kind == MERGE_RUN ? "process.json" : "manifest.json") &&
 	       append_text(out, "]") && append_text(out, ending ? ending : "}");
 	free(ending);
 	return good;
+}
+
+/* Nothing there, or a file that begins with what we write. */
+static bool begins_with(const char *path, const char *head)
+{
+	char found[64];
+	ssize_t n = (ssize_t)strlen(head);
+	int fd = file_open_existing(path);
+
+	if (fd < 0)
+		return errno != EACCES;
+	bool same = file_read_some(fd, found, (size_t)n, 0) == n && !memcmp(found, head, (size_t)n);
+	close(fd);
+	return same;
+}
+
+bool merge_may(const char *run_directory, char *error, size_t size)
+{
+	static const char *const names[] = {"run.json", "manifest.json"}, *const heads[] = {RUN_HEAD, MANIFEST_HEAD};
+
+	for (int i = 0; i < 2; i++) {
+		char *path;
+		bool may = asprintf(&path, "%s/%s", run_directory, names[i]) >= 0;
+		if (!may) {
+			snprintf(error, size, "opening run directory %s: out of memory", run_directory);
+			return false;
+		}
+		may = begins_with(path, heads[i]);
+		if (!may)
+			snprintf(error, size, "%s is there, and not of a run of this version", path);
+		free(path);
+		if (!may)
+			return false;
+	}
+	return true;
 }
 
 bool merge_processes(enum merge_kind kind, const char *run_directory, const char *process_directory)

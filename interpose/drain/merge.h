@@ -8,9 +8,12 @@
 #define TT_DRAIN_MERGE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum merge_kind { MERGE_RUN, MERGE_MANIFEST };
 
+/* False: there is a run.json or manifest.json that is not of a run of this version; error says which. */
+bool merge_may(const char *run_directory, char *error, size_t size);
 /* process_directory: the caller's own RUN/pN, where the new text is prepared. False with errno. */
 bool merge_processes(enum merge_kind kind, const char *run_directory, const char *process_directory);
 

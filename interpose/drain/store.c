@@ -195,7 +195,7 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	clock_gettime(CLOCK_REALTIME, &t);
 	file_set_created(s->deterministic ? 0 : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
 	if (!make_run_directory(s, config->run_dir, &made, error, error_size) ||
-	    !make_process_directory(s, error, error_size)) {
+	    (!made && !merge_may(s->run, error, error_size)) || !make_process_directory(s, error, error_size)) {
 		open_failed(s, made ? config->run_dir : NULL);
 		s = NULL;
 	} else if (!create_files(s)) {

@@ -44,7 +44,7 @@ bool store_epoch_begin(store *s, uint32_t number, bool full);
 bool store_find(store *s, uint64_t digest, uint32_t length, uint64_t *offset);
 /*
  * contents NULL: each block's offset is what store_find gave. Otherwise the offsets count from
- * contents, ascending in multiples of TT_CHUNK_ALIGN, and what the data file lacks of it is
+ * contents, in multiples of TT_CHUNK_ALIGN, and what the data file lacks of it is
  * appended. Fills in offset and segment.
  */
 bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *contents);

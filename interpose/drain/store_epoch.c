@@ -124,11 +124,11 @@ static bool append_contents(store *s, struct tt_block *blocks, size_t count, con
 		uint64_t from = b->offset;
 		if (!b->length || b->length > TT_BLOCK_SIZE)
 			return false;
-		if (dedup_find(&s->dedup, b->digest, b->length, &b->offset)) {
-			if (!append_group(s, &g))
-				return false;
+		bool has = dedup_find(&s->dedup, b->digest, b->length, &b->offset);
+		if ((has || from - g.end >= TT_CHUNK_ALIGN) && !append_group(s, &g))
+			return false;
+		if (has)
 			continue;
-		}
 		if (g.first == g.end && !begin_group(s, &g, from))
 			return false;
 		b->offset = g.at + from - g.first;

@@ -3,6 +3,8 @@
  */
 #include "entry.h"
 
+#include "pass_table.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -44,6 +46,11 @@ static dlsym_fn *real_dlsym;
 static struct slot { void *address, *wrapper; } by_address[SLOTS];
 static const struct hook *by_symbol[SLOTS];
 static char (*unknown)[96];
+
+/* The names that programs ask for: those of the tables without version and default stream. */
+#define NAMES 2048 /* power of two, above twice their number */
+static struct name { const char *symbol; unsigned length; bool hooked; } by_name[NAMES];
+static bool names_indexed;
 static const char *unknown_list[ENTRY_UNKNOWN_MAX];
 static unsigned unknown_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -255,23 +262,50 @@ EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *res
 	return real_dlsym(handle, name);
 }
 
-/* "cuMemAlloc" is the base name of cuMemAlloc_v2 and cuMemcpy of cuMemcpy_ptds. */
-static bool known_base_name(const char *name)
+/* Where the name is or belongs. */
+static struct name *name_slot(const char *name, size_t length)
 {
-	size_t n = strlen(name);
+	unsigned h = hash_name(name, length);
 
-	for (unsigned i = 0; i < CALL_COUNT; i++)
-		if (!strncmp(hooks[i].symbol, name, n) && (!hooks[i].symbol[n] || hooks[i].symbol[n] == '_'))
-			return true;
-	return false;
+	while (by_name[h].symbol && (by_name[h].length != length || memcmp(by_name[h].symbol, name, length)))
+		h = (h + 1) & (NAMES - 1);
+	return &by_name[h];
 }
 
+/* "cuMemAlloc" is the name of cuMemAlloc_v2, and "cuMemcpy" that of cuMemcpy_ptds. */
+static void index_name(const char *symbol, bool hooked)
+{
+	size_t length = strcspn(symbol, "_");
+	struct name *n = name_slot(symbol, length);
+
+	*n = (struct name){symbol, (unsigned)length, hooked || n->hooked};
+}
+
+static void index_names(void)
+{
+#define X(symbol) index_name(#symbol, true);
+	HOOK_TABLE(X)
+#undef X
+#define X(symbol) index_name(#symbol, false);
+	CALL_TABLE(X) PASS_TABLE(X)
+#undef X
+	names_indexed = true;
+}
+
+/* The driver gave something that is none of ours for it. */
 static void note_unknown(const char *name, int version, uint64_t flags)
 {
 	char text[96];
 
 	snprintf(text, sizeof(text), "%s:%d:%llu", name, version, (unsigned long long)flags);
 	pthread_mutex_lock(&lock);
+	if (!names_indexed)
+		index_names();
+	const struct name *known = name_slot(name, strlen(name));
+	if (known->symbol && !known->hooked) {
+		pthread_mutex_unlock(&lock);
+		return;
+	}
 	if (!unknown)
 		unknown = calloc(ENTRY_UNKNOWN_MAX, sizeof(*unknown));
 	for (unsigned i = 0; i < unknown_count; i++)
@@ -300,7 +334,7 @@ static void substitute(const char *name, void **address, int version, uint64_t f
 	void *w = wrapper_of(*address);
 	if (w)
 		*address = w;
-	else if (known_base_name(name))
+	else if (driver_name(name))
 		note_unknown(name, version, flags);
 }
 

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../hot.h"
 #include "hook_table.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -56,7 +57,7 @@ const char *entry_inject(void);
 const void *entry_driver_address(unsigned call);
 void entry_exchange(unsigned call, void **pointer, bool install);
 
-/* Known base names whose variant the driver returned is not one of ours, as NAME:VERSION:FLAGS. */
+/* What the driver returned for them is neither one of ours nor passed through knowingly, as NAME:VERSION:FLAGS. */
 #define ENTRY_UNKNOWN_MAX 64
 unsigned entry_unknown_calls(const char *const **list);
 

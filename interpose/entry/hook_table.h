@@ -7,7 +7,8 @@
  * the driver gives, never by a version number that a newer driver may read differently.
  *
  * CALL_TABLE lists further calls that the recorder makes itself; NEED_TABLE those of both that
- * it can't do without. It asks for each of the others before it calls it.
+ * it can't do without. It asks for each of the others before it calls it. pass_table.h lists all
+ * that are left.
  */
 #ifndef TT_ENTRY_HOOK_TABLE_H
 #define TT_ENTRY_HOOK_TABLE_H
@@ -28,6 +29,7 @@
 	X(cuMemcpy2DAsync_v2##S) X(cuMemcpy3DAsync_v2##S) \
 	X(cuMemcpyBatchAsync##S) X(cuMemcpyBatchAsync_v2##S) \
 	X(cuMemcpy3DBatchAsync##S) X(cuMemcpy3DBatchAsync_v2##S) \
+	X(cuMemBatchDecompressAsync##S) X(cuMemDiscardBatchAsync##S) X(cuMemDiscardAndPrefetchBatchAsync##S) \
 	X(cuMemsetD8Async##S) X(cuMemsetD16Async##S) X(cuMemsetD32Async##S) \
 	X(cuMemsetD2D8Async##S) X(cuMemsetD2D16Async##S) X(cuMemsetD2D32Async##S)
 #define HOOK_LAUNCH(X, S) \
@@ -41,6 +43,7 @@
 	X(cuStreamWriteValue64##S) X(cuStreamBatchMemOp##S) \
 	X(cuStreamWaitValue32_v2##S) X(cuStreamWaitValue64_v2##S) X(cuStreamWriteValue32_v2##S) \
 	X(cuStreamWriteValue64_v2##S) X(cuStreamBatchMemOp_v2##S) \
+	X(cuWaitExternalSemaphoresAsync##S) \
 	X(cuMemAllocAsync##S) X(cuMemAllocFromPoolAsync##S) X(cuMemFreeAsync##S)
 
 #define HOOK_TABLE(X) \
@@ -48,7 +51,7 @@
 	X(cuInit) \
 	X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuDevicePrimaryCtxRelease_v2) \
 	X(cuDevicePrimaryCtxReset) X(cuDevicePrimaryCtxReset_v2) \
-	X(cuCtxDestroy) X(cuCtxDestroy_v2) \
+	X(cuCtxDestroy) X(cuCtxDestroy_v2) X(cuGreenCtxDestroy) \
 	X(cuCtxSynchronize) X(cuCtxSynchronize_v2) \
 	X(cuMemAlloc_v2) X(cuMemAllocPitch_v2) X(cuMemAllocManaged) X(cuMemFree_v2) \
 	X(cuMemAllocHost_v2) X(cuMemFreeHost) X(cuMemHostAlloc) \
@@ -57,7 +60,8 @@
 	X(cuPointerGetAttribute) X(cuPointerGetAttributes) X(cuPointerSetAttribute) \
 	X(cuCtxEnablePeerAccess) X(cuCtxDisablePeerAccess) \
 	X(cuMemCreate) X(cuMemMap) X(cuMemUnmap) X(cuMemSetAccess) X(cuMemGetAccess) \
-	X(cuMemRetainAllocationHandle) X(cuMemAddressFree) \
+	X(cuMemRetainAllocationHandle) X(cuMemAddressFree) X(cuMemImportFromShareableHandle) \
+	X(cuMulticastCreate) X(cuMulticastAddDevice) X(cuMulticastBindMem) X(cuMulticastBindAddr) \
 	X(cuMemPoolCreate) X(cuMemPoolDestroy) X(cuMemPoolGetAttribute) X(cuMemPoolSetAttribute) X(cuMemPoolSetAccess) \
 	X(cuArrayCreate_v2) X(cuArray3DCreate_v2) X(cuArrayDestroy) \
 	X(cuMipmappedArrayCreate) X(cuMipmappedArrayDestroy) \
@@ -78,7 +82,7 @@
 #define CALL_TABLE(X) \
 	X(cuDriverGetVersion) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceTotalMem_v2) \
 	X(cuDeviceGetAttribute) X(cuGetErrorName) \
-	X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) \
+	X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuCtxFromGreenCtx) \
 	X(cuStreamGetCtx) X(cuStreamIsCapturing) X(cuStreamQuery) X(cuThreadExchangeStreamCaptureMode) \
 	X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventQuery) \
 	X(cuFuncGetName) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \

@@ -96,6 +96,19 @@ static CUresult destroy(CUcontext handle, CUresult (*destroy_real)(CUcontext))
 	return r;
 }
 
+/* Its objects go with it; memory that was allocated in it ends for the recording. */
+static CUresult destroy_green(CUgreenCtx green, CUresult (*destroy_real)(CUgreenCtx))
+{
+	CUcontext handle = NULL;
+	struct context *c = NULL;
+
+	if (recording_or_stopped() && real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&handle, green) == CUDA_SUCCESS)
+		c = ending(context_find(handle));
+	CUresult r = destroy_real(green);
+	ended(c, r);
+	return r;
+}
+
 #define ENDS(symbol, type, how) \
 	EXPORT CUresult CUDAAPI symbol(type what) \
 	{ \
@@ -107,6 +120,7 @@ ENDS(cuDevicePrimaryCtxReset, CUdevice, reset)
 ENDS(cuDevicePrimaryCtxReset_v2, CUdevice, reset)
 ENDS(cuCtxDestroy, CUcontext, destroy)
 ENDS(cuCtxDestroy_v2, CUcontext, destroy)
+ENDS(cuGreenCtxDestroy, CUgreenCtx, destroy_green)
 
 /* What every stream had before the wait is complete; the counts are taken before. */
 static uint64_t total(const struct op *op)

@@ -164,6 +164,9 @@ ASYNC_OP(cuMemcpyBatchAsync##S, PT, C, plain(0, 0, 0, 0), (CUdeviceptr *dst, CUd
 ASYNC_OP(cuMemcpyBatchAsync_v2##S, PT, C, plain(0, 0, 0, 0), (CUdeviceptr *dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *a, size_t *ai, size_t na, CUstream stream), (dst, src, n, count, a, ai, na, stream), touch_pitched(&op)) \
 ASYNC_OP(cuMemcpy3DBatchAsync##S, PT, C, plain(0, 0, 0, 0), (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, size_t *fail, unsigned long long flags, CUstream stream), (count, list, fail, flags, stream), touch_pitched(&op)) \
 ASYNC_OP(cuMemcpy3DBatchAsync_v2##S, PT, C, plain(0, 0, 0, 0), (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, unsigned long long flags, CUstream stream), (count, list, flags, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemBatchDecompressAsync##S, PT, C, plain(0, 0, 0, 0), (CUmemDecompressParams *list, size_t count, unsigned flags, size_t *fail, CUstream stream), (list, count, flags, fail, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemDiscardBatchAsync##S, PT, M, plain(0, 0, 0, 0), (CUdeviceptr *p, size_t *n, size_t count, unsigned long long flags, CUstream stream), (p, n, count, flags, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemDiscardAndPrefetchBatchAsync##S, PT, M, plain(0, 0, 0, 0), (CUdeviceptr *p, size_t *n, size_t count, CUmemLocation *to, size_t *ti, size_t nt, unsigned long long flags, CUstream stream), (p, n, count, to, ti, nt, flags, stream), touch_pitched(&op)) \
 ASYNC_OP(cuMemsetD8Async##S, PT, M, plain(dst, 0, n, 0), (CUdeviceptr dst, unsigned char v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
 ASYNC_OP(cuMemsetD16Async##S, PT, M, plain(dst, 0, n * 2, 0), (CUdeviceptr dst, unsigned short v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
 ASYNC_OP(cuMemsetD32Async##S, PT, M, plain(dst, 0, n * 4, 0), (CUdeviceptr dst, unsigned int v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \

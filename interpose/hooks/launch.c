@@ -29,7 +29,7 @@ static void touch_params(const struct function *f, const struct shape *s)
 		regions_touch_pointers(s->params[i], f->params[i].size);
 }
 
-static struct function *begin_launch(struct op *op, const struct shape *s)
+HOT static struct function *begin_launch(struct op *op, const struct shape *s)
 {
 	struct function *f = op->on ? function_of(s->f) : NULL;
 
@@ -51,7 +51,7 @@ static void count_launch(struct op *op, uint32_t label)
 		op_epoch(op, TT_TRIGGER_LAUNCH, label);
 }
 
-static void end_launch(struct op *op, CUresult r, const struct shape *s, struct function *f)
+HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, struct function *f)
 {
 	struct tt_event *e;
 
@@ -87,7 +87,7 @@ static void end_launch(struct op *op, CUresult r, const struct shape *s, struct 
 }
 
 #define LAUNCH(symbol, per_thread, stream, shape_, params, args) \
-	EXPORT CUresult CUDAAPI symbol params \
+	EXPORT HOT CUresult CUDAAPI symbol params \
 	{ \
 		OP(op); \
 		if (!REAL(symbol)) \

@@ -4,6 +4,7 @@
 #include "memory.h"
 
 #include "../state/arena.h"
+#include "multicast.h"
 
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
 {
@@ -150,7 +151,7 @@ EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr p, size_t n, size_t o, CUmemGeneric
 	REFUSED_IN_ARENA(p)
 	op_begin(&op, CALL_cuMemMap);
 	CUresult r = real.cuMemMap(p, n, o, h, flags);
-	memory_born(&op, r, TT_REGION_VMM, p, n);
+	memory_born(&op, r, TT_REGION_VMM, p, multicast_is(h) ? 0 : n);
 	return r;
 }
 
@@ -234,6 +235,8 @@ EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, c
 	CUresult r = real.cuMemCreate(h, n, prop, flags);
 	while (memory_given_back(&op, CALL_cuMemCreate, r))
 		r = real.cuMemCreate(h, n, prop, flags);
+	if (r == CUDA_SUCCESS)
+		multicast_is_not(*h);
 	return r;
 }
 

@@ -11,7 +11,7 @@ bool op_is_capturing(struct stream *s)
 					    status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-struct tt_event *op_event(struct op *op, CUresult result)
+HOT struct tt_event *op_event(struct op *op, CUresult result)
 {
 	struct tt_event *e = op->on && options.events ? events_next() : NULL;
 

@@ -60,6 +60,23 @@ static void end_wait(struct op *op, CUresult r)
 		return r; \
 	}
 
+/* Whoever signals the semaphores, another process or interface, may wait for the host. */
+#define WAITS_FOR_OTHERS(symbol, per_thread) \
+	EXPORT CUresult CUDAAPI symbol(const CUexternalSemaphore *list, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, \
+				       unsigned n, CUstream stream) \
+	{ \
+		OP(op); \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
+		CUresult r = real.symbol(list, params, n, stream); \
+		struct tt_event *e = op_event(&op, r); \
+		if (e) \
+			events_publish(e, TT_EVENT_MEM_OP); \
+		op_host_bound(&op, r); \
+		return r; \
+	}
+
 #define WRITES(symbol, per_thread, address, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
@@ -217,6 +234,7 @@ EXPORT CUresult CUDAAPI cuStreamEndCapture##S(CUstream stream, CUgraph *g) \
 		events_publish(e, TT_EVENT_CAPTURE_END); \
 	return r; \
 } \
+WAITS_FOR_OTHERS(cuWaitExternalSemaphoresAsync##S, PT) \
 WAITS_FOR_VALUE(cuStreamWaitValue32##S, PT, cuuint32_t) \
 WAITS_FOR_VALUE(cuStreamWaitValue64##S, PT, cuuint64_t) \
 WAITS_FOR_VALUE(cuStreamWaitValue32_v2##S, PT, cuuint32_t) \

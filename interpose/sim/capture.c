@@ -137,19 +137,19 @@ void capture_leave(CUstream stream)
 
 /* ---- work ---- */
 
-CUresult capture_add(CUstream stream, struct sim_work *work, CUgraph child)
+CUresult capture_add(CUstream stream, struct sim_work *work)
 {
 	CUgraphNode node;
 	struct capture *c = stream->capture;
-	CUgraphNodeType type = child ? CU_GRAPH_NODE_TYPE_GRAPH : work_node_type(work);
+	CUgraphNodeType type = work_node_type(work);
 	CUresult result = c->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 
-	if (!result && type == CU_GRAPH_NODE_TYPE_EMPTY && work) {
+	if (!result && type == CU_GRAPH_NODE_TYPE_EMPTY) {
 		work_unref(work);
 		work = NULL;
 	}
 	if (!result)
-		result = graph_add(c->graph, type, work, child, stream->deps.items, stream->deps.count, &node);
+		result = graph_add(c->graph, type, work, NULL, stream->deps.items, stream->deps.count, &node);
 	if (result) {
 		work_unref(work);
 		return result;

@@ -3,7 +3,8 @@
  * asked for and carried out when its turn comes.
  *
  * Invariant: a pageable source is read during the call and a pageable destination is written
- * before the call returns, as is any on the host whose source is there too; everything else is touched in stream order.
+ * before the call returns, as is any on the host whose source is there too; everything else is
+ * touched in stream order.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

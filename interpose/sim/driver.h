@@ -511,7 +511,7 @@ struct capture {
 
 CUresult capture_forbids(void); /* for calls that could break a capture: 900, and it is broken */
 CUresult capture_forbids_context(CUcontext ctx); /* waiting for a context with captures: 900 */
-CUresult capture_add(CUstream stream, struct sim_work *work, CUgraph child);
+CUresult capture_add(CUstream stream, struct sim_work *work);
 CUresult capture_record(CUstream stream, CUevent event);
 CUresult capture_wait(CUstream stream, CUevent event);
 void capture_invalidate(struct capture *c);

@@ -130,7 +130,7 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
 		struct sim_work *work = work_new(WORK_WAIT_EVENT, stream->ctx);
 		work->event = event;
 		event->refs++;
-		return sim_leave(capture_add(stream, work, NULL));
+		return sim_leave(capture_add(stream, work));
 	}
 	if (stream->capture || capture_by_id(event->capture_id))
 		return sim_leave(capture_wait(stream, event));

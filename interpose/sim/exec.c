@@ -136,8 +136,10 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 
 	if (result)
 		return result;
-	exec_delete(exec);
-	return sim_leave(CUDA_SUCCESS);
+	result = capture_forbids();
+	if (!result)
+		exec_delete(exec);
+	return sim_leave(result);
 }
 
 CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)

@@ -378,6 +378,9 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 
 	if (result)
 		return result;
+	result = capture_forbids();
+	if (result)
+		return sim_leave(result);
 	void *member = pool_attribute(pool, attribute, &size);
 	if (!value || !member)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -392,6 +395,9 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 
 	if (result)
 		return result;
+	result = capture_forbids();
+	if (result)
+		return sim_leave(result);
 	void *member = pool_attribute(pool, attribute, &size);
 	if (!value || !member || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
 		|| attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)

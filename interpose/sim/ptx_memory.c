@@ -87,8 +87,9 @@ static bool resolve_global(struct ptx_warp *w, const struct ptx_op *op, uint32_t
 		host[i] = at[i] > UINT64_MAX - size ? NULL : translate(run, at[i], size, write);
 		if (!host[i]) {
 			char place[96];
-			ptx_fault(w, op, ptx_lane_bit[i], PTX_BAD_ADDRESS, "%s of %zu bytes at %s, which is not allocated or not accessible",
-				  verb(op, write), size, place_name(run, at[i], place, sizeof(place)));
+			ptx_fault(w, op, ptx_lane_bit[i], PTX_BAD_ADDRESS,
+				  "%s of %zu bytes at %s, which is not allocated or not accessible", verb(op, write),
+				  size, place_name(run, at[i], place, sizeof(place)));
 			return false;
 		}
 	}

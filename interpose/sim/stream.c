@@ -131,7 +131,7 @@ CUresult stream_submit(CUstream stream, struct sim_work *work, struct sim_op **o
 	if (out)
 		*out = NULL;
 	if (stream->capture)
-		return capture_add(stream, work, NULL);
+		return capture_add(stream, work);
 	result = stream_check_legacy(stream);
 	if (result) {
 		work_unref(work);

@@ -6,6 +6,8 @@
  */
 #include "clock.h"
 
+#include "../hot.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +24,7 @@ struct reading {
 	uint64_t ticks, ns;
 };
 
-const struct clock_line *_Atomic clock_line;
+HOT_DATA const struct clock_line *_Atomic clock_line;
 
 static struct clock_line lines[LINES];
 static unsigned next_line;

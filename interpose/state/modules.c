@@ -212,7 +212,7 @@ static struct lookup *lookup_ask(void *handle)
 	return lookup_find(handle);
 }
 
-struct function *function_of(CUfunction handle)
+HOT struct function *function_of(CUfunction handle)
 {
 	struct lookup *l = lookup_find(handle);
 

@@ -8,7 +8,7 @@
 
 #include "../recorder.h"
 
-_Atomic uint32_t streams_generation = 1;
+HOT_DATA _Atomic uint32_t streams_generation = 1;
 
 static struct context *_Atomic contexts;
 static uint32_t context_count;
@@ -134,7 +134,7 @@ static struct context *context_add(CUcontext handle)
 	return c;
 }
 
-struct context *context_current(struct thread *t)
+HOT struct context *context_current(struct thread *t)
 {
 	CUcontext handle = NULL;
 	uint32_t generation = atomic_load_explicit(&streams_generation, memory_order_acquire);
@@ -236,7 +236,7 @@ static struct stream *stream_adopt(struct thread *t, CUstream handle)
 	return s;
 }
 
-struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread)
+HOT struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread)
 {
 	if (!handle)
 		handle = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;

@@ -20,8 +20,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t at_exit;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-_Atomic int gate_closed;
-bool gate_fenced;
+HOT_DATA _Atomic int gate_closed;
+HOT_DATA bool gate_fenced;
 
 static void unregister(void *value)
 {

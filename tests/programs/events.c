@@ -12,6 +12,7 @@ int main(void)
 	CUfunction mix = get_kernel(load_kernels(), "mix");
 	CUdeviceptr p = allocate(n * 4);
 	OK(cuMemsetD8(p, 0, n * 4));
+	OK(cuCtxSynchronize());
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	SHOW(cuEventCreate(&begin, CU_EVENT_DEFAULT));
 	SHOW(cuEventCreate(&end, CU_EVENT_BLOCKING_SYNC));

@@ -90,21 +90,24 @@ static void async(void)
 
 static void until_full(void)
 {
-	enum { MOST = 4096, BLOCK = 64 << 20 };
+	enum { MOST = 64 };
 	static CUdeviceptr p[MOST];
+	size_t block;
 
+	OK(cuDeviceTotalMem(&block, 0));
+	block = block / 16 / (2 << 20) * (2 << 20);
 	for (unsigned round = 0; round < 2; round++) {
 		unsigned n = 0;
 		CUresult r;
 
-		while ((r = n < MOST ? cuMemAlloc(&p[n], BLOCK) : CUDA_SUCCESS) == CUDA_SUCCESS && n < MOST)
+		while ((r = n < MOST ? cuMemAlloc(&p[n], block) : CUDA_SUCCESS) == CUDA_SUCCESS && n < MOST)
 			n++;
-		printf("%u blocks of 64 MiB, then %s\n", n, result_name(r));
+		printf("%u blocks, then %s\n", n, result_name(r));
 		for (unsigned i = 0; i < n; i++)
 			OK(cuMemFree(p[i]));
-		SHOW(cuMemAllocAsync(&p[0], (size_t)BLOCK * (n - 1), NULL));
+		SHOW(cuMemAllocAsync(&p[0], block * (n - 1), NULL));
 		SHOW(cuMemFreeAsync(p[0], NULL));
-		SHOW(cuMemAlloc(&p[0], (size_t)BLOCK * (n - 1)));
+		SHOW(cuMemAlloc(&p[0], block * (n - 1)));
 		SHOW(cuMemFree(p[0]));
 	}
 }

@@ -242,15 +242,22 @@ static void pools(void)
 
 /* ---- a full device ---- */
 
-enum { MOST = 4096, BLOCK = 32 << 20 };
+enum { MOST = 64 };
 static CUdeviceptr blocks[MOST];
+static size_t block; /* a 32nd part of the device */
+
+static void measure_device(void)
+{
+	OK(cuDeviceTotalMem(&block, device));
+	block = block / 32 / (2 << 20) * (2 << 20);
+}
 
 static unsigned fill_device(CUstream stream)
 {
 	CUresult r = CUDA_SUCCESS;
 	unsigned n = 0;
 
-	while (n < MOST && (r = cuMemAllocAsync(&blocks[n], BLOCK, stream)) == CUDA_SUCCESS)
+	while (n < MOST && (r = cuMemAllocAsync(&blocks[n], block, stream)) == CUDA_SUCCESS)
 		n++;
 	printf("~ %u blocks, then %s\n", n, result_name(r));
 	return n;
@@ -273,8 +280,9 @@ static void full(void)
 	CUdeviceptr p;
 	size_t pitch;
 
+	measure_device();
 	unsigned n = fill_device(stream);
-	size_t most = (size_t)BLOCK * (n - 2);
+	size_t most = block * (n - 2);
 	empty_device(n, stream);
 	SHOW(cuMemAlloc(&p, most));
 	SHOW(cuMemFree(p));
@@ -297,9 +305,10 @@ static void stopped(void)
 	CUstream stream = new_stream(), other = new_stream();
 	CUdeviceptr p;
 
+	measure_device();
 	for (unsigned round = 0; round < 3; round++) {
 		for (unsigned i = 0; i < COUNT; i++)
-			blocks[i] = allocate_async(BLOCK, round ? other : stream);
+			blocks[i] = allocate_async(block, round ? other : stream);
 		unsigned char *bytes = pattern(400000, round);
 		OK(cuMemcpyHtoD(blocks[0], bytes, 400000));
 		free(bytes);
@@ -311,7 +320,7 @@ static void stopped(void)
 			SHOW(cuStreamSynchronize(other));
 		else
 			SHOW(cuStreamSynchronize(stream));
-		SHOW(cuMemAlloc(&p, (size_t)COUNT * BLOCK));
+		SHOW(cuMemAlloc(&p, COUNT * block));
 		SHOW(cuMemFree(p));
 	}
 }
@@ -449,7 +458,7 @@ static void ending(void)
 	"ld.param.u64 %a, [p];\nwait:\nld.volatile.global.u32 %v, [%a];\n" \
 	"setp.eq.u32 %q, %v, 0;\n@%q bra wait;\nret;\n}\n"
 
-/* A kernel has the whole device until the host lets it go: allocating does not wait for it. */
+/* Kernels have the whole of a GPU until the host lets go of them: allocating does not wait for that. */
 static void held_up(void)
 {
 	unsigned volatile *flag;
@@ -460,7 +469,7 @@ static void held_up(void)
 	OK(cuMemHostGetDevicePointer(&device_flag, (void *)flag, 0));
 	*flag = 0;
 	OK(cuModuleLoadData(&module, SPIN));
-	OK(cuLaunchKernel(get_kernel(module, "spin"), 1, 1, 1, 1, 1, 1, 0, new_stream(), PARAMS(&device_flag), NULL));
+	OK(cuLaunchKernel(get_kernel(module, "spin"), 4096, 1, 1, 1024, 1, 1, 0, new_stream(), PARAMS(&device_flag), NULL));
 	for (unsigned i = 0; i < 6; i++)
 		SHOW(cuMemAlloc(&p[i], 100000));
 	*flag = 1;

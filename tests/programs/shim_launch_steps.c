@@ -2,17 +2,17 @@
  * How many instructions the calling thread takes for one call, counted one by one: the program
  * runs itself as a child under ptrace and lets it go step by step from one stop that the child asks
  * for to the next. What other threads do is not counted. Prints a line per call: its name, and
- * the least of several counts, less what stopping takes by itself.
+ * the median of several counts, less what stopping takes by itself.
  */
 #include "program.h"
 
-#include <limits.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TIMES 5
+#define TIMES 7
+#define SETTLED 5000 /* microseconds */
 #define WARM 600 /* so that what a thread does once, or once in many calls, is behind it */
 
 static const char *const names[] = { "nothing", "launch", "launch_ex", "memset" };
@@ -58,6 +58,7 @@ static int child(void)
 		for (int i = 0; i < WARM; i++)
 			make(call);
 		for (int i = 0; i < TIMES; i++) {
+			usleep(SETTLED); /* a driver that has nothing to do does the same every time */
 			raise(SIGSTOP);
 			make(call);
 			raise(SIGSTOP);
@@ -94,25 +95,30 @@ static long count_steps(pid_t pid)
 	}
 }
 
+static int compare(const void *a, const void *b)
+{
+	long x = *(const long *)a, y = *(const long *)b;
+
+	return x < y ? -1 : x > y;
+}
+
 int main(void)
 {
-	long least[CALLS];
+	long counts[CALLS][TIMES];
 	pid_t pid = fork();
 
 	if (pid == 0)
 		return child();
 	for (size_t call = 0; call < CALLS; call++) {
-		least[call] = LONG_MAX;
 		for (int i = 0; i < TIMES; i++) {
 			if (!stopped(pid))
 				return 1;
-			long steps = count_steps(pid);
-
-			least[call] = steps < least[call] ? steps : least[call];
+			counts[call][i] = count_steps(pid);
 			ptrace(PTRACE_CONT, pid, NULL, NULL);
 		}
+		qsort(counts[call], TIMES, sizeof(long), compare);
 		if (call)
-			printf("%s %ld\n", names[call], least[call] - least[0]);
+			printf("%s %ld\n", names[call], counts[call][TIMES / 2] - counts[0][TIMES / 2]);
 	}
 	return stopped(pid);
 }

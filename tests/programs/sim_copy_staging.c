@@ -1,4 +1,7 @@
-/* An asynchronous copy reads pageable memory during the call, and pinned memory when it runs. */
+/*
+ * An asynchronous copy reads pageable memory during the call, and pinned memory when it runs; one
+ * from host to host is over when the call returns.
+ */
 #include "program.h"
 
 int main(void)
@@ -29,6 +32,14 @@ int main(void)
 	SHOW(cuStreamSynchronize(stream));
 	print_words("from pageable memory", a, 4);
 	print_words("from pinned memory", b, 4);
+
+	unsigned n = 64, rounds = 200000, *more;
+	OK(cuMemAllocHost((void **)&more, sizeof(pageable)));
+	memset(more, 0, sizeof(pageable));
+	OK(launch(get_kernel(load_kernels(), "mix"), n, stream, PARAMS(&a, &n, &rounds)));
+	SHOW(cuMemcpyAsync((CUdeviceptr)(uintptr_t)more, (CUdeviceptr)(uintptr_t)pinned, sizeof(pageable), stream));
+	print_host("from pinned to pinned memory", more, sizeof(pageable));
+	OK(cuMemFreeHost(more));
 	OK(cuMemFree(a));
 	OK(cuMemFree(b));
 	OK(cuMemFreeHost(flag));

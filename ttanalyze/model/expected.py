@@ -139,9 +139,10 @@ def _digests(parts: list[dict[str, Any]], where: str) -> tuple[Array, Array]:
     """Region ids and digests of all epochs, as arrays."""
     keys = list(chain.from_iterable(parts))
     values = list(chain.from_iterable(part.values() for part in parts))
-    if not all(map(str.isdecimal, keys)) or not all(map(str.isascii, keys)):
+    names = set(keys)  # of a million keys, most are the same few
+    if not all(map(str.isdecimal, names)) or not all(map(str.isascii, names)):
         raise _BadError(where, "a key of digests is not a region id")
-    if not all(isinstance(v, str) and len(v) == 16 for v in values):
+    if set(map(type, values)) - {str} or set(map(len, values)) - {16}:
         raise _BadError(where, "a digest is not a string of 16 hexadecimal digits")
     try:
         raw = bytes.fromhex("".join(values))
@@ -149,7 +150,8 @@ def _digests(parts: list[dict[str, Any]], where: str) -> tuple[Array, Array]:
         raw = b""
     if len(raw) != 8 * len(values):
         raise _BadError(where, "a digest is not a string of 16 hexadecimal digits")
-    ids = list(map(int, keys))
-    if max(ids, default=0) >= layout.NO_ID:
+    ids = dict(zip(names, map(int, names), strict=True))
+    if max(ids.values(), default=0) >= layout.NO_ID:
         raise _BadError(where, "a key of digests is not a region id")
-    return np.array(ids, "u4"), np.frombuffer(raw, ">u8").astype("u8")
+    region = np.fromiter(map(ids.__getitem__, keys), "u4", len(keys))
+    return region, np.frombuffer(raw, ">u8").astype("u8")

@@ -2,8 +2,8 @@
 
 Every stored content is read and hashed once, however many epochs refer to it, and a region's
 digest is computed again only where one of its blocks changed. Works through the run in
-batches of epochs; memory is bounded by a batch, 8 bytes per block of every region, and one
-dictionary entry per stored content.
+batches of epochs; memory is bounded by a batch, 8 bytes per block of every region, and 16 bytes
+per stored content.
 """
 
 from __future__ import annotations
@@ -64,6 +64,37 @@ class Batch:
     damage: list[Damage]
 
 
+class Contents:
+    """The digests of a segment's contents, by place: where they are and how long.
+
+    Kept as sorted runs, each longer than the next, so that neither a look-up nor what is added
+    takes longer for all that there is already.
+    """
+
+    def __init__(self) -> None:
+        self.runs: list[tuple[Array, Array]] = []
+
+    def find(self, places: Array) -> tuple[Array, Array]:
+        """For each place the digest, and whether it is known."""
+        digests, known = np.zeros(len(places), "u8"), np.zeros(len(places), bool)
+        for keys, values in self.runs:
+            at = np.searchsorted(keys, places)
+            at[at == len(keys)] = 0
+            here = keys[at] == places
+            digests[here] = values[at[here]]
+            known |= here
+        return digests, known
+
+    def add(self, places: Array, digests: Array) -> None:
+        """Places ascending, at least one, none of them known."""
+        while self.runs and len(self.runs[-1][0]) <= len(places):
+            keys, values = self.runs.pop()
+            places, digests = np.concatenate([keys, places]), np.concatenate([values, digests])
+            order = np.argsort(places, kind="stable")
+            places, digests = places[order], digests[order]
+        self.runs.append((places, digests))
+
+
 class Recompute:
     """The pass over one process's epochs first to last, of all regions or of those wanted."""
 
@@ -74,7 +105,7 @@ class Recompute:
         self.wanted = wanted
         self.blocks_read = 0
         self.bytes_read = 0
-        self._contents: dict[int, dict[int, int]] = {}  # segment, where: digest
+        self._contents: dict[int, Contents] = {}  # by segment
         # Of regions all of whose blocks are known: the blocks' digests, and the region's.
         self._states: dict[int, Array] = {}
         self._digests: dict[int, int] = {}
@@ -142,26 +173,28 @@ class Recompute:
             if segment not in self.process.segments:
                 there[of] = False
                 continue
-            known = self._contents.setdefault(segment, {})
+            known = self._contents.setdefault(segment, Contents())
             # An offset is below 2**47: no file is larger.
             place = (blocks["offset"][of] << np.uint64(17)) | blocks["length"][of].astype("u8")
             places, which = place, np.arange(len(place))
             if (place[1:] <= place[:-1]).any():
                 places, which = np.unique(place, return_inverse=True)
-            listed = places.tolist()
-            new = [p for p in listed if p not in known]
-            if new:
-                self._read(segment, new, known)
-            found[of] = np.array([known[p] for p in listed], "u8")[which]
+            digests, old = known.find(places)
+            new = places[~old]
+            if len(new):
+                digests[~old] = self._read(segment, new)
+                known.add(new, digests[~old])
+            found[of] = digests[which]
         return found, there
 
-    def _read(self, segment: int, places: list[int], known: dict[int, int]) -> None:
-        """Hashes contents, places ascending, neighbours read together."""
-        place = np.array(places, "i8")
+    def _read(self, segment: int, places: Array) -> Array:
+        """The digests of contents, places ascending; neighbours are read together."""
+        place = places.astype("i8")
         offsets = place >> 17
         ends = np.maximum.accumulate(offsets + (place & 0x1FFFF))
         gaps = np.append(np.flatnonzero(offsets[1:] - ends[:-1] >= 4096) + 1, len(place))
         digest = xxhash.xxh3_64_intdigest
+        out = np.empty(len(place), "u8")
         first = 0
         with self.process.data(segment) as file:
             while first < len(place):
@@ -173,11 +206,11 @@ class Recompute:
                 begins = offsets[first:last] - start
                 lengths = place[first:last] & 0x1FFFF
                 spans = zip(begins.tolist(), (begins + lengths).tolist(), strict=True)
-                values = [digest(view[a:b]) for a, b in spans]
-                known.update(zip(places[first:last], values, strict=True))
+                out[first:last] = [digest(view[a:b]) for a, b in spans]
                 self.bytes_read += int(lengths.sum())
                 self.blocks_read += last - first
                 first = last
+        return out
 
     # ---- regions ----
 
@@ -244,10 +277,10 @@ class Recompute:
         self, regions: Array, starts: Array, stops: Array, found: Array
     ) -> list[int | None]:
         """Regions get found[start:stop] as their blocks' digests; gives their own, in order."""
-        view = memoryview(np.ascontiguousarray(found).tobytes())
+        raw = found.astype("<u8").tobytes()  # whose pieces are mostly small: views would cost more
         spans = zip((starts * 8).tolist(), (stops * 8).tolist(), strict=True)
         digest = xxhash.xxh3_64_intdigest
-        values: list[int | None] = [digest(view[a:b]) for a, b in spans]
+        values: list[int | None] = [digest(raw[a:b]) for a, b in spans]
         last = dict(zip(regions.tolist(), range(len(values)), strict=True))
         for region, i in last.items():
             self._states[region] = found[starts[i] : stops[i]].astype("<u8")

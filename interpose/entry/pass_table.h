@@ -1,0 +1,172 @@
+/*
+ * The calls of the driver API, as of CUDA 13.0, that are passed through knowingly, by exported
+ * symbol; those for the per-thread default stream (suffix ptds or ptsz) are meant too. What the
+ * driver hands out that is neither here nor in hook_table.h is of a later version: it is passed
+ * through as well, and the run says so.
+ */
+#ifndef TT_ENTRY_PASS_TABLE_H
+#define TT_ENTRY_PASS_TABLE_H
+
+/* Forms of before CUDA 4.0, most of them with 32-bit sizes and device pointers. */
+#define PASS_32_BIT(X) \
+	X(cuArray3DCreate) X(cuArray3DGetDescriptor) X(cuArrayCreate) X(cuArrayGetDescriptor) \
+	X(cuCtxPopCurrent) X(cuCtxPushCurrent) X(cuDevicePrimaryCtxSetFlags) X(cuDeviceTotalMem) \
+	X(cuEventDestroy) X(cuMemAlloc) X(cuMemAllocHost) X(cuMemAllocPitch) X(cuMemFree) \
+	X(cuMemGetAddressRange) X(cuMemGetInfo) X(cuMemHostGetDevicePointer) X(cuMemcpy2D) \
+	X(cuMemcpy2DAsync) X(cuMemcpy2DUnaligned) X(cuMemcpy3D) X(cuMemcpy3DAsync) X(cuMemcpyAtoA) \
+	X(cuMemcpyAtoD) X(cuMemcpyAtoH) X(cuMemcpyAtoHAsync) X(cuMemcpyDtoA) X(cuMemcpyDtoD) \
+	X(cuMemcpyDtoDAsync) X(cuMemcpyDtoH) X(cuMemcpyDtoHAsync) X(cuMemcpyHtoA) X(cuMemcpyHtoAAsync) \
+	X(cuMemcpyHtoD) X(cuMemcpyHtoDAsync) X(cuMemsetD16) X(cuMemsetD2D16) X(cuMemsetD2D32) \
+	X(cuMemsetD2D8) X(cuMemsetD32) X(cuMemsetD8) X(cuModuleGetGlobal) X(cuTexRefGetAddress) \
+	X(cuTexRefSetAddress) X(cuTexRefSetAddress2D)
+
+/* They tell, and change nothing. */
+#define PASS_QUERIES(X) \
+	X(cuArray3DGetDescriptor_v2) X(cuArrayGetDescriptor_v2) X(cuArrayGetMemoryRequirements) \
+	X(cuArrayGetPlane) X(cuArrayGetSparseProperties) X(cuCtxGetApiVersion) X(cuCtxGetCacheConfig) \
+	X(cuCtxGetDevResource) X(cuCtxGetDevice_v2) X(cuCtxGetExecAffinity) X(cuCtxGetFlags) X(cuCtxGetId) \
+	X(cuCtxGetLimit) X(cuCtxGetSharedMemConfig) X(cuCtxGetStreamPriorityRange) X(cuDeviceCanAccessPeer) \
+	X(cuDeviceComputeCapability) X(cuDeviceGetByPCIBusId) X(cuDeviceGetDevResource) \
+	X(cuDeviceGetExecAffinitySupport) X(cuDeviceGetGraphMemAttribute) \
+	X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetLuid) X(cuDeviceGetNvSciSyncAttributes) \
+	X(cuDeviceGetP2PAtomicCapabilities) X(cuDeviceGetP2PAttribute) X(cuDeviceGetPCIBusId) \
+	X(cuDeviceGetProperties) X(cuDeviceGetTexture1DLinearMaxWidth) X(cuDeviceGetUuid) \
+	X(cuDeviceGetUuid_v2) X(cuDevicePrimaryCtxGetState) X(cuEventElapsedTime) X(cuEventElapsedTime_v2) \
+	X(cuFuncIsLoaded) X(cuGetErrorString) X(cuGreenCtxGetDevResource) X(cuGreenCtxGetId) \
+	X(cuLibraryEnumerateKernels) X(cuLibraryGetKernelCount) X(cuLibraryGetUnifiedFunction) \
+	X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetDefaultMemPool) X(cuMemGetMemPool) \
+	X(cuMemHostGetFlags) X(cuMemPoolGetAccess) X(cuMemRangeGetAttribute) X(cuMemRangeGetAttributes) \
+	X(cuMipmappedArrayGetLevel) X(cuMipmappedArrayGetMemoryRequirements) \
+	X(cuMipmappedArrayGetSparseProperties) X(cuModuleEnumerateFunctions) X(cuModuleGetFunctionCount) \
+	X(cuModuleGetLoadingMode) X(cuMulticastGetGranularity) X(cuOccupancyAvailableDynamicSMemPerBlock) \
+	X(cuOccupancyMaxActiveBlocksPerMultiprocessor) \
+	X(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags) X(cuOccupancyMaxActiveClusters) \
+	X(cuOccupancyMaxPotentialBlockSize) X(cuOccupancyMaxPotentialBlockSizeWithFlags) \
+	X(cuOccupancyMaxPotentialClusterSize) X(cuStreamGetAttribute) X(cuStreamGetCaptureInfo) \
+	X(cuStreamGetCaptureInfo_v2) X(cuStreamGetCaptureInfo_v3) X(cuStreamGetCtx_v2) X(cuStreamGetDevice) \
+	X(cuStreamGetFlags) X(cuStreamGetGreenCtx) X(cuStreamGetId) X(cuStreamGetPriority)
+
+/* Contexts are found when they are used, and an epoch waits for all streams, however they are ordered. */
+#define PASS_CONTEXTS(X) \
+	X(cuCtxAttach) X(cuCtxCreate) X(cuCtxCreate_v2) X(cuCtxCreate_v3) X(cuCtxCreate_v4) X(cuCtxDetach) \
+	X(cuCtxRecordEvent) X(cuCtxResetPersistingL2Cache) X(cuCtxSetCacheConfig) X(cuCtxSetCurrent) \
+	X(cuCtxSetFlags) X(cuCtxSetLimit) X(cuCtxSetSharedMemConfig) X(cuCtxWaitEvent) \
+	X(cuDevResourceGenerateDesc) X(cuDevSmResourceSplitByCount) X(cuDevicePrimaryCtxSetFlags_v2) \
+	X(cuGreenCtxCreate) X(cuGreenCtxRecordEvent) X(cuGreenCtxStreamCreate) X(cuGreenCtxWaitEvent)
+
+/* Nothing is submitted. */
+#define PASS_STREAMS(X) \
+	X(cuStreamCopyAttributes) X(cuStreamSetAttribute) X(cuStreamUpdateCaptureDependencies) \
+	X(cuStreamUpdateCaptureDependencies_v2)
+
+/* Code is seen when it is loaded, functions when they are looked up or launched. */
+#define PASS_CODE(X) \
+	X(cuFuncLoad) X(cuFuncSetAttribute) X(cuFuncSetCacheConfig) X(cuFuncSetSharedMemConfig) \
+	X(cuKernelSetAttribute) X(cuKernelSetCacheConfig) X(cuLinkAddData) X(cuLinkAddData_v2) \
+	X(cuLinkAddFile) X(cuLinkAddFile_v2) X(cuLinkComplete) X(cuLinkCreate) X(cuLinkCreate_v2) \
+	X(cuLinkDestroy)
+
+/* The parameters of cuLaunch and cuLaunchGrid, one by one: those launches are recorded without. */
+#define PASS_OLD_LAUNCHES(X) \
+	X(cuFuncSetBlockShape) X(cuFuncSetSharedSize) X(cuParamSetSize) X(cuParamSetf) X(cuParamSeti) \
+	X(cuParamSetv)
+
+/* A graph is recorded as a whole, when it is launched. */
+#define PASS_GRAPHS(X) \
+	X(cuGraphAddBatchMemOpNode) X(cuGraphAddChildGraphNode) X(cuGraphAddDependencies) \
+	X(cuGraphAddDependencies_v2) X(cuGraphAddEmptyNode) X(cuGraphAddEventRecordNode) \
+	X(cuGraphAddEventWaitNode) X(cuGraphAddExternalSemaphoresSignalNode) \
+	X(cuGraphAddExternalSemaphoresWaitNode) X(cuGraphAddHostNode) X(cuGraphAddKernelNode) \
+	X(cuGraphAddKernelNode_v2) X(cuGraphAddMemAllocNode) X(cuGraphAddMemFreeNode) \
+	X(cuGraphAddMemcpyNode) X(cuGraphAddMemsetNode) X(cuGraphAddNode) X(cuGraphAddNode_v2) \
+	X(cuGraphBatchMemOpNodeGetParams) X(cuGraphBatchMemOpNodeSetParams) X(cuGraphChildGraphNodeGetGraph) \
+	X(cuGraphClone) X(cuGraphConditionalHandleCreate) X(cuGraphCreate) X(cuGraphDebugDotPrint) \
+	X(cuGraphDestroy) X(cuGraphDestroyNode) X(cuGraphEventRecordNodeGetEvent) \
+	X(cuGraphEventRecordNodeSetEvent) X(cuGraphEventWaitNodeGetEvent) X(cuGraphEventWaitNodeSetEvent) \
+	X(cuGraphExecBatchMemOpNodeSetParams) X(cuGraphExecChildGraphNodeSetParams) X(cuGraphExecDestroy) \
+	X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphExecEventWaitNodeSetEvent) \
+	X(cuGraphExecExternalSemaphoresSignalNodeSetParams) \
+	X(cuGraphExecExternalSemaphoresWaitNodeSetParams) X(cuGraphExecGetFlags) \
+	X(cuGraphExecHostNodeSetParams) X(cuGraphExecKernelNodeSetParams) \
+	X(cuGraphExecKernelNodeSetParams_v2) X(cuGraphExecMemcpyNodeSetParams) \
+	X(cuGraphExecMemsetNodeSetParams) X(cuGraphExecNodeSetParams) X(cuGraphExecUpdate) \
+	X(cuGraphExecUpdate_v2) X(cuGraphExternalSemaphoresSignalNodeGetParams) \
+	X(cuGraphExternalSemaphoresSignalNodeSetParams) X(cuGraphExternalSemaphoresWaitNodeGetParams) \
+	X(cuGraphExternalSemaphoresWaitNodeSetParams) X(cuGraphGetEdges) X(cuGraphGetEdges_v2) \
+	X(cuGraphGetNodes) X(cuGraphGetRootNodes) X(cuGraphHostNodeGetParams) X(cuGraphHostNodeSetParams) \
+	X(cuGraphInstantiate) X(cuGraphInstantiateWithFlags) X(cuGraphInstantiateWithParams) \
+	X(cuGraphInstantiate_v2) X(cuGraphKernelNodeCopyAttributes) X(cuGraphKernelNodeGetAttribute) \
+	X(cuGraphKernelNodeGetParams) X(cuGraphKernelNodeGetParams_v2) X(cuGraphKernelNodeSetAttribute) \
+	X(cuGraphKernelNodeSetParams) X(cuGraphKernelNodeSetParams_v2) X(cuGraphMemAllocNodeGetParams) \
+	X(cuGraphMemFreeNodeGetParams) X(cuGraphMemcpyNodeGetParams) X(cuGraphMemcpyNodeSetParams) \
+	X(cuGraphMemsetNodeGetParams) X(cuGraphMemsetNodeSetParams) X(cuGraphNodeFindInClone) \
+	X(cuGraphNodeGetDependencies) X(cuGraphNodeGetDependencies_v2) X(cuGraphNodeGetDependentNodes) \
+	X(cuGraphNodeGetDependentNodes_v2) X(cuGraphNodeGetEnabled) X(cuGraphNodeGetType) \
+	X(cuGraphNodeSetEnabled) X(cuGraphNodeSetParams) X(cuGraphReleaseUserObject) \
+	X(cuGraphRemoveDependencies) X(cuGraphRemoveDependencies_v2) X(cuGraphRetainUserObject) \
+	X(cuGraphUpload) X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuUserObjectRetain)
+
+/* Views of memory; what is written through them are arrays, whose contents are not captured. */
+#define PASS_TEXTURES(X) \
+	X(cuModuleGetSurfRef) X(cuModuleGetTexRef) X(cuParamSetTexRef) X(cuSurfObjectCreate) \
+	X(cuSurfObjectDestroy) X(cuSurfObjectGetResourceDesc) X(cuSurfRefGetArray) X(cuSurfRefSetArray) \
+	X(cuTensorMapEncodeIm2col) X(cuTensorMapEncodeIm2colWide) X(cuTensorMapEncodeTiled) \
+	X(cuTensorMapReplaceAddress) X(cuTexObjectCreate) X(cuTexObjectDestroy) \
+	X(cuTexObjectGetResourceDesc) X(cuTexObjectGetResourceViewDesc) X(cuTexObjectGetTextureDesc) \
+	X(cuTexRefCreate) X(cuTexRefDestroy) X(cuTexRefGetAddressMode) X(cuTexRefGetAddress_v2) \
+	X(cuTexRefGetArray) X(cuTexRefGetBorderColor) X(cuTexRefGetFilterMode) X(cuTexRefGetFlags) \
+	X(cuTexRefGetFormat) X(cuTexRefGetMaxAnisotropy) X(cuTexRefGetMipmapFilterMode) \
+	X(cuTexRefGetMipmapLevelBias) X(cuTexRefGetMipmapLevelClamp) X(cuTexRefGetMipmappedArray) \
+	X(cuTexRefSetAddress2D_v2) X(cuTexRefSetAddress2D_v3) X(cuTexRefSetAddressMode) \
+	X(cuTexRefSetAddress_v2) X(cuTexRefSetArray) X(cuTexRefSetBorderColor) X(cuTexRefSetFilterMode) \
+	X(cuTexRefSetFlags) X(cuTexRefSetFormat) X(cuTexRefSetMaxAnisotropy) X(cuTexRefSetMipmapFilterMode) \
+	X(cuTexRefSetMipmapLevelBias) X(cuTexRefSetMipmapLevelClamp) X(cuTexRefSetMipmappedArray)
+
+/* Where memory lies or may be reached from, or what a pool keeps: its contents stay. */
+#define PASS_PLACEMENT(X) \
+	X(cuDeviceGraphMemTrim) X(cuDeviceSetGraphMemAttribute) X(cuDeviceSetMemPool) \
+	X(cuFlushGPUDirectRDMAWrites) X(cuMemAdvise) X(cuMemAdvise_v2) X(cuMemMapArrayAsync) \
+	X(cuMemPoolTrimTo) X(cuMemPrefetchAsync) X(cuMemPrefetchAsync_v2) X(cuMemPrefetchBatchAsync) \
+	X(cuMemSetMemPool) X(cuMulticastUnbind) X(cuStreamAttachMemAsync)
+
+/* Handles for other processes and interfaces; the memory behind them is seen where it is mapped. */
+#define PASS_SHARING(X) \
+	X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) X(cuExternalMemoryGetMappedMipmappedArray) \
+	X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuIpcGetEventHandle) \
+	X(cuIpcOpenEventHandle) X(cuMemExportToShareableHandle) X(cuMemGetHandleForAddressRange) \
+	X(cuMemPoolExportPointer) X(cuMemPoolExportToShareableHandle) \
+	X(cuMemPoolImportFromShareableHandle) X(cuSignalExternalSemaphoresAsync)
+
+/* Memory of graphics interfaces: theirs, and not captured. */
+#define PASS_GRAPHICS(X) \
+	X(cuEGLStreamConsumerAcquireFrame) X(cuEGLStreamConsumerConnect) \
+	X(cuEGLStreamConsumerConnectWithFlags) X(cuEGLStreamConsumerDisconnect) \
+	X(cuEGLStreamConsumerReleaseFrame) X(cuEGLStreamProducerConnect) X(cuEGLStreamProducerDisconnect) \
+	X(cuEGLStreamProducerPresentFrame) X(cuEGLStreamProducerReturnFrame) X(cuEventCreateFromEGLSync) \
+	X(cuGLCtxCreate) X(cuGLCtxCreate_v2) X(cuGLGetDevices) X(cuGLGetDevices_v2) X(cuGLInit) \
+	X(cuGLMapBufferObject) X(cuGLMapBufferObjectAsync) X(cuGLMapBufferObjectAsync_v2) \
+	X(cuGLMapBufferObject_v2) X(cuGLRegisterBufferObject) X(cuGLSetBufferObjectMapFlags) \
+	X(cuGLUnmapBufferObject) X(cuGLUnmapBufferObjectAsync) X(cuGLUnregisterBufferObject) \
+	X(cuGraphicsEGLRegisterImage) X(cuGraphicsGLRegisterBuffer) X(cuGraphicsGLRegisterImage) \
+	X(cuGraphicsMapResources) X(cuGraphicsResourceGetMappedEglFrame) \
+	X(cuGraphicsResourceGetMappedMipmappedArray) X(cuGraphicsResourceGetMappedPointer) \
+	X(cuGraphicsResourceGetMappedPointer_v2) X(cuGraphicsResourceSetMapFlags) \
+	X(cuGraphicsResourceSetMapFlags_v2) X(cuGraphicsSubResourceGetMappedArray) \
+	X(cuGraphicsUnmapResources) X(cuGraphicsUnregisterResource) X(cuGraphicsVDPAURegisterOutputSurface) \
+	X(cuGraphicsVDPAURegisterVideoSurface) X(cuProfilerInitialize) X(cuProfilerStart) X(cuProfilerStop) \
+	X(cuVDPAUCtxCreate) X(cuVDPAUCtxCreate_v2) X(cuVDPAUGetDevice)
+
+/* Tools around the process, and tables that have no description. */
+#define PASS_PROCESS(X) \
+	X(cuCheckpointProcessCheckpoint) X(cuCheckpointProcessGetRestoreThreadId) \
+	X(cuCheckpointProcessGetState) X(cuCheckpointProcessLock) X(cuCheckpointProcessRestore) \
+	X(cuCheckpointProcessUnlock) X(cuCoredumpGetAttribute) X(cuCoredumpGetAttributeGlobal) \
+	X(cuCoredumpSetAttribute) X(cuCoredumpSetAttributeGlobal) X(cuDeviceRegisterAsyncNotification) \
+	X(cuDeviceUnregisterAsyncNotification) X(cuGetExportTable) X(cuLogsCurrent) X(cuLogsDumpToFile) \
+	X(cuLogsDumpToMemory) X(cuLogsRegisterCallback) X(cuLogsUnregisterCallback)
+
+#define PASS_TABLE(X) \
+	PASS_32_BIT(X) PASS_QUERIES(X) PASS_CONTEXTS(X) PASS_STREAMS(X) PASS_CODE(X) PASS_OLD_LAUNCHES(X) \
+	PASS_GRAPHS(X) PASS_TEXTURES(X) PASS_PLACEMENT(X) PASS_SHARING(X) PASS_GRAPHICS(X) PASS_PROCESS(X)
+
+#endif

@@ -1,0 +1,99 @@
+/*
+ * Which handles are multicast objects. See multicast.h for the invariant.
+ *
+ * One that another process made is imported like any other handle; but a device is added to it
+ * in each process before memory is bound to it or it is mapped, which tells it.
+ */
+#include "multicast.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static CUmemGenericAllocationHandle *handles;
+static size_t count, capacity;
+
+static size_t find(CUmemGenericAllocationHandle h)
+{
+	size_t i = 0;
+
+	while (i < count && handles[i] != h)
+		i++;
+	return i;
+}
+
+bool multicast_is(CUmemGenericAllocationHandle h)
+{
+	pthread_mutex_lock(&lock);
+	bool found = find(h) < count;
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+void multicast_is_not(CUmemGenericAllocationHandle h)
+{
+	pthread_mutex_lock(&lock);
+	size_t i = find(h);
+	if (i < count)
+		handles[i] = handles[--count];
+	pthread_mutex_unlock(&lock);
+}
+
+static void note(CUmemGenericAllocationHandle h)
+{
+	bool room = true;
+
+	if (!recording())
+		return;
+	pthread_mutex_lock(&lock);
+	if (find(h) == count) {
+		if (count == capacity) {
+			size_t n = capacity ? capacity * 2 : 16;
+			CUmemGenericAllocationHandle *more = realloc(handles, n * sizeof(*more));
+			room = more != NULL;
+			handles = room ? more : handles;
+			capacity = room ? n : capacity;
+		}
+		if (room)
+			handles[count++] = h;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!room)
+		recorder_fail("no host memory for a multicast object");
+}
+
+#define NAMES_OBJECT(symbol, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		CUresult r = real.symbol args; \
+		if (r == CUDA_SUCCESS) \
+			note(object); \
+		return r; \
+	}
+
+NAMES_OBJECT(cuMulticastAddDevice, (CUmemGenericAllocationHandle object, CUdevice d), (object, d))
+NAMES_OBJECT(cuMulticastBindMem, (CUmemGenericAllocationHandle object, size_t at, CUmemGenericAllocationHandle h, size_t o, size_t n, unsigned long long flags), (object, at, h, o, n, flags))
+NAMES_OBJECT(cuMulticastBindAddr, (CUmemGenericAllocationHandle object, size_t at, CUdeviceptr p, size_t n, unsigned long long flags), (object, at, p, n, flags))
+
+EXPORT CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *h, const CUmulticastObjectProp *prop)
+{
+	if (!REAL(cuMulticastCreate))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuMulticastCreate(h, prop);
+	if (r == CUDA_SUCCESS)
+		note(*h);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *from,
+						       CUmemAllocationHandleType type)
+{
+	if (!REAL(cuMemImportFromShareableHandle))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuMemImportFromShareableHandle(h, from, type);
+	if (r == CUDA_SUCCESS)
+		multicast_is_not(*h);
+	return r;
+}

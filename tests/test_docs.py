@@ -1,0 +1,104 @@
+"""The pages say what is there: options, columns, exit statuses, links."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.rundir import Writer
+from ttanalyze import options
+from ttanalyze.cli import run_command
+
+README = (support.ROOT / "README.md").read_text()
+PAGES = [
+    *support.ROOT.glob("*.md"),
+    *support.ROOT.glob("docs/*.md"),
+    support.EXAMPLES / "README.md",
+]
+TABLES = ("epochs", "regions", "events", "digests", "functions", "modules")
+
+
+def slug(heading: str) -> str:
+    """The anchor that a heading gets."""
+    return re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name) if name else page
+        assert path.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.+)$", path.read_text(), re.M)
+            assert anchor in map(slug, headings), target
+
+
+def test_the_readme_has_every_option_of_record(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["record", "--help"]) == 0
+    printed = capfd.readouterr().out
+    offered = set(re.findall(r"(--[a-z-]+)", printed.partition("Options:")[2].partition("Ex")[0]))
+    always = {"--help", "--deps", "--events"}  # what is the default is not worth a line
+    assert offered - always <= set(re.findall(r"`(--[a-z-]+)", README))
+    named = set(re.findall(r"`(TT_[A-Z_]+)(?:=\d)?`", README))
+    assert named == {*options.CHECKS, "TT_OUT"}
+
+
+def test_the_readme_has_every_command_of_make() -> None:
+    makefile = (support.ROOT / "Makefile").read_text()
+    listed = {*re.findall(r"^([a-z-]+):.*## ", makefile, re.M)}
+    said = {*re.findall(r"make ([a-z-]+)", README)}
+    assert said <= listed
+    assert {"demo", "test", "gpu-test", "bench", "help"} <= said
+
+
+def test_every_column_is_described(small: Writer, run_path: Path) -> None:
+    page = (support.ROOT / "docs" / "python.md").read_text()
+    described = set(re.findall(r"`(\w+)`", page))
+    axes = {f"{what}_{axis}" for what in ("grid", "block", "cluster") for axis in "yz"}
+    run = tt.open(run_path)
+    for table in TABLES:
+        assert set(getattr(run, table).columns) - axes <= described
+
+
+def test_the_python_page_runs(small: Writer, run_path: Path) -> None:
+    """Its first example, on a run in which these regions are large enough."""
+    page = (support.ROOT / "docs" / "python.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    code = next(block for block in blocks if "value_counts" in block)
+    exec(compile(code, "docs/python.md", "exec"), {"run": tt.open(run_path)})
+    verbs = next(block for block in blocks if "keep_going" in block)
+    names = set(re.findall(r"from (ttanalyze\.\w+) import (\w+)", verbs))
+    for module, name in names:
+        assert hasattr(__import__(module, fromlist=[name]), name)
+    assert len(names) == 2
+
+
+CUDA = """
+import ctypes
+cuda, context, memory = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(4096)) == 0
+stream = None
+"""
+
+
+def test_the_recorded_program_asks_for_epochs(tmp_path: Path) -> None:
+    """As the page shows it; without a recorder it does nothing."""
+    page = (support.ROOT / "docs" / "python.md").read_text()
+    code = next(b for b in re.findall(r"```python\n(.*?)```", page, re.S) if "tt_epoch" in b)
+    program = [sys.executable, "-c", CUDA + code]
+    assert support.run(program, support.simulator_environment()) == support.Outcome("", "", 0)
+    path = tmp_path / "run"
+    options = ("--sim", "-q", "--epoch", "api", "-o", path)
+    assert support.ttanalyze("record", *options, "--", *program) == support.Outcome("", "", 0)
+    epochs = tt.open(path).epochs
+    assert epochs["trigger"].tolist() == ["api"]
+    assert epochs["label"].tolist() == ["after the third step"]

@@ -1,0 +1,569 @@
+"""When a part of the recorder fails, the program does not notice: it gives what it gave without
+us, the user is told in one line, and what had been recorded by then can be read.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.drain_run import small_disk, unmount
+from tests.recordings import compare
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+NAME = "ttanalyze: "
+STOPPED = f"{NAME}recording stopped: "
+KEPT = ("LD_PRELOAD", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TT_OUT")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Where to record to."""
+    return tmp_path / "run"
+
+
+@pytest.fixture(scope="module")
+def program(built: Path) -> list[str]:
+    """One with several kernels, allocations and waits, which takes a twentieth of a second."""
+    return support.command("example-training", built)
+
+
+@pytest.fixture(scope="module")
+def bare(program: list[str]) -> support.Outcome:
+    """What that gives without us."""
+    return support.run(program, SIM)
+
+
+def own_lines(outcome: support.Outcome) -> list[str]:
+    """What the recorder said."""
+    return [line for line in outcome.stderr.splitlines() if line.startswith(NAME)]
+
+
+def stopped(outcome: support.Outcome, run: Path, reason: str) -> None:
+    """The recorder stopped for that reason (an expression), and said so once: on standard error,
+    and in the run where there is one. The run is good as far as it goes.
+    """
+    (line,) = own_lines(outcome)
+    assert line.startswith(STOPPED)
+    assert re.search(reason, line)
+    if (run / "p0").is_dir():
+        opened = tt.open(run)
+        assert tt.verify.verify(opened, opened.manifest()).same
+        if opened.processes[0].info:
+            assert opened.processes[0].info["status"] == "failed"
+            assert opened.processes[0].info["reason"] == line.removeprefix(STOPPED)
+
+
+def limited(limit: str, command: list[str]) -> list[str]:
+    """command, after the shell's ulimit with these words."""
+    return ["sh", "-c", f'ulimit {limit}; exec "$0" "$@"', *command]
+
+
+# ---- where to ----
+
+
+def a_file(folder: Path) -> str:
+    (folder / "there").write_text("kept")
+    return "there"
+
+
+def a_loop(folder: Path) -> str:
+    (folder / "loop").symlink_to("loop")
+    return "loop"
+
+
+def foreign(name: str, text: str) -> Callable[[Path], str]:
+    def make(folder: Path) -> str:
+        (folder / "there").mkdir()
+        (folder / "there" / name).write_text(text)
+        return "there"
+
+    return make
+
+
+NEWER = '{"format":"ttanalyze-run","version":99,"created_ns":1,"processes":[]}'
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda _: "no/such", "no/such: No such file or directory$"),
+        (lambda _: "/proc/run", "/proc/run: No such file or directory$"),
+        (lambda _: "/dev/full", "/dev/full: Not a directory$"),
+        (lambda _: "n" * 300, "creating run directory .*nnnn"),
+        (lambda _: "x/" * 2500, "TT_OUT=.*: path too long$"),
+        (a_file, "/there: Not a directory$"),
+        (a_loop, "/loop: Too many levels of symbolic links$"),
+        (foreign("run.json", NEWER), "/there/run.json is there, and not of a run of this version$"),
+        (foreign("run.json", ""), "/there/run.json is there, and not"),
+        (foreign("manifest.json", '{"name":"an extension"}'), "/there/manifest.json is there"),
+        (foreign("p0", ""), "writing run.json in .*/there: Not a directory$"),
+    ],
+    ids="parent proc device name path file loop newer empty manifest process".split(),
+)
+def test_nowhere_to_record_to(
+    make: Callable[[Path], str],
+    reason: str,
+    program: list[str],
+    bare: support.Outcome,
+    tmp_path: Path,
+) -> None:
+    out = make(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    outcome = support.run(program, support.recording(SIM, Path(out)), cwd=tmp_path)
+    compare("", bare, outcome)
+    stopped(outcome, tmp_path / "none", reason)
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_a_folder_of_other_files_keeps_them(
+    program: list[str], bare: support.Outcome, tmp_path: Path
+) -> None:
+    (tmp_path / "notes").write_text("mine")
+    assert support.run(program, support.recording(SIM, tmp_path)) == bare
+    assert tt.open(tmp_path).processes[0].info["status"] == "complete"
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
+def test_a_working_directory_that_is_gone(
+    program: list[str], bare: support.Outcome, tmp_path: Path
+) -> None:
+    gone = ["sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$0" "$@"', *program]
+    outcome = support.run(gone, support.recording(SIM, Path("run")), cwd=tmp_path)
+    compare("", bare, outcome)
+    stopped(outcome, tmp_path / "none", "TT_OUT=run: the working directory has no path$")
+    assert support.run(gone, support.recording(SIM, tmp_path / "run"), cwd=tmp_path) == bare
+    assert tt.open(tmp_path / "run").processes[0].info["status"] == "complete"
+
+
+def test_an_empty_environment(program: list[str], bare: support.Outcome, run: Path) -> None:
+    environment = {k: v for k, v in support.recording(SIM, run).items() if k in KEPT}
+    assert support.run(program, environment) == bare
+    assert tt.open(run).processes[0].info["status"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("epoch", "sometimes", "expected sync, launch"),
+        ("epoch", "launch:0", "a count from 1"),
+        ("epoch", "launch:x", "a count from 1"),
+        ("epoch", "launches", "expected launch or launch:N"),
+        ("epoch", "sync,never", "TT_EPOCH=never: expected sync"),
+        ("epoch", "kernel:", "empty expression"),
+        ("epoch", "kernel:(", r"kernel:\(: "),
+        ("regions", "some", "expected all or touched"),
+        ("snapshot_every", "-1", "expected a whole number"),
+        ("retain", "4294967296", "expected a whole number"),
+        ("overwrite", "never", "expected backpressure, drop-oldest or fail"),
+        ("ring_bytes", "255K", "at least 256K"),
+        ("ring_bytes", "2Q", "expected a size"),
+        ("ring_bytes", "99999999999T", "expected a size"),
+        ("deterministic", "yes", "expected 0 or 1"),
+        ("deps", "2", "expected 0 or 1"),
+        ("events", "on", "expected 0 or 1"),
+        ("stall_ms", "1s", "expected a whole number"),
+        ("verbose", "x" * 5000, "expected 0 or 1"),
+    ],
+)
+def test_an_option_that_makes_no_sense(
+    option: str, value: str, reason: str, program: list[str], bare: support.Outcome, run: Path
+) -> None:
+    outcome = support.run(program, support.recording(SIM, run, **{option: value}))
+    compare("", bare, outcome)
+    stopped(outcome, run, reason)
+    assert f"TT_{option.upper()}=" in outcome.stderr
+    assert not run.exists()
+
+
+# ---- what the system refuses ----
+
+
+@pytest.mark.parametrize("limit", [0, 1, 8, 16, 100, 2000])
+def test_files_of_a_limited_size(
+    limit: int, program: list[str], bare: support.Outcome, run: Path
+) -> None:
+    outcome = support.run(limited(f"-f {limit}", program), support.recording(SIM, run))
+    compare("", bare, outcome)
+    stopped(outcome, run, ": File too large$")
+
+
+@pytest.mark.parametrize("free", range(1, 12))
+def test_few_descriptors(
+    free: int, program: list[str], bare: support.Outcome, tmp_path: Path
+) -> None:
+    """The program is left those that it needs, if only one."""
+    run, limit = tmp_path / "run", f"-n {free + 3}"
+    bare = support.run(limited(limit, program), SIM)
+    outcome = support.run(limited(limit, program), support.recording(SIM, run))
+    compare("", bare, outcome)
+    if own_lines(outcome) and (run / "run.json").exists():
+        (line,) = own_lines(outcome)  # the last files could not be written
+        assert line.endswith(": Too many open files")
+    elif own_lines(outcome):
+        stopped(outcome, run, ": Too many open files$")
+    else:
+        assert tt.open(run).processes[0].info["status"] == "complete"
+
+
+@pytest.mark.parametrize("size", [96 << 10, 1 << 20, 5 << 20, 9 << 20])
+def test_a_disk_that_fills(size: int, built: Path, tmp_path: Path) -> None:
+    """More and more is recorded until it is full: of the disk all, or of each file so much."""
+    program = support.command("example-vecadd", built)
+    command = [*program, "--size", "300000", "--steps", "8"]
+    bare = support.run(command, SIM)
+    folder = tmp_path / "small"
+    small_disk(folder, size, "disk")
+    if not folder.is_mount():
+        command = limited(f"-f {size // 512}", command)
+    try:
+        run = folder / "run"
+        outcome = support.run(command, support.recording(SIM, run, epoch="launch"))
+        compare("", bare, outcome)
+        stopped(outcome, run, ": (No space left on device|File too large)$")
+        if size >= 9 << 20:
+            opened = tt.open(run)
+            assert opened.processes[0].info["status"] == "failed"
+            assert 1 <= len(opened.epochs) < 8
+    finally:
+        unmount(folder)
+
+
+# ---- any call of the recorder ----
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the libraries in which calls of the recorder fail."""
+    folder = tmp_path_factory.mktemp("failing")
+    (folder / "versions").write_text("GLIBC_2.34 { dlsym; };\n")
+    line = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    line += [f"-I{support.ROOT / 'interpose' / 'cuda'}", "-pthread"]
+    more = {"failing": [], "failing_driver": [f"-Wl,--version-script={folder / 'versions'}"]}
+    for name, flags in more.items():
+        source = support.ROOT / "tests" / f"{name}.c"
+        subprocess.run(
+            [*line, *flags, str(source), "-o", str(folder / f"{name}.so"), "-ldl"], check=True
+        )
+    return folder
+
+
+def with_failing(
+    library: Path, variable: str, what: str, run: Path, **options: str
+) -> dict[str, str]:
+    """The environment of a recording in which calls of the recorder fail as described."""
+    environment = support.recording(SIM, run, **options)
+    first, _, rest = environment["LD_PRELOAD"].partition(":")
+    preload = ":".join(filter(None, [first, str(library), rest]))
+    return environment | {"LD_PRELOAD": preload, variable: what}
+
+
+def check(bare: support.Outcome, outcome: support.Outcome, run: Path) -> bool:
+    """Whatever failed. Returns whether the recorder had anything to say."""
+    compare("", bare, outcome)
+    said = own_lines(outcome)
+    stops = [line for line in said if line.startswith(STOPPED)]
+    assert len(stops) <= 1
+    assert len(set(said)) == len(said)
+    if not (run / "p0" / "epochs.bin").exists():
+        assert stops == said
+        return bool(said)
+    opened = tt.open(run)
+    assert tt.verify.verify(opened, opened.manifest()).same
+    info = opened.processes[0].info
+    if info.get("status") == "failed":
+        assert stops == [STOPPED + info["reason"]]
+    elif info.get("status") != "complete":  # it could not be written any more
+        assert stops
+    if info.get("status") in ("failed", "complete"):
+        assert {NAME + text for text in info["warnings"]} == set(said) - set(stops)
+    return bool(said)
+
+
+def numbers(most: int) -> Iterator[int]:
+    """1, 2, 3, … with gaps that grow."""
+    n = 1
+    while n <= most:
+        yield n
+        n = max(n + 1, n * 5 // 4)
+
+
+REFUSALS = {
+    "mkdir": "13",
+    "open": "24",
+    "pwrite": "28",
+    "fallocate": "28",
+    "ftruncate": "5",
+    "rename": "13",
+    "mmap": "12",
+    "madvise": "12",
+    "pthread_create": "11",
+    "malloc": "12",
+    "calloc": "12",
+    "realloc": "12",
+    "strdup": "12",
+}
+
+
+@pytest.mark.parametrize("once", [True, False], ids=["once", "from then on"])
+@pytest.mark.parametrize("call", REFUSALS)
+def test_any_call_of_the_system_fails(
+    call: str, once: bool, failing: Path, program: list[str], bare: support.Outcome, tmp_path: Path
+) -> None:
+    quiet = told = 0
+    for n in numbers(250):
+        what = f"{call}:{n}-{n}:{REFUSALS[call]}" if once else f"{call}:{n}:{REFUSALS[call]}"
+        run = tmp_path / str(n)
+        environment = with_failing(failing / "failing.so", "FAILING", what, run)
+        said = check(bare, support.run(program, environment), run)
+        told += said
+        quiet = 0 if said else quiet + 1
+        if quiet == (6 if once else 1):  # it makes no more of these
+            break
+    assert told or call in ("ftruncate", "strdup")
+
+
+# Those that undo what the recorder did to the program's thread: no driver refuses them.
+UNDOING = ("cuCtxPopCurrent_v2", "cuThreadExchangeStreamCaptureMode")
+X86_64 = platform.machine() == "x86_64"
+
+
+def counted(outcome: support.Outcome) -> dict[str, int]:
+    """How often the recorder made each call of the driver."""
+    found = re.findall(r"^(cu\w+) (\d+)$", outcome.stderr, re.M)
+    return {name: int(count) for name, count in found if name not in UNDOING}
+
+
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+@pytest.mark.parametrize(
+    ("name", "error", "options"),
+    [
+        ("training", "out of memory", {}),
+        ("async", "not supported", {"epoch": "launch", "regions": "touched"}),
+        ("vmm", "illegal address", {"overwrite": "drop-oldest", "ring_bytes": "256K"}),
+    ],
+)
+def test_any_call_of_the_driver_fails(
+    name: str, error: str, options: dict[str, str], failing: Path, built: Path, tmp_path: Path
+) -> None:
+    command = support.command(f"example-{name}", built)
+    bare = support.run(command, SIM)
+    result = {"out of memory": 2, "not supported": 801, "illegal address": 700}[error]
+    library, variable = failing / "failing_driver.so", "FAILING_DRIVER"
+    environment = with_failing(library, variable, "count", tmp_path / "run", **options)
+    counts = counted(support.run(command, environment))
+    assert {"cuLaunchKernel", "cuMemHostAlloc", "cuModuleLoadData"} < set(counts)
+    told = set()
+    for call, count in counts.items():
+        for n in sorted({1, (count + 1) // 2}):
+            run = tmp_path / f"{call}-{n}"
+            what = f"{call}:{n}:{result}"
+            environment = with_failing(library, variable, what, run, **options)
+            if check(bare, support.run(command, environment), run):
+                told.add(call)
+    assert {"cuLaunchKernel", "cuMemHostAlloc", "cuModuleLoadData", "cuStreamQuery"} <= told
+
+
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+def test_memory_of_the_ring_is_given_back_in_the_middle(
+    failing: Path, built: Path, run: Path
+) -> None:
+    """The recorder begins anew in pinned memory, and streams of the program go on."""
+    command = support.command("example-async", built)
+    bare = support.run(command, SIM)
+    library = failing / "failing_driver.so"
+    environment = with_failing(library, "FAILING_DRIVER", "cuMemCreate:1:2", run, deterministic="1")
+    outcome = support.run(command, environment, timeout=30)
+    compare("example-async", bare, outcome)
+    assert "gave its own back" in outcome.stderr
+    opened = tt.open(run)
+    assert opened.processes[0].info["ring"]["place"] == "host"
+    assert tt.verify.verify(opened, opened.manifest()).same
+    assert len(opened.epochs) >= 7
+
+
+# ---- what the driver refuses ----
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (
+            "ptx:tt_capture_digest",
+            "^.*the driver refused the capture kernels: CUDA_ERROR_INVALID_PTX$",
+        ),
+        ("pinned:1", "no memory for the ring, neither on the device nor pinned on the host$"),
+        ("pinned:100000", "no memory for the ring, neither on the device nor pinned on the host$"),
+    ],
+)
+def test_the_driver_refuses_the_recorder(
+    fault: str, reason: str, program: list[str], bare: support.Outcome, run: Path
+) -> None:
+    outcome = support.run(program, support.recording(SIM | {"TT_SIM_FAULT": fault}, run))
+    outcome_lines = [line for line in outcome.stderr.splitlines() if "simulator" not in line]
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    assert len(outcome_lines) == 1
+    stopped(support.Outcome("", outcome_lines[0], 0), run, reason)
+    opened = tt.open(run)
+    assert opened.processes[0].info["ring"] == {"bytes": 0, "place": "none"}
+    assert len(opened.events) > 20
+
+
+@pytest.mark.parametrize(
+    ("memory", "fault", "line", "place"),
+    [
+        (
+            "128M",
+            None,
+            "little device memory to spare: the ring is 16 MiB instead of 256",
+            "device",
+        ),
+        ("16M", None, "no device memory to spare: the ring is 64 MiB of pinned", "host"),
+        ("16M", "pinned:20000000", "recording stopped: no memory for the ring", "none"),
+        ("128M", "pinned:100000", "recording stopped: no memory for the ring", "none"),
+    ],
+)
+def test_the_ring_shrinks(
+    memory: str, fault: str | None, line: str, place: str, program: list[str],
+    bare: support.Outcome, run: Path,
+) -> None:  # fmt: skip
+    environment = SIM | {"TT_SIM_MEMORY": memory} | ({"TT_SIM_FAULT": fault} if fault else {})
+    outcome = support.run(program, support.recording(environment, run, ring_bytes="256M"))
+    compare("", bare, outcome)
+    (said,) = own_lines(outcome)
+    assert said.startswith(NAME + line)
+    opened = tt.open(run)
+    info = opened.processes[0].info
+    assert info["ring"]["place"] == place
+    assert tt.verify.verify(opened, opened.manifest()).same
+    if place == "none":
+        assert info["status"] == "failed"
+    else:
+        assert info["warnings"] == [said.removeprefix(NAME)]
+        assert info["status"] == "complete"
+        assert len(opened.epochs) == 21
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("fault_illegal_address", "ILLEGAL_ADDRESS"),
+        ("fault_misaligned_address", "MISALIGNED_ADDRESS"),
+        ("fault_trap", "LAUNCH_FAILED"),
+    ],
+)
+def test_the_device_is_lost_in_the_middle(name: str, error: str, built: Path, run: Path) -> None:
+    command = support.command(name, built)
+    bare = support.run(command, SIM)
+    outcome = support.run(command, support.recording(SIM, run))
+    compare(name, bare, outcome)
+    stopped(outcome, run, f"the context failed \\(CUDA_ERROR_{error} from ")
+
+
+def test_what_was_drained_before_the_device_was_lost(
+    failing: Path, program: list[str], bare: support.Outcome, run: Path
+) -> None:
+    if not X86_64:
+        return
+    what = "cuMemcpyDtoHAsync_v2:31:700"
+    environment = with_failing(failing / "failing_driver.so", "FAILING_DRIVER", what, run)
+    outcome = support.run(program, environment)
+    compare("", bare, outcome)
+    stopped(outcome, run, "CUDA_ERROR_ILLEGAL_ADDRESS from cuMemcpyDtoHAsync")
+    assert len(tt.open(run).epochs) == 10
+
+
+# ---- processes that are no business of ours ----
+
+
+UNTOUCHED = """
+import os, sys
+status = dict(line.split(":\\t", 1) for line in open("/proc/self/status"))
+names = ("SigBlk", "SigIgn", "SigCgt", "Threads")
+print({name: status[name].strip() for name in names})
+print(sorted(os.listdir("/proc/self/fd")))
+print(sorted(name for name in os.environ if name not in ("LD_PRELOAD", "TT_OUT")))
+print([line for line in open("/proc/self/maps") if sys.argv[1] in line])
+"""
+
+
+def test_a_process_without_the_driver_is_untouched(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", UNTOUCHED, str(tmp_path)]
+    bare = support.run(command, SIM, cwd=tmp_path)
+    assert bare.status == 0
+    recorded = support.run(command, support.recording(SIM, tmp_path / "run"), cwd=tmp_path)
+    assert recorded == bare
+    assert os.listdir(tmp_path) == []
+
+
+TRACED = """
+import ctypes, multiprocessing, os, subprocess, sys
+
+def work():
+    cuda = ctypes.CDLL("libcuda.so.1")
+    context, p = ctypes.c_void_p(), ctypes.c_uint64()
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    assert cuda.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(1000)) == 0
+    assert cuda.cuMemsetD8_v2(p, ctypes.c_ubyte(7), ctypes.c_size_t(1000)) == 0
+    assert cuda.cuCtxSynchronize() == 0
+    return cuda, p
+
+def nothing(n):
+    return n * 2
+
+def many():
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        print(pool.map(nothing, range(5)))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(nothing, range(5)))
+    print(subprocess.run([sys.executable, "-c", "print(1)"], capture_output=True).stdout)
+    print(os.system("exit 3"))
+    child = os.fork()
+    if not child:
+        sys.stdout.flush()
+        os._exit(5)
+    print(os.waitpid(child, 0)[1] >> 8)
+
+if __name__ == "__main__":
+    what = sys.argv[1]
+    if what == "before":
+        many()
+    cuda, p = work()
+    if what == "after":
+        many()
+    elif what == "spawned":
+        process = multiprocessing.get_context("spawn").Process(target=work)
+        process.start()
+        process.join()
+        print(process.exitcode)
+    print(cuda.cuMemFree_v2(p))
+"""
+
+
+@pytest.mark.parametrize(("what", "processes"), [("before", 1), ("after", 1), ("spawned", 2)])
+def test_children_of_a_traced_python(what: str, processes: int, tmp_path: Path) -> None:
+    """Forked, spawned or started: only those that use the driver are recorded."""
+    script, run = tmp_path / "traced.py", tmp_path / "run"
+    script.write_text(TRACED)
+    command = [sys.executable, str(script), what]
+    bare = support.run(command, SIM, cwd=tmp_path)
+    assert (bare.status, bare.stdout[-2:]) == (0, "0\n"), bare.stderr
+    assert support.run(command, support.recording(SIM, run), cwd=tmp_path) == bare
+    opened = tt.open(run)
+    assert len(opened.processes) == processes
+    assert {p.info["status"] for p in opened.processes} == {"complete"}
+    assert list(opened.regions["size"]) == [1000] * processes
+    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert sorted(os.listdir(tmp_path)) == ["run", "traced.py"]
