@@ -57,6 +57,8 @@ class Result:
             measure()
         except (ProgramError, Error, OSError) as e:
             self.failed.append(str(e))
+        except Exception as e:  # whatever it is, it must not take the other pieces along
+            self.failed.append(f"{type(e).__name__}: {e}")
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ struct tt_epoch {
 	uint64_t time_ns;       /* CLOCK_MONOTONIC at the cut */
 	uint64_t done_ns;       /* CLOCK_MONOTONIC when it was committed */
 	uint32_t label;         /* string offset: kernel name or tt_epoch label, else TT_NO_ID */
-	uint32_t segment;       /* NNNNN of the data file its new blocks went to */
+	uint32_t segment;       /* its blocks are in the TT_DATA_LANES data files from this NNNNN on */
 	uint64_t digests_first; /* record index of its span in digests.bin */
 	uint64_t digests_count;
 	uint64_t blocks_first;  /* record index of its span in blocks.bin */
@@ -201,6 +201,9 @@ struct tt_digest {
 	uint64_t digest;
 };
 
+/* A segment is as many data files, written side by side; all but the first exist only where they came to use. */
+#define TT_DATA_LANES 4
+
 /* A block's contents as of an epoch: length bytes at offset in data-<segment>.bin. */
 struct tt_block {
 	uint32_t region;
@@ -208,7 +211,7 @@ struct tt_block {
 	uint64_t digest;   /* XXH3-64, seed 0, of the contents */
 	uint64_t offset;   /* in the data file, from its very beginning */
 	uint32_t length;   /* TT_BLOCK_SIZE, less in a region's last block */
-	uint32_t segment;
+	uint32_t segment; /* NNNNN of the data file */
 };
 
 /* ---- kernels and modules ---- */

@@ -37,6 +37,7 @@ uint64_t stream_digest(const void *data, size_t length, size_t piece)
 NONE = 0xFFFFFFFF
 BLOCK = 65536
 HEADER = 64
+LANES = 4
 FULL = 1
 FILES = {
     "events.bin": (1, "tt_event"),
@@ -148,6 +149,11 @@ def string(process: Path, offset: int) -> str | None:
 
 
 def segments(process: Path) -> list[int]:
+    """Which segments there are data files of, counted from 0."""
+    return sorted({index // LANES for index in data_files(process)})
+
+
+def data_files(process: Path) -> list[int]:
     """The data files; one without a whole header was begun for an epoch that never came."""
     files = {int(p.name[5:10]): p for p in process.glob("data-*.bin") if p.stat().st_size >= HEADER}
     for index, path in files.items():
@@ -159,7 +165,7 @@ def check_epochs(process: Path) -> Any:
     """Committed epochs: consecutive, spans checked, kept contents equal to their digests."""
     epochs = records(process, "epochs.bin")
     spans = {"digests": 0, "blocks": 0}
-    there = segments(process)
+    there = data_files(process)
     data = {i: (process / f"data-{i:05}.bin").read_bytes() for i in there}
     for number, epoch in enumerate(epochs):
         assert epoch["number"] == number
@@ -175,7 +181,7 @@ def check_epochs(process: Path) -> Any:
             assert int(epoch[f"{name}_check"]) == xxhash.xxh3_64_intdigest(raw)
             if name == "blocks":
                 for block in np.frombuffer(raw, dtype("tt_block")):
-                    assert block["segment"] == epoch["segment"]
+                    assert 0 <= int(block["segment"]) - int(epoch["segment"]) < LANES
                     assert block["offset"] % 32 == 0
                     if int(block["segment"]) in data:
                         at, length = int(block["offset"]), int(block["length"])
@@ -219,14 +225,14 @@ class Store:
             self.lib.store_region(self.s, FFI.new("struct tt_region *", {**given, **members}))
         )
 
-    def block(self, region: int, block: int, contents: bytes) -> bool:
+    def block(self, region: int, block: int, contents: bytes, lane: int = 0) -> bool:
         """As the drain does: refers to contents that are stored already, appends others."""
         digest, offset = xxhash.xxh3_64_intdigest(contents), FFI.new("uint64_t *")
         found = self.lib.store_find(self.s, digest, len(contents), offset)
         source = FFI.NULL if found else FFI.from_buffer(contents)
         record = {"region": region, "block": block, "digest": digest, "length": len(contents)}
         blocks = FFI.new("struct tt_block *", {**record, "offset": offset[0]})
-        return bool(self.lib.store_blocks(self.s, blocks, 1, source))
+        return bool(self.lib.store_blocks(self.s, blocks, 1, source, lane))
 
     def fill(self, number: int, full: bool, contents: dict[int, list[bytes]]) -> bool:
         """Begins an epoch and adds these regions' blocks and digests."""

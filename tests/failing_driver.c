@@ -6,7 +6,8 @@
  *
  * The recorder looks the driver's calls up through our dlsym, which gives it a stub for each: the
  * stub goes on to the driver with the registers and the stack as they were, or returns the result.
- * Whose call it is shows in the caller: the wrappers' code lies together in the recorder.
+ * Whose call it is shows in the caller: FAILING_WRAPPERS=BEGIN-END,… says where in the recorder
+ * the wrappers' code lies.
  */
 #define _GNU_SOURCE
 #define __CUDA_API_VERSION_INTERNAL
@@ -37,14 +38,19 @@ static const char *const names[CALL_COUNT] = {
 __attribute__((visibility("hidden"))) void *failing_real[CALL_COUNT];
 static unsigned counts[CALL_COUNT];
 static unsigned failing = CALL_COUNT, from, to, result;
-static uintptr_t begin, end, wrappers, wrappers_end;
+static uintptr_t base, begin, end;
+static struct { uintptr_t begin, end; } wrappers[256];
+static unsigned wrapper_count;
 
 __attribute__((visibility("hidden"), used)) unsigned failing_decide(unsigned call, uintptr_t caller);
 
 unsigned failing_decide(unsigned call, uintptr_t caller)
 {
-	if (caller < begin || caller >= end || (caller >= wrappers && caller < wrappers_end))
+	if (caller < begin || caller >= end)
 		return 0;
+	for (unsigned i = 0; i < wrapper_count; i++)
+		if (caller - base >= wrappers[i].begin && caller - base < wrappers[i].end)
+			return 0;
 	unsigned n = __atomic_add_fetch(&counts[call], 1, __ATOMIC_RELAXED);
 	return call == failing && n >= from && n <= to ? result : 0;
 }
@@ -79,9 +85,10 @@ static dlsym_fn *libc_dlsym(void)
 	return f ? f : (dlsym_fn *)dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
 }
 
-static int find_recorder(struct dl_phdr_info *info, size_t size, void *path)
+static int find_recorder(struct dl_phdr_info *info, size_t size, void *unused)
 {
 	(void)size;
+	(void)unused;
 	if (!strstr(info->dlpi_name, "libttshim"))
 		return 0;
 	for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -91,23 +98,16 @@ static int find_recorder(struct dl_phdr_info *info, size_t size, void *path)
 		begin = at;
 		end = at + info->dlpi_phdr[i].p_memsz;
 	}
-	*(const char **)path = info->dlpi_name;
+	base = info->dlpi_addr;
 	return 1;
 }
 
-static void find_wrappers(const char *path)
+static void read_wrappers(const char *text)
 {
-	dlsym_fn *look_up = libc_dlsym();
-	void *recorder = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
-
-	for (unsigned i = 0; i < CALL_COUNT; i++) {
-		uintptr_t p = (uintptr_t)look_up(recorder, names[i]);
-		if (p < begin || p >= end)
-			continue;
-		if (!wrappers || p < wrappers)
-			wrappers = p;
-		if (p + 512 > wrappers_end)
-			wrappers_end = p + 512;
+	for (; text && *text; text += strcspn(text, ","), text += *text == ',') {
+		unsigned n = wrapper_count++;
+		if (n == 256 || sscanf(text, "%lx-%lx", &wrappers[n].begin, &wrappers[n].end) != 2)
+			abort();
 	}
 }
 
@@ -120,12 +120,12 @@ static void print_counts(void)
 
 __attribute__((constructor)) static void read_settings(void)
 {
-	const char *text = getenv("FAILING_DRIVER"), *path = NULL;
+	const char *text = getenv("FAILING_DRIVER");
 	char name[64];
 
-	if (!dl_iterate_phdr(find_recorder, &path))
+	if (!dl_iterate_phdr(find_recorder, NULL))
 		return;
-	find_wrappers(path);
+	read_wrappers(getenv("FAILING_WRAPPERS"));
 	if (!text || !strcmp(text, "count")) {
 		atexit(print_counts);
 		return;

@@ -278,6 +278,24 @@ def test_more_than_four_gibibytes(built: Path, run: Path) -> None:
     assert (region["kind"], region["size"], region["base"]) == ("arena", size, BASE)
 
 
+def test_memory_is_shared_by_handles(built: Path, run: Path) -> None:
+    """Where devices can do that; elsewhere the driver says no, as without us."""
+    command = [str(support.build_program("shim_share", built))]
+    assert recorded(command, run.with_name("without")) == support.run(command, SIM)
+    outcome = recorded(command, run, fault="ipc:1")
+    given, opened, changed, found = (
+        re.findall(rf"^{word}: (\d+ bytes, \w+)$", outcome.stdout, re.M)
+        for word in ("given", "opened", "changed", "found")
+    )
+    assert len(given) == len(set(given)) == 4
+    assert given == opened
+    assert changed == found != given
+    assert "m.freed, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) -> CUDA_ERROR_INVALID" in outcome.stdout
+    assert "the other ended with 0\n" in outcome.stdout
+    processes = tt.open(run).regions.groupby("process")["kind"].agg(list)
+    assert sorted(map(sorted, processes)) == [["arena"] * 6, ["ipc"] * 4]
+
+
 def test_contexts_take_their_memory_along(built: Path, run: Path) -> None:
     outcome = recorded(addresses(built, "contexts"), run)
     contexts = re.findall(r"context \d: (\w+) (\w+)\n", outcome.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import ttanalyze as tt
 from tests import entries, support
 from tests.recordings import compare
+from tests.test_cuda_header import toolkit_include
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -47,9 +49,62 @@ def test_calls_of_a_driver_to_come_are_its_own(built: Path, run: Path) -> None:
     opened = tt.open(run)
     info = opened.processes[0].info
     assert info["driver_version"] == 14000
-    assert info["unknown_calls"] == ["cuMemAlloc:14000:0", "cuLaunchKernel:14000:0"]
+    new = ["cuMemAlloc:14000:0", "cuLaunchKernel:14000:0", "cuMemcpyTwice:14000:0"]
+    assert info["unknown_calls"] == new
     assert list(opened.regions.loc[opened.regions["kind"] == "device", "size"]) == [2000]
     assert list(opened.events.loc[opened.events["kind"] == "launch", "kernel"]) == ["add"]
+
+
+TABLES = ("HOOK_TABLE", "CALL_TABLE", "PASS_TABLE")
+
+
+def preprocessed(text: str, include: Path) -> str:
+    """C source after the preprocessor."""
+    command = ["gcc", "-E", "-P", "-D__CUDA_API_VERSION_INTERNAL", f"-I{include}", "-xc", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def table(name: str) -> list[str]:
+    """The symbols of one of TABLES."""
+    headers = '#include "hook_table.h"\n#include "pass_table.h"\n'
+    source = f"{headers}#define X(symbol) entry symbol;\n{name}(X)\n"
+    return re.findall(r"entry (\w+);", preprocessed(source, support.ROOT / "interpose" / "entry"))
+
+
+def declared(include: Path) -> set[str]:
+    """Every call that a cuda.h declares, in all its versions."""
+    text = preprocessed("#include <cuda.h>\n", include)
+    inline = {"cuGetProcAddress_v2_ptsz"}
+    return set(re.findall(r"\b(cu[A-Z]\w*)\s*\(", text)) - inline
+
+
+def headers() -> list[Path]:
+    """Our own cuda.h, and the toolkit's where there is one of the same version."""
+    return list(filter(None, [support.ROOT / "interpose" / "cuda", toolkit_include()]))
+
+
+@pytest.mark.parametrize("include", headers(), ids=str)
+def test_every_call_of_the_api_is_in_a_table(include: Path) -> None:
+    """Wrapped, or passed through knowingly: what is new in a later CUDA shows here."""
+    calls = declared(include)
+    assert len(calls) > 550
+    tables = {name: table(name) for name in TABLES}
+    known = [symbol for symbols in tables.values() for symbol in symbols]
+    assert len(known) == len(set(known))
+    assert set(tables["HOOK_TABLE"] + tables["CALL_TABLE"]) <= calls
+    both = {symbol + suffix for symbol in known for suffix in ("", "_ptsz", "_ptds")}
+    assert not calls - both
+    if len(calls) > 600:  # the toolkit's: its other headers have these
+        foreign = re.compile("cu(GL|EGL|VDPAU|Profiler|Graphics|EventCreateFromEGLSync)")
+        assert {symbol for symbol in known if not foreign.match(symbol)} <= calls
+
+
+def test_a_wrapped_call_is_wrapped_for_both_default_streams() -> None:
+    hooked, calls = set(table("HOOK_TABLE")), declared(support.ROOT / "interpose" / "cuda")
+    for symbol in hooked:
+        assert not {symbol + "_ptsz", symbol + "_ptds"} & calls - hooked, symbol
+    assert {re.sub("_pt[sd][sz]$", "", symbol) for symbol in hooked} <= hooked
 
 
 def without(folder: Path, *calls: str) -> dict[str, str]:

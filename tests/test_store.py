@@ -19,10 +19,13 @@ from tests.drain_run import (
     BLOCK,
     FFI,
     FILES,
+    FULL,
+    LANES,
     NONE,
     Store,
     check_epochs,
     check_header,
+    data_files,
     noise,
     records,
     segments,
@@ -129,15 +132,38 @@ def test_contents_are_stored_once(drain: Any, tmp_path: Path) -> None:
     assert len(set(offsets)) == 3
 
 
+def test_lanes_of_a_segment(drain: Any, tmp_path: Path) -> None:
+    """Each lane has its data file from its first contents on; contents are stored once in all."""
+    s = Store(drain, tmp_path / "run", retain=1)
+    assert s.region(0, size=4 * BLOCK)
+    for number in range(3):
+        pieces = [noise(10 * number + i, BLOCK) for i in range(2)]
+        assert drain.store_epoch_begin(s.s, number, True)
+        for lane, piece in enumerate([pieces[0], pieces[1], pieces[0], b"last"]):
+            assert s.block(0, lane, piece, lane)
+        if number == 1:
+            drain.store_epoch_abandon(s.s)
+            assert drain.store_epoch_begin(s.s, number, False)
+        assert s.commit(number, flags=0 if number == 1 else FULL)
+        base = number // 2 * LANES
+        assert data_files(s.process) == [base, base + 1, base + 3]
+    s.close()
+    first, _, last = check_epochs(s.process)
+    assert [int(first["bytes_stored"]), int(last["bytes_stored"])] == [2 * BLOCK + 4] * 2
+
+
 def test_table_of_contents_is_bounded_and_never_wrong(drain: Any) -> None:
+    def place(i: int) -> int:
+        return 32 * (i + 2) + i % LANES
+
     table, offset = FFI.new("struct dedup *"), FFI.new("uint64_t *")
     drain.dedup_init(table, 1 << 20)
     digests = [random.Random(i).getrandbits(64) for i in range(200_000)]
     for i, digest in enumerate(digests):
-        drain.dedup_put(table, digest, i % BLOCK + 1, 32 * (i + 2))
+        drain.dedup_put(table, digest, i % BLOCK + 1, place(i))
         if i == 1000:
             known = [
-                drain.dedup_find(table, d, k + 1, offset) and offset[0] == 32 * (k + 2)
+                drain.dedup_find(table, d, k + 1, offset) and offset[0] == place(k)
                 for k, d in enumerate(digests[:i])
             ]
             assert all(known)
@@ -146,15 +172,17 @@ def test_table_of_contents_is_bounded_and_never_wrong(drain: Any) -> None:
     for i, digest in enumerate(digests):
         assert not drain.dedup_find(table, digest, i % BLOCK + 2, offset)
         if drain.dedup_find(table, digest, i % BLOCK + 1, offset):
-            assert offset[0] == 32 * (i + 2)
+            assert offset[0] == place(i)
             hits += 1
     assert hits > 50_000
-    drain.dedup_drop(table, 32 * 150_002)
+    ends = [0, 32 * 150_002, 32 * 200_002, 32 * 100_002]
+    drain.dedup_drop(table, FFI.new("uint64_t[]", ends))
     assert not any(
         drain.dedup_find(table, d, i % BLOCK + 1, offset)
         for i, d in enumerate(digests)
-        if i >= 150_000
+        if 32 * (i + 2) >= ends[i % LANES]
     )
+    assert drain.dedup_find(table, digests[199_998], 199_998 % BLOCK + 1, offset)
     drain.dedup_clear(table)
 
 
@@ -162,9 +190,9 @@ def test_refuses_a_reference_to_what_is_not_there(drain: Any, tmp_path: Path) ->
     s = Store(drain, tmp_path / "run")
     assert drain.store_epoch_begin(s.s, 0, True)
     refers = FFI.new("struct tt_block *", {"digest": 1, "length": 100, "offset": 64})
-    assert not drain.store_blocks(s.s, refers, 1, FFI.NULL)
+    assert not drain.store_blocks(s.s, refers, 1, FFI.NULL, 0)
     large = FFI.new("struct tt_block *", {"digest": 1, "length": BLOCK + 1})
-    assert not drain.store_blocks(s.s, large, 1, FFI.from_buffer(noise(1, BLOCK + 1)))
+    assert not drain.store_blocks(s.s, large, 1, FFI.from_buffer(noise(1, BLOCK + 1)), 0)
     assert s.block(0, 0, noise(1))
     assert s.commit(0)
     s.close()
@@ -210,7 +238,7 @@ def test_retain_keeps_what_the_last_epochs_need(drain: Any, tmp_path: Path) -> N
         [max(n - 2, 0) // 4 + i for i in range(n // 4 - max(n - 2, 0) // 4 + 1)] for n in range(13)
     ]
     epochs = check_epochs(s.process)
-    assert [int(e["segment"]) for e in epochs] == [n // 4 for n in range(13)]
+    assert [int(e["segment"]) for e in epochs] == [n // 4 * LANES for n in range(13)]
     flags = [e["flags"] for e in json.loads((s.process / "manifest.json").read_text())["epochs"]]
     assert ["dropped" in f for f in flags] == [n < 8 for n in range(13)]
 
@@ -416,7 +444,7 @@ def test_blocks_side_by_side_are_written_once_each(drain: Any, tmp_path: Path) -
         digest = xxhash.xxh3_64_intdigest(piece)
         records[i] = {"block": i, "digest": digest, "length": len(piece), "offset": len(contents)}
         contents += piece + bytes(-len(piece) % 32)
-    assert drain.store_blocks(s.s, records, len(pieces), FFI.from_buffer(contents))
+    assert drain.store_blocks(s.s, records, len(pieces), FFI.from_buffer(contents), 0)
     assert s.commit(0)
     data = (s.process / "data-00000.bin").read_bytes()
     for record, piece in zip(records, pieces, strict=True):

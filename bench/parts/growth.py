@@ -32,6 +32,8 @@ def _take(bed: Bed, result: Result, sweep: Callable[[Bed], Sweep]) -> None:
     name, plot, figure = sweep(bed)
     result.data["sweeps"][name] = plot
     result.figures += [figure] if figure else []
+    if plot.get("stopped") and "OUT_OF_MEMORY" not in plot["stopped"]:
+        result.failed.append(plot["stopped"])
 
 
 def by_bytes(bed: Bed) -> Sweep:
@@ -42,17 +44,19 @@ def by_bytes(bed: Bed) -> Sweep:
     )
     points: Points = []
     calls: Points = []
+    stopped = None
     for size in sizes:
         try:
             held, call = _epoch(bed, {"bytes": size, "permille": 1}, {"snapshot_every": "0"})
-        except ProgramError:
+        except ProgramError as e:
             if len(points) < 2:
                 raise
-            break  # more than this device has
+            stopped = f"at {size // MIB} MiB: {e}"
+            break
         points.append((size / MIB, held))
         calls.append((size / MIB, call))
     plot = _plot("MiB captured", "epoch", {"the program is held up": points, "the call": calls})
-    return "bytes", plot, _times("growth-bytes", points, 4, "MiB")
+    return "bytes", plot | {"stopped": stopped}, _times("growth-bytes", points, 4, "MiB")
 
 
 def by_regions(bed: Bed) -> Sweep:

@@ -14,6 +14,7 @@ from bench.bed import Bed, Command, ProgramError, Result, by_turns, median
 from bench.figures import Figure, Quantity
 
 Sample = dict[str, Any]
+KEYS = ("median_ns", "p99_ns", "p999_ns", "loop_ns")
 
 
 def measure(bed: Bed) -> Result:
@@ -33,23 +34,30 @@ def measure(bed: Bed) -> Result:
     except ProgramError as e:
         missing = str(e)
     samples = by_turns(bed, bed.pick(7, 3, 3), ways)
+    bare = samples["bare"]
+    # Through the recorder and past it, in one process; the peers have no way past them.
     added = {
-        name: {
-            key: median([a[key] - b[key] for a, b in zip(them, samples["bare"], strict=True)])
-            for key in ("median_ns", "p99_ns", "p999_ns", "loop_ns")
-        }
-        for name, them in samples.items()
-        if name != "bare"
+        "recorded": _less(
+            [s["program"] for s in samples["recorded"]], [s["driver"] for s in samples["recorded"]]
+        )
     }
-    bare = {key: median([s[key] for s in samples["bare"]]) for key in samples["bare"][0]}
+    for name in ways.keys() - {"bare", "recorded"}:
+        added[name] = _less([s["program"] for s in samples[name]], [s["program"] for s in bare])
+    driver = {key: median([s["driver"][key] for s in samples["recorded"]]) for key in KEYS}
     figures = []
     for target, key in (("launch-median", "median_ns"), ("launch-p999", "p999_ns")):
-        ours = [Quantity("bare", bare[key], "ns")]
+        ours = [Quantity("bare", driver[key], "ns")]
         if key == "median_ns":
             ours.append(Quantity("over the whole loop", added["recorded"]["loop_ns"], "ns"))
         peers = [Quantity(name, of[key], "ns") for name, of in added.items() if name != "recorded"]
         figures.append(Figure(target, added["recorded"][key], ours, peers, missing))
-    return Result(figures, {"bare": bare, "added": added, "samples": samples, "cupti": missing})
+    return Result(figures, {"bare": driver, "added": added, "samples": samples, "cupti": missing})
+
+
+def _less(them: list[Sample], others: list[Sample]) -> dict[str, float]:
+    """Medians of what the one took longer than the other."""
+    pairs = list(zip(them, others, strict=True))
+    return {key: median([a[key] - b[key] for a, b in pairs]) for key in KEYS}
 
 
 def _recorded(bed: Bed, command: Command) -> Sample:

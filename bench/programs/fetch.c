@@ -6,8 +6,6 @@
 
 #include "drain/drain.h"
 
-#define DRAIN_BUFFERS 2
-
 int main(int argc, char **argv)
 {
 	uint64_t bytes = number(argc, argv, "--bytes", 256 << 20), copies = number(argc, argv, "--copies", 16), began = 0;

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../drain/drain.h"
 #include "../state/regions.h"
 #include "../state/streams.h"
 #include "kernels.h"
@@ -76,8 +77,8 @@ struct capture {
 	uint32_t last_slot, last_epoch;
 	struct pending *kept;            /* drop-oldest: the epochs that stay in the ring, oldest first */
 	size_t kept_count, kept_capacity;
-	unsigned char *pinned[2];        /* the drain's buffers */
-	uint32_t copies[2];              /* into each so far */
+	unsigned char *pinned[DRAIN_BUFFERS];
+	uint32_t copies[DRAIN_BUFFERS];  /* into each so far */
 };
 
 /* One part of an epoch on its way to the files. */

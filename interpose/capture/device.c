@@ -24,7 +24,8 @@ static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the 
 
 #define ASK_FIRST_NS 200000u
 #define ASK_NS 20000000u
-#define SHARED_SIZE (128 + CAPTURE_PENDING * sizeof(struct tt_capture_status))
+#define STATUS_AT 256 /* behind the words that are waited for */
+#define SHARED_SIZE (STATUS_AT + CAPTURE_PENDING * sizeof(struct tt_capture_status))
 
 /*
  * What the driver takes for an allocation is more than was asked for, and what it gives back
@@ -176,7 +177,7 @@ static void destroy(struct capture *p)
 	for (int i = 0; i < CAPTURE_PENDING; i++)
 		if (p->done[i])
 			real.cuEventDestroy_v2(p->done[i]);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < DRAIN_BUFFERS; i++) {
 		if (p->pinned[i])
 			real.cuMemFreeHost(p->pinned[i]);
 	}
@@ -234,7 +235,7 @@ static struct capture *create(struct context *c, bool host_only)
 		  memory_anywhere(p, &p->control, sizeof(struct tt_capture_control), false) && make_ring(p, &ring_wanted);
 	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
 		ok = had(real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING), "an event", &refused);
-	for (int i = 0; ok && i < 2; i++)
+	for (int i = 0; ok && i < DRAIN_BUFFERS; i++)
 		ok = real.cuMemHostAlloc((void **)&p->pinned[i], DRAIN_BUFFER, 0) == CUDA_SUCCESS;
 	ok = ok && had(real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream), "to clear memory", &refused);
 	if (!ok) {
@@ -368,12 +369,12 @@ CUdeviceptr capture_copied_address(struct capture *p, int buffer)
 
 struct tt_capture_status *capture_status(struct capture *p, uint32_t slot)
 {
-	return (struct tt_capture_status *)((char *)p->shared.host + 128) + slot;
+	return (struct tt_capture_status *)((char *)p->shared.host + STATUS_AT) + slot;
 }
 
 CUdeviceptr capture_status_address(struct capture *p, uint32_t slot)
 {
-	return p->shared.device + 128 + slot * sizeof(struct tt_capture_status);
+	return p->shared.device + STATUS_AT + slot * sizeof(struct tt_capture_status);
 }
 
 void capture_failed(struct capture *p, CUresult r, const char *call)

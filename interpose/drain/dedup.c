@@ -12,17 +12,21 @@
 
 struct dedup_bucket {
 	uint64_t digest[WAYS];
-	uint64_t place[WAYS]; /* offset / 32 above LENGTH_BITS bits of length; 0: free */
+	uint64_t place[WAYS]; /* above LENGTH_BITS bits of length, two of the lane and the offset / 32; 0: free */
 };
 
-static uint64_t place_of(uint32_t length, uint64_t offset)
+_Static_assert(TT_DATA_LANES == 4, "two bits of lane");
+
+static uint64_t packed(uint32_t length, uint64_t place)
 {
-	return offset / 32 << LENGTH_BITS | length;
+	return (place / 32 << 2 | (place & PLACE_LANE)) << LENGTH_BITS | length;
 }
 
-static uint64_t offset_of(uint64_t place)
+static uint64_t place_of(uint64_t packed)
 {
-	return (place >> LENGTH_BITS) * 32;
+	uint64_t place = packed >> LENGTH_BITS;
+
+	return (place >> 2) * 32 | (place & 3);
 }
 
 void dedup_init(struct dedup *d, size_t limit_bytes)
@@ -37,14 +41,14 @@ void dedup_clear(struct dedup *d)
 	d->count = 0;
 }
 
-bool dedup_find(const struct dedup *d, uint64_t digest, uint32_t length, uint64_t *offset)
+bool dedup_find(const struct dedup *d, uint64_t digest, uint32_t length, uint64_t *place)
 {
 	if (!d->count)
 		return false;
 	const struct dedup_bucket *b = d->buckets + (digest & (d->count - 1));
 	for (unsigned i = 0; i < WAYS; i++)
 		if (b->digest[i] == digest && (b->place[i] & ((1u << LENGTH_BITS) - 1)) == length && b->place[i]) {
-			*offset = offset_of(b->place[i]);
+			*place = place_of(b->place[i]);
 			return true;
 		}
 	return false;
@@ -75,7 +79,7 @@ static bool grow(struct dedup *d)
 	return true;
 }
 
-void dedup_put(struct dedup *d, uint64_t digest, uint32_t length, uint64_t offset)
+void dedup_put(struct dedup *d, uint64_t digest, uint32_t length, uint64_t place)
 {
 	struct dedup_bucket *b;
 	unsigned i;
@@ -90,13 +94,15 @@ void dedup_put(struct dedup *d, uint64_t digest, uint32_t length, uint64_t offse
 	if (i == WAYS)
 		i = d->turn++ % WAYS;
 	b->digest[i] = digest;
-	b->place[i] = place_of(length, offset);
+	b->place[i] = packed(length, place);
 }
 
-void dedup_drop(struct dedup *d, uint64_t from)
+void dedup_drop(struct dedup *d, const uint64_t *from)
 {
 	for (size_t i = 0; i < d->count; i++)
-		for (unsigned k = 0; k < WAYS; k++)
-			if (d->buckets[i].place[k] && offset_of(d->buckets[i].place[k]) >= from)
+		for (unsigned k = 0; k < WAYS; k++) {
+			uint64_t place = place_of(d->buckets[i].place[k]);
+			if ((place & PLACE_OFFSET) >= from[place & PLACE_LANE])
 				d->buckets[i].place[k] = 0;
+		}
 }

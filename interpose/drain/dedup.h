@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../format.h"
+
 #define DEDUP_BYTES (32u << 20) /* most memory it takes: two million blocks, 128 GiB of contents */
 
 struct dedup {
@@ -19,12 +21,16 @@ struct dedup {
 	uint32_t turn; /* which entry of a full bucket goes next */
 };
 
+/* A place in one of a segment's data files: its offset, a multiple of 32 other than 0, plus the file's lane. */
+#define PLACE_LANE 31
+#define PLACE_OFFSET (~(uint64_t)PLACE_LANE)
+
 void dedup_init(struct dedup *d, size_t limit_bytes);
-bool dedup_find(const struct dedup *d, uint64_t digest, uint32_t length, uint64_t *offset);
-/* offset: a multiple of 32 other than 0; length: 1 to 65536 */
-void dedup_put(struct dedup *d, uint64_t digest, uint32_t length, uint64_t offset);
-/* Drops all that lies at `from` or behind. */
-void dedup_drop(struct dedup *d, uint64_t from);
+bool dedup_find(const struct dedup *d, uint64_t digest, uint32_t length, uint64_t *place);
+/* length: 1 to 65536 */
+void dedup_put(struct dedup *d, uint64_t digest, uint32_t length, uint64_t place);
+/* Drops all that lies, in its lane, at from[lane] or behind. from: of TT_DATA_LANES. */
+void dedup_drop(struct dedup *d, const uint64_t *from);
 void dedup_clear(struct dedup *d);
 
 #endif

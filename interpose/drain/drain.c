@@ -14,10 +14,13 @@
 #include "../recorder.h"
 #include "../state/clock.h"
 #include "store.h"
+#include "writers.h"
 
 #define BRIDGE ((uint64_t)512 << 10) /* more than this is not copied for nothing */
 
 static struct pending queue[CAPTURE_PENDING];
+_Static_assert(DRAIN_BUFFERS == TT_DATA_LANES, "a writer has a buffer and a data file");
+
 static uint64_t added, drained; /* ever */
 static _Atomic uint64_t progress; /* changes while the drain gets on */
 static bool running;
@@ -154,12 +157,11 @@ static struct tt_block record_of(const struct pending *q, const struct tt_chunk_
 	return (struct tt_block){q->list->regions[e->region]->id, e->block, e->digest, offset, e->length, 0};
 }
 
-/* The blocks of a run that the files lack; its contents came to the host. */
-static bool store_run(struct pending *q, struct tt_chunk_entry *e, const uint64_t *known, const struct run *r,
-		      const unsigned char *contents, struct tt_block *records)
+/* A run whose contents came to the host: the records of the blocks that the files lack. */
+static bool take_run(struct pending *q, struct tt_chunk_entry *e, const uint64_t *known, const struct run *r,
+		     const unsigned char *contents, struct tt_block *records, uint64_t *count)
 {
-	uint64_t n = 0;
-
+	*count = 0;
 	for (uint64_t i = r->first; i < r->last; i++) {
 		uint64_t offset = e[i].offset - r->offset;
 		if (known[i])
@@ -168,30 +170,44 @@ static bool store_run(struct pending *q, struct tt_chunk_entry *e, const uint64_
 			e[i].digest = xxh3_64(contents + offset, e[i].length);
 		if (!take(q, &e[i]))
 			return false;
-		records[n++] = record_of(q, &e[i], offset);
+		records[(*count)++] = record_of(q, &e[i], offset);
 	}
-	return store_blocks(recorder_store(), records, n, contents);
+	return true;
 }
 
-/* Copies run after run, the next while one is stored. */
+/*
+ * Copies run after run into the buffers in turn, two ahead of what is handed to the writers.
+ * Without writers, or where the order in the files has to be the same each time, the drain
+ * writes by itself.
+ */
 static bool store_runs(struct pending *q, const struct arrived *a, const uint64_t *known, uint64_t payload,
 		       struct tt_block *records)
 {
 	struct capture *p = q->capture;
-	struct tt_chunk_entry *e = a->entries;
-	uint64_t position = 0;
-	struct run run[2];
-	int b = 0;
-	bool more = next_run(e, a->header.count, known, &position, &run[0]);
-	bool ok = !more || fetch(p, p->pinned[0], payload + run[0].offset, run[0].size, 0);
+	bool writers = !options.deterministic && writers_start(), ok = true, more = true;
+	struct run runs[DRAIN_BUFFERS];
+	uint64_t position = 0, asked = 0, handed = 0, n;
 
-	while (ok && more) {
-		struct run *r = &run[b];
-		more = next_run(e, a->header.count, known, &position, &run[!b]);
-		ok = (!more || fetch(p, p->pinned[!b], payload + run[!b].offset, run[!b].size, !b)) && fetched(p, b) &&
-		     store_run(q, e, known, r, p->pinned[b], records);
-		b = !b;
+	while (ok && (more || handed < asked)) {
+		unsigned b = asked % DRAIN_BUFFERS;
+		more = more && next_run(a->entries, a->header.count, known, &position, &runs[b]);
+		if (more) {
+			ok = (!writers || writers_wait(b)) &&
+			     fetch(p, p->pinned[b], payload + runs[b].offset, runs[b].size, (int)b);
+			asked++;
+		}
+		if (!ok || (more && asked - handed < 2) || handed == asked)
+			continue;
+		b = handed++ % DRAIN_BUFFERS;
+		ok = fetched(p, (int)b) && take_run(q, a->entries, known, &runs[b], p->pinned[b], records, &n);
+		if (ok && writers)
+			writers_put(b, records, n, p->pinned[b]);
+		else if (ok)
+			ok = store_blocks(recorder_store(), records, n, p->pinned[b], 0);
+		records += ok ? n : 0;
 	}
+	for (unsigned b = 0; writers && b < DRAIN_BUFFERS; b++)
+		ok &= writers_wait(b);
 	return ok;
 }
 
@@ -213,11 +229,14 @@ static bool store_chunk(struct pending *q, const struct arrived *a, uint64_t at)
 		ok = take(q, &e[i]);
 		records[n++] = record_of(q, &e[i], known[i]);
 	}
-	ok = ok && (!n || store_blocks(recorder_store(), records, n, NULL));
-	if (ok && a->have == a->header.size)
-		ok = store_run(q, e, known, &(struct run){.last = count}, q->capture->pinned[0] + a->header.payload, records);
-	else if (ok)
+	ok = ok && (!n || store_blocks(recorder_store(), records, n, NULL, 0));
+	if (ok && a->have == a->header.size) {
+		const unsigned char *contents = q->capture->pinned[0] + a->header.payload;
+		ok = take_run(q, e, known, &(struct run){.last = count}, contents, records, &n) &&
+		     store_blocks(recorder_store(), records, n, contents, 0);
+	} else if (ok) {
 		ok = store_runs(q, a, known, at + a->header.payload, records);
+	}
 	free(records);
 	free(known);
 	return ok;
@@ -457,6 +476,7 @@ void drain_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&changed, NULL);
+	writers_forget();
 	running = stopping = false;
 	added = drained = 0;
 }

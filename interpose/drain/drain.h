@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Pinned memory that a context's epochs pass through: as many buffers of so many bytes. */
+#define DRAIN_BUFFERS 4
 #define DRAIN_BUFFER ((uint64_t)4 << 20)
 
 struct pending;

@@ -134,7 +134,7 @@ static bool create_files(store *s)
 	       file_create_records(&s->modules, d, "modules.bin", false, TT_FILE_MODULES, sizeof(struct tt_module), 0) &&
 	       file_create_records(&s->digests.file, d, "digests.bin", true, TT_FILE_DIGESTS, sizeof(struct tt_digest), 0) &&
 	       file_create_records(&s->blocks.file, d, "blocks.bin", true, TT_FILE_BLOCKS, sizeof(struct tt_block), 0) &&
-	       store_begin_segment(s, &s->data, 0) &&
+	       store_begin_data(s, &s->data[0], 0) &&
 	       file_create_records(&s->epochs, d, "epochs.bin", false, TT_FILE_EPOCHS, sizeof(struct tt_epoch), 0);
 }
 
@@ -143,10 +143,14 @@ typedef void file_ending(struct file *f);
 static void end_files(store *s, file_ending *end)
 {
 	struct file *files[] = {&s->strings.file, &s->regions, &s->functions, &s->modules, &s->epochs,
-				&s->digests.file, &s->blocks.file, &s->data, &s->data_before};
+				&s->digests.file, &s->blocks.file};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		end(files[i]);
+	for (unsigned i = 0; i < TT_DATA_LANES; i++) {
+		end(&s->data[i].file);
+		end(&s->data_before[i].file);
+	}
 }
 
 static void close_files(store *s)
@@ -186,7 +190,9 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	s->deterministic = config->deterministic;
 	s->retain = config->retain;
 	s->strings.file = s->regions = s->functions = s->modules = s->epochs = FILE_CLOSED;
-	s->digests.file = s->blocks.file = s->data = s->data_before = FILE_CLOSED;
+	s->digests.file = s->blocks.file = FILE_CLOSED;
+	for (unsigned i = 0; i < TT_DATA_LANES; i++)
+		s->data[i].file = s->data_before[i].file = FILE_CLOSED;
 	pthread_mutex_init(&s->records, NULL);
 	pthread_mutex_init(&s->capture, NULL);
 	pthread_mutex_init(&s->images, NULL);
@@ -205,7 +211,7 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	} else {
 		s->digests.committed = s->digests.file.size;
 		s->blocks.committed = s->blocks.file.size;
-		s->data_committed = s->data.size;
+		s->data[0].committed = s->data[0].file.size;
 	}
 	store_visit_end(&v);
 	return s;

@@ -38,16 +38,19 @@ bool store_function(store *s, struct tt_function *f);
 /* saves image (may be NULL) under its hash, fills in m->image, m->size and check */
 bool store_module(store *s, struct tt_module *m, const void *image, size_t size);
 
-/* One epoch at a time, from one thread: begin, then any of find/block/digest, then commit or abandon. */
-bool store_epoch_begin(store *s, uint32_t number, bool full);
-/* Is this content in the current segment? Then *offset is where. */
-bool store_find(store *s, uint64_t digest, uint32_t length, uint64_t *offset);
 /*
- * contents NULL: each block's offset is what store_find gave. Otherwise the offsets count from
- * contents, in multiples of TT_CHUNK_ALIGN, and what the data file lacks of it is
- * appended. Fills in offset and segment.
+ * One epoch at a time: begin, then any of find, blocks and digest, then commit or abandon. From one
+ * thread, but that blocks with contents may come from several at once, each for a lane of its own.
  */
-bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *contents);
+bool store_epoch_begin(store *s, uint32_t number, bool full);
+/* Is this content in the current segment? Then *place is where. */
+bool store_find(store *s, uint64_t digest, uint32_t length, uint64_t *place);
+/*
+ * contents NULL: each block's offset is the place that store_find gave. Otherwise the offsets count
+ * from contents, in multiples of TT_CHUNK_ALIGN, and what the segment lacks of it is appended to
+ * the lane's data file. Fills in offset and segment.
+ */
+bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane);
 bool store_digest(store *s, uint32_t region, uint64_t digest, uint32_t changed);
 /* e: number, trigger, flags, context, device, seq, time_ns, label, bytes_read, bytes_changed, regions are the
  * caller's; the rest is filled in. Also deletes segments that config.retain no longer needs. */

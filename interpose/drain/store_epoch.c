@@ -13,38 +13,77 @@
 #include "../state/clock.h"
 #include "store_internal.h"
 
-bool store_begin_segment(store *s, struct file *f, uint32_t index)
+bool store_begin_data(store *s, struct store_lane *lane, uint32_t index)
 {
 	char name[32];
 
 	snprintf(name, sizeof(name), "data-%05u.bin", index);
-	return file_create_records(f, s->directory, name, true, TT_FILE_DATA, 1, index);
+	return file_create_records(&lane->file, s->directory, name, true, TT_FILE_DATA, 1, index);
+}
+
+static void roll_back_lane(struct store_lane *lane)
+{
+	if (lane->committed)
+		file_rollback(&lane->file, lane->committed);
+	else
+		file_discard(&lane->file);
 }
 
 void store_roll_back(store *s)
 {
+	uint64_t from[TT_DATA_LANES];
+	bool began = s->data_before[0].file.fd >= 0;
+
 	if (!s->active)
 		return;
 	s->active = false;
 	file_rollback(&s->blocks.file, s->blocks.committed);
 	file_rollback(&s->digests.file, s->digests.committed);
-	if (s->data_before.fd >= 0) {
-		file_discard(&s->data);
-		s->data = s->data_before;
-		s->data_before = FILE_CLOSED;
-		s->data_committed = s->data.size;
-		__atomic_store_n(&s->segment, s->segment - 1, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < TT_DATA_LANES; i++) {
+		if (began) {
+			file_discard(&s->data[i].file);
+			s->data[i] = s->data_before[i];
+			s->data_before[i].file = FILE_CLOSED;
+		} else {
+			roll_back_lane(&s->data[i]);
+		}
+		from[i] = s->data[i].committed;
+	}
+	if (began) {
+		__atomic_store_n(&s->segment, s->segment - TT_DATA_LANES, __ATOMIC_RELAXED);
 		dedup_clear(&s->dedup);
 	} else {
-		file_rollback(&s->data, s->data_committed);
-		dedup_drop(&s->dedup, s->data_committed);
+		dedup_drop(&s->dedup, from);
 	}
+}
+
+static bool begin_segment(store *s)
+{
+	struct store_lane next = {.file = FILE_CLOSED};
+
+	if (!store_begin_data(s, &next, s->segment + TT_DATA_LANES))
+		return store_fail(s, "beginning a data file in", s->directory, errno);
+	for (unsigned i = 0; i < TT_DATA_LANES; i++) {
+		s->data_before[i] = s->data[i];
+		s->data[i] = i ? (struct store_lane){.file = FILE_CLOSED} : next;
+	}
+	__atomic_store_n(&s->segment, s->segment + TT_DATA_LANES, __ATOMIC_RELAXED);
+	dedup_clear(&s->dedup);
+	return true;
+}
+
+static bool has_data(const store *s)
+{
+	bool has = s->data[0].file.size > TT_FILE_HEADER_SIZE;
+
+	for (unsigned i = 1; i < TT_DATA_LANES; i++)
+		has |= s->data[i].file.fd >= 0;
+	return has;
 }
 
 bool store_epoch_begin(store *s, uint32_t number, bool full)
 {
 	struct store_visit v;
-	struct file next;
 
 	if (!store_enter(s, &s->capture, &v))
 		return false;
@@ -54,16 +93,8 @@ bool store_epoch_begin(store *s, uint32_t number, bool full)
 		char text[32];
 		snprintf(text, sizeof(text), "%u instead of %u", number, s->number);
 		store_fail(s, "beginning epoch", text, EINVAL);
-	} else if (s->retain && full && s->data.size > TT_FILE_HEADER_SIZE) {
-		if (store_begin_segment(s, &next, s->segment + 1)) {
-			s->data_before = s->data;
-			s->data = next;
-			s->data_committed = next.size;
-			__atomic_store_n(&s->segment, s->segment + 1, __ATOMIC_RELAXED);
-			dedup_clear(&s->dedup);
-		} else {
-			store_fail(s, "beginning a data file in", s->directory, errno);
-		}
+	} else if (s->retain && full && has_data(s)) {
+		begin_segment(s);
 	}
 	s->stored = 0;
 	xxh3_stream_begin(&s->digests.check);
@@ -75,77 +106,77 @@ bool store_epoch_begin(store *s, uint32_t number, bool full)
 	return good;
 }
 
-bool store_find(store *s, uint64_t digest, uint32_t length, uint64_t *offset)
+bool store_find(store *s, uint64_t digest, uint32_t length, uint64_t *place)
 {
 	struct store_visit v;
 	bool found;
 
 	if (!store_enter(s, &s->capture, &v))
 		return false;
-	found = dedup_find(&s->dedup, digest, length, offset);
+	found = dedup_find(&s->dedup, digest, length, place);
 	store_leave(&s->capture, &v);
 	return found;
 }
 
-/* Blocks that lie side by side in `contents` and are new to the files: one write. */
-struct group {
-	const uint8_t *contents;
-	uint64_t first, end; /* offsets in contents; equal: empty */
-	uint64_t at;         /* offset of the first in the data file */
-};
-
-static bool append_group(store *s, struct group *g)
+/*
+ * Gives each block its place, and notes for those that the files lack where in the contents they
+ * are: `segment` is that offset / TT_CHUNK_ALIGN + 1, and 0 for the others.
+ */
+static bool plan(store *s, struct tt_block *blocks, size_t count, unsigned lane)
 {
-	bool good = g->first == g->end || file_append(&s->data, g->contents + g->first, g->end - g->first) ||
-		    store_fail_write(s, &s->data);
-
-	g->first = g->end = 0;
-	return good;
-}
-
-static bool begin_group(store *s, struct group *g, uint64_t first)
-{
-	static const uint8_t zeros[TT_CHUNK_ALIGN];
-	size_t pad = (size_t)(-s->data.size % TT_CHUNK_ALIGN);
-
-	if (pad && !file_append(&s->data, zeros, pad))
-		return store_fail_write(s, &s->data);
-	g->first = g->end = first;
-	g->at = s->data.size;
-	return true;
-}
-
-/* Gives each block its offset in the data file, and appends those that it lacks. The caller holds `capture`. */
-static bool append_contents(store *s, struct tt_block *blocks, size_t count, const void *contents)
-{
-	struct group g = {.contents = contents};
+	uint64_t end = s->data[lane].file.size;
 
 	for (struct tt_block *b = blocks; b < blocks + count; b++) {
-		uint64_t from = b->offset;
+		uint32_t from = (uint32_t)(b->offset / TT_CHUNK_ALIGN) + 1;
 		if (!b->length || b->length > TT_BLOCK_SIZE)
 			return false;
-		bool has = dedup_find(&s->dedup, b->digest, b->length, &b->offset);
-		if ((has || from - g.end >= TT_CHUNK_ALIGN) && !append_group(s, &g))
-			return false;
-		if (has)
+		b->segment = 0;
+		if (dedup_find(&s->dedup, b->digest, b->length, &b->offset))
 			continue;
-		if (g.first == g.end && !begin_group(s, &g, from))
-			return false;
-		b->offset = g.at + from - g.first;
-		g.end = from + b->length;
+		uint64_t at = (end + TT_CHUNK_ALIGN - 1) / TT_CHUNK_ALIGN * TT_CHUNK_ALIGN;
+		b->offset = at | lane;
+		b->segment = from;
+		end = at + b->length;
 		s->stored += b->length;
 		dedup_put(&s->dedup, b->digest, b->length, b->offset);
 	}
-	return append_group(s, &g);
+	return true;
+}
+
+/* Appends what was planned: blocks that lie side by side in the contents in one write. */
+static bool append_contents(store *s, const struct tt_block *blocks, size_t count, const uint8_t *contents,
+			    struct store_lane *lane)
+{
+	static const uint8_t zeros[TT_CHUNK_ALIGN];
+	struct file *f = &lane->file;
+
+	for (size_t i = 0, next; i < count; i = next) {
+		const struct tt_block *first = &blocks[i];
+		next = i + 1;
+		if (!first->segment)
+			continue;
+		uint64_t begin = first->offset & PLACE_OFFSET, size = first->length;
+		for (; next < count && blocks[next].segment &&
+		       (blocks[next].segment - first->segment) * (uint64_t)TT_CHUNK_ALIGN == (blocks[next].offset & PLACE_OFFSET) - begin;
+		     next++)
+			size = (blocks[next].offset & PLACE_OFFSET) - begin + blocks[next].length;
+		if ((begin > f->size && !file_append(f, zeros, (size_t)(begin - f->size))) ||
+		    !file_append(f, contents + (uint64_t)(first->segment - 1) * TT_CHUNK_ALIGN, size))
+			return store_fail_write(s, f);
+	}
+	return true;
 }
 
 static bool are_stored(const store *s, const struct tt_block *blocks, size_t count)
 {
 	bool good = true;
 
-	for (const struct tt_block *b = blocks; b < blocks + count; b++)
-		good &= b->length && b->length <= TT_BLOCK_SIZE && b->offset >= TT_FILE_HEADER_SIZE &&
-			b->offset <= s->data.size && s->data.size - b->offset >= b->length;
+	for (const struct tt_block *b = blocks; b < blocks + count; b++) {
+		uint64_t at = b->offset & PLACE_OFFSET, lane = b->offset & PLACE_LANE;
+		uint64_t size = lane < TT_DATA_LANES ? s->data[lane].file.size : 0;
+		good &= b->length && b->length <= TT_BLOCK_SIZE && at >= TT_FILE_HEADER_SIZE && at <= size &&
+			size - at >= b->length;
+	}
 	return good;
 }
 
@@ -155,19 +186,42 @@ static bool append_to_span(store *s, struct store_span *p, const void *record, s
 	return file_append(&p->file, record, size) || store_fail_write(s, &p->file);
 }
 
-bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *contents)
+/* The caller holds `capture`. */
+static bool append_records(store *s, struct tt_block *blocks, size_t count)
 {
+	for (struct tt_block *b = blocks; b < blocks + count; b++) {
+		b->segment = s->segment + (uint32_t)(b->offset & PLACE_LANE);
+		b->offset &= PLACE_OFFSET;
+	}
+	return append_to_span(s, &s->blocks, blocks, count * sizeof(*blocks));
+}
+
+/* The lock is not held while contents are written, so that lanes are written side by side. */
+static bool store_contents(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane)
+{
+	struct store_lane *l = &s->data[lane];
 	struct store_visit v;
-	bool good;
 
 	if (!store_enter(s, &s->capture, &v))
 		return false;
-	good = s->active && (contents ? append_contents(s, blocks, count, contents) : are_stored(s, blocks, count));
-	for (size_t i = 0; good && i < count; i++)
-		blocks[i].segment = s->segment;
-	good = good && append_to_span(s, &s->blocks, blocks, count * sizeof(*blocks));
-	if (store_has_failed(s))
-		store_roll_back(s);
+	bool good = s->active && (l->file.fd >= 0 || store_begin_data(s, l, s->segment + lane) ||
+				  store_fail(s, "beginning a data file in", s->directory, errno)) &&
+		    plan(s, blocks, count, lane);
+	store_leave(&s->capture, &v);
+	store_visit_begin(&v);
+	good = good && append_contents(s, blocks, count, contents, l);
+	store_visit_end(&v);
+	return good;
+}
+
+bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane)
+{
+	struct store_visit v;
+
+	bool good = !contents || store_contents(s, blocks, count, contents, lane);
+	if (!store_enter(s, &s->capture, &v))
+		return false;
+	good = good && s->active && (contents || are_stored(s, blocks, count)) && append_records(s, blocks, count);
 	store_leave(&s->capture, &v);
 	return good;
 }
@@ -204,19 +258,19 @@ static void drop_segments(store *s, const struct tt_epoch *e)
 	retain_epoch(&s->kept, e);
 	oldest = e->number >= s->retain ? retain_oldest(&s->kept, e->number + 1 - s->retain, s->segment) : 0;
 	pthread_mutex_unlock(&s->records);
-	while (s->oldest_segment < oldest) {
+	for (; s->oldest_segment < oldest; s->oldest_segment++) {
 		snprintf(path, sizeof(path), "%s/data-%05u.bin", s->directory, s->oldest_segment);
 		if (unlink(path) && errno != ENOENT)
 			break; /* tried again at the next epoch */
-		s->oldest_segment++;
 	}
 }
 
 /* The order is the invariant: the epoch's record comes after all that it speaks of. */
 static bool commit(store *s, struct tt_epoch *e)
 {
-	if (!file_flush(&s->data))
-		return store_fail_write(s, &s->data);
+	for (unsigned i = 0; i < TT_DATA_LANES; i++)
+		if (s->data[i].file.fd >= 0 && !file_flush(&s->data[i].file))
+			return store_fail_write(s, &s->data[i].file);
 	if (!file_flush(&s->blocks.file))
 		return store_fail_write(s, &s->blocks.file);
 	if (!file_flush(&s->digests.file))
@@ -243,8 +297,10 @@ bool store_epoch_commit(store *s, struct tt_epoch *e)
 		s->number++;
 		s->digests.committed = s->digests.file.size;
 		s->blocks.committed = s->blocks.file.size;
-		s->data_committed = s->data.size;
-		file_close(&s->data_before);
+		for (unsigned i = 0; i < TT_DATA_LANES; i++) {
+			s->data[i].committed = s->data[i].file.size;
+			file_close(&s->data_before[i].file);
+		}
 		if (s->retain)
 			drop_segments(s, e);
 	} else {

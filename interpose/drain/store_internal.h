@@ -23,6 +23,12 @@ struct store_span {
 	struct xxh3_stream check;
 };
 
+/* One of a segment's data files; one caller at a time appends to it. */
+struct store_lane {
+	struct file file;
+	uint64_t committed;
+};
+
 struct store {
 	char *run, *directory;
 	unsigned process;
@@ -40,8 +46,8 @@ struct store {
 	pthread_mutex_t capture;
 	struct file epochs;
 	struct store_span digests, blocks;
-	struct file data, data_before; /* data_before: while the epoch that began a segment is not committed */
-	uint64_t data_committed;
+	struct store_lane data[TT_DATA_LANES];
+	struct store_lane data_before[TT_DATA_LANES]; /* while the epoch that began a segment is not committed */
 	uint32_t segment, oldest_segment;
 	struct dedup dedup;
 	bool active;
@@ -71,7 +77,7 @@ bool store_fail_write(store *s, const struct file *f); /* with errno */
 bool store_append(store *s, struct file *f, const void *record, size_t size);
 
 /* The caller holds `capture`. */
-bool store_begin_segment(store *s, struct file *f, uint32_t index);
+bool store_begin_data(store *s, struct store_lane *lane, uint32_t index);
 void store_roll_back(store *s); /* forgets what the active epoch wrote */
 
 #endif

@@ -56,7 +56,11 @@ static unsigned unknown_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool resolved;
 
-static void find_dlsym(void)
+/* On the way of a look-up that is none of ours: a sanitizer's runtime makes some before it is ready for
+ * code that it watches. */
+#define EARLY __attribute__((no_sanitize("address", "undefined", "thread")))
+
+EARLY static void find_dlsym(void)
 {
 	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
 
@@ -201,7 +205,7 @@ const char *entry_lacks(void)
 	return NULL;
 }
 
-static bool driver_name(const char *name)
+EARLY static bool driver_name(const char *name)
 {
 	return name && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
@@ -244,7 +248,7 @@ static void *driver_dlsym(void *handle, const struct hook *h)
  * Names that we do not wrap are passed on by a tail call, so that RTLD_NEXT and RTLD_DEFAULT see
  * the program's return address and not ours.
  */
-EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *restrict handle,
+EARLY EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *restrict handle,
 								     const char *restrict name)
 {
 	if (unlikely(!real_dlsym)) {

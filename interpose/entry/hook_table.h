@@ -89,6 +89,7 @@
 	X(cuKernelGetName) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
 	X(cuMemHostGetDevicePointer_v2) \
 	X(cuMemAddressReserve) X(cuMemRelease) X(cuMemGetAllocationGranularity) \
+	X(cuMemExportToShareableHandle) \
 	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool)
 
 #define NEED_TABLE(X) \

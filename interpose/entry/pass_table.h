@@ -133,7 +133,7 @@
 #define PASS_SHARING(X) \
 	X(cuDestroyExternalMemory) X(cuDestroyExternalSemaphore) X(cuExternalMemoryGetMappedMipmappedArray) \
 	X(cuImportExternalMemory) X(cuImportExternalSemaphore) X(cuIpcGetEventHandle) \
-	X(cuIpcOpenEventHandle) X(cuMemExportToShareableHandle) X(cuMemGetHandleForAddressRange) \
+	X(cuIpcOpenEventHandle) X(cuMemGetHandleForAddressRange) \
 	X(cuMemPoolExportPointer) X(cuMemPoolExportToShareableHandle) \
 	X(cuMemPoolImportFromShareableHandle) X(cuSignalExternalSemaphoresAsync)
 

@@ -1,6 +1,8 @@
 /*
  * Memory that processes share by handles.
  */
+#include <string.h>
+
 #include "../state/arena_share.h"
 #include "memory.h"
 
@@ -19,14 +21,6 @@ EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p)
 	return CUDA_SUCCESS;
 }
 
-static uint64_t range_size(CUdeviceptr p)
-{
-	CUdeviceptr base;
-	size_t size = 0;
-
-	return real.cuMemGetAddressRange_v2(&base, &size, p) == CUDA_SUCCESS ? base + size - p : 0;
-}
-
 static CUresult open_handle(uint32_t call, CUdeviceptr *p, CUipcMemHandle h, unsigned flags,
 			    CUresult (*open_real)(CUdeviceptr *, CUipcMemHandle, unsigned))
 {
@@ -43,7 +37,7 @@ static CUresult open_handle(uint32_t call, CUdeviceptr *p, CUipcMemHandle h, uns
 		r = open_real(p, h, flags);
 	}
 	if (r == CUDA_SUCCESS)
-		memory_born(&op, r, TT_REGION_IPC, *p, shared ? theirs.size : range_size(*p));
+		memory_born(&op, r, TT_REGION_IPC, *p, shared ? theirs.size : memory_range_size(*p));
 	else
 		memory_born(&op, r, TT_REGION_IPC, 0, 0);
 	return r;

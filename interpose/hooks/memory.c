@@ -110,7 +110,7 @@ void memory_died(struct op *op, CUresult r, uint64_t base)
 		return r; \
 	}
 
-static uint64_t range_size(CUdeviceptr p)
+uint64_t memory_range_size(CUdeviceptr p)
 {
 	CUdeviceptr base;
 	size_t size = 0;
@@ -126,15 +126,12 @@ ALLOCATES(cuMemHostRegister_v2, TT_REGION_HOST_REGISTERED, (uintptr_t)p, n, (voi
 ALLOCATES(cuArrayCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY_DESCRIPTOR *d), (a, d))
 ALLOCATES(cuArray3DCreate_v2, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUarray *a, const CUDA_ARRAY3D_DESCRIPTOR *d), (a, d))
 ALLOCATES(cuMipmappedArrayCreate, TT_REGION_ARRAY, (uintptr_t)*a, 1, (CUmipmappedArray *a, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned n), (a, d, n))
-ALLOCATES(cuIpcOpenMemHandle, TT_REGION_IPC, *p, range_size(*p), (CUdeviceptr *p, CUipcMemHandle h, unsigned flags), (p, h, flags))
-ALLOCATES(cuIpcOpenMemHandle_v2, TT_REGION_IPC, *p, range_size(*p), (CUdeviceptr *p, CUipcMemHandle h, unsigned flags), (p, h, flags))
-ALLOCATES(cuMemPoolImportPointer, TT_REGION_IPC, *p, range_size(*p), (CUdeviceptr *p, CUmemoryPool pool, CUmemPoolPtrExportData *d), (p, pool, d))
+ALLOCATES(cuMemPoolImportPointer, TT_REGION_IPC, *p, memory_range_size(*p), (CUdeviceptr *p, CUmemoryPool pool, CUmemPoolPtrExportData *d), (p, pool, d))
 ALLOCATES(cuExternalMemoryGetMappedBuffer, TT_REGION_IPC, *p, d->size, (CUdeviceptr *p, CUexternalMemory m, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *d), (p, m, d))
 FREES(cuMemFreeHost, void *)
 FREES(cuMemHostUnregister, void *)
 FREES(cuArrayDestroy, CUarray)
 FREES(cuMipmappedArrayDestroy, CUmipmappedArray)
-FREES(cuIpcCloseMemHandle, CUdeviceptr)
 
 /* To the program the arena is no range of its own making: the driver would refuse these. */
 #define REFUSED_IN_ARENA(p) \

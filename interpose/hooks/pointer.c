@@ -42,7 +42,7 @@ static bool answer(void *out, CUpointer_attribute attribute, const struct arena_
 		ANSWER(unsigned long long, a->id);
 		return true;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-		ANSWER(unsigned, 0);
+		ANSWER(unsigned, !a->pool && arena_exportable(a->base));
 		return true;
 	case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
 		ANSWER(unsigned long long, CU_MEM_HANDLE_TYPE_NONE);
@@ -109,16 +109,6 @@ EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attri
 	if (!accepted(r) || !value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
 		return r;
 	return arena_set_sync_memops(p, *(const unsigned *)value) ? CUDA_SUCCESS : r;
-}
-
-EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p)
-{
-	if (!REAL(cuIpcGetMemHandle))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!arena_holds(p))
-		return real.cuIpcGetMemHandle(h, p);
-	recorder_warn("cuIpcGetMemHandle is not possible in a deterministic run: memory at chosen addresses has no such handle");
-	return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 /* ---- peers ---- */

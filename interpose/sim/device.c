@@ -102,6 +102,8 @@ int device_attribute(CUdevice_attribute attribute, int device)
 {
 	if (attribute == CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)
 		return device + 1;
+	if (attribute == CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED)
+		return sim_settings.ipc;
 	for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) {
 		if (attributes[i].attribute == attribute)
 			return attributes[i].value;

@@ -45,6 +45,7 @@ struct sim_settings {
 	unsigned long fail_launch;
 	unsigned long slow_copy_us;
 	uint64_t pinned; /* allocations of more bytes on the host fail; 0: none */
+	bool ipc;        /* devices say that they can share memory by handles */
 	char *refused_name; /* modules that contain it do not load */
 };
 extern struct sim_settings sim_settings;

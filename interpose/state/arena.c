@@ -309,6 +309,7 @@ bool arena_find(uint64_t address, struct arena_allocation *found)
 	if (live)
 		*found = (struct arena_allocation){
 			.base = b->base, .size = b->size, .id = b->id,
+			.mapping = b->mapping->base, .mapped = b->mapping->size,
 			.context = b->stream_ordered ? NULL : b->context->handle,
 			.pool = b->pool ? b->pool->handle : NULL, .sync_memops = b->sync_memops,
 		};

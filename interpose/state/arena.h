@@ -77,11 +77,14 @@ void arena_stream_waited_for(struct stream *s, uint64_t mark);
 /* What is known about the allocation that holds an address. */
 struct arena_allocation {
 	uint64_t base, size, id;
-	CUcontext context; /* NULL for stream-ordered memory */
-	CUmemoryPool pool;
+	uint64_t mapping, mapped; /* the memory that it lies in */
+	CUcontext context;        /* NULL for stream-ordered memory */
+	CUmemoryPool pool;        /* NULL for other than that */
 	unsigned sync_memops;
 };
 bool arena_find(uint64_t address, struct arena_allocation *found);
+/* Whether memory at that address can be shared with other processes. */
+bool arena_exportable(uint64_t address);
 bool arena_set_sync_memops(CUdeviceptr base, unsigned value);
 /* Free memory as the program would see it without us, from what the driver says. */
 uint64_t arena_available(CUdevice device, uint64_t bytes);

@@ -44,7 +44,7 @@ static void reserve(CUdevice device)
 {
 	struct range *range = &arena_ranges[device];
 	CUdeviceptr base = ARENA_BASE + (uint64_t)device * ARENA_STRIDE;
-	int rdma = 0;
+	int rdma = 0, files = 0, ipc = 0;
 	size_t granule = 0, total = 0;
 
 	range->properties = (CUmemAllocationProp){
@@ -52,6 +52,11 @@ static void reserve(CUdevice device)
 	};
 	real.cuDeviceGetAttribute(&rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device);
 	range->properties.allocFlags.gpuDirectRDMACapable = rdma != 0;
+	/* Where the driver's own memory could be shared, ours can. */
+	real.cuDeviceGetAttribute(&ipc, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, device);
+	real.cuDeviceGetAttribute(&files, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
+	if (ipc && files && real.cuMemExportToShareableHandle && real.cuMemRetainAllocationHandle)
+		range->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	range->state = REFUSED;
 	if (!can_reserve(device, &granule, &range->properties)) {
 		recorder_warn("device %d can't map memory at chosen addresses: its addresses may differ between runs",
@@ -93,6 +98,11 @@ void arena_reserve_anew(CUdevice device)
 	pthread_mutex_unlock(&arena_lock);
 }
 
+bool arena_exportable(uint64_t address)
+{
+	return arena_range_of(address)->properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
+}
+
 /* ---- mappings ---- */
 
 CUresult arena_set_access(const struct mapping *m, CUdevice owner, uint64_t users)
@@ -114,7 +124,12 @@ CUresult arena_map(const struct range *range, const struct mapping *m, uint64_t 
 	CUmemGenericAllocationHandle handle;
 
 	arena_exchange(&mode);
-	CUresult r = real.cuMemCreate(&handle, m->size, &range->properties, 0);
+	CUmemAllocationProp properties = range->properties;
+	CUresult r = real.cuMemCreate(&handle, m->size, &properties, 0);
+	if (r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY && properties.requestedHandleTypes) {
+		properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE; /* what the process may not have */
+		r = real.cuMemCreate(&handle, m->size, &properties, 0);
+	}
 	if (r == CUDA_SUCCESS) {
 		r = real.cuMemMap(m->base, m->size, 0, handle, 0);
 		real.cuMemRelease(handle); /* the mapping keeps it */

@@ -27,6 +27,7 @@ int main(void)
 	start();
 	__typeof__(&cuMemAlloc) old_alloc = call("cuMemAlloc", 13000), new_alloc = call("cuMemAlloc", 14000);
 	__typeof__(&cuLaunchKernel) old_launch = call("cuLaunchKernel", 13000), new_launch = call("cuLaunchKernel", 14000);
+	CUresult (*twice)(CUdeviceptr, CUdeviceptr, CUdeviceptr, size_t) = call("cuMemcpyTwice", 14000);
 	CUmodule module = load_kernels();
 	CUfunction fill = get_kernel(module, "fill"), add = get_kernel(module, "add");
 	OK(old_alloc(&p, n * 4));
@@ -34,6 +35,8 @@ int main(void)
 	OK(new_launch(fill, 8, 1, 1, 64, 1, 1, 0, NULL, PARAMS(&p, &n, &value), NULL));
 	OK(new_launch(fill, 8, 1, 1, 64, 1, 1, 0, NULL, PARAMS(&q, &n, &value), NULL));
 	OK(old_launch(add, 8, 1, 1, 64, 1, 1, 0, NULL, PARAMS(&p, &n, &value), NULL));
+	OK(cuCtxSynchronize());
+	OK(twice(q + n * 4, q + n * 4, p, n * 4));
 	OK(cuCtxSynchronize());
 	print_device("old", p, n * 4);
 	print_device("new", q, n * 4);

@@ -170,7 +170,7 @@ static bool one_epoch(store *s, uint32_t number, bool full, bool abandon)
 			digest = xxh3_64(contents, length);
 			bool known = store_find(s, digest, length, &offset);
 			struct tt_block record = {r, b, digest, offset, length, 0};
-			if (!store_blocks(s, &record, 1, known ? NULL : contents))
+			if (!store_blocks(s, &record, 1, known ? NULL : contents, b % TT_DATA_LANES))
 				return false;
 			bytes += length;
 		}

@@ -66,6 +66,7 @@ def _field(ctype: Any) -> Any:
 VERSION = constant("TT_FORMAT_VERSION")
 BLOCK_SIZE = constant("TT_BLOCK_SIZE")
 HEADER_SIZE = constant("TT_FILE_HEADER_SIZE")
+DATA_LANES = np.uint32(constant("TT_DATA_LANES"))
 NO_ID = constant("TT_NO_ID")
 NO_EPOCH = constant("TT_NO_EPOCH")
 MAGIC = b"TTRUN\r\n\x1a"

@@ -80,7 +80,7 @@ class Process:
     def _find_segments(self) -> dict[int, RecordFile]:
         """The data files that are there, by number, without one that never came to use."""
         found = {}
-        used = int(self.epochs["segment"].max()) if len(self.epochs) else -1
+        needed = set(layout.distinct(self.epochs["segment"]).tolist())
         try:
             entries = os.listdir(self.path)
         except OSError as e:
@@ -90,7 +90,7 @@ class Process:
             if match:
                 index = int(match[1])
                 path = self.path / name
-                if index > used and not begun(path, path):
+                if index not in needed and not begun(path, path):
                     continue
                 with contextlib.suppress(MissingFileError):  # --retain removes them meanwhile
                     found[index] = RecordFile(path, *DATA_KIND, index)
@@ -207,9 +207,7 @@ class Process:
         left = self.regions.size[rows] - index.astype("u8") * np.uint64(layout.BLOCK_SIZE)
         length = np.minimum(left, np.uint64(layout.BLOCK_SIZE))
         _require(file, records["length"] == length, "length", "not the block's length", begin)
-        segments = self.epochs["segment"][epochs]
-        _require(file, records["segment"] == segments, "segment", "not the epoch's segment", begin)
-        self._check_offsets(file, begin, records)
+        self._check_places(file, begin, records, self.epochs["segment"][epochs])
 
     def _check_sums(self, kind: str, first: int, last: int, records: Array) -> None:
         """Each epoch's span is the one that its record was made for."""
@@ -250,11 +248,20 @@ class Process:
             at = int(np.delete(again, first).min())
             raise file.error(begin + at, None, "listed twice in one epoch")
 
-    def _check_offsets(self, file: RecordFile, begin: int, records: Array) -> None:
-        """Contents lie within the data files; of a file that was removed nothing can be said."""
+    def _check_places(self, file: RecordFile, begin: int, records: Array, bases: Array) -> None:
+        """Contents lie within the epoch's data files; of a segment that was removed nothing can be
+        said. bases: each record's epoch's segment, whose first file stays as long as the others.
+        """
         offsets, lengths = records["offset"], records["length"].astype("u8")
+        # Below its base a file's number wraps around.
+        own = records["segment"] - bases < layout.DATA_LANES
+        _require(file, own, "segment", "not of the epoch's segment", begin)
+        whole = np.isin(bases, list(self.segments))
         for segment in layout.distinct(records["segment"]).tolist():
-            if segment in self.segments:
+            if segment not in self.segments:
+                good = (records["segment"] != segment) | ~whole
+                _require(file, good, "segment", f"{data_name(segment)} is missing", begin)
+            else:
                 size = np.uint64(self.segments[segment].size)
                 good = (offsets >= layout.HEADER_SIZE) & (lengths <= size)
                 good &= offsets <= size - np.minimum(lengths, size)
