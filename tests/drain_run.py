@@ -227,11 +227,13 @@ class Store:
 
     def block(self, region: int, block: int, contents: bytes, lane: int = 0) -> bool:
         """As the drain does: refers to contents that are stored already, appends others."""
-        digest, offset = xxhash.xxh3_64_intdigest(contents), FFI.new("uint64_t *")
-        found = self.lib.store_find(self.s, digest, len(contents), offset)
-        source = FFI.NULL if found else FFI.from_buffer(contents)
+        digest, place = xxhash.xxh3_64_intdigest(contents), FFI.new("uint64_t *")
         record = {"region": region, "block": block, "digest": digest, "length": len(contents)}
-        blocks = FFI.new("struct tt_block *", {**record, "offset": offset[0]})
+        blocks = FFI.new("struct tt_block *", record)
+        if not self.lib.store_find(self.s, blocks, 1, place):
+            return False
+        source = FFI.NULL if place[0] else FFI.from_buffer(contents)
+        blocks.offset = place[0]
         return bool(self.lib.store_blocks(self.s, blocks, 1, source, lane))
 
     def fill(self, number: int, full: bool, contents: dict[int, list[bytes]]) -> bool:

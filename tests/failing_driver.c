@@ -141,16 +141,23 @@ __attribute__((constructor)) static void read_settings(void)
 		abort();
 }
 
-void *dlsym(void *restrict handle, const char *restrict name)
+static void *stub_for(const char *name, void *found)
+{
+	for (unsigned i = 0; found && i < CALL_COUNT; i++)
+		if (!strcmp(names[i], name)) {
+			failing_real[i] = found;
+			return stubs[i];
+		}
+	return found;
+}
+
+/* For anyone else a tail call: RTLD_NEXT is meant from there. */
+__attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *restrict handle, const char *restrict name)
 {
 	uintptr_t caller = (uintptr_t)__builtin_return_address(0);
-	void *found = libc_dlsym()(handle, name);
+	dlsym_fn *look_up = libc_dlsym();
 
-	if (found && caller >= begin && caller < end)
-		for (unsigned i = 0; i < CALL_COUNT; i++)
-			if (!strcmp(names[i], name)) {
-				failing_real[i] = found;
-				return stubs[i];
-			}
-	return found;
+	if (caller >= begin && caller < end)
+		return stub_for(name, look_up(handle, name));
+	return look_up(handle, name);
 }

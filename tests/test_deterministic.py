@@ -120,11 +120,11 @@ REPEATED = [
 
 @pytest.mark.parametrize("name", REPEATED)
 def test_manifests_are_identical(name: str, built: Path, tmp_path: Path) -> None:
-    """And so are the records that say which blocks changed, and the order of those."""
+    """And so are the records of digests, and their order."""
     runs = [tmp_path / str(i) for i in range(len(VARIATIONS))]
     for run, simulator in zip(runs, VARIATIONS, strict=True):
         recorded(support.command(name, built), run, **simulator)
-    for file in ("manifest.json", "digests.bin", "blocks.bin"):
+    for file in ("manifest.json", "digests.bin"):
         assert len({written(run, file) for run in runs}) == 1, file
     texts = {(run / "manifest.json").read_bytes() for run in runs}
     assert len(texts) == 1
@@ -152,7 +152,7 @@ def test_threads_that_take_turns(built: Path, tmp_path: Path) -> None:
     places = re.findall(r"\d+: ([0-9a-f]+)\n", outcomes[0].stdout)
     assert len(places) == 32
     assert all(BASE <= int(place, 16) < BASE + STRIDE for place in places)
-    for file in ("manifest.json", "digests.bin", "blocks.bin"):
+    for file in ("manifest.json", "digests.bin"):
         assert len({written(run, file) for run in runs}) == 1, file
 
 

@@ -20,7 +20,6 @@ from tests import support
 from tests.drain_run import small_disk, unmount
 from tests.recordings import compare
 
-pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
 NAME = "ttanalyze: "
 STOPPED = f"{NAME}recording stopped: "
@@ -95,6 +94,7 @@ def foreign(name: str, text: str) -> Callable[[Path], str]:
 NEWER = '{"format":"ttanalyze-run","version":99,"created_ns":1,"processes":[]}'
 
 
+@pytest.mark.native
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
@@ -130,6 +130,7 @@ def test_nowhere_to_record_to(
     assert before == {path: path.read_bytes() for path in before}
 
 
+@pytest.mark.native
 def test_a_folder_of_other_files_keeps_them(
     program: list[str], bare: support.Outcome, tmp_path: Path
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_folder_of_other_files_keeps_them(
     assert (tmp_path / "notes").read_text() == "mine"
 
 
+@pytest.mark.native
 def test_a_working_directory_that_is_gone(
     program: list[str], bare: support.Outcome, tmp_path: Path
 ) -> None:
@@ -150,12 +152,14 @@ def test_a_working_directory_that_is_gone(
     assert tt.open(tmp_path / "run").processes[0].info["status"] == "complete"
 
 
+@pytest.mark.native
 def test_an_empty_environment(program: list[str], bare: support.Outcome, run: Path) -> None:
     environment = {k: v for k, v in support.recording(SIM, run).items() if k in KEPT}
     assert support.run(program, environment) == bare
     assert tt.open(run).processes[0].info["status"] == "complete"
 
 
+@pytest.mark.native
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
     [
@@ -193,6 +197,7 @@ def test_an_option_that_makes_no_sense(
 # ---- what the system refuses ----
 
 
+@pytest.mark.native
 @pytest.mark.parametrize("limit", [0, 1, 8, 16, 100, 2000])
 def test_files_of_a_limited_size(
     limit: int, program: list[str], bare: support.Outcome, run: Path
@@ -202,6 +207,7 @@ def test_files_of_a_limited_size(
     stopped(outcome, run, ": File too large$")
 
 
+@pytest.mark.native
 @pytest.mark.parametrize("free", range(1, 12))
 def test_few_descriptors(
     free: int, program: list[str], bare: support.Outcome, tmp_path: Path
@@ -220,6 +226,7 @@ def test_few_descriptors(
         assert tt.open(run).processes[0].info["status"] == "complete"
 
 
+@pytest.mark.native
 @pytest.mark.parametrize("size", [96 << 10, 1 << 20, 5 << 20, 9 << 20])
 def test_a_disk_that_fills(size: int, built: Path, tmp_path: Path) -> None:
     """More and more is recorded until it is full: of the disk all, or of each file so much."""
@@ -347,6 +354,7 @@ REFUSALS = {
 def test_any_call_of_the_system_fails(
     call: str, once: bool, failing: Path, program: list[str], bare: support.Outcome, tmp_path: Path
 ) -> None:
+    """Not under the sanitizers, whose runtimes take these calls for themselves."""
     quiet = told = 0
     for n in numbers(250):
         what = f"{call}:{n}-{n}:{REFUSALS[call]}" if once else f"{call}:{n}:{REFUSALS[call]}"
@@ -371,6 +379,7 @@ def counted(outcome: support.Outcome) -> dict[str, int]:
     return {name: int(count) for name, count in found if name not in UNDOING}
 
 
+@pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 @pytest.mark.parametrize(
     ("name", "error", "options"),
@@ -401,6 +410,7 @@ def test_any_call_of_the_driver_fails(
     assert {"cuLaunchKernel", "cuMemHostAlloc", "cuModuleLoadData", "cuStreamQuery"} <= told
 
 
+@pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_memory_of_the_ring_is_given_back_in_the_middle(
     failing: Path, built: Path, run: Path
@@ -422,6 +432,7 @@ def test_memory_of_the_ring_is_given_back_in_the_middle(
 # ---- what the driver refuses ----
 
 
+@pytest.mark.native
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -446,6 +457,7 @@ def test_the_driver_refuses_the_recorder(
     assert len(opened.events) > 20
 
 
+@pytest.mark.native
 @pytest.mark.parametrize(
     ("memory", "fault", "line", "place"),
     [
@@ -481,6 +493,7 @@ def test_the_ring_shrinks(
         assert len(opened.epochs) == 21
 
 
+@pytest.mark.native
 @pytest.mark.parametrize(
     ("name", "error"),
     [
@@ -497,6 +510,7 @@ def test_the_device_is_lost_in_the_middle(name: str, error: str, built: Path, ru
     stopped(outcome, run, f"the context failed \\(CUDA_ERROR_{error} from ")
 
 
+@pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_what_was_drained_before_the_device_was_lost(
     failing: Path, program: list[str], bare: support.Outcome, run: Path
@@ -529,6 +543,7 @@ print([line for line in open("/proc/self/maps") if sys.argv[1] in line])
 """
 
 
+@pytest.mark.native
 def test_a_process_without_the_driver_is_untouched(tmp_path: Path) -> None:
     command = [sys.executable, "-c", UNTOUCHED, str(tmp_path)]
     bare = support.run(command, SIM, cwd=tmp_path)
@@ -584,6 +599,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.native
 @pytest.mark.parametrize(("what", "processes"), [("before", 1), ("after", 1), ("spawned", 2)])
 def test_children_of_a_traced_python(what: str, processes: int, tmp_path: Path) -> None:
     """Forked, spawned or started: only those that use the driver are recorded."""

@@ -224,12 +224,12 @@ static bool gather_parts(struct capture *p, struct tt_capture_params *params, st
 	uint64_t first = 0;
 	uint32_t part = 0;
 
-	if (!drain_flush(0))
-		return false;
 	while (first < count) {
 		uint64_t n = (p->ring.size / 2 - TT_RING_ALIGN * 2) / (TT_BLOCK_SIZE + sizeof(struct tt_chunk_entry));
 		if (n > count - first)
 			n = count - first;
+		if (!drain_make_room(p, tt_chunk_size(n, n * TT_BLOCK_SIZE)))
+			return false;
 		params->first = (uint32_t)first;
 		params->last = (uint32_t)(first + n);
 		params->part = part;
@@ -289,10 +289,12 @@ static bool gather_over_oldest(struct capture *p, struct tt_capture_params *para
 	return false;
 }
 
-static void discard(struct capture *p, struct tt_capture_params *params)
+static void discard(struct capture *p, struct tt_capture_params *params, const struct pending *q)
 {
 	params->flags = TT_CAPTURE_DISCARD;
-	launch(p, p->gather, params, 1);
+	capture_status(p, q->slot)->sequence = 0;
+	if (launch(p, p->gather, params, 1) == CUDA_SUCCESS)
+		capture_wait(p, q->slot, options.stall_ms); /* the next capture may have the slot: that is not its status */
 	choose_again(p);
 }
 
@@ -303,7 +305,7 @@ static bool make_room(struct capture *p, uint64_t size)
 		return true;
 	if (options.overwrite == OVERWRITE_DROP_OLDEST)
 		return flight_make_room(p, size);
-	return options.overwrite == OVERWRITE_FAIL || size > p->ring.size || drain_flush(0);
+	return options.overwrite == OVERWRITE_FAIL || size > p->ring.size || drain_make_room(p, size);
 }
 
 static bool submit(struct capture *p, struct tt_capture_params *params, bool full)
@@ -389,7 +391,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 		return true;
 	if (options.overwrite == OVERWRITE_DROP_OLDEST && gather_over_oldest(p, &params, q))
 		return true;
-	discard(p, &params);
+	discard(p, &params, q);
 	if (options.overwrite == OVERWRITE_DROP_OLDEST && !full) {
 		/* Begin again with a snapshot, as an epoch of its own: regions came and went meanwhile. */
 		struct pending next = {.capture = p, .epoch = q->epoch};

@@ -54,6 +54,15 @@ bool dedup_find(const struct dedup *d, uint64_t digest, uint32_t length, uint64_
 	return false;
 }
 
+void dedup_prefetch(const struct dedup *d, uint64_t digest)
+{
+	if (!d->count)
+		return;
+	const struct dedup_bucket *b = d->buckets + (digest & (d->count - 1));
+	__builtin_prefetch(b->digest);
+	__builtin_prefetch(b->place);
+}
+
 static bool grow(struct dedup *d)
 {
 	size_t count = d->count ? d->count * 2 : 64;

@@ -27,6 +27,8 @@ struct dedup {
 
 void dedup_init(struct dedup *d, size_t limit_bytes);
 bool dedup_find(const struct dedup *d, uint64_t digest, uint32_t length, uint64_t *place);
+/* Before a dedup_find or dedup_put of this digest. */
+void dedup_prefetch(const struct dedup *d, uint64_t digest);
 /* length: 1 to 65536 */
 void dedup_put(struct dedup *d, uint64_t digest, uint32_t length, uint64_t place);
 /* Drops all that lies, in its lane, at from[lane] or behind. from: of TT_DATA_LANES. */

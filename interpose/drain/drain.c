@@ -223,12 +223,16 @@ static bool store_chunk(struct pending *q, const struct arrived *a, uint64_t at)
 	for (uint64_t i = 0; ok && i < count; i++) {
 		ok = e[i].region < q->list->count && e[i].block < region_blocks(q->list->regions[e[i].region]) &&
 		     e[i].offset + e[i].length <= a->header.size - a->header.payload;
-		if (!ok || q->epoch.flags & TT_EPOCHF_LOOSE ||
-		    !store_find(recorder_store(), e[i].digest, e[i].length, &known[i]))
-			continue;
-		ok = take(q, &e[i]);
-		records[n++] = record_of(q, &e[i], known[i]);
+		if (ok)
+			records[i] = record_of(q, &e[i], 0);
 	}
+	if (ok && !(q->epoch.flags & TT_EPOCHF_LOOSE))
+		ok = store_find(recorder_store(), records, count, known);
+	for (uint64_t i = 0; ok && i < count; i++)
+		if (known[i]) {
+			ok = take(q, &e[i]);
+			records[n++] = record_of(q, &e[i], known[i]);
+		}
 	ok = ok && (!n || store_blocks(recorder_store(), records, n, NULL, 0));
 	if (ok && a->have == a->header.size) {
 		const unsigned char *contents = q->capture->pinned[0] + a->header.payload;
@@ -440,14 +444,15 @@ bool drain_add(const struct pending *p)
 	return ok;
 }
 
-bool drain_flush(uint32_t timeout_ms)
+/* Until all that was added is drained, or as much of it as lets a chunk of this size into the ring of p. */
+static bool wait_drained(const struct capture *p, uint64_t size, uint32_t timeout_ms)
 {
 	uint32_t bound = timeout_ms ? timeout_ms : options.stall_ms;
 	uint64_t seen = progress, since = clock_ns();
 
 	pthread_mutex_lock(&lock);
 	uint64_t target = added;
-	while (running && drained < target) {
+	while (running && drained < target && !(p && capture_fits(p, size))) {
 		if (!timeout_ms && seen != progress) {
 			seen = progress;
 			since = clock_ns();
@@ -456,9 +461,19 @@ bool drain_flush(uint32_t timeout_ms)
 			break;
 		wait_for_change(100);
 	}
-	bool ok = drained >= target;
+	bool ok = drained >= target || (p && capture_fits(p, size));
 	pthread_mutex_unlock(&lock);
 	return ok && recorder_state == RECORDER_ON;
+}
+
+bool drain_flush(uint32_t timeout_ms)
+{
+	return wait_drained(NULL, 0, timeout_ms);
+}
+
+bool drain_make_room(const struct capture *p, uint64_t size)
+{
+	return wait_drained(p, size, 0);
 }
 
 bool drain_stop(uint32_t timeout_ms)

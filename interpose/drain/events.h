@@ -19,7 +19,7 @@
 
 /* Creates DIR/events.bin and starts the thread that maps and prefaults ahead. */
 bool events_open(const char *directory, char *error, size_t error_size);
-/* The next slot of this thread, or NULL when there is none (counted as lost). The caller fills in
+/* The next slot of this thread, all zeros, or NULL when there is none (counted as lost). The caller fills in
  * the members and stores kind last, with events_publish. */
 struct tt_event *events_next(void);
 static inline void events_publish(struct tt_event *e, uint32_t kind)

@@ -43,8 +43,8 @@ bool store_module(store *s, struct tt_module *m, const void *image, size_t size)
  * thread, but that blocks with contents may come from several at once, each for a lane of its own.
  */
 bool store_epoch_begin(store *s, uint32_t number, bool full);
-/* Is this content in the current segment? Then *place is where. */
-bool store_find(store *s, uint64_t digest, uint32_t length, uint64_t *place);
+/* Which of these blocks' contents, by digest and length, the current segment has: their places, 0 for the others. */
+bool store_find(store *s, const struct tt_block *blocks, size_t count, uint64_t *places);
 /*
  * contents NULL: each block's offset is the place that store_find gave. Otherwise the offsets count
  * from contents, in multiples of TT_CHUNK_ALIGN, and what the segment lacks of it is appended to

@@ -13,6 +13,8 @@
 #include "../state/clock.h"
 #include "store_internal.h"
 
+#define AHEAD 8 /* look-ups under way at once: each is a cache miss */
+
 bool store_begin_data(store *s, struct store_lane *lane, uint32_t index)
 {
 	char name[32];
@@ -106,16 +108,20 @@ bool store_epoch_begin(store *s, uint32_t number, bool full)
 	return good;
 }
 
-bool store_find(store *s, uint64_t digest, uint32_t length, uint64_t *place)
+bool store_find(store *s, const struct tt_block *blocks, size_t count, uint64_t *places)
 {
 	struct store_visit v;
-	bool found;
 
 	if (!store_enter(s, &s->capture, &v))
 		return false;
-	found = dedup_find(&s->dedup, digest, length, place);
+	for (size_t i = 0; i < count; i++) {
+		if (count - i > AHEAD)
+			dedup_prefetch(&s->dedup, blocks[i + AHEAD].digest);
+		if (!dedup_find(&s->dedup, blocks[i].digest, blocks[i].length, &places[i]))
+			places[i] = 0;
+	}
 	store_leave(&s->capture, &v);
-	return found;
+	return true;
 }
 
 /*
@@ -128,6 +134,8 @@ static bool plan(store *s, struct tt_block *blocks, size_t count, unsigned lane)
 
 	for (struct tt_block *b = blocks; b < blocks + count; b++) {
 		uint32_t from = (uint32_t)(b->offset / TT_CHUNK_ALIGN) + 1;
+		if (blocks + count - b > AHEAD)
+			dedup_prefetch(&s->dedup, b[AHEAD].digest);
 		if (!b->length || b->length > TT_BLOCK_SIZE)
 			return false;
 		b->segment = 0;

@@ -17,11 +17,16 @@ HOT struct tt_event *op_event(struct op *op, CUresult result)
 
 	if (!e)
 		return NULL;
-	*e = (struct tt_event){
-		.seq = op->seq, .time_ns = op->time, .thread = op->t->tid, .result = (uint32_t)result,
-		.context = op->context->index, .call = op->call, .stream = op->stream ? op->stream->id : 0,
-		.id = TT_NO_ID, .flags = op->capturing ? TT_EVENTF_CAPTURING : 0,
-	};
+	/* The slot is zeros. */
+	e->seq = op->seq;
+	e->time_ns = op->time;
+	e->flags = op->capturing ? TT_EVENTF_CAPTURING : 0;
+	e->thread = op->t->tid;
+	e->result = (uint32_t)result;
+	e->context = op->context->index;
+	e->call = op->call;
+	e->stream = op->stream ? op->stream->id : 0;
+	e->id = TT_NO_ID;
 	return e;
 }
 

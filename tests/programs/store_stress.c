@@ -165,12 +165,14 @@ static bool one_epoch(store *s, uint32_t number, bool full, bool abandon)
 			continue;
 		for (uint32_t b = 0; b < BLOCKS; b++) {
 			uint32_t length = b + 1 < BLOCKS ? TT_BLOCK_SIZE : SIZE % TT_BLOCK_SIZE;
-			uint64_t digest, offset = 0;
+			uint64_t digest, place;
 			contents_of(contents, r, b, number / 2, length);
 			digest = xxh3_64(contents, length);
-			bool known = store_find(s, digest, length, &offset);
-			struct tt_block record = {r, b, digest, offset, length, 0};
-			if (!store_blocks(s, &record, 1, known ? NULL : contents, b % TT_DATA_LANES))
+			struct tt_block record = {r, b, digest, 0, length, 0};
+			if (!store_find(s, &record, 1, &place))
+				return false;
+			record.offset = place;
+			if (!store_blocks(s, &record, 1, place ? NULL : contents, b % TT_DATA_LANES))
 				return false;
 			bytes += length;
 		}
