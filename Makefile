@@ -38,7 +38,7 @@ test: lint examples ## lint, all tests that need no GPU, and the native ones und
 	$(SANITIZE) $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
 	$(SANITIZE) TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib ASAN_OPTIONS=detect_leaks=0 \
 		LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) \
-		$(BIN)/python -m pytest -n $(JOBS) -m 'native and not gpu'
+		$(BIN)/python -m pytest -n $(JOBS) -m 'native and not large and not gpu'
 
 gpu-test: examples ## the same programs and the framework cases on a GPU
 	$(BIN)/python -m pytest -m gpu

@@ -156,6 +156,7 @@ def test_threads_that_take_turns(built: Path, tmp_path: Path) -> None:
         assert len({written(run, file) for run in runs}) == 1, file
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("what", ["plain", "async", "contexts", "capture", "full"])
 def test_addresses_and_contents_are_the_same(what: str, built: Path, tmp_path: Path) -> None:
     command = addresses(built, what)
@@ -166,6 +167,7 @@ def test_addresses_and_contents_are_the_same(what: str, built: Path, tmp_path: P
     assert manifests[0] == manifests[1]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("what", ["plain", "async"])
 def test_memory_is_zero_when_it_is_handed_out(what: str, built: Path, run: Path) -> None:
     """The program leaves no byte zero in what it frees, so this is about reused memory too."""
@@ -178,6 +180,7 @@ def test_memory_is_zero_when_it_is_handed_out(what: str, built: Path, run: Path)
     assert ", 0 not zero" not in bare.stdout
 
 
+@pytest.mark.large
 def test_where_memory_is(built: Path, run: Path) -> None:
     outcome = recorded(addresses(built, "plain"), run)
     first = [int(address, 16) for address in re.findall(r"at ([0-9a-f]+),", outcome.stdout)][:15]
@@ -266,6 +269,7 @@ def test_freed_memory_is_in_use_again_when_that_is_safe(built: Path, run: Path) 
     ]
 
 
+@pytest.mark.large
 def test_more_than_four_gibibytes(built: Path, run: Path) -> None:
     size = (4 << 30) + 1
     environment = support.recording(
@@ -336,11 +340,13 @@ def check_the_drivers_own(outcome: support.Outcome, bare: support.Outcome, run: 
     assert tt.verify.verify(opened, run / "manifest.json").same
 
 
+@pytest.mark.large
 def test_addresses_that_are_taken(built: Path, run: Path) -> None:
     command = addresses(built, "taken")
     check_the_drivers_own(recorded(command, run), support.run(command, SIM), run)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("call", ["cuMemAddressReserve", "cuMemRelease", "cuMemSetAccess"])
 def test_a_driver_without_chosen_addresses(call: str, built: Path, tmp_path: Path) -> None:
     driver, run = without(tmp_path / "driver", call), tmp_path / "run"

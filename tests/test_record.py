@@ -94,7 +94,7 @@ def test_an_option_that_makes_no_sense_is_said_once(built: Path, run: Path) -> N
 @pytest.mark.skipif(support.gpu_name() is not None, reason="there is a driver here")
 def test_a_missing_driver_is_the_programs_own_affair(built: Path, run: Path) -> None:
     command = support.command("dlopen_only", built)
-    nowhere = support.bare_environment()
+    nowhere = support.bare_environment(**support.sanitizer_runtimes())
     bare = support.run(command, nowhere)
     assert bare.status == 1
     compare("dlopen_only", bare, support.run(command, support.recording(nowhere, run)))

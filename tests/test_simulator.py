@@ -118,7 +118,8 @@ def test_memory_that_is_not_there(built: Path) -> None:
 def test_host_access(kind: str, low: int, status: int, built: Path) -> None:
     done = outcome("host_access", built, kind)
     assert done.status == status
-    assert done.stdout.splitlines()[0] == f"low address {low}"
+    if not support.sanitizer_runtimes():  # which have the low addresses for themselves
+        assert done.stdout.splitlines()[0] == f"low address {low}"
     assert ("written" in done.stdout) == (status == 0)
 
 

@@ -13,13 +13,52 @@
 #include "../recorder.h"
 #include "capture.h"
 
+static void take_first(struct capture *p, size_t n)
+{
+	p->kept_count -= n;
+	memmove(p->kept, p->kept + n, p->kept_count * sizeof(*p->kept));
+}
+
+/* Of the other contexts, the one with the oldest epoch before this number. */
+static struct capture *oldest_before(uint32_t number, const struct capture *but)
+{
+	struct capture *found = NULL;
+
+	for (struct context *c = context_first(); c; c = c->next) {
+		struct capture *p = c->capture;
+		if (p && p != but && !p->broken && p->kept_count && p->kept[0].epoch.number < number) {
+			number = p->kept[0].epoch.number;
+			found = p;
+		}
+	}
+	return found;
+}
+
+/*
+ * Epochs reach the files in the order of their numbers, whichever context they are of. Those of
+ * others that are older go there with their contents, before their rings move on.
+ */
+static bool hand_on(const struct capture *p, const struct pending *q)
+{
+	struct capture *other;
+	bool any = false;
+
+	while ((other = oldest_before(q->epoch.number, p))) {
+		drain_add(&other->kept[0]);
+		take_first(other, 1);
+		any = true;
+	}
+	bool ok = drain_add(q);
+	return any ? drain_flush(0) && ok : ok;
+}
+
 bool flight_keep(struct capture *p, const struct pending *q)
 {
 	if (p->kept_count == p->kept_capacity) {
 		size_t n = p->kept_capacity ? p->kept_capacity * 2 : 64;
 		struct pending *more = realloc(p->kept, n * sizeof(*more));
 		if (!more)
-			return drain_add(q);
+			return hand_on(p, q);
 		p->kept = more;
 		p->kept_capacity = n;
 	}
@@ -41,12 +80,6 @@ void flight_settled(struct capture *p, const struct tt_capture_status *s)
 		}
 }
 
-static void take_first(struct capture *p, size_t n)
-{
-	p->kept_count -= n;
-	memmove(p->kept, p->kept + n, p->kept_count * sizeof(*p->kept));
-}
-
 static void drop_first(struct capture *p, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -56,7 +89,7 @@ static void drop_first(struct capture *p, size_t n)
 			atomic_store(&p->tail, q->status.position + q->status.size);
 		}
 		q->refused = q->final = q->read = true;
-		drain_add(q);
+		hand_on(p, q);
 	}
 	take_first(p, n);
 }
@@ -99,7 +132,7 @@ bool flight_make_room(struct capture *p, uint64_t size)
 void flight_dump(struct capture *p)
 {
 	for (size_t i = 0; i < p->kept_count; i++)
-		drain_add(&p->kept[i]);
+		hand_on(p, &p->kept[i]);
 	p->kept_count = 0;
 }
 

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "../capture/capture.h"
 #include "../capture/xxh3.h"
@@ -16,6 +17,7 @@
 #include "store.h"
 #include "writers.h"
 
+#define COPIES_AHEAD (DRAIN_BUFFERS - 1) /* of what is handed to the writers */
 #define BRIDGE ((uint64_t)512 << 10) /* more than this is not copied for nothing */
 
 static struct pending queue[CAPTURE_PENDING];
@@ -176,7 +178,7 @@ static bool take_run(struct pending *q, struct tt_chunk_entry *e, const uint64_t
 }
 
 /*
- * Copies run after run into the buffers in turn, two ahead of what is handed to the writers.
+ * Copies run after run into the buffers in turn, some ahead of what is handed to the writers.
  * Without writers, or where the order in the files has to be the same each time, the drain
  * writes by itself.
  */
@@ -196,7 +198,7 @@ static bool store_runs(struct pending *q, const struct arrived *a, const uint64_
 			     fetch(p, p->pinned[b], payload + runs[b].offset, runs[b].size, (int)b);
 			asked++;
 		}
-		if (!ok || (more && asked - handed < 2) || handed == asked)
+		if (!ok || (more && asked - handed < COPIES_AHEAD) || handed == asked)
 			continue;
 		b = handed++ % DRAIN_BUFFERS;
 		ok = fetched(p, (int)b) && take_run(q, a->entries, known, &runs[b], p->pinned[b], records, &n);
@@ -375,6 +377,7 @@ static void *work(void *unused)
 {
 	(void)unused;
 
+	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* the waits for copies are shorter than what is usual */
 	thread_current()->busy = 1;
 	pthread_mutex_lock(&lock);
 	for (;;) {

@@ -140,7 +140,7 @@ static void take_addresses(void *handle)
 			by_address[h].wrapper = hooks[i].wrapper;
 			by_address[h].address = p;
 		}
-		*hooks[i].member = p;
+		__atomic_store_n(hooks[i].member, p, __ATOMIC_RELEASE);
 	}
 	for (unsigned i = 0; i < sizeof(used) / sizeof(*used); i++)
 		*used[i].member = real_dlsym(handle, used[i].symbol);

@@ -46,7 +46,9 @@ bool entry_resolve(void);
 const char *entry_lacks(void);
 
 /* A wrapper's way to its real call: resolves first where the program linked libcuda directly. */
-#define REAL(symbol) (likely(real.symbol != NULL) || entry_resolve_for((void **)&real.symbol) ? real.symbol : NULL)
+#define REAL(symbol) \
+	(likely(__atomic_load_n(&real.symbol, __ATOMIC_ACQUIRE) != NULL) || entry_resolve_for((void **)&real.symbol) \
+		 ? real.symbol : NULL)
 bool entry_resolve_for(void **member);
 
 /* Loaded before the program, as its first library: no need for the second door. */

@@ -343,18 +343,23 @@ static CUresult destroy(uint32_t call, CUstream stream, CUresult (*destroy_real)
 {
 	OP(op);
 	bool capturing = false;
+	uint64_t id = 0;
 
 	op_begin_stream(&op, call, stream, false, false);
 	if (op.on) { /* before the call: the handle may come back to another thread at once */
 		capturing = op.capturing;
+		id = op.stream->id;
+		op.stream = NULL; /* its place too */
 		stream_destroyed(stream);
 	}
 	CUresult r = destroy_real(stream);
 	if (r == CUDA_SUCCESS && capturing)
 		atomic_fetch_sub(&captures_active, 1);
 	struct tt_event *e = op_event(&op, r);
-	if (e)
+	if (e) {
+		e->stream = id;
 		events_publish(e, TT_EVENT_STREAM_DESTROY);
+	}
 	return r;
 }
 

@@ -176,12 +176,12 @@ static struct block *block_add(struct places *p, struct mapping *m, uint64_t bas
 {
 	struct block **list = extend(p->blocks, p->block_count, &p->block_capacity);
 	struct block *b = list ? calloc(1, sizeof(*b)) : NULL;
-	size_t i = lower(p, base);
 
 	if (list)
 		p->blocks = list;
 	if (!b)
 		return NULL;
+	size_t i = lower(p, base);
 	*b = (struct block){.base = base, .size = size, .room = room, .mapping = m, .state = BLOCK_NEW};
 	memmove(p->blocks + i + 1, p->blocks + i, (p->block_count - i) * sizeof(*p->blocks));
 	p->blocks[i] = b;

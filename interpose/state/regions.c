@@ -304,15 +304,37 @@ void regions_unplace(struct context *c)
 	pthread_mutex_unlock(&lock);
 }
 
+/* As regions_touch for each of the words; neighbours tend to point into one region, which is looked up once. */
 void regions_touch_pointers(const void *bytes, size_t size)
 {
-	for (size_t at = 0; at + 8 <= size; at += 8) {
-		uint64_t word;
-		memcpy(&word, (const char *)bytes + at, 8);
-		if (word >= atomic_load_explicit(&lowest, memory_order_relaxed) &&
-		    word < atomic_load_explicit(&highest, memory_order_relaxed))
-			regions_touch(word, 1);
-	}
+	uint64_t before, word;
+
+	do {
+		uint64_t from = 0, span = 0; /* the region of the word before */
+		while ((before = atomic_load_explicit(&sequence, memory_order_acquire)) & 1)
+			continue;
+		struct map *m = atomic_load_explicit(&map, memory_order_acquire);
+		size_t n = atomic_load_explicit(&count, memory_order_acquire);
+		uint64_t first = atomic_load_explicit(&lowest, memory_order_relaxed);
+		uint64_t all = atomic_load_explicit(&highest, memory_order_relaxed) - first;
+		if (!m)
+			return;
+		if (n > m->capacity)
+			continue;
+		for (size_t at = 0; at + 8 <= size; at += 8) {
+			memcpy(&word, (const char *)bytes + at, 8);
+			if (word - first >= all || word - from < span)
+				continue;
+			size_t i = lower(m->entries, n, word);
+			if (i == n || m->entries[i].base > word)
+				continue;
+			from = m->entries[i].base;
+			span = m->entries[i].end - from;
+			if (!atomic_load_explicit(&m->entries[i].region->touched, memory_order_relaxed))
+				atomic_store_explicit(&m->entries[i].region->touched, true, memory_order_relaxed);
+		}
+		atomic_thread_fence(memory_order_acquire);
+	} while (atomic_load_explicit(&sequence, memory_order_relaxed) != before);
 }
 
 static int by_id(const void *a, const void *b)

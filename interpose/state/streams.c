@@ -110,7 +110,10 @@ static struct context *context_add(CUcontext handle)
 
 	if (c)
 		return c;
-	if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+	CUresult r = real.cuCtxGetDevice(&device);
+	if (r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+		return NULL; /* the program destroyed the context that is current */
+	if (r != CUDA_SUCCESS) {
 		recorder_fail("the driver does not say which device a context is on");
 		return NULL;
 	}
