@@ -162,8 +162,8 @@ void capture_let_go(struct capture *p, uint32_t epoch)
 	atomic_store(&p->stalled, true);
 	atomic_store(&p->force_full, true);
 	/* First the capture must not read any more: what the program does next may free memory. */
-	if (real.cuStreamWriteValue32_v2(p->drain_stream, word, epoch + 1, 0) == CUDA_SUCCESS)
-		real.cuStreamSynchronize(p->drain_stream);
+	if (real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch + 1, 0) == CUDA_SUCCESS)
+		real.cuStreamSynchronize(p->drain_streams[0]);
 	*capture_release_word(p) = atomic_load(&p->context->captures);
 }
 

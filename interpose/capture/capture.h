@@ -46,7 +46,8 @@ struct capture {
 	struct context *context;
 	_Atomic bool broken; /* the context is of no use any more: sticky error, or being destroyed */
 	bool host_only; /* the program ran short of device memory */
-	CUstream stream, drain_stream;
+	CUstream stream;
+	CUstream drain_streams[2]; /* of even and odd buffers: one copies while the other says that it has */
 	CUmodule module;
 	CUfunction digest, gather;
 	unsigned processors;

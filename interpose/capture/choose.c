@@ -9,6 +9,8 @@
 #include "../options.h"
 #include "capture.h"
 
+#define GRANULE ((uint64_t)2 << 20) /* of device memory: less takes as much */
+
 static struct region_list *list_new(size_t capacity)
 {
 	struct region_list *list = malloc(sizeof(*list) + capacity * sizeof(list->regions[0]));
@@ -59,10 +61,8 @@ static bool ensure_scratch(struct capture *p, uint64_t blocks)
 
 	if (size <= p->scratch.size)
 		return true;
-	if (size < 65536)
-		size = 65536;
 	capture_outgrow(p, &p->scratch);
-	return capture_memory(p, &p->scratch, size + size / 4, false);
+	return capture_memory(p, &p->scratch, tt_round_up(size, size < GRANULE ? 65536 : GRANULE), false);
 }
 
 static void stage(struct capture *p, struct region *r)

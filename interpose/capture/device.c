@@ -185,8 +185,9 @@ static void destroy(struct capture *p)
 		real.cuEventDestroy_v2(p->order);
 	if (p->stream)
 		real.cuStreamDestroy_v2(p->stream);
-	if (p->drain_stream)
-		real.cuStreamDestroy_v2(p->drain_stream);
+	for (int i = 0; i < 2; i++)
+		if (p->drain_streams[i])
+			real.cuStreamDestroy_v2(p->drain_streams[i]);
 	if (p->module)
 		real.cuModuleUnload(p->module);
 	region_list_release(p->list);
@@ -229,7 +230,8 @@ static struct capture *create(struct context *c, bool host_only)
 	real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device);
 	p->processors = (unsigned)processors;
 	bool ok = had(real.cuStreamCreateWithPriority(&p->stream, CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
-		  had(real.cuStreamCreateWithPriority(&p->drain_stream, CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
+		  had(real.cuStreamCreateWithPriority(&p->drain_streams[0], CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
+		  had(real.cuStreamCreateWithPriority(&p->drain_streams[1], CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
 		  had(real.cuEventCreate(&p->order, CU_EVENT_DISABLE_TIMING), "an event", &refused) &&
 		  host_memory(&p->shared, SHARED_SIZE) &&
 		  memory_anywhere(p, &p->control, sizeof(struct tt_capture_control), false) && make_ring(p, &ring_wanted);

@@ -44,16 +44,19 @@ static bool came(struct capture *p, CUresult r, const char *call)
 
 static bool fetch(struct capture *p, void *to, uint64_t offset, uint64_t size, int buffer)
 {
-	return came(p, real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, p->drain_stream),
+	CUstream stream = p->drain_streams[buffer & 1];
+
+	return came(p, real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, stream),
 		    "cuMemcpyDtoHAsync") &&
-	       came(p, real.cuStreamWriteValue32_v2(p->drain_stream, capture_copied_address(p, buffer),
+	       came(p, real.cuStreamWriteValue32_v2(stream, capture_copied_address(p, buffer),
 						    ++p->copies[buffer], 0),
 		    "cuStreamWriteValue32");
 }
 
 static bool fetched(struct capture *p, int buffer)
 {
-	while (!capture_poll(p, capture_copied_word(p, buffer), p->copies[buffer], p->drain_stream, options.stall_ms))
+	while (!capture_poll(p, capture_copied_word(p, buffer), p->copies[buffer],
+			     p->drain_streams[buffer & 1], options.stall_ms))
 		if (p->broken || atomic_load(&stopping))
 			return false;
 	atomic_fetch_add_explicit(&progress, 1, memory_order_relaxed);
@@ -264,7 +267,8 @@ static bool drain_chunk(struct pending *q)
 	struct arrived a;
 
 	/* The kernels have said that they are through: the copies come after their very end. */
-	real.cuStreamWaitEvent(p->drain_stream, p->done[q->slot], 0);
+	for (int i = 0; i < 2; i++)
+		real.cuStreamWaitEvent(p->drain_streams[i], p->done[q->slot], 0);
 	if (!read_entries(q, at, &a))
 		return false;
 	if (options.deterministic) /* the kernels list blocks in the order in which they came to them */

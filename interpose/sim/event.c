@@ -140,15 +140,16 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
 	return sim_leave(result);
 }
 
-/* An event of a capture cannot be waited for: the attempt breaks the capture. */
+/* An event of a capture cannot be waited for: the attempt breaks the capture. Of one that is over it is none. */
 static CUresult check_observable(CUevent event)
 {
 	struct capture *capture = capture_by_id(event->capture_id);
 
 	if (!event->capture_id)
 		return capture_forbids();
-	if (capture)
-		capture_invalidate(capture);
+	if (!capture)
+		return CUDA_ERROR_INVALID_VALUE;
+	capture_invalidate(capture);
 	return CUDA_ERROR_CAPTURED_EVENT;
 }
 

@@ -88,7 +88,9 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long 
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
 		return sim_leave(sim_unsupported("cuGraphInstantiate for launches from the device"));
-	result = exec_make(ctx, graph, flags, out, failed);
+	result = capture_forbids();
+	if (!result)
+		result = exec_make(ctx, graph, flags, out, failed);
 	if (!result)
 		handle_add(*out, HANDLE_EXEC);
 	return sim_leave(result);

@@ -63,12 +63,12 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
 	CUcontext ctx;
-	CUresult result = address ? sim_enter(&ctx) : sim_life();
+	CUresult result = address ? sim_enter(&ctx) : sim_enter_driver();
 
-	if (result || !address)
+	if (result)
 		return result;
 	result = capture_forbids();
-	if (result)
+	if (result || !address)
 		return sim_leave(result);
 	struct region *r = region_find(address);
 	if (!r || r->base != address || r->dying)

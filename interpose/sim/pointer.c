@@ -72,7 +72,8 @@ static CUresult answer(void *out, CUpointer_attribute attribute, CUdeviceptr add
 		ANSWER(CUdeviceptr, r ? r->base : 0);
 		return known;
 	case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-		ANSWER(size_t, r ? r->size : 0);
+		if (r)
+			ANSWER(size_t, r->size);
 		return known;
 	case CU_POINTER_ATTRIBUTE_MAPPED:
 		ANSWER(unsigned, r != NULL);

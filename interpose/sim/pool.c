@@ -59,7 +59,7 @@ static void region_drop(struct region *r)
 	CUmemoryPool pool = r->pool;
 
 	if (!r->dying)
-		pool->used -= ROUND_UP(r->size, SIM_ALIGNMENT);
+		pool->used -= r->size;
 	pool->reserved -= r->charged;
 	region_delete(r);
 	if (--pool->live == 0 && pool->destroyed)
@@ -98,7 +98,7 @@ CUresult pool_take(CUmemoryPool pool, CUstream stream, size_t size, struct regio
 		raise(&pool->reserved_high, pool->reserved);
 		region_allow(r, pool->readers, pool->readers);
 	}
-	count_use(pool, ROUND_UP(size, SIM_ALIGNMENT));
+	count_use(pool, size);
 	*out = r;
 	return CUDA_SUCCESS;
 }
@@ -108,7 +108,7 @@ static void mark_dying(struct region *r, CUstream stream)
 	r->dying = true;
 	r->freed_on = stream;
 	if (r->pool)
-		r->pool->used -= ROUND_UP(r->size, SIM_ALIGNMENT);
+		r->pool->used -= r->size;
 }
 
 void pool_free_run(const struct sim_work *work)
@@ -187,6 +187,8 @@ static CUresult allocate_async(CUdeviceptr *address, size_t size, CUmemoryPool p
 	if (result)
 		return result;
 	result = stream_get(ctx, handle, &stream);
+	if (!result && !stream->capture)
+		result = capture_forbids();
 	if (result)
 		return sim_leave(result);
 	if (!address)
@@ -245,10 +247,10 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 	if (result)
 		return result;
 	result = stream_get(ctx, handle, &stream);
-	if (result)
+	if (!result && !stream->capture)
+		result = capture_forbids();
+	if (result || !address)
 		return sim_leave(result);
-	if (!address)
-		return sim_leave(CUDA_SUCCESS);
 	struct region *r = region_find(address);
 	if (!r || r->base != address || !can_free(r, stream))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -270,7 +272,7 @@ void pool_graph_launched(const struct sim_work *work)
 		mark_dying(r, NULL);
 	} else if (work->type == WORK_POOL_ALLOC && r->dying) {
 		r->dying = false;
-		count_use(r->pool, ROUND_UP(r->size, SIM_ALIGNMENT));
+		count_use(r->pool, r->size);
 	}
 }
 
@@ -314,8 +316,10 @@ CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *properties)
 		return sim_leave(sim_unsupported("cuMemPoolCreate of exportable memory"));
 	if (!device_valid(properties->location.id))
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
-	*out = pool_make(properties->location.id, properties);
-	return sim_leave(CUDA_SUCCESS);
+	result = capture_forbids();
+	if (!result)
+		*out = pool_make(properties->location.id, properties);
+	return sim_leave(result);
 }
 
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
@@ -326,6 +330,9 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
 		return result;
 	if (pool->is_default)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	result = capture_forbids();
+	if (result)
+		return sim_leave(result);
 	handle_remove(pool);
 	if (sim_devices[pool->device].pool == pool)
 		sim_devices[pool->device].pool = pool_default(pool->device);
@@ -340,7 +347,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
 	(void)keep;
 	CUresult result = enter_pool(pool);
 	/* Nothing that is free stays reserved. */
-	return result ? result : sim_leave(CUDA_SUCCESS);
+	return result ? result : sim_leave(capture_forbids());
 }
 
 static void *pool_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, size_t *size)

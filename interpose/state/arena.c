@@ -194,6 +194,8 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, ui
 	struct pool *pool;
 	struct block *b;
 
+	if (arena_capture_matters()) /* another stream's: only the driver knows whether it forbids this */
+		return ARENA_NOT;
 	if (!size || !out || !(pool = arena_pool(c->device, handle)))
 		return ARENA_NOT;
 	enum arena_result result = place(c, s, pool, size, &b);

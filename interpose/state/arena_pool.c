@@ -87,7 +87,7 @@ void arena_pool_open(CUmemoryPool handle, CUdevice user, bool open)
 void arena_pool_took(struct pool *p, uint64_t size, uint64_t room)
 {
 	pthread_mutex_lock(&lock);
-	p->used += (size + PLACES_UNIT - 1) / PLACES_UNIT * PLACES_UNIT;
+	p->used += size;
 	p->reserved += room;
 	if (p->used > p->used_high)
 		p->used_high = p->used;
@@ -99,7 +99,7 @@ void arena_pool_took(struct pool *p, uint64_t size, uint64_t room)
 void arena_pool_gave(struct pool *p, uint64_t size, uint64_t room)
 {
 	pthread_mutex_lock(&lock);
-	p->used -= (size + PLACES_UNIT - 1) / PLACES_UNIT * PLACES_UNIT;
+	p->used -= size;
 	p->reserved -= room;
 	pthread_mutex_unlock(&lock);
 }

@@ -199,7 +199,7 @@ static bool finds_place(const struct mapping *m, uint64_t room, uint64_t *base)
 	if (!m->ready)
 		return false;
 	*base = m->base;
-	if (room >= PLACES_LARGE)
+	if (room > PLACES_LARGE)
 		return !m->used && !m->blocks && m->size == room;
 	if (!m->used || m->free_units < room / PLACES_UNIT ||
 	    (unit = find_units(m, (uint32_t)(room / PLACES_UNIT))) < 0)
@@ -208,10 +208,10 @@ static bool finds_place(const struct mapping *m, uint64_t room, uint64_t *base)
 	return true;
 }
 
-/* Less than PLACES_LARGE: in a slab. */
+/* Up to PLACES_LARGE: in a slab. */
 static uint64_t room_for(const struct places *p, uint64_t size)
 {
-	return round_up(size, size <= PLACES_LARGE - PLACES_UNIT ? PLACES_UNIT : p->granule);
+	return round_up(size, size <= PLACES_LARGE ? PLACES_UNIT : p->granule);
 }
 
 struct block *places_take(struct places *p, uint64_t size, struct mapping **fresh)
@@ -222,7 +222,7 @@ struct block *places_take(struct places *p, uint64_t size, struct mapping **fres
 	if (!size || size > p->size)
 		return NULL;
 	uint64_t room = room_for(p, size);
-	bool slab = room < PLACES_LARGE;
+	bool slab = room <= PLACES_LARGE;
 	for (size_t i = 0; i < p->mapping_count; i++)
 		if (finds_place(p->mappings[i], room, &base))
 			return block_add(p, p->mappings[i], base, size, room);

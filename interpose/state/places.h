@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define PLACES_UNIT 512            /* alignment of every allocation, as the driver's are */
-#define PLACES_LARGE (1024 * 1024) /* from this size on, one has a mapping of its own */
+#define PLACES_LARGE (1024 * 1024) /* a larger one has a mapping of its own */
 
 struct context;
 struct stream;

@@ -16,6 +16,7 @@ import numpy as np
 import xxhash
 
 from ttanalyze.model import layout
+from ttanalyze.model.digest import digests_of_words
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 
@@ -277,10 +278,13 @@ class Recompute:
         self, regions: Array, starts: Array, stops: Array, found: Array
     ) -> list[int | None]:
         """Regions get found[start:stop] as their blocks' digests; gives their own, in order."""
+        words = digests_of_words(found[starts])
+        several = np.flatnonzero(stops - starts > 1)
         raw = found.astype("<u8").tobytes()  # whose pieces are mostly small: views would cost more
-        spans = zip((starts * 8).tolist(), (stops * 8).tolist(), strict=True)
+        spans = zip((starts[several] * 8).tolist(), (stops[several] * 8).tolist(), strict=True)
         digest = xxhash.xxh3_64_intdigest
-        values: list[int | None] = [digest(raw[a:b]) for a, b in spans]
+        words[several] = np.array([digest(raw[a:b]) for a, b in spans], "u8")
+        values: list[int | None] = words.tolist()
         last = dict(zip(regions.tolist(), range(len(values)), strict=True))
         for region, i in last.items():
             self._states[region] = found[starts[i] : stops[i]].astype("<u8")
