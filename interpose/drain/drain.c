@@ -17,7 +17,7 @@
 #include "store.h"
 #include "writers.h"
 
-#define COPIES_AHEAD (DRAIN_BUFFERS - 1) /* of what is handed to the writers */
+#define COPIES_AHEAD 2 /* of what is handed to the writers, who have the other buffers */
 #define BRIDGE ((uint64_t)512 << 10) /* more than this is not copied for nothing */
 
 static struct pending queue[CAPTURE_PENDING];
@@ -181,7 +181,7 @@ static bool take_run(struct pending *q, struct tt_chunk_entry *e, const uint64_t
 }
 
 /*
- * Copies run after run into the buffers in turn, some ahead of what is handed to the writers.
+ * Copies run after run into the buffers in turn, ahead of what is handed to the writers.
  * Without writers, or where the order in the files has to be the same each time, the drain
  * writes by itself.
  */
