@@ -120,8 +120,22 @@ static bool leave(bool succeeds)
 	return succeeds;
 }
 
-#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+/* Looked up beforehand: a fork's child may not look up anything, and execs. */
+static struct {
+	__typeof__(&execve) execve;
+	__typeof__(&execvpe) execvpe;
+	__typeof__(&fexecve) fexecve;
+} next;
 
+__attribute__((constructor)) static void find_next(void)
+{
+	next.execve = (__typeof__(next.execve))dlsym(RTLD_NEXT, "execve");
+	next.execvpe = (__typeof__(next.execvpe))dlsym(RTLD_NEXT, "execvpe");
+	next.fexecve = (__typeof__(next.fexecve))dlsym(RTLD_NEXT, "fexecve");
+}
+
+/* Another library's constructor may come before ours. */
+#define NEXT(name) (likely(next.name != NULL) ? next.name : (find_next(), next.name))
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {
 	bool finished = watching() && leave(runs(AT_FDCWD, path, 0));
@@ -151,13 +165,6 @@ EXPORT int fexecve(int file, char *const argv[], char *const envp[])
 	bool finished = watching() && leave(runs(file, "", AT_EMPTY_PATH));
 
 	return returned(NEXT(fexecve)(file, argv, envp), finished);
-}
-
-EXPORT int execveat(int directory, const char *path, char *const argv[], char *const envp[], int flags)
-{
-	bool finished = watching() && leave(runs(directory, path, flags));
-
-	return returned(NEXT(execveat)(directory, path, argv, envp, flags), finished);
 }
 
 /* The arguments from `first` to their NULL, as an array on the caller's stack. */

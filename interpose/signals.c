@@ -37,6 +37,12 @@ static void *next(const char *name)
 	return dlsym(RTLD_NEXT, name);
 }
 
+/* A fork's child may not look up anything. */
+__attribute__((constructor)) static void find_next(void)
+{
+	next_sigaction = (sigaction_fn *)next("sigaction");
+}
+
 static int real_sigaction(int number, const struct sigaction *act, struct sigaction *old)
 {
 	if (unlikely(!next_sigaction))
@@ -173,11 +179,17 @@ void signals_forget(void)
 
 /* ---- what the program calls ---- */
 
+/* Not in a child that has our memory until it execs. */
+static bool watches(int number)
+{
+	return unlikely(owner) && is_fatal(number) && getpid() == owner;
+}
+
 EXPORT int sigaction(int number, const struct sigaction *restrict act, struct sigaction *restrict old)
 {
 	struct sigaction before, was;
 
-	if (likely(!owner) || !is_fatal(number))
+	if (!watches(number))
 		return real_sigaction(number, act, old);
 	if (act && act->sa_handler == SIG_DFL) {
 		int result = real_sigaction(number, NULL, &before);
@@ -198,12 +210,13 @@ EXPORT int sigaction(int number, const struct sigaction *restrict act, struct si
 	return result;
 }
 
-static sighandler_t set_handler(const char *name, int number, sighandler_t handler)
+static sighandler_t set_handler(const char *name, signal_fn **real_signal, int number, sighandler_t handler)
 {
-	signal_fn *real_signal = (signal_fn *)next(name);
-	sighandler_t before = real_signal(number, handler);
+	if (unlikely(!*real_signal))
+		*real_signal = (signal_fn *)next(name);
+	sighandler_t before = (*real_signal)(number, handler);
 
-	if (before != SIG_ERR && owner && is_fatal(number)) {
+	if (before != SIG_ERR && watches(number)) {
 		if ((void *)before == (void *)on_signal)
 			before = SIG_DFL;
 		take(number);
@@ -215,7 +228,8 @@ static sighandler_t set_handler(const char *name, int number, sighandler_t handl
 	EXPORT sighandler_t name(int number, sighandler_t handler);                                                    \
 	sighandler_t name(int number, sighandler_t handler)                                                            \
 	{                                                                                                              \
-		return set_handler(#name, number, handler);                                                            \
+		static signal_fn *real_##name;                                                                         \
+		return set_handler(#name, &real_##name, number, handler);                                              \
 	}
 SETS_HANDLER(signal)
 SETS_HANDLER(bsd_signal)

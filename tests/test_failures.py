@@ -554,7 +554,7 @@ def test_a_process_without_the_driver_is_untouched(tmp_path: Path) -> None:
 
 
 TRACED = """
-import ctypes, multiprocessing, os, subprocess, sys
+import ctypes, multiprocessing, os, signal, subprocess, sys, threading
 
 def work():
     cuda = ctypes.CDLL("libcuda.so.1")
@@ -583,6 +583,23 @@ def many():
         os._exit(5)
     print(os.waitpid(child, 0)[1] >> 8)
 
+def at_once():
+    # Children that begin while other threads begin some, and that signals end.
+    def several():
+        for _ in range(20):
+            subprocess.run(["true"])
+    threads = [threading.Thread(target=several) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    print(subprocess.run(["sh", "-c", "kill -TERM $$"]).returncode)
+    process = multiprocessing.get_context("fork").Process(target=os.abort)
+    process.start()
+    process.join()
+    print(process.exitcode)
+    for thread in threads:
+        thread.join()
+    print(signal.getsignal(signal.SIGTERM), signal.signal(signal.SIGTERM, signal.SIG_DFL))
+
 if __name__ == "__main__":
     what = sys.argv[1]
     if what == "before":
@@ -590,6 +607,8 @@ if __name__ == "__main__":
     cuda, p = work()
     if what == "after":
         many()
+    elif what == "at once":
+        at_once()
     elif what == "spawned":
         process = multiprocessing.get_context("spawn").Process(target=work)
         process.start()
@@ -600,7 +619,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.native
-@pytest.mark.parametrize(("what", "processes"), [("before", 1), ("after", 1), ("spawned", 2)])
+@pytest.mark.parametrize(
+    ("what", "processes"), [("before", 1), ("after", 1), ("at once", 1), ("spawned", 2)]
+)
 def test_children_of_a_traced_python(what: str, processes: int, tmp_path: Path) -> None:
     """Forked, spawned or started: only those that use the driver are recorded."""
     script, run = tmp_path / "traced.py", tmp_path / "run"
