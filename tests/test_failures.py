@@ -368,6 +368,22 @@ def test_any_call_of_the_system_fails(
     assert told or call in ("ftruncate", "strdup")
 
 
+@pytest.mark.parametrize("call", ["pwrite", "pthread_create", "calloc", "open"])
+def test_large_epochs_while_calls_fail(
+    call: str, failing: Path, built: Path, tmp_path: Path
+) -> None:
+    """Several threads write then, each to a file of its own."""
+    program = [str(support.build_program("shim_large", built))]
+    bare = support.run(program, SIM)
+    told = 0
+    for n in range(1, 60, 3):
+        run = tmp_path / str(n)
+        what = f"{call}:{n}:{REFUSALS[call]}"
+        environment = with_failing(failing / "failing.so", "FAILING", what, run)
+        told += check(bare, support.run(program, environment), run)
+    assert told
+
+
 # Those that undo what the recorder did to the program's thread: no driver refuses them.
 UNDOING = ("cuCtxPopCurrent_v2", "cuThreadExchangeStreamCaptureMode")
 X86_64 = platform.machine() == "x86_64"

@@ -182,3 +182,39 @@ def test_a_dump_is_on_disk_at_once(run: Path) -> None:
     assert opened.epochs["epoch"].tolist() == [0, 1, 2]
     for epoch in range(3):
         assert set(opened.read(epoch, 0).tolist()) == {epoch + 1}
+
+
+# ---- epochs that are larger than the drain's buffers ----
+
+LARGE, BLOCK = 13 << 20, 65536
+
+
+def noise(size: int, seed: int) -> np.typing.NDArray[np.uint64]:
+    """As tests/programs/shim_large.c makes it."""
+    words = np.uint64(seed << 32) | np.arange(size // 8, dtype=np.uint64)
+    words = words * np.uint64(0x9E3779B97F4A7C15)
+    out: np.typing.NDArray[np.uint64] = words ^ (words >> np.uint64(29))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("options", "files"), [({}, 4), ({"deterministic": "1"}, 1), ({"ring_bytes": "6M"}, 1)]
+)
+def test_large_epochs(options: dict[str, str], files: int, built: Path, run: Path) -> None:
+    """They come in several copies and are written side by side; every byte is where it was.
+
+    Where the files have to be the same each time, and where the ring takes only small parts,
+    one file does.
+    """
+    command = [str(support.build_program("shim_large", built))]
+    bare = support.run(command, SIM)
+    assert support.run(command, support.recording(SIM, run, **options)) == bare
+    opened = tt.open(run)
+    assert tt.verify.verify(opened, run / "manifest.json").same
+    blocks = [noise(BLOCK, 7 if n % 2 else 1000 + n) for n in range(LARGE // BLOCK)]
+    contents = [noise(LARGE, 1), noise(LARGE, 2), np.concatenate(blocks)]
+    for epoch, expected in enumerate(contents):
+        assert np.array_equal(opened.read(epoch, 0, dtype="u8"), expected)
+    stored = opened.epochs["bytes_stored"].tolist()
+    assert stored[:3] == [LARGE, LARGE, LARGE // 2 + BLOCK]
+    assert len(list((run / "p0").glob("data-*.bin"))) == files
