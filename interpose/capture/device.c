@@ -409,12 +409,13 @@ bool capture_poll(struct capture *p, volatile const uint32_t *word, uint32_t val
 			step = step < ASK_NS ? step * 2 : step;
 			ask = now + step;
 		}
-		if (now > deadline)
-			return (int32_t)(*word - value) >= 0;
+		if (now > deadline && (int32_t)(*word - value) < 0)
+			return false;
 		if (pause)
 			nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
 		pause = pause ? (pause < 50000 ? pause * 2 : pause) : 1000;
 	}
+	atomic_thread_fence(memory_order_acquire); /* what the device wrote before is read after */
 	return true;
 }
 

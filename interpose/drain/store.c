@@ -68,6 +68,19 @@ void store_leave(pthread_mutex_t *m, const struct store_visit *v)
 	store_visit_end(v);
 }
 
+/* What can't be committed any more only takes space. Where a lane is being written, that comes later. */
+static void roll_back_idle(store *s)
+{
+	unsigned held = 0;
+
+	while (held < TT_DATA_LANES && !pthread_mutex_trylock(&s->writing[held]))
+		held++;
+	if (held == TT_DATA_LANES)
+		store_roll_back(s);
+	while (held)
+		pthread_mutex_unlock(&s->writing[--held]);
+}
+
 bool store_enter(store *s, pthread_mutex_t *m, struct store_visit *v)
 {
 	if (!s || store_is_closed(s))
@@ -77,7 +90,7 @@ bool store_enter(store *s, pthread_mutex_t *m, struct store_visit *v)
 	if (!store_is_closed(s) && !store_has_failed(s))
 		return true;
 	if (m == &s->capture && !store_is_closed(s))
-		store_roll_back(s); /* what can't be committed any more only takes space */
+		roll_back_idle(s);
 	store_leave(m, v);
 	return false;
 }
@@ -196,6 +209,8 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	pthread_mutex_init(&s->records, NULL);
 	pthread_mutex_init(&s->capture, NULL);
 	pthread_mutex_init(&s->images, NULL);
+	for (unsigned i = 0; i < TT_DATA_LANES; i++)
+		pthread_mutex_init(&s->writing[i], NULL);
 	pthread_mutex_init(&s->json, NULL);
 	dedup_init(&s->dedup, DEDUP_BYTES);
 	clock_gettime(CLOCK_REALTIME, &t);
@@ -229,15 +244,19 @@ static bool lock_for_close(pthread_mutex_t *m)
 void store_close(store *s)
 {
 	struct store_visit v;
-	pthread_mutex_t *locks[] = {&s->json, &s->images, &s->capture, &s->records};
-	size_t held = 0;
+	pthread_mutex_t *locks[4 + TT_DATA_LANES] = {&s->json, &s->images};
+	size_t held = 0, all = 2;
 
 	if (!s || __atomic_exchange_n(&s->closed, true, __ATOMIC_ACQ_REL))
 		return;
 	store_visit_begin(&v);
-	while (held < 4 && lock_for_close(locks[held]))
+	for (unsigned i = 0; i < TT_DATA_LANES; i++)
+		locks[all++] = &s->writing[i];
+	locks[all++] = &s->capture;
+	locks[all++] = &s->records;
+	while (held < all && lock_for_close(locks[held]))
 		held++;
-	if (held == 4) {
+	if (held == all) {
 		struct manifest_source m = {
 			.directory = s->directory,
 			.process = s->process,

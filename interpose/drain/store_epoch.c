@@ -204,8 +204,7 @@ static bool append_records(store *s, struct tt_block *blocks, size_t count)
 	return append_to_span(s, &s->blocks, blocks, count * sizeof(*blocks));
 }
 
-/* The lock is not held while contents are written, so that lanes are written side by side. */
-static bool store_contents(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane)
+static bool begin_contents(store *s, struct tt_block *blocks, size_t count, unsigned lane)
 {
 	struct store_lane *l = &s->data[lane];
 	struct store_visit v;
@@ -216,9 +215,18 @@ static bool store_contents(store *s, struct tt_block *blocks, size_t count, cons
 				  store_fail(s, "beginning a data file in", s->directory, errno)) &&
 		    plan(s, blocks, count, lane);
 	store_leave(&s->capture, &v);
-	store_visit_begin(&v);
-	good = good && append_contents(s, blocks, count, contents, l);
-	store_visit_end(&v);
+	return good;
+}
+
+/* `capture` is not held while contents are written, so that lanes are written side by side. */
+static bool store_contents(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane)
+{
+	struct store_visit v;
+
+	if (!store_enter(s, &s->writing[lane], &v))
+		return false;
+	bool good = begin_contents(s, blocks, count, lane) && append_contents(s, blocks, count, contents, &s->data[lane]);
+	store_leave(&s->writing[lane], &v);
 	return good;
 }
 

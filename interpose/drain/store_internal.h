@@ -3,7 +3,8 @@
  *
  * Two locks, taken in this order: `capture` for what belongs to epochs, `records` for the files
  * that the program's own threads append to, so that those never wait for block contents being
- * written. `images` and `json` come before both and are held while whole files are written.
+ * written. `images` and `json` come before both and are held while whole files are written, and so
+ * does `writing` of a lane, which is held while its file is written.
  */
 #ifndef TT_DRAIN_STORE_INTERNAL_H
 #define TT_DRAIN_STORE_INTERNAL_H
@@ -55,6 +56,7 @@ struct store {
 	uint64_t stored;
 
 	pthread_mutex_t images, json;
+	pthread_mutex_t writing[TT_DATA_LANES];
 };
 
 /* The program's errno is its own, and a thread cancelled in here would keep a lock for ever. */
