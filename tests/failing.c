@@ -1,7 +1,8 @@
 /*
  * A library to preload beside the recorder, in which calls of the recorder fail, and of nobody
  * else: FAILING=CALL:N:ERRNO lets the Nth call of that name and all after it fail with that
- * number; CALL:N-M:ERRNO those up to the Mth. Several are separated by commas.
+ * number; CALL:N-M:ERRNO those up to the Mth. With 0 they succeed, but take two seconds. Several
+ * are separated by commas.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -75,7 +76,9 @@ static bool fails(enum call call, void *caller)
 	if (n < failing[call].from || n > failing[call].to)
 		return false;
 	errno = failing[call].error;
-	return true;
+	if (!errno)
+		sleep(2);
+	return errno != 0;
 }
 
 #define FAILS(call) fails(call, __builtin_return_address(0))

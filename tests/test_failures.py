@@ -9,6 +9,7 @@ import platform
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -382,6 +383,23 @@ def test_large_epochs_while_calls_fail(
         environment = with_failing(failing / "failing.so", "FAILING", what, run)
         told += check(bare, support.run(program, environment), run)
     assert told
+
+
+@pytest.mark.parametrize("first", [14, 22])
+def test_the_end_while_the_disk_hangs(
+    first: int, failing: Path, built: Path, tmp_path: Path
+) -> None:
+    """The program ends in its time, and the run is good as far as it came."""
+    program, run = [str(support.build_program("shim_large", built))], tmp_path / "run"
+    bare = support.run(program, SIM)
+    environment = with_failing(
+        failing / "failing.so", "FAILING", f"pwrite:{first}-{first + 3}:0", run, stall_ms="100"
+    )
+    began = time.monotonic()
+    compare("", bare, support.run(program, environment))
+    assert time.monotonic() - began < 30
+    opened = tt.open(run)
+    assert tt.verify.verify(opened, opened.manifest()).same
 
 
 # Those that undo what the recorder did to the program's thread: no driver refuses them.
