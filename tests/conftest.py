@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,13 @@ from tests.rundir import Writer, small_run
 
 BUILT = support.ROOT / "build" / "tests"
 IN_USE_SECONDS = 3600
+
+
+def pytest_configure() -> None:
+    """Programs begin with the signals of a terminal, even where the tests were begun without."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
