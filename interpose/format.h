@@ -32,7 +32,8 @@ enum tt_file_kind {
 	TT_FILE_DATA = 6,      /* data-NNNNN.bin block contents, raw */
 	TT_FILE_FUNCTIONS = 7, /* functions.bin  tt_function records, one per kernel seen */
 	TT_FILE_MODULES = 8,   /* modules.bin    tt_module records, one per image loaded */
-	TT_FILE_STRINGS = 9    /* strings.bin    u32 byte length, then UTF-8 bytes, no terminator */
+	TT_FILE_STRINGS = 9,   /* strings.bin    u32 byte length, then UTF-8 bytes, no terminator */
+	TT_FILE_PARAMS = 10    /* params.bin     parameters of launches, where they were asked for */
 };
 
 struct tt_file_header {
@@ -101,7 +102,9 @@ struct tt_event {
 	uint32_t grid[3];
 	uint32_t block[3];
 	uint32_t cluster[3]; /* 0 where none was asked for */
-	uint32_t reserved[3];
+	uint32_t params;      /* where in params.bin a launch's parameters are, in 16 bytes; 0 where not recorded */
+	uint32_t params_size; /* their bytes, laid out as the kernel sees them */
+	uint32_t reserved;
 };
 
 /* ---- regions ---- */

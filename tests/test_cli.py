@@ -513,8 +513,9 @@ SLOW = """
 import sys, time
 import ttanalyze.doctor, ttanalyze.verify
 from ttanalyze import cli
+from ttanalyze.cli import common
 from ttanalyze.model import Run
-cli.PROGRESS_AFTER = 0.2
+common.PROGRESS_AFTER = 0.2
 def slowly(quick):
     def slow(*arguments, **options):
         progress = options.get("progress") or next(filter(callable, arguments), None)

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ttanalyze.compare import Comparison, Points, compare, keys_of
 from ttanalyze.errors import Error
-from ttanalyze.localise import Localiser, Tamper
 from ttanalyze.model import layout, manifest
 from ttanalyze.model.expected import ExpectedProcess, load, parse
 from ttanalyze.model.process import Process
 from ttanalyze.model.recompute import Batch, Recompute
 from ttanalyze.model.run import Run
+from ttanalyze.verify.compare import Comparison, Points, compare, keys_of
+from ttanalyze.verify.localise import Localiser, Tamper
 
 LISTED = 100  # differences that a report describes; it counts them all
 Progress = Callable[[int, int], None]

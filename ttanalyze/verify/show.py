@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ttanalyze import text
 
 if TYPE_CHECKING:
-    from ttanalyze.verify import Difference, VerifyReport
+    from ttanalyze.verify.check import Difference, VerifyReport
 
 ROW = 16  # bytes of a window in one line
 

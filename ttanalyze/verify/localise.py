@@ -14,7 +14,7 @@ from ttanalyze.model.process import Process, data_name
 from ttanalyze.model.recompute import Damage
 
 if TYPE_CHECKING:
-    from ttanalyze.verify import Difference
+    from ttanalyze.verify.check import Difference
 
 LISTED_BLOCKS = 16
 WINDOW = 64  # bytes shown around the first one that differs

@@ -1,0 +1,110 @@
+"""The command line: every verb parses its options and calls its module; no logic lives here.
+
+Nothing heavy is imported before a verb needs it. What goes wrong is one line on stderr and
+status 2; what is found different is status 1. Status 130 is an interrupt and 141 a reader of
+our output that went away, as shells have it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from ttanalyze import __version__, text
+from ttanalyze.cli import checking, recording
+from ttanalyze.cli.common import ERROR, INTERRUPTED, SAME, ReaderGoneError, print_text
+from ttanalyze.errors import Error, system_error
+
+app = typer.Typer(
+    name="ttanalyze",
+    help="Time travel for GPU memory: record an unmodified CUDA program, look into the recording.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verbs in (recording.verbs, checking.verbs):
+    app.registered_commands += verbs.registered_commands
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print_text(f"ttanalyze {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def run_command(arguments: list[str]) -> int:
+    """Runs a command line; gives its exit status. Errors are told in one line."""
+    if not arguments:
+        run_command(["--help"])
+        return ERROR
+    try:
+        result = app(arguments, prog_name="ttanalyze", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else SAME
+    except Error as e:
+        message = str(e)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (ReaderGoneError, BrokenPipeError, SystemExit):  # the last is typer's for a help text
+        return 128 + signal.SIGPIPE
+    except OSError as e:
+        message = str(system_error(e.filename or "standard output", e))
+    except MemoryError:
+        message = "out of memory"
+    except Exception as e:
+        # Typer's own errors share no public base class across its versions.
+        if not hasattr(e, "format_message"):
+            raise
+        message = e.format_message()
+    line = " ".join(text.printable(part) for part in message.splitlines())
+    with contextlib.suppress(OSError):
+        print(f"ttanalyze: {line}", file=sys.stderr)
+    return ERROR
+
+
+def _take_streams() -> None:
+    """Puts something that can't be used in the place of standard streams that are closed.
+
+    Else the first files we open would take their numbers, and get what is meant for the streams.
+    It is closed again in the programs that we start.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number else os.O_WRONLY)
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+
+
+def _give_up_streams() -> None:
+    """Lets what can't be written go, which else would change the exit status at the very end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def main(arguments: list[str]) -> int:
+    """The ttanalyze command as a process of its own; gives its exit status."""
+    _take_streams()
+    status = run_command(arguments)
+    _give_up_streams()
+    return status

@@ -1,0 +1,137 @@
+"""Verbs that say what a run holds, and whether it is what it should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ttanalyze import text
+from ttanalyze.cli.common import (
+    DIFFERS,
+    SAME,
+    JsonOption,
+    QuietOption,
+    RunArgument,
+    as_json,
+    check_output,
+    print_text,
+    progress_bar,
+    write_file,
+)
+
+verbs = typer.Typer()
+
+
+@verbs.command(epilog="\b\nExample:\n  ttanalyze info run1")
+def info(run: RunArgument, json: JsonOption = False) -> None:
+    """Say what was recorded, on one screen."""
+    from ttanalyze.info import info as summarise
+    from ttanalyze.info import info_text
+    from ttanalyze.model import open_run
+
+    summary = summarise(open_run(run))
+    print_text(as_json(summary) if json else info_text(summary, text.colours_wanted(1)))
+
+
+@verbs.command(
+    epilog="\b\nExamples:\n"
+    "  ttanalyze verify run1\n"
+    "  ttanalyze verify run2 --manifest run1/manifest.json --continue\n"
+    "  ttanalyze verify run2 --against run1 --epochs 3-8 --regions 0,2\n"
+    "  ttanalyze verify run1 --tamper 3,0,4096"
+)
+def verify(
+    run: RunArgument,
+    manifest: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What to compare with (default: manifest.json of --against, or of RUN).",
+        ),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="The run that the manifest is of: shows the bytes that differ."
+        ),
+    ] = None,
+    epochs: Annotated[
+        str | None, typer.Option(metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5.")
+    ] = None,
+    regions: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Only these regions, such as 0,4-6.")
+    ] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--continue", help="Go on after the first difference.")
+    ] = False,
+    tamper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EPOCH,REGION,OFFSET",
+            help="See this byte inverted (nothing is written), to prove that it would be noticed.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the report as JSON.")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Recompute a run's region digests and compare them with a manifest.
+
+    Exit status 0: the same; 1: different, and where; 2: could not be compared.
+    """
+    from ttanalyze import options
+    from ttanalyze.model import open_run
+    from ttanalyze.verify import verify as compare
+    from ttanalyze.verify.show import verify_text
+
+    wanted = None if epochs is None else options.parse_range(epochs, "--epochs", 0xFFFFFFFE)
+    some = None if regions is None else options.parse_regions(regions)
+    byte = None if tamper is None else options.parse_tamper(tamper)
+    check_output(out)
+    opened = open_run(run)
+    other = None if against is None else open_run(against)
+    with progress_bar("verifying", quiet) as progress:
+        report = compare(
+            opened,
+            manifest,
+            epochs=wanted,
+            regions=some,
+            keep_going=keep_going,
+            against=other,
+            tamper=byte,
+            progress=progress,
+        )
+    if out is not None:
+        write_file(out, report.to_json() + "\n")
+    print_text(report.to_json() if json else verify_text(report, text.colours_wanted(1)))
+    return SAME if report.same else DIFFERS
+
+
+@verbs.command(
+    epilog="\b\nExamples:\n"
+    "  ttanalyze manifest run1 -o golden.json\n"
+    "  ttanalyze verify run2 --manifest golden.json"
+)
+def manifest(
+    run: RunArgument,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
+    ] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Print the manifest of a run from its recorded digests."""
+    from ttanalyze.model import manifest as manifests
+    from ttanalyze.model import open_run
+
+    check_output(out)
+    opened = open_run(run)
+    with progress_bar("reading digests", quiet) as progress:
+        made = manifests.text(opened.manifest(progress))
+    if out is None:
+        print_text(made, end="")
+    else:
+        write_file(out, made)

@@ -1,0 +1,137 @@
+"""Verbs that record, and that say whether and with what one can."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ttanalyze import text
+from ttanalyze.cli.common import ERROR, SAME, JsonOption, print_text, progress_bar
+
+verbs = typer.Typer()
+
+
+@verbs.command(
+    context_settings={"allow_interspersed_args": False},
+    epilog="\b\nExamples:\n"
+    "  ttanalyze record -- ./vecadd\n"
+    "  ttanalyze record -o run1 --epoch launch:10 -- python train.py\n"
+    "  ttanalyze record --sim --epoch 'sync,kernel:^add' -- ./vecadd --steps 3\n"
+    "  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd",
+)
+def record(
+    command: Annotated[
+        list[str], typer.Argument(metavar="PROGRAM", help="What to run, and its arguments.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Run directory (default PROGRAM.tt)."),
+    ] = None,
+    epoch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="When to capture: sync (default), launch[:N], memcpy, api, none and kernel:REGEX, "
+            "separated by commas, kernel: last.",
+        ),
+    ] = None,
+    regions: Annotated[
+        str | None, typer.Option(metavar="all|touched", help="Which allocations to look at.")
+    ] = None,
+    snapshot_every: Annotated[
+        str | None, typer.Option(metavar="K", help="Full snapshot every K epochs (default 64).")
+    ] = None,
+    retain: Annotated[
+        str | None, typer.Option(metavar="N", help="Keep the contents of the last N epochs only.")
+    ] = None,
+    overwrite: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="When the ring is full: backpressure (default), drop-oldest or fail.",
+        ),
+    ] = None,
+    ring_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Size of the ring, such as 256M.")
+    ] = None,
+    deterministic: Annotated[
+        bool | None, typer.Option("--deterministic", help="Same addresses, same manifest.")
+    ] = None,
+    deps: Annotated[
+        bool | None,
+        typer.Option("--deps/--no-deps", help="Order captures with the program's streams."),
+    ] = None,
+    events: Annotated[
+        bool | None, typer.Option("--events/--no-events", help="Record driver calls.")
+    ] = None,
+    stall_ms: Annotated[
+        str | None,
+        typer.Option(metavar="MS", help="Give an epoch up after waiting so long (default 10000)."),
+    ] = None,
+    verbose: Annotated[
+        bool | None, typer.Option("--verbose", help="Let the recorder say what it does.")
+    ] = None,
+    sim: Annotated[
+        bool, typer.Option("--sim", help="Run on the simulator instead of a GPU.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Replace a run directory that is there.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Do not say what was recorded.")
+    ] = False,
+) -> int:
+    """Run a program and record what it does to GPU memory.
+
+    Exit status: the program's, 128+n where signal n ended it; 2 where it could not be run, which
+    is said in one line. Every option can also be set as a variable: --ring-bytes 1G is
+    TT_RING_BYTES=1G.
+    """
+    from ttanalyze import options
+    from ttanalyze.record import record as run
+    from ttanalyze.record import say
+
+    given: dict[str, object] = {
+        "epoch": epoch,
+        "regions": regions,
+        "snapshot_every": snapshot_every,
+        "retain": retain,
+        "overwrite": overwrite,
+        "ring_bytes": ring_bytes,
+        "deterministic": deterministic,
+        "deps": deps,
+        "events": events,
+        "stall_ms": stall_ms,
+        "verbose": verbose,
+    }
+    variables = options.variables(given, os.environ)
+    done = run(command, out, variables, sim=sim, force=force, warn=say)
+    if not quiet:
+        say(done.line(command[0]))
+    return done.status
+
+
+@verbs.command(epilog="\b\nExample:\n  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd")
+def shim() -> None:
+    """Print the path of the recorder, for LD_PRELOAD."""
+    from ttanalyze import paths
+
+    print_text(str(paths.shim()))
+
+
+@verbs.command(epilog="\b\nExample:\n  ttanalyze doctor")
+def doctor(json: JsonOption = False) -> int:
+    """Say whether this machine is fit for recording, and what to do where it is not.
+
+    Exit status 0: fit, on a GPU or on the simulator; 2: not fit.
+    """
+    from ttanalyze.doctor import doctor as examine
+    from ttanalyze.doctor import doctor_text
+
+    with progress_bar("looking", False) as progress:
+        found = examine(progress=progress)
+    print_text(found.to_json() if json else doctor_text(found, text.colours_wanted(1)))
+    return SAME if found.fit else ERROR
