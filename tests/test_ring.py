@@ -198,7 +198,7 @@ def noise(size: int, seed: int) -> np.typing.NDArray[np.uint64]:
 
 
 @pytest.mark.parametrize(
-    ("options", "files"), [({}, 4), ({"deterministic": "1"}, 1), ({"ring_bytes": "6M"}, 1)]
+    ("options", "files"), [({}, 4), ({"deterministic": "1"}, 1), ({"ring_bytes": "2M"}, 1)]
 )
 def test_large_epochs(options: dict[str, str], files: int, built: Path, run: Path) -> None:
     """They come in several copies and are written side by side; every byte is where it was.

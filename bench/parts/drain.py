@@ -1,8 +1,8 @@
 """How fast captured memory leaves the device: to the host, and to files.
 
 The program changes all of its memory between epochs, with contents that nothing dedups or
-compresses, so that every byte is moved and written. The rate is the bytes of the run's epochs over
-the time from the first cut to the last commit, both as the run itself says. To the host: the same
+compresses, so that every byte is moved and written. The rate is the bytes of all epochs but the
+first over the time from the first commit to the last, both as the run itself says. To the host: the same
 with large writes that go nowhere, against one large copy to pinned memory. To files: against dd
 and fio, which write as many bytes to the same file system; and once more until all is on the disk,
 the drain with the time that sync takes after the program's end, dd and fio with an fsync.
@@ -126,16 +126,16 @@ def _drain(bed: Bed, command: Command, to_disk: bool) -> Sample:
         process = process_of(run)
         epochs = process.epochs
         stored = int(epochs["bytes_stored"].sum())
-        first = int(epochs["time_ns"].min())
-        elapsed = int(epochs["done_ns"].max()) - first
+        first, last = int(epochs["done_ns"].min()), int(epochs["done_ns"].max())
+        later = stored - int(epochs["bytes_stored"][0])
         on_disk = sum(p.stat().st_blocks * 512 for p in process.path.glob("data-*.bin"))
     if stored < said["dirty_bytes"] * (len(epochs) - 1):
         raise ProgramError(f"of {said['dirty_bytes']} bytes an epoch too few were stored")
     if not to_disk and on_disk > stored // 8:
         raise ProgramError("the recorder's writes reached the disk: it uses another call now")
     return {
-        "GBps": stored / elapsed,
-        "disk_GBps": stored / (synced - first),
+        "GBps": later / (last - first),
+        "disk_GBps": stored / (synced - int(epochs["time_ns"].min())),
         "wall_GBps": stored / (ended - began),
         "epochs": len(epochs),
     }

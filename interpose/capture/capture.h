@@ -28,6 +28,7 @@ struct memory {
 	CUdeviceptr device;
 	void *host; /* NULL: on the device */
 	uint64_t size;
+	bool lent; /* a part of another */
 };
 
 struct free_range {

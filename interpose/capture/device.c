@@ -19,6 +19,7 @@ extern const char capture_ptx[];
 #define RING_DEFAULT_LEAST ((uint64_t)1 << 20)
 #define RING_SMALLEST ((uint64_t)4 << 20)
 #define RING_HOST ((uint64_t)64 << 20)
+#define LENT 64 /* of the ring's memory, the part that is used for lists */
 #define SLAB_BLOCKS ((uint64_t)1 << 17)
 static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the program reach the ranges too */
 
@@ -78,16 +79,16 @@ bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool hos
 
 static void memory_free(struct memory *m)
 {
-	if (m->host)
+	if (m->host && !m->lent)
 		real.cuMemFreeHost(m->host);
-	else if (m->device)
+	else if (m->device && !m->lent)
 		real.cuMemFree_v2(m->device);
 	*m = (struct memory){0};
 }
 
 void capture_outgrow(struct capture *p, struct memory *m)
 {
-	if (m->device && p->outgrown_count < CAPTURE_OUTGROWN)
+	if (m->device && !m->lent && p->outgrown_count < CAPTURE_OUTGROWN)
 		p->outgrown[p->outgrown_count++] = *m;
 	*m = (struct memory){0};
 }
@@ -114,6 +115,47 @@ void capture_free_outgrown(struct capture *p)
 	uint64_t before = available();
 	free_outgrown(p);
 	account_since(p->context, before);
+}
+
+static bool range_add(struct capture *p, uint64_t address, uint64_t blocks)
+{
+	for (size_t i = 0; i < p->range_count; i++) {
+		struct free_range *f = &p->ranges[i];
+		if (f->address + f->blocks * 8 == address) {
+			f->blocks += blocks;
+			return true;
+		}
+		if (address + blocks * 8 == f->address) {
+			f->address = address;
+			f->blocks += blocks;
+			return true;
+		}
+	}
+	if (p->range_count == p->range_capacity) {
+		size_t n = p->range_capacity ? p->range_capacity * 2 : 64;
+		struct free_range *more = realloc(p->ranges, n * sizeof(*more));
+		if (!more)
+			return false;
+		p->ranges = more;
+		p->range_capacity = n;
+	}
+	p->ranges[p->range_count++] = (struct free_range){address, blocks};
+	return true;
+}
+
+/* The end of the ring's memory holds block digests and the list of changed blocks, as far as it goes. */
+static void lend(struct capture *p)
+{
+	uint64_t lent = p->ring.size / LENT & ~(uint64_t)(TT_RING_ALIGN - 1);
+	uint64_t digests = lent / 5 & ~(uint64_t)(TT_RING_ALIGN - 1);
+
+	p->ring.size -= lent;
+	p->scratch = p->ring;
+	p->scratch.device += p->ring.size;
+	p->scratch.size = lent - digests;
+	p->scratch.lent = true;
+	if (digests)
+		range_add(p, p->scratch.device + p->scratch.size, digests / 8);
 }
 
 static bool make_ring(struct capture *p, uint64_t *wanted)
@@ -250,6 +292,7 @@ static struct capture *create(struct context *c, bool host_only)
 		return NULL;
 	}
 	tell_ring(p, ring_wanted);
+	lend(p);
 	memset(p->shared.host, 0, SHARED_SIZE);
 	*capture_release_word(p) = atomic_load(&c->captures); /* those of a capture before this one are through */
 	p->force_full = true;
@@ -279,32 +322,6 @@ uint64_t capture_device_bytes(const struct context *c)
 	int64_t bytes = (int64_t)atomic_load(&c->device_bytes);
 
 	return bytes > 0 ? (uint64_t)bytes : 0;
-}
-
-static bool range_add(struct capture *p, uint64_t address, uint64_t blocks)
-{
-	for (size_t i = 0; i < p->range_count; i++) {
-		struct free_range *f = &p->ranges[i];
-		if (f->address + f->blocks * 8 == address) {
-			f->blocks += blocks;
-			return true;
-		}
-		if (address + blocks * 8 == f->address) {
-			f->address = address;
-			f->blocks += blocks;
-			return true;
-		}
-	}
-	if (p->range_count == p->range_capacity) {
-		size_t n = p->range_capacity ? p->range_capacity * 2 : 64;
-		struct free_range *more = realloc(p->ranges, n * sizeof(*more));
-		if (!more)
-			return false;
-		p->ranges = more;
-		p->range_capacity = n;
-	}
-	p->ranges[p->range_count++] = (struct free_range){address, blocks};
-	return true;
 }
 
 static bool place(struct capture *p, struct region *r)

@@ -17,11 +17,12 @@
 #include "store.h"
 #include "writers.h"
 
-#define COPIES_AHEAD 2 /* of what is handed to the writers, who have the other buffers */
+#define COPIES_AHEAD 4 /* of what is handed to the writers, who have the other buffers */
 #define BRIDGE ((uint64_t)512 << 10) /* more than this is not copied for nothing */
+#define LOOK 256 /* entries looked up at a time, while copies are under way */
 
 static struct pending queue[CAPTURE_PENDING];
-_Static_assert(DRAIN_BUFFERS == TT_DATA_LANES, "a writer has a buffer and a data file");
+_Static_assert(DRAIN_BUFFERS == WRITERS_QUEUE * TT_DATA_LANES, "a buffer for each piece of a writer's work");
 
 static uint64_t added, drained; /* ever */
 static _Atomic uint64_t progress; /* changes while the drain gets on */
@@ -69,11 +70,17 @@ static bool no_memory(const struct pending *q)
 	return false;
 }
 
-/* What of a chunk came to the host: its header, its entries, and in buffer 0 its first `have` bytes. */
+/*
+ * What of a chunk came to the host: its header, its entries, and in buffer 0 its first `have` bytes.
+ * known: of the first `looked` entries, where the files have their contents, 0 where they lack them.
+ * records: room for those of the entries that were not taken yet.
+ */
 struct arrived {
 	struct tt_chunk header;
 	struct tt_chunk_entry *entries;
-	uint64_t have;
+	uint64_t have, looked;
+	uint64_t *known;
+	struct tt_block *records;
 };
 
 /* One copy for all of a chunk that a buffer holds, else for what comes before the payload. */
@@ -119,32 +126,6 @@ struct run {
 	uint64_t first, last, offset, size;
 };
 
-/*
- * The next run of what the files lack. A little of what they have may be in it: to copy that
- * costs less than another copy would.
- */
-static bool next_run(const struct tt_chunk_entry *e, uint64_t count, const uint64_t *known, uint64_t *at, struct run *r)
-{
-	uint64_t i = *at, end = 0;
-
-	while (i < count && known[i])
-		i++;
-	if (i == count)
-		return false;
-	*r = (struct run){i, i, e[i].offset, 0};
-	for (; i < count && e[i].offset == r->offset + tt_payload_size(end); i++) {
-		end = e[i].offset + e[i].length - r->offset;
-		if (end > DRAIN_BUFFER || end - r->size > BRIDGE)
-			break;
-		if (!known[i]) {
-			r->size = end;
-			r->last = i + 1;
-		}
-	}
-	*at = r->last;
-	return true;
-}
-
 static bool take(struct pending *q, const struct tt_chunk_entry *e)
 {
 	struct region *r = q->list->regions[e->region];
@@ -162,31 +143,96 @@ static struct tt_block record_of(const struct pending *q, const struct tt_chunk_
 	return (struct tt_block){q->list->regions[e->region]->id, e->block, e->digest, offset, e->length, 0};
 }
 
+static bool is_sound(const struct pending *q, const struct arrived *a, const struct tt_chunk_entry *e)
+{
+	return e->region < q->list->count && e->block < region_blocks(q->list->regions[e->region]) &&
+	       e->offset + e->length <= a->header.size - a->header.payload;
+}
+
+/* Looks for some more entries' contents in the files, and takes those that are there. */
+static bool look(struct pending *q, struct arrived *a)
+{
+	uint64_t first = a->looked, last = first + LOOK < a->header.count ? first + LOOK : a->header.count, n = 0;
+
+	for (uint64_t i = first; i < last; i++) {
+		if (!is_sound(q, a, &a->entries[i]))
+			return false;
+		a->records[i - first] = record_of(q, &a->entries[i], 0);
+	}
+	a->looked = last;
+	if (q->epoch.flags & TT_EPOCHF_LOOSE)
+		return true;
+	if (!store_find(recorder_store(), a->records, last - first, a->known + first))
+		return false;
+	for (uint64_t i = first; i < last; i++)
+		if (a->known[i]) {
+			if (!take(q, &a->entries[i]))
+				return false;
+			a->records[n++] = record_of(q, &a->entries[i], a->known[i]);
+		}
+	if (n && !store_blocks(recorder_store(), a->records, n, NULL, 0))
+		return false;
+	a->records += n;
+	return true;
+}
+
+/*
+ * The next run of what the files lack, empty at the end. A little of what they have may be in it: to
+ * copy that costs less than another copy would. False: something failed.
+ */
+static bool next_run(struct pending *q, struct arrived *a, uint64_t *at, struct run *r)
+{
+	const struct tt_chunk_entry *e = a->entries;
+	uint64_t i = *at, end = 0;
+	bool ok = true;
+
+	*r = (struct run){0};
+	for (; ok && i < a->header.count; i++) {
+		if (i == a->looked && !(ok = look(q, a)))
+			break;
+		if (!end && a->known[i])
+			continue;
+		if (!end)
+			*r = (struct run){i, i, e[i].offset, 0};
+		else if (e[i].offset != r->offset + tt_payload_size(end))
+			break;
+		end = e[i].offset + e[i].length - r->offset;
+		if (end > DRAIN_BUFFER || end - r->size > BRIDGE)
+			break;
+		if (!a->known[i]) {
+			r->size = end;
+			r->last = i + 1;
+		}
+	}
+	*at = end ? r->last : i;
+	return ok;
+}
+
 /* A run whose contents came to the host: the records of the blocks that the files lack. */
-static bool take_run(struct pending *q, struct tt_chunk_entry *e, const uint64_t *known, const struct run *r,
-		     const unsigned char *contents, struct tt_block *records, uint64_t *count)
+static bool take_run(struct pending *q, struct arrived *a, const struct run *r, const unsigned char *contents,
+		     uint64_t *count)
 {
 	*count = 0;
 	for (uint64_t i = r->first; i < r->last; i++) {
-		uint64_t offset = e[i].offset - r->offset;
-		if (known[i])
+		struct tt_chunk_entry *e = &a->entries[i];
+		uint64_t offset = e->offset - r->offset;
+		if (a->known[i])
 			continue;
 		if (q->epoch.flags & TT_EPOCHF_LOOSE) /* it may have changed after it was hashed */
-			e[i].digest = xxh3_64(contents + offset, e[i].length);
-		if (!take(q, &e[i]))
+			e->digest = xxh3_64(contents + offset, e->length);
+		if (!take(q, e))
 			return false;
-		records[(*count)++] = record_of(q, &e[i], offset);
+		a->records[(*count)++] = record_of(q, e, offset);
 	}
 	return true;
 }
 
 /*
- * Copies run after run into the buffers in turn, ahead of what is handed to the writers.
- * Without writers, or where the order in the files has to be the same each time, the drain
- * writes by itself.
+ * Copies run after run into the buffers in turn, ahead of what is handed to the writers; what
+ * the files have is looked up meanwhile. Without writers, or where the order in the files has to
+ * be the same each time, the drain writes by itself.
  */
-static bool store_runs(struct pending *q, const struct arrived *a, const uint64_t *known, uint64_t payload,
-		       struct tt_block *records)
+static bool store_runs(struct pending *q, struct arrived *a, uint64_t payload)
 {
 	struct capture *p = q->capture;
 	bool writers = !options.deterministic && writers_start(), ok = true, more = true;
@@ -195,59 +241,58 @@ static bool store_runs(struct pending *q, const struct arrived *a, const uint64_
 
 	while (ok && (more || handed < asked)) {
 		unsigned b = asked % DRAIN_BUFFERS;
-		more = more && next_run(a->entries, a->header.count, known, &position, &runs[b]);
 		if (more) {
-			ok = (!writers || writers_wait(b)) &&
+			ok = next_run(q, a, &position, &runs[b]);
+			more = ok && runs[b].size;
+		}
+		if (more) {
+			ok = (!writers || writers_wait(b % TT_DATA_LANES, WRITERS_QUEUE - 1)) &&
 			     fetch(p, p->pinned[b], payload + runs[b].offset, runs[b].size, (int)b);
 			asked++;
 		}
 		if (!ok || (more && asked - handed < COPIES_AHEAD) || handed == asked)
 			continue;
 		b = handed++ % DRAIN_BUFFERS;
-		ok = fetched(p, (int)b) && take_run(q, a->entries, known, &runs[b], p->pinned[b], records, &n);
+		ok = fetched(p, (int)b) && take_run(q, a, &runs[b], p->pinned[b], &n);
 		if (ok && writers)
-			writers_put(b, records, n, p->pinned[b]);
+			writers_put(b % TT_DATA_LANES, a->records, n, p->pinned[b]);
 		else if (ok)
-			ok = store_blocks(recorder_store(), records, n, p->pinned[b], 0);
-		records += ok ? n : 0;
+			ok = store_blocks(recorder_store(), a->records, n, p->pinned[b], 0);
+		a->records += ok ? n : 0;
 	}
-	for (unsigned b = 0; writers && b < DRAIN_BUFFERS; b++)
-		ok &= writers_wait(b);
+	for (unsigned lane = 0; writers && lane < TT_DATA_LANES; lane++)
+		ok &= writers_wait(lane, 0);
 	return ok;
 }
 
-/* Writes a chunk's blocks; contents stored before are not written again, nor, where that saves a copy, copied. */
-static bool store_chunk(struct pending *q, const struct arrived *a, uint64_t at)
+/* All of the chunk is in buffer 0. */
+static bool store_small(struct pending *q, struct arrived *a)
 {
-	struct tt_chunk_entry *e = a->entries;
-	uint64_t count = a->header.count, n = 0;
-	uint64_t *known = calloc(count + 1, sizeof(*known));
-	struct tt_block *records = malloc((count + 1) * sizeof(*records));
-	bool ok = (known && records) || no_memory(q);
+	const unsigned char *contents = q->capture->pinned[0] + a->header.payload;
+	uint64_t n;
 
-	for (uint64_t i = 0; ok && i < count; i++) {
-		ok = e[i].region < q->list->count && e[i].block < region_blocks(q->list->regions[e[i].region]) &&
-		     e[i].offset + e[i].length <= a->header.size - a->header.payload;
-		if (ok)
-			records[i] = record_of(q, &e[i], 0);
-	}
-	if (ok && !(q->epoch.flags & TT_EPOCHF_LOOSE))
-		ok = store_find(recorder_store(), records, count, known);
-	for (uint64_t i = 0; ok && i < count; i++)
-		if (known[i]) {
-			ok = take(q, &e[i]);
-			records[n++] = record_of(q, &e[i], known[i]);
-		}
-	ok = ok && (!n || store_blocks(recorder_store(), records, n, NULL, 0));
-	if (ok && a->have == a->header.size) {
-		const unsigned char *contents = q->capture->pinned[0] + a->header.payload;
-		ok = take_run(q, e, known, &(struct run){.last = count}, contents, records, &n) &&
-		     store_blocks(recorder_store(), records, n, contents, 0);
-	} else if (ok) {
-		ok = store_runs(q, a, known, at + a->header.payload, records);
-	}
+	while (a->looked < a->header.count)
+		if (!look(q, a))
+			return false;
+	return take_run(q, a, &(struct run){.last = a->header.count}, contents, &n) &&
+	       store_blocks(recorder_store(), a->records, n, contents, 0);
+}
+
+/* Writes a chunk's blocks; contents stored before are not written again, nor, where that saves a copy, copied. */
+static bool store_chunk(struct pending *q, struct arrived *a, uint64_t at)
+{
+	uint64_t room = a->header.count + 1;
+	struct tt_block *records = a->records = malloc(room * sizeof(*records));
+	bool ok = (a->known = calloc(room, sizeof(*a->known))) && records;
+
+	if (!ok)
+		no_memory(q);
+	else if (a->have == a->header.size)
+		ok = store_small(q, a);
+	else
+		ok = store_runs(q, a, at + a->header.payload);
 	free(records);
-	free(known);
+	free(a->known);
 	return ok;
 }
 
@@ -264,7 +309,7 @@ static bool drain_chunk(struct pending *q)
 {
 	struct capture *p = q->capture;
 	uint64_t at = q->status.position % p->ring.size;
-	struct arrived a;
+	struct arrived a = {0};
 
 	/* The kernels have said that they are through: the copies come after their very end. */
 	for (int i = 0; i < 2; i++)

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 /* Pinned memory that a context's epochs pass through: as many buffers of so many bytes. */
-#define DRAIN_BUFFERS 4
-#define DRAIN_BUFFER ((uint64_t)4 << 20)
+#define DRAIN_BUFFERS 8
+#define DRAIN_BUFFER ((uint64_t)2 << 20)
 
 struct pending;
 struct capture;

@@ -16,9 +16,12 @@
 struct writer {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct tt_block *blocks;
-	size_t count;
-	const void *contents; /* NULL: idle */
+	struct work {
+		struct tt_block *blocks;
+		size_t count;
+		const void *contents;
+	} queue[WRITERS_QUEUE];
+	uint64_t put, done; /* ever */
 	bool good;
 };
 
@@ -32,13 +35,14 @@ static void *work(void *context)
 	thread_current()->busy = 1;
 	pthread_mutex_lock(&w->lock);
 	for (;;) {
-		while (!w->contents)
+		while (w->put == w->done)
 			pthread_cond_wait(&w->changed, &w->lock);
+		struct work job = w->queue[w->done % WRITERS_QUEUE];
 		pthread_mutex_unlock(&w->lock);
-		bool good = store_blocks(recorder_store(), w->blocks, w->count, w->contents, (unsigned)(w - writers));
+		bool good = store_blocks(recorder_store(), job.blocks, job.count, job.contents, (unsigned)(w - writers));
 		pthread_mutex_lock(&w->lock);
-		w->good = good;
-		w->contents = NULL;
+		w->good &= good;
+		w->done++;
 		pthread_cond_signal(&w->changed);
 	}
 	return NULL;
@@ -59,7 +63,7 @@ static bool start_all(void)
 	for (struct writer *w = writers; ok && w < writers + TT_DATA_LANES; w++) {
 		pthread_mutex_init(&w->lock, NULL);
 		pthread_cond_init(&w->changed, NULL);
-		w->contents = NULL;
+		w->put = w->done = 0;
 		w->good = true;
 		ok = !pthread_create(&thread, &attributes, work, w);
 		if (ok)
@@ -83,22 +87,20 @@ void writers_put(unsigned lane, struct tt_block *blocks, size_t count, const voi
 	struct writer *w = &writers[lane];
 
 	pthread_mutex_lock(&w->lock);
-	w->blocks = blocks;
-	w->count = count;
-	w->contents = contents;
+	w->queue[w->put++ % WRITERS_QUEUE] = (struct work){blocks, count, contents};
 	pthread_cond_signal(&w->changed);
 	pthread_mutex_unlock(&w->lock);
 }
 
-bool writers_wait(unsigned lane)
+bool writers_wait(unsigned lane, unsigned left)
 {
 	struct writer *w = &writers[lane];
 
 	pthread_mutex_lock(&w->lock);
-	while (w->contents)
+	while (w->put - w->done > left)
 		pthread_cond_wait(&w->changed, &w->lock);
 	bool good = w->good;
-	w->good = true;
+	w->good |= !left; /* what the next epoch begins with */
 	pthread_mutex_unlock(&w->lock);
 	return good;
 }

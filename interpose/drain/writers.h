@@ -2,8 +2,8 @@
  * Threads that write block contents, one to each of a segment's data files: a file system lets
  * one thread at a time append to a file.
  *
- * Invariant: a writer has at most one piece of work, and what that refers to stays as it is until
- * writers_wait says that it is done.
+ * Invariant: a writer does its pieces of work in order, and what they refer to stays as it is until
+ * writers_wait says that they are done.
  */
 #ifndef TT_DRAIN_WRITERS_H
 #define TT_DRAIN_WRITERS_H
@@ -11,16 +11,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define WRITERS_QUEUE 2 /* pieces of work of a writer: the one it does and the next */
+
 struct tt_block;
 
 /* All of these are called by the drain's thread alone. */
 
 /* Starts the threads at its first call. False: there are none, and there will be none. */
 bool writers_start(void);
-/* Has the lane's writer call store_blocks; it must be idle. */
+/* Has the lane's writer call store_blocks; it must have fewer than WRITERS_QUEUE pieces of work. */
 void writers_put(unsigned lane, struct tt_block *blocks, size_t count, const void *contents);
-/* Waits until the lane's writer is idle: whether its last piece of work was done. */
-bool writers_wait(unsigned lane);
+/* Waits until the lane's writer has no more than so many pieces of work left: whether all it did so far went well. */
+bool writers_wait(unsigned lane, unsigned left);
 void writers_forget(void); /* in a fork's child */
 
 #endif
