@@ -36,6 +36,12 @@ enum tt_file_kind {
 	TT_FILE_PARAMS = 10    /* params.bin     parameters of launches, where they were asked for */
 };
 
+/* tt_file_header.encoding: the contents of a block as they are in a data file */
+enum tt_encoding {
+	TT_ENCODING_PLAIN = 0, /* as they were */
+	TT_ENCODING_ZSTD = 1   /* u32 size, then a zstd frame of that size, or, where it is the block's length, plain */
+};
+
 struct tt_file_header {
 	uint8_t magic[8];     /* "TTRUN" 0x0d 0x0a 0x1a */
 	uint32_t version;     /* TT_FORMAT_VERSION */
@@ -43,7 +49,7 @@ struct tt_file_header {
 	uint32_t header_size; /* TT_FILE_HEADER_SIZE; records begin here */
 	uint32_t record_size; /* of one record; 1 for data and strings */
 	uint32_t index;       /* NNNNN of data-NNNNN.bin, else 0 */
-	uint32_t reserved0;
+	uint32_t encoding;    /* of contents in data files: enum tt_encoding; else 0 */
 	uint64_t created_ns;  /* CLOCK_REALTIME; 0 in deterministic runs */
 	uint8_t reserved[16];
 	uint64_t check;       /* XXH3-64 of the 56 bytes before */

@@ -12,11 +12,14 @@
 
 #include "drain/json.h"
 
+#define COMPRESS_MOST 19 /* levels above need memory that is not ours to take */
+
 _Alignas(64) struct options options;
 
 static const char *const names[] = {
 	"TT_OUT", "TT_EPOCH", "TT_REGIONS", "TT_SNAPSHOT_EVERY", "TT_RETAIN", "TT_OVERWRITE",
-	"TT_RING_BYTES", "TT_DETERMINISTIC", "TT_DEPS", "TT_EVENTS", "TT_STALL_MS", "TT_VERBOSE",
+	"TT_RING_BYTES", "TT_DETERMINISTIC", "TT_DEPS", "TT_EVENTS", "TT_STALL_MS", "TT_VERBOSE", "TT_COMPRESS",
+	"TT_PARAMS",
 };
 #define NAMES (sizeof(names) / sizeof(*names))
 static char *texts[NAMES]; /* a program may change its environment */
@@ -189,14 +192,22 @@ bool options_read(char *error, size_t error_size)
 			 error, error_size) ||
 	    !read_number("TT_SNAPSHOT_EVERY", &options.snapshot_every, error, error_size) ||
 	    !read_number("TT_RETAIN", &options.retain, error, error_size) ||
+	    !read_number("TT_COMPRESS", &options.compress, error, error_size) ||
 	    !read_number("TT_STALL_MS", &options.stall_ms, error, error_size) ||
 	    !read_bool("TT_DETERMINISTIC", &options.deterministic, error, error_size) ||
 	    !read_bool("TT_DEPS", &options.deps, error, error_size) ||
 	    !read_bool("TT_EVENTS", &options.events, error, error_size) ||
+	    !read_bool("TT_PARAMS", &options.params, error, error_size) ||
 	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size))
 		return false;
+	if (options.compress > COMPRESS_MOST)
+		return bad(error, error_size, "TT_COMPRESS", value_of("TT_COMPRESS"), "expected a level from 0 to 19");
 	options.touched = choice == 1;
 	options.overwrite = (enum overwrite_policy)policy;
+	if (options.params && !options.events) {
+		snprintf(error, error_size, "TT_PARAMS=1 needs TT_EVENTS=1: parameters are those of recorded launches");
+		return false;
+	}
 	if (options.deterministic && options.overwrite != OVERWRITE_BACKPRESSURE) {
 		snprintf(error, error_size,
 			 "TT_DETERMINISTIC=1 needs TT_OVERWRITE=backpressure: a dropped epoch depends on timing");
@@ -208,7 +219,7 @@ bool options_read(char *error, size_t error_size)
 void options_json(struct json *j)
 {
 	static const char *const defaults[] = {
-		"", "sync", "all", "64", "0", "backpressure", "", "0", "1", "1", "10000", "0",
+		"", "sync", "all", "64", "0", "backpressure", "", "0", "1", "1", "10000", "0", "0", "0",
 	};
 
 	json_open(j, '{');

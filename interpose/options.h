@@ -20,9 +20,11 @@ struct options {
 	uint32_t epoch_launch; /* after every Nth launch, 0 = never */
 	uint32_t snapshot_every;
 	uint32_t retain;
+	uint32_t compress; /* level of zstd, 0: none */
 	enum overwrite_policy overwrite;
 	uint64_t ring_bytes; /* 0: chosen by what is free */
 	uint32_t stall_ms;
+	bool params; /* of launches are recorded */
 	bool verbose;
 	regex_t kernel; /* valid where epoch_kernel */
 	char out[4096]; /* empty: do not record */

@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "capture/capture.h"
+#include "drain/compress.h"
 #include "drain/drain.h"
 #include "drain/events.h"
 #include "drain/json.h"
+#include "drain/params.h"
 #include "ending.h"
 #include "options.h"
 #include "state/arena.h"
@@ -262,6 +264,8 @@ static bool start_parts(void)
 		recorder_fail("this driver is too old: it has no %s", entry_lacks());
 	else if (options.events && !events_open(store_directory(run), error, sizeof(error)))
 		recorder_fail("%s", error);
+	else if (options.params && !params_open(store_directory(run), error, sizeof(error)))
+		recorder_fail("%s", error);
 	else if (!drain_start())
 		recorder_fail("no thread for the drain");
 	else {
@@ -291,16 +295,21 @@ static bool start(void)
 		recorder_fail("%s", options_error);
 		return false;
 	}
-	run = store_open(&(store_config){options.out, options.deterministic, options.retain}, error, sizeof(error));
+	bool compress = options.compress && compress_open();
+	store_config config = {options.out, options.deterministic, options.retain, compress ? (int)options.compress : 0};
+	run = store_open(&config, error, sizeof(error));
 	if (!run) {
 		recorder_fail("%s", error);
 		return false;
 	}
+	if (options.compress && !compress)
+		recorder_warn("there is no libzstd.so.1: contents are stored as they are");
 	started_ns = real_time();
 	gate_init();
 	if (start_parts())
 		return true;
 	events_close();
+	params_close();
 	write_process("failed", failure, true);
 	store_close(run);
 	return false;
@@ -347,10 +356,13 @@ void recorder_finish(const char *status, const char *reason)
 	drain_stop(options.stall_ms);
 	atomic_compare_exchange_strong(&recorder_state, &on, RECORDER_OFF);
 	events_close();
+	params_close();
 	if (store_failed(run, why, sizeof(why)))
 		stopped(why);
 	if (!*failure && events_failed(why, sizeof(why)))
 		recorder_warn("events were lost: %s", why);
+	if (!*failure && params_failed(why, sizeof(why)))
+		recorder_warn("parameters of launches were lost: %s", why);
 	if (*failure)
 		write_process("failed", failure, true);
 	else
@@ -367,6 +379,7 @@ void recorder_forget(void)
 	if (!run)
 		return;
 	events_forget();
+	params_forget();
 	store_forget(run);
 	drain_forget();
 	regions_forget_all();

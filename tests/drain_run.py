@@ -21,7 +21,7 @@ STRESS = ROOT / "tests" / "programs" / "store_stress.c"
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC"]
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 HEADERS = ["format.h", "drain/store.h", "drain/events.h", "drain/dedup.h", "drain/json.h"]
-NAMES = "dedup events file json manifest merge retain store store_epoch strings"
+NAMES = "compress dedup events file json manifest mapped merge retain store store_epoch strings"
 SOURCES = [*(DRAIN / f"{name}.c" for name in NAMES.split()), INTERPOSE / "state" / "clock.c"]
 STREAM = """#include "xxh3_stream.h"
 uint64_t stream_digest(const void *data, size_t length, size_t piece)

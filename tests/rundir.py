@@ -353,7 +353,11 @@ def small_run(path: Path) -> Writer:
     w.born(0, random.bytes(3 * BLOCK_SIZE + 100), label="weights")
     w.born(1, random.bytes(1))
     w.born(2, random.bytes(BLOCK_SIZE), kind="host", captured=False)
-    w.event("launch", "cuLaunchKernel", id=0, grid=[4, 1, 1], block=[256, 1, 1])
+    params = {
+        "params": w.append("params.bin", b"fourteen bytes" + bytes(2)) // 16,
+        "params_size": 14,
+    }
+    w.event("launch", "cuLaunchKernel", id=0, grid=[4, 1, 1], block=[256, 1, 1], **params)
     w.epoch("sync", "full")
     w.write(0, 70000, b"changed")
     w.born(7, random.bytes(2 * BLOCK_SIZE), kind="global", context=1)

@@ -37,6 +37,9 @@ def use_all(path: Path, writer: Writer | None = None) -> None:
     for table in TABLES:
         getattr(run, table)
     run.manifest()
+    for process in run.processes:
+        for event in process.events:
+            assert len(process.params(event)) in (0, event["params_size"])
     assert info_text(info(run))
     assert isinstance(run.warnings, list)
     report = verify(run, keep_going=True)
@@ -564,3 +567,13 @@ def error_of(path: Path, writer: Writer | None) -> str | None:
     except tt.Error as e:
         return str(e)
     return None
+
+
+def test_parameters_outside_their_file(small: Writer, run_path: Path) -> None:
+    """As in a run whose params.bin was cut short."""
+    path = run_path / "p0" / "params.bin"
+    events = tt.open(run_path).processes[0].events
+    first = events[events["params"] != 0][0]
+    assert tt.open(run_path).processes[0].params(first) == b"fourteen bytes"
+    path.write_bytes(path.read_bytes()[:-5])
+    assert "offset 64: the parameters of launch" in refuses(run_path, "params.bin")

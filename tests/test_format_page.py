@@ -57,7 +57,7 @@ def test_names_of_flags() -> None:
 
 def test_kinds_of_files() -> None:
     rows = re.findall(
-        r"^\| (\d) \| ([a-z][\w.-]+) \| .* \| (\d+) \|$", section("File header"), re.M
+        r"^\| (\d+) \| ([a-z][\w.-]+) \| .* \| (\d+) \|$", section("File header"), re.M
     )
     described = {name: (int(kind), int(size)) for kind, name, size in rows}
     known = {name: (kind, dtype.itemsize) for name, (kind, dtype) in KINDS.items()}

@@ -47,6 +47,7 @@ def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> Non
         {"ring_bytes": "256K"},
         {"ring_bytes": "256K", "overwrite": "drop-oldest"},
         {"ring_bytes": "256K", "overwrite": "fail"},
+        {"compress": "3", "epoch": "launch"},
     ],
     ids=lambda options: ",".join(f"{k}={v}" for k, v in options.items()),
 )

@@ -104,12 +104,12 @@ def info_text(summary: dict[str, Any], colour: bool = False) -> str:
     if summary["exit"] and processes:
         pairs.append(("exit", _ending(summary["exit"])))
     if len(processes) == 1:
-        out = [text.rows([*pairs, *_process_rows(processes[0])])]
+        out = [text.rows([*pairs, *process_rows(processes[0])])]
     else:
         out = [text.rows(pairs)]
         for process in processes[:SHOWN_PROCESSES]:
             out += ["", text.coloured(f"process {process['process']}", "bold", colour)]
-            out.append(text.rows(_process_rows(process)))
+            out.append(text.rows(process_rows(process)))
     if len(processes) > SHOWN_PROCESSES:
         out.append(f"… and {len(processes) - SHOWN_PROCESSES} more processes (--json has them all)")
     warnings = summary["warnings"]
@@ -130,7 +130,7 @@ def _ending(ending: dict[str, Any]) -> str:
     return f"status {ending.get('status')}"
 
 
-def _process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
+def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     pairs = [("program", _program(process))]
     if process["started_ns"] is not None:
         pairs.append(("time", _times(process)))

@@ -22,6 +22,11 @@ def _number(value: str) -> None:
         raise Error("a whole number is expected")
 
 
+def _level(value: str) -> None:
+    if not re.fullmatch(r"0*1?[0-9]", value):
+        raise Error("a level from 0 to 19 is expected")
+
+
 def _size(value: str) -> None:
     if parse_size(value) < 256 << 10:
         raise Error("at least 256K is needed")
@@ -90,6 +95,8 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "TT_DETERMINISTIC": _switch,
     "TT_DEPS": _switch,
     "TT_EVENTS": _switch,
+    "TT_COMPRESS": _level,
+    "TT_PARAMS": _switch,
     "TT_STALL_MS": _number,
     "TT_VERBOSE": _switch,
 }
@@ -116,6 +123,8 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
         except Error as e:
             raise Error(f"{flag if name in out else name} {value}: {e}") from None
     effective = {**environment, **out}
+    if effective.get("TT_PARAMS") == "1" and effective.get("TT_EVENTS") == "0":
+        raise Error("--params needs --events: parameters are those of recorded launches")
     policy = effective.get("TT_OVERWRITE") or "backpressure"
     if effective.get("TT_DETERMINISTIC") == "1" and policy != "backpressure":
         reason = "which epochs are dropped depends on timing"

@@ -6,6 +6,8 @@ import os
 import shlex
 from collections.abc import Iterable
 
+NARROWEST = 16  # letters that a text in a table keeps
+
 
 def size(count: int) -> str:
     """Bytes with a binary unit: 1536 is "1.5 KiB"."""
@@ -36,6 +38,42 @@ def rows(pairs: Iterable[tuple[str, str]]) -> str:
         for i, line in enumerate(value.split("\n")):
             out.append((key if i == 0 else "").ljust(width) + line)
     return "\n".join(line.rstrip() for line in out)
+
+
+def table(rows: list[list[str]], right: set[int], width: int = 0) -> str:
+    """Columns side by side, head first, none wider than it must be.
+
+    right: columns pushed to the right. width: of the screen, 0 where there is none; texts are cut
+    for it, then columns left out from the right, which a last line says.
+    """
+    rows = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    left = [i for i in range(len(widths)) if i not in right]
+    shown = len(widths)
+    if width:
+        over = sum(widths) + 2 * (len(widths) - 1) - width
+        while over > 0 and left:
+            widest = max(left, key=lambda i: widths[i])
+            if widths[widest] <= NARROWEST:
+                break
+            cut = min(over, widths[widest] - NARROWEST)
+            next_widest = max((widths[i] for i in left if i != widest), default=0)
+            cut = min(cut, max(1, widths[widest] - next_widest))
+            widths[widest] -= cut
+            over -= cut
+        while over > 0 and shown > 1:
+            shown -= 1
+            over -= widths[shown] + 2
+    lines = []
+    for row in rows:
+        cells = []
+        for i, (cell, room) in enumerate(zip(row[:shown], widths, strict=False)):
+            cell = cell if len(cell) <= room else cell[: room - 1] + "…"
+            cells.append(cell.rjust(room) if i in right else cell.ljust(room))
+        lines.append("  ".join(cells).rstrip())
+    if shown < len(widths):
+        lines.append(f"… not shown for lack of room: {', '.join(rows[0][shown:])}")
+    return "\n".join(lines)
 
 
 def command(argv: list[str]) -> str:

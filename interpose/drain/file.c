@@ -162,7 +162,7 @@ bool file_create(struct file *f, const char *directory, const char *name, bool b
 }
 
 bool file_create_records(struct file *f, const char *directory, const char *name, bool buffered,
-			 enum tt_file_kind kind, uint32_t record_size, uint32_t index)
+			 enum tt_file_kind kind, uint32_t record_size, uint32_t index, enum tt_encoding encoding)
 {
 	struct tt_file_header header = {
 		.magic = {'T', 'T', 'R', 'U', 'N', 0x0d, 0x0a, 0x1a},
@@ -171,6 +171,7 @@ bool file_create_records(struct file *f, const char *directory, const char *name
 		.header_size = TT_FILE_HEADER_SIZE,
 		.record_size = record_size,
 		.index = index,
+		.encoding = encoding,
 		.created_ns = __atomic_load_n(&created_ns, __ATOMIC_RELAXED),
 	};
 	int error;

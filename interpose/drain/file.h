@@ -33,7 +33,7 @@ struct file {
 bool file_create(struct file *f, const char *directory, const char *name, bool buffered);
 /* A new file that begins with a tt_file_header, already written. */
 bool file_create_records(struct file *f, const char *directory, const char *name, bool buffered,
-			 enum tt_file_kind kind, uint32_t record_size, uint32_t index);
+			 enum tt_file_kind kind, uint32_t record_size, uint32_t index, enum tt_encoding encoding);
 bool file_append(struct file *f, const void *data, size_t size);
 bool file_flush(struct file *f);
 /* Forgets what was appended after the first `size` bytes. */

@@ -141,14 +141,14 @@ static bool create_files(store *s)
 	const char *d = s->directory;
 
 	return strings_create(&s->strings, d) &&
-	       file_create_records(&s->regions, d, "regions.bin", false, TT_FILE_REGIONS, sizeof(struct tt_region), 0) &&
+	       file_create_records(&s->regions, d, "regions.bin", false, TT_FILE_REGIONS, sizeof(struct tt_region), 0, 0) &&
 	       file_create_records(&s->functions, d, "functions.bin", false, TT_FILE_FUNCTIONS,
-				   sizeof(struct tt_function), 0) &&
-	       file_create_records(&s->modules, d, "modules.bin", false, TT_FILE_MODULES, sizeof(struct tt_module), 0) &&
-	       file_create_records(&s->digests.file, d, "digests.bin", true, TT_FILE_DIGESTS, sizeof(struct tt_digest), 0) &&
-	       file_create_records(&s->blocks.file, d, "blocks.bin", true, TT_FILE_BLOCKS, sizeof(struct tt_block), 0) &&
+				   sizeof(struct tt_function), 0, 0) &&
+	       file_create_records(&s->modules, d, "modules.bin", false, TT_FILE_MODULES, sizeof(struct tt_module), 0, 0) &&
+	       file_create_records(&s->digests.file, d, "digests.bin", true, TT_FILE_DIGESTS, sizeof(struct tt_digest), 0, 0) &&
+	       file_create_records(&s->blocks.file, d, "blocks.bin", true, TT_FILE_BLOCKS, sizeof(struct tt_block), 0, 0) &&
 	       store_begin_data(s, &s->data[0], 0) &&
-	       file_create_records(&s->epochs, d, "epochs.bin", false, TT_FILE_EPOCHS, sizeof(struct tt_epoch), 0);
+	       file_create_records(&s->epochs, d, "epochs.bin", false, TT_FILE_EPOCHS, sizeof(struct tt_epoch), 0, 0);
 }
 
 typedef void file_ending(struct file *f);
@@ -170,6 +170,8 @@ static void close_files(store *s)
 {
 	end_files(s, file_close);
 	strings_close(&s->strings);
+	for (unsigned i = 0; i < TT_DATA_LANES; i++)
+		compress_close(&s->compressors[i]);
 	retain_free(&s->kept);
 	dedup_clear(&s->dedup);
 }
@@ -202,6 +204,7 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	}
 	s->deterministic = config->deterministic;
 	s->retain = config->retain;
+	s->compress = config->compress;
 	s->strings.file = s->regions = s->functions = s->modules = s->epochs = FILE_CLOSED;
 	s->digests.file = s->blocks.file = FILE_CLOSED;
 	for (unsigned i = 0; i < TT_DATA_LANES; i++)

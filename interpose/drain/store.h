@@ -22,6 +22,7 @@ typedef struct {
 	const char *run_dir;
 	bool deterministic; /* times in files that manifests or comparisons cover are written as 0 */
 	unsigned retain;    /* epochs to keep on disk, 0 = all */
+	int compress;       /* level of zstd, 0 = contents as they are; compress_open has given true */
 } store_config;
 
 /* NULL on failure with a one-line reason. Creates run_dir and its next pN; takes no other file. */

@@ -20,7 +20,8 @@ bool store_begin_data(store *s, struct store_lane *lane, uint32_t index)
 	char name[32];
 
 	snprintf(name, sizeof(name), "data-%05u.bin", index);
-	return file_create_records(&lane->file, s->directory, name, true, TT_FILE_DATA, 1, index);
+	return file_create_records(&lane->file, s->directory, name, true, TT_FILE_DATA, 1, index,
+				   s->compress ? TT_ENCODING_ZSTD : TT_ENCODING_PLAIN);
 }
 
 static void roll_back_lane(struct store_lane *lane)
@@ -124,16 +125,23 @@ bool store_find(store *s, const struct tt_block *blocks, size_t count, uint64_t 
 	return true;
 }
 
+/* Bytes that a block takes in the data file, of contents that begin here. */
+static uint64_t stored_size(const store *s, const struct tt_block *b, const uint8_t *contents)
+{
+	return s->compress ? compress_size(contents) : b->length;
+}
+
 /*
  * Gives each block its place, and notes for those that the files lack where in the contents they
  * are: `segment` is that offset / TT_CHUNK_ALIGN + 1, and 0 for the others.
  */
-static bool plan(store *s, struct tt_block *blocks, size_t count, unsigned lane)
+static bool plan(store *s, struct tt_block *blocks, size_t count, const uint8_t *contents, unsigned lane)
 {
 	uint64_t end = s->data[lane].file.size;
 
 	for (struct tt_block *b = blocks; b < blocks + count; b++) {
 		uint32_t from = (uint32_t)(b->offset / TT_CHUNK_ALIGN) + 1;
+		uint64_t size = stored_size(s, b, contents + b->offset);
 		if (blocks + count - b > AHEAD)
 			dedup_prefetch(&s->dedup, b[AHEAD].digest);
 		if (!b->length || b->length > TT_BLOCK_SIZE)
@@ -144,8 +152,8 @@ static bool plan(store *s, struct tt_block *blocks, size_t count, unsigned lane)
 		uint64_t at = (end + TT_CHUNK_ALIGN - 1) / TT_CHUNK_ALIGN * TT_CHUNK_ALIGN;
 		b->offset = at | lane;
 		b->segment = from;
-		end = at + b->length;
-		s->stored += b->length;
+		end = at + size;
+		s->stored += size;
 		dedup_put(&s->dedup, b->digest, b->length, b->offset);
 	}
 	return true;
@@ -163,13 +171,15 @@ static bool append_contents(store *s, const struct tt_block *blocks, size_t coun
 		next = i + 1;
 		if (!first->segment)
 			continue;
-		uint64_t begin = first->offset & PLACE_OFFSET, size = first->length;
+		const uint8_t *from = contents + (uint64_t)(first->segment - 1) * TT_CHUNK_ALIGN;
+		uint64_t begin = first->offset & PLACE_OFFSET, size = stored_size(s, first, from);
 		for (; next < count && blocks[next].segment &&
 		       (blocks[next].segment - first->segment) * (uint64_t)TT_CHUNK_ALIGN == (blocks[next].offset & PLACE_OFFSET) - begin;
 		     next++)
-			size = (blocks[next].offset & PLACE_OFFSET) - begin + blocks[next].length;
+			size = (blocks[next].offset & PLACE_OFFSET) - begin +
+			       stored_size(s, &blocks[next], from + ((blocks[next].offset & PLACE_OFFSET) - begin));
 		if ((begin > f->size && !file_append(f, zeros, (size_t)(begin - f->size))) ||
-		    !file_append(f, contents + (uint64_t)(first->segment - 1) * TT_CHUNK_ALIGN, size))
+		    !file_append(f, from, size))
 			return store_fail_write(s, f);
 	}
 	return true;
@@ -183,7 +193,7 @@ static bool are_stored(const store *s, const struct tt_block *blocks, size_t cou
 		uint64_t at = b->offset & PLACE_OFFSET, lane = b->offset & PLACE_LANE;
 		uint64_t size = lane < TT_DATA_LANES ? s->data[lane].file.size : 0;
 		good &= b->length && b->length <= TT_BLOCK_SIZE && at >= TT_FILE_HEADER_SIZE && at <= size &&
-			size - at >= b->length;
+			size - at >= (s->compress ? 1 : b->length);
 	}
 	return good;
 }
@@ -204,7 +214,7 @@ static bool append_records(store *s, struct tt_block *blocks, size_t count)
 	return append_to_span(s, &s->blocks, blocks, count * sizeof(*blocks));
 }
 
-static bool begin_contents(store *s, struct tt_block *blocks, size_t count, unsigned lane)
+static bool begin_contents(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane)
 {
 	struct store_lane *l = &s->data[lane];
 	struct store_visit v;
@@ -213,7 +223,7 @@ static bool begin_contents(store *s, struct tt_block *blocks, size_t count, unsi
 		return false;
 	bool good = s->active && (l->file.fd >= 0 || store_begin_data(s, l, s->segment + lane) ||
 				  store_fail(s, "beginning a data file in", s->directory, errno)) &&
-		    plan(s, blocks, count, lane);
+		    plan(s, blocks, count, contents, lane);
 	store_leave(&s->capture, &v);
 	return good;
 }
@@ -225,7 +235,12 @@ static bool store_contents(store *s, struct tt_block *blocks, size_t count, cons
 
 	if (!store_enter(s, &s->writing[lane], &v))
 		return false;
-	bool good = begin_contents(s, blocks, count, lane) && append_contents(s, blocks, count, contents, &s->data[lane]);
+	struct compressor *c = &s->compressors[lane];
+	bool good = !s->compress || compress_blocks(c, s->compress, blocks, count, contents) ||
+		    store_fail(s, "compressing for", s->directory, ENOMEM);
+	contents = s->compress ? c->out : contents;
+	good = good && begin_contents(s, blocks, count, contents, lane) &&
+	       append_contents(s, blocks, count, contents, &s->data[lane]);
 	store_leave(&s->writing[lane], &v);
 	return good;
 }

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 
+#include "compress.h"
 #include "dedup.h"
 #include "file.h"
 #include "retain.h"
@@ -35,6 +36,7 @@ struct store {
 	unsigned process;
 	bool deterministic;
 	unsigned retain;
+	int compress;
 	bool closed;
 	int failure; /* 0, 1 while the reason is being written, 2 from then on */
 	char reason[512];
@@ -57,6 +59,7 @@ struct store {
 
 	pthread_mutex_t images, json;
 	pthread_mutex_t writing[TT_DATA_LANES];
+	struct compressor compressors[TT_DATA_LANES]; /* guarded by these */
 };
 
 /* The program's errno is its own, and a thread cancelled in here would keep a lock for ever. */

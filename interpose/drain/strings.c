@@ -20,7 +20,7 @@ struct strings_slot {
 bool strings_create(struct strings *t, const char *directory)
 {
 	*t = (struct strings){.count = 256};
-	if (!file_create_records(&t->file, directory, "strings.bin", false, TT_FILE_STRINGS, 1, 0))
+	if (!file_create_records(&t->file, directory, "strings.bin", false, TT_FILE_STRINGS, 1, 0, 0))
 		return false;
 	t->slots = calloc(t->count, sizeof(*t->slots));
 	if (t->slots)

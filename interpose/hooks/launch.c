@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "../drain/params.h"
 #include "op.h"
 
 struct shape {
@@ -13,16 +14,43 @@ struct shape {
 	uint32_t cluster[3];
 };
 
-static void touch_params(const struct function *f, const struct shape *s)
+/* Parameters that the program laid out itself; NULL where it has not. */
+static const void *buffer_of(const struct shape *s, size_t *size)
 {
 	const void *buffer = NULL;
-	size_t size = 0;
 
+	*size = 0;
 	for (void **x = s->extra; x && *x != CU_LAUNCH_PARAM_END; x += 2)
 		if (*x == CU_LAUNCH_PARAM_BUFFER_POINTER)
 			buffer = x[1];
 		else if (*x == CU_LAUNCH_PARAM_BUFFER_SIZE)
-			size = *(size_t *)x[1];
+			*size = *(size_t *)x[1];
+	return buffer;
+}
+
+/* Of a launch that succeeded: what its parameters are read from is as the driver found it. */
+static void keep_params(struct tt_event *e, const struct function *f, const struct shape *s)
+{
+	size_t size;
+	const void *buffer = buffer_of(s, &size);
+	uint8_t *to;
+
+	if (!buffer)
+		size = s->params && f ? f->param_bytes : 0;
+	if (!size || !(to = params_next(size, &e->params)))
+		return;
+	e->params_size = (uint32_t)size;
+	if (buffer)
+		memcpy(to, buffer, size);
+	for (uint32_t i = 0; !buffer && i < f->param_count; i++)
+		memcpy(to + f->params[i].offset, s->params[i], f->params[i].size);
+}
+
+static void touch_params(const struct function *f, const struct shape *s)
+{
+	size_t size;
+	const void *buffer = buffer_of(s, &size);
+
 	if (buffer)
 		regions_touch_pointers(buffer, size);
 	for (uint32_t i = 0; s->params && f && i < f->param_count; i++)
@@ -70,6 +98,8 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 		memcpy(e->block, s->block, sizeof(e->block));
 		memcpy(e->cluster, s->cluster, sizeof(e->cluster));
 		e->flags |= s->flags;
+		if (unlikely(options.params) && r == CUDA_SUCCESS)
+			keep_params(e, f, s);
 		events_publish(e, TT_EVENT_LAUNCH);
 	}
 	if (options.touched && r == CUDA_SUCCESS) {

@@ -9,11 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from ttanalyze.errors import Error, system_error
+from ttanalyze.output import replacing
 
 SAME, DIFFERS, ERROR, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER = 1.0  # seconds
@@ -61,22 +62,18 @@ def check_output(path: Path | None) -> None:
 
 def write_file(path: Path, content: str) -> None:
     """Replaces a file as a whole, or leaves it as it is; devices and pipes are written to."""
+    with output_file(path) as file:
+        file.write(content.encode())
+
+
+@contextlib.contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """The same for what comes in pieces: a file to write to."""
     try:
-        if path.exists() and not path.is_file():
-            path.write_text(content)
-            return
-        target = path.resolve()
-        draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        with interruptible():
-            try:
-                draft.write_text(content)
-                draft.replace(target)
-            finally:
-                draft.unlink(missing_ok=True)
+        with interruptible(), replacing(path) as file:
+            yield file
     except BrokenPipeError:
         raise ReaderGoneError from None
-    except OSError as e:
-        raise system_error(path, e) from None
 
 
 @contextlib.contextmanager

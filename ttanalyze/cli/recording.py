@@ -57,6 +57,10 @@ def record(
     ring_bytes: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Size of the ring, such as 256M.")
     ] = None,
+    compress: Annotated[
+        str | None,
+        typer.Option(metavar="LEVEL", help="Compress contents with zstd: 1 to 19 (default 0: no)."),
+    ] = None,
     deterministic: Annotated[
         bool | None, typer.Option("--deterministic", help="Same addresses, same manifest.")
     ] = None,
@@ -66,6 +70,9 @@ def record(
     ] = None,
     events: Annotated[
         bool | None, typer.Option("--events/--no-events", help="Record driver calls.")
+    ] = None,
+    params: Annotated[
+        bool | None, typer.Option("--params", help="Record the parameters of launches.")
     ] = None,
     stall_ms: Annotated[
         str | None,
@@ -101,9 +108,11 @@ def record(
         "retain": retain,
         "overwrite": overwrite,
         "ring_bytes": ring_bytes,
+        "compress": compress,
         "deterministic": deterministic,
         "deps": deps,
         "events": events,
+        "params": params,
         "stall_ms": stall_ms,
         "verbose": verbose,
     }

@@ -120,9 +120,10 @@ class RecordFile:
         with Reader(path) as file:
             self.size = file.size
             header = file.bytes(0, min(self.size, HEADER_SIZE))
-        self._check_header(bytes(header), kind, index)
+        self.encoding = self._check_header(bytes(header), kind, index)
 
-    def _check_header(self, raw: bytes, kind: int, index: int) -> None:
+    def _check_header(self, raw: bytes, kind: int, index: int) -> int:
+        """Gives the encoding."""
         if len(raw) < HEADER_SIZE:
             raise FormatError(
                 self.path, len(raw), f"cut short: the header takes {HEADER_SIZE} bytes"
@@ -146,6 +147,10 @@ class RecordFile:
             if int(header[field]) != value:
                 reason = f"{field.replace('_', ' ')} {int(header[field])} where {value} is expected"
                 raise FormatError(self.path, _at(field), reason)
+        encoding = int(header["encoding"])
+        if encoding not in (layout.enum("encoding").values() if kind == DATA_KIND[0] else (0,)):
+            raise FormatError(self.path, _at("encoding"), f"unknown encoding {encoding}")
+        return encoding
 
     @property
     def count(self) -> int:
@@ -160,9 +165,13 @@ class RecordFile:
     def read(self, first: int, count: int) -> Array:
         """Records first to first + count - 1, in memory."""
         out = np.empty(count, self.dtype)
+        self.read_into(first, out)
+        return out
+
+    def read_into(self, first: int, out: Array) -> None:
+        """Fills out, contiguous, with the records from first on."""
         with Reader(self.path) as file:
             file.into(self.at(first), out.view("u1").data)
-        return out
 
     def skip_hole(self, record: int) -> int:
         """The first record from this one on that may hold anything but zeros."""

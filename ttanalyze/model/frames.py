@@ -73,35 +73,79 @@ def regions(processes: Sequence[Process]) -> pd.DataFrame:
     return _frame(columns)
 
 
-def events(processes: Sequence[Process]) -> pd.DataFrame:
+AXES = {
+    f"{size}_{axis}": (size, i)
+    for size in ("grid", "block", "cluster")
+    for i, axis in enumerate("xyz")
+}
+EVENT_FIELDS: dict[str, tuple[str, ...]] = {
+    "process": (),
+    **{name: (name,) for name in ("seq", "time_ns", "kind", "call")},
+    "kernel": ("kind", "id"),
+    **{name: (name,) for name in ("thread", "result", "context", "stream", "dst", "src")},
+    **{name: (name,) for name in ("bytes", "id", "flags", "shared")},
+    **{name: (size,) for name, (size, _) in AXES.items()},
+}
+
+
+def events(processes: Sequence[Process], columns: Sequence[str] = ()) -> pd.DataFrame:
     """seq, time_ns, kind, call, kernel (of a launch), thread, result (CUresult), context, stream,
     dst, src, bytes, id (function, region, module or epoch, by kind; may be missing), flags, shared,
     grid_x, grid_y, grid_z, block_x, block_y, block_z, cluster_x, cluster_y, cluster_z.
+
+    columns: only these, which is faster and takes less memory. By process and seq.
     """
-    records = [p.events for p in processes]
-    launch = layout.EVENT_KINDS.index("launch")
-    kernels = [np.where(r["kind"] == launch, r["id"], layout.NO_ID) for r in records]
-    columns: dict[str, Any] = {
-        "process": _process_column(processes, records),
-        **_plain(records, "seq", "time_ns"),
-        "kind": _named(_joined(records, "kind"), layout.EVENT_KINDS),
-        "call": _texts(processes, [r["call"] for r in records], Process.call),
-        "kernel": _texts(processes, kernels, _kernel),
-        **_plain(records, "thread", "result", "context", "stream", "dst", "src", "bytes"),
-        "id": _nullable(_joined(records, "id"), layout.NO_ID),
-        **_plain(records, "flags", "shared"),
-    }
-    for field in ("grid", "block", "cluster"):
-        sizes = np.concatenate([np.empty((0, 3), "u4"), *(r[field] for r in records)])
-        for i, axis in enumerate("xyz"):
-            columns[f"{field}_{axis}"] = sizes[:, i]
-    return _frame(columns)
+    fields = [f for column in columns or EVENT_FIELDS for f in EVENT_FIELDS[column]]
+    records = [p.event_columns("seq", *fields) for p in processes]
+    return EventFrames().frame(processes, records, columns)
 
 
-def digests(processes: Sequence[Process]) -> pd.DataFrame:
-    """epoch, region, digest (XXH3-64 over the block digests), changed (blocks in this epoch)."""
-    records = [p.digests(0, len(p.epochs)) for p in processes]
-    numbers = [p.epoch_of("digests", 0, len(p.epochs)) for p in processes]
+class EventFrames:
+    """Makes DataFrames of events, piece by piece, whose categories go on from one to the next."""
+
+    def __init__(self) -> None:
+        self._texts = {"call": Texts(Process.call), "kernel": Texts(Process.kernel)}
+
+    def frame(
+        self,
+        processes: Sequence[Process],
+        records: Sequence[Any],
+        columns: Sequence[str] = (),
+    ) -> pd.DataFrame:
+        """The columns, as in events, of some tt_event records of each process, or of arrays by
+        their members.
+        """
+        wanted = columns or list(EVENT_FIELDS)
+        made = {c: self._column(c, processes, records) for c in wanted}
+        frame: pd.DataFrame = pd.DataFrame(made, copy=False)
+        return frame
+
+    def _column(self, column: str, processes: Sequence[Process], records: Sequence[Any]) -> Any:
+        if column == "process":
+            return _process_column(processes, [r["seq"] for r in records])
+        if column == "kernel":
+            launch = layout.EVENT_KINDS.index("launch")
+            kernels = [np.where(r["kind"] == launch, r["id"], layout.NO_ID) for r in records]
+            return self._texts["kernel"].column(processes, kernels)
+        if column in AXES:
+            field, axis = AXES[column]
+            return _concat([r[field][:, axis] for r in records], "u4")
+        values = _concat([r[column] for r in records], layout.EVENT[column])
+        if column == "call":
+            return self._texts["call"].column(processes, [r["call"] for r in records])
+        if column == "kind":
+            return _named(values, layout.EVENT_KINDS)
+        return _nullable(values, layout.NO_ID) if column == "id" else values
+
+
+def digests(processes: Sequence[Process], first: int = 0, last: int | None = None) -> pd.DataFrame:
+    """epoch, region, digest (XXH3-64 over the block digests), changed (blocks in this epoch).
+
+    Of epochs first to last - 1 of each process, by default of all.
+    """
+    ends = [len(p.epochs) if last is None else last for p in processes]
+    records = [p.digests(first, end) for p, end in zip(processes, ends, strict=True)]
+    numbers = [p.epoch_of("digests", first, end) for p, end in zip(processes, ends, strict=True)]
     columns: dict[str, Any] = {
         "process": _process_column(processes, records),
         "epoch": _concat(numbers, "u4"),
@@ -152,7 +196,8 @@ def _categories(codes: Array, names: list[str]) -> Any:
 
 
 def _concat(parts: Sequence[Array], dtype: Any) -> Array:
-    return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype, copy=False)
+    whole = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
+    return whole.astype(dtype, copy=False)
 
 
 def _joined(records: Sequence[Array], field: str) -> Array:
@@ -184,33 +229,36 @@ def _named(values: Array, names: list[str]) -> Any:
     return _categories(codes[values], [names[i] for i in used])
 
 
+class Texts:
+    """Texts that records of each process give by number, as categories in order of first use."""
+
+    def __init__(self, text_of: Callable[[Process, int], str | None]) -> None:
+        self._text_of = text_of
+        self._categories: dict[str, int] = {}
+
+    def column(self, processes: Sequence[Process], parts: Sequence[Array]) -> Any:
+        """A categorical of the numbers of each process, one process after the other."""
+        codes = [self._codes(p, values) for p, values in zip(processes, parts, strict=True)]
+        return _categories(_concat(codes, "i4"), list(self._categories))
+
+    def _codes(self, process: Process, values: Array) -> Array:
+        which, different = pd.factorize(values)
+        own = np.empty(len(different), "i4")
+        for i, value in enumerate(different.tolist()):
+            text = self._text_of(process, value)
+            own[i] = (
+                -1 if text is None else self._categories.setdefault(text, len(self._categories))
+            )
+        return own[which]
+
+
 def _texts(
     processes: Sequence[Process],
     parts: Sequence[Array],
     text_of: Callable[[Process, int], str | None],
 ) -> Any:
-    """A categorical of texts that records of each process give by number."""
-    categories: dict[str, int] = {}
-    codes = [np.empty(0, "i4")]
-    for process, values in zip(processes, parts, strict=True):
-        different, which = np.unique(values, return_inverse=True)
-        own = np.empty(len(different), "i4")
-        for i, value in enumerate(different.tolist()):
-            text = text_of(process, value)
-            own[i] = -1 if text is None else categories.setdefault(text, len(categories))
-        codes.append(own[which])
-    return _categories(np.concatenate(codes), list(categories))
+    return Texts(text_of).column(processes, parts)
 
 
 def _string(process: Process, offset: int) -> str | None:
     return process.strings.get(offset)
-
-
-def _kernel(process: Process, function: int) -> str | None:
-    """The name of a kernel; a launch may be recorded just before its function is."""
-    if function == layout.NO_ID:
-        return None
-    at = int(np.searchsorted(process.functions["id"], function))
-    if at == len(process.functions) or process.functions["id"][at] != function:
-        return f"function {function}"
-    return process.strings.get(int(process.functions["name"][at]))

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from ttanalyze.errors import Error, MissingFileError, system_error
+from ttanalyze.errors import Error, FormatError, MissingFileError, system_error
 from ttanalyze.model import layout
+from ttanalyze.model.data import PREFIX, DataReader
 from ttanalyze.model.files import (
     DATA_KIND,
     PIECE,
-    Reader,
     RecordFile,
     begun,
     check_values,
@@ -36,6 +36,9 @@ from ttanalyze.model.layout import Array
 from ttanalyze.model.regions import Regions
 from ttanalyze.model.strings import Strings
 
+WHOLE = np.dtype((np.void, layout.EVENT.itemsize))  # an event as one item, for speed
+SLOTS = 512  # of events.bin that are known by the seq they span
+PARAMS_UNIT = 16  # bytes of params.bin that places in it are counted in
 EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
 
 
@@ -56,7 +59,7 @@ class Process:
         self.epochs = read_checked(file) if file else np.empty(0, layout.EPOCH)
         self._files = {
             name: open_records(folder, name)
-            for name in ("events.bin", "regions.bin", "digests.bin", "blocks.bin")
+            for name in ("events.bin", "params.bin", "regions.bin", "digests.bin", "blocks.bin")
         }
         for name in ("functions.bin", "modules.bin"):
             open_records(folder, name)
@@ -263,19 +266,21 @@ class Process:
                 _require(file, good, "segment", f"{data_name(segment)} is missing", begin)
             else:
                 size = np.uint64(self.segments[segment].size)
-                good = (offsets >= layout.HEADER_SIZE) & (lengths <= size)
-                good &= offsets <= size - np.minimum(lengths, size)
+                # How much room compressed contents take shows when they are read.
+                room = np.uint64(PREFIX) if self.segments[segment].encoding else lengths
+                good = (offsets >= layout.HEADER_SIZE) & (room <= size)
+                good &= offsets <= size - np.minimum(room, size)
                 good |= records["segment"] != segment
                 _require(file, good, "offset", f"outside {data_name(segment)}", begin)
 
     # ---- the rest ----
 
-    def data(self, segment: int) -> Reader:
+    def data(self, segment: int) -> DataReader:
         """A data file, to be closed by the caller. Raises Error where it was removed."""
         path = self.path / data_name(segment)
         try:
             if segment in self.segments:
-                return Reader(path)
+                return DataReader(path, self.segments[segment].encoding)
         except MissingFileError:
             del self.segments[segment]
         raise Error(f"{path}: removed, its contents are gone")
@@ -288,25 +293,149 @@ class Process:
     @functools.cached_property
     def events(self) -> Array:
         """tt_event records that are in use, by seq."""
-        events = np.concatenate([np.empty(0, layout.EVENT), *self._event_pieces()])
-        return events[np.argsort(events["seq"], kind="stable")]
+        count, as_they_lie = self._survey_events()
+        file = self._files["events.bin"]
+        if file is not None and as_they_lie:
+            return file.map()[:count]
+        whole = np.dtype((np.void, layout.EVENT.itemsize))  # which numpy copies as one
+        raw = np.empty(count, whole)
+        for rows, records in self._event_rows(count):
+            raw[rows] = records.view(whole)
+        order = _order(raw.view(layout.EVENT)["seq"])
+        return np.asarray((raw if order is None else raw[order]).view(layout.EVENT))
+
+    def _survey_events(self) -> tuple[int, bool]:
+        """How many there are, and whether the file begins with just them, by seq."""
+        count, last, as_they_lie = 0, 0, True
+        for at, records in self.event_slots():
+            used = int(np.count_nonzero(records["kind"]))
+            seqs = records["seq"][:used]
+            as_they_lie &= not used or (
+                at == count
+                and bool((records["kind"][:used] != 0).all())
+                and int(seqs[0]) >= last
+                and _order(seqs) is None
+            )
+            count += used
+            last = int(seqs[-1]) if used else last
+        return count, as_they_lie
+
+    def event_columns(self, *fields: str) -> dict[str, Array]:
+        """Members of the tt_event records that are in use, by seq: an array each."""
+        count = self.count_events()
+        wanted = dict.fromkeys([*fields, "seq"])
+        kinds = {f: layout.EVENT[f] for f in wanted}
+        columns = {f: np.empty((count, *kind.shape), kind.base) for f, kind in kinds.items()}
+        for rows, records in self._event_rows(count):
+            for field, column in columns.items():
+                column[rows] = records[field]
+        order = _order(columns["seq"])
+        return {f: columns[f] if order is None else columns[f][order] for f in fields}
 
     def count_events(self) -> int:
         """How many there are, however many that is."""
-        return sum(map(len, self._event_pieces()))
+        return self._survey_events()[0]
 
-    def _event_pieces(self) -> Iterator[Array]:
+    def event_pieces(self, size: int = PIECE) -> Iterator[Array]:
+        """tt_event records that are in use, as they lie in the file, at most `size` at a time.
+
+        The arrays are overwritten when the next is asked for.
+        """
+        for _, records in self.event_slots(size):
+            used = records["kind"] != 0
+            yield records if used.all() else records[used]
+
+    def _event_rows(self, count: int) -> Iterator[tuple[slice, Array]]:
+        """The first `count` records of event_pieces, and the rows they make."""
+        row = 0
+        for records in self.event_pieces():
+            some = records[: count - row]  # a run that goes on has more by now
+            yield slice(row, row + len(some)), some
+            row += len(some)
+
+    def events_between(self, after: int, until: int, most: int | None = None) -> Array:
+        """tt_event records with seq in (after, until], by seq; the first `most` of them.
+
+        Looks at all of events.bin once, and from then on at those parts that have such calls.
+        """
+        lows, highs = self._event_spans
         file = self._files["events.bin"]
+        if file is None or after >= until:
+            return np.empty(0, layout.EVENT)
+        pieces = np.flatnonzero((lows <= until) & (highs > after))
+        pieces = pieces[np.argsort(lows[pieces], kind="stable")]
+        apart = np.diff(pieces) != 1
+        apart[PIECE // SLOTS - 1 :: PIECE // SLOTS] = True  # nor too many at a time
+        found, count, at = [np.empty(0, layout.EVENT)], 0, 0
+        for run in np.split(pieces, np.flatnonzero(apart) + 1) if len(pieces) else []:
+            first = int(run[0]) * SLOTS
+            records = file.read(first, min(len(run) * SLOTS, file.count - first))
+            inside = (records["seq"] > after) & (records["seq"] <= until) & (records["kind"] != 0)
+            found.append(records.view(WHOLE)[inside].view(layout.EVENT))
+            count, at = count + int(inside.sum()), at + len(run)
+            # Where all pieces that are left begin behind those that are wanted, none is missed.
+            if most is not None and count >= most and at < len(pieces):
+                seqs = np.sort(np.concatenate([f["seq"] for f in found]))
+                if seqs[most - 1] < lows[pieces[at]]:
+                    break
+        out = np.concatenate(found)
+        order = np.argsort(out["seq"], kind="stable")[:most]
+        return out.view(WHOLE)[order].view(layout.EVENT)
+
+    @functools.cached_property
+    def _event_spans(self) -> tuple[Array, Array]:
+        """The least and the greatest seq of each SLOTS slots; none is in them where they are not
+        used.
+        """
+        file = self._files["events.bin"]
+        pieces = -(-file.count // SLOTS) if file else 0
+        lows, highs = np.full(pieces, ~np.uint64(0)), np.zeros(pieces, "u8")
+        for at, records in self.event_slots():
+            used = np.flatnonzero(records["kind"])
+            piece, seqs = (at + used) // SLOTS, records["seq"][used]
+            np.minimum.at(lows, piece, seqs)
+            np.maximum.at(highs, piece, seqs)
+        return lows, highs
+
+    def events_by_seq(self, size: int = PIECE) -> Iterator[Array]:
+        """tt_event records that are in use, by seq, at most `size` at a time.
+
+        The arrays are overwritten when the next is asked for.
+        """
+        count, as_they_lie = self._survey_events()
+        file = self._files["events.bin"]
+        if file is None or as_they_lie:
+            yield from self.event_pieces(size)
+            return
+        slots, seqs = np.empty(count, "i8"), np.empty(count, "u8")
+        row = 0
+        for at, records in self.event_slots(size):
+            used = np.flatnonzero(records["kind"])[: count - row]
+            slots[row : row + len(used)] = at + used
+            seqs[row : row + len(used)] = records["seq"][used]
+            row += len(used)
+        slots = slots[np.argsort(seqs, kind="stable")]
+        raw = file.map().view(WHOLE)
+        for row in range(0, count, size):
+            yield raw[slots[row : row + size]].view(layout.EVENT)
+
+    def event_slots(self, size: int = PIECE) -> Iterator[tuple[int, Array]]:
+        """All slots of events.bin but holes, at most `size` at a time, and where they begin.
+
+        Checked; unused ones are of kind 0. The arrays are overwritten when the next is asked for.
+        """
+        file = self._files["events.bin"]
+        buffer = np.empty(min(size, file.count) if file else 0, layout.EVENT)
         at = 0
         while file and (at := file.skip_hole(at)) < file.count:
-            records = file.read(at, min(PIECE, file.count - at))
-            used = np.flatnonzero(records["kind"])
-            kinds, seqs = records["kind"][used], records["seq"][used]
-            bad = used[(kinds >= len(layout.EVENT_KINDS)) | (seqs == 0)]
-            if len(bad):
-                field = "seq" if records["seq"][bad[0]] == 0 else "kind"
-                raise file.error(at + int(bad[0]), field, "not an event")
-            yield records[used]
+            records = buffer[: file.count - at]
+            file.read_into(at, records)
+            kinds, seqs = records["kind"], records["seq"]
+            bad = (kinds >= len(layout.EVENT_KINDS)) | ((seqs == 0) & (kinds != 0))
+            if bad.any():
+                i = int(bad.argmax())
+                raise file.error(at + i, "seq" if seqs[i] == 0 else "kind", "not an event")
+            yield at, records
             at += len(records)
 
     @functools.cached_property
@@ -342,6 +471,36 @@ class Process:
             return None
         return calls[index] if index < len(calls) else f"call {index}"
 
+    def kernel(self, function: int) -> str | None:
+        """The mangled name of a kernel by its function; None where there was none.
+
+        A launch may be recorded just before its function is.
+        """
+        if function == layout.NO_ID:
+            return None
+        at = int(np.searchsorted(self.functions["id"], function))
+        if at == len(self.functions) or self.functions["id"][at] != function:
+            return f"function {function}"
+        return self.strings.get(int(self.functions["name"][at]))
+
+    @functools.cached_property
+    def _param_bytes(self) -> Array:
+        file = self._files["params.bin"]
+        return file.map() if file else np.empty(0, "u1")
+
+    def params(self, event: Any) -> bytes:
+        """The parameters of a launch (a tt_event) as its kernel sees them, b"" where they were
+        not recorded. Raises FormatError where they do not lie in params.bin.
+        """
+        if not event["params"]:
+            return b""
+        begin = int(event["params"]) * PARAMS_UNIT - layout.HEADER_SIZE
+        end = begin + int(event["params_size"])
+        if not 0 <= begin <= end <= len(self._param_bytes):
+            reason = f"the parameters of launch {int(event['seq'])} do not lie in it"
+            raise FormatError(self.path / "params.bin", begin + layout.HEADER_SIZE, reason)
+        return self._param_bytes[begin:end].tobytes()
+
     @property
     def status(self) -> str:
         """running, complete, failed or signal, as the process last said."""
@@ -358,6 +517,11 @@ class Process:
             if file is not None and (file.torn or file.count > committed):
                 return True
         return False
+
+
+def _order(seqs: Array) -> Array | None:
+    """What sorts events by seq; None where they are in order."""
+    return None if (seqs[1:] >= seqs[:-1]).all() else np.argsort(seqs, kind="stable")
 
 
 def data_name(segment: int) -> str:

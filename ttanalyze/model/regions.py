@@ -13,8 +13,8 @@ class Regions:
     """One row per region, ids ascending.
 
     birth: the tt_region records of birth; id, size, flags: their members. born, died: the epochs
-    [born, died) it may appear in, died NO_EPOCH while it lives; death_seq, death_call: of the
-    call that ended it. label: a string offset or NO_ID. blocks: how many it has.
+    [born, died) it may appear in, died NO_EPOCH while it lives; death_seq, death_ns, death_call:
+    of the call that ended it. label: a string offset or NO_ID. blocks: how many it has.
     """
 
     def __init__(self, file: RecordFile | None, records: Array) -> None:
@@ -32,6 +32,7 @@ class Regions:
         self.label: Array = self.birth["label"].copy()
         self.died: Array = np.full(len(births), layout.NO_EPOCH, "u4")
         self.death_seq: Array = np.zeros(len(births), "u8")
+        self.death_ns: Array = np.zeros(len(births), "u8")
         self.death_call: Array = np.full(len(births), layout.NO_ID, "u4")
         block = np.uint64(layout.BLOCK_SIZE)
         self.blocks: Array = self.size // block + (self.size % block != 0)
@@ -76,6 +77,7 @@ class Regions:
             raise file.error(int(at[early.argmax()]), "epoch", "dies before it is born")
         self.died[rows] = records["epoch"][at]
         self.death_seq[rows] = records["seq"][at]
+        self.death_ns[rows] = records["time_ns"][at]
         self.death_call[rows] = records["call"][at]
 
     def rows(self, ids: Array) -> Array:

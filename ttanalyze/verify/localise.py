@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xxhash
 
+from ttanalyze.bytewise import Contents, compare_bytes, origin, unequal_blocks
 from ttanalyze.errors import Error
-from ttanalyze.model import contents, layout
+from ttanalyze.model import contents
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process, data_name
 from ttanalyze.model.recompute import Damage
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ttanalyze.verify.check import Difference
 
 LISTED_BLOCKS = 16
-WINDOW = 64  # bytes shown around the first one that differs
 
 
 class Tamper:
@@ -42,29 +42,18 @@ class Tamper:
         self.digest: int = xxhash.xxh3_64_intdigest(digests.data)
 
 
-class Side:
-    """A region's contents as of an epoch, unchecked, block by block; tamper: a byte inverted."""
+class Side(Contents):
+    """A region's contents as of an epoch; tamper: a byte inverted in them."""
 
     def __init__(self, process: Process, records: Array, tamper: Tamper | None = None) -> None:
-        self.process = process
-        self.records = records
+        super().__init__(process, records)
         self.tamper = tamper
-        self.size = int(records["length"].sum(dtype="u8"))
 
     def block(self, index: int) -> Array:
-        """The bytes of a block; empty behind the region's end."""
-        record = self.records[index : index + 1]
-        out = np.empty(int(record["length"].sum()), np.uint8)
-        contents.read_blocks(self.process, record, out, check=False)
+        out = super().block(index)
         if self.tamper is not None and self.tamper.offset // BLOCK_SIZE == index:
             out[self.tamper.offset % BLOCK_SIZE] ^= 0xFF
         return out
-
-    def bytes(self, start: int, stop: int) -> bytes:
-        """Bytes [start, stop), as far as there are any."""
-        first, last = start // BLOCK_SIZE, layout.blocks_of(min(stop, self.size))
-        parts = b"".join(self.block(i).tobytes() for i in range(first, last))
-        return parts[start - first * BLOCK_SIZE : stop - first * BLOCK_SIZE]
 
 
 class Localiser:
@@ -82,7 +71,7 @@ class Localiser:
         row = int(self.process.regions.rows(np.array([difference.region]))[0])
         if row < 0:
             return
-        difference.origin = self._origin(row)
+        difference.origin = origin(self.process, row)
         if difference.kind != "contents" or difference.actual is None:
             return
         assert difference.epoch is not None
@@ -90,23 +79,6 @@ class Localiser:
             self._contents(difference, difference.epoch, difference.region)
         except Error as e:
             difference.note = str(e)
-
-    def _origin(self, row: int) -> dict[str, Any]:
-        regions, process = self.process.regions, self.process
-        birth = regions.birth[row]
-        seq = int(birth["seq"])
-        events = process.events
-        at = int(np.searchsorted(events["seq"], seq))
-        known = at < len(events) and int(events["seq"][at]) == seq
-        return {
-            "kind": layout.REGION_KINDS[int(birth["kind"])],
-            "label": process.strings.get(int(regions.label[row])),
-            "size": int(birth["size"]),
-            "base": int(birth["base"]),
-            "call": process.call(int(birth["call"])),
-            "seq": seq,
-            "thread": int(events["thread"][at]) if known else None,
-        }
 
     def _contents(self, difference: Difference, epoch: int, region: int) -> None:
         changed = self._changed(epoch, region)
@@ -135,10 +107,7 @@ class Localiser:
         if self.other is not None:
             theirs = contents.block_records(self.other, epoch, region)
             expected = Side(self.other, theirs)
-            common = min(len(theirs), len(records))
-            differs = theirs["digest"][:common] != records["digest"][:common]
-            blocks = set(np.flatnonzero(differs).tolist()) | set(damaged.tolist())
-            blocks |= set(range(common, max(len(theirs), len(records))))
+            blocks = set(unequal_blocks(theirs, records)) | set(damaged.tolist())
         elif tamper is not None:
             expected = Side(self.process, records)
             blocks = set()
@@ -176,25 +145,10 @@ class Localiser:
 
 def _compare(difference: Difference, expected: Side, actual: Side, blocks: list[int]) -> None:
     """Counts the bytes that differ in these blocks, and shows the first of them."""
-    count, first, last = 0, None, None
-    for index in blocks:
-        theirs, ours = expected.block(index), actual.block(index)
-        common = min(len(theirs), len(ours))
-        at = np.flatnonzero(theirs[:common] != ours[:common])
-        more = max(len(theirs), len(ours)) - common
-        if len(at) or more:
-            start = index * BLOCK_SIZE
-            first = start + int(at[0] if len(at) else common) if first is None else first
-            last = start + (common + more - 1 if more else int(at[-1]))
-            count += len(at) + more
-    difference.differing_bytes = count
-    if first is None:
+    found = compare_bytes(expected, actual, blocks)
+    difference.differing_bytes = found.count if found else 0
+    if found is None:
         difference.note = "the bytes are the same: the manifest is not of the run compared with"
         return
-    difference.first_byte, difference.last_byte = first, last
-    start = max(0, first // 16 * 16 - 16)
-    difference.window = {
-        "offset": start,
-        "expected": expected.bytes(start, start + WINDOW).hex(),
-        "actual": actual.bytes(start, start + WINDOW).hex(),
-    }
+    difference.first_byte, difference.last_byte = found.first, found.last
+    difference.window = found.window

@@ -1,0 +1,25 @@
+/*
+ * Parameters of launches, kept where the user asked for them: bytes in a mapped file, claimed in
+ * pieces by each thread.
+ *
+ * Invariant: keeping parameters allocates nothing, takes no lock and makes no system call, but for
+ * a wake-up of the helper now and then and a wait where the disk is behind.
+ */
+#ifndef TT_DRAIN_PARAMS_H
+#define TT_DRAIN_PARAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PARAMS_UNIT 16 /* bytes: what places count in, and what each launch's parameters begin at */
+
+/* Creates DIR/params.bin and starts the thread that maps ahead. */
+bool params_open(const char *directory, char *error, size_t error_size);
+/* Room for so many bytes, all zeros, and its place in the file in PARAMS_UNITs; NULL where there is none. */
+uint8_t *params_next(size_t size, uint32_t *place);
+bool params_failed(char *reason, size_t size);
+void params_close(void);
+void params_forget(void); /* in a fork's child */
+
+#endif

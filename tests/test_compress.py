@@ -1,0 +1,170 @@
+"""Runs whose contents are compressed read like any other; what is wrong with them is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.recordings import compare
+from tests.rundir import reseal_header
+from tests.test_ring import BLOCK, LARGE, noise
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+SIZE = 100_000  # of the region that ZEROS fills, and empties in a second epoch
+FIRST = 64  # offset of the first contents in a data file
+
+ZEROS = f"""
+import ctypes
+driver = ctypes.CDLL("libcuda.so.1")
+context, p = ctypes.c_void_p(), ctypes.c_uint64()
+assert driver.cuInit(0) == 0
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxSetCurrent(context) == 0
+assert driver.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t({SIZE})) == 0
+for value in (7, 0):
+    assert driver.cuMemsetD8_v2(p, ctypes.c_ubyte(value), ctypes.c_size_t({SIZE})) == 0
+    assert driver.cuCtxSynchronize() == 0
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Where to record to."""
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def zeros(run: Path) -> Path:
+    """A compressed run of two epochs; its one region holds one value throughout."""
+    environment = support.recording(SIM, run, compress="1")
+    outcome = support.run([sys.executable, "-c", ZEROS], environment)
+    assert (outcome.status, outcome.stderr) == (0, "")
+    return run
+
+
+@pytest.mark.parametrize("options", [{}, {"deterministic": "1"}, {"ring_bytes": "2M"}])
+def test_every_byte_is_where_it_was(options: dict[str, str], built: Path, run: Path) -> None:
+    """Noise, which does not get smaller, and the same a second time, which is not stored again."""
+    command = [str(support.build_program("shim_large", built))]
+    bare = support.run(command, SIM)
+    assert support.run(command, support.recording(SIM, run, compress="1", **options)) == bare
+    opened = tt.open(run)
+    assert tt.verify.verify(opened, run / "manifest.json").same
+    blocks = [noise(BLOCK, 7 if n % 2 else 1000 + n) for n in range(LARGE // BLOCK)]
+    contents = [noise(LARGE, 1), noise(LARGE, 2), np.concatenate(blocks)]
+    for epoch, expected in enumerate(contents):
+        assert np.array_equal(opened.read(epoch, 0, dtype="u8"), expected)
+
+
+def test_what_repeats_takes_little_room(zeros: Path) -> None:
+    opened = tt.open(zeros)
+    assert set(opened.read(0, 0).tolist()) == {7}
+    assert set(opened.read(1, 0).tolist()) == {0}
+    assert opened.epochs["bytes_changed"].tolist()[:2] == [SIZE, SIZE]
+    assert 0 < opened.epochs["bytes_stored"].sum() < 1000
+    assert (zeros / "p0" / "data-00000.bin").stat().st_size < 1000
+    assert opened.processes[0].info["options"]["TT_COMPRESS"] == "1"
+
+
+def test_the_same_manifest_as_without(zeros: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    support.run([sys.executable, "-c", ZEROS], support.recording(SIM, plain))
+    assert tt.verify.verify(tt.open(zeros), plain / "manifest.json", against=tt.open(plain)).same
+
+
+def test_without_the_library_contents_are_stored_as_they_are(run: Path, tmp_path: Path) -> None:
+    """A file that is no library stands in its place."""
+    (tmp_path / "libzstd.so.1").write_text("")
+    environment = support.recording(SIM, run, compress="3")
+    environment["LD_LIBRARY_PATH"] = f"{tmp_path}:{environment['LD_LIBRARY_PATH']}"
+    outcome = support.run([sys.executable, "-c", ZEROS], environment)
+    warning = "there is no libzstd.so.1: contents are stored as they are"
+    assert outcome.status == 0
+    assert outcome.stderr.count("\n") <= 1
+    opened = tt.open(run)
+    assert opened.warnings == [warning]
+    assert set(opened.read(0, 0).tolist()) == {7}
+    assert (run / "p0" / "data-00000.bin").stat().st_size > SIZE
+
+
+@pytest.mark.parametrize("level", ["20", "-1", "fast", "1.5"])
+def test_levels_that_there_are_not(level: str, built: Path, run: Path) -> None:
+    command = support.command("loop_progress", built)
+    bare = support.run(command, SIM)
+    recorded = support.run(command, support.recording(SIM, run, compress=level))
+    compare("loop_progress", bare, recorded)
+    assert f"TT_COMPRESS={level}: " in recorded.stderr
+    outcome = support.ttanalyze("record", "--sim", "--compress", level, "--", "true")
+    assert outcome.status == 2
+    assert "level from 0 to 19" in outcome.stderr
+
+
+# ---- damage ----
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "reason"),
+    [
+        (0, b"\xff\xff\xff\xff", "a size of 4294967295 where 65536 are the most"),
+        (0, b"\x00\x00\x00\x00", "not a zstd frame: "),
+        (4, b"RUN!", "not a zstd frame: "),
+        (9, b"\x42", "not a zstd frame"),
+    ],
+)
+def test_damaged_contents(zeros: Path, at: int, value: bytes, reason: str) -> None:
+    path = zeros / "p0" / "data-00000.bin"
+    raw = bytearray(path.read_bytes())
+    raw[FIRST + at : FIRST + at + len(value)] = value
+    path.write_bytes(raw)
+    outcome = support.ttanalyze("verify", zeros)
+    assert outcome.status == 2, outcome
+    assert outcome.stderr.startswith(f"ttanalyze: {path}: offset {FIRST}: {reason}")
+    assert outcome.stderr.count("\n") == 1
+    with pytest.raises(tt.FormatError, match=reason):
+        tt.open(zeros).read(0, 0)
+
+
+def test_a_byte_of_a_frame_that_differs_is_never_taken_for_contents(zeros: Path) -> None:
+    """Whichever byte it is: an error, or contents that do not have their digest."""
+    path = zeros / "p0" / "data-00000.bin"
+    good = path.read_bytes()
+    for at in range(FIRST, len(good)):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        outcomes = set()
+        for epoch, value in enumerate((7, 0)):
+            try:
+                outcomes.add(set(tt.open(zeros).read(epoch, 0).tolist()) == {value})
+            except tt.FormatError:
+                continue
+        assert outcomes <= {True}
+
+
+def test_an_unknown_encoding(zeros: Path) -> None:
+    path = zeros / "p0" / "data-00000.bin"
+    raw = bytearray(path.read_bytes())
+    raw[28:32] = (2).to_bytes(4, "little")
+    path.write_bytes(raw)
+    reseal_header(path)
+    outcome = support.ttanalyze("info", zeros)
+    assert outcome.stderr == f"ttanalyze: {path}: offset 28: unknown encoding 2\n"
+
+
+def test_the_reader_says_what_it_lacks(zeros: Path) -> None:
+    """Where the package that reads frames is not installed."""
+    program = (
+        "import sys; sys.modules['zstandard'] = None\n"
+        "from ttanalyze.cli import run_command\n"
+        f"sys.exit(run_command(['verify', {str(zeros)!r}]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    reason = "contents are compressed; to read them: pip install 'ttanalyze[zstd]'"
+    assert (done.returncode, done.stderr) == (2, f"ttanalyze: {reason}\n")

@@ -1,0 +1,164 @@
+"""Verbs that answer questions about what was recorded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ttanalyze import text
+from ttanalyze.cli.common import (
+    JsonOption,
+    QuietOption,
+    RunArgument,
+    check_output,
+    output_file,
+    print_text,
+    progress_bar,
+)
+from ttanalyze.errors import Error
+
+verbs = typer.Typer()
+
+QUERY_EXAMPLES = """\b
+Examples:
+  Which kernels are launched most often:
+    ttanalyze query run1 --filter 'kind == "launch"' --group-by short --count
+  Kernels by time. What is known is when the host made each call: host_ns
+  is the time until the next call of its thread, not the GPU's own time:
+    ttanalyze query run1 --filter 'kind == "launch"' --group-by short --sum host_ns
+  Bytes by allocation site:
+    ttanalyze query run1 --table allocs --group-by site --sum bytes --max bytes
+  Allocations that are never freed, the largest first:
+    ttanalyze query run1 --table allocs --filter 'not freed' --sort -bytes --top 20
+  Regions that never change:
+    ttanalyze query run1 --table regions --filter 'captured and changes == 0'
+  Epochs in which much changed:
+    ttanalyze query run1 --table epochs --filter 'bytes_changed > 1e9 and not full'
+  What a kernel was launched with, as CSV:
+    ttanalyze query run1 --filter 'demangled.str.contains("softmax")' --format csv -o launches.csv
+  Copies to the device between epochs 3 and 5:
+    ttanalyze query run1 --filter '(flags & 16) != 0 and epoch.between(4, 5)'
+"""
+
+
+def _names(value: str | None) -> list[str]:
+    """The names in a list such as kind,thread."""
+    return [name.strip() for name in (value or "").split(",") if name.strip()]
+
+
+def _width() -> int:
+    """Of the terminal, in letters; 0 where there is none."""
+    return shutil.get_terminal_size().columns if os.isatty(1) else 0
+
+
+@verbs.command(epilog=QUERY_EXAMPLES)
+def query(
+    run: RunArgument,
+    table: Annotated[
+        str,
+        typer.Option(
+            metavar="TABLE",
+            help="events (default), epochs, regions, allocs, functions, modules or digests.",
+        ),
+    ] = "events",
+    where: Annotated[
+        str | None,
+        typer.Option("--filter", metavar="CONDITION", help="Only rows of which it holds."),
+    ] = None,
+    group_by: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="A row for each of their values.")
+    ] = None,
+    count: Annotated[bool, typer.Option("--count", help="How many rows.")] = False,
+    total: Annotated[
+        str | None, typer.Option("--sum", metavar="COLUMNS", help="The sum of their values.")
+    ] = None,
+    mean: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="The mean of their values.")
+    ] = None,
+    least: Annotated[
+        str | None, typer.Option("--min", metavar="COLUMNS", help="Their smallest value.")
+    ] = None,
+    most: Annotated[
+        str | None, typer.Option("--max", metavar="COLUMNS", help="Their largest value.")
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="Order of the rows; -COLUMN: the largest first."),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option(metavar="N", help="Only the first N rows of the answer.")
+    ] = None,
+    fields: Annotated[
+        str | None, typer.Option(metavar="COLUMNS", help="Columns of the answer.")
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format", metavar="FORMAT", help="table (default), csv, json, ndjson or parquet."
+        ),
+    ] = "table",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Ask a run's tables: filter, group, count, sum, sort.
+
+    CONDITION is a pandas query: comparisons of columns, and, or, not, in, + - * / // %, and the
+    methods isna notna isin between, and str.contains str.match str.fullmatch str.startswith
+    str.endswith of texts. COLUMNS are names with commas between them; a name that there is not
+    lists those that there are, and docs/python.md says what they mean.
+    """
+    from ttanalyze import demangle
+    from ttanalyze.model import open_run
+    from ttanalyze.query import TABLES, Query, show, stream
+
+    form = "json" if json else form
+    if form not in show.FORMATS:
+        raise Error(f"--format {form}: there are {', '.join(show.FORMATS)}")
+    if form == "parquet":
+        show.load_parquet()
+        if out is None:
+            raise Error("--format parquet is for a file: -o FILE")
+    check_output(out)
+    wanted = Query(
+        table=table,
+        filter=where,
+        group_by=_names(group_by),
+        count=count,
+        sum=_names(total),
+        mean=_names(mean),
+        min=_names(least),
+        max=_names(most),
+        sort=_names(sort),
+        top=top,
+        fields=_names(fields),
+    )
+    shown = TABLES[table].shown if form == "table" and table in TABLES else ()
+    opened = open_run(run)
+    # A bar and an answer that comes in pieces do not go together on one terminal.
+    with progress_bar("asking", quiet or (out is None and form != "table")) as progress:
+        pieces = stream(opened, wanted, progress, shown)
+        if form == "table":
+            rows = show.SHOWN if top is None else None
+            answer = iter([show.table_text(pieces, rows, _width()) + "\n"])
+        elif form != "parquet":
+            answer = show.written(pieces, form)
+        if out is not None:
+            with output_file(out) as file:
+                if form == "parquet":
+                    show.write_parquet(pieces, file)
+                else:
+                    file.writelines(part.encode() for part in answer)
+    if out is None:
+        for part in answer:
+            print_text(part, end="")
+    note = demangle.missing()
+    if note:
+        print(f"ttanalyze: {text.printable(note)}", file=sys.stderr)

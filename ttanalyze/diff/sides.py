@@ -1,0 +1,234 @@
+"""The two sides of a comparison, in one form: a recorded process, or one of a manifest.
+
+A manifest knows neither calls nor contexts nor contents: what it lacks is empty or zero here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ttanalyze.model import layout
+from ttanalyze.model.expected import ExpectedProcess
+from ttanalyze.model.layout import Array
+from ttanalyze.model.process import Process
+
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
+WORK = ("launch", "graph-launch", "copy", "set", "mem-op", "launch-host")  # may change memory
+CALLS = (*WORK, "sync")  # are aligned
+LAUNCHES = ("launch", "graph-launch")
+CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+# Of an event's flags, those that are the program's doing.
+FLAGS = CAPTURING | layout.constant("TT_EVENTF_COOPERATIVE") | layout.constant("TT_EVENTF_PEER")
+FLAGS |= layout.constant("TT_EVENTF_HOST_DST") | layout.constant("TT_EVENTF_HOST_SRC")
+
+
+class Names:
+    """Texts by number, the same for the same text on both sides. 0 is no text."""
+
+    def __init__(self) -> None:
+        self._texts: list[str | None] = [None]
+        self._numbers: dict[str | None, int] = {None: 0}
+
+    def number(self, text: str | None) -> int:
+        if text not in self._numbers:
+            self._numbers[text] = len(self._texts)
+            self._texts.append(text)
+        return self._numbers[text]
+
+    def text(self, number: int) -> str | None:
+        return self._texts[number]
+
+
+def mixed(*columns: Array) -> Array:
+    """A uint64 for each row of columns, equal where they are."""
+    with np.errstate(over="ignore"):
+        out = np.zeros(len(columns[0]), "u8")
+        for column in columns:
+            out = (out ^ column.astype("u8")) * FACTOR
+            out ^= out >> np.uint64(32)
+        return out
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What a program asked of the driver, by seq. same: equal where calls are the same in all
+    that was recorded but addresses; alike: where it is the same kernel or the same kind of call.
+    """
+
+    seq: Array
+    context: Array
+    stream: Array
+    thread: Array
+    same: Array
+    alike: Array
+    work: Array  # bool: may change memory
+    launch: Array  # bool: of a kernel or a graph
+
+    def where(self, chosen: Array) -> Calls:
+        return Calls(*(getattr(self, name)[chosen] for name in Calls.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Captured regions, by id. kind, label: numbers of Names. born, died: as in a manifest, the
+    latter NO_EPOCH while it lives. seq: of the birth.
+    """
+
+    id: Array
+    kind: Array
+    label: Array
+    size: Array
+    context: Array
+    seq: Array
+    born: Array
+    died: Array
+
+    def where(self, chosen: Array) -> Regions:
+        return Regions(*(getattr(self, name)[chosen] for name in Regions.__dataclass_fields__))
+
+
+@dataclass
+class Side:
+    """One process of one side. process: None for a manifest's. The epochs' arrays have an item
+    for each: trigger and label are numbers of Names, flags a tt_epoch's, cut is the seq from which
+    on calls come after it, digest_end where its digests end among all of them.
+    """
+
+    index: int
+    process: Process | None
+    trigger: Array
+    label: Array
+    flags: Array
+    context: Array
+    cut: Array
+    digest_end: Array
+    regions: Regions
+    expected: ExpectedProcess | None = None
+    calls: Calls | None = None
+    usable: Array = field(init=False)  # epochs that say what memory was
+
+    def __post_init__(self) -> None:
+        counts = np.diff(self.digest_end, prepend=np.uint64(0))
+        lost = (self.flags & layout.DROPPED != 0) & (counts == 0)
+        self.usable = ~lost & (self.flags & layout.REFUSED == 0)
+
+    def digests(self, first: int, end: int) -> tuple[Array, Array, Array]:
+        """Region, epoch and digest of the records of epochs first to end - 1, by epoch."""
+        if self.process is not None:
+            records = self.process.digests(first, end)
+            epochs = self.process.epoch_of("digests", first, end)
+            return records["region"], epochs, records["digest"]
+        assert self.expected is not None, "a side is a process or a manifest's"
+        before = int(self.digest_end[first - 1]) if first else 0
+        of = slice(before, int(self.digest_end[end - 1]) if end > first else before)
+        return self.expected.region[of], self.expected.epoch[of], self.expected.digest[of]
+
+
+def of_process(process: Process, names: Names) -> Side:
+    """A recorded process; its calls are read only when they are asked for."""
+    epochs = process.epochs
+    table = process.regions
+    captured = np.flatnonzero(table.flags & layout.CAPTURED)
+    birth = table.birth[captured]
+    regions = Regions(
+        id=table.id[captured],
+        kind=_numbers(birth["kind"], lambda k: layout.REGION_KINDS[k], names),
+        label=_numbers(table.label[captured], process.strings.get, names),
+        size=birth["size"],
+        context=birth["context"],
+        seq=birth["seq"],
+        born=table.born[captured],
+        died=table.died[captured],
+    )
+    before = layout.TRIGGERS.index("kernel-before")
+    return Side(
+        index=process.index,
+        process=process,
+        trigger=_numbers(epochs["trigger"], lambda t: layout.TRIGGERS[t], names),
+        label=_numbers(epochs["label"], process.strings.get, names),
+        flags=epochs["flags"],
+        context=epochs["context"],
+        cut=epochs["seq"] + (epochs["trigger"] != before),
+        digest_end=epochs["digests_first"] + epochs["digests_count"],
+        regions=regions,
+    )
+
+
+def of_manifest(expected: ExpectedProcess, names: Names) -> Side:
+    """A process of a manifest."""
+    count = len(expected.triggers)
+    members = list(expected.regions.items())
+    members.sort()
+    zeros = np.zeros(len(members), "u4")
+    died = [layout.NO_EPOCH if r["died"] is None else r["died"] for _, r in members]
+    regions = Regions(
+        id=np.array([number for number, _ in members], "u4"),
+        kind=np.array([names.number(r["kind"]) for _, r in members], "i8"),
+        label=np.array([names.number(r["label"]) for _, r in members], "i8"),
+        size=np.array([r["size"] for _, r in members], "u8"),
+        context=zeros,
+        seq=zeros.astype("u8"),
+        born=np.array([r["born"] for _, r in members], "u4"),
+        died=np.array(died, "u4"),
+    )
+    known = layout.EPOCH_FLAGS
+    flags = [sum(known.get(name, 0) for name in set(them)) for them in expected.flags]
+    numbers = np.arange(count, dtype="u4")
+    return Side(
+        index=expected.index,
+        process=None,
+        trigger=np.array([names.number(t) for t in expected.triggers], "i8"),
+        label=np.array([names.number(t) for t in expected.labels], "i8"),
+        flags=np.array(flags, "u4"),
+        context=np.zeros(count, "u4"),
+        cut=np.zeros(count, "u8"),
+        digest_end=np.searchsorted(expected.epoch, numbers, "right").astype("u8"),
+        regions=regions,
+        expected=expected,
+    )
+
+
+def _numbers(values: Array, text_of: Callable[[int], str | None], names: Names) -> Array:
+    """The number of the text of each value."""
+    different, which = np.unique(values, return_inverse=True)
+    return np.array([names.number(text_of(v)) for v in different.tolist()], "i8")[which]
+
+
+def read_calls(process: Process, names: Names) -> Calls | None:
+    """The calls of a process that succeeded and are aligned; None where none was recorded."""
+    kinds = np.zeros(len(layout.EVENT_KINDS), bool)
+    kinds[[KIND[name] for name in CALLS]] = True
+    parts: list[Calls] = []
+    recorded = False
+    for records in process.event_pieces():
+        recorded |= len(records) > 0
+        chosen = kinds[records["kind"]] & (records["result"] == 0)
+        parts.append(_calls(process, records[chosen], names))
+    if not recorded:
+        return None
+    columns = Calls.__dataclass_fields__
+    out = Calls(*(np.concatenate([getattr(p, name) for p in parts]) for name in columns))
+    in_order = (out.seq[1:] >= out.seq[:-1]).all()
+    return out if in_order else out.where(np.argsort(out.seq, kind="stable"))
+
+
+def _calls(process: Process, events: Array, names: Names) -> Calls:
+    kind, flags = events["kind"], events["flags"] & FLAGS
+    launch = kind == KIND["launch"]
+    kernel = _numbers(np.where(launch, events["id"], layout.NO_ID), process.kernel, names)
+    sizes = [events[size][:, axis] for size in ("grid", "block", "cluster") for axis in range(3)]
+    alike = mixed(kind, flags, kernel)
+    return Calls(
+        seq=events["seq"].copy(),
+        context=events["context"].copy(),
+        stream=events["stream"].copy(),
+        thread=events["thread"].copy(),
+        same=mixed(alike, events["bytes"], events["shared"], *sizes),
+        alike=alike,
+        work=np.isin(kind, [KIND[name] for name in WORK]) & (flags & CAPTURING == 0),
+        launch=np.isin(kind, [KIND[name] for name in LAUNCHES]),
+    )

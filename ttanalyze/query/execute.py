@@ -1,0 +1,265 @@
+"""What is asked of a table, and the answer: rows, or figures of groups of rows.
+
+Tables are gone through in pieces. What is kept of a piece is what the answer still needs of it:
+nothing of rows that are given on, the best of the rows that are asked for, and a row per group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ttanalyze.errors import Error
+from ttanalyze.model.run import Run
+from ttanalyze.query.expression import Expression
+from ttanalyze.query.tables import TABLES, Progress, Table
+
+HELD = 1 << 19  # rows of pieces that are held before they are reduced
+AGGREGATES = ("sum", "mean", "min", "max")
+
+
+@dataclass(frozen=True)
+class Query:
+    """filter: a condition, see expression.py. group_by, sum, mean, min, max, fields: columns.
+
+    sort: columns of the answer, with "-" before those whose largest value comes first. top: how
+    many rows at most. Without group_by and figures the answer is rows of the table.
+    """
+
+    table: str = "events"
+    filter: str | None = None
+    group_by: Sequence[str] = ()
+    count: bool = False
+    sum: Sequence[str] = ()
+    mean: Sequence[str] = ()
+    min: Sequence[str] = ()
+    max: Sequence[str] = ()
+    sort: Sequence[str] = ()
+    top: int | None = None
+    fields: Sequence[str] = ()
+
+    @property
+    def aggregates(self) -> list[tuple[str, str]]:
+        """(what, column) of each figure but the count."""
+        return [(what, column) for what in AGGREGATES for column in getattr(self, what)]
+
+    @property
+    def grouped(self) -> bool:
+        return bool(self.group_by or self.count or self.aggregates)
+
+
+def query(run: Run, wanted: Query, progress: Progress = None) -> pd.DataFrame:
+    """The whole answer. Raises Error for what can't be asked."""
+    return join(list(stream(run, wanted, progress)))
+
+
+def stream(
+    run: Run, wanted: Query, progress: Progress = None, default: Sequence[str] = ()
+) -> Iterator[pd.DataFrame]:
+    """The answer in pieces, one at least. Raises Error for what can't be asked, at once.
+
+    default: the fields of rows where the query names none.
+    """
+    if wanted.table not in TABLES:
+        raise Error(f"--table {wanted.table}: there are {', '.join(TABLES)}")
+    table = TABLES[wanted.table]
+    if wanted.top is not None and wanted.top < 0:
+        raise Error(f"--top {wanted.top}: a number of rows is expected")
+    condition = None
+    if wanted.filter is not None:
+        condition = Expression(wanted.filter, table.columns, wanted.table, "--filter")
+    for option in ("group_by", "fields", *AGGREGATES):
+        _check(
+            f"--{option.replace('_', '-')}", getattr(wanted, option), table.columns, wanted.table
+        )
+    if wanted.grouped:
+        return _groups(run, table, wanted, condition, progress)
+    return _rows(run, table, wanted, condition, progress, default)
+
+
+def _check(option: str, columns: Iterable[str], known: Sequence[str], where: str) -> None:
+    for column in columns:
+        if column not in known:
+            raise Error(f"{option} {column}: no such column; {where} has: {', '.join(known)}")
+
+
+def _filtered(
+    run: Run,
+    table: Table,
+    columns: Iterable[str],
+    condition: Expression | None,
+    ordered: bool,
+    progress: Progress,
+) -> Iterator[pd.DataFrame]:
+    """Some columns of the rows that the condition holds of, piece by piece."""
+    kept = list(dict.fromkeys(columns))
+    needed = list(dict.fromkeys([*kept, *(condition.columns if condition else [])]))
+    needed = needed or [table.columns[0]]
+    for frame in table.pieces(run, needed, ordered, progress):
+        some = frame[kept]
+        yield some if condition is None else some[condition.rows(frame)]
+
+
+# ---- rows ----
+
+
+def _rows(
+    run: Run,
+    table: Table,
+    wanted: Query,
+    condition: Expression | None,
+    progress: Progress,
+    default: Sequence[str],
+) -> Iterator[pd.DataFrame]:
+    fields = list(wanted.fields or default or table.recorded)
+    _check("--sort", [name.lstrip("-") for name in wanted.sort], table.columns, wanted.table)
+    columns = [*fields, *(name.lstrip("-") for name in wanted.sort)]
+    pieces = _filtered(run, table, columns, condition, True, progress)
+    if wanted.sort:
+        best = _best(pieces, wanted.sort, wanted.top)
+        return iter([best[fields]])
+    return _first(pieces, fields, wanted.top)
+
+
+def _first(
+    pieces: Iterator[pd.DataFrame], fields: list[str], top: int | None
+) -> Iterator[pd.DataFrame]:
+    empty = None
+    given = 0
+    for piece in pieces:
+        rows = piece[fields] if top is None else piece[fields].iloc[: top - given]
+        given += len(rows)
+        if len(rows):
+            yield rows.reset_index(drop=True)
+        elif empty is None:
+            empty = rows
+        if top is not None and given >= top:
+            break
+    if not given and empty is not None:
+        yield empty.reset_index(drop=True)
+
+
+def _best(pieces: Iterator[pd.DataFrame], order: Sequence[str], top: int | None) -> pd.DataFrame:
+    held: list[pd.DataFrame] = []
+    rows = 0
+    for piece in pieces:
+        if len(piece) or not held:
+            held.append(piece)
+            rows += len(piece)
+        if top is not None and rows > max(HELD, 4 * top):
+            held = [ordered(join(held), order).iloc[:top]]
+            rows = len(held[0])
+    best: pd.DataFrame = ordered(join(held), order).iloc[:top].reset_index(drop=True)
+    return best
+
+
+def ordered(frame: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
+    """By columns, of which those with "-" before them go from the largest to the smallest."""
+    for name in reversed(order):
+        column = frame[name.lstrip("-")]
+        if isinstance(column.dtype, pd.CategoricalDtype):  # else by their first appearance
+            column = column.cat.set_categories(sorted(column.cat.categories), ordered=True)
+        column = column.reset_index(drop=True)
+        by = column.sort_values(ascending=not name.startswith("-"), kind="stable")
+        frame = frame.iloc[by.index.to_numpy()]
+    return frame
+
+
+# ---- groups ----
+
+
+def _groups(
+    run: Run, table: Table, wanted: Query, condition: Expression | None, progress: Progress
+) -> Iterator[pd.DataFrame]:
+    keys = list(dict.fromkeys(wanted.group_by))
+    figures = wanted.aggregates
+    count = wanted.count or not figures
+    answer = [*keys, *(["count"] if count else []), *(f"{c}_{what}" for what, c in figures)]
+    for option, names in (("--sort", wanted.sort), ("--fields", wanted.fields)):
+        _check(option, [name.lstrip("-") for name in names], answer, "the answer")
+    columns = [*keys, *(column for _, column in figures)]
+    held: list[pd.DataFrame] = []
+    rows = 0
+    for piece in _filtered(run, table, columns, condition, False, progress):
+        part = _part(piece, keys, figures)
+        if len(part) or not held:
+            held.append(part)
+            rows += len(part)
+        if rows > HELD:
+            held = [_combined(held, keys)]
+            rows = len(held[0])
+    whole = _combined(held, keys)
+    for what, column in figures:
+        if what == "mean":
+            whole[f"{column}_mean"] = whole[f"{column}_sum"] / whole[f"{column}_n"]
+    by = [*(["-count"] if count else [f"-{answer[len(keys)]}"]), *keys]
+    whole = ordered(whole, wanted.sort or by).iloc[: wanted.top]
+    return iter([whole[list(wanted.fields or answer)].reset_index(drop=True)])
+
+
+def _part(piece: pd.DataFrame, keys: list[str], figures: list[tuple[str, str]]) -> pd.DataFrame:
+    """A row per group of a piece, with what it takes to combine them: see _combined."""
+    numbers = {}
+    for _, column in figures:
+        if isinstance(piece[column].dtype, pd.CategoricalDtype):
+            raise Error(f"{column} is text: there are sums and such of numbers only")
+        values = piece[column]
+        numbers[column] = values.astype("i8") if values.dtype == bool else values
+    by = [piece[key] for key in keys] or [pd.Series(np.zeros(len(piece), "u1"), piece.index)]
+    made: dict[str, pd.Series] = {}
+    whole = pd.DataFrame(numbers, index=piece.index)
+    groups = whole.groupby(by, observed=True, sort=False, dropna=False)
+    made["count"] = groups.size()
+    for what, column in figures:
+        if what in ("sum", "mean"):
+            made[f"{column}_sum"] = groups[column].sum()
+        if what == "mean":
+            made[f"{column}_n"] = groups[column].count()
+        if what in ("min", "max"):
+            made[f"{column}_{what}"] = getattr(groups[column], what)()
+    part: pd.DataFrame = pd.DataFrame(made)
+    part = part.rename_axis(keys).reset_index() if keys else _one(part)
+    return part
+
+
+def _one(part: pd.DataFrame) -> pd.DataFrame:
+    """The only group's row, also of no rows."""
+    if not len(part):
+        zero = {c: 0 if c == "count" or c.endswith(("_sum", "_n")) else pd.NA for c in part.columns}
+        part = pd.DataFrame([zero]).astype("Int64")
+    one: pd.DataFrame = part.reset_index(drop=True)
+    return one
+
+
+def _combined(parts: list[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
+    """The same rows of all pieces as of one."""
+    whole = join(parts)
+    how = {c: c.rpartition("_")[2] for c in whole.columns if c not in keys}
+    by = [whole[key] for key in keys] or [pd.Series(np.zeros(len(whole), "u1"))]
+    groups = whole[list(how)].groupby(by, observed=True, sort=False, dropna=False)
+    made = {c: getattr(groups[c], w if w in ("min", "max") else "sum")() for c, w in how.items()}
+    combined: pd.DataFrame = pd.DataFrame(made)
+    combined = combined.rename_axis(keys or None).reset_index(drop=not keys)
+    return combined
+
+
+# ---- pieces ----
+
+
+def join(pieces: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables one below the other, whose categories may be of different number."""
+    if len(pieces) == 1:
+        one: pd.DataFrame = pieces[0].reset_index(drop=True)
+        return one
+    for column in pieces[0].columns:
+        kinds: list[Any] = [piece[column].dtype for piece in pieces]
+        if isinstance(kinds[0], pd.CategoricalDtype) and any(k != kinds[0] for k in kinds):
+            names = dict.fromkeys(name for kind in kinds for name in kind.categories)
+            index = pd.Index(list(names), dtype="object")
+            pieces = [p.assign(**{column: p[column].cat.set_categories(index)}) for p in pieces]
+    whole: pd.DataFrame = pd.concat(pieces, ignore_index=True)
+    return whole

@@ -1,0 +1,83 @@
+"""Regions as people name them: by id, by label, by an address that lies in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ttanalyze import text
+from ttanalyze.errors import Error
+from ttanalyze.model import layout
+from ttanalyze.model.layout import Array
+from ttanalyze.model.process import Process
+
+
+def region_named(process: Process, name: str, epoch: int | None = None) -> int:
+    """The captured region with that id or label, of several the one that lives in an epoch.
+
+    Raises Error where there is none, or more than one.
+    """
+    regions = process.regions
+    if name.isdecimal() and name.isascii():
+        row = int(regions.rows(np.array([min(int(name), layout.NO_ID)]))[0])
+        if row >= 0:
+            return int(regions.id[row])
+    labels = {offset: process.strings.get(offset) for offset in np.unique(regions.label).tolist()}
+    wanted = [offset for offset, label in labels.items() if label == name]
+    rows = np.flatnonzero(np.isin(regions.label, wanted))
+    return _only(process, rows, epoch, f"no region {name!r} in process {process.index}", "--region")
+
+
+def region_at(process: Process, address: int, epoch: int | None = None) -> tuple[int, int]:
+    """The captured region that an address lies in, and the offset in it. Raises Error as above."""
+    regions = process.regions
+    base = regions.birth["base"]
+    there = np.uint64(min(address, (1 << 64) - 1))
+    rows = np.flatnonzero((base <= there) & (there - base < regions.size))
+    missing = f"no captured region at {address:#x} in process {process.index}"
+    region = _only(process, rows, epoch, missing, "--region and --offset")
+    return region, address - int(base[regions.rows(np.array([region]))[0]])
+
+
+def _only(process: Process, rows: Array, epoch: int | None, missing: str, instead: str) -> int:
+    regions = process.regions
+    rows = rows[regions.flags[rows] & layout.CAPTURED != 0]
+    if epoch is not None and len(rows) > 1:
+        rows = rows[(regions.born[rows] <= epoch) & (epoch < regions.died[rows])]
+    if not len(rows):
+        raise Error(missing)
+    if len(rows) > 1:
+        some = ", ".join(map(str, regions.id[rows[:8]].tolist()))
+        some += " …" if len(rows) > 8 else ""
+        raise Error(f"that is {text.count(len(rows), 'region')} ({some}): use {instead}")
+    return int(regions.id[rows[0]])
+
+
+def label_of(process: Process, region: int) -> str | None:
+    """A region's label, as it came from the file."""
+    row = int(process.regions.rows(np.array([region]))[0])
+    return process.strings.get(int(process.regions.label[row]))
+
+
+def by_region(
+    process: Process, given: Iterable[str], option: str, epoch: int | None = None
+) -> tuple[str | None, dict[int, str]]:
+    """Of values given as VALUE or REGION=VALUE: the one for all regions, and those for some.
+
+    Raises Error, naming the option, where something is given twice or for no region.
+    """
+    for_all: str | None = None
+    for_some: dict[int, str] = {}
+    for item in given:
+        name, equals, value = item.rpartition("=")
+        if not equals:
+            if for_all is not None:
+                raise Error(f"{option} {item}: {for_all} is given for all regions already")
+            for_all = value
+            continue
+        region = region_named(process, name, epoch)
+        if region in for_some:
+            raise Error(f"{option} {item}: {for_some[region]} is given for this region already")
+        for_some[region] = value
+    return for_all, for_some

@@ -1,0 +1,33 @@
+"""Looks into a run in a terminal: epochs, regions and memory, step by step."""
+
+from __future__ import annotations
+
+import os
+
+from ttanalyze.errors import Error
+from ttanalyze.model.run import Run
+
+
+def tui(
+    run: Run,
+    process: int = 0,
+    epoch: int | None = None,
+    region: int | None = None,
+    offset: int = 0,
+    dtype: str = "hex",
+) -> None:
+    """Shows a run until the user quits.
+
+    epoch, region, offset, dtype: where to begin; by default the last epoch, and a region that
+    changed in it, as hexadecimal digits. Raises Error where there is no terminal, where textual
+    is not installed, and where there is no such place.
+    """
+    if not all(map(os.isatty, range(3))):
+        raise Error("tui: standard input, output and error must be a terminal")
+    try:
+        import textual  # noqa: F401
+    except ImportError:
+        raise Error("tui needs textual: pip install 'ttanalyze[tui]'") from None
+    from ttanalyze.tui.app import Browser
+
+    Browser(run, process, epoch, region, offset, dtype).run()

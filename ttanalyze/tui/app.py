@@ -1,0 +1,628 @@
+"""The screen: what is selected, and what every key does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+from textual import events
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.widgets import Footer, Static
+
+from ttanalyze import text
+from ttanalyze.errors import Error
+from ttanalyze.model import open_run
+from ttanalyze.model.run import Run
+from ttanalyze.tui import search
+from ttanalyze.tui.items import HEX, NAMES, Items
+from ttanalyze.tui.lane import Lane
+from ttanalyze.tui.lists import Epochs, Regions
+from ttanalyze.tui.prompt import Prompt, Question
+from ttanalyze.tui.rows import Rows
+from ttanalyze.tui.screens import CallList, Help, Past
+from ttanalyze.tui.search import Pace
+from ttanalyze.tui.style import STYLE, THEME
+from ttanalyze.tui.timeline import SORTS, Calls, PastRow, Timeline
+from ttanalyze.tui.view import Place, View
+
+TICK = 0.2  # seconds between two looks at how far a search is
+
+
+def _key(keys: str, action: str, help_text: str, footer: str = "", shown: str = "") -> Binding:
+    return Binding(
+        keys, action, footer or help_text, bool(footer), shown or None, tooltip=help_text
+    )
+
+
+class Browser(App[None]):
+    """One process of a run: an epoch, a region, an item of it."""
+
+    TITLE = "ttanalyze"
+    CSS = STYLE
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[Any]] = [
+        _key("question_mark,f1", "help", "these keys", "Help", "?"),
+        _key("left_square_bracket,comma", "step(-1)", "one epoch back", "Back", "["),
+        _key("right_square_bracket,full_stop", "step(1)", "one epoch forward", "Forward", "]"),
+        _key(
+            "left_curly_bracket,less_than_sign",
+            "region_change(-1)",
+            "back to where the region changed",
+        ),
+        _key(
+            "right_curly_bracket,greater_than_sign",
+            "region_change(1)",
+            "forward to where the region changes",
+            "Change",
+            "}",
+        ),
+        _key(
+            "left_parenthesis,minus",
+            "item_change(-1)",
+            "back to where the item under the cursor changed",
+        ),
+        _key(
+            "right_parenthesis,plus",
+            "item_change(1)",
+            "forward to where the item under the cursor changes",
+        ),
+        _key("h", "past", "history of the item under the cursor: all its values", "History"),
+        _key("enter", "memory", "from a list to the memory"),
+        _key("n", "not_finite(1)", "next NaN or infinity in the region"),
+        _key("N", "not_finite(-1)", "previous NaN or infinity in the region"),
+        _key("w", "new_not_finite", "forward to where new NaNs or infinities come up"),
+        _key("t", "type(1)", "next type of items", "Type"),
+        _key("T", "type(-1)", "previous type of items"),
+        _key("d", "choose_type", "type of items by name"),
+        _key("g", "go", "go to an epoch, region, offset or element", "Go"),
+        _key("slash", "find", "find bytes, a value, a region or an epoch by name", "Find", "/"),
+        _key("f", "find_again(1)", "find the next one"),
+        _key("F", "find_again(-1)", "find the one before"),
+        _key("c", "calls", "calls between this epoch and the one before", "Calls"),
+        _key("m", "mark", "compare with this epoch, and not with the one before; again: no more"),
+        _key("a", "everything", "all regions, or those that live in this epoch"),
+        _key("s", "sort", "regions by id, by how much they changed, by size"),
+        _key("z", "zoom", "memory on all of the screen, or no more"),
+        _key("p", "process", "next process of the run"),
+        _key("R", "reload", "open the run again, which may have grown"),
+        _key("escape", "stop", "stop a search"),
+        _key("q", "quit", "quit", "Quit"),
+    ]
+
+    def __init__(
+        self,
+        run: Run,
+        process: int = 0,
+        epoch: int | None = None,
+        region: int | None = None,
+        offset: int = 0,
+        items: str = HEX,
+    ) -> None:
+        """epoch, region: by default the last one, and the first that changed in it.
+
+        Raises Error where there is no such process, epoch, region or type.
+        """
+        plain = "NO_COLOR" in os.environ
+        super().__init__(ansi_color=plain or None)
+        self.run_read = run
+        self.timeline = Timeline(run.process(process))
+        if region is not None:
+            self.timeline.row(region)
+        if epoch is not None and not 0 <= epoch < self.timeline.epochs:
+            raise Error(f"no epoch {epoch}: {self._have()}")
+        self.epoch = self._last_epoch() if epoch is None else epoch
+        self.region = region
+        self.marked: int | None = None
+        self._start = offset, Items.of(items)
+        self._offsets: dict[int, int] = {}  # where the cursor was in each region
+        self._message = ""
+        self._calls: Calls | None = None
+        self._calls_line = ""
+        self._pace: Pace | None = None
+        self._found: tuple[int, str] | None = None  # what was searched for
+        self.register_theme(THEME)
+        self.theme = "ansi-dark" if plain else THEME.name
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="top", markup=False)
+        with Horizontal(id="lists"):
+            yield Epochs(id="epochs")
+            yield Regions(id="regions")
+        yield View(id="memory")
+        yield Static(id="position", markup=False)
+        yield Static(id="calls", markup=False)
+        yield Prompt()
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        self.epochs = self.query_one(Epochs)
+        self.regions = self.query_one(Regions)
+        self.view = self.query_one(View)
+        self._calls_lane, self._search_lane = Lane(self.view), Lane(self.view)
+        self._start_lane = Lane(self.view)
+        offset, items = self._start
+        self.view.items = items
+        self.set_interval(TICK, self._tick)
+        self._begin(offset)
+        self.epochs.focus()
+
+    def _have(self) -> str:
+        count = self.timeline.epochs
+        return f"there are epochs 0 to {count - 1}" if count else "no epochs were recorded"
+
+    def _last_epoch(self) -> int:
+        """The last epoch that was captured."""
+        found = self.timeline.baseline(self.timeline.epochs)
+        return max(0, self.timeline.epochs - 1) if found is None else found
+
+    def _begin(self, offset: int = 0) -> None:
+        """Selects a region, where none is, and shows it."""
+        timeline, epoch = self.timeline, self.epoch
+
+        def take(ids: Any) -> None:
+            if self.region is None and not isinstance(ids, Error) and len(ids):
+                self.region = int(ids[0])
+            if self.region is not None:
+                self._offsets[self.region] = offset
+            self.place()
+
+        self._start_lane.ask(lambda: timeline.region_ids(epoch, False, "changed", None), take)
+
+    # ---- what is shown ----
+
+    def place(
+        self, epoch: int | None = None, region: int | None = None, offset: int | None = None
+    ) -> None:
+        """Goes to another epoch, region or offset."""
+        if self.view.place is not None:
+            self._offsets[self.view.place.region] = self.view.cursor
+        self.epoch = self.epoch if epoch is None else epoch
+        self.region = self.region if region is None else region
+        self.epochs.show(self.timeline, self.epoch, self.region)
+        self.regions.show(self.timeline, self.epoch, self.region)
+        self._show_memory(offset)
+        self._ask_calls()
+        self._say_where()
+
+    def _show_memory(self, offset: int | None) -> None:
+        if not self.timeline.epochs:
+            self.view.show(None, " memory", f"{self._have()}: there is no memory to see")
+            return
+        if self.region is None:
+            self.view.show(None, " memory", f"no region lives in epoch {self.epoch}")
+            return
+        try:
+            row = self.timeline.row(self.region)
+        except Error as e:
+            self.view.show(None, " memory", str(e))
+            return
+        regions = self.timeline.process.regions
+        size = int(regions.size[row])
+        same = self.view.place is not None and self.view.place.region == self.region
+        baseline = self._baseline()
+        self.view.show(
+            Place(self.timeline, self.epoch, baseline, self.region, size), self._heading(row)
+        )
+        if offset is None and not same:
+            offset = self._offsets.get(self.region, 0)
+        if offset is not None:
+            self.view.set_cursor(offset)
+
+    def _baseline(self) -> int | None:
+        if self.marked is not None:
+            return self.marked
+        return self.timeline.baseline(self.epoch)
+
+    def _heading(self, row: int) -> str:
+        timeline = self.timeline
+        regions = timeline.process.regions
+        name, kind = timeline.region_name(row), timeline.region_kind(row)
+        words = [f" region {int(regions.id[row])}", kind if name == kind else f"{name}, {kind}"]
+        words += [text.size(int(regions.size[row])), f"at {int(regions.birth['base'][row]):#x}"]
+        words.append(f"as {self.view.items.name}")
+        baseline = self._baseline()
+        if baseline is not None:
+            words.append(f"against epoch {baseline}")
+        return "  ".join(words)
+
+    def _ask_calls(self) -> None:
+        self._calls, self._calls_line = None, ""
+        if not self.timeline.epochs:
+            return
+        timeline, epoch, region = self.timeline, self.epoch, self.region
+
+        def work() -> tuple[Calls, str]:
+            calls = timeline.calls(epoch, region)
+            return calls, timeline.calls_line(calls)
+
+        def take(found: Any) -> None:
+            if isinstance(found, Error):
+                self._calls_line = str(found)
+            else:
+                self._calls, self._calls_line = found
+            self._say_where()
+
+        self._calls_lane.ask(work, take)
+
+    def _say_where(self) -> None:
+        """The lines above and below."""
+        run, timeline = self.run_read, self.timeline
+        words = [f" {run.path.resolve().name}"]
+        if len(run.processes) > 1:
+            words.append(f"process {timeline.process.index} of {len(run.processes)}")
+        if timeline.epochs:
+            words.append(f"epoch {self.epoch} of {timeline.epochs - 1}")
+            words.append(timeline.epoch_label(self.epoch))
+        if self.marked is not None:
+            words.append(f"compared with epoch {self.marked}")
+        if timeline.process.status not in ("complete", "signal"):
+            words.append(f"({timeline.process.status})")
+        self.query_one("#top", Static).update(text.printable("  ".join(words)))
+        self.query_one("#position", Static).update(self._position())
+        line = self.query_one("#calls", Static)
+        line.set_class(bool(self._message), "told")
+        line.update(f" {self._message or self._calls_line}")
+
+    def _position(self) -> str:
+        view = self.view
+        if view.place is None or not view.place.size:
+            return ""
+        size, cursor, each = view.place.size, view.cursor, view.items.itemsize
+        words = [f" {cursor:#x}", f"byte {cursor:,}"]
+        if each > 1:
+            words.append(f"element {cursor // each:,} of {size // each:,}")
+        item = None if view.wrong else view.item()
+        if item is not None:
+            now, was, several = item
+            words.append(f"{now} (was {was})" if was else now)
+            words.append(f"│ {several}" if view.items.type is None else "")
+        if view.window.note and not view.wrong:
+            words.append(f"│ {view.window.note}")
+        return "  ".join(words)
+
+    def tell(self, message: str) -> None:
+        """Says something in the last line, until a key is pressed."""
+        self._message = text.printable(message)
+        self._say_where()
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, (events.Key, events.MouseDown)) and self._message and not self._pace:
+            self.tell("")
+        await super().on_event(event)
+
+    # ---- moving in the parts ----
+
+    def on_rows_moved(self, event: Rows.Moved) -> None:
+        if event.rows is self.epochs:
+            self.place(epoch=event.row)
+        elif event.rows is self.regions and event.row < len(self.regions.ids):
+            self.place(region=int(self.regions.ids[event.row]))
+
+    def on_rows_chosen(self) -> None:
+        self.view.focus()
+
+    def action_memory(self) -> None:
+        self.view.focus()
+
+    def on_view_moved(self) -> None:
+        self._say_where()
+
+    # ---- time ----
+
+    def action_step(self, by: int) -> None:
+        wanted = self.epoch + by
+        if 0 <= wanted < self.timeline.epochs:
+            self.place(epoch=wanted)
+        elif self.timeline.epochs:
+            self.tell(f"epoch {self.epoch} is the {'last' if by > 0 else 'first'} one")
+
+    def action_region_change(self, step: int) -> None:
+        timeline, region, epoch = self.timeline, self.region, self.epoch
+        if region is None:
+            return
+        way = "after" if step > 0 else "before"
+        self._search(
+            lambda pace: search.region_change(timeline, region, epoch, step, pace),
+            self._to_epoch,
+            f"region {region} does not change {way} epoch {epoch}",
+        )
+
+    def action_item_change(self, step: int) -> None:
+        timeline, region, epoch = self.timeline, self.region, self.epoch
+        if region is None or self.view.place is None:
+            return
+        start = self.view.cursor
+        stop = min(start + self.view.items.itemsize, self.view.place.size)
+        way = "after" if step > 0 else "before"
+        self._search(
+            lambda pace: search.item_change(timeline, region, start, stop, epoch, step, pace),
+            self._to_epoch,
+            f"the item at {start:#x} does not change {way} epoch {epoch}",
+        )
+
+    def action_past(self) -> None:
+        timeline, region, items, start = (
+            self.timeline,
+            self.region,
+            self.view.items,
+            self.view.cursor,
+        )
+        if region is None or self.view.place is None:
+            return
+
+        def taken(past: list[PastRow]) -> None:
+            title = f"region {region}, {items.name} at {start:#x}: {text.count(len(past), 'value')}"
+            self.push_screen(Past(title, past, self.epoch), chosen)
+
+        def chosen(epoch: int | None) -> None:
+            if epoch is not None:
+                self.place(epoch=epoch)
+
+        self._search(lambda pace: timeline.past(region, start, items), taken, "")
+
+    def _to_epoch(self, epoch: int) -> None:
+        self.place(epoch=epoch)
+
+    def action_mark(self) -> None:
+        self.marked = self.epoch if self.marked is None else None
+        self.place()
+
+    # ---- values ----
+
+    def action_type(self, step: int) -> None:
+        self._set_items(self.view.items.next(step))
+
+    def _set_items(self, items: Items) -> None:
+        self.view.set_items(items)
+        if self.view.place is not None:
+            self.view.heading = self._heading(self.timeline.row(self.view.place.region))
+        self._say_where()
+
+    def action_choose_type(self) -> None:
+        def taken(words: str) -> None:
+            try:
+                self._set_items(Items.of(words))
+            except Error as e:
+                self.tell(str(e))
+
+        self.query_one(Prompt).ask([Question("type", " ".join(NAMES), taken)])
+
+    def action_not_finite(self, step: int) -> None:
+        of = self._floating()
+        if of is not None and of.type is not None:
+            what = "NaN or infinity"
+            self._find_in_region(search.not_finite(of.type), 1, step, what)
+
+    def action_new_not_finite(self) -> None:
+        of, timeline, region, epoch = self._floating(), self.timeline, self.region, self.epoch
+        if of is None or of.type is None or region is None:
+            return
+        match = search.not_finite(of.type)
+        self._search(
+            lambda pace: search.first_match(timeline, region, epoch, 1, match, pace),
+            lambda found: self.place(epoch=found[0], offset=found[1]),
+            f"no new NaN or infinity comes up in region {region} after epoch {epoch}",
+        )
+
+    def _floating(self) -> Items | None:
+        items = self.view.items
+        if items.type is None or items.type.kind not in ("float", "complex"):
+            self.tell("show the memory as floating point numbers first: t, or d and f32")
+            return None
+        return items
+
+    # ---- going and finding ----
+
+    def action_go(self) -> None:
+        hint = "e12: epoch  r3: region  #100: element  4096, 0x1000, +64: offset"
+        self.query_one(Prompt).ask([Question("go to", hint, self._go)])
+
+    def _go(self, words: str) -> None:
+        try:
+            epoch, region, offset = self._parse(words)
+        except Error as e:
+            self.tell(str(e))
+            return
+        self.place(epoch, region, offset)
+        if offset is not None:
+            self.view.focus()
+
+    def _parse(self, words: str) -> tuple[int | None, int | None, int | None]:
+        """Several places, such as "e12 r3 0x1000". Raises Error where there is no such place."""
+        epoch, region, offset = None, None, None
+        for word in words.split():
+            kind = word[0] if word[0] in "er#+-" else ""
+            try:
+                number = int(word.removeprefix(kind), 0)
+            except ValueError:
+                raise Error(f"{word}: e12, r3, #100, 4096, 0x1000 or +64 is expected") from None
+            if kind == "e":
+                epoch = number
+                if not 0 <= number < self.timeline.epochs:
+                    raise Error(f"no epoch {number}: {self._have()}")
+            elif kind == "r":
+                region = number
+                self.timeline.row(number)
+            elif kind == "#":
+                offset = number * self.view.items.itemsize
+            else:
+                relative = {"+": self.view.cursor + number, "-": self.view.cursor - number}
+                offset = relative.get(kind, number)
+        wanted = self.region if region is None else region
+        if offset is not None:
+            size = self.timeline.size(wanted) if wanted is not None else 0
+            if not 0 <= offset < size:
+                raise Error(f"no byte {offset} in region {wanted}: it has {size:,}")
+        return epoch, region, offset
+
+    def action_find(self) -> None:
+        kind, words = self._found or (1 if self.view.items.type else 0, "")
+        items = self.view.items
+        as_value = items.name if items.type else "f32"
+        questions = [
+            Question("find bytes", 'de ad be ef, or "text"', partial(self._find, 0)),
+            Question(f"find {as_value} value", "a number", partial(self._find, 1)),
+            Question("find region", "a part of its label or kind", partial(self._find, 2)),
+            Question(
+                "find epoch", "a part of its kernel, label or trigger", partial(self._find, 3)
+            ),
+        ]
+        self.query_one(Prompt).ask(questions, kind, words)
+
+    def _find(self, kind: int, words: str) -> None:
+        self._found = kind, words
+        self.action_find_again(1)
+
+    def action_find_again(self, step: int) -> None:
+        if self._found is None:
+            self.tell("nothing was searched for yet: /")
+            return
+        kind, words = self._found
+        timeline, epoch, region = self.timeline, self.epoch, self.region
+        try:
+            if kind == 0:
+                pattern = search.parse_bytes(words)
+                self._find_in_region(search.same_bytes(pattern), len(pattern), step, words)
+            elif kind == 1:
+                of = self.view.items.type or Items.of("f32").type
+                assert of is not None
+                match = search.same_value(of, search.parse_value(of, words))
+                self._find_in_region(match, 1, step, f"{of.name} {words}")
+        except Error as e:
+            self.tell(str(e))
+        way = "behind" if step > 0 else "before"
+        if kind == 2:
+            self._search(
+                lambda p: search.region_named(
+                    timeline, words, -1 if region is None else region, step, p
+                ),
+                lambda found: self.place(region=found),
+                f"no region {way} region {region} is called {words}",
+            )
+        elif kind == 3:
+            self._search(
+                lambda p: search.epoch_named(timeline, words, epoch, step, p),
+                self._to_epoch,
+                f"no epoch {way} epoch {epoch} is called {words}",
+            )
+
+    def _find_in_region(self, match: search.Matcher, length: int, step: int, what: str) -> None:
+        timeline, epoch, region = self.timeline, self.epoch, self.region
+        if region is None or self.view.place is None:
+            return
+        start = self.view.cursor + (1 if step > 0 else 0)
+        way = "behind" if step > 0 else "before"
+
+        def taken(offset: int) -> None:
+            self.view.set_cursor(offset)
+            self.view.focus()
+
+        self._search(
+            lambda pace: search.in_region(
+                timeline, epoch, region, start, step, match, length, pace
+            ),
+            taken,
+            f"no {what} {way} {self.view.cursor:#x} in region {region} in epoch {epoch}",
+        )
+
+    # ---- searches ----
+
+    def _search(
+        self, work: Callable[[Pace], Any], taken: Callable[[Any], None], nothing: str
+    ) -> None:
+        """Looks for something in a thread; nothing: what is said where it is not found."""
+        if self._pace is not None:
+            self._pace.stop()
+        self._pace = pace = Pace()
+
+        def run() -> Any:
+            try:
+                return work(pace)
+            except search.StoppedError:
+                return pace
+
+        def take(found: Any) -> None:
+            self._pace = None
+            if found is pace:
+                self.tell("stopped")
+            elif isinstance(found, Error):
+                self.tell(str(found))
+            elif found is None:
+                self.tell(nothing)
+            else:
+                taken(found)
+                self.tell("")
+
+        self._search_lane.ask(run, take)
+
+    def _tick(self) -> None:
+        """Says how far a search is that takes a while."""
+        if self._pace is not None and not self._pace.stopped:
+            self.tell(f"searching, {self._pace.share:.0%}; escape stops it")
+
+    def action_stop(self) -> None:
+        if self._pace is not None:
+            self._pace.stop()
+
+    def on_unmount(self) -> None:
+        self.action_stop()
+
+    # ---- the rest ----
+
+    def action_help(self) -> None:
+        self.push_screen(Help([b for b in self.BINDINGS if isinstance(b, Binding)]))
+
+    def action_calls(self) -> None:
+        if self._calls is None:
+            self.tell("the calls are still being read" if not self._calls_line else "no calls")
+        elif not len(self._calls.records):
+            self.tell("no calls between this epoch and the one before")
+        else:
+            self.push_screen(CallList(self.timeline, self._calls))
+
+    def action_everything(self) -> None:
+        self.regions.everything = not self.regions.everything
+        self.regions.show(self.timeline, self.epoch, self.region)
+
+    def action_sort(self) -> None:
+        self.regions.sort = SORTS[(SORTS.index(self.regions.sort) + 1) % len(SORTS)]
+        self.regions.show(self.timeline, self.epoch, self.region)
+
+    def action_zoom(self) -> None:
+        lists = self.query_one("#lists")
+        lists.display = not lists.display
+        self.view.focus()
+
+    def action_process(self) -> None:
+        indices = [p.index for p in self.run_read.processes]
+        if len(indices) < 2:
+            self.tell("the run has one process only")
+            return
+        at = indices.index(self.timeline.process.index)
+        self._open(self.run_read, indices[(at + 1) % len(indices)])
+        self.epoch, self.region, self.marked = self._last_epoch(), None, None
+        self._offsets.clear()
+        self._begin()
+
+    def action_reload(self) -> None:
+        index, path = self.timeline.process.index, self.run_read.path
+
+        def take(run: Any) -> None:
+            if isinstance(run, Error):
+                self.tell(str(run))
+                return
+            before = self.timeline.epochs
+            self._open(run, index)
+            self.epoch = min(self.epoch, max(0, self.timeline.epochs - 1))
+            self.place()
+            self.tell(text.count(max(0, self.timeline.epochs - before), "new epoch"))
+
+        self._start_lane.ask(lambda: open_run(path), take)
+
+    def _open(self, run: Run, process: int) -> None:
+        self.run_read = run
+        self.timeline = Timeline(run.process(process))

@@ -1,0 +1,78 @@
+"""How bytes are put on the screen: as hexadecimal digits or as numbers of a type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ttanalyze.errors import Error
+from ttanalyze.model.layout import Array
+from ttanalyze.values import TYPES, Type, parse
+
+HEX = "hex"
+USUAL = ("f32", "f16", "bf16", "f64", "i32", "u32")
+NAMES = (HEX, *USUAL, *(name for name in TYPES if name not in USUAL))
+# Characters of the longest number of each floating point type.
+WIDTHS = {"f16": 11, "bf16": 10, "e4m3": 12, "e5m2": 14, "f32": 15, "f64": 24}
+WIDTHS |= {"bool": 5, "c64": 33, "c128": 51}
+
+
+@dataclass(frozen=True)
+class Items:
+    """How memory is shown. type: None for hexadecimal digits."""
+
+    name: str
+    itemsize: int
+    width: int  # columns of an item
+    type: Type | None
+
+    @classmethod
+    def of(cls, name: str) -> Items:
+        """Raises Error where there is no such type."""
+        if name == HEX:
+            return cls(HEX, 1, 2, None)
+        found = parse(name)
+        if found.name in WIDTHS:
+            width = WIDTHS[found.name]
+        else:
+            limits = np.iinfo(found.view(np.zeros(found.itemsize, np.uint8)).dtype)
+            width = max(len(str(limits.min)), len(str(limits.max)))
+        return cls(found.name, found.itemsize, width, found)
+
+    def next(self, step: int) -> Items:
+        return Items.of(NAMES[(NAMES.index(self.name) + step) % len(NAMES)])
+
+    def texts(self, raw: Array) -> list[str]:
+        """Each item; bytes behind the last whole one are left out."""
+        whole = raw[: len(raw) // self.itemsize * self.itemsize]
+        if self.type is None:
+            return [f"{byte:02x}" for byte in whole.tolist()]
+        return [self.type.text(value) for value in self.type.view(whole)]
+
+    def odd(self, raw: Array) -> Array:
+        """Which items are NaN or infinite."""
+        whole = raw[: len(raw) // self.itemsize * self.itemsize]
+        if self.type is None:
+            return np.zeros(len(whole), bool)
+        return self.type.is_nan(whole) | self.type.is_inf(whole)
+
+    def per_row(self, room: int) -> int:
+        """Items in a row of so many columns: a power of two, for round offsets."""
+        each = 4.125 if self.type is None else self.width + 1  # with its letter and its gaps
+        count = 1
+        while 2 * count * each <= room + 1 and 2 * count * self.itemsize <= 64:
+            count *= 2
+        return count
+
+
+def as_several(raw: Array) -> str:
+    """The bytes at one place as numbers of the usual types, as far as there are enough."""
+    parts = []
+    for name in ("u8", "i32", "f16", "bf16", "f32", "f64"):
+        of = parse(name)
+        try:
+            parts.append(f"{name} {of.text(of.view(raw[: of.itemsize].copy())[0])}")
+        except (Error, IndexError):
+            break
+    return "  ".join(parts)

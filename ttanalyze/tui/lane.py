@@ -1,0 +1,51 @@
+"""Work in a thread, so that the screen never waits for a disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from textual.widget import Widget
+
+from ttanalyze.errors import Error
+
+
+class Lane:
+    """Does one thing at a time. Of what is asked for meanwhile only the last is done, as all else
+    is out of date by then; nor are results handed over for which that is so.
+    """
+
+    def __init__(self, owner: Widget) -> None:
+        self._owner = owner
+        self._waiting: tuple[Callable[[], Any], Callable[[Any], None]] | None = None
+        self._busy = False
+
+    def ask(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """work: called in a thread. done: called with what it gave, or with an Error."""
+        self._waiting = work, done
+        if not self._busy:
+            self._busy = True
+            self._owner.run_worker(self._run(), exit_on_error=True)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                work, done = self._waiting
+                self._waiting = None
+                result = await asyncio.to_thread(_result, work)
+                if not self._waiting and self._owner.is_attached:
+                    done(result)
+        finally:
+            self._busy = False
+
+
+def _result(work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except Error as e:
+        return e
+    except OSError as e:
+        return Error(f"{e.filename or 'the run'}: {e.strerror or e}")
+    except MemoryError:
+        return Error("out of memory")

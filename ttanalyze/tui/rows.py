@@ -1,0 +1,192 @@
+"""A list of any length, of which only the rows on the screen are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ttanalyze.errors import Error
+from ttanalyze.tui.lane import Lane
+
+Cells = list[tuple[str, str]]  # texts and what they are: "" or the end of a component class
+KEPT = 4096  # rows
+
+
+class Rows(ScrollView, can_focus=True):
+    """Rows below a title, one of which the cursor is on.
+
+    What subclasses say: `fetch` gives rows and runs in a thread; `cells` puts one on a line, and
+    `title` the line above them.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "rows--title",
+        "rows--focused",
+        "rows--cursor",
+        "rows--away",
+        "rows--changed",
+        "rows--faint",
+        "rows--wrong",
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home", "move(-1000000000000)", show=False),
+        Binding("end", "move(1000000000000)", show=False),
+    ]
+    DEFAULT_CSS = "Rows { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }"
+
+    cursor: reactive[int] = reactive(0, repaint=False)
+
+    class Moved(Message):
+        """The user moved the cursor."""
+
+        def __init__(self, rows: Rows) -> None:
+            super().__init__()
+            self.rows = rows
+            self.row = rows.cursor
+
+        @property
+        def control(self) -> Rows:
+            return self.rows
+
+    class Chosen(Moved):
+        """The user clicked twice on the row."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.count = 0
+        self.wrong = ""
+        self._known: dict[int, Any] = {}
+        self._lane = Lane(self)
+
+    # ---- for subclasses ----
+
+    def fetch(self) -> Callable[[int, int], list[Any]]:
+        """What gives rows first to last - 1; it is called in a thread."""
+        raise NotImplementedError
+
+    def cells(self, row: Any, width: int) -> Cells:
+        raise NotImplementedError
+
+    def title(self, width: int) -> str:
+        raise NotImplementedError
+
+    # ---- what is shown ----
+
+    def renew(self, count: int, cursor: int | None = None) -> None:
+        """There are count rows, and those that are known may be others now."""
+        self.count = count
+        self.virtual_size = Size(0, count + 1)
+        self.set_cursor(self.cursor if cursor is None else cursor)
+        self._fetch(again=True)
+
+    def set_cursor(self, row: int) -> None:
+        """Moves the cursor without saying so."""
+        self.cursor = max(0, min(row, self.count - 1))
+
+    def watch_cursor(self) -> None:
+        self._show_cursor()
+        self.refresh()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._fetch()
+
+    def on_resize(self) -> None:
+        self._show_cursor()
+        self._fetch()
+
+    @property
+    def page(self) -> int:
+        """Rows on the screen."""
+        return max(1, self.size.height - 1)
+
+    def _show_cursor(self) -> None:
+        top = self.scroll_offset.y
+        wanted = min(max(top, self.cursor - self.page + 1), self.cursor)
+        if wanted != top:
+            self.scroll_to(y=wanted, animate=False, force=True)
+
+    def _fetch(self, again: bool = False) -> None:
+        """Asks for the rows on the screen and as many around them, where any is not known."""
+        top = self.scroll_offset.y
+        visible = range(top, min(self.count, top + self.page))
+        if not again and all(i in self._known for i in visible):
+            return
+        first, last = max(0, top - self.page), min(self.count, top + 2 * self.page)
+        fetch = self.fetch()
+
+        def take(rows: list[Any] | Error) -> None:
+            self.wrong = str(rows) if isinstance(rows, Error) else ""
+            if again or len(self._known) > KEPT:
+                self._known.clear()
+            if not isinstance(rows, Error):
+                self._known.update(zip(range(first, last), rows, strict=True))
+            self.refresh()
+            self._fetch()
+
+        if first < last:
+            self._lane.ask(lambda: fetch(first, last), take)
+        else:
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y == 0:
+            style = self.get_component_rich_style("rows--title")
+            style += self.get_component_rich_style("rows--focused") if self.has_focus else Style()
+            return Strip([Segment(self.title(width), style)]).adjust_cell_length(width, style)
+        if self.wrong and y == 1:
+            return self._strip([(self.wrong, "wrong")], width)
+        index = self.scroll_offset.y + y - 1
+        if index >= self.count or self.wrong:
+            return Strip.blank(width, self.rich_style)
+        if index not in self._known:
+            return self._strip([("  …", "faint")], width)
+        cells = self.cells(self._known[index], width)
+        if index != self.cursor:
+            return self._strip(cells, width)
+        cursor = "rows--cursor" if self.has_focus else "rows--away"
+        return self._strip(cells, width, self.get_component_rich_style(cursor))
+
+    def _strip(self, cells: Cells, width: int, above: Style | None = None) -> Strip:
+        base = self.rich_style
+        segments = []
+        for text, what in cells:
+            style = base + self.get_component_rich_style(f"rows--{what}") if what else base
+            segments.append(Segment(text, style + above if above else style))
+        return Strip(segments).adjust_cell_length(width, base + above if above else base)
+
+    # ---- keys and mouse ----
+
+    def action_move(self, by: int) -> None:
+        self._move(self.cursor + by)
+
+    def action_page(self, by: int) -> None:
+        self._move(self.cursor + by * self.page)
+
+    def _move(self, row: int) -> None:
+        before = self.cursor
+        self.set_cursor(row)
+        if self.cursor != before:
+            self.post_message(self.Moved(self))
+
+    def on_click(self, event: events.Click) -> None:
+        row = self.scroll_offset.y + event.y - 1
+        if event.y > 0 and row < self.count:
+            self._move(row)
+            if event.chain == 2:
+                self.post_message(self.Chosen(self))

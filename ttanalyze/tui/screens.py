@@ -1,0 +1,171 @@
+"""What comes up over the screen: the keys, and the calls between two epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Static
+
+from ttanalyze import text
+from ttanalyze.tui.lists import fit
+from ttanalyze.tui.rows import Cells, Rows
+from ttanalyze.tui.timeline import FLAG_LETTERS, LOST, CallRow, Calls, PastRow, Timeline
+
+NAMES = {
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "left_parenthesis": "(",
+    "right_parenthesis": ")",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "comma": ",",
+    "full_stop": ".",
+    "minus": "-",
+    "plus": "+",
+    "slash": "/",
+    "question_mark": "?",
+    "escape": "esc",
+}
+MOVING = (
+    ("tab shift+tab", "next, previous part of the screen; or click on it"),
+    ("arrows page home end", "move in it"),
+)
+
+
+class Over(ModalScreen[int | None]):
+    """A screen over the other, which escape closes."""
+
+    BINDINGS: ClassVar[list[Any]] = [
+        Binding("escape,q,question_mark", "dismiss", "Close", key_display="esc")
+    ]
+
+
+class Help(Over):
+    """All keys."""
+
+    def __init__(self, bindings: Sequence[Binding]) -> None:
+        super().__init__()
+        self._keys = bindings
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="help"):
+            yield Static(self._text(), markup=False)
+        yield Footer(compact=True)
+
+    def _text(self) -> str:
+        rows = list(MOVING)
+        for binding in self._keys:
+            keys = " ".join(NAMES.get(key, key) for key in binding.key.split(","))
+            rows.append((keys, binding.tooltip))
+        flags = ", ".join(f"{letter} {name}" for name, letter in FLAG_LETTERS.items())
+        return "\n".join(
+            [
+                "Keys",
+                "",
+                text.rows(rows),
+                "",
+                f"Flags of epochs: {flags}.",
+                "● changed in this epoch. What changed since the epoch before (or the one that is",
+                "marked) is bold and underlined. The line below tells what the program called",
+                "between the two.",
+            ]
+        )
+
+
+class CallRows(Rows):
+    """Calls, in their order."""
+
+    def __init__(self, timeline: Timeline, calls: Calls) -> None:
+        super().__init__()
+        self.timeline, self.calls = timeline, calls
+
+    def on_mount(self) -> None:
+        self.renew(len(self.calls.records))
+
+    def fetch(self) -> Callable[[int, int], list[Any]]:
+        return lambda first, last: self.timeline.call_rows(self.calls, first, last)
+
+    def title(self, width: int) -> str:
+        region = "" if self.calls.region is None else f"region {self.calls.region}"
+        return f" {'seq':>9}  {'stream':>6}  {fit('call', width - 47)} {region}"
+
+    def cells(self, row: CallRow, width: int) -> Cells:
+        return [
+            (f" {row.seq:>9}  {row.stream:>6}  ", "faint"),
+            (f"{fit(row.what, width - 47)} ", ""),
+            (row.how, "changed"),
+        ]
+
+
+class CallList(Over):
+    """The calls between an epoch and the one before."""
+
+    def __init__(self, timeline: Timeline, calls: Calls) -> None:
+        super().__init__()
+        self._timeline, self._calls = timeline, calls
+
+    def compose(self) -> ComposeResult:
+        since, calls = self._calls.since, self._calls
+        begin = "the beginning" if since is None else f"epoch {since}"
+        more = " and more" if calls.more else ""
+        count = text.count(len(calls.records), "call")
+        yield Static(
+            f" {count}{more} between {begin} and epoch {calls.epoch}", id="over", markup=False
+        )
+        yield CallRows(self._timeline, calls)
+        yield Footer(compact=True)
+
+
+class PastRows(Rows):
+    """What an item was over time, the first first."""
+
+    def __init__(self, past: Sequence[PastRow]) -> None:
+        super().__init__()
+        self._past = past
+
+    def on_mount(self) -> None:
+        self.renew(len(self._past))
+
+    def fetch(self) -> Callable[[int, int], list[Any]]:
+        return lambda first, last: list(self._past[first:last])
+
+    def title(self, width: int) -> str:
+        return f" {'epoch':>9}  {fit('cut at', (width - 13) // 2)} value from then on"
+
+    def cells(self, row: PastRow, width: int) -> Cells:
+        return [
+            (f" {row.epoch:>9}  {fit(row.what, (width - 13) // 2)} ", ""),
+            (row.value, "wrong" if row.value == LOST else ""),
+        ]
+
+
+class Past(Over):
+    """What the item under the cursor was over time; enter goes to an epoch, which it gives."""
+
+    BINDINGS: ClassVar[list[Any]] = [Binding("enter", "choose", "Go to this epoch")]
+
+    def __init__(self, title: str, past: Sequence[PastRow], epoch: int) -> None:
+        super().__init__()
+        self._title, self._past, self._epoch = title, past, epoch
+
+    def compose(self) -> ComposeResult:
+        yield Static(f" {self._title}", id="over", markup=False)
+        yield PastRows(self._past)
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        now = sum(row.epoch <= self._epoch for row in self._past) - 1
+        self.query_one(PastRows).set_cursor(now)
+
+    def action_choose(self) -> None:
+        self.dismiss(self._past[self.query_one(PastRows).cursor].epoch)
+
+    def on_rows_chosen(self) -> None:
+        self.action_choose()

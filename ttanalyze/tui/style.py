@@ -1,0 +1,53 @@
+"""How it looks.
+
+Blue, orange and yellow, which all eyes tell apart; what matters is bold, underlined or inverted as
+well, so that it shows without colours too.
+"""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+THEME = Theme(
+    "ttanalyze",
+    primary="#56b4e9",
+    secondary="#8fa9bf",
+    accent="#56b4e9",
+    warning="#e69f00",
+    error="#ff8f70",
+    foreground="#d8dee6",
+    background="#10151c",
+    surface="#10151c",
+    panel="#1d2733",
+)
+
+STYLE = """
+Screen { layers: base; }
+#top { height: 1; background: $panel; color: $primary; text-style: bold; }
+#lists { height: 2fr; min-height: 5; }
+#epochs { width: 1fr; }
+#regions { width: 1fr; border-left: tall $panel; }
+#memory { height: 3fr; min-height: 4; }
+#position { height: 1; background: $panel; }
+#calls { height: 1; background: $panel; color: $secondary; }
+#calls.told { color: $warning; text-style: bold; }
+Prompt { background: $panel; }
+
+Rows, View { background: $background; scrollbar-background: $background; scrollbar-color: $panel; }
+.rows--title, .view--title { background: $panel; color: $secondary; }
+.rows--focused, .view--focused { color: $primary; text-style: bold; }
+.rows--cursor { text-style: reverse; }
+.rows--away { background: $panel; text-style: bold; }
+.rows--changed, .view--changed { color: $warning; text-style: bold; }
+.view--changed { text-style: bold underline; }
+.rows--faint, .view--faint { color: $secondary; text-style: dim; }
+.rows--wrong, .view--wrong { color: $error; text-style: bold; }
+.view--offset { color: $secondary; }
+.view--odd { color: $error; text-style: italic; }
+.view--cursor { text-style: reverse; }
+.view--away { text-style: underline; }
+Over { background: $background; }
+Help #help { padding: 1 2; }
+Over Static#over { height: 1; background: $panel; color: $primary; text-style: bold; }
+Over Rows { height: 1fr; }
+"""

@@ -1,0 +1,420 @@
+"""What the screens show of one process: rows of epochs, regions and calls, windows of memory.
+
+Nothing here knows of a terminal. Every method reads what it is asked for and no more, may take a
+while, and raises Error for what can't be shown.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ttanalyze import text
+from ttanalyze.demangle import demangle, short
+from ttanalyze.errors import Error
+from ttanalyze.model import contents, layout
+from ttanalyze.model.history import byte_history
+from ttanalyze.model.layout import BLOCK_SIZE, Array
+from ttanalyze.model.process import Process
+from ttanalyze.tui.items import Items
+from ttanalyze.writers import HOW, writers
+
+KEPT_BLOCKS = 512  # contents kept in memory, 32 MiB
+MOST_CALLS = 100_000  # between two epochs, that are looked at
+FLAG_LETTERS = {
+    "full": "F",
+    "touched": "t",
+    "loose": "L",
+    "refused": "R",
+    "dropped": "D",
+    "gap": "G",
+}
+LOST = "lost"
+SORTS = ("id", "changed", "size")
+
+
+@dataclass(frozen=True)
+class EpochRow:
+    """changed: bytes, of all regions. own: whether the selected region changed."""
+
+    number: int
+    trigger: str
+    label: str
+    changed: int
+    flags: str
+    own: bool
+
+
+@dataclass(frozen=True)
+class RegionRow:
+    """changed: blocks in the epoch. note: why there are no contents, else ""."""
+
+    id: int
+    name: str
+    size: int
+    blocks: int
+    changed: int
+    note: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """Bytes [start, start + len(raw)) of a region, and what they were in the baseline.
+
+    before: None where that can't be said: note tells why. changed: one bool per byte.
+    """
+
+    start: int
+    raw: Array
+    before: Array | None
+    changed: Array
+    note: str
+
+    @property
+    def stop(self) -> int:
+        return self.start + len(self.raw)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What was called between an epoch and the one before of its context, since.
+
+    records: tt_event, by seq. more: there are others. suspects: by seq, those that may have
+    written to the region, and how sure that is: an index of HOW, the surest first.
+    """
+
+    epoch: int
+    since: int | None
+    region: int | None
+    records: Array
+    more: bool
+    suspects: dict[int, int]
+
+
+@dataclass(frozen=True)
+class CallRow:
+    """how: in what way it may have written to the region, or ""."""
+
+    seq: int
+    stream: str
+    what: str
+    how: str
+
+
+@dataclass(frozen=True)
+class PastRow:
+    """What an item was from an epoch on."""
+
+    epoch: int
+    what: str
+    value: str
+
+
+class Timeline:
+    """One process. selected regions and epochs are named by id and number."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self._blocks: OrderedDict[tuple[int, int, int], Array] = OrderedDict()
+
+    # ---- epochs ----
+
+    @property
+    def epochs(self) -> int:
+        return len(self.process.epochs)
+
+    def flags(self, epoch: int) -> int:
+        record = self.process.epochs[epoch]
+        bits = int(record["flags"])
+        removed = int(record["segment"]) < self.process.oldest_segment
+        return bits | (layout.DROPPED if removed and not bits & layout.REFUSED else 0)
+
+    def epoch_label(self, epoch: int) -> str:
+        """Trigger and label, the kernel's name without parameters."""
+        record = self.process.epochs[epoch]
+        label = self.process.strings.get(int(record["label"]))
+        words = [layout.TRIGGERS[int(record["trigger"])]]
+        words += [self._kernel_name(label)] if label else []
+        return text.printable(" ".join(words))
+
+    def _kernel_name(self, label: str) -> str:
+        return short(demangle([label])[0])
+
+    def epoch_rows(self, first: int, last: int, region: int | None) -> list[EpochRow]:
+        """Epochs first to last - 1; region: the one whose changes are marked."""
+        records = self.process.epochs[first:last]
+        own = set(self.changes(first, last, region).tolist()) if region is not None else set()
+        texts = [self.process.strings.get(label) for label in records["label"].tolist()]
+        names = {t: short(d) for t, d in zip(texts, demangle(t or "" for t in texts), strict=True)}
+        out = []
+        for i, record in enumerate(records):
+            bits = self.flags(first + i)
+            letters = "".join(
+                FLAG_LETTERS[name] for name, bit in layout.EPOCH_FLAGS.items() if bits & bit
+            )
+            out.append(
+                EpochRow(
+                    first + i,
+                    layout.TRIGGERS[int(record["trigger"])],
+                    text.printable(names[texts[i]]),
+                    int(record["bytes_changed"]),
+                    letters,
+                    first + i in own,
+                )
+            )
+        return out
+
+    def changes(self, first: int, last: int, region: int) -> Array:
+        """The epochs of first to last - 1 in which blocks of a region changed."""
+        digests = self.process.digests(first, last)
+        mine = (digests["region"] == region) & (digests["changed"] > 0)
+        return np.asarray(self.process.epoch_of("digests", first, last)[mine])
+
+    def before(self, epoch: int) -> int | None:
+        """The epoch that an epoch's changes count from: the last one of its context that was
+        captured.
+        """
+        epochs = self.process.epochs
+        mine = epochs["context"][:epoch] == epochs["context"][epoch]
+        found = np.flatnonzero(mine & (epochs["flags"][:epoch] & layout.REFUSED == 0))
+        return int(found[-1]) if len(found) else None
+
+    def baseline(self, epoch: int) -> int | None:
+        """The last epoch before that was captured, of whatever context."""
+        flags = self.process.epochs["flags"][:epoch]
+        found = np.flatnonzero(flags & layout.REFUSED == 0)
+        return int(found[-1]) if len(found) else None
+
+    # ---- regions ----
+
+    def region_ids(self, epoch: int, everything: bool, sort: str, also: int | None) -> Array:
+        """Regions that have contents in an epoch, or all that ever were, in the order of SORTS.
+
+        also: one that is among them in any case.
+        """
+        regions = self.process.regions
+        rows = np.arange(len(regions))
+        if not everything:
+            alive = (regions.born <= epoch) & (epoch < regions.died)
+            wanted = alive & (regions.flags & layout.CAPTURED != 0)
+            wanted |= False if also is None else regions.id == also
+            rows = rows[wanted]
+        if sort == "size":
+            rows = rows[np.argsort(regions.size[rows], kind="stable")[::-1]]
+        elif sort == "changed":
+            changed = self._changed(epoch, regions.id[rows])
+            rows = rows[np.lexsort((rows, ~changed))]
+        return np.asarray(regions.id[rows])
+
+    def _changed(self, epoch: int, ids: Array) -> Array:
+        """How many blocks of each region changed in an epoch, as uint64."""
+        digests = (
+            self.process.digests(epoch, epoch + 1) if self.epochs else np.empty(0, layout.DIGEST)
+        )
+        out = np.zeros(len(ids), "u8")
+        if len(digests) and len(ids):
+            order = np.argsort(digests["region"])
+            at = np.searchsorted(digests["region"][order], ids)
+            at = np.minimum(at, len(digests) - 1)
+            there = digests["region"][order][at] == ids
+            out[there] = digests["changed"][order][at[there]]
+        return out
+
+    def region_rows(self, ids: Array, epoch: int) -> list[RegionRow]:
+        regions = self.process.regions
+        rows = regions.rows(ids)
+        changed = self._changed(epoch, ids).tolist()
+        return [
+            RegionRow(
+                int(regions.id[row]),
+                self.region_name(int(row)),
+                int(regions.size[row]),
+                int(regions.blocks[row]),
+                changed[i],
+                self._absence(int(row), epoch),
+            )
+            for i, row in enumerate(rows.tolist())
+        ]
+
+    def region_name(self, row: int) -> str:
+        """The label, or what kind of memory it is."""
+        label = self.process.strings.get(int(self.process.regions.label[row]))
+        return text.printable(label or self.region_kind(row))
+
+    def region_kind(self, row: int) -> str:
+        return layout.REGION_KINDS[int(self.process.regions.birth["kind"][row])]
+
+    def _absence(self, row: int, epoch: int) -> str:
+        regions = self.process.regions
+        if not regions.flags[row] & layout.CAPTURED:
+            return "not captured"
+        if epoch < regions.born[row]:
+            return f"from epoch {int(regions.born[row])}"
+        return "freed" if epoch >= regions.died[row] else ""
+
+    def row(self, region: int) -> int:
+        """The row of a region in process.regions. Raises Error where there is no such region."""
+        found = -1
+        if 0 <= region < layout.NO_ID:
+            found = int(self.process.regions.rows(np.array([region]))[0])
+        if found < 0:
+            raise Error(f"no region {region} in process {self.process.index}")
+        return found
+
+    def size(self, region: int) -> int:
+        return int(self.process.regions.size[self.row(region)])
+
+    # ---- memory ----
+
+    def window(
+        self, epoch: int, baseline: int | None, region: int, start: int, stop: int
+    ) -> Window:
+        """Bytes [start, stop) of a region in an epoch, compared with those in the baseline."""
+        stop = min(stop, self.size(region))
+        raw = self.bytes(epoch, region, start, stop)
+        before, note = None, ""
+        regions, row = self.process.regions, self.row(region)
+        if baseline is None:
+            note = "no epoch before to compare with"
+        elif not regions.born[row] <= baseline < regions.died[row]:
+            note = f"not there in epoch {baseline}"
+        else:
+            try:
+                before = self.bytes(baseline, region, start, stop)
+            except Error as e:
+                note = str(e)
+        changed = raw != before if before is not None else np.zeros(len(raw), bool)
+        return Window(start, raw, before, changed, note)
+
+    def bytes(self, epoch: int, region: int, start: int, stop: int) -> Array:
+        """Bytes [start, stop) as uint8, each block checked. Raises Error where they are lost."""
+        first, last = start // BLOCK_SIZE, layout.blocks_of(max(start, stop))
+        records = contents.block_records(self.process, epoch, region, first=first, last=last)
+        pieces = [self.block(records[i : i + 1]) for i in range(len(records))]
+        whole = np.concatenate([np.empty(0, np.uint8), *pieces])
+        return whole[start - first * BLOCK_SIZE : stop - first * BLOCK_SIZE]
+
+    def block(self, record: Array) -> Array:
+        """The contents of one block by its tt_block record, from those kept where they are."""
+        key = (int(record["segment"][0]), int(record["offset"][0]), int(record["length"][0]))
+        try:
+            found = self._blocks.pop(key)
+        except KeyError:
+            found = np.empty(key[2], np.uint8)
+            contents.read_blocks(self.process, record, found)
+        self._blocks[key] = found
+        while len(self._blocks) > KEPT_BLOCKS:
+            self._blocks.popitem(last=False)
+        return found
+
+    def past(self, region: int, start: int, items: Items) -> list[PastRow]:
+        """What the item at an offset was from its first epoch on."""
+        stop = min(start + items.itemsize, self.size(region))
+        out = []
+        for version in byte_history(self.process, region, start, stop):
+            value = LOST
+            if version.data is not None:
+                texts = items.texts(np.frombuffer(version.data, np.uint8))
+                value = texts[0] if texts else version.data.hex(" ")
+            out.append(PastRow(version.first, self.epoch_label(version.first), value))
+        return out
+
+    # ---- calls ----
+
+    @functools.cached_property
+    def has_calls(self) -> bool:
+        """Whether driver calls were recorded at all."""
+        return (self.process.path / "events.bin").exists()
+
+    def calls(self, epoch: int, region: int | None) -> Calls:
+        """What the program called between an epoch and the one before in its context; which of it
+        may have written to a region, if that changed.
+        """
+        epochs = self.process.epochs
+        since = self.before(epoch)
+        after = int(epochs["seq"][since]) if since is not None else 0
+        until = int(epochs["seq"][epoch])
+        records = self.process.events_between(after, until, MOST_CALLS + 1)
+        more = len(records) > MOST_CALLS
+        suspects: dict[int, int] = {}
+        if region is not None and not more and len(self.changes(epoch, epoch + 1, region)):
+            found = writers(self.process, region, after, until)
+            suspects = dict(zip(found.events["seq"].tolist(), found.how.tolist(), strict=True))
+        return Calls(epoch, since, region, records[:MOST_CALLS], more, suspects)
+
+    def call_rows(self, calls: Calls, first: int, last: int) -> list[CallRow]:
+        """Calls first to last - 1."""
+        out = []
+        for record in calls.records[first:last]:
+            kind = layout.EVENT_KINDS[int(record["kind"])]
+            number = int(record["stream"])
+            stream = {0: "", 1: "legacy", 2: "thread"}.get(number, str(number))
+            seq = int(record["seq"])
+            how = calls.suspects.get(seq)
+            words = "" if how is None else HOW[how]
+            out.append(CallRow(seq, stream, self._call(kind, record), words))
+        return out
+
+    def _call(self, kind: str, record: Any) -> str:
+        if kind == "launch":
+            grid, block = (_extent(record[field]) for field in ("grid", "block"))
+            shared = f", {int(record['shared'])}" if record["shared"] else ""
+            return f"{self.kernel(int(record['id']))} <<<{grid}, {block}{shared}>>>"
+        words = [self.process.call(int(record["call"])) or kind]
+        if kind in ("copy", "set", "alloc", "free"):
+            words.append(text.size(int(record["bytes"])))
+            words.append(f"{'to' if kind == 'copy' else 'at'} {self._address(int(record['dst']))}")
+        if kind == "copy":
+            words.append(f"from {self._address(int(record['src']))}")
+        if record["result"]:
+            words.append(f"failed with {int(record['result'])}")
+        return text.printable(" ".join(words))
+
+    def _address(self, address: int) -> str:
+        return f"{address:#x}"
+
+    def kernel(self, function: int) -> str:
+        """A kernel's name as the source has it."""
+        return text.printable(demangle([self.process.kernel(function) or "?"])[0])
+
+    def calls_line(self, calls: Calls) -> str:
+        """The calls in a few words, those first that may have written to the region."""
+        if not self.has_calls:
+            return "calls were not recorded"
+        since = "the beginning" if calls.since is None else f"epoch {calls.since}"
+        head = f"since {since}: {text.count(len(calls.records), 'call')}"
+        head += " and more" if calls.more else ""
+        if not calls.suspects:
+            tally = self._tally(calls.records)
+            return f"{head}{': ' if tally else ''}{tally}"
+        surest = min(calls.suspects.values())
+        seqs = [seq for seq, how in calls.suspects.items() if how == surest]
+        tally = self._tally(calls.records[np.isin(calls.records["seq"], seqs)])
+        return f"{head}; {HOW[surest]}: {tally}"
+
+    def _tally(self, records: Array) -> str:
+        """How many of which: launches by kernel, then other calls that change memory."""
+        kinds = records["kind"]
+        launch = layout.EVENT_KINDS.index("launch")
+        functions, counts = np.unique(records["id"][kinds == launch], return_counts=True)
+        order = np.argsort(counts, kind="stable")[::-1].tolist()
+        parts = [_times(short(self.kernel(int(functions[i]))), int(counts[i])) for i in order[:8]]
+        parts += ["…"] if len(order) > 8 else []
+        for kind in ("graph-launch", "copy", "set", "mem-op", "alloc", "free"):
+            number = int(np.count_nonzero(kinds == layout.EVENT_KINDS.index(kind)))
+            parts += [_times(kind, number)] if number else []
+        return ", ".join(parts)
+
+
+def _extent(sizes: Array) -> str:
+    """Three sizes without those at the end that are 1."""
+    x, y, z = sizes.tolist()
+    return f"({x}, {y}, {z})" if z > 1 else f"({x}, {y})" if y > 1 else str(x)
+
+
+def _times(what: str, number: int) -> str:
+    return what if number == 1 else f"{what} x{number:,}"

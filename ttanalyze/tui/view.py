@@ -1,0 +1,285 @@
+"""Memory of one region in one epoch, as bytes or numbers; what changed stands out.
+
+Only what is on the screen, and as much around it, is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ttanalyze.errors import Error
+from ttanalyze.model.layout import Array
+from ttanalyze.tui.items import HEX, Items, as_several
+from ttanalyze.tui.lane import Lane
+from ttanalyze.tui.timeline import Timeline, Window
+
+EMPTY = Window(0, np.empty(0, np.uint8), None, np.empty(0, bool), "")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which memory: of a region (size: its bytes) in an epoch, compared with another one."""
+
+    timeline: Timeline
+    epoch: int
+    baseline: int | None
+    region: int
+    size: int
+
+
+class View(ScrollView, can_focus=True):
+    """Rows of items. cursor: the offset of the one that the cursor is on."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "view--title",
+        "view--focused",
+        "view--offset",
+        "view--cursor",
+        "view--away",
+        "view--changed",
+        "view--odd",
+        "view--faint",
+        "view--wrong",
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "move(-1)", show=False),
+        Binding("right", "move(1)", show=False),
+        Binding("up", "rows(-1)", show=False),
+        Binding("down", "rows(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("home", "edge(0)", show=False),
+        Binding("end", "edge(1)", show=False),
+    ]
+    DEFAULT_CSS = "View { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }"
+
+    class Moved(Message):
+        """The cursor is elsewhere, or what is there became known."""
+
+    def __init__(self, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.place: Place | None = None
+        self.items = Items.of(HEX)
+        self.cursor = 0
+        self.heading = ""
+        self.wrong = ""  # why there is nothing to see
+        self.window = EMPTY
+        self._lane = Lane(self)
+
+    # ---- what is shown ----
+
+    def show(self, place: Place | None, heading: str, wrong: str = "") -> None:
+        """Shows another place, the cursor as near to where it was as can be."""
+        before, self.place = self.place, place
+        self.heading, self.wrong = heading, wrong
+        if place is None or before is None or place.region != before.region:
+            self.window = EMPTY
+        self._lay_out()
+        self._fetch(again=True)
+
+    def set_items(self, items: Items) -> None:
+        self.items = items
+        self._lay_out()
+        self._fetch()
+        self.post_message(self.Moved())
+
+    def set_cursor(self, offset: int) -> None:
+        """Moves the cursor to the item that an offset lies in."""
+        last = max(0, self._total - 1)
+        offset = max(0, min(offset, last))
+        self.cursor = offset - offset % self.items.itemsize
+        self._show_cursor()
+        self._fetch()
+        self.refresh()
+        self.post_message(self.Moved())
+
+    @property
+    def _total(self) -> int:
+        return self.place.size if self.place else 0
+
+    @property
+    def row_bytes(self) -> int:
+        digits = len(self._offset(0))
+        return self.items.per_row(self.size.width - digits - 2) * self.items.itemsize
+
+    @property
+    def page(self) -> int:
+        return max(1, self.size.height - 1)
+
+    def _offset(self, offset: int) -> str:
+        digits = max(8, len(f"{max(0, self._total - 1):x}"))
+        return f"{offset:0{digits}x}"
+
+    def _lay_out(self) -> None:
+        """Rows as the width and the type have it; the cursor stays on the screen."""
+        rows = -(-self._total // self.row_bytes)
+        self.virtual_size = Size(0, rows + 1)
+        self.cursor = max(0, min(self.cursor, self._total - 1))
+        self.cursor -= self.cursor % self.items.itemsize
+        self._show_cursor()
+        self.refresh()
+
+    def _show_cursor(self) -> None:
+        row, top = self.cursor // self.row_bytes, self.scroll_offset.y
+        wanted = min(max(top, row - self.page + 1), row)
+        if row > top + 2 * self.page or row < top - self.page:  # a jump
+            wanted = max(0, row - self.page // 3)
+        if wanted != top:
+            self.scroll_to(y=wanted, animate=False, force=True)
+
+    def on_resize(self) -> None:
+        self._lay_out()
+        self._fetch()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._fetch()
+
+    def _fetch(self, again: bool = False) -> None:
+        """Asks for the bytes on the screen and as many around them, where any is not known."""
+        place, page = self.place, self.page * self.row_bytes
+        start = self.scroll_offset.y * self.row_bytes
+        stop = min(start + page, self._total)
+        known = self.window.start <= start and stop <= self.window.stop
+        if place is None or self.wrong or (known and not again):
+            self.refresh()
+            return
+        start, stop = max(0, start - page), min(stop + page, place.size)
+
+        def take(window: Window | Error) -> None:
+            self.wrong = str(window) if isinstance(window, Error) else ""
+            self.window = EMPTY if isinstance(window, Error) else window
+            self.refresh()
+            self._fetch()
+            self.post_message(self.Moved())
+
+        timeline, epoch, baseline = place.timeline, place.epoch, place.baseline
+        region = place.region
+        self._lane.ask(lambda: timeline.window(epoch, baseline, region, start, stop), take)
+
+    # ---- the item under the cursor ----
+
+    def item(self) -> tuple[str, str, str] | None:
+        """The item under the cursor, what it was in the baseline where it changed ("" where it did
+        not), and it as other types. None while it is not known.
+        """
+        at, size, window = self.cursor - self.window.start, self.items.itemsize, self.window
+        raw = window.raw[at : at + 16] if at >= 0 else window.raw[:0]
+        if len(raw) < size:
+            return None
+        was = ""
+        if window.before is not None and window.changed[at : at + size].any():
+            was = self.items.texts(window.before[at : at + size])[0]
+        return self.items.texts(raw[:size])[0], was, as_several(raw)
+
+    # ---- lines ----
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y == 0:
+            style = self._style("title") + (self._style("focused") if self.has_focus else Style())
+            return Strip([Segment(self.heading, style)]).adjust_cell_length(width, style)
+        if self.wrong:
+            words = f"  {self.wrong}" if y == 1 else ""
+            segments = [Segment(words, self.rich_style + self._style("wrong"))]
+            return Strip(segments).adjust_cell_length(width, self.rich_style)
+        offset = (self.scroll_offset.y + y - 1) * self.row_bytes
+        if offset >= self._total:
+            return Strip.blank(width, self.rich_style)
+        return Strip(self._row(offset)).adjust_cell_length(width, self.rich_style)
+
+    def _style(self, what: str) -> Style:
+        return self.get_component_rich_style(f"view--{what}")
+
+    def _row(self, offset: int) -> list[Segment]:
+        base, items = self.rich_style, self.items
+        out = [Segment(f"{self._offset(offset)} ", base + self._style("offset"))]
+        window, length = self.window, min(self.row_bytes, self._total - offset)
+        if not window.start <= offset or offset + length > window.stop:
+            return [*out, Segment(" …", base + self._style("faint"))]
+        at = offset - window.start
+        raw = window.raw[at : at + length]
+        styles = self._styles(offset, raw)
+        for i, words in enumerate(items.texts(raw)):
+            gap = "  " if items.type is None and i % 8 == 0 and i else " "
+            gap += " " * (items.width - len(words))
+            out += [Segment(gap, base), Segment(words, styles[i])]
+        rest = raw[len(raw) // items.itemsize * items.itemsize :]
+        if len(rest):  # less than an item
+            out.append(Segment(f" {bytes(rest).hex(' ')}", base + self._style("faint")))
+        if items.type is None:
+            per_row = self.row_bytes
+            gaps = 3 * (per_row - len(raw)) + (per_row - 1) // 8 - (len(raw) - 1) // 8 + 2
+            out.append(Segment(" " * gaps, base))
+            for byte, style in zip(raw.tolist(), styles, strict=True):
+                out.append(Segment(chr(byte) if 32 <= byte < 127 else "·", style))
+        return out
+
+    def _styles(self, offset: int, raw: Array) -> list[Style]:
+        """How each item of a row looks."""
+        base, items, window = self.rich_style, self.items, self.window
+        count = len(raw) // items.itemsize
+        whole = raw[: count * items.itemsize].reshape(count, items.itemsize)
+        zero = np.asarray(~whole.any(axis=1))
+        odd = items.odd(raw)
+        at = offset - window.start
+        marks = window.changed[at : at + count * items.itemsize]
+        changed = np.asarray(marks.reshape(count, items.itemsize).any(axis=1))
+        out = []
+        for i in range(count):
+            style = base
+            if zero[i] and not changed[i]:
+                style += self._style("faint")
+            if odd[i]:
+                style += self._style("odd")
+            if changed[i]:
+                style += self._style("changed")
+            if offset + i * items.itemsize == self.cursor:
+                style += self._style("cursor" if self.has_focus else "away")
+            out.append(style)
+        return out
+
+    # ---- keys and mouse ----
+
+    def action_move(self, by: int) -> None:
+        self.set_cursor(self.cursor + by * self.items.itemsize)
+
+    def action_rows(self, by: int) -> None:
+        moved = self.cursor + by * self.row_bytes
+        if 0 <= moved < self._total:
+            self.set_cursor(moved)
+
+    def action_page(self, by: int) -> None:
+        self.set_cursor(self.cursor + by * self.page * self.row_bytes)
+
+    def action_edge(self, which: int) -> None:
+        self.set_cursor(which * (self._total - 1))
+
+    def on_click(self, event: events.Click) -> None:
+        row = self.scroll_offset.y + event.y - 1
+        index = self._column(event.x - len(self._offset(0)) - 2)
+        offset = row * self.row_bytes + index * self.items.itemsize
+        if event.y > 0 and 0 <= index < self.row_bytes // self.items.itemsize:
+            self.set_cursor(offset)
+
+    def _column(self, x: int) -> int:
+        """The item of a row at a column, -1 where there is none."""
+        if self.items.type is not None:
+            return x // (self.items.width + 1)
+        group, within = divmod(x, 25)
+        digits = 25 * (self.row_bytes // 8)  # columns of them, where a row has whole groups
+        letters = 3 * self.row_bytes + (self.row_bytes - 1) // 8 + 1
+        if x >= letters:
+            return x - letters
+        return 8 * group + within // 3 if x < digits and within < 24 else -1
