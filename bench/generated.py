@@ -19,18 +19,33 @@ from ttanalyze.model.layout import HEADER_SIZE, NO_ID, Array
 
 ALIGN = 32  # contents begin at multiples of this
 BASE = 0x7F0000000000
+KERNELS = [f"_Z4stepILi{i}EEvPfi" for i in range(7)]
 
 
-def write(run: Path, regions: int, epochs: int, changed: int, size: int) -> None:
+def write(
+    run: Path,
+    regions: int,
+    epochs: int,
+    changed: int,
+    size: int,
+    launches: int = 0,
+    altered: int | None = None,
+    missing: int | None = None,
+) -> None:
     """A run of one process with `regions` regions of `size` bytes, at most a block's.
 
     Every epoch, `changed` other regions, by turns, get contents that none had before. regions,
-    epochs, changed at least 1.
+    epochs, changed at least 1. launches: before each epoch, which is then cut at a wait. altered:
+    an epoch whose contents are others than they would be. missing: a launch that is left out.
     """
     folder = run / "p0"
     folder.mkdir(parents=True)
     which, counts = _changes(regions, epochs, changed)
     contents = np.random.default_rng(0).bytes(len(which) * size)
+    if altered is not None:
+        first, last = (int(counts[:e].sum()) * size for e in (altered, altered + 1))
+        other = np.random.default_rng(1).bytes(last - first)
+        contents = contents[:first] + other + contents[last:]
     digests = _hash(memoryview(contents), size)
     stride = -(-size // ALIGN) * ALIGN
 
@@ -50,8 +65,11 @@ def write(run: Path, regions: int, epochs: int, changed: int, size: int) -> None
         "regions.bin": _regions(regions, size),
         "digests.bin": of_regions,
         "blocks.bin": blocks,
-        "epochs.bin": _epochs(counts, regions, size, of_regions, blocks),
+        "epochs.bin": _epochs(counts, regions, size, launches, of_regions, blocks),
     }
+    if launches:
+        records["events.bin"] = _events(regions, epochs, launches, missing)
+        records["functions.bin"], records["strings.bin"] = _functions()
     for name, (kind, dtype) in KINDS.items():
         body = records[name].tobytes() if name in records else b""
         (folder / name).write_bytes(_header(kind, dtype) + body)
@@ -92,11 +110,37 @@ def _regions(count: int, size: int) -> Array:
     return _sealed(out)
 
 
-def _epochs(counts: Array, regions: int, size: int, digests: Array, blocks: Array) -> Array:
+def _events(regions: int, epochs: int, launches: int, missing: int | None) -> Array:
+    """Each epoch's launches, of KERNELS by turns, and the wait that it is cut at."""
+    out = np.zeros(epochs * (launches + 1), layout.EVENT)
+    number = np.arange(len(out))
+    out["seq"], out["time_ns"], out["thread"] = number + 1 + regions, number * 100, 1
+    out["kind"] = layout.EVENT_KINDS.index("launch")
+    out["id"], out["stream"], out["call"] = number % len(KERNELS), 1, NO_ID
+    out["grid"], out["block"] = (64, 1, 1), (256, 1, 1)
+    wait = number % (launches + 1) == launches
+    out["kind"][wait], out["id"][wait] = layout.EVENT_KINDS.index("sync"), NO_ID
+    return out if missing is None else np.delete(out, np.flatnonzero(~wait)[missing])
+
+
+def _functions() -> tuple[Array, Array]:
+    """The kernels, and the strings that are their names."""
+    out = np.zeros(len(KERNELS), layout.FUNCTION)
+    texts = [len(name).to_bytes(4, "little") + name.encode() for name in KERNELS]
+    ends = np.cumsum([len(text) for text in texts])
+    out["id"], out["module"] = np.arange(len(KERNELS)), NO_ID
+    out["name"] = HEADER_SIZE + np.append(0, ends[:-1])
+    return _sealed(out), np.frombuffer(b"".join(texts), "u1")
+
+
+def _epochs(
+    counts: Array, regions: int, size: int, launches: int, digests: Array, blocks: Array
+) -> Array:
     out = np.zeros(len(counts), layout.EPOCH)
     number = np.arange(len(counts))
     first = np.cumsum(counts) - counts
-    out["number"], out["seq"], out["time_ns"] = number, number + 1 + regions, number * 1000
+    out["number"], out["time_ns"] = number, number * 1000
+    out["seq"] = regions + (number + 1) * (launches + 1)
     out["done_ns"], out["label"], out["regions"] = number * 1000 + 500, NO_ID, regions
     out["trigger"] = layout.TRIGGERS.index("sync")
     out["flags"][0] = layout.FULL

@@ -22,6 +22,7 @@ static const char *const names[] = {
 	"TT_PARAMS",
 };
 #define NAMES (sizeof(names) / sizeof(*names))
+static const char *const orders[] = {"off", "device", "region", NULL}; /* by enum deps */
 static char *texts[NAMES]; /* a program may change its environment */
 
 static const char *value_of(const char *name)
@@ -165,9 +166,9 @@ bool options_read(char *error, size_t error_size)
 	static const char *const regions[] = {"all", "touched", NULL};
 	static const char *const policies[] = {"backpressure", "drop-oldest", "fail", NULL};
 	const char *v;
-	int choice = 0, policy = OVERWRITE_BACKPRESSURE;
+	int choice = 0, policy = OVERWRITE_BACKPRESSURE, deps = -1;
 
-	options = (struct options){.snapshot_every = 64, .deps = true, .events = true, .stall_ms = 10000};
+	options = (struct options){.snapshot_every = 64, .events = true, .stall_ms = 10000};
 	v = value_of("TT_OUT");
 	if (!v)
 		return true;
@@ -195,7 +196,7 @@ bool options_read(char *error, size_t error_size)
 	    !read_number("TT_COMPRESS", &options.compress, error, error_size) ||
 	    !read_number("TT_STALL_MS", &options.stall_ms, error, error_size) ||
 	    !read_bool("TT_DETERMINISTIC", &options.deterministic, error, error_size) ||
-	    !read_bool("TT_DEPS", &options.deps, error, error_size) ||
+	    !read_choice("TT_DEPS", orders, "expected off, device or region", &deps, error, error_size) ||
 	    !read_bool("TT_EVENTS", &options.events, error, error_size) ||
 	    !read_bool("TT_PARAMS", &options.params, error, error_size) ||
 	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size))
@@ -203,6 +204,7 @@ bool options_read(char *error, size_t error_size)
 	if (options.compress > COMPRESS_MOST)
 		return bad(error, error_size, "TT_COMPRESS", value_of("TT_COMPRESS"), "expected a level from 0 to 19");
 	options.touched = choice == 1;
+	options.deps = deps >= 0 ? (enum deps)deps : options.touched ? DEPS_REGION : DEPS_DEVICE;
 	options.overwrite = (enum overwrite_policy)policy;
 	if (options.params && !options.events) {
 		snprintf(error, error_size, "TT_PARAMS=1 needs TT_EVENTS=1: parameters are those of recorded launches");
@@ -218,8 +220,8 @@ bool options_read(char *error, size_t error_size)
 
 void options_json(struct json *j)
 {
-	static const char *const defaults[] = {
-		"", "sync", "all", "64", "0", "backpressure", "", "0", "1", "1", "10000", "0", "0", "0",
+	const char *const defaults[] = {
+		"", "sync", "all", "64", "0", "backpressure", "", "0", orders[options.deps], "1", "10000", "0", "0", "0",
 	};
 
 	json_open(j, '{');

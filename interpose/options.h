@@ -9,12 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What is submitted after a capture waits for it: nothing, all of it, or launches only where they name memory that it reads. */
+enum deps { DEPS_OFF, DEPS_DEVICE, DEPS_REGION };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
 struct options {
 	bool events;
 	bool touched; /* regions: touched instead of all */
-	bool deps;
+	enum deps deps;
 	bool deterministic;
 	bool epoch_sync, epoch_copy, epoch_kernel, epoch_api;
 	uint32_t epoch_launch; /* after every Nth launch, 0 = never */

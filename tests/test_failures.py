@@ -179,7 +179,7 @@ def test_an_empty_environment(program: list[str], bare: support.Outcome, run: Pa
         ("ring_bytes", "2Q", "expected a size"),
         ("ring_bytes", "99999999999T", "expected a size"),
         ("deterministic", "yes", "expected 0 or 1"),
-        ("deps", "2", "expected 0 or 1"),
+        ("deps", "2", "expected off, device or region"),
         ("events", "on", "expected 0 or 1"),
         ("stall_ms", "1s", "expected a whole number"),
         ("verbose", "x" * 5000, "expected 0 or 1"),

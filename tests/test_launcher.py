@@ -185,7 +185,7 @@ def test_the_two_dashes_may_be_left_out(recorded: Record) -> None:
 
 def test_environment(recorded: Record, stand_ins: Path, tmp_path: Path) -> None:
     outcome = recorded(
-        *("-o", "out", "--epoch", "launch:3,kernel:a,b", "--ring-bytes", "1G", "--no-deps"),
+        *("-o", "out", "--epoch", "launch:3,kernel:a,b", "--ring-bytes", "1G", "--deps", "off"),
         *("--deterministic", "--retain", "7", "--", "env"),
         LD_PRELOAD="libdl.so.2",
         LD_LIBRARY_PATH="/lib",
@@ -200,7 +200,7 @@ def test_environment(recorded: Record, stand_ins: Path, tmp_path: Path) -> None:
         "TT_OUT": str(tmp_path / "out"),
         "TT_EPOCH": "launch:3,kernel:a,b",
         "TT_RING_BYTES": "1G",
-        "TT_DEPS": "0",
+        "TT_DEPS": "off",
         "TT_DETERMINISTIC": "1",
         "TT_RETAIN": "7",
         "TT_VERBOSE": "0",

@@ -43,7 +43,7 @@ def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> Non
         {"epoch": "memcpy,launch:3", "regions": "touched"},
         {"epoch": "kernel:.*", "snapshot_every": "2"},
         {"deterministic": "1"},
-        {"deps": "0", "events": "0"},
+        {"deps": "off", "events": "0"},
         {"ring_bytes": "256K"},
         {"ring_bytes": "256K", "overwrite": "drop-oldest"},
         {"ring_bytes": "256K", "overwrite": "fail"},

@@ -93,7 +93,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "TT_OVERWRITE": _one_of("backpressure", "drop-oldest", "fail"),
     "TT_RING_BYTES": _size,
     "TT_DETERMINISTIC": _switch,
-    "TT_DEPS": _switch,
+    "TT_DEPS": _one_of("off", "device", "region"),
     "TT_EVENTS": _switch,
     "TT_COMPRESS": _level,
     "TT_PARAMS": _switch,

@@ -93,9 +93,43 @@ class Type:
             out &= ~self.is_nan(raw)
         return out
 
+    def nearest(self, value: float) -> float:
+        """The item of a float type that a number is rounded to, ties to even."""
+        if self.name in _NUMPY:
+            with np.errstate(over="ignore"):
+                return float(np.dtype(_NUMPY[self.name]).type(value))
+        every = np.arange(1 << (8 * self.itemsize), dtype=self._bits_type)
+        every = every[~self.is_nan(every.view("u1"))]
+        values = self.to_float(every.view("u1"))
+        with np.errstate(invalid="ignore"):
+            distance = np.where(values == value, 0, np.abs(values - value))
+        near = np.flatnonzero(distance == distance.min())
+        return float(values[min(near.tolist(), key=lambda i: int(every[i]) & 1)])
+
+    def limits(self) -> tuple[int, int]:
+        """The least and the greatest item of a type of integers, or of bool."""
+        if self.kind == "bool":
+            return 0, 1
+        known = np.iinfo(_NUMPY[self.name])
+        return int(known.min), int(known.max)
+
     def text(self, value: Any) -> str:
         """An item of view() in the fewest digits that tell it from its neighbours."""
         return f"{float(value):.4g}" if self.name == "bf16" else str(value)
+
+    def texts(self, data: bytes) -> list[str]:
+        """Each item of some bytes as text. Raises Error as view does."""
+        return [self.text(value) for value in self.view(np.frombuffer(data, "u1"))]
+
+    def listed(self, data: bytes) -> list[Any]:
+        """Each item of some bytes as JSON can have it: "nan", "inf" and "-inf" as texts, complex
+        ones as two numbers. Raises Error as view does.
+        """
+        values = self.view(np.frombuffer(data, "u1"))
+        if self.kind == "complex":
+            parts = [_listed(part) for part in (values.real, values.imag)]
+            return [list(pair) for pair in zip(*parts, strict=True)]
+        return _listed(values)
 
     @property
     def numpy(self) -> str:
@@ -133,6 +167,10 @@ class Type:
             return np.zeros(len(raw) // self.itemsize, bool)
         found = test(self._bits(raw))
         return np.asarray(found.reshape(-1, 2).any(axis=1)) if self.kind == "complex" else found
+
+
+def _listed(values: Array) -> list[Any]:
+    return [v if not isinstance(v, float) or math.isfinite(v) else str(v) for v in values.tolist()]
 
 
 _NUMPY = {

@@ -136,6 +136,18 @@ void capture_catch_up(struct thread *t, struct stream *s)
 	atomic_store(&s->seen, captures);
 }
 
+void capture_overtake(struct stream *s)
+{
+	struct context *c = s->context;
+	uint32_t captures = atomic_load(&c->captures);
+	struct capture *p = c->capture;
+
+	if (p && (int32_t)(*capture_release_word(p) - captures) < 0)
+		atomic_store(&c->overtaken, captures);
+	else
+		atomic_store(&s->seen, captures);
+}
+
 /* Free bytes in the ring, as far as the drain has come. */
 static uint64_t ring_free(const struct capture *p)
 {
@@ -394,7 +406,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	discard(p, &params, q);
 	if (options.overwrite == OVERWRITE_DROP_OLDEST && !full) {
 		/* Begin again with a snapshot, as an epoch of its own: regions came and went meanwhile. */
-		struct pending next = {.capture = p, .epoch = q->epoch};
+		struct pending next = {.capture = p, .number = q->number, .epoch = q->epoch};
 		next.epoch.number++;
 		next.epoch.flags &= ~(uint32_t)TT_EPOCHF_TOUCHED;
 		leave_out(p, q, TT_EPOCHF_DROPPED);
@@ -449,20 +461,21 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	bool exact = gate_close(GATE_MS);
 	uint32_t number = recorder_next_epoch();
 	bool full = p->force_full || (options.snapshot_every && p->epochs % options.snapshot_every == 0);
+	p->number = atomic_load(&c->captures) + 1;
 	struct pending q = {
 		.capture = p,
+		.number = p->number,
 		.epoch = {.number = number, .trigger = trigger, .context = c->index, .device = (uint32_t)c->device,
 			  .seq = seq, .time_ns = clock_ns(), .label = label,
 			  .flags = (exact ? 0 : TT_EPOCHF_LOOSE) | (p->gap ? TT_EPOCHF_GAP : 0)},
 	};
 	c->work_captured = work;
 	if (cut(t, p, &q, full)) {
-		uint32_t captures = atomic_load(&c->captures) + 1;
 		atomic_store(&p->force_full, q.epoch.flags & TT_EPOCHF_LOOSE);
 		p->gap = false;
 		p->epochs++;
-		if (let_go_after(p, captures) == CUDA_SUCCESS)
-			atomic_store(&c->captures, captures);
+		if (let_go_after(p, p->number) == CUDA_SUCCESS)
+			atomic_store(&c->captures, p->number);
 		else /* nothing can wait for it but we here */
 			settle(p);
 	}

@@ -72,6 +72,7 @@ struct capture {
 	_Atomic uint64_t tail;           /* ring position drained so far */
 	uint64_t head;
 	uint32_t epochs;                 /* captured so far, for snapshots */
+	uint32_t number;                 /* of the capture being cut, as context.captures will count it */
 	_Atomic bool force_full;
 	_Atomic bool stalled;            /* the open capture is late: nothing of the program waits for it */
 	bool gap;
@@ -89,6 +90,7 @@ struct pending {
 	struct tt_epoch epoch;
 	struct region_list *list; /* by chunk entry index; released by the drain */
 	uint32_t slot;
+	uint32_t number; /* capture.number */
 	uint32_t part;
 	bool refused, final, read; /* refused: without contents, dropped ones too */
 	bool watch; /* not for the files: it stays in the ring, but may be held up */
@@ -101,6 +103,8 @@ void capture_take_status(struct pending *q, const struct tt_capture_status *s);
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq);
 /* Let a stream's next work wait for the last capture. */
 void capture_catch_up(struct thread *t, struct stream *s);
+/* The stream's next work does not wait: it names nothing that is being read. */
+void capture_overtake(struct stream *s);
 /* Wait until no capture reads memory any more, before the program frees some. */
 void capture_settle(struct thread *t, struct context *c);
 /* The program is short of device memory: give back ours. True: something was given back. */

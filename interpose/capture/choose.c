@@ -76,6 +76,9 @@ static void stage(struct capture *p, struct region *r)
 		.first_block = (uint32_t)p->blocks, .region = i, .flags = r->fresh ? TT_CAPTURE_REGION_ALL : 0,
 	};
 	p->any_fresh |= r->fresh;
+	atomic_store_explicit(&r->captured_by, p->number, memory_order_relaxed);
+	if (r->kind == TT_REGION_GLOBAL || !options.touched)
+		atomic_store_explicit(&p->context->rest_captured_by, p->number, memory_order_relaxed);
 	r->touched = false;
 	p->blocks += blocks;
 	p->bytes += r->size;
@@ -90,6 +93,7 @@ bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *tot
 
 	if (p->list && p->staged_all && regions_unchanged(p->staged_version, number + 1)) {
 		*total = p->list->count;
+		atomic_store_explicit(&p->context->rest_captured_by, p->number, memory_order_relaxed);
 		return true;
 	}
 	live = regions_live(p->context, number + 1, &p->staged_version, &n, &p->managed);

@@ -149,6 +149,25 @@ static bool is_sound(const struct pending *q, const struct arrived *a, const str
 	       e->offset + e->length <= a->header.size - a->header.payload;
 }
 
+/* It may have changed after it was hashed. */
+static bool may_be_torn(const struct pending *q)
+{
+	return q->epoch.flags & TT_EPOCHF_LOOSE ||
+	       (int32_t)(atomic_load(&q->capture->context->overtaken) - q->number) >= 0;
+}
+
+/* What is stored has its own digest, whatever it is; and the next epoch starts from nothing that was torn. */
+static void hash_again(struct pending *q, struct tt_chunk_entry *e, const unsigned char *contents)
+{
+	uint64_t digest = xxh3_64(contents, e->length);
+
+	if (digest == e->digest)
+		return;
+	e->digest = digest;
+	q->epoch.flags |= TT_EPOCHF_LOOSE;
+	atomic_store(&q->capture->force_full, true);
+}
+
 /* Looks for some more entries' contents in the files, and takes those that are there. */
 static bool look(struct pending *q, struct arrived *a)
 {
@@ -160,7 +179,7 @@ static bool look(struct pending *q, struct arrived *a)
 		a->records[i - first] = record_of(q, &a->entries[i], 0);
 	}
 	a->looked = last;
-	if (q->epoch.flags & TT_EPOCHF_LOOSE)
+	if (may_be_torn(q))
 		return true;
 	if (!store_find(recorder_store(), a->records, last - first, a->known + first))
 		return false;
@@ -218,8 +237,8 @@ static bool take_run(struct pending *q, struct arrived *a, const struct run *r, 
 		uint64_t offset = e->offset - r->offset;
 		if (a->known[i])
 			continue;
-		if (q->epoch.flags & TT_EPOCHF_LOOSE) /* it may have changed after it was hashed */
-			e->digest = xxh3_64(contents + offset, e->length);
+		if (may_be_torn(q))
+			hash_again(q, e, contents + offset);
 		if (!take(q, e))
 			return false;
 		a->records[(*count)++] = record_of(q, e, offset);

@@ -57,10 +57,39 @@ static void touch_params(const struct function *f, const struct shape *s)
 		regions_touch_pointers(s->params[i], f->params[i].size);
 }
 
+/* Whether a launch may write what a capture is reading. Of one that names nothing, anything may be true. */
+static __attribute__((noinline)) bool may_write_captured(const struct op *op, const struct function *f,
+							 const struct shape *s)
+{
+	uint32_t seen = atomic_load(&op->stream->seen);
+	const void *buffer;
+	size_t size;
+
+	if (!f || !f->param_count || !(atomic_load(&f->known) & context_bit(op->context)) ||
+	    (int32_t)(atomic_load(&op->context->rest_captured_by) - seen) > 0)
+		return true;
+	if ((buffer = buffer_of(s, &size)))
+		return regions_point_to_captured(buffer, size, seen);
+	for (uint32_t i = 0; s->params && i < f->param_count; i++)
+		if (regions_point_to_captured(s->params[i], f->params[i].size, seen))
+			return true;
+	return !s->params;
+}
+
+static void order_launch(const struct op *op, const struct function *f, const struct shape *s)
+{
+	if (may_write_captured(op, f, s))
+		capture_catch_up(op->t, op->stream);
+	else
+		capture_overtake(op->stream);
+}
+
 HOT static struct function *begin_launch(struct op *op, const struct shape *s)
 {
 	struct function *f = op->on ? function_of(s->f) : NULL;
 
+	if (unlikely(options.deps == DEPS_REGION) && op->on && !op->capturing && op_is_behind(op))
+		order_launch(op, f, s);
 	if (f && f->chosen && !op->capturing) {
 		gate_leave(op->t); /* the epoch closes the gate, and this launch comes after it */
 		op_epoch(op, TT_TRIGGER_KERNEL_BEFORE, f->name_string);
@@ -123,7 +152,7 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		struct shape shape = shape_; \
-		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
+		op_begin_launch(&op, CALL_##symbol, stream, per_thread); \
 		struct function *f = begin_launch(&op, &shape); \
 		CUresult r = real.symbol args; \
 		end_launch(&op, r, &shape, f); \

@@ -84,7 +84,16 @@ static inline bool op_begin_always(struct op *op, uint32_t call)
 
 bool op_is_capturing(struct stream *s);
 
-static inline bool op_on_stream(struct op *op, CUstream handle, bool per_thread, bool writes)
+/* There was a capture that nothing in the op's stream has waited for so far. */
+static inline bool op_is_behind(const struct op *op)
+{
+	return atomic_load_explicit(&op->stream->seen, memory_order_relaxed) !=
+	       atomic_load_explicit(&op->context->captures, memory_order_acquire);
+}
+
+/* launches: what it names is known a little later, and that is when it may have to wait. */
+static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CUstream handle, bool per_thread,
+								bool writes, bool launches)
 {
 	if (!(op->stream = stream_of(op->t, handle, per_thread)))
 		return false;
@@ -95,8 +104,7 @@ static inline bool op_on_stream(struct op *op, CUstream handle, bool per_thread,
 		op->capturing = op_is_capturing(op->stream);
 	if (writes && !op->capturing) {
 		gate_enter(op->t);
-		if (unlikely(atomic_load_explicit(&op->stream->seen, memory_order_relaxed) !=
-			     atomic_load_explicit(&op->context->captures, memory_order_acquire)))
+		if (unlikely(op_is_behind(op)) && !(launches && options.deps == DEPS_REGION))
 			capture_catch_up(op->t, op->stream);
 	}
 	return true;
@@ -105,13 +113,19 @@ static inline bool op_on_stream(struct op *op, CUstream handle, bool per_thread,
 /* A call that works on a stream; writes: it may change device memory. */
 static inline bool op_begin_stream(struct op *op, uint32_t call, CUstream handle, bool per_thread, bool writes)
 {
-	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, writes);
+	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, writes, false);
+}
+
+/* A launch of a kernel, whose parameters say what it may write. */
+static inline bool op_begin_launch(struct op *op, uint32_t call, CUstream handle, bool per_thread)
+{
+	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, true, true);
 }
 
 /* A free in the order of a stream, whether or not recording has stopped. */
 static inline bool op_begin_free(struct op *op, uint32_t call, CUstream handle, bool per_thread)
 {
-	return op_start(op, call, recording_or_stopped()) && op_on_stream(op, handle, per_thread, true);
+	return op_start(op, call, recording_or_stopped()) && op_on_stream(op, handle, per_thread, true, false);
 }
 
 /* The event's slot with the common members set, or NULL. */

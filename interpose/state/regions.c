@@ -304,10 +304,15 @@ void regions_unplace(struct context *c)
 	pthread_mutex_unlock(&lock);
 }
 
-/* As regions_touch for each of the words; neighbours tend to point into one region, which is looked up once. */
-void regions_touch_pointers(const void *bytes, size_t size)
+/* Takes a look at a region; true: that is enough. */
+typedef bool visitor(struct region *r, uint32_t value);
+
+/* The regions that words point to; neighbours tend to point into one, which is looked up once. */
+static inline __attribute__((always_inline)) bool visit_pointed(const void *bytes, size_t size, visitor *visit,
+								 uint32_t value)
 {
 	uint64_t before, word;
+	bool enough;
 
 	do {
 		uint64_t from = 0, span = 0; /* the region of the word before */
@@ -317,11 +322,12 @@ void regions_touch_pointers(const void *bytes, size_t size)
 		size_t n = atomic_load_explicit(&count, memory_order_acquire);
 		uint64_t first = atomic_load_explicit(&lowest, memory_order_relaxed);
 		uint64_t all = atomic_load_explicit(&highest, memory_order_relaxed) - first;
+		enough = false;
 		if (!m)
-			return;
+			return false;
 		if (n > m->capacity)
 			continue;
-		for (size_t at = 0; at + 8 <= size; at += 8) {
+		for (size_t at = 0; at + 8 <= size && !enough; at += 8) {
 			memcpy(&word, (const char *)bytes + at, 8);
 			if (word - first >= all || word - from < span)
 				continue;
@@ -330,11 +336,34 @@ void regions_touch_pointers(const void *bytes, size_t size)
 				continue;
 			from = m->entries[i].base;
 			span = m->entries[i].end - from;
-			if (!atomic_load_explicit(&m->entries[i].region->touched, memory_order_relaxed))
-				atomic_store_explicit(&m->entries[i].region->touched, true, memory_order_relaxed);
+			enough = visit(m->entries[i].region, value);
 		}
 		atomic_thread_fence(memory_order_acquire);
 	} while (atomic_load_explicit(&sequence, memory_order_relaxed) != before);
+	return enough;
+}
+
+static inline bool touch_one(struct region *r, uint32_t unused)
+{
+	(void)unused;
+	if (!atomic_load_explicit(&r->touched, memory_order_relaxed))
+		atomic_store_explicit(&r->touched, true, memory_order_relaxed);
+	return false;
+}
+
+void regions_touch_pointers(const void *bytes, size_t size)
+{
+	visit_pointed(bytes, size, touch_one, 0);
+}
+
+static inline bool is_captured(struct region *r, uint32_t seen)
+{
+	return (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - seen) > 0;
+}
+
+bool regions_point_to_captured(const void *bytes, size_t size, uint32_t seen)
+{
+	return visit_pointed(bytes, size, is_captured, seen);
 }
 
 static int by_id(const void *a, const void *b)

@@ -24,6 +24,7 @@ struct region {
 	bool readable;     /* false: mapped, but without access for its device as yet */
 	bool fresh;        /* no digests on the device so far: the next epoch takes all of it */
 	_Atomic bool touched;
+	_Atomic uint32_t captured_by; /* the last capture that reads it, as context.captures counts them */
 	_Atomic bool alive;
 	_Atomic uint32_t references;
 	uint64_t slot;     /* first of its block digests in the context's digest store, if placed */
@@ -64,6 +65,8 @@ void regions_touch(uint64_t base, uint64_t size);
 void regions_touch_all(struct context *c);
 /* For each 8-byte word of a launch's parameters. Takes no lock. */
 void regions_touch_pointers(const void *bytes, size_t size);
+/* Whether any of these words points to a region that a capture after number `seen` reads. Takes no lock. */
+bool regions_point_to_captured(const void *bytes, size_t size, uint32_t seen);
 
 /* The context's digest store is gone: every region of it starts afresh. */
 void regions_unplace(struct context *c);

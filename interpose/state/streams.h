@@ -39,6 +39,8 @@ struct context {
 	CUdevice device;
 	_Atomic bool alive;
 	_Atomic uint32_t captures; /* epochs cut here so far */
+	_Atomic uint32_t overtaken; /* the last of them under way when a launch did not wait for it */
+	_Atomic uint32_t rest_captured_by; /* the last of them that reads what parameters do not name: variables, or all there is */
 	_Atomic bool host_bound;   /* a stream of it may be */
 	_Atomic uint64_t device_bytes; /* of the recorder's own memory there */
 	uint64_t work_captured;    /* context_work at the last epoch */

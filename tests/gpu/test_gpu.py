@@ -22,6 +22,7 @@ import ttanalyze as tt
 from tests import entries, support
 from tests.gpu import transcripts
 from tests.recordings import check_run, compare, epoch_after_copy, record
+from tests.test_deps import check_fills
 
 pytestmark = [
     pytest.mark.gpu,
@@ -75,6 +76,18 @@ def check_recording(command: list[str], run: Path, timeout: float = 600, **optio
     report = tt.verify.verify(opened, run / "manifest.json")
     assert report.same, report.to_json()
     return opened
+
+
+@pytest.mark.parametrize("options", [{"deps": "region"}, {"deps": "device"}], ids=str)
+@pytest.mark.parametrize("regions", ["touched", "all"])
+def test_every_epoch_of_concurrent_streams_is_whole(
+    options: dict[str, str], regions: str, built: Path, run: Path
+) -> None:
+    """Sixteen buffers of 8 MiB, each filled in a stream of its own, with an epoch at each launch."""
+    command = [str(support.build_program("shim_streams", built)), "16", "2000000", "4"]
+    opened = check_recording(command, run, epoch="launch", params="1", regions=regions, **options)
+    assert check_fills(run) > 500
+    assert not opened.epochs["loose"].any()
 
 
 def framework(name: str, *arguments: str) -> list[str]:

@@ -15,6 +15,7 @@ from ttanalyze.cli.common import (
     JsonOption,
     QuietOption,
     RunArgument,
+    as_json,
     check_output,
     output_file,
     print_text,
@@ -162,3 +163,39 @@ def query(
     note = demangle.missing()
     if note:
         print(f"ttanalyze: {text.printable(note)}", file=sys.stderr)
+
+
+@verbs.command(
+    epilog="\b\nExamples:\n"
+    "  ttanalyze memory run1\n"
+    "  ttanalyze memory run1 --at epoch:12 --top 50\n"
+    "  ttanalyze memory run1 --json > memory.json"
+)
+def memory(
+    run: RunArgument,
+    at: Annotated[
+        str,
+        typer.Option(
+            metavar="MOMENT",
+            help="What to look at closely: peak (default), end, epoch:N or seq:N, a call's number.",
+        ),
+    ] = "peak",
+    process: Annotated[
+        int | None, typer.Option(metavar="N", help="Only this process (default: all).")
+    ] = None,
+    top: Annotated[
+        int, typer.Option(metavar="N", help="Rows of each table (default 10).", min=1)
+    ] = 10,
+    json: JsonOption = False,
+) -> None:
+    """Say how much was allocated when, by which calls, and what was never freed."""
+    from ttanalyze.memory import memory as analyse
+    from ttanalyze.memory.show import memory_text, to_object
+    from ttanalyze.model import open_run
+
+    opened = open_run(run)
+    found = analyse(opened, at, process)
+    if json:
+        print_text(as_json(to_object(found, top)))
+    else:
+        print_text(memory_text(opened, found, top, _width(), text.colours_wanted(1)))

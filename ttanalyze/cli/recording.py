@@ -65,8 +65,12 @@ def record(
         bool | None, typer.Option("--deterministic", help="Same addresses, same manifest.")
     ] = None,
     deps: Annotated[
-        bool | None,
-        typer.Option("--deps/--no-deps", help="Order captures with the program's streams."),
+        str | None,
+        typer.Option(
+            metavar="region|device|off",
+            help="What waits for a capture: launches that name memory it reads, all that comes "
+            "after it, or nothing.",
+        ),
     ] = None,
     events: Annotated[
         bool | None, typer.Option("--events/--no-events", help="Record driver calls.")

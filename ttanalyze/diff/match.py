@@ -9,7 +9,7 @@ one run makes shift nothing. A context of one run is compared with the same one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -147,12 +147,17 @@ def _both(columns: Sequence[tuple[Array, ...]]) -> Pair:
 
 
 def match_epochs(
-    a: Side, b: Side, epochs_a: Array, epochs_b: Array, calls: MatchedCalls | None, changed: Pair
+    a: Side,
+    b: Side,
+    epochs_a: Array,
+    epochs_b: Array,
+    calls: MatchedCalls | None,
+    changes: Callable[[], Pair],
 ) -> Pair:
     """Which of these epochs, by number, are at the same point of the program. Both ascend.
 
-    changed: where no calls are known, a number for each epoch that is the same where the same
-    changed in it, to go by.
+    changes: gives a number for each epoch that is the same where the same changed in it, to go by
+    where no calls are known.
     """
     sides = ((a, epochs_a), (b, epochs_b))
     causes = [(side.trigger[them], side.label[them]) for side, them in sides]
@@ -160,7 +165,7 @@ def match_epochs(
         whole = _both(causes)
         if np.array_equal(whole[0], whole[1]):
             return epochs_a, epochs_b
-        found = align(_both([(*c, d) for c, d in zip(causes, changed, strict=True)]), whole)
+        found = align(_both([(*c, d) for c, d in zip(causes, changes(), strict=True)]), whole)
         return epochs_a[found.a], epochs_b[found.b]
     cuts = [side.cut[them] for side, them in sides]
     points = [calls.points(i, cut) for i, cut in enumerate(cuts)]

@@ -17,9 +17,9 @@ class Suspect:
     correspond, on both.
 
     kind: as of an event. kernel: mangled. seq_a, seq_b: None where a side has no such call; alone:
-    whether it is known that it has none. how: one of writers.HOW. parameters: whether those of the launch are the same, where both sides
-    recorded them, pointers into corresponding regions counting as the same; else None.
-    parameter_offset: of the first byte that differs.
+    whether it is known that it has none. how: one of writers.HOW. parameters: whether those of
+    the launch are the same, where both sides recorded them, pointers into corresponding regions
+    counting as the same; else None. parameter_offset: of the first byte that differs.
     """
 
     kind: str
@@ -87,13 +87,13 @@ class Stretch:
     """Launches that follow each other and differ. kind: "alone" (they have no counterpart) or
     "changed" (the same kernels in other shapes).
 
-    Of either side: launches before it, seq of its first, how many, and by kernel (mangled) the
-    most frequent.
+    Of either side: launches of the context before it (None where it is not known what that
+    corresponds to), seq of its first, how many, and by kernel (mangled) the most frequent.
     """
 
     kind: str
-    before_a: int
-    before_b: int
+    before_a: int | None
+    before_b: int | None
     seq_a: int | None
     seq_b: int | None
     count_a: int

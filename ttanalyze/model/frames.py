@@ -191,7 +191,8 @@ def _frame(columns: dict[str, Any]) -> pd.DataFrame:
     return frame
 
 
-def _categories(codes: Array, names: list[str]) -> Any:
+def categories(codes: Array, names: list[str]) -> Any:
+    """A categorical of different texts by their numbers, -1 for none."""
     return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="object"))
 
 
@@ -226,7 +227,7 @@ def _named(values: Array, names: list[str]) -> Any:
     used = [i for i, name in enumerate(names) if name]
     codes = np.zeros(len(names), "i1")
     codes[used] = np.arange(len(used))
-    return _categories(codes[values], [names[i] for i in used])
+    return categories(codes[values], [names[i] for i in used])
 
 
 class Texts:
@@ -239,7 +240,7 @@ class Texts:
     def column(self, processes: Sequence[Process], parts: Sequence[Array]) -> Any:
         """A categorical of the numbers of each process, one process after the other."""
         codes = [self._codes(p, values) for p, values in zip(processes, parts, strict=True)]
-        return _categories(_concat(codes, "i4"), list(self._categories))
+        return categories(_concat(codes, "i4"), list(self._categories))
 
     def _codes(self, process: Process, values: Array) -> Array:
         which, different = pd.factorize(values)

@@ -13,6 +13,7 @@ from ttanalyze.errors import Error
 
 FORMATS = ("table", "csv", "json", "ndjson", "parquet")
 SHOWN = 50  # rows of a text table, unless more are asked for
+OBJECTS = 1 << 12  # rows that are made to JSON at a time
 ADDRESSES = {"base", "dst", "src", "digest", "image"}
 IDS = (
     "process thread region epoch function module context device stream id born died segment "
@@ -26,10 +27,10 @@ def cells(column: Any) -> list[str]:
     missing.
     """
     name, missing = str(column.name), column.isna().tolist()
-    if isinstance(column.dtype, pd.CategoricalDtype) or column.dtype == object:
-        shown = [str(value) for value in column.tolist()]
-    elif column.dtype == bool:
+    if column.dtype == bool:
         shown = ["yes" if value else "no" for value in column.tolist()]
+    elif not pd.api.types.is_numeric_dtype(column.dtype):
+        shown = [str(value) for value in column.tolist()]
     elif pd.api.types.is_float_dtype(column.dtype):
         shown = [f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}" for value in column]
     elif name in ADDRESSES:
@@ -44,9 +45,8 @@ def cells(column: Any) -> list[str]:
 def frame_text(frame: pd.DataFrame, width: int = 0) -> str:
     """A table for a screen that is width letters wide; 0: as wide as it gets."""
     columns = [[str(name), *cells(frame[name])] for name in frame.columns]
-    numbers = {
-        i for i, name in enumerate(frame.columns) if pd.api.types.is_numeric_dtype(frame[name])
-    }
+    kinds = [frame[name].dtype for name in frame.columns]
+    numbers = {i for i, kind in enumerate(kinds) if pd.api.types.is_numeric_dtype(kind)}
     return text.table([list(row) for row in zip(*columns, strict=True)], numbers, width)
 
 
@@ -87,30 +87,30 @@ def _csv(pieces: Iterator[pd.DataFrame]) -> Iterator[str]:
 
 
 def _ndjson(pieces: Iterator[pd.DataFrame]) -> Iterator[str]:
-    for piece in pieces:
-        if len(piece):
-            yield b"\n".join(_objects(piece)).decode() + "\n"
+    for rows in _objects(pieces):
+        yield b"\n".join(rows).decode() + "\n"
 
 
 def _json(pieces: Iterator[pd.DataFrame]) -> Iterator[str]:
-    lead = "["
+    lead = "[\n"
+    for rows in _objects(pieces):
+        yield lead + b",\n".join(rows).decode()
+        lead = ",\n"
+    yield "[]\n" if lead == "[\n" else "\n]\n"
+
+
+def _objects(pieces: Iterator[pd.DataFrame]) -> Iterator[list[bytes]]:
+    """Rows as JSON objects, some at a time; what is missing is null."""
     for piece in pieces:
-        for row in _objects(piece):
-            yield f"{lead}\n{row.decode()}"
-            lead = ","
-    yield "[]\n" if lead == "[" else "\n]\n"
-
-
-def _objects(frame: pd.DataFrame) -> list[bytes]:
-    """Each row as a JSON object; what is missing is null."""
-    names = [str(name) for name in frame.columns]
-    columns = []
-    for name in frame.columns:
-        column = frame[name]
-        values = column.astype("object")
-        columns.append(values.where(~column.isna(), None).tolist())
-    rows = zip(*columns, strict=True)
-    return [orjson.dumps(dict(zip(names, row, strict=True))) for row in rows]
+        names = [str(name) for name in piece.columns]
+        for at in range(0, len(piece), OBJECTS):
+            some = piece.iloc[at : at + OBJECTS]
+            columns = []
+            for name in some.columns:
+                values = some[name].astype("object")
+                columns.append(values.where(~some[name].isna(), None).tolist())
+            rows = zip(*columns, strict=True)
+            yield [orjson.dumps(dict(zip(names, row, strict=True))) for row in rows]
 
 
 def write_parquet(pieces: Iterator[pd.DataFrame], file: BinaryIO) -> None:

@@ -252,11 +252,22 @@ def _threads(run: Run, frame: pd.DataFrame) -> Any:
 
 
 def _sites(run: Run, allocs: pd.DataFrame) -> Any:
-    """The call and the thread that allocated, as one text."""
-    threads = pd.Series(_threads(run, allocs)).astype("string")
-    calls = pd.Series(allocs["call"].astype("string").to_numpy())
-    sites = calls.fillna("unknown call") + (", thread " + threads).fillna("")
-    return pd.Categorical(sites.astype("object"))
+    return site_texts(allocs["call"], _threads(run, allocs))
+
+
+def site_texts(calls: Any, threads: Any) -> Any:
+    """The call and the thread that allocated, as one text: a categorical. calls: one too."""
+    numbers = threads.to_numpy("i8", na_value=-1)
+    pairs, which = np.unique(
+        np.stack([calls.cat.codes.to_numpy("i8"), numbers]), axis=1, return_inverse=True
+    )
+    texts: dict[str, int] = {}
+    codes = np.empty(pairs.shape[1], "i4")
+    for i, (call, thread) in enumerate(pairs.T.tolist()):
+        name = "unknown call" if call < 0 else str(calls.cat.categories[call])
+        site = name if thread < 0 else f"{name}, thread {thread}"
+        codes[i] = texts.setdefault(site, len(texts))
+    return frames.categories(codes[which.ravel()], list(texts))
 
 
 def _kernel_names(short: bool) -> Callable[[Run, pd.DataFrame], Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any, ClassVar
 
 from textual import events
 from textual.app import App, ComposeResult
-from textual.binding import Binding
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.widgets import Footer, Static
 
@@ -19,6 +20,7 @@ from ttanalyze.model import open_run
 from ttanalyze.model.run import Run
 from ttanalyze.tui import search
 from ttanalyze.tui.items import HEX, NAMES, Items
+from ttanalyze.tui.keys import KEYS
 from ttanalyze.tui.lane import Lane
 from ttanalyze.tui.lists import Epochs, Regions
 from ttanalyze.tui.prompt import Prompt, Question
@@ -32,66 +34,13 @@ from ttanalyze.tui.view import Place, View
 TICK = 0.2  # seconds between two looks at how far a search is
 
 
-def _key(keys: str, action: str, help_text: str, footer: str = "", shown: str = "") -> Binding:
-    return Binding(
-        keys, action, footer or help_text, bool(footer), shown or None, tooltip=help_text
-    )
-
-
 class Browser(App[None]):
     """One process of a run: an epoch, a region, an item of it."""
 
     TITLE = "ttanalyze"
     CSS = STYLE
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[Any]] = [
-        _key("question_mark,f1", "help", "these keys", "Help", "?"),
-        _key("left_square_bracket,comma", "step(-1)", "one epoch back", "Back", "["),
-        _key("right_square_bracket,full_stop", "step(1)", "one epoch forward", "Forward", "]"),
-        _key(
-            "left_curly_bracket,less_than_sign",
-            "region_change(-1)",
-            "back to where the region changed",
-        ),
-        _key(
-            "right_curly_bracket,greater_than_sign",
-            "region_change(1)",
-            "forward to where the region changes",
-            "Change",
-            "}",
-        ),
-        _key(
-            "left_parenthesis,minus",
-            "item_change(-1)",
-            "back to where the item under the cursor changed",
-        ),
-        _key(
-            "right_parenthesis,plus",
-            "item_change(1)",
-            "forward to where the item under the cursor changes",
-        ),
-        _key("h", "past", "history of the item under the cursor: all its values", "History"),
-        _key("enter", "memory", "from a list to the memory"),
-        _key("n", "not_finite(1)", "next NaN or infinity in the region"),
-        _key("N", "not_finite(-1)", "previous NaN or infinity in the region"),
-        _key("w", "new_not_finite", "forward to where new NaNs or infinities come up"),
-        _key("t", "type(1)", "next type of items", "Type"),
-        _key("T", "type(-1)", "previous type of items"),
-        _key("d", "choose_type", "type of items by name"),
-        _key("g", "go", "go to an epoch, region, offset or element", "Go"),
-        _key("slash", "find", "find bytes, a value, a region or an epoch by name", "Find", "/"),
-        _key("f", "find_again(1)", "find the next one"),
-        _key("F", "find_again(-1)", "find the one before"),
-        _key("c", "calls", "calls between this epoch and the one before", "Calls"),
-        _key("m", "mark", "compare with this epoch, and not with the one before; again: no more"),
-        _key("a", "everything", "all regions, or those that live in this epoch"),
-        _key("s", "sort", "regions by id, by how much they changed, by size"),
-        _key("z", "zoom", "memory on all of the screen, or no more"),
-        _key("p", "process", "next process of the run"),
-        _key("R", "reload", "open the run again, which may have grown"),
-        _key("escape", "stop", "stop a search"),
-        _key("q", "quit", "quit", "Quit"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*KEYS]
 
     def __init__(
         self,
@@ -196,17 +145,13 @@ class Browser(App[None]):
             self.view.show(None, " memory", f"no region lives in epoch {self.epoch}")
             return
         try:
-            row = self.timeline.row(self.region)
+            size, heading = self.timeline.size(self.region), self._heading(self.region)
         except Error as e:
             self.view.show(None, " memory", str(e))
             return
-        regions = self.timeline.process.regions
-        size = int(regions.size[row])
         same = self.view.place is not None and self.view.place.region == self.region
-        baseline = self._baseline()
-        self.view.show(
-            Place(self.timeline, self.epoch, baseline, self.region, size), self._heading(row)
-        )
+        place = Place(self.timeline, self.epoch, self._baseline(), self.region, size)
+        self.view.show(place, heading)
         if offset is None and not same:
             offset = self._offsets.get(self.region, 0)
         if offset is not None:
@@ -217,11 +162,12 @@ class Browser(App[None]):
             return self.marked
         return self.timeline.baseline(self.epoch)
 
-    def _heading(self, row: int) -> str:
+    def _heading(self, region: int) -> str:
+        """What is known of a region. Raises Error where that can't be read."""
         timeline = self.timeline
-        regions = timeline.process.regions
+        regions, row = timeline.process.regions, timeline.row(region)
         name, kind = timeline.region_name(row), timeline.region_kind(row)
-        words = [f" region {int(regions.id[row])}", kind if name == kind else f"{name}, {kind}"]
+        words = [f" region {region}", kind if name == kind else f"{name}, {kind}"]
         words += [text.size(int(regions.size[row])), f"at {int(regions.birth['base'][row]):#x}"]
         words.append(f"as {self.view.items.name}")
         baseline = self._baseline()
@@ -256,7 +202,8 @@ class Browser(App[None]):
             words.append(f"process {timeline.process.index} of {len(run.processes)}")
         if timeline.epochs:
             words.append(f"epoch {self.epoch} of {timeline.epochs - 1}")
-            words.append(timeline.epoch_label(self.epoch))
+            with contextlib.suppress(Error):  # the list of epochs says what is wrong
+                words.append(timeline.epoch_label(self.epoch))
         if self.marked is not None:
             words.append(f"compared with epoch {self.marked}")
         if timeline.process.status not in ("complete", "signal"):
@@ -379,7 +326,7 @@ class Browser(App[None]):
     def _set_items(self, items: Items) -> None:
         self.view.set_items(items)
         if self.view.place is not None:
-            self.view.heading = self._heading(self.timeline.row(self.view.place.region))
+            self.view.heading = self._heading(self.view.place.region)
         self._say_where()
 
     def action_choose_type(self) -> None:
@@ -404,7 +351,7 @@ class Browser(App[None]):
         match = search.not_finite(of.type)
         self._search(
             lambda pace: search.first_match(timeline, region, epoch, 1, match, pace),
-            lambda found: self.place(epoch=found[0], offset=found[1]),
+            lambda found: self.place(found[0], region, found[1]),
             f"no new NaN or infinity comes up in region {region} after epoch {epoch}",
         )
 
@@ -518,7 +465,7 @@ class Browser(App[None]):
         way = "behind" if step > 0 else "before"
 
         def taken(offset: int) -> None:
-            self.view.set_cursor(offset)
+            self.place(epoch, region, offset)
             self.view.focus()
 
         self._search(
@@ -574,7 +521,7 @@ class Browser(App[None]):
     # ---- the rest ----
 
     def action_help(self) -> None:
-        self.push_screen(Help([b for b in self.BINDINGS if isinstance(b, Binding)]))
+        self.push_screen(Help())
 
     def action_calls(self) -> None:
         if self._calls is None:
@@ -621,7 +568,12 @@ class Browser(App[None]):
             self.place()
             self.tell(text.count(max(0, self.timeline.epochs - before), "new epoch"))
 
-        self._start_lane.ask(lambda: open_run(path), take)
+        def work() -> Run:
+            run = open_run(path)
+            len(run.process(index).regions)  # is read when it is asked for
+            return run
+
+        self._start_lane.ask(work, take)
 
     def _open(self, run: Run, process: int) -> None:
         self.run_read = run

@@ -88,7 +88,7 @@ class Rows(ScrollView, can_focus=True):
 
     def renew(self, count: int, cursor: int | None = None) -> None:
         """There are count rows, and those that are known may be others now."""
-        self.count = count
+        self.count, self.wrong = count, ""
         self.virtual_size = Size(0, count + 1)
         self.set_cursor(self.cursor if cursor is None else cursor)
         self._fetch(again=True)

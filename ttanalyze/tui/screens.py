@@ -6,53 +6,28 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
 from ttanalyze import text
+from ttanalyze.tui.keys import KEYS, MOVING, NAMES
 from ttanalyze.tui.lists import fit
 from ttanalyze.tui.rows import Cells, Rows
 from ttanalyze.tui.timeline import FLAG_LETTERS, LOST, CallRow, Calls, PastRow, Timeline
-
-NAMES = {
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "left_curly_bracket": "{",
-    "right_curly_bracket": "}",
-    "left_parenthesis": "(",
-    "right_parenthesis": ")",
-    "less_than_sign": "<",
-    "greater_than_sign": ">",
-    "comma": ",",
-    "full_stop": ".",
-    "minus": "-",
-    "plus": "+",
-    "slash": "/",
-    "question_mark": "?",
-    "escape": "esc",
-}
-MOVING = (
-    ("tab shift+tab", "next, previous part of the screen; or click on it"),
-    ("arrows page home end", "move in it"),
-)
 
 
 class Over(ModalScreen[int | None]):
     """A screen over the other, which escape closes."""
 
-    BINDINGS: ClassVar[list[Any]] = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark", "dismiss", "Close", key_display="esc")
     ]
 
 
 class Help(Over):
     """All keys."""
-
-    def __init__(self, bindings: Sequence[Binding]) -> None:
-        super().__init__()
-        self._keys = bindings
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="help"):
@@ -61,7 +36,7 @@ class Help(Over):
 
     def _text(self) -> str:
         rows = list(MOVING)
-        for binding in self._keys:
+        for binding in KEYS:
             keys = " ".join(NAMES.get(key, key) for key in binding.key.split(","))
             rows.append((keys, binding.tooltip))
         flags = ", ".join(f"{letter} {name}" for name, letter in FLAG_LETTERS.items())
@@ -149,7 +124,7 @@ class PastRows(Rows):
 class Past(Over):
     """What the item under the cursor was over time; enter goes to an epoch, which it gives."""
 
-    BINDINGS: ClassVar[list[Any]] = [Binding("enter", "choose", "Go to this epoch")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Go to this epoch")]
 
     def __init__(self, title: str, past: Sequence[PastRow], epoch: int) -> None:
         super().__init__()

@@ -1,0 +1,1093 @@
+"""The terminal browser: what is on the screen, and what every key does to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from fcntl import ioctl
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xxhash
+
+import ttanalyze as tt
+from tests import rundir, support
+from tests.rundir import Writer
+from ttanalyze.model import layout
+from ttanalyze.model.layout import BLOCK_SIZE
+from ttanalyze.tui.app import Browser
+from ttanalyze.tui.items import NAMES, Items
+from ttanalyze.tui.keys import KEYS
+from ttanalyze.tui.lists import brief
+from ttanalyze.tui.timeline import Timeline
+from ttanalyze.tui.view import View
+
+
+class Session:
+    """Somebody at the terminal: presses keys, and reads what is on the screen."""
+
+    def __init__(self, app: Browser, pilot: Any) -> None:
+        self.app, self.pilot = app, pilot
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            await self.pilot.press(key)
+            await self.settle()
+
+    async def type(self, words: str) -> None:
+        """Types words into the prompt, and enter."""
+        await self.pilot.press(*words, "enter")
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Waits until all that was asked for is on the screen."""
+        for _ in range(3):
+            await self.app.workers.wait_for_complete()
+            await self.pilot.pause()
+
+    @property
+    def lines(self) -> list[str]:
+        screen = self.app.screen
+        return [strip.text.rstrip() for strip in screen._compositor.render_strips(screen.size)]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def told(self) -> str:
+        """The line in which calls and messages are."""
+        return self.lines[-2].strip()
+
+    @property
+    def where(self) -> tuple[int, int | None, int]:
+        """Epoch, region, offset."""
+        return self.app.epoch, self.app.region, self.app.view.cursor
+
+    def line(self, part: str) -> str:
+        """The first line that begins with these words."""
+        return next(line for line in self.lines if line.startswith(part))
+
+
+def browse(
+    path: Path,
+    script: Callable[[Session], Awaitable[None]],
+    size: tuple[int, int] = (80, 24),
+    **start: Any,
+) -> None:
+    """Opens a run and lets the script use it."""
+
+    async def main() -> None:
+        app = Browser(tt.open(path), **start)
+        async with app.run_test(size=size) as pilot:
+            session = Session(app, pilot)
+            await session.settle()
+            await script(session)
+
+    asyncio.run(main())
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real recording: an epoch after every kernel of three steps."""
+    folder = tmp_path_factory.mktemp("tui")
+    program = support.build_examples(folder / "examples") / "training"
+    run = folder / "run"
+    options = ("-q", "--sim", "--epoch", "launch", "-o", run, "--", program, "--steps", "3")
+    outcome = support.ttanalyze("record", *options)
+    assert outcome.status == 0, outcome.stderr
+    return run
+
+
+def alive(run: tt.Run, region: int) -> range:
+    """The epochs that a region has contents in."""
+    regions = run.processes[0].regions
+    row = int(np.flatnonzero(regions.id == region)[0])
+    return range(int(regions.born[row]), min(int(regions.died[row]), len(run.epochs)))
+
+
+def floats(*values: float, size: int = 256) -> bytes:
+    out = np.zeros(size, "<f4")
+    out[: len(values)] = values
+    return out.tobytes()
+
+
+@pytest.fixture
+def story(run_path: Path) -> Path:
+    """Six epochs of three regions: weights change in 1, 3 and 5, a NaN comes up in 3."""
+    w = Writer(run_path)
+    w.function(0, "_Z3addPfS_i")
+    w.function(1, "scale")
+    w.born(0, floats(1, 2, 3, size=40_000), label="weights")
+    w.born(1, floats(7), label="bias")
+    w.born(2, bytes(64), kind="host", captured=False)
+    w.epoch("sync", "full")  # 0
+    w.event("launch", "cuLaunchKernel", id=0, grid=[4, 2, 1], block=[256, 1, 1], shared=64)
+    w.event("launch", "cuLaunchKernel", id=1, grid=[1, 1, 1], block=[32, 1, 1])
+    w.write(0, 4, np.float32(2.5).tobytes())
+    w.epoch("sync")  # 1
+    w.epoch("sync", "refused")  # 2
+    w.event("launch", "cuLaunchKernel", id=1, grid=[1, 1, 1], block=[32, 1, 1])
+    w.write(0, 100_000, np.float32(np.nan).tobytes())
+    w.epoch("kernel-after", label="scale")  # 3
+    w.write(1, 8, np.float32(np.inf).tobytes())
+    w.epoch("api", label="half way")  # 4
+    w.write(0, 4, np.float32(9).tobytes())
+    w.died(1)
+    w.epoch("final")  # 5
+    w.close()
+    return run_path
+
+
+# ---- what is shown ----
+
+
+def test_it_begins_at_the_end_with_a_region_that_changed(story: Path) -> None:
+    async def script(s: Session) -> None:
+        assert s.where == (5, 0, 0)
+        lines = s.lines
+        assert len(lines) == 24
+        assert max(map(len, lines)) <= 80
+        assert lines[0].split("  ") == [" run", "epoch 5 of 5", "final"]
+        assert re.search(r"●\s+5 final +64\.0K", s.text)
+        assert re.search(r"●\s+0 weights +156K +1/3", s.text)
+        assert "bias" not in s.text  # it was freed
+        assert "region 0  weights, device  156.2 KiB  at 0x7f0000000000  as hex" in s.text
+        assert s.line("00000000  ").startswith(
+            "00000000  00 00 80 3f 00 00 10 41  00 00 40 40 00 00 00 00  ···?···A··@@····"
+        )
+        assert s.told == "since epoch 4: 2 calls: free"
+
+    browse(story, script)
+
+
+def test_every_epoch_and_region_shows_what_was_recorded(training: Path) -> None:
+    """Real memory, its changes, and the epochs of a real program."""
+    run = tt.open(training)
+    (process,) = run.processes
+
+    async def script(s: Session) -> None:
+        seen = 0
+        for region in run.regions["region"].tolist():
+            for epoch in range(0, len(process.epochs), 5):
+                s.app.place(epoch=epoch, region=region)
+                await s.settle()
+                if epoch not in alive(run, region):
+                    assert f"region {region} is not there in epoch {epoch}" in s.text
+                    continue
+                expected = run.read(epoch, region)
+                shown = s.line("00000000  ")[10:58]
+                assert bytes.fromhex(shown.strip()) == expected[:16].tobytes()
+                window = s.app.view.window
+                assert (window.raw == expected[window.start : window.stop]).all()
+                if epoch - 1 in alive(run, region):
+                    old = run.read(epoch - 1, region)[window.start : window.stop]
+                    assert (window.changed == (window.raw != old)).all()
+                else:
+                    assert window.before is None
+                seen += 1
+        assert seen > 20
+
+    browse(training, script, size=(80, 24))
+
+
+def test_what_changed_stands_out_without_colours(story: Path) -> None:
+    """Bold and underlined: also for those who see no orange."""
+
+    async def script(s: Session) -> None:
+        await s.press("d")
+        await s.type("f32")
+        strip = s.app.view.render_line(1)
+        marked = [seg.text for seg in strip if seg.style and seg.style.underline and seg.style.bold]
+        assert marked == ["9.0"]
+        assert any(seg.style and seg.style.reverse is not True for seg in strip)
+        assert "1.0" in strip.text
+        await s.press("down", "up", "right")
+        assert "9.0 (was 2.5)" in s.lines[-3]
+
+    browse(story, script)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+def test_every_type(run_path: Path, name: str, size: tuple[int, int]) -> None:
+    """The numbers on the screen are those in memory, none cut off."""
+    memory = np.random.default_rng(3).bytes(4096)
+    w = Writer(run_path)
+    w.born(0, memory)
+    w.epoch("sync", "full")
+    w.close()
+    items = Items.of(name)
+
+    async def script(s: Session) -> None:
+        rows = [s.app.view.render_line(y).text for y in range(1, s.app.view.size.height)]
+        each = s.app.view.row_bytes
+        for i, row in enumerate(rows):
+            wanted = items.texts(np.frombuffer(memory[i * each : (i + 1) * each], "u1"))
+            cells = row.split()
+            assert cells[0] == f"{i * each:08x}"
+            assert cells[1 : 1 + len(wanted)] == wanted
+        assert each & (each - 1) == 0
+        assert len(rows[0].rstrip()) <= size[0]
+
+    browse(run_path, script, size, items=name)
+
+
+def test_types_are_changed_by_key_and_name(story: Path) -> None:
+    async def script(s: Session) -> None:
+        for name in [*NAMES[1:], NAMES[0]]:
+            await s.press("t")
+            assert f"as {name}" in s.text
+        await s.press("T")
+        assert f"as {NAMES[-1]}" in s.text
+        await s.press("d")
+        await s.type("float16")
+        assert "as f16" in s.text
+        await s.press("d")
+        await s.type("f12")
+        assert "f12" in s.told
+        assert "as f16" in s.text
+
+    browse(story, script)
+
+
+# ---- in time ----
+
+
+def test_steps_in_time(story: Path) -> None:
+    async def script(s: Session) -> None:
+        for epoch in (4, 3, 2, 1, 0):
+            await s.press("[")
+            assert s.app.epoch == epoch
+        await s.press("[")
+        assert s.told == "epoch 0 is the first one"
+        await s.press("full_stop")
+        assert s.app.epoch == 1
+        await s.press("tab", "tab", "shift+tab", "shift+tab", "home", "down", "down", "up")
+        assert s.app.epoch == 1
+        await s.press("pagedown", "end")
+        assert s.app.epoch == 5
+        await s.press("]")
+        assert s.told == "epoch 5 is the last one"
+
+    browse(story, script)
+
+
+def test_jumps_to_changes_of_the_region_and_of_an_item(story: Path) -> None:
+    async def script(s: Session) -> None:
+        went = []
+        for key in "{<{{":
+            await s.press({"{": "left_curly_bracket", "<": "less_than_sign"}[key])
+            went.append(s.app.epoch)
+        assert went == [3, 1, 0, 0]
+        assert s.told == "region 0 does not change before epoch 0"
+        await s.press("right_curly_bracket")
+        assert s.app.epoch == 1
+        await s.press("g")
+        await s.type("e0 4")
+        assert s.where == (0, 0, 4)
+        await s.press("t")  # f32
+        await s.press("right_parenthesis")
+        assert s.where == (1, 0, 4)
+        assert "2.5 (was 2.0)" in s.lines[-3]
+        await s.press("plus")
+        assert s.where == (5, 0, 4)
+        await s.press("plus")
+        assert s.told == "the item at 0x4 does not change after epoch 5"
+        await s.press("left_parenthesis")
+        assert s.where == (1, 0, 4)
+        await s.press("minus")
+        assert s.where == (0, 0, 4)
+        await s.press("minus")
+        assert s.told == "the item at 0x4 does not change before epoch 0"
+
+    browse(story, script)
+
+
+def test_jumps_agree_with_reading_every_epoch(training: Path) -> None:
+    """Against brute force, on a real run."""
+    run = tt.open(training)
+    region = int(run.digests["region"].value_counts().index[0])
+    epochs = alive(run, region)
+    values = [run.read(epoch, region, stop=4).tobytes() for epoch in epochs]
+    changes = [e for e, (a, b) in zip(epochs[1:], pairwise(values), strict=True) if a != b]
+    assert len(changes) > 2
+
+    async def script(s: Session) -> None:
+        await s.press("d")
+        await s.type("f32")
+        s.app.place(epoch=epochs[-1], region=region, offset=0)
+        await s.settle()
+        went = []
+        for _ in [*changes, 0]:
+            await s.press("minus")
+            went.append(s.app.epoch)
+        expected = [e for e in changes[::-1] if e < epochs[-1]]
+        assert went[: len(expected) + 1] == [*expected, epochs[0]]
+        went = []
+        for _ in changes:
+            await s.press("plus")
+            went.append(s.app.epoch)
+        assert went == changes
+
+    browse(training, script)
+
+
+def test_history_of_an_item(story: Path) -> None:
+    async def script(s: Session) -> None:
+        await s.press("t")
+        await s.press("enter", "right", "h")
+        assert "region 0, f32 at 0x4: 3 values" in s.text
+        rows = [line.split() for line in s.lines[2:5]]
+        assert rows == [["0", "sync", "2.0"], ["1", "sync", "2.5"], ["5", "final", "9.0"]]
+        await s.press("up", "enter")
+        assert s.where == (1, 0, 4)
+        await s.press("h", "escape")
+        assert s.where == (1, 0, 4)
+
+    browse(story, script)
+
+
+def test_compares_with_a_marked_epoch(story: Path) -> None:
+    async def script(s: Session) -> None:
+        await s.press("g")
+        await s.type("e0 4")
+        await s.press("m", "t", "end")
+        s.app.place(epoch=5, offset=4)
+        await s.settle()
+        assert "compared with epoch 0" in s.lines[0]
+        assert "9.0 (was 2.0)" in s.lines[-3]
+        await s.press("m")
+        assert "9.0 (was 2.5)" in s.lines[-3]
+
+    browse(story, script)
+
+
+# ---- values ----
+
+
+def test_next_nan_in_space_and_time(story: Path) -> None:
+    async def script(s: Session) -> None:
+        await s.press("n")
+        assert "floating point" in s.told
+        await s.press("t", "n")
+        assert s.where == (5, 0, 100_000)
+        assert "nan" in s.lines[-3]
+        await s.press("n")
+        assert s.told == ("no NaN or infinity behind 0x186a0 in region 0 in epoch 5")
+        await s.press("end", "N")
+        assert s.where == (5, 0, 100_000)
+        await s.press("g")
+        await s.type("e0 0")
+        await s.press("n")
+        assert s.told.startswith("no NaN or infinity behind 0x0 in region 0 in epoch 0")
+        await s.press("w")
+        assert s.where == (3, 0, 100_000)
+        await s.press("w")
+        assert s.told == "no new NaN or infinity comes up in region 0 after epoch 3"
+        s.app.place(epoch=0, region=1)
+        await s.settle()
+        await s.press("w")
+        assert s.where == (4, 1, 8)
+        assert "inf" in s.lines[-3]
+
+    browse(story, script)
+
+
+def test_old_nans_in_full_epochs_are_not_new(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, floats(np.nan))
+    w.epoch("sync", "full")
+    w.epoch("sync", "full")
+    w.write(0, 16, np.float32(np.inf).tobytes())
+    w.epoch("sync")
+    w.epoch("sync", "full")
+    w.close()
+
+    async def script(s: Session) -> None:
+        await s.press("w")
+        assert s.app.epoch == 2
+        await s.press("w")
+        assert s.app.epoch == 2
+        assert s.told.startswith("no new NaN")
+
+    browse(run_path, script, epoch=0, items="f32")
+
+
+# ---- going and finding ----
+
+
+def test_goes_where_it_is_told(story: Path) -> None:
+    async def script(s: Session) -> None:
+        for words, where in (
+            ("e1", (1, 0, 0)),
+            ("r1 e3 0x10", (3, 1, 0x10)),
+            ("+8", (3, 1, 0x18)),
+            ("-16", (3, 1, 8)),
+            ("r0", (3, 0, 0)),
+            ("#25000", (3, 0, 25_000)),
+        ):
+            await s.press("g")
+            await s.type(words)
+            assert s.where == where
+        await s.press("t", "g")
+        await s.type("#25000")
+        assert s.where == (3, 0, 100_000)
+        for words, reason in (
+            ("e6", "no epoch 6: there are epochs 0 to 5"),
+            ("r9", "no region 9 in process 0"),
+            ("160000", "no byte 160000 in region 0: it has 160,000"),
+            ("-9999999", "no byte -9899999 in region 0: it has 160,000"),
+            ("x", "x: e12, r3, #100, 4096, 0x1000 or +64 is expected"),
+            ("e", "e: e12, r3"),
+        ):
+            await s.press("g")
+            await s.type(words)
+            assert s.told.startswith(reason)
+            assert s.where == (3, 0, 100_000)
+        await s.press("g", "escape")
+        assert isinstance(s.app.focused, View)
+
+    browse(story, script)
+
+
+def test_finds_bytes_across_blocks_and_pieces(run_path: Path) -> None:
+    size = 40 * BLOCK_SIZE
+    places = [5, BLOCK_SIZE - 2, 16 * BLOCK_SIZE - 3, 32 * BLOCK_SIZE, size - 4]
+    memory = bytearray(size)
+    for place in places:
+        memory[place : place + 4] = b"\xde\xad\xbe\xef"
+    w = Writer(run_path)
+    w.born(0, bytes(memory))
+    w.epoch("sync", "full")
+    w.close()
+
+    async def script(s: Session) -> None:
+        await s.press("slash")
+        await s.type("deadbeef")
+        went = [s.app.view.cursor]
+        for _ in places[1:]:
+            await s.press("f")
+            went.append(s.app.view.cursor)
+        assert went == places
+        await s.press("f")
+        assert s.told.startswith("no deadbeef behind 0x27fffc")
+        for place in places[-2::-1]:
+            await s.press("F")
+            assert s.app.view.cursor == place
+        await s.press("slash", "ctrl+u")
+        await s.type("xyz")
+        assert s.told == 'xyz: bytes such as de ad be ef, or "text", are expected'
+
+    browse(run_path, script)
+
+
+def test_finds_values_regions_and_epochs(story: Path) -> None:
+    async def script(s: Session) -> None:
+        await s.press("f")
+        assert s.told == "nothing was searched for yet: /"
+        await s.press("t", "slash")
+        await s.type("9")
+        assert s.where == (5, 0, 4)
+        await s.press("slash", "ctrl+u")
+        await s.type("2.51")
+        assert s.told.startswith("no f32 2.51 behind 0x4")
+        await s.press("slash", "ctrl+u")
+        await s.type("nine")
+        assert s.told == "nine: a value of type f32 is expected"
+        await s.press("slash", "ctrl+u", "tab", "tab")
+        await s.type("HALF")
+        assert s.where == (4, 0, 4)
+        await s.press("f")
+        assert s.told == "no epoch behind epoch 4 is called HALF"
+        await s.press("slash", "ctrl+u")
+        await s.type("sync")
+        await s.press("F", "F")
+        assert s.app.epoch == 1
+        await s.press("slash", "ctrl+u", "shift+tab")
+        await s.type("bias")
+        assert s.where[:2] == (1, 1)
+        await s.press("f")
+        assert s.told == "no region behind region 1 is called bias"
+
+    browse(story, script)
+
+
+def test_finds_whole_numbers_and_small_floats(run_path: Path) -> None:
+    memory = bytearray(range(256))
+    w = Writer(run_path)
+    w.born(0, bytes(memory))
+    w.epoch("sync", "full")
+    w.close()
+
+    async def script(s: Session) -> None:
+        for name, words in (
+            ("i16", "0x1110"),
+            ("u8", "200"),
+            ("e4m3", "0.4375"),
+            ("bf16", "-1e-5"),
+        ):
+            await s.press("d", *name, "enter")
+            await s.press("home", "slash", "ctrl+u")
+            await s.type(words)
+            of = Items.of(name).type
+            assert of is not None
+            every = of.view(np.frombuffer(bytes(memory), "u1"))
+            if name == "bf16":
+                assert s.told.startswith("no bf16 -1e-5")
+            else:
+                wanted = np.flatnonzero(
+                    every
+                    == every.dtype.type(float(int(words, 0)) if "." not in words else float(words))
+                )
+                assert s.app.view.cursor == wanted[0] * of.itemsize
+        await s.press("d", *"u8", "enter", "slash", "ctrl+u")
+        await s.type("256")
+        assert s.told == "256: a value of type u8 is from 0 to 255"
+
+    browse(run_path, script, items="u16")
+
+
+# ---- regions ----
+
+
+def test_regions_that_live_all_and_sorted(story: Path) -> None:
+    def ids(s: Session) -> list[int]:
+        return [int(i) for i in s.app.regions.ids]
+
+    async def script(s: Session) -> None:
+        assert ids(s) == [0]
+        await s.press("a")
+        assert ids(s) == [0, 1, 2]
+        assert re.search(r"1 bias +1\.0K +freed", s.text)
+        assert re.search(r"2 host +64 not capt…", s.text)
+        await s.press("s", "s")
+        assert "all regions by size" in s.text
+        assert ids(s) == [0, 1, 2]
+        await s.press("s", "tab", "down")
+        assert s.app.region == 1
+        assert "region 1 is not there in epoch 5: it lives from epoch 0 to epoch 4" in s.text
+        await s.press("a")
+        assert ids(s) == [0, 1]  # the selected one stays
+        await s.press("[")
+        assert re.search(r"●\s+1 bias +1\.0K +1/1", s.text)
+        s.app.place(region=2)
+        await s.settle()
+        assert "region 2 is not captured: only its life was recorded" in s.text
+
+    browse(story, script)
+
+
+def test_the_cursor_is_kept_for_every_region(story: Path) -> None:
+    async def script(s: Session) -> None:
+        await s.press("enter", "down", "down")
+        assert s.where == (1, 0, 32)
+        s.app.place(region=1)
+        await s.settle()
+        assert s.where == (1, 1, 0)
+        s.app.place(region=0)
+        await s.settle()
+        assert s.where == (1, 0, 32)
+
+    browse(story, script, epoch=1)
+
+
+# ---- calls ----
+
+
+def test_calls_between_epochs(story: Path) -> None:
+    async def script(s: Session) -> None:
+        assert s.told.startswith("since epoch 0: 3 calls; may write there: ")
+        assert "add" in s.told and "scale" in s.told
+        await s.press("c")
+        assert "3 calls between epoch 0 and epoch 1" in s.text
+        assert "add(float*, float*, int) <<<(4, 2), 256, 64>>>" in s.text
+        assert "scale <<<1, 32>>>" in s.text
+        assert s.text.count("may write there") == 2
+        await s.press("escape")
+        assert s.app.epoch == 1
+
+    browse(story, script, (120, 24), epoch=1)
+
+
+def test_without_calls(story: Path) -> None:
+    (story / "p0" / "events.bin").unlink()
+
+    async def script(s: Session) -> None:
+        assert s.told == "calls were not recorded"
+        await s.press("c")
+        assert s.told == "no calls between this epoch and the one before"
+
+    browse(story, script)
+
+
+# ---- what is not as it should be ----
+
+
+def test_what_is_lost_is_said_in_its_place(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, b"a" * 100, label="x")
+    w.epoch("sync", "full")
+    w.epoch("sync", "refused")
+    w.write(0, 0, b"b")
+    w.epoch("sync", "dropped")
+    w.write(0, 0, b"c")
+    w.epoch("sync")
+    w.close()
+
+    async def script(s: Session) -> None:
+        assert "63 61 61" in s.text
+        await s.press("[")
+        assert "are lost: 1 of its 1 blocks were overwritten" in s.text
+        assert re.search(r"2 sync .*D", s.text)
+        await s.press("[")
+        assert "epoch 1 was refused: nothing was captured then" in s.text
+        assert re.search(r"1 sync .*R", s.text)
+        await s.press("[")
+        assert "61 61 61" in s.text
+        await s.press("]", "]", "]")
+        assert "63 61 61" in s.text
+
+    browse(run_path, script)
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "shown"),
+    [
+        ("data-00000.bin", 70, "does not match its digest"),
+        ("blocks.bin", 70, "do not match the epoch's check"),
+        ("digests.bin", 70, "do not match the epoch's check"),
+        ("regions.bin", 70, "does not match its check"),
+        ("events.bin", 64 + 16, "not an event"),
+        ("strings.bin", 69, "not UTF-8"),
+        ("functions.bin", 70, "does not match its check"),
+    ],
+)
+def test_damage_is_said_in_its_place(story: Path, name: str, at: int, shown: str) -> None:
+    path = story / "p0" / name
+    raw = bytearray(path.read_bytes())
+    raw[at] ^= 0xFF
+    path.write_bytes(raw)
+
+    async def script(s: Session) -> None:
+        for key in ("[", "[", "[", "[", "[", "tab", "down", "t", "n", "h", "}", "c", "escape", "q"):
+            assert shown in s.text.replace("\n", "") or key != "[" or s.app.epoch > 1
+            await s.press(key)
+
+    browse(story, script, (200, 24))
+
+
+def test_no_epochs_and_no_regions(tmp_path: Path) -> None:
+    empty = Writer(tmp_path / "empty")
+    empty.close("running")
+    bare = Writer(tmp_path / "bare")
+    bare.epoch("sync", "full")
+    bare.close()
+    keys = [
+        "[",
+        "]",
+        "{",
+        "}",
+        "(",
+        ")",
+        "n",
+        "t",
+        "n",
+        "w",
+        "h",
+        "c",
+        "a",
+        "s",
+        "m",
+        "z",
+        "p",
+        "f",
+    ]
+
+    async def script(s: Session) -> None:
+        assert "no epochs were recorded: there is no memory to see" in s.text
+        assert "(running)" in s.lines[0]
+        await s.press(*keys, "tab", "down", "tab", "down", "right", "pagedown", "end")
+
+    async def other(s: Session) -> None:
+        assert "no region lives in epoch 0" in s.text
+        await s.press(*keys, "tab", "down", "tab", "down", "right", "pagedown", "end")
+
+    browse(tmp_path / "empty", script)
+    browse(tmp_path / "bare", other)
+
+
+def test_names_can_not_act_on_the_screen(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, b"abc", label="[red]x[/]\x1b[2J\n")
+    w.epoch("api", "full", label="\x1b]0;owned\x07[b]y")
+    w.close()
+
+    async def script(s: Session) -> None:
+        assert r"[red]x[/]\x1b[2J\n" in s.text
+        assert r"\x1b]0;owned\x07[b]y" in s.text
+        assert "\x1b" not in s.text
+
+    browse(run_path, script, (160, 24))
+
+
+# ---- size and speed ----
+
+
+def huge_run(path: Path, epochs: int, gibibytes: int) -> None:
+    """A long run: a region of 1 MiB of which a block changes in every epoch, and a huge one of
+    zeros. Written by hand, as the writer would take too long.
+    """
+    w = Writer(path)
+    digest = xxhash.xxh3_64_intdigest
+    few, many = 16, (gibibytes << 30) // BLOCK_SIZE
+    pool = [bytes([i]) * BLOCK_SIZE for i in range(64)]
+    names = np.array([digest(block) for block in pool], "u8")
+    places = np.array([w.append("data-00000.bin", block) for block in pool], "u8")
+    for region, (size, label) in enumerate(
+        ((few * BLOCK_SIZE, "state"), (gibibytes << 30, "huge"))
+    ):
+        seq = w.event("alloc", "cuMemAlloc_v2", id=region, bytes=size)
+        values: dict[str, Any] = {"op": 1, "id": region, "base": 1 << (40 + region), "size": size}
+        values |= {"kind": 1, "flags": layout.CAPTURED, "seq": seq, "label": w.string(label)}
+        born = rundir.record(layout.REGION, call=0, module=layout.NO_ID, **values)
+        w.append("regions.bin", rundir.seal(born))
+    which = np.arange(1, epochs) % len(pool)
+    blocks = np.zeros(few + many + epochs - 1, layout.BLOCK)
+    blocks["length"], blocks["region"][few : few + many] = BLOCK_SIZE, 1
+    blocks["block"][:few], blocks["block"][few : few + many] = np.arange(few), np.arange(many)
+    blocks["block"][few + many :] = np.arange(1, epochs) % few
+    blocks["digest"], blocks["offset"] = names[0], places[0]
+    blocks["digest"][few + many :], blocks["offset"][few + many :] = names[which], places[which]
+    digests = np.zeros(epochs + 1, layout.DIGEST)
+    digests["changed"], digests["region"][1] = 1, 1
+    digests["changed"][:2] = few, many
+    state = np.full(few, names[0])
+    digests["digest"][0] = digest(state.tobytes())
+    digests["digest"][1] = digest(np.full(many, names[0]).tobytes())
+    for i in range(1, epochs):
+        state[i % few] = names[which[i - 1]]
+        digests["digest"][i + 1] = digest(state.tobytes())
+    events = np.zeros(epochs, layout.EVENT)
+    events["seq"] = 10 + np.arange(epochs)
+    events["kind"], events["id"] = layout.EVENT_KINDS.index("epoch"), np.arange(epochs)
+    cut = np.zeros(epochs, layout.EPOCH)
+    cut["number"], cut["trigger"], cut["label"] = np.arange(epochs), 1, layout.NO_ID
+    cut["flags"][0], cut["seq"], cut["bytes_changed"] = layout.FULL, events["seq"], BLOCK_SIZE
+    for kind, records, first in (("digests", digests, 2), ("blocks", blocks, few + many)):
+        cut[f"{kind}_count"], cut[f"{kind}_first"][1:] = 1, first + np.arange(epochs - 1)
+        cut[f"{kind}_count"][0] = first
+        raw, size = records.tobytes(), records.itemsize
+        sums = [digest(raw[: first * size])]
+        sums += [digest(raw[i * size : (i + 1) * size]) for i in range(first, len(records))]
+        cut[f"{kind}_check"] = sums
+        w.append(f"{kind}.bin", raw)
+    w.append("events.bin", events.tobytes())
+    w.append("epochs.bin", rundir.seal(cut))
+    w.close()
+
+
+def test_a_long_run_and_a_huge_region(run_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """100,000 epochs and 100 GiB: no more is looked at than can be seen."""
+    huge_run(run_path, 100_000, 100)
+    rows, most = [], []
+    epoch_rows, read = Timeline.epoch_rows, Timeline.bytes
+
+    def counting(self: Timeline, first: int, last: int, region: int | None) -> Any:
+        rows.append(last - first)
+        return epoch_rows(self, first, last, region)
+
+    def reading(self: Timeline, epoch: int, region: int, start: int, stop: int) -> Any:
+        most.append(stop - start)
+        return read(self, epoch, region, start, stop)
+
+    monkeypatch.setattr(Timeline, "epoch_rows", counting)
+    monkeypatch.setattr(Timeline, "bytes", reading)
+    began = time.monotonic()
+
+    async def script(s: Session) -> None:
+        assert "epoch 99999 of 99999" in s.lines[0]
+        s.app.place(region=1, offset=99 << 30)
+        await s.settle()
+        assert "huge, device  100.0 GiB" in s.text
+        assert "18c0000000  00 00" in s.text
+        opened = time.monotonic() - began
+        await s.press("enter", "end", "pageup", "pagedown")
+        assert s.app.view.cursor == (100 << 30) - 1
+        await s.press("left_curly_bracket")
+        assert s.app.epoch == 0
+        await s.press("g")
+        await s.type("e50000 r0")
+        await s.press("shift+tab", "shift+tab")
+        for _ in range(20):
+            await s.press("pagedown")
+        assert s.app.epoch > 50_000 + 20 * 5
+        await s.press("home", "end")
+        assert s.app.epoch == 99_999
+        assert "99999 sync" in s.text
+        assert opened < 10
+        assert time.monotonic() - began < 30
+
+    browse(run_path, script)
+    assert max(rows) < 100
+    assert max(most) < 4096
+
+
+@pytest.mark.parametrize("size", [(20, 6), (40, 10), (80, 24), (132, 43), (300, 100)])
+def test_any_size_of_terminal(story: Path, size: tuple[int, int]) -> None:
+    async def script(s: Session) -> None:
+        for key in ("t", "T", "tab", "down", "tab", "down", "right", "z", "z", "c", "escape", "?"):
+            await s.press({"?": "question_mark"}.get(key, key))
+        await s.press("escape")
+        assert max(map(len, s.lines)) <= size[0]
+        await s.pilot.resize_terminal(100, 30)
+        await s.settle()
+        assert "weights" in s.text
+        assert "00000000" in s.text
+
+    browse(story, script, size)
+
+
+def test_the_screen_does_not_wait_for_the_disk(
+    story: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys work while something is read; of what was asked for meanwhile the last is shown."""
+    gate, window, asked = threading.Event(), Timeline.window, []
+
+    def slow(self: Timeline, epoch: int, *rest: Any) -> Any:
+        asked.append(epoch)
+        gate.wait(20)
+        return window(self, epoch, *rest)
+
+    async def script(s: Session) -> None:
+        monkeypatch.setattr(Timeline, "window", slow)
+        for _ in range(5):
+            await s.pilot.press("[")
+        assert "epoch 0 of 5" in s.lines[0]
+        assert len(asked) == 1
+        gate.set()
+        await s.settle()
+        assert asked[-1] == 0
+        assert len(asked) < 5
+        assert "00 00 80 3f 00 00 00 40" in s.text
+
+    browse(story, script)
+
+
+def test_a_search_shows_how_far_it_is_and_can_be_stopped(
+    story: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ttanalyze.tui import search
+
+    def endless(*arguments: Any) -> None:
+        while True:
+            arguments[-1].at(1, 4)
+            time.sleep(0.01)
+
+    monkeypatch.setattr(search, "region_change", endless)
+
+    async def script(s: Session) -> None:
+        await s.pilot.press("left_curly_bracket")
+        await s.pilot.pause(0.5)
+        assert s.told == "searching, 25%; escape stops it"
+        await s.pilot.press("[")
+        assert "epoch 4 of 5" in s.lines[0]
+        await s.press("escape")
+        assert s.told == "stopped"
+        await s.press("[")
+        assert "since epoch" in s.told
+
+    browse(story, script)
+
+
+# ---- the mouse ----
+
+
+def test_the_mouse(story: Path) -> None:
+    async def script(s: Session) -> None:
+        await s.pilot.click("#epochs", offset=(5, 2))
+        await s.settle()
+        assert s.app.epoch == 1
+        await s.press("a")
+        await s.pilot.click("#regions", offset=(10, 2))
+        await s.settle()
+        assert s.app.region == 1
+        for x, offset in ((10, 0), (13, 1), (34, 0x10 + 7), (35, 8), (58 + 1, 0), (75, 15)):
+            row = 2 if offset >= 16 else 1
+            await s.pilot.click("#memory", offset=(x, row))
+            await s.settle()
+            assert s.app.view.cursor in (offset, offset % 16 + 16 * (row - 1))
+        await s.press("t")
+        await s.pilot.click("#memory", offset=(30, 3))
+        await s.settle()
+        assert s.app.view.cursor == 2 * 16 + 4
+        await s.pilot.click("#epochs", offset=(5, 1), times=2)
+        await s.settle()
+        assert s.app.epoch == 0
+        assert isinstance(s.app.focused, View)
+
+    browse(story, script)
+
+
+# ---- the rest ----
+
+
+def test_help_has_every_key(story: Path) -> None:
+    async def script(s: Session) -> None:
+        await s.press("question_mark")
+        for binding in KEYS:
+            assert binding.tooltip in s.text
+        for key in ("[ ,", "] .", "{ <", "} >", "( -", ") +", "? f1", "/", "tab shift+tab"):
+            assert f"\n  {key} " in s.text
+        await s.press("question_mark")
+        assert "weights" in s.text
+
+    browse(story, script, (100, 60))
+
+
+def test_processes_take_turns(tmp_path: Path) -> None:
+    for index in (0, 3):
+        w = Writer(tmp_path / "run", index)
+        w.born(0, bytes([index]) * 20, label=f"of {index}")
+        w.epoch("sync", "full")
+        w.close()
+
+    async def script(s: Session) -> None:
+        assert "process 0 of 2" in s.lines[0]
+        await s.press("p")
+        assert "process 3 of 2" not in s.lines[0]
+        assert "process 3" in s.lines[0]
+        assert "of 3, device" in s.text
+        assert "03 03 03" in s.text
+        await s.press("p")
+        assert "of 0, device" in s.text
+
+    browse(tmp_path / "run", script)
+    with pytest.raises(tt.Error, match="no process 1"):
+        browse(tmp_path / "run", script, process=1)
+
+
+def test_a_run_that_grows_is_read_again(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, b"old")
+    w.epoch("sync", "full")
+    w.close("running")
+
+    async def script(s: Session) -> None:
+        w.write(0, 0, b"new")
+        w.epoch("sync")
+        await s.press("R")
+        assert s.told == "1 new epoch"
+        assert s.app.epoch == 0
+        await s.press("]")
+        assert "6e 65 77" in s.text
+        (run_path / "run.json").write_text("{")
+        await s.press("R")
+        assert "run.json: offset 1: not JSON" in s.told
+        assert "6e 65 77" in s.text
+
+    browse(run_path, script)
+
+
+def test_brief_sizes() -> None:
+    sizes = [0, 999, 1024, 1536, 102_400, 1 << 20, 156 << 10, 1023 << 20, 100 << 30, 5 << 50]
+    told = [brief(size) for size in sizes]
+    assert told == ["0", "999", "1.0K", "1.5K", "100K", "1.0M", "156K", "1023M", "100G", "5120T"]
+    assert max(map(len, told)) <= 5
+
+
+# ---- as a command ----
+
+
+def at_terminal(arguments: list[str | Path], keys: bytes, **environment: str) -> tuple[int, str]:
+    """Runs the command on a terminal of 80x24; presses keys when the footer is there."""
+    parent, child = pty.openpty()
+    ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    bare = {k: v for k, v in support.bare_environment().items() if k not in ("NO_COLOR", "TERM")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ttanalyze", *map(str, arguments)],
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        cwd=support.ROOT,
+        env=bare | {"TERM": "xterm-256color"} | environment,
+        start_new_session=True,
+    )
+    os.close(child)
+    seen, until, pressed = b"", time.monotonic() + 60, False
+    while time.monotonic() < until:
+        if select.select([parent], [], [], 0.1)[0]:
+            try:
+                piece = os.read(parent, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            seen += piece
+        elif b"Quit" in seen and not pressed:
+            os.write(parent, keys)
+            pressed = True
+    os.close(parent)
+    return process.wait(20), seen.decode(errors="replace")
+
+
+def test_as_a_command_on_a_terminal(story: Path) -> None:
+    arguments: list[str | Path] = ["tui", story, "--epoch", "3", "--offset", "0x186a0"]
+    status, seen = at_terminal([*arguments, "--dtype", "f32"], b"q")
+    assert status == 0
+    assert "epoch 3 of 5" in seen
+    assert "nan" in seen
+    assert re.search(r"\x1b\[[0-9;]*38;", seen)
+    assert "\x1b[?1049l" in seen  # the screen is what it was before
+    assert "Traceback" not in seen
+
+
+def test_no_color(story: Path) -> None:
+    status, seen = at_terminal(["tui", story], b"]q", NO_COLOR="1")
+    assert status == 0
+    assert "weights" in seen
+    codes = {code for found in re.findall(r"\x1b\[([0-9;]*)m", seen) for code in found.split(";")}
+    assert codes <= {"", "0", "1", "2", "3", "4", "7"}
+    assert {"1", "4", "7"} <= codes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--epoch", "6"], "no epoch 6: there are epochs 0 to 5"),
+        (["--region", "7"], "no region 7 in process 0"),
+        (["--process", "1"], "no process 1"),
+        (["--offset", "x"], "--offset x: a number such as 4096 or 0x1000 is expected"),
+        (["--dtype", "f12"], "f12"),
+    ],
+)
+def test_errors_of_the_command(story: Path, arguments: list[str], reason: str) -> None:
+    status, seen = at_terminal(["tui", story, *arguments], b"q")
+    assert status == 2
+    assert seen.startswith("ttanalyze: ")
+    assert reason in seen
+    assert seen.count("\n") == 1
+
+
+def test_without_a_terminal_or_textual(story: Path, tmp_path: Path) -> None:
+    outcome = support.ttanalyze("tui", story)
+    message = "ttanalyze: tui: standard input, output and error must be a terminal\n"
+    assert outcome == support.Outcome("", message, 2)
+    (tmp_path / "textual.py").write_text("raise ImportError\n")
+    path = f"{tmp_path}:{support.ROOT}"
+    status, seen = at_terminal(["tui", story], b"q", PYTHONPATH=path)
+    assert status == 2
+    assert seen == "ttanalyze: tui needs textual: pip install 'ttanalyze[tui]'\r\n"

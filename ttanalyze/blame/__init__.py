@@ -1,0 +1,8 @@
+"""Where memory comes from: the history of a byte or an item, and when a condition first held."""
+
+from ttanalyze.blame.changes import Blame, Change, blame
+from ttanalyze.blame.condition import Condition
+from ttanalyze.blame.target import Target, find_target
+from ttanalyze.blame.watch import Sighting, watch
+
+__all__ = ["Blame", "Change", "Condition", "Sighting", "Target", "blame", "find_target", "watch"]

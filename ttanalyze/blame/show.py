@@ -1,0 +1,175 @@
+"""How histories and sightings look on a screen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ttanalyze import text
+from ttanalyze.blame.changes import Blame, Change, described
+from ttanalyze.blame.suspects import Suspect
+from ttanalyze.blame.target import Target
+from ttanalyze.blame.watch import Sighting
+from ttanalyze.demangle import demangle
+from ttanalyze.model.process import Process
+from ttanalyze.values import Type
+
+SHOWN_ITEMS = 4
+SHOWN_BYTES = 16
+
+
+def blame_text(found: Blame, colour: bool = False) -> str:
+    """The history for a screen: each change, and below it the calls that may have made it."""
+    target = found.target
+    span = f"epochs {found.first} to {found.last}" if found.last >= 0 else "no epochs"
+    changed = text.count(found.count, "entry", "entries")
+    out = [text.coloured(f"{_target(target)}: {changed} in {span}", "bold", colour)]
+    hidden = found.count - len(found.changes)
+    if hidden:
+        out.append(f"… {hidden:,} before these (--limit 0 shows all)")
+    names = _Names([suspect for change in found.changes for suspect in change.suspects])
+    for change in found.changes:
+        where = f"epoch {change.epoch}"
+        if change.last > change.epoch:
+            where += f" to {change.last}"
+        out.append(f"{where}  {_epoch(target.process, change.epoch)}: {_what(target, change)}")
+        if found.events:
+            out += _suspects(change.suspects, change.suspect_count, names)
+    if not found.events:
+        out.append("calls were not recorded, so none can be named")
+    return "\n".join(out)
+
+
+def sighting_text(
+    process: Process, watched: str, found: Sighting | None, unseen: int, colour: bool = False
+) -> str:
+    """Where a condition first held. watched: the condition, and of what."""
+    out = []
+    if found is None:
+        out.append(text.coloured(f"{watched}: in no epoch", "bold", colour))
+    else:
+        when = f"first in epoch {found.epoch} ({_epoch(process, found.epoch)})"
+        out.append(text.coloured(f"{watched}: {when}", "bold", colour))
+        if found.since is not None:
+            out.append(f"not yet in epoch {found.since}, the one before of its context")
+        names = _Names([suspect for hit in found.hits for suspect in hit.suspects])
+        for hit in found.hits:
+            label = f" {text.printable(hit.label)!r}" if hit.label else ""
+            line = f"region {hit.region}{label}: "
+            if hit.items is None:
+                line += "which items can't be told, for contents are gone"
+            else:
+                pairs = zip(hit.first, hit.values, strict=True)
+                items = ", ".join(f"[{i}] {value}" for i, value in pairs)
+                more = " …" if hit.items > len(hit.first) else ""
+                line += f"{text.count(hit.items, 'item')}: {items}{more}"
+            out += [line, *_suspects(hit.suspects, hit.suspect_count, names)]
+        if found.hit_count > len(found.hits):
+            out.append(f"… and in {found.hit_count - len(found.hits):,} more regions")
+    if unseen:
+        count = text.count(unseen, "change")
+        out.append(f"{count} could not be looked at: the contents are gone")
+    return "\n".join(out)
+
+
+def target_text(target: Target) -> str:
+    """What is asked about, in a few words."""
+    return _target(target)
+
+
+def _target(target: Target) -> str:
+    label = f" {text.printable(target.label)!r}" if target.label else ""
+    out = f"region {target.region}{label}"
+    if target.whole:
+        return out
+    kind, length = target.type, target.stop - target.start
+    if kind is None:
+        what = f"byte {target.start:#x}"
+        return f"{out}, {what}" + (f" to {target.stop - 1:#x}" if length > 1 else "")
+    index, rest = divmod(target.start, kind.itemsize)
+    last = index + length // kind.itemsize - 1
+    if rest:
+        return (
+            f"{out}, {text.count(last - index + 1, kind.name + ' item')} from byte {target.start}"
+        )
+    return f"{out}, {kind.name} [{index}{f'..{last}' if last > index else ''}]"
+
+
+def _epoch(process: Process, epoch: int) -> str:
+    said = described(process, process.epochs[epoch])
+    label = said["epoch_label"]
+    words = [said["trigger"], *([demangle([label])[0]] if label else []), *said["flags"]]
+    return text.printable(" ".join(words))
+
+
+def _what(target: Target, change: Change) -> str:
+    if change.blocks is not None:
+        what = "first contents" if change.since is None else "changed"
+        return f"{what}, {text.count(change.blocks, 'block')}"
+    if change.after is None:
+        return "may have changed; the contents are gone"
+    if change.before is None:
+        first = "known again" if change.since is not None else "first contents"
+        return f"{_values(target.type, change.after)} ({first})"
+    if len(change.before) == (target.type.itemsize if target.type else 1):
+        return f"{_values(target.type, change.before)} → {_values(target.type, change.after)}"
+    return _items(target.type, change.before, change.after)
+
+
+def _values(kind: Type | None, data: bytes) -> str:
+    if kind is None:
+        return data[:SHOWN_BYTES].hex(" ") + (" …" if len(data) > SHOWN_BYTES else "")
+    some = kind.texts(data[: SHOWN_ITEMS * kind.itemsize])
+    return " ".join(some) + (" …" if len(data) > SHOWN_ITEMS * kind.itemsize else "")
+
+
+def _items(kind: Type | None, before: bytes, after: bytes) -> str:
+    """Those of several items that changed."""
+    size = kind.itemsize if kind else 1
+    old, new = (np.frombuffer(data, "u1").reshape(-1, size) for data in (before, after))
+    at = np.flatnonzero((old != new).any(axis=1)).tolist()
+    parts = []
+    for i in at[:SHOWN_ITEMS]:
+        pair = (_values(kind, data[i * size : (i + 1) * size]) for data in (before, after))
+        parts.append(f"[{i}] {' → '.join(pair)}")
+    if len(at) == len(old) <= SHOWN_ITEMS:
+        return ", ".join(parts)
+    return f"{len(at):,} of {len(old):,}: {', '.join(parts)}{' …' if len(at) > SHOWN_ITEMS else ''}"
+
+
+class _Names:
+    """Kernel names demangled, all at once."""
+
+    def __init__(self, suspects: list[Suspect]) -> None:
+        mangled = sorted({suspect.kernel for suspect in suspects if suspect.kernel})
+        self._of = dict(zip(mangled, demangle(mangled), strict=True))
+
+    def __getitem__(self, mangled: str) -> str:
+        return text.printable(self._of[mangled])
+
+
+def _suspects(suspects: list[Suspect], count: int, names: _Names) -> list[str]:
+    if not count:
+        return ["    no recorded call can have written it"]
+    lines = [f"    {_suspect(suspect, names)}" for suspect in suspects]
+    if count > len(suspects):
+        lines.append(f"    … and {text.count(count - len(suspects), 'more call')}")
+    return lines
+
+
+def _suspect(suspect: Suspect, names: _Names) -> str:
+    what: list[Any] = [suspect.call or suspect.kind]
+    if suspect.kernel is not None and suspect.grid is not None and suspect.block is not None:
+        grid, block = _extent(suspect.grid), _extent(suspect.block)
+        what = [names[suspect.kernel], f"<<<{grid}, {block}>>>"]
+    if suspect.bytes is not None:
+        what.append(text.size(suspect.bytes))
+    stream = f", stream {suspect.stream}" if suspect.stream else ""
+    return f"call {suspect.seq}{stream}: {' '.join(what)} ({suspect.how})"
+
+
+def _extent(sizes: list[int]) -> str:
+    while len(sizes) > 1 and sizes[-1] == 1:
+        sizes = sizes[:-1]
+    return str(sizes[0]) if len(sizes) == 1 else f"({', '.join(map(str, sizes))})"

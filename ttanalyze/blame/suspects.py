@@ -1,0 +1,99 @@
+"""The calls that may have made a change, as much as is known of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.model import layout
+from ttanalyze.model.layout import Array
+from ttanalyze.model.process import Process
+from ttanalyze.writers import HOW, WRITES, writers
+
+LISTED = 8
+BEFORE = layout.TRIGGERS.index("kernel-before")
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A call. kernel: mangled; how: one of writers.HOW; grid and block: of launches, bytes: of
+    copies and fills.
+    """
+
+    seq: int
+    kind: str
+    call: str | None
+    kernel: str | None
+    stream: int
+    thread: int
+    grid: list[int] | None
+    block: list[int] | None
+    bytes: int | None
+    how: str
+
+
+def epoch_before(process: Process, epoch: int) -> int | None:
+    """The last epoch of the same context that captured anything; None where there is none."""
+    epochs = process.epochs[:epoch]
+    same = epochs["context"] == process.epochs["context"][epoch]
+    usable = np.flatnonzero(same & (epochs["flags"] & layout.REFUSED == 0))
+    return int(usable[-1]) if len(usable) else None
+
+
+def suspects(
+    process: Process,
+    region: int,
+    part: tuple[int, int],
+    since: int | None,
+    epoch: int,
+    most: int = LISTED,
+) -> tuple[list[Suspect], int]:
+    """The calls between two epochs (since None: from the region's birth on) that may have written
+    to bytes [start, stop) of a region: the likeliest ones, and how many there are.
+    """
+    found = writers(
+        process, region, 0 if since is None else _cut(process, since), _cut(process, epoch)
+    )
+    base = int(process.regions.birth["base"][process.regions.rows(np.array([region]))[0]])
+    reaches = (found.how != WRITES) | _reaches(
+        process, found.events, base + part[0], base + part[1]
+    )
+    order = [i for i in found.surest().tolist() if reaches[i]]
+    return [_suspect(process, found.events[i], int(found.how[i])) for i in order[:most]], len(order)
+
+
+def _cut(process: Process, epoch: int) -> int:
+    """The seq of the last call whose work an epoch has seen."""
+    record = process.epochs[epoch]
+    return int(record["seq"]) - int(record["trigger"] == BEFORE)
+
+
+def _reaches(process: Process, events: Array, start: int, stop: int) -> Array:
+    """Which copies and fills write to addresses [start, stop); rows of others end nobody knows
+    where, but none begins below its destination.
+    """
+    dst, length = events["dst"], np.maximum(events["bytes"], np.uint64(1))
+    names = [process.call(call) or "" for call in events["call"].tolist()]
+    in_rows = np.array(["2D" in name or "3D" in name for name in names], bool)
+    begins = dst < np.uint64(stop)
+    ends = (dst >= np.uint64(start)) | (np.uint64(start) - dst < length)
+    return np.asarray(begins & (in_rows | ends))
+
+
+def _suspect(process: Process, event: Any, how: int) -> Suspect:
+    kind = layout.EVENT_KINDS[int(event["kind"])]
+    launch = kind == "launch"
+    return Suspect(
+        seq=int(event["seq"]),
+        kind=kind,
+        call=process.call(int(event["call"])),
+        kernel=process.kernel(int(event["id"])) if launch else None,
+        stream=int(event["stream"]),
+        thread=int(event["thread"]),
+        grid=event["grid"].tolist() if launch else None,
+        block=event["block"].tolist() if launch else None,
+        bytes=int(event["bytes"]) if kind in ("copy", "set") else None,
+        how=HOW[how],
+    )

@@ -1,0 +1,343 @@
+"""Compares two runs: aligns what they did, and says where their memory first parts and why there.
+
+Processes are compared with those of the same command line, else in their order; within a process,
+each context by itself. All of memory is compared by digests, which takes no contents; contents are
+read of what is then described, and where a tolerance decides what counts as different.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.diff import match
+from ttanalyze.diff.details import Details, Types
+from ttanalyze.diff.launches import add_launches
+from ttanalyze.diff.match import MatchedCalls, MatchedRegions
+from ttanalyze.diff.report import (
+    DiffReport,
+    Launches,
+    ProcessDiff,
+    RegionAlone,
+    Spread,
+)
+from ttanalyze.diff.sides import (
+    Calls,
+    Names,
+    Side,
+    mixed,
+    of_manifest,
+    of_process,
+    read_calls,
+)
+from ttanalyze.diff.states import Common, Stretches, compare_states
+from ttanalyze.errors import Error
+from ttanalyze.model.expected import ExpectedProcess, load, parse
+from ttanalyze.model.layout import Array, distinct
+from ttanalyze.model.run import Run
+from ttanalyze.values import Tolerance, Type
+
+LISTED = 100  # regions without a counterpart that a report lists
+SPREAD = 16
+PIECE = 1 << 12  # epochs whose digests are looked at together
+Progress = Callable[[int, int], None]
+Source = Run | Mapping[str, Any] | str | os.PathLike[str]
+
+
+def diff(
+    a: Source,
+    b: Source,
+    *,
+    every: bool = False,
+    types: Types | Type | None = None,
+    tolerance: Tolerance | None = None,
+    progress: Progress | None = None,
+) -> DiffReport:
+    """Compares two runs, or manifests: files, or objects as parsed from one.
+
+    every: describe every divergence, not only the first of each process. types: of the items of
+    all regions, or by region (its id in a, or its label; None: of all others), to compare values.
+    tolerance: what does not count as different, of regions whose type is given. progress: called
+    with epochs done and those in all.
+
+    Raises FormatError where a file is not what it should be, Error where there is nothing that
+    could be compared.
+    """
+    began = time.monotonic()
+    by_region: Types = {None: types} if isinstance(types, Type) else types or {}
+    if tolerance is not None and not by_region:
+        raise Error("a tolerance is of values: it needs a type to see them as")
+    work = _Diff(every, by_region, tolerance, progress)
+    name_a, sides_a = _sides(a, work.names)
+    name_b, sides_b = _sides(b, work.names)
+    pairs = _pairs(sides_a, sides_b)
+    work.total = sum(min(len(x.flags), len(y.flags)) for x, y in pairs)
+    processes = [work.process(x, y) for x, y in pairs]
+    alone = [
+        [s.index for s in sides if s.index not in {p[which].index for p in pairs}]
+        for which, sides in enumerate((sides_a, sides_b))
+    ]
+    memory_same = not any(p.divergence_count for p in processes)
+    same = all(p.same for p in processes) and not any(alone)
+    report = DiffReport(
+        a=name_a,
+        b=name_b,
+        same=same,
+        memory_same=memory_same,
+        tolerance=_tolerance_text(tolerance),
+        processes=processes,
+        alone_a=alone[0],
+        alone_b=alone[1],
+        seconds=round(time.monotonic() - began, 6),
+    )
+    _require_something(report)
+    return report
+
+
+def _require_something(report: DiffReport) -> None:
+    """Raises Error where there were epochs but none to compare, and nothing else that differs."""
+    compared = any(p.common for p in report.processes)
+    either = any(p.epochs_a or p.epochs_b for p in report.processes)
+    if report.same and either and not compared:
+        raise Error(
+            f"{report.a} and {report.b}: nothing to compare: no epoch of one is at the same point "
+            "of the program as one of the other"
+        )
+
+
+def _tolerance_text(tolerance: Tolerance | None) -> str | None:
+    if tolerance is None:
+        return None
+    parts = (tolerance.abs, tolerance.rel, tolerance.ulp)
+    return ",".join("" if part is None else str(part) for part in parts).rstrip(",")
+
+
+def _sides(source: Source, names: Names) -> tuple[str, list[Side]]:
+    if isinstance(source, Run):
+        return str(source.path), [of_process(p, names) for p in source.processes]
+    if isinstance(source, Mapping):
+        return "manifest", _of_manifest(parse(source, "manifest"), names)
+    if Path(source).is_dir():
+        run = Run(Path(source))
+        return str(run.path), [of_process(p, names) for p in run.processes]
+    return os.fspath(source), _of_manifest(load(source), names)
+
+
+def _of_manifest(expected: list[ExpectedProcess], names: Names) -> list[Side]:
+    return [of_manifest(process, names) for process in expected]
+
+
+def _pairs(a: list[Side], b: list[Side]) -> list[tuple[Side, Side]]:
+    """Processes of one command line, in their order, and then the others in theirs."""
+    pairs: list[tuple[Side, Side]] = []
+    left = list(b)
+    for by_command in (True, False):
+        taken = {id(x) for x, _ in pairs}
+        for one in a:
+            if id(one) in taken:
+                continue
+            for other in left:
+                if not by_command or _command(one) == _command(other) != ():
+                    pairs.append((one, other))
+                    left.remove(other)
+                    break
+    return sorted(pairs, key=lambda pair: pair[0].index)
+
+
+def _command(side: Side) -> tuple[str, ...]:
+    return tuple(side.process.info.get("argv", [])) if side.process is not None else ()
+
+
+class _Diff:
+    def __init__(
+        self, every: bool, types: Types, tolerance: Tolerance | None, progress: Progress | None
+    ) -> None:
+        self.names = Names()
+        self.every = every
+        self.types = types
+        self.tolerance = tolerance
+        self.progress = progress
+        self.done = self.total = 0
+
+    def process(self, a: Side, b: Side) -> ProcessDiff:
+        """Compares two processes."""
+        out = ProcessDiff(
+            a.index,
+            b.index,
+            epochs_a=len(a.flags),
+            epochs_b=len(b.flags),
+            left_out_a=int(np.count_nonzero(~a.usable)),
+            left_out_b=int(np.count_nonzero(~b.usable)),
+        )
+        if a.process is None or b.process is None:
+            a, b = _without_contexts(a), _without_contexts(b)
+        calls_a, calls_b = self._calls(a), self._calls(b)
+        known = calls_a is not None and calls_b is not None
+        if known:
+            out.launches = Launches()
+        for context in _contexts(a, b, calls_a, calls_b):
+            matched = None
+            if calls_a is not None and calls_b is not None:
+                of_a = calls_a.where(calls_a.context == context)
+                of_b = calls_b.where(calls_b.context == context)
+                matched = match.match_calls(of_a, of_b)
+                assert out.launches is not None
+                assert a.process is not None and b.process is not None
+                add_launches(out.launches, matched, a.process, b.process)
+            self._context(out, a, b, context, matched)
+        out.divergences.sort(key=lambda d: (d.epoch_a, d.region_a))
+        if not self.every:
+            del out.divergences[1:]
+        out.spread.sort(key=lambda s: (s.epoch_a, s.region_a))
+        del out.spread[SPREAD:]
+        for side in (a, b):
+            if side.process is not None:
+                side.process.release()
+        return out
+
+    def _calls(self, side: Side) -> Calls | None:
+        return None if side.process is None else read_calls(side.process, self.names)
+
+    def _context(
+        self, out: ProcessDiff, a: Side, b: Side, context: int, calls: MatchedCalls | None
+    ) -> None:
+        """Adds what is found in one context."""
+        regions = match.match_regions(
+            a.regions.where(a.regions.context == context),
+            b.regions.where(b.regions.context == context),
+            calls,
+        )
+        equal = regions.a.size[regions.rows_a] == regions.b.size[regions.rows_b]
+        self._add_regions(out, regions, ~equal)
+        regions = MatchedRegions(regions.a, regions.b, regions.rows_a[equal], regions.rows_b[equal])
+        epochs = [np.flatnonzero(s.usable & (s.context == context)) for s in (a, b)]
+        epochs_a, epochs_b = match.match_epochs(
+            a,
+            b,
+            epochs[0],
+            epochs[1],
+            calls,
+            lambda: (_changes(a, epochs[0], regions, 0), _changes(b, epochs[1], regions, 1)),
+        )
+        common = _common(a, b, epochs_a, epochs_b, regions)
+        details = Details(common, regions, calls, self.names, self.types, self.tolerance)
+        judge = details.within_tolerance if self.tolerance is not None else None
+        stop = judge is not None and not self.every
+        states = compare_states(common, judge, stop, self._advance)
+        self.done += len(epochs_a)
+        out.common += len(epochs_a)
+        out.regions += len(common.born)
+        out.region_epochs += states.compared
+        out.differing += states.differing
+        out.tolerated += states.tolerated
+        out.unknown += states.unknown
+        out.divergence_count += states.total
+        out.stopped |= states.points < len(epochs_a)
+        out.divergences += [
+            details.divergence(states, i)
+            for i in range(len(states.pair) if self.every else min(1, len(states.pair)))
+        ]
+        self._add_spread(out, states, details)
+
+    def _advance(self, done: int, total: int) -> None:
+        if self.progress:
+            self.progress(min(self.done + done, self.total), self.total)
+
+    def _add_regions(self, out: ProcessDiff, regions: MatchedRegions, other: Array) -> None:
+        """Adds the regions without a counterpart, and the pairs of `other` sizes."""
+        rows: list[tuple[str, int | None, int | None]] = []
+        rows += [("a", row, None) for row in regions.alone(0).tolist()]
+        rows += [("b", None, row) for row in regions.alone(1).tolist()]
+        pairs = zip(regions.rows_a[other].tolist(), regions.rows_b[other].tolist(), strict=True)
+        rows += [("both", one, two) for one, two in pairs]
+        out.regions_alone_count += len(rows)
+        for side, row_a, row_b in rows[: LISTED - len(out.regions_alone)]:
+            of, row = (regions.a, row_a) if row_a is not None else (regions.b, row_b)
+            assert row is not None
+            out.regions_alone.append(
+                RegionAlone(
+                    side=side,
+                    region_a=None if row_a is None else int(regions.a.id[row_a]),
+                    region_b=None if row_b is None else int(regions.b.id[row_b]),
+                    kind=self.names.text(int(of.kind[row])) or "",
+                    label=self.names.text(int(of.label[row])),
+                    size_a=None if row_a is None else int(regions.a.size[row_a]),
+                    size_b=None if row_b is None else int(regions.b.size[row_b]),
+                )
+            )
+
+    def _add_spread(self, out: ProcessDiff, states: Stretches, details: Details) -> None:
+        """Adds where each pair parts first."""
+        pairs, first, counts = np.unique(states.pair, return_index=True, return_counts=True)
+        out.regions_differing += len(pairs)
+        order = np.argsort(first, kind="stable")[:SPREAD]
+        common, regions = details.common, details.regions
+        for pair, i, count in zip(pairs[order], first[order], counts[order], strict=True):
+            row, point = int(regions.rows_a[pair]), int(states.first[i])
+            out.spread.append(
+                Spread(
+                    region_a=int(common.regions_a[pair]),
+                    region_b=int(common.regions_b[pair]),
+                    label=self.names.text(int(regions.a.label[row])),
+                    size=int(regions.a.size[row]),
+                    epoch_a=int(common.epochs_a[point]),
+                    epoch_b=int(common.epochs_b[point]),
+                    stretches=int(count),
+                )
+            )
+
+
+def _without_contexts(side: Side) -> Side:
+    """A process as a manifest knows it."""
+    regions = replace(side.regions, context=np.zeros_like(side.regions.context))
+    return replace(side, context=np.zeros_like(side.context), regions=regions)
+
+
+def _contexts(a: Side, b: Side, *calls: Calls | None) -> list[int]:
+    them = [of.context for side in (a, b) for of in (side, side.regions)]
+    them += [of.context for of in calls if of is not None]
+    contexts: list[int] = np.unique(np.concatenate([distinct(one) for one in them])).tolist()
+    return contexts
+
+
+def _common(a: Side, b: Side, epochs_a: Array, epochs_b: Array, regions: MatchedRegions) -> Common:
+    """Points and pairs, and in which points both sides of a pair live."""
+    rows_a, rows_b = regions.rows_a, regions.rows_b
+    born = [
+        np.searchsorted(epochs, of.born[rows])
+        for epochs, of, rows in ((epochs_a, regions.a, rows_a), (epochs_b, regions.b, rows_b))
+    ]
+    died = [
+        np.searchsorted(epochs, of.died[rows])
+        for epochs, of, rows in ((epochs_a, regions.a, rows_a), (epochs_b, regions.b, rows_b))
+    ]
+    return Common(
+        a,
+        b,
+        epochs_a,
+        epochs_b,
+        regions.a.id[rows_a],
+        regions.b.id[rows_b],
+        np.maximum(born[0], born[1]),
+        np.minimum(died[0], died[1]),
+    )
+
+
+def _changes(side: Side, epochs: Array, regions: MatchedRegions, which: int) -> Array:
+    """For each epoch a number that is the same where the same pairs got the same digests."""
+    of, rows = ((regions.a, regions.rows_a), (regions.b, regions.rows_b))[which]
+    ids = of.id[rows]
+    order = np.argsort(ids, kind="stable")
+    out = np.zeros(len(side.flags), "u8")
+    for first in range(0, len(out) if len(ids) else 0, PIECE):
+        region, epoch, digest = side.digests(first, min(first + PIECE, len(out)))
+        at = np.minimum(np.searchsorted(ids[order], region), len(ids) - 1)
+        ours = ids[order][at] == region
+        np.add.at(out, epoch[ours], mixed(order[at[ours]], digest[ours]))
+    return out[epochs]

@@ -1,0 +1,199 @@
+"""What there is to know about a divergence: blocks, bytes, values, and which calls could be it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.bytewise import Contents, compare_bytes, origin, unequal_blocks
+from ttanalyze.diff import suspects
+from ttanalyze.diff.match import MatchedCalls, MatchedRegions
+from ttanalyze.diff.report import Divergence
+from ttanalyze.diff.sides import KIND, Calls, Names, Side
+from ttanalyze.diff.states import Common, Stretches
+from ttanalyze.errors import Error
+from ttanalyze.model import contents, layout
+from ttanalyze.model.layout import BLOCK_SIZE, Array
+from ttanalyze.model.process import Process
+from ttanalyze.values import Comparison, Tolerance, Type, ValueDifference
+
+LISTED_BLOCKS = 16
+LOOKED_AT = 1 << 14  # blocks of one region whose bytes are compared
+Types = Mapping[str | int | None, Type]  # by label, by id in a, None for all others
+
+
+class Details:
+    """Looks into both sides of one context."""
+
+    def __init__(
+        self,
+        common: Common,
+        regions: MatchedRegions,
+        calls: MatchedCalls | None,
+        names: Names,
+        types: Types,
+        tolerance: Tolerance | None,
+    ) -> None:
+        self.common = common
+        self.regions = regions
+        self.calls = calls
+        self.names = names
+        self.types = types
+        self.tolerance = tolerance
+
+    def type_of(self, pair: int) -> Type | None:
+        """What a region's items were said to be."""
+        row = int(self.regions.rows_a[pair])
+        label = self.names.text(int(self.regions.a.label[row]))
+        for key in (int(self.regions.a.id[row]), label):
+            if key is not None and key in self.types:
+                return self.types[key]
+        return self.types.get(None)
+
+    def within_tolerance(self, pair: int, point: int) -> bool:
+        """Whether what differs in digests counts as the same."""
+        a, b, one = self.common.a.process, self.common.b.process, self.type_of(pair)
+        if a is None or b is None or one is None:
+            return False
+        try:
+            sides = self._contents(a, b, pair, point)
+            blocks = unequal_blocks(sides[0].records, sides[1].records)
+            return all(
+                self._values(one, sides, blocks[i : i + 64], False).same
+                for i in range(0, len(blocks), 64)
+            )
+        except Error:
+            return False
+
+    # ---- a divergence ----
+
+    def divergence(self, found: Stretches, i: int) -> Divergence:
+        """All about the i-th stretch."""
+        common, pair = self.common, int(found.pair[i])
+        first, last = int(found.first[i]), int(found.last[i])
+        goes_on = last + 1 >= min(found.points, int(common.died[pair]))
+        epoch_a, epoch_b = int(common.epochs_a[first]), int(common.epochs_b[first])
+        row = int(self.regions.rows_a[pair])
+        since = bool(found.since[i])
+        out = Divergence(
+            region_a=int(common.regions_a[pair]),
+            region_b=int(common.regions_b[pair]),
+            kind=self.names.text(int(self.regions.a.kind[row])) or "",
+            label=self.names.text(int(self.regions.a.label[row])),
+            size=int(self.regions.a.size[row]),
+            epoch_a=epoch_a,
+            epoch_b=epoch_b,
+            until_a=None if goes_on else int(common.epochs_a[last]),
+            until_b=None if goes_on else int(common.epochs_b[last]),
+            equal_a=int(common.epochs_a[first - 1]) if since else None,
+            equal_b=int(common.epochs_b[first - 1]) if since else None,
+            trigger=self.names.text(int(common.a.trigger[epoch_a])) or "",
+            epoch_label=self.names.text(int(common.a.label[epoch_a])),
+            digest_a=f"{int(found.digest_a[i]):016x}",
+            digest_b=f"{int(found.digest_b[i]):016x}",
+        )
+        out.notes += self._notes(out)
+        self._origins(out)
+        if self.calls is not None:
+            out.after = _last_launch(common.a, self.calls.a, epoch_a)
+        self._look(out, pair, first)
+        windows = self._window(common.a, out, 0), self._window(common.b, out, 1)
+        if any(window is not None for window in windows):
+            out.suspects, out.suspect_count = suspects.find(*windows, self.calls, self.regions)
+        return out
+
+    def _notes(self, out: Divergence) -> list[str]:
+        notes = []
+        for side, epoch in ((self.common.a, out.epoch_a), (self.common.b, out.epoch_b)):
+            flags = int(side.flags[epoch])
+            which = "A" if side is self.common.a else "B"
+            if flags & layout.LOOSE:
+                notes.append(
+                    f"{which}: epoch {epoch} was cut while work was running: it may be torn"
+                )
+            if flags & layout.EPOCH_FLAGS["gap"]:
+                notes.append(f"{which}: the epoch before {epoch} was refused: changes may be older")
+        if out.equal_a is None:
+            notes.append(
+                "it was never seen the same: it may hold what was there before it was made"
+            )
+        if out.kind == "managed":
+            notes.append("it is managed memory: the host may have written to it too")
+        return notes
+
+    def _origins(self, out: Divergence) -> None:
+        for side, region, member in (
+            (self.common.a, out.region_a, "origin_a"),
+            (self.common.b, out.region_b, "origin_b"),
+        ):
+            if side.process is not None:
+                row = int(side.process.regions.rows(np.array([region]))[0])
+                setattr(out, member, origin(side.process, row))
+
+    def _window(self, side: Side, out: Divergence, which: int) -> suspects.Window | None:
+        if side.process is None:
+            return None
+        region, epoch = ((out.region_a, out.epoch_a), (out.region_b, out.epoch_b))[which]
+        equal = (out.equal_a, out.equal_b)[which]
+        after = 0 if equal is None else int(side.cut[equal]) - 1
+        return suspects.Window(side.process, region, after, int(side.cut[epoch]) - 1)
+
+    # ---- contents ----
+
+    def _contents(self, a: Process, b: Process, pair: int, point: int) -> tuple[Contents, Contents]:
+        common = self.common
+        places = (
+            (a, int(common.epochs_a[point]), int(common.regions_a[pair])),
+            (b, int(common.epochs_b[point]), int(common.regions_b[pair])),
+        )
+        one, other = (Contents(p, contents.block_records(p, e, r)) for p, e, r in places)
+        return one, other
+
+    def _look(self, out: Divergence, pair: int, point: int) -> None:
+        """Compares blocks, and of those that differ bytes and values."""
+        a, b = self.common.a.process, self.common.b.process
+        out.block_total = layout.blocks_of(out.size)
+        if a is None or b is None:
+            out.notes.append("a manifest has digests only: the bytes are not known")
+            return
+        try:
+            sides = self._contents(a, b, pair, point)
+            blocks = unequal_blocks(sides[0].records, sides[1].records)
+            out.blocks, out.block_count = blocks[:LISTED_BLOCKS], len(blocks)
+            out.partial = len(blocks) > LOOKED_AT
+            out.bytes = compare_bytes(*sides, blocks[:LOOKED_AT])
+            one = self.type_of(pair)
+            if one is not None:
+                out.values = self._values(one, sides, blocks[:LOOKED_AT], True)
+        except Error as e:
+            out.notes.append(str(e))
+
+    def _values(
+        self, one: Type, sides: tuple[Contents, Contents], blocks: list[int], whole: bool
+    ) -> ValueDifference:
+        """Compares these blocks item by item; whole: the others count as items that are equal."""
+        comparison = Comparison(one, self.tolerance)
+        done = 0
+        for block in blocks:
+            if whole:
+                comparison.skip((block - done) * BLOCK_SIZE)
+            comparison.add(sides[0].block(block), sides[1].block(block))
+            done = block + 1
+        if whole and done * BLOCK_SIZE < sides[0].size:
+            comparison.skip(sides[0].size - done * BLOCK_SIZE)
+        return comparison.result()
+
+
+def _last_launch(side: Side, calls: Calls, epoch: int) -> dict[str, Any] | None:
+    """The last launch that an epoch holds: its kernel, which of that kernel's it is, its seq."""
+    at = np.flatnonzero(calls.launch[: int(np.searchsorted(calls.seq, side.cut[epoch]))])
+    if not len(at) or side.process is None:
+        return None
+    last = int(at[-1])
+    alike: Array = calls.alike[at] == calls.alike[last]
+    seq = int(calls.seq[last])
+    event = side.process.events_between(seq - 1, seq)[0]
+    kernel = side.process.kernel(int(event["id"])) if event["kind"] == KIND["launch"] else None
+    return {"kernel": kernel, "ordinal": int(alike.sum()), "seq": seq}
