@@ -164,3 +164,10 @@ def parse_tamper(value: str) -> tuple[int, int, int]:
     if not match:
         raise Error(f"--tamper {value}: EPOCH,REGION,OFFSET is expected, such as 3,0,4096")
     return int(match[1]), int(match[2]), int(match[3])
+
+
+def parse_place(value: str, option: str) -> int:
+    """A byte offset or an address, decimal or hexadecimal."""
+    if not re.fullmatch(r"[0-9]{1,20}|0[xX][0-9a-fA-F]{1,16}", value):
+        raise Error(f"{option} {value}: a number such as 4096 or 0x1000 is expected")
+    return int(value, 16 if value[:2] in ("0x", "0X") else 10)

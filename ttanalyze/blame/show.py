@@ -24,7 +24,7 @@ def blame_text(found: Blame, colour: bool = False) -> str:
     target = found.target
     span = f"epochs {found.first} to {found.last}" if found.last >= 0 else "no epochs"
     changed = text.count(found.count, "entry", "entries")
-    out = [text.coloured(f"{_target(target)}: {changed} in {span}", "bold", colour)]
+    out = [text.coloured(f"{target_text(target)}: {changed} in {span}", "bold", colour)]
     hidden = found.count - len(found.changes)
     if hidden:
         out.append(f"… {hidden:,} before these (--limit 0 shows all)")
@@ -74,11 +74,6 @@ def sighting_text(
 
 
 def target_text(target: Target) -> str:
-    """What is asked about, in a few words."""
-    return _target(target)
-
-
-def _target(target: Target) -> str:
     label = f" {text.printable(target.label)!r}" if target.label else ""
     out = f"region {target.region}{label}"
     if target.whole:

@@ -6,7 +6,7 @@ again, and no contents at all to find the first change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -81,7 +81,7 @@ def watch(
     elif condition.operator == "changed":
         found = search.change(None if target is None else target.region)
     else:
-        found = search.contents(None if target is None else target.region)
+        found = search.items(None if target is None else target.region)
     if found is None:
         return None, search.unseen
     epoch, hits, begun = found
@@ -156,7 +156,7 @@ class _Watch:
 
     # ---- the contents of regions ----
 
-    def contents(self, region: int | None) -> Found:
+    def items(self, region: int | None) -> Found:
         """Of whole regions: every block that changed is looked at once."""
         begin = self.first
         if begin:  # what was there before
@@ -295,7 +295,7 @@ class _Watch:
             both = [np.empty(int(new["length"][i]), np.uint8) for _ in range(2)]
             for record, raw in zip((old[i], new[i]), both, strict=True):
                 files.read(record.reshape(1), raw.data)
-            met = _unequal(*both, self.type.itemsize)
+            met = _unequal(both[0], both[1], self.type.itemsize)
             base = int(new["block"][i]) * BLOCK_SIZE // self.type.itemsize
             _add(out, self._met(region, met, both[1], base))
         return out[region]
