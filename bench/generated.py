@@ -7,6 +7,7 @@ say. What is measured on them is the reader alone.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ttanalyze.model.files import DATA_KIND, KINDS
 from ttanalyze.model.layout import HEADER_SIZE, NO_ID, Array
 
 ALIGN = 32  # contents begin at multiples of this
+EVENTS = 1 << 16  # written at a time
 BASE = 0x7F0000000000
 KERNELS = [f"_Z4stepILi{i}EEvPfi" for i in range(7)]
 
@@ -30,13 +32,13 @@ def write(
     size: int,
     launches: int = 0,
     altered: int | None = None,
-    missing: int | None = None,
+    missing: Sequence[int] = (),
 ) -> None:
     """A run of one process with `regions` regions of `size` bytes, at most a block's.
 
     Every epoch, `changed` other regions, by turns, get contents that none had before. regions,
     epochs, changed at least 1. launches: before each epoch, which is then cut at a wait. altered:
-    an epoch whose contents are others than they would be. missing: a launch that is left out.
+    an epoch whose contents are others than they would be. missing: launches that are left out.
     """
     folder = run / "p0"
     folder.mkdir(parents=True)
@@ -80,6 +82,60 @@ def write(
     (run / "manifest.json").write_text(manifest.text(open_run(run).manifest()))
 
 
+def add_events(run: Path, count: int, kernels: int) -> None:
+    """`count` calls of two threads, most of them launches of `kernels` kernels by turns."""
+    folder = run / "p0"
+    functions = np.zeros(kernels, layout.FUNCTION)
+    functions["id"], functions["module"] = np.arange(kernels), NO_ID
+    with (folder / "strings.bin").open("ab") as strings:
+        for i in range(kernels):
+            name = f"_Z{len(f'kernel{i}')}kernel{i}IfEvPT_i".encode()
+            functions["name"][i] = strings.tell()
+            strings.write(len(name).to_bytes(4, "little") + name)
+    with (folder / "functions.bin").open("ab") as file:
+        file.write(_sealed(functions).tobytes())
+    kinds = [layout.EVENT_KINDS.index(k) for k in ("launch", "launch", "launch", "copy", "sync")]
+    with (folder / "events.bin").open("ab") as file:
+        for first in range(0, count, EVENTS):
+            number = np.arange(first, min(first + EVENTS, count), dtype="u8")
+            events = np.zeros(len(number), layout.EVENT)
+            events["seq"], events["time_ns"] = number + 1, number * 1000
+            events["kind"] = np.array(kinds)[number % len(kinds)]
+            events["thread"], events["call"] = 1 + number // 512 % 2, NO_ID
+            events["id"] = number % kernels
+            events["bytes"] = number * 2654435761 % (1 << 24)
+            file.write(events.tobytes())
+
+
+def write_region(run: Path, size: int) -> None:
+    """A run of one epoch and one region, of `size` bytes, a multiple of a block's."""
+    write(run, 1, 1, 1, layout.BLOCK_SIZE)
+    folder = run / "p0"
+    blocks = np.zeros(size // layout.BLOCK_SIZE, layout.BLOCK)
+    number = np.arange(len(blocks), dtype="u8")
+    blocks["block"], blocks["length"] = number, layout.BLOCK_SIZE
+    blocks["offset"] = HEADER_SIZE + number * np.uint64(layout.BLOCK_SIZE)
+    random = np.random.default_rng(0)
+    with (folder / "data-00000.bin").open("wb") as data:
+        data.write(_header(*DATA_KIND))
+        for i in range(len(blocks)):
+            contents = random.bytes(layout.BLOCK_SIZE)
+            blocks["digest"][i] = xxhash.xxh3_64_intdigest(contents)
+            data.write(contents)
+    digests = np.zeros(1, layout.DIGEST)
+    digests["changed"] = len(blocks)
+    digests["digest"] = xxhash.xxh3_64_intdigest(blocks["digest"].tobytes())
+    epochs = _epochs(np.ones(1, "u8"), 1, size, 0, digests, blocks)
+    epochs["blocks_count"], epochs["blocks_check"] = (
+        len(blocks),
+        xxhash.xxh3_64_intdigest(blocks.tobytes()),
+    )
+    records = {"regions": _regions(1, size), "digests": digests, "blocks": blocks}
+    for name, body in {**records, "epochs": _sealed(epochs)}.items():
+        (folder / f"{name}.bin").write_bytes(_header(*KINDS[f"{name}.bin"]) + body.tobytes())
+    (run / "manifest.json").write_text(manifest.text(open_run(run).manifest()))
+
+
 def enlarge(run: Path, size: int) -> None:
     """Makes a run `size` bytes larger by a hole that no epoch refers to, so it takes no disk."""
     with (run / "p0" / "data-00000.bin").open("r+b") as data:
@@ -110,7 +166,7 @@ def _regions(count: int, size: int) -> Array:
     return _sealed(out)
 
 
-def _events(regions: int, epochs: int, launches: int, missing: int | None) -> Array:
+def _events(regions: int, epochs: int, launches: int, missing: Sequence[int]) -> Array:
     """Each epoch's launches, of KERNELS by turns, and the wait that it is cut at."""
     out = np.zeros(epochs * (launches + 1), layout.EVENT)
     number = np.arange(len(out))
@@ -120,7 +176,7 @@ def _events(regions: int, epochs: int, launches: int, missing: int | None) -> Ar
     out["grid"], out["block"] = (64, 1, 1), (256, 1, 1)
     wait = number % (launches + 1) == launches
     out["kind"][wait], out["id"][wait] = layout.EVENT_KINDS.index("sync"), NO_ID
-    return out if missing is None else np.delete(out, np.flatnonzero(~wait)[missing])
+    return np.delete(out, np.flatnonzero(~wait)[list(missing)])
 
 
 def _functions() -> tuple[Array, Array]:

@@ -36,6 +36,8 @@ PARTS = {
     "memory": 50,
     "growth": 130,
     "toolkit": 40,
+    "diff": 60,
+    "rewind": 40,
     "examples": 40,
 }
 FORMAT = {"format": "ttanalyze-bench", "version": 1}

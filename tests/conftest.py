@@ -17,6 +17,7 @@ import pytest
 
 from tests import drain_run, support
 from tests.rundir import Writer, small_run
+from ttanalyze.cli import run_command
 
 BUILT = support.ROOT / "build" / "tests"
 IN_USE_SECONDS = 3600
@@ -60,6 +61,18 @@ def run_path(tmp_path: Path) -> Path:
 def small(run_path: Path) -> Writer:
     """A small run of one process, with everything in it."""
     return small_run(run_path)
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str]) -> support.Cli:
+    """Runs a command line in this process."""
+
+    def run(*arguments: str | Path) -> support.Outcome:
+        status = run_command([str(a) for a in arguments])
+        out, err = capfd.readouterr()
+        return support.Outcome(out, err, status)
+
+    return run
 
 
 @pytest.fixture(scope="session")

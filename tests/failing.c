@@ -26,6 +26,7 @@ static const char *const names[CALLS] = {
 	"calloc", "realloc", "strdup",
 };
 static struct { int from, to, error, count; } failing[CALLS];
+static unsigned pause_us = 2000000; /* of a call that is slow: its error is 0 */
 static uintptr_t begin, end;
 
 static int find_recorder(struct dl_phdr_info *info, size_t size, void *unused)
@@ -65,6 +66,8 @@ __attribute__((constructor)) static void read_settings(void)
 		failing[call].to = to;
 		failing[call].error = error;
 	}
+	if (getenv("FAILING_PAUSE_US"))
+		pause_us = (unsigned)atoi(getenv("FAILING_PAUSE_US"));
 	dl_iterate_phdr(find_recorder, NULL);
 }
 
@@ -77,7 +80,7 @@ static bool fails(enum call call, void *caller)
 		return false;
 	errno = failing[call].error;
 	if (!errno)
-		sleep(2);
+		usleep(pause_us);
 	return errno != 0;
 }
 

@@ -375,6 +375,38 @@ def small_run(path: Path) -> Writer:
     return w
 
 
+def busy_run(path: Path, seed: int, epochs: int = 60, **options: Any) -> Writer:
+    """A run in which much happens at random: regions of several sizes come, change and go, in two
+    contexts. flags: those that some epochs get besides full ones, such as dropped; every: how
+    often an epoch is full. Writer.history has what was captured.
+    """
+    random = np.random.default_rng(seed)
+    flags, every = options.pop("flags", ()), options.pop("every", 16)
+    w = Writer(path, **options)
+    w.function(0, "_Z3addPfS_i")
+    sizes = [3 * BLOCK_SIZE + 1000, 1, BLOCK_SIZE, 2 * BLOCK_SIZE, 40, 5 * BLOCK_SIZE + 3]
+    for i, size in enumerate(sizes):
+        w.born(i, random.bytes(size), label=f"r{i}" if i % 2 else None, context=i % 2)
+    for number in range(epochs):
+        for region, memory in list(w.regions.items()):
+            if random.random() < 0.5:
+                continue
+            w.event("launch", "cuLaunchKernel", id=0, grid=[4, 1, 1], block=[256, 1, 1])
+            for _ in range(int(random.integers(1, 4))):
+                at = int(random.integers(0, memory.size))
+                w.write(region, at, random.bytes(min(memory.size - at, int(random.integers(1, 9)))))
+        if number % 11 == 7:
+            w.born(100 + number, random.bytes(BLOCK_SIZE // 2), context=0)
+        if number % 11 == 3 and number > 11:
+            w.died(100 + number - 7)
+        context = int(random.random() < 0.3)
+        odd = [str(random.choice(flags))] if len(flags) and number and random.random() < 0.3 else []
+        full = number < 2 or (number % every == 0 and not odd)
+        w.epoch("sync", *(["full"] if full else odd), context=number if number < 2 else context)
+    w.close()
+    return w
+
+
 def copy_of(path: Path, to: Path) -> Path:
     shutil.copytree(path, to)
     return to

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -58,6 +58,9 @@ class Outcome:
         same = "".join(line for line in lines if not line.startswith("~ "))
         ending = f"[signal {-self.status}]" if self.status < 0 else f"[exit {self.status}]"
         return same + ending + "\n"
+
+
+Cli = Callable[..., Outcome]  # runs a command line
 
 
 def program_names() -> list[str]:

@@ -24,7 +24,19 @@ from ttanalyze import doctor
 from ttanalyze.cli import run_command
 
 Cli = Callable[..., Outcome]
-VERBS = ["record", "shim", "doctor", "info", "verify", "manifest"]
+VERBS = [
+    "record",
+    "shim",
+    "doctor",
+    "info",
+    "verify",
+    "manifest",
+    "diff",
+    "query",
+    "memory",
+    "blame",
+    "rewind",
+]
 
 
 @pytest.fixture
@@ -98,7 +110,7 @@ def test_errors_are_one_line_and_status_2(
     assert reason in outcome.stderr
 
 
-@pytest.mark.parametrize("verb", ["info", "verify", "manifest"])
+@pytest.mark.parametrize("verb", ["info", "verify", "manifest", "query", "memory"])
 def test_a_damaged_run_is_one_line(cli: Cli, small: Writer, run_path: Path, verb: str) -> None:
     path = small.path / "epochs.bin"
     raw = bytearray(path.read_bytes())
@@ -205,6 +217,9 @@ PRINTING: list[list[str]] = [
     ["info", "RUN"],
     ["verify", "RUN", "--json"],
     ["manifest", "RUN"],
+    ["query", "RUN"],
+    ["query", "RUN", "--format", "ndjson"],
+    ["memory", "RUN"],
 ]
 NOWHERE = [
     (">&-", 2, "ttanalyze: standard output: Bad file descriptor\n"),

@@ -13,7 +13,7 @@ import ttanalyze as tt
 from tests import support
 from tests.recordings import compare
 from tests.rundir import reseal_header
-from tests.test_ring import BLOCK, LARGE, noise
+from tests.test_ring import large_contents
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -57,9 +57,7 @@ def test_every_byte_is_where_it_was(options: dict[str, str], built: Path, run: P
     assert support.run(command, support.recording(SIM, run, compress="1", **options)) == bare
     opened = tt.open(run)
     assert tt.verify.verify(opened, run / "manifest.json").same
-    blocks = [noise(BLOCK, 7 if n % 2 else 1000 + n) for n in range(LARGE // BLOCK)]
-    contents = [noise(LARGE, 1), noise(LARGE, 2), np.concatenate(blocks)]
-    for epoch, expected in enumerate(contents):
+    for epoch, expected in enumerate(large_contents()):
         assert np.array_equal(opened.read(epoch, 0, dtype="u8"), expected)
 
 

@@ -82,6 +82,11 @@ def test_short_names(name: str, expected: str) -> None:
     assert short(short(name)) == short(name)
 
 
+@pytest.mark.parametrize("text", ["function 3", "a<b>", "after step 3", "sum (all)", "f<int>"])
+def test_what_is_no_name_of_a_function_is_not_shortened(text: str) -> None:
+    assert short(text) == text
+
+
 def test_each_name_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert demangle.demangle(["_Z1fi", "_Z1fi"]) == ["f(int)"] * 2
     monkeypatch.setattr(sys, "executable", "/nothing")

@@ -402,6 +402,20 @@ def test_the_end_while_the_disk_hangs(
     assert tt.verify.verify(opened, opened.manifest()).same
 
 
+def test_a_slow_disk(failing: Path, built: Path, tmp_path: Path) -> None:
+    """Contents that repeat within an epoch are found while their first copy is being written."""
+    program, run = [str(support.build_program("shim_large", built))], tmp_path / "run"
+    bare = support.run(program, SIM)
+    library, what = failing / "failing.so", "pwrite:106-126:0"
+    options = {"snapshot_every": "1", "ring_bytes": "64M"}
+    environment = with_failing(library, "FAILING", what, run, **options)
+    compare("", bare, support.run(program, environment | {"FAILING_PAUSE_US": "300000"}))
+    opened = tt.open(run)
+    assert opened.processes[0].status == "complete"
+    assert len(opened.epochs) == 3
+    assert tt.verify.verify(opened, run / "manifest.json").same
+
+
 # Those that undo what the recorder did to the program's thread: no driver refuses them.
 UNDOING = ("cuCtxPopCurrent_v2", "cuThreadExchangeStreamCaptureMode")
 X86_64 = platform.machine() == "x86_64"

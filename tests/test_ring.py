@@ -186,7 +186,7 @@ def test_a_dump_is_on_disk_at_once(run: Path) -> None:
 
 # ---- epochs that are larger than the drain's buffers ----
 
-LARGE, BLOCK = 13 << 20, 65536
+LARGE, BLOCK = 26 << 20, 65536
 
 
 def noise(size: int, seed: int) -> np.typing.NDArray[np.uint64]:
@@ -197,8 +197,16 @@ def noise(size: int, seed: int) -> np.typing.NDArray[np.uint64]:
     return out
 
 
+def large_contents() -> list[np.typing.NDArray[np.uint64]]:
+    """What tests/programs/shim_large.c has in its three epochs."""
+    odd = [9 if n % 270 == 31 else 7 for n in range(LARGE // BLOCK)]
+    blocks = [noise(BLOCK, odd[n] if n % 2 else 1000 + n) for n in range(LARGE // BLOCK)]
+    return [noise(LARGE, 1), noise(LARGE, 2), np.concatenate(blocks)]
+
+
 @pytest.mark.parametrize(
-    ("options", "files"), [({}, 4), ({"deterministic": "1"}, 1), ({"ring_bytes": "2M"}, 1)]
+    ("options", "files"),
+    [({}, 4), ({"ring_bytes": "64M"}, 4), ({"deterministic": "1"}, 1), ({"ring_bytes": "2M"}, 1)],
 )
 def test_large_epochs(options: dict[str, str], files: int, built: Path, run: Path) -> None:
     """They come in several copies and are written side by side; every byte is where it was.
@@ -211,10 +219,8 @@ def test_large_epochs(options: dict[str, str], files: int, built: Path, run: Pat
     assert support.run(command, support.recording(SIM, run, **options)) == bare
     opened = tt.open(run)
     assert tt.verify.verify(opened, run / "manifest.json").same
-    blocks = [noise(BLOCK, 7 if n % 2 else 1000 + n) for n in range(LARGE // BLOCK)]
-    contents = [noise(LARGE, 1), noise(LARGE, 2), np.concatenate(blocks)]
-    for epoch, expected in enumerate(contents):
+    for epoch, expected in enumerate(large_contents()):
         assert np.array_equal(opened.read(epoch, 0, dtype="u8"), expected)
     stored = opened.epochs["bytes_stored"].tolist()
-    assert stored[:3] == [LARGE, LARGE, LARGE // 2 + BLOCK]
+    assert stored[:3] == [LARGE, LARGE, LARGE // 2 + 2 * BLOCK]
     assert len(list((run / "p0").glob("data-*.bin"))) == files

@@ -22,18 +22,22 @@ LISTED_EXTENTS = 8
 
 
 class Contents:
-    """A region's contents by its tt_block records, one for each block. Unchecked."""
+    """A region's contents by its tt_block records, one for each block.
 
-    def __init__(self, process: Process, records: Array) -> None:
+    check: whether what is read has to have its digest.
+    """
+
+    def __init__(self, process: Process, records: Array, check: bool = True) -> None:
         self.process = process
         self.records = records
+        self.check = check
         self.size = int(records["length"].sum(dtype="u8"))
 
     def block(self, index: int) -> Array:
-        """The bytes of a block; none behind the region's end."""
+        """The bytes of a block; none behind the region's end. Raises FormatError for damage."""
         record = self.records[index : index + 1]
         out = np.empty(int(record["length"].sum()), np.uint8)
-        contents.read_blocks(self.process, record, out, check=False)
+        contents.read_blocks(self.process, record, out, self.check)
         return out
 
     def bytes(self, start: int, stop: int) -> bytes:

@@ -109,7 +109,8 @@ OPERATOR = re.compile(r"operator(?![A-Za-z0-9_])(\(\)|\[\]|[-+*/%^&|~!=<>,]+| [^
 def short(name: str) -> str:
     """A demangled name without template arguments, return type and parameters, for tables.
 
-    `void at::native::fill<float>(int)` is `at::native::fill`.
+    `void at::native::fill<float>(int)` is `at::native::fill`. A text without a list of parameters
+    is no such name, and stays as it is.
     """
     out: list[str] = []
     at = 0
@@ -129,7 +130,7 @@ def short(name: str) -> str:
             elif letter == "(" and name.startswith("::", end):
                 out.append("()")
             elif letter == "(":
-                break
+                return "".join(out) or name
             at = end
         else:
             if letter == " ":
@@ -137,7 +138,7 @@ def short(name: str) -> str:
             else:
                 out.append(letter)
             at += 1
-    return "".join(out) or name
+    return name
 
 
 def _closing(name: str, at: int) -> int:

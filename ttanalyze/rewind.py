@@ -154,12 +154,18 @@ def _shape(region: int, kind: Type, size: int, wanted: str | None) -> tuple[int,
 # ---- into a file ----
 
 
-def save(rewound: Rewound, path: Path, format: str | None = None, progress: Progress = None) -> str:  # noqa: A002
+def save(
+    rewound: Rewound,
+    path: str | os.PathLike[str],
+    format: str | None = None,  # noqa: A002
+    progress: Progress = None,
+) -> str:
     """Writes a file as a whole, in a format of FORMATS, by its suffix unless given. Gives the
     format. progress: called with the bytes written and those in all.
 
     Raises Error where the format can't hold it or the system refuses, FormatError for damage.
     """
+    path = Path(path)
     chosen = format or path.suffix.removeprefix(".")
     if chosen not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS[:-1]) + f" or .{FORMATS[-1]}"

@@ -19,6 +19,16 @@ def size(count: int) -> str:
     return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
 
 
+def duration(nanoseconds: float) -> str:
+    """Three digits and a unit: 1500 is "1.5 µs"."""
+    value, unit = nanoseconds / 1e9, "s"
+    for smaller in ("ms", "µs", "ns"):
+        if value >= 1 or value == 0:
+            break
+        value, unit = value * 1000, smaller
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
 def count(number: int, noun: str, plural: str = "") -> str:
     """ "1 epoch", "2 epochs"."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -19,6 +19,7 @@ from bench.figures import Figure, Quantity
 
 REGIONS = EPOCHS = 1000
 CONTENTS = 64  # bytes of each region
+CALLS, KERNELS = 10_000_000, 200
 LARGE = 50_000_000_000  # bytes
 IMPORT = """
 import time
@@ -30,6 +31,7 @@ ASK = """
 import sys, time
 import ttanalyze as tt
 from ttanalyze.info import info, info_text
+from ttanalyze.query import Query, query
 from ttanalyze.verify import verify
 what, run = sys.argv[1:]
 began = time.perf_counter(), time.process_time()
@@ -39,6 +41,15 @@ if what == "info":
 elif what == "verify":
     report = verify(found)
     assert report.same and report.region_epochs >= 1_000_000
+elif what == "launches":
+    launches = Query(filter='kind == "launch"', group_by=["short"], count=True, sum=["bytes"])
+    assert len(query(found, launches)) > 1
+elif what == "largest":
+    assert len(query(found, Query(filter="bytes > 4096", sort=["-bytes"], top=20))) == 20
+elif what == "pandas":
+    events = found.events
+    groups = events[events["kind"] == "launch"].groupby("kernel", observed=True)
+    assert len(groups["bytes"].agg(["size", "sum"])) > 1
 print(time.perf_counter() - began[0], time.process_time() - began[1])
 """
 Sample = tuple[float, float]  # seconds: by the clock, and of the processor
@@ -47,16 +58,21 @@ Sample = tuple[float, float]  # seconds: by the clock, and of the processor
 def measure(bed: Bed) -> Result:
     """data: seconds by what was asked, by the clock and of the processor, and all samples."""
     repeat = 1 if bed.quick else 5
+    calls = CALLS // 100 if bed.quick else CALLS
     with bed.run_folder() as few, bed.run_folder() as all_of_them, bed.run_folder() as large:
         generated.write(few, REGIONS, EPOCHS, REGIONS // 100, CONTENTS)
         generated.write(all_of_them, REGIONS, EPOCHS, REGIONS, CONTENTS)
         generated.write(large, REGIONS, EPOCHS, REGIONS // 100, CONTENTS)
         generated.enlarge(large, LARGE)
+        generated.add_events(few, calls, KERNELS)
         ways: dict[str, Callable[[], Sample]] = {
             "import": partial(_python, IMPORT),
             "info": _asked("info", all_of_them),
             "verify": _asked("verify", all_of_them),
             "verify, few changes": _asked("verify", few),
+            "query": _asked("launches", few),
+            "query, largest": _asked("largest", few),
+            "query, pandas": _asked("pandas", few),
             "open": _asked("open", few),
             "open 50 GB": _asked("open", large),
         }
@@ -76,6 +92,16 @@ def measure(bed: Bed) -> Result:
                 Quantity("with one change in a hundred", seconds["verify, few changes"], "s"),
             ],
             note="every region changes in every epoch",
+        ),
+        Figure(
+            "query",
+            seconds["query"],
+            [
+                _busy(busy["query"]),
+                Quantity("the 20 largest of most", seconds["query, largest"], "s"),
+            ],
+            [Quantity("run.events, grouped with pandas", seconds["query, pandas"], "s")],
+            note=f"{calls:,} calls, launches counted by kernel, bytes added",
         ),
         Figure("open-large", opened[0].value / opened[1].value, opened[:1], opened[1:]),
     ]

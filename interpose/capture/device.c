@@ -25,7 +25,8 @@ static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the 
 
 #define ASK_FIRST_NS 200000u
 #define ASK_NS 20000000u
-#define STATUS_AT 256 /* behind the words that are waited for */
+#define WORD_AT(i) (32 * (i)) /* of those that are waited for: each has a line to itself */
+#define STATUS_AT WORD_AT(1 + DRAIN_BUFFERS)
 #define SHARED_SIZE (STATUS_AT + CAPTURE_PENDING * sizeof(struct tt_capture_status))
 
 /*
@@ -378,12 +379,12 @@ volatile uint32_t *capture_release_word(struct capture *p)
 
 volatile uint32_t *capture_copied_word(struct capture *p, int buffer)
 {
-	return (uint32_t *)p->shared.host + 8 + 8 * buffer;
+	return (uint32_t *)((char *)p->shared.host + WORD_AT(1 + buffer));
 }
 
 CUdeviceptr capture_copied_address(struct capture *p, int buffer)
 {
-	return p->shared.device + 4 * (8 + 8 * buffer);
+	return p->shared.device + (uint64_t)WORD_AT(1 + buffer);
 }
 
 struct tt_capture_status *capture_status(struct capture *p, uint32_t slot)

@@ -256,6 +256,7 @@ static bool store_runs(struct pending *q, struct arrived *a, uint64_t payload)
 	struct capture *p = q->capture;
 	bool writers = !options.deterministic && writers_start(), ok = true, more = true;
 	struct run runs[DRAIN_BUFFERS];
+	uint64_t pieces[DRAIN_BUFFERS] = {0}; /* of the writers' work, by the buffer that it is in */
 	uint64_t position = 0, asked = 0, handed = 0, n;
 
 	while (ok && (more || handed < asked)) {
@@ -265,7 +266,7 @@ static bool store_runs(struct pending *q, struct arrived *a, uint64_t payload)
 			more = ok && runs[b].size;
 		}
 		if (more) {
-			ok = (!writers || writers_wait(b % TT_DATA_LANES, WRITERS_QUEUE - 1)) &&
+			ok = (!writers || writers_wait(b % TT_DATA_LANES, pieces[b])) &&
 			     fetch(p, p->pinned[b], payload + runs[b].offset, runs[b].size, (int)b);
 			asked++;
 		}
@@ -274,13 +275,13 @@ static bool store_runs(struct pending *q, struct arrived *a, uint64_t payload)
 		b = handed++ % DRAIN_BUFFERS;
 		ok = fetched(p, (int)b) && take_run(q, a, &runs[b], p->pinned[b], &n);
 		if (ok && writers)
-			writers_put(b % TT_DATA_LANES, a->records, n, p->pinned[b]);
+			pieces[b] = writers_put(b % TT_DATA_LANES, a->records, n, p->pinned[b]);
 		else if (ok)
 			ok = store_blocks(recorder_store(), a->records, n, p->pinned[b], 0);
 		a->records += ok ? n : 0;
 	}
 	for (unsigned lane = 0; writers && lane < TT_DATA_LANES; lane++)
-		ok &= writers_wait(lane, 0);
+		ok &= writers_wait(lane, WRITERS_ALL);
 	return ok;
 }
 

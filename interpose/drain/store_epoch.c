@@ -20,8 +20,11 @@ bool store_begin_data(store *s, struct store_lane *lane, uint32_t index)
 	char name[32];
 
 	snprintf(name, sizeof(name), "data-%05u.bin", index);
-	return file_create_records(&lane->file, s->directory, name, true, TT_FILE_DATA, 1, index,
-				   s->compress ? TT_ENCODING_ZSTD : TT_ENCODING_PLAIN);
+	if (!file_create_records(&lane->file, s->directory, name, true, TT_FILE_DATA, 1, index,
+				 s->compress ? TT_ENCODING_ZSTD : TT_ENCODING_PLAIN))
+		return false;
+	lane->planned = lane->file.size;
+	return true;
 }
 
 static void roll_back_lane(struct store_lane *lane)
@@ -30,6 +33,7 @@ static void roll_back_lane(struct store_lane *lane)
 		file_rollback(&lane->file, lane->committed);
 	else
 		file_discard(&lane->file);
+	lane->planned = lane->committed;
 }
 
 void store_roll_back(store *s)
@@ -137,7 +141,7 @@ static uint64_t stored_size(const store *s, const struct tt_block *b, const uint
  */
 static bool plan(store *s, struct tt_block *blocks, size_t count, const uint8_t *contents, unsigned lane)
 {
-	uint64_t end = s->data[lane].file.size;
+	uint64_t end = s->data[lane].planned;
 
 	for (struct tt_block *b = blocks; b < blocks + count; b++) {
 		uint32_t from = (uint32_t)(b->offset / TT_CHUNK_ALIGN) + 1;
@@ -154,6 +158,7 @@ static bool plan(store *s, struct tt_block *blocks, size_t count, const uint8_t 
 		b->segment = from;
 		end = at + size;
 		s->stored += size;
+		s->data[lane].planned = end;
 		dedup_put(&s->dedup, b->digest, b->length, b->offset);
 	}
 	return true;
@@ -185,13 +190,14 @@ static bool append_contents(store *s, const struct tt_block *blocks, size_t coun
 	return true;
 }
 
+/* Or will be, before the epoch is committed. */
 static bool are_stored(const store *s, const struct tt_block *blocks, size_t count)
 {
 	bool good = true;
 
 	for (const struct tt_block *b = blocks; b < blocks + count; b++) {
 		uint64_t at = b->offset & PLACE_OFFSET, lane = b->offset & PLACE_LANE;
-		uint64_t size = lane < TT_DATA_LANES ? s->data[lane].file.size : 0;
+		uint64_t size = lane < TT_DATA_LANES ? s->data[lane].planned : 0;
 		good &= b->length && b->length <= TT_BLOCK_SIZE && at >= TT_FILE_HEADER_SIZE && at <= size &&
 			size - at >= (s->compress ? 1 : b->length);
 	}

@@ -29,6 +29,7 @@ struct store_span {
 struct store_lane {
 	struct file file;
 	uint64_t committed;
+	uint64_t planned; /* where the file will end once what was given a place in it is written */
 };
 
 struct store {

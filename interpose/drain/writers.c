@@ -82,25 +82,27 @@ bool writers_start(void)
 	return started;
 }
 
-void writers_put(unsigned lane, struct tt_block *blocks, size_t count, const void *contents)
+uint64_t writers_put(unsigned lane, struct tt_block *blocks, size_t count, const void *contents)
 {
 	struct writer *w = &writers[lane];
 
 	pthread_mutex_lock(&w->lock);
-	w->queue[w->put++ % WRITERS_QUEUE] = (struct work){blocks, count, contents};
+	w->queue[w->put % WRITERS_QUEUE] = (struct work){blocks, count, contents};
+	uint64_t piece = ++w->put;
 	pthread_cond_signal(&w->changed);
 	pthread_mutex_unlock(&w->lock);
+	return piece;
 }
 
-bool writers_wait(unsigned lane, unsigned left)
+bool writers_wait(unsigned lane, uint64_t piece)
 {
 	struct writer *w = &writers[lane];
 
 	pthread_mutex_lock(&w->lock);
-	while (w->put - w->done > left)
+	while (w->done < (piece < w->put ? piece : w->put))
 		pthread_cond_wait(&w->changed, &w->lock);
 	bool good = w->good;
-	w->good |= !left; /* what the next epoch begins with */
+	w->good |= piece == WRITERS_ALL; /* what the next epoch begins with */
 	pthread_mutex_unlock(&w->lock);
 	return good;
 }

@@ -1,7 +1,10 @@
-/* Two epochs of many megabytes of new contents, then one in which every other block is the same. */
+/*
+ * Two epochs of many megabytes of new contents, then one in which every other block is the same, but
+ * for two that are the same as each other and lie far apart.
+ */
 #include "program.h"
 
-#define SIZE ((size_t)13 << 20)
+#define SIZE ((size_t)26 << 20)
 #define BLOCK ((size_t)65536)
 
 static void fill(uint64_t *words, size_t bytes, uint64_t seed)
@@ -24,7 +27,7 @@ int main(void)
 		OK(cuCtxSynchronize());
 	}
 	for (size_t block = 0; block < SIZE / BLOCK; block++)
-		fill((uint64_t *)(contents + block * BLOCK), BLOCK, block % 2 ? 7 : 1000 + block);
+		fill((uint64_t *)(contents + block * BLOCK), BLOCK, block % 2 ? (block % 270 == 31 ? 9 : 7) : 1000 + block);
 	OK(cuMemcpyHtoD(p, contents, SIZE));
 	OK(cuCtxSynchronize());
 	print_device("at last", p, SIZE);

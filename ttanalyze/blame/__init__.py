@@ -2,7 +2,7 @@
 
 from ttanalyze.blame.changes import Blame, Change, blame
 from ttanalyze.blame.condition import Condition
+from ttanalyze.blame.search import Sighting, watch
 from ttanalyze.blame.target import Target, find_target
-from ttanalyze.blame.watch import Sighting, watch
 
 __all__ = ["Blame", "Change", "Condition", "Sighting", "Target", "blame", "find_target", "watch"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from ttanalyze.blame.suspects import Suspect, epoch_before, suspects
+from ttanalyze.blame.suspects import Suspects, calls_recorded, epoch_before, suspects
 from ttanalyze.blame.target import Target
 from ttanalyze.model import layout
 from ttanalyze.model.history import Version, byte_history, changes
@@ -21,7 +21,7 @@ class Change:
     after: the bytes of a part; None where the contents of epochs epoch to last are gone. before:
     its bytes before, None where these are not known or there are none. blocks: of a whole region,
     how many changed. since: the last epoch in which all was as before; None where these are the
-    region's first contents. suspects: the likeliest of suspect_count.
+    region's first contents.
     """
 
     epoch: int
@@ -30,8 +30,7 @@ class Change:
     before: bytes | None
     after: bytes | None
     blocks: int | None = None
-    suspects: list[Suspect] = field(default_factory=list)
-    suspect_count: int = 0
+    suspects: Suspects = field(default_factory=lambda: Suspects([], 0, 0))
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,7 @@ class Blame:
                     "before": self._values(change.before),
                     "after": self._values(change.after),
                     "blocks": change.blocks,
-                    "suspects": [asdict(suspect) for suspect in change.suspects],
-                    "suspect_count": change.suspect_count,
+                    "suspects": asdict(change.suspects),
                 }
                 for change in self.changes
             ],
@@ -90,7 +88,7 @@ def blame(target: Target, epochs: tuple[int, int] | None = None, most: int = SHO
     found = _of_region(target, last) if target.whole else _of_part(target, last)
     found = [change for change in found if change.last >= first]
     shown = [_with_suspects(target, change) for change in (found[-most:] if most else found)]
-    return Blame(target, first, last, shown, len(found), process.count_events() > 0)
+    return Blame(target, first, last, shown, len(found), calls_recorded(process))
 
 
 def _of_region(target: Target, last: int) -> list[Change]:
@@ -120,7 +118,7 @@ def _change(process: Process, versions: list[Version], i: int) -> Change:
 def _with_suspects(target: Target, change: Change) -> Change:
     part = target.start, target.stop
     found = suspects(target.process, target.region, part, change.since, change.last)
-    return replace(change, suspects=found[0], suspect_count=found[1])
+    return replace(change, suspects=found)
 
 
 def described(process: Process, epoch: Any) -> dict[str, Any]:

@@ -54,6 +54,8 @@ class Condition:
         if type.kind == "float":
             # Equal to a number is what the type has nearest to it; order is exact.
             nearest = type.nearest(value) if operator in ("==", "!=") else value
+            if math.isinf(nearest) and not math.isinf(value):
+                raise Error(f"--watch {text}: no {type.name} is that number")
             return cls(text, type, operator, nearest)
         if not math.isfinite(value):
             raise Error(f"--watch {text}: {type.name} items are all finite")

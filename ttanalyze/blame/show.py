@@ -2,49 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from ttanalyze import text
 from ttanalyze.blame.changes import Blame, Change, described
-from ttanalyze.blame.suspects import Suspect
+from ttanalyze.blame.condition import Condition
+from ttanalyze.blame.search import Sighting
+from ttanalyze.blame.suspects import Suspect, Suspects, calls_recorded
 from ttanalyze.blame.target import Target
-from ttanalyze.blame.watch import Sighting
 from ttanalyze.demangle import demangle
 from ttanalyze.model.process import Process
 from ttanalyze.values import Type
 
 SHOWN_ITEMS = 4
 SHOWN_BYTES = 16
+NO_CALLS = "calls were not recorded, so none can be named"
 
 
 def blame_text(found: Blame, colour: bool = False) -> str:
     """The history for a screen: each change, and below it the calls that may have made it."""
     target = found.target
     span = f"epochs {found.first} to {found.last}" if found.last >= 0 else "no epochs"
-    changed = text.count(found.count, "entry", "entries")
-    out = [text.coloured(f"{target_text(target)}: {changed} in {span}", "bold", colour)]
+    versions = text.count(found.count, "version")
+    out = [text.coloured(f"{target_text(target)}: {versions} in {span}", "bold", colour)]
     hidden = found.count - len(found.changes)
     if hidden:
         out.append(f"… {hidden:,} before these (--limit 0 shows all)")
-    names = _Names([suspect for change in found.changes for suspect in change.suspects])
+    names = _Names([change.suspects for change in found.changes])
     for change in found.changes:
         where = f"epoch {change.epoch}"
         if change.last > change.epoch:
             where += f" to {change.last}"
         out.append(f"{where}  {_epoch(target.process, change.epoch)}: {_what(target, change)}")
-        if found.events:
-            out += _suspects(change.suspects, change.suspect_count, names)
-    if not found.events:
-        out.append("calls were not recorded, so none can be named")
-    return "\n".join(out)
+        out += _suspects(change.suspects, names) if found.events else []
+    return "\n".join(out if found.events else [*out, NO_CALLS])
 
 
 def sighting_text(
-    process: Process, watched: str, found: Sighting | None, unseen: int, colour: bool = False
+    process: Process,
+    condition: Condition,
+    target: Target | None,
+    found: Sighting | None,
+    unseen: int,
+    colour: bool = False,
 ) -> str:
-    """Where a condition first held. watched: the condition, and of what."""
+    """Where a condition first held, of what watch gives."""
+    kind = condition.type
+    where = "any region" if target is None else target_text(target)
+    watched = f"{text.printable(condition.text)} in {where}"
+    if target is None or target.whole:
+        watched += f", as {kind.name}"
     out = []
     if found is None:
         out.append(text.coloured(f"{watched}: in no epoch", "bold", colour))
@@ -53,20 +63,21 @@ def sighting_text(
         out.append(text.coloured(f"{watched}: {when}", "bold", colour))
         if found.since is not None:
             out.append(f"not yet in epoch {found.since}, the one before of its context")
-        names = _Names([suspect for hit in found.hits for suspect in hit.suspects])
+        names, events = _Names([hit.suspects for hit in found.hits]), calls_recorded(process)
         for hit in found.hits:
             label = f" {text.printable(hit.label)!r}" if hit.label else ""
             line = f"region {hit.region}{label}: "
             if hit.items is None:
                 line += "which items can't be told, for contents are gone"
             else:
-                pairs = zip(hit.first, hit.values, strict=True)
+                pairs = zip(hit.first, kind.texts(hit.data), strict=True)
                 items = ", ".join(f"[{i}] {value}" for i, value in pairs)
                 more = " …" if hit.items > len(hit.first) else ""
                 line += f"{text.count(hit.items, 'item')}: {items}{more}"
-            out += [line, *_suspects(hit.suspects, hit.suspect_count, names)]
+            out += [line, *(_suspects(hit.suspects, names) if events else [])]
         if found.hit_count > len(found.hits):
             out.append(f"… and in {found.hit_count - len(found.hits):,} more regions")
+        out += [] if events else [NO_CALLS]
     if unseen:
         count = text.count(unseen, "change")
         out.append(f"{count} could not be looked at: the contents are gone")
@@ -136,21 +147,23 @@ def _items(kind: Type | None, before: bytes, after: bytes) -> str:
 class _Names:
     """Kernel names demangled, all at once."""
 
-    def __init__(self, suspects: list[Suspect]) -> None:
-        mangled = sorted({suspect.kernel for suspect in suspects if suspect.kernel})
+    def __init__(self, found: Iterable[Suspects]) -> None:
+        mangled = sorted({s.kernel for suspects in found for s in suspects.listed if s.kernel})
         self._of = dict(zip(mangled, demangle(mangled), strict=True))
 
     def __getitem__(self, mangled: str) -> str:
         return text.printable(self._of[mangled])
 
 
-def _suspects(suspects: list[Suspect], count: int, names: _Names) -> list[str]:
-    if not count:
+def _suspects(found: Suspects, names: _Names) -> list[str]:
+    if not found.count:
         return ["    no recorded call can have written it"]
-    lines = [f"    {_suspect(suspect, names)}" for suspect in suspects]
-    if count > len(suspects):
-        lines.append(f"    … and {text.count(count - len(suspects), 'more call')}")
-    return lines
+    lines = [f"    {_suspect(suspect, names)}" for suspect in found.listed]
+    rest = found.count - len(found.listed)
+    more = [text.count(rest, "more call")] if rest else []
+    if found.indirect:
+        more.append(f"{text.count(found.indirect, 'launch', 'launches')} given no pointer to it")
+    return [*lines, f"    … and {', '.join(more)}"] if more else lines
 
 
 def _suspect(suspect: Suspect, names: _Names) -> str:

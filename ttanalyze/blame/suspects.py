@@ -10,7 +10,7 @@ import numpy as np
 from ttanalyze.model import layout
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
-from ttanalyze.writers import HOW, WRITES, writers
+from ttanalyze.writers import HOW, INDIRECT, WRITES, writers
 
 LISTED = 8
 BEFORE = layout.TRIGGERS.index("kernel-before")
@@ -34,6 +34,22 @@ class Suspect:
     how: str
 
 
+@dataclass(frozen=True)
+class Suspects:
+    """Calls that may have made a change. listed: the likeliest of count. indirect: how many
+    launches more are only possible because a kernel may find pointers in memory.
+    """
+
+    listed: list[Suspect]
+    count: int
+    indirect: int
+
+
+def calls_recorded(process: Process) -> bool:
+    """Whether there are any calls that could be suspected."""
+    return next(process.event_pieces(512), None) is not None
+
+
 def epoch_before(process: Process, epoch: int) -> int | None:
     """The last epoch of the same context that captured anything; None where there is none."""
     epochs = process.epochs[:epoch]
@@ -49,9 +65,10 @@ def suspects(
     since: int | None,
     epoch: int,
     most: int = LISTED,
-) -> tuple[list[Suspect], int]:
+) -> Suspects:
     """The calls between two epochs (since None: from the region's birth on) that may have written
-    to bytes [start, stop) of a region: the likeliest ones, and how many there are.
+    to bytes [start, stop) of a region. Those that were given no pointer to it count as suspects
+    only where there are no others.
     """
     found = writers(
         process, region, 0 if since is None else _cut(process, since), _cut(process, epoch)
@@ -61,7 +78,10 @@ def suspects(
         process, found.events, base + part[0], base + part[1]
     )
     order = [i for i in found.surest().tolist() if reaches[i]]
-    return [_suspect(process, found.events[i], int(found.how[i])) for i in order[:most]], len(order)
+    sure = [i for i in order if found.how[i] != INDIRECT]
+    chosen = sure or order
+    listed = [_suspect(process, found.events[i], int(found.how[i])) for i in chosen[:most]]
+    return Suspects(listed, len(chosen), len(order) - len(chosen))
 
 
 def _cut(process: Process, epoch: int) -> int:

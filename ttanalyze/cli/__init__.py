@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from ttanalyze import __version__, text
-from ttanalyze.cli import asking, checking, looking, recording, travelling
+from ttanalyze.cli import asking, checking, comparing, looking, recording, travelling
 from ttanalyze.cli.common import ERROR, INTERRUPTED, SAME, ReaderGoneError, print_text
 from ttanalyze.errors import Error, system_error
 
@@ -29,7 +29,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verbs in (recording.verbs, checking.verbs, asking.verbs, looking.verbs, travelling.verbs):
+for verbs in (
+    recording.verbs,
+    checking.verbs,
+    comparing.verbs,
+    asking.verbs,
+    looking.verbs,
+    travelling.verbs,
+):
     app.registered_commands += verbs.registered_commands
 
 

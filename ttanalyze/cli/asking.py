@@ -187,6 +187,7 @@ def memory(
         int, typer.Option(metavar="N", help="Rows of each table (default 10).", min=1)
     ] = 10,
     json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Say how much was allocated when, by which calls, and what was never freed."""
     from ttanalyze.memory import memory as analyse
@@ -194,7 +195,8 @@ def memory(
     from ttanalyze.model import open_run
 
     opened = open_run(run)
-    found = analyse(opened, at, process)
+    with progress_bar("reading calls", quiet) as progress:
+        found = analyse(opened, at, process, progress)
     if json:
         print_text(as_json(to_object(found, top)))
     else:

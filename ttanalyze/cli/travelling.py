@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -88,7 +89,7 @@ def rewind(
         open_run(run), epoch, region, process=process, dtypes=dtype or (), shapes=shape or ()
     )
     said: dict[str, Any] = {"run": str(run), "process": process, "epoch": epoch}
-    lines = []
+    shown = None
     if out is not None:
         try:
             with interruptible(), progress_bar("rewinding", quiet) as progress:
@@ -99,19 +100,17 @@ def rewind(
     if summary:
         with interruptible(), progress_bar("summing up", quiet) as progress:
             summaries = module.summaries(found, progress)
-        lines.append(module.summary_text(found, summaries))
+        shown = module.summary_text(found, summaries)
         said["regions"] = [
             part.as_dict() | one.as_dict() for part, one in zip(found.parts, summaries, strict=True)
         ]
     else:
         said["regions"] = [part.as_dict() for part in found.parts]
     said["left_out"] = found.left_out
-    if found.left_out:
-        lines.append(module.left_out_text(found))
-    if json:
-        print_text(as_json(said))
-    elif lines:
-        print_text("\n".join(lines))
+    if found.left_out and not json:
+        print(f"ttanalyze: {module.left_out_text(found)}", file=sys.stderr)
+    if json or shown is not None:
+        print_text(as_json(said) if json else str(shown))
 
 
 @verbs.command(
@@ -207,14 +206,12 @@ def blame(
     condition = module.Condition.parse(watch, kind or parse("u8"))
     with interruptible(), progress_bar("looking", quiet) as progress:
         seen, unseen = module.watch(of, condition, target, epochs, progress)
-    where = "any region" if target is None else show.target_text(target)
-    what = f"{watch} in {where}" + (f" as {kind.name}" if kind else "")
     if json:
-        told = None if seen is None else seen.as_dict(of)
+        told = None if seen is None else seen.as_dict(of, condition.type)
         head = {"run": str(run), "process": process, "watch": watch, "dtype": condition.type.name}
         print_text(as_json({**head, "found": told, "unseen": unseen}))
     else:
-        print_text(show.sighting_text(of, what, seen, unseen, colour))
+        print_text(show.sighting_text(of, condition, target, seen, unseen, colour))
     return DIFFERS if seen is None else SAME
 
 

@@ -42,12 +42,30 @@ from ttanalyze.model.expected import ExpectedProcess, load, parse
 from ttanalyze.model.layout import Array, distinct
 from ttanalyze.model.run import Run
 from ttanalyze.values import Tolerance, Type
+from ttanalyze.values import parse as parse_type
 
 LISTED = 100  # regions without a counterpart that a report lists
 SPREAD = 16
+TRIED = 64  # divergences that are looked at for one that is more than leftovers
 PIECE = 1 << 12  # epochs whose digests are looked at together
 Progress = Callable[[int, int], None]
 Source = Run | Mapping[str, Any] | str | os.PathLike[str]
+
+
+def parse_types(value: str) -> Types:
+    """Of "f32,3=bf16,weights=f16": a type for regions by id or label, and one for all others.
+
+    Raises Error for all else.
+    """
+    types: dict[str | int | None, Type] = {}
+    for part in value.split(","):
+        region, _, name = part.rpartition("=")
+        number = region.isascii() and region.isdecimal()
+        key = (int(region) if number else region) if region else None
+        if key in types or (not region and "=" in part):
+            raise Error(f"--dtype {value}: TYPE or REGION=TYPE is expected, each once")
+        types[key] = parse_type(name)
+    return types
 
 
 def diff(
@@ -76,6 +94,7 @@ def diff(
     work = _Diff(every, by_region, tolerance, progress)
     name_a, sides_a = _sides(a, work.names)
     name_b, sides_b = _sides(b, work.names)
+    _check_types(by_region, sides_a, work.names)
     pairs = _pairs(sides_a, sides_b)
     work.total = sum(min(len(x.flags), len(y.flags)) for x, y in pairs)
     processes = [work.process(x, y) for x, y in pairs]
@@ -98,6 +117,16 @@ def diff(
     )
     _require_something(report)
     return report
+
+
+def _check_types(types: Types, sides: list[Side], names: Names) -> None:
+    """Raises Error for a region that a type was given of but that is not there."""
+    ids = np.concatenate([np.empty(0, "u4"), *(side.regions.id for side in sides)])
+    labels = np.concatenate([np.empty(0, "i8"), *(side.regions.label for side in sides)])
+    for key in types:
+        there = (ids == key) if isinstance(key, int) else (labels == names.number(key))
+        if key is not None and not there.any():
+            raise Error(f"a type is given of region {key!r}, which A does not have")
 
 
 def _require_something(report: DiffReport) -> None:
@@ -177,10 +206,15 @@ class _Diff:
         )
         if a.process is None or b.process is None:
             a, b = _without_contexts(a), _without_contexts(b)
-        calls_a, calls_b = self._calls(a), self._calls(b)
-        known = calls_a is not None and calls_b is not None
-        if known:
+        calls_a, calls_b = read_calls(a, self.names), read_calls(b, self.names)
+        if calls_a is not None and calls_b is not None:
             out.launches = Launches()
+        else:
+            out.notes.append("the calls of a side are not known: epochs are matched by their order")
+        for name, side in (("A", a), ("B", b)):
+            if side.process is not None and side.process.status == "running":
+                out.notes.append(f"{name} was killed or still runs")
+        lanes = 0
         for context in _contexts(a, b, calls_a, calls_b):
             matched = None
             if calls_a is not None and calls_b is not None:
@@ -190,9 +224,13 @@ class _Diff:
                 assert out.launches is not None
                 assert a.process is not None and b.process is not None
                 add_launches(out.launches, matched, a.process, b.process)
+                lanes = max(lanes, matched.lanes)
             self._context(out, a, b, context, matched)
+        if lanes > 1:
+            out.notes.append("several threads submit work: streams, or threads, are aligned alone")
         out.divergences.sort(key=lambda d: (d.epoch_a, d.region_a))
         if not self.every:
+            out.divergences.sort(key=lambda d: d.leftover)
             del out.divergences[1:]
         out.spread.sort(key=lambda s: (s.epoch_a, s.region_a))
         del out.spread[SPREAD:]
@@ -200,9 +238,6 @@ class _Diff:
             if side.process is not None:
                 side.process.release()
         return out
-
-    def _calls(self, side: Side) -> Calls | None:
-        return None if side.process is None else read_calls(side.process, self.names)
 
     def _context(
         self, out: ProcessDiff, a: Side, b: Side, context: int, calls: MatchedCalls | None
@@ -223,7 +258,7 @@ class _Diff:
             epochs[0],
             epochs[1],
             calls,
-            lambda: (_changes(a, epochs[0], regions, 0), _changes(b, epochs[1], regions, 1)),
+            lambda: [_history(s, epochs[i], regions, i) for i, s in enumerate((a, b))],
         )
         common = _common(a, b, epochs_a, epochs_b, regions)
         details = Details(common, regions, calls, self.names, self.types, self.tolerance)
@@ -239,10 +274,10 @@ class _Diff:
         out.unknown += states.unknown
         out.divergence_count += states.total
         out.stopped |= states.points < len(epochs_a)
-        out.divergences += [
-            details.divergence(states, i)
-            for i in range(len(states.pair) if self.every else min(1, len(states.pair)))
-        ]
+        for i in range(len(states.pair)):
+            if not self.every and (i == TRIED or (i and not out.divergences[-1].leftover)):
+                break
+            out.divergences.append(details.divergence(states, i))
         self._add_spread(out, states, details)
 
     def _advance(self, done: int, total: int) -> None:
@@ -329,15 +364,29 @@ def _common(a: Side, b: Side, epochs_a: Array, epochs_b: Array, regions: Matched
     )
 
 
-def _changes(side: Side, epochs: Array, regions: MatchedRegions, which: int) -> Array:
-    """For each epoch a number that is the same where the same pairs got the same digests."""
+def _history(side: Side, epochs: Array, regions: MatchedRegions, which: int) -> tuple[Array, Array]:
+    """For each epoch a number that is the same where all pairs had the same digests, and one that
+    is the same where the same pairs got the same digests in it.
+    """
     of, rows = ((regions.a, regions.rows_a), (regions.b, regions.rows_b))[which]
-    ids = of.id[rows]
+    ids, died = of.id[rows], of.died[rows].astype("i8")
     order = np.argsort(ids, kind="stable")
-    out = np.zeros(len(side.flags), "u8")
-    for first in range(0, len(out) if len(ids) else 0, PIECE):
-        region, epoch, digest = side.digests(first, min(first + PIECE, len(out)))
+    count = len(side.flags)
+    states, changes = np.zeros(count + 1, "u8"), np.zeros(count, "u8")
+    last = np.zeros(len(ids), "u8")  # of each pair, what it adds to the state
+    for first in range(0, count if len(ids) else 0, PIECE):
+        region, epoch, digest = side.digests(first, min(first + PIECE, count))
         at = np.minimum(np.searchsorted(ids[order], region), len(ids) - 1)
-        ours = ids[order][at] == region
-        np.add.at(out, epoch[ours], mixed(order[at[ours]], digest[ours]))
-    return out[epochs]
+        ours = np.flatnonzero(ids[order][at] == region)
+        ours = ours[np.argsort(order[at[ours]], kind="stable")]
+        pair, epoch, now = order[at[ours]], epoch[ours], digest[ours]
+        now = mixed(pair, now)
+        np.add.at(changes, epoch, now)
+        follows = np.append(False, pair[1:] == pair[:-1])[: len(pair)]
+        before = np.where(follows, np.append(now[:1], now[:-1])[: len(now)], last[pair])
+        np.add.at(states, epoch, now - before)
+        ends = np.append(~follows[1:], True)[: len(pair)]
+        last[pair[ends]] = now[ends]
+    gone = died < count
+    np.subtract.at(states, died[gone], last[gone])
+    return np.cumsum(states)[epochs], changes[epochs]

@@ -102,6 +102,11 @@ class Details:
         windows = self._window(common.a, out, 0), self._window(common.b, out, 1)
         if any(window is not None for window in windows):
             out.suspects, out.suspect_count = suspects.find(*windows, self.calls, self.regions)
+        out.leftover = not (since or out.suspect_count) and self.calls is not None
+        if out.leftover:
+            out.notes.append("no call wrote to it: it holds what was there before it was allocated")
+        elif not since:
+            out.notes.append("it was never the same: some of it may be from before its allocation")
         return out
 
     def _notes(self, out: Divergence) -> list[str]:
@@ -115,10 +120,6 @@ class Details:
                 )
             if flags & layout.EPOCH_FLAGS["gap"]:
                 notes.append(f"{which}: the epoch before {epoch} was refused: changes may be older")
-        if out.equal_a is None:
-            notes.append(
-                "it was never seen the same: it may hold what was there before it was made"
-            )
         if out.kind == "managed":
             notes.append("it is managed memory: the host may have written to it too")
         return notes

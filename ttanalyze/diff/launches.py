@@ -40,6 +40,9 @@ def add_launches(out: Launches, matched: MatchedCalls, a: Process, b: Process) -
     out.b += len(sides[1].at)
     out.same += len(level) - changed
     out.changed += changed
+    others = ~of_launches & matched.a.work[found.a]
+    out.others_a += _count_others(matched.a) - int(np.count_nonzero(others))
+    out.others_b += _count_others(matched.b) - int(np.count_nonzero(others))
     out.exact &= found.exact
     alone = _alone(sides, matched.lanes)
     other = _changed(
@@ -51,6 +54,10 @@ def add_launches(out: Launches, matched: MatchedCalls, a: Process, b: Process) -
     order = np.argsort(spans[:, [0, 2]].max(axis=1), kind="stable")
     for i in order[: LISTED - len(out.stretches)].tolist():
         out.stretches.append(_described(sides, str(kinds[i]), *spans[i].tolist()))
+
+
+def _count_others(calls: Calls) -> int:
+    return int(np.count_nonzero(calls.work & ~calls.launch))
 
 
 def _side(process: Process, calls: Calls, at: Array) -> _Side:

@@ -1,10 +1,11 @@
 """What corresponds in two processes: calls, and through them epochs and regions.
 
 Calls of one thread are aligned in the order in which the program made them; where several threads
-submit work, their order among each other is chance, and the calls of each stream are aligned by
-themselves. Two epochs are at the same point if as many of the calls that correspond come before
-each, in every stream: so runs that were recorded at other points share some, and calls that only
-one run makes shift nothing. A context of one run is compared with the same one of the other.
+submit work, their order among each other is chance, and the calls of each stream, or of each
+thread, are aligned by themselves. Two epochs are at the same point if as many of the calls that
+correspond come before each, in every one of them: so runs that were recorded at other points share
+some, and calls that only one run makes shift nothing. A context of one run is compared with the
+same one of the other.
 """
 
 from __future__ import annotations
@@ -18,20 +19,25 @@ from ttanalyze.align import Alignment, align
 from ttanalyze.diff.sides import Calls, Regions, Side, mixed
 from ttanalyze.model.layout import Array, distinct
 
-MOST_STREAMS = 64  # whose pairs are looked for by what they do
+MOST_GROUPS = 64  # streams or threads whose pairs are looked for by what they do
 Pair = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
 class MatchedCalls:
-    """a, b: a context's calls of either side, or none where a side's are not known. alignment:
-    which correspond; b does not ascend where streams were aligned by themselves.
+    """A context's calls of either side, and which correspond.
+
+    lane: of each pair, which part of the calls it was found in; b ascends only within a lane.
     """
 
     a: Calls
     b: Calls
     alignment: Alignment
-    lanes: int
+    lane: Array
+
+    @property
+    def lanes(self) -> int:
+        return int(self.lane.max()) + 1 if len(self.lane) else 1
 
     def points(self, side: int, cuts: Array, all_calls: bool = False) -> Array:
         """For each cut, a number that is the same where the same calls come before it.
@@ -41,64 +47,90 @@ class MatchedCalls:
         """
         calls = (self.a, self.b)[side]
         own = (self.alignment.a, self.alignment.b)[side]
-        counted = own if all_calls else own[calls.work[own]]
-        lanes = _lane_of(self.alignment, self.a, self.lanes)
-        lanes = lanes if all_calls else lanes[calls.work[own]]
+        counted = np.ones(len(own), bool) if all_calls else calls.work[own]
+        seqs, lane = calls.seq[own[counted]], self.lane[counted]
         out = np.zeros(len(cuts), "u8")
-        for lane in range(self.lanes):
-            before = np.searchsorted(calls.seq[counted[lanes == lane]], cuts)
-            out = mixed(out, before)
+        for number in range(self.lanes):
+            out = mixed(out, np.searchsorted(seqs[lane == number], cuts))
         return out
 
 
-def _lane_of(alignment: Alignment, a: Calls, lanes: int) -> Array:
-    if lanes == 1:
-        return np.zeros(len(alignment.a), "i8")
-    return np.unique(a.stream[alignment.a], return_inverse=True)[1]
-
-
 def match_calls(a: Calls, b: Calls) -> MatchedCalls:
-    """Aligns the calls of one context."""
+    """Aligns the calls of one context: in their order where one thread made them, else the calls
+    of each stream or of each thread by themselves, whichever lets more correspond.
+    """
     threads = [len(distinct(calls.thread[calls.work])) for calls in (a, b)]
     if max(threads) <= 1:
-        return MatchedCalls(a, b, align((a.same, b.same), (a.alike, b.alike)), 1)
+        found = align((a.same, b.same), (a.alike, b.alike))
+        return MatchedCalls(a, b, found, np.zeros(len(found.a), "u1"))
+    ways = [_in_lanes(a, b, a.stream, b.stream), _in_lanes(a, b, a.thread, b.thread)]
+    return max(ways, key=lambda way: len(way.alignment.a))
+
+
+def _in_lanes(a: Calls, b: Calls, group_a: Array, group_b: Array) -> MatchedCalls:
+    """Aligns the calls of each group by themselves."""
     parts = []
-    for stream, other in _match_streams(a, b):
-        of_a, of_b = np.flatnonzero(a.stream == stream), np.flatnonzero(b.stream == other)
+    for one, other in _match_groups(a, b, group_a, group_b):
+        of_a, of_b = np.flatnonzero(group_a == one), np.flatnonzero(group_b == other)
         found = align((a.same[of_a], b.same[of_b]), (a.alike[of_a], b.alike[of_b]))
         parts.append(Alignment(of_a[found.a], of_b[found.b], found.level, found.exact))
-    at_a = np.concatenate([np.empty(0, "i8"), *(p.a for p in parts)])
+    at_a, at_b = (np.concatenate([np.empty(0, "i8"), *them]) for them in _columns(parts))
+    level = np.concatenate([np.empty(0, "u1"), *(part.level for part in parts)])
+    lane = np.repeat(np.arange(len(parts)), [len(part.a) for part in parts])
     order = np.argsort(at_a, kind="stable")
-    whole = Alignment(
-        at_a[order],
-        np.concatenate([np.empty(0, "i8"), *(p.b for p in parts)])[order],
-        np.concatenate([np.empty(0, "u1"), *(p.level for p in parts)])[order],
-        all(p.exact for p in parts),
-    )
-    return MatchedCalls(a, b, whole, len(distinct(a.stream[whole.a])))
+    exact = all(part.exact for part in parts)
+    whole = Alignment(at_a[order], at_b[order], level[order], exact)
+    return MatchedCalls(a, b, whole, lane[order])
 
 
-def _match_streams(a: Calls, b: Calls) -> list[tuple[int, int]]:
-    """Streams that do alike things, of equally good ones those of the same number."""
-    streams = distinct(a.stream), distinct(b.stream)
-    if np.array_equal(streams[0], streams[1]) or max(map(len, streams)) > MOST_STREAMS:
-        common = np.intersect1d(streams[0], streams[1]).tolist()
-        return [(stream, stream) for stream in common]
-    kinds = np.unique(np.concatenate([a.alike, b.alike]), return_inverse=True)[1]
-    of_a, of_b = kinds[: len(a.seq)], kinds[len(a.seq) :]
-    most = int(kinds.max()) + 1 if len(kinds) else 0
-    counts_a = [np.bincount(of_a[a.stream == s], minlength=most) for s in streams[0]]
-    counts_b = [np.bincount(of_b[b.stream == s], minlength=most) for s in streams[1]]
+def _columns(parts: list[Alignment]) -> tuple[list[Array], list[Array]]:
+    return [part.a for part in parts], [part.b for part in parts]
+
+
+def _match_groups(a: Calls, b: Calls, group_a: Array, group_b: Array) -> list[tuple[int, int]]:
+    """Streams or threads that do the same, or else alike things; of equally good ones those that
+    began as early, and so they all are where there are very many.
+    """
+    groups = _by_first_use(group_a), _by_first_use(group_b)
+    if max(map(len, groups)) > MOST_GROUPS:
+        return list(zip(*(them.tolist() for them in groups), strict=False))
+    same = _in_common(a.same, group_a, groups[0], b.same, group_b, groups[1])
+    alike = _in_common(a.alike, group_a, groups[0], b.alike, group_b, groups[1])
     ranked = sorted(
-        (-int(np.minimum(x, y).sum()), abs(int(s) - int(t)), int(s), int(t))
-        for x, s in zip(counts_a, streams[0].tolist(), strict=True)
-        for y, t in zip(counts_b, streams[1].tolist(), strict=True)
+        (-int(same[i, j]), -int(alike[i, j]), abs(i - j), i, j)
+        for i, j in zip(*(at.tolist() for at in alike.nonzero()), strict=True)
     )
+    pairs = _best_first([(i, j) for *_, i, j in ranked])
+    return [(int(groups[0][i]), int(groups[1][j])) for i, j in pairs]
+
+
+def _by_first_use(group: Array) -> Array:
+    them, first = np.unique(group, return_index=True)
+    return them[np.argsort(first)]
+
+
+def _best_first(ranked: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Of pairs, the best first, those neither side of which is in a better one."""
     pairs: dict[int, int] = {}
-    for alike, _, s, t in ranked:
-        if alike and s not in pairs and t not in pairs.values():
-            pairs[s] = t
+    taken: set[int] = set()
+    for one, other in ranked:
+        if one not in pairs and other not in taken:
+            pairs[one] = other
+            taken.add(other)
     return sorted(pairs.items())
+
+
+def _in_common(
+    a: Array, group_a: Array, groups_a: Array, b: Array, group_b: Array, groups_b: Array
+) -> Array:
+    """How many items each group of a has in common with each of b."""
+    numbers = np.unique(np.concatenate([a, b]), return_inverse=True)[1]
+    most = int(numbers.max()) + 1 if len(numbers) else 0
+    of_a, of_b = numbers[: len(a)], numbers[len(a) :]
+    counts_a = [np.bincount(of_a[group_a == group], minlength=most) for group in groups_a]
+    counts_b = [np.bincount(of_b[group_b == group], minlength=most) for group in groups_b]
+    found = [[int(np.minimum(x, y).sum()) for y in counts_b] for x in counts_a]
+    return np.array(found, "i8").reshape(len(counts_a), len(counts_b))
 
 
 # ---- regions ----
@@ -121,21 +153,50 @@ class MatchedRegions:
 
 def match_regions(a: Regions, b: Regions, calls: MatchedCalls | None) -> MatchedRegions:
     """Matches regions in the order of allocation: of the same size and label at the same point of
-    the program, at another point, and then of other sizes.
+    the program, at another point, and then of other sizes. Where several threads allocate, those
+    of threads that correspond are matched first.
     """
-    sides = (a, b)
+    rows_a, rows_b = [np.empty(0, "i8")], [np.empty(0, "i8")]
+    left = np.arange(len(a.id)), np.arange(len(b.id))
+    for one, other in _match_threads(calls) if calls is not None else []:
+        lane = left[0][a.thread[left[0]] == one], left[1][b.thread[left[1]] == other]
+        found = _match_rows(a, b, lane, calls)
+        rows_a.append(lane[0][found.a])
+        rows_b.append(lane[1][found.b])
+        left = np.setdiff1d(left[0], rows_a[-1]), np.setdiff1d(left[1], rows_b[-1])
+    found = _match_rows(a, b, left, calls)
+    rows_a.append(left[0][found.a])
+    rows_b.append(left[1][found.b])
+    pairs = np.concatenate(rows_a), np.concatenate(rows_b)
+    order = np.argsort(pairs[0], kind="stable")
+    return MatchedRegions(a, b, pairs[0][order], pairs[1][order])
+
+
+def _match_threads(calls: MatchedCalls) -> list[tuple[int, int]]:
+    """Threads most of whose calls correspond, where there are several."""
+    threads = calls.a.thread[calls.alignment.a], calls.b.thread[calls.alignment.b]
+    if all(len(distinct(them)) <= 1 for them in threads):
+        return []
+    both = np.stack(threads, axis=1).astype("i8")
+    pairs, counts = np.unique(both, axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return _best_first([(one, other) for one, other in pairs[order].tolist()])
+
+
+def _match_rows(a: Regions, b: Regions, rows: Pair, calls: MatchedCalls | None) -> Alignment:
+    """Matches these rows of either side."""
+    sides = a.where(rows[0]), b.where(rows[1])
     points = [
         np.zeros(len(r.id), "u8") if calls is None else calls.points(i, r.seq)
         for i, r in enumerate(sides)
     ]
     by_size = [(r.label, r.size) for r in sides]
-    found = align(
+    return align(
         _both([(p, r.kind, *s) for p, r, s in zip(points, sides, by_size, strict=True)]),
         _both([(p, *s) for p, s in zip(points, by_size, strict=True)]),
         _both(by_size),
         _both([(np.where(r.label > 0, 0, p), r.label) for p, r in zip(points, sides, strict=True)]),
     )
-    return MatchedRegions(a, b, found.a, found.b)
 
 
 def _both(columns: Sequence[tuple[Array, ...]]) -> Pair:
@@ -152,12 +213,12 @@ def match_epochs(
     epochs_a: Array,
     epochs_b: Array,
     calls: MatchedCalls | None,
-    changes: Callable[[], Pair],
+    histories: Callable[[], Sequence[Pair]],
 ) -> Pair:
     """Which of these epochs, by number, are at the same point of the program. Both ascend.
 
-    changes: gives a number for each epoch that is the same where the same changed in it, to go by
-    where no calls are known.
+    histories: gives what to go by where no calls are known: for either side two numbers for each
+    epoch, equal where memory was the same, and where the same changed.
     """
     sides = ((a, epochs_a), (b, epochs_b))
     causes = [(side.trigger[them], side.label[them]) for side, them in sides]
@@ -165,7 +226,12 @@ def match_epochs(
         whole = _both(causes)
         if np.array_equal(whole[0], whole[1]):
             return epochs_a, epochs_b
-        found = align(_both([(*c, d) for c, d in zip(causes, changes(), strict=True)]), whole)
+        states, changes = zip(*histories(), strict=True)
+        found = align(
+            (states[0], states[1]),
+            _both([(*c, d) for c, d in zip(causes, changes, strict=True)]),
+            whole,
+        )
         return epochs_a[found.a], epochs_b[found.b]
     cuts = [side.cut[them] for side, them in sides]
     points = [calls.points(i, cut) for i, cut in enumerate(cuts)]

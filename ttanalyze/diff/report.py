@@ -51,6 +51,8 @@ class Divergence:
     it never was. after: the last launch before the epoch: kernel (mangled), ordinal (the how
     manieth of that kernel, from 1), seq. blocks: the first that differ; block_count of block_total
     do. bytes, values: where contents of both sides were looked at, a part of them if partial.
+    leftover: whether it was never the same, and no call is known that could have written to it:
+    it holds what was there before it was allocated.
     """
 
     region_a: int
@@ -79,6 +81,7 @@ class Divergence:
     partial: bool = False
     suspects: list[Suspect] = field(default_factory=list)  # the likeliest
     suspect_count: int = 0
+    leftover: bool = False
     notes: list[str] = field(default_factory=list)
 
 
@@ -106,13 +109,16 @@ class Stretch:
 class Launches:
     """How the launches of two processes correspond. a, b: how many there are; same: in all that
     identifies them; changed: of the same kernel with another grid, block, cluster or shared
-    memory; the rest is alone. exact: whether no more could correspond.
+    memory; the rest is alone. others_a, others_b: copies, fills and the like without a
+    counterpart. exact: whether no more could correspond.
     """
 
     a: int = 0
     b: int = 0
     same: int = 0
     changed: int = 0
+    others_a: int = 0
+    others_b: int = 0
     exact: bool = True
     stretches: list[Stretch] = field(default_factory=list)  # the first
     stretch_count: int = 0
@@ -161,6 +167,7 @@ class ProcessDiff:
     tolerated: the same within the tolerance; unknown: of which only one side says something.
     launches: None where a side's calls are not known. divergences: by epoch; divergence_count:
     of all. stopped: at the first one. spread: regions in the order in which they part, the first.
+    notes: what else one should know.
     """
 
     process_a: int

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ttanalyze import bytewise, text
 from ttanalyze.demangle import demangle, short
+from ttanalyze.diff.launches import GRAPH
 from ttanalyze.diff.report import (
     DiffReport,
     Divergence,
@@ -19,6 +20,7 @@ from ttanalyze.values import ValueDifference
 from ttanalyze.writers import HOW, POSSIBLE
 
 SHOWN = 8  # rows of a table
+WHOLE = 40  # letters of a kernel's name
 DASH, TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 
 
@@ -35,8 +37,11 @@ def diff_text(report: DiffReport, colour: bool = False, width: int = 0) -> str:
 
 
 def _name(kernel: str | None) -> str:
-    """A kernel's name as one reads it; in one line and safe to print."""
-    return text.printable(short(demangle([kernel])[0])) if kernel else "a graph"
+    """A kernel's name as one reads it, whole where it is short; safe to print."""
+    if not kernel:
+        return GRAPH
+    name = demangle([kernel])[0]
+    return text.printable(name if len(name) <= WHOLE else short(name))
 
 
 class _Show:
@@ -68,10 +73,14 @@ class _Show:
         if first:
             process, found = first
             lead = f"process {process.process_a}, " if self.several else ""
-            return f"memory first differs in {lead}{_epoch(found)}, {_region(found)}{_after(found)}"
-        memory = f"memory is the same{within} in all {text.count(points, 'common epoch')}"
-        if not points:
-            memory = "there is no common epoch to compare memory in"
+            where = f"{lead}{_epoch(found)}, {_region(found)}"
+            if found.leftover:
+                return f"memory that nothing wrote to is not the same in {where}"
+            return f"memory first parts in {where}{_after(found)}"
+        where = "the only common epoch" if points == 1 else f"all {points:,} common epochs"
+        memory = f"memory is the same{within} in {where}"
+        if not sum(p.region_epochs for p in report.processes):
+            memory = "no memory that could be compared"
         what = []
         if any(p.launches_differ for p in report.processes):
             what.append("the launches")
@@ -79,9 +88,7 @@ class _Show:
             what.append("the allocations")
         if report.alone_a or report.alone_b:
             what.append("the processes")
-        if what:
-            return f"{memory}, but not {' and '.join(what)}"
-        return memory + ("" if points else "; the launches are the same")
+        return f"{memory}; {' and '.join(what)} differ" if what else memory
 
     def summary(self) -> list[str]:
         report = self.report
@@ -106,8 +113,10 @@ class _Show:
         tolerated = sum(p.tolerated for p in report.processes)
         line += f", {tolerated:,} only within the tolerance" if tolerated else ""
         pairs.append(("compared", f"{line}, {report.seconds:.2f} s"))
+        if not self.several and report.processes and report.processes[0].launches is not None:
+            pairs.append(("launches", _launch_counts(report.processes[0].launches)))
         if not self.several:
-            pairs += [("note", line) for line in _left_out(report.processes[:1])]
+            pairs += [("note", line) for line in _notes(report.processes[:1])]
         out = [f"  {line}" for line in text.rows(pairs).splitlines()]
         for side, alone in (("A", report.alone_a), ("B", report.alone_b)):
             if alone:
@@ -131,8 +140,11 @@ class _Show:
             numbers = f"{process.process_a}"
             if process.process_b != process.process_a:
                 numbers += f" and {process.process_b}"
-            lines = [f"process {numbers}", *_left_out([process])]
-            out = ["", text.coloured(lines[0], "bold", self.colour), *lines[1:], *out]
+            lines = _notes([process])
+            if process.launches is not None:
+                lines.append(f"launches: {_launch_counts(process.launches)}")
+            title = text.coloured(f"process {numbers}", "bold", self.colour)
+            out = ["", title, *(f"  {line}" for line in lines), *out]
         return out
 
     def _divergence(self, found: Divergence, first: bool) -> list[str]:
@@ -188,7 +200,7 @@ class _Show:
         shown = found.stretches[:SHOWN]
         rows = [["after launch", "call in A", "in A", "call in B", "in B"], *map(_stretch, shown)]
         more = _more(found.stretch_count, shown, "place")
-        out = self.table(f"launches: {_launch_counts(found)}", rows, {0, 1, 3}, more)
+        out = self.table("launches that differ", rows, {0, 1, 3}, more)
         if not found.exact:
             out.append("  (so much differs that a few more may correspond than were found to)")
         return out
@@ -214,6 +226,8 @@ class _Show:
         elif more:
             out.append(f"{text.count(more, 'more divergence')}: --all describes them")
         first = described[0] if described else None
+        if first and first.leftover:
+            out.append("to have memory zero from the start: record with --deterministic")
         if first and first.bytes is not None and first.values is None:
             out.append("to see the values: --dtype f32, or what they are")
         if first and first.suspect_count > 1:
@@ -236,7 +250,10 @@ def _launch_counts(found: Launches) -> str:
     if found.changed:
         parts.append(f"{found.changed:,} in another shape")
     sides = (("A", found.alone_a), ("B", found.alone_b))
-    return ", ".join(parts + [f"{count:,} only in {side}" for side, count in sides if count])
+    out = ", ".join(parts + [f"{count:,} only in {side}" for side, count in sides if count])
+    others = (("A", found.others_a), ("B", found.others_b))
+    parts = [f"{text.count(count, 'other call')} only in {side}" for side, count in others if count]
+    return "; ".join([out, ", ".join(parts)] if parts else [out])
 
 
 def _both(a: int, b: int) -> str:
@@ -387,7 +404,7 @@ def _region_alone(found: RegionAlone) -> list[str]:
     ]
 
 
-def _left_out(processes: Sequence[ProcessDiff]) -> list[str]:
+def _notes(processes: Sequence[ProcessDiff]) -> list[str]:
     out = []
     for process in processes:
         for side, count in (("A", process.left_out_a), ("B", process.left_out_b)):
@@ -399,6 +416,5 @@ def _left_out(processes: Sequence[ProcessDiff]) -> list[str]:
         if process.unknown:
             states = text.count(process.unknown, "region-epoch")
             out.append(f"{states} not compared: one side says nothing of them")
-        if process.launches is None:
-            out.append("the calls of a side are not known: epochs matched by their order")
+        out += map(text.printable, process.notes)
     return out

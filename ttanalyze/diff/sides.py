@@ -17,13 +17,15 @@ from ttanalyze.model.process import Process
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
-WORK = ("launch", "graph-launch", "copy", "set", "mem-op", "launch-host")  # may change memory
-CALLS = (*WORK, "sync")  # are aligned
+WORK = ("launch", "graph-launch", "copy", "set", "mem-op")  # may change memory
+CALLS = (*WORK, "launch-host", "sync")  # are aligned
 LAUNCHES = ("launch", "graph-launch")
+BIRTHS = ("alloc", "module-load")
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 # Of an event's flags, those that are the program's doing.
-FLAGS = CAPTURING | layout.constant("TT_EVENTF_COOPERATIVE") | layout.constant("TT_EVENTF_PEER")
-FLAGS |= layout.constant("TT_EVENTF_HOST_DST") | layout.constant("TT_EVENTF_HOST_SRC")
+HOST_DST = layout.constant("TT_EVENTF_HOST_DST")
+FLAGS = CAPTURING | HOST_DST | layout.constant("TT_EVENTF_HOST_SRC")
+FLAGS |= layout.constant("TT_EVENTF_COOPERATIVE") | layout.constant("TT_EVENTF_PEER")
 
 
 class Names:
@@ -75,7 +77,7 @@ class Calls:
 @dataclass(frozen=True)
 class Regions:
     """Captured regions, by id. kind, label: numbers of Names. born, died: as in a manifest, the
-    latter NO_EPOCH while it lives. seq: of the birth.
+    latter NO_EPOCH while it lives. seq: of the birth; thread: that made it, 0 where not known.
     """
 
     id: Array
@@ -84,6 +86,7 @@ class Regions:
     size: Array
     context: Array
     seq: Array
+    thread: Array
     born: Array
     died: Array
 
@@ -108,7 +111,6 @@ class Side:
     digest_end: Array
     regions: Regions
     expected: ExpectedProcess | None = None
-    calls: Calls | None = None
     usable: Array = field(init=False)  # epochs that say what memory was
 
     def __post_init__(self) -> None:
@@ -141,6 +143,7 @@ def of_process(process: Process, names: Names) -> Side:
         size=birth["size"],
         context=birth["context"],
         seq=birth["seq"],
+        thread=np.zeros(len(captured), "u4"),
         born=table.born[captured],
         died=table.died[captured],
     )
@@ -172,6 +175,7 @@ def of_manifest(expected: ExpectedProcess, names: Names) -> Side:
         size=np.array([r["size"] for _, r in members], "u8"),
         context=zeros,
         seq=zeros.astype("u8"),
+        thread=zeros,
         born=np.array([r["born"] for _, r in members], "u4"),
         died=np.array(died, "u4"),
     )
@@ -198,16 +202,25 @@ def _numbers(values: Array, text_of: Callable[[int], str | None], names: Names) 
     return np.array([names.number(text_of(v)) for v in different.tolist()], "i8")[which]
 
 
-def read_calls(process: Process, names: Names) -> Calls | None:
-    """The calls of a process that succeeded and are aligned; None where none was recorded."""
-    kinds = np.zeros(len(layout.EVENT_KINDS), bool)
+def read_calls(side: Side, names: Names) -> Calls | None:
+    """The calls of a process that succeeded and are aligned; None where none was recorded.
+
+    Fills in the threads of the side's regions on the way.
+    """
+    if side.process is None:
+        return None
+    kinds, births = np.zeros((2, len(layout.EVENT_KINDS)), bool)
     kinds[[KIND[name] for name in CALLS]] = True
+    births[[KIND[name] for name in BIRTHS]] = True
     parts: list[Calls] = []
     recorded = False
-    for records in process.event_pieces():
+    for records in side.process.event_pieces():
         recorded |= len(records) > 0
         chosen = kinds[records["kind"]] & (records["result"] == 0)
-        parts.append(_calls(process, records[chosen], names))
+        parts.append(_calls(side.process, records[chosen], names))
+        made = records[births[records["kind"]]]
+        _, rows, at = np.intersect1d(side.regions.seq, made["seq"], return_indices=True)
+        side.regions.thread[rows] = made["thread"][at]
     if not recorded:
         return None
     columns = Calls.__dataclass_fields__
@@ -229,6 +242,6 @@ def _calls(process: Process, events: Array, names: Names) -> Calls:
         thread=events["thread"].copy(),
         same=mixed(alike, events["bytes"], events["shared"], *sizes),
         alike=alike,
-        work=np.isin(kind, [KIND[name] for name in WORK]) & (flags & CAPTURING == 0),
+        work=np.isin(kind, [KIND[name] for name in WORK]) & (flags & (CAPTURING | HOST_DST) == 0),
         launch=np.isin(kind, [KIND[name] for name in LAUNCHES]),
     )

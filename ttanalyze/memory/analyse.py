@@ -6,6 +6,7 @@ were opened here are told of, but are in no sum.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,17 +69,32 @@ class ProcessMemory:
     ranges: pd.DataFrame
 
 
-def memory(run: Run, at: str = "peak", process: int | None = None) -> list[ProcessMemory]:
+def memory(
+    run: Run,
+    at: str = "peak",
+    process: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[ProcessMemory]:
     """Of each process, or of one. at: peak, end, epoch:N or seq:N, a moment to look at closely.
 
-    Raises Error where there is no such moment.
+    progress: called with the events looked at and those in all. Raises Error where there is no
+    such moment.
     """
     chosen = run.processes if process is None else [run.process(process)]
-    return [_of_process(p, at) for p in chosen]
+    total = sum(p.count_events() for p in chosen) if progress else 0
+    done = 0
+
+    def advance(events: int) -> None:
+        nonlocal done
+        done += events
+        if progress:
+            progress(done, total)
+
+    return [_of_process(p, at, advance) for p in chosen]
 
 
-def _of_process(process: Process, at: str) -> ProcessMemory:
-    regions = _regions(process)
+def _of_process(process: Process, at: str, advance: Callable[[int], None]) -> ProcessMemory:
+    regions = _regions(process, advance)
     on_device = regions[~regions["kind"].isin(ELSEWHERE)]
     on_host = regions[regions["kind"].isin(HOST)]
     steps = _steps(on_device)
@@ -143,7 +159,7 @@ def address_ranges(process: Process, seq: int) -> pd.DataFrame:
     return _ranges(_alive(regions[~regions["kind"].isin(ELSEWHERE)], seq))
 
 
-def _regions(process: Process) -> pd.DataFrame:
+def _regions(process: Process, advance: Callable[[int], None] | None = None) -> pd.DataFrame:
     """frames.regions, with bytes as int64, site, freed, death_ns."""
     frame = frames.regions([process])
     sizes = frame["size"].to_numpy()
@@ -152,7 +168,7 @@ def _regions(process: Process) -> pd.DataFrame:
     frame["bytes"] = sizes.astype("i8")
     frame["freed"] = frame["death_seq"].notna()
     frame["death_ns"] = process.regions.death_ns
-    frame["site"] = site_texts(frame["call"], allocating_threads(process))
+    frame["site"] = site_texts(frame["call"], allocating_threads(process, advance))
     return frame
 
 
@@ -197,7 +213,7 @@ def _sites(regions: pd.DataFrame) -> pd.DataFrame:
     groups = regions.assign(
         alive=left.astype("i8"), alive_bytes=regions["bytes"].where(left, 0)
     ).groupby(["site", "kind"], observed=True, sort=False)
-    sites = groups.agg(
+    sites: pd.DataFrame = groups.agg(
         allocations=("bytes", "size"),
         bytes=("bytes", "sum"),
         largest=("bytes", "max"),
@@ -205,8 +221,10 @@ def _sites(regions: pd.DataFrame) -> pd.DataFrame:
         alive=("alive", "sum"),
         alive_bytes=("alive_bytes", "sum"),
     ).reset_index()
-    by_bytes: pd.DataFrame = sites.sort_values("bytes", ascending=False, kind="stable")
-    return by_bytes.reset_index(drop=True)
+    by_bytes: pd.DataFrame = sites.sort_values(
+        "bytes", ascending=False, kind="stable", ignore_index=True
+    )
+    return by_bytes
 
 
 def _leaks(regions: pd.DataFrame) -> pd.DataFrame:

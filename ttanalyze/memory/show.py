@@ -136,7 +136,7 @@ def plot(timeline: pd.DataFrame, width: int) -> str:
         levels_here = (steps - line * 8).clip(0, 8).tolist()
         lines.append(f"{label:>{margin - 2}} ┤" + "".join(LEVELS[n] for n in levels_here))
     if axis == "time_ns":
-        begin, end = "0 s", f"{(borders[-1] - borders[0]) / 1e9:.3g} s"
+        begin, end = "0 s", text.duration(borders[-1] - borders[0])
     else:
         begin, end = f"call {int(borders[0]):,}", f"call {int(borders[-1]):,}"
     foot = f"{begin}{end:>{columns - len(begin)}}"

@@ -135,16 +135,16 @@ class _Search:
         self._lasts = np.minimum(whole, NO_LIMIT if last is None else np.uint64(last))
         counts = self._lasts - np.minimum(self._lasts, np.uint64(first))
         self._whole = counts == whole
-        blocks = sum(counts.tolist())
-        room = max(_records_in(process, self._begin, epoch + 1), BATCH_RECORDS)
-        if blocks > room:
-            process.blocks(epoch, epoch + 1)  # which may well say that the file is damaged
-            what = f"{blocks} blocks, but no more than {room} were stored"
-            raise Error(f"the contents of region {regions[0]} in epoch {epoch} are lost: {what}")
+        # A region can't have been captured with more blocks than there are records: of that one
+        # none is looked for, so that no file can ask for more memory than it takes itself.
+        self._room = max(_records_in(process, self._begin, epoch + 1), BATCH_RECORDS)
+        self._lasts[counts > self._room] = 0
+        self._short = counts > self._room
+        counts[self._short] = 0
         self._ends = np.cumsum(counts.astype("i8"))
         self._starts = self._ends - counts.astype("i8")
-        self._records = np.zeros(blocks, layout.BLOCK)
-        self._epochs = np.full(blocks, -1, "i8")  # that the records are of; -1: none yet
+        self._records = np.zeros(int(counts.sum()), layout.BLOCK)
+        self._epochs = np.full(len(self._records), -1, "i8")  # of the records; -1: none yet
         self._digests = np.zeros(len(rows), "u8")
         self.known = np.zeros(len(rows), bool)
         self._dropped = np.full(len(rows), -1, "i8")  # the last epoch whose contents are lost
@@ -193,6 +193,9 @@ class _Search:
         region, of = self.regions[i], slice(self._starts[i], self._ends[i])
         if not self.known[i]:
             raise Error(f"region {region} was not captured up to epoch {self.epoch}")
+        if self._short[i]:
+            what = f"of its blocks no more than {self._room} were stored"
+            raise Error(f"the contents of region {region} in epoch {self.epoch} are lost: {what}")
         records, epochs = self._records[of], self._epochs[of]
         stale = int(np.count_nonzero(epochs < max(0, int(self._dropped[i]))))
         if stale or (check and self._whole[i]):

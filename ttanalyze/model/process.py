@@ -415,9 +415,14 @@ class Process:
             seqs[row : row + len(used)] = records["seq"][used]
             row += len(used)
         slots = slots[np.argsort(seqs, kind="stable")]
-        raw = file.map().view(WHOLE)
         for row in range(0, count, size):
-            yield raw[slots[row : row + size]].view(layout.EVENT)
+            some = slots[row : row + size]
+            first, last = int(some.min()), int(some.max()) + 1
+            if last - first <= 4 * size:  # as it is where threads fill slots side by side
+                raw = file.read(first, last - first).view(WHOLE)[some - first]
+            else:
+                raw = file.map().view(WHOLE)[some]
+            yield raw.view(layout.EVENT)
 
     def event_slots(self, size: int = PIECE) -> Iterator[tuple[int, Array]]:
         """All slots of events.bin but holes, at most `size` at a time, and where they begin.

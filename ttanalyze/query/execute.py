@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from ttanalyze.errors import Error
+from ttanalyze.model.layout import Array
 from ttanalyze.model.run import Run
-from ttanalyze.query.expression import Expression
-from ttanalyze.query.tables import TABLES, Progress, Table
+from ttanalyze.query.expression import Expression, Numbers, column_value
+from ttanalyze.query.tables import TABLES, Piece, Progress, Table
 
 HELD = 1 << 19  # rows of pieces that are held before they are reduced
 AGGREGATES = ("sum", "mean", "min", "max")
@@ -94,14 +95,17 @@ def _filtered(
     condition: Expression | None,
     ordered: bool,
     progress: Progress,
-) -> Iterator[pd.DataFrame]:
-    """Some columns of the rows that the condition holds of, piece by piece."""
-    kept = list(dict.fromkeys(columns))
-    needed = list(dict.fromkeys([*kept, *(condition.columns if condition else [])]))
-    needed = needed or [table.columns[0]]
-    for frame in table.pieces(run, needed, ordered, progress):
-        some = frame[kept]
-        yield some if condition is None else some[condition.rows(frame)]
+) -> Iterator[tuple[Piece, Array | None]]:
+    """Pieces of which these columns can be asked for, and the rows that the condition holds of;
+    None where that is all of them.
+    """
+    named = condition.columns if condition else []
+    for piece in table.pieces(run, list(dict.fromkeys([*columns, *named])), ordered, progress):
+        if condition is None:
+            yield piece, None
+        else:
+            frame = piece.take(named or table.recorded[:1])
+            yield piece, np.flatnonzero(condition.rows(frame))
 
 
 # ---- rows ----
@@ -115,52 +119,78 @@ def _rows(
     progress: Progress,
     default: Sequence[str],
 ) -> Iterator[pd.DataFrame]:
-    fields = list(wanted.fields or default or table.recorded)
-    _check("--sort", [name.lstrip("-") for name in wanted.sort], table.columns, wanted.table)
-    columns = [*fields, *(name.lstrip("-") for name in wanted.sort)]
-    pieces = _filtered(run, table, columns, condition, True, progress)
-    if wanted.sort:
-        best = _best(pieces, wanted.sort, wanted.top)
-        return iter([best[fields]])
-    return _first(pieces, fields, wanted.top)
+    fields = list(dict.fromkeys(wanted.fields or default or table.recorded))
+    _check("--sort", map(_bare, wanted.sort), table.columns, wanted.table)
+    if not wanted.sort:
+        pieces = _filtered(run, table, fields, condition, True, progress)
+        return _first(pieces, fields, wanted.top)
+    by = [*wanted.sort, *table.order]
+    columns = list(dict.fromkeys([*fields, *map(_bare, by)]))
+    pieces = _filtered(run, table, columns, condition, False, progress)
+    return iter([_best(pieces, columns, by, wanted.top)[fields]])
+
+
+def _bare(column: str) -> str:
+    """A column to sort by, without the sign that says which way."""
+    return column.removeprefix("-")
 
 
 def _first(
-    pieces: Iterator[pd.DataFrame], fields: list[str], top: int | None
+    pieces: Iterator[tuple[Piece, Array | None]], fields: list[str], top: int | None
 ) -> Iterator[pd.DataFrame]:
-    empty = None
     given = 0
-    for piece in pieces:
-        rows = piece[fields] if top is None else piece[fields].iloc[: top - given]
-        given += len(rows)
-        if len(rows):
-            yield rows.reset_index(drop=True)
-        elif empty is None:
-            empty = rows
+    for piece, rows in pieces:
+        if top is not None:
+            rows = (np.arange(len(piece)) if rows is None else rows)[: top - given]
+        count = len(piece) if rows is None else len(rows)
+        if count or not given:  # an answer without rows has columns still
+            yield piece.take(fields, rows).reset_index(drop=True)
+        given += count
         if top is not None and given >= top:
             break
-    if not given and empty is not None:
-        yield empty.reset_index(drop=True)
 
 
-def _best(pieces: Iterator[pd.DataFrame], order: Sequence[str], top: int | None) -> pd.DataFrame:
+def _best(
+    pieces: Iterator[tuple[Piece, Array | None]],
+    columns: list[str],
+    order: Sequence[str],
+    top: int | None,
+) -> pd.DataFrame:
     held: list[pd.DataFrame] = []
-    rows = 0
-    for piece in pieces:
-        if len(piece) or not held:
-            held.append(piece)
-            rows += len(piece)
-        if top is not None and rows > max(HELD, 4 * top):
+    count = 0
+    for piece, rows in pieces:
+        if top is not None:
+            rows = _candidates(piece, rows, order[0], top)
+        some = piece.take(columns, rows)
+        if len(some) or not held:
+            held.append(some)
+            count += len(some)
+        if top is not None and count > max(HELD, 4 * top):
             held = [ordered(join(held), order).iloc[:top]]
-            rows = len(held[0])
+            count = len(held[0])
     best: pd.DataFrame = ordered(join(held), order).iloc[:top].reset_index(drop=True)
     return best
+
+
+def _candidates(piece: Piece, rows: Array | None, by: str, top: int) -> Array | None:
+    """Those of the rows that can be among the first `top` by a column; all if that is unknown."""
+    count = len(piece) if rows is None else len(rows)
+    if count <= top:
+        return rows
+    name = _bare(by)
+    keys = column_value(piece.take([name], rows)[name])
+    if not isinstance(keys, Numbers) or keys.missing is not None or not top:
+        return rows
+    place = count - top if by.startswith("-") else top - 1
+    border = np.partition(keys.values, place)[place]
+    kept = keys.values >= border if by.startswith("-") else keys.values <= border
+    return np.flatnonzero(kept) if rows is None else rows[kept]
 
 
 def ordered(frame: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
     """By columns, of which those with "-" before them go from the largest to the smallest."""
     for name in reversed(order):
-        column = frame[name.lstrip("-")]
+        column = frame[_bare(name)]
         if isinstance(column.dtype, pd.CategoricalDtype):  # else by their first appearance
             column = column.cat.set_categories(sorted(column.cat.categories), ordered=True)
         column = column.reset_index(drop=True)
@@ -180,12 +210,12 @@ def _groups(
     count = wanted.count or not figures
     answer = [*keys, *(["count"] if count else []), *(f"{c}_{what}" for what, c in figures)]
     for option, names in (("--sort", wanted.sort), ("--fields", wanted.fields)):
-        _check(option, [name.lstrip("-") for name in names], answer, "the answer")
-    columns = [*keys, *(column for _, column in figures)]
+        _check(option, map(_bare, names), answer, "the answer")
+    columns = list(dict.fromkeys([*keys, *(column for _, column in figures)]))
     held: list[pd.DataFrame] = []
     rows = 0
-    for piece in _filtered(run, table, columns, condition, False, progress):
-        part = _part(piece, keys, figures)
+    for piece, some in _filtered(run, table, columns, condition, False, progress):
+        part = _part(piece.take(columns or table.recorded[:1], some), keys, figures)
         if len(part) or not held:
             held.append(part)
             rows += len(part)
@@ -195,7 +225,8 @@ def _groups(
     whole = _combined(held, keys)
     for what, column in figures:
         if what == "mean":
-            whole[f"{column}_mean"] = whole[f"{column}_sum"] / whole[f"{column}_n"]
+            numbers = whole[f"{column}_n"]
+            whole[f"{column}_mean"] = whole[f"{column}_sum"] / numbers.mask(numbers == 0)
     by = [*(["-count"] if count else [f"-{answer[len(keys)]}"]), *keys]
     whole = ordered(whole, wanted.sort or by).iloc[: wanted.top]
     return iter([whole[list(wanted.fields or answer)].reset_index(drop=True)])

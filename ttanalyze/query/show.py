@@ -32,7 +32,8 @@ def cells(column: Any) -> list[str]:
     elif not pd.api.types.is_numeric_dtype(column.dtype):
         shown = [str(value) for value in column.tolist()]
     elif pd.api.types.is_float_dtype(column.dtype):
-        shown = [f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}" for value in column]
+        numbers = column.to_numpy("f8", na_value=0.0).tolist()
+        shown = [f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}" for value in numbers]
     elif name in ADDRESSES:
         shown = ["" if gone else f"{value:#x}" for value, gone in zip(column, missing, strict=True)]
     else:

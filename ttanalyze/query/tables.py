@@ -6,10 +6,9 @@ pieces; the others as a whole.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -25,18 +24,35 @@ PIECE = 1 << 18  # rows
 NAMES = {"demangled", "short"}
 
 
+class Piece(Protocol):
+    """Rows of a table, of which columns are made when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
+        """Some columns of some rows, by their numbers; of all rows by default."""
+        ...
+
+
+Pieces = Callable[[Run, Sequence[str], bool, Progress], Iterator[Piece]]
+
+
 @dataclass(frozen=True)
 class Table:
     """recorded: the columns that are given unless others are asked for. worked_out: those that
     take some work. shown: what fits on a screen.
 
-    pieces: of a run some columns, as DataFrames, with rows in the table's order if that is wanted.
+    order: columns by which rows are in order, if pieces may come out of order.
+
+    pieces: of a run, given the columns that will be asked for, and whether rows have to come in
+    that order. A piece is good until the next is asked for; there is one at least.
     """
 
     recorded: tuple[str, ...]
     worked_out: tuple[str, ...]
     shown: tuple[str, ...]
-    pieces: Callable[[Run, Sequence[str], bool, Progress], Iterator[pd.DataFrame]]
+    pieces: Pieces
+    order: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -44,86 +60,103 @@ class Table:
         return self.recorded + self.worked_out
 
 
-def _only(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    some: pd.DataFrame = frame[list(columns)]
-    return some
+@dataclass
+class Whole:
+    """A piece that is a DataFrame already."""
+
+    frame: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
+        some: pd.DataFrame = self.frame[list(columns)]
+        return some if rows is None else some.iloc[rows]
 
 
 # ---- events ----
 
 
-@dataclass
 class _Names:
-    """Kernels' names as the source has them: in full, and short."""
+    """Kernels' names as the source has them: in full, or short."""
 
-    run: Run
-
-    @functools.cached_property
-    def _full(self) -> dict[str, str]:
-        names = [p.strings.get(n) for p in self.run.processes for n in p.functions["name"].tolist()]
+    def __init__(self, run: Run, short: bool) -> None:
+        names = [p.strings.get(n) for p in run.processes for n in p.functions["name"].tolist()]
         texts = list(dict.fromkeys(name for name in names if name is not None))
-        return dict(zip(texts, demangle.demangle(texts), strict=True))
+        full = demangle.demangle(texts)
+        made = map(demangle.short, full) if short else full
+        self._names = dict(zip(texts, made, strict=True))
 
-    def full(self, process: Process, function: int) -> str | None:
+    def get(self, process: Process, function: int) -> str | None:
         name = process.kernel(function)
-        return None if name is None else self._full.get(name, name)
-
-    def short(self, process: Process, function: int) -> str | None:
-        name = self.full(process, function)
-        return None if name is None else demangle.short(name)
+        return None if name is None else self._names.get(name, name)
 
 
 class _Events:
-    """The columns of events that are not in its records alone."""
+    """What the pieces of events have in common."""
 
     def __init__(self, run: Run, columns: Sequence[str]) -> None:
-        self.columns = columns
-        self.recorded = [c for c in columns if c in frames.EVENT_FIELDS] or ["process"]
-        fields = [f for c in self.recorded for f in frames.EVENT_FIELDS[c]]
-        self.fields = dict.fromkeys(
-            ["seq", *fields, *(["kind", "id"] if NAMES & {*columns} else [])]
-        )
         self.frames = frames.EventFrames()
-        names = _Names(run)
-        self.names = {"demangled": frames.Texts(names.full), "short": frames.Texts(names.short)}
-        self.host_ns: Any = None
+        asked = [column for column in columns if column in NAMES]
+        self.names = {c: frames.Texts(_Names(run, c == "short").get) for c in asked}
 
-    def frame(self, process: Process, records: Array, row: int) -> pd.DataFrame:
-        """row: of records[0] among all of the process, by seq."""
-        members = {field: records[field].copy() for field in self.fields}
-        made = self.frames.frame([process], [members], self.recorded)
-        for column in self.columns:
-            if column in self.names:
+
+@dataclass
+class _EventPiece:
+    """host: the process's, if host_ns is asked for."""
+
+    common: _Events
+    process: Process
+    records: Array
+    host: _HostTimes | None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
+        recorded = [c for c in columns if c in frames.EVENT_FIELDS]
+        fields = {"seq", *(f for c in recorded for f in frames.EVENT_FIELDS[c])}
+        fields |= {"kind", "id"} if NAMES & {*columns} else set()
+        members = {f: self.records[f] for f in fields}
+        members = {f: v.copy() if rows is None else v[rows] for f, v in members.items()}
+        made = self.common.frames.frame([self.process], [members], recorded or ["process"])
+        for column in columns:
+            if column in NAMES:
                 launch = members["kind"] == layout.EVENT_KINDS.index("launch")
                 functions = np.where(launch, members["id"], layout.NO_ID)
-                made[column] = self.names[column].column([process], [functions])
+                made[column] = self.common.names[column].column([self.process], [functions])
             elif column == "epoch":
-                made[column] = _epoch_of(process, members["seq"])
+                made[column] = _epoch_of(self.process, members["seq"])
             elif column == "host_ns":
-                if self.host_ns is None or row == 0:
-                    self.host_ns = _host_ns(process)
-                made[column] = self.host_ns[row : row + len(records)]
-        return _only(made, self.columns)
+                assert self.host is not None, "it was said that it will be asked for"
+                made[column] = self.host.until_next(members["seq"])
+        some: pd.DataFrame = made[list(columns)]
+        return some
 
 
-def _events(
-    run: Run, columns: Sequence[str], ordered: bool, progress: Progress
-) -> Iterator[pd.DataFrame]:
-    events = _Events(run, columns)
+def _events(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
+    common = _Events(run, columns)
     total, done = sum(p.count_events() for p in run.processes) if progress else 0, 0
     for process in run.processes:
-        pieces = (
-            process.events_by_seq(PIECE)
-            if ordered or "host_ns" in columns
-            else process.event_pieces(PIECE)
-        )
-        row = 0
+        host = _HostTimes(process) if "host_ns" in columns else None
+        pieces = process.events_by_seq(PIECE) if ordered else process.event_pieces(PIECE)
         for records in pieces:
-            yield events.frame(process, records, row)
-            row += len(records)
+            yield _EventPiece(common, process, records, host)
             done += len(records)
             if progress:
                 progress(done, total)
+    if not done:
+        yield Whole(_no_events(common, columns))
+
+
+def _no_events(common: _Events, columns: Sequence[str]) -> pd.DataFrame:
+    recorded = [c for c in columns if c in frames.EVENT_FIELDS]
+    made = common.frames.frame([], [], recorded or ["process"])
+    for column in columns:
+        if column not in frames.EVENT_FIELDS:
+            texts = common.names.get(column)
+            made[column] = texts.column([], []) if texts else pd.array([], "Int64")
+    return made
 
 
 def _epoch_of(process: Process, seqs: Array) -> Any:
@@ -135,17 +168,28 @@ def _epoch_of(process: Process, seqs: Array) -> Any:
     return pd.arrays.IntegerArray(np.append(numbers, 0)[at].astype("i8"), none)
 
 
-def _host_ns(process: Process) -> Any:
-    """For each event, by seq: the time until the next call of its thread; missing of its last."""
-    events = process.event_columns("thread", "time_ns")
-    order = np.argsort(events["thread"], kind="stable")
-    threads, times = events["thread"][order], events["time_ns"][order].astype("i8")
-    last = np.append(threads[1:] != threads[:-1], True)[: len(threads)]
-    gaps = np.empty(len(times), "i8")
-    missing = np.empty(len(times), bool)
-    gaps[order] = np.where(last, 0, np.append(np.diff(times), 0)[: len(times)])
-    missing[order] = last
-    return pd.arrays.IntegerArray(gaps, missing)
+class _HostTimes:
+    """For each event of a process the time until the next call of its thread."""
+
+    def __init__(self, process: Process) -> None:
+        events = process.event_columns("seq", "thread", "time_ns")
+        self._seqs = events["seq"]
+        numbers, different = pd.factorize(events["thread"])
+        small = numbers.astype("u2") if len(different) <= 1 << 16 else numbers  # sorts much faster
+        order = np.argsort(small, kind="stable")
+        threads, times = small[order], events["time_ns"][order].astype("i8")
+        gaps = np.append(np.diff(times), 0)[: len(times)]
+        last = np.append(threads[1:] != threads[:-1], True)[: len(threads)]
+        self._gaps, self._last = np.empty(len(times), "i8"), np.empty(len(times), bool)
+        self._gaps[order], self._last[order] = gaps, last
+
+    def until_next(self, seqs: Array) -> Any:
+        """Of events by their seq; missing of a thread's last."""
+        at = np.searchsorted(self._seqs, seqs)
+        # Of a run that goes on, there may be more by now.
+        known = np.append(self._seqs, 0)[at] == seqs
+        missing = np.append(self._last, True)[at] | ~known
+        return pd.arrays.IntegerArray(np.append(self._gaps, 0)[at], missing)
 
 
 # ---- the others ----
@@ -154,17 +198,17 @@ def _host_ns(process: Process) -> Any:
 def _whole(
     make: Callable[[Sequence[Process]], pd.DataFrame],
     **more: Callable[[Run, pd.DataFrame], Any],
-) -> Callable[[Run, Sequence[str], bool, Progress], Iterator[pd.DataFrame]]:
+) -> Pieces:
     """A table in one piece; more: columns that are made of it and of the run."""
 
     def pieces(
         run: Run, columns: Sequence[str], ordered: bool, progress: Progress
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[Piece]:
         frame = make(run.processes)
         for column in columns:
             if column in more:
                 frame[column] = more[column](run, frame)
-        yield _only(frame, columns)
+        yield Whole(frame)
 
     return pieces
 
@@ -182,14 +226,16 @@ def _digest_spans(process: Process) -> Iterator[tuple[int, int]]:
 
 def _digests(
     run: Run, columns: Sequence[str], ordered: bool, progress: Progress
-) -> Iterator[pd.DataFrame]:
+) -> Iterator[Piece]:
     total, done = sum(len(p.epochs) for p in run.processes), 0
     for process in run.processes:
         for first, last in _digest_spans(process):
-            yield _only(frames.digests([process], first, last), columns)
+            yield Whole(frames.digests([process], first, last))
             done += last - first
             if progress:
                 progress(done, total)
+    if not done:
+        yield Whole(frames.digests(()))
 
 
 def _changes(run: Run, regions: pd.DataFrame) -> Array:
@@ -230,19 +276,26 @@ def _allocs(processes: Sequence[Process]) -> pd.DataFrame:
     return allocs
 
 
-def allocating_threads(process: Process) -> Any:
-    """The thread of the call that made each region, by region; missing where it wasn't recorded."""
+def allocating_threads(process: Process, advance: Callable[[int], None] | None = None) -> Any:
+    """The thread of the call that made each region, by region; missing where it wasn't recorded.
+
+    advance: is told of how many more events were looked at.
+    """
     regions = process.regions
     by_seq = np.argsort(regions.birth["seq"], kind="stable")
     births = regions.birth["seq"][by_seq]
     threads, known = np.zeros(len(births), "i8"), np.zeros(len(births), bool)
     for records in process.event_pieces() if len(births) else ():
         at = np.minimum(np.searchsorted(births, records["seq"]), len(births) - 1)
-        mine = np.flatnonzero(births[at] == records["seq"])
+        mine = births[at] == records["seq"]
         # Several regions may be of one call, as the variables of a module are.
-        for row, thread in zip(at[mine].tolist(), records["thread"][mine].tolist(), strict=True):
-            end = int(np.searchsorted(births, births[row], "right"))
-            threads[by_seq[row:end]], known[by_seq[row:end]] = thread, True
+        first = at[mine]
+        count = np.searchsorted(births, births[first], "right") - first
+        rows = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
+        threads[by_seq[rows]] = np.repeat(records["thread"][mine], count)
+        known[by_seq[rows]] = True
+        if advance:
+            advance(len(records))
     return pd.arrays.IntegerArray(threads, ~known)
 
 
@@ -272,21 +325,17 @@ def site_texts(calls: Any, threads: Any) -> Any:
 
 def _kernel_names(short: bool) -> Callable[[Run, pd.DataFrame], Any]:
     def column(run: Run, functions: pd.DataFrame) -> Any:
-        names = functions["name"].astype("object")
-        full = dict(zip(names, demangle.demangle(n if n == n else "" for n in names), strict=True))
-        made = {name: demangle.short(text) if short else text for name, text in full.items()}
-        return pd.Categorical(names.map(made))
+        texts = frames.Texts(_Names(run, short).get)
+        return texts.column(run.processes, [p.functions["id"] for p in run.processes])
 
     return column
 
 
 def _table(
-    recorded: str,
-    worked_out: str,
-    shown: str,
-    pieces: Callable[[Run, Sequence[str], bool, Progress], Iterator[pd.DataFrame]],
+    recorded: str, worked_out: str, shown: str, pieces: Pieces, order: tuple[str, ...] = ()
 ) -> Table:
-    return Table(tuple(recorded.split()), tuple(worked_out.split()), tuple(shown.split()), pieces)
+    given, more, fitting = (tuple(names.split()) for names in (recorded, worked_out, shown))
+    return Table(given, more, fitting, pieces, order)
 
 
 REGION = "process region kind label"
@@ -297,6 +346,7 @@ TABLES = {
         "demangled short epoch host_ns",
         "seq kind call short thread context stream bytes grid_x grid_y grid_z block_x",
         _events,
+        ("process", "seq"),
     ),
     "epochs": _table(
         "process epoch trigger label full touched loose refused dropped gap context device seq "

@@ -25,6 +25,10 @@ def fit(words: str, width: int) -> str:
     return set_cell_size(words, width - 1) + "…" if width > 0 else ""
 
 
+def _mark(changed: bool | int | None) -> str:
+    return "?" if changed is None else CHANGED if changed else " "
+
+
 def brief(count: int) -> str:
     """Bytes in at most five characters: 1536 is "1.5K"."""
     value, unit = float(count), ""
@@ -57,7 +61,7 @@ class Epochs(Rows):
         lost = "R" in row.flags or "D" in row.flags
         size = brief(row.changed) if row.changed else "·"
         return [
-            (f"{CHANGED if row.own else ' '} ", "changed"),
+            (f"{_mark(row.own)} ", "changed"),
             (f"{row.number:>6} ", ""),
             (fit(what, width - 21), "faint" if lost else ""),
             (f" {size:>7} ", "" if row.changed else "faint"),
@@ -108,10 +112,10 @@ class Regions(Rows):
                 (fit(row.note, 9).strip().rjust(9), "faint"),
             ]
         share = f"{row.changed}/{row.blocks}" if row.changed else "·"
-        if len(share) > 9:
+        if row.changed is not None and len(share) > 9:
             share = f"{row.changed / row.blocks:.2%}"
         return [
-            (f"{CHANGED if row.changed else ' '} ", "changed"),
+            (f"{_mark(row.changed)} ", "changed"),
             (f"{row.id:>5} {fit(row.name, width - 25)} {brief(row.size):>5} ", ""),
             (f"{share:>9} ", "" if row.changed else "faint"),
         ]

@@ -124,7 +124,7 @@ class Rows(ScrollView, can_focus=True):
         """Asks for the rows on the screen and as many around them, where any is not known."""
         top = self.scroll_offset.y
         visible = range(top, min(self.count, top + self.page))
-        if not again and all(i in self._known for i in visible):
+        if not again and (self.wrong or all(i in self._known for i in visible)):
             return
         first, last = max(0, top - self.page), min(self.count, top + 2 * self.page)
         fetch = self.fetch()

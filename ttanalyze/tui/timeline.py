@@ -39,25 +39,29 @@ SORTS = ("id", "changed", "size")
 
 @dataclass(frozen=True)
 class EpochRow:
-    """changed: bytes, of all regions. own: whether the selected region changed."""
+    """changed: bytes, of all regions. own: whether the selected region changed, None where that
+    can't be read.
+    """
 
     number: int
     trigger: str
     label: str
     changed: int
     flags: str
-    own: bool
+    own: bool | None
 
 
 @dataclass(frozen=True)
 class RegionRow:
-    """changed: blocks in the epoch. note: why there are no contents, else ""."""
+    """changed: blocks in the epoch, None where that can't be read. note: why there are no
+    contents, else "".
+    """
 
     id: int
     name: str
     size: int
     blocks: int
-    changed: int
+    changed: int | None
     note: str
 
 
@@ -147,7 +151,7 @@ class Timeline:
     def epoch_rows(self, first: int, last: int, region: int | None) -> list[EpochRow]:
         """Epochs first to last - 1; region: the one whose changes are marked."""
         records = self.process.epochs[first:last]
-        own = set(self.changes(first, last, region).tolist()) if region is not None else set()
+        own = self._own(first, last, region)
         texts = [self.process.strings.get(label) for label in records["label"].tolist()]
         names = {t: short(d) for t, d in zip(texts, demangle(t or "" for t in texts), strict=True)}
         out = []
@@ -163,10 +167,24 @@ class Timeline:
                     text.printable(names[texts[i]]),
                     int(record["bytes_changed"]),
                     letters,
-                    first + i in own,
+                    own[i],
                 )
             )
         return out
+
+    def _own(self, first: int, last: int, region: int | None) -> list[bool | None]:
+        """Whether a region changed in each of epochs first to last - 1."""
+        if region is None:
+            return [False] * (last - first)
+        try:
+            changes = set(self.changes(first, last, region).tolist())
+            return [epoch in changes for epoch in range(first, last)]
+        except Error:
+            if last - first == 1:
+                return [None]
+            return [
+                own for epoch in range(first, last) for own in self._own(epoch, epoch + 1, region)
+            ]
 
     def changes(self, first: int, last: int, region: int) -> Array:
         """The epochs of first to last - 1 in which blocks of a region changed."""
@@ -227,7 +245,10 @@ class Timeline:
     def region_rows(self, ids: Array, epoch: int) -> list[RegionRow]:
         regions = self.process.regions
         rows = regions.rows(ids)
-        changed = self._changed(epoch, ids).tolist()
+        try:
+            changed: list[int | None] = self._changed(epoch, ids).tolist()
+        except Error:
+            changed = [None] * len(ids)
         return [
             RegionRow(
                 int(regions.id[row]),

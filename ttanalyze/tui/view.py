@@ -75,6 +75,7 @@ class View(ScrollView, can_focus=True):
         self.heading = ""
         self.wrong = ""  # why there is nothing to see
         self.window = EMPTY
+        self._tried = 0, 0  # what was on the screen when it went wrong
         self._lane = Lane(self)
 
     # ---- what is shown ----
@@ -151,22 +152,29 @@ class View(ScrollView, can_focus=True):
         place, page = self.place, self.page * self.row_bytes
         start = self.scroll_offset.y * self.row_bytes
         stop = min(start + page, self._total)
+        visible = start, stop
         known = self.window.start <= start and stop <= self.window.stop
-        if place is None or self.wrong or (known and not again):
+        if place is None or (not again and (known or (self.wrong and visible == self._tried))):
             self.refresh()
             return
-        start, stop = max(0, start - page), min(stop + page, place.size)
+
+        def work() -> Window:
+            timeline, epoch, baseline = place.timeline, place.epoch, place.baseline
+            around = max(0, start - page), min(stop + page, place.size)
+            try:
+                return timeline.window(epoch, baseline, place.region, *around)
+            except Error:  # maybe only of what is around
+                return timeline.window(epoch, baseline, place.region, *visible)
 
         def take(window: Window | Error) -> None:
             self.wrong = str(window) if isinstance(window, Error) else ""
             self.window = EMPTY if isinstance(window, Error) else window
+            self._tried = visible
             self.refresh()
             self._fetch()
             self.post_message(self.Moved())
 
-        timeline, epoch, baseline = place.timeline, place.epoch, place.baseline
-        region = place.region
-        self._lane.ask(lambda: timeline.window(epoch, baseline, region, start, stop), take)
+        self._lane.ask(work, take)
 
     # ---- the item under the cursor ----
 

@@ -43,10 +43,10 @@ class Tamper:
 
 
 class Side(Contents):
-    """A region's contents as of an epoch; tamper: a byte inverted in them."""
+    """A region's contents as of an epoch, whatever they are; tamper: a byte inverted in them."""
 
     def __init__(self, process: Process, records: Array, tamper: Tamper | None = None) -> None:
-        super().__init__(process, records)
+        super().__init__(process, records, check=False)
         self.tamper = tamper
 
     def block(self, index: int) -> Array:

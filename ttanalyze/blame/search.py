@@ -14,7 +14,7 @@ import numpy as np
 
 from ttanalyze.blame.changes import described
 from ttanalyze.blame.condition import Condition
-from ttanalyze.blame.suspects import Suspect, epoch_before, suspects
+from ttanalyze.blame.suspects import Suspects, epoch_before, suspects
 from ttanalyze.blame.target import Target
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.model import contents, layout
@@ -23,6 +23,7 @@ from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
 from ttanalyze.model.recompute import Contents
 from ttanalyze.selection import label_of
+from ttanalyze.values import Type
 
 AT_ONCE = 1024  # blocks read before what was found is looked at
 FIRST = 8  # items of a region that are told
@@ -32,16 +33,16 @@ Progress = Callable[[int, int], None] | None
 @dataclass
 class Hit:
     """A region where the condition holds. items: how many of its items meet it, None where that
-    can't be told; first: the indices of the first ones, values: what they are then.
+    can't be told; first: the indices of the first ones, counted from where the target begins;
+    data: their bytes, one behind the other.
     """
 
     region: int
     label: str | None
     items: int | None
     first: list[int]
-    values: list[Any]
-    suspects: list[Suspect] = field(default_factory=list)
-    suspect_count: int = 0
+    data: bytes
+    suspects: Suspects = field(default_factory=lambda: Suspects([], 0, 0))
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,12 @@ class Sighting:
     hit_count: int
     unseen: int
 
-    def as_dict(self, process: Process) -> dict[str, Any]:
-        return asdict(self) | described(process, process.epochs[self.epoch])
+    def as_dict(self, process: Process, kind: Type) -> dict[str, Any]:
+        """All of it, by name; values: items of the type that was watched."""
+        out = asdict(self) | described(process, process.epochs[self.epoch])
+        for hit in out["hits"]:
+            hit["values"] = kind.listed(hit.pop("data"))
+        return out
 
 
 def watch(
@@ -94,7 +99,7 @@ def watch(
             part = hit.first[0] * size, (hit.first[-1] + 1) * size
         else:
             part = 0, int(process.regions.size[contents.captured_row(process, hit.region)])
-        hit.suspects, hit.suspect_count = suspects(process, hit.region, part, since, epoch)
+        hit.suspects = suspects(process, hit.region, part, since, epoch)
     return Sighting(epoch, since, hits[:FIRST], len(hits), search.unseen), search.unseen
 
 
@@ -115,8 +120,7 @@ class _Watch:
         self._clean = Contents()  # the digests of contents that don't meet the condition
 
     def _hit(self, region: int, items: int | None, first: list[int], data: bytes) -> Hit:
-        label = label_of(self.process, region)
-        return Hit(region, label, items, first, self.type.listed(data))
+        return Hit(region, label_of(self.process, region), items, first, data)
 
     def _advance(self, epoch: int) -> None:
         if self._progress is not None:
@@ -313,5 +317,6 @@ def _add(hits: dict[int, Hit], more: Hit) -> None:
     if hit is not more:
         room = FIRST - len(hit.first)
         hit.items = (hit.items or 0) + (more.items or 0)
+        size = len(more.data) // max(1, len(more.first))
         hit.first += more.first[:room]
-        hit.values += more.values[:room]
+        hit.data += more.data[: room * size]

@@ -1,0 +1,130 @@
+"""diff of programs recorded on the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.diff_runs import compared
+from ttanalyze import values
+from ttanalyze.diff.show import diff_text
+
+pytestmark = pytest.mark.native
+Record = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def record(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """Records a program, each command once; again: one more time."""
+    folder = tmp_path_factory.mktemp("recorded")
+    known: dict[tuple[object, ...], Path] = {}
+
+    def run(name: str, *arguments: str, options: tuple[str, ...] = (), again: int = 0) -> Path:
+        key = (name, arguments, options, again)
+        if key not in known:
+            path = folder / str(len(known))
+            program = [*support.command(name, built), *arguments]
+            done = support.ttanalyze("record", "--sim", "-q", "-o", path, *options, "--", *program)
+            assert done.status == 0, done.stderr
+            known[key] = path
+        return known[key]
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["vecadd", "pipeline", "training", "graph", "async", "managed"])
+def test_a_program_recorded_twice_is_the_same(record: Record, name: str) -> None:
+    first, again = (record(f"example-{name}", again=i) for i in (0, 1))
+    report = compared(first, again)
+    assert report.same, diff_text(report)
+    assert report.processes[0].region_epochs > 0
+
+
+def test_a_perturbed_sum(record: Record) -> None:
+    first = record("example-vecadd", "--steps", "8", options=("--params",))
+    second = record("example-vecadd", "--steps", "8", "--perturb", "5", options=("--params",))
+    report = compared(first, second, types=values.parse("f32"), every=True)
+    assert report.first is not None
+    process, found = report.first
+    assert (found.epoch_a, found.equal_a, found.region_a, found.until_a) == (5, 4, 0, None)
+    assert found.bytes is not None and found.values is not None
+    assert found.bytes.first % 4 == 0 and found.bytes.count <= 4
+    assert found.values.first == [found.bytes.first // 4]
+    copy, add = found.suspects
+    assert (copy.kind, copy.bytes, copy.seq_a, copy.alone) == ("copy", 4, None, True)
+    assert (add.kernel, add.parameters, add.how) == ("add", "same", "is given a pointer to it")
+    assert [d.region_a for d in process.divergences] == [0, 1], "the sum differs as well"
+    launches = process.launches
+    assert launches is not None and (launches.same, launches.others_b) == (8, 1)
+
+
+def test_a_perturbed_training_at_two_granularities(record: Record) -> None:
+    """At waits the step is found, at launches the very one."""
+    name, perturb = "example-training", ("--perturb", "3")
+    fine = ("--epoch", "launch", "--params")
+    coarse = compared(record(name), record(name, *perturb))
+    assert coarse.first is not None
+    exact = compared(record(name, options=fine), record(name, *perturb, options=fine))
+    assert exact.first is not None
+    assert coarse.first[1].suspect_count > exact.first[1].suspect_count == 2
+    assert exact.first[1].suspects[0].kind == "copy"
+    assert exact.first[1].bytes is not None and exact.first[1].bytes.count <= 4
+    mixed = compared(record(name, options=fine), record(name, *perturb))
+    assert mixed.first is not None
+    assert mixed.first[1].epoch_b == coarse.first[1].epoch_b
+    assert mixed.processes[0].common == coarse.processes[0].common
+    assert mixed.first[1].digest_b == coarse.first[1].digest_b
+
+
+def test_a_tolerance_for_what_training_makes_of_it(record: Record) -> None:
+    first, second = record("example-training"), record("example-training", "--perturb", "3")
+    types = values.parse("f32")
+    wide = compared(first, second, types=types, tolerance=values.Tolerance(abs=10.0))
+    assert wide.same and wide.processes[0].tolerated > 0
+    narrow = compared(first, second, types=types, tolerance=values.Tolerance(abs=1e-3))
+    assert narrow.first is not None
+    exact = compared(first, second, types=types)
+    assert exact.first is not None
+    assert narrow.first[1].epoch_a >= exact.first[1].epoch_a
+
+
+def test_more_steps_are_only_in_one(record: Record) -> None:
+    shorter, longer = (record("example-vecadd", "--steps", str(n)) for n in (5, 8))
+    report = compared(shorter, longer)
+    assert report.memory_same and not report.same
+    launches = report.processes[0].launches
+    assert launches is not None
+    assert (launches.same, launches.alone_a, launches.alone_b) == (5, 0, 3)
+    assert report.processes[0].common == 5
+
+
+def test_different_programs_have_little_in_common(record: Record) -> None:
+    report = compared(record("example-vecadd"), record("example-training"))
+    launches = report.processes[0].launches
+    assert launches is not None and launches.same == 0
+    assert not report.same
+
+
+def test_a_race(record: Record) -> None:
+    """Sums differ, or they don't, but the launches are the same; without the race all is."""
+    raced = compared(*(record("example-race", again=i) for i in (0, 1)))
+    launches = raced.processes[0].launches
+    assert launches is not None and launches.alone_a == launches.alone_b == 0
+    fixed = compared(*(record("example-race", "--fixed", again=i) for i in (0, 1)))
+    assert fixed.same
+
+
+def test_threads_in_another_order(record: Record) -> None:
+    """Each thread does the same every time, in whatever order they come."""
+    report = compared(*(record("threads_own_streams", again=i) for i in (0, 1)))
+    assert report.same, diff_text(report)
+
+
+def test_a_run_against_its_own_manifest(record: Record) -> None:
+    run = record("example-pipeline")
+    assert compared(run, run / "manifest.json").same
+    assert compared(run / "manifest.json", tt.open(run).path / "manifest.json").same

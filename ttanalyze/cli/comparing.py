@@ -1,0 +1,91 @@
+"""Verbs that compare two runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ttanalyze import text
+from ttanalyze.cli.common import (
+    DIFFERS,
+    SAME,
+    JsonOption,
+    QuietOption,
+    check_output,
+    print_text,
+    progress_bar,
+    write_file,
+)
+
+verbs = typer.Typer()
+
+DIFF_EXAMPLES = """\b
+Examples:
+  Where do two runs part, and what could have made them:
+    ttanalyze diff run1 run2
+  The same, with the values that differ, and what does not count as different:
+    ttanalyze diff run1 run2 --dtype f32 --tolerance 1e-6,1e-5
+  With types by region (of A: its id or its label), f32 for all others:
+    ttanalyze diff run1 run2 --dtype f32,3=bf16,tokens=i64
+  Everything that differs, for a program to read:
+    ttanalyze diff run1 run2 --all --json
+  Against what was kept of a run:
+    ttanalyze diff golden.json run2
+"""
+
+
+@verbs.command(epilog=DIFF_EXAMPLES)
+def diff(
+    a: Annotated[
+        Path, typer.Argument(metavar="RUN_A", help="A run directory, or a manifest file.")
+    ],
+    b: Annotated[Path, typer.Argument(metavar="RUN_B", help="What to compare it with.")],
+    every: Annotated[
+        bool, typer.Option("--all", help="Describe every divergence, not only the first.")
+    ] = False,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPES",
+            help="What memory holds, such as f32 or bf16; of single regions REGION=TYPE; "
+            "separated by commas.",
+        ),
+    ] = None,
+    tolerance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ABS,REL,ULP",
+            help="What does not count as different, by any of the three; needs --dtype.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the report as JSON.")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Say where two runs first part, and which calls could have made them.
+
+    Launches are aligned, so that runs compare which do not do quite the same, or were recorded
+    at other points. Exit status 0: the same; 1: different; 2: could not be compared.
+    """
+    from ttanalyze.diff import diff as compare
+    from ttanalyze.diff import parse_types
+    from ttanalyze.diff.show import diff_text
+    from ttanalyze.values import Tolerance
+
+    types = None if dtype is None else parse_types(dtype)
+    allowed = None if tolerance is None else Tolerance.parse(tolerance)
+    check_output(out)
+    with progress_bar("comparing", quiet) as progress:
+        report = compare(a, b, every=every, types=types, tolerance=allowed, progress=progress)
+    if out is not None:
+        write_file(out, report.to_json() + "\n")
+    width = shutil.get_terminal_size().columns if os.isatty(1) else 0
+    shown = report.to_json() if json else diff_text(report, text.colours_wanted(1), width)
+    print_text(shown)
+    return SAME if report.same else DIFFERS
