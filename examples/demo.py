@@ -1,4 +1,4 @@
-"""The tour that `make demo` takes: record twice, verify, and find where the second run parts.
+"""The tour that `make demo` takes: record, verify, record again, and find where the two part.
 
 Uses a GPU where one works, else the simulator. Every command is shown as it would be typed.
 """
@@ -38,14 +38,14 @@ def main() -> None:
     say("Running on " + ("the GPU." if gpu else "the simulator: there is no GPU that works here."))
     say()
     say("Record a program that adds vectors, eight steps with a wait after each:")
-    run("record", *where, "--force", "-o", "demo/first", "--", PROGRAM)
+    run("record", *where, "--params", "--force", "-o", "demo/first", "--", PROGRAM)
     say("Hash all that was recorded again, and compare it with the manifest:")
     run("verify", "demo/first")
     say(f"Record it again, with one input element changed before step {PERTURBED_STEP}:")
     perturb = ["--perturb", str(PERTURBED_STEP)]
-    run("record", *where, "--force", "-o", "demo/second", "--", PROGRAM, *perturb)
-    say("Where do the two part?")
-    run("verify", "demo/second", "--against", "demo/first", expected=1)
+    run("record", *where, "--params", "--force", "-o", "demo/second", "--", PROGRAM, *perturb)
+    say("Where do the two part, and what could have made them?")
+    run("diff", "demo/first", "demo/second", "--dtype", "f32", expected=1)
     say("The runs are in demo/first and demo/second. To look into them:")
     say("  .venv/bin/ttanalyze info demo/first")
     say("  .venv/bin/python -c 'import ttanalyze as tt; print(tt.open(\"demo/first\").epochs)'")

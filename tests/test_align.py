@@ -66,6 +66,7 @@ def test_the_ways_for_long_sequences_are_right_too(
     monkeypatch: pytest.MonkeyPatch, cells: int, edits: int, window: int, kept: int
 ) -> None:
     monkeypatch.setattr(aligning, "CELLS", cells)
+    monkeypatch.setattr(aligning, "SMALL", 0)
     monkeypatch.setattr(aligning, "MOST_EDITS", edits)
     monkeypatch.setattr(aligning, "WINDOW", window)
     monkeypatch.setattr(aligning, "KEPT", kept)

@@ -219,6 +219,23 @@ def test_lost_contents_are_said_to_be(cli: Cli, run_path: Path) -> None:
     assert found["changes"][2]["after"] is None
 
 
+def test_contents_that_are_known_again(cli: Cli, run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, bytes(2 * BLOCK_SIZE))
+    w.epoch("sync", "full")
+    w.write(0, BLOCK_SIZE, b"x")
+    w.epoch("sync", "dropped")
+    w.epoch("sync", "full")
+    w.close()
+    out = cli("blame", run_path, "-r", "0", "--offset", "0").stdout
+    entries = [line for line in out.splitlines() if line.startswith("epoch")]
+    assert entries == [
+        "epoch 0  sync full: 00 (first contents)",
+        "epoch 1  sync dropped: may have changed; the contents are gone",
+        "epoch 2  sync full: 00 (known again)",
+    ]
+
+
 def test_without_recorded_calls(cli: Cli, run_path: Path) -> None:
     w = story(run_path)
     path = w.path / "events.bin"

@@ -36,6 +36,7 @@ VERBS = [
     "memory",
     "blame",
     "rewind",
+    "tui",
 ]
 
 

@@ -118,10 +118,14 @@ def test_a_race(record: Record) -> None:
     assert fixed.same
 
 
-def test_threads_in_another_order(record: Record) -> None:
+@pytest.mark.parametrize(
+    "name", ["threads_own_streams", "threads_shared_stream", "threads_allocate"]
+)
+def test_threads_in_another_order(record: Record, name: str) -> None:
     """Each thread does the same every time, in whatever order they come."""
-    report = compared(*(record("threads_own_streams", again=i) for i in (0, 1)))
+    report = compared(*(record(name, again=i) for i in (0, 1)))
     assert report.same, diff_text(report)
+    assert report.processes[0].common > 0
 
 
 def test_a_run_against_its_own_manifest(record: Record) -> None:

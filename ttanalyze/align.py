@@ -20,9 +20,11 @@ from ttanalyze.model.layout import Array
 
 MOST_EDITS = 32
 CELLS = 1 << 24
+SMALL = 1 << 16  # so many take less time than looking for few edits does
 WINDOW = 4096
 KEPT = 3072  # of it: what comes behind might be better aligned with what follows
 STRETCHES = (64, 8, 1)  # items that are looked for as anchors, one length after the other
+HARD = 8  # windows after one in which there are many edits
 STEPS = 8  # items by which many gaps are compared at once
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
@@ -173,10 +175,10 @@ class _Aligner:
         if not length_a or not length_b:
             return
         in_a, in_b = a[begin_a:end_a], b[begin_b:end_b]
-        if length_a * length_b <= CELLS:
-            runs: Runs | None = _longest(in_a, in_b)
-        else:
-            runs = _few_edits(in_a, in_b)
+        cells = length_a * length_b
+        runs = _few_edits(in_a, in_b) if cells > SMALL else None
+        if runs is None and cells <= CELLS:
+            runs = _longest(in_a, in_b)
         if runs is not None:
             self.runs += [(begin_a + i, begin_b + j, n) for i, j, n in runs]
             return
@@ -201,13 +203,18 @@ class _Aligner:
 
     def _window(self, at_a: int, end_a: int, at_b: int, end_b: int) -> None:
         """Aligns WINDOW items at a time and keeps the first KEPT of them."""
+        hard = 0  # windows to go without hope that few edits will do
         while at_a < end_a and at_b < end_b:
             in_a = self.a[at_a : min(end_a, at_a + WINDOW)]
             in_b = self.b[at_b : min(end_b, at_b + WINDOW)]
             last = at_a + len(in_a) == end_a and at_b + len(in_b) == end_b
             most = WINDOW if last else KEPT
             next_a = next_b = most
-            for i, j, length in _longest(in_a, in_b):
+            runs = None if hard else _few_edits(in_a, in_b)
+            if runs is None:
+                hard = hard - 1 if hard else HARD
+                runs = _longest(in_a, in_b)
+            for i, j, length in runs:
                 length = min(length, most - i, most - j)
                 if length > 0:
                     self._add(at_a + i, at_b + j, length)

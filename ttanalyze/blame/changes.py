@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from ttanalyze.blame.suspects import Suspects, calls_recorded, epoch_before, suspects
 from ttanalyze.blame.target import Target
@@ -12,6 +13,7 @@ from ttanalyze.model.history import Version, byte_history, changes
 from ttanalyze.model.process import Process
 
 SHOWN = 50
+Progress = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Change:
     since: int | None
     before: bytes | None
     after: bytes | None
-    blocks: int | None = None
-    suspects: Suspects = field(default_factory=lambda: Suspects([], 0, 0))
+    blocks: int | None
+    suspects: Suspects
 
 
 @dataclass(frozen=True)
@@ -76,49 +78,73 @@ class Blame:
         return self.target.type.listed(data)
 
 
-def blame(target: Target, epochs: tuple[int, int] | None = None, most: int = SHOWN) -> Blame:
+class _Entry(NamedTuple):
+    """A change before suspects are looked for. begun: the first epoch in which it may have
+    happened; None for the region's first contents.
+    """
+
+    epoch: int
+    last: int
+    begun: int | None
+    before: bytes | None
+    after: bytes | None
+    blocks: int | None
+
+
+def blame(
+    target: Target,
+    epochs: tuple[int, int] | None = None,
+    most: int = SHOWN,
+    progress: Progress = None,
+) -> Blame:
     """The changes of a target in epochs (first and last), the latest `most` of them with suspects;
     0: all. Of a whole region only which epochs changed it is looked at, not its contents.
 
+    progress: called with what is done and all there is, first of contents, then of suspects.
     Raises Error where the part is too large, FormatError where files are damaged.
     """
     process = target.process
     end = len(process.epochs) - 1
     first, last = (0, end) if epochs is None else (epochs[0], min(epochs[1], end))
-    found = _of_region(target, last) if target.whole else _of_part(target, last)
-    found = [change for change in found if change.last >= first]
-    shown = [_with_suspects(target, change) for change in (found[-most:] if most else found)]
-    return Blame(target, first, last, shown, len(found), calls_recorded(process))
+    entries = _of_region(target, last) if target.whole else _of_part(target, last, progress)
+    entries = [entry for entry in entries if entry.last >= first]
+    shown = []
+    for entry in entries[-most:] if most else entries:
+        shown.append(_change(target, entry))
+        if progress is not None:
+            progress(len(shown), min(most or len(entries), len(entries)))
+    return Blame(target, first, last, shown, len(entries), calls_recorded(process))
 
 
-def _of_region(target: Target, last: int) -> list[Change]:
+def _of_region(target: Target, last: int) -> list[_Entry]:
     rows = changes(target.process, target.region, last)
     pairs = zip(rows["epoch"].tolist(), rows["changed"].tolist(), strict=True)
     return [
-        Change(epoch, epoch, epoch_before(target.process, epoch) if i else None, None, None, blocks)
+        _Entry(epoch, epoch, epoch if i else None, None, None, blocks)
         for i, (epoch, blocks) in enumerate(pairs)
     ]
 
 
-def _of_part(target: Target, last: int) -> list[Change]:
-    versions = byte_history(target.process, target.region, target.start, target.stop, last)
-    return [_change(target.process, versions, i) for i in range(len(versions))]
+def _of_part(target: Target, last: int, progress: Progress) -> list[_Entry]:
+    place = target.region, target.start, target.stop
+    out: list[_Entry] = []
+    known: Version | None = None  # the last contents that are
+    begun: int | None = None
+    for version in byte_history(target.process, *place, last, progress):
+        # What is found behind epochs whose contents are gone may have happened in any of them.
+        begun = begun if begun is not None or known is None else version.first
+        before = None if known is None else known.data
+        out.append(_Entry(version.first, version.last, begun, before, version.data, None))
+        if version.data is not None:
+            known, begun = version, None
+    return out
 
 
-def _change(process: Process, versions: list[Version], i: int) -> Change:
-    """What is found at the end of a stretch without contents may have happened all along it."""
-    version = versions[i]
-    begun, known = version.first, versions[i - 1] if i else None
-    if known is not None and known.data is None:
-        begun, known = known.first, versions[i - 2] if i > 1 else None
-    since = epoch_before(process, begun) if known is not None else None
-    return Change(version.first, version.last, since, known.data if known else None, version.data)
-
-
-def _with_suspects(target: Target, change: Change) -> Change:
+def _change(target: Target, entry: _Entry) -> Change:
+    since = None if entry.begun is None else epoch_before(target.process, entry.begun)
     part = target.start, target.stop
-    found = suspects(target.process, target.region, part, change.since, change.last)
-    return replace(change, suspects=found)
+    found = suspects(target.process, target.region, part, since, entry.last)
+    return Change(entry.epoch, entry.last, since, entry.before, entry.after, entry.blocks, found)
 
 
 def described(process: Process, epoch: Any) -> dict[str, Any]:

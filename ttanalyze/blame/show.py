@@ -116,8 +116,9 @@ def _what(target: Target, change: Change) -> str:
     if change.after is None:
         return "may have changed; the contents are gone"
     if change.before is None:
-        first = "known again" if change.since is not None else "first contents"
-        return f"{_values(target.type, change.after)} ({first})"
+        return f"{_values(target.type, change.after)} (first contents)"
+    if change.before == change.after:
+        return f"{_values(target.type, change.after)} (known again)"
     if len(change.before) == (target.type.itemsize if target.type else 1):
         return f"{_values(target.type, change.before)} → {_values(target.type, change.after)}"
     return _items(target.type, change.before, change.after)

@@ -52,10 +52,16 @@ def calls_recorded(process: Process) -> bool:
 
 def epoch_before(process: Process, epoch: int) -> int | None:
     """The last epoch of the same context that captured anything; None where there is none."""
-    epochs = process.epochs[:epoch]
-    same = epochs["context"] == process.epochs["context"][epoch]
-    usable = np.flatnonzero(same & (epochs["flags"] & layout.REFUSED == 0))
-    return int(usable[-1]) if len(usable) else None
+    context, end, size = process.epochs[epoch]["context"], epoch, 16
+    while end > 0:
+        begin = max(0, end - size)
+        epochs = process.epochs[begin:end]
+        captured = epochs["flags"] & layout.REFUSED == 0
+        usable = np.flatnonzero(captured & (epochs["context"] == context))
+        if len(usable):
+            return begin + int(usable[-1])
+        end, size = begin, 4 * size
+    return None
 
 
 def suspects(

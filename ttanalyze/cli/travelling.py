@@ -199,7 +199,8 @@ def blame(
     colour = text.colours_wanted(1)
     if watch is None:
         assert target is not None
-        found = module.blame(target, epochs, limit)
+        with progress_bar("looking", quiet) as progress:
+            found = module.blame(target, epochs, limit, progress)
         said = {"run": str(run), **found.as_dict()}
         print_text(as_json(said) if json else show.blame_text(found, colour))
         return SAME

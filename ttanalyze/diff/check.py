@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ttanalyze import text
 from ttanalyze.diff import match
 from ttanalyze.diff.details import Details, Types
 from ttanalyze.diff.launches import add_launches
@@ -252,6 +253,11 @@ class _Diff:
         self._add_regions(out, regions, ~equal)
         regions = MatchedRegions(regions.a, regions.b, regions.rows_a[equal], regions.rows_b[equal])
         epochs = [np.flatnonzero(s.usable & (s.context == context)) for s in (a, b)]
+        if calls is not None:
+            epochs = [
+                self._settled(out, s, epochs[i], (calls.a, calls.b)[i])
+                for i, s in enumerate((a, b))
+            ]
         epochs_a, epochs_b = match.match_epochs(
             a,
             b,
@@ -279,6 +285,17 @@ class _Diff:
                 break
             out.divergences.append(details.divergence(states, i))
         self._add_spread(out, states, details)
+
+    def _settled(self, out: ProcessDiff, side: Side, epochs: Array, calls: Calls) -> Array:
+        """The epochs of which it is known what they hold; their cuts are put right."""
+        if not match.several_threads(calls):
+            return epochs
+        side.cut[epochs], sure = match.settled_cuts(side, epochs, calls)
+        unsure = int(np.count_nonzero(~sure))
+        if unsure:
+            count = text.count(unsure, "epoch")
+            out.notes.append(f"{count} left out: other threads submitted work as they were cut")
+        return epochs[sure]
 
     def _advance(self, done: int, total: int) -> None:
         if self.progress:

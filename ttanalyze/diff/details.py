@@ -20,6 +20,7 @@ from ttanalyze.model.process import Process
 from ttanalyze.values import Comparison, Tolerance, Type, ValueDifference
 
 LISTED_BLOCKS = 16
+EXAMPLES = 4  # values that are told
 LOOKED_AT = 1 << 14  # blocks of one region whose bytes are compared
 Types = Mapping[str | int | None, Type]  # by label, by id in a, None for all others
 
@@ -168,6 +169,7 @@ class Details:
             one = self.type_of(pair)
             if one is not None:
                 out.values = self._values(one, sides, blocks[:LOOKED_AT], True)
+                out.examples = _examples(one, sides, out.values.first[:EXAMPLES])
         except Error as e:
             out.notes.append(str(e))
 
@@ -185,6 +187,18 @@ class Details:
         if whole and done * BLOCK_SIZE < sides[0].size:
             comparison.skip(sides[0].size - done * BLOCK_SIZE)
         return comparison.result()
+
+
+def _examples(
+    one: Type, sides: tuple[Contents, Contents], indices: list[int]
+) -> list[tuple[int, str, str]]:
+    out = []
+    for index in indices:
+        begin, end = index * one.itemsize, (index + 1) * one.itemsize
+        raw = (np.frombuffer(side.bytes(begin, end), "u1") for side in sides)
+        a, b = (one.text(one.view(item)[0]) for item in raw)
+        out.append((index, a, b))
+    return out
 
 
 def _last_launch(side: Side, calls: Calls, epoch: int) -> dict[str, Any] | None:

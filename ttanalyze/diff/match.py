@@ -55,12 +55,36 @@ class MatchedCalls:
         return out
 
 
+def several_threads(calls: Calls) -> bool:
+    """Whether more than one thread submits work."""
+    return len(distinct(calls.thread[calls.work])) > 1
+
+
+def settled_cuts(side: Side, epochs: Array, calls: Calls) -> tuple[Array, Array]:
+    """Where several threads submit work: the cuts of these epochs, and which are sure.
+
+    An epoch at a wait is cut when the wait is over, so that it holds what other threads submitted
+    meanwhile. Of each of these the last call may have been held up by the cut itself, and whether
+    it is in the epoch is known only where it changes no memory.
+    """
+    cuts, times = side.cut[epochs].copy(), side.time[epochs]
+    sure = np.ones(len(epochs), bool)
+    before = np.zeros(len(epochs), "i8")
+    for own in _places(calls.thread).values():
+        last = np.searchsorted(np.maximum.accumulate(calls.time[own]), times, "right") - 1
+        call = own[np.maximum(last, 0)]
+        meanwhile = (last >= 0) & (calls.seq[call] >= cuts)
+        meanwhile &= calls.seq[call] != side.seq[epochs]  # itself, before which the cut is
+        sure &= ~(meanwhile & calls.work[call])
+        before = np.maximum(before, np.where(meanwhile, calls.seq[call].astype("i8") + 1, 0))
+    return np.maximum(cuts, before.astype("u8")), sure
+
+
 def match_calls(a: Calls, b: Calls) -> MatchedCalls:
     """Aligns the calls of one context: in their order where one thread made them, else the calls
     of each stream or of each thread by themselves, whichever lets more correspond.
     """
-    threads = [len(distinct(calls.thread[calls.work])) for calls in (a, b)]
-    if max(threads) <= 1:
+    if not (several_threads(a) or several_threads(b)):
         found = align((a.same, b.same), (a.alike, b.alike))
         return MatchedCalls(a, b, found, np.zeros(len(found.a), "u1"))
     ways = [_in_lanes(a, b, a.stream, b.stream), _in_lanes(a, b, a.thread, b.thread)]
@@ -70,11 +94,13 @@ def match_calls(a: Calls, b: Calls) -> MatchedCalls:
 def _in_lanes(a: Calls, b: Calls, group_a: Array, group_b: Array) -> MatchedCalls:
     """Aligns the calls of each group by themselves."""
     parts = []
-    for one, other in _match_groups(a, b, group_a, group_b):
-        of_a, of_b = np.flatnonzero(group_a == one), np.flatnonzero(group_b == other)
+    in_a, in_b = _places(group_a), _places(group_b)
+    for one, other in _match_groups(a, b, in_a, in_b):
+        of_a, of_b = in_a[one], in_b[other]
         found = align((a.same[of_a], b.same[of_b]), (a.alike[of_a], b.alike[of_b]))
         parts.append(Alignment(of_a[found.a], of_b[found.b], found.level, found.exact))
-    at_a, at_b = (np.concatenate([np.empty(0, "i8"), *them]) for them in _columns(parts))
+    at_a = np.concatenate([np.empty(0, "i8"), *(part.a for part in parts)])
+    at_b = np.concatenate([np.empty(0, "i8"), *(part.b for part in parts)])
     level = np.concatenate([np.empty(0, "u1"), *(part.level for part in parts)])
     lane = np.repeat(np.arange(len(parts)), [len(part.a) for part in parts])
     order = np.argsort(at_a, kind="stable")
@@ -83,30 +109,32 @@ def _in_lanes(a: Calls, b: Calls, group_a: Array, group_b: Array) -> MatchedCall
     return MatchedCalls(a, b, whole, lane[order])
 
 
-def _columns(parts: list[Alignment]) -> tuple[list[Array], list[Array]]:
-    return [part.a for part in parts], [part.b for part in parts]
+Groups = dict[int, Array]
 
 
-def _match_groups(a: Calls, b: Calls, group_a: Array, group_b: Array) -> list[tuple[int, int]]:
+def _places(group: Array) -> Groups:
+    """Where the items of each group are, ascending; groups in the order of their first items."""
+    order = np.argsort(group, kind="stable")
+    breaks = np.flatnonzero(group[order][1:] != group[order][:-1]) + 1
+    parts = np.split(order, breaks) if len(order) else []
+    parts.sort(key=lambda part: int(part[0]))
+    return {int(group[part[0]]): part for part in parts}
+
+
+def _match_groups(a: Calls, b: Calls, in_a: Groups, in_b: Groups) -> list[tuple[int, int]]:
     """Streams or threads that do the same, or else alike things; of equally good ones those that
     began as early, and so they all are where there are very many.
     """
-    groups = _by_first_use(group_a), _by_first_use(group_b)
-    if max(map(len, groups)) > MOST_GROUPS:
-        return list(zip(*(them.tolist() for them in groups), strict=False))
-    same = _in_common(a.same, group_a, groups[0], b.same, group_b, groups[1])
-    alike = _in_common(a.alike, group_a, groups[0], b.alike, group_b, groups[1])
+    if max(len(in_a), len(in_b)) > MOST_GROUPS:
+        return list(zip(in_a, in_b, strict=False))
+    same = _in_common(a.same, in_a, b.same, in_b)
+    alike = _in_common(a.alike, in_a, b.alike, in_b)
     ranked = sorted(
         (-int(same[i, j]), -int(alike[i, j]), abs(i - j), i, j)
         for i, j in zip(*(at.tolist() for at in alike.nonzero()), strict=True)
     )
-    pairs = _best_first([(i, j) for *_, i, j in ranked])
-    return [(int(groups[0][i]), int(groups[1][j])) for i, j in pairs]
-
-
-def _by_first_use(group: Array) -> Array:
-    them, first = np.unique(group, return_index=True)
-    return them[np.argsort(first)]
+    names_a, names_b = list(in_a), list(in_b)
+    return [(names_a[i], names_b[j]) for i, j in _best_first([(i, j) for *_, i, j in ranked])]
 
 
 def _best_first(ranked: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -120,15 +148,13 @@ def _best_first(ranked: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return sorted(pairs.items())
 
 
-def _in_common(
-    a: Array, group_a: Array, groups_a: Array, b: Array, group_b: Array, groups_b: Array
-) -> Array:
+def _in_common(a: Array, in_a: Groups, b: Array, in_b: Groups) -> Array:
     """How many items each group of a has in common with each of b."""
     numbers = np.unique(np.concatenate([a, b]), return_inverse=True)[1]
     most = int(numbers.max()) + 1 if len(numbers) else 0
     of_a, of_b = numbers[: len(a)], numbers[len(a) :]
-    counts_a = [np.bincount(of_a[group_a == group], minlength=most) for group in groups_a]
-    counts_b = [np.bincount(of_b[group_b == group], minlength=most) for group in groups_b]
+    counts_a = [np.bincount(of_a[own], minlength=most) for own in in_a.values()]
+    counts_b = [np.bincount(of_b[own], minlength=most) for own in in_b.values()]
     found = [[int(np.minimum(x, y).sum()) for y in counts_b] for x in counts_a]
     return np.array(found, "i8").reshape(len(counts_a), len(counts_b))
 

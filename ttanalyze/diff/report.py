@@ -51,6 +51,7 @@ class Divergence:
     it never was. after: the last launch before the epoch: kernel (mangled), ordinal (the how
     manieth of that kernel, from 1), seq. blocks: the first that differ; block_count of block_total
     do. bytes, values: where contents of both sides were looked at, a part of them if partial.
+    examples: index and values, as text, of the first items that differ.
     leftover: whether it was never the same, and no call is known that could have written to it:
     it holds what was there before it was allocated.
     """
@@ -78,6 +79,7 @@ class Divergence:
     block_total: int = 0
     bytes: ByteDifference | None = None
     values: ValueDifference | None = None
+    examples: list[tuple[int, str, str]] = field(default_factory=list)
     partial: bool = False
     suspects: list[Suspect] = field(default_factory=list)  # the likeliest
     suspect_count: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ttanalyze import bytewise, text
 from ttanalyze.demangle import demangle, short
@@ -16,7 +16,6 @@ from ttanalyze.diff.report import (
     Stretch,
     Suspect,
 )
-from ttanalyze.values import ValueDifference
 from ttanalyze.writers import HOW, POSSIBLE
 
 SHOWN = 8  # rows of a table
@@ -28,12 +27,23 @@ def diff_text(report: DiffReport, colour: bool = False, width: int = 0) -> str:
     """The report for a screen, so many letters wide (0: any number): the verdict, what was
     compared, and what differs.
     """
+    demangle(_kernels(report))  # all at once, as each by itself takes a process
     show = _Show(report, colour, width)
     out = [show.verdict(), *show.summary()]
     for process in report.processes:
         out += show.process(process)
     out += show.hints()
     return "\n".join(out)
+
+
+def _kernels(report: DiffReport) -> Iterator[str]:
+    for process in report.processes:
+        for divergence in process.divergences:
+            yield from filter(None, (suspect.kernel for suspect in divergence.suspects))
+            if divergence.after and divergence.after["kernel"]:
+                yield divergence.after["kernel"]
+        for stretch in process.launches.stretches if process.launches else []:
+            yield from (stretch.kernels_a | stretch.kernels_b).keys()
 
 
 def _name(kernel: str | None) -> str:
@@ -167,7 +177,7 @@ class _Show:
         if found.bytes is not None:
             pairs.append(("bytes", _bytes(found)))
         if found.values is not None:
-            pairs.append(("values", _values(found.values)))
+            pairs.append(("values", _values(found)))
         pairs += [("note", text.printable(note)) for note in found.notes]
         out += [f"  {line}" for line in text.rows(pairs).splitlines()]
         if found.bytes is not None:
@@ -313,21 +323,25 @@ def _bytes(found: Divergence) -> str:
     return out + (" (of the first gibibyte that differs)" if found.partial else "")
 
 
-def _values(found: ValueDifference) -> str:
+def _values(divergence: Divergence) -> str:
+    found = divergence.values
+    assert found is not None
     share = 100 * found.count / found.elements if found.elements else 0
-    lines = [f"{found.count:,} of {found.elements:,} {found.type} differ ({share:.3g} %)"]
+    differ = "differs" if found.count == 1 else "differ"
+    lines = [f"{found.count:,} of {found.elements:,} {found.type} {differ} ({share:.3g} %)"]
     if found.unequal != found.count:
         lines[0] += f", {found.unequal - found.count:,} more within the tolerance"
     lines.append(
         f"at most {_number(found.max_abs)} apart, relative {_number(found.max_rel)}, "
         f"{found.max_ulp:,} ulp"
     )
-    for name, (a, b) in (("NaN", found.nan), ("infinite", found.inf)):
-        if a or b:
-            lines.append(f"{name}: {a:,} in A, {b:,} in B, in these blocks")
-    if found.first:
-        shown = ", ".join(map(str, found.first))
-        lines.append(f"first at index {shown}" + (" …" if found.count > len(found.first) else ""))
+    for name, counts in (("NaN", found.nan), ("infinite", found.inf)):
+        if any(counts):
+            lines.append(f"{name}: {counts[0]:,} in A, {counts[1]:,} in B, in these blocks")
+    for index, a, b in divergence.examples:
+        lines.append(f"index {index}: {a} in A, {b} in B")
+    if found.count > len(divergence.examples):
+        lines.append("…")
     if found.tail_differs:
         lines.append(f"the last {text.count(found.tail, 'byte')}, no whole item, differ")
     return "\n".join(lines)
@@ -341,7 +355,9 @@ def _suspect(found: Suspect) -> list[str]:
     calls = [DASH if seq is None else str(seq) for seq in (found.seq_a, found.seq_b)]
     if found.kind == "launch":
         assert found.grid is not None and found.block is not None
-        what = f"{_name(found.kernel)} [{_shape(found.grid)}][{_shape(found.block)}]"
+        shared = f", {found.shared}" if found.shared else ""
+        shape = f"{_shape(found.grid)}, {_shape(found.block)}{shared}"
+        what = f"{_name(found.kernel)}<<<{shape}>>>"
     elif found.kind == "graph-launch":
         what = "launch of a graph"
     else:

@@ -62,6 +62,7 @@ class Calls:
     """
 
     seq: Array
+    time: Array
     context: Array
     stream: Array
     thread: Array
@@ -97,8 +98,9 @@ class Regions:
 @dataclass
 class Side:
     """One process of one side. process: None for a manifest's. The epochs' arrays have an item
-    for each: trigger and label are numbers of Names, flags a tt_epoch's, cut is the seq from which
-    on calls come after it, digest_end where its digests end among all of them.
+    for each: trigger and label are numbers of Names, flags a tt_epoch's, seq that of the call that
+    caused it, time when it was cut, cut the seq from which on calls come after it, digest_end where
+    its digests end among all of them.
     """
 
     index: int
@@ -107,6 +109,8 @@ class Side:
     label: Array
     flags: Array
     context: Array
+    seq: Array
+    time: Array
     cut: Array
     digest_end: Array
     regions: Regions
@@ -155,6 +159,8 @@ def of_process(process: Process, names: Names) -> Side:
         label=_numbers(epochs["label"], process.strings.get, names),
         flags=epochs["flags"],
         context=epochs["context"],
+        seq=epochs["seq"],
+        time=epochs["time_ns"],
         cut=epochs["seq"] + (epochs["trigger"] != before),
         digest_end=epochs["digests_first"] + epochs["digests_count"],
         regions=regions,
@@ -189,6 +195,8 @@ def of_manifest(expected: ExpectedProcess, names: Names) -> Side:
         label=np.array([names.number(t) for t in expected.labels], "i8"),
         flags=np.array(flags, "u4"),
         context=np.zeros(count, "u4"),
+        seq=np.zeros(count, "u8"),
+        time=np.zeros(count, "u8"),
         cut=np.zeros(count, "u8"),
         digest_end=np.searchsorted(expected.epoch, numbers, "right").astype("u8"),
         regions=regions,
@@ -237,6 +245,7 @@ def _calls(process: Process, events: Array, names: Names) -> Calls:
     alike = mixed(kind, flags, kernel)
     return Calls(
         seq=events["seq"].copy(),
+        time=events["time_ns"].copy(),
         context=events["context"].copy(),
         stream=events["stream"].copy(),
         thread=events["thread"].copy(),

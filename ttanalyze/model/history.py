@@ -10,7 +10,7 @@ not where. The next epoch that lists its blocks makes them known again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,10 +181,17 @@ class Version:
 
 
 def byte_history(
-    process: Process, region: int, start: int, stop: int, last: int | None = None
+    process: Process,
+    region: int,
+    start: int,
+    stop: int,
+    last: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Version]:
     """The contents of bytes [start, stop) of a region: those of its first epoch, and those of every
     epoch up to `last` in which they changed. All blocks read are checked.
+
+    progress: called with the contents looked at and those in all.
 
     Raises Error for bytes that the region doesn't have, or more than MOST_BYTES of them.
     """
@@ -197,8 +204,11 @@ def byte_history(
     rows = region_history(process, region, last)
     lost = _lost(process, rows).tolist()[::-1]
     history = _Bytes(process, start, stop)
+    records = _blocks_history(process, region, first, end, rows)
     with DataFiles(process) as files:
-        for record in _blocks_history(process, region, first, end, rows):
+        for done, record in enumerate(records):
+            if progress is not None:
+                progress(done, len(records))
             while lost and lost[-1] < record["epoch"]:
                 history.lose(lost.pop())
             history.take(files, record)

@@ -185,11 +185,11 @@ class _HostTimes:
 
     def until_next(self, seqs: Array) -> Any:
         """Of events by their seq; missing of a thread's last."""
-        at = np.searchsorted(self._seqs, seqs)
-        # Of a run that goes on, there may be more by now.
-        known = np.append(self._seqs, 0)[at] == seqs
-        missing = np.append(self._last, True)[at] | ~known
-        return pd.arrays.IntegerArray(np.append(self._gaps, 0)[at], missing)
+        if not len(self._seqs):
+            return pd.arrays.IntegerArray(np.zeros(len(seqs), "i8"), np.ones(len(seqs), bool))
+        at = np.minimum(np.searchsorted(self._seqs, seqs), len(self._seqs) - 1)
+        unknown = self._seqs[at] != seqs  # of a run that goes on, there may be more by now
+        return pd.arrays.IntegerArray(self._gaps[at], self._last[at] | unknown)
 
 
 # ---- the others ----

@@ -208,11 +208,11 @@ class Browser(App[None]):
             words.append(f"compared with epoch {self.marked}")
         if timeline.process.status not in ("complete", "signal"):
             words.append(f"({timeline.process.status})")
-        self.query_one("#top", Static).update(text.printable("  ".join(words)))
-        self.query_one("#position", Static).update(self._position())
+        self.query_one("#top", Static).update(text.printable("  ".join(words)), layout=False)
+        self.query_one("#position", Static).update(self._position(), layout=False)
         line = self.query_one("#calls", Static)
         line.set_class(bool(self._message), "told")
-        line.update(f" {self._message or self._calls_line}")
+        line.update(f" {self._message or self._calls_line}", layout=False)
 
     def _position(self) -> str:
         view = self.view

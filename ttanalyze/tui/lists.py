@@ -101,8 +101,8 @@ class Regions(Rows):
         return lambda first, last: timeline.region_rows(ids[first:last], epoch)
 
     def title(self, width: int) -> str:
-        order = "" if self.sort == "id" else f" by {self.sort}"
-        name = f"{'all' if self.everything else 'live'} regions{order}"
+        order = {"id": "regions", "changed": "by change", "size": "by size"}[self.sort]
+        name = f"{'all' if self.everything else 'live'} {order}"
         return f"  {'id':>5} {fit(name, width - 25)} {'size':>5} {'changed':>9} "
 
     def cells(self, row: RegionRow, width: int) -> Cells:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -15,11 +16,18 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.tui.lane import Lane
 
 Cells = list[tuple[str, str]]  # texts and what they are: "" or the end of a component class
 KEPT = 4096  # rows
+
+
+def wrapped(words: str, width: int, line: int) -> str:
+    """A line of words that are wrapped to a width; "" behind the last one."""
+    lines = textwrap.wrap(words, max(8, width - 4))
+    return f"  {lines[line]}" if line < len(lines) else ""
 
 
 class Rows(ScrollView, can_focus=True):
@@ -89,7 +97,8 @@ class Rows(ScrollView, can_focus=True):
     def renew(self, count: int, cursor: int | None = None) -> None:
         """There are count rows, and those that are known may be others now."""
         self.count, self.wrong = count, ""
-        self.virtual_size = Size(0, count + 1)
+        if self.virtual_size != Size(0, count + 1):
+            self.virtual_size = Size(0, count + 1)
         self.set_cursor(self.cursor if cursor is None else cursor)
         self._fetch(again=True)
 
@@ -149,10 +158,12 @@ class Rows(ScrollView, can_focus=True):
             style = self.get_component_rich_style("rows--title")
             style += self.get_component_rich_style("rows--focused") if self.has_focus else Style()
             return Strip([Segment(self.title(width), style)]).adjust_cell_length(width, style)
-        if self.wrong and y == 1:
-            return self._strip([(self.wrong, "wrong")], width)
+        if self.wrong:
+            return self._strip(
+                [(wrapped(text.printable(self.wrong), width, y - 1), "wrong")], width
+            )
         index = self.scroll_offset.y + y - 1
-        if index >= self.count or self.wrong:
+        if index >= self.count:
             return Strip.blank(width, self.rich_style)
         if index not in self._known:
             return self._strip([("  …", "faint")], width)
@@ -165,9 +176,9 @@ class Rows(ScrollView, can_focus=True):
     def _strip(self, cells: Cells, width: int, above: Style | None = None) -> Strip:
         base = self.rich_style
         segments = []
-        for text, what in cells:
+        for words, what in cells:
             style = base + self.get_component_rich_style(f"rows--{what}") if what else base
-            segments.append(Segment(text, style + above if above else style))
+            segments.append(Segment(words, style + above if above else style))
         return Strip(segments).adjust_cell_length(width, base + above if above else base)
 
     # ---- keys and mouse ----

@@ -18,10 +18,12 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.model.layout import Array
 from ttanalyze.tui.items import HEX, Items, as_several
 from ttanalyze.tui.lane import Lane
+from ttanalyze.tui.rows import wrapped
 from ttanalyze.tui.timeline import Timeline, Window
 
 EMPTY = Window(0, np.empty(0, np.uint8), None, np.empty(0, bool), "")
@@ -125,7 +127,8 @@ class View(ScrollView, can_focus=True):
     def _lay_out(self) -> None:
         """Rows as the width and the type have it; the cursor stays on the screen."""
         rows = -(-self._total // self.row_bytes)
-        self.virtual_size = Size(0, rows + 1)
+        if self.virtual_size != Size(0, rows + 1):
+            self.virtual_size = Size(0, rows + 1)
         self.cursor = max(0, min(self.cursor, self._total - 1))
         self.cursor -= self.cursor % self.items.itemsize
         self._show_cursor()
@@ -199,7 +202,7 @@ class View(ScrollView, can_focus=True):
             style = self._style("title") + (self._style("focused") if self.has_focus else Style())
             return Strip([Segment(self.heading, style)]).adjust_cell_length(width, style)
         if self.wrong:
-            words = f"  {self.wrong}" if y == 1 else ""
+            words = wrapped(text.printable(self.wrong), width, y - 1)
             segments = [Segment(words, self.rich_style + self._style("wrong"))]
             return Strip(segments).adjust_cell_length(width, self.rich_style)
         offset = (self.scroll_offset.y + y - 1) * self.row_bytes
