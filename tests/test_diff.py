@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tests import rundir
 from tests.diff_runs import BLOCK, STEPS, as_manifest, at_step, compared, launch, train
 from tests.rundir import Writer, small_run
 from tests.support import Outcome
+from tests.test_damage import cut, flip, reseal
 from ttanalyze import values
 from ttanalyze.cli import run_command
 from ttanalyze.diff import diff, parse_types, states
@@ -330,16 +333,16 @@ def test_an_extra_epoch_in_a_manifest_shifts_nothing(first: Path, tmp_path: Path
 
 def test_refused_and_lost_epochs_are_left_out(first: Path, tmp_path: Path) -> None:
     w = Writer(tmp_path / "second")
-    random = np.random.default_rng(3)
+    source = np.random.default_rng(3)
     w.function(0, "_Z4gradPfS_")
     w.function(1, "update")
-    w.born(0, random.bytes(3 * BLOCK + 48), label="weights")
-    w.born(1, random.bytes(4000))
+    w.born(0, source.bytes(3 * BLOCK + 48), label="weights")
+    w.born(1, source.bytes(4000))
     for step in range(STEPS):
         launch(w, 0)
-        w.write(1, step * 8, random.bytes(8))
+        w.write(1, step * 8, source.bytes(8))
         launch(w, 1)
-        w.write(0, step * 1000, random.bytes(8))
+        w.write(0, step * 1000, source.bytes(8))
         w.event("sync", "cuCtxSynchronize")
         w.epoch("sync", *{2: ["refused"], 3: ["gap"], 4: ["dropped"]}.get(step, []))
     w.close()
@@ -421,6 +424,33 @@ def test_strange_events_are_only_strange(
     assert compared(second, first, every=True).processes
 
 
+@pytest.mark.parametrize("change", [flip, cut, reseal])
+@pytest.mark.parametrize("seed", range(2))
+def test_random_damage(
+    first: Path, tmp_path: Path, change: Callable[[Path, random.Random], None], seed: int
+) -> None:
+    """An error of one line, or a report; memory is the same, unless hostile files say otherwise.
+
+    Events have no checks: where those are damaged, what corresponds may be taken wrongly.
+    """
+    source = random.Random(f"{change.__name__} {seed}")
+    names = sorted(p.relative_to(first) for p in first.rglob("*") if p.is_file())
+    outcomes = set()
+    for _ in range(40):
+        second = rundir.copy_of(first, tmp_path / "second")
+        name = source.choice(names)
+        change(second / name, source)
+        try:
+            report = diff(first, second, every=True, types=values.parse("u8"))
+            assert diff_text(report)
+            assert report.memory_same or change is reseal or name.name == "events.bin"
+            outcomes.add("report")
+        except tt.Error as e:
+            outcomes.add(f"error of {len(str(e).splitlines())} line")
+        shutil.rmtree(second)
+    assert outcomes == {"report", "error of 1 line"}
+
+
 def test_names_from_files_can_not_act_on_the_terminal(tmp_path: Path) -> None:
     def written(path: Path, content: bytes) -> Path:
         w = Writer(path)
@@ -446,29 +476,29 @@ def test_names_from_files_can_not_act_on_the_terminal(tmp_path: Path) -> None:
 
 def both(path: Path, seed: int, differ: bool) -> tuple[Writer, Writer]:
     """Two random runs that do the same, but for what they write where `differ`."""
-    random = np.random.default_rng(seed)
+    source = np.random.default_rng(seed)
     writers = Writer(path / "a"), Writer(path / "b")
     number = 0
     for step in range(40):
         for w in writers:
             launch(w, step % 5)
-        for _ in range(int(random.integers(0, 3))):
-            content = random.bytes(int(random.choice([1, 100, BLOCK + 1])))
-            context = int(random.integers(0, 2))
+        for _ in range(int(source.integers(0, 3))):
+            content = source.bytes(int(source.choice([1, 100, BLOCK + 1])))
+            context = int(source.integers(0, 2))
             for w in writers:
                 w.born(number, content, context=context, label=f"r{number}")
             number += 1
         for region in list(writers[0].regions):
-            if random.random() < 0.08:
+            if source.random() < 0.08:
                 for w in writers:
                     w.died(region)
-            elif random.random() < 0.5:
-                at = int(random.integers(0, writers[0].regions[region].size))
+            elif source.random() < 0.5:
+                at = int(source.integers(0, writers[0].regions[region].size))
                 for w in writers:
                     w.write(region, at, bytes([step]))
-                if differ and random.random() < 0.2:
-                    writers[1].write(region, 0, random.bytes(1))
-                if differ and random.random() < 0.3:
+                if differ and source.random() < 0.2:
+                    writers[1].write(region, 0, source.bytes(1))
+                if differ and source.random() < 0.3:
                     writers[1].regions[region].contents = writers[0].regions[region].contents
         for w in writers:
             w.epoch("sync", *(["full"] if step % 11 == 0 else []), context=step % 2)

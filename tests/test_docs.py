@@ -99,6 +99,7 @@ def test_the_recorded_program_asks_for_epochs(tmp_path: Path) -> None:
     path = tmp_path / "run"
     options = ("--sim", "-q", "--epoch", "api", "-o", path)
     assert support.ttanalyze("record", *options, "--", *program) == support.Outcome("", "", 0)
+    assert tt.open(path).regions["label"].tolist() == ["weights"]
     epochs = tt.open(path).epochs
     assert epochs["trigger"].tolist() == ["api"]
     assert epochs["label"].tolist() == ["after the third step"]

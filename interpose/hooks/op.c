@@ -51,6 +51,18 @@ EXPORT int tt_dump(void)
 	return 0;
 }
 
+/* Names the allocation that holds an address: 0, or -1 where there is none or nothing is recorded. */
+EXPORT int tt_label(unsigned long long address, const char *name)
+{
+	OP(op);
+
+	if (!op_begin(&op, TT_NO_ID))
+		return -1;
+	struct region_origin origin = op_origin(&op);
+	origin.label = store_string(recorder_store(), name);
+	return region_label(address, &origin) ? 0 : -1;
+}
+
 /* Cuts an epoch on request: 0, or -1 where nothing is recorded. */
 EXPORT int tt_epoch(void *stream, const char *label)
 {

@@ -237,6 +237,17 @@ void regions_died_of_module(uint32_t module, const struct region_origin *origin)
 	end_where(of_module, &module, origin);
 }
 
+bool region_label(uint64_t address, const struct region_origin *origin)
+{
+	pthread_mutex_lock(&lock);
+	size_t i = lower(entries(), count, address);
+	bool found = i < count && entries()[i].base <= address;
+	if (found)
+		record(entries()[i].region, TT_REGION_LABEL, origin);
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
 struct region *region_find(uint64_t address)
 {
 	struct region *r = NULL;

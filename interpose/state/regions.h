@@ -56,6 +56,8 @@ bool region_died(uint64_t base, const struct region_origin *origin);
 void regions_died_of_context(struct context *c, const struct region_origin *origin);
 void regions_died_of_module(uint32_t module, const struct region_origin *origin);
 
+/* Names the region that holds address, by origin->label; false where there is none. */
+bool region_label(uint64_t address, const struct region_origin *origin);
 /* The region that holds address, with a reference; NULL where there is none. */
 struct region *region_find(uint64_t address);
 /* Every live region that overlaps [base, base+size) gets readable = value. */

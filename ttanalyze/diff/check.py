@@ -219,8 +219,7 @@ class _Diff:
         for context in _contexts(a, b, calls_a, calls_b):
             matched = None
             if calls_a is not None and calls_b is not None:
-                of_a = calls_a.where(calls_a.context == context)
-                of_b = calls_b.where(calls_b.context == context)
+                of_a, of_b = calls_a.of_context(context), calls_b.of_context(context)
                 matched = match.match_calls(of_a, of_b)
                 assert out.launches is not None
                 assert a.process is not None and b.process is not None

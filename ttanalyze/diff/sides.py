@@ -74,6 +74,11 @@ class Calls:
     def where(self, chosen: Array) -> Calls:
         return Calls(*(getattr(self, name)[chosen] for name in Calls.__dataclass_fields__))
 
+    def of_context(self, context: int) -> Calls:
+        """Those of one context; without a copy where it is the only one."""
+        own = self.context == context
+        return self if own.all() else self.where(own)
+
 
 @dataclass(frozen=True)
 class Regions:
@@ -220,19 +225,20 @@ def read_calls(side: Side, names: Names) -> Calls | None:
     kinds, births = np.zeros((2, len(layout.EVENT_KINDS)), bool)
     kinds[[KIND[name] for name in CALLS]] = True
     births[[KIND[name] for name in BIRTHS]] = True
-    parts: list[Calls] = []
+    parts: dict[str, list[Array]] = {name: [] for name in Calls.__dataclass_fields__}
     recorded = False
     for records in side.process.event_pieces():
         recorded |= len(records) > 0
         chosen = kinds[records["kind"]] & (records["result"] == 0)
-        parts.append(_calls(side.process, records[chosen], names))
+        calls = _calls(side.process, records[chosen], names)
+        for name, columns in parts.items():
+            columns.append(getattr(calls, name))
         made = records[births[records["kind"]]]
         _, rows, at = np.intersect1d(side.regions.seq, made["seq"], return_indices=True)
         side.regions.thread[rows] = made["thread"][at]
     if not recorded:
         return None
-    columns = Calls.__dataclass_fields__
-    out = Calls(*(np.concatenate([getattr(p, name) for p in parts]) for name in columns))
+    out = Calls(*(np.concatenate(parts.pop(name)) for name in Calls.__dataclass_fields__))
     in_order = (out.seq[1:] >= out.seq[:-1]).all()
     return out if in_order else out.where(np.argsort(out.seq, kind="stable"))
 
