@@ -281,7 +281,7 @@ def test_processes_are_matched_by_what_was_run(tmp_path: Path) -> None:
     assert [(p.process_a, p.process_b) for p in report.processes] == [(0, 1), (1, 2), (2, 0)]
     assert [p.divergence_count for p in report.processes] == [0, 1, 0]
     assert "memory first parts in process 1, epoch 2" in diff_text(report)
-    assert "process 1 and 2" in diff_text(report)
+    assert "process 1 of A and 2 of B" in diff_text(report)
 
 
 def test_processes_only_one_side_has(tmp_path: Path) -> None:

@@ -76,7 +76,9 @@ def test_the_wheel_says_what_it_needs(archives: Path) -> None:
     assert sorted(extras) == ["dev", "report", "scale", "tui", "zstd"]
     bounds = re.findall(r"^Requires-Dist: [\w-]+(.*?)(?:;.*)?$", metadata, re.M)
     assert all(">=" in bound and "<" in bound for bound in bounds)
-    assert scripts.split() == ["[console_scripts]", "ttanalyze", "=", "ttanalyze.__main__:main"]
+    plugin = ["[pytest11]", "ttanalyze", "=", "ttanalyze.pytest_plugin"]
+    command = ["[console_scripts]", "ttanalyze", "=", "ttanalyze.__main__:main"]
+    assert scripts.split() == [*command, *plugin]
     assert "LICENSE" in read
 
 

