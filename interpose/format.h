@@ -33,7 +33,8 @@ enum tt_file_kind {
 	TT_FILE_FUNCTIONS = 7, /* functions.bin  tt_function records, one per kernel seen */
 	TT_FILE_MODULES = 8,   /* modules.bin    tt_module records, one per image loaded */
 	TT_FILE_STRINGS = 9,   /* strings.bin    u32 byte length, then UTF-8 bytes, no terminator */
-	TT_FILE_PARAMS = 10    /* params.bin     parameters of launches, where they were asked for */
+	TT_FILE_PARAMS = 10,   /* params.bin     parameters of launches, where they were asked for */
+	TT_FILE_FRAMES = 11    /* frames.bin     tt_frame records, the frames of a call stack one after the other */
 };
 
 /* tt_file_header.encoding: the contents of a block as they are in a data file */
@@ -110,7 +111,7 @@ struct tt_event {
 	uint32_t cluster[3]; /* 0 where none was asked for */
 	uint32_t params;      /* where in params.bin a launch's parameters are, in 16 bytes; 0 where not recorded */
 	uint32_t params_size; /* their bytes, laid out as the kernel sees them */
-	uint32_t reserved;
+	uint32_t stack;       /* tt_frame.stack: who made the call; 0 where not recorded */
 };
 
 /* ---- regions ---- */
@@ -238,6 +239,21 @@ struct tt_function {
 	uint32_t reserved0;
 	uint8_t reserved[16];
 	uint64_t check;      /* XXH3-64 of the 56 bytes before */
+};
+
+/* tt_frame.kind */
+enum tt_frame_kind { TT_FRAME_PYTHON = 1 };
+
+struct tt_frame {
+	uint32_t stack;     /* from 1 in order of first use; the same frames have the same number */
+	uint32_t depth;     /* 0: the innermost, the one that made the call */
+	uint32_t count;     /* frames of this stack */
+	uint32_t kind;      /* enum tt_frame_kind */
+	uint32_t function;  /* string offset */
+	uint32_t file;      /* string offset */
+	uint32_t line;      /* 0 where it is not known */
+	uint8_t reserved[12];
+	uint64_t check;     /* XXH3-64 of the 40 bytes before */
 };
 
 /* tt_module.kind */

@@ -134,6 +134,13 @@ class Writer:
             self.texts[text] = self.append("strings.bin", len(raw).to_bytes(4, "little") + raw)
         return self.texts[text]
 
+    def stack(self, number: int, frames: list[tuple[str, str, int]]) -> None:
+        """Frames are function, file and line, the innermost first."""
+        for depth, (function, file, line) in enumerate(frames):
+            members = {"stack": number, "depth": depth, "count": len(frames), "kind": 1}
+            places = {"function": self.string(function), "file": self.string(file), "line": line}
+            self.append("frames.bin", seal(record(layout.FRAME, **members, **places)))
+
     def next_seq(self) -> int:
         self.seq += 1
         return self.seq
@@ -350,6 +357,8 @@ def small_run(path: Path) -> Writer:
     w.module(0, "/opt/app/kernels.ptx")
     w.function(0, "_Z3addPfS_i")
     w.function(1, "scale")
+    w.stack(1, [("step", "/opt/app/train.py", 12), ("<module>", "/opt/app/train.py", 40)])
+    w.stack(2, [("<module>", "/opt/app/train.py", 41)])
     w.born(0, random.bytes(3 * BLOCK_SIZE + 100), label="weights")
     w.born(1, random.bytes(1))
     w.born(2, random.bytes(BLOCK_SIZE), kind="host", captured=False)

@@ -37,14 +37,15 @@ def beginning(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A folder with the runs that the page records, and the lines that all snippets begin with."""
     folder = tmp_path_factory.mktemp("cookbook")
     support.build_examples(folder / "build")
-    (folder / "overflow.py").write_text((support.ROOT / "tests" / "overflow.py").read_text())
     first = PAGE.partition("\n## ")[0]
     blocks = BLOCK.findall(first)
     commands = re.findall(r"^examples\$ ttanalyze (.*)$", blocks[0][1], re.M)
     assert len(commands) == 3
     for command in commands:
-        words = command.replace("../tests/", str(folder) + "/").split()
-        words = [str(folder / w) if w in ("run1", "run2", "nan1", "build/training") else w for w in words]
+        words = command.replace("overflow.py", str(support.EXAMPLES / "overflow.py")).split()
+        words = [
+            str(folder / w) if w in ("run1", "run2", "nan1", "build/training") else w for w in words
+        ]
         outcome = support.ttanalyze(*words)
         assert outcome.status == 0, outcome.stderr
     return folder, blocks[1][1]

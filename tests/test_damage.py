@@ -26,7 +26,8 @@ from ttanalyze.verify import verify
 
 RECORDS = [name for name in KINDS if name != "strings.bin"]
 BINARY = [*KINDS, "data-00000.bin"]
-CHECKED = ["regions.bin", "epochs.bin", "functions.bin", "modules.bin"]
+USED_BY_ALL = ["regions.bin", "epochs.bin", "functions.bin", "modules.bin"]
+CHECKED = [*USED_BY_ALL, "frames.bin"]
 TABLES = ("epochs", "regions", "events", "digests", "functions", "modules")
 LINE = re.compile(r"[^\n]+: (offset \d+|[\w\[\]., ]+): [^\n]+")
 
@@ -40,6 +41,7 @@ def use_all(path: Path, writer: Writer | None = None) -> None:
     for process in run.processes:
         for event in process.events:
             assert len(process.params(event)) in (0, event["params_size"])
+            assert all(line < 1 << 32 for _, _, line in process.stack(int(event["stack"])))
     assert info_text(info(run))
     assert isinstance(run.warnings, list)
     report = verify(run, keep_going=True)
@@ -396,7 +398,7 @@ def test_bad_process_json(
 HUGE = 1 << 42  # bytes, all but the first of them a hole
 
 
-@pytest.mark.parametrize("name", [*CHECKED, "strings.bin", "process.json", "../run.json"])
+@pytest.mark.parametrize("name", [*USED_BY_ALL, "strings.bin", "process.json", "../run.json"])
 def test_a_file_of_terabytes_is_refused_at_once(folder: Path, run_path: Path, name: str) -> None:
     """Without as much memory: what is not right in it is found where it begins."""
     path = folder / name
@@ -577,3 +579,37 @@ def test_parameters_outside_their_file(small: Writer, run_path: Path) -> None:
     assert tt.open(run_path).processes[0].params(first) == b"fourteen bytes"
     path.write_bytes(path.read_bytes()[:-5])
     assert "offset 64: the parameters of launch" in refuses(run_path, "params.bin")
+
+
+@pytest.mark.parametrize(
+    ("index", "members", "reason"),
+    [
+        (0, {"depth": 1}, "the frames of a stack are not in order"),
+        (1, {"depth": 2}, "the frames of a stack are not in order"),
+        (1, {"stack": 9}, "the frames of a stack are not in order"),
+        (2, {"stack": 1}, "not a new number"),
+        (0, {"stack": 0}, "the frames of a stack are not in order"),
+        (0, {"count": 3}, "frames are missing"),
+        (2, {"kind": 7}, "unknown kind 7"),
+    ],
+)
+def test_frames_that_make_no_sense(
+    small: Writer, run_path: Path, index: int, members: dict[str, int], reason: str
+) -> None:
+    path = run_path / "p0" / "frames.bin"
+    rundir.edit(path, index, **members)
+    rundir.reseal_records(path)
+    refuses(run_path, "frames.bin", reason)
+
+
+def test_a_last_stack_without_all_its_frames(small: Writer, run_path: Path) -> None:
+    """As a process leaves it that is killed just then."""
+    path = run_path / "p0" / "frames.bin"
+    whole = path.read_bytes()
+    rundir.edit(path, 2, count=2)
+    rundir.reseal_records(path)
+    process = tt.open(run_path).processes[0]
+    assert [line for _, _, line in process.stack(1)] == [12, 40]
+    assert process.stack(2) == []
+    path.write_bytes(whole[:-1])
+    assert tt.open(run_path).processes[0].stack(2) == []

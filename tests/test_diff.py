@@ -151,11 +151,12 @@ def test_parameters_tell_which_launch_was_given_something_else(tmp_path: Path) -
             w.born(0, b"in the way", kind="host", captured=False)
         w.born(region, bytes(64))
         w.born(region + 1, bytes(64))
+        w.born(region + 9, bytes(128), kind="host", captured=False)
         w.epoch("sync")
         base = 0x7F0000000000 + (region << 24)
         for function, words in (
             (0, [base + 8, 5]),
-            (1, [base + (1 << 24), 7]),
+            (1, [base + (1 << 24), base + (9 << 24) + 100]),
             (0, [base + 8, rate]),
         ):
             raw = np.array(words, "<u8").tobytes()

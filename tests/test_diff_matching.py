@@ -252,6 +252,34 @@ def test_addresses_used_again_are_other_regions(tmp_path: Path) -> None:
     assert [(d.region_a, d.epoch_a) for d in process.divergences] == [(2, 2)]
 
 
+def test_leftovers_do_not_hide_what_was_written(tmp_path: Path) -> None:
+    """Memory that nothing wrote to may differ from the beginning."""
+
+    def written(path: Path, leftover: bytes, result: bytes) -> Path:
+        w = Writer(path)
+        w.born(0, leftover)
+        w.born(1, bytes(8))
+        w.epoch("sync")
+        launch(w, 0)
+        w.write(1, 0, result)
+        w.epoch("sync")
+        w.close()
+        return path
+
+    a = written(tmp_path / "a", b"what was", b"\x01")
+    report = compared(a, written(tmp_path / "b", b"here ago", b"\x02"))
+    assert report.first is not None
+    found = report.first[1]
+    assert (found.region_a, found.epoch_a, found.leftover) == (1, 1, False)
+    assert report.processes[0].divergence_count == 2
+    report = compared(a, written(tmp_path / "c", b"here ago", b"\x01"))
+    assert report.first is not None
+    assert report.first[1].leftover and not report.memory_same
+    text = diff_text(report)
+    assert text.startswith("different: memory that nothing wrote to is not the same in epoch 0")
+    assert "no call wrote to it" in text
+
+
 def test_what_only_one_side_looked_at_is_not_compared(tmp_path: Path) -> None:
     def written(path: Path, only: list[int]) -> Path:
         w = Writer(path)

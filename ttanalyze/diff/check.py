@@ -83,7 +83,7 @@ def diff(
     every: describe every divergence, not only the first of each process. types: of the items of
     all regions, or by region (its id in a, or its label; None: of all others), to compare values.
     tolerance: what does not count as different, of regions whose type is given. progress: called
-    with epochs done and those in all.
+    with epochs done and those in all, and with divergences where every one is described.
 
     Raises FormatError where a file is not what it should be, Error where there is nothing that
     could be compared.
@@ -283,6 +283,8 @@ class _Diff:
             if not self.every and (i == TRIED or (i and not out.divergences[-1].leftover)):
                 break
             out.divergences.append(details.divergence(states, i))
+            if self.every and self.progress:
+                self.progress(i + 1, len(states.pair))
         self._add_spread(out, states, details)
 
     def _settled(self, out: ProcessDiff, side: Side, epochs: Array, calls: Calls) -> Array:

@@ -222,11 +222,11 @@ class DiffReport:
 
     @property
     def first(self) -> tuple[ProcessDiff, Divergence] | None:
-        """Where memory first parts, in the first process in which it does."""
-        for process in self.processes:
-            if process.divergences:
-                return process, process.divergences[0]
-        return None
+        """Where memory first parts, in the first process in which it does; in what is but leftover
+        only where there is nothing else.
+        """
+        found = [(process, d) for process in self.processes for d in process.divergences]
+        return min(found, key=lambda pair: pair[1].leftover, default=None)
 
     def to_json(self) -> str:
         """The report as a JSON object."""

@@ -54,6 +54,10 @@ class _Search:
         self.calls = calls
         self.regions = regions
         self.found = [_writers(window) for window in self.windows]
+        self.identities = [
+            np.empty(0, "u8") if window is None else self._identities_of(side)
+            for side, window in enumerate(self.windows)
+        ]
 
     def run(self) -> tuple[list[Suspect], int]:
         seqs, how = self._together()
@@ -166,23 +170,32 @@ class _Search:
         window = self.windows[side]
         assert window is not None, "a side without a process has no calls"
         table = window.process.regions
+        lives = table.birth["seq"] < seq
+        lives &= (table.death_seq == 0) | (table.death_seq > seq)
+        birth, identity = table.birth[lives], self.identities[side][lives]
+        if not len(birth):
+            return words, np.zeros(len(words), bool)
+        order = np.argsort(birth["base"], kind="stable")
+        base, size, identity = birth["base"][order], birth["size"][order], identity[order]
+        found = np.searchsorted(base, words, "right") - 1
+        offset = words - base[found]
+        inside = (found >= 0) & (offset < size[found])
+        return mixed(identity[found], offset), inside
+
+    def _identities_of(self, side: int) -> Array:
+        """For each of a process's regions a number that is its counterpart's as well; of those
+        without contents, such as host memory, it is that of all of their kind and size.
+        """
+        window = self.windows[side]
+        assert window is not None, "a side without a process has no calls"
+        table = window.process.regions
+        out = mixed(table.birth["kind"], table.size)
         regions, rows = (
             (self.regions.a, self.regions.rows_a),
             (self.regions.b, self.regions.rows_b),
         )[side]
-        at = table.rows(regions.id[rows])
-        birth = table.birth[at]
-        lives = (birth["seq"] < seq) & ((table.death_seq[at] == 0) | (table.death_seq[at] > seq))
-        pair = np.flatnonzero(lives)
-        base = birth["base"][pair]
-        order = np.argsort(base, kind="stable")
-        pair, base, size = pair[order], base[order], birth["size"][pair][order]
-        if not len(pair):
-            return words, np.zeros(len(words), bool)
-        found = np.searchsorted(base, words, "right") - 1
-        offset = words - base[found]
-        inside = (found >= 0) & (offset < size[found])
-        return mixed(pair[found], offset), inside
+        out[table.rows(regions.id[rows])] = np.arange(len(rows))
+        return out
 
 
 def _unequal(a: bytes, b: bytes, at: int) -> int:

@@ -30,6 +30,7 @@ KINDS = {
     "functions.bin": (layout.enum("file_kind")["TT_FILE_FUNCTIONS"], layout.FUNCTION),
     "modules.bin": (layout.enum("file_kind")["TT_FILE_MODULES"], layout.MODULE),
     "strings.bin": (layout.enum("file_kind")["TT_FILE_STRINGS"], np.dtype("u1")),
+    "frames.bin": (layout.enum("file_kind")["TT_FILE_FRAMES"], layout.FRAME),
     "params.bin": (layout.enum("file_kind")["TT_FILE_PARAMS"], np.dtype("u1")),
 }
 PIECE = 1 << 16  # records read at a time

@@ -79,11 +79,13 @@ DIGEST = dtype("digest")
 BLOCK = dtype("block")
 FUNCTION = dtype("function")
 MODULE = dtype("module")
+FRAME = dtype("frame")
 
 EVENT_KINDS = names("event_kind", "TT_EVENT_")
 REGION_KINDS = names("region_kind", "TT_REGION_")
 TRIGGERS = names("trigger", "TT_TRIGGER_")
 MODULE_KINDS = names("module_kind", "TT_MODULE_")
+FRAME_KINDS = names("frame_kind", "TT_FRAME_")
 EPOCH_FLAGS = {
     name: constant(f"TT_EPOCHF_{name.upper()}")
     for name in ("full", "touched", "loose", "refused", "dropped", "gap")

@@ -61,7 +61,7 @@ class Process:
             name: open_records(folder, name)
             for name in ("events.bin", "params.bin", "regions.bin", "digests.bin", "blocks.bin")
         }
-        for name in ("functions.bin", "modules.bin"):
+        for name in ("frames.bin", "functions.bin", "modules.bin"):
             open_records(folder, name)
         self.strings = Strings(folder)
         self.segments = self._find_segments()
@@ -469,6 +469,43 @@ class Process:
             raise file.error(again, "id", f"a second record with id {int(records['id'][again])}")
         return records[order]
 
+    @functools.cached_property
+    def frames(self) -> Array:
+        """tt_frame records of whole stacks, by stack and depth."""
+        file = open_records(self.path, "frames.bin")
+        if file is None:
+            return np.empty(0, layout.FRAME)
+        records = read_checked(file)
+        check_values(file, records, "kind", list(layout.enum("frame_kind").values()))
+        begins = records["depth"] == 0
+        before, after = records[:-1], records[1:]
+        follows = (after["stack"] == before["stack"]) & (after["depth"] == before["depth"] + 1)
+        good = begins | np.append(False, follows)[: len(records)]
+        _require(file, good, "depth", "the frames of a stack are not in order")
+        first = np.flatnonzero(begins)
+        grows = np.diff(records["stack"][first].astype("i8"), prepend=0) > 0
+        _require(file, ~begins | _at(first, grows, len(records)), "stack", "not a new number")
+        whole = np.diff(np.append(first, len(records))) == records["count"][first]
+        whole[-1:] = True  # the last stack may lack frames
+        _require(file, ~begins | _at(first, whole, len(records)), "count", "frames are missing")
+        if len(first) and len(records) - int(first[-1]) != int(records["count"][first[-1]]):
+            return records[: int(first[-1])]
+        return records
+
+    def stack(self, number: int) -> list[tuple[str, str, int]]:
+        """Function, file and line of the frames of a call stack, the innermost first; [] where
+        there is no such stack.
+        """
+        first, last = np.searchsorted(self.frames["stack"], [number, number + 1])
+        return [
+            (
+                self.strings.get(int(frame["function"])) or "?",
+                self.strings.get(int(frame["file"])) or "?",
+                int(frame["line"]),
+            )
+            for frame in self.frames[first:last]
+        ]
+
     def call(self, index: int) -> str | None:
         """The name of a driver call by its index in records; None where there was none."""
         calls: list[str] = self.info.get("calls", [])
@@ -546,6 +583,13 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
         expect(path, f"{where}devices[{i}].", device, ordinal=int, name=str, memory=int)
     counters = info.get("counters", {})
     expect(path, f"{where}counters.", counters, **dict.fromkeys(counters, int))
+
+
+def _at(places: Array, values: Array, count: int) -> Array:
+    """An array of so many bools that has these values at these places, and is False elsewhere."""
+    out: Array = np.zeros(count, bool)
+    out[places] = values
+    return out
 
 
 def _require(file: RecordFile, good: Array, field: str, reason: str, first: int = 0) -> None:

@@ -83,8 +83,9 @@ class Browser(App[None]):
             yield Regions(id="regions")
         yield View(id="memory")
         yield Static(id="position", markup=False)
-        yield Static(id="calls", markup=False)
-        yield Prompt()
+        with Horizontal(id="last"):
+            yield Static(id="calls", markup=False)
+            yield Prompt()
         yield Footer(compact=True)
 
     def on_mount(self) -> None:

@@ -29,6 +29,13 @@ def _mark(changed: bool | int | None) -> str:
     return "?" if changed is None else CHANGED if changed else " "
 
 
+def _name(name: str, kind: str, address: str, width: int) -> str:
+    """A region's name, and where there is room its kind and address as well."""
+    if width < 60:
+        return fit(name, width)
+    return f"{fit(name, width - 34)} {fit(kind, 16)} {fit(address, 16)}"
+
+
 def brief(count: int) -> str:
     """Bytes in at most five characters: 1536 is "1.5K"."""
     value, unit = float(count), ""
@@ -103,12 +110,14 @@ class Regions(Rows):
     def title(self, width: int) -> str:
         order = {"id": "regions", "changed": "by change", "size": "by size"}[self.sort]
         name = f"{'all' if self.everything else 'live'} {order}"
-        return f"  {'id':>5} {fit(name, width - 25)} {'size':>5} {'changed':>9} "
+        names = _name(name, "kind", "address", width - 25)
+        return f"  {'id':>5} {names} {'size':>5} {'changed':>9} "
 
     def cells(self, row: RegionRow, width: int) -> Cells:
+        names = _name(row.name, row.kind, f"{row.base:#x}", width - 25)
         if row.note:
             return [
-                (f"  {row.id:>5} {fit(row.name, width - 25)} {brief(row.size):>5} ", "faint"),
+                (f"  {row.id:>5} {names} {brief(row.size):>5} ", "faint"),
                 (fit(row.note, 9).strip().rjust(9), "faint"),
             ]
         share = f"{row.changed}/{row.blocks}" if row.changed else "·"
@@ -116,6 +125,6 @@ class Regions(Rows):
             share = f"{row.changed / row.blocks:.2%}"
         return [
             (f"{_mark(row.changed)} ", "changed"),
-            (f"{row.id:>5} {fit(row.name, width - 25)} {brief(row.size):>5} ", ""),
+            (f"{row.id:>5} {names} {brief(row.size):>5} ", ""),
             (f"{share:>9} ", "" if row.changed else "faint"),
         ]

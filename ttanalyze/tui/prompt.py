@@ -45,7 +45,7 @@ class Prompt(Horizontal):
     def ask(self, questions: Sequence[Question], which: int = 0, value: str = "") -> None:
         self._questions, self._which = questions, which
         self._before = self.screen.focused
-        self.display = True
+        self._open(True)
         field = self.query_one(Input)
         field.value = value
         self._show()
@@ -61,8 +61,14 @@ class Prompt(Horizontal):
         self._which = (self._which + by) % len(self._questions)
         self._show()
 
+    def _open(self, wanted: bool) -> None:
+        """The prompt takes the place of what else is in the line."""
+        self.display = wanted
+        for other in self.siblings:
+            other.display = not wanted
+
     def action_close(self) -> None:
-        self.display = False
+        self._open(False)
         if self._before is not None:
             self._before.focus()
 
@@ -74,4 +80,4 @@ class Prompt(Horizontal):
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
         if self.display and self.screen.focused is not None:
-            self.display = False
+            self._open(False)

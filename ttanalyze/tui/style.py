@@ -29,7 +29,8 @@ Screen { layers: base; }
 #regions { width: 1fr; border-left: tall $panel; }
 #memory { height: 3fr; min-height: 4; }
 #position { height: 1; background: $panel; }
-#calls { height: 1; background: $panel; color: $secondary; }
+#last { height: 1; }
+#calls { height: 1; width: 1fr; background: $panel; color: $secondary; }
 #calls.told { color: $warning; text-style: bold; }
 Prompt { background: $panel; }
 
@@ -43,7 +44,7 @@ Rows, View { background: $background; scrollbar-background: $background; scrollb
 .rows--faint, .view--faint { color: $secondary; text-style: dim; }
 .rows--wrong, .view--wrong { color: $error; text-style: bold; }
 .view--offset { color: $secondary; }
-.view--odd { color: $error; text-style: italic; }
+.view--odd { color: $error; text-style: bold italic; }
 .view--cursor { text-style: reverse; }
 .view--away { text-style: underline; }
 Over { background: $background; }

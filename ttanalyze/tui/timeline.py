@@ -59,6 +59,8 @@ class RegionRow:
 
     id: int
     name: str
+    kind: str
+    base: int
     size: int
     blocks: int
     changed: int | None
@@ -253,6 +255,8 @@ class Timeline:
             RegionRow(
                 int(regions.id[row]),
                 self.region_name(int(row)),
+                self.region_kind(row),
+                int(regions.birth["base"][row]),
                 int(regions.size[row]),
                 int(regions.blocks[row]),
                 changed[i],

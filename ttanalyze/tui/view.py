@@ -252,10 +252,10 @@ class View(ScrollView, can_focus=True):
             style = base
             if zero[i] and not changed[i]:
                 style += self._style("faint")
-            if odd[i]:
-                style += self._style("odd")
             if changed[i]:
                 style += self._style("changed")
+            if odd[i]:
+                style += self._style("odd")
             if offset + i * items.itemsize == self.cursor:
                 style += self._style("cursor" if self.has_focus else "away")
             out.append(style)

@@ -1,4 +1,4 @@
-"""A GPU program on the driver API, for tests: weights that overflow, and become NaN a step later.
+"""A GPU program in Python on the driver API: weights that overflow, and become NaN a step later.
 
 `python overflow.py` needs nothing but a libcuda.so.1. Recorded, its memory and steps have names.
 """
