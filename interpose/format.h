@@ -242,7 +242,10 @@ struct tt_function {
 };
 
 /* tt_frame.kind */
-enum tt_frame_kind { TT_FRAME_PYTHON = 1 };
+enum tt_frame_kind {
+	TT_FRAME_PYTHON = 1,
+	TT_FRAME_NATIVE = 2 /* its function and line are to be found in the file */
+};
 
 struct tt_frame {
 	uint32_t stack;     /* from 1 in order of first use; the same frames have the same number */
@@ -252,7 +255,8 @@ struct tt_frame {
 	uint32_t function;  /* string offset */
 	uint32_t file;      /* string offset */
 	uint32_t line;      /* 0 where it is not known */
-	uint8_t reserved[12];
+	uint32_t reserved;
+	uint64_t address;   /* of a native frame, the call's offset in the file, or, without a file, its address */
 	uint64_t check;     /* XXH3-64 of the 40 bytes before */
 };
 

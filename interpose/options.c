@@ -19,7 +19,7 @@ _Alignas(64) struct options options;
 static const char *const names[] = {
 	"TT_OUT", "TT_EPOCH", "TT_REGIONS", "TT_SNAPSHOT_EVERY", "TT_RETAIN", "TT_OVERWRITE",
 	"TT_RING_BYTES", "TT_DETERMINISTIC", "TT_DEPS", "TT_EVENTS", "TT_STALL_MS", "TT_VERBOSE", "TT_COMPRESS",
-	"TT_PARAMS",
+	"TT_PARAMS", "TT_CPU_CALLSTACK",
 };
 #define NAMES (sizeof(names) / sizeof(*names))
 static const char *const orders[] = {"off", "device", "region", NULL}; /* by enum deps */
@@ -166,7 +166,8 @@ bool options_read(char *error, size_t error_size)
 	static const char *const regions[] = {"all", "touched", NULL};
 	static const char *const policies[] = {"backpressure", "drop-oldest", "fail", NULL};
 	const char *v;
-	int choice = 0, policy = OVERWRITE_BACKPRESSURE, deps = -1;
+	static const char *const callers[] = {"off", "backtrace", NULL};
+	int choice = 0, policy = OVERWRITE_BACKPRESSURE, deps = -1, caller = 0;
 
 	options = (struct options){.snapshot_every = 64, .events = true, .stall_ms = 10000};
 	v = value_of("TT_OUT");
@@ -198,12 +199,14 @@ bool options_read(char *error, size_t error_size)
 	    !read_bool("TT_DETERMINISTIC", &options.deterministic, error, error_size) ||
 	    !read_choice("TT_DEPS", orders, "expected off, device or region", &deps, error, error_size) ||
 	    !read_bool("TT_EVENTS", &options.events, error, error_size) ||
+	    !read_choice("TT_CPU_CALLSTACK", callers, "expected off or backtrace", &caller, error, error_size) ||
 	    !read_bool("TT_PARAMS", &options.params, error, error_size) ||
 	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size))
 		return false;
 	if (options.compress > COMPRESS_MOST)
 		return bad(error, error_size, "TT_COMPRESS", value_of("TT_COMPRESS"), "expected a level from 0 to 19");
 	options.touched = choice == 1;
+	options.callstacks = caller == 1;
 	options.deps = deps >= 0 ? (enum deps)deps : options.touched ? DEPS_REGION : DEPS_DEVICE;
 	options.overwrite = (enum overwrite_policy)policy;
 	if (options.params && !options.events) {
@@ -221,7 +224,7 @@ bool options_read(char *error, size_t error_size)
 void options_json(struct json *j)
 {
 	const char *const defaults[] = {
-		"", "sync", "all", "64", "0", "backpressure", "", "0", orders[options.deps], "1", "10000", "0", "0", "0",
+		"", "sync", "all", "64", "0", "backpressure", "", "0", orders[options.deps], "1", "10000", "0", "0", "0", "off",
 	};
 
 	json_open(j, '{');

@@ -27,6 +27,7 @@ struct options {
 	uint64_t ring_bytes; /* 0: chosen by what is free */
 	uint32_t stall_ms;
 	bool params; /* of launches are recorded */
+	bool callstacks;
 	bool verbose;
 	regex_t kernel; /* valid where epoch_kernel */
 	char out[4096]; /* empty: do not record */

@@ -20,6 +20,7 @@
 #include "drain/params.h"
 #include "ending.h"
 #include "options.h"
+#include "state/stacks.h"
 #include "state/arena.h"
 #include "state/regions.h"
 
@@ -264,6 +265,8 @@ static bool start_parts(void)
 		recorder_fail("this driver is too old: it has no %s", entry_lacks());
 	else if (options.events && !events_open(store_directory(run), error, sizeof(error)))
 		recorder_fail("%s", error);
+	else if (options.callstacks && !stacks_open())
+		recorder_fail("no host memory for call stacks");
 	else if (options.params && !params_open(store_directory(run), error, sizeof(error)))
 		recorder_fail("%s", error);
 	else if (!drain_start())
@@ -380,6 +383,7 @@ void recorder_forget(void)
 		return;
 	events_forget();
 	params_forget();
+	stacks_forget();
 	store_forget(run);
 	drain_forget();
 	regions_forget_all();

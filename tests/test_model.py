@@ -351,6 +351,54 @@ def test_unused_event_slots_are_skipped(small: Writer, run_path: Path) -> None:
     assert events["seq"].is_monotonic_increasing
 
 
+def test_calls_between_two_points(run_path: Path) -> None:
+    """Threads fill slots in runs of their own; some stay unused."""
+    random = np.random.default_rng(11)
+    slots = np.zeros(512 * 300, layout.EVENT)
+    used = np.sort(random.choice(len(slots), 100_000, replace=False))
+    order = np.arange(300)
+    random.shuffle(order)
+    slots["seq"][used] = np.arange(1, len(used) + 1)
+    slots["kind"][used] = 1
+    slots = slots.reshape(300, 512)[order].ravel()
+    w = Writer(run_path)
+    w.epoch("sync", "full")
+    (w.path / "events.bin").write_bytes(w.path.joinpath("events.bin").read_bytes()[:64])
+    w.append("events.bin", slots.tobytes())
+    w.close()
+    (process,) = tt.open(run_path).processes
+    everything = process.events
+    for after, until in ((0, 200_000), (0, 1), (500, 500), (500, 501), (70_000, 99_999), (9, 4)):
+        inside = (everything["seq"] > after) & (everything["seq"] <= until)
+        wanted = everything["seq"][inside].tolist()
+        assert process.events_between(after, until)["seq"].tolist() == wanted
+        for most in (1, 7, 1000):
+            assert process.events_between(after, until, most)["seq"].tolist() == wanted[:most]
+
+
+def test_parts_of_a_region_need_their_own_blocks_only(run_path: Path) -> None:
+    """Also where others are lost, and over many epochs."""
+    w = Writer(run_path)
+    w.born(0, bytes(4 * BLOCK))
+    w.epoch("sync", "full")
+    for i in range(200):
+        w.write(0, (i % 3) * BLOCK, bytes([i + 1]))
+        w.epoch("sync", *(["dropped"] if i == 150 else []))
+    w.close()
+    run = tt.open(run_path)
+    for epoch in (0, 1, 100, 150, 154, 200):
+        memory = w.history[epoch][0]
+        for block in range(3):
+            start = block * BLOCK
+            part = run.read(epoch, 0, start=start, stop=start + 9).tobytes()
+            assert part == memory[start : start + 9]
+    for epoch in (151, 152):
+        with pytest.raises(tt.Error, match="are lost"):
+            run.read(epoch, 0, start=3 * BLOCK)
+    # All others are known again, and the region's digest tells that the last did not change.
+    assert run.read(154, 0, start=3 * BLOCK).tobytes() == bytes(BLOCK)
+
+
 def test_opening_looks_at_headers_and_epochs_only(small: Writer, run_path: Path) -> None:
     """Damage elsewhere shows when it is used, which proves that opening did not read it."""
     data = run_path / "p0" / "data-00000.bin"

@@ -48,6 +48,7 @@ def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> Non
         {"ring_bytes": "256K", "overwrite": "drop-oldest"},
         {"ring_bytes": "256K", "overwrite": "fail"},
         {"compress": "3", "epoch": "launch"},
+        {"cpu_callstack": "backtrace", "params": "1"},
     ],
     ids=lambda options: ",".join(f"{k}={v}" for k, v in options.items()),
 )

@@ -155,7 +155,7 @@ typedef void file_ending(struct file *f);
 
 static void end_files(store *s, file_ending *end)
 {
-	struct file *files[] = {&s->strings.file, &s->regions, &s->functions, &s->modules, &s->epochs,
+	struct file *files[] = {&s->strings.file, &s->regions, &s->frames, &s->functions, &s->modules, &s->epochs,
 				&s->digests.file, &s->blocks.file};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
@@ -205,7 +205,7 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	s->deterministic = config->deterministic;
 	s->retain = config->retain;
 	s->compress = config->compress;
-	s->strings.file = s->regions = s->functions = s->modules = s->epochs = FILE_CLOSED;
+	s->strings.file = s->regions = s->frames = s->functions = s->modules = s->epochs = FILE_CLOSED;
 	s->digests.file = s->blocks.file = FILE_CLOSED;
 	for (unsigned i = 0; i < TT_DATA_LANES; i++)
 		s->data[i].file = s->data_before[i].file = FILE_CLOSED;
@@ -352,6 +352,23 @@ bool store_region(store *s, struct tt_region *r)
 	good = store_append(s, &s->regions, r, sizeof(*r));
 	if (s->retain)
 		retain_region(&s->kept, r, __atomic_load_n(&s->segment, __ATOMIC_RELAXED));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+bool store_frames(store *s, struct tt_frame *frames, size_t count)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		frames[i].check = xxh3_64(&frames[i], offsetof(struct tt_frame, check));
+	good = (s->frames.fd >= 0 || file_create_records(&s->frames, s->directory, "frames.bin", false, TT_FILE_FRAMES,
+							 sizeof(struct tt_frame), 0, TT_ENCODING_PLAIN) ||
+		store_fail(s, "creating frames.bin in", s->directory, errno)) &&
+	       store_append(s, &s->frames, frames, count * sizeof(*frames));
 	store_leave(&s->records, &v);
 	return good;
 }

@@ -35,6 +35,7 @@ const char *store_directory(const store *s); /* RUN/pN */
 /* Interned: its record's offset from the very beginning of strings.bin; TT_NO_ID for NULL or on failure. */
 uint32_t store_string(store *s, const char *text);
 bool store_region(store *s, struct tt_region *r);  /* fills in check */
+bool store_frames(store *s, struct tt_frame *frames, size_t count); /* a whole stack; fills in check */
 bool store_function(store *s, struct tt_function *f);
 /* saves image (may be NULL) under its hash, fills in m->image, m->size and check */
 bool store_module(store *s, struct tt_module *m, const void *image, size_t size);

@@ -1,6 +1,7 @@
 /*
  * The parts of a wrapper that are not on the launch path.
  */
+#include "../state/stacks.h"
 #include "op.h"
 
 bool op_is_capturing(struct stream *s)
@@ -27,6 +28,8 @@ HOT struct tt_event *op_event(struct op *op, CUresult result)
 	e->call = op->call;
 	e->stream = op->stream ? op->stream->id : 0;
 	e->id = TT_NO_ID;
+	if (__builtin_expect(options.callstacks, 0))
+		e->stack = stacks_here();
 	return e;
 }
 

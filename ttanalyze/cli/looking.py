@@ -14,7 +14,7 @@ verbs = typer.Typer()
 @verbs.command(
     epilog="\b\nExamples:\n"
     "  ttanalyze tui run1\n"
-    "  ttanalyze tui run1 --epoch 12 --region 3 --offset 0x1000 --dtype f32"
+    "  ttanalyze tui run1 --epoch 12 --region weights --offset 0x1000 --dtype f32"
 )
 def tui(
     run: RunArgument,
@@ -23,7 +23,10 @@ def tui(
         int | None, typer.Option(metavar="E", help="Where to begin (default: the last epoch).")
     ] = None,
     region: Annotated[
-        int | None, typer.Option(metavar="R", help="Which region (default: one that changed).")
+        str | None,
+        typer.Option(
+            "--region", "-r", metavar="R", help="Id or label (default: one that changed)."
+        ),
     ] = None,
     offset: Annotated[
         str, typer.Option(metavar="BYTES", help="Where in the region, such as 4096 or 0x1000.")

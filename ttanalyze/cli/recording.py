@@ -75,6 +75,10 @@ def record(
     events: Annotated[
         bool | None, typer.Option("--events/--no-events", help="Record driver calls.")
     ] = None,
+    cpu_callstack: Annotated[
+        str | None,
+        typer.Option(metavar="backtrace|off", help="Record who made each call (default off)."),
+    ] = None,
     params: Annotated[
         bool | None, typer.Option("--params", help="Record the parameters of launches.")
     ] = None,
@@ -116,6 +120,7 @@ def record(
         "deterministic": deterministic,
         "deps": deps,
         "events": events,
+        "cpu_callstack": cpu_callstack,
         "params": params,
         "stall_ms": stall_ms,
         "verbose": verbose,

@@ -38,6 +38,7 @@ from ttanalyze.model.strings import Strings
 
 WHOLE = np.dtype((np.void, layout.EVENT.itemsize))  # an event as one item, for speed
 SLOTS = 512  # of events.bin that are known by the seq they span
+NATIVE = layout.enum("frame_kind")["TT_FRAME_NATIVE"]
 PARAMS_UNIT = 16  # bytes of params.bin that places in it are counted in
 EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
 
@@ -494,17 +495,36 @@ class Process:
 
     def stack(self, number: int) -> list[tuple[str, str, int]]:
         """Function, file and line of the frames of a call stack, the innermost first; [] where
-        there is no such stack.
+        there is no such stack. Of native frames the function may be a place in the object file,
+        and the file may be that one, with line 0.
         """
         first, last = np.searchsorted(self.frames["stack"], [number, number + 1])
         return [
-            (
+            self._native[int(frame["file"]), int(frame["address"])]
+            if frame["kind"] == NATIVE
+            else (
                 self.strings.get(int(frame["function"])) or "?",
                 self.strings.get(int(frame["file"])) or "?",
                 int(frame["line"]),
             )
             for frame in self.frames[first:last]
         ]
+
+    @functools.cached_property
+    def _native(self) -> dict[tuple[int, int], tuple[str, str, int]]:
+        """What native frames are, by file and address."""
+        from ttanalyze import symbols
+
+        frames = self.frames[self.frames["kind"] == NATIVE]
+        recorded = os.stat(self.path / "frames.bin").st_mtime_ns if len(frames) else 0
+        out = {}
+        for file in layout.distinct(frames["file"]).tolist():
+            path = self.strings.get(file) or "?"
+            places = layout.distinct(frames["address"][frames["file"] == file]).tolist()
+            for at, found in zip(places, symbols.look_up(path, places, recorded), strict=True):
+                name = found.function or f"{os.path.basename(path)}+{at:#x}"
+                out[file, at] = (name, found.file or path, found.line)
+        return out
 
     def call(self, index: int) -> str | None:
         """The name of a driver call by its index in records; None where there was none."""

@@ -12,15 +12,15 @@ def tui(
     run: Run,
     process: int = 0,
     epoch: int | None = None,
-    region: int | None = None,
+    region: int | str | None = None,
     offset: int = 0,
     dtype: str = "hex",
 ) -> None:
     """Shows a run until the user quits.
 
-    epoch, region, offset, dtype: where to begin; by default the last epoch, and a region that
-    changed in it, as hexadecimal digits. Raises Error where there is no terminal, where textual
-    is not installed, and where there is no such place.
+    epoch, region (id or label), offset, dtype: where to begin; by default the last epoch, and a
+    region that changed in it, as hexadecimal digits. Raises Error where there is no terminal,
+    where textual is not installed, and where there is no such place.
     """
     if not all(map(os.isatty, range(3))):
         raise Error("tui: standard input, output and error must be a terminal")
@@ -30,4 +30,7 @@ def tui(
         raise Error("tui needs textual: pip install 'ttanalyze[tui]'") from None
     from ttanalyze.tui.app import Browser
 
-    Browser(run, process, epoch, region, offset, dtype).run()
+    browser = Browser(run, process, epoch, region, offset, dtype)
+    browser.run()
+    if browser.return_code:
+        raise Error("tui: ended by the error above")

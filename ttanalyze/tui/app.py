@@ -18,6 +18,7 @@ from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.model import open_run
 from ttanalyze.model.run import Run
+from ttanalyze.selection import region_at, region_named
 from ttanalyze.tui import search
 from ttanalyze.tui.items import HEX, NAMES, Items
 from ttanalyze.tui.keys import KEYS
@@ -47,7 +48,7 @@ class Browser(App[None]):
         run: Run,
         process: int = 0,
         epoch: int | None = None,
-        region: int | None = None,
+        region: int | str | None = None,
         offset: int = 0,
         items: str = HEX,
     ) -> None:
@@ -59,12 +60,12 @@ class Browser(App[None]):
         super().__init__(ansi_color=plain or None)
         self.run_read = run
         self.timeline = Timeline(run.process(process))
-        if region is not None:
-            self.timeline.row(region)
         if epoch is not None and not 0 <= epoch < self.timeline.epochs:
             raise Error(f"no epoch {epoch}: {self._have()}")
         self.epoch = self._last_epoch() if epoch is None else epoch
-        self.region = region
+        self.region: int | None = None
+        if region is not None:
+            self.region = region_named(self.timeline.process, str(region), self.epoch)
         self.marked: int | None = None
         self._start = offset, Items.of(items)
         self._offsets: dict[int, int] = {}  # where the cursor was in each region
@@ -169,11 +170,10 @@ class Browser(App[None]):
         regions, row = timeline.process.regions, timeline.row(region)
         name, kind = timeline.region_name(row), timeline.region_kind(row)
         words = [f" region {region}", kind if name == kind else f"{name}, {kind}"]
-        words += [text.size(int(regions.size[row])), f"at {int(regions.birth['base'][row]):#x}"]
-        words.append(f"as {self.view.items.name}")
+        words += [text.size(int(regions.size[row])), f"as {self.view.items.name}"]
         baseline = self._baseline()
-        if baseline is not None:
-            words.append(f"against epoch {baseline}")
+        words += [] if baseline is None else [f"against epoch {baseline}"]
+        words.append(f"at {int(regions.birth['base'][row]):#x}")
         return "  ".join(words)
 
     def _ask_calls(self) -> None:
@@ -366,7 +366,7 @@ class Browser(App[None]):
     # ---- going and finding ----
 
     def action_go(self) -> None:
-        hint = "e12: epoch  r3: region  #100: element  4096, 0x1000, +64: offset"
+        hint = "e12: epoch  r3: region  #100: element  4096, +64: offset  @0x7f00: address"
         self.query_one(Prompt).ask([Question("go to", hint, self._go)])
 
     def _go(self, words: str) -> None:
@@ -382,19 +382,25 @@ class Browser(App[None]):
     def _parse(self, words: str) -> tuple[int | None, int | None, int | None]:
         """Several places, such as "e12 r3 0x1000". Raises Error where there is no such place."""
         epoch, region, offset = None, None, None
+        process = self.timeline.process
         for word in words.split():
-            kind = word[0] if word[0] in "er#+-" else ""
+            kind = word[0] if word[0] in "er@#+-" else ""
+            rest = word.removeprefix(kind)
+            if kind == "r":
+                region = region_named(process, rest, self.epoch if epoch is None else epoch)
+                continue
             try:
-                number = int(word.removeprefix(kind), 0)
+                number = int(rest, 0)
             except ValueError:
-                raise Error(f"{word}: e12, r3, #100, 4096, 0x1000 or +64 is expected") from None
+                expected = "e12, r3, #100, 4096, 0x1000, +64 or @0x7f0000000000"
+                raise Error(f"{word}: {expected} is expected") from None
             if kind == "e":
                 epoch = number
                 if not 0 <= number < self.timeline.epochs:
                     raise Error(f"no epoch {number}: {self._have()}")
-            elif kind == "r":
-                region = number
-                self.timeline.row(number)
+            elif kind == "@":
+                now = self.epoch if epoch is None else epoch
+                region, offset = region_at(process, number, now)
             elif kind == "#":
                 offset = number * self.view.items.itemsize
             else:

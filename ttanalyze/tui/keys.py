@@ -79,5 +79,6 @@ KEYS = [
     _key("p", "process", "next process of the run"),
     _key("R", "reload", "open the run again, which may have grown"),
     _key("escape", "stop", "stop a search"),
-    _key("q", "quit", "quit", "Quit"),
+    _key("ctrl+z", "suspend_process", "to the shell; fg comes back"),
+    _key("q,ctrl+c", "quit", "quit", "Quit"),
 ]
