@@ -166,7 +166,7 @@ bool options_read(char *error, size_t error_size)
 	static const char *const regions[] = {"all", "touched", NULL};
 	static const char *const policies[] = {"backpressure", "drop-oldest", "fail", NULL};
 	const char *v;
-	static const char *const callers[] = {"off", "backtrace", NULL};
+	static const char *const callers[] = {"off", "auto", "python", "backtrace", NULL};
 	int choice = 0, policy = OVERWRITE_BACKPRESSURE, deps = -1, caller = 0;
 
 	options = (struct options){.snapshot_every = 64, .events = true, .stall_ms = 10000};
@@ -199,14 +199,14 @@ bool options_read(char *error, size_t error_size)
 	    !read_bool("TT_DETERMINISTIC", &options.deterministic, error, error_size) ||
 	    !read_choice("TT_DEPS", orders, "expected off, device or region", &deps, error, error_size) ||
 	    !read_bool("TT_EVENTS", &options.events, error, error_size) ||
-	    !read_choice("TT_CPU_CALLSTACK", callers, "expected off or backtrace", &caller, error, error_size) ||
+	    !read_choice("TT_CPU_CALLSTACK", callers, "expected auto, python, backtrace or off", &caller, error, error_size) ||
 	    !read_bool("TT_PARAMS", &options.params, error, error_size) ||
 	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size))
 		return false;
 	if (options.compress > COMPRESS_MOST)
 		return bad(error, error_size, "TT_COMPRESS", value_of("TT_COMPRESS"), "expected a level from 0 to 19");
 	options.touched = choice == 1;
-	options.callstacks = caller == 1;
+	options.callstacks = (enum callstacks)caller;
 	options.deps = deps >= 0 ? (enum deps)deps : options.touched ? DEPS_REGION : DEPS_DEVICE;
 	options.overwrite = (enum overwrite_policy)policy;
 	if (options.params && !options.events) {

@@ -11,6 +11,8 @@
 
 /* What is submitted after a capture waits for it: nothing, all of it, or launches only where they name memory that it reads. */
 enum deps { DEPS_OFF, DEPS_DEVICE, DEPS_REGION };
+/* Whose functions call stacks are made of; auto: Python's where the thread is in any, else native ones. */
+enum callstacks { CALLSTACKS_OFF, CALLSTACKS_AUTO, CALLSTACKS_PYTHON, CALLSTACKS_BACKTRACE };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
 struct options {
@@ -27,7 +29,7 @@ struct options {
 	uint64_t ring_bytes; /* 0: chosen by what is free */
 	uint32_t stall_ms;
 	bool params; /* of launches are recorded */
-	bool callstacks;
+	enum callstacks callstacks;
 	bool verbose;
 	regex_t kernel; /* valid where epoch_kernel */
 	char out[4096]; /* empty: do not record */

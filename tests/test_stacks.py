@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -134,10 +136,10 @@ def test_programs_behave_as_without_us(name: str, built: Path, run: Path) -> Non
 def test_what_can_not_be_asked_for(program: Path, run: Path) -> None:
     outcome = support.run([str(program)], support.recording(SIM, run, cpu_callstack="everything"))
     assert outcome.status == 0
-    assert "TT_CPU_CALLSTACK=everything: expected off or backtrace" in outcome.stderr
+    assert "TT_CPU_CALLSTACK=everything: expected auto, python, backtrace or off" in outcome.stderr
     refused = support.ttanalyze("record", "--sim", "--cpu-callstack", "x", "--", "true")
     assert refused.status == 2
-    assert "--cpu-callstack x: off or backtrace is expected" in refused.stderr
+    assert "--cpu-callstack x: auto, python, backtrace or off is expected" in refused.stderr
 
 
 def test_object_files_that_are_none(tmp_path: Path) -> None:
@@ -149,3 +151,134 @@ def test_object_files_that_are_none(tmp_path: Path) -> None:
         path.write_bytes(raw)
         assert look_up(str(path), [0, 5000, 1 << 62]) == [NOWHERE] * 3
         path.unlink()
+
+
+# ---- Python ----
+
+SCRIPT = """\
+import ctypes, sys, threading
+cu = ctypes.CDLL("libcuda.so.1")
+context, p = ctypes.c_void_p(), ctypes.c_uint64()
+def check(result): assert result == 0, result
+check(cu.cuInit(0))
+check(cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+check(cu.cuCtxSetCurrent(context))
+check(cu.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(4096)))
+class Model:
+    def fill(self, value):
+        check(
+            cu.cuMemsetD8_v2(
+                p, ctypes.c_ubyte(value), ctypes.c_size_t(4096)))
+def each(values):
+    for value in values:
+        yield Model().fill(value)
+def deep(depth):
+    return deep(depth - 1) if depth else Model().fill(3)
+def grüße():
+    Model().fill(4)
+for i in range(50):
+    Model().fill(i % 256)
+list(each([1, 2]))
+deep(100)
+grüße()
+(lambda: Model().fill(5))()
+thread = threading.Thread(target=lambda: (check(cu.cuCtxSetCurrent(context)), Model().fill(6)))
+thread.start()
+thread.join()
+exec(compile("\\n" * 3000 + "Model().fill(7)", "generated", "exec"))
+check(cu.cuCtxSynchronize())
+"""
+
+
+def pythons() -> list[str]:
+    """The interpreters of this machine that can be read: one of each version."""
+    found = {sys.version_info[:2]: sys.executable}
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for minor in range(10, 14):
+        candidates = [shutil.which(f"python3.{minor}"), *pyenv.glob(f"3.{minor}.*/bin/python")]
+        for candidate in filter(None, candidates):
+            done = subprocess.run([candidate, "-c", ""], capture_output=True, check=False)
+            if done.returncode == 0:
+                found.setdefault((3, minor), str(candidate))
+    return [found[version] for version in sorted(found)]
+
+
+def python_stacks(run: Path) -> list[list[tuple[str, str, int]]]:
+    """Of the sets of memory, in order: (function, file's name, line) of each frame."""
+    process = tt.open(run).processes[0]
+    sets = process.events[process.events["kind"] == 5]
+    return [
+        [(function, os.path.basename(file), line) for function, file, line in process.stack(n)]
+        for n in sets["stack"].tolist()
+    ]
+
+
+@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("whose", ["python", "auto"])
+def test_python_functions_and_lines(python: str, whose: str, run: Path, tmp_path: Path) -> None:
+    """ctypes lets go of the interpreter's lock before it calls the driver."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    version = subprocess.run(
+        [python, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True
+    ).stdout
+    outcome = support.run([python, str(script)], support.recording(SIM, run, cpu_callstack=whose))
+    assert (outcome.status, outcome.stdout, outcome.stderr) == (0, "", "")
+    qualified = version.split()[1] != "10"
+    fill = ("Model.fill" if qualified else "fill", "script.py", 12)
+    stacks = python_stacks(run)
+    assert stacks[:50] == [[fill, ("<module>", "script.py", 22)]] * 50
+    assert stacks[50:52] == [[fill, ("each", "script.py", 16), ("<module>", "script.py", 23)]] * 2
+    assert stacks[52] == [fill, *[("deep", "script.py", 18)] * 63]  # 64 are kept
+    assert [line for _, _, line in stacks[53]] == [12, 20, 25]
+    assert stacks[54][1:] == [("<lambda>", "script.py", 26), ("<module>", "script.py", 26)]
+    assert stacks[55][:2] == [fill, ("<lambda>", "script.py", 27)]
+    assert stacks[55][-1][1] == "threading.py"
+    assert stacks[56] == [fill, ("<module>", "generated", 3001), ("<module>", "script.py", 30)]
+    frames = tt.open(run).processes[0].frames
+    assert len(set(frames["stack"].tolist())) < 15
+
+
+LAUNCHERS = """\
+import ctypes, sys, threading, time
+cu = ctypes.CDLL("libcuda.so.1")
+libc = ctypes.PyDLL(None)
+context, p = ctypes.c_void_p(), ctypes.c_uint64()
+assert cu.cuInit(0) == 0
+assert cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cu.cuCtxSetCurrent(context) == 0
+assert cu.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(4096)) == 0
+def work(rounds):
+    cu.cuCtxSetCurrent(context)
+    for i in range(rounds):
+        cu.cuMemsetD8_v2(p, ctypes.c_ubyte(1), ctypes.c_size_t(4096))
+threads = [threading.Thread(target=work, args=(200,)) for _ in range(8)]
+for thread in threads:
+    thread.start()
+libc.usleep(300000)
+for thread in threads:
+    thread.join()
+for _ in range(4):
+    threading.Thread(target=work, args=(10**9,), daemon=True).start()
+time.sleep(0.05)
+"""
+
+
+def test_threads_while_another_holds_the_lock_and_at_the_end(run: Path, tmp_path: Path) -> None:
+    """One holds the interpreter's lock for long; at the end, threads still make calls."""
+    script = tmp_path / "launchers.py"
+    script.write_text(LAUNCHERS)
+    began = time.monotonic()
+    environment = support.recording(SIM, run, cpu_callstack="auto", epoch="none")
+    outcome = support.run([sys.executable, str(script)], environment)
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert time.monotonic() - began < 60
+    stacks = python_stacks(run)
+    worked = [stack for stack in stacks if ("work", "launchers.py", 12) in stack]
+    assert len(worked) >= 1600
+
+
+def test_no_python_at_all(program: Path, run: Path) -> None:
+    support.run([str(program)], support.recording(SIM, run, cpu_callstack="python"))
+    assert set(tt.open(run).processes[0].events["stack"].tolist()) == {0}
+    assert tt.open(run).warnings == []

@@ -97,7 +97,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "TT_EVENTS": _switch,
     "TT_COMPRESS": _level,
     "TT_PARAMS": _switch,
-    "TT_CPU_CALLSTACK": _one_of("off", "backtrace"),
+    "TT_CPU_CALLSTACK": _one_of("auto", "python", "backtrace", "off"),
     "TT_STALL_MS": _number,
     "TT_VERBOSE": _switch,
 }

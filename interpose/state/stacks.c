@@ -1,8 +1,8 @@
 /*
  * Call stacks. See stacks.h for the invariant.
  *
- * What is kept of a frame is the object file it lies in and where in it; names and lines are found
- * after the run, from the files. The table of stacks is an open one, by hash; the map of object
+ * What is kept of a native frame is the object file it lies in and where in it; names and lines are
+ * found after the run, from the files. Python's are told at once, while they are running. The table of stacks is an open one, by hash; the map of object
  * files is read again when an address is not in it.
  */
 #define _GNU_SOURCE
@@ -19,13 +19,16 @@
 
 #include "../capture/xxh3.h"
 #include "../drain/store.h"
+#include "../options.h"
 #include "../recorder.h"
+#include "python.h"
 
 #define DEPTH 64
 #define OWN 8 /* most frames of ours above the program's */
 #define SLOTS ((size_t)1 << 16)
 #define FULL (SLOTS / 4 * 3)
 #define PATH_SIZE 4096
+#define TEXT 1024 /* most of a Python function's or file's name */
 
 struct slot {
 	_Atomic uint64_t hash; /* 0: free; 1 is added to one that is 0 */
@@ -68,12 +71,16 @@ static int find_own(struct dl_phdr_info *info, size_t size, void *unused)
 
 bool stacks_open(void)
 {
+	const char *unreadable;
 	void *frame[2];
 
 	if (!slots)
 		slots = calloc(SLOTS, sizeof(*slots));
 	dl_iterate_phdr(find_own, NULL);
-	backtrace(frame, 2); /* loads the unwinder */
+	if (options.callstacks != CALLSTACKS_BACKTRACE && (unreadable = python_find()))
+		recorder_warn("%s: it has no call stacks of Python", unreadable);
+	if (options.callstacks != CALLSTACKS_PYTHON)
+		backtrace(frame, 2); /* loads the unwinder */
 	return slots;
 }
 
@@ -121,13 +128,36 @@ static const struct object *object_of(uintptr_t address)
 
 /* ---- stacks ---- */
 
-static bool write_frames(uint32_t number, void *const *frames, int n)
+/* A stack as it was taken: n frames of the one kind or of the other. */
+struct taken {
+	int n;
+	bool python;
+	union {
+		struct python_frame of_python[DEPTH];
+		void *returns[DEPTH + OWN]; /* where calls return to */
+	};
+};
+
+static void describe_python(const struct taken *t, struct tt_frame *records)
 {
-	struct tt_frame records[DEPTH];
+	char function[TEXT], file[TEXT];
+
+	for (int i = 0; i < t->n; i++) {
+		uint32_t line;
+		python_describe(&t->of_python[i], function, file, TEXT, &line);
+		records[i] = (struct tt_frame){
+			.kind = TT_FRAME_PYTHON, .function = store_string(recorder_store(), function),
+			.file = store_string(recorder_store(), file), .line = line,
+		};
+	}
+}
+
+static void describe_native(const struct taken *t, struct tt_frame *records)
+{
 	bool again = true;
 
-	for (int i = 0; i < n; i++) {
-		uintptr_t call = (uintptr_t)frames[i] - 1; /* what is kept is where the call returns to */
+	for (int i = 0; i < t->n; i++) {
+		uintptr_t call = (uintptr_t)t->returns[i] - 1;
 		const struct object *o = object_of(call);
 		if (!o && again) {
 			read_objects();
@@ -135,15 +165,29 @@ static bool write_frames(uint32_t number, void *const *frames, int n)
 			o = object_of(call);
 		}
 		records[i] = (struct tt_frame){
-			.stack = number, .depth = (uint32_t)i, .count = (uint32_t)n, .kind = TT_FRAME_NATIVE,
-			.function = TT_NO_ID, .file = o ? o->path : TT_NO_ID,
+			.kind = TT_FRAME_NATIVE, .function = TT_NO_ID, .file = o ? o->path : TT_NO_ID,
 			.address = o ? call - o->begin + o->offset : call,
 		};
 	}
-	return store_frames(recorder_store(), records, (size_t)n);
 }
 
-static uint32_t add(struct slot *s, uint64_t hash, void *const *frames, int n)
+static bool write_frames(uint32_t number, const struct taken *t)
+{
+	struct tt_frame records[DEPTH];
+
+	if (t->python)
+		describe_python(t, records);
+	else
+		describe_native(t, records);
+	for (int i = 0; i < t->n; i++) {
+		records[i].stack = number;
+		records[i].depth = (uint32_t)i;
+		records[i].count = (uint32_t)t->n;
+	}
+	return store_frames(recorder_store(), records, (size_t)t->n);
+}
+
+static uint32_t add(struct slot *s, uint64_t hash, const struct taken *t)
 {
 	uint32_t number = 0;
 
@@ -152,7 +196,7 @@ static uint32_t add(struct slot *s, uint64_t hash, void *const *frames, int n)
 		s = s + 1 == slots + SLOTS ? slots : s + 1;
 	if (s->hash == hash) {
 		number = atomic_load(&s->number);
-	} else if (count < FULL && write_frames(count + 1, frames, n)) {
+	} else if (count < FULL && write_frames(count + 1, t)) {
 		number = ++count;
 		atomic_store(&s->number, number);
 		atomic_store(&s->hash, hash);
@@ -161,26 +205,42 @@ static uint32_t add(struct slot *s, uint64_t hash, void *const *frames, int n)
 	return number;
 }
 
+static void take_native(struct taken *t)
+{
+	int n = backtrace(t->returns, DEPTH + OWN), own = 0;
+
+	while (own < n && (uintptr_t)t->returns[own] >= own_begin && (uintptr_t)t->returns[own] < own_end)
+		own++;
+	t->n = n - own < DEPTH ? n - own : DEPTH;
+	memmove(t->returns, t->returns + own, (size_t)t->n * sizeof(t->returns[0]));
+}
+
+static void take(struct taken *t)
+{
+	t->n = options.callstacks == CALLSTACKS_BACKTRACE ? 0 : python_frames(t->of_python, DEPTH);
+	t->python = t->n;
+	if (!t->n && options.callstacks != CALLSTACKS_PYTHON)
+		take_native(t);
+}
+
 uint32_t stacks_here(void)
 {
-	void *frames[DEPTH + OWN], **from = frames;
-	int error = errno, cancel, n;
-	uint32_t number;
+	int error = errno, cancel;
+	uint32_t number = 0;
+	uint64_t there;
+	struct taken t;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	n = backtrace(frames, DEPTH + OWN);
-	while (n && (uintptr_t)*from >= own_begin && (uintptr_t)*from < own_end) {
-		from++;
-		n--;
+	take(&t);
+	if (t.n) {
+		size_t size = t.python ? sizeof(t.of_python[0]) : sizeof(t.returns[0]);
+		uint64_t hash = xxh3_64(t.of_python, (uint64_t)t.n * size);
+		hash += !hash;
+		struct slot *s = slots + hash % SLOTS;
+		while ((there = atomic_load_explicit(&s->hash, memory_order_acquire)) && there != hash)
+			s = s + 1 == slots + SLOTS ? slots : s + 1;
+		number = there ? atomic_load_explicit(&s->number, memory_order_relaxed) : add(s, hash, &t);
 	}
-	n = n > DEPTH ? DEPTH : n;
-	uint64_t hash = xxh3_64(from, (uint64_t)n * sizeof(*from));
-	hash += !hash;
-	struct slot *s = slots + hash % SLOTS;
-	uint64_t there;
-	while ((there = atomic_load_explicit(&s->hash, memory_order_acquire)) && there != hash)
-		s = s + 1 == slots + SLOTS ? slots : s + 1;
-	number = there ? atomic_load_explicit(&s->number, memory_order_relaxed) : n ? add(s, hash, from, n) : 0;
 	pthread_setcancelstate(cancel, NULL);
 	errno = error;
 	return number;

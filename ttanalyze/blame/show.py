@@ -175,7 +175,8 @@ def _suspect(suspect: Suspect, names: _Names) -> str:
     if suspect.bytes is not None:
         what.append(text.size(suspect.bytes))
     stream = f", stream {suspect.stream}" if suspect.stream else ""
-    return f"call {suspect.seq}{stream}: {' '.join(what)} ({suspect.how})"
+    caller = f", from {text.printable(suspect.caller)}" if suspect.caller else ""
+    return f"call {suspect.seq}{stream}: {' '.join(what)} ({suspect.how}){caller}"
 
 
 def _extent(sizes: list[int]) -> str:

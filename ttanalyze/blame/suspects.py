@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ttanalyze import stacks
 from ttanalyze.model import layout
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
@@ -19,7 +20,7 @@ BEFORE = layout.TRIGGERS.index("kernel-before")
 @dataclass(frozen=True)
 class Suspect:
     """A call. kernel: mangled; how: one of writers.HOW; grid and block: of launches, bytes: of
-    copies and fills.
+    copies and fills; caller: who made the call, where that was recorded.
     """
 
     seq: int
@@ -32,6 +33,7 @@ class Suspect:
     block: list[int] | None
     bytes: int | None
     how: str
+    caller: str | None
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def _reaches(process: Process, events: Array, start: int, stop: int) -> Array:
 def _suspect(process: Process, event: Any, how: int) -> Suspect:
     kind = layout.EVENT_KINDS[int(event["kind"])]
     launch = kind == "launch"
+    frames = process.stack(int(event["stack"])) if event["stack"] else []
     return Suspect(
         seq=int(event["seq"]),
         kind=kind,
@@ -122,4 +125,5 @@ def _suspect(process: Process, event: Any, how: int) -> Suspect:
         block=event["block"].tolist() if launch else None,
         bytes=int(event["bytes"]) if kind in ("copy", "set") else None,
         how=HOW[how],
+        caller=stacks.caller(frames) if frames else None,
     )

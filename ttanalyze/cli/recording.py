@@ -77,7 +77,10 @@ def record(
     ] = None,
     cpu_callstack: Annotated[
         str | None,
-        typer.Option(metavar="backtrace|off", help="Record who made each call (default off)."),
+        typer.Option(
+            metavar="WHOSE",
+            help="Record who made each call: auto, python, backtrace or off (default).",
+        ),
     ] = None,
     params: Annotated[
         bool | None, typer.Option("--params", help="Record the parameters of launches.")

@@ -18,7 +18,7 @@ from ttanalyze.model import frames
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
-from ttanalyze.query.tables import allocating_threads, site_texts
+from ttanalyze.query import tables
 
 HOST = ("host", "host-registered")
 ELSEWHERE = (*HOST, "ipc")  # kinds that take no memory of the device by themselves
@@ -144,8 +144,8 @@ def alive_at(process: Process, seq: int) -> pd.DataFrame:
 
 
 def allocation_sites(process: Process) -> pd.DataFrame:
-    """By call and thread that allocated: site, kind, allocations, bytes, largest, freed, alive (at
-    the end), alive_bytes. The most bytes first.
+    """By line that allocated, or call and thread: site, kind, allocations, bytes, largest, freed,
+    alive (at the end), alive_bytes. The most bytes first.
     """
     return _sites(_regions(process))
 
@@ -168,7 +168,7 @@ def _regions(process: Process, advance: Callable[[int], None] | None = None) -> 
     frame["bytes"] = sizes.astype("i8")
     frame["freed"] = frame["death_seq"].notna()
     frame["death_ns"] = process.regions.death_ns
-    frame["site"] = site_texts(frame["call"], allocating_threads(process, advance))
+    frame["site"] = tables.allocation_sites([process], frame["call"], advance)
     return frame
 
 

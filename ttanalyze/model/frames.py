@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ttanalyze.kernels import Checksums
 from ttanalyze.model import layout
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
@@ -85,13 +86,15 @@ EVENT_FIELDS: dict[str, tuple[str, ...]] = {
     **{name: (name,) for name in ("thread", "result", "context", "stream", "dst", "src")},
     **{name: (name,) for name in ("bytes", "id", "flags", "shared")},
     **{name: (size,) for name, (size, _) in AXES.items()},
+    "stack": ("stack",),
 }
 
 
 def events(processes: Sequence[Process], columns: Sequence[str] = ()) -> pd.DataFrame:
     """seq, time_ns, kind, call, kernel (of a launch), thread, result (CUresult), context, stream,
     dst, src, bytes, id (function, region, module or epoch, by kind; may be missing), flags, shared,
-    grid_x, grid_y, grid_z, block_x, block_y, block_z, cluster_x, cluster_y, cluster_z.
+    grid_x, grid_y, grid_z, block_x, block_y, block_z, cluster_x, cluster_y, cluster_z, stack (of
+    stacks(); missing where it was not recorded).
 
     columns: only these, which is faster and takes less memory. By process and seq.
     """
@@ -135,7 +138,8 @@ class EventFrames:
             return self._texts["call"].column(processes, [r["call"] for r in records])
         if column == "kind":
             return _named(values, layout.EVENT_KINDS)
-        return _nullable(values, layout.NO_ID) if column == "id" else values
+        missing = {"id": layout.NO_ID, "stack": 0}.get(column)
+        return values if missing is None else _nullable(values, missing)
 
 
 def digests(processes: Sequence[Process], first: int = 0, last: int | None = None) -> pd.DataFrame:
@@ -156,7 +160,7 @@ def digests(processes: Sequence[Process], first: int = 0, last: int | None = Non
 
 def functions(processes: Sequence[Process]) -> pd.DataFrame:
     """function, name (mangled), module, registers, shared (static), local (per thread),
-    max_threads, param_bytes, param_count.
+    max_threads, param_bytes, param_count. checksums() is one column more.
     """
     records = [p.functions for p in processes]
     columns: dict[str, Any] = {
@@ -168,6 +172,42 @@ def functions(processes: Sequence[Process]) -> pd.DataFrame:
         **_plain(records, "param_bytes", "param_count"),
     }
     return _frame(columns)
+
+
+def checksums(processes: Sequence[Process]) -> Any:
+    """A column for functions(): a checksum of each kernel's code, 16 hexadecimal digits; missing
+    where the code was not saved or can't be read. Reads the images of modules.
+    """
+    return _texts(processes, [p.functions["id"] for p in processes], Checksums().get)
+
+
+def stacks(processes: Sequence[Process]) -> pd.DataFrame:
+    """stack, depth (0: the frame that made the call), function, file, line (missing where it is
+    not known). A row per frame, by stack and depth.
+    """
+    numbers = [layout.distinct(p.frames["stack"]) for p in processes]
+    rows = [
+        (process.index, number, depth, *frame)
+        for process, some in zip(processes, numbers, strict=True)
+        for number in some.tolist()
+        for depth, frame in enumerate(process.stack(number))
+    ]
+    whole, number, depth, function, file, line = zip(*rows, strict=True) if rows else ((),) * 6
+    columns: dict[str, Any] = {
+        "process": np.array(whole, "u4"),
+        "stack": np.array(number, "u4"),
+        "depth": np.array(depth, "u4"),
+        "function": _names(function),
+        "file": _names(file),
+        "line": _nullable(np.array(line, "i8"), 0),
+    }
+    return _frame(columns)
+
+
+def _names(texts: Sequence[str]) -> Any:
+    """A categorical of texts, in order of their first appearance."""
+    numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return categories(np.array([numbers[text] for text in texts], "i4"), list(numbers))
 
 
 def modules(processes: Sequence[Process]) -> pd.DataFrame:

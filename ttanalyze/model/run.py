@@ -111,10 +111,19 @@ class Run:
 
     @functools.cached_property
     def functions(self) -> pd.DataFrame:
-        """One row per kernel; columns as in frames.functions."""
+        """One row per kernel; columns as in frames.functions, and checksum."""
         from ttanalyze.model import frames
 
-        return frames.functions(self.processes)
+        functions = frames.functions(self.processes)
+        functions["checksum"] = frames.checksums(self.processes)
+        return functions
+
+    @functools.cached_property
+    def stacks(self) -> pd.DataFrame:
+        """One row per frame of a recorded call stack; columns as in frames.stacks."""
+        from ttanalyze.model import frames
+
+        return frames.stacks(self.processes)
 
     @functools.cached_property
     def modules(self) -> pd.DataFrame:

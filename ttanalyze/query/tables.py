@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from ttanalyze import demangle
+from ttanalyze import demangle, stacks
+from ttanalyze.kernels import Checksums
 from ttanalyze.model import frames, layout
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
@@ -21,7 +22,8 @@ from ttanalyze.model.run import Run
 
 Progress = Callable[[int, int], None] | None
 PIECE = 1 << 18  # rows
-NAMES = {"demangled", "short"}
+OF_KERNELS = ("demangled", "short", "checksum")  # texts of events
+OF_STACKS = {"caller": stacks.caller, "stack_text": stacks.whole}
 
 
 class Piece(Protocol):
@@ -97,8 +99,13 @@ class _Events:
 
     def __init__(self, run: Run, columns: Sequence[str]) -> None:
         self.frames = frames.EventFrames()
-        asked = [column for column in columns if column in NAMES]
-        self.names = {c: frames.Texts(_Names(run, c == "short").get) for c in asked}
+        self.texts: dict[str, frames.Texts] = {}
+        for column in columns:
+            if column in OF_STACKS:
+                self.texts[column] = frames.Texts(stacks.StackTexts(OF_STACKS[column]).get)
+            elif column in OF_KERNELS:
+                names = Checksums() if column == "checksum" else _Names(run, column == "short")
+                self.texts[column] = frames.Texts(names.get)
 
 
 @dataclass
@@ -116,15 +123,18 @@ class _EventPiece:
     def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
         recorded = [c for c in columns if c in frames.EVENT_FIELDS]
         fields = {"seq", *(f for c in recorded for f in frames.EVENT_FIELDS[c])}
-        fields |= {"kind", "id"} if NAMES & {*columns} else set()
+        fields |= {"kind", "id"} if {*OF_KERNELS} & {*columns} else set()
+        fields |= {"stack"} if {*OF_STACKS} & {*columns} else set()
         members = {f: self.records[f] for f in fields}
         members = {f: v.copy() if rows is None else v[rows] for f, v in members.items()}
         made = self.common.frames.frame([self.process], [members], recorded or ["process"])
         for column in columns:
-            if column in NAMES:
+            if column in OF_STACKS:
+                made[column] = self.common.texts[column].column([self.process], [members["stack"]])
+            elif column in OF_KERNELS:
                 launch = members["kind"] == layout.EVENT_KINDS.index("launch")
                 functions = np.where(launch, members["id"], layout.NO_ID)
-                made[column] = self.common.names[column].column([self.process], [functions])
+                made[column] = self.common.texts[column].column([self.process], [functions])
             elif column == "epoch":
                 made[column] = _epoch_of(self.process, members["seq"])
             elif column == "host_ns":
@@ -154,7 +164,7 @@ def _no_events(common: _Events, columns: Sequence[str]) -> pd.DataFrame:
     made = common.frames.frame([], [], recorded or ["process"])
     for column in columns:
         if column not in frames.EVENT_FIELDS:
-            texts = common.names.get(column)
+            texts = common.texts.get(column)
             made[column] = texts.column([], []) if texts else pd.array([], "Int64")
     return made
 
@@ -276,8 +286,11 @@ def _allocs(processes: Sequence[Process]) -> pd.DataFrame:
     return allocs
 
 
-def allocating_threads(process: Process, advance: Callable[[int], None] | None = None) -> Any:
-    """The thread of the call that made each region, by region; missing where it wasn't recorded.
+def allocating_calls(
+    process: Process, advance: Callable[[int], None] | None = None
+) -> tuple[Any, Array]:
+    """The thread and the stack of the call that made each region, by region: missing, and 0, where
+    that wasn't recorded.
 
     advance: is told of how many more events were looked at.
     """
@@ -285,6 +298,7 @@ def allocating_threads(process: Process, advance: Callable[[int], None] | None =
     by_seq = np.argsort(regions.birth["seq"], kind="stable")
     births = regions.birth["seq"][by_seq]
     threads, known = np.zeros(len(births), "i8"), np.zeros(len(births), bool)
+    made_by = np.zeros(len(births), "u4")
     for records in process.event_pieces() if len(births) else ():
         at = np.minimum(np.searchsorted(births, records["seq"]), len(births) - 1)
         mine = births[at] == records["seq"]
@@ -293,32 +307,44 @@ def allocating_threads(process: Process, advance: Callable[[int], None] | None =
         count = np.searchsorted(births, births[first], "right") - first
         rows = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
         threads[by_seq[rows]] = np.repeat(records["thread"][mine], count)
+        made_by[by_seq[rows]] = np.repeat(records["stack"][mine], count)
         known[by_seq[rows]] = True
         if advance:
             advance(len(records))
-    return pd.arrays.IntegerArray(threads, ~known)
+    return pd.arrays.IntegerArray(threads, ~known), made_by
 
 
 def _threads(run: Run, frame: pd.DataFrame) -> Any:
-    parts = [pd.Series(allocating_threads(p)) for p in run.processes]
+    parts = [pd.Series(allocating_calls(p)[0]) for p in run.processes]
     return pd.concat(parts).array if parts else pd.array([], "Int64")
 
 
 def _sites(run: Run, allocs: pd.DataFrame) -> Any:
-    return site_texts(allocs["call"], _threads(run, allocs))
+    return allocation_sites(run.processes, allocs["call"])
 
 
-def site_texts(calls: Any, threads: Any) -> Any:
-    """The call and the thread that allocated, as one text: a categorical. calls: one too."""
-    numbers = threads.to_numpy("i8", na_value=-1)
-    pairs, which = np.unique(
-        np.stack([calls.cat.codes.to_numpy("i8"), numbers]), axis=1, return_inverse=True
+def allocation_sites(
+    processes: Sequence[Process], calls: Any, advance: Callable[[int], None] | None = None
+) -> Any:
+    """Of each region the line that made it, or, where no stack was recorded, the call and the
+    thread: a categorical. calls: one too. advance: see allocating_calls.
+    """
+    made = [allocating_calls(p, advance) for p in processes]
+    threads = [of.to_numpy("i8", na_value=-1) for of, _ in made]
+    lines = frames.Texts(stacks.StackTexts(stacks.site).get)
+    where = lines.column(processes, [stack for _, stack in made])
+    numbers = np.concatenate([np.empty(0, "i8"), *threads])
+    kinds, which = np.unique(
+        np.stack([calls.cat.codes.to_numpy("i8"), numbers, where.codes.astype("i8")]),
+        axis=1,
+        return_inverse=True,
     )
     texts: dict[str, int] = {}
-    codes = np.empty(pairs.shape[1], "i4")
-    for i, (call, thread) in enumerate(pairs.T.tolist()):
+    codes = np.empty(kinds.shape[1], "i4")
+    for i, (call, thread, line) in enumerate(kinds.T.tolist()):
         name = "unknown call" if call < 0 else str(calls.cat.categories[call])
         site = name if thread < 0 else f"{name}, thread {thread}"
+        site = site if line < 0 else str(where.categories[line])
         codes[i] = texts.setdefault(site, len(texts))
     return frames.categories(codes[which.ravel()], list(texts))
 
@@ -343,7 +369,7 @@ OWNER = "base captured unstable device context stream module call"
 TABLES = {
     "events": _table(
         " ".join(frames.EVENT_FIELDS),
-        "demangled short epoch host_ns",
+        "demangled short checksum caller stack_text epoch host_ns",
         "seq kind call short thread context stream bytes grid_x grid_y grid_z block_x",
         _events,
         ("process", "seq"),
@@ -370,10 +396,16 @@ TABLES = {
         _whole(_allocs, thread=_threads, site=_sites, changes=_changes),
     ),
     "functions": _table(
-        "process function name module registers shared local max_threads param_bytes param_count",
+        "process function name module registers shared local max_threads param_bytes param_count "
+        "checksum",
         "demangled short",
         "function short registers shared local max_threads param_bytes param_count",
-        _whole(frames.functions, demangled=_kernel_names(False), short=_kernel_names(True)),
+        _whole(
+            frames.functions,
+            checksum=lambda run, _: frames.checksums(run.processes),
+            demangled=_kernel_names(False),
+            short=_kernel_names(True),
+        ),
     ),
     "modules": _table(
         "process module kind image size seq path context globals",

@@ -177,9 +177,10 @@ class Browser(App[None]):
         return "  ".join(words)
 
     def _ask_calls(self) -> None:
-        self._calls, self._calls_line = None, ""
+        self._calls, self._calls_line = None, "no calls"
         if not self.timeline.epochs:
             return
+        self._calls_line = "reading calls"
         timeline, epoch, region = self.timeline, self.epoch, self.region
 
         def work() -> tuple[Calls, str]:
@@ -532,7 +533,7 @@ class Browser(App[None]):
 
     def action_calls(self) -> None:
         if self._calls is None:
-            self.tell("the calls are still being read" if not self._calls_line else "no calls")
+            self.tell(self._calls_line)
         elif not len(self._calls.records):
             self.tell("no calls between this epoch and the one before")
         else:

@@ -1,0 +1,157 @@
+"""Checksums of kernels in cubins: ELF files for NVIDIA's GPUs.
+
+The layout is that of the System V ABI's generic 64-bit ELF. What the sections are is described
+in the CUDA Binary Utilities manual and seen in what nvcc writes: a kernel K has its instructions
+in `.text.K` and its constants in `.nv.constantN.K`, which names the former in sh_info; functions
+that it calls have sections of their own, which its relocations lead to. `.nv.info.K` is no part of
+the checksum: it counts symbols, and those depend on the kernel's neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from ttanalyze.model.layout import Array
+
+MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
+HEADER = np.dtype(
+    {
+        "names": ["machine", "shoff", "shentsize", "shnum", "shstrndx"],
+        "formats": ["<u2", "<u8", "<u2", "<u2", "<u2"],
+        "offsets": [18, 40, 58, 60, 62],
+        "itemsize": 64,
+    }
+)
+SECTION = np.dtype("<u4, <u4, <u8, <u8, <u8, <u8, <u4, <u4, <u8, <u8")
+SECTION.names = ("name", "type", "flags", "addr", "offset", "size", "link", "info", "align", "each")
+SYMBOL = np.dtype("<u4, u1, u1, <u2, <u8, <u8")
+SYMBOL.names = ("name", "info", "other", "section", "value", "size")
+CUDA = 190
+PROGBITS, RELA, REL = 1, 4, 9
+EXECUTABLE = 4
+CONSTANT = b".nv.constant"
+REREAD = 4  # times its size are read of a cubin, whose sections may lie on one another
+
+
+def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
+    """For each mangled name 16 hexadecimal digits, None where there is no such kernel."""
+    try:
+        cubin = _Cubin(image)
+    except _UnreadableError:
+        return [None] * len(names)
+    return [cubin.checksum(name) for name in names]
+
+
+class _UnreadableError(Exception):
+    """It is no cubin, or one that was damaged."""
+
+
+class _Cubin:
+    def __init__(self, image: bytes) -> None:
+        self._image = image
+        header = self._records(HEADER, 0, 1)[0]
+        if header["machine"] != CUDA or header["shentsize"] != SECTION.itemsize:
+            raise _UnreadableError
+        begin, count = int(header["shoff"]), int(header["shnum"])
+        if begin and not count:  # more than its member can hold
+            count = int(self._records(SECTION, begin, 1)[0]["size"])
+        self._sections = self._records(SECTION, begin, count)
+        if int(header["shstrndx"]) >= count:
+            raise _UnreadableError
+        self._names = self._bytes(int(header["shstrndx"]))
+        self._left = REREAD * len(image)
+        self._own: dict[int, bytes] = {}
+
+    def _records(self, kind: np.dtype[Any], at: int, count: int) -> Array:
+        if at > len(self._image) or count > (len(self._image) - at) // kind.itemsize:
+            raise _UnreadableError
+        return np.frombuffer(self._image, kind, count, at)
+
+    def _bytes(self, section: int) -> memoryview:
+        """The contents of a section."""
+        begin, size = (int(self._sections[section][member]) for member in ("offset", "size"))
+        if begin > len(self._image) or size > len(self._image) - begin:
+            raise _UnreadableError
+        return memoryview(self._image)[begin : begin + size]
+
+    def checksum(self, name: str) -> str | None:
+        try:
+            first = self._text(name)
+            if first is None:
+                return None
+            own = self._own_digest(first)
+            called = sorted(self._own_digest(section) for section in self._reached(first))
+        except _UnreadableError:
+            return None
+        return f"{xxhash.xxh3_64_intdigest(b''.join([own, *called])):016x}"
+
+    def _text(self, name: str) -> int | None:
+        """The section with a kernel's instructions."""
+        wanted = b".text." + name.encode() + b"\0"
+        names, at, places = bytes(self._names), 0, []
+        while (at := names.find(wanted, at)) >= 0:
+            places.append(at)
+            at += len(wanted)
+        sections = self._sections
+        found = np.isin(sections["name"], places) & (sections["type"] == PROGBITS)
+        found &= (sections["flags"] & EXECUTABLE != 0) & (sections["size"] != 0)
+        return int(found.argmax()) if found.any() else None
+
+    def _own_digest(self, text: int) -> bytes:
+        """Of a section with instructions and of its constants."""
+        if text not in self._own:
+            sections = self._sections
+            mine = (sections["info"] == text) & (sections["type"] == PROGBITS)
+            parts = [(b"", text)]
+            for section in np.flatnonzero(mine).tolist():
+                at = int(sections[section]["name"])
+                bank = bytes(self._names[at : at + len(CONSTANT) + 2]).rstrip(b".")
+                if bank.startswith(CONSTANT):
+                    parts.append((bank, section))
+            digest = xxhash.xxh3_64()
+            for bank, section in sorted(parts):
+                contents = self._bytes(section)
+                self._left -= len(contents)
+                if self._left < 0:
+                    raise _UnreadableError
+                digest.update(bank + len(contents).to_bytes(8, "little"))
+                digest.update(contents)
+            self._own[text] = digest.digest()
+        return self._own[text]
+
+    def _reached(self, first: int) -> set[int]:
+        """Sections with instructions that a kernel's can call, without itself."""
+        reached, open_ = {first}, [first]
+        while open_:
+            for section in self._called(open_.pop()) - reached:
+                reached.add(section)
+                open_.append(section)
+        return reached - {first}
+
+    def _called(self, text: int) -> set[int]:
+        """The sections with instructions that the relocations of one name."""
+        sections = self._sections
+        relocations = np.isin(sections["type"], (REL, RELA)) & (sections["info"] == text)
+        called: set[int] = set()
+        for section in np.flatnonzero(relocations).tolist():
+            contents = self._bytes(section)
+            size = 24 if sections[section]["type"] == RELA else 16
+            link = int(sections[section]["link"])
+            self._left -= len(contents)
+            if link >= len(sections) or self._left < 0:
+                raise _UnreadableError
+            symbols = np.frombuffer(self._bytes(link), "u1")
+            symbols = symbols[: len(symbols) // SYMBOL.itemsize * SYMBOL.itemsize].view(SYMBOL)
+            entries = np.frombuffer(contents[: len(contents) // size * size], "<u8")
+            which = np.unique(entries.reshape(-1, size // 8)[:, 1] >> np.uint64(32))
+            if len(which) and int(which[-1]) >= len(symbols):
+                raise _UnreadableError
+            targets = np.unique(symbols["section"][which.astype("i8")]).astype("i8")
+            targets = targets[targets < len(sections)]  # others are no sections
+            code = sections["flags"][targets] & EXECUTABLE != 0
+            called.update(targets[code & (sections["type"][targets] == PROGBITS)].tolist())
+        return called

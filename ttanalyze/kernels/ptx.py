@@ -1,0 +1,117 @@
+"""Checksums of kernels in PTX, the text that the driver compiles.
+
+Two texts count as the same code where the PTX ISA says that what differs means nothing: comments,
+white space, lines for debuggers (`.loc`), and the names of labels, in which compilers count the
+module's functions. A kernel's own name is no part of it either; functions that it calls are.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import re
+from collections.abc import Sequence
+
+import xxhash
+
+DEBUG_LINES = re.compile(r"^[ \t]*\.(?:loc|file)\b[^\n]*", re.M)
+COMMENT = re.compile(r"//|/\*")
+DEFINITION = re.compile(r"\.(?:entry|func)(?![\w$.])")
+RESULT = re.compile(r"\s*\(")  # what a function gives back
+NAME = re.compile(r"\s*([A-Za-z_$%][\w$]*)")
+BRACES = re.compile(r"[{}]")
+BEGINNING = re.compile(r"[{;]")
+TOKEN = re.compile(r'"[^"\n]*"|[\w$%.]+|\S')
+
+
+def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
+    """For each mangled name 16 hexadecimal digits, None where there is no such kernel."""
+    text = _without_comments(image.split(b"\0", 1)[0].decode("latin-1"))
+    definitions = _definitions(DEBUG_LINES.sub("", text))
+    known: dict[str, list[str]] = {}
+
+    def tokens_of(name: str) -> list[str]:
+        if name not in known:
+            known[name] = _tokens(name, definitions[name])
+        return known[name]
+
+    def checksum(name: str) -> str | None:
+        if not definitions.get(name, "").startswith(".entry"):
+            return None
+        reached, unseen = {name}, [name]
+        while unseen:
+            called = {t for t in tokens_of(unseen.pop()) if t in definitions} - reached
+            reached |= called
+            unseen += called
+        code = [tokens_of(name), *(tokens_of(other) for other in sorted(reached - {name}))]
+        normal = "\n".join(" ".join(tokens) for tokens in code)
+        return f"{xxhash.xxh3_64_intdigest(normal.encode()):016x}"
+
+    return [checksum(name) for name in names]
+
+
+def _without_comments(text: str) -> str:
+    parts, at = [], 0
+    while (found := COMMENT.search(text, at)) is not None:
+        parts.append(text[at : found.start()])
+        line = found[0] == "//"
+        end = text.find("\n" if line else "*/", found.end())
+        if end < 0:
+            return "".join(parts)
+        at = end if line else end + 2
+        parts.append("" if line else " ")
+    return "".join([*parts, text[at:]])
+
+
+def _definitions(text: str) -> dict[str, str]:
+    """The text of each function with a body, by its name."""
+    out: dict[str, str] = {}
+    at = 0
+    while (found := DEFINITION.search(text, at)) is not None:
+        at = found.end()
+        if RESULT.match(text, at):
+            at = text.find(")", at) + 1
+            if not at:
+                break
+        name = NAME.match(text, at)
+        begins = BEGINNING.search(text, at)
+        if name is None or begins is None:
+            break
+        at = begins.end()
+        if begins[0] == "{":
+            at = _closing(text, begins.start())
+            if not at:
+                break
+            out.setdefault(name[1], text[found.start() : at])
+    return out
+
+
+def _closing(text: str, at: int) -> int:
+    """The place behind the brace that closes the one at `at`; 0 where none does."""
+    depth = 0
+    for brace in BRACES.finditer(text, at):
+        depth += 1 if brace[0] == "{" else -1
+        if not depth:
+            return brace.end()
+    return 0
+
+
+def _tokens(name: str, definition: str) -> list[str]:
+    """The tokens of a function, with labels numbered as they appear, without its own name."""
+    own = re.compile("^" + re.escape(name) + r"(?=$|_param_)")
+    found = [own.sub("$", token) for token in TOKEN.findall(definition)]
+    labels = {token for token, after in itertools.pairwise(found) if after == ":"}
+    times = collections.Counter(token for token in found if token in labels)
+    numbers: dict[str, str] = {}
+    out: list[str] = []
+    at = 0
+    while at < len(found):
+        token = found[at]
+        if token in labels and times[token] == 1:  # nothing jumps there, but debuggers do
+            at += 2
+            continue
+        if token in labels:
+            token = numbers.setdefault(token, f"$L{len(numbers)}")
+        out.append(token)
+        at += 1
+    return out

@@ -1,0 +1,63 @@
+"""Call stacks as texts: who launched a kernel, which line made an allocation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from ttanalyze.model.process import Process
+
+Frame = tuple[str, str, int]  # function, file, line; 0 where that is not known
+
+
+def _place(frame: Frame, short: bool = True) -> str:
+    _, file, line = frame
+    name = os.path.basename(file) if short else file
+    return f"{name}:{line}" if line else name
+
+
+def _calling(frames: list[Frame]) -> Frame:
+    """The innermost frame, if possible one whose line is known."""
+    return next((frame for frame in frames if frame[2]), frames[0])
+
+
+def caller(frames: list[Frame]) -> str:
+    """Of a stack, the innermost frame first: "step (train.py:12)"."""
+    return one(_calling(frames))
+
+
+def one(frame: Frame) -> str:
+    """ "step (train.py:12)"."""
+    return f"{frame[0]} ({_place(frame)})"
+
+
+def site(frames: list[Frame]) -> str:
+    """Where it was, for what was allocated there: "train.py:12 in step"."""
+    frame = _calling(frames)
+    return f"{_place(frame)} in {frame[0]}"
+
+
+def whole(frames: list[Frame]) -> str:
+    """All of it: "step (train.py:12) < main (train.py:40)"."""
+    return " < ".join(map(one, frames))
+
+
+def lines(frames: list[Frame]) -> list[str]:
+    """The outermost frame first, with whole paths: "/app/train.py:12 in step"."""
+    return [f"{_place(frame, short=False)} in {frame[0]}" for frame in reversed(frames)]
+
+
+class StackTexts:
+    """One of these texts of each stack of processes, made once."""
+
+    def __init__(self, text_of: Callable[[list[Frame]], str]) -> None:
+        self._text_of = text_of
+        self._known: dict[tuple[int, int], str | None] = {}
+
+    def get(self, process: Process, stack: int) -> str | None:
+        """None where the stack was not recorded."""
+        key = process.index, stack
+        if key not in self._known:
+            frames = process.stack(stack) if stack else []
+            self._known[key] = self._text_of(frames) if frames else None
+        return self._known[key]
