@@ -32,6 +32,7 @@ PARTS = {
     "kernels": 60,
     "drain": 80,
     "launches": 40,
+    "stacks": 40,
     "training": 180,
     "memory": 50,
     "growth": 130,
