@@ -33,10 +33,12 @@ VERBS = [
     "manifest",
     "diff",
     "query",
+    "events",
     "memory",
     "blame",
     "rewind",
     "tui",
+    "trace",
 ]
 
 

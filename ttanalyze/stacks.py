@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from ttanalyze.model import layout
 from ttanalyze.model.process import Process
 
 Frame = tuple[str, str, int]  # function, file, line; 0 where that is not known
@@ -16,41 +19,59 @@ def _place(frame: Frame, short: bool = True) -> str:
     return f"{name}:{line}" if line else name
 
 
-def _calling(frames: list[Frame]) -> Frame:
+def _calling(frames: Sequence[Frame]) -> Frame:
     """The innermost frame, if possible one whose line is known."""
     return next((frame for frame in frames if frame[2]), frames[0])
 
 
-def caller(frames: list[Frame]) -> str:
+def caller(frames: Sequence[Frame]) -> str:
     """Of a stack, the innermost frame first: "step (train.py:12)"."""
     return one(_calling(frames))
 
 
 def one(frame: Frame) -> str:
     """ "step (train.py:12)"."""
-    return f"{frame[0]} ({_place(frame)})"
+    return f"{frame[0]} ({_place(frame)})" if frame[1] else frame[0]
 
 
-def site(frames: list[Frame]) -> str:
+def site(frames: Sequence[Frame]) -> str:
     """Where it was, for what was allocated there: "train.py:12 in step"."""
     frame = _calling(frames)
     return f"{_place(frame)} in {frame[0]}"
 
 
-def whole(frames: list[Frame]) -> str:
+def whole(frames: Sequence[Frame]) -> str:
     """All of it: "step (train.py:12) < main (train.py:40)"."""
     return " < ".join(map(one, frames))
 
 
-def lines(frames: list[Frame]) -> list[str]:
+def lines(frames: Sequence[Frame]) -> list[str]:
     """The outermost frame first, with whole paths: "/app/train.py:12 in step"."""
     return [f"{_place(frame, short=False)} in {frame[0]}" for frame in reversed(frames)]
+
+
+def parse(line: str) -> Frame:
+    """The frame of one of these lines; a line of another form becomes a function without a file."""
+    place, found, function = line.rpartition(" in ")
+    file, _, number = place.rpartition(":")
+    if not found:
+        return line, "", 0
+    if file and number.isdecimal() and number.isascii() and len(number) < 10:
+        return function, file, int(number)
+    return function, place, 0
+
+
+def source(process: Process, stack: int) -> str:
+    """Where its frames are from: "python", "native" or "python+native"."""
+    first, last = np.searchsorted(process.frames["stack"], [stack, stack + 1])
+    kinds = process.frames["kind"][first:last]
+    return "+".join(layout.FRAME_KINDS[kind] for kind in layout.distinct(kinds).tolist())
 
 
 class StackTexts:
     """One of these texts of each stack of processes, made once."""
 
-    def __init__(self, text_of: Callable[[list[Frame]], str]) -> None:
+    def __init__(self, text_of: Callable[[Sequence[Frame]], str]) -> None:
         self._text_of = text_of
         self._known: dict[tuple[int, int], str | None] = {}
 

@@ -2,10 +2,11 @@
 
 The program changes all of its memory between epochs, with contents that nothing dedups or
 compresses, so that every byte is moved and written. The rate is the bytes of all epochs but the
-first over the time from the first commit to the last, both as the run itself says. To the host: the same
-with large writes that go nowhere, against one large copy to pinned memory. To files: against dd
-and fio, which write as many bytes to the same file system; and once more until all is on the disk,
-the drain with the time that sync takes after the program's end, dd and fio with an fsync.
+first over the time from the first commit to the last, both as the run itself says. To the host:
+the same with large writes that go nowhere, against one large copy to pinned memory. To files:
+against dd and fio, which write as many bytes to the same file system; and once more until all
+is on the disk, the drain with the time that sync takes after the program's end, dd and fio with
+an fsync.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from ttanalyze import __version__, text
-from ttanalyze.cli import asking, checking, comparing, looking, recording, travelling
+from ttanalyze.cli import asking, checking, comparing, looking, recording, tracing, travelling
 from ttanalyze.cli.common import ERROR, INTERRUPTED, SAME, ReaderGoneError, print_text
 from ttanalyze.errors import Error, system_error
 
@@ -35,6 +35,7 @@ for verbs in (
     comparing.verbs,
     asking.verbs,
     looking.verbs,
+    tracing.verbs,
     travelling.verbs,
 ):
     app.registered_commands += verbs.registered_commands

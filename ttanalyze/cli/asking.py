@@ -44,6 +44,9 @@ Examples:
     ttanalyze query run1 --filter 'demangled.str.contains("softmax")' --format csv -o launches.csv
   Copies to the device between epochs 3 and 5:
     ttanalyze query run1 --filter '(flags & 16) != 0 and epoch.between(4, 5)'
+  Who launches most, of a recorded run or of a file of kernel events:
+    ttanalyze query run1 --filter 'kind == "launch"' --group-by caller,short
+    ttanalyze query kernel_events.ndjson --group-by caller,short
 """
 
 
@@ -59,7 +62,9 @@ def _width() -> int:
 
 @verbs.command(epilog=QUERY_EXAMPLES)
 def query(
-    run: RunArgument,
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run directory, or a file of kernel events.")
+    ],
     table: Annotated[
         str,
         typer.Option(
@@ -118,7 +123,7 @@ def query(
     """
     from ttanalyze import demangle
     from ttanalyze.model import open_run
-    from ttanalyze.query import TABLES, Query, show, stream
+    from ttanalyze.query import TABLES, EventsFile, Query, show, stream
 
     form = "json" if json else form
     if form not in show.FORMATS:
@@ -141,8 +146,9 @@ def query(
         top=top,
         fields=_names(fields),
     )
-    shown = TABLES[table].shown if form == "table" and table in TABLES else ()
-    opened = open_run(run)
+    opened = EventsFile(run) if run.is_file() else open_run(run)
+    tables = opened.tables if isinstance(opened, EventsFile) else TABLES
+    shown = tables[table].shown if form == "table" and table in tables else ()
     # A bar and an answer that comes in pieces do not go together on one terminal.
     with progress_bar("asking", quiet or (out is None and form != "table")) as progress:
         pieces = stream(opened, wanted, progress, shown)
@@ -160,6 +166,70 @@ def query(
     if out is None:
         for part in answer:
             print_text(part, end="")
+    note = demangle.missing()
+    if note:
+        print(f"ttanalyze: {text.printable(note)}", file=sys.stderr)
+
+
+EVENTS_EXAMPLES = """\b
+Examples:
+  Every launch, with the stacks that they refer to:
+    ttanalyze events run1 -o events.ndjson
+  One kernel's, each with the stack of who launched it:
+    ttanalyze events run1 --kernel softmax --kernel-events full
+  For a spreadsheet, and for a look:
+    ttanalyze events run1 --format csv -o events.csv
+    ttanalyze events run1 --format table
+"""
+
+
+@verbs.command(epilog=EVENTS_EXAMPLES)
+def events(
+    run: RunArgument,
+    form: Annotated[
+        str,
+        typer.Option("--format", metavar="FORMAT", help="ndjson (default), json, csv or table."),
+    ] = "ndjson",
+    kernel: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help="Only launches of kernels with such a name."),
+    ] = None,
+    kernel_events: Annotated[
+        str,
+        typer.Option(
+            metavar="HOW",
+            help="Call stacks once each, and by id (dedup, default), with each launch (full), "
+            "or not at all (nostack).",
+        ),
+    ] = "dedup",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write a record of every kernel launch: which code, how large, by whom.
+
+    Records are of the types kernel_launch, kernel_node (recorded into a graph), graph_launch and
+    callstack_def, with the members of CUTracer's kernel-event files, and more. REGEX is searched
+    in mangled and demangled names.
+    """
+    from ttanalyze import demangle
+    from ttanalyze.events import written
+    from ttanalyze.model import open_run
+
+    form = "json" if json else form
+    check_output(out)
+    opened = open_run(run)
+    with progress_bar("reading launches", quiet or (out is None and form != "table")) as progress:
+        width = _width() if out is None else 0
+        parts = written(opened, form, kernel, kernel_events, width, progress)
+        if out is not None:
+            with output_file(out) as file:
+                file.writelines(parts)
+    if out is None:
+        for part in parts:
+            print_text(part.decode(), end="")
     note = demangle.missing()
     if note:
         print(f"ttanalyze: {text.printable(note)}", file=sys.stderr)

@@ -77,6 +77,19 @@ def output_file(path: Path) -> Iterator[BinaryIO]:
 
 
 @contextlib.contextmanager
+def standard_output() -> Iterator[BinaryIO]:
+    """Standard output as a file, for what comes in pieces."""
+    try:
+        sys.stdout.flush()
+        with interruptible(), open(1, "wb", closefd=False) as file:
+            yield file
+    except BrokenPipeError:
+        raise ReaderGoneError from None
+    except OSError as e:
+        raise system_error("standard output", e) from None
+
+
+@contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Lets an interrupt be an exception, for what must be tidied up. Imports don't bear that."""
     before = signal.getsignal(signal.SIGINT)

@@ -17,9 +17,11 @@ from ttanalyze.errors import Error
 from ttanalyze.model.layout import Array
 from ttanalyze.model.run import Run
 from ttanalyze.query.expression import Expression, Numbers, column_value
+from ttanalyze.query.files import EventsFile
 from ttanalyze.query.tables import TABLES, Piece, Progress, Table
 
 HELD = 1 << 19  # rows of pieces that are held before they are reduced
+Source = Run | EventsFile
 AGGREGATES = ("sum", "mean", "min", "max")
 
 
@@ -53,21 +55,22 @@ class Query:
         return bool(self.group_by or self.count or self.aggregates)
 
 
-def query(run: Run, wanted: Query, progress: Progress = None) -> pd.DataFrame:
+def query(run: Source, wanted: Query, progress: Progress = None) -> pd.DataFrame:
     """The whole answer. Raises Error for what can't be asked."""
     return join(list(stream(run, wanted, progress)))
 
 
 def stream(
-    run: Run, wanted: Query, progress: Progress = None, default: Sequence[str] = ()
+    run: Source, wanted: Query, progress: Progress = None, default: Sequence[str] = ()
 ) -> Iterator[pd.DataFrame]:
     """The answer in pieces, one at least. Raises Error for what can't be asked, at once.
 
     default: the fields of rows where the query names none.
     """
-    if wanted.table not in TABLES:
-        raise Error(f"--table {wanted.table}: there are {', '.join(TABLES)}")
-    table = TABLES[wanted.table]
+    tables = run.tables if isinstance(run, EventsFile) else TABLES
+    if wanted.table not in tables:
+        raise Error(f"--table {wanted.table}: there are {', '.join(tables)}")
+    table = tables[wanted.table]
     if wanted.top is not None and wanted.top < 0:
         raise Error(f"--top {wanted.top}: a number of rows is expected")
     condition = None
@@ -89,7 +92,7 @@ def _check(option: str, columns: Iterable[str], known: Sequence[str], where: str
 
 
 def _filtered(
-    run: Run,
+    run: Source,
     table: Table,
     columns: Iterable[str],
     condition: Expression | None,
@@ -112,7 +115,7 @@ def _filtered(
 
 
 def _rows(
-    run: Run,
+    run: Source,
     table: Table,
     wanted: Query,
     condition: Expression | None,
@@ -203,7 +206,7 @@ def ordered(frame: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
 
 
 def _groups(
-    run: Run, table: Table, wanted: Query, condition: Expression | None, progress: Progress
+    run: Source, table: Table, wanted: Query, condition: Expression | None, progress: Progress
 ) -> Iterator[pd.DataFrame]:
     keys = list(dict.fromkeys(wanted.group_by))
     figures = wanted.aggregates

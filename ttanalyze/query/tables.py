@@ -36,7 +36,7 @@ class Piece(Protocol):
         ...
 
 
-Pieces = Callable[[Run, Sequence[str], bool, Progress], Iterator[Piece]]
+Pieces = Callable[[Any, Sequence[str], bool, Progress], Iterator[Piece]]
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,9 @@ class Table:
 
     order: columns by which rows are in order, if pieces may come out of order.
 
-    pieces: of a run, given the columns that will be asked for, and whether rows have to come in
-    that order. A piece is good until the next is asked for; there is one at least.
+    pieces: of a run, or of what else has such a table, given the columns that will be asked for,
+    and whether rows have to come in that order. A piece is good until the next is asked for; there
+    is one at least.
     """
 
     recorded: tuple[str, ...]
@@ -136,7 +137,7 @@ class _EventPiece:
                 functions = np.where(launch, members["id"], layout.NO_ID)
                 made[column] = self.common.texts[column].column([self.process], [functions])
             elif column == "epoch":
-                made[column] = _epoch_of(self.process, members["seq"])
+                made[column] = epoch_of(self.process, members["seq"])
             elif column == "host_ns":
                 assert self.host is not None, "it was said that it will be asked for"
                 made[column] = self.host.until_next(members["seq"])
@@ -169,7 +170,7 @@ def _no_events(common: _Events, columns: Sequence[str]) -> pd.DataFrame:
     return made
 
 
-def _epoch_of(process: Process, seqs: Array) -> Any:
+def epoch_of(process: Process, seqs: Array) -> Any:
     """The first epoch that was cut at these calls or after them; missing where none was."""
     cuts = np.sort(process.epochs["seq"])
     numbers = process.epochs["number"][np.argsort(process.epochs["seq"], kind="stable")]

@@ -1,0 +1,115 @@
+"""The verb that writes a run for the trace viewers there are."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from ttanalyze import text
+from ttanalyze.cli.common import (
+    JsonOption,
+    QuietOption,
+    RunArgument,
+    as_json,
+    check_output,
+    output_file,
+    print_text,
+    progress_bar,
+    standard_output,
+)
+
+verbs = typer.Typer()
+
+LEVEL = 3  # of gzip: higher ones take most of the time, for little
+
+TRACE_EXAMPLES = """\b
+Examples:
+  For ui.perfetto.dev or chrome://tracing:
+    ttanalyze trace run1 -o trace.json.gz
+  A large run, of which epochs 10 to 20 are of interest:
+    ttanalyze trace run1 --epochs 10-20 --format perfetto -o trace.pftrace
+  With marks where it differs from another run:
+    ttanalyze diff run1 run2 --all -q -o report.json
+    ttanalyze trace run1 --annotate report.json -o trace.json
+"""
+
+
+@verbs.command(epilog=TRACE_EXAMPLES)
+def trace(
+    run: RunArgument,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Where to write it: a name that ends in .gz is compressed, - is standard output.",
+        ),
+    ],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="chrome (default): JSON; perfetto: its own format, less than half as large.",
+        ),
+    ] = "chrome",
+    annotate: Annotated[
+        Path | None,
+        typer.Option(metavar="REPORT", help="Mark what verify --out or diff --out found."),
+    ] = None,
+    epochs: Annotated[
+        str | None, typer.Option(metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5.")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write a run as a trace: calls, streams, epochs and memory over time.
+
+    When a call was made is known, not when the GPU did what it asked for: docs/limits.md.
+    """
+    from dataclasses import asdict
+
+    from ttanalyze import demangle, options
+    from ttanalyze.errors import Error
+    from ttanalyze.model import open_run
+    from ttanalyze.trace import FORMATS
+    from ttanalyze.trace import trace as write
+
+    if form not in FORMATS:
+        raise Error(f"--format {form}: there are {', '.join(FORMATS)}")
+    wanted = None if epochs is None else options.parse_range(epochs, "--epochs", 0xFFFFFFFE)
+    to_file = str(out) != "-"
+    check_output(out if to_file else None)
+    opened = open_run(run)
+    with (
+        progress_bar("writing", quiet) as progress,
+        output_file(out) if to_file else standard_output() as file,
+        _compressed(file, out.suffix == ".gz") as target,
+    ):
+        done = write(opened, target, form, epochs=wanted, annotate=annotate, progress=progress)
+    if to_file and json:
+        print_text(as_json(asdict(done)))
+    elif to_file and not quiet:
+        said = [(done.calls, "call"), (done.epochs, "epoch"), (done.lanes, "lane")]
+        said += [(done.marks, "mark")] if annotate else []
+        print_text(f"{text.printable(str(out))}: {', '.join(text.count(*pair) for pair in said)}")
+    note = demangle.missing()
+    if note:
+        print(f"ttanalyze: {text.printable(note)}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _compressed(file: BinaryIO, wanted: bool) -> Iterator[BinaryIO]:
+    """The file, or one whose bytes are in it compressed, and equal for equal runs."""
+    if not wanted:
+        yield file
+        return
+    with gzip.GzipFile("", "wb", LEVEL, file, mtime=0) as packed:
+        yield packed  # type: ignore[misc]

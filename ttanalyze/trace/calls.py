@@ -1,0 +1,341 @@
+"""Driver calls in a trace: each in the lane of its thread, what it submitted in its stream's.
+
+When a call was made is recorded, not how long it took, nor when the GPU did what it asked for. So
+a call is drawn until its thread's next one, at most LENGTH; a wait at which an epoch was cut, until
+the cut, as it was over by then. In a stream's lane a call stands as long as in its thread's: what
+counts there is the order, and the arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ttanalyze import demangle
+from ttanalyze.model import layout
+from ttanalyze.model.layout import NO_ID, Array
+from ttanalyze.model.process import Process
+from ttanalyze.trace.lanes import Lanes
+from ttanalyze.trace.rows import LATEST, LENGTH, Part, Rows, Template, Writer
+
+PIECE = 1 << 15  # calls
+HELD = 1 << 12  # calls that may wait for what follows them
+TEMPLATES = 1 << 14  # kept
+FRAMES = 32  # of a call stack that are shown
+
+KINDS = {name: i for i, name in enumerate(layout.EVENT_KINDS) if name}
+SUBMITTED = [KINDS[kind] for kind in ("launch", "launch-host", "graph-launch", "copy", "set")]
+SUBMITTED += [KINDS[kind] for kind in ("event-record", "event-wait", "mem-op")]
+IN_GRAPH, COOPERATIVE, TO_HOST, FROM_HOST, PEER = 1, 2, 8, 16, 32  # flags
+MOVING = [KINDS["copy"], KINDS["set"]]
+NAMED = [KINDS["launch"], KINDS["module-load"], KINDS["module-unload"], KINDS["epoch"]]
+
+# What rows with one template have in common.
+COMMON = ("kind", "flags", "thread", "result", "context", "call", "stream", "stack")
+LAUNCH = ("shared", "grid", "block", "cluster")
+KEY = np.dtype(
+    [(name, layout.EVENT[name]) for name in ("id", *COMMON, *LAUNCH)]
+    + [("dst", "<u4"), ("src", "<u4")]  # labels of regions
+)
+WHOLE = np.dtype((np.void, KEY.itemsize))
+
+
+class Calls:
+    """Writes the calls of one process. count, arrows: those written so far."""
+
+    def __init__(self, process: Process, lanes: Lanes, writer: Writer) -> None:
+        self._process = process
+        self._lanes = lanes
+        self._writer = writer
+        self._names = _kernel_names(process)
+        self._regions = _Regions(process)
+        self._stacks: dict[int, list[str]] = {}
+        self._templates: dict[bytes, Template] = {}
+        self._ended: dict[int, int] = {}  # by thread: when its last call ends
+        self._stream_ended: dict[int, int] = {}  # by context and stream
+        self._cuts = _cuts(process)
+        self.count = self.arrows = 0
+
+    def write(self, bounds: tuple[int, int], advance: Callable[[int], None], flows: int) -> None:
+        """Those with seq in (after, until]. flows: arrows there are already."""
+        for seen, count in _held_back(_between(self._process, bounds, advance)):
+            begins, ends = (span[:count] for span in self._thread_spans(seen, count))
+            records = seen[:count]
+            spans = self._stream_spans(records, begins, ends)
+            submits = _submits(records)
+            numbers = np.cumsum(submits) + (flows + self.arrows)
+            rows = self._regions.rows(records)
+            at = np.append(self._process.regions.id, 0)[rows]
+            columns = [records["seq"], records["bytes"], records["dst"], records["src"], at]
+            templates = self._of(records, rows)
+            self._writer.rows(templates, Rows(((begins, ends), spans), numbers, columns))
+            self.count += len(records)
+            self.arrows += int(submits.sum())
+
+    # ---- times ----
+
+    def _thread_spans(self, records: Array, count: int) -> tuple[Array, Array]:
+        """When each call begins and ends in its thread's lane, where none overlaps another. Of the
+        first `count` it is final.
+        """
+        times = np.minimum(records["time_ns"], LATEST).astype("i8")
+        cut = self._cut_at(records["seq"])
+        begins, ends = np.empty_like(times), np.empty_like(times)
+        for thread, rows in _groups(records["thread"].astype("u8")):
+            some = np.maximum(np.maximum.accumulate(times[rows]), self._ended.get(thread, 0))
+            follows = np.append(some[1:], LATEST.astype("i8"))
+            longest = np.where(cut[rows] > some, cut[rows], some + LENGTH)
+            begins[rows], ends[rows] = some, np.minimum(follows, longest)
+            final = rows[rows < count]
+            if len(final):
+                self._ended[thread] = int(ends[final[-1]])
+        return begins, ends
+
+    def _cut_at(self, seqs: Array) -> Array:
+        """When epochs were cut at calls; 0 where none was."""
+        calls, times = self._cuts
+        if not len(calls):
+            return np.zeros(len(seqs), "i8")
+        at = np.minimum(np.searchsorted(calls, seqs), len(calls) - 1)
+        return np.where(calls[at] == seqs, times[at], 0)
+
+    def _stream_spans(self, records: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
+        """The same for lanes of streams, of what several threads submitted one after the other."""
+        lanes = (records["context"].astype("u8") << np.uint64(32)) ^ records["stream"]
+        first, last = begins.copy(), ends.copy()
+        submits = np.flatnonzero(_submits(records))
+        for lane, some in _groups(lanes[submits]):
+            rows = submits[some]
+            before = np.append(self._stream_ended.get(lane, 0), ends[rows][:-1])
+            first[rows] = np.maximum(begins[rows], np.maximum.accumulate(before))
+            last[rows] = np.maximum(ends[rows], first[rows])
+            self._stream_ended[lane] = int(last[rows[-1]])
+        if (first == begins).all() and (last == ends).all():
+            return begins, ends
+        return first, last
+
+    # ---- templates ----
+
+    def _of(self, records: Array, regions: Array) -> list[Template]:
+        keys = np.zeros(len(records), KEY)
+        for name in COMMON:
+            keys[name] = records[name]
+        launches = records["kind"] == KINDS["launch"]
+        for name in LAUNCH:
+            keys[name][launches] = records[name][launches]
+        keys["id"] = np.where(np.isin(records["kind"], NAMED), records["id"], NO_ID)
+        keys["id"] = np.where(regions >= 0, 0, keys["id"])  # their numbers have a column
+        keys["dst"], keys["src"] = self._regions.labels(records, regions)
+        names = keys.view(WHOLE).tolist()
+        if len(self._templates) > TEMPLATES:
+            self._templates.clear()
+        for i, name in enumerate(names):
+            if name not in self._templates:
+                self._templates[name] = self._writer.template(self._parts(keys[i]))
+        return list(map(self._templates.__getitem__, names))
+
+    def _parts(self, key: Any) -> list[Part]:
+        """Of calls with that key: in their thread's lane and, if they submit something, also in
+        the stream's.
+        """
+        kind = layout.EVENT_KINDS[int(key["kind"])]
+        call = self._process.call(int(key["call"]))
+        what, args = self._what(kind, key)
+        common: dict[str, Any] = {"context": int(key["context"]), **args}
+        if key["stream"]:
+            common["stream"] = int(key["stream"])
+        if call is not None:
+            common = {"call": call, **common}
+        flags = int(key["flags"])
+        for bit, name in ((IN_GRAPH, "recorded into a graph"), (COOPERATIVE, "cooperative")):
+            if flags & bit:
+                common[name] = True
+        if key["result"]:
+            common["result"] = int(key["result"])
+        stack = self._stack(int(key["stack"]))
+        if stack:
+            common["caller"] = stack[0]
+            common["stack"] = stack
+        numbers = ("seq", *_numbers(kind))
+        if kind in ("alloc", "free") and int(key["id"]) != NO_ID:
+            numbers = (*numbers, "region")
+        submits = bool(_submits(np.array([key]))[0])
+        thread = self._lanes.thread(int(key["thread"]))
+        named = what if kind in ("launch", "epoch") else call or what
+        flow = "out" if submits else ""
+        parts = [Part(thread, named, kind, common, numbers=numbers, flow=flow)]
+        if submits:
+            lane = self._lanes.stream(int(key["context"]), int(key["stream"]))
+            parts.append(Part(lane, what, kind, common, span=1, numbers=numbers, flow="in"))
+        return parts
+
+    def _what(self, kind: str, key: Any) -> tuple[str, dict[str, Any]]:
+        """What a call asks for, in a word, and what else there is to say of it."""
+        number = int(key["id"])
+        if kind == "launch":
+            mangled = self._process.kernel(number) or "unknown kernel"
+            full = self._names.get(mangled, mangled)
+            args: dict[str, Any] = {"kernel": full}
+            args |= {n: key[n].tolist() for n in ("grid", "block")}
+            args |= {"cluster": key["cluster"].tolist()} if key["cluster"].any() else {}
+            return demangle.short(full), {**args, "shared": int(key["shared"])}
+        args = {}
+        for side, label in (("label", key["dst"]), ("source_label", key["src"])):
+            name = self._process.strings.get(int(label))
+            args |= {} if name is None else {side: name}
+        if kind == "epoch" and number != NO_ID:
+            return f"epoch {number}", {"epoch": number}
+        if kind in ("module-load", "module-unload") and number != NO_ID:
+            args["module"] = number
+        if kind == "copy":
+            return _copy(int(key["flags"])), args
+        return kind, args
+
+    def _stack(self, number: int) -> list[str]:
+        if number and number not in self._stacks:
+            frames = self._process.stack(number)
+            texts = [f"{name} ({file}:{line})" for name, file, line in frames[:FRAMES]]
+            texts += [f"… {len(frames) - FRAMES} more"] if len(frames) > FRAMES else []
+            self._stacks[number] = texts
+        return self._stacks.get(number, [])
+
+
+def _numbers(kind: str) -> tuple[str, ...]:
+    return {
+        "copy": ("bytes", "dst", "src"),
+        "set": ("bytes", "dst"),
+        "alloc": ("bytes", "dst"),
+        "free": ("dst",),
+        "mem-op": ("dst",),
+        "event-record": ("src",),
+        "event-wait": ("src",),
+    }.get(kind, ())
+
+
+def _copy(flags: int) -> str:
+    sides = [name for bit, name in ((FROM_HOST, "from host"), (TO_HOST, "to host")) if flags & bit]
+    sides += ["between devices"] if flags & PEER else []
+    return " ".join(["copy", *sides])
+
+
+def _submits(records: Array) -> Array:
+    """Whether each call put something into a stream: none that failed, or that made a graph."""
+    kinds = np.isin(records["kind"], SUBMITTED)
+    return np.asarray(kinds & (records["result"] == 0) & (records["flags"] & IN_GRAPH == 0))
+
+
+def _groups(values: Array) -> Iterator[tuple[int, Array]]:
+    """Each different value, and the rows that have it, in order."""
+    order = np.argsort(values, kind="stable")
+    borders = np.flatnonzero(np.diff(values[order]) != 0) + 1
+    for rows in np.split(order, borders) if len(values) else []:
+        yield int(values[rows[0]]), rows
+
+
+def _between(
+    process: Process, bounds: tuple[int, int], advance: Callable[[int], None]
+) -> Iterator[Array]:
+    after, until = bounds
+    for records in process.events_by_seq(PIECE):
+        advance(len(records))
+        seqs = records["seq"]
+        if len(seqs) and int(seqs[0]) > until:
+            break
+        inside = (seqs > after) & (seqs <= until)
+        yield records if inside.all() else records[inside]
+
+
+def _held_back(pieces: Iterator[Array]) -> Iterator[tuple[Array, int]]:
+    """Calls, and how many of the first ones are meant; those behind them come again, and are
+    there because the first ones end where they begin.
+    """
+    rest = np.empty(0, layout.EVENT)
+    for records in pieces:
+        records = np.concatenate([rest, records]) if len(rest) else records
+        if not len(records):
+            continue
+        late = records["time_ns"] + np.uint64(LENGTH) > records["time_ns"].max()
+        count = max(int(late.argmax()), len(records) - HELD, 0)
+        yield records, count
+        rest = records[count:].copy()
+    yield rest, len(rest)
+
+
+def _kernel_names(process: Process) -> dict[str, str]:
+    """Kernels' names as their source has them, by those that the driver knows."""
+    offsets = layout.distinct(process.functions["name"]).tolist()
+    names = [name for name in map(process.strings.get, offsets) if name is not None]
+    return dict(zip(names, demangle.demangle(names), strict=True))
+
+
+def _cuts(process: Process) -> tuple[Array, Array]:
+    """Calls that waited and at which epochs were cut: their seq, and when the cut was."""
+    epochs = process.epochs
+    waits = epochs[epochs["trigger"] == layout.TRIGGERS.index("sync")]
+    waits = waits[np.argsort(waits["seq"], kind="stable")]
+    return waits["seq"], np.minimum(waits["time_ns"], LATEST).astype("i8")
+
+
+class _Regions:
+    """Which regions calls are about, and their labels as offsets of strings."""
+
+    def __init__(self, process: Process) -> None:
+        regions = process.regions
+        self._label = np.append(regions.label, np.uint32(NO_ID))  # the last: of no region
+        self._calls = {
+            KINDS["alloc"]: _by_value(regions.birth["seq"]),
+            KINDS["free"]: _by_value(regions.death_seq),
+        }
+        rows = np.flatnonzero(regions.label != NO_ID)
+        rows = rows[np.lexsort([regions.birth["seq"][rows], regions.birth["base"][rows]])]
+        self._labelled = rows
+        self._base, self._size = regions.birth["base"][rows], regions.size[rows]
+        self._born = regions.birth["seq"][rows]
+        alive = regions.died[rows] == layout.NO_EPOCH
+        self._died = np.where(alive, ~np.uint64(0), regions.death_seq[rows])
+
+    def rows(self, records: Array) -> Array:
+        """The regions that calls allocate or free, by their rows; -1 where there is none."""
+        out = np.full(len(records), -1, "i8")
+        for kind, (seqs, rows) in self._calls.items():
+            at = np.flatnonzero(records["kind"] == kind)
+            if len(seqs) and len(at):
+                place = np.minimum(np.searchsorted(seqs, records["seq"][at]), len(seqs) - 1)
+                out[at] = np.where(seqs[place] == records["seq"][at], rows[place], -1)
+        return out
+
+    def labels(self, records: Array, rows: Array) -> tuple[Array, Array]:
+        """Of the regions that calls allocate, free or write to, and of those that they read."""
+        to, source = self._label[rows], np.full(len(records), NO_ID, "u4")
+        moving = np.flatnonzero(np.isin(records["kind"], MOVING))
+        if len(self._labelled) and len(moving):
+            seqs = records["seq"][moving]
+            to[moving] = self._label_at(records["dst"][moving], seqs)
+            source[moving] = self._label_at(records["src"][moving], seqs)
+        return to, source
+
+    def _label_at(self, addresses: Array, seqs: Array) -> Array:
+        """Of the regions with a label that hold addresses at calls: of several at one base, the
+        one that lived.
+        """
+        at = np.searchsorted(self._base, addresses, "right") - 1
+        out = np.full(len(addresses), NO_ID, "u4")
+        open_ = np.flatnonzero(at >= 0)
+        while len(open_):
+            row = at[open_]
+            inside = addresses[open_] - self._base[row] < self._size[row]
+            lived = (self._born[row] <= seqs[open_]) & (seqs[open_] < self._died[row])
+            found = inside & lived
+            out[open_[found]] = self._label[self._labelled[row[found]]]
+            again = ~found & (row > 0) & (self._base[row] == self._base[row - 1])
+            open_ = open_[again]
+            at[open_] -= 1
+        return out
+
+
+def _by_value(values: Array) -> tuple[Array, Array]:
+    """Values in order, and where each was."""
+    order = np.argsort(values, kind="stable")
+    return values[order], order

@@ -1,0 +1,89 @@
+"""The lanes of a process: made when something is first in them, in an order that one expects."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from ttanalyze import text
+from ttanalyze.model.process import Process
+from ttanalyze.trace.rows import Group, Lane, Writer
+
+LONGEST = 200  # letters of a command line that are shown
+STREAMS = {0: "no stream", 1: "default stream", 2: "per-thread default stream"}
+# What a lane's rank is made of: these, then contexts, then streams or threads as they come.
+MEMORY, MARKS, EPOCHS, DRAIN, STREAM, THREAD = range(6)
+
+
+class Lanes:
+    """Of one process. numbers: gives those of groups and lanes, which are unique in a trace."""
+
+    def __init__(self, process: Process, pid: int, numbers: Iterator[int], writer: Writer) -> None:
+        self._writer = writer
+        self._numbers = numbers
+        self._lanes: dict[tuple[int, int, int], Lane] = {}
+        self._ranks = itertools.count()
+        self._devices = _devices(process)
+        self.pid = int(process.info.get("pid", 0))  # the program's, which may not be the trace's
+        devices = process.info.get("devices", [])
+        self._names = {d.get("ordinal"): d.get("name", "") for d in devices}
+        command = text.command(process.info.get("argv", [])) or f"process {process.index}"
+        command = command if len(command) <= LONGEST else command[: LONGEST - 1] + "…"
+        labels = ", ".join([f"p{process.index}", *map(str, self._names.values())])
+        self._group = Group(next(numbers), pid, command, labels, process.index)
+        writer.group(self._group)
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def thread(self, thread: int) -> Lane:
+        name = "main thread" if thread == self.pid else f"thread {thread}"
+        return self._lane(THREAD, thread, 0, name, thread)
+
+    def stream(self, context: int, stream: int) -> Lane:
+        which = STREAMS.get(stream, f"stream {stream}")
+        return self._lane(STREAM, context, stream, f"{self._place(context)}: {which}")
+
+    def epochs(self, context: int) -> Lane:
+        return self._lane(EPOCHS, context, 0, f"{self._place(context)}: epochs")
+
+    def drain(self, context: int) -> Lane:
+        return self._lane(DRAIN, context, 0, f"{self._place(context)}: drain")
+
+    def marks(self) -> Lane:
+        return self._lane(MARKS, 0, 0, "differences")
+
+    def memory(self, device: int) -> Lane:
+        return self._lane(MEMORY, device, 0, f"GPU {device}: memory", counter=True)
+
+    def _place(self, context: int) -> str:
+        device = self._devices.get(context)
+        return f"context {context}" if device is None else f"GPU {device}, context {context}"
+
+    def _lane(
+        self,
+        kind: int,
+        first: int,
+        second: int,
+        name: str,
+        thread: int | None = None,
+        counter: bool = False,
+    ) -> Lane:
+        key = (kind, first, second)
+        if key not in self._lanes:
+            rank = kind * 10_000 + min(next(self._ranks), 9_999)
+            made = Lane(self._group, next(self._numbers), name, rank, thread, counter)
+            self._writer.lane(made)
+            self._lanes[key] = made
+        return self._lanes[key]
+
+
+def _devices(process: Process) -> dict[int, int]:
+    """The device of each context of which that is known."""
+    out: dict[int, int] = {}
+    for records in (process.regions.birth, process.epochs):
+        pairs = np.unique(np.stack([records["context"], records["device"]]), axis=1)
+        out.update(pairs.T.tolist())
+    return out

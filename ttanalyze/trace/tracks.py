@@ -1,0 +1,119 @@
+"""Epochs, how they were drained, and how much memory there was, in a trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.memory import timeline
+from ttanalyze.model import layout
+from ttanalyze.model.layout import Array
+from ttanalyze.model.process import Process
+from ttanalyze.trace.lanes import Lanes
+from ttanalyze.trace.rows import COUNTER, LATEST, NUMBERS, VALUE, Part, Rows, Writer
+
+PIECE = 1 << 12  # epochs
+SIZES = ("seq", "regions", "bytes_read", "bytes_changed", "bytes_stored")
+
+
+def write_epochs(
+    process: Process, lanes: Lanes, writer: Writer, first: int, last: int, flows: int
+) -> int:
+    """Epochs first to last - 1: from the cut until it was on disk, or the next was cut; in the
+    lane of the drain from when the one before was through, since they go one after the other.
+
+    Gives the arrows, from an epoch to its drain. flows: those there are already.
+    """
+    epochs = process.epochs
+    cuts = np.minimum(epochs["time_ns"], LATEST).astype("i8")
+    done = np.maximum(np.minimum(epochs["done_ns"], LATEST).astype("i8"), cuts)
+    spans = [np.empty(len(epochs), "i8") for _ in range(4)]
+    for context in np.unique(epochs["context"]).tolist():
+        rows = np.flatnonzero(epochs["context"] == context)
+        begins = np.maximum.accumulate(cuts[rows])
+        follows = np.append(begins[1:], LATEST.astype("i8"))
+        through = np.maximum.accumulate(done[rows])
+        spans[0][rows], spans[1][rows] = begins, np.minimum(through, follows)
+        before = np.append(0, through[:-1])
+        spans[2][rows] = np.maximum(begins, before)
+        spans[3][rows] = np.maximum(through, spans[2][rows])
+    arrows = 0
+    for at in range(first, last, PIECE):
+        rows = np.arange(at, min(at + PIECE, last))
+        templates = [writer.template(_epoch(process, lanes, row)) for row in rows.tolist()]
+        some = [span[rows] for span in spans]
+        numbers = flows + 1 + rows - first
+        zeros = np.zeros(len(rows), "i8")
+        columns = Rows(((some[0], some[1]), (some[2], some[3])), numbers, [zeros] * len(NUMBERS))
+        writer.rows(templates, columns)
+        arrows += len(rows)
+    return arrows
+
+
+def _epoch(process: Process, lanes: Lanes, row: int) -> list[Part]:
+    epoch = process.epochs[row]
+    context = int(epoch["context"])
+    trigger = layout.TRIGGERS[int(epoch["trigger"])]
+    args: dict[str, Any] = {"epoch": row, "trigger": trigger}
+    label = process.strings.get(int(epoch["label"]))
+    args |= {} if label is None else {"label": label}
+    args |= {name: int(epoch[name]) for name in SIZES}
+    flags = [name for name, bit in layout.EPOCH_FLAGS.items() if int(epoch["flags"]) & bit]
+    args |= {"flags": flags} if flags else {}
+    drained = int(epoch["done_ns"]) > int(epoch["time_ns"])
+    if drained:
+        args["done_after_ns"] = int(epoch["done_ns"]) - int(epoch["time_ns"])
+    name = f"epoch {row}" if label is None else f"epoch {row}: {label}"
+    flow = "out" if drained else ""
+    parts = [Part(lanes.epochs(context), name, "epoch", args, flow=flow)]
+    if drained:
+        sizes = {name: args[name] for name in ("epoch", "bytes_changed", "bytes_stored")}
+        lane = lanes.drain(context)
+        parts.append(Part(lane, f"drain {row}", "drain", sizes, span=1, flow="in"))
+    return parts
+
+
+def write_memory(process: Process, lanes: Lanes, writer: Writer, bounds: tuple[int, int]) -> None:
+    """Bytes allocated on each device, after every call that changed them; calls with seq in
+    (after, until], and how much there was before.
+    """
+    after, until = bounds
+    steps = timeline(process)
+    regions = process.regions
+    devices = regions.birth["device"][regions.rows(steps["region"].to_numpy())]
+    seqs, changes = steps["seq"].to_numpy("i8"), steps["change"].to_numpy("i8")
+    recorded = steps["time_ns"].to_numpy("i8")
+    if len(seqs) and not recorded.all():  # as in deterministic runs
+        known = times_of(process, seqs)
+        recorded = np.where(recorded > 0, recorded, known)
+    times = np.maximum.accumulate(recorded) if len(seqs) else recorded
+    for device in np.unique(devices).tolist():
+        rows = np.flatnonzero(devices == device)
+        sizes = np.cumsum(changes[rows])
+        last = np.append(np.diff(seqs[rows]) != 0, True)  # of one call's
+        rows, sizes = rows[last], sizes[last]
+        inside = (seqs[rows] > after) & (seqs[rows] <= until)
+        before = int(np.count_nonzero(seqs[rows] <= after))
+        if before and inside.any():
+            inside[before - 1] = True
+        rows, sizes = rows[inside], sizes[inside]
+        part = Part(lanes.memory(device), "memory", "memory", kind=COUNTER)
+        template = writer.template([part])
+        for at in range(0, len(rows), PIECE):
+            some = times[rows[at : at + PIECE]]
+            columns = [np.zeros(len(some), "i8")] * len(NUMBERS)
+            columns[VALUE] = sizes[at : at + PIECE]
+            span = (some, some)
+            writer.rows([template] * len(some), Rows((span, span), columns[0], columns))
+
+
+def times_of(process: Process, seqs: Array) -> Array:
+    """When calls were made, by their seq; 0 where that is not known."""
+    wanted = layout.distinct(np.asarray(seqs, "u8"))
+    times = np.zeros(len(wanted), "i8")
+    for records in process.event_pieces() if len(wanted) else ():
+        at = np.minimum(np.searchsorted(wanted, records["seq"]), len(wanted) - 1)
+        mine = wanted[at] == records["seq"]
+        times[at[mine]] = np.minimum(records["time_ns"][mine], LATEST).astype("i8")
+    return times[np.searchsorted(wanted, np.asarray(seqs, "u8"))]
