@@ -30,7 +30,7 @@ from ttanalyze.query.tables import epoch_of
 
 STACKS = ("dedup", "full", "nostack")
 FORMATS = ("ndjson", "json", "csv", "table")
-PIECE = 1 << 16  # launches
+PIECE = 1 << 13  # launches
 CAPTURED = 1  # flag of events: recorded into a graph
 LAUNCH = layout.EVENT_KINDS.index("launch")
 GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")

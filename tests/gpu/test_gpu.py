@@ -98,6 +98,23 @@ def framework(name: str, *arguments: str) -> list[str]:
     return [sys.executable, str(HERE / f"{name}.py"), *arguments]
 
 
+def test_call_stacks_of_a_training_loop(run: Path) -> None:
+    """Forward and optimiser in Python's functions; backward runs in a thread without any."""
+    opened = check_recording(framework("train_adamw"), run, epoch="none", cpu_callstack="auto")
+    process = opened.processes[0]
+    assert not any("can't be read" in line for line in opened.warnings)
+    stacks = [process.stack(n) for n in process.events[process.events["kind"] == 1]["stack"]]
+    assert all(stacks)
+    functions = [[function for function, _, _ in stack] for stack in stacks]
+    files = [{Path(file).name for _, file, _ in stack} for stack in stacks]
+    python = [i for i, own in enumerate(files) if "train_adamw.py" in own]
+    assert len(python) > 100
+    assert {files[i] & {"adamw.py", "optimizer.py"} != set() for i in python} == {True, False}
+    assert any(functions[i][0] == "Linear.forward" for i in python)
+    native = set(range(len(stacks))) - set(python)
+    assert any(any("libtorch_cuda.so" in name for name in files[i]) for i in native)
+
+
 # ---- test programs and examples ----
 
 

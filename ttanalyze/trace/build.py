@@ -17,7 +17,7 @@ from ttanalyze.trace.chrome import ChromeWriter
 from ttanalyze.trace.lanes import Lanes
 from ttanalyze.trace.marks import read_marks, write_marks
 from ttanalyze.trace.perfetto import PerfettoWriter
-from ttanalyze.trace.rows import Writer
+from ttanalyze.trace.rows import LATEST, Writer
 from ttanalyze.trace.tracks import write_epochs, write_memory
 
 FORMATS: dict[str, Callable[[BinaryIO], Writer]] = {
@@ -77,8 +77,9 @@ def trace(
     numbers, pids, done = itertools.count(1), _pids(run), Traced()
     for process, pid in zip(run.processes, pids, strict=True):
         first, last, bounds = _window(process, epochs)
+        since = int(min(process.epochs["time_ns"][first - 1], LATEST)) if 0 < first < last else 0
         lanes = Lanes(process, pid, numbers, writer)
-        write_memory(process, lanes, writer, bounds)
+        write_memory(process, lanes, writer, bounds, since)
         done.marks += write_marks(process, lanes, writer, marks, (first, last), bounds)
         done.arrows += write_epochs(process, lanes, writer, first, last, done.arrows)
         calls = Calls(process, lanes, writer)

@@ -38,17 +38,16 @@ def write_epochs(
         before = np.append(0, through[:-1])
         spans[2][rows] = np.maximum(begins, before)
         spans[3][rows] = np.maximum(through, spans[2][rows])
-    arrows = 0
+    drained = epochs["done_ns"] > epochs["time_ns"]
+    numbers = flows + np.cumsum(drained[first:last])
     for at in range(first, last, PIECE):
         rows = np.arange(at, min(at + PIECE, last))
         templates = [writer.template(_epoch(process, lanes, row)) for row in rows.tolist()]
         some = [span[rows] for span in spans]
-        numbers = flows + 1 + rows - first
         zeros = np.zeros(len(rows), "i8")
-        columns = Rows(((some[0], some[1]), (some[2], some[3])), numbers, [zeros] * len(NUMBERS))
-        writer.rows(templates, columns)
-        arrows += len(rows)
-    return arrows
+        two = ((some[0], some[1]), (some[2], some[3]))
+        writer.rows(templates, Rows(two, numbers[rows - first], [zeros] * len(NUMBERS)))
+    return int(np.count_nonzero(drained[first:last]))
 
 
 def _epoch(process: Process, lanes: Lanes, row: int) -> list[Part]:
@@ -74,9 +73,11 @@ def _epoch(process: Process, lanes: Lanes, row: int) -> list[Part]:
     return parts
 
 
-def write_memory(process: Process, lanes: Lanes, writer: Writer, bounds: tuple[int, int]) -> None:
+def write_memory(
+    process: Process, lanes: Lanes, writer: Writer, bounds: tuple[int, int], since: int
+) -> None:
     """Bytes allocated on each device, after every call that changed them; calls with seq in
-    (after, until], and how much there was before.
+    (after, until], and from `since` on how much there was before.
     """
     after, until = bounds
     steps = timeline(process)
@@ -95,13 +96,15 @@ def write_memory(process: Process, lanes: Lanes, writer: Writer, bounds: tuple[i
         rows, sizes = rows[last], sizes[last]
         inside = (seqs[rows] > after) & (seqs[rows] <= until)
         before = int(np.count_nonzero(seqs[rows] <= after))
-        if before and inside.any():
+        if before and after < until:
             inside[before - 1] = True
         rows, sizes = rows[inside], sizes[inside]
+        if not len(rows):
+            continue
         part = Part(lanes.memory(device), "memory", "memory", kind=COUNTER)
         template = writer.template([part])
         for at in range(0, len(rows), PIECE):
-            some = times[rows[at : at + PIECE]]
+            some = np.maximum(times[rows[at : at + PIECE]], since)
             columns = [np.zeros(len(some), "i8")] * len(NUMBERS)
             columns[VALUE] = sizes[at : at + PIECE]
             span = (some, some)
