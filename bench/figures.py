@@ -91,6 +91,7 @@ TARGETS = (
     Target("info", "toolkit", "info", "≤", 0.3, "s", gpu=False),
     Target("import", "toolkit", "import ttanalyze.cli", "≤", 0.25, "s", gpu=False),
     Target("query", "toolkit", "query of 10,000,000 events", "≤", 3, "s", gpu=False),
+    Target("trace", "toolkit", "trace, as JSON", "≥", 300_000, "calls/s", gpu=False),
     Target("rewind", "rewind", "rewind 1 GiB", "≥", 0.70, RATIO, "dd that only reads", False),
     Target("diff", "diff", "diff of 1,000,000 launches", "≤", 5, "s", gpu=False),
     Target("diff-memory", "diff", "memory for that", "≤", 1024, "MiB", gpu=False),

@@ -629,12 +629,13 @@ def test_without_a_demangler_it_is_said_once(
 
 
 def test_every_example_of_the_help_works(cli: Cli, recorded: Path, tmp_path: Path) -> None:
-    lines = asking.QUERY_EXAMPLES.splitlines()
+    lines = f"{asking.QUERY_EXAMPLES}{asking.EVENTS_EXAMPLES}".splitlines()
     commands = [line.strip() for line in lines if line.strip().startswith("ttanalyze ")]
-    assert len(commands) >= 8
+    assert len(commands) >= 12
+    assert cli("events", recorded, "-o", tmp_path / "kernel_events.ndjson").status == 0
     for command in commands:
         words = [str(recorded) if w == "run1" else w for w in shlex.split(command)[1:]]
-        words = [str(tmp_path / w) if w.endswith(".csv") else w for w in words]
+        words = [str(tmp_path / w) if w.endswith((".csv", ".ndjson")) else w for w in words]
         outcome = cli(*words)
         assert (outcome.status, outcome.stderr) == (0, ""), command
 

@@ -8,8 +8,9 @@ was recorded into a graph, with the same members but no kernel_launch_id; `graph
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ from ttanalyze.query.tables import epoch_of
 STACKS = ("dedup", "full", "nostack")
 FORMATS = ("ndjson", "json", "csv", "table")
 PIECE = 1 << 13  # launches
+OUTPUT = 1 << 20  # bytes that are given on at once
 CAPTURED = 1  # flag of events: recorded into a graph
 LAUNCH = layout.EVENT_KINDS.index("launch")
 GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
@@ -98,21 +100,25 @@ def written(
 
 
 def _ndjson(made: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    some = bytearray()
-    for record in made:
-        some += orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
-        if len(some) > 1 << 20:
-            yield bytes(some)
-            some.clear()
-    yield bytes(some)
+    return _joined(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in made)
 
 
 def _json(made: Iterator[dict[str, Any]]) -> Iterator[bytes]:
-    lead = b"[\n"
-    for record in made:
-        yield lead + orjson.dumps(record)
-        lead = b",\n"
-    yield b"[]\n" if lead == b"[\n" else b"\n]\n"
+    items = (b",\n" + orjson.dumps(record) for record in made)
+    first = next(items, b"")[2:]
+    parts = itertools.chain([b"[\n", first], items, [b"\n]\n"]) if first else [b"[]\n"]
+    return _joined(parts)
+
+
+def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """The same in larger parts."""
+    some = bytearray()
+    for part in parts:
+        some += part
+        if len(some) > OUTPUT:
+            yield bytes(some)
+            some.clear()
+    yield bytes(some)
 
 
 def _frame(piece: _Piece) -> pd.DataFrame:

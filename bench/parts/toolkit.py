@@ -20,6 +20,7 @@ from bench.figures import Figure, Quantity
 REGIONS = EPOCHS = 1000
 CONTENTS = 64  # bytes of each region
 CALLS, KERNELS = 10_000_000, 200
+TRACED = 1_000_000  # calls
 LARGE = 50_000_000_000  # bytes
 IMPORT = """
 import time
@@ -32,6 +33,7 @@ import sys, time
 import ttanalyze as tt
 from ttanalyze.info import info, info_text
 from ttanalyze.query import Query, query
+from ttanalyze.trace import FORMATS, trace
 from ttanalyze.verify import verify
 what, run = sys.argv[1:]
 began = time.perf_counter(), time.process_time()
@@ -50,6 +52,9 @@ elif what == "pandas":
     events = found.events
     groups = events[events["kind"] == "launch"].groupby("kernel", observed=True)
     assert len(groups["bytes"].agg(["size", "sum"])) > 1
+elif what in FORMATS:
+    with open("/dev/null", "wb") as file:
+        assert trace(found, file, what).calls >= 10_000
 print(time.perf_counter() - began[0], time.process_time() - began[1])
 """
 Sample = tuple[float, float]  # seconds: by the clock, and of the processor
@@ -59,12 +64,20 @@ def measure(bed: Bed) -> Result:
     """data: seconds by what was asked, by the clock and of the processor, and all samples."""
     repeat = 1 if bed.quick else 5
     calls = CALLS // 100 if bed.quick else CALLS
-    with bed.run_folder() as few, bed.run_folder() as all_of_them, bed.run_folder() as large:
+    traced = TRACED // 100 if bed.quick else TRACED
+    with (
+        bed.run_folder() as few,
+        bed.run_folder() as all_of_them,
+        bed.run_folder() as large,
+        bed.run_folder() as many,
+    ):
         generated.write(few, REGIONS, EPOCHS, REGIONS // 100, CONTENTS)
         generated.write(all_of_them, REGIONS, EPOCHS, REGIONS, CONTENTS)
         generated.write(large, REGIONS, EPOCHS, REGIONS // 100, CONTENTS)
         generated.enlarge(large, LARGE)
         generated.add_events(few, calls, KERNELS)
+        generated.write(many, 1, 1, 1, CONTENTS)
+        generated.add_events(many, traced, KERNELS)
         ways: dict[str, Callable[[], Sample]] = {
             "import": partial(_python, IMPORT),
             "info": _asked("info", all_of_them),
@@ -73,6 +86,8 @@ def measure(bed: Bed) -> Result:
             "query": _asked("launches", few),
             "query, largest": _asked("largest", few),
             "query, pandas": _asked("pandas", few),
+            "trace": _asked("chrome", many),
+            "trace, perfetto": _asked("perfetto", many),
             "open": _asked("open", few),
             "open 50 GB": _asked("open", large),
         }
@@ -102,6 +117,15 @@ def measure(bed: Bed) -> Result:
             ],
             [Quantity("run.events, grouped with pandas", seconds["query, pandas"], "s")],
             note=f"{calls:,} calls, launches counted by kernel, bytes added",
+        ),
+        Figure(
+            "trace",
+            traced / seconds["trace"],
+            [
+                _busy(busy["trace"]),
+                Quantity("as Perfetto's", traced / seconds["trace, perfetto"], "calls/s"),
+            ],
+            note=f"{traced:,} calls, four in five submit something, written to /dev/null",
         ),
         Figure("open-large", opened[0].value / opened[1].value, opened[:1], opened[1:]),
     ]

@@ -60,6 +60,15 @@ def _width() -> int:
     return shutil.get_terminal_size().columns if os.isatty(1) else 0
 
 
+def _tell_what_is_missing() -> None:
+    """Why names or checksums are not what they could be, on stderr."""
+    from ttanalyze import demangle, kernels
+
+    for note in (demangle.missing(), kernels.missing()):
+        if note:
+            print(f"ttanalyze: {text.printable(note)}", file=sys.stderr)
+
+
 @verbs.command(epilog=QUERY_EXAMPLES)
 def query(
     run: Annotated[
@@ -121,7 +130,6 @@ def query(
     str.endswith of texts. COLUMNS are names with commas between them; a name that there is not
     lists those that there are, and docs/python.md says what they mean.
     """
-    from ttanalyze import demangle
     from ttanalyze.model import open_run
     from ttanalyze.query import TABLES, EventsFile, Query, show, stream
 
@@ -166,9 +174,7 @@ def query(
     if out is None:
         for part in answer:
             print_text(part, end="")
-    note = demangle.missing()
-    if note:
-        print(f"ttanalyze: {text.printable(note)}", file=sys.stderr)
+    _tell_what_is_missing()
 
 
 EVENTS_EXAMPLES = """\b
@@ -214,7 +220,6 @@ def events(
     callstack_def, with the members of CUTracer's kernel-event files, and more. REGEX is searched
     in mangled and demangled names.
     """
-    from ttanalyze import demangle
     from ttanalyze.events import written
     from ttanalyze.model import open_run
 
@@ -230,9 +235,7 @@ def events(
     if out is None:
         for part in parts:
             print_text(part.decode(), end="")
-    note = demangle.missing()
-    if note:
-        print(f"ttanalyze: {text.printable(note)}", file=sys.stderr)
+    _tell_what_is_missing()
 
 
 @verbs.command(

@@ -240,9 +240,9 @@ class _Show:
             out.append("to have memory zero from the start: record with --deterministic")
         if first and first.bytes is not None and first.values is None:
             out.append("to see the values: --dtype f32, or what they are")
-        if first and first.suspect_count > 1:
-            kernels = [s.kernel for s in first.suspects if s.kernel and s.how == HOW[POSSIBLE]]
-            if kernels:
+        launches = [s for s in first.suspects if s.kernel] if first else []
+        if first and (len(launches) > 1 or first.suspect_count > len(first.suspects)):
+            if any(s.how == HOW[POSSIBLE] for s in launches):
                 out.append("to know which launches are given it: record with --params")
             out.append("to narrow it down: record both with --epoch launch, or kernel:NAME")
         return ["", *out] if out else []

@@ -9,9 +9,11 @@ header, size of the contents with padding, size of compressed contents, …, arc
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import ModuleType
 
 MAGIC = (0xBA55ED50).to_bytes(4, "little")
 HEADER = struct.Struct("<IHHQ")
@@ -58,11 +60,26 @@ def entries(image: bytes) -> Iterator[Entry]:
         at = begin + padded
 
 
-def _zstd(raw: memoryview, size: int) -> bytes | None:
-    """Expands a Zstandard frame; None where that can't be done."""
+@functools.cache
+def _zstandard() -> ModuleType | None:
     try:
         import zstandard
     except ImportError:
+        return None
+    return zstandard
+
+
+def missing() -> str | None:
+    """What to say if something was compressed so that nothing here can expand it, else None."""
+    if not _zstandard.cache_info().currsize or _zstandard():
+        return None
+    return "kernels of compressed modules have no checksum; for it: pip install 'ttanalyze[zstd]'"
+
+
+def _zstd(raw: memoryview, size: int) -> bytes | None:
+    """Expands a Zstandard frame; None where that can't be done."""
+    zstandard = _zstandard()
+    if zstandard is None:
         return None
     try:
         with zstandard.ZstdDecompressor().stream_reader(raw) as frame:

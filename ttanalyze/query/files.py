@@ -105,14 +105,14 @@ class _Lines:
                 while line := file.readline(LONGEST):
                     number += 1
                     self.at += len(line)
+                    if len(line) == LONGEST:
+                        raise self.error(number, f"longer than {LONGEST} bytes")
                     if line.strip():
                         yield number, self._record(number, line)
         except OSError as e:
             raise system_error(self._path, e) from None
 
     def _record(self, number: int, line: bytes) -> dict[str, Any]:
-        if len(line) == LONGEST:
-            raise self.error(number, f"longer than {LONGEST} bytes")
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError as e:

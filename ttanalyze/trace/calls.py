@@ -196,7 +196,8 @@ class Calls:
     def _stack(self, number: int) -> list[str]:
         if number and number not in self._stacks:
             frames = self._process.stack(number)
-            texts = [f"{name} ({file}:{line})" for name, file, line in frames[:FRAMES]]
+            texts = [f"{n} ({file}:{line})" if line else f"{n} ({file})" for n, file, line in frames]
+            texts = texts[:FRAMES]
             texts += [f"… {len(frames) - FRAMES} more"] if len(frames) > FRAMES else []
             self._stacks[number] = texts
         return self._stacks.get(number, [])
