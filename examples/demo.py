@@ -15,6 +15,7 @@ from ttanalyze import doctor, paths
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = "examples/build/vecadd"
 PERTURBED_STEP = 5
+ASKED = ["--params", "--cpu-callstack", "auto"]  # with them more can be said of who did it
 
 
 def say(line: str = "") -> None:
@@ -38,12 +39,12 @@ def main() -> None:
     say("Running on " + ("the GPU." if gpu else "the simulator: there is no GPU that works here."))
     say()
     say("Record a program that adds vectors, eight steps with a wait after each:")
-    run("record", *where, "--params", "--force", "-o", "demo/first", "--", PROGRAM)
+    run("record", *where, *ASKED, "--force", "-o", "demo/first", "--", PROGRAM)
     say("Hash all that was recorded again, and compare it with the manifest:")
     run("verify", "demo/first")
     say(f"Record it again, with one input element changed before step {PERTURBED_STEP}:")
     perturb = ["--perturb", str(PERTURBED_STEP)]
-    run("record", *where, "--params", "--force", "-o", "demo/second", "--", PROGRAM, *perturb)
+    run("record", *where, *ASKED, "--force", "-o", "demo/second", "--", PROGRAM, *perturb)
     say("Where do the two part, and what could have made them?")
     run("diff", "demo/first", "demo/second", "--dtype", "f32", expected=1)
     say("The runs are in demo/first and demo/second. To look into them:")

@@ -130,3 +130,19 @@ def test_a_run_against_its_own_manifest(record: Record) -> None:
     run = record("example-pipeline")
     assert compared(run, run / "manifest.json").same
     assert compared(run / "manifest.json", tt.open(run).path / "manifest.json").same
+
+
+def test_who_made_the_calls(record: Record) -> None:
+    """Where call stacks were recorded, they are shown of suspects and of the allocation."""
+    runs = [
+        record("example-vecadd", *more, options=("--cpu-callstack", "backtrace"))
+        for more in ((), ("--perturb", "5"))
+    ]
+    report = compared(*runs)
+    assert report.first is not None
+    stacks = [suspect.stack for suspect in report.first[1].suspects]
+    assert stacks and all(stacks)
+    assert all(any(function == "main" for function, _, _ in stack or ()) for stack in stacks)
+    shown = diff_text(report)
+    assert "  from " in shown
+    assert "main (" in shown

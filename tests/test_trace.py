@@ -334,7 +334,7 @@ def test_both_formats_say_the_same(small: Writer, run_path: Path) -> None:
 def test_labels_of_memory_that_is_copied_and_callers(run_path: Path, form: str) -> None:
     w = Writer(run_path)
     w.stack(1, [("step", "/a/train.py", 12), ("<module>", "/a/train.py", 40)])
-    w.stack(2, [("deep", "f.py", n) for n in range(1, 41)])
+    w.stack(2, [("deep", "f.py", n) for n in range(40)])
     base = 0x7F0000000000
     w.born(0, bytes(100), label="weights")
     w.event("copy", "cuMemcpyHtoD_v2", dst=base + 99, src=5, bytes=1, flags=16, stack=1)
@@ -348,6 +348,7 @@ def test_labels_of_memory_that_is_copied_and_callers(run_path: Path, form: str) 
     assert first.args["stack"] == ["step (/a/train.py:12)", "<module> (/a/train.py:40)"]
     assert second.args["source_label"] == "weights" and "label" not in second.args
     assert len(second.args["stack"]) == 33 and second.args["stack"][-1] == "… 8 more"
+    assert second.args["caller"] == "deep (f.py)", "of whose line nothing is known"
     assert "label" not in last.args and "caller" not in last.args
     assert (last.args["dst"], last.args["bytes"]) == (hex(base), 7)
 

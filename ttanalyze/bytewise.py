@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze import text
+from ttanalyze import stacks, text
 from ttanalyze.model import contents, layout
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
@@ -110,7 +110,9 @@ def compare_bytes(
 
 
 def origin(process: Process, row: int) -> dict[str, Any]:
-    """What a region is and where it comes from: kind, label, size, base, call, seq, thread."""
+    """What a region is and where it comes from: kind, label, size, base, call, seq, thread, and
+    the stack of the call that made it, as Process.stack gives it, None where it is not known.
+    """
     regions = process.regions
     birth = regions.birth[row]
     seq = int(birth["seq"])
@@ -123,6 +125,7 @@ def origin(process: Process, row: int) -> dict[str, Any]:
         "call": process.call(int(birth["call"])),
         "seq": seq,
         "thread": int(event["thread"][0]) if len(event) else None,
+        "stack": (process.stack(int(event["stack"][0])) or None) if len(event) else None,
     }
 
 
@@ -134,7 +137,8 @@ def origin_text(origin: dict[str, Any]) -> str:
     label = f" {text.printable(origin['label'])!r}" if origin["label"] else ""
     out = f"{origin['kind']}{label}, {origin['size']:,} bytes at {origin['base']:#x}, made by "
     out += f"{origin['call'] or 'an unknown call'} (call {origin['seq']}"
-    return out + (f", thread {origin['thread']})" if origin["thread"] is not None else ")")
+    out += f", thread {origin['thread']})" if origin["thread"] is not None else ")"
+    return out + (f" at {text.printable(stacks.site(origin['stack']))}" if origin["stack"] else "")
 
 
 def blocks_text(shown: list[int], count: int) -> str:

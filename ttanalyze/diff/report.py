@@ -19,7 +19,8 @@ class Suspect:
     kind: as of an event. kernel: mangled. seq_a, seq_b: None where a side has no such call; alone:
     whether it is known that it has none. how: one of writers.HOW. parameters: whether those of
     the launch are the same, where both sides recorded them, pointers into corresponding regions
-    counting as the same; else None. parameter_offset: of the first byte that differs.
+    counting as the same; else None. parameter_offset: of the first byte that differs. stack: of
+    A's call, or of B's where A has none.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Suspect:
     parameter_offset: int | None = None
     parameters_a: str | None = None  # hexadecimal
     parameters_b: str | None = None
+    stack: list[tuple[str, str, int]] | None = None  # function, file, line; the innermost first
 
 
 @dataclass

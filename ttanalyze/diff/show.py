@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ttanalyze import bytewise, text
+from ttanalyze import bytewise, stacks, text
 from ttanalyze.demangle import demangle, short
 from ttanalyze.diff.launches import GRAPH
 from ttanalyze.diff.report import (
@@ -189,7 +189,9 @@ class _Show:
             return []
         since = "its allocation" if found.equal_a is None else f"epoch {found.equal_a}"
         shown = found.suspects[:SHOWN]
-        rows = [["call in A", "in B", "stream", "what", "how"], *map(_suspect, shown)]
+        rows = [["call in A", "in B", "stream", "what", "from", "how"], *map(_suspect, shown)]
+        if not any(suspect.stack for suspect in shown):
+            rows = [[*row[:4], row[5]] for row in rows]
         title = f"what may have written to it since {since}"
         return self.table(title, rows, {0, 1, 2}, _more(found.suspect_count, shown, "call"))
 
@@ -373,7 +375,8 @@ def _suspect(found: Suspect) -> list[str]:
         )
     elif found.parameters == "same":
         how += "; its parameters are the same"
-    return [*calls, str(found.stream), what, how]
+    made_by = text.printable(stacks.caller(found.stack)) if found.stack else DASH
+    return [*calls, str(found.stream), what, made_by, how]
 
 
 def _shape(sizes: Iterable[int]) -> str:

@@ -123,6 +123,7 @@ class _Search:
             shared=int(event["shared"]) if launch else None,
             bytes=int(event["bytes"]) if kind in ("copy", "set") else None,
             how=writing.HOW[how],
+            stack=window.process.stack(int(event["stack"])) or None,
             **parameters,
         )
 

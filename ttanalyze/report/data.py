@@ -82,18 +82,21 @@ class Clock:
     def __call__(self, seqs: Array) -> Array:
         if not self.known.shape[1]:
             return np.zeros(len(seqs))
-        return np.floor(np.interp(seqs.astype("f8"), self.known[0], self.known[1]))
+        times: Array = np.floor(np.interp(seqs.astype("f8"), self.known[0], self.known[1]))
+        return times
 
 
 def clock_of(process: Process, events: Array) -> Clock:
     """What is known of times, from all records that have one."""
     births = process.regions.birth
-    tables = [t[t["time_ns"] > 0] for t in (events, process.epochs, births)]
+    tables = (events, process.epochs, births)
     seqs = np.concatenate([t["seq"] for t in tables])
     times = np.concatenate([t["time_ns"] for t in tables])
-    if not len(times) or times.min() == times.max():
-        last = max((int(t["seq"].max()) for t in (events, process.epochs, births) if len(t)), default=0)
+    timed = times > 0
+    if not timed.any() or times[timed].min() == times[timed].max():
+        last = int(seqs.max()) if len(seqs) else 0
         return Clock(np.array([[0.0, last], [0.0, last]]), "calls")
+    seqs, times = seqs[timed], times[timed]
     order = np.argsort(seqs, kind="stable")
     relative = np.maximum.accumulate((times[order] - times.min()).astype("f8"))
     return Clock(np.stack([seqs[order].astype("f8"), relative]), "ns")
@@ -191,7 +194,7 @@ def _epochs(process: Process, clock: Clock, changed: Array, limit: int) -> dict[
         "bytes_stored": summed(epochs["bytes_stored"]),
         "texts": texts.listed(),
         "triggers": layout.TRIGGERS,
-        "flag_names": {name: bit for name, bit in layout.EPOCH_FLAGS.items()},
+        "flag_names": dict(layout.EPOCH_FLAGS),
     }
 
 

@@ -102,8 +102,8 @@ def _window(process: Process, epochs: tuple[int, int] | None) -> tuple[int, int,
     if first >= last:
         return first, first, (0, 0)
     seqs = process.epochs["seq"]
-    after = int(seqs[first - 1]) if first else 0
-    return first, last, (after, max(int(seqs[last - 1]), after))
+    after = int(seqs[:first].max()) if first else 0  # of two contexts, epochs may not be in order
+    return first, last, (after, max(int(seqs[first:last].max()), after))
 
 
 def _pids(run: Run) -> list[int]:

@@ -196,11 +196,14 @@ class Calls:
     def _stack(self, number: int) -> list[str]:
         if number and number not in self._stacks:
             frames = self._process.stack(number)
-            texts = [f"{n} ({file}:{line})" if line else f"{n} ({file})" for n, file, line in frames]
-            texts = texts[:FRAMES]
+            texts = [_frame(*frame) for frame in frames[:FRAMES]]
             texts += [f"… {len(frames) - FRAMES} more"] if len(frames) > FRAMES else []
             self._stacks[number] = texts
         return self._stacks.get(number, [])
+
+
+def _frame(function: str, file: str, line: int) -> str:
+    return f"{function} ({file}:{line})" if line else f"{function} ({file})"
 
 
 def _numbers(kind: str) -> tuple[str, ...]:
