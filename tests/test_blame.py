@@ -547,7 +547,6 @@ def test_damage_is_one_line(cli: Cli, small: Writer, run_path: Path, name: str) 
 # ---- real runs ----
 
 
-@pytest.mark.native
 def test_who_trained_the_weights(cli: Cli, built: Path, run_path: Path) -> None:
     """Every step's change of a weight is blamed on the kernels that are given its region."""
     command = support.command("example-training", built)
@@ -568,7 +567,6 @@ def test_who_trained_the_weights(cli: Cli, built: Path, run_path: Path) -> None:
     assert cli("blame", run_path, "--dtype", "f32", "--watch", "nan").status == 1
 
 
-@pytest.mark.native
 def test_when_memory_was_scribbled_over(cli: Cli, built: Path, run_path: Path) -> None:
     """The example that writes past the end of its own buffer: who wrote into the one behind."""
     command = support.command("example-scribble", built)

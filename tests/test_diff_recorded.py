@@ -13,7 +13,6 @@ from tests.diff_runs import compared
 from ttanalyze import values
 from ttanalyze.diff.show import diff_text
 
-pytestmark = pytest.mark.native
 Record = Callable[..., Path]
 
 

@@ -15,7 +15,6 @@ import ttanalyze as tt
 from tests import support
 
 pytest_plugins = "pytester"
-pytestmark = pytest.mark.native
 
 # A program on the driver API, through ctypes: it fills memory with a value, by a kernel.
 GPU = '''

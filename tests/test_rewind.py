@@ -446,7 +446,6 @@ def test_many_blocks_and_threads(
     assert not (tmp_path / "y.bin").exists()
 
 
-@pytest.mark.native
 def test_weights_of_a_real_run(cli: Cli, built: Path, run_path: Path, tmp_path: Path) -> None:
     """What the example's training leaves, as numpy sees it."""
     command = support.command("example-training", built)

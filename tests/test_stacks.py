@@ -100,7 +100,8 @@ def test_names_without_debug_information(program: Path, run: Path, tmp_path: Pat
     support.run([str(program)], support.recording(SIM, run, cpu_callstack="backtrace"))
     process = tt.open(run).processes[0]
     launches = process.events[process.events["kind"] == 1]
-    inner, outer, *_ = process.stack(int(launches["stack"][0]))
+    stack = process.stack(int(launches["stack"][0]))
+    inner, outer, *_ = [frame for frame in stack if frame[1] == str(program)]
     assert inner == ("step", str(program), 0)
     assert outer == ("main", str(program), 0)
 
@@ -112,9 +113,9 @@ def test_a_file_that_has_changed_tells_nothing(program: Path, run: Path) -> None
     os.utime(program, (later, later))
     process = tt.open(run).processes[0]
     launches = process.events[process.events["kind"] == 1]
-    function, file, line = process.stack(int(launches["stack"][0]))[0]
-    assert function.startswith("steps+0x")
-    assert (file, line) == (str(program), 0)
+    own = [f for f in process.stack(int(launches["stack"][0])) if f[1] == str(program)]
+    assert len(own) > 1
+    assert all(function.startswith("steps+0x") and not line for function, _, line in own)
 
 
 def test_none_unless_asked(program: Path, run: Path) -> None:
@@ -195,11 +196,13 @@ def pythons() -> list[str]:
     found = {sys.version_info[:2]: sys.executable}
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     for minor in range(10, 14):
-        candidates = [shutil.which(f"python3.{minor}"), *pyenv.glob(f"3.{minor}.*/bin/python")]
-        for candidate in filter(None, candidates):
+        named = shutil.which(f"python3.{minor}")
+        candidates = [named] if named else []
+        candidates += map(str, pyenv.glob(f"3.{minor}.*/bin/python"))
+        for candidate in candidates:
             done = subprocess.run([candidate, "-c", ""], capture_output=True, check=False)
             if done.returncode == 0:
-                found.setdefault((3, minor), str(candidate))
+                found.setdefault((3, minor), candidate)
     return [found[version] for version in sorted(found)]
 
 

@@ -221,7 +221,6 @@ def training(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- what is in them ----
 
 
-@pytest.mark.native
 @pytest.mark.parametrize("options", [(), ("--deterministic",)], ids=["", "deterministic"])
 @pytest.mark.parametrize("name", ["training", "pipeline", "graph", "async"])
 def test_recorded_programs(
@@ -257,7 +256,6 @@ def test_recorded_programs(
     assert done.epochs == len(epochs) > 0
 
 
-@pytest.mark.native
 def test_drains_follow_one_another_and_end_when_their_epochs_were_done(training: Path) -> None:
     run = tt.open(training)
     seen, _ = traced(training)
@@ -267,7 +265,6 @@ def test_drains_follow_one_another_and_end_when_their_epochs_were_done(training:
     assert [origins[i.flow_in] for i in drains] == run.epochs["epoch"].tolist()
 
 
-@pytest.mark.native
 def test_a_wait_is_drawn_until_the_epoch_that_was_cut_when_it_was_over(training: Path) -> None:
     run = tt.open(training)
     seen, _ = traced(training)
@@ -279,7 +276,6 @@ def test_a_wait_is_drawn_until_the_epoch_that_was_cut_when_it_was_over(training:
     assert all(i.end - i.begin <= LENGTH for i in others)
 
 
-@pytest.mark.native
 def test_memory_is_that_of_memory(training: Path, form: str) -> None:
     steps = timeline(tt.open(training).processes[0])
     seen, _ = traced(training, form)
