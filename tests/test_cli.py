@@ -640,3 +640,12 @@ def test_shim_prints_a_library(cli: Cli) -> None:
     outcome = cli("shim")
     assert outcome.status == 0
     assert Path(outcome.stdout.strip()).read_bytes()[:4] == b"\x7fELF"
+
+
+def test_options_are_named_outright_where_they_are_what_they_take() -> None:
+    """Some versions of typer take `--table TABLE`, not spelled out, for an option --TABLE."""
+    folder = support.ROOT / "ttanalyze" / "cli"
+    sources = "".join(path.read_text() for path in folder.glob("*.py"))
+    implied = re.findall(r"(\w+): Annotated\[[^=]*?typer\.Option\(\s*metavar=\"(\w+)\"", sources)
+    assert len(implied) > 10
+    assert [name for name, metavar in implied if name.upper() == metavar] == []

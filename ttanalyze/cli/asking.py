@@ -77,6 +77,7 @@ def query(
     table: Annotated[
         str,
         typer.Option(
+            "--table",
             metavar="TABLE",
             help="events (default), epochs, regions, allocs, functions, modules or digests.",
         ),

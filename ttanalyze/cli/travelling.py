@@ -54,7 +54,9 @@ def rewind(
     ] = None,
     format: Annotated[  # noqa: A002
         str | None,
-        typer.Option(metavar="FORMAT", help="npy, npz, bin or safetensors, whatever the name."),
+        typer.Option(
+            "--format", metavar="FORMAT", help="npy, npz, bin or safetensors, whatever the name."
+        ),
     ] = None,
     summary: Annotated[
         bool, typer.Option("--summary", help="Print what regions hold: range, mean, NaNs, zeros.")
@@ -133,7 +135,8 @@ def blame(
         int | None, typer.Option(metavar="I", help="Where in it, counted in items of --dtype.")
     ] = None,
     address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Instead of these: a device address.")
+        str | None,
+        typer.Option("--address", metavar="ADDRESS", help="Instead of these: a device address."),
     ] = None,
     count: Annotated[
         int | None, typer.Option(metavar="N", help="How many items from there on (default 1).")

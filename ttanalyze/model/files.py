@@ -261,6 +261,12 @@ def check_values(file: RecordFile, records: Array, field: str, allowed: list[int
         raise file.error(i, field, f"unknown {field} {int(records[field][i])}")
 
 
+def require(file: RecordFile, good: Array, field: str, reason: str, first: int = 0) -> None:
+    """Raises FormatError for the first record that isn't good; first: the record of good[0]."""
+    if not good.all():
+        raise file.error(first + int(good.argmin()), field, reason)
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in a file."""
     with Reader(path) as file:

@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 
 from ttanalyze.errors import Error, FormatError, MissingFileError, system_error
-from ttanalyze.model import layout
+from ttanalyze.model import callstacks, layout
 from ttanalyze.model.data import PREFIX, DataReader
 from ttanalyze.model.files import (
     DATA_KIND,
@@ -31,6 +31,7 @@ from ttanalyze.model.files import (
     open_records,
     read_checked,
     read_json,
+    require,
 )
 from ttanalyze.model.layout import Array
 from ttanalyze.model.regions import Regions
@@ -38,7 +39,6 @@ from ttanalyze.model.strings import Strings
 
 WHOLE = np.dtype((np.void, layout.EVENT.itemsize))  # an event as one item, for speed
 SLOTS = 512  # of events.bin that are known by the seq they span
-NATIVE = layout.enum("frame_kind")["TT_FRAME_NATIVE"]
 PARAMS_UNIT = 16  # bytes of params.bin that places in it are counted in
 EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
 
@@ -102,10 +102,10 @@ class Process:
 
     def _check_epochs(self, file: RecordFile, epochs: Array) -> None:
         in_order = epochs["number"] == np.arange(len(epochs), dtype="u4")
-        _require(file, in_order, "number", "epoch numbers are consecutive from 0")
+        require(file, in_order, "number", "epoch numbers are consecutive from 0")
         check_values(file, epochs, "trigger", list(layout.enum("trigger").values()))
         unknown = ~np.uint32(sum(layout.EPOCH_FLAGS.values()))
-        _require(file, epochs["flags"] & unknown == 0, "flags", "unknown flags")
+        require(file, epochs["flags"] & unknown == 0, "flags", "unknown flags")
         for kind in ("digests", "blocks"):
             self._check_spans(file, epochs, kind)
 
@@ -115,17 +115,17 @@ class Process:
         spanned = self._files[f"{kind}.bin"]
         room = np.uint64(spanned.count if spanned else 0)
         reason = f"the span ends behind the last record of {kind}.bin"
-        _require(file, (count <= room) & (first <= room - count), f"{kind}_count", reason)
+        require(file, (count <= room) & (first <= room - count), f"{kind}_count", reason)
         follows = np.concatenate([np.zeros(1, "u8"), (first + count)[:-1]])[: len(epochs)]
-        _require(file, first == follows, f"{kind}_first", "the span does not follow the last one")
+        require(file, first == follows, f"{kind}_first", "the span does not follow the last one")
         refused = epochs["flags"] & layout.REFUSED != 0
-        _require(file, ~refused | (count == 0), f"{kind}_count", "a refused epoch has no contents")
+        require(file, ~refused | (count == 0), f"{kind}_count", "a refused epoch has no contents")
         if kind == "blocks":
             dropped = epochs["flags"] & layout.DROPPED != 0
             reason = "a dropped epoch has no contents"
-            _require(file, ~dropped | (count == 0), "blocks_count", reason)
+            require(file, ~dropped | (count == 0), "blocks_count", reason)
         empty = epochs[f"{kind}_check"] == np.uint64(EMPTY_SPAN)
-        _require(file, (count > 0) | refused | empty, f"{kind}_check", "not the check of nothing")
+        require(file, (count > 0) | refused | empty, f"{kind}_check", "not the check of nothing")
 
     # ---- regions ----
 
@@ -196,7 +196,7 @@ class Process:
         rows = self._check_regions(file, begin, records, epochs)
         self._check_once(file, begin, epochs, rows)
         possible = records["changed"] <= self.regions.blocks[rows]
-        _require(file, possible, "changed", "more blocks than the region has", begin)
+        require(file, possible, "changed", "more blocks than the region has", begin)
 
     def _check_blocks(self, first: int, last: int, records: Array) -> None:
         if not len(records):
@@ -207,10 +207,10 @@ class Process:
         rows = self._check_regions(file, begin, records, epochs)
         self._check_once(file, begin, epochs, rows, index)
         inside = index < self.regions.blocks[rows]
-        _require(file, inside, "block", "the region has no such block", begin)
+        require(file, inside, "block", "the region has no such block", begin)
         left = self.regions.size[rows] - index.astype("u8") * np.uint64(layout.BLOCK_SIZE)
         length = np.minimum(left, np.uint64(layout.BLOCK_SIZE))
-        _require(file, records["length"] == length, "length", "not the block's length", begin)
+        require(file, records["length"] == length, "length", "not the block's length", begin)
         self._check_places(file, begin, records, self.epochs["segment"][epochs])
 
     def _check_sums(self, kind: str, first: int, last: int, records: Array) -> None:
@@ -229,11 +229,11 @@ class Process:
         """All records are of captured regions in their lives; gives the regions' rows."""
         regions = self.regions
         rows = regions.rows(records["region"])
-        _require(file, rows >= 0, "region", "no such region", begin)
+        require(file, rows >= 0, "region", "no such region", begin)
         captured = (regions.flags[rows] & layout.CAPTURED) != 0
-        _require(file, captured, "region", "the region is not captured", begin)
+        require(file, captured, "region", "the region is not captured", begin)
         alive = (regions.born[rows] <= epochs) & (epochs < regions.died[rows])
-        _require(file, alive, "region", "the region does not live in this epoch", begin)
+        require(file, alive, "region", "the region does not live in this epoch", begin)
         return rows
 
     def _check_once(
@@ -259,12 +259,12 @@ class Process:
         offsets, lengths = records["offset"], records["length"].astype("u8")
         # Below its base a file's number wraps around.
         own = records["segment"] - bases < layout.DATA_LANES
-        _require(file, own, "segment", "not of the epoch's segment", begin)
+        require(file, own, "segment", "not of the epoch's segment", begin)
         whole = np.isin(bases, list(self.segments))
         for segment in layout.distinct(records["segment"]).tolist():
             if segment not in self.segments:
                 good = (records["segment"] != segment) | ~whole
-                _require(file, good, "segment", f"{data_name(segment)} is missing", begin)
+                require(file, good, "segment", f"{data_name(segment)} is missing", begin)
             else:
                 size = np.uint64(self.segments[segment].size)
                 # How much room compressed contents take shows when they are read.
@@ -272,7 +272,7 @@ class Process:
                 good = (offsets >= layout.HEADER_SIZE) & (room <= size)
                 good &= offsets <= size - np.minimum(room, size)
                 good |= records["segment"] != segment
-                _require(file, good, "offset", f"outside {data_name(segment)}", begin)
+                require(file, good, "offset", f"outside {data_name(segment)}", begin)
 
     # ---- the rest ----
 
@@ -473,25 +473,7 @@ class Process:
     @functools.cached_property
     def frames(self) -> Array:
         """tt_frame records of whole stacks, by stack and depth."""
-        file = open_records(self.path, "frames.bin")
-        if file is None:
-            return np.empty(0, layout.FRAME)
-        records = read_checked(file)
-        check_values(file, records, "kind", list(layout.enum("frame_kind").values()))
-        begins = records["depth"] == 0
-        before, after = records[:-1], records[1:]
-        follows = (after["stack"] == before["stack"]) & (after["depth"] == before["depth"] + 1)
-        good = begins | np.append(False, follows)[: len(records)]
-        _require(file, good, "depth", "the frames of a stack are not in order")
-        first = np.flatnonzero(begins)
-        grows = np.diff(records["stack"][first].astype("i8"), prepend=0) > 0
-        _require(file, ~begins | _at(first, grows, len(records)), "stack", "not a new number")
-        whole = np.diff(np.append(first, len(records))) == records["count"][first]
-        whole[-1:] = True  # the last stack may lack frames
-        _require(file, ~begins | _at(first, whole, len(records)), "count", "frames are missing")
-        if len(first) and len(records) - int(first[-1]) != int(records["count"][first[-1]]):
-            return records[: int(first[-1])]
-        return records
+        return callstacks.read(self.path)
 
     def stack(self, number: int) -> list[tuple[str, str, int]]:
         """Function, file and line of the frames of a call stack, the innermost first; [] where
@@ -501,7 +483,7 @@ class Process:
         first, last = np.searchsorted(self.frames["stack"], [number, number + 1])
         return [
             self._native[int(frame["file"]), int(frame["address"])]
-            if frame["kind"] == NATIVE
+            if frame["kind"] == callstacks.NATIVE
             else (
                 self.strings.get(int(frame["function"])) or "?",
                 self.strings.get(int(frame["file"])) or "?",
@@ -512,19 +494,7 @@ class Process:
 
     @functools.cached_property
     def _native(self) -> dict[tuple[int, int], tuple[str, str, int]]:
-        """What native frames are, by file and address."""
-        from ttanalyze import symbols
-
-        frames = self.frames[self.frames["kind"] == NATIVE]
-        recorded = os.stat(self.path / "frames.bin").st_mtime_ns if len(frames) else 0
-        out = {}
-        for file in layout.distinct(frames["file"]).tolist():
-            path = self.strings.get(file) or "?"
-            places = layout.distinct(frames["address"][frames["file"] == file]).tolist()
-            for at, found in zip(places, symbols.look_up(path, places, recorded), strict=True):
-                name = found.function or f"{os.path.basename(path)}+{at:#x}"
-                out[file, at] = (name, found.file or path, found.line)
-        return out
+        return callstacks.native(self.path, self.frames, self.strings)
 
     def call(self, index: int) -> str | None:
         """The name of a driver call by its index in records; None where there was none."""
@@ -603,16 +573,3 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
         expect(path, f"{where}devices[{i}].", device, ordinal=int, name=str, memory=int)
     counters = info.get("counters", {})
     expect(path, f"{where}counters.", counters, **dict.fromkeys(counters, int))
-
-
-def _at(places: Array, values: Array, count: int) -> Array:
-    """An array of so many bools that has these values at these places, and is False elsewhere."""
-    out: Array = np.zeros(count, bool)
-    out[places] = values
-    return out
-
-
-def _require(file: RecordFile, good: Array, field: str, reason: str, first: int = 0) -> None:
-    """Raises FormatError for the first record that isn't good; first: the record of good[0]."""
-    if not good.all():
-        raise file.error(first + int(good.argmin()), field, reason)
