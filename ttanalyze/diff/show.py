@@ -158,27 +158,9 @@ class _Show:
         return out
 
     def _divergence(self, found: Divergence, first: bool) -> list[str]:
-        head = f"{_epoch(found)} ({_trigger(found)}), {_region(found)}"
-        head = ("first divergence: " if first else "") + head
+        head = ("first divergence: " if first else "") + title(found)
         out = [text.coloured(head, "bold", self.colour)]
-        pairs = [("same", _since(found)), ("differs", _until(found))]
-        if found.origin_a and found.origin_b:
-            one, two = bytewise.origin_text(found.origin_a), bytewise.origin_text(found.origin_b)
-            pairs += [("in A", one), ("in B", two)]
-        elif found.origin_a or found.origin_b:
-            side = "A" if found.origin_a else "B"
-            pairs.append(
-                (f"in {side}", bytewise.origin_text(found.origin_a or found.origin_b or {}))
-            )
-        pairs.append(("digest", f"{found.digest_a} in A, {found.digest_b} in B"))
-        if found.block_count:
-            shown = bytewise.blocks_text(found.blocks, found.block_count)
-            pairs.append(("blocks", f"{shown}, of {found.block_total:,}"))
-        if found.bytes is not None:
-            pairs.append(("bytes", _bytes(found)))
-        if found.values is not None:
-            pairs.append(("values", _values(found)))
-        pairs += [("note", text.printable(note)) for note in found.notes]
+        pairs = facts(found)
         out += [f"  {line}" for line in text.rows(pairs).splitlines()]
         if found.bytes is not None:
             out += bytewise.window_lines(found.bytes.window, ("A", "B"), self.colour)
@@ -188,12 +170,9 @@ class _Show:
         if not found.suspect_count:
             return []
         since = "its allocation" if found.equal_a is None else f"epoch {found.equal_a}"
-        shown = found.suspects[:SHOWN]
-        rows = [["call in A", "in B", "stream", "what", "from", "how"], *map(_suspect, shown)]
-        if not any(suspect.stack for suspect in shown):
-            rows = [[*row[:4], row[5]] for row in rows]
-        title = f"what may have written to it since {since}"
-        return self.table(title, rows, {0, 1, 2}, _more(found.suspect_count, shown, "call"))
+        more = _more(found.suspect_count, found.suspects[:SHOWN], "call")
+        lead = f"what may have written to it since {since}"
+        return self.table(lead, suspects(found), {0, 1, 2}, more)
 
     def _spread(self, process: ProcessDiff) -> list[str]:
         if process.regions_differing < 2:
@@ -248,6 +227,43 @@ class _Show:
                 out.append("to know which launches are given it: record with --params")
             out.append("to narrow it down: record both with --epoch launch, or kernel:NAME")
         return ["", *out] if out else []
+
+
+def title(found: Divergence) -> str:
+    """Which region differs, and from which epoch on."""
+    return f"{_epoch(found)} ({_trigger(found)}), {_region(found)}"
+
+
+def facts(found: Divergence) -> list[tuple[str, str]]:
+    """What is known of a divergence, as names and texts that are safe to print."""
+    pairs = [("same", _since(found)), ("differs", _until(found))]
+    if found.origin_a and found.origin_b:
+        one, two = bytewise.origin_text(found.origin_a), bytewise.origin_text(found.origin_b)
+        pairs += [("in A", one), ("in B", two)]
+    elif found.origin_a or found.origin_b:
+        side = "A" if found.origin_a else "B"
+        pairs.append((f"in {side}", bytewise.origin_text(found.origin_a or found.origin_b or {})))
+    pairs.append(("digest", f"{found.digest_a} in A, {found.digest_b} in B"))
+    if found.block_count:
+        shown = bytewise.blocks_text(found.blocks, found.block_count)
+        pairs.append(("blocks", f"{shown}, of {found.block_total:,}"))
+    if found.bytes is not None:
+        pairs.append(("bytes", _bytes(found)))
+    if found.values is not None:
+        pairs.append(("values", _values(found)))
+    pairs += [("note", text.printable(note)) for note in found.notes]
+    return pairs
+
+
+def suspects(found: Divergence) -> list[list[str]]:
+    """The likeliest suspects as a table, its titles first; one column fewer where no stacks are
+    known.
+    """
+    shown = found.suspects[:SHOWN]
+    rows = [["call in A", "in B", "stream", "what", "from", "how"], *map(_suspect, shown)]
+    if any(suspect.stack for suspect in shown):
+        return rows
+    return [[*row[:4], row[5]] for row in rows]
 
 
 # ---- pieces ----

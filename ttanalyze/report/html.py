@@ -12,18 +12,21 @@ from ttanalyze import __version__, text
 from ttanalyze.errors import Error
 from ttanalyze.info import info
 from ttanalyze.model.run import Run
-from ttanalyze.report import data
+from ttanalyze.report import data, divergence
 from ttanalyze.report.pack import compress, pack
 
-SCRIPTS = ("data", "bins", "plots", "timeline", "usage", "heat", "tables", "divergence", "main")
+SCRIPTS = ("data", "bins", "plots", "timeline", "usage", "heat", "tables", "main")
 WARNINGS = 20
 BUDGET = 12_000_000  # characters of data in a page, beside the library's two million
 MISSING = "a report needs plotly and jinja2: pip install 'ttanalyze[report]'"
 
 
-def page(run: Run, progress: data.Progress | None = None) -> str:
-    """The HTML of a run. Raises Error where the libraries are missing, FormatError for damage."""
+def page(run: Run, against: Run | None = None, progress: data.Progress | None = None) -> str:
+    """The HTML of a run, and of where another one parts from it. Raises Error where the libraries
+    are missing, FormatError for damage.
+    """
     template, library = _template(), _library()
+    compared = None if against is None else divergence.compare(run, against, progress)
     limits = data.Limits()
     while True:
         shown = data.document(run, limits, progress)
@@ -33,8 +36,9 @@ def page(run: Run, progress: data.Progress | None = None) -> str:
         limits = limits.divided(2)
     script = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
     nonce = hashlib.sha256(f"{packed}{script}".encode()).hexdigest()[:32]
-    return template.render(
+    html: str = template.render(
         **_head(run, shown),
+        divergence=compared,
         nonce=nonce,
         style=_safe(_read("style.css")),
         script=_safe(script),
@@ -42,6 +46,7 @@ def page(run: Run, progress: data.Progress | None = None) -> str:
         data=_safe(packed),
         version=__version__,
     )
+    return html
 
 
 def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +69,6 @@ def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
         "warnings": warnings[:WARNINGS],
         "hidden_warnings": max(0, len(warnings) - WARNINGS),
         "hidden": shown["hidden"],
-        "divergence": shown.get("divergence") is not None,
     }
 
 
@@ -82,7 +86,9 @@ def _tiles(told: dict[str, Any], shown: dict[str, Any]) -> list[dict[str, str]]:
         key: sum(p[key] for p in processes)
         for key in ("epochs", "kernels", "bytes_read", "bytes_changed", "bytes_stored")
     }
-    flags = {name: sum(p["epoch_flags"][name] for p in processes) for name in ("refused", "dropped")}
+    flags = {
+        name: sum(p["epoch_flags"][name] for p in processes) for name in ("refused", "dropped")
+    }
     lost = ", ".join(f"{n:,} {name}" for name, n in flags.items() if n)
     regions = sum(sum(p["regions_captured"].values()) for p in processes)
     captured = sum(p["bytes_captured"] for p in processes)

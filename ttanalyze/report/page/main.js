@@ -126,7 +126,6 @@ async function main() {
     return redraw();
   };
   choice.onchange = choose;
-  if (data.divergence) showDivergence(data.divergence);
   if (data.processes.length) await choose();
   let width = innerWidth;
   addEventListener("resize", () => {
