@@ -38,6 +38,7 @@ VERBS = [
     "blame",
     "rewind",
     "tui",
+    "report",
     "trace",
 ]
 

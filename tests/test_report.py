@@ -1,0 +1,174 @@
+"""The page that `ttanalyze report` makes: what it shows, that it needs nothing, that it is safe."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.rundir import Writer, busy_run, small_run
+from tests.support import Outcome
+from ttanalyze.report import document, report
+
+Cli = Callable[..., Outcome]
+HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>&\"'"
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
+needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
+
+
+def shown(page: Path, width: int = 1366) -> tuple[str, str]:
+    """What the browser makes of a page: its elements as text, and what the page's scripts said."""
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
+    command += [f"--window-size={width},2000", "--virtual-time-budget=20000", "--v=0"]
+    done = subprocess.run(
+        [*command, f"--user-data-dir={page.parent / 'profile'}", "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return done.stdout, "\n".join(said)
+
+
+def own_text(page: str) -> str:
+    """The page without the library and the packed data."""
+    return re.sub(r'<script type="text/plain".*?</script>', "", page, flags=re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """vecadd, and vecadd with one element changed."""
+    folder = tmp_path_factory.mktemp("report")
+    program = support.command("example-vecadd", built)
+    runs = folder / "first", folder / "second"
+    for run, more in zip(runs, ([], ["--perturb", "5"]), strict=True):
+        options = ("--sim", "-q", "--params", "-o", run)
+        assert support.ttanalyze("record", *options, "--", *program, *more).status == 0
+    return runs
+
+
+def test_the_verb_writes_a_page(cli: Cli, small: Writer, run_path: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    outcome = cli("report", run_path, "-o", page)
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert outcome.stdout.startswith(f"{page}: ")
+    assert page.read_text().startswith("<!doctype html>")
+    said = json.loads(cli("report", run_path, "-o", page, "--json").stdout)
+    assert said == {"page": str(page), "bytes": page.stat().st_size}
+
+
+def test_errors_are_one_line(cli: Cli, small: Writer, run_path: Path, tmp_path: Path) -> None:
+    for arguments in (
+        ("report", tmp_path / "nothing"),
+        ("report", run_path, "--against", tmp_path / "nothing"),
+        ("report", run_path, "-o", tmp_path / "no" / "page.html"),
+    ):
+        outcome = cli(*arguments)
+        assert outcome.status == 2
+        assert outcome.stderr.startswith("ttanalyze: ")
+        assert outcome.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_a_missing_library_is_said(
+    cli: Cli, small: Writer, run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
+    outcome = cli("report", run_path, "-o", tmp_path / "page.html")
+    assert outcome.status == 2
+    assert "pip install 'ttanalyze[report]'" in outcome.stderr
+
+
+def test_what_is_shown_of_a_run(recorded: tuple[Path, Path]) -> None:
+    told = document(tt.open(recorded[0]))
+    (process,) = told["processes"]
+    assert process["epochs"]["count"] == 8
+    assert process["kernels"]["launches"] == 8
+    assert told["hidden"] == 0
+
+
+def test_nothing_is_loaded_from_anywhere(recorded: tuple[Path, Path]) -> None:
+    page = own_text(report(tt.open(recorded[0]), tt.open(recorded[1])))
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", page)
+    assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|import)\(", page)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy and policy[1].startswith("default-src 'none'")
+
+
+def test_names_are_texts_and_nothing_else(run_path: Path) -> None:
+    """Kernels, labels and the command line may be anything."""
+    w = small_run(run_path)
+    w.function(9, HOSTILE)
+    w.event("launch", "cuLaunchKernel", id=9, grid=[1, 1, 1], block=[1, 1, 1])
+    w.born(20, bytes(100), label=HOSTILE)
+    w.epoch("api", label=HOSTILE)
+    w.close(argv=[HOSTILE])
+    page = own_text(report(tt.open(run_path), tt.open(run_path)))
+    assert "<img" not in page
+    assert "document.title='taken'" not in page
+    assert html.escape("<img src=x onerror=alert(1)>") in page
+    assert page.count("<script") == 1
+
+
+def test_the_divergence_is_on_the_page(recorded: tuple[Path, Path]) -> None:
+    page = own_text(report(tt.open(recorded[0]), tt.open(recorded[1])))
+    assert "different: memory first parts in epoch 5, region 0 at byte 131072" in page
+    assert "<b>c8</b> <b>96</b> <b>b1</b> <b>3d</b> 05" in page
+    assert "<b>6c</b> <b>19</b> <b>8b</b> <b>3f</b> 05" in page
+    assert "writes there, only in B" in page
+    same = own_text(report(tt.open(recorded[0]), tt.open(recorded[0])))
+    assert 'class="verdict same"' in same
+    assert 'id="divergence-section"' not in own_text(report(tt.open(recorded[0])))
+
+
+def test_a_page_has_a_bounded_size(tmp_path: Path) -> None:
+    """However much there is in a run, what lies side by side is put together."""
+    from ttanalyze.report.data import Limits
+
+    run = tt.open(busy_run(tmp_path / "busy", 3000).run)
+    whole, less = document(run), document(run, Limits().divided(1 << 17))
+    marks = [
+        sum(len(lane["time"]) for p in told["processes"] for lane in p["timeline"]["lanes"])
+        for told in (whole, less)
+    ]
+    assert marks[0] > 2 * marks[1] > 0
+
+
+@needs_chromium
+def test_a_browser_draws_it(recorded: tuple[Path, Path], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(report(tt.open(recorded[0]), tt.open(recorded[1])))
+    for width in (1366, 500):
+        drawn, said = shown(page, width)
+        assert said == ""
+        assert 'data-ready="yes"' in drawn
+        assert drawn.count("js-plotly-plot") >= 3
+        assert re.search(r'<p id="failed"[^>]*hidden', drawn)
+        assert ">add</button>" in drawn
+
+
+@needs_chromium
+def test_a_browser_runs_no_script_of_a_run(run_path: Path, tmp_path: Path) -> None:
+    w = small_run(run_path)
+    w.function(9, HOSTILE)
+    w.event("launch", "cuLaunchKernel", id=9, grid=[1, 1, 1], block=[1, 1, 1])
+    w.epoch("api", label=HOSTILE)
+    w.close(argv=[HOSTILE])
+    page = tmp_path / "page.html"
+    page.write_text(report(tt.open(run_path)))
+    drawn, said = shown(page)
+    assert 'data-ready="yes"' in drawn
+    assert said == ""
+    assert "<title>taken" not in drawn
+    assert "<img" not in drawn
