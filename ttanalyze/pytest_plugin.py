@@ -28,6 +28,8 @@ from typing import Any
 import pytest
 
 NAME = "gpu_determinism"
+# Besides what the comparison needs, what tells most of who wrote where.
+RECORDED = {"deterministic": True, "params": True, "cpu_callstack": "auto"}
 CHILD = "import ttanalyze.pytest_plugin as p; raise SystemExit(p.child())"
 # What must not be the same in the process of a test as in ours.
 OFF = ("tt_verify", "tt_update", "lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip")
@@ -232,7 +234,7 @@ class RecordedItem(pytest.Item):
             raise Error("no GPU driver (libcuda.so.1) here; add --tt-sim for the simulator")
         marker = self.get_closest_marker(NAME)
         chosen = marker.kwargs.get("epoch") if marker else None
-        given = {"epoch": chosen or self.config.option.tt_epoch, "deterministic": True}
+        given = {"epoch": chosen or self.config.option.tt_epoch, **RECORDED}
         simulator = str(paths.simulator()) if sim else None
         with contextlib.ExitStack() as stack:
             environment = launch_environment(
