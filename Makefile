@@ -33,6 +33,17 @@ lint: build ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+browser: ## Chromium, in which the tests draw the report page (as root, where there is apt-get)
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		{ [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		  apt-get -qq update && apt-get -qq install --yes chromium >/dev/null; } || \
+		echo "no Chromium: the tests do not draw the report page"
+
+# On a machine that only tests, what they need besides Python is installed.
+ifdef CI
+test: browser
+endif
+
 test: lint examples ## lint, all tests that need no GPU, and the native ones under sanitizers
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not gpu'
 	$(SANITIZE) $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
@@ -60,4 +71,4 @@ clean: ## all that was built, but not .venv
 	rm -rf build dist demo ttanalyze/lib ttanalyze/_format.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-.PHONY: help build examples demo lint test gpu-test bench wheel ptx clean
+.PHONY: help build examples browser demo lint test gpu-test bench wheel ptx clean

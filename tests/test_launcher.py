@@ -463,3 +463,14 @@ def test_variables_are_checked_like_options(recorded: Record) -> None:
     outcome = recorded("--", "true", TT_RING_BYTES="big")
     assert outcome.status == 2
     assert outcome.stderr.startswith("ttanalyze: TT_RING_BYTES big: a size is expected")
+
+
+def test_what_was_recorded_as_json(tmp_path: Path, built: Path) -> None:
+    """On standard error, as the program's output is its own."""
+    program = support.command("example-vecadd", built)
+    outcome = support.ttanalyze("record", "--sim", "--json", "-o", tmp_path / "run", "--", *program)
+    said = json.loads(outcome.stderr)
+    assert outcome.stdout.startswith("vecadd: ")
+    assert (said["out"], said["status"], said["epochs"]) == (str(tmp_path / "run"), 0, 8)
+    path = support.ttanalyze("shim").stdout.strip()
+    assert json.loads(support.ttanalyze("shim", "--json").stdout) == {"shim": path}

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,10 @@ class Recorded:
     bytes: int
     warnings: int
     seconds: float
+
+    def to_json(self) -> str:
+        """The members, in one line."""
+        return orjson.dumps({**asdict(self), "out": str(self.out)}).decode()
 
     def line(self, program: str) -> str:
         """What is said of it in one line."""

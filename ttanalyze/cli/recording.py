@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ttanalyze import text
-from ttanalyze.cli.common import ERROR, SAME, JsonOption, print_text, progress_bar
+from ttanalyze.cli.common import ERROR, SAME, JsonOption, as_json, print_text, progress_bar
 
 verbs = typer.Typer()
 
@@ -98,6 +99,9 @@ def record(
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Replace a run directory that is there.")
     ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Say what was recorded as JSON, on standard error.")
+    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Do not say what was recorded.")
     ] = False,
@@ -130,17 +134,20 @@ def record(
     }
     variables = options.variables(given, os.environ)
     done = run(command, out, variables, sim=sim, force=force, warn=say)
-    if not quiet:
+    if json:
+        print(done.to_json(), file=sys.stderr)
+    elif not quiet:
         say(done.line(command[0]))
     return done.status
 
 
 @verbs.command(epilog="\b\nExample:\n  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd")
-def shim() -> None:
+def shim(json: JsonOption = False) -> None:
     """Print the path of the recorder, for LD_PRELOAD."""
     from ttanalyze import paths
 
-    print_text(str(paths.shim()))
+    path = str(paths.shim())
+    print_text(as_json({"shim": path}) if json else path)
 
 
 @verbs.command(epilog="\b\nExample:\n  ttanalyze doctor")
