@@ -145,6 +145,35 @@ def test_a_page_has_a_bounded_size(tmp_path: Path) -> None:
     assert marks[0] > 2 * marks[1] > 0
 
 
+def test_however_much_differs_the_first_is_shown(tmp_path: Path) -> None:
+    """The page of two runs that have little in common is hardly larger than that of one."""
+    runs = [tt.open(busy_run(tmp_path / str(seed), seed).run) for seed in (1, 2)]
+    alone, both = report(runs[0]), report(runs[0], runs[1])
+    page = own_text(both)
+    assert page.count("What may have written there") <= 1
+    assert "<code>ttanalyze diff --all</code> tells of all" in page
+    assert len(both) < len(alone) + 100_000
+    sections = re.findall(r'<section id="([\w-]+)"', page)
+    links = re.findall(r'<a href="#([\w-]+)"', page)
+    assert links == sections
+
+
+@needs_chromium
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_takes_the_colours_of_the_system(
+    scheme: str, recorded: tuple[Path, Path], tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    made = report(tt.open(recorded[0]))
+    dark = "matches: " + str(scheme == "dark").lower()
+    asked = 'matchMedia("(prefers-color-scheme: dark)")'
+    assert asked in made
+    page.write_text(made.replace(asked, f"{{ {dark}, addEventListener() {{}} }}"))
+    drawn, said = shown(page)
+    assert said == ""
+    assert f'data-theme="{scheme}"' in drawn
+
+
 @needs_chromium
 def test_a_browser_draws_it(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     page = tmp_path / "page.html"

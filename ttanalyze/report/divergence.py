@@ -12,7 +12,7 @@ from ttanalyze.model.run import Run
 from ttanalyze.report.data import Progress
 
 ROW = 16  # bytes of memory in a line
-SHOWN = 8  # divergences with their bytes
+SHOWN = 8  # processes
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Line:
 
 
 def compare(run: Run, against: Run, progress: Progress | None = None) -> dict[str, Any]:
-    """verdict, same, text (all of it, as `ttanalyze diff` shows it), and the divergences whose
-    bytes are known: title, facts, sides, examples, head and rows of the table of suspects.
+    """verdict, same, text (as `ttanalyze diff` shows it), and the first divergence of each process:
+    title, facts, sides, head and rows of the table of suspects. more: how many there are besides.
     """
-    report = diff(run, against, every=True, progress=progress)
+    report = diff(run, against, progress=progress)
     text = diff_text(report)
     verdict, _, _ = text.partition("\n")
     found = [d for process in report.processes for d in process.divergences]
@@ -52,7 +52,6 @@ def _shown(found: Divergence) -> dict[str, Any]:
         "title": title(found),
         "facts": facts(found),
         "sides": _sides(found),
-        "examples": found.examples,
         "head": head,
         "rows": rows,
     }

@@ -108,6 +108,7 @@ function theme(redraw) {
   dark.addEventListener("change", () => apply(false));
   addEventListener("beforeprint", () => apply(true));
   addEventListener("afterprint", () => apply(false));
+  apply(false);
 }
 
 async function main() {
