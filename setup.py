@@ -43,15 +43,22 @@ LIBRARIES = {
         ("interpose/sim/*.c",),
         ("-Wl,-soname,libcuda.so.1", "-Wl,--no-undefined", "-lm", "-pthread", "-ldl"),
     ),
+    "ttanalyze.lib.sim.libcupti": Library(
+        "ttanalyze/lib/sim/libcupti.so.13",
+        ("interpose/sim/cupti/*.c",),
+        ("-Wl,-soname,libcupti.so.13", "-Wl,--no-undefined", "-pthread", "-ldl"),
+    ),
     "ttanalyze.lib.libttshim": Library(
         "ttanalyze/lib/libttshim.so",
         (
             "interpose/*.c",
             "interpose/entry/*.c",
             "interpose/hooks/*.c",
+            "interpose/nvtx/*.c",
             "interpose/state/*.c",
             "interpose/capture/*.c",
             "interpose/drain/*.c",
+            "interpose/timeline/*.c",
         ),
         (
             "-Wl,-soname,libttshim.so",

@@ -15,6 +15,7 @@ import numpy as np
 import xxhash
 
 from ttanalyze.model import layout, manifest, open_run
+from ttanalyze.model.digest import checks_of
 from ttanalyze.model.files import DATA_KIND, KINDS
 from ttanalyze.model.layout import HEADER_SIZE, NO_ID, Array
 
@@ -105,6 +106,22 @@ def add_events(run: Path, count: int, kernels: int) -> None:
             events["id"] = number % kernels
             events["bytes"] = number * 2654435761 % (1 << 24)
             file.write(events.tobytes())
+
+
+def add_activities(run: Path) -> None:
+    """What the GPU did for the launches and copies of a run's events, one after the other."""
+    asked = [layout.EVENT_KINDS.index(kind) for kind in ("launch", "copy")]
+    process = open_run(run).process(0)
+    with (process.path / "timeline.bin").open("ab") as file:
+        for events in process.event_pieces():
+            some = events[np.isin(events["kind"], asked)]
+            made = np.zeros(len(some), layout.ACTIVITY)
+            for name in ("seq", "kind", "stream", "bytes"):
+                made[name] = some[name]
+            made["begin_ns"] = some["time_ns"] + np.uint64(2000)
+            made["end_ns"], made["name"] = made["begin_ns"] + np.uint64(900), NO_ID
+            made["check"] = checks_of(made)
+            file.write(made.tobytes())
 
 
 def write_region(run: Path, size: int) -> None:

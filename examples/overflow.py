@@ -49,6 +49,12 @@ def main() -> None:
     check(cuda.cuMemAlloc_v2(ctypes.byref(weights), size))
     if recorded:
         recorder.tt_label(weights, b"weights")
+        for layer in range(2):  # of which one is in either half
+            begin, half = (
+                ctypes.c_uint64(weights.value + 2 * COUNT * layer),
+                ctypes.c_uint64(2 * COUNT),
+            )
+            recorder.tt_label_range(begin, half, b"layers.%d.weight" % layer, b"f32")
     values = (ctypes.c_float * COUNT)(*(1 + i / COUNT * 1.5 for i in range(COUNT)))
     check(cuda.cuMemcpyHtoD_v2(weights, values, size))
     places = (ctypes.c_void_p * 1)(ctypes.addressof(weights))

@@ -17,7 +17,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capture/capture.h"
 #include "entry/entry.h"
+#include "incident.h"
+#include "inflight.h"
+#include "options.h"
 #include "recorder.h"
 #include "signals.h"
 
@@ -29,12 +33,24 @@ static void finish(void)
 		recorder_finish("complete", NULL);
 }
 
+/* number: 0 where the time limit is over. */
 static void finish_by_signal(int number)
 {
-	char reason[40];
+	const char *name = number ? sigabbrev_np(number) : NULL;
+	char reason[40], what[60];
 
-	snprintf(reason, sizeof(reason), "signal %d", number);
-	recorder_finish("signal", reason);
+	if (number)
+		snprintf(reason, sizeof(reason), "signal %d", number);
+	else
+		snprintf(reason, sizeof(reason), "its time limit of %g s", (double)options.timeout_ms / 1e3);
+	if (name)
+		snprintf(what, sizeof(what), "%s (SIG%s)", reason, name);
+	else
+		snprintf(what, sizeof(what), "%s", reason);
+	capture_hurry();
+	incident_ending(what, reason);
+	recorder_finish(number ? "signal" : "timeout", reason);
+	incident_ended();
 }
 
 static void in_child(void)
@@ -46,7 +62,7 @@ static void in_child(void)
 void ending_watch(void)
 {
 	owner = getpid();
-	if (!signals_watch(finish_by_signal))
+	if (!inflight_open() || !signals_watch(finish_by_signal, incident_ended, options.timeout_ms))
 		recorder_warn("no thread for signals: one that ends the process ends the recording where it is");
 	atexit(finish);
 	at_quick_exit(finish);

@@ -34,7 +34,11 @@ enum tt_file_kind {
 	TT_FILE_MODULES = 8,   /* modules.bin    tt_module records, one per image loaded */
 	TT_FILE_STRINGS = 9,   /* strings.bin    u32 byte length, then UTF-8 bytes, no terminator */
 	TT_FILE_PARAMS = 10,   /* params.bin     parameters of launches, where they were asked for */
-	TT_FILE_FRAMES = 11    /* frames.bin     tt_frame records, the frames of a call stack one after the other */
+	TT_FILE_FRAMES = 11,   /* frames.bin     tt_frame records, the frames of a call stack one after the other */
+	TT_FILE_TIMELINE = 12, /* timeline.bin   tt_activity records, when the GPU did what calls asked for */
+	TT_FILE_LABELS = 13,   /* labels.bin     tt_label records, names of parts of regions */
+	TT_FILE_GRAPHS = 14,   /* graphs.bin     tt_graph_record records, what executable graphs consist of */
+	TT_FILE_GRAPH_DATA = 15 /* graphdata.bin  parameters and edges that those records refer to */
 };
 
 /* tt_file_header.encoding: the contents of a block as they are in a data file */
@@ -63,7 +67,7 @@ enum tt_event_kind {
 	TT_EVENT_NONE = 0,        /* an unused slot; readers skip it */
 	TT_EVENT_LAUNCH = 1,      /* a kernel launch */
 	TT_EVENT_LAUNCH_HOST = 2, /* a host function or stream callback */
-	TT_EVENT_GRAPH_LAUNCH = 3,
+	TT_EVENT_GRAPH_LAUNCH = 3, /* id = graph, as in tt_graph_record */
 	TT_EVENT_COPY = 4,        /* dst, src, bytes; 2-D and 3-D copies give the bytes moved */
 	TT_EVENT_SET = 5,         /* dst, bytes */
 	TT_EVENT_ALLOC = 6,       /* dst, bytes, id = region */
@@ -79,7 +83,36 @@ enum tt_event_kind {
 	TT_EVENT_MEM_OP = 16,       /* stream write or wait on a value; dst */
 	TT_EVENT_CAPTURE_BEGIN = 17, /* stream capture */
 	TT_EVENT_CAPTURE_END = 18,
-	TT_EVENT_EPOCH = 19         /* an epoch was cut here; id = epoch number */
+	TT_EVENT_EPOCH = 19,        /* an epoch was cut here; id = epoch number */
+	/* What the program says of itself through NVTX. Where a message is called for: id = string
+	 * offset of the message, dst = string offset of the domain (TT_NO_ID: the default one), shared =
+	 * colour as ARGB (0: none), bytes = payload, grid[0] = its type (enum tt_payload), grid[1] = category. */
+	TT_EVENT_MARK = 20,
+	TT_EVENT_RANGE_PUSH = 21,   /* a range of this thread and domain, within those that are open */
+	TT_EVENT_RANGE_POP = 22,    /* ends the innermost; id, dst as there */
+	TT_EVENT_RANGE_START = 23,  /* src = the range; ends anywhere */
+	TT_EVENT_RANGE_END = 24,    /* src = the range; id, dst as there where they are known */
+	TT_EVENT_NAME = 25,         /* id = string offset of a name; dst = of what: enum tt_named */
+	TT_EVENT_GRAPH_INSTANTIATE = 26, /* id = graph, as in tt_graph_record */
+	TT_EVENT_GRAPH_UPDATE = 27, /* id = graph, bytes = nodes that changed */
+	TT_EVENT_GRAPH_DESTROY = 28 /* id = graph */
+};
+
+/* tt_event.dst of TT_EVENT_NAME */
+enum tt_named {
+	TT_NAMED_THREAD = 1, /* src = kernel thread id */
+	TT_NAMED_STREAM = 2  /* the event's stream */
+};
+
+/* tt_event.grid[0] of annotations: how to read bytes; of the 32-bit types its low half */
+enum tt_payload {
+	TT_PAYLOAD_NONE = 0,
+	TT_PAYLOAD_U64 = 1,
+	TT_PAYLOAD_I64 = 2,
+	TT_PAYLOAD_F64 = 3,
+	TT_PAYLOAD_U32 = 4,
+	TT_PAYLOAD_I32 = 5,
+	TT_PAYLOAD_F32 = 6
 };
 
 /* tt_event.flags */
@@ -104,14 +137,34 @@ struct tt_event {
 	uint64_t dst;
 	uint64_t src;
 	uint64_t bytes;
-	uint32_t id;        /* function, region, module or epoch, by kind; else TT_NO_ID */
-	uint32_t shared;    /* dynamic shared memory of a launch */
+	uint32_t id;        /* function, region, module, epoch or message, by kind; else TT_NO_ID */
+	uint32_t shared;    /* dynamic shared memory of a launch; colour of an annotation */
 	uint32_t grid[3];
 	uint32_t block[3];
 	uint32_t cluster[3]; /* 0 where none was asked for */
 	uint32_t params;      /* where in params.bin a launch's parameters are, in 16 bytes; 0 where not recorded */
 	uint32_t params_size; /* their bytes, laid out as the kernel sees them */
 	uint32_t stack;       /* tt_frame.stack: who made the call; 0 where not recorded */
+};
+
+/* tt_activity.flags */
+#define TT_ACTIVITYF_COARSE 1 /* times of events around it: it began no earlier and ended no later */
+
+/* What came of a call, and when. Records are in no order. */
+struct tt_activity {
+	uint64_t seq;      /* tt_event.seq of the call that asked for it; 0 where that is not known */
+	uint64_t begin_ns; /* CLOCK_MONOTONIC: on the device; of TT_EVENT_SYNC, how long the host waited */
+	uint64_t end_ns;
+	uint64_t stream;   /* stream id, 0 where it is not known */
+	uint64_t bytes;    /* of copies and sets */
+	uint64_t node;     /* of what a graph launch did: the driver's number of the node; else 0 */
+	uint32_t kind;     /* enum tt_event_kind: launch, copy, set, graph launch (as a whole), sync; 0: an unused slot */
+	uint32_t flags;    /* TT_ACTIVITYF_… */
+	uint32_t context;  /* as in tt_event; TT_NO_ID where it is not known */
+	uint32_t device;   /* ordinal, TT_NO_ID where it is not known */
+	uint32_t name;     /* string offset of a kernel's mangled name, else TT_NO_ID */
+	uint32_t reserved;
+	uint64_t check;    /* XXH3-64 of the 72 bytes before */
 };
 
 /* ---- regions ---- */
@@ -157,6 +210,22 @@ struct tt_region {
 	uint64_t check;     /* XXH3-64 of the 88 bytes before */
 };
 
+/*
+ * From an epoch on, a part of a region is called this, and what it overlaps is not called anything
+ * else there any more. A region's end ends its parts.
+ */
+struct tt_label {
+	uint32_t region;
+	uint32_t label;  /* string offset; TT_NO_ID: from here on the part has no name */
+	uint64_t offset; /* of the part in the region */
+	uint64_t size;
+	uint64_t start;  /* where the part begins in what is called so; 0 unless that began in another region */
+	uint64_t seq;    /* its place in the order of calls, among tt_event.seq */
+	uint32_t epoch;  /* number of the next epoch then: the first in which it holds */
+	uint32_t type;   /* string offset: what its items are, as "f32", else TT_NO_ID */
+	uint64_t check;  /* XXH3-64 of the 48 bytes before */
+};
+
 /* ---- epochs ---- */
 
 /* tt_epoch.trigger */
@@ -168,7 +237,8 @@ enum tt_trigger {
 	TT_TRIGGER_COPY = 5,
 	TT_TRIGGER_API = 6,
 	TT_TRIGGER_FINAL = 7, /* the context or the process was about to end */
-	TT_TRIGGER_GRAPH = 8
+	TT_TRIGGER_GRAPH = 8,
+	TT_TRIGGER_NVTX = 9 /* a mark, or the end of a range */
 };
 
 /* tt_epoch.flags */
@@ -187,7 +257,7 @@ struct tt_epoch {
 	uint64_t seq;           /* tt_event.seq of the call that triggered it */
 	uint64_t time_ns;       /* CLOCK_MONOTONIC at the cut */
 	uint64_t done_ns;       /* CLOCK_MONOTONIC when it was committed */
-	uint32_t label;         /* string offset: kernel name or tt_epoch label, else TT_NO_ID */
+	uint32_t label;         /* string offset: kernel name, message or tt_epoch label, else TT_NO_ID */
 	uint32_t segment;       /* its blocks are in the TT_DATA_LANES data files from this NNNNN on */
 	uint64_t digests_first; /* record index of its span in digests.bin */
 	uint64_t digests_count;
@@ -258,6 +328,80 @@ struct tt_frame {
 	uint32_t reserved;
 	uint64_t address;   /* of a native frame, the call's offset in the file, or, without a file, its address */
 	uint64_t check;     /* XXH3-64 of the 40 bytes before */
+};
+
+/* ---- graphs ---- */
+
+/* tt_graph_record.op */
+enum tt_graph_op {
+	TT_GRAPH_MADE = 1,   /* an executable graph was made: its nodes follow, by number */
+	TT_GRAPH_REMADE = 2, /* it consists of something else from here on: as above */
+	TT_GRAPH_NODE = 3,   /* what a node does from here on */
+	TT_GRAPH_ENDED = 4   /* destroyed */
+};
+
+/* tt_graph_record.kind */
+enum tt_node_kind {
+	TT_NODE_NONE = 0,     /* of records that are not of a node */
+	TT_NODE_KERNEL = 1,   /* function, grid, block, cluster, shared; data = parameters as the kernel sees them */
+	TT_NODE_COPY = 2,     /* dst, src, bytes, reach */
+	TT_NODE_SET = 3,      /* dst, bytes, reach, src = value, shared = bytes of an item */
+	TT_NODE_HOST = 4,     /* src = function, dst = its argument */
+	TT_NODE_GRAPH = 5,    /* the nodes after it that name it as parent */
+	TT_NODE_EMPTY = 6,
+	TT_NODE_EVENT_WAIT = 7,   /* src = CUevent */
+	TT_NODE_EVENT_RECORD = 8, /* src = CUevent */
+	TT_NODE_SIGNAL = 9,   /* external semaphores */
+	TT_NODE_WAIT = 10,
+	TT_NODE_ALLOC = 11,   /* dst, bytes */
+	TT_NODE_FREE = 12,    /* dst */
+	TT_NODE_MEM_OP = 13,  /* data = the addresses that it writes to, 8 bytes each */
+	TT_NODE_CONDITIONAL = 14, /* src = handle, dst = 0 if, 1 while, 2 switch; its bodies' nodes name it as parent */
+	TT_NODE_OTHER = 15
+};
+
+/* tt_graph_record.flags; those of events that nodes have too have the same values */
+#define TT_GRAPHF_DISABLED 1    /* the node is switched off */
+#define TT_GRAPHF_COOPERATIVE 2
+#define TT_GRAPHF_UNREAD 4      /* the driver does not say what it does; of a graph: there are no nodes here */
+#define TT_GRAPHF_HOST_DST 8
+#define TT_GRAPHF_HOST_SRC 16
+#define TT_GRAPHF_CONDITIONAL 32 /* runs as often as a conditional node that it is in says */
+#define TT_GRAPHF_DEVICE 64     /* of a node: kernels may change it; of a graph: kernels may launch it */
+
+/* An executable graph, or a node of one, from a call on. */
+struct tt_graph_record {
+	uint64_t seq;      /* tt_event.seq of the call */
+	uint32_t op;       /* enum tt_graph_op */
+	uint32_t graph;    /* number, from 0 in order of instantiation */
+	uint32_t node;     /* number, from 0: those of a graph inside come right after the node that holds it; else how many */
+	uint32_t kind;     /* enum tt_node_kind */
+	uint32_t flags;    /* TT_GRAPHF_… */
+	uint32_t parent;   /* the node whose graph this one is in, else TT_NO_ID */
+	uint32_t branch;   /* which of the bodies of a conditional node it is in */
+	uint32_t function; /* tt_function.id, else TT_NO_ID */
+	uint32_t context;  /* in which a kernel runs, or the graph was made, as in tt_event; else TT_NO_ID */
+	uint32_t shared;
+	uint32_t grid[3];
+	uint32_t block[3];
+	uint32_t cluster[3];
+	uint32_t data_size; /* bytes of it in graphdata.bin; of a graph its edges, tt_graph_edge */
+	uint64_t dst;
+	uint64_t src;
+	uint64_t bytes;
+	uint64_t reach;      /* from dst on, with the gaps between rows */
+	uint64_t data;       /* offset in graphdata.bin, from its very beginning; 0 where there is none */
+	uint64_t data_check; /* XXH3-64 of it */
+	uint64_t check;      /* XXH3-64 of the 136 bytes before */
+};
+
+/* Of a graph: `to` comes after `from`. */
+struct tt_graph_edge {
+	uint32_t from, to;  /* nodes */
+	uint8_t from_port;  /* as in CUgraphEdgeData */
+	uint8_t to_port;
+	uint8_t type;
+	uint8_t reserved[5];
 };
 
 /* tt_module.kind */

@@ -16,14 +16,18 @@
 
 _Alignas(64) struct options options;
 
-static const char *const names[] = {
-	"TT_OUT", "TT_EPOCH", "TT_REGIONS", "TT_SNAPSHOT_EVERY", "TT_RETAIN", "TT_OVERWRITE",
-	"TT_RING_BYTES", "TT_DETERMINISTIC", "TT_DEPS", "TT_EVENTS", "TT_STALL_MS", "TT_VERBOSE", "TT_COMPRESS",
-	"TT_PARAMS", "TT_CPU_CALLSTACK",
+static const struct {
+	const char *name, *normally;
+} variables[] = {
+	{"TT_OUT", ""}, {"TT_EPOCH", "sync"}, {"TT_REGIONS", "all"}, {"TT_SNAPSHOT_EVERY", "64"}, {"TT_RETAIN", "0"},
+	{"TT_OVERWRITE", "backpressure"}, {"TT_RING_BYTES", ""}, {"TT_DETERMINISTIC", "0"}, {"TT_DEPS", NULL},
+	{"TT_EVENTS", "1"}, {"TT_STALL_MS", "10000"}, {"TT_VERBOSE", "0"}, {"TT_COMPRESS", "0"}, {"TT_PARAMS", "0"},
+	{"TT_CPU_CALLSTACK", NULL}, {"TT_KERNEL_EVENTS", "dedup"}, {"TT_NVTX", "1"}, {"TT_TIMELINE", "off"}, {"TT_TIMEOUT", "0"},
 };
-#define NAMES (sizeof(names) / sizeof(*names))
+#define VARIABLES (sizeof(variables) / sizeof(*variables))
+const char *const timeline_names[] = {"off", "events", "cupti", NULL};
 static const char *const orders[] = {"off", "device", "region", NULL}; /* by enum deps */
-static char *texts[NAMES]; /* a program may change its environment */
+static char *texts[VARIABLES]; /* a program may change its environment */
 
 static const char *value_of(const char *name)
 {
@@ -85,51 +89,6 @@ static bool parse_bool(const char *text, bool *out)
 	return true;
 }
 
-/* kernel:REGEX takes the rest of the text, commas included, since expressions hold commas. */
-static bool parse_epoch(const char *text, char *error, size_t size)
-{
-	while (*text) {
-		size_t n = strcspn(text, ",");
-
-		if (!strncmp(text, "kernel:", 7)) {
-			int rc = regcomp(&options.kernel, text + 7, REG_EXTENDED | REG_NOSUB);
-			if (rc || !text[7]) {
-				char why[120] = "empty expression";
-				if (rc)
-					regerror(rc, &options.kernel, why, sizeof(why));
-				snprintf(error, size, "TT_EPOCH=kernel:%.80s: %s", text + 7, why);
-				return false;
-			}
-			options.epoch_kernel = true;
-			return true;
-		}
-		if (n == 4 && !strncmp(text, "sync", 4)) {
-			options.epoch_sync = true;
-		} else if (n == 6 && !strncmp(text, "memcpy", 6)) {
-			options.epoch_copy = true;
-		} else if (n == 3 && !strncmp(text, "api", 3)) {
-			options.epoch_api = true;
-		} else if (n >= 6 && !strncmp(text, "launch", 6)) {
-			uint64_t every = 1;
-			char number[24] = "1";
-			if (n > 6 && (text[6] != ':' || n - 7 >= sizeof(number)))
-				return bad(error, size, "TT_EPOCH", text, "expected launch or launch:N");
-			if (n > 6)
-				snprintf(number, sizeof(number), "%.*s", (int)(n - 7), text + 7);
-			if (!parse_number(number, UINT32_MAX, &every) || !every)
-				return bad(error, size, "TT_EPOCH", text, "launch:N needs a count from 1");
-			options.epoch_launch = (uint32_t)every;
-		} else if (!(n == 4 && !strncmp(text, "none", 4))) {
-			return bad(error, size, "TT_EPOCH", text,
-				   "expected sync, launch[:N], memcpy, api, none or kernel:REGEX (last)");
-		}
-		text += n;
-		if (*text == ',')
-			text++;
-	}
-	return true;
-}
-
 static bool read_bool(const char *name, bool *out, char *error, size_t size)
 {
 	const char *v = value_of(name);
@@ -146,6 +105,25 @@ static bool read_number(const char *name, uint32_t *out, char *error, size_t siz
 		return bad(error, size, name, v, "expected a whole number");
 	*out = (uint32_t)n;
 	return true;
+}
+
+/* Seconds, with decimals if need be. */
+static bool read_seconds(const char *name, uint64_t *ms, char *error, size_t size)
+{
+	const char *v = value_of(name), *point = v ? strchr(v, '.') : NULL;
+	char whole[16];
+	uint64_t n = 0, unit = 1000;
+
+	if (!v)
+		return true;
+	snprintf(whole, sizeof(whole), "%.*s", point ? (int)(point - v) : 15, v);
+	bool good = (point || strlen(v) < 15) && parse_number(whole, 1000000000, &n) && (!point || point[1]);
+	*ms = n * 1000;
+	for (const char *p = point ? point + 1 : ""; good && *p; p++) {
+		good = *p >= '0' && *p <= '9';
+		*ms += (uint64_t)(*p - '0') * (unit /= 10);
+	}
+	return good || bad(error, size, name, v, "expected seconds, such as 60 or 0.5");
 }
 
 static bool read_choice(const char *name, const char *const *choices, const char *want, int *out,
@@ -166,15 +144,18 @@ bool options_read(char *error, size_t error_size)
 	static const char *const regions[] = {"all", "touched", NULL};
 	static const char *const policies[] = {"backpressure", "drop-oldest", "fail", NULL};
 	const char *v;
-	static const char *const callers[] = {"off", "auto", "python", "backtrace", NULL};
-	int choice = 0, policy = OVERWRITE_BACKPRESSURE, deps = -1, caller = 0;
+	char why[240];
+	static const char *const launches[] = {"dedup", "full", "nostack", "off", NULL}; /* by enum kernel_events */
+	/* By enum callstacks, then names that scripts for other tools use for what auto does. */
+	static const char *const callers[] = {"off", "auto", "python", "backtrace", "mixed", "pytorch", "auto-gil", NULL};
+	int choice = 0, policy = OVERWRITE_BACKPRESSURE, deps = -1, caller = -1, timeline = TIMELINE_OFF, launch = -1;
 
-	options = (struct options){.snapshot_every = 64, .events = true, .stall_ms = 10000};
+	options = (struct options){.snapshot_every = 64, .events = true, .nvtx = true, .stall_ms = 10000};
 	v = value_of("TT_OUT");
 	if (!v)
 		return true;
-	for (unsigned i = 0; i < NAMES; i++)
-		texts[i] = value_of(names[i]) ? strdup(value_of(names[i])) : NULL;
+	for (unsigned i = 0; i < VARIABLES; i++)
+		texts[i] = value_of(variables[i].name) ? strdup(value_of(variables[i].name)) : NULL;
 	char here[2048] = "";
 	if (*v != '/' && !getcwd(here, sizeof(here) - 1))
 		return bad(error, error_size, "TT_OUT", v, "the working directory has no path");
@@ -183,8 +164,8 @@ bool options_read(char *error, size_t error_size)
 	if ((size_t)snprintf(options.out, sizeof(options.out), "%s%s", here, v) >= sizeof(options.out))
 		return bad(error, error_size, "TT_OUT", v, "path too long");
 	v = value_of("TT_EPOCH");
-	if (!parse_epoch(v ? v : "sync", error, error_size))
-		return false;
+	if (!occasions_read(&options.epoch, v ? v : "sync", why, sizeof(why)))
+		return bad(error, error_size, "TT_EPOCH", v, why);
 	v = value_of("TT_RING_BYTES");
 	if (v && (!parse_size(v, &options.ring_bytes) || options.ring_bytes < (256 << 10)))
 		return bad(error, error_size, "TT_RING_BYTES", v,
@@ -196,19 +177,40 @@ bool options_read(char *error, size_t error_size)
 	    !read_number("TT_RETAIN", &options.retain, error, error_size) ||
 	    !read_number("TT_COMPRESS", &options.compress, error, error_size) ||
 	    !read_number("TT_STALL_MS", &options.stall_ms, error, error_size) ||
+	    !read_seconds("TT_TIMEOUT", &options.timeout_ms, error, error_size) ||
 	    !read_bool("TT_DETERMINISTIC", &options.deterministic, error, error_size) ||
 	    !read_choice("TT_DEPS", orders, "expected off, device or region", &deps, error, error_size) ||
 	    !read_bool("TT_EVENTS", &options.events, error, error_size) ||
-	    !read_choice("TT_CPU_CALLSTACK", callers, "expected auto, python, backtrace or off", &caller, error, error_size) ||
+	    !read_choice("TT_CPU_CALLSTACK", callers, "expected auto, python, backtrace, mixed or off", &caller, error, error_size) ||
+	    !read_choice("TT_KERNEL_EVENTS", launches, "expected dedup, full, nostack or off", &launch, error, error_size) ||
+	    !read_choice("TT_TIMELINE", timeline_names, "expected cupti, events or off", &timeline, error, error_size) ||
 	    !read_bool("TT_PARAMS", &options.params, error, error_size) ||
+	    !read_bool("TT_NVTX", &options.nvtx, error, error_size) ||
 	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size))
 		return false;
 	if (options.compress > COMPRESS_MOST)
 		return bad(error, error_size, "TT_COMPRESS", value_of("TT_COMPRESS"), "expected a level from 0 to 19");
 	options.touched = choice == 1;
-	options.callstacks = (enum callstacks)caller;
+	if (caller < 0) /* who asks for launches with stacks wants stacks */
+		caller = launch == KERNEL_EVENTS_DEDUP || launch == KERNEL_EVENTS_FULL ? CALLSTACKS_AUTO : CALLSTACKS_OFF;
+	options.callstacks = caller > CALLSTACKS_MIXED ? CALLSTACKS_AUTO : (enum callstacks)caller;
+	options.launch_stacks = options.callstacks && launch < KERNEL_EVENTS_NOSTACK;
+	options.no_launches = launch == KERNEL_EVENTS_OFF;
+	options.timeline = (enum timeline)timeline;
 	options.deps = deps >= 0 ? (enum deps)deps : options.touched ? DEPS_REGION : DEPS_DEVICE;
 	options.overwrite = (enum overwrite_policy)policy;
+	if (options.timeline && !options.events) {
+		snprintf(error, error_size, "TT_TIMELINE needs TT_EVENTS=1: times are those of recorded calls");
+		return false;
+	}
+	if (launch >= 0 && launch != KERNEL_EVENTS_OFF && !options.events) {
+		snprintf(error, error_size, "TT_KERNEL_EVENTS=%s needs TT_EVENTS=1: launches are events", launches[launch]);
+		return false;
+	}
+	if (options.params && options.no_launches) {
+		snprintf(error, error_size, "TT_PARAMS=1 needs another TT_KERNEL_EVENTS: parameters are those of recorded launches");
+		return false;
+	}
 	if (options.params && !options.events) {
 		snprintf(error, error_size, "TT_PARAMS=1 needs TT_EVENTS=1: parameters are those of recorded launches");
 		return false;
@@ -221,16 +223,22 @@ bool options_read(char *error, size_t error_size)
 	return true;
 }
 
+/* What an option is where it is not given. */
+static const char *normally(unsigned i)
+{
+	if (variables[i].normally)
+		return variables[i].normally;
+	if (!strcmp(variables[i].name, "TT_DEPS"))
+		return orders[options.deps];
+	return options.callstacks ? "auto" : "off";
+}
+
 void options_json(struct json *j)
 {
-	const char *const defaults[] = {
-		"", "sync", "all", "64", "0", "backpressure", "", "0", orders[options.deps], "1", "10000", "0", "0", "0", "off",
-	};
-
 	json_open(j, '{');
-	for (unsigned i = 0; i < NAMES; i++) {
-		json_key(j, names[i]);
-		json_string(j, texts[i] ? texts[i] : defaults[i]);
+	for (unsigned i = 0; i < VARIABLES; i++) {
+		json_key(j, variables[i].name);
+		json_string(j, texts[i] ? texts[i] : normally(i));
 	}
 	json_close(j, '}');
 }

@@ -4,15 +4,20 @@
 #ifndef TT_OPTIONS_H
 #define TT_OPTIONS_H
 
-#include <regex.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "occasions.h"
+
 /* What is submitted after a capture waits for it: nothing, all of it, or launches only where they name memory that it reads. */
 enum deps { DEPS_OFF, DEPS_DEVICE, DEPS_REGION };
-/* Whose functions call stacks are made of; auto: Python's where the thread is in any, else native ones. */
-enum callstacks { CALLSTACKS_OFF, CALLSTACKS_AUTO, CALLSTACKS_PYTHON, CALLSTACKS_BACKTRACE };
+/* Whose functions call stacks are made of; auto: Python's where the thread is in any, else native ones; mixed: both. */
+enum callstacks { CALLSTACKS_OFF, CALLSTACKS_AUTO, CALLSTACKS_PYTHON, CALLSTACKS_BACKTRACE, CALLSTACKS_MIXED };
+/* Of kernels' launches: events with call stacks, which dedup and full only write differently, without, or none. */
+enum kernel_events { KERNEL_EVENTS_DEDUP, KERNEL_EVENTS_FULL, KERNEL_EVENTS_NOSTACK, KERNEL_EVENTS_OFF };
+/* What says when the GPU did what calls asked for. */
+enum timeline { TIMELINE_OFF, TIMELINE_EVENTS, TIMELINE_CUPTI };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
 struct options {
@@ -20,22 +25,26 @@ struct options {
 	bool touched; /* regions: touched instead of all */
 	enum deps deps;
 	bool deterministic;
-	bool epoch_sync, epoch_copy, epoch_kernel, epoch_api;
-	uint32_t epoch_launch; /* after every Nth launch, 0 = never */
+	struct occasions epoch;
 	uint32_t snapshot_every;
 	uint32_t retain;
 	uint32_t compress; /* level of zstd, 0: none */
 	enum overwrite_policy overwrite;
 	uint64_t ring_bytes; /* 0: chosen by what is free */
 	uint32_t stall_ms;
+	uint64_t timeout_ms; /* after which the process is ended, 0: none */
 	bool params; /* of launches are recorded */
+	bool nvtx;   /* so are annotations */
 	enum callstacks callstacks;
+	bool launch_stacks; /* launches have them too */
+	bool no_launches;   /* leave events */
+	enum timeline timeline;
 	bool verbose;
-	regex_t kernel; /* valid where epoch_kernel */
 	char out[4096]; /* empty: do not record */
 };
 
 extern struct options options;
+extern const char *const timeline_names[]; /* by enum timeline */
 
 /* Fills `options`. False with a one-line reason when a variable can't be understood. */
 bool options_read(char *error, size_t error_size);

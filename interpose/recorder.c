@@ -13,16 +13,21 @@
 #include <unistd.h>
 
 #include "capture/capture.h"
+#include "drain/activities.h"
 #include "drain/compress.h"
 #include "drain/drain.h"
 #include "drain/events.h"
 #include "drain/json.h"
 #include "drain/params.h"
 #include "ending.h"
+#include "incident.h"
+#include "nvtx/nvtx.h"
 #include "options.h"
 #include "state/stacks.h"
 #include "state/arena.h"
+#include "state/graphs.h"
 #include "state/regions.h"
+#include "timeline/timeline.h"
 
 #define WARNINGS 32
 #define FINISH_MS 5000 /* as long as a thread waits for another that finishes */
@@ -52,13 +57,18 @@ static bool has_error_output(void)
 	       now.st_ino == error_output.st_ino;
 }
 
+void recorder_say(const char *lines, size_t size)
+{
+	if (has_error_output() && write(STDERR_FILENO, lines, size) < 0)
+		return; /* a program without stderr is not told */
+}
+
 static void say(const char *text)
 {
 	char line[320];
 	int n = snprintf(line, sizeof(line), "ttanalyze: %s\n", text);
 
-	if (has_error_output() && write(STDERR_FILENO, line, (size_t)n) < 0)
-		return; /* a program without stderr is not told */
+	recorder_say(line, (size_t)n);
 }
 
 static uint64_t real_time(void)
@@ -75,6 +85,8 @@ void recorder_warn(const char *format, ...)
 	va_list args;
 	bool fresh = true;
 
+	if (capture_hurried())
+		return; /* what is cut short now has one reason, which is told */
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -110,6 +122,8 @@ void recorder_fail(const char *format, ...)
 	char text[256];
 	va_list args;
 
+	if (capture_hurried())
+		return;
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
@@ -136,22 +150,18 @@ static void json_devices(struct json *j)
 {
 	json_open(j, '[');
 	for (struct context *c = context_first(); c; c = c->next) {
-		char name[128] = "?";
-		size_t memory = 0;
 		bool listed = false;
 		for (struct context *o = context_first(); o != c; o = o->next)
 			listed |= o->device == c->device;
 		if (listed)
 			continue;
-		real.cuDeviceGetName(name, sizeof(name), c->device);
-		real.cuDeviceTotalMem_v2(&memory, c->device);
 		json_open(j, '{');
 		json_key(j, "ordinal");
 		json_u64(j, (uint64_t)c->device);
 		json_key(j, "name");
-		json_string(j, name);
+		json_string(j, c->device_name);
 		json_key(j, "memory");
-		json_u64(j, memory);
+		json_u64(j, c->device_memory);
 		json_close(j, '}');
 	}
 	json_close(j, ']');
@@ -197,6 +207,8 @@ static void write_process(const char *status, const char *reason, bool ended)
 	json_devices(&j);
 	json_key(&j, "options");
 	options_json(&j);
+	json_key(&j, "timeline");
+	timeline_json(&j);
 	json_key(&j, "ring");
 	json_open(&j, '{');
 	counter(&j, "bytes", ring_bytes);
@@ -226,6 +238,8 @@ static void write_process(const char *status, const char *reason, bool ended)
 		json_string(&j, warnings[i]);
 	pthread_mutex_unlock(&lock);
 	json_close(&j, ']');
+	json_key(&j, "incidents");
+	incidents_json(&j);
 	json_key(&j, "calls");
 	json_open(&j, '[');
 	for (unsigned i = 0; i < CALL_COUNT; i++)
@@ -250,6 +264,7 @@ __attribute__((constructor)) static void read_options(void)
 		return;
 	if (!*options.out)
 		atomic_store(&recorder_state, RECORDER_OFF);
+	nvtx_announce();
 }
 
 static bool start_parts(void)
@@ -268,6 +283,8 @@ static bool start_parts(void)
 	else if (options.callstacks && !stacks_open())
 		recorder_fail("no host memory for call stacks");
 	else if (options.params && !params_open(store_directory(run), error, sizeof(error)))
+		recorder_fail("%s", error);
+	else if (!timeline_open(store_directory(run), error, sizeof(error)))
 		recorder_fail("%s", error);
 	else if (!drain_start())
 		recorder_fail("no thread for the drain");
@@ -313,6 +330,7 @@ static bool start(void)
 		return true;
 	events_close();
 	params_close();
+	timeline_close();
 	write_process("failed", failure, true);
 	store_close(run);
 	return false;
@@ -327,11 +345,19 @@ bool recorder_start(void)
 		return false;
 	pthread_mutex_lock(&start_lock);
 	t->busy++;
-	if (recorder_state == RECORDER_UNDECIDED)
+	bool first = recorder_state == RECORDER_UNDECIDED;
+	if (first)
 		atomic_store(&recorder_state, start() ? RECORDER_ON : RECORDER_OFF);
 	t->busy--;
 	pthread_mutex_unlock(&start_lock);
+	if (first)
+		nvtx_recording_begins();
 	return recorder_state == RECORDER_ON;
+}
+
+void recorder_note(void)
+{
+	write_process(*failure ? "failed" : "running", *failure ? failure : NULL, false);
 }
 
 void recorder_finish(const char *status, const char *reason)
@@ -343,29 +369,38 @@ void recorder_finish(const char *status, const char *reason)
 
 	if (!run)
 		return;
+	if (reason && !*failure)
+		write_process(status, reason, true); /* what comes now may not come to its end */
+	t->calls++; /* a signal does not hold this thread up */
+	t->call = TT_NO_ID;
 	if (atomic_exchange(&begun, true)) {
 		for (unsigned ms = 0; !done && ms < FINISH_MS; ms++)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		t->calls--;
 		return;
 	}
 	for (struct context *c = context_first(); c && recorder_state == RECORDER_ON; c = c->next) {
 		CUcontext popped;
 		if (!c->alive || !c->capture || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
 			continue;
-		capture_end(t, c, !reason);
+		capture_end(t, c, !reason, true);
 		real.cuCtxPopCurrent_v2(&popped);
 	}
 	t->busy++;
+	timeline_close();
 	drain_stop(options.stall_ms);
 	atomic_compare_exchange_strong(&recorder_state, &on, RECORDER_OFF);
 	events_close();
 	params_close();
+	graphs_close();
 	if (store_failed(run, why, sizeof(why)))
 		stopped(why);
 	if (!*failure && events_failed(why, sizeof(why)))
 		recorder_warn("events were lost: %s", why);
 	if (!*failure && params_failed(why, sizeof(why)))
 		recorder_warn("parameters of launches were lost: %s", why);
+	if (!*failure && activities_failed(why, sizeof(why)))
+		recorder_warn("times were lost: %s", why);
 	if (*failure)
 		write_process("failed", failure, true);
 	else
@@ -374,6 +409,7 @@ void recorder_finish(const char *status, const char *reason)
 	if (store_failed(run, why, sizeof(why)))
 		stopped(why); /* not in the run, which could not be written to its end */
 	t->busy--;
+	t->calls--;
 	done = true;
 }
 
@@ -383,7 +419,9 @@ void recorder_forget(void)
 		return;
 	events_forget();
 	params_forget();
+	timeline_forget();
 	stacks_forget();
+	graphs_forget();
 	store_forget(run);
 	drain_forget();
 	regions_forget_all();
@@ -396,6 +434,11 @@ void recorder_forget(void)
 store *recorder_store(void)
 {
 	return run;
+}
+
+uint64_t recorder_last_seq(void)
+{
+	return atomic_load_explicit(&last_seq, memory_order_relaxed);
 }
 
 HOT uint64_t recorder_next_seq(void)

@@ -33,6 +33,11 @@ void recorder_fail(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* Into the run's warnings, and on stderr, each distinct text once. */
 void recorder_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* On stderr, as long as that is the one that the program was started with. */
+void recorder_say(const char *lines, size_t size);
+/* Writes process.json as it is now. */
+void recorder_note(void);
+
 /* Last epochs, drain, files. From exit, signals, or when the last context goes; safe to repeat. */
 void recorder_finish(const char *status, const char *reason);
 
@@ -40,6 +45,7 @@ void recorder_forget(void); /* in a fork's child */
 
 store *recorder_store(void);
 uint64_t recorder_next_seq(void);
+uint64_t recorder_last_seq(void);
 uint32_t recorder_next_epoch(void);
 void recorder_set_next_epoch(uint32_t number);
 void recorder_region(struct tt_region *record);

@@ -1,5 +1,5 @@
 /*
- * See signals.h for the invariant.
+ * Signals, and the time limit. See signals.h for the invariant.
  */
 #include "signals.h"
 
@@ -17,6 +17,7 @@
 
 #define WAIT_MS 5000
 #define FAULT_WAIT_MS 2000 /* the fault may have happened under a lock that the finish needs */
+#define GRACE_S 10         /* what does not end by SIGTERM at its time limit is killed */
 
 typedef int sigaction_fn(int, const struct sigaction *, struct sigaction *);
 typedef sighandler_t signal_fn(int, sighandler_t);
@@ -26,7 +27,9 @@ static const int fatal[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SI
 
 static sigaction_fn *next_sigaction;
 static struct sigaction theirs[NSIG]; /* valid while ours is installed; the handler is SIG_DFL */
-static void (*finish)(int);
+static void (*finish)(int), (*give_up)(void);
+static struct timespec began, time_limit; /* of CLOCK_MONOTONIC; 0: none */
+static _Atomic bool too_late;      /* it is over, and that is what ends the process */
 static sem_t wake_finisher, wake_watchdog;
 static _Atomic int caught;
 static _Atomic bool finished;
@@ -41,6 +44,7 @@ static void *next(const char *name)
 __attribute__((constructor)) static void find_next(void)
 {
 	next_sigaction = (sigaction_fn *)next("sigaction");
+	clock_gettime(CLOCK_MONOTONIC, &began);
 }
 
 static int real_sigaction(int number, const struct sigaction *act, struct sigaction *old)
@@ -64,6 +68,7 @@ static void wait_for_finish(int ms)
 static void on_signal(int number, siginfo_t *info, void *unused)
 {
 	bool fault = info->si_code > 0 && (number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL);
+	bool aborts = number == SIGABRT && info->si_pid == getpid(); /* as soon as this returns */
 	int saved = errno, nothing = 0;
 
 	(void)unused;
@@ -72,11 +77,11 @@ static void on_signal(int number, siginfo_t *info, void *unused)
 			sem_post(&wake_finisher);
 			sem_post(&wake_watchdog);
 		}
-		if (!fault && thread_self.calls) {
+		if (!fault && !aborts && thread_self.calls) {
 			errno = saved;
 			return;
 		}
-		wait_for_finish(fault ? FAULT_WAIT_MS : WAIT_MS);
+		wait_for_finish(fault || thread_self.calls ? FAULT_WAIT_MS : WAIT_MS);
 	}
 	real_sigaction(number, &theirs[number], NULL);
 	errno = saved;
@@ -84,10 +89,19 @@ static void on_signal(int number, siginfo_t *info, void *unused)
 		raise(number);
 }
 
-static void end_process(void)
+static bool is_ours(const struct sigaction *a)
 {
-	real_sigaction(caught, &theirs[caught], NULL);
-	kill(getpid(), caught);
+	return (a->sa_flags & SA_SIGINFO) && a->sa_sigaction == on_signal;
+}
+
+/* A handler of the program's own for the signal of its time limit is run. */
+static void end_process(int number)
+{
+	struct sigaction now;
+
+	if (!real_sigaction(number, NULL, &now) && is_ours(&now))
+		real_sigaction(number, &theirs[number], NULL);
+	kill(getpid(), number);
 }
 
 static void *finisher(void *unused)
@@ -95,7 +109,7 @@ static void *finisher(void *unused)
 	(void)unused;
 	while (sem_wait(&wake_finisher))
 		continue;
-	finish(caught);
+	finish(too_late ? 0 : caught);
 	finished = true;
 	return NULL;
 }
@@ -103,17 +117,28 @@ static void *finisher(void *unused)
 /* Ends the process where no thread waits to do it, and where the finish does not come to its end. */
 static void *watchdog(void *unused)
 {
-	(void)unused;
-	while (sem_wait(&wake_watchdog))
-		continue;
-	wait_for_finish(WAIT_MS);
-	end_process();
-	return NULL;
-}
+	int nothing = 0, woken;
 
-static bool is_ours(const struct sigaction *a)
-{
-	return (a->sa_flags & SA_SIGINFO) && a->sa_sigaction == on_signal;
+	(void)unused;
+	do
+		woken = time_limit.tv_sec ? sem_clockwait(&wake_watchdog, CLOCK_MONOTONIC, &time_limit) : sem_wait(&wake_watchdog);
+	while (woken && errno != ETIMEDOUT);
+	if (woken) {
+		too_late = true;
+		if (atomic_compare_exchange_strong(&caught, &nothing, SIGTERM))
+			sem_post(&wake_finisher);
+		else
+			too_late = false;
+	}
+	wait_for_finish(WAIT_MS);
+	if (!finished)
+		give_up();
+	end_process(caught);
+	if (too_late) {
+		nanosleep(&(struct timespec){.tv_sec = GRACE_S}, NULL);
+		kill(getpid(), SIGKILL);
+	}
+	return NULL;
 }
 
 static bool is_fatal(int number)
@@ -135,7 +160,7 @@ static void take(int number)
 	real_sigaction(number, &ours, NULL);
 }
 
-static bool start_thread(void *(*body)(void *), const char *name)
+bool signals_thread(void *(*body)(void *), const char *name)
 {
 	pthread_attr_t attributes;
 	sigset_t all, before;
@@ -154,12 +179,28 @@ static bool start_thread(void *(*body)(void *), const char *name)
 	return ok;
 }
 
-bool signals_watch(void (*with)(int number))
+/* Counted from when the program began. */
+static void set_time_limit(uint64_t ms)
+{
+	time_limit = (struct timespec){0};
+	if (!ms)
+		return;
+	time_limit.tv_sec = began.tv_sec + (time_t)(ms / 1000);
+	time_limit.tv_nsec = began.tv_nsec + (long)(ms % 1000) * 1000000;
+	if (time_limit.tv_nsec >= 1000000000) {
+		time_limit.tv_sec++;
+		time_limit.tv_nsec -= 1000000000;
+	}
+}
+
+bool signals_watch(void (*with)(int number), void (*without)(void), uint64_t limit_ms)
 {
 	finish = with;
+	give_up = without;
+	set_time_limit(limit_ms);
 	sem_init(&wake_finisher, 0, 0);
 	sem_init(&wake_watchdog, 0, 0);
-	if (!start_thread(finisher, "tt-ending") || !start_thread(watchdog, "tt-watchdog"))
+	if (!signals_thread(finisher, "tt-ending") || !signals_thread(watchdog, "tt-watchdog"))
 		return false;
 	owner = getpid();
 	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)

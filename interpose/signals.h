@@ -10,9 +10,17 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-/* From now on. finish: called once, on a thread of ours, with the signal's number. False without threads for that. */
-bool signals_watch(void (*finish)(int number));
+/*
+ * From now on. finish: called once, on a thread of ours, with the signal's number, or with 0 where
+ * the program has run for limit_ms (0: no limit), and SIGTERM then ends it. give_up: called where
+ * finish does not come to its end, before the process ends all the same. False without threads
+ * for that.
+ */
+bool signals_watch(void (*finish)(int number), void (*give_up)(void), uint64_t limit_ms);
+/* Starts a thread that the program's signals don't reach. */
+bool signals_thread(void *(*body)(void *), const char *name);
 /* In a fork's child: the default dispositions are default again. */
 void signals_forget(void);
 

@@ -73,6 +73,10 @@ def edit(path: Path, index: int, **values: Any) -> None:
     path.write_bytes(raw)
 
 
+def digest(data: bytes) -> int:
+    return xxhash.xxh3_64_intdigest(data)
+
+
 def digest_of(memory: bytes) -> int:
     """A region's digest, computed the plain way."""
     blocks = [memory[i : i + BLOCK_SIZE] for i in range(0, len(memory), BLOCK_SIZE)]
@@ -114,6 +118,7 @@ class Writer:
         self.seq = 0
         self.records = {"digests": 0, "blocks": 0}
         self.texts: dict[str, int] = {}
+        self.graphs = 0
         self.warnings: list[str] = []
 
     # ---- pieces ----
@@ -154,6 +159,15 @@ class Writer:
         self.append("events.bin", out.tobytes())
         return seq
 
+    def activity(
+        self, kind: str, seq: int, begin: int, end: int, name: str | None = None, **values: Any
+    ) -> None:
+        """What came of the call with that seq; name: of a kernel, mangled."""
+        members: dict[str, Any] = {"stream": 1, "name": self.string(name), **values}
+        members |= {"seq": seq, "begin_ns": begin, "end_ns": end}
+        which = layout.EVENT_KINDS.index(kind) if kind else 0
+        self.append("timeline.bin", seal(record(layout.ACTIVITY, kind=which, **members)))
+
     # ---- regions ----
 
     def born(
@@ -177,6 +191,21 @@ class Writer:
 
     def label(self, region: int, label: str) -> None:
         self._region("TT_REGION_LABEL", region, self.next_seq(), None, self.string(label))
+
+    def name(
+        self,
+        region: int,
+        offset: int,
+        size: int,
+        name: str | None,
+        type: str | None = None,  # noqa: A002
+        start: int = 0,
+    ) -> None:
+        """Names a part of a region, or with None takes its names away."""
+        members = {"region": region, "offset": offset, "size": size, "start": start}
+        texts = {"label": self.string(name), "type": self.string(type)}
+        when = {"seq": self.seq, "epoch": len(self.history)}
+        self.append("labels.bin", seal(record(layout.LABEL, **members, **texts, **when)))
 
     def _region(self, op: str, region: int, seq: int, call: str | None, label: int) -> None:
         memory = self.regions[region]
@@ -306,6 +335,52 @@ class Writer:
         out = record(layout.FUNCTION, id=function, name=self.string(name), module=module, **members)
         self.append("functions.bin", seal(out))
 
+    def graph(
+        self,
+        nodes: list[dict[str, Any]],
+        edges: list[tuple[int, int]] = [],  # noqa: B006
+        seq: int | None = None,
+        remakes: int | None = None,
+        **members: Any,
+    ) -> int:
+        """An executable graph, or what one consists of from here on. Gives its number."""
+        graph = self.graphs if remakes is None else remakes
+        self.graphs += remakes is None
+        seq = self.next_seq() if seq is None else seq
+        pairs = b"".join(
+            record(layout.GRAPH_EDGE, **{"from": a, "to": b}).tobytes() for a, b in edges
+        )
+        op = "made" if remakes is None else "remade"
+        self._graph_record(op, graph, seq, pairs, node=len(nodes), **members)
+        for number, node in enumerate(nodes):
+            self.node(graph, number, seq, **node)
+        return graph
+
+    def node(
+        self,
+        graph: int,
+        node: int,
+        seq: int,
+        kind: str = "kernel",
+        data: bytes = b"",
+        **members: Any,
+    ) -> None:
+        """What a node does from a call on."""
+        which = layout.names("node_kind", "TT_NODE_").index(kind)
+        self._graph_record("node", graph, seq, data, node=node, kind=which, **members)
+
+    def graph_ended(self, graph: int, seq: int) -> None:
+        self._graph_record("ended", graph, seq, b"")
+
+    def _graph_record(self, op: str, graph: int, seq: int, data: bytes, **members: Any) -> None:
+        place: dict[str, Any] = {"data_size": len(data)}
+        if data:
+            place |= {"data": self.append("graphdata.bin", data), "data_check": digest(data)}
+        given: dict[str, Any] = {"parent": NO_ID, "function": NO_ID, "context": NO_ID, **members}
+        which = layout.enum("graph_op")[f"TT_GRAPH_{op.upper()}"]
+        out = record(layout.GRAPH_RECORD, op=which, graph=graph, seq=seq, **place, **given)
+        self.append("graphs.bin", seal(out))
+
     # ---- JSON ----
 
     def close(self, status: str = "complete", **members: Any) -> None:
@@ -366,20 +441,40 @@ def small_run(path: Path) -> Writer:
         "params": w.append("params.bin", b"fourteen bytes" + bytes(2)) // 16,
         "params_size": 14,
     }
-    w.event("launch", "cuLaunchKernel", id=0, grid=[4, 1, 1], block=[256, 1, 1], **params)
+    add = w.event("launch", "cuLaunchKernel", id=0, grid=[4, 1, 1], block=[256, 1, 1], **params)
+    w.activity("launch", add, add * 1000 + 200, add * 1000 + 700, "_Z3addPfS_i")
     w.epoch("sync", "full")
+    w.activity("sync", w.seq, w.seq * 1000 + 20, w.seq * 1000 + 900, stream=0)
     w.write(0, 70000, b"changed")
+    w.name(0, 65536, 65536, "layer.weight", "f32")
+    w.name(0, 80000, 16, "layer:output")
     w.born(7, random.bytes(2 * BLOCK_SIZE), kind="global", context=1)
-    w.event("launch", "cuLaunchKernel", id=1, grid=[8, 1, 1], block=[128, 1, 1])
+    scale = w.event("launch", "cuLaunchKernel", id=1, grid=[8, 1, 1], block=[128, 1, 1])
     w.epoch("kernel-after", label="scale")
+    w.activity("", 0, 0, 0)
+    w.activity("launch", scale, scale * 1000 + 2000, scale * 1000 + 2500, stream=0, flags=1)
     w.epoch("launch", context=1)
     w.write(1, 0, b"!")
+    w.name(0, 80000, 8, None)
     w.died(0)
     w.label(1, "flag")
     w.born(8, bytes(BLOCK_SIZE), kind="async")
     w.epoch("api", label='say "cheese"\x7f\n')
     w.write(7, BLOCK_SIZE, b"\x00\x01")
     w.epoch("final", "full", context=1)
+    some = w.graph(
+        [
+            {"function": 0, "data": b"sixteen bytes ..", "grid": [4, 1, 1], "block": [64, 1, 1]},
+            {"kind": "graph"},
+            {"kind": "set", "parent": 1, "dst": 0x1000, "bytes": 16, "reach": 16, "shared": 1},
+            {"kind": "copy", "dst": 0x2000, "src": 0x1000, "bytes": 16, "reach": 16},
+        ],
+        [(0, 1), (1, 3)],
+        w.seq,
+    )
+    w.node(some, 0, w.seq + 1, function=1, data=b"eight by")
+    w.graph([{"kind": "empty"}], seq=w.seq)
+    w.graph_ended(1, w.seq)
     w.close()
     return w
 

@@ -118,6 +118,27 @@ def build_runtime_examples(where: Path) -> Path:
     return where / "runtime"
 
 
+@cache
+def pythons() -> list[str]:
+    """Interpreters whose frames can be read, one of each version: this one, the path's, pyenv's."""
+    minors = range(10, 16)
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    named = [shutil.which(f"python3.{minor}{free}") for minor in minors for free in ("", "t")]
+    candidates = [sys.executable, *filter(None, named), *map(str, pyenv.glob("3.1*/bin/python"))]
+    script = "import ctypes, sys, sysconfig as s; "
+    script += "print(sys.version_info[1], s.get_config_var('Py_GIL_DISABLED') or 0)"
+    found: dict[tuple[int, ...], str] = {}
+    for candidate in candidates:
+        said = subprocess.run(
+            [candidate, "-c", script], capture_output=True, text=True, check=False
+        )
+        if said.returncode == 0:
+            minor, free = map(int, said.stdout.split())
+            if minor in minors:
+                found.setdefault((minor, free), candidate)
+    return [found[version] for version in sorted(found)]
+
+
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -161,7 +182,7 @@ def sanitizer_runtimes() -> dict[str, str]:
 
 def bare_environment(**more: str) -> dict[str, str]:
     """This process's environment without anything of ours, and with what more says."""
-    ours = ("TT_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_INJECTION64_PATH")
+    ours = ("TT_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_INJECTION64_PATH", "NVTX_INJECTION")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(ours) or k == "TT_LIB"}
     return kept | more
 

@@ -27,8 +27,8 @@ from ttanalyze.verify import verify
 RECORDS = [name for name in KINDS if name != "strings.bin"]
 BINARY = [*KINDS, "data-00000.bin"]
 USED_BY_ALL = ["regions.bin", "epochs.bin", "functions.bin", "modules.bin"]
-CHECKED = [*USED_BY_ALL, "frames.bin"]
-TABLES = ("epochs", "regions", "events", "digests", "functions", "modules")
+CHECKED = [*USED_BY_ALL, "frames.bin", "timeline.bin", "labels.bin", "graphs.bin"]
+TABLES = ("epochs", "regions", "events", "activities", "digests", "functions", "modules", "labels")
 LINE = re.compile(r"[^\n]+: (offset \d+|[\w\[\]., ]+): [^\n]+")
 
 
@@ -42,6 +42,14 @@ def use_all(path: Path, writer: Writer | None = None) -> None:
         for event in process.events:
             assert len(process.params(event)) in (0, event["params_size"])
             assert all(line < 1 << 32 for _, _, line in process.stack(int(event["stack"])))
+        for graph in range(len(process.graphs)):
+            for seq in process.graphs.changes(graph).tolist():
+                nodes = process.graphs.nodes(graph, seq)
+                assert sorted(process.graphs.order(graph, seq).tolist()) == [*range(len(nodes))]
+                assert all(len(process.graphs.data(n)) == n["data_size"] for n in nodes)
+        for epoch in range(len(process.epochs)):
+            for region, parts in process.labels.all_parts(epoch=epoch):
+                assert all(process.labels.part(region, part).name for part in parts)
     assert info_text(info(run))
     assert isinstance(run.warnings, list)
     report = verify(run, keep_going=True)
@@ -212,6 +220,28 @@ def test_a_region_that_dies_twice_or_before_its_birth(run_path: Path) -> None:
     refuses(run_path, "regions.bin", "dies before it is born")
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("kind", 6, "not an activity"),
+        ("kind", 99, "not an activity"),
+        ("flags", 2, "unknown flags"),
+        ("end_ns", 1, "it ended before it began"),
+        ("end_ns", 1 << 63, "no time"),
+        ("name", 3, "no text begins here"),
+    ],
+)
+def test_absurd_activities(
+    folder: Path, run_path: Path, field: str, value: int, reason: str
+) -> None:
+    rundir.edit(folder / "timeline.bin", 0, **{field: value})
+    rundir.reseal_records(folder / "timeline.bin")
+    message = refuses(run_path, "strings.bin" if field == "name" else "timeline.bin", reason)
+    if field != "name":
+        at = 64 + layout.ACTIVITY.fields[field][1]  # type: ignore[index]
+        assert f"offset {at}: " in message
+
+
 def reseal_span(folder: Path, name: str, epoch: int) -> None:
     """Makes an epoch's check of its span right again."""
     raw = (folder / "epochs.bin").read_bytes()
@@ -373,6 +403,11 @@ def test_bad_run_json(small: Writer, run_path: Path, text: str, reason: str) -> 
     [
         ("pid", "1", "pid: a whole number is expected"),
         ("pid", True, "pid: a whole number is expected"),
+        ("timeline", [], "timeline: an object is expected"),
+        ("timeline", {"asked": 1}, "timeline.asked: a string is expected"),
+        ("timeline", {"reason": 1}, "timeline.reason: a string or null is expected"),
+        ("timeline", {"missed": None}, "timeline.missed: a whole number is expected"),
+        ("timeline", {"clock_error_ns": "1"}, "timeline.clock_error_ns: a whole number or null"),
         ("calls", [1], "calls: a list is expected, each item a string"),
         ("devices", [{"memory": "x"}], "devices[0].memory: a whole number is expected"),
         ("counters", {"events": 1.5}, "counters.events: a whole number is expected"),
@@ -569,6 +604,106 @@ def error_of(path: Path, writer: Writer | None) -> str | None:
     except tt.Error as e:
         return str(e)
     return None
+
+
+@pytest.mark.parametrize(
+    ("index", "members", "reason"),
+    [
+        (0, {"region": 99}, "no such region was born"),
+        (0, {"size": 0}, "no part of the region"),
+        (0, {"offset": 3 * 65536 + 100}, "no part of the region"),
+        (0, {"offset": 2 * 65536 + 101}, "no part of the region"),
+        (1, {"size": 1 << 63}, "no part of the region"),
+        (1, {"offset": (1 << 64) - 8}, "no part of the region"),
+        (0, {"region": 7, "epoch": 0}, "the region does not live then"),
+        (2, {"epoch": 4}, "the region does not live then"),
+        (1, {"epoch": 0}, "before that of an earlier record"),
+        (1, {"label": 60}, "no text begins here"),
+        (0, {"type": 1 << 20}, "no text begins here"),
+    ],
+)
+def test_names_that_make_no_sense(
+    small: Writer, run_path: Path, index: int, members: dict[str, int], reason: str
+) -> None:
+    path = run_path / "p0" / "labels.bin"
+    rundir.edit(path, index, **members)
+    rundir.reseal_records(path)
+    name = "strings.bin" if "text" in reason else "labels.bin"
+    refuses(run_path, name, reason)
+
+
+# Of small_run: a graph of four nodes, a node of it anew, and a graph of one, which ends.
+@pytest.mark.parametrize(
+    ("index", "members", "reason"),
+    [
+        (0, {"op": 9}, "unknown op 9"),
+        (0, {"graph": 3}, "graphs are not numbered in order"),
+        (0, {"node": 3}, "a node that the graph does not have"),
+        (0, {"node": 5}, "a graph's nodes do not follow it in order"),
+        (0, {"flags": 4}, "nodes of what is not known"),
+        (0, {"data_size": 24}, "not a number of edges"),
+        (0, {"kind": 1}, "not a kind of node"),
+        (1, {"kind": 99}, "not a kind of node"),
+        (1, {"kind": 0}, "not a kind of node"),
+        (2, {"node": 7}, "a graph's nodes do not follow it in order"),
+        (2, {"graph": 1}, "a graph that was not made"),
+        (3, {"parent": 2}, "not a node before it"),
+        (5, {"node": 4}, "a node that the graph does not have"),
+        (5, {"graph": 1}, "a graph that was not made"),
+        (6, {"graph": 2}, "graphs are not numbered in order"),
+        (8, {"graph": 2}, "a graph that was not made"),
+        (8, {"op": 1}, "graphs are not numbered in order"),
+    ],
+)
+def test_graphs_that_make_no_sense(
+    small: Writer, run_path: Path, index: int, members: dict[str, int], reason: str
+) -> None:
+    path = run_path / "p0" / "graphs.bin"
+    rundir.edit(path, index, **members)
+    rundir.reseal_records(path)
+    refuses(run_path, "graphs.bin", reason)
+
+
+def test_a_graph_that_was_destroyed_does_not_change(small: Writer, run_path: Path) -> None:
+    small.node(1, 0, small.seq, "empty")
+    refuses(run_path, "graphs.bin", "a graph that was destroyed")
+
+
+@pytest.mark.parametrize(
+    ("edges", "reason"),
+    [
+        ([(0, 1), (1, 0)], "data of graph 2 are edges that make a circle"),
+        ([(0, 2)], "data of graph 2 are not edges between nodes of one graph"),
+        ([(0, 9)], "data of graph 2 are not edges between nodes of one graph"),
+        ([(0, 0)], "data of graph 2 are edges that make a circle"),
+    ],
+)
+def test_edges_that_make_no_sense(
+    small: Writer, run_path: Path, edges: list[tuple[int, int]], reason: str
+) -> None:
+    inside = {"kind": "empty", "parent": 1}
+    small.graph([{"kind": "empty"}, {"kind": "graph"}, inside], edges, small.seq)
+    refuses(run_path, "graphdata.bin", reason)
+
+
+def test_data_of_graphs_that_were_changed_or_cut_off(small: Writer, run_path: Path) -> None:
+    path = run_path / "p0" / "graphdata.bin"
+    raw = path.read_bytes()
+    for at in range(64, len(raw), 7):
+        patched(path, at, bytes([raw[at] ^ 1]))
+        refuses(run_path, "graphdata.bin", "do not match their check")
+        path.write_bytes(raw)
+    path.write_bytes(raw[:-1])
+    refuses(run_path, "graphdata.bin", "do not lie in the file")
+
+
+def test_a_last_graph_without_all_its_nodes(small: Writer, run_path: Path) -> None:
+    """As of a process that was killed meanwhile."""
+    small.graph([{"kind": "empty"}, {"kind": "empty"}], [], small.seq)
+    path = run_path / "p0" / "graphs.bin"
+    path.write_bytes(path.read_bytes()[: -layout.GRAPH_RECORD.itemsize])
+    use_all(run_path, small)
+    assert len(tt.open(run_path).processes[0].graphs) == 2
 
 
 def test_parameters_outside_their_file(small: Writer, run_path: Path) -> None:

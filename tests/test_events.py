@@ -81,7 +81,11 @@ def test_each_launch_is_a_record(cli: Cli, launches: Path) -> None:
         "flags": 0,
         "result": 0,
         "epoch": 0,
+        "gpu_begin_ns": None,
+        "gpu_end_ns": None,
         "params": bytes(range(12)).hex(),
+        "graph": None,
+        "node": None,
     }
     definition = next(record for record in found if record.get("callstack_id") == step)
     assert definition == {
@@ -225,12 +229,13 @@ def test_a_runs_stacks(small: Writer, run_path: Path) -> None:
         "process": [0, 0, 0],
         "stack": [1, 1, 2],
         "depth": [0, 1, 0],
+        "kind": ["python"] * 3,
         "function": ["step", "<module>", "<module>"],
         "file": [APP] * 3,
         "line": [12, 40, 41],
     }
     assert run.events["stack"].isna().all()
-    assert len(tt.open(small.run).stacks.columns) == 6
+    assert len(tt.open(small.run).stacks.columns) == 7
 
 
 def test_a_run_without_stacks(run_path: Path) -> None:

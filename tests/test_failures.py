@@ -164,12 +164,12 @@ def test_an_empty_environment(program: list[str], bare: support.Outcome, run: Pa
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
     [
-        ("epoch", "sometimes", "expected sync, launch"),
+        ("epoch", "sometimes", "TT_EPOCH=sometimes: 'sometimes' is not sync, launch"),
         ("epoch", "launch:0", "a count from 1"),
         ("epoch", "launch:x", "a count from 1"),
-        ("epoch", "launches", "expected launch or launch:N"),
-        ("epoch", "sync,never", "TT_EPOCH=never: expected sync"),
-        ("epoch", "kernel:", "empty expression"),
+        ("epoch", "launches", "'launches' is not sync, launch"),
+        ("epoch", "sync,never", "TT_EPOCH=sync,never: 'never' is not sync, launch"),
+        ("epoch", "kernel:", "kernel:REGEX needs an expression"),
         ("epoch", "kernel:(", r"kernel:\(: "),
         ("regions", "some", "expected all or touched"),
         ("snapshot_every", "-1", "expected a whole number"),

@@ -430,7 +430,7 @@ def test_without_our_libraries_it_says_what_to_do(
     [
         (["--epoch", "sometimes"], "--epoch sometimes: 'sometimes' is not sync, launch"),
         (["--epoch", "launch:0"], "--epoch launch:0: launch:N needs a count from 1"),
-        (["--epoch", "launch:x"], "'launch:x' is not sync"),
+        (["--epoch", "launch:x"], "launch:N needs a count from 1"),
         (["--epoch", "kernel:"], "kernel:REGEX needs an expression"),
         (["--epoch", "sync,kernel:a(b"], "kernel:a(b: Unmatched ( or \\("),
         (["--epoch", ""], "--epoch : a value is expected"),

@@ -442,7 +442,7 @@ def test_what_is_no_condition_is_one_line(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--table", "nothing"], "--table nothing: there are events, epochs, regions, allocs"),
+        (["--table", "nothing"], "--table nothing: there are events, activities, epochs, regions, allocs"),
         (["--filter", "size > 1"], "no column size; events has: process, seq, time_ns, kind"),
         (["--fields", "size"], "--fields size: no such column; events has: process, seq"),
         (["--group-by", "kind,size"], "--group-by size: no such column"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -85,9 +84,11 @@ needs_addr2line = pytest.mark.skipif(not shutil.which("addr2line"), reason="need
 
 
 @needs_addr2line
-def test_functions_and_lines(program: Path, run: Path) -> None:
+@pytest.mark.parametrize("whose", ["backtrace", "auto", "mixed"])
+def test_functions_and_lines(whose: str, program: Path, run: Path) -> None:
+    """auto and mixed: where there is no Python."""
     bare = support.run([str(program)], SIM)
-    recorded = support.recording(SIM, run, cpu_callstack="backtrace")
+    recorded = support.recording(SIM, run, cpu_callstack=whose)
     assert support.run([str(program)], recorded) == bare
     assert stacks(run, "launch") == [("step:7", "main:25")] * 100 + [("step:7", "main:26")]
     assert stacks(run, "alloc") == [("make:14", "main:23")]
@@ -137,10 +138,13 @@ def test_programs_behave_as_without_us(name: str, built: Path, run: Path) -> Non
 def test_what_can_not_be_asked_for(program: Path, run: Path) -> None:
     outcome = support.run([str(program)], support.recording(SIM, run, cpu_callstack="everything"))
     assert outcome.status == 0
-    assert "TT_CPU_CALLSTACK=everything: expected auto, python, backtrace or off" in outcome.stderr
+    assert (
+        "TT_CPU_CALLSTACK=everything: expected auto, python, backtrace, mixed or off"
+        in outcome.stderr
+    )
     refused = support.ttanalyze("record", "--sim", "--cpu-callstack", "x", "--", "true")
     assert refused.status == 2
-    assert "--cpu-callstack x: auto, python, backtrace or off is expected" in refused.stderr
+    assert "--cpu-callstack x: auto, python, backtrace, mixed or off is expected" in refused.stderr
 
 
 def test_object_files_that_are_none(tmp_path: Path) -> None:
@@ -191,21 +195,6 @@ check(cu.cuCtxSynchronize())
 """
 
 
-def pythons() -> list[str]:
-    """The interpreters of this machine that can be read: one of each version."""
-    found = {sys.version_info[:2]: sys.executable}
-    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    for minor in range(10, 14):
-        named = shutil.which(f"python3.{minor}")
-        candidates = [named] if named else []
-        candidates += map(str, pyenv.glob(f"3.{minor}.*/bin/python"))
-        for candidate in candidates:
-            done = subprocess.run([candidate, "-c", ""], capture_output=True, check=False)
-            if done.returncode == 0:
-                found.setdefault((3, minor), candidate)
-    return [found[version] for version in sorted(found)]
-
-
 def python_stacks(run: Path) -> list[list[tuple[str, str, int]]]:
     """Of the sets of memory, in order: (function, file's name, line) of each frame."""
     process = tt.open(run).processes[0]
@@ -216,7 +205,7 @@ def python_stacks(run: Path) -> list[list[tuple[str, str, int]]]:
     ]
 
 
-@pytest.mark.parametrize("python", pythons())
+@pytest.mark.parametrize("python", support.pythons())
 @pytest.mark.parametrize("whose", ["python", "auto"])
 def test_python_functions_and_lines(python: str, whose: str, run: Path, tmp_path: Path) -> None:
     """ctypes lets go of the interpreter's lock before it calls the driver."""
@@ -267,13 +256,17 @@ time.sleep(0.05)
 """
 
 
-def test_threads_while_another_holds_the_lock_and_at_the_end(run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("python", support.pythons())
+@pytest.mark.parametrize("whose", ["auto", "mixed"])
+def test_threads_while_another_holds_the_lock_and_at_the_end(
+    python: str, whose: str, run: Path, tmp_path: Path
+) -> None:
     """One holds the interpreter's lock for long; at the end, threads still make calls."""
     script = tmp_path / "launchers.py"
     script.write_text(LAUNCHERS)
     began = time.monotonic()
-    environment = support.recording(SIM, run, cpu_callstack="auto", epoch="none")
-    outcome = support.run([sys.executable, str(script)], environment)
+    environment = support.recording(SIM, run, cpu_callstack=whose, epoch="none")
+    outcome = support.run([python, str(script)], environment)
     assert (outcome.status, outcome.stderr) == (0, "")
     assert time.monotonic() - began < 60
     stacks = python_stacks(run)

@@ -5,7 +5,7 @@ Contents are read a block at a time, and only of the blocks that are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,9 +71,14 @@ class ByteDifference:
 
 
 def compare_bytes(
-    expected: Contents, actual: Contents, blocks: Iterable[int]
+    expected: Contents,
+    actual: Contents,
+    blocks: Iterable[int],
+    tell: Callable[[Array], None] | None = None,
 ) -> ByteDifference | None:
-    """Compares these blocks, which ascend; None where no byte differs."""
+    """Compares these blocks, which ascend; None where no byte differs. tell: is given the offsets
+    of all bytes that differ, block after block.
+    """
     extents: list[tuple[int, int]] = []
     count = extent_count = 0
     first, last = -1, -2
@@ -86,6 +91,8 @@ def compare_bytes(
         if not len(at):
             continue
         start = index * BLOCK_SIZE
+        if tell is not None:
+            tell(start + at)
         breaks = np.flatnonzero(np.diff(at) != 1) + 1
         begins, ends = at[np.append(0, breaks)], at[np.append(breaks, 0) - 1] + 1
         goes_on = start + int(at[0]) == last + 1

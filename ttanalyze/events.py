@@ -1,8 +1,10 @@
 """Kernel launches, a record for each, as scripts for kernel-event files know them.
 
-A record is an object with a `type`: `kernel_launch`, a kernel that was run; `kernel_node`, one that
-was recorded into a graph, with the same members but no kernel_launch_id; `graph_launch`; and
-`callstack_def`, a call stack, before the first record that refers to it.
+A record is an object with a `type`: `kernel_launch`, a kernel that was run; `graph_launch`, before
+the launches of the kernels that it ran, with their graph and node; `kernel_node`, with the same
+members but no kernel_launch_id: a kernel that was recorded into a graph, or one in the body of a
+conditional node, which the device ran as often as that said; and `callstack_def`, a call stack,
+before the first record that refers to it.
 """
 
 from __future__ import annotations
@@ -19,9 +21,10 @@ import orjson
 import pandas as pd
 import xxhash
 
-from ttanalyze import demangle, stacks
+from ttanalyze import demangle, launched, stacks
 from ttanalyze.errors import Error
 from ttanalyze.kernels import Checksums
+from ttanalyze.launched import CAPTURED, LAUNCH, Rows
 from ttanalyze.model import layout
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
@@ -33,17 +36,18 @@ STACKS = ("dedup", "full", "nostack")
 FORMATS = ("ndjson", "json", "csv", "table")
 PIECE = 1 << 13  # launches
 OUTPUT = 1 << 20  # bytes that are given on at once
-CAPTURED = 1  # flag of events: recorded into a graph
-LAUNCH = layout.EVENT_KINDS.index("launch")
-GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
 TYPES = ("kernel_launch", "kernel_node", "graph_launch")
 OF_KERNELS = (
     *("kernel_launch_id", "kernel_name", "kernel_name_mangled", "kernel_checksum"),
-    *("grid", "block", "cluster", "nregs", "shmem", "params"),
+    *("grid", "block", "cluster", "nregs", "shmem", "params", "node"),
 )
 NOT_OF = {"graph_launch": OF_KERNELS, "kernel_node": OF_KERNELS[:1]}
 SIZES = ("grid", "block", "cluster")
-NUMBERS = ("kernel_launch_id", "nregs", "shmem", "device", "epoch")  # that may be missing
+TIMES = ("gpu_begin_ns", "gpu_end_ns")
+NUMBERS = (  # that may be missing
+    *("kernel_launch_id", "nregs", "shmem", "device", "epoch"),
+    *("graph", "node", *TIMES),
+)
 SHOWN = ("kernel_launch_id", "kernel", *SIZES[:2], "nregs", "shmem", "stream_id", "caller")
 
 Progress = Callable[[int, int], None] | None
@@ -51,13 +55,13 @@ Columns = dict[str, list[Any]]
 
 
 def records(
-    run: Run, kernel: str | None = None, with_stacks: str = "dedup", progress: Progress = None
+    run: Run, kernel: str | None = None, with_stacks: str | None = None, progress: Progress = None
 ) -> Iterator[dict[str, Any]]:
     """Every record, process by process in the order of calls.
 
     kernel: a regular expression, searched in mangled and demangled names; only launches of such
-    kernels. with_stacks: dedup, by id, or full, in each launch, or nostack. Raises Error where
-    these are not what they should be, at once.
+    kernels. with_stacks: dedup, by id, or full, in each launch, or nostack; by default what the
+    recording was asked for. Raises Error where these are not what they should be, at once.
     """
     return _records(_pieces(run, kernel, with_stacks, progress))
 
@@ -79,7 +83,7 @@ def written(
     run: Run,
     form: str,
     kernel: str | None = None,
-    with_stacks: str = "dedup",
+    with_stacks: str | None = None,
     width: int = 0,
     progress: Progress = None,
 ) -> Iterator[bytes]:
@@ -174,7 +178,13 @@ class _Piece:
     callers: list[str | None] | None
 
 
-def _pieces(run: Run, kernel: str | None, with_stacks: str, progress: Progress) -> Iterator[_Piece]:
+def _pieces(
+    run: Run, kernel: str | None, with_stacks: str | None, progress: Progress
+) -> Iterator[_Piece]:
+    if with_stacks is None:
+        options = [process.info.get("options", {}) for process in run.processes]
+        asked = any(given.get("TT_KERNEL_EVENTS") == "full" for given in options)
+        with_stacks = "full" if asked else "dedup"
     if with_stacks not in STACKS:
         raise Error(f"--kernel-events {with_stacks}: there are {', '.join(STACKS)}")
     try:
@@ -192,28 +202,33 @@ def _all_pieces(
     nothing = True
     for process in run.processes:
         kernels = _Kernels(process, wanted)
+        found = launched.Launches(process)
         for events in process.events_by_seq(PIECE):
             done += len(events)
-            launches = events["kind"] == LAUNCH
-            run_now = launches & (events["flags"] & CAPTURED == 0)
-            ids = number + np.cumsum(run_now) - 1
-            number += int(run_now.sum())
-            chosen = kernels.chosen(events["id"]) & launches
-            if wanted is None:
-                chosen |= events["kind"] == GRAPH_LAUNCH
-            if chosen.any():
-                nothing = False
-                yield _piece(kernels, events[chosen], ids[chosen], known)
+            for rows in found.among(events):
+                launches = rows.events["kind"] == LAUNCH
+                ids = number + np.cumsum(launches & ~_unsure(rows)) - 1
+                number = int(ids[-1]) + 1 if len(ids) else number
+                chosen = kernels.chosen(rows.events["id"]) & launches
+                if wanted is None:
+                    chosen |= ~launches
+                if chosen.any():
+                    nothing = False
+                    yield _piece(kernels, rows.take(chosen), ids[chosen], known)
             if progress:
                 progress(done, total)
     if nothing:  # which has columns still
-        yield _piece(_Kernels(None, wanted), np.empty(0, layout.EVENT), np.empty(0, "i8"), known)
+        yield _piece(_Kernels(None, wanted), launched.NONE, np.empty(0, "i8"), known)
 
 
-def _piece(kernels: _Kernels, events: Array, ids: Array, known: _Stacks) -> _Piece:
-    process = kernels.process
-    of_kernels = events["kind"] == LAUNCH
-    kind = np.where(of_kernels, events["flags"] & CAPTURED, 2).tolist()
+def _unsure(rows: Rows) -> Array:
+    """Which did not run when the call was made, or as often as the device said."""
+    return np.asarray(rows.maybe | (rows.events["flags"] & CAPTURED != 0))
+
+
+def _piece(kernels: _Kernels, rows: Rows, ids: Array, known: _Stacks) -> _Piece:
+    process, events = kernels.process, rows.events
+    kind = np.where(events["kind"] == LAUNCH, _unsure(rows), 2).tolist()
     at = kernels.rows(events["id"])
     static = kernels.shared[at]
     shmem = [
@@ -242,9 +257,10 @@ def _piece(kernels: _Kernels, events: Array, ids: Array, known: _Stacks) -> _Pie
         "device": [kernels.devices.get(c) for c in events["context"].tolist()],
         **{name: events[name].tolist() for name in ("thread", "flags", "result")},
         "epoch": kernels.epochs(events["seq"]),
-        "params": [kernels.params(event) for event in events]
-        if events["params"].any()
-        else [None] * len(events),
+        **dict(zip(TIMES, kernels.times(rows), strict=True)),
+        "params": [given and given.hex() for given in kernels.params(rows)],
+        "graph": [None if graph == layout.NO_ID else graph for graph in rows.graph.tolist()],
+        "node": [None if node < 0 else node for node in rows.node.tolist()],
     }
     for i in np.flatnonzero(np.array(kind)).tolist():  # in tables, these have such columns too
         for name in NOT_OF[columns["type"][i]]:
@@ -298,10 +314,22 @@ class _Kernels:
         found: list[int | None] = epoch_of(self.process, seqs).to_numpy("O", na_value=None).tolist()
         return found
 
-    def params(self, event: Any) -> str | None:
-        """The parameters of a launch, hexadecimal; None where they were not recorded."""
-        assert self.process is not None, "of a process's event"
-        return self.process.params(event).hex() if event["params"] else None
+    def times(self, rows: Rows) -> list[list[int | None]]:
+        """TIMES of each launch; None where they are not known, as of each kernel of a graph."""
+        if self.process is None:
+            return [[], []]
+        begins, ends, known = self.process.activities.spans(rows.events["seq"])
+        known &= rows.node < 0
+        out = []
+        for times in (begins, ends):
+            values = times.astype(object)
+            values[~known] = None
+            out.append(values.tolist())
+        return out
+
+    def params(self, rows: Rows) -> list[bytes | None]:
+        """The parameters of each; None where they were not recorded."""
+        return rows.params(self.process) if self.process else []
 
 
 def _devices(process: Process) -> dict[int, int]:

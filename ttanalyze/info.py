@@ -18,6 +18,8 @@ from ttanalyze.model.run import Run
 SHOWN_PROCESSES = 8
 SHOWN_WARNINGS = 10
 ENDED = ("complete", "signal", "failed")  # statuses
+LAUNCHES = [layout.EVENT_KINDS.index(kind) for kind in ("launch", "graph-launch")]
+IN_GRAPH = 1  # flag: recorded into a graph, not executed
 
 
 def info(run: Run) -> dict[str, Any]:
@@ -70,6 +72,7 @@ def _process(process: Process) -> dict[str, Any]:
         "modules": len(process.modules),
         "events": _events(process),
         "events_lost": told.get("counters", {}).get("events_lost", 0),
+        "timeline": _timeline(process),
         "unknown_calls": told.get("unknown_calls", []),
     }
 
@@ -79,6 +82,22 @@ def _events(process: Process) -> int:
     if process.status in ENDED and "events" in process.info.get("counters", {}):
         return int(process.info["counters"]["events"])
     return process.count_events()
+
+
+def _timeline(process: Process) -> dict[str, Any] | None:
+    """What process.json says of the GPU's times, and how many launches there are and have some.
+    None where none were asked for.
+    """
+    told = process.info.get("timeline", {})
+    if told.get("asked", "off") == "off" and not process.activities.there:
+        return None
+    launches = timed = 0
+    for records in process.event_pieces() if process.activities.there else ():
+        meant = np.isin(records["kind"], LAUNCHES) & (records["result"] == 0)
+        meant &= records["flags"] & IN_GRAPH == 0
+        _, _, known = process.activities.spans(records["seq"][meant])
+        launches, timed = launches + len(known), timed + int(np.count_nonzero(known))
+    return {**told, "launches": launches, "timed_launches": timed}
 
 
 def _tally(names: list[str]) -> dict[str, int]:
@@ -165,6 +184,8 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     kernels, modules = text.count(process["kernels"], "kernel"), process["modules"]
     calls = f"{process['events']:,} recorded, {kernels}, {text.count(modules, 'module')}"
     pairs.append(("calls", calls))
+    if process["timeline"]:
+        pairs.append(("GPU", _gpu_times(process["timeline"])))
     pairs.append(("bytes", _bytes(process)))
     pairs.append(("lost", _losses(process)))
     if process["unknown_calls"]:
@@ -206,6 +227,21 @@ def _epochs(process: dict[str, Any]) -> str:
         out += f" ({text.listing(process['triggers'].items())})"
     flags = [(name, n) for name, n in process["epoch_flags"].items() if n]
     return f"{out}; {text.listing(flags)}" if flags else out
+
+
+def _gpu_times(timeline: dict[str, Any]) -> str:
+    """How many launches have times, from where, how sure; and what there is not, and why not."""
+    asked, source = (text.printable(timeline.get(name, "none")) for name in ("asked", "source"))
+    out = "no times"
+    if timeline["launches"]:
+        launches = text.count(timeline["launches"], "launch", "launches")
+        out = f"times of {timeline['timed_launches']:,} of {launches}, by {source}"
+    error, reason = timeline.get("clock_error_ns"), timeline.get("reason")
+    out += "" if error is None else f", ±{error:,} ns"
+    out += "" if source == asked else f", not by {asked}"
+    out += f" ({text.printable(reason)})" if reason else ""
+    missed = timeline.get("missed", 0)
+    return out + (f"; {missed:,} missed" if missed else "")
 
 
 def _bytes(process: dict[str, Any]) -> str:

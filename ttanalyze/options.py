@@ -15,6 +15,7 @@ from ttanalyze.errors import Error
 
 SIZES = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 MOST_REGIONS = 1_000_000
+KERNEL_EVENTS = ("dedup", "full", "nostack", "off")
 
 
 def _number(value: str) -> None:
@@ -54,34 +55,48 @@ def _one_of(*choices: str) -> Callable[[str], None]:
     return check
 
 
+def _callers(value: str) -> None:
+    """pytorch and auto-gil, by which scripts for other tools ask for what auto does, go as well."""
+    if value not in ("pytorch", "auto-gil"):
+        _one_of("auto", "python", "backtrace", "mixed", "off")(value)
+
+
+FORMS = ("kernel:", "nvtx:")  # of --epoch, with an expression that takes the rest of its list
+WORDS = "sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX or nvtx:REGEX"
+
+
 def _epoch(value: str) -> None:
-    """sync, launch[:N], memcpy, api, none, separated by commas; kernel:REGEX takes all the rest."""
-    rest = value
-    while rest:
-        if rest.startswith("kernel:"):
-            _posix_expression(rest[len("kernel:") :])
-            return
-        word, _, rest = rest.partition(",")
-        if re.fullmatch(r"launch:0*", word):
+    """Lists of words with commas, separated by semicolons. See interpose/occasions.h."""
+    for rest in value.split(";"):
+        while rest:
+            form = next((f for f in FORMS if rest.startswith(f)), None)
+            if form:
+                _posix_expression(form, rest.removeprefix(form))
+                break
+            word, _, rest = rest.partition(",")
+            _epoch_word(word)
+
+
+def _epoch_word(word: str) -> None:
+    if word.startswith("launch:"):
+        count = word.removeprefix("launch:")
+        if not re.fullmatch(r"[0-9]+", count) or not 0 < int(count) <= 0xFFFFFFFF:
             raise Error("launch:N needs a count from 1")
-        if not re.fullmatch(r"sync|memcpy|api|none|launch(:[0-9]{1,10})?", word) or (
-            ":" in word and int(word[7:]) > 0xFFFFFFFF
-        ):
-            known = "sync, launch, launch:N, memcpy, api, none or, last, kernel:REGEX"
-            raise Error(f"{word!r} is not {known}")
+    elif word not in ("", "sync", "launch", "graph", "memcpy", "api", "none"):
+        raise Error(f"'{word[:80]}' is not {WORDS}")
 
 
-def _posix_expression(expression: str) -> None:
+def _posix_expression(form: str, expression: str) -> None:
     """Compiles a POSIX extended regular expression with the C library, as the recorder will."""
     if not expression:
-        raise Error("kernel:REGEX needs an expression")
+        raise Error(f"{form}REGEX needs an expression")
     libc = ctypes.CDLL(None)
     compiled = ctypes.create_string_buffer(512)  # a regex_t has 64 bytes in glibc
     code = libc.regcomp(compiled, expression.encode(errors="surrogateescape"), 1 | 8)
     if code:
         why = ctypes.create_string_buffer(200)
         libc.regerror(code, compiled, why, len(why))
-        raise Error(f"kernel:{expression}: {why.value.decode(errors='replace')}")
+        raise Error(f"{form}{expression[:80]}: {why.value.decode(errors='replace')}")
     libc.regfree(compiled)
 
 
@@ -97,7 +112,10 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "TT_EVENTS": _switch,
     "TT_COMPRESS": _level,
     "TT_PARAMS": _switch,
-    "TT_CPU_CALLSTACK": _one_of("auto", "python", "backtrace", "off"),
+    "TT_NVTX": _switch,
+    "TT_CPU_CALLSTACK": _callers,
+    "TT_KERNEL_EVENTS": _one_of(*KERNEL_EVENTS),
+    "TT_TIMELINE": _one_of("cupti", "events", "off"),
     "TT_STALL_MS": _number,
     "TT_VERBOSE": _switch,
 }
@@ -124,8 +142,16 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
         except Error as e:
             raise Error(f"{flag if name in out else name} {value}: {e}") from None
     effective = {**environment, **out}
+    launches = effective.get("TT_KERNEL_EVENTS") or "off"
+    if launches != "off" and effective.get("TT_EVENTS") == "0":
+        raise Error(f"--kernel-events {launches} needs --events: launches are events")
+    if effective.get("TT_PARAMS") == "1" and effective.get("TT_KERNEL_EVENTS") == "off":
+        reason = "parameters are those of recorded launches"
+        raise Error(f"--params needs another --kernel-events than off: {reason}")
     if effective.get("TT_PARAMS") == "1" and effective.get("TT_EVENTS") == "0":
         raise Error("--params needs --events: parameters are those of recorded launches")
+    if effective.get("TT_TIMELINE", "off") != "off" and effective.get("TT_EVENTS") == "0":
+        raise Error("--timeline needs --events: times are those of recorded calls")
     policy = effective.get("TT_OVERWRITE") or "backpressure"
     if effective.get("TT_DETERMINISTIC") == "1" and policy != "backpressure":
         reason = "which epochs are dropped depends on timing"

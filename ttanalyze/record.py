@@ -192,6 +192,8 @@ def launch_environment(
     out = dict(environment)
     out["LD_PRELOAD"] = ":".join(filter(None, [preload, out.get("LD_PRELOAD")]))
     out["CUDA_INJECTION64_PATH"] = preload
+    # One that is named there keeps its place: the recorder goes along with it.
+    out["NVTX_INJECTION64_PATH"] = out.get("NVTX_INJECTION64_PATH") or preload
     if simulator is not None:
         out["LD_LIBRARY_PATH"] = ":".join(filter(None, [simulator, out.get("LD_LIBRARY_PATH")]))
     return out

@@ -13,7 +13,7 @@ import re
 import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO
@@ -23,11 +23,13 @@ import numpy as np
 from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.model import contents, layout
-from ttanalyze.model.layout import Array
+from ttanalyze.model.labels import Part as NamedPart
+from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
 from ttanalyze.output import replacing
-from ttanalyze.selection import by_region, label_of, region_named
+from ttanalyze.selection import by_region, label_of, named
+from ttanalyze.tensors import type_of
 from ttanalyze.values import Summary, Type, parse, summarise_pieces
 
 FORMATS = ("npy", "npz", "bin", "safetensors")
@@ -37,7 +39,10 @@ Progress = Callable[[int, int], None] | None
 
 @dataclass(frozen=True)
 class Part:
-    """A region as it is written: records are its tt_block records, one per block."""
+    """A region as it is written, or a tensor: records are the tt_block records of what it lies in,
+    one per block. kept: which of their bytes are its own, counted in all of them; of a region,
+    where it is empty, all. region: of a tensor, the first that it lies in; offset: where.
+    """
 
     region: int
     name: str
@@ -45,10 +50,21 @@ class Part:
     shape: tuple[int, ...]
     size: int
     records: Array
+    offset: int = 0
+    kept: list[tuple[int, int]] = field(default_factory=list)
+
+    def pieces(self, files: contents.DataFiles) -> Iterator[memoryview]:
+        """Its contents, piece by piece; a piece is good until the next."""
+        for at, piece in files.pieces(self.records):
+            for begin, end in self.kept or [(at, at + len(piece))]:
+                some = piece[max(0, begin - at) : max(0, end - at)]
+                if len(some):
+                    yield some
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "region": self.region,
+            **({"offset": self.offset} if self.kept else {}),
             "name": self.name,
             "dtype": self.type.name,
             "shape": list(self.shape),
@@ -82,41 +98,81 @@ def rewind(
     dtypes: Iterable[str] = (),
     shapes: Iterable[str] = (),
 ) -> Rewound:
-    """Looks up where the contents of regions (ids or labels; default: all) in an epoch are.
+    """Looks up where the contents of regions (ids or labels; default: all) in an epoch are, or of
+    tensors (names that the program gave).
 
-    dtypes: "TYPE" or "REGION=TYPE", bytes unless given; shapes: "N,M" or "REGION=N,M", a vector
-    unless given, and one of the numbers may be -1. Raises Error for what isn't there, FormatError
-    where files are damaged.
+    dtypes: "TYPE" or "REGION=TYPE", unless given bytes, or what the program said that a tensor
+    has; shapes: "N,M" or "REGION=N,M", a vector unless given, and one of the numbers may be -1.
+    Raises Error for what isn't there, FormatError where files are damaged.
     """
     of = run.process(process)
     left_out: list[int] = []
+    found: dict[int | str, _Found] = {}
     if regions is None:
-        found, left_out = contents.snapshot_all(of, epoch)
+        whole, left_out = contents.snapshot_all(of, epoch)
+        found = {region: _Found(region, records) for region, records in whole.items()}
     else:
-        ids = list(dict.fromkeys(region_named(of, str(name), epoch) for name in regions))
-        found = dict(zip(ids, contents.snapshot(of, epoch, ids), strict=True))
-    wanted = list(found)
-    types = by_region(of, dtypes, "--dtype", epoch)
-    sizes = by_region(of, shapes, "--shape", epoch)
-    if sizes[0] is not None and len(wanted) != 1:
+        contents.check_epoch(of, epoch)
+        for name in dict.fromkeys(map(str, regions)):
+            what = named(of, name, epoch)
+            if isinstance(what, int):
+                found[what] = _Found(what, contents.block_records(of, epoch, what))
+            else:
+                found[name] = _of_tensor(of, epoch, what)
+    tensors = [key for key in found if isinstance(key, str)]
+    types = by_region(of, dtypes, "--dtype", epoch, tensors)
+    sizes = by_region(of, shapes, "--shape", epoch, tensors)
+    if sizes[0] is not None and len(found) != 1:
         raise Error(f"--shape {sizes[0]}: of several regions, say which: REGION={sizes[0]}")
     for option, given in (("--dtype", types[1]), ("--shape", sizes[1])):
         stray = [region for region in given if region not in found]
         if stray:
             raise Error(f"{option}: region {stray[0]} is not among those asked for")
-    names = _names(of, wanted)
+    names = _names(of, list(found))
     parts = []
-    for (region, blocks), name in zip(found.items(), names, strict=True):
-        kind = parse(types[1].get(region, types[0] or "u8"))
-        size = int(blocks["length"].sum(dtype="u8"))
-        shape = sizes[1].get(region, sizes[0])
-        parts.append(Part(region, name, kind, _shape(region, kind, size, shape), size, blocks))
+    for (key, one), name in zip(found.items(), names, strict=True):
+        wanted = types[1].get(key, types[0])
+        kind = one.type or parse("u8") if wanted is None else parse(wanted)
+        shape = _shape(key, kind, one.size, sizes[1].get(key, sizes[0]))
+        parts.append(
+            Part(one.region, name, kind, shape, one.size, one.records, one.offset, one.kept)
+        )
     return Rewound(of, epoch, parts, left_out)
 
 
-def _names(process: Process, regions: list[int]) -> list[str]:
-    """A name for each region: its label, or region-ID; with its id where that is not enough."""
-    labels = [label_of(process, region) or f"region-{region}" for region in regions]
+class _Found:
+    """The contents of a region."""
+
+    def __init__(self, region: int, records: Array) -> None:
+        self.region = region
+        self.records = records
+        self.size = int(records["length"].sum(dtype="u8"))
+        self.offset = 0
+        self.type: Type | None = None
+        self.kept: list[tuple[int, int]] = []
+
+
+def _of_tensor(process: Process, epoch: int, parts: list[NamedPart]) -> _Found:
+    """The contents of a tensor, from all regions that it lies in."""
+    records, kept, before = [], [], 0
+    for part in parts:
+        first, last = part.offset // BLOCK_SIZE, layout.blocks_of(part.offset + part.bytes)
+        some = contents.block_records(process, epoch, part.region, first=first, last=last)
+        begin = before + part.offset - first * BLOCK_SIZE
+        kept.append((begin, begin + part.bytes))
+        before += int(some["length"].sum(dtype="u8"))
+        records.append(some)
+    out = _Found(parts[0].region, np.concatenate(records))
+    out.size = sum(part.bytes for part in parts)
+    out.offset, out.kept, out.type = parts[0].offset, kept, type_of(parts[0])
+    return out
+
+
+def _names(process: Process, regions: list[int | str]) -> list[str]:
+    """A name for each region: its label, or region-ID; with its id where that is not enough. A
+    tensor has its own.
+    """
+    labels = [(r if isinstance(r, str) else label_of(process, r)) or f"region-{r}" for r in regions]
     plain = [re.sub(r"[\x00-\x1f/\\\x7f]", "_", label) for label in labels]
     counts = {name: plain.count(name) for name in set(plain)} if len(plain) < 5000 else {}
     taken = {"__metadata__"}  # which safetensors keeps for itself
@@ -131,7 +187,7 @@ def _names(process: Process, regions: list[int]) -> list[str]:
     return out
 
 
-def _shape(region: int, kind: Type, size: int, wanted: str | None) -> tuple[int, ...]:
+def _shape(region: int | str, kind: Type, size: int, wanted: str | None) -> tuple[int, ...]:
     count, rest = divmod(size, kind.itemsize)
     if rest:
         raise Error(
@@ -188,8 +244,7 @@ def save(
             _npy_head(file, parts[0])
         file.write(head)
         file.flush()
-        records = [np.empty(0, layout.BLOCK), *(part.records for part in parts)]
-        _write(rewound.process, np.concatenate(records), file, done)
+        _write(rewound.process, parts, file, done)
     return chosen
 
 
@@ -209,16 +264,19 @@ class _Progress:
                 self._show(self._done, self._total)
 
 
-def _write(process: Process, records: Array, file: BinaryIO, done: _Progress) -> None:
-    """The contents of blocks one behind the other, from where the file is."""
+def _write(process: Process, parts: Sequence[Part], file: BinaryIO, done: _Progress) -> None:
+    """The contents of parts one behind the other, from where the file is."""
     number = file.fileno()
     try:
         base = os.lseek(number, 0, os.SEEK_CUR)
     except OSError:  # a pipe or a terminal
+        base = -1
+    if base < 0 or any(part.kept for part in parts):
         with contents.DataFiles(process) as files:
-            for _, piece in files.pieces(records):
-                file.write(piece)
-                done.add(len(piece))
+            for part in parts:
+                for piece in part.pieces(files):
+                    file.write(piece)
+                    done.add(len(piece))
         return
 
     def write(position: int, piece: memoryview) -> None:
@@ -227,7 +285,8 @@ def _write(process: Process, records: Array, file: BinaryIO, done: _Progress) ->
             at += os.pwrite(number, piece[at:], base + position + at)
         done.add(len(piece))
 
-    contents.visit(process, records, write)
+    records = [np.empty(0, layout.BLOCK), *(part.records for part in parts)]
+    contents.visit(process, np.concatenate(records), write)
 
 
 def _npy_head(file: IO[bytes], part: Part) -> None:
@@ -247,7 +306,7 @@ def _save_npz(rewound: Rewound, file: BinaryIO, done: _Progress) -> None:
             entry = zipfile.ZipInfo(f"{part.name}.npy")  # of 1980, so that equal ones are equal
             with archive.open(entry, "w", force_zip64=True) as member:
                 _npy_head(member, part)
-                for _, piece in files.pieces(part.records):
+                for piece in part.pieces(files):
                     member.write(piece)
                     done.add(len(piece))
 
@@ -285,9 +344,15 @@ def summaries(rewound: Rewound, progress: Progress = None) -> list[Summary]:
     with contents.DataFiles(rewound.process) as files:
 
         def pieces(part: Part) -> Iterator[Array]:
-            for _, piece in files.pieces(part.records):
-                yield np.frombuffer(piece, np.uint8)
+            rest = np.empty(0, np.uint8)  # of an item that goes on in the next piece
+            for piece in part.pieces(files):
+                raw = np.concatenate([rest, np.frombuffer(piece, np.uint8)])
+                whole = len(raw) - len(raw) % part.type.itemsize
+                yield raw[:whole]
+                rest = raw[whole:]
                 done.add(len(piece))
+            if len(rest):
+                yield rest
 
         return [summarise_pieces(part.type, partial(pieces, part)) for part in rewound.parts]
 

@@ -1,4 +1,4 @@
-"""Regions as people name them: by id, by label, by an address that lies in one."""
+"""Regions and tensors as people name them: by id, by label, by an address that lies in one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.model import layout
+from ttanalyze.model.labels import Part
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 
@@ -18,15 +19,45 @@ def region_named(process: Process, name: str, epoch: int | None = None) -> int:
 
     Raises Error where there is none, or more than one.
     """
+    if _has_id(process, name):
+        return int(name)
+    what = "region or tensor" if len(process.labels) else "region"
+    missing = f"no {what} {name!r} in process {process.index}"
+    return _only(process, _rows_labelled(process, name), epoch, missing, "--region")
+
+
+def named(process: Process, name: str, epoch: int | None = None) -> int | list[Part]:
+    """The region that region_named gives, or else the tensor that the program called so, in an
+    epoch or when it was there last: its parts, from its beginning to its end.
+
+    Raises Error where there is neither, or only pieces of it are left.
+    """
+    if _has_id(process, name) or len(_rows_labelled(process, name)):
+        return region_named(process, name, epoch)
+    parts = process.labels.named(name, epoch)
+    if not parts:
+        return region_named(process, name, epoch)
+    parts.sort(key=lambda part: part.start)
+    ends = [part.start + part.bytes for part in parts]
+    if [part.start for part in parts] != [0, *ends[:-1]]:
+        places = ", ".join(f"region {p.region} from byte {p.offset}" for p in parts[:8])
+        places += " …" if len(parts) > 8 else ""
+        raise Error(f"{name!r} is not in one place ({places}): use --region and --offset")
+    return parts
+
+
+def _has_id(process: Process, name: str) -> bool:
+    if not (name.isdecimal() and name.isascii()):
+        return False
+    return bool(process.regions.rows(np.array([min(int(name), layout.NO_ID)]))[0] >= 0)
+
+
+def _rows_labelled(process: Process, name: str) -> Array:
+    """The rows of regions with that label."""
     regions = process.regions
-    if name.isdecimal() and name.isascii():
-        row = int(regions.rows(np.array([min(int(name), layout.NO_ID)]))[0])
-        if row >= 0:
-            return int(regions.id[row])
     labels = {offset: process.strings.get(offset) for offset in np.unique(regions.label).tolist()}
     wanted = [offset for offset, label in labels.items() if label == name]
-    rows = np.flatnonzero(np.isin(regions.label, wanted))
-    return _only(process, rows, epoch, f"no region {name!r} in process {process.index}", "--region")
+    return np.flatnonzero(np.isin(regions.label, wanted))
 
 
 def region_at(process: Process, address: int, epoch: int | None = None) -> tuple[int, int]:
@@ -61,14 +92,19 @@ def label_of(process: Process, region: int) -> str | None:
 
 
 def by_region(
-    process: Process, given: Iterable[str], option: str, epoch: int | None = None
-) -> tuple[str | None, dict[int, str]]:
+    process: Process,
+    given: Iterable[str],
+    option: str,
+    epoch: int | None = None,
+    tensors: Iterable[str] = (),
+) -> tuple[str | None, dict[int | str, str]]:
     """Of values given as VALUE or REGION=VALUE: the one for all regions, and those for some.
+    tensors: names that may stand in the place of a region.
 
     Raises Error, naming the option, where something is given twice or for no region.
     """
     for_all: str | None = None
-    for_some: dict[int, str] = {}
+    for_some: dict[int | str, str] = {}
     for item in given:
         name, equals, value = item.rpartition("=")
         if not equals:
@@ -76,7 +112,7 @@ def by_region(
                 raise Error(f"{option} {item}: {for_all} is given for all regions already")
             for_all = value
             continue
-        region = region_named(process, name, epoch)
+        region = name if name in tensors else region_named(process, name, epoch)
         if region in for_some:
             raise Error(f"{option} {item}: {for_some[region]} is given for this region already")
         for_some[region] = value

@@ -11,6 +11,7 @@ from ttanalyze.model import layout
 from ttanalyze.model.process import Process
 
 Frame = tuple[str, str, int]  # function, file, line; 0 where that is not known
+PASSING_ON = ("/_ctypes", "libffi", "_cffi_backend")  # in the paths of their sources
 
 
 def _place(frame: Frame, short: bool = True) -> str:
@@ -19,9 +20,16 @@ def _place(frame: Frame, short: bool = True) -> str:
     return f"{name}:{line}" if line else name
 
 
+def _passes_on(frame: Frame) -> bool:
+    """Whether all it does is to call for Python."""
+    file = frame[1]
+    return not file.endswith(".py") and any(name in file for name in PASSING_ON)
+
+
 def _calling(frames: Sequence[Frame]) -> Frame:
-    """The innermost frame, if possible one whose line is known."""
-    return next((frame for frame in frames if frame[2]), frames[0])
+    """The innermost frame, if possible one whose line is known and that calls for itself."""
+    known = (frame for frame in frames if frame[2] and not _passes_on(frame))
+    return next(known, frames[0])
 
 
 def caller(frames: Sequence[Frame]) -> str:
@@ -30,8 +38,9 @@ def caller(frames: Sequence[Frame]) -> str:
 
 
 def one(frame: Frame) -> str:
-    """ "step (train.py:12)"."""
-    return f"{frame[0]} ({_place(frame)})" if frame[1] else frame[0]
+    """ "step (train.py:12)", or, where only a place in an object file is known, "libx.so+0x12"."""
+    place = _place(frame)
+    return f"{frame[0]} ({place})" if place and not frame[0].startswith(f"{place}+") else frame[0]
 
 
 def site(frames: Sequence[Frame]) -> str:

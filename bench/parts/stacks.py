@@ -24,6 +24,7 @@ WAYS: dict[str, dict[str, str]] = {
     "events": {},
     "Python stacks": {"cpu_callstack": "python"},
     "native stacks": {"cpu_callstack": "backtrace"},
+    "mixed stacks": {"cpu_callstack": "mixed"},
     "parameters": {"params": "1"},
 }
 PEERS = {"gpu_ns": "torch.profiler, GPU only", "stacks_ns": "torch.profiler with stacks"}
@@ -55,7 +56,7 @@ def measure(bed: Bed) -> Result:
         peers = [Quantity(word, said[key] - said["bare_ns"], "ns") for key, word in PEERS.items()]
     except (ProgramError, SkipError) as e:
         missing = str(e)
-    others = ("native stacks", "parameters")
+    others = ("native stacks", "mixed stacks", "parameters")
     ours = [Quantity("a launch with events", time["events"], "ns")]
     ours += [Quantity(name, added[name], "ns") for name in others]
     figure = Figure("launch-stacks", added["Python stacks"], ours, peers, missing)

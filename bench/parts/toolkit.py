@@ -70,6 +70,7 @@ def measure(bed: Bed) -> Result:
         bed.run_folder() as all_of_them,
         bed.run_folder() as large,
         bed.run_folder() as many,
+        bed.run_folder() as timed,
     ):
         generated.write(few, REGIONS, EPOCHS, REGIONS // 100, CONTENTS)
         generated.write(all_of_them, REGIONS, EPOCHS, REGIONS, CONTENTS)
@@ -78,6 +79,9 @@ def measure(bed: Bed) -> Result:
         generated.add_events(few, calls, KERNELS)
         generated.write(many, 1, 1, 1, CONTENTS)
         generated.add_events(many, traced, KERNELS)
+        generated.write(timed, 1, 1, 1, CONTENTS)
+        generated.add_events(timed, traced, KERNELS)
+        generated.add_activities(timed)
         ways: dict[str, Callable[[], Sample]] = {
             "import": partial(_python, IMPORT),
             "info": _asked("info", all_of_them),
@@ -88,6 +92,7 @@ def measure(bed: Bed) -> Result:
             "query, pandas": _asked("pandas", few),
             "trace": _asked("chrome", many),
             "trace, perfetto": _asked("perfetto", many),
+            "trace, timeline": _asked("chrome", timed),
             "open": _asked("open", few),
             "open 50 GB": _asked("open", large),
         }
@@ -124,6 +129,7 @@ def measure(bed: Bed) -> Result:
             [
                 _busy(busy["trace"]),
                 Quantity("as Perfetto's", traced / seconds["trace, perfetto"], "calls/s"),
+                Quantity("with a GPU timeline", traced / seconds["trace, timeline"], "calls/s"),
             ],
             note=f"{traced:,} calls, four in five submit something, written to /dev/null",
         ),

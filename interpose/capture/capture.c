@@ -15,9 +15,31 @@
 #define GATE_MS 200
 #define HOST_BOUND_MS 200 /* an epoch waits so long for streams that may wait for the host */
 #define OTHERS_MS 50      /* and so long for the others, if those stay busy */
+#define CANCEL_MS 2000    /* for the device to notice that a capture is called off */
+#define HURRY_MS 700      /* in a hurry, for the GPU */
+#define HURRY_DRAIN_MS 3000
 
 HOT_DATA _Atomic int captures_active;
 pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static _Atomic uint64_t hurry_since; /* 0: there is none */
+
+void capture_hurry(void)
+{
+	atomic_store(&hurry_since, clock_ns());
+}
+
+bool capture_hurried(void)
+{
+	return atomic_load(&hurry_since) != 0;
+}
+
+uint64_t capture_deadline(uint64_t usual, bool drain)
+{
+	uint64_t since = atomic_load(&hurry_since), until = since + (drain ? HURRY_DRAIN_MS : HURRY_MS) * 1000000ull;
+
+	return since && until < usual ? until : usual;
+}
 
 static bool becomes_idle(const struct stream *s, uint64_t deadline)
 {
@@ -174,8 +196,13 @@ void capture_let_go(struct capture *p, uint32_t epoch)
 	atomic_store(&p->stalled, true);
 	atomic_store(&p->force_full, true);
 	/* First the capture must not read any more: what the program does next may free memory. */
-	if (real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch + 1, 0) == CUDA_SUCCESS)
-		real.cuStreamSynchronize(p->drain_streams[0]);
+	if (real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch + 1, 0) != CUDA_SUCCESS)
+		return;
+	for (uint64_t until = clock_ns() + CANCEL_MS * 1000000ull; real.cuStreamQuery(p->drain_streams[0]) == CUDA_ERROR_NOT_READY;) {
+		if (clock_ns() > until)
+			return; /* the device does nothing at all: neither does what would be let go */
+		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	}
 	*capture_release_word(p) = atomic_load(&p->context->captures);
 }
 
@@ -195,7 +222,7 @@ static bool settle(struct capture *p)
 	if (!p->open)
 		return true;
 	if (!capture_wait(p, p->last_slot, atomic_load(&p->stalled) ? 0 : options.stall_ms)) {
-		if (!atomic_load(&p->stalled) && !p->broken)
+		if (!atomic_load(&p->stalled) && !p->broken && !capture_hurried())
 			capture_let_go(p, p->last_epoch);
 		return false;
 	}
@@ -422,6 +449,8 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
  * Around what the recorder does in a thread of the program: wrappers pass straight through,
  * and a stream capture of the program, even one of this thread, forbids us nothing.
  */
+static uint64_t interrupted; /* with the capture lock held: the program's call */
+
 static CUstreamCaptureMode begin_own(struct thread *t)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -429,11 +458,14 @@ static CUstreamCaptureMode begin_own(struct thread *t)
 	t->busy++;
 	pthread_mutex_lock(&capture_lock);
 	real.cuThreadExchangeStreamCaptureMode(&mode);
+	interrupted = t->submits_for;
+	t->submits_for = 0;
 	return mode;
 }
 
 static void end_own(struct thread *t, CUstreamCaptureMode mode)
 {
+	t->submits_for = interrupted;
 	real.cuThreadExchangeStreamCaptureMode(&mode);
 	pthread_mutex_unlock(&capture_lock);
 	t->busy--;
@@ -533,15 +565,25 @@ void capture_dump(struct thread *t)
 	end_own(t, mode);
 }
 
-void capture_end(struct thread *t, struct context *c, bool final_epoch)
+/* To free device memory waits for all that runs. */
+static bool runs_nothing(const struct thread *t, const struct context *c)
 {
-	if (final_epoch && (options.epoch_sync || options.epoch_launch))
+	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context)
+		if (atomic_load(&s->alive) && namable(s, t) && real.cuStreamQuery(s->handle) != CUDA_SUCCESS)
+			return false;
+	return true;
+}
+
+void capture_end(struct thread *t, struct context *c, bool final_epoch, bool process_ends)
+{
+	if (final_epoch && (options.epoch.sync || options.epoch.launch))
 		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, recorder_next_seq());
 	CUstreamCaptureMode mode = begin_own(t);
 	struct capture *p = c->capture;
 	if (p && !p->broken && settle(p))
 		flight_dump(p);
-	if (p && drain_flush(options.stall_ms) && !p->broken)
+	/* What a process leaves behind at its end the system frees, and without a wait. */
+	if (p && drain_flush(options.stall_ms) && !p->broken && !capture_hurried() && (!process_ends || runs_nothing(t, c)))
 		capture_destroy(p);
 	c->capture = NULL;
 	end_own(t, mode);

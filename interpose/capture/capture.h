@@ -109,8 +109,16 @@ void capture_overtake(struct stream *s);
 void capture_settle(struct thread *t, struct context *c);
 /* The program is short of device memory: give back ours. True: something was given back. */
 bool capture_give_back(struct thread *t, struct context *c);
-/* The context is about to go: drain what is in it and let go of it. */
-void capture_end(struct thread *t, struct context *c, bool final_epoch);
+/* The context, or the process with it, is about to go: drain what is in it and let go of it. */
+void capture_end(struct thread *t, struct context *c, bool final_epoch, bool process_ends);
+/*
+ * Something ends the process: from now on nothing of the recorder waits for the GPU or the drain
+ * for longer than a moment, and what is cut short by that is no failure.
+ */
+void capture_hurry(void);
+bool capture_hurried(void);
+/* The earlier of this time and when waiting for the GPU, or for the drain, is over. */
+uint64_t capture_deadline(uint64_t usual, bool drain);
 /* Bytes of device memory that are ours. */
 uint64_t capture_device_bytes(const struct context *c);
 void capture_region_gone(struct region *r);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../drain/drain.h"
+#include "../incident.h"
 #include "../options.h"
 #include "../recorder.h"
 #include "../state/clock.h"
@@ -402,6 +403,7 @@ void capture_failed(struct capture *p, CUresult r, const char *call)
 	const char *name = "?";
 
 	real.cuGetErrorName(r, &name);
+	incident_result(p->context, r, call, 0);
 	atomic_store(&p->broken, true);
 	recorder_fail("the context failed (%s from %s): what was not drained before is lost", name, call);
 }
@@ -418,6 +420,7 @@ bool capture_poll(struct capture *p, volatile const uint32_t *word, uint32_t val
 
 	while ((int32_t)(*word - value) < 0) {
 		now = clock_ns();
+		deadline = capture_deadline(deadline, false);
 		if (now > ask || now > deadline) {
 			CUresult r = real.cuStreamQuery(stream);
 			if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY) {

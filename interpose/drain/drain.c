@@ -11,6 +11,7 @@
 
 #include "../capture/capture.h"
 #include "../capture/xxh3.h"
+#include "../incident.h"
 #include "../options.h"
 #include "../recorder.h"
 #include "../state/clock.h"
@@ -19,6 +20,7 @@
 
 #define COPIES_AHEAD 4 /* of what is handed to the writers, who have the other buffers */
 #define BRIDGE ((uint64_t)512 << 10) /* more than this is not copied for nothing */
+#define HURRY_MS 500 /* in a hurry, for a copy */
 #define LOOK 256 /* entries looked up at a time, while copies are under way */
 
 static struct pending queue[CAPTURE_PENDING];
@@ -28,6 +30,7 @@ static uint64_t added, drained; /* ever */
 static _Atomic uint64_t progress; /* changes while the drain gets on */
 static bool running;
 static _Atomic bool stopping;
+static bool given_up; /* an epoch was left out: none can come after it */
 static pthread_t thread;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -56,10 +59,14 @@ static bool fetch(struct capture *p, void *to, uint64_t offset, uint64_t size, i
 
 static bool fetched(struct capture *p, int buffer)
 {
+	uint64_t since = clock_ns();
+
 	while (!capture_poll(p, capture_copied_word(p, buffer), p->copies[buffer],
-			     p->drain_streams[buffer & 1], options.stall_ms))
-		if (p->broken || atomic_load(&stopping))
+			     p->drain_streams[buffer & 1], options.stall_ms)) {
+		if (p->broken || atomic_load(&stopping) || (capture_hurried() && clock_ns() - since > HURRY_MS * 1000000ull))
 			return false;
+		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	}
 	atomic_fetch_add_explicit(&progress, 1, memory_order_relaxed);
 	return true;
 }
@@ -363,12 +370,14 @@ static bool wait_captured(struct pending *q)
 	struct capture *p = q->capture;
 	bool captured = capture_wait(p, q->slot, options.stall_ms);
 
+	if (!captured && capture_hurried())
+		return false;
 	if (!captured && !p->broken) {
 		recorder_warn("epoch %u waited more than %u ms for work of the program: it was called off", q->epoch.number,
 			      options.stall_ms);
 		capture_let_go(p, q->epoch.number);
 	}
-	while (!captured && !p->broken && !atomic_load(&stopping))
+	while (!captured && !p->broken && !atomic_load(&stopping) && !capture_hurried())
 		captured = capture_wait(p, q->slot, 100);
 	if (captured)
 		capture_take_status(q, capture_status(p, q->slot));
@@ -381,7 +390,7 @@ static bool drain_one(struct pending *q)
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUcontext popped;
 
-	if (recorder_state != RECORDER_ON)
+	if (recorder_state != RECORDER_ON || given_up)
 		return false;
 	CUresult r = real.cuCtxPushCurrent_v2(p->context->handle);
 	if (r != CUDA_SUCCESS) {
@@ -406,6 +415,8 @@ static bool drain_one(struct pending *q)
 	carried = q->epoch.bytes_changed;
 	if (ok && q->final) {
 		ok = commit(q);
+		if (ok)
+			incident_epoch(&q->epoch);
 		atomic_fetch_add(&recorder_counters.epochs, 1);
 		bool dropped = q->epoch.flags & TT_EPOCHF_DROPPED;
 		atomic_fetch_add(&recorder_counters.epochs_refused, q->refused && !dropped);
@@ -421,6 +432,7 @@ static bool drain_one(struct pending *q)
 	real.cuCtxPopCurrent_v2(&popped);
 	if (!ok) {
 		char reason[256] = "";
+		given_up = true;
 		store_epoch_abandon(recorder_store());
 		if (store_failed(recorder_store(), reason, sizeof(reason)))
 			recorder_fail("%s", reason);
@@ -529,7 +541,7 @@ static bool wait_drained(const struct capture *p, uint64_t size, uint32_t timeou
 			seen = progress;
 			since = clock_ns();
 		}
-		if (clock_ns() - since > bound * 1000000ull)
+		if (clock_ns() > capture_deadline(since + bound * 1000000ull, true))
 			break;
 		wait_for_change(100);
 	}
@@ -564,6 +576,6 @@ void drain_forget(void)
 	pthread_mutex_init(&lock, NULL);
 	pthread_cond_init(&changed, NULL);
 	writers_forget();
-	running = stopping = false;
+	running = stopping = given_up = false;
 	added = drained = 0;
 }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "../hot.h"
 #include "mapped.h"
@@ -195,6 +196,40 @@ uint64_t events_count(void)
 	n = atomic_load(&generation) ? count_now() : final_count;
 	pthread_mutex_unlock(&lock);
 	return n;
+}
+
+static void visit_all(const struct tt_event *from, const struct tt_event *to,
+		      void (*visit)(const struct tt_event *e, uint32_t kind, void *to), void *what)
+{
+	for (const struct tt_event *e = from; e < to; e++) {
+		uint32_t kind = __atomic_load_n(&e->kind, __ATOMIC_ACQUIRE);
+		if (kind)
+			visit(e, kind, what);
+	}
+}
+
+void events_recent(size_t most, void (*visit)(const struct tt_event *e, uint32_t kind, void *to), void *to)
+{
+	const struct tt_event *first = (const struct tt_event *)(slots.base + TT_FILE_HEADER_SIZE);
+
+	if (!slots.base)
+		return;
+	uint64_t end = claimed(), begin = end > most ? end - most : 0;
+	visit_all(first + begin, first + end, visit, to);
+	for (unsigned ms = 0; pthread_mutex_trylock(&lock); ms++) {
+		if (ms == 20)
+			return;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	/* A thread that makes few calls has a run of long ago. */
+	for (struct cursor *c = cursors.after; c != &cursors; c = c->after) {
+		const struct tt_event *next = __atomic_load_n(&c->next, __ATOMIC_RELAXED);
+		if (!next)
+			continue;
+		const struct tt_event *run = first + (uint64_t)(next - 1 - first) / EVENTS_RUN * EVENTS_RUN;
+		visit_all(run, next < first + begin ? next : first + begin, visit, to);
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 uint64_t events_lost(void)

@@ -26,6 +26,11 @@ static inline void events_publish(struct tt_event *e, uint32_t kind)
 {
 	__atomic_store_n(&e->kind, kind, __ATOMIC_RELEASE);
 }
+/*
+ * The last slots that were claimed, `most` of them, and those that live threads fill at the moment, in no order.
+ * The latter are left out where the list of threads is not to be had in a moment.
+ */
+void events_recent(size_t most, void (*visit)(const struct tt_event *e, uint32_t kind, void *to), void *to);
 uint64_t events_count(void); /* slots handed out */
 uint64_t events_lost(void);
 /* Why no more slots come, where something failed: one line. */

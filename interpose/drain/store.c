@@ -155,8 +155,8 @@ typedef void file_ending(struct file *f);
 
 static void end_files(store *s, file_ending *end)
 {
-	struct file *files[] = {&s->strings.file, &s->regions, &s->frames, &s->functions, &s->modules, &s->epochs,
-				&s->digests.file, &s->blocks.file};
+	struct file *files[] = {&s->strings.file, &s->regions, &s->labels, &s->frames, &s->graph_data, &s->graphs, &s->functions,
+				&s->modules, &s->epochs, &s->digests.file, &s->blocks.file};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
 		end(files[i]);
@@ -206,7 +206,7 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	s->retain = config->retain;
 	s->compress = config->compress;
 	s->strings.file = s->regions = s->frames = s->functions = s->modules = s->epochs = FILE_CLOSED;
-	s->digests.file = s->blocks.file = FILE_CLOSED;
+	s->labels = s->graphs = s->graph_data = s->digests.file = s->blocks.file = FILE_CLOSED;
 	for (unsigned i = 0; i < TT_DATA_LANES; i++)
 		s->data[i].file = s->data_before[i].file = FILE_CLOSED;
 	pthread_mutex_init(&s->records, NULL);
@@ -270,6 +270,8 @@ void store_close(store *s)
 			.oldest_segment = s->oldest_segment,
 		};
 		store_roll_back(s);
+		if (s->labels.fd >= 0 && !file_flush(&s->labels))
+			store_fail_write(s, &s->labels);
 		if (!manifest_write(&m))
 			store_fail(s, "writing manifest.json in", s->directory, errno);
 		else if (!merge_processes(MERGE_MANIFEST, s->run, s->directory))
@@ -356,6 +358,23 @@ bool store_region(store *s, struct tt_region *r)
 	return good;
 }
 
+/* Thousands may come between two epochs, and before the next they mean nothing: they go through a buffer. */
+bool store_label(store *s, struct tt_label *l)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	l->check = xxh3_64(l, offsetof(struct tt_label, check));
+	good = (s->labels.fd >= 0 || file_create_records(&s->labels, s->directory, "labels.bin", true, TT_FILE_LABELS,
+							 sizeof(struct tt_label), 0, TT_ENCODING_PLAIN) ||
+		store_fail(s, "creating labels.bin in", s->directory, errno)) &&
+	       store_append(s, &s->labels, l, sizeof(*l));
+	store_leave(&s->records, &v);
+	return good;
+}
+
 bool store_frames(store *s, struct tt_frame *frames, size_t count)
 {
 	struct store_visit v;
@@ -382,6 +401,36 @@ bool store_function(store *s, struct tt_function *f)
 		return false;
 	f->check = xxh3_64(f, offsetof(struct tt_function, check));
 	good = store_append(s, &s->functions, f, sizeof(*f));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+static bool create_graph_files(store *s)
+{
+	return s->graphs.fd >= 0 ||
+	       (file_create_records(&s->graph_data, s->directory, "graphdata.bin", false, TT_FILE_GRAPH_DATA, 1, 0,
+				    TT_ENCODING_PLAIN) &&
+		file_create_records(&s->graphs, s->directory, "graphs.bin", false, TT_FILE_GRAPHS,
+				    sizeof(struct tt_graph_record), 0, TT_ENCODING_PLAIN)) ||
+	       store_fail(s, "creating graphs.bin in", s->directory, errno);
+}
+
+bool store_graph(store *s, struct tt_graph_record *records, size_t count, const uint8_t *data, size_t size)
+{
+	struct store_visit v;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	bool good = create_graph_files(s);
+	for (size_t i = 0; good && i < count; i++) {
+		struct tt_graph_record *r = &records[i];
+		r->data_check = r->data_size ? xxh3_64(data + r->data, r->data_size) : 0;
+		r->data = r->data_size ? r->data + s->graph_data.size : 0;
+		r->check = xxh3_64(r, offsetof(struct tt_graph_record, check));
+	}
+	/* Data first: a record is there only with what it refers to. */
+	good = good && (!size || store_append(s, &s->graph_data, data, size)) &&
+	       store_append(s, &s->graphs, records, count * sizeof(*records));
 	store_leave(&s->records, &v);
 	return good;
 }

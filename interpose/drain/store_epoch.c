@@ -302,6 +302,14 @@ static void drop_segments(store *s, const struct tt_epoch *e)
 	}
 }
 
+static bool flush_labels(store *s)
+{
+	pthread_mutex_lock(&s->records);
+	bool good = s->labels.fd < 0 || file_flush(&s->labels) || store_fail_write(s, &s->labels);
+	pthread_mutex_unlock(&s->records);
+	return good;
+}
+
 /* The order is the invariant: the epoch's record comes after all that it speaks of. */
 static bool commit(store *s, struct tt_epoch *e)
 {
@@ -312,6 +320,8 @@ static bool commit(store *s, struct tt_epoch *e)
 		return store_fail_write(s, &s->blocks.file);
 	if (!file_flush(&s->digests.file))
 		return store_fail_write(s, &s->digests.file);
+	if (!flush_labels(s))
+		return false;
 	place(&s->digests, sizeof(struct tt_digest), &e->digests_first, &e->digests_count, &e->digests_check);
 	place(&s->blocks, sizeof(struct tt_block), &e->blocks_first, &e->blocks_count, &e->blocks_check);
 	e->segment = s->segment;

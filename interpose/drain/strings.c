@@ -1,6 +1,8 @@
 /*
  * The string table. The texts themselves stay in the file; a find compares against it, so
- * that the table in memory is 16 bytes a text. See strings.h for the invariant.
+ * that the table in memory is 16 bytes a text. A program may say something else in each step of
+ * many: from so many texts on, those that come are no longer kept there. See strings.h for the
+ * invariant.
  */
 #define _GNU_SOURCE
 #include "strings.h"
@@ -118,8 +120,10 @@ static bool add(struct strings *t, const uint8_t *record, size_t size, uint32_t 
 		file_rollback(&t->file, *offset);
 		return false;
 	}
-	t->slots[h] = (struct strings_slot){hash, *offset};
-	t->used++;
+	if (t->used < STRINGS_KNOWN) {
+		t->slots[h] = (struct strings_slot){hash, *offset};
+		t->used++;
+	}
 	return true;
 }
 

@@ -1,5 +1,5 @@
 /*
- * strings.bin: every text once, found again by its bytes.
+ * strings.bin: texts, each of the first STRINGS_KNOWN once, found again by its bytes.
  *
  * Invariant: an offset that was given out is that of a complete record in the file, counted
  * from the file's very beginning, and its text is valid UTF-8.
@@ -9,6 +9,7 @@
 
 #include "file.h"
 
+#define STRINGS_KNOWN ((size_t)1 << 18)
 #define STRINGS_LONGEST (1u << 20) /* what is longer is cut */
 
 struct strings {

@@ -3,6 +3,8 @@
  */
 #include "entry.h"
 
+#include "../nvtx/abi.h"
+#include "../nvtx/nvtx.h"
 #include "pass_table.h"
 
 #include <dlfcn.h>
@@ -244,6 +246,20 @@ static void *driver_dlsym(void *handle, const struct hook *h)
 	return w ? w : p;
 }
 
+void (*_Atomic entry_cupti_taken)(void);
+
+EARLY static bool takes_cupti(const char *name)
+{
+	return name && name[0] == 'c' && name[1] == 'u' && name[2] == 'p' && atomic_load(&entry_cupti_taken) &&
+	       (!strncmp(name, "cuptiSubscribe", 14) || !strcmp(name, "cuptiActivityRegisterCallbacks"));
+}
+
+/* By which modules that use NVTX find a tool. */
+EARLY static bool nvtx_name(const char *name)
+{
+	return name && name[0] == 'I' && !strcmp(name, NVTX_INITIALIZE);
+}
+
 /*
  * Names that we do not wrap are passed on by a tail call, so that RTLD_NEXT and RTLD_DEFAULT see
  * the program's return address and not ours.
@@ -263,6 +279,10 @@ EARLY EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(voi
 		if (h)
 			return driver_dlsym(handle, h);
 	}
+	if (unlikely(nvtx_name(name)) && handle != RTLD_NEXT)
+		return nvtx_instead_of(real_dlsym(handle, name));
+	if (unlikely(takes_cupti(name)))
+		atomic_load(&entry_cupti_taken)();
 	return real_dlsym(handle, name);
 }
 

@@ -12,6 +12,7 @@
 #define __CUDA_API_VERSION_INTERNAL /* declare every version of a call, and no macros that rename them */
 #endif
 #include <cuda.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -41,6 +42,9 @@ extern const char *const call_names[CALL_COUNT];
 
 /* Fills `real`, once. False where no driver can be loaded. */
 bool entry_resolve(void);
+
+/* Called before a program is given one of CUPTI's calls that take it over; NULL: nobody minds. */
+extern void (*_Atomic entry_cupti_taken)(void);
 
 /* The first call that the recorder can't do without and this driver has not, or NULL. */
 const char *entry_lacks(void);

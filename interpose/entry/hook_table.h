@@ -46,6 +46,16 @@
 	X(cuWaitExternalSemaphoresAsync##S) \
 	X(cuMemAllocAsync##S) X(cuMemAllocFromPoolAsync##S) X(cuMemFreeAsync##S)
 
+#define HOOK_GRAPH(X) \
+	X(cuGraphInstantiate) X(cuGraphInstantiate_v2) X(cuGraphInstantiateWithFlags) \
+	X(cuGraphInstantiateWithParams) X(cuGraphExecDestroy) X(cuGraphExecUpdate) X(cuGraphExecUpdate_v2) \
+	X(cuGraphExecKernelNodeSetParams) X(cuGraphExecKernelNodeSetParams_v2) \
+	X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams) X(cuGraphExecHostNodeSetParams) \
+	X(cuGraphExecChildGraphNodeSetParams) X(cuGraphExecEventRecordNodeSetEvent) \
+	X(cuGraphExecEventWaitNodeSetEvent) X(cuGraphExecBatchMemOpNodeSetParams) \
+	X(cuGraphExecNodeSetParams) X(cuGraphNodeSetEnabled) X(cuGraphAddNode) X(cuGraphAddNode_v2) \
+	X(cuGraphInstantiateWithParams_ptsz)
+
 #define HOOK_TABLE(X) \
 	X(cuGetProcAddress) X(cuGetProcAddress_v2) \
 	X(cuInit) \
@@ -73,7 +83,8 @@
 	X(cuLibraryGetKernel) X(cuKernelGetFunction) X(cuLibraryGetModule) X(cuLibraryGetGlobal) X(cuLibraryGetManaged) \
 	X(cuLaunch) X(cuLaunchGrid) X(cuLaunchGridAsync) X(cuLaunchCooperativeKernelMultiDevice) \
 	X(cuStreamCreate) X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamDestroy_v2) \
-	X(cuEventSynchronize) \
+	X(cuEventSynchronize) X(cuEventDestroy) X(cuEventDestroy_v2) \
+	HOOK_GRAPH(X) \
 	HOOK_COPY_SYNC(X, ) HOOK_COPY_SYNC(X, _ptds) HOOK_COPY_SYNC_V2(X, ) HOOK_COPY_SYNC_V2(X, _ptds) \
 	HOOK_COPY_ASYNC(X, ) HOOK_COPY_ASYNC(X, _ptsz) \
 	HOOK_LAUNCH(X, ) HOOK_LAUNCH(X, _ptsz) \
@@ -84,13 +95,19 @@
 	X(cuDeviceGetAttribute) X(cuGetErrorName) \
 	X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuCtxFromGreenCtx) \
 	X(cuStreamGetCtx) X(cuStreamIsCapturing) X(cuStreamQuery) X(cuThreadExchangeStreamCaptureMode) \
-	X(cuEventCreate) X(cuEventDestroy_v2) X(cuEventQuery) \
+	X(cuEventCreate) X(cuEventQuery) X(cuEventElapsedTime) \
 	X(cuFuncGetName) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \
 	X(cuKernelGetName) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
 	X(cuMemHostGetDevicePointer_v2) \
 	X(cuMemAddressReserve) X(cuMemRelease) X(cuMemGetAllocationGranularity) \
 	X(cuMemExportToShareableHandle) \
-	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool)
+	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool) \
+	X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphGetEdges_v2) X(cuGraphNodeGetType) \
+	X(cuGraphKernelNodeGetParams) X(cuGraphKernelNodeGetParams_v2) X(cuGraphKernelNodeGetAttribute) \
+	X(cuGraphMemcpyNodeGetParams) X(cuGraphMemsetNodeGetParams) X(cuGraphHostNodeGetParams) \
+	X(cuGraphEventWaitNodeGetEvent) X(cuGraphEventRecordNodeGetEvent) X(cuGraphBatchMemOpNodeGetParams) \
+	X(cuGraphMemAllocNodeGetParams) X(cuGraphMemFreeNodeGetParams) X(cuGraphChildGraphNodeGetGraph) \
+	X(cuGraphNodeGetEnabled)
 
 #define NEED_TABLE(X) \
 	X(cuDriverGetVersion) X(cuDeviceGetName) X(cuDeviceTotalMem_v2) X(cuDeviceGetAttribute) X(cuGetErrorName) \

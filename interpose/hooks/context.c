@@ -1,6 +1,7 @@
 /*
  * Initialisation, contexts and their synchronisation.
  */
+#include "../inflight.h"
 #include "../state/arena.h"
 #include "op.h"
 
@@ -46,7 +47,9 @@ static struct context *ending(struct context *c)
 		return NULL;
 	if (real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
 		return NULL;
-	capture_end(thread_current(), c, true);
+	inflight_handle_ends();
+	capture_end(thread_current(), c, true, false);
+	timing_context_gone(c);
 	real.cuCtxPopCurrent_v2(&popped);
 	return c;
 }
@@ -138,7 +141,7 @@ static void waited(struct op *op, CUresult r, uint64_t before)
 
 	if (e)
 		events_publish(e, TT_EVENT_SYNC);
-	if (r == CUDA_SUCCESS && options.epoch_sync)
+	if (r == CUDA_SUCCESS && options.epoch.sync)
 		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
 }
 

@@ -26,9 +26,9 @@ static void end_copy(struct op *op, CUresult r, uint32_t kind, struct span s, bo
 	op_end(op, r);
 	if (r != CUDA_SUCCESS || op->capturing)
 		return;
-	if (options.epoch_copy && kind == TT_EVENT_COPY)
+	if (options.epoch.copy && kind == TT_EVENT_COPY)
 		op_epoch(op, TT_TRIGGER_COPY, TT_NO_ID);
-	else if (options.epoch_sync && waits && (s.flags & TT_EVENTF_HOST_DST))
+	else if (options.epoch.sync && waits && (s.flags & TT_EVENTF_HOST_DST))
 		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
 }
 
@@ -89,6 +89,7 @@ static void reach(const struct op *op, struct span s)
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, NULL, per_thread, writes(span)); \
 		reach(&op, span); \
+		op_time(&op); \
 		CUresult r = real.symbol args; \
 		after; \
 		end_copy(&op, r, kind, span, true); \
@@ -102,6 +103,7 @@ static void reach(const struct op *op, struct span s)
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, writes(span)); \
 		reach(&op, span); \
+		op_time(&op); \
 		CUresult r = real.symbol args; \
 		after; \
 		end_copy(&op, r, kind, span, false); \
@@ -119,6 +121,7 @@ static void reach(const struct op *op, struct span s)
 		bool far = arena_far(dst, src, &dst_context, &src_context) && !op.capturing && real.peer; \
 		if (!far) \
 			reach(&op, plain(dst, src, n, 0)); \
+		op_time(&op); \
 		CUresult r = far ? real.peer peer_args : real.symbol args; \
 		end_copy(&op, r, C, plain(dst, src, n, 0), waits); \
 		return r; \

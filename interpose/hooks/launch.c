@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../drain/params.h"
+#include "../state/graphs.h"
 #include "op.h"
 
 struct shape {
@@ -14,25 +15,11 @@ struct shape {
 	uint32_t cluster[3];
 };
 
-/* Parameters that the program laid out itself; NULL where it has not. */
-static const void *buffer_of(const struct shape *s, size_t *size)
-{
-	const void *buffer = NULL;
-
-	*size = 0;
-	for (void **x = s->extra; x && *x != CU_LAUNCH_PARAM_END; x += 2)
-		if (*x == CU_LAUNCH_PARAM_BUFFER_POINTER)
-			buffer = x[1];
-		else if (*x == CU_LAUNCH_PARAM_BUFFER_SIZE)
-			*size = *(size_t *)x[1];
-	return buffer;
-}
-
 /* Of a launch that succeeded: what its parameters are read from is as the driver found it. */
 static void keep_params(struct tt_event *e, const struct function *f, const struct shape *s)
 {
 	size_t size;
-	const void *buffer = buffer_of(s, &size);
+	const void *buffer = launch_buffer(s->extra, &size);
 	uint8_t *to;
 
 	if (!buffer)
@@ -49,7 +36,7 @@ static void keep_params(struct tt_event *e, const struct function *f, const stru
 static void touch_params(const struct function *f, const struct shape *s)
 {
 	size_t size;
-	const void *buffer = buffer_of(s, &size);
+	const void *buffer = launch_buffer(s->extra, &size);
 
 	if (buffer)
 		regions_touch_pointers(buffer, size);
@@ -68,7 +55,7 @@ static __attribute__((noinline)) bool may_write_captured(const struct op *op, co
 	if (!f || !f->param_count || !(atomic_load(&f->known) & context_bit(op->context)) ||
 	    (int32_t)(atomic_load(&op->context->rest_captured_by) - seen) > 0)
 		return true;
-	if ((buffer = buffer_of(s, &size)))
+	if ((buffer = launch_buffer(s->extra, &size)))
 		return regions_point_to_captured(buffer, size, seen);
 	for (uint32_t i = 0; s->params && i < f->param_count; i++)
 		if (regions_point_to_captured(s->params[i], f->params[i].size, seen))
@@ -96,6 +83,7 @@ HOT static struct function *begin_launch(struct op *op, const struct shape *s)
 		gate_enter(op->t);
 		capture_catch_up(op->t, op->stream);
 	}
+	op_time(op);
 	return f;
 }
 
@@ -104,7 +92,7 @@ static void count_launch(struct op *op, uint32_t label)
 {
 	static _Atomic uint64_t launches;
 
-	if (options.epoch_launch && (atomic_fetch_add(&launches, 1) + 1) % options.epoch_launch == 0)
+	if (options.epoch.launch && (atomic_fetch_add(&launches, 1) + 1) % options.epoch.launch == 0)
 		op_epoch(op, TT_TRIGGER_LAUNCH, label);
 }
 
@@ -120,7 +108,7 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 		function_describe(op->t, op->context, f, s->f);
 		op->t->busy--;
 	}
-	if ((e = op_event(op, r))) {
+	if (likely(!options.no_launches) && (e = op_event_of_launch(op, r))) {
 		e->id = f ? f->id : TT_NO_ID;
 		e->shared = s->shared;
 		memcpy(e->grid, s->grid, sizeof(e->grid));
@@ -183,7 +171,9 @@ static struct shape shape_of_config(const CUlaunchConfig *c, CUfunction f, void 
 
 static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 {
-	struct tt_event *e = op_event(op, r);
+	struct tt_event *e = kind != TT_EVENT_LAUNCH ? op_event(op, r)
+			     : options.no_launches   ? NULL
+						     : op_event_of_launch(op, r);
 
 	if (kind == TT_EVENT_LAUNCH_HOST)
 		op_host_bound(op, r);
@@ -203,8 +193,65 @@ static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
+		if ((kind) == TT_EVENT_LAUNCH) \
+			op_time(&op); \
 		CUresult r = real.symbol args; \
 		end_other(&op, r, kind, touches); \
+		return r; \
+	}
+
+/* As for kernels, which order_launch looks at. */
+static void order_graph(const struct op *op, struct exec *x)
+{
+	uint32_t seen = atomic_load(&op->stream->seen);
+
+	if ((int32_t)(atomic_load(&op->context->rest_captured_by) - seen) > 0 || graph_may_write_captured(x, seen))
+		capture_catch_up(op->t, op->stream);
+	else
+		capture_overtake(op->stream);
+}
+
+static struct exec *begin_graph(struct op *op, CUgraphExec handle)
+{
+	struct exec *x = graphs_find(handle);
+
+	graphs_write();
+	if (options.deps == DEPS_REGION && !op->capturing && op_is_behind(op))
+		order_graph(op, x);
+	if (!op->capturing)
+		op_time(op);
+	return x;
+}
+
+static void end_graph(struct op *op, CUresult r, struct exec *x)
+{
+	struct tt_event *e = op_event_of_launch(op, r);
+
+	if (e) {
+		e->id = graph_number(x);
+		events_publish(e, TT_EVENT_GRAPH_LAUNCH);
+	}
+	if (options.touched && r == CUDA_SUCCESS && !graph_touch(x))
+		regions_touch_all(op->context);
+	op_end(op, r);
+	if (r != CUDA_SUCCESS || op->capturing)
+		return;
+	if (options.epoch.graph)
+		op_epoch(op, TT_TRIGGER_GRAPH, graph_label(x));
+	count_launch(op, TT_NO_ID);
+}
+
+#define GRAPH(symbol, per_thread) \
+	EXPORT CUresult CUDAAPI symbol(CUgraphExec exec, CUstream stream) \
+	{ \
+		OP(op); \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_launch(&op, CALL_##symbol, stream, per_thread); \
+		struct exec *x = op.on ? begin_graph(&op, exec) : NULL; \
+		CUresult r = real.symbol(exec, stream); \
+		if (op.on) \
+			end_graph(&op, r, x); \
 		return r; \
 	}
 
@@ -214,7 +261,7 @@ LAUNCH(cuLaunchCooperativeKernel##S, PT, stream, SHAPE(TT_EVENTF_COOPERATIVE, NU
 LAUNCH(cuLaunchKernelEx##S, PT, config ? config->hStream : NULL, shape_of_config(config, f_, params, extra), (const CUlaunchConfig *config, CUfunction f_, void **params, void **extra), (config, f_, params, extra)) \
 OTHER(cuLaunchHostFunc##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUhostFn fn, void *user), (stream, fn, user)) \
 OTHER(cuStreamAddCallback##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUstreamCallback fn, void *user, unsigned flags), (stream, fn, user, flags)) \
-OTHER(cuGraphLaunch##S, PT, stream, TT_EVENT_GRAPH_LAUNCH, true, (CUgraphExec g, CUstream stream), (g, stream))
+GRAPH(cuGraphLaunch##S, PT)
 
 LAUNCHES(, false)
 LAUNCHES(_ptsz, true)

@@ -1,6 +1,7 @@
 /*
  * The parts of a wrapper that are not on the launch path.
  */
+#include "../incident.h"
 #include "../state/stacks.h"
 #include "op.h"
 
@@ -12,12 +13,15 @@ bool op_is_capturing(struct stream *s)
 					    status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-HOT struct tt_event *op_event(struct op *op, CUresult result)
+HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
 {
 	struct tt_event *e = op->on && options.events ? events_next() : NULL;
 
+	if (unlikely(result != CUDA_SUCCESS) && op->on)
+		incident_result(op->context, result, op->call < CALL_COUNT ? call_names[op->call] : "a call", op->seq);
 	if (!e)
 		return NULL;
+	op->event = e;
 	/* The slot is zeros. */
 	e->seq = op->seq;
 	e->time_ns = op->time;
@@ -28,7 +32,7 @@ HOT struct tt_event *op_event(struct op *op, CUresult result)
 	e->call = op->call;
 	e->stream = op->stream ? op->stream->id : 0;
 	e->id = TT_NO_ID;
-	if (__builtin_expect(options.callstacks, 0))
+	if (unlikely(stack))
 		e->stack = stacks_here();
 	return e;
 }
@@ -64,6 +68,21 @@ EXPORT int tt_label(unsigned long long address, const char *name)
 	struct region_origin origin = op_origin(&op);
 	origin.label = store_string(recorder_store(), name);
 	return region_label(address, &origin) ? 0 : -1;
+}
+
+/*
+ * Names a part of the memory that allocations are cut into, from the next epoch on; a name of NULL
+ * or "" takes names away. type: what its items are, such as "f32", or NULL. Makes no driver call.
+ * 0, or -1 where there is no allocation or nothing is recorded.
+ */
+EXPORT int tt_label_range(unsigned long long address, unsigned long long bytes, const char *name, const char *type)
+{
+	OP(op);
+
+	if (!op_start(&op, TT_NO_ID, recording()))
+		return -1;
+	op_started(&op);
+	return regions_label(address, bytes, name, type, op.seq) ? 0 : -1;
 }
 
 /* Cuts an epoch on request: 0, or -1 where nothing is recorded. */

@@ -14,11 +14,15 @@
 #include "../state/clock.h"
 #include "../state/modules.h"
 #include "../state/regions.h"
+#include "../timeline/events.h"
+#include "../timeline/timeline.h"
 
 struct op {
 	bool on; /* we record this call */
 	bool writes;
 	bool capturing; /* it goes into a graph and does not run now */
+	struct timing *timing; /* events around what it submits, or NULL */
+	struct tt_event *event; /* where it is recorded, or NULL */
 	struct thread *t;
 	struct context *context;
 	struct stream *stream;
@@ -34,6 +38,7 @@ struct op {
 static inline void op_leave(struct op *op)
 {
 	(void)op;
+	thread_self.submits_for = 0;
 	thread_self.calls--;
 }
 
@@ -56,10 +61,12 @@ static inline bool op_start(struct op *op, uint32_t call, bool recorded)
 	op->on = op->writes = op->capturing = false;
 	op->context = NULL;
 	op->stream = NULL;
+	op->timing = NULL;
+	op->event = NULL;
 	if (!recorded)
 		return false;
 	op->t = thread_current();
-	op->call = call;
+	op->t->call = op->call = call;
 	return !op->t->busy;
 }
 
@@ -67,7 +74,16 @@ static inline bool op_started(struct op *op)
 {
 	op->seq = recorder_next_seq();
 	op->time = clock_ns();
+	thread_self.submits_for = op->seq;
 	return op->on = true;
+}
+
+/* Right before a driver's call that submits what takes time. */
+static inline void op_time(struct op *op)
+{
+	if (unlikely(atomic_load_explicit(&timeline_source, memory_order_relaxed) == TIMELINE_EVENTS) && op->on &&
+	    !op->capturing)
+		op->timing = timing_begin(op->stream, op->seq);
 }
 
 /* A call without a stream. */
@@ -128,12 +144,23 @@ static inline bool op_begin_free(struct op *op, uint32_t call, CUstream handle, 
 	return op_start(op, call, recording_or_stopped()) && op_on_stream(op, handle, per_thread, true, false);
 }
 
-/* The event's slot with the common members set, or NULL. */
-struct tt_event *op_event(struct op *op, CUresult result);
+/* The event's slot with the common members set, or NULL. stack: with who made the call. */
+struct tt_event *op_event_with(struct op *op, CUresult result, bool stack);
+static inline struct tt_event *op_event(struct op *op, CUresult result)
+{
+	return op_event_with(op, result, options.callstacks);
+}
+/* The same of what runs kernels. */
+static inline struct tt_event *op_event_of_launch(struct op *op, CUresult result)
+{
+	return op_event_with(op, result, options.launch_stacks);
+}
 
-/* After a call of op_begin_stream with writes. */
+/* After a call of op_begin_stream that may have been one with writes, and after op_time. */
 static inline void op_end(struct op *op, CUresult result)
 {
+	if (unlikely(op->timing != NULL))
+		timing_end(op->timing, op->stream, op->event, result == CUDA_SUCCESS);
 	if (!op->on || !op->writes)
 		return;
 	if (result == CUDA_SUCCESS && !op->capturing)

@@ -1,6 +1,7 @@
 /*
  * Streams, events, stream capture, waits of the host, and stream-ordered allocation.
  */
+#include "../inflight.h"
 #include "../state/arena.h"
 #include "op.h"
 
@@ -16,13 +17,16 @@ static void end_with(struct op *op, CUresult r, uint32_t kind, uint64_t dst, uin
 	op_end(op, r);
 }
 
-static void end_wait(struct op *op, CUresult r)
+/* event: NULL where the wait was for a stream. */
+static void end_wait(struct op *op, CUresult r, CUevent event)
 {
 	struct tt_event *e = op_event(op, r);
 
-	if (e)
+	if (e) {
+		e->src = (uintptr_t)event;
 		events_publish(e, TT_EVENT_SYNC);
-	if (r == CUDA_SUCCESS && options.epoch_sync)
+	}
+	if (r == CUDA_SUCCESS && options.epoch.sync)
 		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
 }
 
@@ -209,7 +213,7 @@ EXPORT CUresult CUDAAPI cuStreamSynchronize##S(CUstream stream) \
 		op_settled(&op, submitted); \
 	if (unlikely(mark)) \
 		freed_is_free(&op, r, stream, PT, mark); \
-	end_wait(&op, r); \
+	end_wait(&op, r, NULL); \
 	return r; \
 } \
 QUIET(cuStreamWaitEvent##S, PT, stream, TT_EVENT_EVENT_WAIT, event, (CUstream stream, CUevent event, unsigned flags), (stream, event, flags)) \
@@ -298,9 +302,20 @@ EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuEventSynchronize);
 	CUresult r = real.cuEventSynchronize(event);
-	end_wait(&op, r);
+	end_wait(&op, r, event);
 	return r;
 }
+
+#define ENDS_EVENT(symbol) \
+	EXPORT CUresult CUDAAPI symbol(CUevent event) \
+	{ \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		inflight_event_ends(event); \
+		return real.symbol(event); \
+	}
+ENDS_EVENT(cuEventDestroy)
+ENDS_EVENT(cuEventDestroy_v2)
 
 static void created(struct op *op, CUresult r, CUstream *stream)
 {
@@ -352,6 +367,7 @@ static CUresult destroy(uint32_t call, CUstream stream, CUresult (*destroy_real)
 		op.stream = NULL; /* its place too */
 		stream_destroyed(stream);
 	}
+	inflight_handle_ends();
 	CUresult r = destroy_real(stream);
 	if (r == CUDA_SUCCESS && capturing)
 		atomic_fetch_sub(&captures_active, 1);

@@ -333,6 +333,14 @@ struct sim_work *work_ref(struct sim_work *w);
 void work_unref(struct sim_work *w);
 CUresult work_run(struct sim_work *w, uint64_t schedule_seed, char *why, size_t size); /* no lock */
 
+/* ---- trace.c: for who follows the work ---- */
+
+struct sim_op;
+uint64_t trace_now(void);
+uint32_t trace_submitted(void);
+void trace_ran(const struct sim_op *op, uint64_t begin);
+void trace_waited(CUcontext ctx, uint32_t correlation, uint64_t begin);
+
 /* ---- sched.c: the order in which work runs ---- */
 
 struct sim_op {
@@ -347,6 +355,7 @@ struct sim_op {
 	unsigned step; /* next part of WORK_MEMOPS */
 	bool fails;    /* TT_SIM_FAULT=launch:N has chosen it */
 	uint64_t finished_ns;
+	uint32_t correlation; /* trace.c */
 	TAILQ_ENTRY(sim_op) pending, ready;
 };
 
@@ -357,6 +366,7 @@ struct sim_op *op_ref(struct sim_op *op);
 void op_unref(struct sim_op *op); /* NULL is fine */
 void op_wait(struct sim_op *op);  /* drives the engine; the lock is free meanwhile */
 bool op_step(void);               /* runs one item if any can run */
+void op_look(struct sim_op *op);  /* has one run by another thread, as somebody wants to know whether op is done */
 void engine_quiesce(void);        /* waits until nothing runs */
 void engine_call_host(struct sim_work *work); /* WORK_HOST, at once, on the thread for such */
 void engine_relieve(void);        /* runs work while too much is queued */
@@ -528,6 +538,8 @@ struct CUgraphNode_st {
 	CUgraphNodeType type;
 	struct sim_work *work; /* NULL: empty or child */
 	CUgraph child;
+	CUgraph *bodies; /* of a conditional node */
+	unsigned body_count, body_runs;
 	struct edges before, after;
 	unsigned long long id;
 	CUgraphNode origin; /* node it was cloned from */
@@ -564,6 +576,9 @@ CUgraphNode *graph_order(CUgraph graph);
 CUresult graph_edges_from(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data,
 	size_t count, struct edge **out); /* malloced */
 CUgraphNodeType work_node_type(const struct sim_work *work);
+/* conditional.c */
+CUresult conditional_check(CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p);
+void conditional_make(CUgraphNode node, CUDA_CONDITIONAL_NODE_PARAMS *p); /* its bodies */
 
 /* ---- user_object.c ---- */
 
@@ -577,6 +592,8 @@ struct exec_node {
 	CUgraphNodeType type;
 	struct sim_work *work;
 	CUgraphExec child;
+	CUgraphExec *bodies;
+	unsigned body_count, body_runs;
 	unsigned *before; /* indices of nodes it comes after */
 	unsigned before_count;
 	bool has_dependents, disabled;

@@ -166,7 +166,7 @@ CUresult cuEventQuery(CUevent event)
 		return sim_leave(CUDA_SUCCESS);
 	CUcontext ctx = event->ctx;
 	struct sim_op *op = op_ref(event->op);
-	op_step();
+	op_look(op);
 	result = op->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 	op_unref(op);
 	return sim_leave(ctx->fault ? ctx->fault : result);
@@ -182,8 +182,11 @@ CUresult cuEventSynchronize(CUevent event)
 	if (result)
 		return sim_leave(result);
 	CUcontext ctx = event->ctx;
+	uint32_t correlation = trace_submitted();
+	uint64_t begin = trace_now();
 	if (event->op)
 		op_wait(event->op);
+	trace_waited(ctx, correlation, begin);
 	return sim_leave(ctx->fault);
 }
 

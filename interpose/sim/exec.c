@@ -12,12 +12,24 @@
 
 /* ---- making ---- */
 
+/* The graphs that a node holds: a child graph, or the bodies of a condition. */
+static unsigned inside_count(const struct exec_node *n)
+{
+	return n->child ? 1 : n->body_count;
+}
+
+static CUgraphExec inside(const struct exec_node *n, unsigned i)
+{
+	return n->child ? n->child : n->bodies[i];
+}
+
 static void exec_delete(CUgraphExec exec)
 {
 	for (unsigned i = 0; i < exec->count; i++) {
 		work_unref(exec->nodes[i].work);
-		if (exec->nodes[i].child)
-			exec_delete(exec->nodes[i].child);
+		for (unsigned k = 0; k < inside_count(&exec->nodes[i]); k++)
+			exec_delete(inside(&exec->nodes[i], k));
+		free(exec->nodes[i].bodies);
 		free(exec->nodes[i].before);
 	}
 	user_references_release(exec->objects, exec->object_count);
@@ -39,7 +51,14 @@ static CUresult exec_node_make(struct exec_node *to, CUgraphNode from, CUcontext
 	/* graph_order has left each node's place in its mark. */
 	for (size_t i = 0; i < from->before.count; i++)
 		to->before[to->before_count++] = (unsigned)from->before.items[i].node->mark;
-	return from->child ? exec_make(ctx, from->child, 0, &to->child, failed) : CUDA_SUCCESS;
+	CUresult result = from->child ? exec_make(ctx, from->child, 0, &to->child, failed) : CUDA_SUCCESS;
+	to->bodies = sim_alloc(from->body_count * sizeof *to->bodies);
+	to->body_runs = from->body_runs;
+	for (unsigned i = 0; i < from->body_count && !result; i++) {
+		result = exec_make(ctx, from->bodies[i], 0, &to->bodies[i], failed);
+		to->body_count += !result;
+	}
+	return result;
 }
 
 CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgraphExec *out,
@@ -178,7 +197,9 @@ static CUresult check_launch(CUgraphExec exec, bool auto_free)
 
 	for (unsigned i = 0; i < exec->count && !result; i++) {
 		const struct exec_node *n = &exec->nodes[i];
-		result = n->child ? check_launch(n->child, auto_free) : check_alive(n->work);
+		result = check_alive(n->work);
+		for (unsigned k = 0; k < inside_count(n) && !result; k++)
+			result = check_launch(inside(n, k), auto_free);
 		/* Memory that the last launch allocated must have been freed before the next. */
 		if (!result && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !auto_free
 			&& pool_graph_memory_live(n->work))
@@ -198,8 +219,9 @@ static void submit(CUgraphExec exec, struct sim_op *begin, struct sim_op *end)
 		struct sim_work *work = runs ? work_ref(n->work) : work_new(WORK_NOTHING, begin->ctx);
 		struct sim_op *inner = NULL;
 		struct sim_op *op = op_new(work->ctx, work);
-		if (n->child) {
-			/* The child's nodes run between an operation of their own and this one. */
+		CUgraphExec held = n->child ? n->child : n->body_runs < n->body_count ? n->bodies[n->body_runs] : NULL;
+		if (held) {
+			/* Its nodes run between an operation of their own and this one. */
 			inner = op_new(begin->ctx, work_new(WORK_NOTHING, begin->ctx));
 		}
 		struct sim_op *first = inner ? inner : op;
@@ -213,7 +235,7 @@ static void submit(CUgraphExec exec, struct sim_op *begin, struct sim_op *end)
 		if (inner) {
 			op_submit(inner);
 			op_after(op, inner);
-			submit(n->child, inner, op);
+			submit(held, inner, op);
 			op_unref(inner);
 		}
 		op_submit(op);
@@ -298,9 +320,11 @@ static struct exec_node *find_node(CUgraphExec exec, CUgraphNode node)
 	for (unsigned i = 0; i < exec->count; i++) {
 		if (exec->nodes[i].source == node)
 			return &exec->nodes[i];
-		struct exec_node *inner = exec->nodes[i].child ? find_node(exec->nodes[i].child, node) : NULL;
-		if (inner)
-			return inner;
+		for (unsigned k = 0; k < inside_count(&exec->nodes[i]); k++) {
+			struct exec_node *inner = find_node(inside(&exec->nodes[i], k), node);
+			if (inner)
+				return inner;
+		}
 	}
 	return NULL;
 }
@@ -375,8 +399,10 @@ static CUgraphExecUpdateResult compare(const struct CUgraphExec_st *old,
 			return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
 		if (a->type == CU_GRAPH_NODE_TYPE_KERNEL && a->work->ctx != b->work->ctx)
 			return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
-		if (a->child) {
-			CUgraphExecUpdateResult inner = compare(a->child, b->child, where);
+		if (inside_count(a) != inside_count(b))
+			return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+		for (unsigned k = 0; k < inside_count(a); k++) {
+			CUgraphExecUpdateResult inner = compare(inside(a, k), inside(b, k), where);
 			if (inner)
 				return inner;
 		}
@@ -392,8 +418,8 @@ static void take_work(CUgraphExec to, CUgraphExec from)
 		struct sim_work *work = to->nodes[i].work;
 		to->nodes[i].work = from->nodes[i].work;
 		from->nodes[i].work = work;
-		if (to->nodes[i].child)
-			take_work(to->nodes[i].child, from->nodes[i].child);
+		for (unsigned k = 0; k < inside_count(&to->nodes[i]); k++)
+			take_work(inside(&to->nodes[i], k), inside(&from->nodes[i], k));
 	}
 }
 

@@ -109,6 +109,9 @@ static void node_delete(CUgraphNode node)
 	work_unref(node->work);
 	if (node->child)
 		graph_delete(node->child);
+	for (unsigned i = 0; i < node->body_count; i++)
+		graph_delete(node->bodies[i]);
+	free(node->bodies);
 	free(node->before.items);
 	free(node->after.items);
 	free(node);
@@ -206,9 +209,10 @@ CUresult graph_copy(CUgraph graph, CUgraph *out)
 	copy->origin = graph;
 	TAILQ_FOREACH(node, &graph->nodes, all) {
 		CUgraph child = NULL;
-		/* Memory of a graph cannot belong to two. */
+		/* Memory of a graph cannot belong to two, nor can a condition. */
 		CUresult result = node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
-			|| node->type == CU_GRAPH_NODE_TYPE_MEM_FREE ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+			|| node->type == CU_GRAPH_NODE_TYPE_MEM_FREE
+			|| node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 		if (!result && node->child)
 			result = graph_copy(node->child, &child);
 		if (result) {

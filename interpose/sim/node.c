@@ -36,8 +36,12 @@ CUresult node_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes,
 	}
 	if (!result)
 		result = node_work(ctx, params, &work);
+	if (!result && params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		result = conditional_check(graph, &params->conditional);
 	if (!result)
 		result = graph_add(graph, params->type, work, child, deps, count, out);
+	if (!result && params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+		conditional_make(*out, &params->conditional);
 	if (!result && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
 		params->alloc.dptr = work->pool.address;
 	if (result)
@@ -89,6 +93,7 @@ CUresult node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *p
 	case CU_GRAPH_NODE_TYPE_EMPTY:
 	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
 	case CU_GRAPH_NODE_TYPE_MEM_FREE:
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	default:
 		result = node_work(ctx, params, &work);
@@ -152,6 +157,7 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID attr
 		break;
 	case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
 	case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+	case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
 		break;
 	default:
 		return sim_leave(sim_unsupported("cuGraphKernelNodeGetAttribute of this attribute"));

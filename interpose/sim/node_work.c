@@ -155,6 +155,7 @@ CUresult node_work(CUcontext ctx, const CUgraphNodeParams *p, struct sim_work **
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_GRAPH:
 	case CU_GRAPH_NODE_TYPE_EMPTY:
+	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
 		return event_work(WORK_WAIT_EVENT, p->eventWait.event, out);
@@ -169,8 +170,6 @@ CUresult node_work(CUcontext ctx, const CUgraphNodeParams *p, struct sim_work **
 	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
 	case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
 		return sim_unsupported("cuGraphAddNode of an external semaphore");
-	case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-		return sim_unsupported("cuGraphAddNode of a conditional node");
 	default:
 		return CUDA_ERROR_INVALID_VALUE;
 	}

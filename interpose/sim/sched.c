@@ -19,12 +19,14 @@
 #define QUEUE_LIMIT 1024     /* operations that may lie in wait */
 #define SILENCE_NS 10000000  /* after which the worker takes them up */
 #define POLL_NS 100000       /* between looks at memory that a stream waits for */
+#define LOOK_NS 2000000      /* that a question may take: it does not wait for what takes longer */
 
 static bool busy; /* an operation runs */
 static struct op_list ready = TAILQ_HEAD_INITIALIZER(ready); /* by seq */
 static struct op_list host_queue = TAILQ_HEAD_INITIALIZER(host_queue);
 static unsigned unfinished; /* operations */
 static uint64_t last_seq, submitted_ns, launches, random_state;
+static uint64_t looks, looked; /* operations that the worker was to run because somebody asked, and did */
 static bool threads_started;
 static pthread_cond_t change, worker_wake, host_wake;
 
@@ -175,6 +177,7 @@ static void run(struct sim_op *op)
 
 	if (sim_settings.random_order)
 		seed = sim_mix(sim_settings.seed + op->seq) | 1;
+	uint64_t begin = trace_now();
 	busy = true;
 	pthread_mutex_unlock(&sim_mutex);
 	if (op->fails) {
@@ -185,6 +188,7 @@ static void run(struct sim_op *op)
 	}
 	pthread_mutex_lock(&sim_mutex);
 	busy = false;
+	trace_ran(op, begin);
 	if (result)
 		fail(op, result, why);
 }
@@ -262,6 +266,20 @@ void op_wait(struct sim_op *op)
 	op_unref(op);
 }
 
+void op_look(struct sim_op *op)
+{
+	uint64_t until = now_ns() + LOOK_NS;
+
+	if (op->done || busy)
+		return;
+	uint64_t look = ++looks;
+	pthread_cond_signal(&worker_wake);
+	op_ref(op);
+	while (!op->done && looked < look && now_ns() < until)
+		wait_until(&change, until);
+	op_unref(op);
+}
+
 void engine_quiesce(void)
 {
 	while (busy)
@@ -282,7 +300,11 @@ static void *worker(void *unused)
 	pthread_mutex_lock(&sim_mutex);
 	while (sim_life() == CUDA_SUCCESS) {
 		uint64_t due = submitted_ns + SILENCE_NS;
-		if (!unfinished)
+		if (looked < looks) {
+			op_step();
+			looked++;
+			pthread_cond_broadcast(&change);
+		} else if (!unfinished)
 			pthread_cond_wait(&worker_wake, &sim_mutex);
 		else if (now_ns() < due)
 			wait_until(&worker_wake, due);
@@ -370,6 +392,7 @@ void op_submit(struct sim_op *op)
 	if (!threads_started)
 		start_threads();
 	op->seq = ++last_seq;
+	op->correlation = trace_submitted();
 	op->fails = op->work->type == WORK_KERNEL && ++launches == sim_settings.fail_launch;
 	TAILQ_INSERT_TAIL(&op->ctx->pending, op, pending);
 	op->ctx->pending_count++;

@@ -237,7 +237,10 @@ CUresult cuStreamSynchronize(CUstream handle)
 	if (result)
 		return sim_leave(result);
 	ctx = stream->ctx;
+	uint32_t correlation = trace_submitted();
+	uint64_t begin = trace_now();
 	stream_wait(stream);
+	trace_waited(ctx, correlation, begin);
 	return sim_leave(ctx->fault);
 }
 
@@ -257,8 +260,7 @@ CUresult cuStreamQuery(CUstream handle)
 	if (!stream->last)
 		return sim_leave(CUDA_SUCCESS);
 	struct sim_op *last = op_ref(stream->last);
-	if (!last->done)
-		op_step();
+	op_look(last);
 	result = last->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 	op_unref(last);
 	return sim_leave(ctx->fault ? ctx->fault : result);

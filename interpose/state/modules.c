@@ -5,11 +5,11 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../drain/store.h"
@@ -129,7 +129,7 @@ static struct function *function_named(uint32_t module, const char *name)
 	f->id = TT_NO_ID;
 	f->module = module;
 	f->name_string = store_string(recorder_store(), name);
-	f->chosen = options.epoch_kernel && !regexec(&options.kernel, name, 0, NULL, 0);
+	f->chosen = expressions_match(&options.epoch.kernel, name);
 	f->next = functions;
 	functions = f;
 	return f;
@@ -227,6 +227,21 @@ HOT struct function *function_of(CUfunction handle)
 		pthread_mutex_unlock(&lock);
 	}
 	return l->function;
+}
+
+const char *function_name(uint32_t id)
+{
+	const struct function *f;
+
+	for (unsigned ms = 0; pthread_mutex_trylock(&lock); ms++) {
+		if (ms == 20)
+			return NULL;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	for (f = functions; f && f->id != id; f = f->next)
+		;
+	pthread_mutex_unlock(&lock);
+	return f ? f->name : NULL;
 }
 
 static void read_params(struct function *f, CUfunction handle, bool kernel)

@@ -31,8 +31,24 @@ static inline uint64_t context_bit(const struct context *c)
 	return (uint64_t)1 << c->index % 64;
 }
 
+/* Parameters that the program laid out itself, from the `extra` of a launch; NULL where it has not. */
+static inline const void *launch_buffer(void **extra, size_t *size)
+{
+	const void *buffer = NULL;
+
+	*size = 0;
+	for (void **x = extra; x && *x != CU_LAUNCH_PARAM_END; x += 2)
+		if (*x == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			buffer = x[1];
+		else if (*x == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			*size = *(size_t *)x[1];
+	return buffer;
+}
+
 /* Of a launch. Before the launch only id, name and chosen are sure to be there. */
 struct function *function_of(CUfunction handle);
+/* The name of one that was launched, by its id; NULL where it is not known, or not to be had in a moment. */
+const char *function_name(uint32_t id);
 /* After a launch that succeeded, once a function and context: attributes, its record, its module's variables. */
 void function_describe(struct thread *t, struct context *c, struct function *f, CUfunction handle);
 

@@ -8,22 +8,23 @@
 #ifndef TT_STATE_PYTHON_H
 #define TT_STATE_PYTHON_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* What tells one place in a program from another: a code object, where in it, and its names. */
-struct python_frame {
-	const char *code;
-	uint64_t place; /* bytes into the instructions */
-	const void *file, *name;
-};
+#include "frames.h"
 
-/* Looks for an interpreter. A reason where there is one that can't be read, else NULL. */
-const char *python_find(void);
-/* The frames of the calling thread, innermost first; 0 where there are none. */
-int python_frames(struct python_frame *frames, int most);
+/*
+ * Looks for an interpreter. A reason where there is one that can't be read, else NULL; `inside` is
+ * set to an address in its code where there is one that can.
+ */
+const char *python_find(const void **inside);
+/*
+ * The frames of the calling thread, innermost first; 0 where there are none. Where `evaluations`
+ * is given, for each an address on the thread's stack, within the native frame that runs it: the
+ * same for functions that the same native frame runs, NULL where it is not known.
+ */
+int python_frames(struct frame *frames, const char **evaluations, int most);
 /* What is known of a frame that is still running; texts are cut off where they don't fit. */
-void python_describe(const struct python_frame *f, char *function, char *file, size_t size, uint32_t *line);
+void python_describe(const struct frame *f, char *function, char *file, size_t size, uint32_t *line);
 
 #endif

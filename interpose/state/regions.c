@@ -43,7 +43,9 @@ void region_release(struct region *r)
 	if (atomic_fetch_sub(&r->references, 1) != 1)
 		return;
 	free(r->mirror);
+	labels_free(r->labels);
 	r->mirror = NULL;
+	r->labels = NULL;
 	pthread_mutex_lock(&spare_lock);
 	r->next_spare = spare;
 	spare = r;
@@ -248,6 +250,45 @@ bool region_label(uint64_t address, const struct region_origin *origin)
 	return found;
 }
 
+/* What of these bytes lies in one region. As labels_set. */
+static int label_in(struct region *r, uint64_t address, uint64_t end, struct label label, uint64_t seq)
+{
+	label.begin = address > r->base ? address - r->base : 0;
+	label.end = (end < r->base + r->size ? end : r->base + r->size) - r->base;
+	label.start = r->base + label.begin - address;
+	int changed = labels_set(&r->labels, &label);
+	if (changed > 0)
+		store_label(recorder_store(), &(struct tt_label){
+						      .region = r->id,
+						      .label = label.name,
+						      .offset = label.begin,
+						      .size = label.end - label.begin,
+						      .start = label.start,
+						      .seq = seq,
+						      .epoch = recorder_next_epoch(),
+						      .type = label.type,
+					      });
+	return changed;
+}
+
+bool regions_label(uint64_t address, uint64_t size, const char *name, const char *type, uint64_t seq)
+{
+	uint64_t end = size < UINT64_MAX - address ? address + size : UINT64_MAX;
+	bool found = false;
+	int done = 0;
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = lower(entries(), count, address); i < count && entries()[i].base < end && done >= 0; i++) {
+		struct label label = {.name = labels_string(name), .type = labels_string(type)};
+		done = label_in(entries()[i].region, address, end, label, seq);
+		found = true;
+	}
+	pthread_mutex_unlock(&lock);
+	if (done < 0)
+		recorder_fail("no host memory for a label");
+	return found;
+}
+
 struct region *region_find(uint64_t address)
 {
 	struct region *r = NULL;
@@ -375,6 +416,70 @@ static inline bool is_captured(struct region *r, uint32_t seen)
 bool regions_point_to_captured(const void *bytes, size_t size, uint32_t seen)
 {
 	return visit_pointed(bytes, size, is_captured, seen);
+}
+
+void regions_gather_begin(struct region_gathering *g)
+{
+	static uint64_t gatherings;
+
+	pthread_mutex_lock(&lock);
+	g->count = 0;
+	g->failed = false;
+	g->number = ++gatherings;
+	g->version = atomic_load(&regions_version);
+}
+
+static void gather(struct region_gathering *g, struct region *r)
+{
+	size_t more = g->room ? g->room * 2 : 64;
+
+	if (r->gathered == g->number)
+		return;
+	r->gathered = g->number;
+	if (g->count == g->room) {
+		struct region **list = realloc(g->list, more * sizeof(*list));
+		if (!list) {
+			g->failed = true;
+			return;
+		}
+		g->list = list;
+		g->room = more;
+	}
+	g->list[g->count++] = r;
+}
+
+void regions_gather(struct region_gathering *g, uint64_t base, uint64_t size)
+{
+	for (size_t i = lower(entries(), count, base); i < count && entries()[i].base < base + size; i++)
+		gather(g, entries()[i].region);
+}
+
+void regions_gather_pointers(struct region_gathering *g, const void *bytes, size_t size)
+{
+	uint64_t first = lowest, all = highest - first, word, from = 0, span = 0;
+
+	for (size_t at = 0; at + 8 <= size; at += 8) {
+		memcpy(&word, (const char *)bytes + at, 8);
+		if (word - first >= all || word - from < span)
+			continue;
+		size_t i = lower(entries(), count, word);
+		if (i == count || entries()[i].base > word)
+			continue;
+		from = entries()[i].base;
+		span = entries()[i].end - from;
+		gather(g, entries()[i].region);
+	}
+}
+
+void regions_gather_end(struct region_gathering *g)
+{
+	(void)g;
+	pthread_mutex_unlock(&lock);
+}
+
+bool regions_gathered_still(const struct region_gathering *g)
+{
+	return g->version == atomic_load_explicit(&regions_version, memory_order_acquire);
 }
 
 static int by_id(const void *a, const void *b)

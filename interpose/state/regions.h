@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "../format.h"
+#include "labels.h"
 #include "streams.h"
 
 struct region {
@@ -30,8 +31,10 @@ struct region {
 	uint64_t slot;     /* first of its block digests in the context's digest store, if placed */
 	bool placed;
 	uint64_t *mirror;  /* its block digests as of the last drained epoch: the drain's alone */
+	struct labels *labels; /* names of parts of it: guarded by the map's lock */
 	struct region *next_spare;
 	uint32_t module;
+	uint64_t gathered; /* the last gathering that found it */
 };
 
 static inline uint64_t region_blocks(const struct region *r)
@@ -58,6 +61,12 @@ void regions_died_of_module(uint32_t module, const struct region_origin *origin)
 
 /* Names the region that holds address, by origin->label; false where there is none. */
 bool region_label(uint64_t address, const struct region_origin *origin);
+/*
+ * Names `size` bytes from an address on, of a type, both texts that may be NULL, in as many regions
+ * as they lie in; false where that is none. From the next epoch on; what overlaps has no name there
+ * any more.
+ */
+bool regions_label(uint64_t address, uint64_t size, const char *name, const char *type, uint64_t seq);
 /* The region that holds address, with a reference; NULL where there is none. */
 struct region *region_find(uint64_t address);
 /* Every live region that overlaps [base, base+size) gets readable = value. */
@@ -69,6 +78,23 @@ void regions_touch_all(struct context *c);
 void regions_touch_pointers(const void *bytes, size_t size);
 /* Whether any of these words points to a region that a capture after number `seen` reads. Takes no lock. */
 bool regions_point_to_captured(const void *bytes, size_t size, uint32_t seen);
+
+/*
+ * Regions that are named, each once: begin takes the map's lock, end gives it back. They may be gone
+ * by the time they are used, which is harmless; version says whether anything came or went since.
+ */
+struct region_gathering {
+	struct region **list;
+	size_t count, room;
+	uint64_t version, number;
+	bool failed; /* no memory */
+};
+void regions_gather_begin(struct region_gathering *g);
+void regions_gather(struct region_gathering *g, uint64_t base, uint64_t size);
+void regions_gather_pointers(struct region_gathering *g, const void *bytes, size_t size);
+void regions_gather_end(struct region_gathering *g);
+/* Neither births nor deaths since. Takes no lock. */
+bool regions_gathered_still(const struct region_gathering *g);
 
 /* The context's digest store is gone: every region of it starts afresh. */
 void regions_unplace(struct context *c);

@@ -123,6 +123,8 @@ static struct context *context_add(CUcontext handle)
 	}
 	c->handle = handle;
 	c->device = device;
+	real.cuDeviceGetName(c->device_name, sizeof(c->device_name), device);
+	real.cuDeviceTotalMem_v2(&c->device_memory, device);
 	c->index = context_count++;
 	c->legacy.handle = CU_STREAM_LEGACY;
 	c->legacy.id = STREAM_ID_LEGACY;

@@ -37,11 +37,15 @@ struct context {
 	CUcontext handle;
 	uint32_t index;
 	CUdevice device;
+	char device_name[128]; /* asked beforehand: at the end the driver may hang */
+	size_t device_memory;
 	_Atomic bool alive;
 	_Atomic uint32_t captures; /* epochs cut here so far */
 	_Atomic uint32_t overtaken; /* the last of them under way when a launch did not wait for it */
 	_Atomic uint32_t rest_captured_by; /* the last of them that reads what parameters do not name: variables, or all there is */
 	_Atomic bool host_bound;   /* a stream of it may be */
+	_Atomic bool lost;         /* an error that nothing ends was seen */
+	_Atomic uint64_t completed; /* all that was submitted before this call is complete, for an epoch or a wait came after it */
 	_Atomic uint64_t device_bytes; /* of the recorder's own memory there */
 	uint64_t work_captured;    /* context_work at the last epoch */
 	struct stream legacy;

@@ -104,6 +104,19 @@ void gate_open(void)
 	syscall(SYS_futex, &gate_closed, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
+void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, void *to), void *to)
+{
+	for (unsigned ms = 0; pthread_mutex_trylock(&lock); ms++) {
+		if (ms == 20)
+			return;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	for (struct thread *t = threads.next; t != &threads; t = t->next)
+		if (__atomic_load_n(&t->calls, __ATOMIC_RELAXED))
+			visit(t->tid, __atomic_load_n(&t->call, __ATOMIC_RELAXED), to);
+	pthread_mutex_unlock(&lock);
+}
+
 void thread_forget_all(void)
 {
 	pthread_mutex_init(&lock, NULL);

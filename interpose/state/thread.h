@@ -20,6 +20,8 @@ struct context;
 struct thread {
 	_Atomic int inside; /* within the gate */
 	int calls;          /* wrapped driver calls that it is in the middle of */
+	uint32_t call;      /* the last of them that is recorded; TT_NO_ID where it is none of the driver's */
+	uint64_t submits_for; /* sequence number of the call whose work it submits; 0: of none, or work of our own */
 	int busy;           /* the recorder itself is at work: wrappers pass straight through */
 	uint32_t tid;
 	bool registered;
@@ -77,6 +79,9 @@ static inline void gate_leave(struct thread *t)
  */
 bool gate_close(unsigned timeout_ms);
 void gate_open(void);
+
+/* The threads that are in the middle of a driver call; gives up where the list is not to be had in a moment. */
+void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, void *to), void *to);
 
 void thread_forget_all(void); /* in a fork's child */
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -9,7 +10,8 @@ from typing import Any, NamedTuple
 from ttanalyze.blame.suspects import Suspects, calls_recorded, epoch_before, suspects
 from ttanalyze.blame.target import Target
 from ttanalyze.model import layout
-from ttanalyze.model.history import Version, byte_history, changes
+from ttanalyze.model.history import MOST_BYTES, Version, blocks_history, byte_history, changes
+from ttanalyze.model.layout import BLOCK_SIZE
 from ttanalyze.model.process import Process
 
 SHOWN = 50
@@ -98,7 +100,8 @@ def blame(
     progress: Progress = None,
 ) -> Blame:
     """The changes of a target in epochs (first and last), the latest `most` of them with suspects;
-    0: all. Of a whole region only which epochs changed it is looked at, not its contents.
+    0: all. Of a whole region, or a tensor of more than MOST_BYTES, only which epochs changed it is
+    looked at, not its contents.
 
     progress: called with what is done and all there is, first of contents, then of suspects.
     Raises Error where the part is too large, FormatError where files are damaged.
@@ -106,7 +109,12 @@ def blame(
     process = target.process
     end = len(process.epochs) - 1
     first, last = (0, end) if epochs is None else (epochs[0], min(epochs[1], end))
-    entries = _of_region(target, last) if target.whole else _of_part(target, last, progress)
+    if target.whole:
+        entries = _of_region(target, last)
+    elif target.tensor is not None and target.stop - target.start > MOST_BYTES:
+        entries = _of_tensor(target, last)
+    else:
+        entries = _of_part(target, last, progress)
     entries = [entry for entry in entries if entry.last >= first]
     shown = []
     for entry in entries[-most:] if most else entries:
@@ -122,6 +130,22 @@ def _of_region(target: Target, last: int) -> list[_Entry]:
     return [
         _Entry(epoch, epoch, epoch if i else None, None, None, blocks)
         for i, (epoch, blocks) in enumerate(pairs)
+    ]
+
+
+def _of_tensor(target: Target, last: int) -> list[_Entry]:
+    """As _of_region. Of its first and last block only bytes of its own count."""
+    process, region, start, stop = target.process, target.region, target.start, target.stop
+    first, end = -(-start // BLOCK_SIZE), stop // BLOCK_SIZE
+    inner = blocks_history(process, region, first, end, last)
+    blocks = Counter(inner["epoch"].tolist())
+    for begin, until in ((start, first * BLOCK_SIZE), (end * BLOCK_SIZE, stop)):
+        if begin < until:
+            blocks.update(v.first for v in byte_history(process, region, begin, until, last))
+    numbers = sorted(blocks.items())
+    return [
+        _Entry(epoch, epoch, epoch if i else None, None, None, count)
+        for i, (epoch, count) in enumerate(numbers)
     ]
 
 

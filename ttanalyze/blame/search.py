@@ -7,7 +7,7 @@ again, and no contents at all to find the first change.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,12 @@ from ttanalyze.blame.suspects import Suspects, epoch_before, suspects
 from ttanalyze.blame.target import Target
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.model import contents, layout
-from ttanalyze.model.history import batches, byte_history, region_history
+from ttanalyze.model.history import MOST_BYTES, batches, byte_history, region_history
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
 from ttanalyze.model.recompute import Contents
 from ttanalyze.selection import label_of
+from ttanalyze.tensors import Place, tensor_at
 from ttanalyze.values import Type
 
 AT_ONCE = 1024  # blocks read before what was found is looked at
@@ -34,7 +35,8 @@ Progress = Callable[[int, int], None] | None
 class Hit:
     """A region where the condition holds. items: how many of its items meet it, None where that
     can't be told; first: the indices of the first ones, counted from where the target begins;
-    data: their bytes, one behind the other.
+    data: their bytes, one behind the other. tensor: what the first one is part of, where that was
+    named.
     """
 
     region: int
@@ -43,6 +45,7 @@ class Hit:
     first: list[int]
     data: bytes
     suspects: Suspects = field(default_factory=lambda: Suspects([], 0, 0))
+    tensor: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,10 @@ class Sighting:
     def as_dict(self, process: Process, kind: Type) -> dict[str, Any]:
         """All of it, by name; values: items of the type that was watched."""
         out = asdict(self) | described(process, process.epochs[self.epoch])
-        for hit in out["hits"]:
+        for hit, found in zip(out["hits"], self.hits, strict=True):
             hit["values"] = kind.listed(hit.pop("data"))
+            hit.pop("tensor")
+            hit |= {"tensor": None} if found.tensor is None else found.tensor.as_dict()
         return out
 
 
@@ -82,7 +87,7 @@ def watch(
     first, last = (0, end) if epochs is None else (epochs[0], min(epochs[1], end))
     search = _Watch(process, condition, first, last, progress)
     if target is not None and not target.whole:
-        found = search.part(target)
+        found = search.parts(target)
     elif condition.operator == "changed":
         found = search.change(None if target is None else target.region)
     else:
@@ -100,6 +105,10 @@ def watch(
         else:
             part = 0, int(process.regions.size[contents.captured_row(process, hit.region)])
         hit.suspects = suspects(process, hit.region, part, since, epoch)
+        if hit.first:
+            begin = 0 if target is None or target.whole else target.start
+            at = begin + hit.first[0] * condition.type.itemsize
+            hit.tensor = tensor_at(process, hit.region, at, epoch=epoch)
     return Sighting(epoch, since, hits[:FIRST], len(hits), search.unseen), search.unseen
 
 
@@ -128,9 +137,26 @@ class _Watch:
 
     # ---- a part of a region ----
 
-    def part(self, target: Target) -> Found:
-        """Of a few items: the history of their bytes says it."""
-        before: bytes | None = None
+    def parts(self, target: Target) -> Found:
+        """Of items anywhere in a region; of many, piece by piece."""
+        first: Found = None
+        for start in range(target.start, target.stop, MOST_BYTES):
+            piece = replace(target, start=start, stop=min(start + MOST_BYTES, target.stop))
+            found = self.part(piece, (start - target.start) // self.type.itemsize)
+            if found is None or (first is not None and found[0] > first[0]):
+                continue
+            if first is None or found[0] < first[0]:
+                first = found
+            else:
+                joined = {hit.region: hit for hit in first[1]}
+                _add(joined, found[1][0])
+        return first
+
+    def part(self, target: Target, before: int) -> Found:
+        """Of a few items: the history of their bytes says it. before: items of the target that
+        come before them.
+        """
+        last: bytes | None = None
         versions = byte_history(self.process, target.region, target.start, target.stop, self.last)
         for i, version in enumerate(versions):
             if version.data is None:
@@ -143,13 +169,14 @@ class _Watch:
                 counts = until > self.first
             else:
                 met = np.zeros(len(raw) // self.type.itemsize, bool)
-                if before is not None:
-                    met = _unequal(raw, np.frombuffer(before, "u1"), self.type.itemsize)
+                if last is not None:
+                    met = _unequal(raw, np.frombuffer(last, "u1"), self.type.itemsize)
                 counts = version.first >= self.first
-            before = version.data
+            last = version.data
             if counts and met.any():
                 begun = version.first < self.first
-                return max(version.first, self.first), [self._met(target.region, met, raw)], begun
+                hit = self._met(target.region, met, raw, before)
+                return max(version.first, self.first), [hit], begun
         return None
 
     def _met(self, region: int, met: Array, raw: Array, base: int = 0) -> Hit:

@@ -14,6 +14,7 @@ from ttanalyze.blame.search import Sighting
 from ttanalyze.blame.suspects import Suspect, Suspects, calls_recorded
 from ttanalyze.blame.target import Target
 from ttanalyze.demangle import demangle
+from ttanalyze.model.labels import Part
 from ttanalyze.model.process import Process
 from ttanalyze.values import Type
 
@@ -66,7 +67,8 @@ def sighting_text(
         names, events = _Names([hit.suspects for hit in found.hits]), calls_recorded(process)
         for hit in found.hits:
             label = f" {text.printable(hit.label)!r}" if hit.label else ""
-            line = f"region {hit.region}{label}: "
+            line = f"region {hit.region}{label}"
+            line += f", from {hit.tensor} on: " if hit.tensor is not None else ": "
             if hit.items is None:
                 line += "which items can't be told, for contents are gone"
             else:
@@ -85,6 +87,9 @@ def sighting_text(
 
 
 def target_text(target: Target) -> str:
+    """What was asked about: a region or a tensor, and which part of it."""
+    if target.tensor is not None:
+        return _tensor_text(target, target.tensor)
     label = f" {text.printable(target.label)!r}" if target.label else ""
     out = f"region {target.region}{label}"
     if target.whole:
@@ -100,6 +105,20 @@ def target_text(target: Target) -> str:
             f"{out}, {text.count(last - index + 1, kind.name + ' item')} from byte {target.start}"
         )
     return f"{out}, {kind.name} [{index}{f'..{last}' if last > index else ''}]"
+
+
+def _tensor_text(target: Target, part: Part) -> str:
+    where = f"region {target.region} from byte {target.start}"
+    first, length = part.within(target.start), target.stop - target.start
+    out = text.printable(part.name)
+    if length == part.bytes:
+        return f"{out} ({text.count(length, 'byte')} of {where})"
+    kind = target.type
+    if kind is None or first % kind.itemsize:
+        last = f" to {first + length - 1}" if length > 1 else ""
+        return f"{out}, byte {first}{last} ({where})"
+    index, count = first // kind.itemsize, length // kind.itemsize
+    return f"{out}, {kind.name} [{index}{f'..{index + count - 1}' if count > 1 else ''}] ({where})"
 
 
 def _epoch(process: Process, epoch: int) -> str:

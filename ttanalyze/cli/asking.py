@@ -29,9 +29,11 @@ QUERY_EXAMPLES = """\b
 Examples:
   Which kernels are launched most often:
     ttanalyze query run1 --filter 'kind == "launch"' --group-by short --count
-  Kernels by time. What is known is when the host made each call: host_ns
-  is the time until the next call of its thread, not the GPU's own time:
-    ttanalyze query run1 --filter 'kind == "launch"' --group-by short --sum host_ns
+  Kernels by the GPU's time, those of graphs too, of a run with --timeline:
+    ttanalyze query run1 --table activities --group-by short --sum gpu_time --share gpu_time
+  Who waited for the GPU for how long, and whose work stood in line:
+    ttanalyze query run1 --group-by caller,call --sum wait_time --top 10
+    ttanalyze query run1 --sort -queue_time --fields seq,short,queue_time,gpu_time --top 10
   Bytes by allocation site:
     ttanalyze query run1 --table allocs --group-by site --sum bytes --max bytes
   Allocations that are never freed, the largest first:
@@ -79,7 +81,8 @@ def query(
         typer.Option(
             "--table",
             metavar="TABLE",
-            help="events (default), epochs, regions, allocs, functions, modules or digests.",
+            help="events (default), activities, epochs, regions, labels, allocs, functions, "
+            "modules or digests.",
         ),
     ] = "events",
     where: Annotated[
@@ -92,6 +95,10 @@ def query(
     count: Annotated[bool, typer.Option("--count", help="How many rows.")] = False,
     total: Annotated[
         str | None, typer.Option("--sum", metavar="COLUMNS", help="The sum of their values.")
+    ] = None,
+    share: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="The sum in percent of what all rows have."),
     ] = None,
     mean: Annotated[
         str | None, typer.Option(metavar="COLUMNS", help="The mean of their values.")
@@ -148,6 +155,7 @@ def query(
         group_by=_names(group_by),
         count=count,
         sum=_names(total),
+        share=_names(share),
         mean=_names(mean),
         min=_names(least),
         max=_names(most),
@@ -202,13 +210,13 @@ def events(
         typer.Option(metavar="REGEX", help="Only launches of kernels with such a name."),
     ] = None,
     kernel_events: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="HOW",
-            help="Call stacks once each, and by id (dedup, default), with each launch (full), "
-            "or not at all (nostack).",
+            help="Call stacks once each, and by id (dedup), with each launch (full), or not at all "
+            "(nostack); by default what `record` was told.",
         ),
-    ] = "dedup",
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
     ] = None,
@@ -217,9 +225,9 @@ def events(
 ) -> None:
     """Write a record of every kernel launch: which code, how large, by whom.
 
-    Records are of the types kernel_launch, kernel_node (recorded into a graph), graph_launch and
-    callstack_def, with the members of CUTracer's kernel-event files, and more. REGEX is searched
-    in mangled and demangled names.
+    Records are of the types kernel_launch, kernel_node (recorded into a graph), graph_launch,
+    behind which come the launches of its kernels, and callstack_def, with the members of
+    CUTracer's kernel-event files, and more. REGEX is searched in mangled and demangled names.
     """
     from ttanalyze.events import written
     from ttanalyze.model import open_run

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ttanalyze.cli.common import (
+    JsonOption,
     QuietOption,
     RunArgument,
     as_json,
@@ -93,3 +96,58 @@ def report(
     write_file(out, made)
     size = len(made.encode())
     print_text(as_json({"page": str(out), "bytes": size}) if json else f"{out}: {text.size(size)}")
+
+
+@verbs.command(
+    epilog="\b\nExamples:\n"
+    "  ttanalyze graph run1\n"
+    "  ttanalyze graph run1 --graph 3\n"
+    "  ttanalyze graph run1 --graph 3 --at 1200     # as call 1200 found it\n"
+    "  ttanalyze graph run1 --graph 3 --dot | dot -Tsvg -o graph3.svg"
+)
+def graph(
+    run: RunArgument,
+    number: Annotated[
+        int | None, typer.Option("--graph", metavar="N", help="Show one: its nodes, in order.")
+    ] = None,
+    process: Annotated[int, typer.Option(metavar="N", help="Whose, with --graph.")] = 0,
+    at: Annotated[
+        int | None,
+        typer.Option(metavar="SEQ", help="As this call found it (default: as it was in the end)."),
+    ] = None,
+    dot: Annotated[bool, typer.Option("--dot", help="Draw it, or all: for Graphviz.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """List and draw the executable graphs of a run: nodes, edges, parameters, changes, launches."""
+    from ttanalyze import graphs
+    from ttanalyze.errors import Error
+    from ttanalyze.model import open_run
+
+    if at is not None and number is None:
+        raise Error("--at says how to look at one graph: say which with --graph N")
+    if json and dot:
+        raise Error("--json and --dot: one of them")
+    check_output(out)
+    opened = open_run(run)
+    width = shutil.get_terminal_size().columns if out is None and os.isatty(1) else 0
+    if number is not None:
+        one = graphs.graph(opened, number, process, at)
+        shown = as_json(graphs.to_object(one)) if json else graphs.graph_text(one, width)
+        shown = graphs.dot([one]) if dot else shown
+    elif dot:
+        shown = graphs.dot(
+            graphs.graph(opened, n, p.index) for p in opened.processes for n in range(len(p.graphs))
+        )
+    else:
+        with progress_bar("counting launches", quiet) as progress:
+            found = graphs.graphs(opened, progress)
+        text = graphs.graphs_text(found, len(opened.processes), width)
+        shown = as_json({"graphs": graphs.rows(found)}) if json else text
+    if out is None:
+        print_text(shown)
+    else:
+        write_file(out, shown + "\n")

@@ -21,6 +21,7 @@ verbs = typer.Typer()
     "  ttanalyze record -- ./vecadd\n"
     "  ttanalyze record -o run1 --epoch launch:10 -- python train.py\n"
     "  ttanalyze record --sim --epoch 'sync,kernel:^add' -- ./vecadd --steps 3\n"
+    "  ttanalyze record --epoch 'nvtx:^step' -- python train.py\n"
     "  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd",
 )
 def record(
@@ -32,11 +33,12 @@ def record(
         typer.Option("--out", "-o", metavar="DIR", help="Run directory (default PROGRAM.tt)."),
     ] = None,
     epoch: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="WHEN",
-            help="When to capture: sync (default), launch[:N], memcpy, api, none and kernel:REGEX, "
-            "separated by commas, kernel: last.",
+            help="When to capture: sync (default), launch[:N], graph, memcpy, api, none, "
+            "kernel:REGEX and nvtx:REGEX, separated by commas; an expression is the last of its "
+            "list. Can be given several times.",
         ),
     ] = None,
     regions: Annotated[
@@ -80,11 +82,33 @@ def record(
         str | None,
         typer.Option(
             metavar="WHOSE",
-            help="Record who made each call: auto, python, backtrace or off (default).",
+            help="Record who made each call: python, backtrace (native), mixed (both, in one "
+            "stack), auto (python where there is any, else backtrace) or off (default).",
+        ),
+    ] = None,
+    kernel_events: Annotated[
+        str | None,
+        typer.Option(
+            metavar="dedup|full|nostack|off",
+            help="Record launches of kernels with call stacks (dedup, or full, which `events` then "
+            "writes out in each record; either means --cpu-callstack auto unless that is given), "
+            "without (nostack), or not at all (off).",
         ),
     ] = None,
     params: Annotated[
         bool | None, typer.Option("--params", help="Record the parameters of launches.")
+    ] = None,
+    nvtx: Annotated[
+        bool | None,
+        typer.Option("--nvtx/--no-nvtx", help="Record NVTX ranges and marks (default: yes)."),
+    ] = None,
+    timeline: Annotated[
+        str | None,
+        typer.Option(
+            metavar="cupti|events|off",
+            help="Record when the GPU did what calls asked for: with CUPTI, or with events around "
+            "calls (default off).",
+        ),
     ] = None,
     stall_ms: Annotated[
         str | None,
@@ -117,7 +141,7 @@ def record(
     from ttanalyze.record import say
 
     given: dict[str, object] = {
-        "epoch": epoch,
+        "epoch": ";".join(epoch) if epoch else None,
         "regions": regions,
         "snapshot_every": snapshot_every,
         "retain": retain,
@@ -128,7 +152,10 @@ def record(
         "deps": deps,
         "events": events,
         "cpu_callstack": cpu_callstack,
+        "kernel_events": kernel_events,
         "params": params,
+        "nvtx": nvtx,
+        "timeline": timeline,
         "stall_ms": stall_ms,
         "verbose": verbose,
     }

@@ -72,7 +72,8 @@ def trace(
 ) -> None:
     """Write a run as a trace: calls, streams, epochs and memory over time.
 
-    When a call was made is known, not when the GPU did what it asked for: docs/limits.md.
+    When the GPU did what a call asked for is known of runs with --timeline, and else only when the
+    call was made: docs/limits.md.
     """
     from dataclasses import asdict
 

@@ -43,7 +43,8 @@ def rewind(
             "--region",
             "-r",
             metavar="R",
-            help="A region, by id or label; may be given again (default: all).",
+            help="A region, by id or label, or a tensor, by name; may be given again (default: "
+            "all regions).",
         ),
     ] = None,
     out: Annotated[
@@ -126,7 +127,8 @@ def rewind(
 def blame(
     run: RunArgument,
     region: Annotated[
-        str | None, typer.Option("--region", "-r", metavar="R", help="Its id or label.")
+        str | None,
+        typer.Option("--region", "-r", metavar="R", help="Its id or label, or a tensor's name."),
     ] = None,
     offset: Annotated[
         str | None, typer.Option("--offset", metavar="BYTES", help="Where in it: 4096 or 0x1000.")
@@ -207,7 +209,8 @@ def blame(
         said = {"run": str(run), **found.as_dict()}
         print_text(as_json(said) if json else show.blame_text(found, colour))
         return SAME
-    condition = module.Condition.parse(watch, kind or parse("u8"))
+    kind = kind or (target.type if target is not None else None) or parse("u8")
+    condition = module.Condition.parse(watch, kind)
     with interruptible(), progress_bar("looking", quiet) as progress:
         seen, unseen = module.watch(of, condition, target, epochs, progress)
     if json:

@@ -15,11 +15,14 @@ from ttanalyze.diff.sides import KIND, Calls, Names, Side
 from ttanalyze.diff.states import Common, Stretches
 from ttanalyze.errors import Error
 from ttanalyze.model import contents, layout
+from ttanalyze.model.labels import Part
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
+from ttanalyze.tensors import Tally, place_of, type_of
 from ttanalyze.values import Comparison, Tolerance, Type, ValueDifference
 
 LISTED_BLOCKS = 16
+LISTED_TENSORS = 16
 EXAMPLES = 4  # values that are told
 LOOKED_AT = 1 << 14  # blocks of one region whose bytes are compared
 Types = Mapping[str | int | None, Type]  # by label, by id in a, None for all others
@@ -165,13 +168,53 @@ class Details:
             blocks = unequal_blocks(sides[0].records, sides[1].records)
             out.blocks, out.block_count = blocks[:LISTED_BLOCKS], len(blocks)
             out.partial = len(blocks) > LOOKED_AT
-            out.bytes = compare_bytes(*sides, blocks[:LOOKED_AT])
+            tally = _tally(out, a, b)
+            out.bytes = compare_bytes(*sides, blocks[:LOOKED_AT], tally.add)
             one = self.type_of(pair)
             if one is not None:
                 out.values = self._values(one, sides, blocks[:LOOKED_AT], True)
                 out.examples = _examples(one, sides, out.values.first[:EXAMPLES])
+            parts = tally.parts()
+            if parts and out.bytes is not None:
+                self._look_at_tensors(out, tally, parts, sides, set(blocks[:LOOKED_AT]))
         except Error as e:
             out.notes.append(str(e))
+
+    def _look_at_tensors(
+        self,
+        out: Divergence,
+        tally: Tally,
+        parts: list[Part],
+        sides: tuple[Contents, Contents],
+        differs: set[int],
+    ) -> None:
+        """Names what differs, and compares the values of the first that does."""
+        assert out.bytes is not None
+        found, first = tally.result(), parts[0]
+        out.tensors, out.tensor_count = found[:LISTED_TENSORS], len(found)
+        if first.offset <= out.bytes.first < first.offset + first.bytes:
+            place = place_of(first, out.bytes.first)
+            out.tensor, out.tensor_type = place.name, place.type
+            out.tensor_offset, out.tensor_element = place.offset, place.element
+        one = type_of(first)
+        if one is None or out.values is not None:
+            return
+        if first.offset % one.itemsize or first.start % one.itemsize:
+            return  # items would lie across blocks
+        comparison = Comparison(one, self.tolerance)
+        end = first.offset + first.bytes
+        for at in range(first.offset // BLOCK_SIZE * BLOCK_SIZE, end, BLOCK_SIZE):
+            begin, stop = max(at, first.offset), min(at + BLOCK_SIZE, end)
+            block = at // BLOCK_SIZE
+            if block in differs:
+                pieces = [side.block(block)[begin - at : stop - at] for side in sides]
+                comparison.add(*pieces)
+            else:
+                comparison.skip(stop - begin)
+        out.tensor_values = comparison.result()
+        before = first.start // one.itemsize
+        examples = _examples(one, sides, out.tensor_values.first[:EXAMPLES], first.offset)
+        out.tensor_examples = [(before + index, x, y) for index, x, y in examples]
 
     def _values(
         self, one: Type, sides: tuple[Contents, Contents], blocks: list[int], whole: bool
@@ -189,12 +232,20 @@ class Details:
         return comparison.result()
 
 
+def _tally(out: Divergence, a: Process, b: Process) -> Tally:
+    """Counts by the names that A gave, or B where only that one gave any."""
+    if not len(a.labels) and len(b.labels):
+        return Tally(b, out.region_b, out.epoch_b)
+    return Tally(a, out.region_a, out.epoch_a)
+
+
 def _examples(
-    one: Type, sides: tuple[Contents, Contents], indices: list[int]
+    one: Type, sides: tuple[Contents, Contents], indices: list[int], start: int = 0
 ) -> list[tuple[int, str, str]]:
+    """Some items of a part of the region that begins at start."""
     out = []
     for index in indices:
-        begin, end = index * one.itemsize, (index + 1) * one.itemsize
+        begin, end = start + index * one.itemsize, start + (index + 1) * one.itemsize
         raw = (np.frombuffer(side.bytes(begin, end), "u1") for side in sides)
         a, b = (one.text(one.view(item)[0]) for item in raw)
         out.append((index, a, b))

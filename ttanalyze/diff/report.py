@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from ttanalyze.bytewise import ByteDifference
+from ttanalyze.tensors import TensorDifference
 from ttanalyze.values import ValueDifference
 
 
@@ -54,6 +55,11 @@ class Divergence:
     manieth of that kernel, from 1), seq. blocks: the first that differ; block_count of block_total
     do. bytes, values: where contents of both sides were looked at, a part of them if partial.
     examples: index and values, as text, of the first items that differ.
+    tensor: what the first byte that differs is part of, tensor_type: what its items are, and where
+    in it that byte lies, in bytes and in items; tensors: all that differ, the first of
+    tensor_count; where the program named parts of its memory. tensor_values, tensor_examples: as
+    values and examples, of that tensor as far as it lies in the region, where its type is known
+    and no other was asked for.
     leftover: whether it was never the same, and no call is known that could have written to it:
     it holds what was there before it was allocated.
     """
@@ -82,6 +88,14 @@ class Divergence:
     bytes: ByteDifference | None = None
     values: ValueDifference | None = None
     examples: list[tuple[int, str, str]] = field(default_factory=list)
+    tensor: str | None = None
+    tensor_type: str | None = None
+    tensor_offset: int | None = None
+    tensor_element: int | None = None
+    tensors: list[TensorDifference] = field(default_factory=list)
+    tensor_count: int = 0
+    tensor_values: ValueDifference | None = None
+    tensor_examples: list[tuple[int, str, str]] = field(default_factory=list)
     partial: bool = False
     suspects: list[Suspect] = field(default_factory=list)  # the likeliest
     suspect_count: int = 0

@@ -16,6 +16,8 @@ from ttanalyze.diff.report import (
     Stretch,
     Suspect,
 )
+from ttanalyze.tensors import Place, TensorDifference
+from ttanalyze.values import ValueDifference
 from ttanalyze.writers import HOW, POSSIBLE
 
 SHOWN = 8  # rows of a table
@@ -219,7 +221,8 @@ class _Show:
         first = described[0] if described else None
         if first and first.leftover:
             out.append("to have memory zero from the start: record with --deterministic")
-        if first and first.bytes is not None and first.values is None:
+        seen = first and (first.values or first.tensor_values)
+        if first and first.bytes is not None and not seen:
             out.append("to see the values: --dtype f32, or what they are")
         launches = [s for s in first.suspects if s.kernel] if first else []
         if first and (len(launches) > 1 or first.suspect_count > len(first.suspects)):
@@ -249,8 +252,14 @@ def facts(found: Divergence) -> list[tuple[str, str]]:
         pairs.append(("blocks", f"{shown}, of {found.block_total:,}"))
     if found.bytes is not None:
         pairs.append(("bytes", _bytes(found)))
+    if found.tensors:
+        pairs.append(("tensors", _tensors(found)))
     if found.values is not None:
-        pairs.append(("values", _values(found)))
+        pairs.append(("values", _values(found.values, found.examples)))
+    if found.tensor_values is not None:
+        what = text.printable(found.tensors[0].name)
+        values = _values(found.tensor_values, found.tensor_examples)
+        pairs.append(("values", f"of {what}: {values}"))
     pairs += [("note", text.printable(note)) for note in found.notes]
     return pairs
 
@@ -307,7 +316,10 @@ def _region(found: Divergence) -> str:
     where = f"region {_both(found.region_a, found.region_b)}{_label(found.label)}"
     if found.bytes is not None:
         where += f" at byte {found.bytes.first}"
-    return where
+    if found.tensor is None or found.tensor_offset is None:
+        return where
+    place = Place(found.tensor, found.tensor_type, found.tensor_offset, found.tensor_element)
+    return f"{place} ({where})"
 
 
 def _after(found: Divergence) -> str:
@@ -341,9 +353,24 @@ def _bytes(found: Divergence) -> str:
     return out + (" (of the first gibibyte that differs)" if found.partial else "")
 
 
-def _values(divergence: Divergence) -> str:
-    found = divergence.values
-    assert found is not None
+def _tensors(found: Divergence) -> str:
+    """What differs by name, a line each."""
+    lines = [_tensor(one) for one in found.tensors[:SHOWN]]
+    rest = found.tensor_count - len(lines)
+    return "\n".join([*lines, f"… and {text.count(rest, 'more tensor')}"] if rest else lines)
+
+
+def _tensor(found: TensorDifference) -> str:
+    place = Place(found.name, found.type, found.first, found.first_element)
+    kind = f", {text.printable(found.type)}" if found.type else ""
+    differ = "differs" if found.differing == 1 else "differ"
+    return (
+        f"{text.printable(found.name)}{kind}: {found.differing:,} of {found.bytes:,} bytes "
+        f"{differ}, the first at {place.where}"
+    )
+
+
+def _values(found: ValueDifference, examples: list[tuple[int, str, str]]) -> str:
     share = 100 * found.count / found.elements if found.elements else 0
     differ = "differs" if found.count == 1 else "differ"
     lines = [f"{found.count:,} of {found.elements:,} {found.type} {differ} ({share:.3g} %)"]
@@ -356,9 +383,9 @@ def _values(divergence: Divergence) -> str:
     for name, counts in (("NaN", found.nan), ("infinite", found.inf)):
         if any(counts):
             lines.append(f"{name}: {counts[0]:,} in A, {counts[1]:,} in B, in these blocks")
-    for index, a, b in divergence.examples:
+    for index, a, b in examples:
         lines.append(f"index {index}: {a} in A, {b} in B")
-    if found.count > len(divergence.examples):
+    if found.count > len(examples):
         lines.append("…")
     if found.tail_differs:
         lines.append(f"the last {text.count(found.tail, 'byte')}, no whole item, differ")

@@ -51,7 +51,9 @@ class ProcessMemory:
 
     timeline: see timeline(). alive: regions at that moment, see alive_at(). sites: see
     allocation_sites(). leaks: sites of what was never freed, variables of modules apart: site,
-    kind, allocations, bytes. ranges: see address_ranges(), at that moment.
+    kind, allocations, bytes. ranges: see address_ranges(), at that moment. tensors: what parts of
+    regions the program had named by the moment's epoch, or by the end: tensor, type, bytes, region,
+    offset, the largest first.
     """
 
     process: int
@@ -67,6 +69,7 @@ class ProcessMemory:
     sites: pd.DataFrame
     leaks: pd.DataFrame
     ranges: pd.DataFrame
+    tensors: pd.DataFrame
 
 
 def memory(
@@ -118,6 +121,7 @@ def _of_process(process: Process, at: str, advance: Callable[[int], None]) -> Pr
         sites=_sites(regions),
         leaks=_leaks(regions),
         ranges=_ranges(alive),
+        tensors=_tensors(process, chosen.epoch),
     )
 
 
@@ -225,6 +229,15 @@ def _sites(regions: pd.DataFrame) -> pd.DataFrame:
         "bytes", ascending=False, kind="stable", ignore_index=True
     )
     return by_bytes
+
+
+def _tensors(process: Process, epoch: int | None) -> pd.DataFrame:
+    named = frames.tensors(process, epoch=epoch)
+    largest: pd.DataFrame = named.sort_values(
+        "bytes", ascending=False, kind="stable", ignore_index=True
+    )
+    columns: pd.DataFrame = largest[["tensor", "type", "bytes", "region", "offset"]]
+    return columns
 
 
 def _leaks(regions: pd.DataFrame) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from ttanalyze.query.show import frame_text
 POINTS = 1000  # of a timeline in JSON
 LEVELS = " ▁▂▃▄▅▆▇█"
 PLOT_LINES = 8
-TABLES = ("alive", "sites", "leaks", "ranges")
+TABLES = ("alive", "tensors", "sites", "leaks", "ranges")
 
 
 def to_object(found: Sequence[ProcessMemory], top: int) -> list[dict[str, Any]]:
@@ -96,6 +96,8 @@ def _process_parts(process: ProcessMemory, top: int, width: int, colour: bool) -
     title = f"Allocated {when}: {size} in {text.count(len(alive), 'region')}"
     columns = ["region", "kind", "label", "bytes", "base", "site", "seq"]
     parts.append(_table(title, alive[columns], top, width, colour))
+    epoch = "at the end" if moment.epoch is None else f"in epoch {moment.epoch}"
+    parts.append(_table(f"Tensors {epoch}", process.tensors, top, width, colour))
     parts.append(_table(f"Addresses {when}", process.ranges, 0, width, colour))
     parts.append(_table("By allocation site", process.sites, top, width, colour))
     parts.append(_table("Never freed", process.leaks, top, width, colour))

@@ -31,7 +31,11 @@ KINDS = {
     "modules.bin": (layout.enum("file_kind")["TT_FILE_MODULES"], layout.MODULE),
     "strings.bin": (layout.enum("file_kind")["TT_FILE_STRINGS"], np.dtype("u1")),
     "frames.bin": (layout.enum("file_kind")["TT_FILE_FRAMES"], layout.FRAME),
+    "labels.bin": (layout.enum("file_kind")["TT_FILE_LABELS"], layout.LABEL),
+    "graphs.bin": (layout.enum("file_kind")["TT_FILE_GRAPHS"], layout.GRAPH_RECORD),
+    "graphdata.bin": (layout.enum("file_kind")["TT_FILE_GRAPH_DATA"], np.dtype("u1")),
     "params.bin": (layout.enum("file_kind")["TT_FILE_PARAMS"], np.dtype("u1")),
+    "timeline.bin": (layout.enum("file_kind")["TT_FILE_TIMELINE"], layout.ACTIVITY),
 }
 PIECE = 1 << 16  # records read at a time
 TEXT_PIECE = 1 << 24  # bytes
@@ -173,6 +177,18 @@ class RecordFile:
         """Fills out, contiguous, with the records from first on."""
         with Reader(self.path) as file:
             file.into(self.at(first), out.view("u1").data)
+
+    def take(self, records: Array) -> Array:
+        """Records by their numbers, which are best near one another, in memory."""
+        whole = np.dtype((np.void, self.dtype.itemsize))  # which numpy copies as one
+        if not len(records):
+            return np.empty(0, self.dtype)
+        first, last = int(records.min()), int(records.max()) + 1
+        if last - first <= 4 * len(records):
+            out = self.read(first, last - first).view(whole)[records - records.dtype.type(first)]
+        else:
+            out = self.map().view(whole)[records]
+        return np.asarray(out.view(self.dtype))
 
     def skip_hole(self, record: int) -> int:
         """The first record from this one on that may hold anything but zeros."""

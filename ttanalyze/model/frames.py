@@ -14,6 +14,7 @@ import pandas as pd
 
 from ttanalyze.kernels import Checksums
 from ttanalyze.model import layout
+from ttanalyze.model.activities import COARSE, SYNC, rows_of
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 
@@ -142,6 +143,101 @@ class EventFrames:
         return values if missing is None else _nullable(values, missing)
 
 
+ACTIVITY_COLUMNS = (
+    *("process", "seq", "kind", "kernel", "context", "device", "stream", "bytes", "node"),
+    *("begin_ns", "end_ns", "gpu_time", "wait_time", "coarse"),
+)
+
+
+def activities(processes: Sequence[Process]) -> pd.DataFrame:
+    """seq (of the call; missing where it is not known), kind, kernel (of a launch), context,
+    device, stream, bytes, node (of a graph), begin_ns, end_ns, gpu_time (end - begin of what the
+    GPU did), wait_time (of waits of the host), coarse. What may not be known may be missing.
+
+    By process, seq and when they began.
+    """
+    records = [p.activities.between(-1, (1 << 64) - 1) for p in processes]
+    return ActivityFrames().frame(processes, records)
+
+
+class ActivityFrames:
+    """Makes DataFrames of activities, piece by piece, whose categories go on from one to the next.
+    What an activity does not say of its kernel and stream is looked up in its call.
+    """
+
+    def __init__(self) -> None:
+        self._kernels = Texts(_kernel_of)
+
+    def frame(
+        self,
+        processes: Sequence[Process],
+        records: Sequence[Array],
+        columns: Sequence[str] = ACTIVITY_COLUMNS,
+    ) -> pd.DataFrame:
+        """The columns, as in activities, of some tt_activity records of each process, by seq."""
+        made = {c: self._column(c, processes, records) for c in columns}
+        return _frame(made)
+
+    def _column(self, column: str, processes: Sequence[Process], records: Sequence[Array]) -> Any:
+        if column == "process":
+            return _process_column(processes, records)
+        if column == "kernel":
+            both = zip(processes, records, strict=True)
+            return self._kernels.column(processes, [_kernels_of(p, r) for p, r in both])
+        if column == "stream":
+            both = zip(processes, records, strict=True)
+            return _nullable(_concat([_streams_of(p, r) for p, r in both], "u8"), 0)
+        kind = _concat([r["kind"] for r in records], "u4")
+        if column == "kind":
+            return _named(kind, layout.EVENT_KINDS)
+        if column in ("gpu_time", "wait_time"):
+            took = [r["end_ns"] - r["begin_ns"] for r in records]
+            return _masked(_concat(took, "u8"), (kind == SYNC) != (column == "wait_time"))
+        if column == "coarse":
+            return _concat([r["flags"] for r in records], "u4") & COARSE != 0
+        values = _concat([r[column] for r in records], layout.ACTIVITY[column])
+        missing = {"seq": 0, "node": 0, "context": layout.NO_ID, "device": layout.NO_ID}
+        return _nullable(values, missing[column]) if column in missing else values
+
+
+LAUNCH = layout.EVENT_KINDS.index("launch")
+FUNCTIONS = 1 << 32  # what names functions instead of texts begins here
+
+
+def _kernel_of(process: Process, number: int) -> str | None:
+    if number < FUNCTIONS:
+        return process.strings.get(number)
+    return process.kernel(number - FUNCTIONS)
+
+
+def _kernels_of(process: Process, records: Array) -> Array:
+    """Numbers for _kernel_of."""
+    names = records["name"].astype("i8")
+    unsaid = (records["kind"] == LAUNCH) & (records["name"] == layout.NO_ID)
+    if unsaid.any():
+        calls, rows = _calls_of(process, records[unsaid])
+        launch = (rows >= 0) & (calls["kind"][rows] == LAUNCH)
+        names[unsaid] = np.where(launch, calls["id"][rows].astype("i8") + FUNCTIONS, layout.NO_ID)
+    return np.asarray(names)
+
+
+def _streams_of(process: Process, records: Array) -> Array:
+    """0 where none is known."""
+    streams = records["stream"].copy()
+    unsaid = (streams == 0) & (records["seq"] != 0)
+    if unsaid.any():
+        calls, rows = _calls_of(process, records[unsaid])
+        streams[unsaid] = np.where(rows >= 0, calls["stream"][rows], 0)
+    return np.asarray(streams)
+
+
+def _calls_of(process: Process, records: Array) -> tuple[Array, Array]:
+    """Calls, one at least, and of each activity, by seq, the row of its call, or -1."""
+    first, last = int(records["seq"][0]), int(records["seq"][-1])
+    calls = process.events_between(max(first - 1, 0), last)
+    return np.append(calls, np.zeros(1, layout.EVENT)), rows_of(calls["seq"], records["seq"])
+
+
 def digests(processes: Sequence[Process], first: int = 0, last: int | None = None) -> pd.DataFrame:
     """epoch, region, digest (XXH3-64 over the block digests), changed (blocks in this epoch).
 
@@ -182,8 +278,8 @@ def checksums(processes: Sequence[Process]) -> Any:
 
 
 def stacks(processes: Sequence[Process]) -> pd.DataFrame:
-    """stack, depth (0: the frame that made the call), function, file, line (missing where it is
-    not known). A row per frame, by stack and depth.
+    """stack, depth (0: the frame that made the call), kind (python or native), function, file,
+    line (missing where it is not known). A row per frame, by stack and depth.
     """
     numbers = [layout.distinct(p.frames["stack"]) for p in processes]
     rows = [
@@ -197,6 +293,7 @@ def stacks(processes: Sequence[Process]) -> pd.DataFrame:
         "process": np.array(whole, "u4"),
         "stack": np.array(number, "u4"),
         "depth": np.array(depth, "u4"),
+        "kind": _named(_joined([p.frames for p in processes], "kind"), layout.FRAME_KINDS),
         "function": _names(function),
         "file": _names(file),
         "line": _nullable(np.array(line, "i8"), 0),
@@ -208,6 +305,45 @@ def _names(texts: Sequence[str]) -> Any:
     """A categorical of texts, in order of their first appearance."""
     numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}
     return categories(np.array([numbers[text] for text in texts], "i4"), list(numbers))
+
+
+def labels(processes: Sequence[Process]) -> pd.DataFrame:
+    """region, offset and bytes of the part that is named, tensor (the name, missing where it is
+    taken away), type of its items, start (where in the tensor the part begins), address, epoch
+    (the first in which it holds), seq. In the order in which names were given.
+    """
+    records = [p.labels.records for p in processes]
+    return _frame(_label_columns(processes, records) | _plain(records, "epoch", "seq"))
+
+
+def tensors(process: Process, *, epoch: int | None = None, seq: int | None = None) -> pd.DataFrame:
+    """What parts of captured memory are called in an epoch, or after a call: the columns of labels
+    but for epoch and seq. By region and offset.
+    """
+    found = [np.empty(0, layout.LABEL)]
+    for region, parts in process.labels.all_parts(epoch=epoch, seq=seq):
+        some = np.zeros(len(parts), layout.LABEL)
+        some["region"], some["size"] = region, parts["bytes"]
+        for name in ("offset", "start", "label", "type"):
+            some[name] = parts[name]
+        found.append(some)
+    return _frame(_label_columns([process], [np.concatenate(found)]))
+
+
+def _label_columns(processes: Sequence[Process], records: Sequence[Array]) -> dict[str, Any]:
+    bases = [
+        p.regions.birth["base"][p.regions.rows(r["region"])]
+        for p, r in zip(processes, records, strict=True)
+    ]
+    return {
+        "process": _process_column(processes, records),
+        **_plain(records, "region", "offset"),
+        "bytes": _joined(records, "size"),
+        "tensor": _texts(processes, [r["label"] for r in records], _string),
+        "type": _texts(processes, [r["type"] for r in records], _string),
+        **_plain(records, "start"),
+        "address": _concat(bases, "u8") + _joined(records, "offset"),
+    }
 
 
 def modules(processes: Sequence[Process]) -> pd.DataFrame:

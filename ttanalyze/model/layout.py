@@ -73,6 +73,7 @@ MAGIC = b"TTRUN\r\n\x1a"
 
 HEADER = dtype("file_header")
 EVENT = dtype("event")
+ACTIVITY = dtype("activity")
 REGION = dtype("region")
 EPOCH = dtype("epoch")
 DIGEST = dtype("digest")
@@ -80,6 +81,9 @@ BLOCK = dtype("block")
 FUNCTION = dtype("function")
 MODULE = dtype("module")
 FRAME = dtype("frame")
+LABEL = dtype("label")
+GRAPH_RECORD = dtype("graph_record")
+GRAPH_EDGE = dtype("graph_edge")
 
 EVENT_KINDS = names("event_kind", "TT_EVENT_")
 REGION_KINDS = names("region_kind", "TT_REGION_")

@@ -19,6 +19,7 @@ import xxhash
 
 from ttanalyze.errors import Error, FormatError, MissingFileError, system_error
 from ttanalyze.model import callstacks, layout
+from ttanalyze.model.activities import Activities
 from ttanalyze.model.data import PREFIX, DataReader
 from ttanalyze.model.files import (
     DATA_KIND,
@@ -33,6 +34,8 @@ from ttanalyze.model.files import (
     read_json,
     require,
 )
+from ttanalyze.model.graphs import Graphs
+from ttanalyze.model.labels import Labels
 from ttanalyze.model.layout import Array
 from ttanalyze.model.regions import Regions
 from ttanalyze.model.strings import Strings
@@ -60,9 +63,15 @@ class Process:
         self.epochs = read_checked(file) if file else np.empty(0, layout.EPOCH)
         self._files = {
             name: open_records(folder, name)
-            for name in ("events.bin", "params.bin", "regions.bin", "digests.bin", "blocks.bin")
+            for name in (
+                *("events.bin", "params.bin", "labels.bin"),
+                *("regions.bin", "digests.bin", "blocks.bin"),
+            )
         }
-        for name in ("frames.bin", "functions.bin", "modules.bin"):
+        for name in (
+            *("frames.bin", "functions.bin", "modules.bin", "timeline.bin"),
+            *("graphs.bin", "graphdata.bin"),
+        ):
             open_records(folder, name)
         self.strings = Strings(folder)
         self.segments = self._find_segments()
@@ -134,6 +143,11 @@ class Process:
         """Every region, by id."""
         file = self._files["regions.bin"]
         return Regions(file, read_checked(file) if file else np.empty(0, layout.REGION))
+
+    @functools.cached_property
+    def labels(self) -> Labels:
+        """The names of parts of regions, where the program gave any."""
+        return Labels(self._files["labels.bin"], self.regions, self.strings)
 
     # ---- epochs' spans ----
 
@@ -417,13 +431,7 @@ class Process:
             row += len(used)
         slots = slots[np.argsort(seqs, kind="stable")]
         for row in range(0, count, size):
-            some = slots[row : row + size]
-            first, last = int(some.min()), int(some.max()) + 1
-            if last - first <= 4 * size:  # as it is where threads fill slots side by side
-                raw = file.read(first, last - first).view(WHOLE)[some - first]
-            else:
-                raw = file.map().view(WHOLE)[some]
-            yield raw.view(layout.EVENT)
+            yield file.take(slots[row : row + size])
 
     def event_slots(self, size: int = PIECE) -> Iterator[tuple[int, Array]]:
         """All slots of events.bin but holes, at most `size` at a time, and where they begin.
@@ -443,6 +451,16 @@ class Process:
                 raise file.error(at + i, "seq" if seqs[i] == 0 else "kind", "not an event")
             yield at, records
             at += len(records)
+
+    @functools.cached_property
+    def activities(self) -> Activities:
+        """What the GPU did for calls, and when."""
+        return Activities(self.path)
+
+    @functools.cached_property
+    def graphs(self) -> Graphs:
+        """The executable graphs that were made, and what they consisted of."""
+        return Graphs(self.path)
 
     @functools.cached_property
     def functions(self) -> Array:
@@ -566,6 +584,10 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     expect(path, where, info, started_ns=int, options=dict, ring=dict, counters=dict)
     expect(path, where, info, deterministic=bool, ended_ns=(int, None), reason=(str, None))
     expect(path, f"{where}ring.", info.get("ring", {}), bytes=int, place=str)
+    expect(path, where, info, timeline=dict)
+    texts = {"asked": str, "source": str, "reason": (str, None)}
+    numbers = {"missed": int, "clock_error_ns": (int, None)}
+    expect(path, f"{where}timeline.", info.get("timeline", {}), **texts, **numbers)
     for key in ("argv", "unknown_calls", "warnings", "calls"):
         expect_list(path, where, info, key, str)
     expect_list(path, where, info, "devices", dict)

@@ -103,11 +103,34 @@ class Run:
         return frames.events(self.processes)
 
     @functools.cached_property
+    def activities(self) -> pd.DataFrame:
+        """One row per thing that the GPU did, or wait; columns as in frames.activities."""
+        from ttanalyze.model import frames
+
+        return frames.activities(self.processes)
+
+    @functools.cached_property
     def digests(self) -> pd.DataFrame:
         """One row per region digest that was recorded; columns as in frames.digests."""
         from ttanalyze.model import frames
 
         return frames.digests(self.processes)
+
+    @functools.cached_property
+    def labels(self) -> pd.DataFrame:
+        """One row per name given to a part of a region; columns as in frames.labels."""
+        from ttanalyze.model import frames
+
+        return frames.labels(self.processes)
+
+    def tensors(self, epoch: int, process: int = 0) -> pd.DataFrame:
+        """What parts of regions are called in an epoch; columns as in frames.tensors. Raises Error
+        where there is no such epoch.
+        """
+        from ttanalyze.model import frames
+
+        contents.check_epoch(self.process(process), epoch)
+        return frames.tensors(self.process(process), epoch=epoch)
 
     @functools.cached_property
     def functions(self) -> pd.DataFrame:

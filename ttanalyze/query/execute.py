@@ -22,12 +22,13 @@ from ttanalyze.query.tables import TABLES, Piece, Progress, Table
 
 HELD = 1 << 19  # rows of pieces that are held before they are reduced
 Source = Run | EventsFile
-AGGREGATES = ("sum", "mean", "min", "max")
+AGGREGATES = ("sum", "share", "mean", "min", "max")
 
 
 @dataclass(frozen=True)
 class Query:
-    """filter: a condition, see expression.py. group_by, sum, mean, min, max, fields: columns.
+    """filter: a condition, see expression.py. group_by, sum, share (of the sum of all rows, in
+    percent), mean, min, max, fields: columns.
 
     sort: columns of the answer, with "-" before those whose largest value comes first. top: how
     many rows at most. Without group_by and figures the answer is rows of the table.
@@ -38,6 +39,7 @@ class Query:
     group_by: Sequence[str] = ()
     count: bool = False
     sum: Sequence[str] = ()
+    share: Sequence[str] = ()
     mean: Sequence[str] = ()
     min: Sequence[str] = ()
     max: Sequence[str] = ()
@@ -230,6 +232,9 @@ def _groups(
         if what == "mean":
             numbers = whole[f"{column}_n"]
             whole[f"{column}_mean"] = whole[f"{column}_sum"] / numbers.mask(numbers == 0)
+        if what == "share":
+            every = int(whole[f"{column}_sum"].sum())
+            whole[f"{column}_share"] = whole[f"{column}_sum"] * 100.0 / (every or np.nan)
     by = [*(["-count"] if count else [f"-{answer[len(keys)]}"]), *keys]
     whole = ordered(whole, wanted.sort or by).iloc[: wanted.top]
     return iter([whole[list(wanted.fields or answer)].reset_index(drop=True)])
@@ -249,7 +254,7 @@ def _part(piece: pd.DataFrame, keys: list[str], figures: list[tuple[str, str]]) 
     groups = whole.groupby(by, observed=True, sort=False, dropna=False)
     made["count"] = groups.size()
     for what, column in figures:
-        if what in ("sum", "mean"):
+        if what in ("sum", "share", "mean"):
             made[f"{column}_sum"] = groups[column].sum()
         if what == "mean":
             made[f"{column}_n"] = groups[column].count()

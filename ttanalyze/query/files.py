@@ -32,6 +32,8 @@ NUMBERS = {
     "stream": "stream_id",
     **{name: name for name in ("process", "seq", "time_ns", "context", "device", "thread")},
     **{name: name for name in ("flags", "result", "epoch")},
+    "gpu_begin": "gpu_begin_ns",
+    "gpu_end": "gpu_end_ns",
 }
 TEXTS = {"checksum": "kernel_checksum", "params": "params"}
 AXES = {
@@ -42,7 +44,8 @@ AXES = {
 NAMED = {"kernel", "demangled", "short"}
 RECORDED = (
     *("process", "launch", "seq", "time_ns", "kind", "kernel", "checksum", "registers", "shmem"),
-    *("context", "device", "stream", "thread", "result", "flags", "epoch", *AXES, "params"),
+    *("context", "device", "stream", "thread", "result", "flags", "epoch", "gpu_begin", "gpu_end"),
+    *(*AXES, "params"),
 )
 SHOWN = ("launch", "short", *list(AXES)[:6], "registers", "shmem", "stream", "caller")
 
@@ -56,7 +59,7 @@ class EventsFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         os.close(open_regular(self.path))
-        worked_out = ("demangled", "short", "caller", "stack_text")
+        worked_out = ("demangled", "short", "caller", "stack_text", "gpu_time")
         self.tables = {"events": Table(RECORDED, worked_out, SHOWN, _pieces)}
 
     def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
@@ -224,6 +227,8 @@ class _Batch:
             return pd.array(self._sizes(size, axis), "Int64")
         if column in NUMBERS:
             return pd.array(self._members(NUMBERS[column], int, "a whole number"), "Int64")
+        if column == "gpu_time":
+            return self._column("gpu_end", texts) - self._column("gpu_begin", texts)
         if column in ("caller", "stack_text"):
             return texts.column([row["stack"] for row in self._rows])
         if column not in NAMED:

@@ -1,7 +1,7 @@
 """The tables that can be asked: a run's, `allocs`, and columns that are worked out when asked.
 
-Only what is asked for is read. Events and digests, of which there may be many millions, come in
-pieces; the others as a whole.
+Only what is asked for is read. Events, activities and digests, of which there may be many millions,
+come in pieces; the others as a whole.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ttanalyze.model.run import Run
 Progress = Callable[[int, int], None] | None
 PIECE = 1 << 18  # rows
 OF_KERNELS = ("demangled", "short", "checksum")  # texts of events
+OF_THE_GPU = {"gpu_begin", "gpu_end", "gpu_time", "queue_time"}
 OF_STACKS = {"caller": stacks.caller, "stack_text": stacks.whole}
 
 
@@ -126,9 +127,12 @@ class _EventPiece:
         fields = {"seq", *(f for c in recorded for f in frames.EVENT_FIELDS[c])}
         fields |= {"kind", "id"} if {*OF_KERNELS} & {*columns} else set()
         fields |= {"stack"} if {*OF_STACKS} & {*columns} else set()
+        fields |= {"time_ns"} if OF_THE_GPU & {*columns} else set()
         members = {f: self.records[f] for f in fields}
         members = {f: v.copy() if rows is None else v[rows] for f, v in members.items()}
         made = self.common.frames.frame([self.process], [members], recorded or ["process"])
+        if OF_THE_GPU & {*columns}:
+            made = made.assign(**_gpu_times(self.process, members))
         for column in columns:
             if column in OF_STACKS:
                 made[column] = self.common.texts[column].column([self.process], [members["stack"]])
@@ -141,6 +145,9 @@ class _EventPiece:
             elif column == "host_ns":
                 assert self.host is not None, "it was said that it will be asked for"
                 made[column] = self.host.until_next(members["seq"])
+            elif column == "wait_time":
+                begins, ends, known = self.process.activities.spans(members["seq"], waits=True)
+                made[column] = pd.arrays.IntegerArray(ends - begins, ~known)
         some: pd.DataFrame = made[list(columns)]
         return some
 
@@ -179,6 +186,14 @@ def epoch_of(process: Process, seqs: Array) -> Any:
     return pd.arrays.IntegerArray(np.append(numbers, 0)[at].astype("i8"), none)
 
 
+def _gpu_times(process: Process, members: dict[str, Array]) -> dict[str, Any]:
+    """OF_THE_GPU of events; missing where they are not known."""
+    begins, ends, known = process.activities.spans(members["seq"])
+    times = {"gpu_begin": begins, "gpu_end": ends, "gpu_time": ends - begins}
+    times |= {"queue_time": begins - members["time_ns"].astype("i8")}
+    return {name: pd.arrays.IntegerArray(of, ~known) for name, of in times.items()}
+
+
 class _HostTimes:
     """For each event of a process the time until the next call of its thread."""
 
@@ -201,6 +216,53 @@ class _HostTimes:
         at = np.minimum(np.searchsorted(self._seqs, seqs), len(self._seqs) - 1)
         unknown = self._seqs[at] != seqs  # of a run that goes on, there may be more by now
         return pd.arrays.IntegerArray(self._gaps[at], self._last[at] | unknown)
+
+
+# ---- activities ----
+
+
+@dataclass
+class _ActivityPiece:
+    frames: frames.ActivityFrames
+    process: Process
+    records: Array
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
+        records = self.records if rows is None else self.records[rows]
+        named = [c for c in columns if c in OF_KERNELS]
+        wanted = [c for c in columns if c not in named] + ["kernel"] * bool(named)
+        made = self.frames.frame([self.process], [records], [*dict.fromkeys(wanted)])
+        for column in named:
+            made[column] = _as_in_the_source(made["kernel"].array, column == "short")
+        some: pd.DataFrame = made[list(columns)]
+        return some
+
+
+def _as_in_the_source(kernels: Any, short: bool) -> Any:
+    """A categorical of mangled names as one of demangled ones, or short ones."""
+    names = demangle.demangle(kernels.categories)
+    texts: dict[str, int] = {}
+    made = map(demangle.short, names) if short else names
+    codes = [texts.setdefault(text, len(texts)) for text in made]
+    return frames.categories(np.array([*codes, -1], "i4")[kernels.codes], list(texts))
+
+
+def _activities(
+    run: Run, columns: Sequence[str], ordered: bool, progress: Progress
+) -> Iterator[Piece]:
+    common = frames.ActivityFrames()
+    total, done = sum(len(p.activities) for p in run.processes) if progress else 0, 0
+    for process in run.processes:
+        for records in process.activities.by_seq(PIECE):
+            yield _ActivityPiece(common, process, records)
+            done += len(records)
+            if progress:
+                progress(done, total)
+    if not done:
+        yield Whole(frames.activities(()).assign(demangled=NO_TEXTS, short=NO_TEXTS))
 
 
 # ---- the others ----
@@ -365,15 +427,24 @@ def _table(
     return Table(given, more, fitting, pieces, order)
 
 
+NO_TEXTS = frames.categories(np.empty(0, "i4"), [])
 REGION = "process region kind label"
 OWNER = "base captured unstable device context stream module call"
 TABLES = {
     "events": _table(
         " ".join(frames.EVENT_FIELDS),
-        "demangled short checksum caller stack_text epoch host_ns",
+        "demangled short checksum caller stack_text epoch host_ns gpu_begin gpu_end gpu_time "
+        "queue_time wait_time",
         "seq kind call short thread context stream bytes grid_x grid_y grid_z block_x",
         _events,
         ("process", "seq"),
+    ),
+    "activities": _table(
+        " ".join(frames.ACTIVITY_COLUMNS),
+        "demangled short",
+        "seq kind short context stream bytes begin_ns gpu_time wait_time",
+        _activities,
+        ("process", "seq", "begin_ns"),
     ),
     "epochs": _table(
         "process epoch trigger label full touched loose refused dropped gap context device seq "
@@ -413,6 +484,12 @@ TABLES = {
         "",
         "module kind image size seq path context globals",
         _whole(frames.modules),
+    ),
+    "labels": _table(
+        "process region offset bytes tensor type start address epoch seq",
+        "",
+        "region offset bytes tensor type epoch seq",
+        _whole(frames.labels),
     ),
     "digests": _table(
         "process epoch region digest changed", "", "epoch region digest changed", _digests

@@ -83,7 +83,9 @@ def trace(
         done.marks += write_marks(process, lanes, writer, marks, (first, last), bounds)
         done.arrows += write_epochs(process, lanes, writer, first, last, done.arrows)
         calls = Calls(process, lanes, writer)
-        calls.write(bounds, advance, done.arrows)
+        until = int(min(process.epochs["time_ns"][last - 1], LATEST)) if first < last else 0
+        window = (since, until) if epochs is not None else (0, int(LATEST))
+        calls.write(bounds, window, advance, done.arrows)
         done.processes += 1
         done.lanes += len(lanes)
         done.calls += calls.count

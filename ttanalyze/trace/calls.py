@@ -1,9 +1,10 @@
 """Driver calls in a trace: each in the lane of its thread, what it submitted in its stream's.
 
-When a call was made is recorded, not how long it took, nor when the GPU did what it asked for. So
-a call is drawn until its thread's next one, at most LENGTH; a wait at which an epoch was cut, until
-the cut, as it was over by then. In a stream's lane a call stands as long as in its thread's: what
-counts there is the order, and the arrow.
+When a call was made is recorded, not how long it took. So a call is drawn until its thread's next
+one, at most LENGTH; a wait for as long as it is known to have lasted: until the epoch that was cut
+at its end, or as the run's timeline says. When the GPU did what a call asked for is known where the
+run has a timeline: see work.py. Otherwise a call stands in its stream's lane as long as in its
+thread's: what counts there is the order, and the arrow.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from ttanalyze.model import layout
 from ttanalyze.model.layout import NO_ID, Array
 from ttanalyze.model.process import Process
 from ttanalyze.trace.lanes import Lanes
-from ttanalyze.trace.rows import LATEST, LENGTH, Part, Rows, Template, Writer
+from ttanalyze.trace.rows import LATEST, LENGTH, Part, Rows, Template, Templates, Writer, groups
+from ttanalyze.trace.work import INEXACT, UNKNOWN, Placed, Work
 
 PIECE = 1 << 15  # calls
 HELD = 1 << 12  # calls that may wait for what follows them
-TEMPLATES = 1 << 14  # kept
 FRAMES = 32  # of a call stack that are shown
 
 KINDS = {name: i for i, name in enumerate(layout.EVENT_KINDS) if name}
 SUBMITTED = [KINDS[kind] for kind in ("launch", "launch-host", "graph-launch", "copy", "set")]
 SUBMITTED += [KINDS[kind] for kind in ("event-record", "event-wait", "mem-op")]
-IN_GRAPH, COOPERATIVE, TO_HOST, FROM_HOST, PEER = 1, 2, 8, 16, 32  # flags
+IN_GRAPH, COOPERATIVE, SYNC_COPY, TO_HOST, FROM_HOST, PEER = 1, 2, 4, 8, 16, 32  # flags
+TIMED_KINDS = [KINDS[kind] for kind in ("launch", "graph-launch", "copy", "set")]
 MOVING = [KINDS["copy"], KINDS["set"]]
 NAMED = [KINDS["launch"], KINDS["module-load"], KINDS["module-unload"], KINDS["epoch"]]
 
@@ -38,8 +40,8 @@ LAUNCH = ("shared", "grid", "block", "cluster")
 KEY = np.dtype(
     [(name, layout.EVENT[name]) for name in ("id", *COMMON, *LAUNCH)]
     + [("dst", "<u4"), ("src", "<u4")]  # labels of regions
+    + [("state", "<u1"), ("layer", "<u2")]  # of Placed
 )
-WHOLE = np.dtype((np.void, KEY.itemsize))
 
 
 class Calls:
@@ -52,38 +54,59 @@ class Calls:
         self._names = _kernel_names(process)
         self._regions = _Regions(process)
         self._stacks: dict[int, list[str]] = {}
-        self._templates: dict[bytes, Template] = {}
+        self._templates = Templates(KEY, lambda key: writer.template(self._parts(key)))
+        self._work = Work(process, lanes, writer)
         self._ended: dict[int, int] = {}  # by thread: when its last call ends
         self._stream_ended: dict[int, int] = {}  # by context and stream
         self._cuts = _cuts(process)
         self.count = self.arrows = 0
 
-    def write(self, bounds: tuple[int, int], advance: Callable[[int], None], flows: int) -> None:
-        """Those with seq in (after, until]. flows: arrows there are already."""
+    def write(
+        self,
+        bounds: tuple[int, int],
+        times: tuple[int, int],
+        advance: Callable[[int], None],
+        flows: int,
+    ) -> None:
+        """Those with seq in (after, until], and what the GPU did for them, and in between of these
+        times for itself. flows: arrows there are already.
+        """
+        after, until = bounds
         for seen, count in _held_back(_between(self._process, bounds, advance)):
-            begins, ends = (span[:count] for span in self._thread_spans(seen, count))
+            work = self._work.find(after, seen["seq"])
+            waited = self._work.waited(work, seen["flags"] & SYNC_COPY != 0)
+            begins, ends = (span[:count] for span in self._thread_spans(seen, count, waited))
             records = seen[:count]
-            spans = self._stream_spans(records, begins, ends)
             submits = _submits(records)
+            placed = self._work.place(work, records, submits, begins)
+            spans = self._stream_spans(records, begins, ends, submits, placed)
             numbers = np.cumsum(submits) + (flows + self.arrows)
             rows = self._regions.rows(records)
             at = np.append(self._process.regions.id, 0)[rows]
             columns = [records["seq"], records["bytes"], records["dst"], records["src"], at]
-            templates = self._of(records, rows)
+            templates = self._of(records, rows, placed)
             self._writer.rows(templates, Rows(((begins, ends), spans), numbers, columns))
             self.count += len(records)
             self.arrows += int(submits.sum())
+            self._work.write_more(placed.more)
+            if count:
+                last = int(records["seq"][-1])
+                none = (work.rows < 0) & (work.records["seq"] <= last)
+                self._work.write_strays(work.records[none])
+                after = last
+        self._work.write_others(after, until)
+        self._work.write_others(-1, 0, times)
 
     # ---- times ----
 
-    def _thread_spans(self, records: Array, count: int) -> tuple[Array, Array]:
+    def _thread_spans(self, records: Array, count: int, waited: Array) -> tuple[Array, Array]:
         """When each call begins and ends in its thread's lane, where none overlaps another. Of the
-        first `count` it is final.
+        first `count` it is final. waited: until when calls lasted for certain, or 0.
         """
         times = np.minimum(records["time_ns"], LATEST).astype("i8")
-        cut = self._cut_at(records["seq"])
+        cut = np.maximum(self._cut_at(records["seq"]), waited)
         begins, ends = np.empty_like(times), np.empty_like(times)
-        for thread, rows in _groups(records["thread"].astype("u8")):
+        for thread, rows in groups(records["thread"].astype("u8")):
             some = np.maximum(np.maximum.accumulate(times[rows]), self._ended.get(thread, 0))
             follows = np.append(some[1:], LATEST.astype("i8"))
             longest = np.where(cut[rows] > some, cut[rows], some + LENGTH)
@@ -101,12 +124,17 @@ class Calls:
         at = np.minimum(np.searchsorted(calls, seqs), len(calls) - 1)
         return np.where(calls[at] == seqs, times[at], 0)
 
-    def _stream_spans(self, records: Array, begins: Array, ends: Array) -> tuple[Array, Array]:
-        """The same for lanes of streams, of what several threads submitted one after the other."""
+    def _stream_spans(
+        self, records: Array, begins: Array, ends: Array, submits: Array, placed: Placed
+    ) -> tuple[Array, Array]:
+        """The same for lanes of streams: when the GPU did what was asked for, or, of what that is
+        not known of, one after the other as threads submitted it.
+        """
         lanes = (records["context"].astype("u8") << np.uint64(32)) ^ records["stream"]
-        first, last = begins.copy(), ends.copy()
-        submits = np.flatnonzero(_submits(records))
-        for lane, some in _groups(lanes[submits]):
+        known = placed.state > UNKNOWN
+        first, last = np.where(known, placed.begins, begins), np.where(known, placed.ends, ends)
+        submits = np.flatnonzero(submits & ~known)
+        for lane, some in groups(lanes[submits]):
             rows = submits[some]
             before = np.append(self._stream_ended.get(lane, 0), ends[rows][:-1])
             first[rows] = np.maximum(begins[rows], np.maximum.accumulate(before))
@@ -118,7 +146,7 @@ class Calls:
 
     # ---- templates ----
 
-    def _of(self, records: Array, regions: Array) -> list[Template]:
+    def _of(self, records: Array, regions: Array, placed: Placed) -> list[Template]:
         keys = np.zeros(len(records), KEY)
         for name in COMMON:
             keys[name] = records[name]
@@ -128,13 +156,8 @@ class Calls:
         keys["id"] = np.where(np.isin(records["kind"], NAMED), records["id"], NO_ID)
         keys["id"] = np.where(regions >= 0, 0, keys["id"])  # their numbers have a column
         keys["dst"], keys["src"] = self._regions.labels(records, regions)
-        names = keys.view(WHOLE).tolist()
-        if len(self._templates) > TEMPLATES:
-            self._templates.clear()
-        for i, name in enumerate(names):
-            if name not in self._templates:
-                self._templates[name] = self._writer.template(self._parts(keys[i]))
-        return list(map(self._templates.__getitem__, names))
+        keys["state"], keys["layer"] = placed.state, placed.layer
+        return self._templates.of(keys)
 
     def _parts(self, key: Any) -> list[Part]:
         """Of calls with that key: in their thread's lane and, if they submit something, also in
@@ -167,8 +190,16 @@ class Calls:
         flow = "out" if submits else ""
         parts = [Part(thread, named, kind, common, numbers=numbers, flow=flow)]
         if submits:
-            lane = self._lanes.stream(int(key["context"]), int(key["stream"]))
-            parts.append(Part(lane, what, kind, common, span=1, numbers=numbers, flow="in"))
+            place, state = (int(key["context"]), int(key["stream"])), int(key["state"])
+            more: dict[str, Any]
+            if state == UNKNOWN:
+                lane = self._lanes.untimed(*place)
+                more = {"GPU time": "not known"} if key["kind"] in TIMED_KINDS else {}
+            else:
+                lane = self._lanes.stream(*place, int(key["layer"]))
+                more = {"coarse": True} if state == INEXACT else {}
+            shown = {**common, **more}
+            parts.append(Part(lane, what, kind, shown, span=1, numbers=numbers, flow="in"))
         return parts
 
     def _what(self, kind: str, key: Any) -> tuple[str, dict[str, Any]]:
@@ -228,14 +259,6 @@ def _submits(records: Array) -> Array:
     """Whether each call put something into a stream: none that failed, or that made a graph."""
     kinds = np.isin(records["kind"], SUBMITTED)
     return np.asarray(kinds & (records["result"] == 0) & (records["flags"] & IN_GRAPH == 0))
-
-
-def _groups(values: Array) -> Iterator[tuple[int, Array]]:
-    """Each different value, and the rows that have it, in order."""
-    order = np.argsort(values, kind="stable")
-    borders = np.flatnonzero(np.diff(values[order]) != 0) + 1
-    for rows in np.split(order, borders) if len(values) else []:
-        yield int(values[rows[0]]), rows
 
 
 def _between(

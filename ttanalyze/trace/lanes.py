@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
 from ttanalyze import text
+from ttanalyze.model.layout import NO_ID
 from ttanalyze.model.process import Process
 from ttanalyze.trace.rows import Group, Lane, Writer
 
 LONGEST = 200  # letters of a command line that are shown
 STREAMS = {0: "no stream", 1: "default stream", 2: "per-thread default stream"}
 # What a lane's rank is made of: these, then contexts, then streams or threads as they come.
-MEMORY, MARKS, EPOCHS, DRAIN, STREAM, THREAD = range(6)
+MEMORY, MARKS, EPOCHS, DRAIN, RECORDER, STREAM, OTHERS, THREAD = range(8)
+UNTIMED = 900  # among a stream's lanes, after its layers
 
 
 class Lanes:
@@ -23,15 +24,16 @@ class Lanes:
     def __init__(self, process: Process, pid: int, numbers: Iterator[int], writer: Writer) -> None:
         self._writer = writer
         self._numbers = numbers
-        self._lanes: dict[tuple[int, int, int], Lane] = {}
-        self._ranks = itertools.count()
+        self._lanes: dict[tuple[int, int, int, int], Lane] = {}
+        self._places: dict[tuple[int, int, int], int] = {}  # in order of first use
         self._devices = _devices(process)
         self.pid = int(process.info.get("pid", 0))  # the program's, which may not be the trace's
         devices = process.info.get("devices", [])
         self._names = {d.get("ordinal"): d.get("name", "") for d in devices}
         command = text.command(process.info.get("argv", [])) or f"process {process.index}"
         command = command if len(command) <= LONGEST else command[: LONGEST - 1] + "…"
-        labels = ", ".join([f"p{process.index}", *map(str, self._names.values())])
+        devices = [*map(str, self._names.values()), *_clock(process)]
+        labels = ", ".join([f"p{process.index}", *devices])
         self._group = Group(next(numbers), pid, command, labels, process.index)
         writer.group(self._group)
 
@@ -42,9 +44,25 @@ class Lanes:
         name = "main thread" if thread == self.pid else f"thread {thread}"
         return self._lane(THREAD, thread, 0, name, thread)
 
-    def stream(self, context: int, stream: int) -> Lane:
-        which = STREAMS.get(stream, f"stream {stream}")
-        return self._lane(STREAM, context, stream, f"{self._place(context)}: {which}")
+    def stream(self, context: int, stream: int, layer: int = 0) -> Lane:
+        """layer: the first, or one more beside it."""
+        name = f"{self._place(context)}: {_stream(stream)}{_beside(layer)}"
+        return self._lane(STREAM, context, stream, name, sub=layer)
+
+    def untimed(self, context: int, stream: int) -> Lane:
+        """What was submitted to a stream, of which it is not known when the GPU did it."""
+        name = f"{self._place(context)}: {_stream(stream)}, as submitted"
+        return self._lane(STREAM, context, stream, name, sub=UNTIMED)
+
+    def recorder(self, device: int, layer: int = 0) -> Lane:
+        """The recorder's own work."""
+        name = f"{_device(device)}: recorder{_beside(layer)}"
+        return self._lane(RECORDER, device, 0, name, sub=layer)
+
+    def of_no_call(self, device: int, layer: int = 0) -> Lane:
+        """Work of which it is not known what call asked for it."""
+        name = f"{_device(device)}: work of no recorded call{_beside(layer)}"
+        return self._lane(OTHERS, device, 0, name, sub=layer)
 
     def epochs(self, context: int) -> Lane:
         return self._lane(EPOCHS, context, 0, f"{self._place(context)}: epochs")
@@ -70,14 +88,37 @@ class Lanes:
         name: str,
         thread: int | None = None,
         counter: bool = False,
+        sub: int = 0,
     ) -> Lane:
-        key = (kind, first, second)
+        key = (kind, first, second, sub)
         if key not in self._lanes:
-            rank = kind * 10_000 + min(next(self._ranks), 9_999)
+            place = self._places.setdefault(key[:3], len(self._places))
+            rank = (kind * 10_000 + min(place, 9_999)) * 1000 + sub
             made = Lane(self._group, next(self._numbers), name, rank, thread, counter)
             self._writer.lane(made)
             self._lanes[key] = made
         return self._lanes[key]
+
+
+def _stream(stream: int) -> str:
+    return STREAMS.get(stream, f"stream {stream}")
+
+
+def _beside(layer: int) -> str:
+    return f" ({layer + 1})" if layer else ""
+
+
+def _device(device: int) -> str:
+    return "a GPU" if device == NO_ID else f"GPU {device}"
+
+
+def _clock(process: Process) -> list[str]:
+    """Where times of the GPU come from, and how sure they are."""
+    told = process.info.get("timeline", {})
+    source, error = told.get("source", "none"), told.get("clock_error_ns")
+    if source == "none":
+        return []
+    return [f"GPU times by {source}" + ("" if error is None else f", ±{error:,} ns")]
 
 
 def _devices(process: Process) -> dict[int, int]:

@@ -7,7 +7,7 @@ a template of what rows have in common, once, and fills the columns of many rows
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Protocol
 
@@ -15,9 +15,10 @@ import numpy as np
 
 from ttanalyze.model.layout import Array
 
-NUMBERS = ("seq", "bytes", "dst", "src", "region")  # a column each
+NUMBERS = ("seq", "bytes", "dst", "src", "region", "node")  # a column each
 ADDRESSES = ("dst", "src")
 VALUE = NUMBERS.index("bytes")  # of counters
+TEMPLATES = 1 << 14  # kept
 LENGTH = 10_000  # nanoseconds: what a call is drawn as long as at most
 LATEST = np.uint64(1 << 62)  # time: those of calls have no check
 SLICE, MARK, COUNTER = "slice", "mark", "counter"
@@ -70,7 +71,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns of rows: begins and ends of spans in nanoseconds, the numbers of arrows, NUMBERS."""
+    """Columns of rows: begins and ends of spans in nanoseconds, the numbers of arrows, NUMBERS, of
+    which the last may be left out where no template shows them.
+    """
 
     spans: tuple[tuple[Array, Array], tuple[Array, Array]]
     flows: Array
@@ -87,6 +90,33 @@ class Template:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "choose", operator.itemgetter(*self.columns))
+
+
+class Templates:
+    """Templates of rows by what they have in common, each made when it is first needed."""
+
+    def __init__(self, key: np.dtype[Any], make: Callable[[Any], Template]) -> None:
+        self._whole = np.dtype((np.void, key.itemsize))
+        self._make = make
+        self._made: dict[bytes, Template] = {}
+
+    def of(self, keys: Array) -> list[Template]:
+        """For each of the keys."""
+        names = keys.view(self._whole).tolist()
+        if len(self._made) > TEMPLATES:
+            self._made.clear()
+        for i, name in enumerate(names):
+            if name not in self._made:
+                self._made[name] = self._make(keys[i])
+        return list(map(self._made.__getitem__, names))
+
+
+def groups(values: Array) -> Iterator[tuple[int, Array]]:
+    """Each different value, and the rows that have it, in order."""
+    order = np.argsort(values, kind="stable")
+    borders = np.flatnonzero(np.diff(values[order]) != 0) + 1
+    for rows in np.split(order, borders) if len(values) else []:
+        yield int(values[rows[0]]), rows
 
 
 def filled(templates: Sequence[Template], columns: Sequence[Sequence[Any]]) -> list[str]:

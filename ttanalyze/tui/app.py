@@ -18,7 +18,7 @@ from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.model import open_run
 from ttanalyze.model.run import Run
-from ttanalyze.selection import region_at, region_named
+from ttanalyze.selection import named, region_at
 from ttanalyze.tui import search
 from ttanalyze.tui.items import HEX, NAMES, Items
 from ttanalyze.tui.keys import KEYS
@@ -65,7 +65,11 @@ class Browser(App[None]):
         self.epoch = self._last_epoch() if epoch is None else epoch
         self.region: int | None = None
         if region is not None:
-            self.region = region_named(self.timeline.process, str(region), self.epoch)
+            found = named(self.timeline.process, str(region), self.epoch)
+            if not isinstance(found, int):
+                offset = found[0].offset + (offset or 0)
+                found = found[0].region
+            self.region = found
         self.marked: int | None = None
         self._start = offset, Items.of(items)
         self._offsets: dict[int, int] = {}  # where the cursor was in each region
@@ -222,7 +226,10 @@ class Browser(App[None]):
             return ""
         size, cursor, each = view.place.size, view.cursor, view.items.itemsize
         words = [f" {cursor:#x}", f"byte {cursor:,}"]
-        if each > 1:
+        tensor = view.place.timeline.tensor(view.place.region, view.window.parts, cursor)
+        if tensor:
+            words.append(tensor)
+        elif each > 1:
             words.append(f"element {cursor // each:,} of {size // each:,}")
         item = None if view.wrong else view.item()
         if item is not None:
@@ -388,7 +395,11 @@ class Browser(App[None]):
             kind = word[0] if word[0] in "er@#+-" else ""
             rest = word.removeprefix(kind)
             if kind == "r":
-                region = region_named(process, rest, self.epoch if epoch is None else epoch)
+                found = named(process, rest, self.epoch if epoch is None else epoch)
+                if isinstance(found, int):
+                    region = found
+                else:
+                    region, offset = found[0].region, found[0].offset
                 continue
             try:
                 number = int(rest, 0)

@@ -20,6 +20,7 @@ from ttanalyze.model import contents, layout
 from ttanalyze.model.history import byte_history
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
+from ttanalyze.tensors import place_of
 from ttanalyze.tui.items import Items
 from ttanalyze.writers import HOW, writers
 
@@ -71,7 +72,8 @@ class RegionRow:
 class Window:
     """Bytes [start, start + len(raw)) of a region, and what they were in the baseline.
 
-    before: None where that can't be said: note tells why. changed: one bool per byte.
+    before: None where that can't be said: note tells why. changed: one bool per byte. parts: what
+    the program called parts of the region, as Labels.parts has it.
     """
 
     start: int
@@ -79,6 +81,7 @@ class Window:
     before: Array | None
     changed: Array
     note: str
+    parts: Array
 
     @property
     def stop(self) -> int:
@@ -313,7 +316,16 @@ class Timeline:
             except Error as e:
                 note = str(e)
         changed = raw != before if before is not None else np.zeros(len(raw), bool)
-        return Window(start, raw, before, changed, note)
+        parts = self.process.labels.parts(region, epoch=epoch)
+        return Window(start, raw, before, changed, note, parts)
+
+    def tensor(self, region: int, parts: Array, offset: int) -> str:
+        """What a byte of a region is part of, of a window's parts; "" where that has no name."""
+        try:
+            part = self.process.labels.part_at(region, parts, offset)
+        except Error:
+            return ""
+        return "" if part is None else str(place_of(part, offset))
 
     def bytes(self, epoch: int, region: int, start: int, stop: int) -> Array:
         """Bytes [start, stop) as uint8, each block checked. Raises Error where they are lost."""

@@ -20,13 +20,14 @@ from textual.strip import Strip
 
 from ttanalyze import text
 from ttanalyze.errors import Error
+from ttanalyze.model.labels import PARTS
 from ttanalyze.model.layout import Array
 from ttanalyze.tui.items import HEX, Items, as_several
 from ttanalyze.tui.lane import Lane
 from ttanalyze.tui.rows import wrapped
 from ttanalyze.tui.timeline import Timeline, Window
 
-EMPTY = Window(0, np.empty(0, np.uint8), None, np.empty(0, bool), "")
+EMPTY = Window(0, np.empty(0, np.uint8), None, np.empty(0, bool), "", np.empty(0, PARTS))
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,10 @@ class Difference:
     last_byte: int | None = None
     differing_bytes: int | None = None
     window: dict[str, Any] | None = None  # offset, expected, actual (hexadecimal)
+    tensor: str | None = None  # what the first byte is part of, where the program named it
+    tensor_type: str | None = None
+    tensor_offset: int | None = None  # and where in it, in bytes and in items of its type
+    tensor_element: int | None = None
     note: str | None = None  # why bytes could not be compared
 
 

@@ -13,6 +13,7 @@ from ttanalyze.model import contents
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process, data_name
 from ttanalyze.model.recompute import Damage
+from ttanalyze.tensors import tensor_at
 
 if TYPE_CHECKING:
     from ttanalyze.verify.check import Difference
@@ -116,6 +117,18 @@ class Localiser:
         if tamper is not None:
             blocks.add(tamper.offset // BLOCK_SIZE)
         _compare(difference, expected, actual, sorted(blocks))
+        self._name(difference, epoch, region)
+
+    def _name(self, difference: Difference, epoch: int, region: int) -> None:
+        """What the first byte is part of, as this run says, or else the other."""
+        if difference.first_byte is None:
+            return
+        for process in (self.process, self.other):
+            place = tensor_at(process, region, difference.first_byte, epoch=epoch)
+            if place is not None:
+                difference.tensor, difference.tensor_type = place.name, place.type
+                difference.tensor_offset, difference.tensor_element = place.offset, place.element
+                return
 
     def _recorded(self, epoch: int, region: int) -> str | None:
         for number in range(epoch, -1, -1):

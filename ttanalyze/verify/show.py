@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ttanalyze import bytewise, text
+from ttanalyze.tensors import Place
 
 if TYPE_CHECKING:
     from ttanalyze.verify.check import Difference, VerifyReport
@@ -76,6 +77,9 @@ def _difference(difference: Difference, colour: bool) -> list[str]:
         assert difference.last_byte is not None
         extent = difference.differing_bytes, difference.first_byte, difference.last_byte
         pairs.append(("bytes", bytewise.bytes_text(*extent)))
+    if difference.tensor is not None and difference.tensor_offset is not None:
+        inside = difference.tensor_offset, difference.tensor_element
+        pairs.append(("tensor", str(Place(difference.tensor, difference.tensor_type, *inside))))
     if difference.note:
         pairs.append(("note", text.printable(difference.note)))
     out += [f"  {line}" for line in text.rows(pairs).splitlines()]

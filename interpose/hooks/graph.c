@@ -1,0 +1,196 @@
+/*
+ * Executable graphs: making them, changing them, ending them. Their launches are in launch.c.
+ */
+#include "../state/graphs.h"
+#include "op.h"
+
+static void end_graph(struct op *op, CUresult r, uint32_t kind, uint32_t number, uint64_t changed)
+{
+	struct tt_event *e = op_event(op, r);
+
+	if (!e)
+		return;
+	e->id = number;
+	e->bytes = changed;
+	events_publish(e, kind);
+}
+
+/* ---- making and ending ---- */
+
+static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph graph, uint64_t flags)
+{
+	bool made = op->on && r == CUDA_SUCCESS && exec && *exec;
+
+	end_graph(op, r, TT_EVENT_GRAPH_INSTANTIATE,
+		  made ? graph_made(op->t, op->context, *exec, graph, flags, op->seq) : TT_NO_ID, 0);
+}
+
+#define MAKES(symbol, flags, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		OP(op); \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin(&op, CALL_##symbol); \
+		CUresult r = real.symbol args; \
+		end_make(&op, r, exec, graph, flags); \
+		return r; \
+	}
+
+#define FLAGS_OF(p) ((p) ? (p)->flags : 0)
+
+MAKES(cuGraphInstantiate, 0, (CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t n), (exec, graph, node, log, n))
+MAKES(cuGraphInstantiate_v2, 0, (CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t n), (exec, graph, node, log, n))
+MAKES(cuGraphInstantiateWithFlags, flags, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags))
+MAKES(cuGraphInstantiateWithParams, FLAGS_OF(p), (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *p), (exec, graph, p))
+MAKES(cuGraphInstantiateWithParams_ptsz, FLAGS_OF(p), (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *p), (exec, graph, p))
+
+EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
+{
+	OP(op);
+
+	if (!REAL(cuGraphExecDestroy))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	op_begin(&op, CALL_cuGraphExecDestroy);
+	struct exec *x = op.on ? graph_ended(exec) : NULL;
+	CUresult r = real.cuGraphExecDestroy(exec);
+	uint32_t number = graph_number(x);
+	if (x && r == CUDA_SUCCESS)
+		graph_gone(x, op.seq);
+	else if (x)
+		graph_restored(exec, x);
+	end_graph(&op, r, TT_EVENT_GRAPH_DESTROY, number, 0);
+	return r;
+}
+
+/* ---- changing ---- */
+
+/* The graph that a call which succeeded has changed; NULL where there is nothing to follow. */
+static struct exec *changed_by(const struct op *op, CUresult r, CUgraphExec exec)
+{
+	return op->on && r == CUDA_SUCCESS ? graphs_find(exec) : NULL;
+}
+
+/* add: puts what the node does now into `change`. */
+#define CHANGES(symbol, params, args, add) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		OP(op); \
+		struct node_list change = {0}; \
+		size_t changed = 0; \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin(&op, CALL_##symbol); \
+		CUresult r = real.symbol args; \
+		struct exec *x = changed_by(&op, r, exec); \
+		if (x) { \
+			add; \
+			changed = graph_node_changed(x, node, &change, op.seq); \
+		} \
+		end_graph(&op, r, TT_EVENT_GRAPH_UPDATE, graph_number(op.on ? graphs_find(exec) : NULL), changed); \
+		return r; \
+	}
+
+/* The oldest form ends before the members that name a kernel and a context. */
+static void add_kernel_v1(struct node_list *l, const struct op *op, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+{
+	CUDA_KERNEL_NODE_PARAMS whole = {
+		.func = p->func, .gridDimX = p->gridDimX, .gridDimY = p->gridDimY, .gridDimZ = p->gridDimZ,
+		.blockDimX = p->blockDimX, .blockDimY = p->blockDimY, .blockDimZ = p->blockDimZ,
+		.sharedMemBytes = p->sharedMemBytes, .kernelParams = p->kernelParams, .extra = p->extra,
+	};
+
+	nodes_add_kernel(l, op->t, op->context, &whole);
+}
+
+static void add_any(struct node_list *l, const struct op *op, const CUgraphNodeParams *p)
+{
+	switch ((int)p->type) {
+	case CU_GRAPH_NODE_TYPE_KERNEL:
+		_Static_assert(sizeof(p->kernel) == sizeof(CUDA_KERNEL_NODE_PARAMS), "the same members");
+		nodes_add_kernel(l, op->t, op->context, (const CUDA_KERNEL_NODE_PARAMS *)&p->kernel);
+		break;
+	case CU_GRAPH_NODE_TYPE_MEMCPY:
+		nodes_add_copy(l, &p->memcpy.copyParams);
+		break;
+	case CU_GRAPH_NODE_TYPE_MEMSET: /* and a context at the end */
+		nodes_add_set(l, (const CUDA_MEMSET_NODE_PARAMS *)&p->memset);
+		break;
+	case CU_GRAPH_NODE_TYPE_HOST:
+		nodes_add_host(l, p->host.fn, p->host.userData);
+		break;
+	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+		nodes_add_event(l, TT_NODE_EVENT_WAIT, p->eventWait.event);
+		break;
+	case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+		nodes_add_event(l, TT_NODE_EVENT_RECORD, p->eventRecord.event);
+		break;
+	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+		nodes_add_mem_op(l, p->memOp.count, p->memOp.paramArray);
+		break;
+	default: /* the driver may take more kinds some day */
+		nodes_add_unread(l, TT_NODE_OTHER);
+	}
+}
+
+CHANGES(cuGraphExecKernelNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p), (exec, node, p), add_kernel_v1(&change, &op, p))
+CHANGES(cuGraphExecKernelNodeSetParams_v2, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p), (exec, node, p), nodes_add_kernel(&change, op.t, op.context, p))
+CHANGES(cuGraphExecMemcpyNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p, CUcontext context), (exec, node, p, context), nodes_add_copy(&change, p))
+CHANGES(cuGraphExecMemsetNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context), (exec, node, p, context), nodes_add_set(&change, p))
+CHANGES(cuGraphExecHostNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p), (exec, node, p), nodes_add_host(&change, p->fn, p->userData))
+CHANGES(cuGraphExecEventRecordNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event), nodes_add_event(&change, TT_NODE_EVENT_RECORD, event))
+CHANGES(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event), nodes_add_event(&change, TT_NODE_EVENT_WAIT, event))
+CHANGES(cuGraphExecBatchMemOpNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p), (exec, node, p), nodes_add_mem_op(&change, p->count, p->paramArray))
+CHANGES(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p), (exec, node, p), add_any(&change, &op, p))
+
+/* follow: what that means for the graph `x`, in nodes that changed. */
+#define UPDATES(symbol, params, args, follow) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		OP(op); \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin(&op, CALL_##symbol); \
+		CUresult r = real.symbol args; \
+		struct exec *x = changed_by(&op, r, exec); \
+		size_t changed = x ? follow : 0; \
+		end_graph(&op, r, TT_EVENT_GRAPH_UPDATE, graph_number(op.on ? graphs_find(exec) : NULL), changed); \
+		return r; \
+	}
+
+UPDATES(cuGraphNodeSetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned enabled), (exec, node, enabled), graph_node_enabled(x, node, enabled, op.seq))
+UPDATES(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), graph_updated(op.t, op.context, x, node, graph, op.seq))
+UPDATES(cuGraphExecUpdate, (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), graph_updated(op.t, op.context, x, NULL, graph, op.seq))
+UPDATES(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), graph_updated(op.t, op.context, x, NULL, graph, op.seq))
+
+/* ---- conditional nodes ---- */
+
+static void end_add(CUresult r, const CUgraphNode *node, const CUgraphNodeParams *p)
+{
+	if (r == CUDA_SUCCESS && node && p && p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && *options.out)
+		nodes_conditional(*node, &p->conditional);
+}
+
+EXPORT CUresult CUDAAPI cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
+				       CUgraphNodeParams *p)
+{
+	OP(op);
+
+	if (!REAL(cuGraphAddNode))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuGraphAddNode(node, graph, after, n, p);
+	end_add(r, node, p);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+					  const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
+{
+	OP(op);
+
+	if (!REAL(cuGraphAddNode_v2))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuGraphAddNode_v2(node, graph, after, data, n, p);
+	end_add(r, node, p);
+	return r;
+}

@@ -1,0 +1,89 @@
+/*
+ * What a tool and a module that uses NVTX agree on, as far as we need it.
+ *
+ * Each module has tables of its own: an entry points to the variable through which the module
+ * calls a function, and a tool stores its function there. A table of an older version is shorter,
+ * and says how long it is.
+ */
+#ifndef TT_NVTX_ABI_H
+#define TT_NVTX_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <wchar.h>
+
+#define NVTX_INITIALIZE "InitializeInjectionNvtx2"
+#define NVTX_VARIABLE "NVTX_INJECTION64_PATH"
+
+typedef void nvtx_function(void);
+typedef nvtx_function **nvtx_slot; /* the variable that a module calls through */
+
+/* What a module asks for its tables by. */
+enum nvtx_export { NVTX_EXPORT_CALLBACKS = 1 };
+typedef const void *nvtx_get_export(uint32_t which);
+typedef int nvtx_initialize(nvtx_get_export *get);
+
+struct nvtx_callbacks {
+	size_t size;
+	int (*table_of)(int part, nvtx_slot **table, unsigned *entries);
+};
+
+enum nvtx_part { NVTX_CORE = 1, NVTX_CUDA = 2, NVTX_CUDART = 4, NVTX_DOMAINS = 5, NVTX_PARTS = 6 };
+
+enum nvtx_core {
+	NVTX_MARK_EX = 1,
+	NVTX_MARK_A,
+	NVTX_MARK_W,
+	NVTX_START_EX,
+	NVTX_START_A,
+	NVTX_START_W,
+	NVTX_END,
+	NVTX_PUSH_EX,
+	NVTX_PUSH_A,
+	NVTX_PUSH_W,
+	NVTX_POP,
+	NVTX_NAME_THREAD_A = 14,
+	NVTX_NAME_THREAD_W,
+};
+
+enum nvtx_domains {
+	NVTX_DOMAIN_MARK = 1,
+	NVTX_DOMAIN_START,
+	NVTX_DOMAIN_END,
+	NVTX_DOMAIN_PUSH,
+	NVTX_DOMAIN_POP,
+	NVTX_DOMAIN_REGISTER_A = 10,
+	NVTX_DOMAIN_REGISTER_W,
+	NVTX_DOMAIN_CREATE_A,
+	NVTX_DOMAIN_CREATE_W,
+};
+
+enum nvtx_cuda { NVTX_CUDA_STREAM_A = 5, NVTX_CUDA_STREAM_W };
+enum nvtx_cudart { NVTX_CUDART_STREAM_A = 3, NVTX_CUDART_STREAM_W };
+
+#define NVTX_FUNCTIONS 16 /* above the last of any part */
+
+/* Domains and registered messages are whatever the tool gave for them. */
+typedef uint64_t nvtx_handle;
+
+enum nvtx_message { NVTX_ASCII = 1, NVTX_WIDE = 2, NVTX_REGISTERED = 3 };
+#define NVTX_ARGB 1
+
+struct nvtx_attributes {
+	uint16_t version;
+	uint16_t size; /* of the structure, which a later version may add to */
+	uint32_t category;
+	int32_t color_type;
+	uint32_t color;
+	int32_t payload_type; /* as enum tt_payload */
+	int32_t reserved;
+	uint64_t payload;
+	int32_t message_type;
+	union {
+		const char *ascii;
+		const wchar_t *wide;
+		nvtx_handle registered;
+	} message;
+};
+
+#endif

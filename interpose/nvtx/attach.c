@@ -1,0 +1,134 @@
+/*
+ * How modules find us, and their tables come to hold our functions.
+ *
+ * A module asks at its first call, by a variable of the environment, for a library and the function
+ * in it that fills its tables. Where the environment names another tool, that one keeps its place: it fills
+ * the tables, and where it put a function ours goes before it.
+ */
+#define _GNU_SOURCE
+#include "nvtx.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../entry/entry.h"
+#include "../options.h"
+#include "../recorder.h"
+#include "calls.h"
+
+static nvtx_initialize *_Atomic another;
+
+/* What a module's tables had before the other tool came. */
+struct slots {
+	nvtx_function *held[NVTX_PARTS][NVTX_FUNCTIONS];
+};
+
+static bool wanted(void)
+{
+	return *options.out && options.nvtx && (options.events || options.epoch.nvtx.count) &&
+	       (recorder_state == RECORDER_UNDECIDED || recorder_state == RECORDER_ON);
+}
+
+static nvtx_slot *table_of(nvtx_get_export *get, int part, unsigned *entries)
+{
+	const struct nvtx_callbacks *c = get(NVTX_EXPORT_CALLBACKS);
+	nvtx_slot *table = NULL;
+
+	*entries = 0;
+	if (!c || c->size < sizeof(*c) || !c->table_of(part, &table, entries) || !table)
+		*entries = 0;
+	if (*entries > NVTX_FUNCTIONS)
+		*entries = NVTX_FUNCTIONS;
+	return table;
+}
+
+/* Calls f for each variable of the module for which we have a function. */
+static void each_slot(nvtx_get_export *get, struct slots *s,
+		      void f(nvtx_slot slot, int part, unsigned number, struct slots *s))
+{
+	for (int part = 1; part < NVTX_PARTS; part++) {
+		unsigned entries;
+		nvtx_slot *table = table_of(get, part, &entries);
+		for (unsigned i = 1; i < entries; i++)
+			if (table[i] && nvtx_ours[part][i])
+				f(table[i], part, i, s);
+	}
+}
+
+static void take(nvtx_slot slot, int part, unsigned number, struct slots *unused)
+{
+	(void)unused;
+	*slot = nvtx_ours[part][number];
+}
+
+static void look(nvtx_slot slot, int part, unsigned number, struct slots *before)
+{
+	before->held[part][number] = *slot;
+}
+
+/* Where the other tool has no function, or another one than in other modules, it is left as it is. */
+static void go_before(nvtx_slot slot, int part, unsigned number, struct slots *before)
+{
+	nvtx_function *theirs = *slot, *known = NULL;
+
+	if (!theirs || theirs == before->held[part][number] || theirs == nvtx_ours[part][number])
+		return;
+	if (atomic_compare_exchange_strong(&nvtx_theirs[part][number], &known, theirs) || known == theirs)
+		*slot = nvtx_ours[part][number];
+}
+
+/* 0: the module is to do without a tool. */
+EXPORT int InitializeInjectionNvtx2(nvtx_get_export *get)
+{
+	if (!wanted())
+		return 0;
+	each_slot(get, NULL, take);
+	return 1;
+}
+
+static int initialize_after_another(nvtx_get_export *get)
+{
+	nvtx_initialize *theirs = atomic_load(&another);
+	struct slots before = {0};
+
+	each_slot(get, &before, look);
+	int result = theirs(get);
+	if (result && wanted())
+		each_slot(get, &before, go_before);
+	return result;
+}
+
+void *nvtx_instead_of(void *theirs)
+{
+	nvtx_initialize *known = NULL, *given = (nvtx_initialize *)theirs;
+
+	if (!theirs || given == InitializeInjectionNvtx2 || !wanted())
+		return theirs;
+	return atomic_compare_exchange_strong(&another, &known, given) || known == given ? (void *)initialize_after_another
+											    : theirs;
+}
+
+static char own_path[PATH_MAX];
+
+void nvtx_announce(void)
+{
+	Dl_info us;
+
+	if (wanted() && dladdr(own_path, &us) && us.dli_fname && !realpath(us.dli_fname, own_path))
+		*own_path = 0;
+}
+
+/*
+ * The one variable that programs are told of without having it: their environment stays as it is.
+ * May be called before anything is ready, by what is not ready for a look-up of the C library's.
+ */
+__attribute__((no_sanitize("address", "undefined", "thread"))) EXPORT char *getenv(const char *name)
+{
+	char *value = secure_getenv(name); /* the same in a process that we are preloaded into */
+
+	if (likely(value || name[0] != 'N' || strcmp(name, NVTX_VARIABLE)))
+		return value;
+	return *own_path && wanted() ? own_path : NULL;
+}

@@ -1,0 +1,15 @@
+/*
+ * The functions that modules are given, and those of another tool that these hand on to.
+ */
+#ifndef TT_NVTX_CALLS_H
+#define TT_NVTX_CALLS_H
+
+#include <stdatomic.h>
+
+#include "abi.h"
+
+/* By part and number of the function; NULL where we have none. */
+extern nvtx_function *const nvtx_ours[NVTX_PARTS][NVTX_FUNCTIONS];
+extern nvtx_function *_Atomic nvtx_theirs[NVTX_PARTS][NVTX_FUNCTIONS];
+
+#endif

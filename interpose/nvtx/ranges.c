@@ -1,0 +1,178 @@
+/*
+ * Open ranges. See ranges.h for the invariant.
+ */
+#include "ranges.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPEN_MOST 16384u /* of a thread */
+#define EARLY_MOST 64    /* of a thread */
+#define STARTED ((size_t)4096)
+
+static __thread struct {
+	struct range *list;
+	unsigned count, capacity;
+	unsigned beyond; /* those above OPEN_MOST, or without memory */
+	unsigned early;
+	struct early *name;
+} self __attribute__((tls_model("initial-exec")));
+
+static pthread_key_t at_thread_end;
+static bool has_key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void thread_ended(void *unused)
+{
+	(void)unused;
+	for (unsigned i = 0; i < self.count; i++)
+		free(self.list[i].early);
+	free(self.list);
+	free(self.name);
+	memset(&self, 0, sizeof(self));
+}
+
+static void make_key(void)
+{
+	has_key = !pthread_key_create(&at_thread_end, thread_ended);
+}
+
+static bool enlist(void)
+{
+	pthread_once(&once, make_key);
+	return has_key && !pthread_setspecific(at_thread_end, &self);
+}
+
+static __attribute__((noinline, cold)) bool grow(void)
+{
+	unsigned more = self.capacity ? self.capacity * 2 : 32;
+	struct range *list;
+	int error = errno;
+
+	if (more > OPEN_MOST || !enlist() || !(list = realloc(self.list, more * sizeof(*list)))) {
+		errno = error;
+		return false;
+	}
+	self.list = list;
+	self.capacity = more;
+	return true;
+}
+
+struct early *ranges_early(const char *message)
+{
+	size_t size = message ? strlen(message) + 1 : 0;
+	int error = errno;
+	struct early *e = NULL;
+
+	if (self.early < EARLY_MOST && (e = calloc(1, sizeof(*e) + size + 1)) && message)
+		memcpy(e->message, message, size);
+	errno = error;
+	return e;
+}
+
+int ranges_push(unsigned domain, struct text text, struct early *early)
+{
+	int level = 0;
+
+	for (unsigned i = self.count; i-- && !level;)
+		if (self.list[i].domain == domain)
+			level = self.list[i].level + 1;
+	if (self.count == self.capacity && !grow()) {
+		free(early);
+		return level + (int)self.beyond++;
+	}
+	self.early += early != NULL;
+	self.list[self.count++] = (struct range){early, domain, level, text};
+	return level;
+}
+
+bool ranges_pop(unsigned domain, struct range *r)
+{
+	unsigned i = self.count;
+
+	if (self.beyond) {
+		*r = (struct range){NULL, domain, (int)(OPEN_MOST + --self.beyond), {TT_NO_ID, false}};
+		return true;
+	}
+	while (i && self.list[i - 1].domain != domain)
+		i--;
+	if (!i)
+		return false;
+	*r = self.list[i - 1];
+	memmove(&self.list[i - 1], &self.list[i], (self.count - i) * sizeof(*self.list));
+	self.count--;
+	self.early -= r->early != NULL;
+	return true;
+}
+
+void ranges_name(struct early *name)
+{
+	if (!name || !enlist()) {
+		free(name);
+		return;
+	}
+	self.early += !self.name;
+	free(self.name);
+	self.name = name;
+}
+
+bool ranges_are_early(void)
+{
+	return self.early;
+}
+
+void ranges_settle(struct text (*write)(const struct early *))
+{
+	for (unsigned i = 0; i < self.count; i++) {
+		struct range *r = &self.list[i];
+		if (!r->early)
+			continue;
+		r->text = write(r->early);
+		free(r->early);
+		r->early = NULL;
+	}
+	if (self.name)
+		write(self.name);
+	free(self.name);
+	self.name = NULL;
+	self.early = 0;
+}
+
+/* ---- ranges that end anywhere ---- */
+
+/* As in texts.c: two words are found only as they were written together. */
+static struct {
+	_Atomic uint64_t key, value;
+} started[STARTED];
+
+#define CHOSEN ((uint64_t)1 << 32)
+#define DOMAIN_SHIFT 33
+
+static size_t place_of(uint64_t id)
+{
+	return (size_t)((id * 0x9e3779b97f4a7c15u) >> 52) % STARTED;
+}
+
+void ranges_started(uint64_t id, unsigned domain, struct text text)
+{
+	uint64_t value = text.offset | (text.chosen ? CHOSEN : 0) | (uint64_t)(domain + 1) << DOMAIN_SHIFT;
+
+	atomic_store_explicit(&started[place_of(id)].value, value, memory_order_relaxed);
+	atomic_store_explicit(&started[place_of(id)].key, id ^ value, memory_order_relaxed);
+}
+
+bool ranges_ended(uint64_t id, unsigned *domain, struct text *text)
+{
+	size_t at = place_of(id);
+	uint64_t value = atomic_load_explicit(&started[at].value, memory_order_relaxed);
+
+	if (!value || (atomic_load_explicit(&started[at].key, memory_order_relaxed) ^ value) != id)
+		return false;
+	*text = (struct text){(uint32_t)value, value & CHOSEN};
+	*domain = (unsigned)(value >> DOMAIN_SHIFT) - 1;
+	atomic_store_explicit(&started[at].value, 0, memory_order_relaxed);
+	return true;
+}

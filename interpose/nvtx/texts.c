@@ -1,0 +1,270 @@
+/*
+ * Messages and domains. See texts.h for the invariant.
+ *
+ * Messages are found by their hash in a table of which the oldest make way; one that comes again
+ * later is asked for in the run's strings. Two words belong together where they were written
+ * together: the first is kept as its difference from the second, so that what two threads wrote
+ * at once is not found at all.
+ *
+ * A handle that we give is a number, which says all that has to be known of a registered message
+ * when it is used. What another tool gives for it stands in a table of its own.
+ */
+#define _GNU_SOURCE
+#include "texts.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../capture/xxh3.h"
+#include "../options.h"
+#include "../recorder.h"
+
+#define WAYS 4
+#define MESSAGES ((size_t)16384)
+#define DOMAINS 4096
+#define EARLY ((size_t)65536) /* messages registered before recording began */
+#define FOREIGN ((size_t)65536)
+#define FOREIGN_TRIES 64
+
+struct pair {
+	_Atomic uint64_t key; /* exclusive or with the value */
+	_Atomic uint64_t value;
+};
+
+/* ---- messages ---- */
+
+static struct pair messages[MESSAGES];
+static _Atomic uint32_t next_way;
+
+#define CHOSEN ((uint64_t)1 << 32)
+
+static uint64_t pack(struct text t)
+{
+	return t.offset | (t.chosen ? CHOSEN : 0);
+}
+
+static struct text unpack(uint64_t value)
+{
+	return (struct text){(uint32_t)value, value & CHOSEN};
+}
+
+static char *_Atomic domain_names[DOMAINS]; /* of domain 1 and on */
+static _Atomic uint32_t domain_strings[DOMAINS];
+
+static bool is_chosen(unsigned domain, const char *message)
+{
+	char *both = NULL;
+	bool chosen = expressions_match(&options.epoch.nvtx, message);
+
+	if (!chosen && options.epoch.nvtx.count && domain && domain <= DOMAINS &&
+	    asprintf(&both, "%s/%s", atomic_load(&domain_names[domain - 1]), message) >= 0) {
+		chosen = expressions_match(&options.epoch.nvtx, both);
+		free(both);
+	}
+	return chosen;
+}
+
+static __attribute__((noinline, cold)) struct text add(unsigned domain, const char *message, struct pair *set,
+						       uint64_t hash)
+{
+	int error = errno, cancel;
+	struct text t;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	t.chosen = is_chosen(domain, message);
+	t.offset = store_string(recorder_store(), message);
+	pthread_setcancelstate(cancel, NULL);
+	errno = error;
+	struct pair *p = &set[atomic_fetch_add(&next_way, 1) % WAYS];
+	atomic_store_explicit(&p->value, pack(t), memory_order_relaxed);
+	atomic_store_explicit(&p->key, hash ^ pack(t), memory_order_relaxed);
+	return t;
+}
+
+struct text texts_find(unsigned domain, const char *message)
+{
+	if (!message || !*message)
+		return (struct text){TT_NO_ID, false};
+	uint64_t hash = xxh3_64(message, strlen(message)) + domain * 0x9e3779b97f4a7c15u;
+	struct pair *set = &messages[hash % (MESSAGES / WAYS) * WAYS];
+	for (struct pair *p = set; p < set + WAYS; p++) {
+		uint64_t value = atomic_load_explicit(&p->value, memory_order_relaxed);
+		if (value && (atomic_load_explicit(&p->key, memory_order_relaxed) ^ value) == hash)
+			return unpack(value);
+	}
+	return add(domain, message, set, hash);
+}
+
+/* ---- handles ---- */
+
+#define OURS ((uint64_t)0x7474 << 48) /* no address: those of programs end below */
+#define OURS_MASK ((uint64_t)0xffff << 48)
+#define IS_DOMAIN ((uint64_t)1 << 47)
+#define IS_EARLY ((uint64_t)1 << 46)
+
+static struct pair foreign[FOREIGN];
+
+static struct pair *foreign_slot(nvtx_handle handle, bool claim)
+{
+	size_t h = (size_t)((handle * 0x9e3779b97f4a7c15u) >> 32);
+
+	for (size_t i = 0; i < FOREIGN_TRIES; i++) {
+		struct pair *p = &foreign[(h + i) % FOREIGN];
+		uint64_t key = atomic_load(&p->key);
+		if (key == handle)
+			return p;
+		if (!key && (!claim || atomic_compare_exchange_strong(&p->key, &key, handle)))
+			return claim ? p : NULL;
+		if (key == handle) /* another thread's came first */
+			return p;
+	}
+	return NULL;
+}
+
+void texts_also(nvtx_handle theirs, nvtx_handle ours)
+{
+	struct pair *p = theirs ? foreign_slot(theirs, true) : NULL;
+
+	if (p)
+		atomic_store(&p->value, ours);
+	else if (theirs)
+		recorder_warn("NVTX: there are too many domains and registered messages to know them all by name");
+}
+
+/* 0 where it is none that we know. */
+static nvtx_handle known(nvtx_handle handle)
+{
+	struct pair *p;
+
+	if ((handle & OURS_MASK) == OURS)
+		return handle;
+	return handle && (p = foreign_slot(handle, false)) ? atomic_load(&p->value) : 0;
+}
+
+/* ---- domains ---- */
+
+#define UNKNOWN (DOMAINS + 1) /* one of too many, or not made by anyone that we know */
+
+unsigned texts_domain(nvtx_handle handle)
+{
+	nvtx_handle ours = known(handle);
+	uint32_t number = (uint32_t)ours;
+
+	if (!handle)
+		return 0;
+	return ours & IS_DOMAIN && number && number <= DOMAINS && atomic_load(&domain_names[number - 1]) ? number : UNKNOWN;
+}
+
+static unsigned number_of(const char *name)
+{
+	char *copy = NULL, *there;
+	unsigned i = 0;
+
+	for (; i < DOMAINS; i++) {
+		if (!(there = atomic_load(&domain_names[i]))) {
+			if (!copy && !(copy = strdup(name)))
+				return UNKNOWN;
+			atomic_store(&domain_strings[i], TT_NO_ID);
+			if (atomic_compare_exchange_strong(&domain_names[i], &there, copy))
+				return i + 1;
+		}
+		if (!strcmp(there, name))
+			break;
+	}
+	free(copy);
+	return i + 1; /* UNKNOWN where there is no place left */
+}
+
+nvtx_handle texts_create_domain(const char *name)
+{
+	int error = errno;
+	unsigned number = number_of(name ? name : "");
+
+	errno = error;
+	return OURS | IS_DOMAIN | number;
+}
+
+uint32_t texts_domain_name(unsigned domain)
+{
+	if (!domain || domain > DOMAINS)
+		return TT_NO_ID;
+	uint32_t string = atomic_load_explicit(&domain_strings[domain - 1], memory_order_relaxed);
+	if (string == TT_NO_ID) {
+		string = texts_find(0, atomic_load(&domain_names[domain - 1])).offset;
+		atomic_store_explicit(&domain_strings[domain - 1], string, memory_order_relaxed);
+	}
+	return string;
+}
+
+/* ---- registered messages ---- */
+
+static struct {
+	char *_Atomic text;
+	unsigned domain;
+} early[EARLY];
+static _Atomic size_t early_count;
+
+nvtx_handle texts_register(unsigned domain, const char *message, bool recording)
+{
+	int error = errno;
+	size_t i;
+	char *copy;
+
+	if (recording)
+		return OURS | pack(texts_find(domain, message));
+	if (recorder_state != RECORDER_UNDECIDED || !message || atomic_load(&early_count) >= EARLY ||
+	    (i = atomic_fetch_add(&early_count, 1)) >= EARLY)
+		return OURS | TT_NO_ID;
+	copy = strdup(message);
+	errno = error;
+	early[i].domain = domain;
+	atomic_store(&early[i].text, copy);
+	return OURS | IS_EARLY | i;
+}
+
+const char *texts_registered_early(nvtx_handle handle)
+{
+	nvtx_handle ours = known(handle);
+
+	return ours & IS_EARLY && (uint32_t)ours < EARLY ? atomic_load(&early[(uint32_t)ours].text) : NULL;
+}
+
+struct text texts_registered(nvtx_handle handle)
+{
+	nvtx_handle ours = known(handle);
+
+	if (ours & IS_EARLY && (uint32_t)ours < EARLY)
+		return texts_find(early[(uint32_t)ours].domain, texts_registered_early(ours));
+	return ours && !(ours & IS_DOMAIN) ? unpack(ours & (CHOSEN | UINT32_MAX)) : (struct text){TT_NO_ID, false};
+}
+
+/* ---- wide characters ---- */
+
+const char *texts_narrow(const wchar_t *wide, char to[TEXTS_WIDE])
+{
+	size_t n = 0;
+
+	if (!wide)
+		return NULL;
+	for (; *wide && n + 5 < TEXTS_WIDE; wide++) {
+		uint32_t c = (uint32_t)*wide;
+		if (c < 0x80) {
+			to[n++] = (char)c;
+			continue;
+		}
+		unsigned more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+		if (c > 0x10ffff) {
+			c = 0xfffd;
+			more = 2;
+		}
+		to[n++] = (char)((0xff00 >> (more + 1) & 0xff) | c >> 6 * more);
+		while (more--)
+			to[n++] = (char)(0x80 | (c >> 6 * more & 0x3f));
+	}
+	to[n] = 0;
+	return to;
+}

@@ -1,0 +1,33 @@
+/*
+ * When an epoch is due: what TT_EPOCH says.
+ *
+ * A list with commas, in which an expression takes the rest, commas included; several such lists
+ * are separated by semicolons. ttanalyze/options.py reads the same, and says the same of what is
+ * wrong.
+ */
+#ifndef TT_OCCASIONS_H
+#define TT_OCCASIONS_H
+
+#include <regex.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* POSIX extended ones, of which one has to match. */
+struct expressions {
+	regex_t *list;
+	unsigned count;
+};
+
+struct occasions {
+	bool sync, copy, graph;
+	uint32_t launch; /* after every Nth launch, 0 = never */
+	struct expressions kernel, nvtx;
+};
+
+/* False with a one-line reason. */
+bool occasions_read(struct occasions *o, const char *text, char *why, size_t size);
+
+bool expressions_match(const struct expressions *e, const char *text);
+
+#endif

@@ -1,0 +1,265 @@
+/*
+ * A CUPTI for the simulator: as much of activity records as a recorder uses.
+ *
+ * Like the real one it has one set of buffers for everyone, says which call an activity is of only
+ * while records of calls are on, and hands over what is complete when it is asked to.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../../timeline/cupti_abi.h"
+#include "../trace.h"
+
+#define KINDS 64
+#define CUPTI_ERROR_INVALID_PARAMETER 1
+#define CUPTI_ERROR_NOT_INITIALIZED 15
+#define CUPTI_ERROR_MAX_LIMIT_REACHED 12
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool enabled[KINDS];
+static cupti_request request_buffer;
+static cupti_complete complete_buffer;
+static uint64_t (*now)(void);
+static uint32_t last_correlation;
+static cupti_callback callback;
+static void *callback_user;
+static uint32_t followed_calls; /* bits by id */
+static struct {
+	uint8_t *at;
+	size_t size, used;
+} buffer;
+
+/* All that submits, or waits, is one of these as far as callbacks go. */
+static const char *const calls[] = {"", "cuCtxGetCurrent", "cuLaunchKernel"};
+#define WORK 2
+
+static size_t size_of(uint32_t kind)
+{
+	switch (kind) {
+	case CUPTI_CONCURRENT_KERNEL:
+		return sizeof(struct cupti_kernel);
+	case CUPTI_MEMCPY:
+	case CUPTI_MEMSET:
+		return sizeof(struct cupti_transfer);
+	case CUPTI_SYNCHRONIZATION:
+		return sizeof(struct cupti_synchronization);
+	}
+	return 0;
+}
+
+static void hand_over(void)
+{
+	uint8_t *at = buffer.at;
+
+	buffer.at = NULL;
+	if (at)
+		complete_buffer(NULL, 0, at, buffer.size, buffer.used);
+}
+
+/* With the lock held. */
+static void add(const void *record, uint32_t kind)
+{
+	size_t size = size_of(kind), most;
+
+	if (!enabled[kind] || !request_buffer)
+		return;
+	if (buffer.at && buffer.used + size > buffer.size)
+		hand_over();
+	if (!buffer.at) {
+		request_buffer(&buffer.at, &buffer.size, &most);
+		buffer.used = 0;
+	}
+	if (!buffer.at || size > buffer.size)
+		return;
+	memcpy(buffer.at + buffer.used, record, size);
+	buffer.used += size;
+}
+
+/* ---- the simulator's side ---- */
+
+static uint32_t submitted(void)
+{
+	pthread_mutex_lock(&lock);
+	struct cupti_call call = {.site = CUPTI_ENTER, .name = calls[WORK], .correlation = ++last_correlation};
+	cupti_callback told = followed_calls >> WORK & 1 ? callback : NULL;
+	void *user = callback_user;
+	pthread_mutex_unlock(&lock);
+	if (told)
+		told(user, CUPTI_DRIVER_API, WORK, &call);
+	return call.correlation;
+}
+
+/* From the simulator's clock to that which was asked for. */
+static uint64_t shifted(uint64_t ns)
+{
+	struct timespec t;
+
+	if (!now)
+		return ns;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return now() - ((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec - ns);
+}
+
+static void ran(const struct trace_work *w)
+{
+	uint64_t begin = shifted(w->begin), end = begin + (w->end - w->begin);
+
+	pthread_mutex_lock(&lock);
+	switch (w->kind) {
+	case TRACE_KERNEL:
+		add(&(struct cupti_kernel){.kind = CUPTI_CONCURRENT_KERNEL, .start = begin, .end = end, .completed = end,
+			.device = w->device, .context = w->context, .correlation = w->correlation, .name = w->name,
+			.node = w->node}, CUPTI_CONCURRENT_KERNEL);
+		break;
+	case TRACE_COPY:
+	case TRACE_SET: {
+		uint32_t kind = w->kind == TRACE_COPY ? CUPTI_MEMCPY : CUPTI_MEMSET;
+		add(&(struct cupti_transfer){.kind = kind, .bytes = w->bytes, .start = begin, .end = end,
+			.device = w->device, .context = w->context, .correlation = w->correlation, .node = w->node}, kind);
+		break;
+	}
+	case TRACE_WAIT:
+		add(&(struct cupti_synchronization){.kind = CUPTI_SYNCHRONIZATION, .start = begin, .end = end,
+			.correlation = w->correlation, .context = w->context}, CUPTI_SYNCHRONIZATION);
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static CUptiResult follow(bool on)
+{
+	static const struct trace_client client = {submitted, ran};
+	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	void (*trace)(const struct trace_client *);
+
+	*(void **)&trace = driver ? dlsym(driver, "sim_trace") : NULL;
+	if (trace)
+		trace(on ? &client : NULL);
+	if (driver)
+		dlclose(driver);
+	return trace ? CUPTI_SUCCESS : CUPTI_ERROR_NOT_INITIALIZED;
+}
+
+/* ---- the client's side ---- */
+
+EXPORT CUptiResult cuptiGetVersion(uint32_t *version)
+{
+	*version = 130000;
+	return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiSubscribe(void **subscriber, cupti_callback function, void *user)
+{
+	if (callback)
+		return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS;
+	callback = function;
+	callback_user = user;
+	*subscriber = &callback;
+	return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiUnsubscribe(void *subscriber)
+{
+	if (subscriber != &callback)
+		return CUPTI_ERROR_INVALID_PARAMETER;
+	pthread_mutex_lock(&lock);
+	callback = NULL;
+	followed_calls = 0;
+	pthread_mutex_unlock(&lock);
+	return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiGetCallbackName(uint32_t domain, uint32_t id, const char **name)
+{
+	if (domain != CUPTI_DRIVER_API || id >= sizeof calls / sizeof *calls)
+		return CUPTI_ERROR_INVALID_PARAMETER;
+	*name = calls[id];
+	return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, void *subscriber, uint32_t domain, uint32_t id)
+{
+	if (subscriber != &callback || domain != CUPTI_DRIVER_API || id >= sizeof calls / sizeof *calls)
+		return CUPTI_ERROR_INVALID_PARAMETER;
+	followed_calls = (followed_calls & ~(1u << id)) | enable << id;
+	return follow(true);
+}
+
+EXPORT CUptiResult cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void))
+{
+	now = clock;
+	return clock ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
+}
+
+EXPORT CUptiResult cuptiActivityRegisterCallbacks(cupti_request request, cupti_complete complete)
+{
+	pthread_mutex_lock(&lock);
+	request_buffer = request;
+	complete_buffer = complete;
+	pthread_mutex_unlock(&lock);
+	return CUPTI_SUCCESS;
+}
+
+static CUptiResult set(uint32_t kind, bool on)
+{
+	if (kind >= KINDS)
+		return CUPTI_ERROR_INVALID_PARAMETER;
+	pthread_mutex_lock(&lock);
+	enabled[kind] = on;
+	pthread_mutex_unlock(&lock);
+	return follow(true);
+}
+
+EXPORT CUptiResult cuptiActivityEnable(uint32_t kind)
+{
+	return set(kind, true);
+}
+
+EXPORT CUptiResult cuptiActivityDisable(uint32_t kind)
+{
+	return set(kind, false);
+}
+
+EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flags)
+{
+	(void)flags;
+	pthread_mutex_lock(&lock);
+	hand_over();
+	pthread_mutex_unlock(&lock);
+	return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t *from, size_t used, struct cupti_record **record)
+{
+	uint8_t *next = *record ? (uint8_t *)*record + size_of((*record)->kind) : from;
+
+	if (next >= from + used)
+		return CUPTI_ERROR_MAX_LIMIT_REACHED;
+	*record = (struct cupti_record *)next;
+	return CUPTI_SUCCESS;
+}
+
+EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t stream, size_t *dropped)
+{
+	(void)context;
+	(void)stream;
+	*dropped = 0;
+	return CUPTI_SUCCESS;
+}
+
+/* Records give the simulator's own number of a context, which a client learns in no other way here. */
+EXPORT CUptiResult cuptiGetContextId(CUcontext context, uint32_t *id)
+{
+	uint32_t (*number)(CUcontext);
+	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+
+	*(void **)&number = driver ? dlsym(driver, "sim_context_number") : NULL;
+	*id = number ? number(context) : 0;
+	if (driver)
+		dlclose(driver);
+	return *id ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
+}

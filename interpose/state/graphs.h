@@ -1,0 +1,50 @@
+/*
+ * Executable graphs: their numbers, what each consists of, and what memory it reaches.
+ *
+ * Invariant: what the run says of a graph is what the driver's executable graph does: it is read
+ * when that is made, and follows the calls that succeed in changing it; where a change can't be
+ * followed, the run says that the graph is not known. Records are on disk before a launch that
+ * they matter to. An executable graph once found is a valid pointer for the life of the process.
+ */
+#ifndef TT_STATE_GRAPHS_H
+#define TT_STATE_GRAPHS_H
+
+#include "nodes.h"
+
+struct exec;
+
+/* The one with this handle; NULL where it is not known. Takes no lock. */
+struct exec *graphs_find(CUgraphExec handle);
+uint32_t graph_number(const struct exec *x);
+/* Of the epochs that its launches are an occasion for; string offset. */
+uint32_t graph_label(const struct exec *x);
+
+/* One was made of a graph. Its number, TT_NO_ID where there is no memory. */
+uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUgraph graph, uint64_t flags,
+		    uint64_t seq);
+/* Is about to be destroyed: before the call, since the handle may come back at once. graph_restored: it was not. */
+struct exec *graph_ended(CUgraphExec handle);
+void graph_restored(CUgraphExec handle, struct exec *x);
+void graph_gone(struct exec *x, uint64_t seq);
+
+/* Each gives how many nodes changed. */
+/* A node does what the only one in `change` does. */
+size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *change, uint64_t seq);
+size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64_t seq);
+/* The graph of a child node (NULL: all of it) does what this graph does. */
+size_t graph_updated(struct thread *t, struct context *c, struct exec *x, CUgraphNode child, CUgraph graph,
+		     uint64_t seq);
+
+/* What was recorded of graphs so far goes to the files. Takes no lock where there is nothing. */
+void graphs_write(void);
+/* The same at the end, when a thread may never give the lock back. */
+void graphs_close(void);
+
+/* Marks the regions that a launch of it may write to; false where they can't be told. */
+bool graph_touch(struct exec *x);
+/* Whether any of them is read by a capture after number `seen`; true where they can't be told. */
+bool graph_may_write_captured(struct exec *x, uint32_t seen);
+
+void graphs_forget(void); /* in a fork's child */
+
+#endif

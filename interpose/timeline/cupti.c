@@ -1,0 +1,465 @@
+/*
+ * Records of CUPTI become activities. See cupti.h.
+ *
+ * CUPTI numbers the calls that it sees, and its records name these numbers. A callback at the calls
+ * that are of interest, within the driver, notes which call of the program is under way in the
+ * thread. (Records of external correlations would not do: what the runtime library asks for bears
+ * the number of the runtime's call, which began before we were called.)
+ */
+#define _GNU_SOURCE
+#include "cupti.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../drain/activities.h"
+#include "../recorder.h"
+#include "../state/clock.h"
+#include "../state/streams.h"
+#include "../state/thread.h"
+#include "cupti_abi.h"
+#include "timeline.h"
+
+#define BUFFER ((size_t)4 << 20)
+#define KNOWN ((size_t)1 << 18)  /* calls whose numbers are remembered */
+#define CALLBACKS 4096            /* there are fewer calls to get callbacks for */
+#define PROBES 128
+#define PROBES_AT_ONCE 8
+#define PROBE_BYTES 4096
+#define PROBE_NS 5000000
+#define FIRST_PROBE (UINT64_MAX - PROBES) /* no call's sequence number */
+#define ABSURD_NS 1000000 /* an activity that began so long before its call is not told of */
+#define CONTEXTS 16
+
+static struct {
+#define X(name, params) CUptiResult (*name) params;
+	CUPTI_TABLE(X)
+#undef X
+} cupti;
+
+static const uint32_t kinds[] = {
+	CUPTI_CONCURRENT_KERNEL, CUPTI_MEMCPY, CUPTI_MEMCPY_PEER, CUPTI_MEMSET, CUPTI_SYNCHRONIZATION,
+};
+#define KINDS (sizeof(kinds) / sizeof(*kinds))
+
+/* Written by the callback in threads of the program: whoever reads looks whether it stayed the same. */
+struct known {
+	_Atomic uint32_t correlation;
+	uint64_t seq, time_ns;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all below */
+static struct known *calls;
+static void *subscriber;
+static uint64_t early; /* by how much an activity began before its call, at most */
+static struct {
+	uint64_t before, after; /* on our clock, around it */
+	uint64_t begin, end;    /* as CUPTI has it */
+} probes[PROBES];
+static unsigned probe_count;
+
+/* ---- the library ---- */
+
+static void *open_beside(const char *path, const char *name)
+{
+	const char *slash = strrchr(path, '/');
+	char beside[4096];
+
+	if (!slash || (size_t)snprintf(beside, sizeof(beside), "%.*s/%s", (int)(slash - path), path, name) >= sizeof(beside))
+		return NULL;
+	return dlopen(beside, RTLD_NOW | RTLD_LOCAL);
+}
+
+struct search {
+	const char *name;
+	char paths[8][1024];
+	unsigned count;
+};
+
+static int note_cuda_library(struct dl_phdr_info *info, size_t size, void *into)
+{
+	const char *base = strrchr(info->dlpi_name, '/');
+	struct search *s = into;
+
+	(void)size;
+	if (base && (!strncmp(base, "/libcu", 6) || !strncmp(base, "/libnv", 6)) && strncmp(base, "/libcuda.", 9) &&
+	    s->count < sizeof(s->paths) / sizeof(*s->paths) && strlen(info->dlpi_name) < sizeof(*s->paths))
+		strcpy(s->paths[s->count++], info->dlpi_name);
+	return 0;
+}
+
+static void *open_in(const char *directory, const char *name)
+{
+	static const char *const places[] = {"lib64", "extras/CUPTI/lib64", "lib"};
+	char path[4096];
+	void *handle = NULL;
+
+	for (size_t i = 0; directory && !handle && i < sizeof(places) / sizeof(*places); i++)
+		if ((size_t)snprintf(path, sizeof(path), "%s/%s/%s", directory, places[i], name) < sizeof(path))
+			handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	return handle;
+}
+
+/* The one that is loaded, or where the system finds it, or beside other libraries of CUDA, or with the toolkit. */
+static void *find_library(void)
+{
+	struct search s = {0};
+	char name[32];
+	void *handle;
+	int driver = 0;
+
+	real.cuDriverGetVersion(&driver);
+	snprintf(name, sizeof(name), "libcupti.so.%d", driver / 1000);
+	if ((handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)))
+		return handle;
+	dl_iterate_phdr(note_cuda_library, &s);
+	for (unsigned i = 0; !handle && i < s.count; i++)
+		handle = open_beside(s.paths[i], name);
+	if (!handle)
+		handle = open_in(getenv("CUDA_HOME"), name);
+	if (!handle)
+		handle = open_in(getenv("CUDA_PATH"), name);
+	return handle ? handle : open_in("/usr/local/cuda", name);
+}
+
+/* ---- records ---- */
+
+static uint32_t context_index(uint32_t id)
+{
+	static struct {
+		uint32_t id, index;
+	} seen[CONTEXTS];
+	static unsigned count;
+	uint32_t of;
+
+	for (unsigned i = 0; i < count; i++)
+		if (seen[i].id == id)
+			return seen[i].index;
+	for (struct context *c = context_first(); c; c = c->next)
+		if (c->alive && cupti.cuptiGetContextId(c->handle, &of) == CUPTI_SUCCESS && of == id) {
+			if (count < CONTEXTS)
+				seen[count].id = id, seen[count++].index = c->index;
+			return c->index;
+		}
+	return TT_NO_ID;
+}
+
+static bool is_probe(uint64_t seq)
+{
+	return seq >= FIRST_PROBE && seq < FIRST_PROBE + PROBES;
+}
+
+static struct known call_of(uint32_t correlation)
+{
+	struct known *k = &calls[correlation % KNOWN], copy;
+
+	copy.correlation = atomic_load_explicit(&k->correlation, memory_order_acquire);
+	copy.seq = __atomic_load_n(&k->seq, __ATOMIC_RELAXED);
+	copy.time_ns = __atomic_load_n(&k->time_ns, __ATOMIC_RELAXED);
+	atomic_thread_fence(memory_order_acquire);
+	if (copy.correlation != correlation || atomic_load_explicit(&k->correlation, memory_order_relaxed) != correlation)
+		return (struct known){0};
+	return copy;
+}
+
+/* By the thread that makes the call. */
+static void note_call(void *user, uint32_t domain, uint32_t id, const struct cupti_call *call)
+{
+	struct known *k = &calls[call->correlation % KNOWN];
+
+	(void)user;
+	(void)domain;
+	(void)id;
+	if (call->site != CUPTI_ENTER)
+		return;
+	atomic_store_explicit(&k->correlation, 0, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	__atomic_store_n(&k->seq, thread_self.submits_for, __ATOMIC_RELAXED);
+	__atomic_store_n(&k->time_ns, clock_ns(), __ATOMIC_RELAXED);
+	atomic_store_explicit(&k->correlation, call->correlation, memory_order_release);
+}
+
+static void take(struct tt_activity *a, uint32_t correlation)
+{
+	struct known k = call_of(correlation);
+	bool waits = a->kind == TT_EVENT_SYNC; /* these times are the host's */
+	uint64_t before = !waits && k.time_ns > a->begin_ns ? k.time_ns - a->begin_ns : 0;
+
+	if (is_probe(k.seq)) {
+		if (a->kind == TT_EVENT_SET) {
+			probes[k.seq - FIRST_PROBE].begin = a->begin_ns;
+			probes[k.seq - FIRST_PROBE].end = a->end_ns;
+		}
+		return;
+	}
+	if (waits && !k.seq) /* one of our own */
+		return;
+	if (before > ABSURD_NS || a->end_ns < a->begin_ns) {
+		timeline_missed(1);
+		return;
+	}
+	early = before > early ? before : early;
+	a->seq = k.seq;
+	if (!activities_add(a))
+		timeline_missed(1);
+}
+
+static void take_kernel(const struct cupti_kernel *k)
+{
+	take(&(struct tt_activity){
+		.kind = TT_EVENT_LAUNCH, .begin_ns = k->start, .end_ns = k->end, .node = k->node, .device = k->device,
+		.context = context_index(k->context), .name = k->name ? store_string(recorder_store(), k->name) : TT_NO_ID,
+	}, k->correlation);
+}
+
+static void take_transfer(const struct cupti_transfer *t)
+{
+	bool peer = t->kind == CUPTI_MEMCPY_PEER;
+
+	take(&(struct tt_activity){
+		.kind = t->kind == CUPTI_MEMSET ? TT_EVENT_SET : TT_EVENT_COPY, .begin_ns = t->start, .end_ns = t->end,
+		.bytes = t->bytes, .node = peer ? t->node_peer : t->node, .device = t->device,
+		.context = context_index(t->context), .name = TT_NO_ID,
+	}, peer ? t->correlation_peer : t->correlation);
+}
+
+static void take_synchronization(const struct cupti_synchronization *s)
+{
+	take(&(struct tt_activity){
+		.kind = TT_EVENT_SYNC, .begin_ns = s->start, .end_ns = s->end, .device = TT_NO_ID,
+		.context = context_index(s->context), .name = TT_NO_ID,
+	}, s->correlation);
+}
+
+static void take_record(const struct cupti_record *r)
+{
+	switch (r->kind) {
+	case CUPTI_KERNEL:
+	case CUPTI_CONCURRENT_KERNEL:
+		take_kernel((const struct cupti_kernel *)r);
+		break;
+	case CUPTI_MEMCPY:
+	case CUPTI_MEMCPY_PEER:
+	case CUPTI_MEMSET:
+		take_transfer((const struct cupti_transfer *)r);
+		break;
+	case CUPTI_SYNCHRONIZATION:
+		take_synchronization((const struct cupti_synchronization *)r);
+		break;
+	}
+}
+
+static void request(uint8_t **buffer, size_t *size, size_t *most)
+{
+	int error = errno;
+
+	*buffer = malloc(BUFFER);
+	*size = *buffer ? BUFFER : 0;
+	*most = 0;
+	errno = error;
+}
+
+static void complete(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t used)
+{
+	struct thread *t = thread_current();
+	struct cupti_record *r = NULL;
+	int error = errno;
+	size_t dropped = 0;
+
+	(void)size;
+	t->busy++;
+	pthread_mutex_lock(&lock);
+	while (calls && cupti.cuptiActivityGetNextRecord(buffer, used, &r) == CUPTI_SUCCESS)
+		take_record(r);
+	pthread_mutex_unlock(&lock);
+	if (cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS && dropped)
+		timeline_missed(dropped);
+	free(buffer);
+	t->busy--;
+	errno = error;
+}
+
+/* ---- the clock ---- */
+
+static uint64_t now(void)
+{
+	return clock_ns();
+}
+
+/* What CUPTI takes if it is told nothing; for whoever uses it after us. */
+static uint64_t system_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* It began after it was asked for and ended before it had been waited for: by how much its times may be off. */
+static void report_clock(void)
+{
+	int64_t least = INT64_MIN, most = INT64_MAX;
+
+	for (unsigned i = 0; i < PROBES; i++) {
+		if (!probes[i].end || !probes[i].after)
+			continue;
+		int64_t late = (int64_t)(probes[i].end - probes[i].after), early = (int64_t)(probes[i].begin - probes[i].before);
+		least = late > least ? late : least;
+		most = early < most ? early : most;
+	}
+	timeline_clock_error(early);
+	if (least == INT64_MIN)
+		return;
+	least = least < 0 ? -least : least;
+	most = most < 0 ? -most : most;
+	timeline_clock_error((uint64_t)(least > most ? least : most));
+}
+
+/* Of the context that is compared by; what it holds goes with it. */
+static struct {
+	const struct context *context;
+	CUdeviceptr memory;
+	CUstream stream;
+} probing;
+
+static bool prepare(const struct context *c)
+{
+	void *host;
+
+	if (probing.context)
+		return probing.context == c && probing.stream;
+	probing.context = c;
+	return real.cuMemHostAlloc(&host, PROBE_BYTES, CU_MEMHOSTALLOC_DEVICEMAP) == CUDA_SUCCESS &&
+	       real.cuMemHostGetDevicePointer_v2(&probing.memory, host, 0) == CUDA_SUCCESS &&
+	       real.cuStreamCreateWithPriority(&probing.stream, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS;
+}
+
+/* The program may keep the device busy for as long as it likes. */
+static bool done_by(uint64_t until)
+{
+	CUresult r;
+
+	while ((r = real.cuStreamQuery(probing.stream)) == CUDA_ERROR_NOT_READY && clock_ns() < until)
+		;
+	return r == CUDA_SUCCESS;
+}
+
+void cupti_probe(const struct context *c)
+{
+	struct thread *t = thread_current();
+	uint64_t until = clock_ns() + PROBE_NS;
+
+	for (unsigned i = 0; prepare(c) && i < PROBES_AT_ONCE && probe_count < PROBES && done_by(until); i++) {
+		t->submits_for = FIRST_PROBE + probe_count;
+		uint64_t before = clock_ns();
+		bool done = real.cuMemsetD8Async(probing.memory, 0, 1, probing.stream) == CUDA_SUCCESS && done_by(until);
+		uint64_t after = clock_ns();
+		t->submits_for = 0;
+		pthread_mutex_lock(&lock);
+		if (done)
+			probes[probe_count].before = before, probes[probe_count].after = after;
+		probe_count++;
+		pthread_mutex_unlock(&lock);
+	}
+}
+
+/* ---- on and off ---- */
+
+/* By their names, since the numbers of calls differ in what version they came with. */
+static bool is_of_interest(const char *name)
+{
+	static const char *const beginnings[] = {"cuLaunch", "cuGraphLaunch", "cuMemcpy", "cuMemset", "cuMemBatch"};
+	static const char end[] = "Synchronize";
+	const char *found = strstr(name, end);
+
+	for (size_t i = 0; i < sizeof(beginnings) / sizeof(*beginnings); i++)
+		if (!strncmp(name, beginnings[i], strlen(beginnings[i])))
+			return true;
+	return found && (!found[sizeof(end) - 1] || found[sizeof(end) - 1] == '_');
+}
+
+static CUptiResult watch_calls(void)
+{
+	CUptiResult r = CUPTI_SUCCESS;
+	const char *name;
+
+	for (uint32_t id = 1; r == CUPTI_SUCCESS && id < CALLBACKS; id++)
+		if (cupti.cuptiGetCallbackName(CUPTI_DRIVER_API, id, &name) == CUPTI_SUCCESS && name && is_of_interest(name))
+			r = cupti.cuptiEnableCallback(1, subscriber, CUPTI_DRIVER_API, id);
+	return r;
+}
+
+static const char *turn_on(void)
+{
+	static char reason[60];
+	uint32_t version = 0;
+
+	if (cupti.cuptiGetVersion(&version) != CUPTI_SUCCESS || version < CUPTI_OLDEST)
+		return "this CUPTI is older than CUDA 12";
+	CUptiResult r = cupti.cuptiSubscribe(&subscriber, note_call, NULL);
+	if (r != CUPTI_SUCCESS)
+		subscriber = NULL;
+	if (r == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS)
+		return "CUPTI is in use by the program or by another tool";
+	if (r == CUPTI_SUCCESS)
+		r = watch_calls();
+	if (r == CUPTI_SUCCESS)
+		r = cupti.cuptiActivityRegisterTimestampCallback(now);
+	if (r == CUPTI_SUCCESS)
+		r = cupti.cuptiActivityRegisterCallbacks(request, complete);
+	for (size_t i = 0; r == CUPTI_SUCCESS && i < KINDS; i++)
+		r = cupti.cuptiActivityEnable(kinds[i]);
+	if (r == CUPTI_SUCCESS)
+		return NULL;
+	snprintf(reason, sizeof(reason), "CUPTI answers with error %d", r);
+	cupti_close();
+	return reason;
+}
+
+const char *cupti_open(void)
+{
+	void *library = find_library();
+	bool all = true;
+
+	if (!library)
+		return "there is no CUPTI of this driver's version (libcupti.so, of the CUDA toolkit or nvidia-cuda-cupti)";
+#define X(name, params) *(void **)&cupti.name = dlsym(library, #name); all = all && cupti.name;
+	CUPTI_TABLE(X)
+#undef X
+	if (!all)
+		return "this CUPTI lacks calls";
+	calls = calloc(KNOWN, sizeof(*calls));
+	return calls ? turn_on() : "no host memory for CUPTI's records";
+}
+
+void cupti_flush(bool all)
+{
+	cupti.cuptiActivityFlushAll(all ? CUPTI_FLUSH_FORCED : 0);
+	if (!all)
+		return;
+	pthread_mutex_lock(&lock);
+	report_clock();
+	pthread_mutex_unlock(&lock);
+}
+
+void cupti_close(void)
+{
+	if (subscriber)
+		cupti.cuptiUnsubscribe(subscriber);
+	subscriber = NULL;
+	for (size_t i = 0; i < KINDS; i++)
+		cupti.cuptiActivityDisable(kinds[i]);
+	cupti.cuptiActivityRegisterTimestampCallback(system_now);
+}
+
+void cupti_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	calls = NULL; /* its records are the parent's */
+}

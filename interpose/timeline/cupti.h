@@ -1,0 +1,21 @@
+/*
+ * CUPTI's activity records. CUPTI has one user at a time: where the program uses it, it is not ours.
+ */
+#ifndef TT_TIMELINE_CUPTI_H
+#define TT_TIMELINE_CUPTI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Finds the library and turns records on. NULL, or why there are none. */
+const char *cupti_open(void);
+struct context;
+/* Work of ours, by which its clock is compared with the recorder's. The context is the current one. */
+void cupti_probe(const struct context *c);
+/* Hands over what is complete; all: all there is. Records that have no call by then are written without. */
+void cupti_flush(bool all);
+/* No more records. Those that there are can still be flushed. */
+void cupti_close(void);
+void cupti_forget(void); /* in a fork's child */
+
+#endif

@@ -1,0 +1,276 @@
+/*
+ * Pairs of events, and how they become times. See events.h for the invariant.
+ *
+ * The driver tells how long after an event another one was, as a float in milliseconds. So each
+ * context has a base, an event whose time on the recorder's clock is known, and a new one every
+ * second, before the float gets too coarse.
+ */
+#include "events.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "../capture/capture.h"
+#include "../drain/activities.h"
+#include "../recorder.h"
+#include "../state/clock.h"
+#include "../state/streams.h"
+#include "timeline.h"
+
+#define PAIRS 8192 /* as many may be under way in a context */
+#define CONTEXTS 64
+#define BASE_NS 1000000000ull
+#define BASE_TRIES 8
+#define BASE_MS 50 /* the stream is ours and idle: it takes microseconds */
+
+enum { FREE, TAKEN, SUBMITTED };
+
+struct timing {
+	_Atomic int state;
+	CUevent begin, end;
+	uint64_t seq, stream, bytes;
+	uint32_t kind;
+	struct pool *pool;
+};
+
+struct pool {
+	const struct context *context;
+	CUstream stream;
+	CUevent base, tried;
+	uint64_t base_ns;
+	_Atomic uint64_t head;
+	uint64_t tail;
+	struct timing pairs[PAIRS];
+};
+
+static struct pool *_Atomic pools[CONTEXTS]; /* by the context's index */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* making, emptying and dropping them */
+
+/* ---- bases ---- */
+
+/* It happened between before and after: of a few tries the one that is known best. */
+static void try_base(struct pool *p, uint64_t *width)
+{
+	uint64_t before = clock_ns(), after;
+	CUresult r = real.cuEventRecord(p->tried, p->stream);
+
+	do {
+		r = r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_READY ? real.cuEventQuery(p->tried) : r;
+		after = clock_ns();
+	} while (r == CUDA_ERROR_NOT_READY && after - before < BASE_MS * 1000000ull);
+	if (r != CUDA_SUCCESS || after - before >= *width)
+		return;
+	CUevent old = p->base;
+	p->base = p->tried;
+	p->tried = old;
+	p->base_ns = before + (after - before) / 2;
+	*width = after - before;
+}
+
+static bool set_base(struct pool *p)
+{
+	uint64_t width = UINT64_MAX;
+
+	for (int i = 0; i < BASE_TRIES; i++)
+		try_base(p, &width);
+	if (width != UINT64_MAX)
+		timeline_clock_error(width / 2);
+	return width != UINT64_MAX;
+}
+
+/* ---- pools ---- */
+
+static struct pool *make_pool(const struct context *c)
+{
+	struct pool *p = calloc(1, sizeof(*p));
+	bool good = p && real.cuStreamCreateWithPriority(&p->stream, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS &&
+		    real.cuEventCreate(&p->base, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
+		    real.cuEventCreate(&p->tried, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
+
+	for (unsigned i = 0; good && i < PAIRS; i++) {
+		p->pairs[i].pool = p;
+		good = real.cuEventCreate(&p->pairs[i].begin, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
+		       real.cuEventCreate(&p->pairs[i].end, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
+	}
+	if (p)
+		p->context = c;
+	good = good && set_base(p);
+	if (!good)
+		recorder_warn("no events to time the work of context %u with", c->index);
+	return good ? p : NULL; /* what there is of it goes with the context */
+}
+
+/* At the first call of a context that is timed. */
+static __attribute__((noinline, cold)) struct pool *first_of(const struct context *c)
+{
+	static uint64_t refused; /* contexts that have none */
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct thread *t = thread_current();
+	struct pool *p;
+	CUcontext popped;
+
+	t->busy++;
+	pthread_mutex_lock(&lock);
+	p = atomic_load(&pools[c->index]);
+	if (!p && !(refused >> c->index & 1) && real.cuCtxPushCurrent_v2(c->handle) == CUDA_SUCCESS) {
+		real.cuThreadExchangeStreamCaptureMode(&mode);
+		p = make_pool(c);
+		real.cuThreadExchangeStreamCaptureMode(&mode);
+		real.cuCtxPopCurrent_v2(&popped);
+		refused |= (uint64_t)!p << c->index;
+		atomic_store(&pools[c->index], p);
+	}
+	pthread_mutex_unlock(&lock);
+	t->busy--;
+	return p;
+}
+
+struct timing *timing_begin(struct stream *s, uint64_t seq)
+{
+	const struct context *c = s->context;
+	struct pool *p = c->index < CONTEXTS ? atomic_load_explicit(&pools[c->index], memory_order_acquire) : NULL;
+	int state = FREE;
+
+	if (unlikely(!p) && (c->index >= CONTEXTS || !(p = first_of(c)))) {
+		timeline_missed(1);
+		return NULL;
+	}
+	struct timing *t = &p->pairs[atomic_fetch_add(&p->head, 1) % PAIRS];
+	/* Nothing of ours may go to a stream while one is captured: it could end the capture. */
+	if (atomic_load_explicit(&captures_active, memory_order_relaxed) ||
+	    !atomic_compare_exchange_strong(&t->state, &state, TAKEN)) {
+		timeline_missed(1);
+		return NULL;
+	}
+	t->seq = seq;
+	if (real.cuEventRecord(t->begin, s->handle) == CUDA_SUCCESS)
+		return t;
+	atomic_store(&t->state, FREE);
+	timeline_missed(1);
+	return NULL;
+}
+
+void timing_end(struct timing *t, const struct stream *s, const struct tt_event *e, bool submitted)
+{
+	bool good = submitted && e && real.cuEventRecord(t->end, s->handle) == CUDA_SUCCESS;
+
+	if (good) {
+		t->stream = s->id;
+		t->kind = e->kind;
+		t->bytes = e->kind == TT_EVENT_COPY || e->kind == TT_EVENT_SET ? e->bytes : 0;
+	} else if (submitted) {
+		timeline_missed(1);
+	}
+	atomic_store(&t->state, good ? SUBMITTED : FREE);
+}
+
+/* ---- times ---- */
+
+static CUresult after_base(const struct pool *p, CUevent event, uint64_t *ns)
+{
+	float ms;
+	CUresult r = real.cuEventElapsedTime(&ms, p->base, event);
+
+	if (r == CUDA_SUCCESS)
+		*ns = (uint64_t)((int64_t)p->base_ns + (int64_t)((double)ms * 1e6));
+	return r;
+}
+
+/* CUDA_ERROR_NOT_READY: it is not complete. */
+static CUresult write_times(const struct pool *p, const struct timing *t)
+{
+	struct tt_activity a = {
+		.seq = t->seq, .stream = t->stream, .bytes = t->bytes, .kind = t->kind, .flags = TT_ACTIVITYF_COARSE,
+		.context = p->context->index, .device = (uint32_t)p->context->device, .name = TT_NO_ID,
+	};
+	CUresult r = after_base(p, t->end, &a.end_ns);
+
+	if (r == CUDA_SUCCESS)
+		r = after_base(p, t->begin, &a.begin_ns);
+	if (r == CUDA_SUCCESS && (a.end_ns < a.begin_ns || !activities_add(&a)))
+		r = CUDA_ERROR_UNKNOWN;
+	return r;
+}
+
+/* How many there were. */
+static unsigned empty(struct pool *p, bool give_up)
+{
+	uint64_t head = atomic_load(&p->head);
+	bool all = true; /* up to here */
+	unsigned found = 0;
+
+	if (head - p->tail > PAIRS)
+		p->tail = head - PAIRS;
+	for (uint64_t i = p->tail; i < head; i++) {
+		struct timing *t = &p->pairs[i % PAIRS];
+		if (atomic_load(&t->state) == SUBMITTED) {
+			CUresult r = write_times(p, t);
+			bool over = r != CUDA_ERROR_NOT_READY || give_up;
+			timeline_missed(over && r != CUDA_SUCCESS);
+			found += over;
+			if (over)
+				atomic_store(&t->state, FREE);
+		}
+		all = all && atomic_load(&t->state) == FREE;
+		p->tail += all;
+	}
+	return found;
+}
+
+static unsigned poll(struct pool *p, bool give_up)
+{
+	CUcontext popped;
+
+	if (!p->context->alive || real.cuCtxPushCurrent_v2(p->context->handle) != CUDA_SUCCESS)
+		return 0;
+	unsigned found = empty(p, give_up);
+	if (!give_up && clock_ns() - p->base_ns > BASE_NS)
+		set_base(p);
+	real.cuCtxPopCurrent_v2(&popped);
+	return found;
+}
+
+unsigned timing_poll(void)
+{
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < CONTEXTS; i++) {
+		pthread_mutex_lock(&lock);
+		if (pools[i])
+			found += poll(pools[i], false);
+		pthread_mutex_unlock(&lock);
+	}
+	return found;
+}
+
+static void drop(unsigned index)
+{
+	struct pool *p = atomic_load(&pools[index]);
+
+	if (p)
+		poll(p, true);
+	atomic_store(&pools[index], NULL); /* a thread may be at it: it stays allocated */
+}
+
+void timing_context_gone(const struct context *c)
+{
+	pthread_mutex_lock(&lock);
+	if (c->index < CONTEXTS)
+		drop(c->index);
+	pthread_mutex_unlock(&lock);
+}
+
+void timing_close(void)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < CONTEXTS; i++)
+		drop(i);
+	pthread_mutex_unlock(&lock);
+}
+
+void timing_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	for (unsigned i = 0; i < CONTEXTS; i++)
+		atomic_store(&pools[i], NULL);
+}

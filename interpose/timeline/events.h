@@ -1,0 +1,29 @@
+/*
+ * Timing by events of the driver around what a call submits, for where there is no CUPTI.
+ *
+ * Invariant: a call is timed with two events that were made before, or not at all.
+ */
+#ifndef TT_TIMELINE_EVENTS_H
+#define TT_TIMELINE_EVENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct context;
+struct stream;
+struct timing;
+struct tt_event;
+
+/* Before and after a call that submits work to the stream. NULL: it is not timed. */
+struct timing *timing_begin(struct stream *s, uint64_t seq);
+void timing_end(struct timing *t, const struct stream *s, const struct tt_event *e, bool submitted);
+
+/* Without waiting: writes the times of what is complete, and says how much that was. */
+unsigned timing_poll(void);
+/* The context is about to go. */
+void timing_context_gone(const struct context *c);
+/* Writes what is complete; the rest is missed. */
+void timing_close(void);
+void timing_forget(void); /* in a fork's child */
+
+#endif

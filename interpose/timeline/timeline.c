@@ -1,0 +1,228 @@
+/*
+ * Which source of times there is, and the thread that looks after it. See timeline.h.
+ */
+#define _GNU_SOURCE
+#include "timeline.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "../drain/activities.h"
+#include "../drain/json.h"
+#include "../entry/entry.h"
+#include "../recorder.h"
+#include "../state/streams.h"
+#include "cupti.h"
+#include "events.h"
+
+#define EVENTS_MS 5   /* between looks: pairs of events are few */
+/* CUPTI relates clocks when records are asked for, by a line through the last two occasions: the first
+ * soon, since there is none before, and each about twice as late as the one before, for a good line. */
+#define CUPTI_FIRST_MS 10
+#define CUPTI_MS 1000
+#define BUSY 256      /* pairs found at a look, that more will be complete by its end */
+#define CLOSE_MS 5000 /* what takes longer is not waited for */
+
+HOT_DATA _Atomic int timeline_source;
+
+static int used;           /* in the end */
+static const char *reason; /* why that is not as asked */
+static _Atomic uint64_t missed, clock_error;
+static unsigned cupti_ms = CUPTI_FIRST_MS; /* until the next occasion */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all below */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool running, stopping;
+
+void timeline_missed(uint64_t count)
+{
+	atomic_fetch_add_explicit(&missed, count, memory_order_relaxed);
+}
+
+void timeline_clock_error(uint64_t ns)
+{
+	uint64_t before = atomic_load(&clock_error);
+
+	while (ns > before && !atomic_compare_exchange_weak(&clock_error, &before, ns))
+		;
+}
+
+/* ---- the thread ---- */
+
+/* Work of ours in some context, by which clocks are compared. */
+static void probe(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct context *c = context_first();
+	CUcontext popped;
+
+	while (c && !c->alive)
+		c = c->next;
+	if (!c || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+		return;
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	cupti_probe(c);
+	real.cuCtxPopCurrent_v2(&popped);
+}
+
+/* How long until it is worth looking again. */
+static unsigned look(void)
+{
+	if (atomic_load(&timeline_source) != TIMELINE_CUPTI)
+		return timing_poll() > BUSY ? 0 : EVENTS_MS;
+	if (cupti_ms < CUPTI_MS)
+		probe();
+	cupti_flush(false);
+	cupti_ms = cupti_ms * 2 < CUPTI_MS ? cupti_ms * 2 : CUPTI_MS;
+	return cupti_ms;
+}
+
+/* With the lock held. */
+static void wait(unsigned ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += (long)ms * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	if (ms && !stopping)
+		pthread_cond_timedwait(&changed, &lock, &until);
+}
+
+static void *work(void *unused)
+{
+	(void)unused;
+	thread_current()->busy = 1;
+	pthread_mutex_lock(&lock);
+	wait(CUPTI_FIRST_MS);
+	while (!stopping) {
+		pthread_mutex_unlock(&lock);
+		unsigned ms = look();
+		pthread_mutex_lock(&lock);
+		wait(ms);
+	}
+	pthread_mutex_unlock(&lock);
+	if (atomic_load(&timeline_source) == TIMELINE_CUPTI)
+		probe();
+	if (atomic_exchange(&timeline_source, TIMELINE_OFF) == TIMELINE_CUPTI) {
+		cupti_close();
+		cupti_flush(true);
+	}
+	timing_close();
+	pthread_mutex_lock(&lock);
+	running = false;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+static bool start_thread(void)
+{
+	sigset_t all, before;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	running = pthread_create(&thread, NULL, work, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (running) {
+		pthread_setname_np(thread, "tt-timeline");
+		pthread_detach(thread);
+	}
+	return running;
+}
+
+/* ---- on and off ---- */
+
+bool timeline_open(const char *directory, char *error, size_t error_size)
+{
+	int source = options.timeline;
+
+	if (source == TIMELINE_OFF)
+		return true;
+	if (!activities_open(directory, error, error_size))
+		return false;
+	if (source == TIMELINE_CUPTI && (reason = cupti_open())) {
+		recorder_warn("%s: events time the program's calls instead", reason);
+		source = TIMELINE_EVENTS;
+	}
+	atomic_store(&timeline_source, source);
+	if (!start_thread()) {
+		atomic_store(&timeline_source, TIMELINE_OFF);
+		reason = "no thread for the timeline";
+		recorder_warn("%s: there are no times", reason);
+		source = TIMELINE_OFF;
+	}
+	used = source;
+	if (source == TIMELINE_CUPTI)
+		atomic_store(&entry_cupti_taken, timeline_give_way);
+	return true;
+}
+
+void timeline_give_way(void)
+{
+	int cupti = TIMELINE_CUPTI;
+
+	if (thread_current()->busy) /* the recorder itself */
+		return;
+	if (!atomic_compare_exchange_strong(&timeline_source, &cupti, TIMELINE_EVENTS))
+		return;
+	struct thread *t = thread_current();
+	t->busy++;
+	cupti_close();
+	cupti_flush(true);
+	t->busy--;
+	used = TIMELINE_EVENTS;
+	reason = "the program uses CUPTI itself";
+	recorder_warn("%s: from here on events time its calls", reason);
+}
+
+void timeline_close(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += CLOSE_MS / 1000;
+	pthread_mutex_lock(&lock);
+	stopping = true;
+	pthread_cond_broadcast(&changed);
+	while (running && !pthread_cond_timedwait(&changed, &lock, &until))
+		;
+	if (running)
+		recorder_warn("the last times did not come within %d s", CLOSE_MS / 1000);
+	pthread_mutex_unlock(&lock);
+	activities_close();
+}
+
+void timeline_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&changed, NULL);
+	running = stopping = false;
+	atomic_store(&timeline_source, TIMELINE_OFF);
+	cupti_forget();
+	timing_forget();
+	activities_forget();
+}
+
+void timeline_json(struct json *j)
+{
+	json_open(j, '{');
+	json_key(j, "asked");
+	json_string(j, timeline_names[options.timeline]);
+	json_key(j, "source");
+	json_string(j, timeline_names[used]);
+	json_key(j, "reason");
+	json_string(j, reason);
+	json_key(j, "missed");
+	json_u64(j, atomic_load(&missed));
+	json_key(j, "clock_error_ns");
+	if (atomic_load(&clock_error))
+		json_u64(j, atomic_load(&clock_error));
+	else
+		json_null(j);
+	json_close(j, '}');
+}

@@ -1,0 +1,34 @@
+/*
+ * When the GPU did what calls asked for: from CUPTI's records, or from events around each call.
+ *
+ * Invariant: a program's call is made and answered as without a timeline. What can't be timed, or
+ * not in time, is left out and counted.
+ */
+#ifndef TT_TIMELINE_TIMELINE_H
+#define TT_TIMELINE_TIMELINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../options.h"
+
+extern _Atomic int timeline_source; /* enum timeline, as it is now; the option is what was asked for */
+
+/* As the recording starts. False: with a reason why there can be no recording. */
+bool timeline_open(const char *directory, char *error, size_t error_size);
+/* Writes what there is, within a bound. */
+void timeline_close(void);
+void timeline_forget(void); /* in a fork's child */
+
+struct json;
+void timeline_json(struct json *j);
+
+/* The program is about to use CUPTI itself: from here on there are events. */
+void timeline_give_way(void);
+
+/* For what makes the times. */
+void timeline_missed(uint64_t count);
+void timeline_clock_error(uint64_t ns); /* times may be off by so much; the largest counts */
+
+#endif

@@ -1,0 +1,171 @@
+/*
+ * Work that never ends, in the ways that its first argument names. It says "hangs" when it does;
+ * what it waits for then comes never, or from the handler of a signal.
+ */
+#include "program.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+/* spin(u32 *flag) runs until the flag is not 0. */
+static const char SPIN[] =
+	PTX_HEADER
+	".visible .entry spin(.param .u64 flag)\n{\n"
+	".reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %rd<2>;\n"
+	"ld.param.u64 %rd1, [flag];\ncvta.to.global.u64 %rd1, %rd1;\n"
+	"AGAIN:\nld.volatile.global.u32 %r1, [%rd1];\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra AGAIN;\nret;\n}\n"
+	".visible .entry _ZN5outer12_GLOBAL__N_15innerIfEEvPT_(.param .u64 flag)\n{\n"
+	".reg .pred %p<2>; .reg .b32 %r<2>; .reg .b64 %rd<2>;\n"
+	"ld.param.u64 %rd1, [flag];\ncvta.to.global.u64 %rd1, %rd1;\n"
+	"AGAIN:\nld.volatile.global.u32 %r1, [%rd1];\nsetp.eq.u32 %p1, %r1, 0;\n@%p1 bra AGAIN;\nret;\n}\n";
+
+static volatile unsigned *flag; /* in the host's memory */
+static CUdeviceptr device_flag, data;
+static CUfunction spin, spin_in_cpp, fill, add;
+static CUstream first, second;
+static unsigned n = 1000, value = 1;
+
+static void hangs(void)
+{
+	printf("hangs\n");
+	fflush(stdout);
+}
+
+static void launch_spin(CUfunction f, CUstream stream)
+{
+	OK(cuLaunchKernel(f, 4, 1, 1, 32, 1, 1, 0, stream, PARAMS(&device_flag), NULL));
+}
+
+static void launch_on(CUfunction f, CUstream stream)
+{
+	OK(launch(f, n, stream, PARAMS(&data, &n, &value)));
+}
+
+static void let_go(int number)
+{
+	(void)number;
+	*flag = 1;
+}
+
+/* What the host never waited for is complete as well: the event says so. */
+static void after_an_event(void)
+{
+	CUevent event, gone;
+
+	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	OK(cuEventCreate(&gone, CU_EVENT_DISABLE_TIMING));
+	launch_on(fill, first);
+	launch_on(add, first);
+	OK(cuEventRecord(event, first));
+	launch_spin(spin, first);
+	OK(cuEventRecord(gone, first));
+	OK(cuEventDestroy(gone));
+	launch_on(add, first);
+}
+
+static void behind_another_stream(void)
+{
+	CUevent event;
+
+	OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+	launch_spin(spin, first);
+	OK(cuEventRecord(event, first));
+	OK(cuStreamWaitEvent(second, event, 0));
+	launch_on(add, second);
+	OK(cuMemcpyDtoHAsync((void *)(flag + 1), data, 4, second));
+}
+
+static void in_many_streams(void)
+{
+	CUstream stream;
+
+	for (int i = 0; i < 100; i++) {
+		OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+		launch_spin(spin, stream);
+	}
+}
+
+/* Until the driver takes no more, and longer. */
+static void with_many_launches(void)
+{
+	launch_spin(spin, first);
+	hangs();
+	for (;;)
+		launch_on(add, first);
+}
+
+static void in_a_graph(void)
+{
+	CUgraph graph;
+	CUgraphExec exec;
+
+	OK(cuStreamBeginCapture(first, CU_STREAM_CAPTURE_MODE_RELAXED));
+	launch_on(add, first);
+	launch_spin(spin, first);
+	OK(cuStreamEndCapture(first, &graph));
+	OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+	OK(cuGraphLaunch(exec, first));
+}
+
+int main(int argc, char **argv)
+{
+	const char *how = argc > 1 ? argv[1] : "spin";
+
+	start();
+	CUmodule kernels = load_kernels(), module;
+	OK(cuModuleLoadData(&module, SPIN));
+	spin = get_kernel(module, "spin");
+	spin_in_cpp = get_kernel(module, "_ZN5outer12_GLOBAL__N_15innerIfEEvPT_");
+	fill = get_kernel(kernels, "fill");
+	add = get_kernel(kernels, "add");
+	OK(cuMemHostAlloc((void **)&flag, 8, CU_MEMHOSTALLOC_DEVICEMAP));
+	OK(cuMemHostGetDevicePointer(&device_flag, (void *)flag, 0));
+	*flag = 0;
+	data = allocate(n * 4);
+	OK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+	OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING));
+	launch_on(fill, first);
+	launch_on(add, second);
+	OK(cuCtxSynchronize());
+	usleep(100000); /* what was recorded so far is on disk */
+	if (!strcmp(how, "idle")) {
+		hangs();
+		for (;;)
+			pause();
+	} else if (!strcmp(how, "handler")) {
+		signal(SIGTERM, let_go);
+		launch_spin(spin, first);
+	} else if (!strcmp(how, "event")) {
+		after_an_event();
+	} else if (!strcmp(how, "behind")) {
+		behind_another_stream();
+	} else if (!strcmp(how, "streams")) {
+		in_many_streams();
+	} else if (!strcmp(how, "launches")) {
+		with_many_launches();
+	} else if (!strcmp(how, "graph")) {
+		in_a_graph();
+	} else if (!strcmp(how, "cpp")) {
+		launch_spin(spin_in_cpp, first);
+	} else if (!strcmp(how, "value")) {
+		OK(cuStreamWaitValue32(first, device_flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+		launch_on(add, first);
+	} else if (!strcmp(how, "abort") || !strcmp(how, "segv") || !strcmp(how, "exit")) {
+		launch_spin(spin, first);
+	} else {
+		launch_on(add, second);
+		launch_spin(spin, first);
+		launch_on(add, first);
+		launch_on(add, first);
+	}
+	hangs();
+	if (!strcmp(how, "abort"))
+		abort();
+	if (!strcmp(how, "segv"))
+		*(volatile int *)NULL = 0;
+	if (!strcmp(how, "exit"))
+		return 0;
+	OK(strcmp(how, "streams") ? cuStreamSynchronize(strcmp(how, "behind") ? first : second) : cuCtxSynchronize());
+	printf("let go\n");
+	return 3;
+}

@@ -1,0 +1,189 @@
+"""What the GPU did and when, and how long the host waited: timeline.bin.
+
+Of what there may be many millions, little is kept in memory: where the records of each call are,
+and, once it is asked for, when the GPU was at work for it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ttanalyze.model import layout
+from ttanalyze.model.digest import checks_of
+from ttanalyze.model.files import PIECE, RecordFile, open_records
+from ttanalyze.model.layout import Array
+
+KINDS = [layout.EVENT_KINDS.index(k) for k in ("launch", "graph-launch", "copy", "set", "sync")]
+SYNC = layout.EVENT_KINDS.index("sync")
+COARSE = layout.constant("TT_ACTIVITYF_COARSE")
+LATEST = np.uint64((1 << 63) - 1)  # time
+
+
+class Activities:
+    """Of one process. All records that are given passed their checks, and none is of kind 0."""
+
+    def __init__(self, folder: Path) -> None:
+        """Looks at the header only."""
+        self._file = open_records(folder, "timeline.bin")
+
+    def __len__(self) -> int:
+        return len(self._index[0])
+
+    @property
+    def there(self) -> bool:
+        """Whether there is any. Looks no further than to the first one."""
+        return any(len(records) for records in self.pieces(1 << 9))
+
+    # ---- as they lie in the file ----
+
+    def pieces(self, size: int = PIECE) -> Iterator[Array]:
+        """tt_activity records as they lie in the file, at most `size` at a time.
+
+        The arrays are overwritten when the next is asked for.
+        """
+        for _, records in self._slots(size):
+            used = records["kind"] != 0
+            yield records if used.all() else records[used]
+
+    def _slots(self, size: int = PIECE) -> Iterator[tuple[int, Array]]:
+        """All slots but holes, and where they begin."""
+        file, at = self._file, 0
+        buffer = np.empty(min(size, file.count) if file else 0, layout.ACTIVITY)
+        while file and (at := file.skip_hole(at)) < file.count:
+            records = buffer[: file.count - at]
+            file.read_into(at, records)
+            self._check(file, at, records)
+            yield at, records
+            at += len(records)
+
+    @staticmethod
+    def _check(file: RecordFile, at: int, records: Array) -> None:
+        used = records["kind"] != 0
+        if not used.any():
+            return
+        bad = used & (checks_of(records) != records["check"])
+        for i in np.flatnonzero(bad).tolist():  # of a run that goes on, it may be whole by now
+            records[i] = file.read(at + i, 1)[0]
+            if checks_of(records[i : i + 1])[0] != records["check"][i]:
+                raise file.error(at + i, None, "the record does not match its check")
+        for field, reason, wrong in (
+            ("kind", "not an activity", ~np.isin(records["kind"], KINDS)),
+            ("flags", "unknown flags", records["flags"] & ~np.uint32(COARSE) != 0),
+            ("end_ns", "it ended before it began", records["end_ns"] < records["begin_ns"]),
+            ("end_ns", "no time", records["end_ns"] > LATEST),
+        ):
+            if (wrong & used).any():
+                raise file.error(at + int((wrong & used).argmax()), field, reason)
+
+    # ---- by the calls that asked for them ----
+
+    @functools.cached_property
+    def _index(self) -> tuple[Array, Array]:
+        """The seq of each record, ascending, and the slot that it is in."""
+        seqs, slots = [np.empty(0, "u8")], [np.empty(0, "u4")]
+        for at, records in self._slots():
+            used = np.flatnonzero(records["kind"])
+            seqs.append(records["seq"][used])
+            slots.append((at + used).astype("u4" if at + PIECE < 1 << 32 else "u8"))
+        seq, slot = np.concatenate(seqs), np.concatenate(slots)
+        if (seq[1:] >= seq[:-1]).all():
+            return seq, slot
+        order = np.argsort(seq, kind="stable")
+        return seq[order], slot[order]
+
+    def between(self, after: int, until: int) -> Array:
+        """tt_activity records of calls with seq in (after, until], by seq and when they began.
+
+        After -1 come those first of which the call is not known: their seq is 0.
+        """
+        return self._taken(*self._rows(after, until))
+
+    def by_seq(
+        self, size: int = PIECE, after: int = -1, until: int = (1 << 64) - 1
+    ) -> Iterator[Array]:
+        """The same in pieces, at most `size` at a time but for what belongs to one call. The calls
+        of one piece are before those of the next.
+        """
+        seqs = self._index[0]
+        row, last = self._rows(after, until)
+        while row < last:
+            end = last
+            if row + size < last:
+                end = int(np.searchsorted(seqs, seqs[row + size]))  # before that call's
+                end = end if end > row else int(np.searchsorted(seqs, seqs[row], "right"))
+            yield self._taken(row, end)
+            row = end
+
+    def _rows(self, after: int, until: int) -> tuple[int, int]:
+        if until <= after:
+            return 0, 0
+        seqs = self._index[0]
+        first = 0 if after < 0 else int(np.searchsorted(seqs, np.uint64(after), "right"))
+        return first, int(np.searchsorted(seqs, np.uint64(until), "right"))
+
+    def _taken(self, first: int, last: int) -> Array:
+        if self._file is None or first >= last:
+            return np.empty(0, layout.ACTIVITY)
+        records = self._file.take(self._index[1][first:last])
+        return np.asarray(records[np.lexsort((records["begin_ns"], records["seq"]))])
+
+    def of(self, seqs: Array) -> tuple[Array, Array]:
+        """tt_activity records of calls, whose seqs ascend, by call and when they began; and of
+        each the row of its call in seqs.
+        """
+        if not len(seqs):
+            return np.empty(0, layout.ACTIVITY), np.empty(0, "i8")
+        records = self.between(int(seqs[0]) - 1, int(seqs[-1]))
+        rows = rows_of(seqs, records["seq"])
+        mine = rows >= 0
+        return (records, rows) if mine.all() else (records[mine], rows[mine])
+
+    # ---- when the GPU was at work ----
+
+    def spans(self, seqs: Array, waits: bool = False) -> tuple[Array, Array, Array]:
+        """For calls by their seqs, in any order: when the GPU began with what they asked for, when
+        it was through with all of it, in nanoseconds (int64), and whether that is known. waits: in
+        the place of that, when the host waited.
+        """
+        known, begins, ends = self._waits if waits else self._work
+        rows = rows_of(known, seqs)
+        none = rows < 0
+        begins, ends = (np.append(times, 0)[rows] for times in (begins, ends))
+        return begins, ends, ~none
+
+    @functools.cached_property
+    def _work(self) -> tuple[Array, Array, Array]:
+        return self._spans(False)
+
+    @functools.cached_property
+    def _waits(self) -> tuple[Array, Array, Array]:
+        return self._spans(True)
+
+    def _spans(self, waits: bool) -> tuple[Array, Array, Array]:
+        """Seqs, ascending, and for each the first beginning and the last end."""
+        seqs, begins, ends = [], [], []
+        for records in self.by_seq():
+            some = records[((records["kind"] == SYNC) == waits) & (records["seq"] != 0)]
+            first = np.flatnonzero(np.append(True, np.diff(some["seq"]) != 0)[: len(some)])
+            if len(first):
+                seqs.append(some["seq"][first])
+                begins.append(some["begin_ns"][first].astype("i8"))
+                ends.append(np.maximum.reduceat(some["end_ns"].astype("i8"), first))
+        return (
+            np.concatenate([np.empty(0, "u8"), *seqs]),
+            np.concatenate([np.empty(0, "i8"), *begins]),
+            np.concatenate([np.empty(0, "i8"), *ends]),
+        )
+
+
+def rows_of(seqs: Array, wanted: Array) -> Array:
+    """Where in seqs, which ascend, each of others is (the first of equal ones); -1 where not."""
+    if not len(seqs):
+        return np.full(len(wanted), -1, "i8")
+    at = np.searchsorted(seqs, wanted)
+    at[at == len(seqs)] = 0
+    return np.where(seqs[at] == wanted, at, -1)

@@ -1,0 +1,323 @@
+"""Tells the recorder which tensor lies where, so that differences are told by their names.
+
+    import ttanalyze.torch
+    ttanalyze.torch.watch(model, optimizer)
+
+Needs PyTorch 2.1 or newer in the program, which is not imported here: all that is used of it are
+the hooks of what is given. In a program that is not recorded nothing happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["Watch", "watch"]
+
+Label = Callable[[int, int, "bytes | None", "bytes | None"], int]  # address, bytes, name, type
+
+# What wrappers add to the names of parameters, and those that hold the model as `module`.
+WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+WRAPPERS = ("DistributedDataParallel", "DataParallel", "FullyShardedDataParallel")
+TYPES = {
+    "half": "f16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+    "complex64": "c64",
+    "complex128": "c128",
+    "bool": "bool",
+    **{f"float{n}": f"f{n}" for n in (16, 32, 64)},
+    **{f"int{n}": f"i{n}" for n in (8, 16, 32, 64)},
+    **{f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)},
+}
+FREED = b" (freed)"
+DEPTH = 8  # of tuples and dictionaries within each other
+
+
+def watch(
+    model: Any,
+    optimizer: Any = None,
+    *,
+    activations: bool = True,
+    gradients: bool = True,
+    name: str = "",
+) -> Watch:
+    """Names the memory of a model on the GPU from here on: parameters and buffers as
+    `layers.3.mlp.weight`, what modules give as `layers.3.mlp:output` (with activations),
+    gradients of both with `.grad` at the end (with gradients), and an optimiser's state as
+    `layers.3.mlp.weight.exp_avg`.
+
+    name: goes before all of them, with a dot. Modules have to be there already. Only hooks are
+    used; Watch.remove takes them away again.
+    """
+    found = Watch()
+    memory = _memory()
+    if memory is not None:
+        _Hooks(memory, found, name).add(model, optimizer, activations, gradients)
+    return found
+
+
+class Watch:
+    """What watch() gives. Names that were given stay when it is removed, or its `with` ends."""
+
+    def __init__(self) -> None:
+        self.handles: list[Any] = []  # of hooks
+
+    @property
+    def active(self) -> bool:
+        """Whether it names anything: the program is recorded, and it was not removed."""
+        return bool(self.handles)
+
+    def remove(self) -> None:
+        """Takes all hooks away."""
+        while self.handles:
+            self.handles.pop().remove()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+@functools.cache
+def _memory() -> _Memory | None:
+    """The recorder of this process; None where there is none."""
+    try:
+        label = ctypes.CDLL(None).tt_label_range
+    except AttributeError:
+        return None
+    label.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p]
+    label.restype = ctypes.c_int
+    return _Memory(label)
+
+
+class _Storage:
+    """Memory that tensors lie in, while it is alive.
+
+    parts: by address and bytes, the name, the type, and whether the name stays.
+    """
+
+    __slots__ = ("capturing", "parts", "ref")
+
+    def __init__(self, capturing: bool) -> None:
+        self.ref: Any = None
+        self.capturing = capturing  # into a graph, which uses it whenever it is launched
+        self.parts: dict[tuple[int, int], tuple[bytes, bytes | None, bool]] = {}
+
+
+class _Memory:
+    """What the recorder has been told.
+
+    Memory keeps the first name that it gets while it is alive, so that a module which gives on
+    what it was given does not take the name away; parameters, their gradients and states have
+    theirs in any case. Of memory that was freed the name says so, until it is used again.
+    """
+
+    def __init__(self, label: Label) -> None:
+        self._label = label
+        self._storages: dict[int, _Storage] = {}
+        self._types: dict[Any, bytes | None] = {}
+
+    def name(self, tensor: Any, name: bytes, stays: bool) -> bool:
+        """Names the memory of a tensor: all between its first and its last item. False where that
+        changed nothing.
+        """
+        if not tensor.is_cuda:
+            return False
+        try:
+            storage = tensor.untyped_storage()
+            base: int = storage.data_ptr()
+            address: int = tensor.data_ptr() if base else 0
+            size = _extent(tensor) if address else 0
+        except (RuntimeError, NotImplementedError):  # it has no memory of its own
+            return False
+        if not size:
+            return False
+        known = self._storages.get(base)
+        if known is None or known.ref() is not storage:
+            known = self._new(base, storage)
+        there = known.parts.get((address, size))
+        if there is not None and (there[2] or not stays):
+            return False
+        if there is None and not stays and _covered(known, address, size):
+            return False
+        kind = self._type(tensor.dtype)
+        known.parts[address, size] = (name, kind, stays)
+        self._label(address, size, name, kind)
+        return True
+
+    def _new(self, base: int, storage: Any) -> _Storage:
+        torch = sys.modules.get("torch")
+        capturing = torch is not None and bool(torch.cuda.is_current_stream_capturing())
+        made = _Storage(capturing)
+        made.ref = weakref.ref(storage, functools.partial(self._gone, base))
+        self._storages[base] = made
+        return made
+
+    def _gone(self, base: int, ref: Any) -> None:
+        """A storage was freed."""
+        known = self._storages.get(base)
+        if known is None or known.ref is not ref:
+            return
+        del self._storages[base]
+        if not known.capturing:
+            for (address, size), (name, kind, _) in list(known.parts.items()):
+                self._label(address, size, name + FREED, kind)
+
+    def _type(self, dtype: Any) -> bytes | None:
+        if dtype not in self._types:
+            found = TYPES.get(str(dtype).removeprefix("torch."))
+            self._types[dtype] = None if found is None else found.encode()
+        return self._types[dtype]
+
+
+def _covered(storage: _Storage, address: int, size: int) -> bool:
+    end = address + size
+    return any(a <= address and end <= a + n for a, n in list(storage.parts))
+
+
+def _extent(tensor: Any) -> int:
+    """Bytes from a tensor's first item to behind its last one, wherever others lie between."""
+    size: int = tensor.element_size()
+    count: int = tensor.numel()
+    if not count or tensor.is_contiguous():
+        return count * size
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last: int = sum((length - 1) * step for length, step in steps)
+    return (last + 1) * size
+
+
+class _Hook:
+    """What a model or an optimiser calls: does its work, and whatever happens the program goes on.
+
+    A copy, and one that comes out of a file, does nothing, and needs nothing of this package.
+    """
+
+    def __init__(self, watch: Watch, work: Callable[..., None], compiling: Callable[[], bool]):
+        self._watch = watch
+        self._work = work
+        self._compiling = compiling
+
+    def __call__(self, *given: Any) -> None:
+        if self._compiling():  # then it is traced, and not called for what it does
+            return
+        try:
+            self._work(*given)
+        except Exception as e:
+            self._watch.remove()
+            warnings.warn(f"ttanalyze.torch names nothing any more: {e!r}", stacklevel=2)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (contextlib.nullcontext(), "__exit__")  # takes anything, gives None
+
+
+class _Hooks:
+    """Of one watch(). Holds nothing of the program: models go when they went without us."""
+
+    def __init__(self, memory: _Memory, watch: Watch, name: str) -> None:
+        self._memory = memory
+        self._watch = watch
+        self._prefix = f"{name}." if name else ""
+        self._tensors: list[tuple[Any, bytes]] = []  # weakly
+        self._names: dict[int, tuple[Any, bytes]] = {}  # of parameters, by id
+        self._states: dict[tuple[bytes, str], bytes] = {}
+        self._optimizer: Callable[[], Any] = bool  # weakly
+        torch = sys.modules.get("torch")
+        self._compiling: Callable[[], bool] = getattr(
+            getattr(torch, "compiler", None), "is_compiling", bool
+        )
+
+    def _hook(self, work: Callable[..., None], *given: Any) -> _Hook:
+        return _Hook(self._watch, functools.partial(work, *given), self._compiling)
+
+    def add(self, model: Any, optimizer: Any, activations: bool, gradients: bool) -> None:
+        """Names what is there, and adds the hooks."""
+        handles, wrapped = self._watch.handles, type(model).__name__ in WRAPPERS
+        for path, tensor in (*model.named_parameters(), *model.named_buffers()):
+            name = self._path(path, wrapped).encode()
+            self._tensors.append((weakref.ref(tensor), name))
+            self._names.setdefault(id(tensor), self._tensors[-1])
+            if gradients and tensor.requires_grad:
+                hook = self._hook(self._gradient, name + b".grad")
+                handles.append(tensor.register_post_accumulate_grad_hook(hook))
+        moved = self._hook(self._moved)
+        handles.append(model.register_forward_pre_hook(moved))
+        for path, module in model.named_modules() if activations else ():
+            own = self._path(path, wrapped)
+            name = (f"{own}:output" if path and own != self._prefix else f"{own}output").encode()
+            hook = self._hook(self._output, name, gradients)
+            handles.append(module.register_forward_hook(hook))
+        if optimizer is not None:
+            self._optimizer = weakref.ref(optimizer)
+            if hasattr(optimizer, "register_step_post_hook"):
+                handles.append(optimizer.register_step_post_hook(moved))
+        moved()
+
+    def _path(self, path: str, wrapped: bool) -> str:
+        """As the model calls it, without what wrappers add. wrapped: the model is in one."""
+        parts = [part for part in path.split(".") if part not in WRAPPED]
+        if wrapped and parts and parts[0] == "module":
+            del parts[0]
+        return self._prefix + ".".join(parts)
+
+    def _moved(self, *_: Any) -> None:
+        """Names what may have a new place: parameters, buffers, the optimiser's state."""
+        for ref, name in self._tensors:
+            tensor = ref()
+            if tensor is not None:
+                self._memory.name(_local(tensor), name, True)
+        optimizer = self._optimizer()
+        for tensor, state in optimizer.state.items() if optimizer else ():
+            ref, own = self._names.get(id(tensor), (bool, b""))
+            if ref() is not tensor or not isinstance(state, Mapping):
+                continue
+            for key, value in state.items():
+                if hasattr(value, "untyped_storage"):
+                    self._memory.name(_local(value), self._state(own, key), True)
+
+    def _state(self, own: bytes, key: str) -> bytes:
+        name = self._states.get((own, key))
+        if name is None:
+            name = self._states[own, key] = own + f".{key}".encode()
+        return name
+
+    def _gradient(self, name: bytes, tensor: Any) -> None:
+        if tensor.grad is not None:
+            self._memory.name(_local(tensor.grad), name, True)
+
+    def _output(self, name: bytes, gradients: bool, *given: Any) -> None:
+        """given: module, arguments, what the module gave."""
+        for path, tensor in _tensors_in(given[-1], name, DEPTH):
+            new = self._memory.name(_local(tensor), path, False)
+            if new and gradients and tensor.requires_grad and not tensor.is_leaf:
+                tensor.register_hook(self._hook(self._output_gradient, path + b".grad"))
+
+    def _output_gradient(self, name: bytes, gradient: Any) -> None:
+        self._memory.name(_local(gradient), name, False)
+
+
+def _local(tensor: Any) -> Any:
+    """What of a distributed tensor lies here."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def _tensors_in(value: Any, name: bytes, depth: int) -> Iterator[tuple[bytes, Any]]:
+    """The tensors in what a module gave, by index or key."""
+    if hasattr(value, "untyped_storage"):
+        yield name, value
+    elif depth:
+        items: Any = ()
+        if isinstance(value, Mapping):
+            items = value.items()
+        elif isinstance(value, tuple | list):
+            items = zip(getattr(value, "_fields", range(len(value))), value, strict=False)
+        for key, item in items:
+            yield from _tensors_in(item, name + f".{key}".encode(), depth - 1)
