@@ -26,7 +26,7 @@ examples: build
 	$(MAKE) --silent --no-print-directory -C examples
 
 demo: examples ## record an example twice, verify the one and find where the other differs
-	$(BIN)/python examples/demo.py
+	$(BIN)/python -m examples.demos.tour
 
 lint: build ## ruff and mypy
 	$(BIN)/ruff check .
@@ -68,7 +68,7 @@ ptx: $(BIN)/python ## the PTX again from its sources (needs nvcc)
 	$(MAKE) --no-print-directory -C examples ptx
 
 clean: ## all that was built, but not .venv
-	rm -rf build dist demo ttanalyze/lib ttanalyze/_format.py examples/build *.egg-info
+	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 .PHONY: help build examples browser demo lint test gpu-test bench wheel ptx clean

@@ -24,7 +24,6 @@ from setuptools.errors import CompileError, LinkError
 COMPILE = ["-std=gnu11", "-D_GNU_SOURCE=", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread"]
 WARN = ["-Wall", "-Wextra", "-Werror"]
 INCLUDE = ["-Iinterpose", "-Iinterpose/cuda"]
-PTX = "interpose/capture/capture.ptx"
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Library:
     path: str
     patterns: tuple[str, ...]
     link: tuple[str, ...]
-    embed: tuple[str, str] | None = None  # symbol, text file
+    embed: tuple[tuple[str, str], ...] = ()  # symbol, text file
 
 
 LIBRARIES = {
@@ -68,7 +67,10 @@ LIBRARIES = {
             "-pthread",
             "-ldl",
         ),
-        ("capture_ptx", PTX),
+        (
+            ("capture_ptx", "interpose/capture/capture.ptx"),
+            ("replay_ptx", "interpose/capture/replay.ptx"),
+        ),
     ),
 }
 
@@ -80,7 +82,7 @@ def sources_of(library: Library) -> list[str]:
 def embedded(symbol: str, text: bytes) -> str:
     """C that defines `symbol` as the text with a NUL at its end, and its length without that."""
     if b"\0" in text or not text.isascii():
-        raise CompileError(f"{PTX}: not ASCII text")
+        raise CompileError(f"{symbol}: not ASCII text")
     rows = [text[i : i + 24] for i in range(0, len(text), 24)]
     data = "\n".join("\t" + "".join(f"{byte}," for byte in row) for row in rows)
     return (
@@ -161,8 +163,7 @@ class BuildLibraries(build_ext):
     def build_extension(self, ext: Extension) -> None:
         library = LIBRARIES[ext.name]
         sources = sources_of(library)
-        if library.embed:
-            symbol, text = library.embed
+        for symbol, text in library.embed:
             generated = self.folder / f"{symbol}.c"
             write_if_different(generated, embedded(symbol, Path(text).read_bytes()))
             sources.append(str(generated))
@@ -206,6 +207,6 @@ class PlatformWheel(bdist_wheel):
 
 setup(
     ext_modules=[Extension(name, sources_of(library)) for name, library in LIBRARIES.items()],
-    cffi_modules=["interpose/format_ffi.py:ffi"],
+    cffi_modules=["interpose/format_ffi.py:ffi", "interpose/cuda/cuda_ffi.py:ffi"],
     cmdclass={"build_ext": BuildLibraries, "bdist_wheel": PlatformWheel},
 )

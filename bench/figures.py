@@ -75,6 +75,7 @@ TARGETS = (
     Target("drain-disk", "drain", "the same, until on disk", "≥", 0.90, RATIO, "best of dd, fio"),
     Target("launch-median", "launches", "added to a launch, median", "≤", 60, "ns"),
     Target("launch-p999", "launches", "added to a launch, 99.9 %", "≤", 1000, "ns"),
+    Target("launch-timed", "launches", "a launch timed by CUPTI, added", "≤", 1000, "ns"),
     Target("launch-stacks", "stacks", "a Python call stack, added", "≤", 3000, "ns"),
     Target("step-events", "training", "MLP step, events on", "≤", 1.02, RATIO, "bare"),
     Target("step-touched", "training", "MLP step with epoch, touched", "≤", 1.10, RATIO, "bare"),

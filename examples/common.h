@@ -15,6 +15,13 @@
 #define BLOCKS(count) (((count) + 255) / 256) /* of 256 threads, for one thread an element */
 #define UNUSED __attribute__((unused))
 
+/* An option that one program has: it takes a number, or is a flag. */
+struct own_option {
+	const char *name;
+	long *number;
+	bool *flag;
+};
+
 /* Defaults before read_options, what the user chose after. */
 struct options {
 	long size;    /* elements */
@@ -23,31 +30,52 @@ struct options {
 	long perturb; /* step at which one input value is changed, NO_STEP for none */
 	bool fixed;   /* run the correct twin of a program that shows a mistake */
 	bool can_perturb, can_fix;
+	const char *steps_name;       /* what --steps is called here, NULL for that */
+	const struct own_option *own; /* up to one without a name, or NULL */
 };
 
 UNUSED static void usage(const char *program, const struct options *o)
 {
-	fprintf(stderr, "usage: %s [--size N] [--steps N] [--seed N]%s%s\n", program,
+	fprintf(stderr, "usage: %s [--size N] [%s N] [--seed N]%s%s", program, o->steps_name,
 		o->can_perturb ? " [--perturb STEP]" : "", o->can_fix ? " [--fixed]" : "");
+	for (const struct own_option *own = o->own; own && own->name; own++)
+		fprintf(stderr, " [%s%s]", own->name, own->number ? " N" : "");
+	fputs("\n", stderr);
 	exit(2);
+}
+
+/* Where an option's value goes: a number's, or else a flag's; neither where there is no such option. */
+UNUSED static struct own_option find_option(struct options *o, const char *name)
+{
+	struct own_option known[] = {
+		{"--size", &o->size, NULL}, {o->steps_name, &o->steps, NULL}, {"--seed", &o->seed, NULL},
+		{o->can_perturb ? "--perturb" : "", &o->perturb, NULL}, {o->can_fix ? "--fixed" : "", NULL, &o->fixed},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+		if (*known[i].name && !strcmp(name, known[i].name))
+			return known[i];
+	for (const struct own_option *own = o->own; own && own->name; own++)
+		if (!strcmp(name, own->name))
+			return *own;
+	return (struct own_option){NULL, NULL, NULL};
 }
 
 UNUSED static struct options read_options(int argc, char **argv, struct options o)
 {
 	o.perturb = NO_STEP;
+	if (!o.steps_name)
+		o.steps_name = "--steps";
 	for (int i = 1; i < argc; i++) {
-		long *number = !strcmp(argv[i], "--size") ? &o.size
-			     : !strcmp(argv[i], "--steps") ? &o.steps
-			     : !strcmp(argv[i], "--seed") ? &o.seed
-			     : o.can_perturb && !strcmp(argv[i], "--perturb") ? &o.perturb : NULL;
+		struct own_option option = find_option(&o, argv[i]);
 		char *end = NULL;
 
-		if (number && i + 1 < argc) {
-			*number = strtol(argv[++i], &end, 10);
-			if (end == argv[i] || *end || *number < 0)
+		if (option.number && i + 1 < argc) {
+			*option.number = strtol(argv[++i], &end, 10);
+			if (end == argv[i] || *end || *option.number < 0)
 				usage(argv[0], &o);
-		} else if (o.can_fix && !strcmp(argv[i], "--fixed")) {
-			o.fixed = true;
+		} else if (option.flag) {
+			*option.flag = true;
 		} else {
 			usage(argv[0], &o);
 		}

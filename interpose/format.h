@@ -123,6 +123,7 @@ enum tt_payload {
 #define TT_EVENTF_HOST_SRC 16
 #define TT_EVENTF_PEER 32
 #define TT_EVENTF_DESTROY 64      /* of TT_EVENT_CONTEXT */
+#define TT_EVENTF_WAITED 128      /* its stream waits first for a capture that reads what it may write */
 
 struct tt_event {
 	uint64_t seq;       /* position in the process-wide order of calls, from 1 */
@@ -134,7 +135,7 @@ struct tt_event {
 	uint32_t context;   /* index of the context in order of first use */
 	uint32_t call;      /* index into the "calls" list of process.json: which driver call */
 	uint64_t stream;    /* stream id: 1 legacy default, 2 per-thread default, else in order of creation from 16 */
-	uint64_t dst;
+	uint64_t dst;       /* of launches with TT_EVENTF_WAITED, the region that the capture reads; 0: it may be any */
 	uint64_t src;
 	uint64_t bytes;
 	uint32_t id;        /* function, region, module, epoch or message, by kind; else TT_NO_ID */
@@ -238,7 +239,8 @@ enum tt_trigger {
 	TT_TRIGGER_API = 6,
 	TT_TRIGGER_FINAL = 7, /* the context or the process was about to end */
 	TT_TRIGGER_GRAPH = 8,
-	TT_TRIGGER_NVTX = 9 /* a mark, or the end of a range */
+	TT_TRIGGER_NVTX = 9, /* a mark, or the end of a range */
+	TT_TRIGGER_GRAPH_NODE = 10 /* after a kernel inside a graph */
 };
 
 /* tt_epoch.flags */
@@ -270,7 +272,8 @@ struct tt_epoch {
 	uint64_t blocks_check;  /* XXH3-64 of its blocks.bin span */
 	uint32_t regions;       /* captured regions live at the cut */
 	uint32_t device;
-	uint8_t reserved[24];
+	uint64_t captured_ns;   /* CLOCK_MONOTONIC when the drain saw that the device had read it; 0 where that is not known */
+	uint8_t reserved[16];
 	uint64_t check;         /* XXH3-64 of the 152 bytes before */
 };
 

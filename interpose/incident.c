@@ -26,12 +26,12 @@
 #define INCIDENTS 8
 #define STREAMS 8 /* that get lines; the others are counted */
 #define CALLS 4   /* of each, where any of them may have done it */
-#define FRAMES 8
+#define FRAMES 8        /* of a stack; of native ones, which have no names yet, half */
 #define THREADS 16
 #define NAME 160  /* most of a kernel's name, file or function */
 
 struct thread_in_call {
-	uint32_t tid, call;
+	uint32_t tid, call, stack;
 };
 
 static struct {
@@ -50,7 +50,8 @@ static _Atomic bool ending; /* told, but for the last epoch */
 
 /* ---- texts ---- */
 
-__attribute__((format(printf, 1, 2))) static void line(const char *format, ...)
+/* depth: below what it belongs to. */
+__attribute__((format(printf, 2, 3))) static void line(int depth, const char *format, ...)
 {
 	size_t room = sizeof(page.text) - page.used;
 	char text[700];
@@ -59,7 +60,7 @@ __attribute__((format(printf, 1, 2))) static void line(const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	int n = snprintf(page.text + page.used, room, "ttanalyze: %s\n", text);
+	int n = snprintf(page.text + page.used, room, "ttanalyze: %*s%s\n", 2 * depth, "", text);
 	if (n > 0 && (size_t)n < room)
 		page.used += (size_t)n;
 	page.text[page.used] = 0;
@@ -214,17 +215,17 @@ static void write_stack(uint32_t stack)
 	struct tt_frame f;
 
 	for (uint64_t at = strings >= 0 ? find_stack(frames, stack) : 0, i = 0; strings >= 0 && i < FRAMES; i++) {
-		if (!read_frame(frames, at + i, &f) || f.stack != stack)
+		if (!read_frame(frames, at + i, &f) || f.stack != stack || (f.kind == TT_FRAME_NATIVE && i >= FRAMES / 2))
 			break;
 		read_text(strings, f.function, function);
 		read_text(strings, f.file, path);
 		const char *file = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
 		if (f.kind == TT_FRAME_PYTHON)
-			line("    %s (%s:%u)", function, file, f.line);
+			line(3, "%s (%s:%u)", function, file, f.line);
 		else
-			line("    %s+0x%" PRIx64, *file ? file : "?", f.address);
+			line(3, "%s+0x%" PRIx64, *file ? file : "?", f.address);
 		if (i + 1 == FRAMES && f.count > FRAMES)
-			line("    ... and %u more", f.count - FRAMES);
+			line(3, "... and %u more", f.count - FRAMES);
 	}
 	if (strings >= 0)
 		close(strings);
@@ -245,21 +246,22 @@ static void write_stream(const struct inflight_stream *s, bool all)
 		snprintf(behind, sizeof(behind), ", behind %s", other);
 	}
 	if (!s->listed) {
-		line("%s: work whose calls are not recorded%s", stream, behind);
+		line(1, "%s: work whose calls are not recorded%s", stream, behind);
 		return;
 	}
 	describe_call(s->calls[0], call);
 	if (s->count > 1 || s->more)
 		snprintf(count, sizeof(count), "%s%" PRIu64 " calls, the first ", s->more ? "more than " : "", s->count);
-	line("%s: %s%s%s", stream, count, call, behind);
-	write_stack(s->calls[0]->stack);
+	line(1, "%s: %s%s%s", stream, count, call, behind);
+	if (!s->behind)
+		write_stack(s->calls[0]->stack);
 	for (uint32_t i = 1; all && i < s->listed && i < CALLS; i++) {
 		describe_call(s->calls[i], call);
-		line("  then %s", call);
+		line(2, "then %s", call);
 		write_stack(s->calls[i]->stack);
 	}
 	if (all && s->count > CALLS)
-		line("  and %" PRIu64 " more", s->count - CALLS);
+		line(2, "and %" PRIu64 " more", s->count - CALLS);
 }
 
 static void write_streams(const struct inflight *in, bool all)
@@ -272,27 +274,28 @@ static void write_streams(const struct inflight *in, bool all)
 		stacks |= in->streams[i]->listed && in->streams[i]->calls[0]->stack;
 	}
 	if (in->count > n)
-		line("and work in %u more streams", in->count - n);
+		line(1, "and work in %u more streams", in->count - n);
 	if (n && options.events && !stacks)
-		line("--cpu-callstack auto records who made these calls");
+		line(1, "--cpu-callstack auto records who made these calls");
 	if (n && !options.events)
-		line("calls are not recorded (--no-events)");
+		line(1, "calls are not recorded (--no-events)");
 }
 
-static void note_thread(uint32_t tid, uint32_t call, void *unused)
+static void note_thread(uint32_t tid, uint32_t call, uint32_t stack, void *unused)
 {
 	(void)unused;
 	if (thread_count < THREADS && call != TT_NO_ID)
-		threads[thread_count++] = (struct thread_in_call){tid, call};
+		threads[thread_count++] = (struct thread_in_call){tid, call, stack};
 }
 
 static void write_threads(void)
 {
 	for (unsigned i = 0; i < thread_count && i < STREAMS; i++) {
 		if (threads[i].tid == (uint32_t)getpid())
-			line("the main thread is in %s", call_name(threads[i].call));
+			line(1, "the main thread is in %s", call_name(threads[i].call));
 		else
-			line("thread %u is in %s", threads[i].tid, call_name(threads[i].call));
+			line(1, "thread %u is in %s", threads[i].tid, call_name(threads[i].call));
+		write_stack(threads[i].stack);
 	}
 }
 
@@ -301,13 +304,13 @@ static void write_last_epoch(void)
 	char when[32];
 
 	if (!atomic_load(&any_epoch)) {
-		line("no epoch is complete");
+		line(1, "no epoch is complete");
 		return;
 	}
 	pthread_mutex_lock(&epoch_lock);
 	struct tt_epoch e = last_epoch;
 	pthread_mutex_unlock(&epoch_lock);
-	line("last complete epoch: %u (call %" PRIu64 ", %s)", e.number, e.seq, age(e.time_ns, when));
+	line(1, "last complete epoch: %u (call %" PRIu64 ", %s)", e.number, e.seq, age(e.time_ns, when));
 }
 
 /* ---- process.json ---- */
@@ -419,6 +422,7 @@ static void keep(const struct inflight *in, const char *reason, const char *call
 		member(&j, "thread", threads[i].tid);
 		json_key(&j, "call");
 		json_string(&j, call_name(threads[i].call));
+		member(&j, "stack", threads[i].stack);
 		json_close(&j, '}');
 	}
 	json_close(&j, ']');
@@ -467,8 +471,7 @@ void incident_result(struct context *c, CUresult r, const char *call, uint64_t s
 	real.cuGetErrorName(r, &name);
 	if (seq)
 		snprintf(at, sizeof(at), " (call %" PRIu64 ")", seq);
-	line("%s from %s%s: the context is lost; %s", name, call, at,
-	     in->count ? "not known to be complete by then:" : "all work is known to have been complete");
+	line(0, "%s from %s%s: the context is lost, with %s in flight", name, call, at, in->count ? "this work" : "no known work");
 	write_streams(in, true);
 	write_last_epoch();
 	say_page();
@@ -489,11 +492,11 @@ void incident_ending(const char *what, const char *reason)
 		return;
 	thread_count = 0;
 	threads_in_calls(note_thread, NULL);
-	line("ended by %s, %s%s", what, in->count ? "with work in flight" : "nothing in flight",
+	line(0, "ended by %s, %s%s", what, in->count ? "with work in flight" : "nothing in flight",
 	     in->answered ? "" : " (the driver does not answer)");
 	if (in->lost) {
 		real.cuGetErrorName(in->lost, &name);
-		line("context %u was lost: %s", in->lost_context, name);
+		line(1, "context %u was lost: %s", in->lost_context, name);
 	}
 	write_streams(in, in->lost);
 	if (in->count)

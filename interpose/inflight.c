@@ -279,7 +279,7 @@ static void find_work(void)
 static void find_streams(void)
 {
 	for (struct context *c = context_first(); c; c = c->next) {
-		if (!c->alive || c->lost)
+		if (!c->alive)
 			continue;
 		for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context) {
 			struct lane *l = s->alive && s->id != STREAM_ID_PER_THREAD ? lane_of(c->index, s->id, 0) : NULL;

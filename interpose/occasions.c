@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KNOWN "sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX or nvtx:REGEX"
+#define KNOWN "sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX, graph-node:REGEX or nvtx:REGEX"
 
 /* A word of the list, or a form with its expression, which are not terminated. */
 struct word {
@@ -103,7 +103,7 @@ bool occasions_read(struct occasions *o, const char *text, char *why, size_t siz
 	const struct {
 		const char *form;
 		struct expressions *expressions;
-	} forms[] = {{"kernel:", &o->kernel}, {"nvtx:", &o->nvtx}};
+	} forms[] = {{"kernel:", &o->kernel}, {"graph-node:", &o->inside}, {"nvtx:", &o->nvtx}};
 
 	for (const char *at = text; *at; at += *at != 0) {
 		struct word rest = {at, strcspn(at, ";")};

@@ -22,7 +22,7 @@ struct expressions {
 struct occasions {
 	bool sync, copy, graph;
 	uint32_t launch; /* after every Nth launch, 0 = never */
-	struct expressions kernel, nvtx;
+	struct expressions kernel, nvtx, inside; /* inside: of graphs */
 };
 
 /* False with a one-line reason. */

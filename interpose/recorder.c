@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "capture/capture.h"
+#include "capture/points.h"
 #include "drain/activities.h"
 #include "drain/compress.h"
 #include "drain/drain.h"
@@ -219,6 +220,7 @@ static void write_process(const char *status, const char *reason, bool ended)
 	json_open(&j, '{');
 	counter(&j, "events", events_count());
 	counter(&j, "events_lost", events_lost());
+	counter(&j, "annotations", nvtx_count());
 	counter(&j, "epochs", recorder_counters.epochs);
 	counter(&j, "epochs_refused", recorder_counters.epochs_refused);
 	counter(&j, "epochs_dropped", recorder_counters.epochs_dropped);
@@ -420,6 +422,7 @@ void recorder_forget(void)
 	events_forget();
 	params_forget();
 	timeline_forget();
+	points_forget();
 	stacks_forget();
 	graphs_forget();
 	store_forget(run);

@@ -2,7 +2,7 @@
  * A library to preload beside the recorder, in which calls of the driver fail that the recorder
  * makes for itself, and none that it passes on for the program: FAILING_DRIVER=CALL:N:RESULT lets
  * its Nth call of that symbol and all after it fail with that result; CALL:N-M:RESULT those up to
- * the Mth. FAILING_DRIVER=count prints, at the end, how often it made each.
+ * the Mth. A result of 9999 is none: such calls never return. FAILING_DRIVER=count prints, at the end, how often it made each.
  *
  * The recorder looks the driver's calls up through our dlsym, which gives it a stub for each: the
  * stub goes on to the driver with the registers and the stack as they were, or returns the result.
@@ -19,8 +19,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../interpose/entry/hook_table.h"
+
+#define HANGS 9999
 
 enum call {
 #define X(symbol) CALL_##symbol,
@@ -39,7 +42,7 @@ __attribute__((visibility("hidden"))) void *failing_real[CALL_COUNT];
 static unsigned counts[CALL_COUNT];
 static unsigned failing = CALL_COUNT, from, to, result;
 static uintptr_t base, begin, end;
-static struct { uintptr_t begin, end; } wrappers[256];
+static struct { uintptr_t begin, end; } wrappers[512];
 static unsigned wrapper_count;
 
 __attribute__((visibility("hidden"), used)) unsigned failing_decide(unsigned call, uintptr_t caller);
@@ -52,7 +55,10 @@ unsigned failing_decide(unsigned call, uintptr_t caller)
 		if (caller - base >= wrappers[i].begin && caller - base < wrappers[i].end)
 			return 0;
 	unsigned n = __atomic_add_fetch(&counts[call], 1, __ATOMIC_RELAXED);
-	return call == failing && n >= from && n <= to ? result : 0;
+	bool fails = call == failing && n >= from && n <= to;
+	while (fails && result == HANGS)
+		pause();
+	return fails ? result : 0;
 }
 
 /* No argument of these calls is in a floating-point register. */
@@ -106,7 +112,7 @@ static void read_wrappers(const char *text)
 {
 	for (; text && *text; text += strcspn(text, ","), text += *text == ',') {
 		unsigned n = wrapper_count++;
-		if (n == 256 || sscanf(text, "%lx-%lx", &wrappers[n].begin, &wrappers[n].end) != 2)
+		if (n == 512 || sscanf(text, "%lx-%lx", &wrappers[n].begin, &wrappers[n].end) != 2)
 			abort();
 	}
 }

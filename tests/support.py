@@ -38,6 +38,8 @@ EXAMPLE_ARGUMENTS: dict[str, list[str]] = {
     "globals": [],
     "managed": [],
     "graph": [],
+    "streams": [],
+    "patching": ["--kernel-patch"],
 }
 # Recorded with these options, so that a wait that is bound to be in vain is short.
 RECORDING_OPTIONS = {"graph_held_back": {"stall_ms": "300"}}

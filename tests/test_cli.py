@@ -34,6 +34,7 @@ VERBS = [
     "diff",
     "query",
     "events",
+    "graph",
     "memory",
     "blame",
     "rewind",

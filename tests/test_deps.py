@@ -12,6 +12,8 @@ import ttanalyze as tt
 from tests import support
 
 pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+WAITED = 128
 
 
 @pytest.fixture
@@ -53,6 +55,31 @@ def record(command: list[str], environment: dict[str, str], run: Path, **options
     assert support.run(command, recorded) == bare
     assert tt.verify.verify(tt.open(run), run / "manifest.json").same
     return tt.open(run)
+
+
+def test_waits_are_told_of(built: Path, run: Path) -> None:
+    """Of which capture and, where launches wait for those of what they name, of which region."""
+    command = [str(support.build_program("shim_streams", built))]
+    opened = record(command, support.simulator_environment(), run, regions="touched")
+    process = opened.processes[0]
+    launches = process.events[process.events["params"] != 0]
+    waited = launches[launches["flags"] & WAITED != 0]
+    assert 0 < len(waited) < len(launches)
+    bases = set(opened.regions["base"])
+    for event in waited[waited["dst"] != 0]:
+        assert event["dst"] in bases
+        assert struct.unpack("<QII", process.params(event))[0] == event["dst"]
+    assert (waited["dst"] != 0).any()
+    epochs = process.epochs
+    assert (epochs["captured_ns"] >= epochs["time_ns"]).all()
+    assert (epochs["captured_ns"] <= epochs["done_ns"]).all()
+
+
+def test_without_order_nothing_waits(built: Path, run: Path) -> None:
+    command = [str(support.build_program("shim_streams", built))]
+    environment = support.recording(SIM, run, params="1", epoch="launch", deps="off")
+    support.run(command, environment)
+    assert not (tt.open(run).processes[0].events["flags"] & WAITED).any()
 
 
 @pytest.mark.parametrize("seed", range(5))

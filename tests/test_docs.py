@@ -20,7 +20,7 @@ PAGES = [
     *support.ROOT.glob("docs/*.md"),
     support.EXAMPLES / "README.md",
 ]
-TABLES = ("epochs", "regions", "events", "digests", "functions", "modules")
+TABLES = ("epochs", "regions", "events", "activities", "digests", "functions", "modules")
 
 
 def slug(heading: str) -> str:
@@ -43,7 +43,7 @@ def test_the_readme_has_every_option_of_record(capfd: pytest.CaptureFixture[str]
     assert run_command(["record", "--help"]) == 0
     printed = capfd.readouterr().out
     offered = set(re.findall(r"(--[a-z-]+)", printed.partition("Options:")[2].partition("Ex")[0]))
-    always = {"--help", "--deps", "--events"}  # what is the default is not worth a line
+    always = {"--help", "--deps", "--events", "--nvtx"}  # what is the default is not worth a line
     assert offered - always <= set(re.findall(r"`(--[a-z-]+)", README))
     named = set(re.findall(r"`(TT_[A-Z_]+)(?:=\d)?`", README))
     assert named == {*options.CHECKS, "TT_OUT"}

@@ -39,7 +39,8 @@ def test_the_same_every_time(name: str, examples: Path) -> None:
 @pytest.mark.parametrize("name", support.EXAMPLE_ARGUMENTS)
 def test_sizes_steps_and_seeds_matter(name: str, examples: Path) -> None:
     arguments = support.EXAMPLE_ARGUMENTS[name]
-    changes = (["--seed", "2"], ["--size", "1000"], ["--steps", "2"])
+    steps = "--iterations" if name == "patching" else "--steps"
+    changes = (["--seed", "2"], ["--size", "1000"], [steps, "2"])
     outputs = {output(examples / name, *arguments, *change) for change in ([], *changes)}
     assert len(outputs) == 4
 
@@ -60,6 +61,30 @@ def test_training_learns(examples: Path) -> None:
     losses = [float(x) for x in re.findall(r"loss (\S+)", output(examples / "training"))]
     assert len(losses) == 20
     assert losses == sorted(losses, reverse=True)
+
+
+@pytest.mark.parametrize("options", [[], ["--async"], ["--host"], ["--streams", "20"]], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_streams_are_right_in_any_order(seed: int, options: list[str], examples: Path) -> None:
+    arguments = ["--seed", str(seed), *options]
+    usual = output(examples / "streams", *arguments)
+    assert usual.endswith(", 0 elements wrong\n")
+    random = {"TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": str(seed)}
+    assert output(examples / "streams", *arguments, **random) == usual
+
+
+def test_patching_checks_itself(examples: Path) -> None:
+    arguments = ["--iterations", "9", "--toggle-every", "2"]
+    patched = output(examples / "patching", *arguments, "--kernel-patch")
+    plain = output(examples / "patching", *arguments)
+    for printed, factors in ((plain, [2]), (patched, [2, 3, 4, 5, 6])):
+        lines = re.findall(r"iteration \d+: value (\d+), factor (\d+), slot (\d)", printed)
+        values = [(int(value), int(slot)) for value, _, slot in lines]
+        assert values == [(1 + 100 * (i // 2), i // 2 % 2) for i in range(9)]
+        assert sorted({int(factor) for _, factor, _ in lines}) == factors
+        assert printed.count(", 0 wrong\n") == 11
+        assert "same form: taken" in printed
+        assert "node more: refused" in printed
 
 
 def test_scribble_changes_the_masses_unless_fixed(examples: Path) -> None:

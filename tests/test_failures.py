@@ -24,6 +24,7 @@ from tests.recordings import compare
 SIM = support.simulator_environment()
 NAME = "ttanalyze: "
 STOPPED = f"{NAME}recording stopped: "
+REPORTED = re.compile(f"{NAME}(  |CUDA_ERROR_[A-Z_]+ from )")
 KEPT = ("LD_PRELOAD", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TT_OUT")
 
 
@@ -46,8 +47,9 @@ def bare(program: list[str]) -> support.Outcome:
 
 
 def own_lines(outcome: support.Outcome) -> list[str]:
-    """What the recorder said."""
-    return [line for line in outcome.stderr.splitlines() if line.startswith(NAME)]
+    """What the recorder said of itself: not what it reports of a context that is lost."""
+    lines = [line for line in outcome.stderr.splitlines() if line.startswith(NAME)]
+    return [line for line in lines if not REPORTED.match(line)]
 
 
 def stopped(outcome: support.Outcome, run: Path, reason: str) -> None:
@@ -432,15 +434,16 @@ def counted(outcome: support.Outcome) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("name", "error", "options"),
     [
-        ("training", "out of memory", {}),
-        ("async", "not supported", {"epoch": "launch", "regions": "touched"}),
-        ("vmm", "illegal address", {"overwrite": "drop-oldest", "ring_bytes": "256K"}),
+        ("example-training", "out of memory", {}),
+        ("example-async", "not supported", {"epoch": "launch", "regions": "touched"}),
+        ("example-vmm", "illegal address", {"overwrite": "drop-oldest", "ring_bytes": "256K"}),
+        ("graph_updates", "not supported", {"epoch": "graph", "regions": "touched"}),
     ],
 )
 def test_any_call_of_the_driver_fails(
     name: str, error: str, options: dict[str, str], failing: Path, built: Path, tmp_path: Path
 ) -> None:
-    command = support.command(f"example-{name}", built)
+    command = support.command(name, built)
     bare = support.run(command, SIM)
     result = {"out of memory": 2, "not supported": 801, "illegal address": 700}[error]
     library, variable = failing / "failing_driver.so", "FAILING_DRIVER"
@@ -460,6 +463,43 @@ def test_any_call_of_the_driver_fails(
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+@pytest.mark.parametrize(
+    ("call", "known"),
+    [
+        ("cuGraphGetNodes:1", False),
+        ("cuGraphNodeGetType:5", False),
+        ("cuGraphGetEdges_v2:3", False),
+        ("cuGraphChildGraphNodeGetGraph:1", False),
+        ("cuGraphKernelNodeGetParams_v2:1", True),  # there is an older form
+        ("cuGraphMemsetNodeGetParams:1", True),
+        ("cuGraphKernelNodeGetAttribute:1", True),
+    ],
+)
+def test_graphs_that_the_driver_does_not_describe(
+    call: str, known: bool, failing: Path, built: Path, run: Path
+) -> None:
+    """The run says so, and the launches of such a graph may have touched everything."""
+    command = support.command("graph_updates", built)
+    bare = support.run(command, SIM)
+    library, what = failing / "failing_driver.so", f"{call}:801"
+    options = {"epoch": "graph", "regions": "touched"}
+    outcome = support.run(command, with_failing(library, "FAILING_DRIVER", what, run, **options))
+    compare("graph_updates", bare, outcome)
+    opened = tt.open(run)
+    (process,) = opened.processes
+    name = call.partition(":")[0]
+    told = f"what a graph consists of is not known: {name}: CUDA_ERROR_NOT_SUPPORTED"
+    assert (told in opened.warnings) != known
+    assert all(process.graphs.known(0, int(e["seq"])) == known for e in process.events[:9])
+    assert tt.verify.verify(opened, opened.manifest()).same
+    if not known:
+        assert len(process.graphs.nodes(0)) == 0
+        cut = opened.epochs[~opened.epochs["full"]]
+        assert set(cut["bytes_read"]) == {12000 + 124}  # the module's variables too
+
+
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_memory_of_the_ring_is_given_back_in_the_middle(
     failing: Path, built: Path, run: Path
 ) -> None:
@@ -475,6 +515,33 @@ def test_memory_of_the_ring_is_given_back_in_the_middle(
     assert opened.processes[0].info["ring"]["place"] == "host"
     assert tt.verify.verify(opened, opened.manifest()).same
     assert len(opened.epochs) >= 7
+
+
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+@pytest.mark.parametrize("call", ["cuStreamQuery", "cuCtxPushCurrent_v2"])
+def test_a_driver_that_never_answers(call: str, failing: Path, built: Path, run: Path) -> None:
+    """The process ends in its time, with what is known without the driver."""
+    command = [str(support.build_program("shim_hangs", built)), "spin"]
+    what = f"{call}:1:9999"
+    environment = with_failing(
+        failing / "failing_driver.so", "FAILING_DRIVER", what, run, epoch="none"
+    )
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "hangs\n"
+        began = time.monotonic()
+        process.terminate()
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == -15
+    assert time.monotonic() - began < 8
+    assert "ended by signal 15 (SIGTERM), with work in flight (the driver does not answer)" in said
+    assert "ttanalyze:   stream 16: 3 calls, the first spin<<<4, 32>>> (call 15, " in said
+    info = tt.open(run).processes[0].info
+    assert info["status"] == "signal"
+    assert not info["incidents"][0]["answered"]
 
 
 # ---- what the driver refuses ----

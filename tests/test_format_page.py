@@ -20,6 +20,7 @@ ENUMERATIONS = {
     "epochs.bin": ("trigger", layout.TRIGGERS),
     "regions.bin": ("kind", layout.REGION_KINDS),
     "events.bin": ("kind", layout.EVENT_KINDS),
+    "graphs.bin": ("kind", layout.names("node_kind", "TT_NODE_")),
 }
 
 

@@ -309,6 +309,55 @@ def test_the_terminals_interrupt_comes_once(environment: dict[str, str], tmp_pat
     os.close(terminal)
 
 
+# ---- the time limit ----
+
+IMPATIENT = """
+import sys
+from ttanalyze import record
+from ttanalyze.cli import main
+record.GRACE_SECONDS = 0.3
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "number"),
+    [
+        ("exec sleep 60", signal.SIGTERM),
+        ('trap "" TERM; while :; do sleep 0.1; done', signal.SIGKILL),
+    ],
+)
+def test_a_time_limit_without_a_recorder(
+    environment: dict[str, str], tmp_path: Path, script: str, number: signal.Signals
+) -> None:
+    """What the recorder would have ended is ended a little later; 124 as by timeout(1)."""
+    command = [sys.executable, "-c", IMPATIENT, "record", "--sim", "--timeout", "0.3", "--json"]
+    began = time.monotonic()
+    done = subprocess.run(
+        [*command, "--", "sh", "-c", script],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert 0.6 <= time.monotonic() - began < 20
+    assert done.returncode == 124
+    assert json.loads(done.stderr)["signal"] == number
+
+
+def test_a_time_limit_that_is_not_reached(recorded: Record) -> None:
+    assert recorded("-q", "--timeout", "60.5", "--", "sh", "-c", "exit 5").status == 5
+
+
+def test_a_time_limit_that_makes_no_sense(recorded: Record) -> None:
+    for value in ("soon", "-1", "1e3", "", ".5"):
+        outcome = recorded(f"--timeout={value}", "--", "true")
+        assert outcome.status == 2
+        assert outcome.stderr.count("\n") == 1
+
+
 # ---- where it goes ----
 
 

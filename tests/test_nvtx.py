@@ -40,7 +40,7 @@ def say(
     return outcome
 
 
-def annotations(run: Path) -> list[Said]:
+def said_in(run: Path) -> list[Said]:
     """Kind, message and domain of every annotation, in order."""
     process = tt.open(run).processes[0]
     return [
@@ -74,7 +74,7 @@ def test_ranges_have_levels_and_are_recorded(built: Path, run: Path) -> None:
         *("push a: 0", "push b: 1", "pop: 1", "pop: 0", "pop: -1"),
         *("start s: a range", "push c: 0", "pop: 0"),
     ]
-    assert annotations(run) == [
+    assert said_in(run) == [
         ("range-push", "a", None),
         ("range-push", "b", None),
         ("range-pop", "b", None),
@@ -110,7 +110,7 @@ def test_domains_have_levels_of_their_own(built: Path, run: Path) -> None:
         *("push a: 0", "push b: 0", "push c: 0", "push d: 1", "push e: 1"),
         *("pop: 1", "pop: 1", "pop: 0", "pop: -1", "pop: 0", "pop: 0"),
     ]
-    pops = [(m, d) for kind, m, d in annotations(run) if kind == "range-pop"]
+    pops = [(m, d) for kind, m, d in said_in(run) if kind == "range-pop"]
     assert pops == [("e", None), ("d", "D"), ("c", "E"), ("b", "D"), ("a", None)]
 
 
@@ -118,7 +118,7 @@ def test_messages_in_all_forms(built: Path, run: Path) -> None:
     words = "cuda markw:w~de pushw:~ domain:D~ markreg:registered reg:r markw:~~ mark:@3000 "
     words += "markw:@9000 mark:@50000 mark:é"
     say(words, built, support.recording(SIM, run))
-    said = [(message, domain) for _, message, domain in annotations(run)]
+    said = [(message, domain) for _, message, domain in said_in(run)]
     assert said[:5] == [
         ("wé€😀de", None),
         ("é€😀", None),
@@ -154,7 +154,7 @@ def test_every_module_is_served_as_far_as_its_tables_go(built: Path, run: Path) 
         *("push newest: 0", "push older: 1", "pop: 1", "domain D: made", "domain : none"),
         *("push oldest: 1", "pop: 1", "domain none: none", "pop: 0"),
     ]
-    assert ("mark", "x", "D") in annotations(run)
+    assert ("mark", "x", "D") in said_in(run)
 
 
 def test_threads_and_streams_are_named(built: Path, run: Path) -> None:
@@ -177,7 +177,7 @@ def test_what_is_open_when_recording_begins_belongs_to_it(built: Path, run: Path
     words = "push:closed pop mark:lost domain:D reg:registered push:b domain: push:a cuda launch "
     words += "mark:m pop domain:D pop pop"
     say(words, built, support.recording(SIM, run))
-    assert annotations(run) == [
+    assert said_in(run) == [
         ("range-push", "registered", "D"),
         ("range-push", "b", "D"),
         ("range-push", "a", None),
@@ -194,7 +194,7 @@ def test_so_does_what_is_open_in_another_thread(built: Path, run: Path) -> None:
     words = "thread:2 { push:early%d wait only:0 { cuda launch } wait only:1 { use launch mark:m } "
     words += "pop wait }"
     say(words, built, support.recording(SIM, run))
-    said = annotations(run)
+    said = said_in(run)
     ranges = [(kind, f"early{i}", None) for i in range(2) for kind in ("range-push", "range-pop")]
     assert sorted(said) == sorted([*ranges, ("mark", "m", None)])
     assert [kind for kind, _, _ in said[:2]] == ["range-push", "range-push"]
@@ -209,7 +209,7 @@ def test_programs_that_are_not_recorded_are_on_their_own(built: Path, run: Path)
     without = {k: v for k, v in recorded.items() if k != "TT_OUT"}
     assert say(words, built, without).stdout == bare.stdout
     assert say(words, built, recorded | {"TT_NVTX": "0"}).stdout == bare.stdout
-    assert not [a for a in annotations(run) if a]
+    assert not [a for a in said_in(run) if a]
 
 
 def test_without_events_there_is_nothing_to_listen_for(built: Path, run: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_forked_child_goes_on_unrecorded(built: Path, run: Path) -> None:
         *("pop: 1", "push child: 1", "domain D: made", "start r: a range"),
         "child ended with 0",
     ]
-    assert [m for _, m, _ in annotations(run)] == ["a", "b", "parent"]
+    assert [m for _, m, _ in said_in(run)] == ["a", "b", "parent"]
 
 
 def test_after_the_recording_failed_answers_are_the_same(built: Path, tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_many_threads_at_once(built: Path, run: Path) -> None:
     words = "cuda thread:8 { use wait times:500 { push:a%d domain:D reg:b%d launch pop domain: pop "
     words += "start:c%d end mark:d%d } }"
     say(words, built, support.recording(SIM, run))
-    said = Counter(annotations(run))
+    said = Counter(said_in(run))
     assert set(said.values()) == {8}
     assert len(said) == 7 * 500
     process = tt.open(run).processes[0]
@@ -265,7 +265,7 @@ def test_ranges_that_are_never_popped(built: Path, run: Path) -> None:
     words = "cuda times:40000 { push:leak%d } push:more pop pop"
     answered = say(words, built, support.recording(SIM, run)).stdout
     assert answered.splitlines() == ["push more: 40000", "pop: 40000", "pop: 39999"]
-    assert len(annotations(run)) == 40003
+    assert len(said_in(run)) == 40003
 
 
 def test_memory_is_bounded(built: Path, run: Path) -> None:
@@ -302,7 +302,7 @@ def test_another_tool_keeps_its_place(built: Path, run: Path) -> None:
     assert "push a: 101" in alone.stdout
     both = say(words, built, support.recording(SIM | other_tool(built), run))
     assert both.stdout == alone.stdout
-    said = annotations(run)
+    said = said_in(run)
     assert ("range-push", "early", None) in said
     assert ("range-push", "r", "D") in said
     assert ("range-pop", "r", "D") in said
@@ -328,10 +328,10 @@ def test_a_tool_that_is_not_there_is_not_replaced(built: Path, run: Path) -> Non
 
 def test_record_lets_a_tool_keep_its_place(built: Path, run: Path) -> None:
     program = support.build_program("shim_nvtx", built)
-    command = [str(program), *"cuda push:a pop".split()]
+    command = [str(program), "cuda", "push:a", "pop"]
     done = record(command, SIM | other_tool(built), run, "--quiet")
     assert "tool: push a\npush a: 100" in done.stdout
-    assert annotations(run) == [("range-push", "a", None), ("range-pop", "a", None)]
+    assert said_in(run) == [("range-push", "a", None), ("range-pop", "a", None)]
 
 
 # ---- epochs ----
@@ -427,7 +427,7 @@ def test_no_epoch_where_none_can_be_cut(built: Path, run: Path) -> None:
     words = "mark:step0 cuda callback:step1 thread:1 { mark:step2 } mark:step3"
     say(words, built, support.recording(SIM, run, epoch="nvtx:step"))
     assert cuts(run) == [("nvtx", "step3")]
-    marks = [m for kind, m, _ in annotations(run) if kind == "mark"]
+    marks = [m for kind, m, _ in said_in(run) if kind == "mark"]
     assert marks == ["step1", "step2", "step3"]
 
 
@@ -505,7 +505,7 @@ def test_the_real_header(run: Path, tmp_path: Path) -> None:
     subprocess.run(line, check=True)
     done = support.run([program], support.recording(SIM, run, epoch="nvtx:^domain/"))
     assert done.stdout == "0 1 0 0 1 0\n"
-    assert annotations(run) == [
+    assert said_in(run) == [
         ("range-push", "outer", None),
         ("range-push", "wide", None),
         ("range-push", "registered", "domain"),

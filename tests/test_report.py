@@ -98,6 +98,16 @@ def test_what_is_shown_of_a_run(recorded: tuple[Path, Path]) -> None:
     assert told["hidden"] == 0
 
 
+def test_the_gpus_time_is_told_where_it_is_known(run_path: Path) -> None:
+    w = small_run(run_path)
+    (process,) = document(tt.open(run_path))["processes"]
+    times = {kernel["short"]: kernel["gpu_time"] for kernel in process["kernels"]["listed"]}
+    assert times == {"add": 500, "scale": 500}
+    (w.path / "timeline.bin").unlink()
+    (process,) = document(tt.open(run_path))["processes"]
+    assert [kernel["gpu_time"] for kernel in process["kernels"]["listed"]] == [None, None]
+
+
 def test_nothing_is_loaded_from_anywhere(recorded: tuple[Path, Path]) -> None:
     page = own_text(report(tt.open(recorded[0]), tt.open(recorded[1])))
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", page)
@@ -199,5 +209,6 @@ def test_a_browser_runs_no_script_of_a_run(run_path: Path, tmp_path: Path) -> No
     drawn, said = shown(page)
     assert 'data-ready="yes"' in drawn
     assert said == ""
+    assert "500 ns" in drawn and "GPU time" in drawn
     assert "<title>taken" not in drawn
     assert "<img" not in drawn

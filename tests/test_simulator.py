@@ -187,6 +187,14 @@ def test_random_schedule_reorders_what_nothing_orders(built: Path) -> None:
         assert ordered == ["last:" + " 9" * 8]
 
 
+def test_kernels_overlap_where_nothing_orders_them(built: Path) -> None:
+    random = {"schedule": "random", "seed": "1"}
+    assert lines("overlap", built, **random) != ["mixed: 0"]
+    assert lines("overlap", built, **random) == lines("overlap", built, **random)
+    assert lines("overlap", built, "ordered", **random) == ["mixed: 0"]
+    assert lines("overlap", built) == ["mixed: 0"]
+
+
 @pytest.mark.parametrize("name", ["pipeline", "async", "graph"])
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
 def test_ordered_programs_do_not_depend_on_the_schedule(name: str, seed: str, built: Path) -> None:

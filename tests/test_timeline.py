@@ -18,6 +18,7 @@ from ttanalyze.info import info, info_text
 from ttanalyze.model import activities, files, layout
 from ttanalyze.model.digest import checks_of
 from ttanalyze.query import Query, query, tables
+from ttanalyze.tui.timeline import Timeline
 
 KERNEL = "_Z4stepPf"
 LAST = (1 << 64) - 1
@@ -253,3 +254,17 @@ def test_info_says_why_there_is_none(run_path: Path) -> None:
     assert "GPU      no times, not by cupti (no \\x1bCUPTI)\n" in text
     w.close(timeline={**TOLD, "asked": "off", "source": "none", "clock_error_ns": None})
     assert "GPU  " not in info_text(info(tt.open(run_path)))
+
+
+def test_the_browser_shows_how_long_calls_took(run_path: Path) -> None:
+    w = work_run(run_path)
+    w.epoch()
+    shown = Timeline(tt.open(run_path).process(0))
+    rows = shown.call_rows(shown.calls(0, None), 0, 5)
+    assert [row.what for row in rows] == [
+        "step(float*) <<<0, 0>>>, 1 µs on the GPU",
+        "step(float*) <<<0, 0>>>, 2 µs on the GPU",
+        "graph-launch, 1.9 µs on the GPU",
+        "cuCtxSynchronize",
+        "step(float*) <<<0, 0>>>",
+    ]

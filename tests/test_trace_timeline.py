@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ttanalyze as tt
+from tests import recordings, support
 from tests.rundir import Writer
 from tests.traces import Item, traced
 from ttanalyze.trace import FORMATS, calls, rows, trace, work
@@ -117,6 +118,39 @@ def test_what_a_graph_did_lies_within_it(run_path: Path, form: str) -> None:
     assert inside[0].args["kernel"] == "step(float*)" and inside[1].args["bytes"] == 5
     assert [i.args["seq"] for i in [*inside, beside]] == [1, 1, 2, 1]
     assert done.arrows == 2 and first.flow_in and second.flow_in
+
+
+def test_a_stream_that_waits_for_another(
+    run_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = Writer(run_path)
+    w.event("launch", "cuLaunchKernel", stream=16)  # 1
+    w.event("event-record", stream=16, src=5)
+    w.event("launch", "cuLaunchKernel", stream=17)  # 3
+    w.event("event-wait", stream=17, src=5)  # 4
+    w.event("launch", "cuLaunchKernel", stream=17)  # 5
+    w.event("event-record", stream=17, src=6)
+    w.event("event-wait", stream=18, src=6)  # 7
+    w.event("event-wait", stream=16, src=99)  # 8, never recorded
+    w.event("event-wait", stream=17, src=5)  # 9, which is over by then
+    w.event("event-wait", stream=18, src=6, result=400)
+    w.event("event-record", stream=16, src=5, flags=1)
+    for seq, begin, end in ((1, 10_000, 30_000), (3, 11_000, 15_000), (5, 30_100, 40_000)):
+        w.activity("launch", seq, begin, end)
+    w.close()
+    for _ in range(2):
+        seen, done = traced(run_path, form)
+        waits = {i.args["seq"]: i for i in seen.of("stream") if i.category == "event-wait"}
+        assert {seq: "as submitted" in i.lane for seq, i in waits.items()} == {
+            4: False,
+            7: False,
+            8: True,
+            9: True,
+        }
+        assert (waits[4].begin, waits[4].end) == (15_000, 30_000)
+        assert (waits[7].begin, waits[7].end) == (7000, 40_000)
+        assert not seen.of("(2)") and done.arrows == 9
+        monkeypatch.setattr(calls, "PIECE", 2)
 
 
 def test_the_recorders_work_and_that_of_no_call(run_path: Path, form: str) -> None:
@@ -260,3 +294,42 @@ def test_absurd_times_are_borne(run_path: Path, form: str) -> None:
         "GPU 0: work of no recorded call",
         "a GPU: work of no recorded call",
     }
+
+
+# ---- recorded programs ----
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("source", ["cupti", "events"])
+@pytest.mark.parametrize("name", ["training", "pipeline", "graph", "async"])
+def test_recorded_programs(built: Path, tmp_path: Path, name: str, source: str) -> None:
+    path = tmp_path / "run"
+    command = support.command(f"example-{name}", built)
+    options = ("--sim", "-q", "--timeline", source)
+    done = recordings.record(command, support.simulator_environment(), path, *options)
+    assert done.status == 0, done.stderr
+    run = tt.open(path)
+    assert run.process(0).info["timeline"]["source"] == source
+    for form in FORMATS:
+        seen, _ = traced(path, form)
+        threads = {i.args["seq"]: i for i in seen.calls}
+        in_streams = [i for i in seen.of("stream") if "as submitted" not in i.lane]
+        work = [i for i in in_streams if i.category in ("launch", "copy", "set")]
+        known = run.activities
+        asked = known[known["seq"].notna() & known["kind"].isin(["launch", "copy", "set"])]
+        columns = (asked[name].tolist() for name in ("seq", "begin_ns", "end_ns"))
+        assert Counter((i.args["seq"], i.begin, i.end) for i in work) == Counter(
+            (seq, *(max(time, threads[seq].begin) for time in times))
+            for seq, *times in zip(*columns, strict=True)
+        )
+        graphs = {i.args["seq"]: i for i in in_streams if i.category == "graph-launch"}
+        assert len(graphs) == (run.events["kind"] == "graph-launch").sum()
+        for item in work:
+            graph = graphs.get(item.args["seq"])
+            assert graph is None or graph.begin <= item.begin <= item.end <= graph.end
+        if source == "cupti":
+            own = [i for i in seen.of("recorder") if i.category == "launch"]
+            assert len(own) == known["kernel"].astype(str).str.startswith("tt_").sum() > 0
+        events = run.events[run.events["kind"].isin(["launch", "copy", "set"])]
+        unseen = set(events[events["flags"] & 1 == 0]["seq"]) - {i.args["seq"] for i in work}
+        assert unseen <= {i.args["seq"] for i in seen.of("as submitted")}

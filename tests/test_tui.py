@@ -509,6 +509,41 @@ def test_goes_where_it_is_told(story: Path) -> None:
     browse(story, script)
 
 
+def test_tensors_have_their_names(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, floats(1, size=1000))
+    w.born(1, bytes(100_000), label="pool")
+    w.name(1, 70_000, 400, "layers.1.weight", "f32")
+    w.epoch("sync", "full")
+    w.name(1, 70_000, 400, None)
+    w.epoch("sync")
+    w.close()
+
+    async def script(s: Session) -> None:
+        await s.press("g")
+        await s.type("e0 rlayers.1.weight")
+        assert s.where == (0, 1, 70_000)
+        await s.press("g")
+        await s.type("70010")
+        assert "byte 70,010  layers.1.weight [2]  00" in s.lines[-3]
+        await s.press("g")
+        await s.type("70400")
+        assert "weight" not in s.lines[-3]
+        await s.press("g")
+        await s.type("e1 70010")
+        assert "weight" not in s.lines[-3]
+        await s.press("g")
+        await s.type("rlayers.1.weight")
+        assert s.told == "no region or tensor 'layers.1.weight' in process 0"
+
+    browse(run_path, script)
+
+    async def begun(s: Session) -> None:
+        assert s.where == (0, 1, 70_016)
+
+    browse(run_path, begun, epoch=0, region="layers.1.weight", offset=16)
+
+
 def test_finds_bytes_across_blocks_and_pieces(run_path: Path) -> None:
     size = 40 * BLOCK_SIZE
     places = [5, BLOCK_SIZE - 2, 16 * BLOCK_SIZE - 3, 32 * BLOCK_SIZE, size - 4]

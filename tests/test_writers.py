@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ttanalyze as tt
+from tests import rundir
 from tests.rundir import Writer
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.model import layout
@@ -162,3 +163,61 @@ def test_without_events_nothing_is_known(run_path: Path) -> None:
     path = w.path / "events.bin"
     path.write_bytes(path.read_bytes()[: layout.HEADER_SIZE])
     assert found(run_path, w) == {}
+
+
+PLAIN = {"kind": "kernel", "function": 0}
+
+
+def words(*values: int) -> bytes:
+    return np.array(values, "<u8").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "how"),
+    [
+        ([{"kind": "set", "dst": base(0) + 900, "bytes": 8, "reach": 8}], WRITES),
+        ([{"kind": "set", "dst": base(0) - 8, "bytes": 8, "reach": 16}], WRITES),
+        ([{"kind": "copy", "dst": base(1), "src": base(0), "bytes": 8, "reach": 8}], None),
+        ([{"kind": "copy", "dst": base(0), "bytes": 8, "reach": 8, "flags": 8}], None),
+        ([{"kind": "set", "dst": base(0), "bytes": 8, "reach": 8, "flags": 1}], None),
+        ([{"kind": "set", "dst": base(0), "bytes": 8, "reach": 8, "flags": 32}], POSSIBLE),
+        ([{"kind": "mem-op", "data": words(base(1), base(0) + 4)}], WRITES),
+        ([{**PLAIN, "data": words(5, base(0) + SIZE - 1)}], POINTER),
+        ([{**PLAIN, "data": words(base(0) + SIZE)}], INDIRECT),
+        ([{**PLAIN, "data": words(base(0)), "flags": 1}], None),
+        ([{**PLAIN, "data": words(base(0)), "flags": 32}], POSSIBLE),
+        ([PLAIN], POSSIBLE),
+        ([{**PLAIN, "data": words(1), "flags": 64}], POSSIBLE),
+        ([{**PLAIN, "data": words(1)}, {**PLAIN, "data": words(base(0))}], POINTER),
+        ([{"kind": "empty"}, {"kind": "host"}], None),
+        ([], None),
+    ],
+)
+def test_graphs_are_as_sure_as_their_surest_node(
+    nodes: list[dict[str, Any]], how: int | None, run_path: Path
+) -> None:
+    w = begin(run_path)
+    seq = w.event("graph-launch", id=w.graph(nodes))
+    assert found(run_path, w) == ({} if how is None else {seq: HOW[how]})
+
+
+def test_graphs_as_their_launches_find_them(run_path: Path) -> None:
+    w = begin(run_path)
+    graph = w.graph([{**PLAIN, "data": words(base(1))}])
+    before = w.event("graph-launch", id=graph)
+    w.node(graph, 0, w.next_seq(), function=0, data=words(base(0)))
+    after = w.event("graph-launch", id=graph)
+    w.graph([], flags=4, seq=w.next_seq(), remakes=graph)
+    unknown = w.event("graph-launch", id=graph)
+    hows = {before: HOW[INDIRECT], after: HOW[POINTER], unknown: HOW[POSSIBLE]}
+    assert found(run_path, w) == hows
+
+
+def test_graphs_with_kernels_of_the_module_of_a_variable(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.function(1, "scale", module=7)
+    w.born(0, bytes(SIZE), kind="global")
+    rundir.edit(w.path / "regions.bin", 0, module=7)
+    rundir.reseal_records(w.path / "regions.bin")
+    seq = w.event("graph-launch", id=w.graph([{**PLAIN, "function": 1, "data": words(1)}]))
+    assert found(run_path, w) == {seq: HOW[POSSIBLE]}

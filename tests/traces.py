@@ -46,7 +46,8 @@ class Seen:
 
     @property
     def calls(self) -> list[Item]:
-        return self.of("thread ") + self.of("main thread")
+        both = self.of("thread ") + self.of("main thread")
+        return [item for item in both if "ranges" not in item.lane]
 
 
 def chrome(data: bytes) -> Seen:
@@ -168,18 +169,20 @@ def traced(path: Path, form: str = "chrome", **options: Any) -> tuple[Seen, Trac
     check(seen)
     assert done.lanes == len(seen.lanes) and done.processes == len(seen.processes)
     assert done.calls == len(seen.calls)
-    assert done.marks == len([i for i in seen.items if i.kind == "mark"])
+    ranges = seen.of("ranges")
+    assert done.ranges == len(ranges)
+    assert done.marks == len([i for i in seen.items if i.kind == "mark" and i not in ranges])
     assert done.arrows == len([i for i in seen.items if i.flow_out is not None])
     return seen, done
 
 
 def check(seen: Seen) -> None:
-    """In every lane nothing overlaps, unless one lies within another in a stream's, nor do calls go
-    back, and every arrow leads from one to one.
+    """In every lane nothing overlaps, unless one lies within another in a stream's or among ranges,
+    nor do calls go back, and every arrow leads from one to one.
     """
     for (_, name), items in seen.lanes.items():
         assert all(item.begin <= item.end for item in items)
-        if "thread" in name.removesuffix("per-thread default stream"):
+        if "thread" in name.removesuffix("per-thread default stream") and "ranges" not in name:
             assert all(a.end <= b.begin for a, b in itertools.pairwise(items))
         else:
             check_nesting(items)

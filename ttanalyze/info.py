@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze import text
+from ttanalyze import statuses, text
+from ttanalyze.incidents import incident_text, incidents, last_epoch
 from ttanalyze.model import layout
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
 
 SHOWN_PROCESSES = 8
 SHOWN_WARNINGS = 10
-ENDED = ("complete", "signal", "failed")  # statuses
 LAUNCHES = [layout.EVENT_KINDS.index(kind) for kind in ("launch", "graph-launch")]
 IN_GRAPH = 1  # flag: recorded into a graph, not executed
 
@@ -72,14 +72,17 @@ def _process(process: Process) -> dict[str, Any]:
         "modules": len(process.modules),
         "events": _events(process),
         "events_lost": told.get("counters", {}).get("events_lost", 0),
+        "annotations": told.get("counters", {}).get("annotations", 0),
         "timeline": _timeline(process),
         "unknown_calls": told.get("unknown_calls", []),
+        "incidents": incidents(process),
+        "last_epoch": last_epoch(process),
     }
 
 
 def _events(process: Process) -> int:
     """What the process counted, where it came to tell."""
-    if process.status in ENDED and "events" in process.info.get("counters", {}):
+    if process.status in statuses.OVER and "events" in process.info.get("counters", {}):
         return int(process.info["counters"]["events"])
     return process.count_events()
 
@@ -95,7 +98,7 @@ def _timeline(process: Process) -> dict[str, Any] | None:
     for records in process.event_pieces() if process.activities.there else ():
         meant = np.isin(records["kind"], LAUNCHES) & (records["result"] == 0)
         meant &= records["flags"] & IN_GRAPH == 0
-        _, _, known = process.activities.spans(records["seq"][meant])
+        known = process.activities.known(records["seq"][meant])
         launches, timed = launches + len(known), timed + int(np.count_nonzero(known))
     return {**told, "launches": launches, "timed_launches": timed}
 
@@ -183,11 +186,17 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     pairs.append(("regions", regions))
     kernels, modules = text.count(process["kernels"], "kernel"), process["modules"]
     calls = f"{process['events']:,} recorded, {kernels}, {text.count(modules, 'module')}"
-    pairs.append(("calls", calls))
+    said = process["annotations"]
+    pairs.append(("calls", f"{calls}, {text.count(said, 'annotation')}" if said else calls))
     if process["timeline"]:
         pairs.append(("GPU", _gpu_times(process["timeline"])))
     pairs.append(("bytes", _bytes(process)))
     pairs.append(("lost", _losses(process)))
+    for incident in process["incidents"]:
+        pairs.append(("incident", incident_text(incident, process["pid"])))
+    if process["incidents"] and process["last_epoch"]:
+        last = process["last_epoch"]
+        pairs.append(("last", f"epoch {last['epoch']} ({last['trigger']}, call {last['seq']})"))
     if process["unknown_calls"]:
         names = ", ".join(process["unknown_calls"][:6])
         more = len(process["unknown_calls"]) - 6
@@ -203,6 +212,7 @@ def _program(process: dict[str, Any]) -> str:
     endings = {
         "complete": "recording complete",
         "signal": f"recorded until it ended by {reason}",
+        "timeout": f"recorded until it was ended by {reason}",
         "failed": f"recording stopped early: {reason}",
         "running": "killed, or still running",
     }

@@ -23,6 +23,17 @@ def _number(value: str) -> None:
         raise Error("a whole number is expected")
 
 
+def _seconds(value: str) -> None:
+    parse_seconds(value)
+
+
+def parse_seconds(value: str) -> float:
+    """Seconds such as 60 or 0.5."""
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) or not float(value) <= 1e9:
+        raise Error("seconds are expected, such as 60 or 0.5")
+    return float(value)
+
+
 def _level(value: str) -> None:
     if not re.fullmatch(r"0*1?[0-9]", value):
         raise Error("a level from 0 to 19 is expected")
@@ -61,8 +72,9 @@ def _callers(value: str) -> None:
         _one_of("auto", "python", "backtrace", "mixed", "off")(value)
 
 
-FORMS = ("kernel:", "nvtx:")  # of --epoch, with an expression that takes the rest of its list
-WORDS = "sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX or nvtx:REGEX"
+FORMS = ("kernel:", "graph-node:", "nvtx:")  # of --epoch, with an expression that takes the rest of its list
+WORDS = "sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX, graph-node:REGEX or "
+WORDS += "nvtx:REGEX"
 
 
 def _epoch(value: str) -> None:
@@ -117,6 +129,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "TT_KERNEL_EVENTS": _one_of(*KERNEL_EVENTS),
     "TT_TIMELINE": _one_of("cupti", "events", "off"),
     "TT_STALL_MS": _number,
+    "TT_TIMEOUT": _seconds,
     "TT_VERBOSE": _switch,
 }
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import orjson
 
-from ttanalyze import paths, program, text
+from ttanalyze import options, paths, program, statuses, text
 from ttanalyze._format import ffi
 from ttanalyze.errors import Error, system_error
 
@@ -39,13 +39,16 @@ FORWARDED = {
     signal.SIGUSR2,
 }
 LOCK_SECONDS = 5
+TIMED_OUT = 124  # exit status, as of timeout(1)
+GRACE_SECONDS = 10  # the recorder has to end a process itself, and then it has to end by SIGTERM
 
 
 @dataclass(frozen=True)
 class Recorded:
     """How a recording went.
 
-    status: the program's, 128 + n where signal n ended it. processes, epochs, bytes: what was
+    status: the program's, 128 + n where signal n ended it, 124 where it or a process of it had its
+    time limit. processes, epochs, bytes: what was
     recorded. warnings: what info has to say besides.
     """
 
@@ -110,10 +113,13 @@ def record(
             simulator=stack.enter_context(without(str(simulator), ":;")) if simulator else None,
         )
         environment |= {**(variables or {}), "TT_OUT": str(out)}
-        status = run(path, argv, environment)
+        limit = options.parse_seconds(environment.get("TT_TIMEOUT") or "0")
+        status, late = run(path, argv, environment, limit)
     seconds = time.monotonic() - began
     died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = 128 + died if died is not None else os.WEXITSTATUS(status)
+    if late or (limit and _timed_out(out)):
+        code = TIMED_OUT
     info = note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)})
     return Recorded(out, code, died, *_sums(out), _warnings(info), seconds)
 
@@ -202,27 +208,45 @@ def launch_environment(
 # ---- meanwhile ----
 
 
-def run(program: str, argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Runs the program to its end; gives its wait status."""
+def run(
+    program: str, argv: Sequence[str], environment: Mapping[str, str], limit: float = 0
+) -> tuple[int, bool]:
+    """Runs the program to its end; gives its wait status, and whether it was ended from here.
+
+    limit: seconds after which the recorder ends a process, 0 for none. What then is still there,
+    because nothing of it is recorded or it goes on, is ended here.
+    """
     signal.signal(
         signal.SIGCHLD, signal.SIG_DFL
     )  # where it is ignored there is nothing to wait for
     watched = FORWARDED | {signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    endings = [signal.SIGKILL, signal.SIGTERM] if limit else []
+    due = time.monotonic() + limit + GRACE_SECONDS
     try:
         child = spawn(program, argv, environment, mask)
         while True:
-            info = signal.sigwaitinfo(watched)
-            if info.si_signo == signal.SIGCHLD:
+            info = _signal(watched, due if endings else None)
+            if info is None:
+                os.kill(child, endings.pop())
+                due += GRACE_SECONDS
+            elif info.si_signo == signal.SIGCHLD:
                 pid, status = os.waitpid(child, os.WNOHANG)
                 if pid == child:
-                    return status
+                    return status, bool(limit) and len(endings) < 2
             elif info.si_code <= 0:
                 # From a process. What the terminal sends, it sends to the program as well.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, info.si_signo)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _signal(watched: set[signal.Signals], due: float | None) -> signal.struct_siginfo | None:
+    """The next signal; None where none came until `due`, a time of time.monotonic."""
+    if due is None:
+        return signal.sigwaitinfo(watched)
+    return signal.sigtimedwait(watched, max(0.0, due - time.monotonic()))
 
 
 def spawn(program: str, argv: Sequence[str], environment: Mapping[str, str], mask: set[Any]) -> int:
@@ -267,10 +291,18 @@ def note_exit(out: Path, ending: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def _timed_out(out: Path) -> bool:
+    """Whether the recorder ended a process because its time was over."""
+    with contextlib.suppress(OSError, orjson.JSONDecodeError):
+        told = orjson.loads((out / "run.json").read_bytes()).get("processes", [])
+        return any(isinstance(p, dict) and p.get("status") == statuses.TIMEOUT for p in told)
+    return False
+
+
 def _warnings(info: dict[str, Any]) -> int:
     """How many things the recorder said of its processes that a user should know."""
     told = [p for p in info.get("processes", []) if isinstance(p, dict)]
-    endings = sum(p.get("status") not in ("complete", "signal") for p in told)
+    endings = sum(p.get("status") not in statuses.WITH_THE_PROCESS for p in told)
     return endings + sum(len(p.get("warnings", [])) for p in told)
 
 

@@ -38,6 +38,8 @@ TYPES = {
     **{f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)},
 }
 FREED = b" (freed)"
+# What PyTorch raises where it is asked for what something does not have, or not so far.
+NOT_NOW = (RuntimeError, NotImplementedError, ValueError)
 DEPTH = 8  # of tuples and dictionaries within each other
 
 
@@ -60,7 +62,8 @@ def watch(
     found = Watch()
     memory = _memory()
     if memory is not None:
-        _Hooks(memory, found, name).add(model, optimizer, activations, gradients)
+        hooks = _Hooks(memory, found, name)
+        _Hook(found, hooks.add, bool)(model, optimizer, activations, gradients)
     return found
 
 
@@ -134,10 +137,12 @@ class _Memory:
             return False
         try:
             storage = tensor.untyped_storage()
+            if storage.device.type == "meta":  # of a fake tensor: to ask where it is warns
+                return False
             base: int = storage.data_ptr()
             address: int = tensor.data_ptr() if base else 0
             size = _extent(tensor) if address else 0
-        except (RuntimeError, NotImplementedError):  # it has no memory of its own
+        except NOT_NOW:  # it has no memory of its own
             return False
         if not size:
             return False
@@ -231,35 +236,39 @@ class _Hooks:
         self._states: dict[tuple[bytes, str], bytes] = {}
         self._optimizer: Callable[[], Any] = bool  # weakly
         torch = sys.modules.get("torch")
-        self._compiling: Callable[[], bool] = getattr(
-            getattr(torch, "compiler", None), "is_compiling", bool
-        )
+        compiling = getattr(getattr(torch, "compiler", None), "is_compiling", bool)
+        tracing = getattr(getattr(torch, "jit", None), "is_tracing", bool)
+        self._compiling: Callable[[], bool] = lambda: compiling() or tracing()
 
     def _hook(self, work: Callable[..., None], *given: Any) -> _Hook:
         return _Hook(self._watch, functools.partial(work, *given), self._compiling)
 
     def add(self, model: Any, optimizer: Any, activations: bool, gradients: bool) -> None:
         """Names what is there, and adds the hooks."""
-        handles, wrapped = self._watch.handles, type(model).__name__ in WRAPPERS
+        wrapped = type(model).__name__ in WRAPPERS
         for path, tensor in (*model.named_parameters(), *model.named_buffers()):
             name = self._path(path, wrapped).encode()
             self._tensors.append((weakref.ref(tensor), name))
             self._names.setdefault(id(tensor), self._tensors[-1])
             if gradients and tensor.requires_grad:
                 hook = self._hook(self._gradient, name + b".grad")
-                handles.append(tensor.register_post_accumulate_grad_hook(hook))
+                self._keep(tensor.register_post_accumulate_grad_hook, hook)
         moved = self._hook(self._moved)
-        handles.append(model.register_forward_pre_hook(moved))
+        self._keep(model.register_forward_pre_hook, moved)
         for path, module in model.named_modules() if activations else ():
             own = self._path(path, wrapped)
             name = (f"{own}:output" if path and own != self._prefix else f"{own}output").encode()
             hook = self._hook(self._output, name, gradients)
-            handles.append(module.register_forward_hook(hook))
+            self._keep(module.register_forward_hook, hook)
         if optimizer is not None:
             self._optimizer = weakref.ref(optimizer)
             if hasattr(optimizer, "register_step_post_hook"):
-                handles.append(optimizer.register_step_post_hook(moved))
+                self._keep(optimizer.register_step_post_hook, moved)
         moved()
+
+    def _keep(self, register: Callable[[_Hook], Any], hook: _Hook) -> None:
+        with contextlib.suppress(*NOT_NOW):  # scripted modules take no hooks
+            self._watch.handles.append(register(hook))
 
     def _path(self, path: str, wrapped: bool) -> str:
         """As the model calls it, without what wrappers add. wrapped: the model is in one."""

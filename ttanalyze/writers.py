@@ -1,19 +1,21 @@
 """Which calls may have written to a region between two points of a run.
 
 A copy or a fill names where it writes. A launch is given pointers, which is known where its
-parameters were recorded; it may also reach memory by a pointer that lies in memory. So every call
-comes with how sure it is, and only those are left out that can't have been it: failed ones, those
-that write elsewhere, those of other contexts, those recorded into a graph but not executed.
+parameters were recorded; it may also reach memory by a pointer that lies in memory. The launch of a
+graph is as sure as the surest of its nodes. So every call comes with how sure it is, and only those
+are left out that can't have been it: failed ones, those that write elsewhere, those of other
+contexts, those recorded into a graph but not executed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ttanalyze.errors import Error
-from ttanalyze.model import layout
+from ttanalyze.model import graphs, layout
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 
@@ -66,7 +68,9 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
 
     launches = np.flatnonzero(events["kind"] == KIND["launch"])
     how[launches] = _launches(process, events[launches], row)
-    how[events["kind"] == KIND["graph-launch"]] = POSSIBLE
+    of_graphs = np.flatnonzero(events["kind"] == KIND["graph-launch"])
+    nodes = _Nodes(process, row)
+    how[of_graphs] = [nodes.how(launch) for launch in events[of_graphs]]
     if layout.REGION_KINDS[int(birth["kind"])] not in SHARED_KINDS:
         elsewhere = events["context"] != birth["context"]
         how[elsewhere & (how >= POSSIBLE)] = len(HOW)
@@ -76,9 +80,13 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
 
 def _hits(events: Array, base: int, size: int) -> Array:
     """Which of these write to [base, base + size). Of a pitched copy only the bytes are known."""
+    return _within(events["dst"], events["bytes"], base, size)
+
+
+def _within(dst: Array, length: Array, base: int, size: int) -> Array:
+    """Which of [dst, dst + length) have a part of [base, base + size)."""
     low, high = np.uint64(base), np.uint64(base + size)
-    length = np.maximum(events["bytes"], np.uint64(1))
-    dst = events["dst"]
+    length = np.maximum(length, np.uint64(1))
     begins = (dst >= low) & (dst < high)
     reaches = (dst < low) & (low - dst < length)
     return np.asarray(begins | reaches)
@@ -95,14 +103,61 @@ def _launches(process: Process, launches: Array, row: int) -> Array:
     out = np.full(len(launches), POSSIBLE, "u1")
     known = launches["params"] != 0
     out[known] = INDIRECT
-    if birth["module"] != layout.NO_ID:  # a kernel names the variables of its own module
-        functions = process.functions
-        of_module = functions["id"][functions["module"] == birth["module"]]
-        out[np.isin(launches["id"], of_module)] = POSSIBLE
+    out[np.isin(launches["id"], _of_module(process, birth))] = POSSIBLE
     at = np.flatnonzero(known)
     given = _pointers(process, launches[at], int(birth["base"]), int(birth["size"]))
     out[at[given]] = POINTER
     return out
+
+
+def _of_module(process: Process, birth: Any) -> Array:
+    """The kernels that can name a region because it is a variable of their own module."""
+    functions = process.functions
+    if birth["module"] == layout.NO_ID:
+        return np.empty(0, "u4")
+    return np.asarray(functions["id"][functions["module"] == birth["module"]])
+
+
+class _Nodes:
+    """How sure launches of graphs are, by what their nodes are given and write to."""
+
+    def __init__(self, process: Process, row: int) -> None:
+        self._graphs = process.graphs
+        birth = process.regions.birth[row]
+        self._base, self._size = int(birth["base"]), int(birth["size"])
+        self._of_module = _of_module(process, birth)
+        self._known: dict[tuple[int, int], int] = {}
+
+    def how(self, launch: Any) -> int:
+        graph, seq = int(launch["id"]), int(launch["seq"])
+        if graph >= len(self._graphs) or not self._graphs.known(graph, seq):
+            return POSSIBLE
+        key = graph, self._graphs.state(graph, seq)
+        if key not in self._known:
+            self._known[key] = self._surest(self._graphs.nodes(graph, seq))
+        return self._known[key]
+
+    def _surest(self, nodes: Array) -> int:
+        nodes = nodes[nodes["flags"] & graphs.DISABLED == 0]
+        how = np.full(len(nodes), len(HOW), "u1")
+        maybe = nodes["flags"] & (graphs.FLAGS["device"] | graphs.UNREAD) != 0
+        stores = np.isin(nodes["kind"], (graphs.KIND["copy"], graphs.KIND["set"]))
+        stores &= nodes["flags"] & graphs.HOST_DST == 0
+        stores[stores] = _within(nodes["dst"], nodes["reach"], self._base, self._size)[stores]
+        how[stores] = WRITES
+        kernels = nodes["kind"] == graphs.KERNEL
+        own = kernels & ((nodes["data_size"] == 0) | np.isin(nodes["function"], self._of_module))
+        how[kernels] = INDIRECT
+        how[own | maybe] = POSSIBLE
+        given = kernels | (nodes["kind"] == graphs.KIND["mem-op"])
+        for i in np.flatnonzero(given & (nodes["data_size"] != 0)).tolist():
+            data = self._graphs.data(nodes[i])
+            words = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
+            if (words - np.uint64(self._base) < np.uint64(self._size)).any():
+                how[i] = POINTER if kernels[i] else WRITES
+        unsure = (nodes["flags"] & graphs.FLAGS["conditional"] != 0) & (how < POSSIBLE)
+        how[unsure] = POSSIBLE
+        return int(how.min(initial=len(HOW)))
 
 
 def _pointers(process: Process, launches: Array, base: int, size: int) -> Array:

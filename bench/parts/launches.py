@@ -23,6 +23,8 @@ def measure(bed: Bed) -> Result:
     ways: dict[str, Callable[[], Sample]] = {
         "bare": partial(bed.answer, command, bed.bare()),
         "recorded": partial(_recorded, bed, command),
+        "timed by CUPTI": partial(_recorded, bed, command, timeline="cupti"),
+        "timed by events": partial(_recorded, bed, command, timeline="events"),
     }
     missing = None
     try:
@@ -49,8 +51,12 @@ def measure(bed: Bed) -> Result:
         ours = [Quantity("bare", driver[key], "ns")]
         if key == "median_ns":
             ours.append(Quantity("over the whole loop", added["recorded"]["loop_ns"], "ns"))
-        peers = [Quantity(name, of[key], "ns") for name, of in added.items() if name != "recorded"]
+        peers = [Quantity(n, of[key], "ns") for n, of in added.items() if n.startswith("CUPTI")]
         figures.append(Figure(target, added["recorded"][key], ours, peers, missing))
+    timed = added["timed by CUPTI"]["median_ns"]
+    ours = [Quantity("timed by events", added["timed by events"]["median_ns"], "ns")]
+    peers = [Quantity(n, added[n]["median_ns"], "ns") for n in added if n == "CUPTI activity"]
+    figures.append(Figure("launch-timed", timed, ours, peers, missing))
     return Result(figures, {"bare": driver, "added": added, "samples": samples, "cupti": missing})
 
 
@@ -60,9 +66,9 @@ def _less(them: list[Sample], others: list[Sample]) -> dict[str, float]:
     return {key: median([a[key] - b[key] for a, b in pairs]) for key in KEYS}
 
 
-def _recorded(bed: Bed, command: Command) -> Sample:
+def _recorded(bed: Bed, command: Command, **options: str) -> Sample:
     with bed.run_folder() as run:
-        sample: Sample = bed.answer(command, bed.recorded(run, {"epoch": "none"}))
+        sample: Sample = bed.answer(command, bed.recorded(run, {"epoch": "none", **options}))
         return sample
 
 

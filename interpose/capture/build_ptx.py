@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Rebuilds capture.ptx from kernels.cu, or checks that it is up to date.
+"""Rebuilds capture.ptx and replay.ptx from their sources, or checks that they are up to date.
 
-    build_ptx.py                        write capture.ptx beside this file
-    build_ptx.py --check                exit 1 if it is stale
-    build_ptx.py -o FILE -D NAME=VALUE  write a variant for comparison
+    build_ptx.py                        write them beside this file
+    build_ptx.py --check                exit 1 if one is stale
+    build_ptx.py -o FILE -D NAME=VALUE  write a variant of capture.ptx for comparison
 
 nvcc writes the PTX version of its own release, which older drivers refuse. The kernels use
 nothing newer than PTX 6.3 on sm_70, so the text is lowered to those. Its first line names the
@@ -23,8 +23,9 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
+KERNELS = {"capture.ptx": "kernels.cu", "replay.ptx": "replay.cu"}
 SOURCES = [
-    "kernels.cu",
+    "capture.cuh",
     "device.cuh",
     "digest.cuh",
     "kernels.h",
@@ -32,14 +33,13 @@ SOURCES = [
     "xxh3.h",
     "../format.h",
 ]
-OUTPUT = FOLDER / "capture.ptx"
 NVCC_FALLBACK = "/usr/local/cuda/bin/nvcc"
 
 
-def source_digest() -> str:
+def source_digest(kernels: str) -> str:
     """SHA-256 over the sources without their comments and white space, 64 hex digits."""
     digest = hashlib.sha256()
-    for name in SOURCES:
+    for name in [kernels, *SOURCES]:
         text = (FOLDER / name).read_text(encoding="utf-8")
         digest.update(re.sub(r"/\*.*?\*/|\s+", "", text, flags=re.DOTALL).encode())
         digest.update(b"\0")
@@ -63,27 +63,26 @@ def nvcc_release(nvcc: str) -> str:
     return found[1] if found else "unknown"
 
 
-def first_line(release: str) -> str:
+def first_line(kernels: str, release: str) -> str:
     """What the file begins with when it was made from the present sources."""
-    return (
-        f"// Built from kernels.cu by build_ptx.py with nvcc {release}. Sources: {source_digest()}"
-    )
+    made = f"Built from {kernels} by build_ptx.py with nvcc {release}"
+    return f"// {made}. Sources: {source_digest(kernels)}"
 
 
-def compile_ptx(nvcc: str, defines: list[str]) -> str:
+def compile_ptx(kernels: str, nvcc: str, defines: list[str]) -> str:
     """PTX text as nvcc writes it for compute_75. Raises subprocess.CalledProcessError."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "kernels.ptx"
         options = ["-ptx", "-arch=compute_75", "-O3", *(f"-D{define}" for define in defines)]
         subprocess.run(
-            [nvcc, *options, "kernels.cu", "-o", str(output)], cwd=FOLDER, check=True, timeout=300
+            [nvcc, *options, kernels, "-o", str(output)], cwd=FOLDER, check=True, timeout=300
         )
         return output.read_text(encoding="utf-8")
 
 
 def readable_name(mangled: str) -> str:
     """_ZZ17tt_capture_digestE4sums -> tt_capture_digest__sums; file-specific parts go."""
-    mangled = re.sub(r"\d+_INTERNAL_[0-9a-f]{8}_\d+_kernels_cu_[0-9a-f]{8}", "", mangled)
+    mangled = re.sub(r"\d+_INTERNAL_[0-9a-f]{8}_\d+_\w+_cu_[0-9a-f]{8}", "", mangled)
     parts, at = [], 0
     while found := re.compile(r"(\d+)(?=[a-z_])").search(mangled, at):
         at = found.end() + int(found[1])
@@ -101,21 +100,25 @@ def lower(text: str) -> str:
     return text + "\n"
 
 
-def build(nvcc: str, defines: list[str]) -> str:
-    """Text of capture.ptx. Raises subprocess.CalledProcessError when nvcc fails."""
-    return first_line(nvcc_release(nvcc)) + "\n" + lower(compile_ptx(nvcc, defines))
+def build(kernels: str, nvcc: str, defines: list[str]) -> str:
+    """PTX text. Raises subprocess.CalledProcessError when nvcc fails."""
+    compiled = lower(compile_ptx(kernels, nvcc, defines))
+    return first_line(kernels, nvcc_release(nvcc)) + "\n" + compiled
 
 
 def check(nvcc: str | None) -> str | None:
-    """None if capture.ptx is what the sources give, else what is wrong with it."""
-    if not OUTPUT.exists():
-        return f"{OUTPUT}: missing"
-    present = OUTPUT.read_text(encoding="utf-8")
-    line = present.partition("\n")[0]
-    if not line.endswith(source_digest()):
-        return f"{OUTPUT}: older than its sources; run {Path(__file__).name}"
-    if nvcc and line == first_line(nvcc_release(nvcc)) and build(nvcc, []) != present:
-        return f"{OUTPUT}: not what {nvcc} makes of its sources; run {Path(__file__).name}"
+    """None if the PTX is what the sources give, else what is wrong with it."""
+    for name, kernels in KERNELS.items():
+        output = FOLDER / name
+        if not output.exists():
+            return f"{output}: missing"
+        present = output.read_text(encoding="utf-8")
+        line = present.partition("\n")[0]
+        if not line.endswith(source_digest(kernels)):
+            return f"{output}: older than its sources; run {Path(__file__).name}"
+        same_nvcc = nvcc and line == first_line(kernels, nvcc_release(nvcc))
+        if nvcc and same_nvcc and build(kernels, nvcc, []) != present:
+            return f"{output}: not what {nvcc} makes of its sources; run {Path(__file__).name}"
     return None
 
 
@@ -124,7 +127,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="compare instead of writing")
-    parser.add_argument("-o", "--output", type=Path, default=OUTPUT, metavar="FILE")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE")
     parser.add_argument("-D", "--define", action="append", default=[], metavar="NAME=VALUE")
     options = parser.parse_args()
     nvcc = find_nvcc()
@@ -133,17 +136,23 @@ def main() -> int:
         if problem:
             print(problem, file=sys.stderr)
         elif nvcc is None:
-            print("capture.ptx names its present sources; there is no nvcc to rebuild it with")
+            print("the PTX names its present sources; there is no nvcc to rebuild it with")
         return 1 if problem else 0
     if nvcc is None:
         print("no nvcc: set NVCC or add it to PATH", file=sys.stderr)
         return 1
+    wanted = (
+        {options.output: "kernels.cu"}
+        if options.output
+        else {FOLDER / name: kernels for name, kernels in KERNELS.items()}
+    )
     try:
-        text = build(nvcc, options.define)
+        texts = {path: build(kernels, nvcc, options.define) for path, kernels in wanted.items()}
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         print(f"nvcc failed: {error}", file=sys.stderr)
         return 1
-    options.output.write_text(text, encoding="utf-8")
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -13,13 +13,11 @@
 #include "../state/clock.h"
 
 #define GATE_MS 200
-#define HOST_BOUND_MS 200 /* an epoch waits so long for streams that may wait for the host */
-#define OTHERS_MS 50      /* and so long for the others, if those stay busy */
 #define CANCEL_MS 2000    /* for the device to notice that a capture is called off */
+#define OTHERS 64         /* contexts that an epoch is of, besides its own */
 #define HURRY_MS 700      /* in a hurry, for the GPU */
 #define HURRY_DRAIN_MS 3000
 
-HOT_DATA _Atomic int captures_active;
 pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic uint64_t hurry_since; /* 0: there is none */
@@ -41,85 +39,6 @@ uint64_t capture_deadline(uint64_t usual, bool drain)
 	return since && until < usual ? until : usual;
 }
 
-static bool becomes_idle(const struct stream *s, uint64_t deadline)
-{
-	while (real.cuStreamQuery(s->handle) != CUDA_SUCCESS) {
-		if (clock_ns() > deadline)
-			return false;
-		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-	}
-	return true;
-}
-
-/* Whether a stream can be named by this thread: not another thread's per-thread default stream. */
-static bool namable(const struct stream *s, const struct thread *t)
-{
-	return s->id != STREAM_ID_PER_THREAD || atomic_load(&s->owner) == t;
-}
-
-/*
- * Work behind a host function or a wait for a value may end only by what the host does next,
- * so nothing of ours may wait for it: these streams get a moment to become idle. False: some
- * did not.
- */
-static bool host_bound_ended(const struct thread *t, struct context *c)
-{
-	uint64_t deadline = clock_ns() + HOST_BOUND_MS * 1000000ull;
-	bool ended = true;
-
-	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context) {
-		uint64_t submitted = atomic_load(&s->submitted);
-		if (!atomic_load(&s->alive) || !atomic_load(&s->host_bound))
-			continue;
-		bool again = s->given_up == submitted + 1; /* nothing new: no second wait for it */
-		if (namable(s, t) && becomes_idle(s, again ? 0 : deadline)) {
-			atomic_store(&s->host_bound, false);
-			continue;
-		}
-		s->given_up = submitted + 1;
-		ended = false;
-	}
-	atomic_store(&c->host_bound, !ended);
-	return ended;
-}
-
-/*
- * The capture stream waits for all that was submitted in the context. False: it could not for
- * some, which may write while the capture reads. idle: nothing was running.
- */
-static bool order_after_work(struct thread *t, struct capture *p, bool *idle)
-{
-	struct context *c = p->context;
-	bool exact = true;
-
-	*idle = false;
-
-	if (!options.deps)
-		return false;
-	bool stuck = atomic_load(&c->host_bound) && !host_bound_ended(t, c);
-	*idle = !stuck;
-	uint64_t deadline = stuck ? clock_ns() + OTHERS_MS * 1000000ull : 0;
-	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context) {
-		uint64_t submitted = atomic_load(&s->submitted);
-		if (submitted == atomic_load(&s->settled) || !atomic_load(&s->alive))
-			continue;
-		/* Nothing of ours goes into an idle stream: it stays idle. */
-		bool order = !namable(s, t) || !becomes_idle(s, deadline);
-		*idle &= !order;
-		if (order && stuck) {
-			exact = false;
-			continue;
-		}
-		atomic_store(&s->settled, submitted);
-		/* The legacy default stream waits for other threads' per-thread default streams. */
-		CUstream handle = namable(s, t) ? s->handle : CU_STREAM_LEGACY;
-		if (order)
-			exact &= real.cuEventRecord(p->order, handle) == CUDA_SUCCESS &&
-				 real.cuStreamWaitEvent(p->stream, p->order, 0) == CUDA_SUCCESS;
-	}
-	return exact;
-}
-
 static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params *params, uint64_t work)
 {
 	void *args[] = {params};
@@ -135,39 +54,6 @@ static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params
 static CUresult let_go_after(struct capture *p, uint32_t captures)
 {
 	return real.cuStreamWriteValue32_v2(p->stream, p->shared.device, captures, 0);
-}
-
-void capture_catch_up(struct thread *t, struct stream *s)
-{
-	struct context *c = s->context;
-	uint32_t captures = atomic_load(&c->captures);
-	struct capture *p = c->capture;
-	CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-	(void)t;
-
-	if (!p || p->broken || !options.deps) {
-		atomic_store(&s->seen, captures);
-		return;
-	}
-	if (atomic_load(&captures_active) &&
-	    (real.cuStreamIsCapturing(s->handle, &capturing) != CUDA_SUCCESS ||
-	     capturing != CU_STREAM_CAPTURE_STATUS_NONE))
-		return;
-	if ((int32_t)(*capture_release_word(p) - captures) < 0)
-		real.cuStreamWaitValue32_v2(s->handle, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ);
-	atomic_store(&s->seen, captures);
-}
-
-void capture_overtake(struct stream *s)
-{
-	struct context *c = s->context;
-	uint32_t captures = atomic_load(&c->captures);
-	struct capture *p = c->capture;
-
-	if (p && (int32_t)(*capture_release_word(p) - captures) < 0)
-		atomic_store(&c->overtaken, captures);
-	else
-		atomic_store(&s->seen, captures);
 }
 
 /* Free bytes in the ring, as far as the drain has come. */
@@ -196,11 +82,11 @@ void capture_let_go(struct capture *p, uint32_t epoch)
 	atomic_store(&p->stalled, true);
 	atomic_store(&p->force_full, true);
 	/* First the capture must not read any more: what the program does next may free memory. */
-	if (real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch + 1, 0) != CUDA_SUCCESS)
-		return;
-	for (uint64_t until = clock_ns() + CANCEL_MS * 1000000ull; real.cuStreamQuery(p->drain_streams[0]) == CUDA_ERROR_NOT_READY;) {
+	bool asked = real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch + 1, 0) == CUDA_SUCCESS;
+	uint64_t until = clock_ns() + CANCEL_MS * 1000000ull;
+	while (asked && real.cuStreamQuery(p->drain_streams[0]) == CUDA_ERROR_NOT_READY) {
 		if (clock_ns() > until)
-			return; /* the device does nothing at all: neither does what would be let go */
+			return; /* the device does nothing at all, nor would what is let go */
 		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 	}
 	*capture_release_word(p) = atomic_load(&p->context->captures);
@@ -210,6 +96,7 @@ void capture_take_status(struct pending *q, const struct tt_capture_status *s)
 {
 	q->status = *s;
 	q->read = true;
+	q->epoch.captured_ns = options.deterministic ? 0 : clock_ns();
 	if (s->flags & TT_CAPTURE_DISCARDED) {
 		q->refused = true;
 		q->epoch.flags = TT_EPOCHF_REFUSED;
@@ -217,7 +104,7 @@ void capture_take_status(struct pending *q, const struct tt_capture_status *s)
 }
 
 /* The kernels keep one list: a capture must be through before the next. */
-static bool settle(struct capture *p)
+bool capture_settled(struct capture *p)
 {
 	if (!p->open)
 		return true;
@@ -227,7 +114,8 @@ static bool settle(struct capture *p)
 		return false;
 	}
 	struct tt_capture_status *s = capture_status(p, p->last_slot);
-	account(p, s);
+	for (uint32_t i = p->open_slots; i-- > 0;)
+		account(p, capture_status(p, (p->last_slot + CAPTURE_PENDING - i) % CAPTURE_PENDING));
 	if (options.overwrite == OVERWRITE_DROP_OLDEST)
 		flight_settled(p, s);
 	p->open = false;
@@ -357,6 +245,17 @@ static bool submit(struct capture *p, struct tt_capture_params *params, bool ful
 	       real.cuEventRecord(p->done[p->last_slot], p->stream) == CUDA_SUCCESS;
 }
 
+/* Why the driver refuses something. */
+static bool context_failed(struct capture *p)
+{
+	CUresult r = real.cuStreamQuery(p->stream);
+
+	if (r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_READY)
+		return false;
+	capture_failed(p, r, "cuStreamQuery");
+	return true;
+}
+
 /* Within the gate and the lock. True: the program's streams have something to wait for. */
 static bool cut(struct thread *t, struct capture *p, struct pending *q, bool full)
 {
@@ -364,11 +263,11 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	uint64_t worst;
 	bool wait, idle;
 
-	if (!settle(p)) {
+	if (!capture_settled(p)) {
 		refuse(p, q, "the capture before it did not end");
 		return false;
 	}
-	if (!order_after_work(t, p, &idle) || q->epoch.flags & TT_EPOCHF_LOOSE) {
+	if (!capture_order(t, p, &idle) || q->epoch.flags & TT_EPOCHF_LOOSE) {
 		/* A snapshot hashes what it copies; and the next starts from nothing that may be torn. */
 		q->epoch.flags |= TT_EPOCHF_LOOSE;
 		full = true;
@@ -379,7 +278,10 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	q->slot = p->last_slot = drain_slot(p);
 	p->last_epoch = q->epoch.number;
 	if (!choose_regions(p, q->epoch.number, full, &q->epoch.regions)) {
-		refuse(p, q, "no memory for its block list");
+		if (context_failed(p))
+			leave_out(p, q, TT_EPOCHF_REFUSED);
+		else
+			refuse(p, q, "no memory for its block list");
 		return false;
 	}
 	q->list = region_list_hold(p->list);
@@ -401,9 +303,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	wait = p->managed || !capture_fits(p, worst) || !options.deps;
 	if (!submit(p, &params, full)) {
 		p->broken = true;
-		CUresult r = real.cuStreamQuery(p->stream);
-		if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
-			capture_failed(p, r, "cuStreamQuery");
+		context_failed(p);
 		recorder_fail("the driver refused a capture; the run ends before epoch %u", q->epoch.number);
 		leave_out(p, q, TT_EPOCHF_REFUSED);
 		return false;
@@ -412,6 +312,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	choose_captured(p);
 	q->final = true;
 	p->open = !wait;
+	p->open_slots = 1;
 	if (!wait)
 		return hand_over(p, q);
 	if (!capture_wait(p, q->slot, options.stall_ms)) {
@@ -471,48 +372,87 @@ static void end_own(struct thread *t, CUstreamCaptureMode mode)
 	t->busy--;
 }
 
+/* Whether there is to be one in the context, and it is ready for one. */
+static bool is_due(struct context *c, uint32_t trigger)
+{
+	bool implied = (trigger == TT_TRIGGER_SYNC || trigger == TT_TRIGGER_FINAL) && !atomic_load(&regions_managed);
+
+	if (!c->capture && !(c->capture = capture_create(c, false)))
+		return false;
+	struct capture *p = c->capture;
+	if (p->broken || (implied && context_work(c) == c->work_captured && p->epochs))
+		return false;
+	if (!atomic_load(&p->stalled) || capture_settled(p))
+		return true;
+	p->gap = true;
+	recorder_warn("no epochs are captured while a capture is held up");
+	return false;
+}
+
+/* Behind the closed gate; exact: nobody is inside. */
+static void cut_epoch(struct thread *t, struct context *c, const struct tt_epoch *like, bool exact)
+{
+	struct capture *p = c->capture;
+	uint32_t number = recorder_next_epoch();
+	bool full = p->force_full || (options.snapshot_every && p->epochs % options.snapshot_every == 0);
+	struct pending q = {.capture = p, .epoch = *like};
+
+	q.number = p->number = atomic_load(&c->captures) + 1;
+	q.epoch.number = number;
+	q.epoch.context = c->index;
+	q.epoch.device = (uint32_t)c->device;
+	q.epoch.flags = (exact ? 0 : TT_EPOCHF_LOOSE) | (p->gap ? TT_EPOCHF_GAP : 0);
+	c->work_captured = context_work(c);
+	if (!cut(t, p, &q, full))
+		return;
+	atomic_store(&p->force_full, q.epoch.flags & TT_EPOCHF_LOOSE);
+	p->gap = false;
+	p->epochs++;
+	if (let_go_after(p, p->number) == CUDA_SUCCESS)
+		atomic_store(&c->captures, p->number);
+	else /* nothing can wait for it but we here */
+		capture_settled(p);
+}
+
+/* What is asked for by name is of all devices: of each context with work since its last epoch. */
+static unsigned find_others(const struct context *c, uint32_t trigger, struct context **others)
+{
+	unsigned n = 0;
+	CUcontext popped;
+
+	if (trigger != TT_TRIGGER_API && trigger != TT_TRIGGER_NVTX)
+		return 0;
+	for (struct context *o = context_first(); o && n < OTHERS; o = o->next) {
+		bool news = o != c && o->alive && context_work(o) && !(o->capture && context_work(o) == o->work_captured);
+		if (!news || real.cuCtxPushCurrent_v2(o->handle) != CUDA_SUCCESS)
+			continue;
+		if (is_due(o, trigger))
+			others[n++] = o;
+		real.cuCtxPopCurrent_v2(&popped);
+	}
+	return n;
+}
+
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq)
 {
+	struct context *others[OTHERS];
+	CUcontext popped;
+
 	if (atomic_load(&captures_active) || t->busy)
 		return; /* what a capturing program may submit is not ours to change */
 	CUstreamCaptureMode mode = begin_own(t);
-	if (recorder_state != RECORDER_ON)
-		goto out;
-	if (!c->capture && !(c->capture = capture_create(c, false)))
-		goto out;
-	struct capture *p = c->capture;
-	uint64_t work = context_work(c);
-	bool implied = (trigger == TT_TRIGGER_SYNC || trigger == TT_TRIGGER_FINAL) && !atomic_load(&regions_managed);
-	if (p->broken || (implied && work == c->work_captured && p->epochs))
-		goto out;
-	if (atomic_load(&p->stalled) && !settle(p)) {
-		p->gap = true;
-		recorder_warn("no epochs are captured while a capture is held up");
-		goto out;
+	if (recorder_state == RECORDER_ON && is_due(c, trigger)) {
+		unsigned n = find_others(c, trigger, others);
+		bool exact = gate_close(GATE_MS);
+		struct tt_epoch like = {.trigger = trigger, .seq = seq, .time_ns = clock_ns(), .label = label};
+		cut_epoch(t, c, &like, exact);
+		for (unsigned i = 0; i < n; i++)
+			if (real.cuCtxPushCurrent_v2(others[i]->handle) == CUDA_SUCCESS) {
+				cut_epoch(t, others[i], &like, exact);
+				real.cuCtxPopCurrent_v2(&popped);
+			}
+		gate_open();
 	}
-	bool exact = gate_close(GATE_MS);
-	uint32_t number = recorder_next_epoch();
-	bool full = p->force_full || (options.snapshot_every && p->epochs % options.snapshot_every == 0);
-	p->number = atomic_load(&c->captures) + 1;
-	struct pending q = {
-		.capture = p,
-		.number = p->number,
-		.epoch = {.number = number, .trigger = trigger, .context = c->index, .device = (uint32_t)c->device,
-			  .seq = seq, .time_ns = clock_ns(), .label = label,
-			  .flags = (exact ? 0 : TT_EPOCHF_LOOSE) | (p->gap ? TT_EPOCHF_GAP : 0)},
-	};
-	c->work_captured = work;
-	if (cut(t, p, &q, full)) {
-		atomic_store(&p->force_full, q.epoch.flags & TT_EPOCHF_LOOSE);
-		p->gap = false;
-		p->epochs++;
-		if (let_go_after(p, p->number) == CUDA_SUCCESS)
-			atomic_store(&c->captures, p->number);
-		else /* nothing can wait for it but we here */
-			settle(p);
-	}
-	gate_open();
-out:
 	end_own(t, mode);
 }
 
@@ -521,7 +461,7 @@ void capture_settle(struct thread *t, struct context *c)
 	CUstreamCaptureMode mode = begin_own(t);
 
 	if (c->capture && !c->capture->broken)
-		settle(c->capture);
+		capture_settled(c->capture);
 	end_own(t, mode);
 }
 
@@ -531,7 +471,7 @@ bool capture_give_back(struct thread *t, struct context *c)
 	bool gave = false;
 
 	struct capture *p = c->capture;
-	if (p && !p->broken && !p->host_only && settle(p)) {
+	if (p && !p->broken && !p->host_only && capture_settled(p)) {
 		flight_dump(p);
 		if (!drain_flush(0) && recorder_state == RECORDER_ON)
 			goto out;
@@ -556,7 +496,7 @@ void capture_dump(struct thread *t)
 		struct capture *p = c->capture;
 		if (!c->alive || !p || p->broken || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
 			continue;
-		if (settle(p)) {
+		if (capture_settled(p)) {
 			flight_dump(p);
 			drain_flush(0); /* before the ring's tail moves on by anyone else */
 		}
@@ -569,7 +509,7 @@ void capture_dump(struct thread *t)
 static bool runs_nothing(const struct thread *t, const struct context *c)
 {
 	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context)
-		if (atomic_load(&s->alive) && namable(s, t) && real.cuStreamQuery(s->handle) != CUDA_SUCCESS)
+		if (atomic_load(&s->alive) && stream_namable(s, t) && real.cuStreamQuery(s->handle) != CUDA_SUCCESS)
 			return false;
 	return true;
 }
@@ -580,8 +520,12 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, recorder_next_seq());
 	CUstreamCaptureMode mode = begin_own(t);
 	struct capture *p = c->capture;
-	if (p && !p->broken && settle(p))
+	if (p && !p->broken && capture_settled(p)) {
 		flight_dump(p);
+	} else if (p && !p->broken && process_ends && !capture_hurried()) {
+		recorder_warn("work of the program did not end: the last epoch is missing");
+		capture_hurry();
+	}
 	/* What a process leaves behind at its end the system frees, and without a wait. */
 	if (p && drain_flush(options.stall_ms) && !p->broken && !capture_hurried() && (!process_ends || runs_nothing(t, c)))
 		capture_destroy(p);

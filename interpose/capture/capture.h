@@ -77,6 +77,7 @@ struct capture {
 	_Atomic bool stalled;            /* the open capture is late: nothing of the program waits for it */
 	bool gap;
 	bool open;                       /* the last capture's status was not read so far */
+	uint32_t open_slots;             /* captures of which that is so: several of a graph */
 	uint32_t last_slot, last_epoch;
 	struct pending *kept;            /* drop-oldest: the epochs that stay in the ring, oldest first */
 	size_t kept_count, kept_capacity;
@@ -101,8 +102,8 @@ struct pending {
 void capture_take_status(struct pending *q, const struct tt_capture_status *s);
 /* Cut an epoch in the context; label: what store_string gave. Takes the capture lock. */
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq);
-/* Let a stream's next work wait for the last capture. */
-void capture_catch_up(struct thread *t, struct stream *s);
+/* Let a stream's next work wait for the last capture. False: it is through. */
+bool capture_catch_up(struct thread *t, struct stream *s);
 /* The stream's next work does not wait: it names nothing that is being read. */
 void capture_overtake(struct stream *s);
 /* Wait until no capture reads memory any more, before the program frees some. */
@@ -130,6 +131,15 @@ void capture_dump(struct thread *t);
 extern _Atomic int captures_active; /* stream captures the program has under way */
 extern pthread_mutex_t capture_lock;
 
+/*
+ * order.c: the capture stream waits for all that was submitted in the context. False: it could not
+ * for some, which may write while the capture reads. idle: nothing was running.
+ */
+bool capture_order(struct thread *t, struct capture *p, bool *idle);
+
+/* The last capture is through, or was let go. False: it still reads. */
+bool capture_settled(struct capture *p);
+
 /* device.c */
 struct capture *capture_create(struct context *c, bool host_only);
 void capture_destroy(struct capture *p);
@@ -156,6 +166,7 @@ void capture_free_outgrown(struct capture *p);
 bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *total);
 void choose_captured(struct capture *p); /* the epoch was submitted */
 void choose_again(struct capture *p);    /* the epoch was discarded: the next reads all of its regions */
+bool capture_scratch(struct capture *p, uint64_t blocks); /* room for a list of so many blocks */
 struct region_list *region_list_hold(struct region_list *list);
 void region_list_release(struct region_list *list);
 

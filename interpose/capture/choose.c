@@ -55,7 +55,7 @@ static bool ensure_staging(struct capture *p, size_t regions)
 	return true;
 }
 
-static bool ensure_scratch(struct capture *p, uint64_t blocks)
+bool capture_scratch(struct capture *p, uint64_t blocks)
 {
 	uint64_t size = blocks * sizeof(struct tt_chunk_entry);
 
@@ -119,7 +119,7 @@ bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *tot
 		region_release(live[i]);
 	free(live);
 	p->staged_all &= ok && !options.touched;
-	return ok && p->blocks <= TT_CAPTURE_MAX_BLOCKS && ensure_scratch(p, p->blocks ? p->blocks : 1);
+	return ok && p->blocks <= TT_CAPTURE_MAX_BLOCKS && capture_scratch(p, p->blocks ? p->blocks : 1);
 }
 
 void choose_captured(struct capture *p)

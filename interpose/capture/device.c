@@ -13,6 +13,7 @@
 #include "../recorder.h"
 #include "../state/clock.h"
 #include "capture.h"
+#include "points.h"
 
 extern const char capture_ptx[];
 
@@ -208,6 +209,7 @@ static void destroy(struct capture *p)
 	if (p->context->capture == p)
 		p->context->capture = NULL;
 	pthread_mutex_unlock(&ranges_lock);
+	points_switch_off(p->context);
 	memory_free(&p->ring);
 	memory_free(&p->control);
 	memory_free(&p->scratch);

@@ -48,6 +48,9 @@
 /* void NAME(struct tt_capture_params) */
 #define TT_KERNEL_DIGEST "tt_capture_digest"
 #define TT_KERNEL_GATHER "tt_capture_gather"
+/* The same, as nodes of graphs: void NAME(const struct tt_capture_params *) */
+#define TT_KERNEL_DIGEST_AT "tt_capture_digest_at"
+#define TT_KERNEL_GATHER_AT "tt_capture_gather_at"
 /* void NAME(struct tt_restore_params) */
 #define TT_KERNEL_RESTORE "tt_restore"
 

@@ -671,7 +671,7 @@ typedef union {
 
 typedef struct {
 	CUlaunchAttributeID id;
-	char pad[8 - (sizeof(CUlaunchAttributeID))];
+	char pad[4]; /* behind the id */
 	CUlaunchAttributeValue value;
 } CUlaunchAttribute;
 

@@ -45,6 +45,7 @@ static const char *trigger_name(uint32_t trigger)
 		[TT_TRIGGER_FINAL] = "final",
 		[TT_TRIGGER_GRAPH] = "graph",
 		[TT_TRIGGER_NVTX] = "nvtx",
+		[TT_TRIGGER_GRAPH_NODE] = "graph-node",
 	};
 
 	return trigger < sizeof(names) / sizeof(names[0]) && names[trigger] ? names[trigger] : "unknown";

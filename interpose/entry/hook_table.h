@@ -102,6 +102,7 @@
 	X(cuMemAddressReserve) X(cuMemRelease) X(cuMemGetAllocationGranularity) \
 	X(cuMemExportToShareableHandle) \
 	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool) \
+	X(cuGraphAddKernelNode_v2) X(cuGraphAddDependencies) X(cuGraphDestroyNode) \
 	X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphGetEdges_v2) X(cuGraphNodeGetType) \
 	X(cuGraphKernelNodeGetParams) X(cuGraphKernelNodeGetParams_v2) X(cuGraphKernelNodeGetAttribute) \
 	X(cuGraphMemcpyNodeGetParams) X(cuGraphMemsetNodeGetParams) X(cuGraphHostNodeGetParams) \

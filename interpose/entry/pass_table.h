@@ -73,14 +73,14 @@
 
 /* A graph is read when it is instantiated; until then it may change as it likes. */
 #define PASS_GRAPHS(X) \
-	X(cuGraphAddBatchMemOpNode) X(cuGraphAddChildGraphNode) X(cuGraphAddDependencies) \
+	X(cuGraphAddBatchMemOpNode) X(cuGraphAddChildGraphNode) \
 	X(cuGraphAddDependencies_v2) X(cuGraphAddEmptyNode) X(cuGraphAddEventRecordNode) \
 	X(cuGraphAddEventWaitNode) X(cuGraphAddExternalSemaphoresSignalNode) \
 	X(cuGraphAddExternalSemaphoresWaitNode) X(cuGraphAddHostNode) X(cuGraphAddKernelNode) \
-	X(cuGraphAddKernelNode_v2) X(cuGraphAddMemAllocNode) X(cuGraphAddMemFreeNode) \
+	 X(cuGraphAddMemAllocNode) X(cuGraphAddMemFreeNode) \
 	X(cuGraphAddMemcpyNode) X(cuGraphAddMemsetNode) X(cuGraphBatchMemOpNodeSetParams) X(cuGraphClone) \
 	X(cuGraphConditionalHandleCreate) X(cuGraphCreate) X(cuGraphDebugDotPrint) X(cuGraphDestroy) \
-	X(cuGraphDestroyNode) X(cuGraphEventRecordNodeSetEvent) X(cuGraphEventWaitNodeSetEvent) \
+	 X(cuGraphEventRecordNodeSetEvent) X(cuGraphEventWaitNodeSetEvent) \
 	X(cuGraphExecExternalSemaphoresSignalNodeSetParams) \
 	X(cuGraphExecExternalSemaphoresWaitNodeSetParams) X(cuGraphExecGetFlags) \
 	X(cuGraphExternalSemaphoresSignalNodeGetParams) X(cuGraphExternalSemaphoresSignalNodeSetParams) \

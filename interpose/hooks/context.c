@@ -160,6 +160,7 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuCtxSynchronize);
 	uint64_t before = total(&op), mark = arena_mark();
+	op_waits(&op);
 	CUresult r = real.cuCtxSynchronize();
 	if (unlikely(mark))
 		freed_is_free(r, op.on ? op.context : context_current(thread_current()), mark);
@@ -176,6 +177,7 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext c)
 	if (op_begin(&op, CALL_cuCtxSynchronize_v2) && c && context_find(c))
 		op.context = context_find(c);
 	uint64_t before = total(&op), mark = arena_mark();
+	op_waits(&op);
 	CUresult r = real.cuCtxSynchronize_v2(c);
 	if (unlikely(mark))
 		freed_is_free(r, op.on ? op.context : c ? context_find(c) : context_current(thread_current()), mark);

@@ -89,6 +89,7 @@ static void reach(const struct op *op, struct span s)
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, NULL, per_thread, writes(span)); \
 		reach(&op, span); \
+		op_waits(&op); \
 		op_time(&op); \
 		CUresult r = real.symbol args; \
 		after; \

@@ -1,6 +1,7 @@
 /*
  * Executable graphs: making them, changing them, ending them. Their launches are in launch.c.
  */
+#include "../capture/points.h"
 #include "../state/graphs.h"
 #include "op.h"
 
@@ -17,12 +18,24 @@ static void end_graph(struct op *op, CUresult r, uint32_t kind, uint32_t number,
 
 /* ---- making and ending ---- */
 
-static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph graph, uint64_t flags)
+/* What is launched by the device has no host that could say what is to be captured. */
+static struct points *begin_make(const struct op *op, CUgraph graph, uint64_t flags)
+{
+	return op->on && !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) ? points_insert(op->t, op->context, graph)
+									       : NULL;
+}
+
+static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph graph, uint64_t flags,
+		     struct points *points)
 {
 	bool made = op->on && r == CUDA_SUCCESS && exec && *exec;
 
 	end_graph(op, r, TT_EVENT_GRAPH_INSTANTIATE,
 		  made ? graph_made(op->t, op->context, *exec, graph, flags, op->seq) : TT_NO_ID, 0);
+	if (points && made && graphs_find(*exec))
+		points_attach(points, graphs_find(*exec));
+	else if (points)
+		points_free(points);
 }
 
 #define MAKES(symbol, flags, params, args) \
@@ -32,8 +45,11 @@ static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
+		struct points *points = begin_make(&op, graph, flags); \
 		CUresult r = real.symbol args; \
-		end_make(&op, r, exec, graph, flags); \
+		if (points) \
+			points_withdraw(points); \
+		end_make(&op, r, exec, graph, flags, points); \
 		return r; \
 	}
 
@@ -53,8 +69,13 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuGraphExecDestroy);
 	struct exec *x = op.on ? graph_ended(exec) : NULL;
+	struct points *points = graph_points(x);
 	CUresult r = real.cuGraphExecDestroy(exec);
 	uint32_t number = graph_number(x);
+	if (points && r == CUDA_SUCCESS) {
+		graph_set_points(x, NULL);
+		points_free(points);
+	}
 	if (x && r == CUDA_SUCCESS)
 		graph_gone(x, op.seq);
 	else if (x)
@@ -143,25 +164,36 @@ CHANGES(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, C
 CHANGES(cuGraphExecBatchMemOpNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p), (exec, node, p), nodes_add_mem_op(&change, p->count, p->paramArray))
 CHANGES(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p), (exec, node, p), add_any(&change, &op, p))
 
-/* follow: what that means for the graph `x`, in nodes that changed. */
-#define UPDATES(symbol, params, args, follow) \
+/* The graph that it is updated from has to have the same nodes. */
+static struct points *begin_update(const struct op *op, CUgraphExec exec, CUgraph from)
+{
+	struct points *points = op->on && from ? graph_points(graphs_find(exec)) : NULL;
+
+	return points && points_insert_again(points, from) ? points : NULL;
+}
+
+/* from: the whole graph it is updated from, or NULL; follow: what that means for the graph `x`, in nodes that changed. */
+#define UPDATES(symbol, from, params, args, follow) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
+		struct points *points = begin_update(&op, exec, from); \
 		CUresult r = real.symbol args; \
+		if (points) \
+			points_withdraw(points); \
 		struct exec *x = changed_by(&op, r, exec); \
 		size_t changed = x ? follow : 0; \
 		end_graph(&op, r, TT_EVENT_GRAPH_UPDATE, graph_number(op.on ? graphs_find(exec) : NULL), changed); \
 		return r; \
 	}
 
-UPDATES(cuGraphNodeSetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned enabled), (exec, node, enabled), graph_node_enabled(x, node, enabled, op.seq))
-UPDATES(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), graph_updated(op.t, op.context, x, node, graph, op.seq))
-UPDATES(cuGraphExecUpdate, (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), graph_updated(op.t, op.context, x, NULL, graph, op.seq))
-UPDATES(cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), graph_updated(op.t, op.context, x, NULL, graph, op.seq))
+UPDATES(cuGraphNodeSetEnabled, NULL, (CUgraphExec exec, CUgraphNode node, unsigned enabled), (exec, node, enabled), graph_node_enabled(x, node, enabled, op.seq))
+UPDATES(cuGraphExecChildGraphNodeSetParams, NULL, (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), graph_updated(op.t, op.context, x, node, graph, op.seq))
+UPDATES(cuGraphExecUpdate, graph, (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), graph_updated(op.t, op.context, x, NULL, graph, op.seq))
+UPDATES(cuGraphExecUpdate_v2, graph, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), graph_updated(op.t, op.context, x, NULL, graph, op.seq))
 
 /* ---- conditional nodes ---- */
 

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "../capture/points.h"
 #include "../drain/params.h"
 #include "../state/graphs.h"
 #include "op.h"
@@ -44,9 +45,10 @@ static void touch_params(const struct function *f, const struct shape *s)
 		regions_touch_pointers(s->params[i], f->params[i].size);
 }
 
-/* Whether a launch may write what a capture is reading. Of one that names nothing, anything may be true. */
+/* Whether a launch may write what a capture is reading, and in which region, 0: any. Of one that names nothing,
+ * anything may be true. */
 static __attribute__((noinline)) bool may_write_captured(const struct op *op, const struct function *f,
-							 const struct shape *s)
+							 const struct shape *s, uint64_t *base)
 {
 	uint32_t seen = atomic_load(&op->stream->seen);
 	const void *buffer;
@@ -56,17 +58,19 @@ static __attribute__((noinline)) bool may_write_captured(const struct op *op, co
 	    (int32_t)(atomic_load(&op->context->rest_captured_by) - seen) > 0)
 		return true;
 	if ((buffer = launch_buffer(s->extra, &size)))
-		return regions_point_to_captured(buffer, size, seen);
+		return (*base = regions_point_to_captured(buffer, size, seen));
 	for (uint32_t i = 0; s->params && i < f->param_count; i++)
-		if (regions_point_to_captured(s->params[i], f->params[i].size, seen))
+		if ((*base = regions_point_to_captured(s->params[i], f->params[i].size, seen)))
 			return true;
 	return !s->params;
 }
 
-static void order_launch(const struct op *op, const struct function *f, const struct shape *s)
+static void order_launch(struct op *op, const struct function *f, const struct shape *s)
 {
-	if (may_write_captured(op, f, s))
-		capture_catch_up(op->t, op->stream);
+	uint64_t base = 0;
+
+	if (may_write_captured(op, f, s, &base))
+		op_catch_up(op, base);
 	else
 		capture_overtake(op->stream);
 }
@@ -81,7 +85,7 @@ HOT static struct function *begin_launch(struct op *op, const struct shape *s)
 		gate_leave(op->t); /* the epoch closes the gate, and this launch comes after it */
 		op_epoch(op, TT_TRIGGER_KERNEL_BEFORE, f->name_string);
 		gate_enter(op->t);
-		capture_catch_up(op->t, op->stream);
+		op_catch_up(op, 0);
 	}
 	op_time(op);
 	return f;
@@ -110,6 +114,7 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 	}
 	if (likely(!options.no_launches) && (e = op_event_of_launch(op, r))) {
 		e->id = f ? f->id : TT_NO_ID;
+		e->dst = op->waited_for;
 		e->shared = s->shared;
 		memcpy(e->grid, s->grid, sizeof(e->grid));
 		memcpy(e->block, s->block, sizeof(e->block));
@@ -201,12 +206,13 @@ static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 	}
 
 /* As for kernels, which order_launch looks at. */
-static void order_graph(const struct op *op, struct exec *x)
+static void order_graph(struct op *op, struct exec *x)
 {
 	uint32_t seen = atomic_load(&op->stream->seen);
+	uint64_t base = 0;
 
-	if ((int32_t)(atomic_load(&op->context->rest_captured_by) - seen) > 0 || graph_may_write_captured(x, seen))
-		capture_catch_up(op->t, op->stream);
+	if ((int32_t)(atomic_load(&op->context->rest_captured_by) - seen) > 0 || graph_may_write_captured(x, seen, &base))
+		op_catch_up(op, base);
 	else
 		capture_overtake(op->stream);
 }
@@ -218,9 +224,18 @@ static struct exec *begin_graph(struct op *op, CUgraphExec handle)
 	graphs_write();
 	if (options.deps == DEPS_REGION && !op->capturing && op_is_behind(op))
 		order_graph(op, x);
-	if (!op->capturing)
-		op_time(op);
 	return x;
+}
+
+/* Epochs inside it, as the last thing before the call: NULL where there are none. */
+static struct points *begin_inside(struct op *op, struct exec *x)
+{
+	struct points *points = op->capturing ? NULL : graph_points(x);
+
+	if (points && !points_begin(op->t, points, x, op->stream, op->seq))
+		points = NULL;
+	op_time(op);
+	return points;
 }
 
 static void end_graph(struct op *op, CUresult r, struct exec *x)
@@ -229,6 +244,7 @@ static void end_graph(struct op *op, CUresult r, struct exec *x)
 
 	if (e) {
 		e->id = graph_number(x);
+		e->dst = op->waited_for;
 		events_publish(e, TT_EVENT_GRAPH_LAUNCH);
 	}
 	if (options.touched && r == CUDA_SUCCESS && !graph_touch(x))
@@ -249,7 +265,10 @@ static void end_graph(struct op *op, CUresult r, struct exec *x)
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_launch(&op, CALL_##symbol, stream, per_thread); \
 		struct exec *x = op.on ? begin_graph(&op, exec) : NULL; \
+		struct points *points = op.on ? begin_inside(&op, x) : NULL; \
 		CUresult r = real.symbol(exec, stream); \
+		if (points) \
+			points_end(op.t, points, op.stream, r == CUDA_SUCCESS); \
 		if (op.on) \
 			end_graph(&op, r, x); \
 		return r; \

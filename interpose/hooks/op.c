@@ -2,7 +2,6 @@
  * The parts of a wrapper that are not on the launch path.
  */
 #include "../incident.h"
-#include "../state/stacks.h"
 #include "op.h"
 
 bool op_is_capturing(struct stream *s)
@@ -19,13 +18,15 @@ HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
 
 	if (unlikely(result != CUDA_SUCCESS) && op->on)
 		incident_result(op->context, result, op->call < CALL_COUNT ? call_names[op->call] : "a call", op->seq);
+	if (unlikely(op->stack))
+		op->t->waits_at = 0;
 	if (!e)
 		return NULL;
 	op->event = e;
 	/* The slot is zeros. */
 	e->seq = op->seq;
 	e->time_ns = op->time;
-	e->flags = op->capturing ? TT_EVENTF_CAPTURING : 0;
+	e->flags = (op->capturing ? TT_EVENTF_CAPTURING : 0) | (op->waited ? TT_EVENTF_WAITED : 0);
 	e->thread = op->t->tid;
 	e->result = (uint32_t)result;
 	e->context = op->context->index;
@@ -33,7 +34,7 @@ HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
 	e->stream = op->stream ? op->stream->id : 0;
 	e->id = TT_NO_ID;
 	if (unlikely(stack))
-		e->stack = stacks_here();
+		e->stack = op->stack ? op->stack : stacks_here();
 	return e;
 }
 

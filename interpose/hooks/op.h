@@ -14,6 +14,7 @@
 #include "../state/clock.h"
 #include "../state/modules.h"
 #include "../state/regions.h"
+#include "../state/stacks.h"
 #include "../timeline/events.h"
 #include "../timeline/timeline.h"
 
@@ -21,6 +22,8 @@ struct op {
 	bool on; /* we record this call */
 	bool writes;
 	bool capturing; /* it goes into a graph and does not run now */
+	bool waited;    /* its stream waits for a capture first */
+	uint64_t waited_for; /* the region that this is about, 0: any */
 	struct timing *timing; /* events around what it submits, or NULL */
 	struct tt_event *event; /* where it is recorded, or NULL */
 	struct thread *t;
@@ -28,6 +31,7 @@ struct op {
 	struct stream *stream;
 	uint64_t seq, time;
 	uint32_t call;
+	uint32_t stack; /* where that was taken before the call, else 0 */
 };
 
 /* Declares a wrapper's op; until it goes out of scope the thread counts as being in a driver call. */
@@ -62,7 +66,10 @@ static inline bool op_start(struct op *op, uint32_t call, bool recorded)
 	op->context = NULL;
 	op->stream = NULL;
 	op->timing = NULL;
+	op->waited = false;
+	op->waited_for = 0;
 	op->event = NULL;
+	op->stack = 0;
 	if (!recorded)
 		return false;
 	op->t = thread_current();
@@ -86,6 +93,13 @@ static inline void op_time(struct op *op)
 		op->timing = timing_begin(op->stream, op->seq);
 }
 
+/* Right before a driver's call that waits for the GPU: should it wait for ever, it is known who called. */
+static inline void op_waits(struct op *op)
+{
+	if (unlikely(options.callstacks) && op->on)
+		op->t->waits_at = op->stack = stacks_here();
+}
+
 /* A call without a stream. */
 static inline bool op_begin(struct op *op, uint32_t call)
 {
@@ -107,6 +121,15 @@ static inline bool op_is_behind(const struct op *op)
 	       atomic_load_explicit(&op->context->captures, memory_order_acquire);
 }
 
+/* What the op submits comes after the last capture, which reads memory that it may write. */
+static inline void op_catch_up(struct op *op, uint64_t region)
+{
+	if (!capture_catch_up(op->t, op->stream))
+		return;
+	op->waited = true;
+	op->waited_for = region;
+}
+
 /* launches: what it names is known a little later, and that is when it may have to wait. */
 static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CUstream handle, bool per_thread,
 								bool writes, bool launches)
@@ -121,7 +144,7 @@ static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CU
 	if (writes && !op->capturing) {
 		gate_enter(op->t);
 		if (unlikely(op_is_behind(op)) && !(launches && options.deps == DEPS_REGION))
-			capture_catch_up(op->t, op->stream);
+			op_catch_up(op, 0);
 	}
 	return true;
 }

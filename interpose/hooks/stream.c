@@ -144,7 +144,7 @@ static bool given_back(struct op *op, CUresult r)
 	gate_leave(op->t); /* what gives back may wait for an epoch, and that for the gate */
 	bool more = arena_give_back(op->context) || capture_give_back(op->t, op->context);
 	gate_enter(op->t);
-	capture_catch_up(op->t, op->stream);
+	op_catch_up(op, 0);
 	return more;
 }
 
@@ -208,6 +208,7 @@ EXPORT CUresult CUDAAPI cuStreamSynchronize##S(CUstream stream) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuStreamSynchronize##S, stream, PT, false); \
 	uint64_t submitted = op_submitted(&op), mark = arena_mark(); \
+	op_waits(&op); \
 	CUresult r = real.cuStreamSynchronize##S(stream); \
 	if (r == CUDA_SUCCESS) \
 		op_settled(&op, submitted); \
@@ -301,6 +302,7 @@ EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event)
 	if (!REAL(cuEventSynchronize))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuEventSynchronize);
+	op_waits(&op);
 	CUresult r = real.cuEventSynchronize(event);
 	end_wait(&op, r, event);
 	return r;

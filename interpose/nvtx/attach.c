@@ -2,8 +2,8 @@
  * How modules find us, and their tables come to hold our functions.
  *
  * A module asks at its first call, by a variable of the environment, for a library and the function
- * in it that fills its tables. Where the environment names another tool, that one keeps its place: it fills
- * the tables, and where it put a function ours goes before it.
+ * in it that fills its tables. Where the variable names another tool, that one keeps its place: it
+ * fills the tables, and where it put a function ours goes before it.
  */
 #define _GNU_SOURCE
 #include "nvtx.h"

@@ -47,6 +47,19 @@ static inline bool may_record_later(void)
 
 /* ---- writing ---- */
 
+static _Atomic uint64_t count;
+
+uint64_t nvtx_count(void)
+{
+	return atomic_load(&count);
+}
+
+static void publish(struct tt_event *e, uint32_t kind)
+{
+	events_publish(e, kind);
+	atomic_fetch_add_explicit(&count, 1, memory_order_relaxed);
+}
+
 /* The context that the thread used last: to ask which is current would be a call of the driver. */
 static uint32_t context_known(void)
 {
@@ -81,7 +94,7 @@ static uint64_t write_event(uint32_t kind, const struct said *s, struct text tex
 	e->id = text.offset;
 	e->dst = texts_domain_name(s->domain);
 	e->src = src;
-	events_publish(e, kind);
+	publish(e, kind);
 	return e->seq;
 }
 
@@ -102,7 +115,7 @@ static struct text write_early(const struct early *early)
 	e->id = text.offset;
 	if (early->kind != TT_EVENT_NAME)
 		e->dst = texts_domain_name(early->domain);
-	events_publish(e, early->kind);
+	publish(e, early->kind);
 	return text;
 }
 
@@ -275,7 +288,7 @@ static void name_thread(uint32_t thread, const char *name)
 		e->id = texts_find(0, name).offset;
 		e->dst = TT_NAMED_THREAD;
 		e->src = thread;
-		events_publish(e, TT_EVENT_NAME);
+		publish(e, TT_EVENT_NAME);
 	} else if (thread == (uint32_t)syscall(SYS_gettid) && (early = early_of(TT_EVENT_NAME, &s))) {
 		early->event.dst = TT_NAMED_THREAD;
 		early->event.src = thread;
@@ -299,7 +312,7 @@ static void name_stream(CUstream handle, const char *name)
 	e->stream = stream->id;
 	e->id = texts_find(0, name).offset;
 	e->dst = TT_NAMED_STREAM;
-	events_publish(e, TT_EVENT_NAME);
+	publish(e, TT_EVENT_NAME);
 }
 
 /* ---- the functions ---- */

@@ -8,11 +8,15 @@
 #ifndef TT_NVTX_NVTX_H
 #define TT_NVTX_NVTX_H
 
+#include <stdint.h>
+
 /* Lets modules find us, in a process that is to be recorded. */
 void nvtx_announce(void);
 /* Instead of another tool's function by which it is given a module: one that takes part, and hands on to it. */
 void *nvtx_instead_of(void *theirs);
 /* Recording has begun: what is open in this thread becomes part of it. */
 void nvtx_recording_begins(void);
+/* Annotations recorded so far. */
+uint64_t nvtx_count(void);
 
 #endif

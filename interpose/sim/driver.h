@@ -331,7 +331,13 @@ struct sim_work {
 struct sim_work *work_new(enum work_type type, CUcontext ctx);
 struct sim_work *work_ref(struct sim_work *w);
 void work_unref(struct sim_work *w);
-CUresult work_run(struct sim_work *w, uint64_t schedule_seed, char *why, size_t size); /* no lock */
+
+/* In which order a kernel's blocks and warps run (0: one after the other), and which blocks run now; count 0: all. */
+struct work_part {
+	uint64_t schedule_seed, first, count;
+};
+
+CUresult work_run(struct sim_work *w, const struct work_part *part, char *why, size_t size); /* no lock */
 
 /* ---- trace.c: for who follows the work ---- */
 
@@ -353,6 +359,8 @@ struct sim_op {
 	struct sim_op **dependents;
 	unsigned dependent_count, dependent_room;
 	unsigned step; /* next part of WORK_MEMOPS */
+	uint64_t blocks; /* of WORK_KERNEL that have run */
+	uint64_t begin_ns; /* when the first did; 0 until then */
 	bool fails;    /* TT_SIM_FAULT=launch:N has chosen it */
 	uint64_t finished_ns;
 	uint32_t correlation; /* trace.c */

@@ -51,6 +51,7 @@ typedef struct {
 	const void *params; /* param_bytes bytes, laid out as ptx_function_info says */
 	bool cooperative;
 	uint64_t schedule_seed; /* 0: CTAs and warps in order; else a random order from this seed */
+	uint64_t first, count;  /* which blocks, counted in that order; count 0: all from first on */
 	/* host pointer for [address, address+size) if the device may access it, else NULL */
 	void *(*translate)(void *user, uint64_t address, size_t size, bool write);
 	/* what text is to call an address in messages; NULL: by its number */
@@ -61,7 +62,7 @@ typedef struct {
 
 typedef enum { PTX_OK, PTX_BAD_ADDRESS, PTX_MISALIGNED, PTX_TRAP, PTX_ASSERT, PTX_UNSUPPORTED, PTX_TIMEOUT } ptx_status;
 
-/* Runs the whole grid before it returns; error gets kernel, PTX line, thread and address. */
+/* Runs the grid, or the part asked for, before it returns; error gets kernel, PTX line, thread and address. */
 ptx_status ptx_launch(const ptx_function *f, const ptx_launch_config *config, char *error, size_t error_size);
 
 #endif

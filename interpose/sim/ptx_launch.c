@@ -235,7 +235,7 @@ static void finish_block(struct ptx_run *run, struct ptx_cta *cta)
 	if (cta->live || !cta->resident)
 		return;
 	cta->resident = false;
-	if (run->started < run->blocks && !begin_block(run, cta))
+	if (run->started < run->end && !begin_block(run, cta))
 		refuse(run, PTX_UNSUPPORTED, "out of memory");
 }
 
@@ -256,7 +256,7 @@ static bool run_in_order(struct ptx_run *run)
 	bool all_long = true;
 	for (size_t s = 0; s < run->slot_count; s++)
 		all_long &= run->slots[s]->clock >= (run->slot_count == 1 ? LONG : LONGER);
-	if (all_long && run->started < run->blocks && run->slot_count < run->slot_limit && run->status == PTX_OK)
+	if (all_long && run->started < run->end && run->slot_count < run->slot_limit && run->status == PTX_OK)
 		widen(run);
 	return ran;
 }
@@ -310,7 +310,7 @@ static void run_grid(struct ptx_run *run)
 	bool cooperative = run->config->cooperative;
 	size_t wanted = cooperative ? run->slot_limit : run->config->schedule_seed ? SEEDED_CROWD : 1;
 
-	while (run->slot_count < wanted && run->started < run->blocks)
+	while (run->slot_count < wanted && run->started < run->end)
 		if (!widen(run))
 			return;
 	while (run->status == PTX_OK && anything_resident(run)) {
@@ -346,6 +346,8 @@ static ptx_status check(struct ptx_run *run)
 	run->threads = (unsigned)(threads * c->block[2]);
 	run->warps = (run->threads + PTX_WARP - 1) / PTX_WARP;
 	run->blocks = blocks * c->grid[2];
+	run->started = c->first;
+	run->end = c->count && c->count < run->blocks - c->first ? c->first + c->count : run->blocks;
 	run->slot_limit = run->blocks < CROWD ? (size_t)run->blocks : CROWD;
 	if (c->cooperative && run->blocks > MOST_COOPERATIVE)
 		return refuse(run, PTX_UNSUPPORTED, "cooperative grid of %llu blocks",

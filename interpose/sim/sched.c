@@ -3,7 +3,8 @@
  *
  * Invariants: an operation runs after everything it was told to come after, never before it
  * is submitted, and one at a time (host functions apart, which have a thread of their own so
- * that one that waits for the program cannot stop it). Work is left lying until somebody
+ * that one that waits for the program cannot stop it; and in random order a kernel may run in
+ * parts, with others between them). Work is left lying until somebody
  * waits or asks for it, too much of it is queued, or the program has been silent for a while:
  * what a program may not rely on having happened has usually not happened.
  */
@@ -19,6 +20,7 @@
 #define QUEUE_LIMIT 1024     /* operations that may lie in wait */
 #define SILENCE_NS 10000000  /* after which the worker takes them up */
 #define POLL_NS 100000       /* between looks at memory that a stream waits for */
+#define PART_BLOCKS 4        /* that a kernel run in parts has at least in each */
 #define LOOK_NS 2000000      /* that a question may take: it does not wait for what takes longer */
 
 static bool busy; /* an operation runs */
@@ -169,28 +171,54 @@ static bool advance(struct sim_op *op)
 	return all || result;
 }
 
-static void run(struct sim_op *op)
+/*
+ * In random order the blocks of a kernel do not run all at once: other kernels see what some of
+ * them did and others did not yet. As many as are resident together stay together.
+ */
+static struct work_part next_part(const struct sim_op *op)
 {
+	const struct sim_work *w = op->work;
+	struct work_part part = { .first = op->blocks };
+
+	if (!sim_settings.random_order)
+		return part;
+	part.schedule_seed = sim_mix(sim_settings.seed + op->seq) | 1;
+	if (w->type != WORK_KERNEL || w->kernel.cooperative)
+		return part;
+	uint64_t blocks = (uint64_t)w->kernel.grid[0] * w->kernel.grid[1] * w->kernel.grid[2];
+	uint64_t least = blocks / 4 < PART_BLOCKS ? PART_BLOCKS : blocks / 4;
+	uint64_t count = least + sim_mix(part.schedule_seed + op->blocks) % (blocks / 2 + 1);
+	if (op->blocks + count < blocks)
+		part.count = count;
+	return part;
+}
+
+/* False: some of its blocks are yet to run. */
+static bool run(struct sim_op *op)
+{
+	struct work_part part = next_part(op);
 	char why[512] = "";
 	CUresult result;
-	uint64_t seed = 0;
 
-	if (sim_settings.random_order)
-		seed = sim_mix(sim_settings.seed + op->seq) | 1;
-	uint64_t begin = trace_now();
+	if (!op->begin_ns)
+		op->begin_ns = trace_now();
 	busy = true;
 	pthread_mutex_unlock(&sim_mutex);
 	if (op->fails) {
 		result = CUDA_ERROR_LAUNCH_FAILED;
 		snprintf(why, sizeof why, "launch made to fail by TT_SIM_FAULT");
 	} else {
-		result = work_run(op->work, seed, why, sizeof why);
+		result = work_run(op->work, &part, why, sizeof why);
 	}
 	pthread_mutex_lock(&sim_mutex);
 	busy = false;
-	trace_ran(op, begin);
+	op->blocks += part.count;
+	if (part.count && !result)
+		return false;
+	trace_ran(op, op->begin_ns);
 	if (result)
 		fail(op, result, why);
+	return true;
 }
 
 bool op_step(void)
@@ -230,8 +258,11 @@ bool op_step(void)
 		}
 		break;
 	default:
-		if (!op->ctx->fault)
-			run(op);
+		if (!op->ctx->fault && !run(op)) {
+			make_ready(op);
+			pthread_cond_broadcast(&change);
+			return true;
+		}
 	}
 	finish(op);
 	return true;

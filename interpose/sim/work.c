@@ -94,14 +94,16 @@ static CUresult launch_result(ptx_status status)
 	}
 }
 
-static CUresult kernel_run(struct sim_work *w, uint64_t seed, char *why, size_t size)
+static CUresult kernel_run(struct sim_work *w, const struct work_part *part, char *why, size_t size)
 {
 	struct region_access access = { w->ctx->device, context_reach(w->ctx), false, true };
 	ptx_launch_config config = {
 		.dynamic_shared = w->kernel.shared,
 		.params = w->kernel.params,
 		.cooperative = w->kernel.cooperative,
-		.schedule_seed = seed,
+		.schedule_seed = part->schedule_seed,
+		.first = part->first,
+		.count = part->count,
 		.translate = translate,
 		.describe = describe,
 		.user = &access,
@@ -113,11 +115,11 @@ static CUresult kernel_run(struct sim_work *w, uint64_t seed, char *why, size_t 
 	return launch_result(ptx_launch(w->kernel.function->code, &config, why, size));
 }
 
-CUresult work_run(struct sim_work *w, uint64_t schedule_seed, char *why, size_t size)
+CUresult work_run(struct sim_work *w, const struct work_part *part, char *why, size_t size)
 {
 	switch (w->type) {
 	case WORK_KERNEL:
-		return kernel_run(w, schedule_seed, why, size);
+		return kernel_run(w, part, why, size);
 	case WORK_COPY:
 		snprintf(why, size, "copy of memory that is gone or not accessible");
 		return copy_run(w->ctx, &w->copy.copy, w->copy.staged);

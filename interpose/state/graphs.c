@@ -31,6 +31,7 @@ struct exec {
 	_Atomic bool outdated; /* they are not those that its nodes name any more */
 	bool reaches_all;
 	struct region_gathering regions;
+	struct points *points;
 	struct exec *next_spare;
 };
 
@@ -523,6 +524,14 @@ static bool reaches_all(const struct tt_graph_record *r)
 	return r->flags & (TT_GRAPHF_UNREAD | TT_GRAPHF_DEVICE) || (r->kind == TT_NODE_KERNEL && !r->data_size);
 }
 
+static void gather_node(const struct node_list *l, const struct tt_graph_record *r, struct region_gathering *g)
+{
+	if (r->kind == TT_NODE_KERNEL || r->kind == TT_NODE_MEM_OP)
+		regions_gather_pointers(g, l->bytes + r->data, r->data_size);
+	else if ((r->kind == TT_NODE_COPY || r->kind == TT_NODE_SET) && r->dst && !(r->flags & TT_GRAPHF_HOST_DST))
+		regions_gather(g, r->dst, r->reach ? r->reach : 1);
+}
+
 static void gather(struct exec *x)
 {
 	const struct node_list *l = &x->nodes;
@@ -534,10 +543,7 @@ static void gather(struct exec *x)
 		if (r->flags & TT_GRAPHF_DISABLED)
 			continue;
 		x->reaches_all = reaches_all(r);
-		if (r->kind == TT_NODE_KERNEL || r->kind == TT_NODE_MEM_OP)
-			regions_gather_pointers(&x->regions, l->bytes + r->data, r->data_size);
-		else if ((r->kind == TT_NODE_COPY || r->kind == TT_NODE_SET) && r->dst && !(r->flags & TT_GRAPHF_HOST_DST))
-			regions_gather(&x->regions, r->dst, r->reach ? r->reach : 1);
+		gather_node(l, r, &x->regions);
 	}
 	x->reaches_all |= x->regions.failed;
 	regions_gather_end(&x->regions);
@@ -574,16 +580,44 @@ bool graph_touch(struct exec *x)
 	return true;
 }
 
-bool graph_may_write_captured(struct exec *x, uint32_t seen)
+bool graph_may_write_captured(struct exec *x, uint32_t seen, uint64_t *base)
 {
 	bool may = false;
 
 	if (!x || !enter(x))
 		return true;
-	for (size_t i = 0; i < x->regions.count && !may; i++)
-		may = (int32_t)(atomic_load_explicit(&x->regions.list[i]->captured_by, memory_order_relaxed) - seen) > 0;
+	for (size_t i = 0; i < x->regions.count && !may; i++) {
+		const struct region *r = x->regions.list[i];
+		may = (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - seen) > 0;
+		*base = may ? r->base : 0;
+	}
 	leave(x);
 	return may;
+}
+
+struct points *graph_points(const struct exec *x)
+{
+	return x ? x->points : NULL;
+}
+
+void graph_set_points(struct exec *x, struct points *points)
+{
+	x->points = points;
+}
+
+uint32_t graph_node_number(struct exec *x, CUgraphNode handle)
+{
+	pthread_mutex_lock(&lock);
+	uint32_t number = nodes_find(&x->nodes, handle);
+	pthread_mutex_unlock(&lock);
+	return number;
+}
+
+/* The map's lock is taken: this one is not, as the program may not change a graph while it launches it. */
+void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering *g)
+{
+	if (number < x->nodes.count && !(x->nodes.nodes[number].record.flags & TT_GRAPHF_DISABLED))
+		gather_node(&x->nodes, &x->nodes.nodes[number].record, g);
 }
 
 void graphs_forget(void)

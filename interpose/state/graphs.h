@@ -10,6 +10,7 @@
 #define TT_STATE_GRAPHS_H
 
 #include "nodes.h"
+#include "regions.h"
 
 struct exec;
 
@@ -43,7 +44,15 @@ void graphs_close(void);
 /* Marks the regions that a launch of it may write to; false where they can't be told. */
 bool graph_touch(struct exec *x);
 /* Whether any of them is read by a capture after number `seen`; true where they can't be told. */
-bool graph_may_write_captured(struct exec *x, uint32_t seen);
+bool graph_may_write_captured(struct exec *x, uint32_t seen, uint64_t *base);
+
+/* Epochs inside it: what the capture keeps of it. The number of a node of the graph that it was made of. */
+struct points;
+struct points *graph_points(const struct exec *x);
+void graph_set_points(struct exec *x, struct points *points);
+uint32_t graph_node_number(struct exec *x, CUgraphNode handle);
+/* The regions that one node is given pointers to. */
+void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering *g);
 
 void graphs_forget(void); /* in a fork's child */
 

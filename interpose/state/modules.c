@@ -130,6 +130,7 @@ static struct function *function_named(uint32_t module, const char *name)
 	f->module = module;
 	f->name_string = store_string(recorder_store(), name);
 	f->chosen = expressions_match(&options.epoch.kernel, name);
+	f->inside = expressions_match(&options.epoch.inside, name);
 	f->next = functions;
 	functions = f;
 	return f;
@@ -193,6 +194,29 @@ static struct module *module_of_or_new(struct thread *t, void *handle, bool libr
 	return m;
 }
 
+/*
+ * The only kernel of that name that the program has taken out of a library that is still there; NULL
+ * where there is none or more than one. A library's module in a context has handles of its own for
+ * its kernels, by which the driver may name what a graph runs.
+ */
+static struct function *function_known_as(const char *name)
+{
+	struct function *found = NULL;
+
+	for (struct function *f = functions; f; f = f->next) {
+		const struct module *m = modules;
+		if (f->module == TT_NO_ID || strcmp(f->name, name))
+			continue;
+		while (m && (m->id != f->module || !m->library))
+			m = m->next;
+		if (m && found)
+			return NULL;
+		if (m)
+			found = f;
+	}
+	return found;
+}
+
 /* A handle that reached the program on a way we don't see: the driver knows its name. */
 static struct lookup *lookup_ask(void *handle)
 {
@@ -205,7 +229,9 @@ static struct lookup *lookup_ask(void *handle)
 		real.cuFuncGetModule(&module, handle);
 	pthread_mutex_lock(&lock);
 	struct module *m = module ? module_of(module) : NULL;
-	struct function *f = function_named(m ? m->id : TT_NO_ID, name);
+	struct function *f = m ? NULL : function_known_as(name);
+	if (!f)
+		f = function_named(m ? m->id : TT_NO_ID, name);
 	if (f && !lookup_find(handle))
 		lookup_add(handle, f, false);
 	pthread_mutex_unlock(&lock);

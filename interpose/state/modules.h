@@ -19,6 +19,7 @@ struct function {
 	const char *name;
 	uint32_t name_string;
 	bool chosen; /* by --epoch kernel:REGEX */
+	bool inside; /* by --epoch graph-node:REGEX */
 	bool recorded; /* parameters and attributes below are filled in and its record is written */
 	_Atomic uint64_t known; /* context_bit of those that it was launched in: its module's variables there are known */
 	uint32_t param_count, param_bytes;

@@ -359,12 +359,12 @@ void regions_unplace(struct context *c)
 /* Takes a look at a region; true: that is enough. */
 typedef bool visitor(struct region *r, uint32_t value);
 
-/* The regions that words point to; neighbours tend to point into one, which is looked up once. */
-static inline __attribute__((always_inline)) bool visit_pointed(const void *bytes, size_t size, visitor *visit,
-								 uint32_t value)
+/* The regions that words point to; neighbours tend to point into one, which is looked up once. Where that
+ * begins which was enough, or 0. */
+static inline __attribute__((always_inline)) uint64_t visit_pointed(const void *bytes, size_t size, visitor *visit,
+								     uint32_t value)
 {
-	uint64_t before, word;
-	bool enough;
+	uint64_t before, word, found;
 
 	do {
 		uint64_t from = 0, span = 0; /* the region of the word before */
@@ -374,12 +374,12 @@ static inline __attribute__((always_inline)) bool visit_pointed(const void *byte
 		size_t n = atomic_load_explicit(&count, memory_order_acquire);
 		uint64_t first = atomic_load_explicit(&lowest, memory_order_relaxed);
 		uint64_t all = atomic_load_explicit(&highest, memory_order_relaxed) - first;
-		enough = false;
+		found = 0;
 		if (!m)
-			return false;
+			return 0;
 		if (n > m->capacity)
 			continue;
-		for (size_t at = 0; at + 8 <= size && !enough; at += 8) {
+		for (size_t at = 0; at + 8 <= size && !found; at += 8) {
 			memcpy(&word, (const char *)bytes + at, 8);
 			if (word - first >= all || word - from < span)
 				continue;
@@ -388,11 +388,12 @@ static inline __attribute__((always_inline)) bool visit_pointed(const void *byte
 				continue;
 			from = m->entries[i].base;
 			span = m->entries[i].end - from;
-			enough = visit(m->entries[i].region, value);
+			if (visit(m->entries[i].region, value))
+				found = from;
 		}
 		atomic_thread_fence(memory_order_acquire);
 	} while (atomic_load_explicit(&sequence, memory_order_relaxed) != before);
-	return enough;
+	return found;
 }
 
 static inline bool touch_one(struct region *r, uint32_t unused)
@@ -413,7 +414,7 @@ static inline bool is_captured(struct region *r, uint32_t seen)
 	return (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - seen) > 0;
 }
 
-bool regions_point_to_captured(const void *bytes, size_t size, uint32_t seen)
+uint64_t regions_point_to_captured(const void *bytes, size_t size, uint32_t seen)
 {
 	return visit_pointed(bytes, size, is_captured, seen);
 }

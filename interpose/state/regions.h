@@ -76,8 +76,9 @@ void regions_touch(uint64_t base, uint64_t size);
 void regions_touch_all(struct context *c);
 /* For each 8-byte word of a launch's parameters. Takes no lock. */
 void regions_touch_pointers(const void *bytes, size_t size);
-/* Whether any of these words points to a region that a capture after number `seen` reads. Takes no lock. */
-bool regions_point_to_captured(const void *bytes, size_t size, uint32_t seen);
+/* Whether any of these words points to a region that a capture after number `seen` reads: where it begins, or 0.
+ * Takes no lock. */
+uint64_t regions_point_to_captured(const void *bytes, size_t size, uint32_t seen);
 
 /*
  * Regions that are named, each once: begin takes the map's lock, end gives it back. They may be gone

@@ -65,6 +65,11 @@ void context_destroyed(struct context *c);
 
 /* The stream that a call given `handle` works on; per_thread: NULL means the per-thread default. */
 struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread);
+/* Whether the thread can name it: it is not another thread's per-thread default stream. */
+static inline bool stream_namable(const struct stream *s, const struct thread *t)
+{
+	return s->id != STREAM_ID_PER_THREAD || atomic_load(&s->owner) == t;
+}
 void stream_created(struct thread *t, CUstream handle);
 void stream_destroyed(CUstream handle);
 void streams_thread_ended(struct thread *t);

@@ -104,7 +104,7 @@ void gate_open(void)
 	syscall(SYS_futex, &gate_closed, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, void *to), void *to)
+void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, uint32_t stack, void *to), void *to)
 {
 	for (unsigned ms = 0; pthread_mutex_trylock(&lock); ms++) {
 		if (ms == 20)
@@ -113,7 +113,7 @@ void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, void *to), void
 	}
 	for (struct thread *t = threads.next; t != &threads; t = t->next)
 		if (__atomic_load_n(&t->calls, __ATOMIC_RELAXED))
-			visit(t->tid, __atomic_load_n(&t->call, __ATOMIC_RELAXED), to);
+			visit(t->tid, __atomic_load_n(&t->call, __ATOMIC_RELAXED), __atomic_load_n(&t->waits_at, __ATOMIC_RELAXED), to);
 	pthread_mutex_unlock(&lock);
 }
 

@@ -21,6 +21,7 @@ struct thread {
 	_Atomic int inside; /* within the gate */
 	int calls;          /* wrapped driver calls that it is in the middle of */
 	uint32_t call;      /* the last of them that is recorded; TT_NO_ID where it is none of the driver's */
+	uint32_t waits_at;  /* call stack of the wait that it is in, where that is recorded; else 0 */
 	uint64_t submits_for; /* sequence number of the call whose work it submits; 0: of none, or work of our own */
 	int busy;           /* the recorder itself is at work: wrappers pass straight through */
 	uint32_t tid;
@@ -81,7 +82,7 @@ bool gate_close(unsigned timeout_ms);
 void gate_open(void);
 
 /* The threads that are in the middle of a driver call; gives up where the list is not to be had in a moment. */
-void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, void *to), void *to);
+void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, uint32_t stack, void *to), void *to);
 
 void thread_forget_all(void); /* in a fork's child */
 

@@ -214,7 +214,7 @@ void timeline_json(struct json *j)
 	json_key(j, "asked");
 	json_string(j, timeline_names[options.timeline]);
 	json_key(j, "source");
-	json_string(j, timeline_names[used]);
+	json_string(j, used == TIMELINE_OFF ? "none" : timeline_names[used]);
 	json_key(j, "reason");
 	json_string(j, reason);
 	json_key(j, "missed");

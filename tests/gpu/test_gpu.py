@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import ttanalyze as tt
-from tests import entries, support
+from tests import entries, replay, support
 from tests.gpu import transcripts
 from tests.recordings import check_run, compare, epoch_after_copy, record
 from tests.test_deps import check_fills
@@ -89,6 +89,20 @@ def test_every_epoch_of_concurrent_streams_is_whole(
     opened = check_recording(command, run, 600, **options)
     assert check_fills(run) > 300
     assert not opened.epochs["loose"].any()
+
+
+@pytest.mark.parametrize("deps", ["region", "device"])
+@pytest.mark.parametrize("regions", ["touched", "all"])
+@pytest.mark.parametrize("name", ["graph_updates", "graph_children", "graph_library"])
+def test_nodes_of_graphs_say_what_each_launch_did(
+    name: str, regions: str, deps: str, built: Path, run: Path
+) -> None:
+    """Each launch is done again from the record; memory must be the same after each."""
+    options = {"epoch": "graph", "regions": regions, "deps": deps}
+    opened = check_recording(support.command(name, built), run, 600, **options)
+    assert replay.check(opened) >= 3
+    assert opened.functions["checksum"].notna().all()
+    assert not opened.warnings
 
 
 def framework(name: str, *arguments: str) -> list[str]:

@@ -21,7 +21,7 @@ static const char SPIN[] =
 
 static volatile unsigned *flag; /* in the host's memory */
 static CUdeviceptr device_flag, data;
-static CUfunction spin, spin_in_cpp, fill, add;
+static CUfunction spin, spin_in_cpp, fill, add, poke;
 static CUstream first, second;
 static unsigned n = 1000, value = 1;
 
@@ -85,6 +85,30 @@ static void in_many_streams(void)
 	}
 }
 
+/* Nobody waits for what comes first. */
+static void after_other_work(void)
+{
+	launch_on(fill, first);
+	launch_on(add, first);
+	launch_spin(spin, first);
+	launch_on(add, first);
+}
+
+/* The context is lost by one of three launches. */
+static void by_a_fault(void)
+{
+	CUdeviceptr nowhere = 0x10;
+
+	launch_on(fill, second);
+	OK(cuStreamSynchronize(second));
+	launch_on(add, second);
+	OK(cuLaunchKernel(poke, 1, 1, 1, 1, 1, 1, 0, first, PARAMS(&nowhere, &value), NULL));
+	launch_on(add, first);
+	SHOW(cuStreamSynchronize(first));
+	SHOW(cuCtxSynchronize());
+	SHOW(cuMemFree(data));
+}
+
 /* Until the driver takes no more, and longer. */
 static void with_many_launches(void)
 {
@@ -118,6 +142,7 @@ int main(int argc, char **argv)
 	spin_in_cpp = get_kernel(module, "_ZN5outer12_GLOBAL__N_15innerIfEEvPT_");
 	fill = get_kernel(kernels, "fill");
 	add = get_kernel(kernels, "add");
+	poke = get_kernel(kernels, "poke");
 	OK(cuMemHostAlloc((void **)&flag, 8, CU_MEMHOSTALLOC_DEVICEMAP));
 	OK(cuMemHostGetDevicePointer(&device_flag, (void *)flag, 0));
 	*flag = 0;
@@ -139,6 +164,15 @@ int main(int argc, char **argv)
 		after_an_event();
 	} else if (!strcmp(how, "behind")) {
 		behind_another_stream();
+	} else if (!strcmp(how, "queue")) {
+		after_other_work();
+	} else if (!strcmp(how, "fault")) {
+		by_a_fault();
+		if (argc > 2)
+			abort();
+		return 4;
+	} else if (!strcmp(how, "thread")) {
+		launch_spin(spin, first = CU_STREAM_PER_THREAD);
 	} else if (!strcmp(how, "streams")) {
 		in_many_streams();
 	} else if (!strcmp(how, "launches")) {

@@ -15,6 +15,7 @@ from ttanalyze.writers import HOW, INDIRECT, WRITES, writers
 
 LISTED = 8
 BEFORE = layout.TRIGGERS.index("kernel-before")
+GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
 
 
 @dataclass(frozen=True)
@@ -100,14 +101,14 @@ def _cut(process: Process, epoch: int) -> int:
 
 def _reaches(process: Process, events: Array, start: int, stop: int) -> Array:
     """Which copies and fills write to addresses [start, stop); rows of others end nobody knows
-    where, but none begins below its destination.
+    where, but none begins below its destination; where graphs write is not looked at here.
     """
     dst, length = events["dst"], np.maximum(events["bytes"], np.uint64(1))
     names = [process.call(call) or "" for call in events["call"].tolist()]
     in_rows = np.array(["2D" in name or "3D" in name for name in names], bool)
     begins = dst < np.uint64(stop)
     ends = (dst >= np.uint64(start)) | (np.uint64(start) - dst < length)
-    return np.asarray(begins & (in_rows | ends))
+    return np.asarray((begins & (in_rows | ends)) | (events["kind"] == GRAPH_LAUNCH))
 
 
 def _suspect(process: Process, event: Any, how: int) -> Suspect:

@@ -82,7 +82,7 @@ def query(
             "--table",
             metavar="TABLE",
             help="events (default), activities, epochs, regions, labels, allocs, functions, "
-            "modules or digests.",
+            "modules, graphs, nodes or digests.",
         ),
     ] = "events",
     where: Annotated[

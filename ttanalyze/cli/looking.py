@@ -144,7 +144,7 @@ def graph(
         )
     else:
         with progress_bar("counting launches", quiet) as progress:
-            found = graphs.graphs(opened, progress)
+            found = graphs.graphs(opened.processes, progress)
         text = graphs.graphs_text(found, len(opened.processes), width)
         shown = as_json({"graphs": graphs.rows(found)}) if json else text
     if out is None:

@@ -37,7 +37,7 @@ def record(
         typer.Option(
             metavar="WHEN",
             help="When to capture: sync (default), launch[:N], graph, memcpy, api, none, "
-            "kernel:REGEX and nvtx:REGEX, separated by commas; an expression is the last of its "
+            "kernel:REGEX, graph-node:REGEX and nvtx:REGEX, separated by commas; an expression is the last of its "
             "list. Can be given several times.",
         ),
     ] = None,
@@ -90,9 +90,9 @@ def record(
         str | None,
         typer.Option(
             metavar="dedup|full|nostack|off",
-            help="Record launches of kernels with call stacks (dedup, or full, which `events` then "
-            "writes out in each record; either means --cpu-callstack auto unless that is given), "
-            "without (nostack), or not at all (off).",
+            help="Record launches of kernels with call stacks, which `events` then writes once "
+            "each (dedup) or with each launch (full), without stacks (nostack), or not at all "
+            "(off). Given one of the first two, stacks are recorded as if they were asked for.",
         ),
     ] = None,
     params: Annotated[
@@ -114,6 +114,13 @@ def record(
         str | None,
         typer.Option(metavar="MS", help="Give an epoch up after waiting so long (default 10000)."),
     ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="End a process that runs for longer, and say what it was waiting for.",
+        ),
+    ] = None,
     verbose: Annotated[
         bool | None, typer.Option("--verbose", help="Let the recorder say what it does.")
     ] = None,
@@ -132,9 +139,9 @@ def record(
 ) -> int:
     """Run a program and record what it does to GPU memory.
 
-    Exit status: the program's, 128+n where signal n ended it; 2 where it could not be run, which
-    is said in one line. Every option can also be set as a variable: --ring-bytes 1G is
-    TT_RING_BYTES=1G.
+    Exit status: the program's, 128+n where signal n ended it, 124 where --timeout did; 2 where it
+    could not be run, which is said in one line. Every option can also be set as a variable:
+    --ring-bytes 1G is TT_RING_BYTES=1G.
     """
     from ttanalyze import options
     from ttanalyze.record import record as run
@@ -157,6 +164,7 @@ def record(
         "nvtx": nvtx,
         "timeline": timeline,
         "stall_ms": stall_ms,
+        "timeout": timeout,
         "verbose": verbose,
     }
     variables = options.variables(given, os.environ)

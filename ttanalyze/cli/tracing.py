@@ -99,6 +99,7 @@ def trace(
         print_text(as_json(asdict(done)))
     elif to_file and not quiet:
         said = [(done.calls, "call"), (done.epochs, "epoch"), (done.lanes, "lane")]
+        said += [(done.ranges, "range")] if done.ranges else []
         said += [(done.marks, "mark")] if annotate else []
         print_text(f"{text.printable(str(out))}: {', '.join(text.count(*pair) for pair in said)}")
     note = demangle.missing()

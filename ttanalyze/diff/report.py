@@ -20,8 +20,8 @@ class Suspect:
     kind: as of an event. kernel: mangled. seq_a, seq_b: None where a side has no such call; alone:
     whether it is known that it has none. how: one of writers.HOW. parameters: whether those of
     the launch are the same, where both sides recorded them, pointers into corresponding regions
-    counting as the same; else None. parameter_offset: of the first byte that differs. stack: of
-    A's call, or of B's where A has none.
+    counting as the same; else None. parameter_offset: of the first byte that differs. stack, range:
+    of A's call, or of B's where A has none.
     """
 
     kind: str
@@ -42,6 +42,7 @@ class Suspect:
     parameters_a: str | None = None  # hexadecimal
     parameters_b: str | None = None
     stack: list[tuple[str, str, int]] | None = None  # function, file, line; the innermost first
+    range: str | None = None  # of NVTX, as train/step 3/forward
 
 
 @dataclass

@@ -265,14 +265,14 @@ def facts(found: Divergence) -> list[tuple[str, str]]:
 
 
 def suspects(found: Divergence) -> list[list[str]]:
-    """The likeliest suspects as a table, its titles first; one column fewer where no stacks are
-    known.
+    """The likeliest suspects as a table, its titles first; columns fewer where no stacks or no
+    ranges are known.
     """
     shown = found.suspects[:SHOWN]
-    rows = [["call in A", "in B", "stream", "what", "from", "how"], *map(_suspect, shown)]
-    if any(suspect.stack for suspect in shown):
-        return rows
-    return [[*row[:4], row[5]] for row in rows]
+    rows = [["call in A", "in B", "stream", "what", "from", "range", "how"], *map(_suspect, shown)]
+    unknown = {4} if not any(suspect.stack for suspect in shown) else set()
+    unknown |= {5} if not any(suspect.range for suspect in shown) else set()
+    return [[cell for i, cell in enumerate(row) if i not in unknown] for row in rows]
 
 
 # ---- pieces ----
@@ -419,7 +419,8 @@ def _suspect(found: Suspect) -> list[str]:
     elif found.parameters == "same":
         how += "; its parameters are the same"
     made_by = text.printable(stacks.caller(found.stack)) if found.stack else DASH
-    return [*calls, str(found.stream), what, made_by, how]
+    said = text.printable(found.range) if found.range else DASH
+    return [*calls, str(found.stream), what, made_by, said, how]
 
 
 def _shape(sizes: Iterable[int]) -> str:

@@ -124,6 +124,7 @@ class _Search:
             bytes=int(event["bytes"]) if kind in ("copy", "set") else None,
             how=writing.HOW[how],
             stack=window.process.stack(int(event["stack"])) or None,
+            range=window.process.annotations.range_of(event),
             **parameters,
         )
 

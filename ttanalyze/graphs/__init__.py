@@ -2,7 +2,8 @@
 
 from ttanalyze.graphs.dot import dot
 from ttanalyze.graphs.show import graph_text, graphs_text, rows, to_object
-from ttanalyze.graphs.tables import Graph, edges, graph, graphs, nodes
+from ttanalyze.graphs.tables import Graph, graph
+from ttanalyze.model.graph_frames import edges, graphs, nodes
 
 __all__ = [
     "Graph",

@@ -142,6 +142,10 @@ class Activities:
         mine = rows >= 0
         return (records, rows) if mine.all() else (records[mine], rows[mine])
 
+    def known(self, seqs: Array) -> Array:
+        """Of which calls, by their seqs, in any order, there is any record."""
+        return np.asarray(rows_of(self._index[0], seqs) >= 0)
+
     # ---- when the GPU was at work ----
 
     def spans(self, seqs: Array, waits: bool = False) -> tuple[Array, Array, Array]:
@@ -151,9 +155,7 @@ class Activities:
         """
         known, begins, ends = self._waits if waits else self._work
         rows = rows_of(known, seqs)
-        none = rows < 0
-        begins, ends = (np.append(times, 0)[rows] for times in (begins, ends))
-        return begins, ends, ~none
+        return begins[rows], ends[rows], rows >= 0
 
     @functools.cached_property
     def _work(self) -> tuple[Array, Array, Array]:
@@ -164,7 +166,7 @@ class Activities:
         return self._spans(True)
 
     def _spans(self, waits: bool) -> tuple[Array, Array, Array]:
-        """Seqs, ascending, and for each the first beginning and the last end."""
+        """Seqs, ascending, and for each the first beginning and the last end, and one 0 more."""
         seqs, begins, ends = [], [], []
         for records in self.by_seq():
             some = records[((records["kind"] == SYNC) == waits) & (records["seq"] != 0)]
@@ -175,8 +177,8 @@ class Activities:
                 ends.append(np.maximum.reduceat(some["end_ns"].astype("i8"), first))
         return (
             np.concatenate([np.empty(0, "u8"), *seqs]),
-            np.concatenate([np.empty(0, "i8"), *begins]),
-            np.concatenate([np.empty(0, "i8"), *ends]),
+            np.concatenate([*begins, np.zeros(1, "i8")]),
+            np.concatenate([*ends, np.zeros(1, "i8")]),
         )
 
 

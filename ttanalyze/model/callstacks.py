@@ -58,11 +58,12 @@ def native(
     except OSError as e:
         raise system_error(path, e) from None
     for file in layout.distinct(frames["file"]).tolist():
-        name = strings.get(file) or "?"
+        name = strings.get(file) or ""
+        prefix = f"{os.path.basename(name)}+" if name else ""
         places = layout.distinct(frames["address"][frames["file"] == file]).tolist()
         for at, found in zip(places, symbols.look_up(name, places, recorded), strict=True):
-            function = found.function or f"{os.path.basename(name)}+{at:#x}"
-            out[file, at] = (function, found.file or name, found.line)
+            function = found.function or f"{prefix}{at:#x}"
+            out[file, at] = (function, found.file or name or "?", found.line)
     return out
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ttanalyze.kernels import Checksums
+from ttanalyze.model import annotations as said
 from ttanalyze.model import layout
 from ttanalyze.model.activities import COARSE, SYNC, rows_of
 from ttanalyze.model.layout import Array
@@ -236,6 +237,53 @@ def _calls_of(process: Process, records: Array) -> tuple[Array, Array]:
     first, last = int(records["seq"][0]), int(records["seq"][-1])
     calls = process.events_between(max(first - 1, 0), last)
     return np.append(calls, np.zeros(1, layout.EVENT)), rows_of(calls["seq"], records["seq"])
+
+
+RANGE_KINDS = {said.PUSH: "push", said.START: "start", said.MARK: "mark"}
+
+
+def ranges(processes: Sequence[Process]) -> pd.DataFrame:
+    """What the program said through NVTX: kind (push: a range of its thread, start: one that may
+    end in another thread, mark), annotation (the message), domain (missing: the default one), path
+    (the annotations around it and its own, with slashes), level (how many are around it), thread,
+    context (the last one that the thread had used), seq and end_seq of the two calls, begin_ns,
+    end_ns, time (end - begin; missing, as the ends are, where it did not end), color (ARGB),
+    category, payload (as float64). A row per range or mark, as they began.
+    """
+    tables = [p.annotations.ranges for p in processes]
+    both = list(zip(processes, tables, strict=True))
+    begins = [p.annotations.records[t["begin"]] for p, t in both]
+    # Of what did not end: any record, which is masked.
+    ends = [
+        p.annotations.records[t["end"]] if len(t) else b
+        for (p, t), b in zip(both, begins, strict=True)
+    ]
+    endless = _concat([t["end"] < 0 for t in tables], bool)
+    begun, ended = _joined(begins, "time_ns"), _joined(ends, "time_ns")
+    columns: dict[str, Any] = {
+        "process": _process_column(processes, begins),
+        "kind": _names([RANGE_KINDS[k] for r in begins for k in r["kind"].tolist()]),
+        "annotation": _texts(processes, [r["id"] for r in begins], _string),
+        "domain": _texts(processes, [r["dst"] for r in begins], _string),
+        "path": _texts(processes, [t["path"] for t in tables], annotation_path),
+        **_plain(tables, "level"),
+        **_plain(begins, "thread"),
+        "context": _nullable(_joined(begins, "context"), layout.NO_ID),
+        **_plain(begins, "seq"),
+        "end_seq": _masked(_joined(ends, "seq"), endless),
+        "begin_ns": begun,
+        "end_ns": _masked(ended, endless),
+        "time": _masked(ended - begun, endless),
+        "color": _joined(begins, "shared"),
+        "category": _concat([r["grid"][:, 1] for r in begins], "u4"),
+        "payload": _concat([said.payloads(r) for r in begins], "f8"),
+    }
+    return _frame(columns)
+
+
+def annotation_path(process: Process, number: int) -> str | None:
+    """The text of one of Annotations' paths."""
+    return process.annotations.path(number)
 
 
 def digests(processes: Sequence[Process], first: int = 0, last: int | None = None) -> pd.DataFrame:

@@ -18,8 +18,9 @@ import numpy as np
 import xxhash
 
 from ttanalyze.errors import Error, FormatError, MissingFileError, system_error
-from ttanalyze.model import callstacks, layout
+from ttanalyze.model import callstacks, incidents, layout
 from ttanalyze.model.activities import Activities
+from ttanalyze.model.annotations import Annotations
 from ttanalyze.model.data import PREFIX, DataReader
 from ttanalyze.model.files import (
     DATA_KIND,
@@ -453,6 +454,15 @@ class Process:
             at += len(records)
 
     @functools.cached_property
+    def annotations(self) -> Annotations:
+        """What the program said of itself through NVTX. Looks at all of events.bin once, unless it
+        is known that there is nothing.
+        """
+        counted = self.info.get("counters", {}).get("annotations")
+        nothing = counted == 0 and self.status != "running"
+        return Annotations(() if nothing else self.event_pieces(), self.strings)
+
+    @functools.cached_property
     def activities(self) -> Activities:
         """What the GPU did for calls, and when."""
         return Activities(self.path)
@@ -588,6 +598,7 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     texts = {"asked": str, "source": str, "reason": (str, None)}
     numbers = {"missed": int, "clock_error_ns": (int, None)}
     expect(path, f"{where}timeline.", info.get("timeline", {}), **texts, **numbers)
+    incidents.check(path, where, info)
     for key in ("argv", "unknown_calls", "warnings", "calls"):
         expect_list(path, where, info, key, str)
     expect_list(path, where, info, "devices", dict)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ttanalyze import text
+from ttanalyze import statuses, text
 from ttanalyze.errors import Error, FormatError, system_error
 from ttanalyze.model import contents, layout, manifest
 from ttanalyze.model.files import expect, expect_list, newer, read_json
@@ -110,6 +110,13 @@ class Run:
         return frames.activities(self.processes)
 
     @functools.cached_property
+    def ranges(self) -> pd.DataFrame:
+        """One row per NVTX range or mark; columns as in frames.ranges."""
+        from ttanalyze.model import frames
+
+        return frames.ranges(self.processes)
+
+    @functools.cached_property
     def digests(self) -> pd.DataFrame:
         """One row per region digest that was recorded; columns as in frames.digests."""
         from ttanalyze.model import frames
@@ -140,6 +147,27 @@ class Run:
         functions = frames.functions(self.processes)
         functions["checksum"] = frames.checksums(self.processes)
         return functions
+
+    @functools.cached_property
+    def graphs(self) -> pd.DataFrame:
+        """One row per executable graph; columns as in graph_frames.graphs."""
+        from ttanalyze.model import graph_frames
+
+        return graph_frames.graphs(self.processes)
+
+    def graph_nodes(self, graph: int, seq: int | None = None, process: int = 0) -> pd.DataFrame:
+        """One row per node of a graph as a call with this seq finds it, by default as it was in
+        the end; columns as in graph_frames.nodes. Raises Error where there is no such graph.
+        """
+        from ttanalyze.model import graph_frames
+
+        return graph_frames.nodes(self.process(process), graph, seq)
+
+    def graph_edges(self, graph: int, seq: int | None = None, process: int = 0) -> pd.DataFrame:
+        """One row per edge, in the same way; columns as in graph_frames.edges."""
+        from ttanalyze.model import graph_frames
+
+        return graph_frames.edges(self.process(process), graph, seq)
 
     @functools.cached_property
     def stacks(self) -> pd.DataFrame:
@@ -229,7 +257,7 @@ def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
             out.append(f"it was killed by signal {number}: {seen} committed by then")
         else:
             out.append(f"it was killed or still runs: {seen} committed so far")
-    elif process.status not in ("complete", "signal"):
+    elif process.status not in statuses.WITH_THE_PROCESS:
         reason = process.info.get("reason")
         out.append(f"the recording ended early ({process.status}): {reason or 'no reason given'}")
     elif process.torn:

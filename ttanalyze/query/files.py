@@ -31,7 +31,7 @@ NUMBERS = {
     "shmem": "shmem",
     "stream": "stream_id",
     **{name: name for name in ("process", "seq", "time_ns", "context", "device", "thread")},
-    **{name: name for name in ("flags", "result", "epoch")},
+    **{name: name for name in ("flags", "result", "epoch", "graph", "node")},
     "gpu_begin": "gpu_begin_ns",
     "gpu_end": "gpu_end_ns",
 }
@@ -45,7 +45,7 @@ NAMED = {"kernel", "demangled", "short"}
 RECORDED = (
     *("process", "launch", "seq", "time_ns", "kind", "kernel", "checksum", "registers", "shmem"),
     *("context", "device", "stream", "thread", "result", "flags", "epoch", "gpu_begin", "gpu_end"),
-    *(*AXES, "params"),
+    *(*AXES, "params", "graph", "node"),
 )
 SHOWN = ("launch", "short", *list(AXES)[:6], "registers", "shmem", "stream", "caller")
 

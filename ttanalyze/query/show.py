@@ -16,8 +16,8 @@ SHOWN = 50  # rows of a text table, unless more are asked for
 OBJECTS = 1 << 12  # rows that are made to JSON at a time
 ADDRESSES = {"base", "dst", "src", "digest", "image"}
 IDS = (
-    "process thread region epoch function module context device stream node id born died segment "
-    "result flags"
+    "process thread region epoch function module context device stream graph node parent id born "
+    "died segment result flags"
 )
 UNGROUPED = {*IDS.split()}  # numbers that are names
 

@@ -15,7 +15,8 @@ import pandas as pd
 
 from ttanalyze import demangle, stacks
 from ttanalyze.kernels import Checksums
-from ttanalyze.model import frames, layout
+from ttanalyze.model import annotations as annotation_records
+from ttanalyze.model import frames, graph_frames, layout
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
@@ -24,6 +25,9 @@ Progress = Callable[[int, int], None] | None
 PIECE = 1 << 18  # rows
 OF_KERNELS = ("demangled", "short", "checksum")  # texts of events
 OF_THE_GPU = {"gpu_begin", "gpu_end", "gpu_time", "queue_time"}
+OF_ANNOTATIONS = {"annotation", "domain", "range"}
+OF_GRAPHS = [i for i, kind in enumerate(layout.EVENT_KINDS) if kind.startswith("graph-")]
+NODE_TEXTS = ("kind", "kernel", "short", "demangled", "params", "regions")
 OF_STACKS = {"caller": stacks.caller, "stack_text": stacks.whole}
 
 
@@ -93,7 +97,14 @@ class _Names:
 
     def get(self, process: Process, function: int) -> str | None:
         name = process.kernel(function)
-        return None if name is None else self._names.get(name, name)
+        return None if name is None else self.text(name)
+
+    def text(self, mangled: str) -> str:
+        return self._names.get(mangled, mangled)
+
+
+def _string(process: Process, offset: int) -> str | None:
+    return process.strings.get(offset)
 
 
 class _Events:
@@ -108,6 +119,9 @@ class _Events:
             elif column in OF_KERNELS:
                 names = Checksums() if column == "checksum" else _Names(run, column == "short")
                 self.texts[column] = frames.Texts(names.get)
+            elif column in OF_ANNOTATIONS:
+                text_of = frames.annotation_path if column == "range" else _string
+                self.texts[column] = frames.Texts(text_of)
 
 
 @dataclass
@@ -125,9 +139,10 @@ class _EventPiece:
     def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
         recorded = [c for c in columns if c in frames.EVENT_FIELDS]
         fields = {"seq", *(f for c in recorded for f in frames.EVENT_FIELDS[c])}
-        fields |= {"kind", "id"} if {*OF_KERNELS} & {*columns} else set()
+        fields |= {"kind", "id"} if {*OF_KERNELS, "graph"} & {*columns} else set()
         fields |= {"stack"} if {*OF_STACKS} & {*columns} else set()
         fields |= {"time_ns"} if OF_THE_GPU & {*columns} else set()
+        fields |= {"kind", "id", "dst", "thread"} if OF_ANNOTATIONS & {*columns} else set()
         members = {f: self.records[f] for f in fields}
         members = {f: v.copy() if rows is None else v[rows] for f, v in members.items()}
         made = self.common.frames.frame([self.process], [members], recorded or ["process"])
@@ -140,6 +155,13 @@ class _EventPiece:
                 launch = members["kind"] == layout.EVENT_KINDS.index("launch")
                 functions = np.where(launch, members["id"], layout.NO_ID)
                 made[column] = self.common.texts[column].column([self.process], [functions])
+            elif column in OF_ANNOTATIONS:
+                numbers = _said(self.process, column, members)
+                made[column] = self.common.texts[column].column([self.process], [numbers])
+            elif column == "graph":
+                of_graphs = np.isin(members["kind"], OF_GRAPHS)
+                unknown = ~of_graphs | (members["id"] == layout.NO_ID)
+                made[column] = pd.arrays.IntegerArray(members["id"].astype("i8"), unknown)
             elif column == "epoch":
                 made[column] = epoch_of(self.process, members["seq"])
             elif column == "host_ns":
@@ -150,6 +172,18 @@ class _EventPiece:
                 made[column] = pd.arrays.IntegerArray(ends - begins, ~known)
         some: pd.DataFrame = made[list(columns)]
         return some
+
+
+def _said(process: Process, column: str, members: dict[str, Array]) -> Array:
+    """Numbers for the texts of OF_ANNOTATIONS."""
+    if column == "range":
+        return process.annotations.paths_at(members["thread"], members["seq"])
+    said = annotation_records.is_annotation(members["kind"])
+    if column == "annotation":
+        return np.where(said, members["id"], layout.NO_ID)
+    return np.where(
+        said & (members["kind"] != annotation_records.NAME), members["dst"], layout.NO_ID
+    )
 
 
 def _events(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
@@ -198,7 +232,10 @@ class _HostTimes:
     """For each event of a process the time until the next call of its thread."""
 
     def __init__(self, process: Process) -> None:
-        events = process.event_columns("seq", "thread", "time_ns")
+        events = process.event_columns("seq", "thread", "time_ns", "kind")
+        calls = ~annotation_records.is_annotation(events.pop("kind"))
+        if not calls.all():
+            events = {name: column[calls] for name, column in events.items()}
         self._seqs = events["seq"]
         numbers, different = pd.factorize(events["thread"])
         small = numbers.astype("u2") if len(different) <= 1 << 16 else numbers  # sorts much faster
@@ -412,6 +449,30 @@ def allocation_sites(
     return frames.categories(codes[which.ravel()], list(texts))
 
 
+def _graphs(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
+    yield Whole(graph_frames.graphs(run.processes, progress))
+
+
+def _nodes(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
+    """Of each graph as it was in the end; lists and bytes are texts."""
+    total, parts = sum(len(p.graphs) for p in run.processes), []
+    for process in run.processes:
+        for number in range(len(process.graphs)):
+            nodes = graph_frames.nodes(process, number)
+            parts.append(nodes.assign(process=process.index, graph=number))
+            if progress:
+                progress(len(parts), total)
+    found = pd.concat(parts, ignore_index=True) if parts else graph_frames.no_nodes()
+    found["params"] = [p and p.hex() for p in found["params"]]
+    found["regions"] = [" ".join(map(str, some)) for some in found["regions"]]
+    names = _Names(run, False)
+    found["demangled"] = [k and names.text(k) for k in found["kernel"]]
+    for column in NODE_TEXTS:
+        codes, texts = pd.factorize(found[column])
+        found[column] = frames.categories(codes, list(texts))
+    yield Whole(found)
+
+
 def _kernel_names(short: bool) -> Callable[[Run, pd.DataFrame], Any]:
     def column(run: Run, functions: pd.DataFrame) -> Any:
         texts = frames.Texts(_Names(run, short).get)
@@ -433,8 +494,8 @@ OWNER = "base captured unstable device context stream module call"
 TABLES = {
     "events": _table(
         " ".join(frames.EVENT_FIELDS),
-        "demangled short checksum caller stack_text epoch host_ns gpu_begin gpu_end gpu_time "
-        "queue_time wait_time",
+        "demangled short checksum caller stack_text graph epoch host_ns gpu_begin gpu_end gpu_time "
+        "queue_time wait_time annotation domain range",
         "seq kind call short thread context stream bytes grid_x grid_y grid_z block_x",
         _events,
         ("process", "seq"),
@@ -445,6 +506,13 @@ TABLES = {
         "seq kind short context stream bytes begin_ns gpu_time wait_time",
         _activities,
         ("process", "seq", "begin_ns"),
+    ),
+    "ranges": _table(
+        "process kind annotation domain path level thread context seq end_seq begin_ns end_ns time "
+        "color category payload",
+        "",
+        "kind path domain thread seq end_seq time",
+        _whole(frames.ranges),
     ),
     "epochs": _table(
         "process epoch trigger label full touched loose refused dropped gap context device seq "
@@ -484,6 +552,19 @@ TABLES = {
         "",
         "module kind image size seq path context globals",
         _whole(frames.modules),
+    ),
+    "graphs": _table(
+        "process graph context seq ended nodes kernels copies sets edges changes launches device",
+        "",
+        "graph nodes kernels copies sets edges launches changes seq ended",
+        _graphs,
+    ),
+    "nodes": _table(
+        f"process graph node kind parent branch kernel context {' '.join(frames.AXES)} shared dst "
+        "src bytes params regions enabled cooperative conditional device known",
+        "demangled short",
+        "graph node kind parent short dst src bytes grid_x block_x regions enabled",
+        _nodes,
     ),
     "labels": _table(
         "process region offset bytes tensor type start address epoch seq",

@@ -251,6 +251,8 @@ def _kernels(
     """The kernels that were launched most, and of each how, when and where."""
     launch = (events["kind"] == layout.EVENT_KINDS.index("launch")) & (events["flags"] & 1 == 0)
     of, times = events["id"][launch], times[launch]
+    begins, ends, known = process.activities.spans(events["seq"][launch])
+    took = np.where(known, ends - begins, 0)
     order = np.argsort(of, kind="stable")
     ids, starts, counts = np.unique(of[order], return_index=True, return_counts=True)
     events = events[launch]
@@ -258,7 +260,9 @@ def _kernels(
     for function in marks.kernels[:KERNELS]:
         i = int(np.searchsorted(ids, function))
         own = order[starts[i] : starts[i] + counts[i]]
-        listed.append(_kernel(process, function, names, events[own], times[own]))
+        gpu_time = float(took[own].sum()) if known[own].any() else None
+        told = _kernel(process, function, names, events[own], times[own])
+        listed.append({**told, "gpu_time": gpu_time})
     return {"count": len(ids), "launches": int(launch.sum()), "listed": listed}
 
 

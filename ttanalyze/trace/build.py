@@ -12,6 +12,7 @@ from typing import BinaryIO
 from ttanalyze.errors import Error
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
+from ttanalyze.trace.annotations import write_annotations
 from ttanalyze.trace.calls import Calls
 from ttanalyze.trace.chrome import ChromeWriter
 from ttanalyze.trace.lanes import Lanes
@@ -30,7 +31,9 @@ ALL = (0, (1 << 64) - 1)
 
 @dataclass
 class Traced:
-    """What was written. arrows: from a call to what it submitted, from an epoch to its drain."""
+    """What was written. arrows: from a call to what it submitted, from an epoch to its drain.
+    ranges: what the program said through NVTX, marks included; marks: what reports found.
+    """
 
     processes: int = 0
     lanes: int = 0
@@ -38,6 +41,7 @@ class Traced:
     epochs: int = 0
     arrows: int = 0
     marks: int = 0
+    ranges: int = 0
 
 
 def trace(
@@ -86,6 +90,7 @@ def trace(
         until = int(min(process.epochs["time_ns"][last - 1], LATEST)) if first < last else 0
         window = (since, until) if epochs is not None else (0, int(LATEST))
         calls.write(bounds, window, advance, done.arrows)
+        done.ranges += write_annotations(process, lanes, writer, bounds, window)
         done.processes += 1
         done.lanes += len(lanes)
         done.calls += calls.count

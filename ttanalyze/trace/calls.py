@@ -16,6 +16,7 @@ import numpy as np
 
 from ttanalyze import demangle
 from ttanalyze.model import layout
+from ttanalyze.model.annotations import is_annotation
 from ttanalyze.model.layout import NO_ID, Array
 from ttanalyze.model.process import Process
 from ttanalyze.trace.lanes import Lanes
@@ -32,7 +33,8 @@ SUBMITTED += [KINDS[kind] for kind in ("event-record", "event-wait", "mem-op")]
 IN_GRAPH, COOPERATIVE, SYNC_COPY, TO_HOST, FROM_HOST, PEER = 1, 2, 4, 8, 16, 32  # flags
 TIMED_KINDS = [KINDS[kind] for kind in ("launch", "graph-launch", "copy", "set")]
 MOVING = [KINDS["copy"], KINDS["set"]]
-NAMED = [KINDS["launch"], KINDS["module-load"], KINDS["module-unload"], KINDS["epoch"]]
+OF_GRAPHS = [kind for kind in KINDS if kind.startswith("graph-")]
+NAMED = [KINDS[kind] for kind in ("launch", "module-load", "module-unload", "epoch", *OF_GRAPHS)]
 
 # What rows with one template have in common.
 COMMON = ("kind", "flags", "thread", "result", "context", "call", "stream", "stack")
@@ -220,6 +222,8 @@ class Calls:
             return f"epoch {number}", {"epoch": number}
         if kind in ("module-load", "module-unload") and number != NO_ID:
             args["module"] = number
+        if kind in OF_GRAPHS and number != NO_ID:
+            return f"graph {number}" if kind == "graph-launch" else kind, {"graph": number}
         if kind == "copy":
             return _copy(int(key["flags"])), args
         return kind, args
@@ -270,7 +274,7 @@ def _between(
         seqs = records["seq"]
         if len(seqs) and int(seqs[0]) > until:
             break
-        inside = (seqs > after) & (seqs <= until)
+        inside = (seqs > after) & (seqs <= until) & ~is_annotation(records["kind"])
         yield records if inside.all() else records[inside]
 
 

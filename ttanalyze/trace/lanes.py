@@ -14,7 +14,7 @@ from ttanalyze.trace.rows import Group, Lane, Writer
 LONGEST = 200  # letters of a command line that are shown
 STREAMS = {0: "no stream", 1: "default stream", 2: "per-thread default stream"}
 # What a lane's rank is made of: these, then contexts, then streams or threads as they come.
-MEMORY, MARKS, EPOCHS, DRAIN, RECORDER, STREAM, OTHERS, THREAD = range(8)
+MEMORY, MARKS, EPOCHS, DRAIN, RECORDER, STREAM, OTHERS, RANGES, THREAD = range(9)
 UNTIMED = 900  # among a stream's lanes, after its layers
 
 
@@ -27,6 +27,8 @@ class Lanes:
         self._lanes: dict[tuple[int, int, int, int], Lane] = {}
         self._places: dict[tuple[int, int, int], int] = {}  # in order of first use
         self._devices = _devices(process)
+        self._said = process.annotations
+        self._domains: dict[int, int] = {}
         self.pid = int(process.info.get("pid", 0))  # the program's, which may not be the trace's
         devices = process.info.get("devices", [])
         self._names = {d.get("ordinal"): d.get("name", "") for d in devices}
@@ -41,17 +43,28 @@ class Lanes:
         return len(self._lanes)
 
     def thread(self, thread: int) -> Lane:
-        name = "main thread" if thread == self.pid else f"thread {thread}"
-        return self._lane(THREAD, thread, 0, name, thread)
+        return self._lane(THREAD, thread, 0, self._thread(thread), thread)
+
+    def thread_ranges(self, thread: int, domain: int, name: str | None) -> Lane:
+        """A thread's own ranges of a domain, of that name, and its marks."""
+        self.thread(thread)
+        number = self._domains.setdefault(domain, len(self._domains) + 1)
+        named = f"{self._thread(thread)}: ranges{_of(name)}"
+        return self._lane(THREAD, thread, 0, named, sub=min(number, 999))
+
+    def ranges(self, domain: int, name: str | None, layer: int) -> Lane:
+        """Ranges of the process, of a domain of that name."""
+        named = f"ranges{_of(name)}{_beside(layer)}"
+        return self._lane(RANGES, domain, 0, named, sub=layer)
 
     def stream(self, context: int, stream: int, layer: int = 0) -> Lane:
         """layer: the first, or one more beside it."""
-        name = f"{self._place(context)}: {_stream(stream)}{_beside(layer)}"
+        name = f"{self._place(context)}: {self._stream(context, stream)}{_beside(layer)}"
         return self._lane(STREAM, context, stream, name, sub=layer)
 
     def untimed(self, context: int, stream: int) -> Lane:
         """What was submitted to a stream, of which it is not known when the GPU did it."""
-        name = f"{self._place(context)}: {_stream(stream)}, as submitted"
+        name = f"{self._place(context)}: {self._stream(context, stream)}, as submitted"
         return self._lane(STREAM, context, stream, name, sub=UNTIMED)
 
     def recorder(self, device: int, layer: int = 0) -> Lane:
@@ -80,6 +93,16 @@ class Lanes:
         device = self._devices.get(context)
         return f"context {context}" if device is None else f"GPU {device}, context {context}"
 
+    def _thread(self, thread: int) -> str:
+        name = "main thread" if thread == self.pid else f"thread {thread}"
+        given = self._said.threads.get(thread)
+        return name if given is None else f"{given} ({name})"
+
+    def _stream(self, context: int, stream: int) -> str:
+        name = STREAMS.get(stream, f"stream {stream}")
+        given = self._said.streams.get((context, stream))
+        return name if given is None else f"{given} ({name})"
+
     def _lane(
         self,
         kind: int,
@@ -100,8 +123,8 @@ class Lanes:
         return self._lanes[key]
 
 
-def _stream(stream: int) -> str:
-    return STREAMS.get(stream, f"stream {stream}")
+def _of(domain: str | None) -> str:
+    return "" if domain is None else f" of {domain}"
 
 
 def _beside(layer: int) -> str:

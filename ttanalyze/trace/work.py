@@ -21,6 +21,7 @@ from ttanalyze.model.layout import NO_ID, Array
 from ttanalyze.model.process import Process
 from ttanalyze.trace.lanes import Lanes
 from ttanalyze.trace.rows import LATEST, Part, Rows, Template, Templates, Writer, groups
+from ttanalyze.trace.waits import Waits
 
 PIECE = 1 << 15  # activities
 LAYERS = 128  # of a lane; what more there is at a time is cut short
@@ -82,6 +83,7 @@ class Work:
         self._names: dict[int, str] = {NO_ID: "unknown kernel"}
         self._own: set[int] = set()  # names of the recorder's kernels
         self._templates = Templates(KEY, self._template)
+        self._waits = Waits()
         self._ended: dict[int, list[int]] = {}  # by lane: when the last thing in each layer ends
 
     def find(self, after: int, calls: Array) -> Found:
@@ -126,6 +128,13 @@ class Work:
         rest = np.ones(len(records), bool)
         rest[head] = False
         rest = np.flatnonzero(np.where(of_graph, records["kind"] != GRAPH, rest))
+        state = np.where(submits & self.known, UNKNOWN, 0).astype("u1")
+        state[of] = np.where(records["flags"][head] & COARSE != 0, INEXACT, TIMED)
+        streams = _lane(calls)
+        since, until = first[head], whole[head]
+        waits = self._waits.find(calls, streams, submits & self.known, made, of, until)
+        state[waits[0]] = TIMED
+        of, since, until = map(np.append, (of, since, until), waits)
         # In lanes: the calls themselves, then the rest, of which what is a graph's lies in it.
         more = records[rest].copy()
         whose = self._whose(more, OF_CALLS)
@@ -136,14 +145,10 @@ class Work:
         place_of = np.zeros(len(calls), "i8")
         place_of[of] = np.arange(len(of))
         inside = np.where(of_graph[rest], place_of[rows[rest]], -1)
-        lanes = np.concatenate([_lane(calls[of]), _lane(more, whose)])
-        begins = np.concatenate([first[head], first[rest]])
-        ends = np.concatenate([whole[head], last[rest]])
+        lanes = np.concatenate([streams[of], _lane(more, whose)])
+        begins, ends = np.append(since, first[rest]), np.append(until, last[rest])
         layers = self._layers(lanes, begins, ends, np.append(np.full(len(of), -1), inside))
 
-        state = np.where(submits & self.known, UNKNOWN, 0).astype("u1")
-        coarse = records["flags"][head] & COARSE != 0
-        state[of] = np.where(coarse, INEXACT, TIMED)
         layer, begin, end = (np.zeros(len(calls), "i8") for _ in range(3))
         count = len(of)
         layer[of], begin[of], end[of] = layers[:count], begins[:count], ends[:count]

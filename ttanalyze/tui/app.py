@@ -14,7 +14,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.widgets import Footer, Static
 
-from ttanalyze import text
+from ttanalyze import statuses, text
 from ttanalyze.errors import Error
 from ttanalyze.model import open_run
 from ttanalyze.model.run import Run
@@ -212,7 +212,7 @@ class Browser(App[None]):
                 words.append(timeline.epoch_label(self.epoch))
         if self.marked is not None:
             words.append(f"compared with epoch {self.marked}")
-        if timeline.process.status not in ("complete", "signal"):
+        if timeline.process.status not in statuses.WITH_THE_PROCESS:
             words.append(f"({timeline.process.status})")
         self.query_one("#top", Static).update(text.printable("  ".join(words)), layout=False)
         self.query_one("#position", Static).update(self._position(), layout=False)

@@ -16,7 +16,8 @@ import numpy as np
 from ttanalyze import text
 from ttanalyze.demangle import demangle, short
 from ttanalyze.errors import Error
-from ttanalyze.model import contents, layout
+from ttanalyze.model import activities, contents, layout
+from ttanalyze.model.annotations import is_annotation
 from ttanalyze.model.history import byte_history
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
@@ -386,6 +387,7 @@ class Timeline:
     def call_rows(self, calls: Calls, first: int, last: int) -> list[CallRow]:
         """Calls first to last - 1."""
         out = []
+        took = self._gpu_times(calls.records["seq"][first:last])
         for record in calls.records[first:last]:
             kind = layout.EVENT_KINDS[int(record["kind"])]
             number = int(record["stream"])
@@ -393,8 +395,21 @@ class Timeline:
             seq = int(record["seq"])
             how = calls.suspects.get(seq)
             words = "" if how is None else HOW[how]
-            out.append(CallRow(seq, stream, self._call(kind, record), words))
+            on_gpu = f", {text.duration(took[seq])} on the GPU" if seq in took else ""
+            out.append(CallRow(seq, stream, self._call(kind, record) + on_gpu, words))
         return out
+
+    def _gpu_times(self, seqs: Array) -> dict[int, int]:
+        """Nanoseconds from when the GPU began with what a call asked for until it was through, by
+        seq, of those of which that is known.
+        """
+        records, _ = self.process.activities.of(seqs)
+        records = records[records["kind"] != activities.SYNC]
+        different, first = np.unique(records["seq"], return_index=True)
+        if not len(first):
+            return {}
+        took = np.maximum.reduceat(records["end_ns"], first) - records["begin_ns"][first]
+        return dict(zip(different.tolist(), took.tolist(), strict=True))
 
     def _call(self, kind: str, record: Any) -> str:
         if kind == "launch":
@@ -402,6 +417,8 @@ class Timeline:
             shared = f", {int(record['shared'])}" if record["shared"] else ""
             return f"{self.kernel(int(record['id']))} <<<{grid}, {block}{shared}>>>"
         words = [self.process.call(int(record["call"])) or kind]
+        if is_annotation(record["kind"]):
+            words.append(self.process.strings.get(int(record["id"])) or "")
         if kind in ("copy", "set", "alloc", "free"):
             words.append(text.size(int(record["bytes"])))
             words.append(f"{'to' if kind == 'copy' else 'at'} {self._address(int(record['dst']))}")

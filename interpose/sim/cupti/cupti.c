@@ -15,6 +15,7 @@
 #include "../trace.h"
 
 #define KINDS 64
+#define FULL 64
 #define CUPTI_ERROR_INVALID_PARAMETER 1
 #define CUPTI_ERROR_NOT_INITIALIZED 15
 #define CUPTI_ERROR_MAX_LIMIT_REACHED 12
@@ -28,10 +29,11 @@ static uint32_t last_correlation;
 static cupti_callback callback;
 static void *callback_user;
 static uint32_t followed_calls; /* bits by id */
-static struct {
+static struct buffer {
 	uint8_t *at;
 	size_t size, used;
-} buffer;
+} buffer, full[FULL]; /* in order, handed over when that is asked for */
+static unsigned full_count;
 
 /* All that submits, or waits, is one of these as far as callbacks go. */
 static const char *const calls[] = {"", "cuCtxGetCurrent", "cuLaunchKernel"};
@@ -51,13 +53,11 @@ static size_t size_of(uint32_t kind)
 	return 0;
 }
 
-static void hand_over(void)
+static void put_away(void)
 {
-	uint8_t *at = buffer.at;
-
-	buffer.at = NULL;
-	if (at)
-		complete_buffer(NULL, 0, at, buffer.size, buffer.used);
+	if (buffer.at && full_count < FULL)
+		full[full_count++] = buffer;
+	buffer = (struct buffer){0};
 }
 
 /* With the lock held. */
@@ -68,7 +68,7 @@ static void add(const void *record, uint32_t kind)
 	if (!enabled[kind] || !request_buffer)
 		return;
 	if (buffer.at && buffer.used + size > buffer.size)
-		hand_over();
+		put_away();
 	if (!buffer.at) {
 		request_buffer(&buffer.at, &buffer.size, &most);
 		buffer.used = 0;
@@ -226,10 +226,18 @@ EXPORT CUptiResult cuptiActivityDisable(uint32_t kind)
 
 EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flags)
 {
+	struct buffer ours[FULL];
+
 	(void)flags;
 	pthread_mutex_lock(&lock);
-	hand_over();
+	put_away();
+	unsigned count = full_count;
+	memcpy(ours, full, count * sizeof *ours);
+	full_count = 0;
+	cupti_complete complete = complete_buffer;
 	pthread_mutex_unlock(&lock);
+	for (unsigned i = 0; i < count; i++) /* without the lock: the client asks the simulator, which calls us with its own */
+		complete(NULL, 0, ours[i].at, ours[i].size, ours[i].used);
 	return CUPTI_SUCCESS;
 }
 

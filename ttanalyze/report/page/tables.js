@@ -88,12 +88,15 @@ function showKernels(process, state) {
     return make("button", { type: "button", class: "link", title: kernel.name, onclick: show }, cut(kernel.short, 70));
   };
   const dims = (values) => values.join(" × ");
+  const timed = kernels.listed.some((kernel) => kernel.gpu_time !== null);
+  const gpuTime = { title: "GPU time", value: (k) => k.gpu_time ?? -1, text: (k) => (k.gpu_time === null ? "?" : duration(k.gpu_time)), numeric: true };
   table(
     "kernel-table",
     [
       { title: "kernel", value: (k) => k.short, text: (k) => k.name, cell: named },
       { title: "launches", value: (k) => k.launches, text: (k) => number(k.launches), numeric: true },
       { title: "share", value: (k) => k.launches, text: () => "", cell: share },
+      ...(timed ? [gpuTime] : []),
       { title: "usual grid", value: (k) => k.grid[0] * k.grid[1] * k.grid[2], text: (k) => dims(k.grid), numeric: true },
       { title: "usual block", value: (k) => k.block[0] * k.block[1] * k.block[2], text: (k) => dims(k.block), numeric: true },
       { title: "shapes", value: (k) => k.shapes, text: (k) => number(k.shapes), numeric: true },

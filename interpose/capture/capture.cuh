@@ -1,0 +1,316 @@
+/*
+ * What the capture kernels do: digest every block, gather the changed ones into the ring.
+ * kernels.h says how the host uses them.
+ *
+ * Invariant: an epoch reaches the ring as a whole chunk or not at all, and a block's stored
+ * digest changes only together with that. Nothing outside [base, base + size) of a region is
+ * read, whatever its alignment.
+ */
+#include "device.cuh"
+#include "digest.cuh"
+#include "kernels.h"
+
+#define CURSOR_SHIFT 40 /* of the count in tt_capture_control.cursor */
+
+/* ---- where a chunk goes ---- */
+
+struct place {
+	uint64_t head, at; /* ring position of the chunk, and the same as an offset in the ring */
+	uint64_t wrap;     /* bytes before it that a wrap header fills */
+	uint64_t payload;  /* offset of the payload in the chunk */
+	uint64_t size;
+	bool fits;
+};
+
+/* All CTAs of a launch come to the same answer: the control block's head moves only at its end. */
+INLINE struct place place_chunk(const struct tt_capture_params &p, uint64_t count, uint64_t bytes)
+{
+	const struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
+	struct place place;
+
+	place.head = control->head;
+	place.at = control->head_at;
+	place.payload = tt_chunk_payload(count);
+	place.size = tt_chunk_size(count, bytes);
+	place.wrap = place.size > p.ring_size - place.at ? p.ring_size - place.at : 0;
+	place.fits = place.wrap + place.size <= p.ring_size - (place.head - p.tail);
+	if (place.wrap)
+		place.at = 0;
+	place.head += place.wrap;
+	return place;
+}
+
+INLINE void write_header(const struct tt_capture_params &p, uint64_t offset, struct tt_chunk header)
+{
+	uint64_t *to = at<uint64_t>(p.ring + offset);
+
+	to[0] = header.magic | (uint64_t)header.kind << 32;
+	to[1] = header.epoch | (uint64_t)header.part << 32;
+	to[2] = header.position;
+	to[3] = header.size;
+	to[4] = header.count;
+	to[5] = header.payload;
+	to[6] = header.entries_check;
+	to[7] = tt_chunk_mix(&header);
+}
+
+INLINE void write_entry(uint64_t to, const struct tt_chunk_entry &entry)
+{
+	store16(to, make_ulonglong2(entry.digest, entry.offset));
+	store16(to + 16, make_ulonglong2(entry.region | (uint64_t)entry.block << 32,
+	                                 entry.length | (uint64_t)entry.reserved << 32));
+}
+
+INLINE void write_status(const struct tt_capture_params &p, const struct place &place, uint64_t count, uint64_t bytes,
+                         uint64_t check, uint32_t flags)
+{
+	struct tt_capture_status *status = at<struct tt_capture_status>(p.status);
+
+	status->epoch = p.epoch;
+	status->part = p.part;
+	status->position = place.head;
+	status->size = place.size;
+	status->count = count;
+	status->payload = bytes;
+	status->entries_check = check;
+	status->flags = flags;
+	status->reserved = 0;
+	__threadfence_system();
+	*(volatile uint64_t *)&status->sequence = p.sequence;
+}
+
+/* The host gave this epoch up while it waited: the memory may be gone. */
+INLINE bool cancelled(const struct tt_capture_params &p)
+{
+	return *(volatile uint32_t *)&at<struct tt_capture_control>(p.control)->cancelled == p.epoch + 1;
+}
+
+/* True in one thread of the launch: the one after which no CTA has anything left to do. */
+INLINE bool last_to_finish(struct tt_capture_control *control, uint64_t check)
+{
+	if (threadIdx.x != 0)
+		return false;
+	if (check)
+		add(&control->entries_check, check);
+	__threadfence();
+	if (atomicAdd(&control->done, 1u) != gridDim.x - 1)
+		return false;
+	__threadfence();
+	control->done = 0;
+	control->next = 0;
+	return true;
+}
+
+/* The chunk's contents are in place: writes its header and moves the head beyond it. */
+INLINE uint64_t commit_chunk(const struct tt_capture_params &p, const struct place &place, uint64_t count)
+{
+	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
+	uint64_t check = *(volatile uint64_t *)&control->entries_check, end = place.at + place.size;
+	struct tt_chunk header = { TT_CHUNK_MAGIC, TT_CHUNK_WRAP, p.epoch, p.part, place.head - place.wrap,
+		                       place.wrap, 0, sizeof header, 0, 0 };
+
+	if (place.wrap)
+		write_header(p, p.ring_size - place.wrap, header);
+	header.kind = TT_CHUNK_EPOCH;
+	header.position = place.head;
+	header.size = place.size;
+	header.count = count;
+	header.payload = place.payload;
+	header.entries_check = check;
+	write_header(p, place.at, header);
+	control->entries_check = 0;
+	control->head = place.head + place.size;
+	control->head_at = end == p.ring_size ? 0 : end;
+	return check;
+}
+
+/* ---- digests ---- */
+
+/* The region that holds a block, at or after index i. */
+INLINE unsigned find_region(const struct tt_capture_region *regions, unsigned count, unsigned i, unsigned block)
+{
+	if (i + 1 == count || regions[i + 1].first_block > block)
+		return i;
+	for (unsigned end = count; end - i > 1;) {
+		unsigned middle = i + (end - i) / 2;
+
+		if (regions[middle].first_block <= block)
+			i = middle;
+		else
+			end = middle;
+	}
+	return i;
+}
+
+INLINE void prepare_job(struct job *job, const struct tt_capture_params &p, unsigned region, unsigned b,
+                        uint64_t payload)
+{
+	const struct tt_capture_region &r = at<struct tt_capture_region>(p.regions)[region];
+	unsigned block = b - r.first_block;
+	uint64_t offset = (uint64_t)block * TT_BLOCK_SIZE, left = r.size - offset;
+
+	job->data = r.base + offset;
+	job->copy = payload ? payload + r.payload + offset : 0;
+	job->length = left < TT_BLOCK_SIZE ? (unsigned)left : TT_BLOCK_SIZE;
+	job->block = block;
+	job->region = region;
+}
+
+INLINE void digest(const struct tt_capture_params &p)
+{
+	/*
+	 * While the first warp finishes a block, all others sum the next one, and the last
+	 * warp's first thread prepares the one after that: hence two buffers and four jobs.
+	 */
+	__shared__ __align__(16) struct constants constants;
+	__shared__ uint64_t sums[2][BLOCK_ROUNDS][8];
+	__shared__ struct job jobs[4];
+	__shared__ unsigned blocks[4];
+	__shared__ uint64_t list, payload, check;
+	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, region = 0;
+	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
+	const struct tt_capture_region *regions = at<struct tt_capture_region>(p.regions);
+	bool full = p.flags & TT_CAPTURE_FULL, prepares = threadIdx.x == TT_DIGEST_THREADS - WARP;
+
+	for (int i = 0; i < 2; i++) {
+		constants.first[lane][i] = xxh3_secret(8 * (lane / 4) + 16 * (lane % 4) + 8 * i);
+		constants.second[lane][i] = xxh3_secret(8 * (lane / 4) + 16 * (lane % 4) + 8 * i + 64);
+	}
+	if (lane < 8) {
+		constants.start[lane] = xxh3_start(lane);
+		constants.scramble[lane] = xxh3_secret(XXH3_SECRET_SCRAMBLE + 8 * lane);
+		constants.merge[lane] = xxh3_secret(XXH3_SECRET_MERGE + 8 * lane);
+		constants.last_stripe[lane] = xxh3_secret(XXH3_SECRET_LAST_STRIPE + 8 * lane);
+	}
+	if (prepares) {
+		check = payload = 0;
+		list = p.scratch;
+		if (full) {
+			struct place place = place_chunk(p, p.blocks, p.payload);
+
+			if (place.fits) {
+				list = p.ring + place.at + sizeof(struct tt_chunk);
+				payload = p.ring + place.at + place.payload;
+			}
+		}
+		blocks[0] = cancelled(p) ? p.blocks : blockIdx.x;
+		if (blocks[0] < p.blocks) {
+			region = find_region(regions, p.region_count, 0, blockIdx.x);
+			prepare_job(&jobs[0], p, region, blockIdx.x, payload);
+		}
+	}
+	__syncthreads();
+	for (unsigned turn = 0; blocks[turn % 4] < p.blocks; turn++) {
+		const struct job &job = jobs[turn % 4];
+
+		if (prepares) {
+			unsigned b = gridDim.x + atomicAdd(&control->next, 1u);
+			blocks[(turn + 1) % 4] = b;
+			if (b < p.blocks) {
+				region = find_region(regions, p.region_count, region, b);
+				prepare_job(&jobs[(turn + 1) % 4], p, region, b, payload);
+			}
+		}
+		if (job.length > XXH3_LONG)
+			sum_block(job, constants, sums[turn % 2], warp, lane);
+		__syncthreads();
+		if (warp != 0)
+			continue;
+		const struct tt_capture_region &r = regions[job.region];
+		uint64_t *stored = at<uint64_t>(r.digests) + job.block, before = full ? 0 : *stored, digest;
+
+		if (job.length > XXH3_LONG) {
+			digest = finish_block(job.length, constants, sums[turn % 2], lane);
+		} else {
+			digest = xxh3_short(at<uint8_t>(job.data), job.length);
+			if (job.copy)
+				copy_bytes(job.copy, job.data, lane, job.length, WARP);
+		}
+		if (lane != 0 || (!full && digest == before && !(r.flags & TT_CAPTURE_REGION_ALL)))
+			continue;
+		struct tt_chunk_entry entry = { digest, r.payload + (uint64_t)job.block * TT_BLOCK_SIZE, r.region, job.block,
+			                            job.length, payload ? 0 : job.region };
+		unsigned slot = blocks[turn % 4];
+
+		if (!full) {
+			uint64_t units = tt_payload_size(job.length) / TT_CHUNK_ALIGN;
+			uint64_t cursor = add(&control->cursor, 1ull << CURSOR_SHIFT | units);
+
+			/* One addition yields both, so offsets grow with the index, without gaps. */
+			slot = cursor >> CURSOR_SHIFT;
+			entry.offset = (cursor & ((1ull << CURSOR_SHIFT) - 1)) * TT_CHUNK_ALIGN;
+		}
+		write_entry(list + slot * sizeof entry, entry);
+		if (payload) {
+			*stored = digest;
+			check += tt_entry_mix(&entry);
+		}
+	}
+	if (!full)
+		return;
+	__syncthreads();
+	if (!last_to_finish(control, check))
+		return;
+	struct place place = place_chunk(p, p.blocks, p.payload);
+	uint64_t total = 0;
+
+	if (cancelled(p)) {
+		control->entries_check = 0;
+		write_status(p, place, 0, 0, 0, TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL);
+		return;
+	}
+	if (payload)
+		total = commit_chunk(p, place, p.blocks);
+	else
+		control->cursor = (uint64_t)p.blocks << CURSOR_SHIFT | p.payload / TT_CHUNK_ALIGN;
+	write_status(p, place, p.blocks, p.payload, total, payload ? TT_CAPTURE_FINAL : TT_CAPTURE_OVERFLOW);
+}
+
+/* ---- copies ---- */
+
+INLINE void gather(const struct tt_capture_params &p)
+{
+	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
+	const struct tt_capture_region *regions = at<struct tt_capture_region>(p.regions);
+	const struct tt_chunk_entry *list = at<struct tt_chunk_entry>(p.scratch);
+	uint64_t cursor = control->cursor, total = (cursor & ((1ull << CURSOR_SHIFT) - 1)) * TT_CHUNK_ALIGN, check = 0;
+	unsigned count = cursor >> CURSOR_SHIFT, first = min(p.first, count), last = min(p.last, count);
+	uint64_t from = first < count ? list[first].offset : total;
+	uint64_t bytes = (last < count ? list[last].offset : total) - from;
+	struct place place = place_chunk(p, last - first, bytes);
+	bool discard = p.flags & TT_CAPTURE_DISCARD || cancelled(p);
+
+	if (place.fits && !discard) {
+		uint64_t entries = p.ring + place.at + sizeof(struct tt_chunk), payload = p.ring + place.at + place.payload;
+
+		for (unsigned i = first + blockIdx.x; i < last; i += gridDim.x) {
+			struct tt_chunk_entry entry = list[i];
+			const struct tt_capture_region &region = regions[entry.reserved];
+
+			entry.offset -= from;
+			entry.reserved = 0;
+			copy_block(payload + entry.offset, region.base + (uint64_t)entry.block * TT_BLOCK_SIZE, entry.length);
+			if (threadIdx.x == 0) {
+				write_entry(entries + (i - first) * sizeof entry, entry);
+				at<uint64_t>(region.digests)[entry.block] = entry.digest;
+				check += tt_entry_mix(&entry);
+			}
+		}
+	}
+	__syncthreads();
+	if (!last_to_finish(control, check))
+		return;
+	if (!place.fits || discard) {
+		write_status(p, place, count, total, 0, discard ? TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL : TT_CAPTURE_OVERFLOW);
+	} else {
+		check = commit_chunk(p, place, last - first);
+		write_status(p, place, last - first, bytes, check, last == count ? TT_CAPTURE_FINAL : 0);
+	}
+	if (discard || (place.fits && last == count))
+		control->cursor = 0;
+}
+
+/* ---- kernels ---- */
+
+#define DIGEST_KERNEL extern "C" __global__ void __launch_bounds__(TT_DIGEST_THREADS, TT_DIGEST_CTAS_PER_SM)
+#define COPY_KERNEL extern "C" __global__ void __launch_bounds__(TT_COPY_THREADS, TT_COPY_CTAS_PER_SM)

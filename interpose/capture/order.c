@@ -1,0 +1,114 @@
+/*
+ * What a capture waits for, and what waits for it. See capture.h for the invariant.
+ */
+#include "../options.h"
+#include "../state/clock.h"
+#include "capture.h"
+
+#define HOST_BOUND_MS 200 /* an epoch waits so long for streams that may wait for the host */
+#define OTHERS_MS 50      /* and so long for the others, if those stay busy */
+
+HOT_DATA _Atomic int captures_active;
+
+static bool becomes_idle(const struct stream *s, uint64_t deadline)
+{
+	while (real.cuStreamQuery(s->handle) != CUDA_SUCCESS) {
+		if (clock_ns() > deadline)
+			return false;
+		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+	}
+	return true;
+}
+
+/*
+ * Work behind a host function or a wait for a value may end only by what the host does next,
+ * so nothing of ours may wait for it: these streams get a moment to become idle. False: some
+ * did not.
+ */
+static bool host_bound_ended(const struct thread *t, struct context *c)
+{
+	uint64_t deadline = clock_ns() + HOST_BOUND_MS * 1000000ull;
+	bool ended = true;
+
+	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context) {
+		uint64_t submitted = atomic_load(&s->submitted);
+		if (!atomic_load(&s->alive) || !atomic_load(&s->host_bound))
+			continue;
+		bool again = s->given_up == submitted + 1; /* nothing new: no second wait for it */
+		if (stream_namable(s, t) && becomes_idle(s, again ? 0 : deadline)) {
+			atomic_store(&s->host_bound, false);
+			continue;
+		}
+		s->given_up = submitted + 1;
+		ended = false;
+	}
+	atomic_store(&c->host_bound, !ended);
+	return ended;
+}
+
+bool capture_order(struct thread *t, struct capture *p, bool *idle)
+{
+	struct context *c = p->context;
+	bool exact = true;
+
+	*idle = false;
+	if (!options.deps)
+		return false;
+	bool stuck = atomic_load(&c->host_bound) && !host_bound_ended(t, c);
+	*idle = !stuck;
+	uint64_t deadline = stuck ? clock_ns() + OTHERS_MS * 1000000ull : 0;
+	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context) {
+		uint64_t submitted = atomic_load(&s->submitted);
+		if (submitted == atomic_load(&s->settled) || !atomic_load(&s->alive))
+			continue;
+		/* Nothing of ours goes into an idle stream: it stays idle. */
+		bool order = !stream_namable(s, t) || !becomes_idle(s, deadline);
+		*idle &= !order;
+		if (order && stuck) {
+			exact = false;
+			continue;
+		}
+		atomic_store(&s->settled, submitted);
+		/* The legacy default stream waits for other threads' per-thread default streams. */
+		CUstream handle = stream_namable(s, t) ? s->handle : CU_STREAM_LEGACY;
+		if (order)
+			exact &= real.cuEventRecord(p->order, handle) == CUDA_SUCCESS &&
+				 real.cuStreamWaitEvent(p->stream, p->order, 0) == CUDA_SUCCESS;
+	}
+	return exact;
+}
+
+bool capture_catch_up(struct thread *t, struct stream *s)
+{
+	struct context *c = s->context;
+	uint32_t captures = atomic_load(&c->captures);
+	struct capture *p = c->capture;
+	CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+	(void)t;
+
+	if (!p || p->broken || !options.deps) {
+		atomic_store(&s->seen, captures);
+		return false;
+	}
+	if (atomic_load(&captures_active) &&
+	    (real.cuStreamIsCapturing(s->handle, &capturing) != CUDA_SUCCESS ||
+	     capturing != CU_STREAM_CAPTURE_STATUS_NONE))
+		return false;
+	bool waits = (int32_t)(*capture_release_word(p) - captures) < 0;
+	if (waits)
+		real.cuStreamWaitValue32_v2(s->handle, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ);
+	atomic_store(&s->seen, captures);
+	return waits;
+}
+
+void capture_overtake(struct stream *s)
+{
+	struct context *c = s->context;
+	uint32_t captures = atomic_load(&c->captures);
+	struct capture *p = c->capture;
+
+	if (p && (int32_t)(*capture_release_word(p) - captures) < 0)
+		atomic_store(&c->overtaken, captures);
+	else
+		atomic_store(&s->seen, captures);
+}

@@ -1,0 +1,31 @@
+"""What a recording of shim_devices has to hold, on the simulator and on two GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import ttanalyze as tt
+
+WORDS = 50000
+STEPS = 12
+
+
+def check_devices(run: Path) -> None:
+    """Each named epoch is of both devices, and all their buffers are of its step."""
+    opened = tt.open(run)
+    epochs = opened.epochs
+    assert set(opened.regions["device"]) == {0, 1}
+    for step in range(1, STEPS + 1):
+        both = epochs[epochs["label"] == f"step {step}"]
+        assert sorted(both["device"]) == [0, 1]
+        assert both["seq"].nunique() == 1
+        assert not both["loose"].any()
+        for epoch, device in zip(both["epoch"], both["device"], strict=True):
+            buffers = opened.regions.query(f"size == {WORDS * 4} and device == {device}")["region"]
+            assert len(buffers) == 2
+            for region in buffers:
+                contents = opened.read(epoch, region, dtype="u4")
+                assert np.array_equal(contents, np.arange(step, step + WORDS, dtype="u4"))
+    assert tt.verify.verify(opened, run / "manifest.json").same

@@ -1,0 +1,29 @@
+"""Several devices in one process: each has its ring, and an epoch by name is of all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import support
+from tests.devices import check_devices
+
+pytestmark = pytest.mark.native
+
+
+@pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_epochs_by_name_are_of_all_devices(
+    seed: int, options: dict[str, str], built: Path, tmp_path: Path
+) -> None:
+    environment = support.simulator_environment(
+        TT_SIM_DEVICES="2", TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed)
+    )
+    command = [str(support.build_program("shim_devices", built))]
+    bare = support.run(command, environment)
+    assert bare.status == 0
+    run = tmp_path / "run"
+    recorded = support.recording(environment, run, epoch="api", **options)
+    assert support.run(command, recorded) == bare
+    check_devices(run)

@@ -1,0 +1,231 @@
+"""When the GPU did what calls asked for: by CUPTI's records, or by events around each call."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from ttanalyze.model import layout
+from ttanalyze.model.layout import Array
+from ttanalyze.model.process import Process
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+TIMED = [layout.EVENT_KINDS.index(kind) for kind in ("launch", "graph-launch", "copy", "set")]
+SYNC = layout.EVENT_KINDS.index("sync")
+IN_GRAPH = 1
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Where to record to."""
+    return tmp_path / "run"
+
+
+def record(command: list[str], run: Path, source: str, **more: str) -> tuple[Process, Any]:
+    """Records, expects the program to do what it does without us, and gives its process."""
+    bare = support.run(command, SIM)
+    outcome = support.run(command, support.recording(SIM, run, timeline=source, **more))
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    process = tt.open(run).processes[0]
+    return process, process.info["timeline"]
+
+
+def submitted(process: Process) -> Array:
+    """Calls that were to be timed."""
+    events = np.array(process.events)
+    ran = np.isin(events["kind"], TIMED) & (events["result"] == 0)
+    return events[ran & (events["flags"] & IN_GRAPH == 0)]
+
+
+def of_calls(process: Process) -> Array:
+    return process.activities.between(0, 1 << 63)
+
+
+@pytest.mark.parametrize("source", ["cupti", "events"])
+@pytest.mark.parametrize("name", ["example-vecadd", "example-training", "example-graph"])
+def test_every_call_has_its_time(name: str, source: str, built: Path, run: Path) -> None:
+    process, said = record(support.command(name, built), run, source)
+    calls, activities = submitted(process), of_calls(process)
+    assert (said["source"], said["reason"], said["missed"]) == (source, None, 0)
+    assert set(calls["seq"]) == set(activities["seq"][activities["kind"] != SYNC])
+    at = dict(zip(calls["seq"].tolist(), calls["time_ns"].tolist(), strict=True))
+    work = activities[activities["kind"] != SYNC]
+    since = work["begin_ns"].astype("i8") - [at[seq] for seq in work["seq"].tolist()]
+    assert since.min() >= -said["clock_error_ns"]
+    assert (work["begin_ns"] <= work["end_ns"]).all()
+
+
+@pytest.mark.parametrize("source", ["cupti", "events"])
+def test_work_of_one_stream_does_not_overlap(source: str, built: Path, run: Path) -> None:
+    process, _ = record(support.command("example-vecadd", built), run, source)
+    launches = process.events["seq"][process.events["kind"] == layout.EVENT_KINDS.index("launch")]
+    activities = of_calls(process)
+    work = activities[np.isin(activities["seq"], launches)]
+    assert len(work) == len(launches) == 8
+    assert (np.diff(work["seq"].astype("i8")) > 0).all()
+    assert (work["begin_ns"][1:] >= work["end_ns"][:-1]).all()
+
+
+def test_waits_of_the_host_have_a_length(built: Path, run: Path) -> None:
+    """A kernel runs within the wait for it, as the simulator works only when somebody waits."""
+    process, _ = record(support.command("example-vecadd", built), run, "cupti", epoch="none")
+    events = np.array(process.events)
+    waits = events["seq"][events["kind"] == SYNC]
+    activities = of_calls(process)
+    timed = activities[activities["kind"] == SYNC]
+    assert set(timed["seq"]) == set(waits)
+    assert (timed["end_ns"] > timed["begin_ns"]).all()
+    kernels = activities[activities["name"] != layout.NO_ID]
+    assert timed["end_ns"][-1] >= kernels["end_ns"][-1]
+
+
+def test_kernels_of_graphs_are_those_of_the_launch(built: Path, run: Path) -> None:
+    process, _ = record(support.command("example-graph", built), run, "cupti")
+    events = np.array(process.events)
+    launches = events["seq"][events["kind"] == layout.EVENT_KINDS.index("graph-launch")]
+    activities = of_calls(process)
+    work = activities[np.isin(activities["seq"], launches)]
+    names = {process.strings.get(int(name)) for name in work["name"]}
+    assert {"diffuse", "square"} & names or len(names) > 1
+    assert (np.unique(work["seq"], return_counts=True)[1] > 1).all()
+
+
+def test_work_of_the_recorder_is_nobodys(built: Path, run: Path) -> None:
+    process, _ = record(support.command("example-vecadd", built), run, "cupti")
+    of_none = np.concatenate([p[p["seq"] == 0] for p in process.activities.pieces()] or [])
+    names = {process.strings.get(int(n)) for n in of_none["name"] if n != layout.NO_ID}
+    assert names
+    assert all(name.startswith("tt_") for name in names if name)
+    assert not {process.strings.get(int(n)) for n in of_calls(process)["name"]} & names
+
+
+@pytest.mark.parametrize("source", ["cupti", "events"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "context_teardown",
+        "context_two",
+        "copy_2d",
+        "exit_quick",
+        "fault_trap",
+        "fork_child_after",
+        "graph_capture",
+        "graph_capture_errors",
+        "graph_capture_threads",
+        "host_functions",
+        "launch_bad",
+        "stream_per_thread",
+        "stream_waits_for_host",
+        "threads_own_streams",
+        "threads_shared_stream",
+    ],
+)
+def test_programs_behave_as_without_us(name: str, source: str, built: Path, run: Path) -> None:
+    process, said = record(support.command(name, built), run, source)
+    assert said["source"] == source
+    activities = of_calls(process)
+    assert set(activities["seq"]) <= set(process.events["seq"])
+
+
+def test_every_thread_is_timed(built: Path, run: Path) -> None:
+    process, said = record(support.command("threads_own_streams", built), run, "cupti")
+    calls = submitted(process)
+    assert len(set(calls["thread"])) > 1
+    assert set(calls["seq"]) <= set(of_calls(process)["seq"])
+    assert said["missed"] == 0
+
+
+def test_without_cupti_there_are_events(built: Path, run: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(support.SIMULATOR, alone)
+    environment = support.recording(SIM, run, timeline="cupti") | {"LD_LIBRARY_PATH": str(alone)}
+    outcome = support.run(support.command("example-vecadd", built), environment)
+    assert outcome.status == 0
+    assert "events time the program's calls instead" in outcome.stderr
+    process = tt.open(run).processes[0]
+    said = process.info["timeline"]
+    assert (said["asked"], said["source"]) == ("cupti", "events")
+    assert "CUPTI" in said["reason"]
+    assert set(submitted(process)["seq"]) == set(of_calls(process)["seq"])
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_program_that_uses_cupti_itself(linked: bool, run: Path, tmp_path: Path) -> None:
+    """It gets its own records and none of ours, and from there on events are what times."""
+    program = tmp_path / "program"
+    command = ["gcc", "-Wall", "-Wextra", "-Werror", f"-I{support.ROOT / 'interpose' / 'cuda'}"]
+    command += ["-DLINKED"] if linked else []
+    command += [str(support.PROGRAMS / "simonly_cupti.c"), "-o", str(program)]
+    command += [str(support.SIMULATOR), "-ldl"]
+    command += [str(support.SIMULATOR.with_name("libcupti.so.13"))] if linked else []
+    subprocess.run(command, check=True)
+    bare = support.run([program], SIM)
+    assert "5 kernels, 0 others" in bare.stdout
+    process, said = record([str(program)], run, "cupti", epoch="none")
+    assert (said["source"], said["reason"]) == ("events", "the program uses CUPTI itself")
+    activities = of_calls(process)
+    calls = submitted(process)
+    assert set(calls["seq"]) <= set(activities["seq"])
+    coarse = activities["flags"] & layout.constant("TT_ACTIVITYF_COARSE") != 0
+    assert not coarse[activities["seq"] < calls["seq"][4]].any()
+    assert coarse[activities["seq"] > calls["seq"][4]].sum() == len(calls) - 5
+
+
+def test_killed_in_the_middle(run: Path, built: Path) -> None:
+    """What was written by then can be read."""
+    command = support.command("loop_progress", built)
+    environment = support.recording(SIM, run, timeline="events", epoch="none")
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as program:
+        timeline = run / "p0" / "timeline.bin"
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not _records(timeline):
+            time.sleep(0.02)
+        os.kill(program.pid, signal.SIGKILL)
+    process = tt.open(run).processes[0]
+    assert len(process.activities)
+    assert set(of_calls(process)["seq"]) <= set(process.events["seq"])
+
+
+def _records(timeline: Path) -> bool:
+    return timeline.exists() and any(timeline.read_bytes()[64 : 64 + 80])
+
+
+def test_what_makes_no_sense_is_refused(built: Path, run: Path) -> None:
+    program = support.command("example-vecadd", built)
+    outcome = support.run(program, support.recording(SIM, run, timeline="always"))
+    assert "TT_TIMELINE=always: expected cupti, events or off" in outcome.stderr
+    outcome = support.run(program, support.recording(SIM, run, timeline="cupti", events="0"))
+    assert "TT_TIMELINE needs TT_EVENTS=1" in outcome.stderr
+    refused = support.ttanalyze("record", "--sim", "--timeline", "x", "--", "true")
+    assert refused.status == 2
+    assert "--timeline x: cupti, events or off is expected" in refused.stderr
+    refused = support.ttanalyze(
+        "record", "--sim", "--timeline", "events", "--no-events", "--", "true"
+    )
+    assert refused.status == 2
+    assert "--timeline needs --events" in refused.stderr
+
+
+def test_nothing_is_timed_unless_asked_for(built: Path, run: Path) -> None:
+    process, said = record(support.command("example-vecadd", built), run, "off")
+    assert said == {
+        "asked": "off",
+        "source": "none",
+        "reason": None,
+        "missed": 0,
+        "clock_error_ns": None,
+    }
+    assert not (run / "p0" / "timeline.bin").exists()
+    assert not process.activities.there

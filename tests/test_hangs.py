@@ -1,0 +1,431 @@
+"""Programs that hang or crash: what was in flight, who submitted it, and the last whole epoch are
+told, on standard error and in the run; and each ends as it would without us.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ttanalyze as tt
+from tests import hanging, support
+from tests.hanging import check_whole, report
+from tests.rundir import Writer
+from ttanalyze.errors import FormatError
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+Hang = Callable[..., support.Outcome]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Where to record to."""
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def hang(built: Path, run: Path) -> Hang:
+    """Runs shim_hangs in one of its ways, as hanging.hang does."""
+    program = str(support.build_program("shim_hangs", built))
+
+    def start(how: str, number: int = 0, after: float = 0.2, **options: str) -> support.Outcome:
+        environment = support.recording(SIM, run, **options)
+        return hanging.hang([program, how], environment, number, after)
+
+    return start
+
+
+def incident(run: Path) -> dict[str, Any]:
+    (found,) = tt.open(run).processes[0].info["incidents"]
+    assert isinstance(found, dict)
+    return found
+
+
+# ---- signals ----
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_while_a_kernel_spins(number: signal.Signals, hang: Hang, run: Path) -> None:
+    outcome = hang("spin", number)
+    assert outcome.status == -number
+    assert outcome.stdout == "hangs\n"
+    assert report(outcome) == [
+        f"ended by signal {int(number)} ({number.name}), with work in flight",
+        "  stream 16: 3 calls, the first spin<<<4, 32>>> (call 15, AGO)",
+        "  --cpu-callstack auto records who made these calls",
+        "  the main thread is in cuStreamSynchronize",
+        "  last complete epoch: 0 (call 13, AGO)",
+    ]
+    check_whole(run, "signal", f"signal {int(number)}")
+    told = incident(run)
+    assert (told["reason"], told["call"], told["answered"]) == (f"signal {int(number)}", None, True)
+    (stream,) = told["in_flight"]
+    assert (stream["context"], stream["stream"], stream["count"]) == (0, 16, 3)
+    calls = stream["calls"]
+    assert [(c["seq"], c["kind"], c["kernel"]) for c in calls] == [
+        (15, "launch", "spin"), (16, "launch", "add"), (17, "launch", "add")
+    ]  # fmt: skip
+    assert calls[0]["grid"] == [4, 1, 1]
+    assert calls[0]["block"] == [32, 1, 1]
+    assert calls[0]["submitted_ns"] < told["time_ns"]
+    assert [thread["call"] for thread in told["threads"]] == ["cuStreamSynchronize"]
+
+
+def test_nothing_in_flight(hang: Hang, run: Path) -> None:
+    outcome = hang("idle", signal.SIGTERM)
+    assert outcome.status == -signal.SIGTERM
+    assert report(outcome) == [
+        "ended by signal 15 (SIGTERM), nothing in flight",
+        "  last complete epoch: 0 (call 13, AGO)",
+    ]
+    check_whole(run, "signal", "signal 15")
+    assert incident(run)["in_flight"] == []
+
+
+@pytest.mark.parametrize(("how", "number"), [("abort", signal.SIGABRT), ("segv", signal.SIGSEGV)])
+def test_a_crash_of_the_host(how: str, number: signal.Signals, hang: Hang, run: Path) -> None:
+    outcome = hang(how)
+    assert outcome.status == -number
+    first, second, *_, last = report(outcome)
+    assert first.startswith(f"ended by signal {int(number)} ({number.name}), with work in flight")
+    assert second == "  stream 16: spin<<<4, 32>>> (call 14, AGO)"
+    assert last == "  last complete epoch: 0 (call 13, AGO)"
+    check_whole(run, "signal", f"signal {int(number)}")
+
+
+def test_a_handler_of_the_programs_own(hang: Hang, run: Path) -> None:
+    """It lets the kernel go, and the program ends in order: nothing is reported."""
+    outcome = hang("handler", signal.SIGTERM)
+    assert outcome == support.Outcome("hangs\nlet go\n", "", 3)
+    assert tt.open(run).processes[0].status == "complete"
+    assert tt.open(run).processes[0].info["incidents"] == []
+
+
+# ---- what is in flight ----
+
+
+def test_an_event_of_the_program_tells_what_is_complete(hang: Hang) -> None:
+    assert report(hang("event", signal.SIGTERM))[1] == (
+        "  stream 16: 2 calls, the first spin<<<4, 32>>> (call 17, AGO)"
+    )
+
+
+def test_a_timeline_tells_what_is_complete(hang: Hang) -> None:
+    first = "  stream 16: {} calls, the first {} (call {}, AGO)"
+    assert report(hang("queue", signal.SIGTERM))[1] == first.format(4, "fill<<<16, 64>>>", 14)
+    timed = report(hang("queue", signal.SIGTERM, timeline="events"))
+    assert timed[1] == first.format(2, "spin<<<4, 32>>>", 16)
+
+
+def test_a_stream_behind_another(hang: Hang, run: Path) -> None:
+    lines = report(hang("behind", signal.SIGTERM))
+    assert lines[1:3] == [
+        "  stream 16: spin<<<4, 32>>> (call 14, AGO)",
+        "  stream 17: 2 calls, the first add<<<16, 64>>> (call 17, AGO), behind stream 16",
+    ]
+    assert incident(run)["in_flight"][1]["behind"] == {"context": 0, "stream": 16}
+    assert incident(run)["in_flight"][1]["calls"][1]["bytes"] == 4
+
+
+def test_many_streams(hang: Hang, run: Path) -> None:
+    lines = report(hang("streams", signal.SIGTERM))
+    assert len(lines) < 16
+    assert "  and work in 92 more streams" in lines
+    told = incident(run)
+    assert told["streams"] == 100
+    assert len(told["in_flight"]) == 64
+
+
+def test_as_many_launches_as_the_driver_takes(hang: Hang, run: Path) -> None:
+    lines = report(hang("launches", signal.SIGTERM, after=1))
+    assert re.fullmatch(r"  stream 16: \d{3,} calls, the first spin<<<.*", lines[1])
+    assert "  the main thread is in cuLaunchKernel" in lines
+    assert len(incident(run)["in_flight"][0]["calls"]) == 8
+
+
+@pytest.mark.parametrize(
+    ("how", "first"),
+    [
+        ("graph", "cuGraphLaunch (call 19, AGO)"),
+        ("value", "2 calls, the first cuStreamWaitValue32_v2 (call 14, AGO)"),
+        ("cpp", "outer::(anonymous namespace)::inner<...><<<4, 32>>> (call 14, AGO)"),
+    ],
+)
+def test_other_work(how: str, first: str, hang: Hang) -> None:
+    assert report(hang(how, signal.SIGTERM))[1] == f"  stream 16: {first}"
+
+
+def test_the_default_stream_of_a_thread(hang: Hang) -> None:
+    line = report(hang("thread", signal.SIGTERM))[1]
+    assert re.match(r"  default stream of thread \d+: spin<<<4, 32>>> ", line)
+
+
+def test_without_recorded_calls(hang: Hang, run: Path) -> None:
+    assert report(hang("spin", signal.SIGTERM, events="0"))[1:3] == [
+        "  stream 16: work whose calls are not recorded",
+        "  calls are not recorded (--no-events)",
+    ]
+    check_whole(run, "signal", "signal 15")
+
+
+def test_an_epoch_behind_the_hang(hang: Hang, run: Path) -> None:
+    """It is given up; those before it are in the run."""
+    outcome = hang("spin", signal.SIGTERM, epoch="launch", stall_ms="200")
+    assert outcome.status == -signal.SIGTERM
+    lines = report(outcome)
+    assert "  stream 16: 3 calls, the first spin<<<4, 32>>> (call 15, AGO)" in lines
+    assert re.fullmatch(r"  last complete epoch: [12] \(call 1\d, AGO\)", lines[-1])
+    check_whole(run, "signal", "signal 15")
+
+
+def test_an_exit_behind_the_hang(hang: Hang, run: Path) -> None:
+    """No signal, no report; the last epoch would come after work that never ends."""
+    outcome = hang("exit", stall_ms="300")
+    assert (outcome.stdout, outcome.status) == ("hangs\n", 0)
+    assert "ended by" not in outcome.stderr
+    check_whole(run, "complete", None)
+
+
+# ---- who ----
+
+PYTHON = """
+import ctypes, sys
+
+cuda = ctypes.CDLL("libcuda.so.1")
+PTX = b'''.version 6.3
+.target sm_70
+.address_size 64
+.visible .entry spin() { LOOP: bra LOOP; }
+'''
+
+def step(kernel):
+    cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+
+def main():
+    context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    cuda.cuInit(0)
+    cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    cuda.cuCtxSetCurrent(context)
+    cuda.cuModuleLoadData(ctypes.byref(module), PTX)
+    cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"spin")
+    step(kernel)
+    print("hangs", flush=True)
+    cuda.cuCtxSynchronize()
+
+main()
+"""
+
+
+def test_the_lines_of_python(run: Path, tmp_path: Path) -> None:
+    script = tmp_path / "hanging.py"
+    script.write_text(PYTHON)
+    environment = support.recording(SIM, run, cpu_callstack="python")
+    outcome = hanging.hang([sys.executable, str(script)], environment, signal.SIGTERM)
+    assert report(outcome) == [
+        "ended by signal 15 (SIGTERM), with work in flight",
+        "  default stream: spin<<<1, 1>>> (call 2, AGO)",
+        "      step (hanging.py:12)",
+        "      main (hanging.py:21)",
+        "      <module> (hanging.py:25)",
+        "  the main thread is in cuCtxSynchronize",
+        "      main (hanging.py:23)",
+        "      <module> (hanging.py:25)",
+        "  no epoch is complete",
+    ]
+    told = support.ttanalyze("info", run)
+    assert "incident  signal 15, with work in flight\n" in told.stdout
+    assert "              step (hanging.py:12)\n" in told.stdout
+    assert "the main thread was in cuCtxSynchronize\n" in told.stdout
+    summary = json.loads(support.ttanalyze("info", run, "--json").stdout)["processes"][0]
+    (call,) = summary["incidents"][0]["in_flight"][0]["calls"]
+    assert call["name"] == "spin"
+    assert call["frames"] == [
+        "step (hanging.py:12)", "main (hanging.py:21)", "<module> (hanging.py:25)"
+    ]  # fmt: skip
+    assert summary["last_epoch"] is None
+
+
+def test_info_names_kernels_as_their_source_does(hang: Hang, run: Path) -> None:
+    hang("cpp", signal.SIGTERM, cpu_callstack="backtrace")
+    told = support.ttanalyze("info", run).stdout
+    assert "outer::(anonymous namespace)::inner<<<4, 32>>> (call 14, " in told
+    assert "last      epoch 0 (sync, call 13)\n" in told
+    summary = json.loads(support.ttanalyze("info", run, "--json").stdout)["processes"][0]
+    (call,) = summary["incidents"][0]["in_flight"][0]["calls"]
+    assert call["name"] == "void outer::(anonymous namespace)::inner<float>(float*)"
+    assert any("shim_hangs.c:" in frame for frame in call["frames"])
+    assert summary["last_epoch"] == {"epoch": 0, "trigger": "sync", "seq": 13}
+
+
+# ---- lost contexts ----
+
+
+@pytest.mark.parametrize("epoch", ["sync", "none"])
+def test_a_lost_context(epoch: str, built: Path, run: Path) -> None:
+    """Reported once, with all that may have done it; the program is told as without us."""
+    command = [str(support.build_program("shim_hangs", built)), "fault"]
+    bare = support.run(command, SIM)
+    assert "cuStreamSynchronize(first) -> CUDA_ERROR_ILLEGAL_ADDRESS\n" in bare.stdout
+    outcome = support.run(command, support.recording(SIM, run, epoch=epoch))
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    lines = report(outcome)
+    assert sum("the context is lost" in line for line in lines) == 1
+    error = re.compile("CUDA_ERROR_ILLEGAL_ADDRESS from cu.*: the context is lost, with this work")
+    assert any(map(error.match, lines))
+    assert "  stream 16: 2 calls, the first poke<<<1, 1>>> (call 17, AGO)" in lines
+    assert "    then add<<<16, 64>>> (call 18, AGO)" in lines
+    assert "  stream 17: add<<<16, 64>>> (call 16, AGO)" in lines
+    assert not any("fill" in line for line in lines)
+    process = tt.open(run).processes[0]
+    assert process.status == ("failed" if epoch == "sync" else "complete")
+    assert incident(run)["reason"] == "CUDA_ERROR_ILLEGAL_ADDRESS"
+    streams = incident(run)["in_flight"]
+    assert {call["kernel"] for s in streams for call in s["calls"]} == {"poke", "add"}
+    assert "incident  CUDA_ERROR_ILLEGAL_ADDRESS from cu" in support.ttanalyze("info", run).stdout
+
+
+def test_out_of_memory_loses_nothing(built: Path, run: Path) -> None:
+    command = support.command("out_of_memory", built)
+    outcome = support.run(command, support.recording(SIM, run))
+    assert "CUDA_ERROR" not in outcome.stderr
+    assert tt.open(run).processes[0].info["incidents"] == []
+
+
+def test_a_program_that_gives_up_after_an_error(built: Path, run: Path) -> None:
+    """What was said of the error is not said again when the program aborts because of it."""
+    command = [str(support.build_program("shim_hangs", built)), "fault", "abort"]
+    outcome = support.run(command, support.recording(SIM, run, epoch="none"))
+    assert outcome.status == -signal.SIGABRT
+    assert report(outcome)[0].startswith(
+        "CUDA_ERROR_ILLEGAL_ADDRESS from cuStreamSynchronize (call "
+    )
+    assert not any(line.startswith("ended by") for line in report(outcome))
+    assert tt.open(run).processes[0].status == "signal"
+    assert incident(run)["call"] == "cuStreamSynchronize"
+
+
+# ---- the time limit ----
+
+
+def test_a_time_limit(hang: Hang, run: Path) -> None:
+    outcome = hang("spin", timeout="0.8")
+    assert outcome.status == -signal.SIGTERM
+    lines = report(outcome)
+    assert lines[0] == "ended by its time limit of 0.8 s, with work in flight"
+    assert lines[1].startswith("  stream 16: 3 calls, the first spin<<<4, 32>>>")
+    check_whole(run, "timeout", "its time limit of 0.8 s")
+    assert incident(run)["reason"] == "its time limit of 0.8 s"
+    assert "ended by its time limit of 0.8 s" in support.ttanalyze("info", run).stdout
+
+
+def test_a_time_limit_runs_the_programs_handler(hang: Hang, run: Path) -> None:
+    outcome = hang("handler", timeout="0.8")
+    assert (outcome.stdout, outcome.status) == ("hangs\nlet go\n", 3)
+    assert report(outcome)[0] == "ended by its time limit of 0.8 s, with work in flight"
+    check_whole(run, "timeout", "its time limit of 0.8 s")
+
+
+def test_a_time_limit_that_is_not_reached(built: Path, run: Path) -> None:
+    command = support.command("loop_progress", built)
+    bare = support.run(command, SIM)
+    began = time.monotonic()
+    assert support.run(command, support.recording(SIM, run, timeout="100")) == bare
+    assert time.monotonic() - began < 10
+    assert tt.open(run).processes[0].status == "complete"
+
+
+def test_record_with_a_time_limit(built: Path, run: Path) -> None:
+    program = str(support.build_program("shim_hangs", built))
+    arguments = ("record", "--sim", "--timeout", "1", "-o", run, "--", program, "spin")
+    outcome = support.ttanalyze(*arguments, environment=SIM)
+    assert outcome.status == 124
+    assert "ended by its time limit of 1 s, with work in flight" in outcome.stderr
+    assert f"in {run}" in outcome.stderr.splitlines()[-1]
+    ending = json.loads((run / "run.json").read_text())["exit"]
+    assert (ending["status"], ending["signal"]) == (124, signal.SIGTERM)
+
+
+# ---- where and how it is told ----
+
+
+def test_an_error_output_that_is_closed(built: Path, run: Path) -> None:
+    program = support.build_program("shim_hangs", built)
+    command = ["sh", "-c", f"exec {program} abort 2>&-"]
+    assert support.run(command, support.recording(SIM, run)).status == -signal.SIGABRT
+    check_whole(run, "signal", "signal 6")
+    assert len(incident(run)["in_flight"]) == 1
+
+
+def test_a_recording_that_never_was(built: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    program = str(support.build_program("shim_hangs", built))
+    environment = support.recording(SIM, tmp_path / "file" / "run")
+    outcome = support.run([program, "abort"], environment)
+    assert outcome.status == -signal.SIGABRT
+    assert len(report(outcome)) == 1
+    assert report(outcome)[0].startswith("recording stopped: ")
+
+
+def test_the_run_says_so_before_all_is_written(hang: Hang, run: Path) -> None:
+    """Whoever kills a program that is slow to end loses no report."""
+    hang("spin", signal.SIGTERM)
+    info = json.loads((run / "p0" / "process.json").read_text())
+    assert info["incidents"][0]["in_flight"]
+    assert sorted(os.listdir(run)) == ["manifest.json", "p0", "run.json"]
+
+
+@pytest.mark.parametrize(
+    ("incidents", "what"),
+    [
+        ({}, "incidents: a list is expected"),
+        ([{}], r"incidents\[0\].reason: it is missing"),
+        ([{"reason": 3}], r"incidents\[0\].reason: a string"),
+        (
+            [{"reason": "x", "in_flight": [3]}],
+            r"in_flight: a list is expected, each item an object",
+        ),
+        ([{"reason": "x", "in_flight": [{"context": 0}]}], r"in_flight\[0\].stream: it is missing"),
+        (
+            [{"reason": "x", "in_flight": [{"context": 0, "stream": 1, "calls": [{"seq": 1}]}]}],
+            r"calls\[0\].kind: it is missing",
+        ),
+        (
+            [{"reason": "x", "threads": [{"thread": "1", "call": "f"}]}],
+            r"threads\[0\].thread: a whole",
+        ),
+    ],
+)
+def test_damaged_reports(small: Writer, run_path: Path, incidents: Any, what: str) -> None:
+    path = run_path / "p0" / "process.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"incidents": incidents}))
+    with pytest.raises(FormatError, match=what):
+        tt.open(run_path)
+
+
+def test_a_report_of_a_stranger_is_safe_to_print(small: Writer, run_path: Path) -> None:
+    call = {
+        "seq": 1,
+        "kind": "launch",
+        "call": "\x1b[31m",
+        "kernel": "\x1b[2J",
+        "grid": [],
+        "stack": 99,
+    }
+    stream = {"context": 0, "stream": 2, "count": 1, "calls": [call]}
+    found = {"reason": "\x1b[1m", "in_flight": [stream], "threads": [{"thread": 7, "call": "\x07"}]}
+    path = run_path / "p0" / "process.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"incidents": [found]}))
+    outcome = support.ttanalyze("info", run_path)
+    assert outcome.status == 0
+    assert "default stream of thread not known" in outcome.stdout
+    assert not set(outcome.stdout) & {"\x1b", "\x07"}

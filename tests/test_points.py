@@ -1,0 +1,84 @@
+"""Epochs inside graphs: after kernels that were named, while the graph runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.points import check_points
+
+pytestmark = pytest.mark.native
+SIM = support.simulator_environment()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Where to record to."""
+    return tmp_path / "run"
+
+
+def record(command: list[str], run: Path, environment: dict[str, str], **options: str) -> str:
+    """Expects the program to do what it does without us, and gives its error output."""
+    bare = support.run(command, environment)
+    outcome = support.run(command, support.recording(environment, run, **options))
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    return outcome.stderr
+
+
+@pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_an_epoch_after_each_kernel(
+    seed: int, more: dict[str, str], built: Path, run: Path
+) -> None:
+    environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
+    command = [str(support.build_program("shim_points", built))]
+    record(command, run, environment, epoch="graph-node:fill|add", **more)
+    check_points(run)
+
+
+def test_only_those_that_were_named(built: Path, run: Path) -> None:
+    command = [str(support.build_program("shim_points", built))]
+    record(command, run, SIM, epoch="sync;graph-node:^fill$")
+    epochs = tt.open(run).epochs
+    points = epochs[epochs["trigger"] == "graph-node"]
+    assert set(points["label"]) == {"fill"}
+    assert len(points) == 5 * 2
+    assert "sync" in set(epochs["trigger"])
+    assert tt.verify.verify(tt.open(run), run / "manifest.json").same
+
+
+def test_the_example(built: Path, run: Path) -> None:
+    record(support.command("example-graph", built), run, SIM, epoch="graph-node:energy")
+    points = tt.open(run).epochs.query("trigger == 'graph-node'")
+    assert len(points) == 5
+    assert tt.verify.verify(tt.open(run), run / "manifest.json").same
+
+
+def test_a_ring_that_is_too_small(built: Path, run: Path) -> None:
+    """Nothing is captured inside, which is said, and the changes show in the next epoch."""
+    command = [str(support.build_program("shim_points", built))]
+    stderr = record(command, run, SIM, epoch="sync;graph-node:.", ring_bytes="256K")
+    assert "the ring is smaller than what their kernels reach" in stderr
+    epochs = tt.open(run).epochs
+    assert "graph-node" not in set(epochs["trigger"])
+    assert tt.verify.verify(tt.open(run), run / "manifest.json").same
+
+
+@pytest.mark.parametrize("name", ["graph_capture_memory", "graph_nodes", "graph_held_back"])
+def test_programs_behave_as_without_us(name: str, built: Path, run: Path) -> None:
+    record(support.command(name, built), run, SIM, epoch="graph-node:.", stall_ms="300")
+
+
+def test_memory_of_a_graph(built: Path, run: Path) -> None:
+    command = [str(support.build_program("shim_points_memory", built))]
+    stderr = record(command, run, SIM, epoch="graph-node:.")
+    assert "there are no epochs inside a graph: it allocates memory" in stderr
+
+
+def test_an_expression_is_needed() -> None:
+    refused = support.ttanalyze("record", "--sim", "--epoch", "graph-node:", "--", "true")
+    assert refused.status == 2
+    assert "graph-node:REGEX needs an expression" in refused.stderr

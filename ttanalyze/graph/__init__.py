@@ -1,0 +1,44 @@
+"""Graphs of CUDA from Python, on a GPU and on the simulator, and graphs made of recorded work.
+
+    from ttanalyze.graph import DeviceBuffer, Module, StreamCapture
+
+    Module.load("kernels.ptx")
+    with StreamCapture.begin() as capture, DeviceBuffer(4096) as memory:
+        capture.record_memset(4096, 0, memory)
+        capture.record_kernel("fill", grid=4, block=256, args=(memory, 1024, 7))
+    executable = capture.graph.instantiate()
+    executable.launch()
+
+No driver is loaded before something of it is needed.
+"""
+
+from ttanalyze.graph.capture import StreamCapture
+from ttanalyze.graph.device import Device, Stream
+from ttanalyze.graph.driver import (
+    Driver,
+    DriverError,
+    EndedError,
+    MissingDriverError,
+    driver,
+    simulator,
+)
+from ttanalyze.graph.graph import Graph, GraphExec
+from ttanalyze.graph.memory import DeviceBuffer
+from ttanalyze.graph.module import Function, Module
+
+__all__ = [
+    "Device",
+    "DeviceBuffer",
+    "Driver",
+    "DriverError",
+    "EndedError",
+    "Function",
+    "Graph",
+    "GraphExec",
+    "MissingDriverError",
+    "Module",
+    "Stream",
+    "StreamCapture",
+    "driver",
+    "simulator",
+]

@@ -1,0 +1,367 @@
+"""What a graph's nodes do: submitted to a stream that is captured, added to a graph, or put in the
+place of what a node of an executable graph did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ttanalyze._cuda import ffi
+from ttanalyze.errors import Error
+from ttanalyze.graph.device import Device
+from ttanalyze.graph.memory import DeviceBuffer, address_of
+from ttanalyze.graph.module import Function
+
+HOST, DEVICE = 1, 2  # CU_MEMORYTYPE_…
+CLUSTER, COOPERATIVE = 4, 2  # CU_LAUNCH_ATTRIBUTE_…
+BUFFER_POINTER, BUFFER_SIZE = 1, 2  # CU_LAUNCH_PARAM_…
+# By direction: what the source and the destination have to be.
+DIRECTIONS = {
+    "d2d": (DEVICE, DEVICE),
+    "h2d": (HOST, DEVICE),
+    "d2h": (DEVICE, HOST),
+}
+ALIASES = {
+    **{name: name for name in DIRECTIONS},
+    **{f"{a[0]}to{b[0]}": f"{a[0]}2{b[0]}" for a in ("device", "host") for b in ("device", "host")},
+    **{f"{a}_to_{b}": f"{a[0]}2{b[0]}" for a in ("device", "host") for b in ("device", "host")},
+}
+ITEMS = (1, 2, 4)  # bytes of an item that can be set
+Size = int | Sequence[int]
+
+
+def three(size: Size, what: str) -> tuple[int, int, int]:
+    """A grid or a block of up to three numbers, each at least 1. Raises Error for what is none."""
+    given = [size] if isinstance(size, (int, np.integer)) else list(size)
+    if not 1 <= len(given) <= 3 or any(int(n) != n or n < 1 for n in given):
+        raise Error(f"{what} {size}: give one to three numbers of at least 1")
+    x, y, z = (int(n) for n in [*given, 1, 1][:3])
+    return x, y, z
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A launch. params: the parameters as the kernel sees them; None where they are not known.
+    cluster: zeros where none is asked for. keeps: what has to live as long as it may run.
+    """
+
+    function: Function
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int
+    params: bytes | None
+    cluster: tuple[int, int, int] = (0, 0, 0)
+    cooperative: bool = False
+    keeps: tuple[Any, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        function: Function,
+        grid: Size,
+        block: Size,
+        shared: int,
+        args: Sequence[Any],
+        cluster: Size | None = None,
+        cooperative: bool = False,
+    ) -> Kernel:
+        """Raises Error for arguments and sizes that can't be."""
+        params, keeps = function.pack(args)
+        of = (0, 0, 0) if cluster is None else three(cluster, "cluster")
+        sizes = three(grid, "grid"), three(block, "block")
+        return cls(function, *sizes, int(shared), params, of, cooperative, (function, *keeps))
+
+    def changed(
+        self,
+        function: Function | None = None,
+        grid: Size | None = None,
+        block: Size | None = None,
+        shared_mem: int | None = None,
+        args: Sequence[Any] | None = None,
+    ) -> Kernel:
+        """The same with some things changed. Raises Error as of() does."""
+        other = self.function if function is None else function
+        params, keeps = self.params, self.keeps
+        if args is not None:
+            params, kept = other.pack(args)
+            keeps = (other, *kept)
+        elif params is None:
+            raise Error(f"the arguments of {other.name} are not known: give them with args=")
+        elif function is not None:
+            keeps = (other, *keeps)
+        return replace(
+            self,
+            function=other,
+            grid=self.grid if grid is None else three(grid, "grid"),
+            block=self.block if block is None else three(block, "block"),
+            shared=self.shared if shared_mem is None else int(shared_mem),
+            params=params,
+            keeps=keeps,
+        )
+
+    @property
+    def _attributes(self) -> list[tuple[int, Any]]:
+        """CUlaunchAttribute id and value."""
+        out = []
+        if any(self.cluster):
+            value = ffi.new("CUlaunchAttributeValue *")
+            value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = self.cluster
+            out.append((CLUSTER, value))
+        if self.cooperative:
+            value = ffi.new("CUlaunchAttributeValue *")
+            value.cooperative = 1
+            out.append((COOPERATIVE, value))
+        return out
+
+    def _extra(self) -> tuple[Any, list[Any]]:
+        """The parameters as the driver takes them, and what must live during the call."""
+        if not self.params:
+            return ffi.NULL, []
+        data = ffi.new("char[]", self.params)
+        size = ffi.new("size_t *", len(self.params))
+        words = (ffi.cast("void *", BUFFER_POINTER), data, ffi.cast("void *", BUFFER_SIZE), size)
+        extra = ffi.new("void *[]", [*words, ffi.NULL])
+        return extra, [data, size]
+
+    def submit(self, device: Device, stream: int) -> None:
+        self.function.allow_shared(self.shared)
+        extra, kept = self._extra()
+        config = ffi.new("CUlaunchConfig *")
+        config.gridDimX, config.gridDimY, config.gridDimZ = self.grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = self.block
+        config.sharedMemBytes = self.shared
+        config.hStream = ffi.cast("CUstream", stream)
+        given = self._attributes
+        attributes = ffi.new("CUlaunchAttribute[]", max(1, len(given)))
+        for attribute, (number, value) in zip(attributes, given, strict=False):
+            attribute.id, attribute.value = number, value[0]
+        config.attrs, config.numAttrs = attributes, len(given)
+        with device.use() as driver:
+            call, doing = "cuLaunchKernelEx", f"launching {self.function.name}"
+            driver.call(call, config, self.function.handle, ffi.NULL, extra, doing=doing)
+        del kept
+
+    def _node(self, device: Device) -> tuple[Any, list[Any]]:
+        self.function.allow_shared(self.shared)
+        extra, kept = self._extra()
+        node = ffi.new("CUDA_KERNEL_NODE_PARAMS *")
+        node.func = self.function.handle
+        node.gridDimX, node.gridDimY, node.gridDimZ = self.grid
+        node.blockDimX, node.blockDimY, node.blockDimZ = self.block
+        node.sharedMemBytes = self.shared
+        node.extra = extra
+        return node, kept
+
+    def add(self, device: Device, graph: Any, after: Any) -> Any:
+        node, kept = self._node(device)
+        with device.use() as driver:
+            out = ffi.new("CUgraphNode *")
+            doing = f"adding {self.function.name}"
+            driver.call("cuGraphAddKernelNode_v2", out, graph, *after, node, doing=doing)
+            for number, value in self._attributes:
+                driver.call("cuGraphKernelNodeSetAttribute", out[0], number, value, doing=doing)
+        del kept
+        return out[0]
+
+    def put(self, device: Device, executable: Any, node: Any) -> None:
+        made, kept = self._node(device)
+        with device.use() as driver:
+            doing = f"updating a launch of {self.function.name}"
+            driver.call("cuGraphExecKernelNodeSetParams_v2", executable, node, made, doing=doing)
+        del kept
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of bytes that follow each other. dst, src: addresses. host_dst, host_src: they are the
+    host's.
+    """
+
+    dst: int
+    src: int
+    size: int
+    host_dst: bool = False
+    host_src: bool = False
+    keeps: tuple[Any, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, direction: str, size: int, dst: Any, src: Any) -> Copy:
+        """Raises Error for what does not fit together."""
+        known = ALIASES.get(str(direction).lower().replace("-", "_"))
+        if known not in DIRECTIONS:
+            raise Error(f"direction {direction!r}: there are {', '.join(DIRECTIONS)}")
+        if size < 1:
+            raise Error(f"a copy of {size} bytes: give at least 1")
+        of_src, of_dst = DIRECTIONS[known]
+        to = place(dst, of_dst, size, "dst", known, True)
+        return cls(
+            to,
+            place(src, of_src, size, "src", known),
+            int(size),
+            of_dst == HOST,
+            of_src == HOST,
+            (dst, src),
+        )
+
+    def changed(self, size: int | None = None, dst: Any = None, src: Any = None) -> Copy:
+        """The same with some things changed. Raises Error as of() does."""
+        sides = ((self.host_src, "h"), (self.host_dst, "h"))
+        direction = "2".join(letter if host else "d" for host, letter in sides)
+        return Copy.of(
+            direction,
+            self.size if size is None else size,
+            Place(self.dst, self.keeps) if dst is None else dst,
+            Place(self.src, self.keeps) if src is None else src,
+        )
+
+    def submit(self, device: Device, stream: int) -> None:
+        call = "cuMemcpyDtoDAsync_v2"
+        dst, src = self.dst, self.src
+        if self.host_dst:
+            call, dst = "cuMemcpyDtoHAsync_v2", ffi.cast("void *", dst)
+        elif self.host_src:
+            call, src = "cuMemcpyHtoDAsync_v2", ffi.cast("void *", src)
+        with device.use() as driver:
+            driver.call(call, dst, src, self.size, ffi.cast("CUstream", stream))
+
+    def _node(self) -> Any:
+        node = ffi.new("CUDA_MEMCPY3D *")
+        node.dstMemoryType = HOST if self.host_dst else DEVICE
+        node.srcMemoryType = HOST if self.host_src else DEVICE
+        if self.host_dst:
+            node.dstHost = ffi.cast("void *", self.dst)
+        else:
+            node.dstDevice = self.dst
+        if self.host_src:
+            node.srcHost = ffi.cast("void *", self.src)
+        else:
+            node.srcDevice = self.src
+        node.WidthInBytes, node.Height, node.Depth = self.size, 1, 1
+        return node
+
+    def add(self, device: Device, graph: Any, after: Any) -> Any:
+        with device.use() as driver:
+            out = ffi.new("CUgraphNode *")
+            context = device.context.handle
+            driver.call("cuGraphAddMemcpyNode", out, graph, *after, self._node(), context)
+        return out[0]
+
+    def put(self, device: Device, executable: Any, node: Any) -> None:
+        with device.use() as driver:
+            context = device.context.handle
+            call, doing = "cuGraphExecMemcpyNodeSetParams", "updating a copy"
+            driver.call(call, executable, node, self._node(), context, doing=doing)
+
+
+@dataclass(frozen=True)
+class Set:
+    """Memory that is set to a value, in items that follow each other. size: bytes; item: of each."""
+
+    dst: int
+    size: int
+    value: int
+    item: int = 1
+    keeps: tuple[Any, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, size: int, value: int, dst: Any, item: int = 1) -> Set:
+        """Raises Error for what does not fit together."""
+        if item not in ITEMS:
+            raise Error(f"items of {item} bytes: there are {', '.join(map(str, ITEMS))}")
+        if size < 1 or size % item:
+            raise Error(f"{size} bytes are no items of {item} bytes")
+        bits = 8 * item
+        if not -(1 << (bits - 1)) <= value < 1 << bits:
+            raise Error(f"value {value} does not fit into {item} bytes")
+        to = place(dst, DEVICE, size, "dst", "memset")
+        return cls(to, int(size), int(value) & ((1 << bits) - 1), item, (dst,))
+
+    def changed(
+        self,
+        size: int | None = None,
+        value: int | None = None,
+        dst: Any = None,
+        item: int | None = None,
+    ) -> Set:
+        """The same with some things changed. Raises Error as of() does."""
+        return Set.of(
+            self.size if size is None else size,
+            self.value if value is None else value,
+            Place(self.dst, self.keeps) if dst is None else dst,
+            self.item if item is None else item,
+        )
+
+    def submit(self, device: Device, stream: int) -> None:
+        call = f"cuMemsetD{8 * self.item}Async"
+        with device.use() as driver:
+            count = self.size // self.item
+            driver.call(call, self.dst, self.value, count, ffi.cast("CUstream", stream))
+
+    def _node(self) -> Any:
+        node = ffi.new("CUDA_MEMSET_NODE_PARAMS *")
+        node.dst, node.value, node.elementSize = self.dst, self.value, self.item
+        node.width, node.height = self.size // self.item, 1
+        return node
+
+    def add(self, device: Device, graph: Any, after: Any) -> Any:
+        with device.use() as driver:
+            out = ffi.new("CUgraphNode *")
+            context = device.context.handle
+            driver.call("cuGraphAddMemsetNode", out, graph, *after, self._node(), context)
+        return out[0]
+
+    def put(self, device: Device, executable: Any, node: Any) -> None:
+        with device.use() as driver:
+            context = device.context.handle
+            call, doing = "cuGraphExecMemsetNodeSetParams", "updating a set"
+            driver.call(call, executable, node, self._node(), context, doing=doing)
+
+
+Work = Kernel | Copy | Set
+
+
+@dataclass(frozen=True)
+class Place:
+    """An address that is known to be good, and what has to be kept for it."""
+
+    address: int
+    keeps: tuple[Any, ...]
+
+
+def place(
+    value: Any, kind: int, size: int, which: str, what: str, written: bool = False
+) -> int:
+    """The address of one side of a copy. Raises Error where it is of the wrong kind or too small."""
+    if isinstance(value, Place):
+        return value.address
+    if value is None:
+        raise Error(f"{what} needs {which}=")
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    address = address_of(value)
+    if kind == DEVICE and address is None:
+        raise Error(f"{which} of {what} lies on the device: give a DeviceBuffer, an address or such")
+    if kind == HOST:
+        if address is not None:
+            raise Error(f"{which} of {what} lies on the host: give a numpy array or an address")
+        return _host(value, size, which, what, written)
+    if isinstance(value, DeviceBuffer) and value.size < size:
+        raise Error(f"{which} of {what} has {value.size} bytes, which are not {size}")
+    assert address is not None
+    return address
+
+
+def _host(value: Any, size: int, which: str, what: str, written: bool) -> int:
+    try:
+        view = memoryview(value)
+    except TypeError:
+        raise Error(f"{which} of {what}: a {type(value).__name__} is no memory") from None
+    if not view.contiguous or (written and view.readonly):
+        raise Error(f"{which} of {what} is not {'writable' if view.contiguous else 'contiguous'}")
+    if view.nbytes < size:
+        raise Error(f"{which} of {what} has {view.nbytes} bytes, which are not {size}")
+    return int(ffi.cast("uintptr_t", ffi.from_buffer(value)))
