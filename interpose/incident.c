@@ -25,6 +25,7 @@
 
 #define INCIDENTS 8
 #define STREAMS 8 /* that get lines; the others are counted */
+#define STACKS 3  /* of these, that get theirs */
 #define CALLS 4   /* of each, where any of them may have done it */
 #define FRAMES 8        /* of a stack; of native ones, which have no names yet, half */
 #define THREADS 16
@@ -159,7 +160,8 @@ static void describe_stream(const struct inflight_stream *s, char out[80])
 	if (s->id == STREAM_ID_PER_THREAD)
 		snprintf(out, 80, "%sdefault stream of thread %u", context, s->thread);
 	else
-		snprintf(out, 80, s->id == STREAM_ID_LEGACY ? "%sdefault stream" : "%sstream %" PRIu64, context, s->id);
+		snprintf(out, 80, s->id == STREAM_ID_LEGACY ? "%sdefault stream" : "%sstream %" PRIu64 "%s", context, s->id,
+			 s->destroyed ? " (destroyed)" : "");
 }
 
 /* ---- call stacks, from the files ---- */
@@ -236,7 +238,7 @@ static void write_stack(uint32_t stack)
 /* ---- lines ---- */
 
 /* all: any of its calls may be the one, not just the first. */
-static void write_stream(const struct inflight_stream *s, bool all)
+static void write_stream(const struct inflight_stream *s, bool all, bool stacks)
 {
 	char stream[80], other[80], call[NAME + 160], behind[100] = "", count[80] = "";
 
@@ -253,12 +255,13 @@ static void write_stream(const struct inflight_stream *s, bool all)
 	if (s->count > 1 || s->more)
 		snprintf(count, sizeof(count), "%s%" PRIu64 " calls, the first ", s->more ? "more than " : "", s->count);
 	line(1, "%s: %s%s%s", stream, count, call, behind);
-	if (!s->behind)
+	if (stacks && !s->behind)
 		write_stack(s->calls[0]->stack);
 	for (uint32_t i = 1; all && i < s->listed && i < CALLS; i++) {
 		describe_call(s->calls[i], call);
 		line(2, "then %s", call);
-		write_stack(s->calls[i]->stack);
+		if (stacks)
+			write_stack(s->calls[i]->stack);
 	}
 	if (all && s->count > CALLS)
 		line(2, "and %" PRIu64 " more", s->count - CALLS);
@@ -270,7 +273,7 @@ static void write_streams(const struct inflight *in, bool all)
 	bool stacks = false;
 
 	for (uint32_t i = 0; i < n; i++) {
-		write_stream(in->streams[i], all);
+		write_stream(in->streams[i], all, i < STACKS);
 		stacks |= in->streams[i]->listed && in->streams[i]->calls[0]->stack;
 	}
 	if (in->count > n)
@@ -383,6 +386,8 @@ static void json_stream(struct json *j, const struct inflight_stream *s)
 	member(j, "count", s->count);
 	json_key(j, "more");
 	json_bool(j, s->more);
+	json_key(j, "destroyed");
+	json_bool(j, s->destroyed);
 	json_key(j, "calls");
 	json_open(j, '[');
 	for (uint32_t i = 0; i < s->listed; i++)

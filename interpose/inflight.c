@@ -269,6 +269,7 @@ static void find_work(void)
 		l->told.count = l->told.listed = 0;
 	events_recent(LOOK_BACK, look_for_work, NULL);
 	for (struct lane *l = lanes; l < lanes + LANES; l++) {
+		l->told.destroyed = l->told.id >= STREAM_ID_FIRST && !l->stream;
 		l->told.more = l->told.count && oldest > 1 && completed(l) < oldest;
 		l->first = l->told.listed ? l->told.calls[0]->seq : 0;
 	}
@@ -435,6 +436,8 @@ static void find_waits(void)
 
 static bool comes_before(const struct inflight_stream *a, const struct inflight_stream *b)
 {
+	if (a->destroyed != b->destroyed)
+		return !a->destroyed;
 	if (!a->behind != !b->behind)
 		return !a->behind;
 	if (!a->listed || !b->listed)

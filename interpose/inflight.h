@@ -22,6 +22,7 @@
 
 struct inflight_stream {
 	uint32_t context, thread; /* thread: of a per-thread default stream, else 0 */
+	bool destroyed; /* by the program: the driver can't be asked about it */
 	uint64_t id;
 	uint64_t count; /* calls whose work may be in flight; 0: there is some, but its calls are not known */
 	bool more;      /* and some longer ago than is looked back */
@@ -35,7 +36,7 @@ struct inflight {
 	CUresult lost; /* what the driver said of a context that is lost, and whose */
 	uint32_t lost_context;
 	uint32_t count; /* streams with work in flight; the first INFLIGHT_STREAMS are told of */
-	const struct inflight_stream *streams[INFLIGHT_STREAMS]; /* those that wait for no other first, by their first call */
+	const struct inflight_stream *streams[INFLIGHT_STREAMS]; /* those first that are there and wait for no other, by their first call */
 };
 
 /* Starts the thread that asks the driver. */

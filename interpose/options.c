@@ -195,7 +195,7 @@ bool options_read(char *error, size_t error_size)
 		caller = launch == KERNEL_EVENTS_DEDUP || launch == KERNEL_EVENTS_FULL ? CALLSTACKS_AUTO : CALLSTACKS_OFF;
 	options.callstacks = caller > CALLSTACKS_MIXED ? CALLSTACKS_AUTO : (enum callstacks)caller;
 	options.launch_stacks = options.callstacks && launch < KERNEL_EVENTS_NOSTACK;
-	options.no_launches = launch == KERNEL_EVENTS_OFF;
+	options.launch_events = options.events && launch != KERNEL_EVENTS_OFF;
 	options.timeline = (enum timeline)timeline;
 	options.deps = deps >= 0 ? (enum deps)deps : options.touched ? DEPS_REGION : DEPS_DEVICE;
 	options.overwrite = (enum overwrite_policy)policy;
@@ -207,7 +207,7 @@ bool options_read(char *error, size_t error_size)
 		snprintf(error, error_size, "TT_KERNEL_EVENTS=%s needs TT_EVENTS=1: launches are events", launches[launch]);
 		return false;
 	}
-	if (options.params && options.no_launches) {
+	if (options.params && launch == KERNEL_EVENTS_OFF) {
 		snprintf(error, error_size, "TT_PARAMS=1 needs another TT_KERNEL_EVENTS: parameters are those of recorded launches");
 		return false;
 	}

@@ -36,8 +36,8 @@ struct options {
 	bool params; /* of launches are recorded */
 	bool nvtx;   /* so are annotations */
 	enum callstacks callstacks;
-	bool launch_stacks; /* launches have them too */
-	bool no_launches;   /* leave events */
+	bool launch_events; /* launches of kernels leave events */
+	bool launch_stacks; /* with call stacks, as those of graphs then have */
 	enum timeline timeline;
 	bool verbose;
 	char out[4096]; /* empty: do not record */

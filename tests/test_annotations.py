@@ -20,6 +20,7 @@ from tests.support import Cli
 from ttanalyze.model import layout
 from ttanalyze.model.layout import NO_ID
 from ttanalyze.query import Query, query
+from ttanalyze.tui.timeline import Timeline
 
 PER_THREAD = ("range-push", "range-pop", "mark")
 
@@ -238,6 +239,38 @@ def test_of_two_processes(run_path: Path) -> None:
     assert nulls(run.ranges[["process", "path"]]) == [[0, "a"], [1, "b"]]
     found = query(run, Query(filter='kind == "launch"', fields=["process", "range"]))
     assert nulls(found) == [[0, "a"], [1, "b"]]
+
+
+def test_calls_on_a_screen(talker: Talker, run_path: Path) -> None:
+    w = talker
+    w.born(0, b"x" * 100)
+    w.say("range-push", "step 7 (last)")
+    w.say("range-pop", "step 7 (last)")
+    w.epoch("nvtx", "full", label="step 7 (last)")
+    w.close()
+    shown = Timeline(tt.open(run_path).processes[0])
+    rows = shown.call_rows(shown.calls(0, None), 0, 3)
+    assert [row.what for row in rows][1:] == ["range-push step 7 (last)", "range-pop step 7 (last)"]
+    assert shown.epoch_label(0) == "nvtx step 7 (last)"
+
+
+def test_diff_says_in_which_range(run_path: Path, tmp_path: Path, cli: Cli) -> None:
+    for path, value in ((run_path, b"1"), (tmp_path / "other", b"2")):
+        w = Talker(path)
+        w.born(0, b"x" * 100)
+        w.epoch("sync", "full")
+        w.say("range-push", "train")
+        w.say("range-push", "step 3")
+        w.event("set", dst=0x7F0000000000, bytes=100)
+        w.write(0, 5, value)
+        w.epoch()
+        w.close()
+    outcome = cli("diff", run_path, tmp_path / "other")
+    assert outcome.status == 1
+    assert re.search(r"set of 100 bytes +train/step 3 +writes there", outcome.stdout)
+    report = json.loads(cli("diff", run_path, tmp_path / "other", "--json").stdout)
+    (suspect,) = report["processes"][0]["divergences"][0]["suspects"]
+    assert suspect["range"] == "train/step 3"
 
 
 # ---- traces ----

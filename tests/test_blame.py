@@ -482,8 +482,8 @@ def test_removed_and_lost_contents_are_counted(cli: Cli, run_path: Path) -> None
     ("options", "reason"),
     [
         ([], "which memory? Give --region, or --address"),
-        (["-r", "nobody"], "no region 'nobody' in process 0"),
-        (["-r", "99"], "no region '99' in process 0"),
+        (["-r", "nobody"], "no region or tensor 'nobody' in process 0"),
+        (["-r", "99"], "no region or tensor '99' in process 0"),
         (["-r", "2", "--offset", "0"], "region 2 is not captured"),
         (["-r", "0", "--offset", "196708"], "no byte 196708 in region 0: it has 196708"),
         (["-r", "0", "--element", "-1"], "no byte -1 in region 0"),

@@ -111,6 +111,22 @@ def test_a_handler_of_the_programs_own(hang: Hang, run: Path) -> None:
     assert tt.open(run).processes[0].info["incidents"] == []
 
 
+@pytest.mark.parametrize("options", [{}, {"epoch": "sync,launch:50", "cpu_callstack": "backtrace"}])
+def test_while_streams_and_events_come_and_go(
+    options: dict[str, str], built: Path, tmp_path: Path
+) -> None:
+    """At any moment: the driver is not asked about what is gone."""
+    command = [str(support.build_program("shim_hangs", built)), "threads"]
+    for i in range(8):
+        run = tmp_path / str(i)
+        environment = support.recording(SIM, run, **options)
+        outcome = hanging.hang(command, environment, signal.SIGTERM, after=i / 50)
+        assert outcome.status == -signal.SIGTERM
+        check_whole(run, "signal", "signal 15")
+        assert report(outcome)[0].startswith("ended by signal 15 (SIGTERM)")
+        assert len(report(outcome)) < 60
+
+
 # ---- what is in flight ----
 
 

@@ -112,5 +112,7 @@ def test_the_source_archive_is_complete(archives: Path) -> None:
         *("examples/vecadd.ptx", "tests/conftest.py", "tests/programs/program.h", ".ci/run"),
     ):
         assert name in names
-    built = {n for n in names if n.endswith((".so", ".so.1", ".o", ".pyc", "_cuda.py", "_format.py"))}
+    built = {
+        n for n in names if n.endswith((".so", ".so.1", ".o", ".pyc", "_cuda.py", "_format.py"))
+    }
     assert built == set()

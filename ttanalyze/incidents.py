@@ -80,6 +80,7 @@ def _place(stream: dict[str, Any], several: bool) -> str:
         name = f"default stream of thread {stream.get('thread', 'not known')}"
     else:
         name = "default stream" if number == LEGACY else f"stream {number}"
+        name += " (destroyed)" if stream.get("destroyed") else ""
     return f"context {stream['context']}, {name}" if several else name
 
 

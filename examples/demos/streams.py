@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import xxhash
+from numpy.typing import NDArray
 
 import ttanalyze as tt
 from examples.demos.common import options, record, say, start
@@ -25,6 +26,18 @@ from examples.demos.common import options, record, say, start
 BLOCK = 65536
 STAMP = 2654435761
 SHOWN = 5
+LAUNCH, COPY, SET = 1, 4, 5  # kinds of events
+WITHOUT_CONTENTS = 8 | 16  # flags of an epoch: refused, dropped
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A buffer in an epoch that has not the contents it should have."""
+
+    epoch: int
+    region: int
+    torn: bool  # it has more than one value, and else the one of another time
+    how: str  # said of the first few only
 
 
 @dataclass
@@ -33,7 +46,11 @@ class Findings:
 
     epochs: int = 0  # that have contents
     looked: int = 0  # at a buffer in an epoch
-    wrong: list[tuple[int, int, str]] = field(default_factory=list)  # epoch, region, how
+    wrong: list[Wrong] = field(default_factory=list)
+
+    @property
+    def torn(self) -> int:
+        return sum(wrong.torn for wrong in self.wrong)
 
 
 def turned(value: int, rounds: int) -> int:
@@ -56,26 +73,26 @@ def digest(size: int, value: int) -> int:
 def writes(run: tt.Run) -> Iterator[tuple[int, int, int]]:
     """The writes of the program in the order of calls: seq, region, what every word is after it."""
     process = run.processes[0]
-    regions = [row for row in run.regions.itertuples() if row.captured]
-    at: dict[int, list[tuple[int, float, int]]] = {}
-    for row in regions:
-        end = float("inf") if np.isnan(float(row.death_seq)) else float(row.death_seq)
-        at.setdefault(int(row.base), []).append((int(row.seq), end, int(row.region)))
+    regions = run.regions[run.regions["captured"]]
+    ends = regions["death_seq"].fillna(np.iinfo("i8").max)
+    at: dict[int, list[tuple[int, int, int]]] = {}
+    for base, *life in zip(regions["base"], regions["seq"], ends, regions["region"], strict=True):
+        at.setdefault(base, []).append((life[0], life[1], life[2]))
 
     def region(address: int, seq: int) -> int:
-        return next(id_ for born, died, id_ in at[address] if born < seq < died)
+        return next(number for born, died, number in at[address] if born < seq < died)
 
     values: dict[int, int] = {}
     count = 0
-    for event in process.events[np.isin(process.events["kind"], [1, 4, 5])]:  # launch, copy, set
-        seq, given = int(event["seq"]), process.params(event)
-        if int(event["kind"]) == 4 and int(event["dst"]) not in at:
+    for event in process.events[np.isin(process.events["kind"], [LAUNCH, COPY, SET])]:
+        seq, kind, given = int(event["seq"]), int(event["kind"]), process.params(event)
+        if kind == COPY and int(event["dst"]) not in at:
             continue  # to the host
         count += 1
         stamp = count * STAMP % 2**32
-        if int(event["kind"]) == 5:
+        if kind == SET:
             to, value = region(int(event["dst"]), seq), stamp
-        elif int(event["kind"]) == 4:
+        elif kind == COPY:
             to, value = region(int(event["dst"]), seq), values[region(int(event["src"]), seq)]
         elif len(given) == struct.calcsize("<QiIi"):
             data, _, own, rounds = struct.unpack("<QiIi", given)
@@ -95,37 +112,37 @@ def writes(run: tt.Run) -> Iterator[tuple[int, int, int]]:
 def check(run: tt.Run) -> Findings:
     """Looks at every buffer in every epoch. Needs a run with parameters (`--params`)."""
     found = Findings()
-    sizes = dict(zip(run.regions["region"], run.regions["size"], strict=True))
+    process, regions = run.processes[0], run.regions
+    sizes = dict(zip(regions["region"], regions["size"], strict=True))
+    born = regions["seq"].to_numpy("i8")
+    died = regions["death_seq"].fillna(np.iinfo("i8").max).to_numpy("i8")
     past: dict[int, list[int]] = {}  # values of a region, the last one last
     recorded: dict[int, int] = {}
-    digests = {epoch: rows for epoch, rows in run.digests.groupby("epoch")}
     coming = writes(run)
     next_write = next(coming, None)
-    for epoch in run.epochs.itertuples():
-        while next_write and next_write[0] <= epoch.seq:
+    for epoch, seq in enumerate(process.epochs["seq"].tolist()):
+        while next_write and next_write[0] <= seq:
             past.setdefault(next_write[1], []).append(next_write[2])
             next_write = next(coming, None)
-        if epoch.refused or epoch.dropped:
+        if process.epochs["flags"][epoch] & WITHOUT_CONTENTS:
             continue
         found.epochs += 1
-        changed = digests.get(epoch.epoch)
-        if changed is not None:
-            recorded.update(zip(changed["region"], changed["digest"].map(int), strict=True))
-        alive = run.regions[
-            (run.regions["seq"] <= epoch.seq)
-            & ~(run.regions["death_seq"].fillna(2**62) <= epoch.seq)
-            & run.regions["region"].isin(past.keys())
-        ]
-        for region in alive["region"]:
+        changed = process.digests(epoch, epoch + 1)
+        recorded.update(zip(changed["region"].tolist(), changed["digest"].tolist(), strict=True))
+        alive = regions["region"].to_numpy()[(born <= seq) & (died > seq)]
+        for region in filter(past.__contains__, alive.tolist()):
             found.looked += 1
-            if recorded[region] != digest(sizes[region], past[region][-1]):
-                how = describe(run.read(epoch.epoch, region, dtype="u4"), past[region])
-                found.wrong.append((epoch.epoch, region, how))
+            if recorded[region] == digest(sizes[region], past[region][-1]):
+                continue
+            words = run.read(epoch, region, dtype="u4")
+            torn = bool((words != words[0]).any())
+            how = describe(words, past[region]) if len(found.wrong) < SHOWN else ""
+            found.wrong.append(Wrong(epoch, region, torn, how))
     return found
 
 
-def describe(words: np.ndarray, past: list[int]) -> str:
-    """What is wrong with a buffer that should have the last of its past values everywhere."""
+def describe(words: NDArray[np.uint32], past: list[int]) -> str:
+    """What is in a buffer that should have the last of its past values everywhere."""
     parts = []
     for value, count in zip(*np.unique(words, return_counts=True), strict=True):
         if value == past[-1]:
@@ -134,19 +151,18 @@ def describe(words: np.ndarray, past: list[int]) -> str:
             age = f"{past[::-1].index(value)} writes old"
         else:
             age = "of a write that comes later, or of none"
-        parts.append(f"{100 * count / len(words):.0f} % {age}")
-    return ("torn: " if len(parts) > 1 else "whole, but ") + ", ".join(parts[:3])
+        parts.append(f"{100 * count / len(words):.1f} % {age}")
+    return ", ".join(parts[:3])
 
 
 def show(found: Findings) -> None:
     """Says what was found."""
-    torn = sum(how.startswith("torn") for _, _, how in found.wrong)
     say(
-        f"{found.epochs} epochs, {found.looked} looks at a buffer: {torn} torn, "
-        f"{len(found.wrong) - torn} whole but of another time"
+        f"{found.epochs} epochs, {found.looked} looks at a buffer: {found.torn} torn, "
+        f"{len(found.wrong) - found.torn} whole but of another time"
     )
-    for epoch, region, how in found.wrong[:SHOWN]:
-        say(f"  epoch {epoch}, region {region}: {how}")
+    for wrong in found.wrong[:SHOWN]:
+        say(f"  epoch {wrong.epoch}, region {wrong.region}: {wrong.how}")
     if len(found.wrong) > SHOWN:
         say(f"  and {len(found.wrong) - SHOWN} more")
 

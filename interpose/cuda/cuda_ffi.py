@@ -21,7 +21,9 @@ def declarations(header: str) -> str:
     begin, end = text.index('extern "C" {'), text.index("#undef TT_PTSZ")
     lines = text[begin:end].splitlines()[1:]
     text = "\n".join(line for line in lines if not line.lstrip().startswith("#"))
-    text = re.sub(r"\bTT_PT[SD][SZ]\(\s*(\w+)\s*,(.*?)\);", r"CUresult \1(\2);", text, flags=re.DOTALL)
+    text = re.sub(
+        r"\bTT_PT[SD][SZ]\(\s*(\w+)\s*,(.*?)\);", r"CUresult \1(\2);", text, flags=re.DOTALL
+    )
     return re.sub(r"\b(CUDAAPI|CUDA_CB)\b", "", text)
 
 

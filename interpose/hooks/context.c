@@ -49,7 +49,7 @@ static struct context *ending(struct context *c)
 		return NULL;
 	inflight_handle_ends();
 	capture_end(thread_current(), c, true, false);
-	timing_context_gone(c);
+	timeline_context_ends(c);
 	real.cuCtxPopCurrent_v2(&popped);
 	return c;
 }

@@ -8,6 +8,7 @@ struct span {
 	CUdeviceptr dst, src;
 	uint64_t bytes;
 	uint32_t flags;
+	uint32_t value, item, width, height; /* of sets: item in bytes, width and height in items where there is a pitch */
 };
 
 static void end_copy(struct op *op, CUresult r, uint32_t kind, struct span s, bool waits)
@@ -19,6 +20,12 @@ static void end_copy(struct op *op, CUresult r, uint32_t kind, struct span s, bo
 		e->src = s.src;
 		e->bytes = s.bytes;
 		e->flags |= s.flags | (waits ? TT_EVENTF_SYNC_COPY : 0);
+		if (kind == TT_EVENT_SET) {
+			e->src = s.value;
+			e->shared = s.item;
+			e->grid[0] = s.width;
+			e->grid[1] = s.height;
+		}
 		events_publish(e, kind);
 	}
 	if (options.touched && s.dst && !(s.flags & TT_EVENTF_HOST_DST))
@@ -34,7 +41,20 @@ static void end_copy(struct op *op, CUresult r, uint32_t kind, struct span s, bo
 
 static struct span plain(CUdeviceptr dst, CUdeviceptr src, uint64_t bytes, uint32_t flags)
 {
-	return (struct span){dst, src, bytes, flags};
+	return (struct span){.dst = dst, .src = src, .bytes = bytes, .flags = flags};
+}
+
+static struct span set(CUdeviceptr dst, uint32_t value, uint32_t item, uint64_t n)
+{
+	return (struct span){.dst = dst, .bytes = n * item, .value = value, .item = item};
+}
+
+static struct span set_2d(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t item, uint64_t w, uint64_t h)
+{
+	bool fits = w <= UINT32_MAX && h <= UINT32_MAX;
+
+	return (struct span){.dst = dst, .bytes = pitch * h, .value = value, .item = fits ? item : 0,
+			     .width = fits ? (uint32_t)w : 0, .height = fits ? (uint32_t)h : 0};
 }
 
 /* Of 2-D and 3-D copies: what is touched spans from the first row to the last. */
@@ -43,10 +63,10 @@ static struct span copy_2d(const CUDA_MEMCPY2D *c)
 	if (!c)
 		return (struct span){0};
 	bool host = c->dstMemoryType == CU_MEMORYTYPE_HOST;
-	return (struct span){
+	return plain(
 		host ? (uintptr_t)c->dstHost : c->dstMemoryType == CU_MEMORYTYPE_ARRAY ? 0 : c->dstDevice,
 		c->srcMemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->srcHost : c->srcDevice,
-		c->WidthInBytes * c->Height, host ? TT_EVENTF_HOST_DST : 0};
+		c->WidthInBytes * c->Height, host ? TT_EVENTF_HOST_DST : 0);
 }
 
 static struct span copy_3d(const CUDA_MEMCPY3D *c)
@@ -54,10 +74,10 @@ static struct span copy_3d(const CUDA_MEMCPY3D *c)
 	if (!c)
 		return (struct span){0};
 	bool host = c->dstMemoryType == CU_MEMORYTYPE_HOST;
-	return (struct span){
+	return plain(
 		host ? (uintptr_t)c->dstHost : c->dstMemoryType == CU_MEMORYTYPE_ARRAY ? 0 : c->dstDevice,
 		c->srcMemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->srcHost : c->srcDevice,
-		c->WidthInBytes * c->Height * c->Depth, host ? TT_EVENTF_HOST_DST : 0};
+		c->WidthInBytes * c->Height * c->Depth, host ? TT_EVENTF_HOST_DST : 0);
 }
 
 /* The host's memory is not of regions, unless it is managed memory. */
@@ -146,12 +166,12 @@ SYNC_OP(cuMemcpyAtoA_v2##S, PT, C, plain(0, 0, n, 0), (CUarray dst, size_t to, C
 SYNC_OP(cuMemcpy2D_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c), (c), touch_pitched(&op)) \
 SYNC_OP(cuMemcpy2DUnaligned_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c), (c), touch_pitched(&op)) \
 SYNC_OP(cuMemcpy3D_v2##S, PT, C, copy_3d(c), (const CUDA_MEMCPY3D *c), (c), touch_pitched(&op)) \
-SYNC_OP(cuMemsetD8_v2##S, PT, M, plain(dst, 0, n, 0), (CUdeviceptr dst, unsigned char v, size_t n), (dst, v, n), NOTHING) \
-SYNC_OP(cuMemsetD16_v2##S, PT, M, plain(dst, 0, n * 2, 0), (CUdeviceptr dst, unsigned short v, size_t n), (dst, v, n), NOTHING) \
-SYNC_OP(cuMemsetD32_v2##S, PT, M, plain(dst, 0, n * 4, 0), (CUdeviceptr dst, unsigned int v, size_t n), (dst, v, n), NOTHING) \
-SYNC_OP(cuMemsetD2D8_v2##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned char v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING) \
-SYNC_OP(cuMemsetD2D16_v2##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned short v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING) \
-SYNC_OP(cuMemsetD2D32_v2##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned int v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING)
+SYNC_OP(cuMemsetD8_v2##S, PT, M, set(dst, v, 1, n), (CUdeviceptr dst, unsigned char v, size_t n), (dst, v, n), NOTHING) \
+SYNC_OP(cuMemsetD16_v2##S, PT, M, set(dst, v, 2, n), (CUdeviceptr dst, unsigned short v, size_t n), (dst, v, n), NOTHING) \
+SYNC_OP(cuMemsetD32_v2##S, PT, M, set(dst, v, 4, n), (CUdeviceptr dst, unsigned int v, size_t n), (dst, v, n), NOTHING) \
+SYNC_OP(cuMemsetD2D8_v2##S, PT, M, set_2d(dst, pitch, v, 1, w, h), (CUdeviceptr dst, size_t pitch, unsigned char v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING) \
+SYNC_OP(cuMemsetD2D16_v2##S, PT, M, set_2d(dst, pitch, v, 2, w, h), (CUdeviceptr dst, size_t pitch, unsigned short v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING) \
+SYNC_OP(cuMemsetD2D32_v2##S, PT, M, set_2d(dst, pitch, v, 4, w, h), (CUdeviceptr dst, size_t pitch, unsigned int v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING)
 
 #define ASYNC_OPS(S, PT) \
 DEVICE_OP(cuMemcpyAsync##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
@@ -171,12 +191,12 @@ ASYNC_OP(cuMemcpy3DBatchAsync_v2##S, PT, C, plain(0, 0, 0, 0), (size_t count, CU
 ASYNC_OP(cuMemBatchDecompressAsync##S, PT, C, plain(0, 0, 0, 0), (CUmemDecompressParams *list, size_t count, unsigned flags, size_t *fail, CUstream stream), (list, count, flags, fail, stream), touch_pitched(&op)) \
 ASYNC_OP(cuMemDiscardBatchAsync##S, PT, M, plain(0, 0, 0, 0), (CUdeviceptr *p, size_t *n, size_t count, unsigned long long flags, CUstream stream), (p, n, count, flags, stream), touch_pitched(&op)) \
 ASYNC_OP(cuMemDiscardAndPrefetchBatchAsync##S, PT, M, plain(0, 0, 0, 0), (CUdeviceptr *p, size_t *n, size_t count, CUmemLocation *to, size_t *ti, size_t nt, unsigned long long flags, CUstream stream), (p, n, count, to, ti, nt, flags, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemsetD8Async##S, PT, M, plain(dst, 0, n, 0), (CUdeviceptr dst, unsigned char v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
-ASYNC_OP(cuMemsetD16Async##S, PT, M, plain(dst, 0, n * 2, 0), (CUdeviceptr dst, unsigned short v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
-ASYNC_OP(cuMemsetD32Async##S, PT, M, plain(dst, 0, n * 4, 0), (CUdeviceptr dst, unsigned int v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
-ASYNC_OP(cuMemsetD2D8Async##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned char v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING) \
-ASYNC_OP(cuMemsetD2D16Async##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned short v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING) \
-ASYNC_OP(cuMemsetD2D32Async##S, PT, M, plain(dst, 0, pitch * h, 0), (CUdeviceptr dst, size_t pitch, unsigned int v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING)
+ASYNC_OP(cuMemsetD8Async##S, PT, M, set(dst, v, 1, n), (CUdeviceptr dst, unsigned char v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
+ASYNC_OP(cuMemsetD16Async##S, PT, M, set(dst, v, 2, n), (CUdeviceptr dst, unsigned short v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
+ASYNC_OP(cuMemsetD32Async##S, PT, M, set(dst, v, 4, n), (CUdeviceptr dst, unsigned int v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
+ASYNC_OP(cuMemsetD2D8Async##S, PT, M, set_2d(dst, pitch, v, 1, w, h), (CUdeviceptr dst, size_t pitch, unsigned char v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING) \
+ASYNC_OP(cuMemsetD2D16Async##S, PT, M, set_2d(dst, pitch, v, 2, w, h), (CUdeviceptr dst, size_t pitch, unsigned short v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING) \
+ASYNC_OP(cuMemsetD2D32Async##S, PT, M, set_2d(dst, pitch, v, 4, w, h), (CUdeviceptr dst, size_t pitch, unsigned int v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING)
 
 SYNC_OPS(, false)
 SYNC_OPS(_ptds, true)

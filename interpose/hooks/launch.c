@@ -112,7 +112,7 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 		function_describe(op->t, op->context, f, s->f);
 		op->t->busy--;
 	}
-	if (likely(!options.no_launches) && (e = op_event_of_launch(op, r))) {
+	if (likely(options.launch_events) && (e = op_event_of_launch(op, r))) {
 		e->id = f ? f->id : TT_NO_ID;
 		e->dst = op->waited_for;
 		e->shared = s->shared;
@@ -177,8 +177,8 @@ static struct shape shape_of_config(const CUlaunchConfig *c, CUfunction f, void 
 static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 {
 	struct tt_event *e = kind != TT_EVENT_LAUNCH ? op_event(op, r)
-			     : options.no_launches   ? NULL
-						     : op_event_of_launch(op, r);
+			     : options.launch_events ? op_event_of_launch(op, r)
+						     : NULL;
 
 	if (kind == TT_EVENT_LAUNCH_HOST)
 		op_host_bound(op, r);

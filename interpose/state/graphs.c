@@ -12,13 +12,12 @@
 #include "../drain/store.h"
 #include "../options.h"
 #include "../recorder.h"
+#include "graph_log.h"
 #include "modules.h"
 #include "regions.h"
-#include "room.h"
 
 #define TABLE_FIRST 256
 #define CLOSE_WAIT_S 1
-#define WRITE_AT ((size_t)1 << 10) /* records that wait for the next launch */
 
 struct exec {
 	CUgraphExec handle;
@@ -45,12 +44,6 @@ static struct table *_Atomic table;
 static struct exec vacated; /* in places whose graph is gone */
 static struct exec *spare;
 static uint32_t count;
-/* Records that are not in the files yet. */
-static struct tt_graph_record *records;
-static size_t record_count, record_room;
-static uint8_t *data;
-static size_t data_size, data_room;
-static _Atomic bool waiting;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all but what readers of the table see */
 
 static void no_memory(void)
@@ -131,39 +124,13 @@ uint32_t graph_label(const struct exec *x)
 
 /* ---- records ---- */
 
-static void write_records(void)
-{
-	atomic_store(&waiting, false);
-	if (record_count)
-		store_graph(recorder_store(), records, record_count, data, data_size);
-	record_count = data_size = 0;
-	if (record_room > WRITE_AT * 4) { /* of a large graph, not to be kept */
-		free(records);
-		free(data);
-		records = NULL;
-		data = NULL;
-		record_room = data_room = 0;
-	}
-}
-
 /* The caller holds the lock. */
 static void record(struct tt_graph_record r, const struct exec *x, uint64_t seq, const void *bytes)
 {
-	if (!options.events)
-		return;
-	if (!make_room(&records, &record_room, record_count, 1, sizeof(*records)) ||
-	    !make_room(&data, &data_room, data_size, r.data_size, 1)) {
-		no_memory();
-		return;
-	}
-	r.seq = seq;
 	r.graph = x->number;
-	r.data = data_size;
-	if (r.data_size)
-		memcpy(data + data_size, bytes, r.data_size);
-	data_size += r.data_size;
-	records[record_count++] = r;
-	atomic_store_explicit(&waiting, true, memory_order_release);
+	r.seq = seq;
+	if (options.events && !graph_log_add(&r, bytes))
+		no_memory();
 }
 
 static void record_node(const struct exec *x, size_t i, uint64_t seq)
@@ -171,8 +138,8 @@ static void record_node(const struct exec *x, size_t i, uint64_t seq)
 	const struct tt_graph_record *r = &x->nodes.nodes[i].record;
 
 	record(*r, x, seq, x->nodes.bytes + r->data);
-	if (record_count >= WRITE_AT)
-		write_records();
+	if (graph_log_long())
+		graph_log_write();
 }
 
 /* The graph as it is now, whole. It is one piece of the file. */
@@ -188,15 +155,15 @@ static void record_all(const struct exec *x, uint32_t op, uint32_t flags, uint64
 	record(r, x, seq, l->edges);
 	for (size_t i = 0; !x->unread && i < l->count; i++)
 		record(l->nodes[i].record, x, seq, l->bytes + l->nodes[i].record.data);
-	write_records();
+	graph_log_write();
 }
 
 void graphs_write(void)
 {
-	if (!atomic_load_explicit(&waiting, memory_order_acquire))
+	if (!graph_log_waits())
 		return;
 	pthread_mutex_lock(&lock);
-	write_records();
+	graph_log_write();
 	pthread_mutex_unlock(&lock);
 }
 
@@ -208,7 +175,7 @@ void graphs_close(void)
 	until.tv_sec += CLOSE_WAIT_S;
 	if (pthread_mutex_timedlock(&lock, &until))
 		return;
-	write_records();
+	graph_log_write();
 	pthread_mutex_unlock(&lock);
 }
 

@@ -2,7 +2,7 @@
  * Nodes of graphs: what they do, as the driver says or as a call of the program asked for.
  *
  * Invariant: nothing here changes a graph. What can't be read is marked so (TT_GRAPHF_UNREAD) and
- * never guessed. A list is its owner's alone: nothing here takes a lock.
+ * never guessed. A list is its owner's alone.
  */
 #ifndef TT_STATE_NODES_H
 #define TT_STATE_NODES_H
@@ -40,6 +40,12 @@ void nodes_free(struct node_list *l);
 /* The number of a node of that handle; TT_NO_ID where there is none. */
 uint32_t nodes_find(const struct node_list *l, CUgraphNode handle);
 
+/* One more node of a kind, without anything else; NULL where there is no memory. */
+struct tt_graph_record *nodes_add(struct node_list *l, uint32_t kind);
+/* Makes the index, once all nodes are there. */
+bool nodes_index(struct node_list *l);
+/* Says so in the list, and gives false. */
+bool nodes_no_memory(struct node_list *l);
 /* One more node that does what these say; false where there is no memory. */
 bool nodes_add_kernel(struct node_list *l, struct thread *t, struct context *c, const CUDA_KERNEL_NODE_PARAMS *p);
 bool nodes_add_copy(struct node_list *l, const CUDA_MEMCPY3D *p);

@@ -29,8 +29,7 @@
 #define BUFFER ((size_t)4 << 20)
 #define KNOWN ((size_t)1 << 18)  /* calls whose numbers are remembered */
 #define CALLBACKS 4096            /* there are fewer calls to get callbacks for */
-#define PROBES 128
-#define PROBES_AT_ONCE 8
+#define PROBES 8
 #define PROBE_BYTES 4096
 #define PROBE_NS 5000000
 #define FIRST_PROBE (UINT64_MAX - PROBES) /* no call's sequence number */
@@ -61,8 +60,7 @@ static uint64_t early; /* by how much an activity began before its call, at most
 static struct {
 	uint64_t before, after; /* on our clock, around it */
 	uint64_t begin, end;    /* as CUPTI has it */
-} probes[PROBES];
-static unsigned probe_count;
+} probes[PROBES]; /* since records were last handed over */
 
 /* ---- the library ---- */
 
@@ -301,19 +299,21 @@ static uint64_t system_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* It began after it was asked for and ended before it had been waited for: by how much its times may be off. */
+/* A probe began after it was asked for and ended before it had been waited for: by how much CUPTI's times may be off. */
 static void report_clock(void)
 {
 	int64_t least = INT64_MIN, most = INT64_MAX;
 
-	for (unsigned i = 0; i < PROBES; i++) {
-		if (!probes[i].end || !probes[i].after)
-			continue;
-		int64_t late = (int64_t)(probes[i].end - probes[i].after), early = (int64_t)(probes[i].begin - probes[i].before);
-		least = late > least ? late : least;
-		most = early < most ? early : most;
-	}
 	timeline_clock_error(early);
+	for (unsigned i = 0; i < PROBES; i++) {
+		if (probes[i].end && probes[i].after) {
+			int64_t late = (int64_t)(probes[i].end - probes[i].after);
+			int64_t soon = (int64_t)(probes[i].begin - probes[i].before);
+			least = late > least ? late : least;
+			most = soon < most ? soon : most;
+		}
+		probes[i].end = probes[i].after = 0;
+	}
 	if (least == INT64_MIN)
 		return;
 	least = least < 0 ? -least : least;
@@ -350,23 +350,43 @@ static bool done_by(uint64_t until)
 	return r == CUDA_SUCCESS;
 }
 
-void cupti_probe(const struct context *c)
+static pthread_mutex_t probe_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* With the lock. */
+static void probe(const struct context *c)
 {
 	struct thread *t = thread_current();
 	uint64_t until = clock_ns() + PROBE_NS;
 
-	for (unsigned i = 0; prepare(c) && i < PROBES_AT_ONCE && probe_count < PROBES && done_by(until); i++) {
-		t->submits_for = FIRST_PROBE + probe_count;
+	for (unsigned i = 0; prepare(c) && i < PROBES && done_by(until); i++) {
+		t->submits_for = FIRST_PROBE + i;
 		uint64_t before = clock_ns();
 		bool done = real.cuMemsetD8Async(probing.memory, 0, 1, probing.stream) == CUDA_SUCCESS && done_by(until);
 		uint64_t after = clock_ns();
 		t->submits_for = 0;
 		pthread_mutex_lock(&lock);
 		if (done)
-			probes[probe_count].before = before, probes[probe_count].after = after;
-		probe_count++;
+			probes[i].before = before, probes[i].after = after;
 		pthread_mutex_unlock(&lock);
 	}
+}
+
+void cupti_probe(const struct context *c)
+{
+	pthread_mutex_lock(&probe_lock);
+	probe(c);
+	pthread_mutex_unlock(&probe_lock);
+}
+
+void cupti_context_ends(const struct context *c)
+{
+	pthread_mutex_lock(&probe_lock);
+	if (!probing.context || probing.context == c) {
+		probe(c);
+		probing.context = NULL;
+		probing.stream = NULL;
+	}
+	pthread_mutex_unlock(&probe_lock);
 }
 
 /* ---- on and off ---- */
@@ -441,11 +461,14 @@ const char *cupti_open(void)
 void cupti_flush(bool all)
 {
 	cupti.cuptiActivityFlushAll(all ? CUPTI_FLUSH_FORCED : 0);
-	if (!all)
-		return;
 	pthread_mutex_lock(&lock);
 	report_clock();
 	pthread_mutex_unlock(&lock);
+}
+
+void cupti_set_clock(void)
+{
+	cupti.cuptiActivityRegisterTimestampCallback(now);
 }
 
 void cupti_close(void)
@@ -461,5 +484,6 @@ void cupti_close(void)
 void cupti_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&probe_lock, NULL);
 	calls = NULL; /* its records are the parent's */
 }

@@ -12,8 +12,12 @@ const char *cupti_open(void);
 struct context;
 /* Work of ours, by which its clock is compared with the recorder's. The context is the current one. */
 void cupti_probe(const struct context *c);
-/* Hands over what is complete; all: all there is. Records that have no call by then are written without. */
+/* The same for the last time in it. */
+void cupti_context_ends(const struct context *c);
+/* Hands over what is complete; all: all there is. */
 void cupti_flush(bool all);
+/* Its clock is related to ours anew, from here on. */
+void cupti_set_clock(void);
 /* No more records. Those that there are can still be flushed. */
 void cupti_close(void);
 void cupti_forget(void); /* in a fork's child */

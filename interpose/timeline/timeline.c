@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "../capture/capture.h"
 #include "../drain/activities.h"
 #include "../drain/json.h"
 #include "../entry/entry.h"
@@ -18,10 +19,10 @@
 #include "events.h"
 
 #define EVENTS_MS 5   /* between looks: pairs of events are few */
-/* CUPTI relates clocks when records are asked for, by a line through the last two occasions: the first
- * soon, since there is none before, and each about twice as late as the one before, for a good line. */
-#define CUPTI_FIRST_MS 10
+/* CUPTI relates clocks by a line through two readings: the first when it is told of our clock, the second when it
+ * first gives records after that, best much later. So it is told anew only now and then. */
 #define CUPTI_MS 1000
+#define CLOCK_EVERY 5 /* of these */
 #define BUSY 256      /* pairs found at a look, that more will be complete by its end */
 #define CLOSE_MS 5000 /* what takes longer is not waited for */
 
@@ -30,7 +31,6 @@ HOT_DATA _Atomic int timeline_source;
 static int used;           /* in the end */
 static const char *reason; /* why that is not as asked */
 static _Atomic uint64_t missed, clock_error;
-static unsigned cupti_ms = CUPTI_FIRST_MS; /* until the next occasion */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all below */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -70,13 +70,15 @@ static void probe(void)
 /* How long until it is worth looking again. */
 static unsigned look(void)
 {
+	static unsigned looks;
+
 	if (atomic_load(&timeline_source) != TIMELINE_CUPTI)
 		return timing_poll() > BUSY ? 0 : EVENTS_MS;
-	if (cupti_ms < CUPTI_MS)
-		probe();
+	probe();
 	cupti_flush(false);
-	cupti_ms = cupti_ms * 2 < CUPTI_MS ? cupti_ms * 2 : CUPTI_MS;
-	return cupti_ms;
+	if (++looks % CLOCK_EVERY == 0)
+		cupti_set_clock();
+	return CUPTI_MS;
 }
 
 /* With the lock held. */
@@ -97,7 +99,7 @@ static void *work(void *unused)
 	(void)unused;
 	thread_current()->busy = 1;
 	pthread_mutex_lock(&lock);
-	wait(CUPTI_FIRST_MS);
+	wait(atomic_load(&timeline_source) == TIMELINE_CUPTI ? CUPTI_MS : EVENTS_MS);
 	while (!stopping) {
 		pthread_mutex_unlock(&lock);
 		unsigned ms = look();
@@ -180,12 +182,23 @@ void timeline_give_way(void)
 	recorder_warn("%s: from here on events time its calls", reason);
 }
 
+void timeline_context_ends(const struct context *c)
+{
+	struct thread *t = thread_current();
+
+	t->busy++;
+	if (atomic_load(&timeline_source) == TIMELINE_CUPTI)
+		cupti_context_ends(c);
+	timing_context_gone(c);
+	t->busy--;
+}
+
 void timeline_close(void)
 {
 	struct timespec until;
 
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += CLOSE_MS / 1000;
+	until.tv_sec += capture_hurried() ? 1 : CLOSE_MS / 1000;
 	pthread_mutex_lock(&lock);
 	stopping = true;
 	pthread_cond_broadcast(&changed);

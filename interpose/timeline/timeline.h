@@ -24,6 +24,10 @@ void timeline_forget(void); /* in a fork's child */
 struct json;
 void timeline_json(struct json *j);
 
+struct context;
+/* It is the current one, and about to go. */
+void timeline_context_ends(const struct context *c);
+
 /* The program is about to use CUPTI itself: from here on there are events. */
 void timeline_give_way(void);
 

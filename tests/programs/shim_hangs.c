@@ -4,6 +4,7 @@
  */
 #include "program.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -131,6 +132,38 @@ static void in_a_graph(void)
 	OK(cuGraphLaunch(exec, first));
 }
 
+/* Streams and events come and go for ever. */
+static void *come_and_go(void *context)
+{
+	CUstream stream;
+	CUevent event;
+
+	OK(cuCtxSetCurrent(context));
+	for (;;) {
+		OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+		OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+		launch_on(add, stream);
+		OK(cuEventRecord(event, stream));
+		launch_on(add, stream);
+		OK(cuEventDestroy(event));
+		OK(cuStreamDestroy(stream));
+	}
+	return NULL;
+}
+
+static void in_threads(void)
+{
+	CUcontext context;
+	pthread_t thread;
+
+	OK(cuCtxGetCurrent(&context));
+	for (int i = 0; i < 6; i++)
+		if (pthread_create(&thread, NULL, come_and_go, context))
+			exit(1);
+	hangs();
+	pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "spin";
@@ -166,6 +199,8 @@ int main(int argc, char **argv)
 		behind_another_stream();
 	} else if (!strcmp(how, "queue")) {
 		after_other_work();
+	} else if (!strcmp(how, "threads")) {
+		in_threads();
 	} else if (!strcmp(how, "fault")) {
 		by_a_fault();
 		if (argc > 2)

@@ -5,7 +5,7 @@ int main(void)
 {
 	unsigned n = 3000, value = 4;
 	CUDA_MEM_ALLOC_NODE_PARAMS allocation = {
-		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}}},
+		.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}},
 		.bytesize = n * 4,
 	};
 	CUgraphNode alloc, kernel, copy;

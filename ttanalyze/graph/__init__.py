@@ -2,12 +2,13 @@
 
     from ttanalyze.graph import DeviceBuffer, Module, StreamCapture
 
-    Module.load("kernels.ptx")
-    with StreamCapture.begin() as capture, DeviceBuffer(4096) as memory:
+    module, memory = Module.load("kernels.ptx"), DeviceBuffer(4096)
+    with StreamCapture.begin() as capture:
         capture.record_memset(4096, 0, memory)
         capture.record_kernel("fill", grid=4, block=256, args=(memory, 1024, 7))
     executable = capture.graph.instantiate()
     executable.launch()
+    memory.read("u4")
 
 No driver is loaded before something of it is needed.
 """

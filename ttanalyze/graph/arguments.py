@@ -12,7 +12,6 @@ import numpy as np
 from ttanalyze import text, values
 from ttanalyze.errors import Error
 from ttanalyze.graph.memory import address_of
-from ttanalyze.model.layout import Array
 
 FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 POINTER = 8
@@ -68,7 +67,9 @@ def encode(value: Any, size: int | None, where: str) -> tuple[bytes, int]:
     if isinstance(value, (int, float)):
         if size is None:
             raise Error(f"{where}: {UNSAID}: {SAY}")
-        return (_float if isinstance(value, float) else _integer)(value, size, where), size
+        if isinstance(value, float):
+            return _float(value, size, where), size
+        return _integer(value, size, where), size
     if isinstance(value, (ctypes._SimpleCData, ctypes.Structure, ctypes.Array)):
         return bytes(value), ctypes.alignment(type(value))
     address = address_of(value)

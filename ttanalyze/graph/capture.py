@@ -21,7 +21,7 @@ class StreamCapture:
     """A stream from begin() to end(): what is submitted to it, here or by the program's own calls,
     does not run but becomes a Graph.
 
-    In a `with` it ends at the end, and `graph` has what came of it; after an exception nothing does.
+    In a `with` it ends at the end, and `graph` is what came of it; after an exception nothing does.
     """
 
     def __init__(self, device: Device, stream: Any, mode: str = "thread-local") -> None:
@@ -68,9 +68,7 @@ class StreamCapture:
         return ffi.cast("CUstream", self._handle)
 
     def _status(self) -> int:
-        return int(
-            self._asked("cuStreamIsCapturing", "CUstreamCaptureStatus")
-        )
+        return int(self._asked("cuStreamIsCapturing", "CUstreamCaptureStatus"))
 
     def _asked(self, call: str, kind: str) -> Any:
         out = ffi.new(f"{kind} *")
@@ -78,7 +76,8 @@ class StreamCapture:
         return out[0]
 
     def __repr__(self) -> str:
-        return f"<StreamCapture: {self.recorded_count} recorded, {'' if self.active else 'not '}active>"
+        state = "active" if self.active else "ended"
+        return f"<StreamCapture: {self.recorded_count} recorded, {state}>"
 
     @property
     def recorded_count(self) -> int:

@@ -55,7 +55,7 @@ class EndedError(Error):
 
 
 class Driver:
-    """A libcuda.so.1 that is loaded and initialised. path: a file, or a name for the loader to find.
+    """A libcuda.so.1 that is loaded and initialised. path: a file, or a name that the loader finds.
 
     Raises MissingDriverError where it can't be loaded, DriverError where it doesn't start, as
     without a GPU.
@@ -112,12 +112,13 @@ class Driver:
 
     def error(self, call: str, result: int, doing: str = "") -> DriverError:
         """What a result means, as an error."""
-        names = []
-        for what in ("cuGetErrorName", "cuGetErrorString"):
-            text = ffi.new("char **")
-            known = self.result(what, result, text) == 0 and text[0] != ffi.NULL
-            names.append(ffi.string(text[0]).decode() if known else f"error {result}")
-        return DriverError(call, result, *names, doing)
+        name, text = (self._text(what, result) for what in ("cuGetErrorName", "cuGetErrorString"))
+        return DriverError(call, result, name, text, doing)
+
+    def _text(self, call: str, result: int) -> str:
+        out = ffi.new("char **")
+        known = self.result(call, result, out) == 0 and out[0] != ffi.NULL
+        return str(ffi.string(out[0]).decode()) if known else f"error {result}"
 
 
 @functools.cache

@@ -41,8 +41,8 @@ class Graph:
     def __init__(
         self, device: Device, handle: Any, keeps: Sequence[Any] = (), owned: bool = True
     ) -> None:
-        """handle: a CUgraph, which is destroyed with this if it is owned. keeps: what has to live as
-        long as this, and the executable graphs that are made of it.
+        """handle: a CUgraph, which is destroyed with this if it is owned. keeps: what has to live
+        as long as this, and the executable graphs that are made of it.
         """
         self.device = device
         self._handle = handle
@@ -216,7 +216,7 @@ class GraphExec:
         self._nodes = reading.read(graph.device, graph.handle)
         self._template = graph  # nodes of this are known by the template's handles
         self._keeps = graph.keeps
-        self._works = {n.number: n.work for n in self._nodes}
+        self._works = {n.number: n.work for n in self._nodes}  # with what each needs to live
         with graph.device.use() as driver:
             call = "cuGraphInstantiateWithFlags"
             self._handle = driver.get(call, "CUgraphExec", graph.handle, 0, doing="instantiating")
@@ -243,13 +243,13 @@ class GraphExec:
             driver.call("cuGraphLaunch", self.handle, ffi.cast("CUstream", to))
 
     def update(self, node: int | Graph, **changes: Any) -> None:
-        """Changes what a node does from the next launch on, or, given a Graph of the same shape, what
-        all do.
+        """Changes what a node does from the next launch on, or, given a Graph of the same shape,
+        what all do.
 
-        Of a kernel: function (a name or a Function), grid, block, shared_mem, args; of a copy: size,
-        dst, src; of a set: size, value, dst, item. What is not named stays as it was. Raises Error
-        for a node that is not there and changes that do not fit, DriverError for what the driver
-        refuses, such as another shape.
+        Of a kernel: function (a name or a Function), grid, block, shared_mem, args; of a copy:
+        size, dst, src; of a set: size, value, dst, item. What is not named stays as it was. Raises
+        Error for a node that is not there and changes that do not fit, DriverError for what the
+        driver refuses, such as another shape.
         """
         if isinstance(node, Graph):
             if changes:
@@ -271,8 +271,9 @@ class GraphExec:
                 Set: "size, value, dst, item",
             }[type(before)]
             given = ", ".join(changes)
-            raise Error(f"node {node} is {_a(found.kind)}, which takes {takes}: not {given}") from None
-        self._keeps.append(work)
+            raise Error(
+                f"node {node} is {_a(found.kind)}, which takes {takes}: not {given}"
+            ) from None
         work.put(self.device, self.handle, found.handle)
         self._works[node] = work
 

@@ -46,9 +46,7 @@ class Module:
         self.device.context.modules.add(self)
 
     @classmethod
-    def load(
-        cls, source: bytes | str | os.PathLike[str], device: Device | None = None
-    ) -> Module:
+    def load(cls, source: bytes | str | os.PathLike[str], device: Device | None = None) -> Module:
         """Loads code: a path, or the bytes of PTX, a cubin or a fatbin. Raises Error where there is
         no such file, DriverError where the driver refuses the code.
         """

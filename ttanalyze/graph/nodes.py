@@ -118,7 +118,7 @@ def _kernel(device: Device, node: Node) -> None:
 
 def _params(function: Function, made: Any) -> bytes | None:
     if made.extra != ffi.NULL:
-        words = []
+        words: list[Any] = []
         while len(words) < 8 and made.extra[len(words)] != ffi.NULL:
             words.append(made.extra[len(words)])
         given = {address(k): v for k, v in zip(words[::2], words[1::2], strict=False)}
@@ -194,9 +194,7 @@ def table(nodes: list[Node]) -> pd.DataFrame:
         columns |= {f"{size}_{axis}": [s[i] for s in of] for i, axis in enumerate("xyz")}
     for name in ("shared", "dst", "src", "bytes"):
         columns[name] = [
-            n.work.shared
-            if name == "shared" and isinstance(n.work, Kernel)
-            else n.row.get(name, 0)
+            n.work.shared if name == "shared" and isinstance(n.work, Kernel) else n.row.get(name, 0)
             for n in nodes
         ]
     columns |= {

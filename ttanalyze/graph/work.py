@@ -125,7 +125,7 @@ class Kernel:
         size = ffi.new("size_t *", len(self.params))
         words = (ffi.cast("void *", BUFFER_POINTER), data, ffi.cast("void *", BUFFER_SIZE), size)
         extra = ffi.new("void *[]", [*words, ffi.NULL])
-        return extra, [data, size]
+        return extra, [extra, data, size]
 
     def submit(self, device: Device, stream: int) -> None:
         self.function.allow_shared(self.shared)
@@ -204,18 +204,18 @@ class Copy:
             int(size),
             of_dst == HOST,
             of_src == HOST,
-            (dst, src),
+            (kept(dst), kept(src)),
         )
 
     def changed(self, size: int | None = None, dst: Any = None, src: Any = None) -> Copy:
         """The same with some things changed. Raises Error as of() does."""
-        sides = ((self.host_src, "h"), (self.host_dst, "h"))
-        direction = "2".join(letter if host else "d" for host, letter in sides)
+        direction = "2".join("h" if host else "d" for host in (self.host_src, self.host_dst))
+        to, source = self.keeps or (None, None)
         return Copy.of(
             direction,
             self.size if size is None else size,
-            Place(self.dst, self.keeps) if dst is None else dst,
-            Place(self.src, self.keeps) if src is None else src,
+            Place(self.dst, to) if dst is None else dst,
+            Place(self.src, source) if src is None else src,
         )
 
     def submit(self, device: Device, stream: int) -> None:
@@ -259,7 +259,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class Set:
-    """Memory that is set to a value, in items that follow each other. size: bytes; item: of each."""
+    """Memory that is set to a value. size: bytes; item: bytes of each item, which has the value."""
 
     dst: int
     size: int
@@ -278,7 +278,7 @@ class Set:
         if not -(1 << (bits - 1)) <= value < 1 << bits:
             raise Error(f"value {value} does not fit into {item} bytes")
         to = place(dst, DEVICE, size, "dst", "memset")
-        return cls(to, int(size), int(value) & ((1 << bits) - 1), item, (dst,))
+        return cls(to, int(size), int(value) & ((1 << bits) - 1), item, (kept(dst),))
 
     def changed(
         self,
@@ -291,7 +291,7 @@ class Set:
         return Set.of(
             self.size if size is None else size,
             self.value if value is None else value,
-            Place(self.dst, self.keeps) if dst is None else dst,
+            Place(self.dst, self.keeps[0] if self.keeps else None) if dst is None else dst,
             self.item if item is None else item,
         )
 
@@ -329,13 +329,16 @@ class Place:
     """An address that is known to be good, and what has to be kept for it."""
 
     address: int
-    keeps: tuple[Any, ...]
+    keeps: Any
 
 
-def place(
-    value: Any, kind: int, size: int, which: str, what: str, written: bool = False
-) -> int:
-    """The address of one side of a copy. Raises Error where it is of the wrong kind or too small."""
+def kept(value: Any) -> Any:
+    """What has to be kept while it is used."""
+    return value.keeps if isinstance(value, Place) else value
+
+
+def place(value: Any, kind: int, size: int, which: str, what: str, written: bool = False) -> int:
+    """The address of one side of a copy. Raises Error where it is of another kind or too small."""
     if isinstance(value, Place):
         return value.address
     if value is None:
@@ -344,7 +347,9 @@ def place(
         return int(value)
     address = address_of(value)
     if kind == DEVICE and address is None:
-        raise Error(f"{which} of {what} lies on the device: give a DeviceBuffer, an address or such")
+        raise Error(
+            f"{which} of {what} lies on the device: give a DeviceBuffer, an address or such"
+        )
     if kind == HOST:
         if address is not None:
             raise Error(f"{which} of {what} lies on the host: give a numpy array or an address")

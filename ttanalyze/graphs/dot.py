@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pandas as pd
+
 from ttanalyze import text
 from ttanalyze.graphs.show import rows, what
 from ttanalyze.graphs.tables import Graph
@@ -23,19 +25,32 @@ INSIDE = ("graph", "conditional")  # kinds whose nodes are drawn in a box
 
 def dot(found: Iterable[Graph]) -> str:
     """All of these in one picture, each in a box of its own."""
+    return drawing(
+        (f"p{graph.process}_g{graph.number}", _title(graph), graph.nodes, graph.edges)
+        for graph in found
+    )
+
+
+def _title(graph: Graph) -> str:
+    title = f"graph {graph.number}" + ("" if graph.known else ": not known")
+    return title if not graph.process else f"process {graph.process}, {title}"
+
+
+def drawing(parts: Iterable[tuple[str, str, pd.DataFrame, pd.DataFrame]]) -> str:
+    """Boxes in one picture: of each a name that the others don't have, the title, and nodes and
+    edges as in graph_frames.
+    """
     lines = ["digraph run {", "  rankdir=TB;", '  node [fontname="sans-serif", fontsize=10];']
-    for graph in found:
-        lines += (f"  {line}" for line in _graph(graph))
+    for part in parts:
+        lines += (f"  {line}" for line in _box(*part))
     return "\n".join([*lines, "}"])
 
 
-def _graph(graph: Graph) -> Iterator[str]:
-    prefix = f"p{graph.process}_g{graph.number}"
+def _box(prefix: str, title: str, nodes: pd.DataFrame, edges: pd.DataFrame) -> Iterator[str]:
     yield f"subgraph cluster_{prefix} {{"
-    title = f"graph {graph.number}" + ("" if graph.known else ": not known")
-    yield f"  label={_quoted(title if not graph.process else f'process {graph.process}, {title}')};"
+    yield f"  label={_quoted(title)};"
     inside: dict[int, list[dict[str, Any]]] = {}
-    for node in rows(graph.nodes.sort_values("node")):
+    for node in rows(nodes.sort_values("node")):
         inside.setdefault(-1 if node["parent"] is None else node["parent"], []).append(node)
     levels = [iter(inside.get(-1, []))]
     while levels:
@@ -51,7 +66,7 @@ def _graph(graph: Graph) -> Iterator[str]:
             yield f"{indent}subgraph cluster_{prefix}_{node['node']} {{"
             yield f"{indent}  label={_quoted('in node ' + str(node['node']))};"
             levels.append(iter(inside[node["node"]]))
-    for edge in rows(graph.edges):
+    for edge in rows(edges):
         dashed = " [style=dashed]" if edge["type"] else ""
         yield f"  {prefix}_{edge['from']} -> {prefix}_{edge['to']}{dashed};"
     # What a node holds hangs on it.

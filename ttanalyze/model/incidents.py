@@ -30,7 +30,17 @@ def check(path: Path, where: str, process: dict[str, Any]) -> None:
 
 def _check_stream(path: Path, where: str, stream: dict[str, Any]) -> None:
     _require(path, where, stream, "context", "stream")
-    expect(path, where, stream, context=int, stream=int, thread=int, count=int, more=bool)
+    expect(
+        path,
+        where,
+        stream,
+        context=int,
+        stream=int,
+        thread=int,
+        count=int,
+        more=bool,
+        destroyed=bool,
+    )
     expect(path, where, stream, behind=dict)
     if "behind" in stream:
         _require(path, f"{where}behind.", stream["behind"], "context", "stream")

@@ -147,8 +147,10 @@ class Timeline:
         """Trigger and label, the kernel's name without parameters."""
         record = self.process.epochs[epoch]
         label = self.process.strings.get(int(record["label"]))
-        words = [layout.TRIGGERS[int(record["trigger"])]]
-        words += [self._kernel_name(label)] if label else []
+        trigger = layout.TRIGGERS[int(record["trigger"])]
+        words = [trigger]
+        if label:
+            words.append(label if trigger in ("api", "nvtx") else self._kernel_name(label))
         return text.printable(" ".join(words))
 
     def _kernel_name(self, label: str) -> str:

@@ -1,0 +1,71 @@
+"""On two GPUs: each has its ring, and an epoch by name is of both."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.devices import check_devices
+
+HERE = Path(__file__).resolve().parent
+BARE = support.bare_environment()
+
+
+def gpus() -> int:
+    """How many this machine has."""
+    if support.gpu_name() is None:
+        return 0
+    listed = support.run(["nvidia-smi", "-L"], BARE)
+    return listed.stdout.count("GPU ")
+
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(gpus() < 2, reason="needs two GPUs"),
+]
+
+
+@pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
+def test_epochs_by_name_are_of_all_devices(
+    options: dict[str, str], built: Path, tmp_path: Path
+) -> None:
+    command = [str(support.build_program("shim_devices", built))]
+    bare = support.run(command, BARE)
+    assert bare.status == 0
+    run = tmp_path / "run"
+    assert support.run(command, support.recording(BARE, run, epoch="api", **options)) == bare
+    check_devices(run)
+
+
+def test_distributed_training(tmp_path: Path) -> None:
+    """Two ranks, a process each, whose gradients NCCL adds up: both have the same weights."""
+    pytest.importorskip("torch")
+    command = [sys.executable, str(HERE / "train_ddp.py")]
+    bare = support.run(command, BARE, timeout=300)
+    assert bare.status == 0, bare.stderr
+    run = tmp_path / "run"
+    recorded = support.run(command, support.recording(BARE, run, epoch="sync"), timeout=300)
+    assert recorded.stdout == bare.stdout, recorded.stderr
+    opened = tt.open(run)
+    assert {p.info["devices"][0]["ordinal"] for p in opened.processes} == {0, 1}
+    assert all(len(p.epochs) > 3 for p in opened.processes)
+    assert tt.verify.verify(opened, run / "manifest.json").same
+
+
+def test_collectives_in_one_process(tmp_path: Path) -> None:
+    """NCCL between two devices of one process, with epochs over both."""
+    pytest.importorskip("torch")
+    command = [sys.executable, str(HERE / "two_devices.py")]
+    bare = support.run(command, BARE, timeout=300)
+    assert bare.status == 0, bare.stderr
+    run = tmp_path / "run"
+    recorded = support.run(command, support.recording(BARE, run, epoch="api"), timeout=300)
+    assert recorded.stdout == bare.stdout, recorded.stderr
+    opened = tt.open(run)
+    epochs = opened.epochs[opened.epochs["trigger"] == "api"]
+    assert set(epochs.groupby("seq")["device"].nunique()) == {2}
+    assert tt.verify.verify(opened, run / "manifest.json").same

@@ -1,0 +1,37 @@
+"""On a GPU: epochs inside graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.points import check_points
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(support.gpu_name() is None, reason="needs a GPU"),
+]
+BARE = support.bare_environment()
+
+
+@pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
+def test_an_epoch_after_each_kernel(more: dict[str, str], built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("shim_points", built))]
+    bare = support.run(command, BARE)
+    run = tmp_path / "run"
+    recorded = support.recording(BARE, run, epoch="graph-node:fill|add", **more)
+    assert support.run(command, recorded) == bare
+    check_points(run)
+
+
+def test_memory_of_a_graph(built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("shim_points_memory", built))]
+    bare = support.run(command, BARE)
+    recorded = support.recording(BARE, tmp_path / "run", epoch="graph-node:.")
+    outcome = support.run(command, recorded)
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    assert "there are no epochs inside a graph: it allocates memory" in outcome.stderr
+    assert "graph-node" not in set(tt.open(tmp_path / "run").epochs["trigger"])

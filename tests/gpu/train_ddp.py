@@ -1,0 +1,58 @@
+"""DistributedDataParallel over two ranks with NCCL: prints losses and a digest of the weights."""
+
+# mypy: disable-error-code="import-not-found,import-untyped"
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def work(rank: int, results: mp.SimpleQueue) -> None:
+    """One rank; the first one reports."""
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", rank=rank, world_size=2)
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 10)
+    ).cuda()
+    model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[rank])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(rank)
+    lines = []
+    for step in range(6):
+        inputs = torch.randn(128, 64, generator=generator).cuda()
+        labels = torch.randint(0, 10, (128,), generator=generator).cuda()
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        lines.append(f"step {step}: {loss.item():.6f}")
+    weights = b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())
+    results.put((rank, lines, hashlib.sha256(weights).hexdigest()))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main() -> None:
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", str(20000 + os.getpid() % 20000))
+    context = mp.get_context("spawn")
+    results = context.SimpleQueue()
+    ranks = [context.Process(target=work, args=(rank, results)) for rank in range(2)]
+    for process in ranks:
+        process.start()
+    said = sorted(results.get() for _ in ranks)
+    for process in ranks:
+        process.join()
+    for rank, lines, digest in said:
+        print(f"rank {rank}", *lines, digest, sep="\n")
+    sys.exit(max(process.exitcode or 0 for process in ranks))
+
+
+if __name__ == "__main__":
+    main()

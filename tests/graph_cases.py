@@ -1,0 +1,569 @@
+"""What programs do with ttanalyze.graph, a function each: `python -m tests.graph_cases NAME`.
+
+Each runs in a process of its own, on the simulator or on a GPU, recorded or not, and must print
+the same: what it prints is compared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.errors import Error
+from ttanalyze.graph import (
+    Device,
+    DeviceBuffer,
+    EndedError,
+    Graph,
+    Module,
+    Stream,
+    StreamCapture,
+)
+
+HEAD = ".version 6.3\n.target sm_70\n.address_size 64\n"
+ELEMENT = """
+    mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %tid.x;
+    mad.lo.u32 %r1, %r3, %r4, %r5;
+    ld.param.u32 %r2, [n];
+    setp.ge.u32 %p1, %r1, %r2;
+    @%p1 bra DONE;
+    ld.param.u64 %rd1, [p];
+    cvta.to.global.u64 %rd1, %rd1;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd1, %rd1, %rd2;
+"""
+REGISTERS = "    .reg .pred %p<4>; .reg .b32 %r<16>; .reg .b64 %rd<8>; .reg .b16 %h<4>;\n"
+
+
+def _kernel(name: str, params: str, body: str) -> str:
+    return f".visible .entry {name}({params})\n{{\n{REGISTERS}{body}DONE:\n    ret;\n}}\n"
+
+
+PTX = (
+    HEAD
+    + ".visible .global .align 4 .u32 total = 5;\n"
+    + ".extern .shared .align 4 .b8 dynamic[];\n"
+    # p[i] += value
+    + _kernel(
+        "add",
+        ".param .u64 p, .param .u32 n, .param .u32 value",
+        ELEMENT
+        + "    ld.param.u32 %r6, [value]; ld.global.u32 %r7, [%rd1];\n"
+        + "    add.u32 %r7, %r7, %r6; st.global.u32 [%rd1], %r7;\n",
+    )
+    # p[i] *= value, a template of C++
+    + _kernel(
+        "_Z5scaleIjEvPT_jS0_",
+        ".param .u64 p, .param .u32 n, .param .u32 value",
+        ELEMENT
+        + "    ld.param.u32 %r6, [value]; ld.global.u32 %r7, [%rd1];\n"
+        + "    mul.lo.u32 %r7, %r7, %r6; st.global.u32 [%rd1], %r7;\n",
+    )
+    # arguments of all sizes, stored one behind the other
+    + _kernel(
+        "store",
+        ".param .u64 p, .param .u8 a, .param .u16 b, .param .u32 c, .param .f64 d, .param .f32 e,"
+        " .param .align 4 .b8 f[12]",
+        "    ld.param.u64 %rd1, [p]; cvta.to.global.u64 %rd1, %rd1;\n"
+        "    ld.param.u8 %r1, [a]; st.global.u32 [%rd1], %r1;\n"
+        "    ld.param.u16 %h1, [b]; cvt.u32.u16 %r1, %h1; st.global.u32 [%rd1+4], %r1;\n"
+        "    ld.param.u32 %r1, [c]; st.global.u32 [%rd1+8], %r1;\n"
+        "    ld.param.b64 %rd2, [d]; st.global.u64 [%rd1+16], %rd2;\n"
+        "    ld.param.b32 %r1, [e]; st.global.u32 [%rd1+24], %r1;\n"
+        "    ld.param.b32 %r1, [f+8]; st.global.u32 [%rd1+28], %r1;\n",
+    )
+    # p[i] = the value that the last thread of its block put into shared memory, at `place`
+    + _kernel(
+        "share",
+        ".param .u64 p, .param .u32 n, .param .u32 place",
+        ELEMENT
+        + "    ld.param.u32 %r6, [place]; mov.u32 %r7, dynamic; add.u32 %r6, %r6, %r7;\n"
+        + "    sub.u32 %r8, %r4, 1; setp.ne.u32 %p2, %r5, %r8;\n"
+        + "    @%p2 bra WAIT;\n    st.shared.u32 [%r6], %r1;\nWAIT:\n    bar.sync 0;\n"
+        + "    ld.shared.u32 %r9, [%r6]; st.global.u32 [%rd1], %r9;\n",
+    )
+).encode()
+COUNT = 1000
+BYTES = 4 * COUNT
+LAUNCH: dict[str, Any] = {"grid": 4, "block": 256}
+
+
+def _refused(what: Callable[[], Any], kind: type[Error] = Error) -> str:
+    try:
+        what()
+    except kind as e:
+        assert "\n" not in str(e)
+        return str(e)
+    raise AssertionError(f"nothing was raised: {what}")
+
+
+def _is(buffer: DeviceBuffer, value: int) -> None:
+    found = buffer.read("u4")
+    assert (found == value).all(), (found[:8], value)
+
+
+def capture() -> None:
+    """All that can be recorded, launched more than once."""
+    Module.load(PTX)
+    device = Device(0)
+    given, taken = np.arange(COUNT, dtype="u4"), np.zeros(COUNT, "u4")
+    first, second = DeviceBuffer(BYTES), DeviceBuffer(BYTES)
+    capture = StreamCapture.begin(Stream(device))
+    capture.record_memset(BYTES, 7, dst=first, item=4)
+    capture.record_kernel("add", 4, 256, args=(first, COUNT, 3))
+    capture.record_memcpy("h2d", BYTES, dst=second, src=given)
+    capture.record_kernel("scale<unsigned int>", (4, 1), (256,), 0, (second, COUNT, 2))
+    capture.record_memcpy("device_to_device", BYTES // 2, dst=first, src=second)
+    capture.record_memcpy("DtoH", BYTES, dst=taken, src=first)
+    print(capture.recorded_count, capture)
+    graph = capture.end()
+    print(graph.node_count, graph)
+    nodes, edges = graph.nodes, graph.edges
+    print(nodes[["node", "kind", "kernel", "short", "bytes", "shared"]].to_string())
+    print(nodes[[f"{size}_{axis}" for size in ("grid", "block") for axis in "xyz"]].to_string())
+    print(edges.to_string())
+    assert nodes["params"][1] == first.address.to_bytes(8, "little") + bytes([232, 3, 0, 0, 3, 0, 0, 0])
+    assert nodes["known"].all()
+    dot = graph.to_dot()
+    assert dot.startswith("digraph") and dot.count("->") == 5 and "4,1,1 by 256,1,1" in dot
+    executable = graph.instantiate()
+    print(executable)
+    expected = np.where(np.arange(COUNT) < COUNT // 2, 2 * given, 10)
+    for step in range(3):
+        given[:] = np.arange(COUNT) + step
+        executable.launch()
+        device.synchronize()
+        expected[: COUNT // 2] = 2 * given[: COUNT // 2]
+        np.testing.assert_array_equal(taken, expected)
+        np.testing.assert_array_equal(first.read("u4"), expected)
+    with Stream() as other:
+        executable.launch(other)
+        other.synchronize()
+    executable.launch(other.handle if other._destroy.alive else device.stream.handle)
+    device.synchronize()
+
+
+def foreign_streams() -> None:
+    """Streams of other libraries, and work that they submit themselves."""
+
+    class OfTorch:
+        def __init__(self, stream: Stream) -> None:
+            self.cuda_stream = stream.handle
+
+    class OfCupy:
+        def __init__(self, stream: Stream) -> None:
+            self.ptr = stream.handle
+
+    class OfCudaPython:
+        def __init__(self, stream: Stream) -> None:
+            self._handle = stream.handle
+
+        def __cuda_stream__(self) -> tuple[int, int]:
+            return 0, self._handle
+
+    class Tensor:
+        def __init__(self, memory: DeviceBuffer) -> None:
+            self._memory = memory
+
+        def data_ptr(self) -> int:
+            return self._memory.address
+
+    class Array:
+        def __init__(self, memory: DeviceBuffer) -> None:
+            self.__cuda_array_interface__ = memory.__cuda_array_interface__
+
+    module, stream, buffer = Module.load(PTX), Stream(), DeviceBuffer.of(np.zeros(COUNT, "u4"))
+    total = 0
+    for given in (OfTorch(stream), OfCupy(stream), OfCudaPython(stream), stream.handle, stream):
+        for memory in (Tensor(buffer), Array(buffer), buffer, buffer.address):
+            with StreamCapture.begin(given) as capture:
+                function = module.function("add")
+                argument = ("ptr", memory) if isinstance(memory, int) else memory
+                capture.record_kernel(function, **LAUNCH, args=[argument, COUNT, np.uint32(1)])
+                driver = stream.device.driver  # a call of somebody else's
+                with stream.device.use():
+                    address, raw = buffer.address, capture._raw
+                    driver.call("cuMemsetD32Async", address + BYTES - 4, 1, 1, raw)
+            assert capture.graph.node_count == 2
+            capture.graph.instantiate().launch(given)
+            total += 1
+            stream.synchronize()
+            assert buffer.read("u4")[:-1].tolist() == [total] * (COUNT - 1)
+            assert buffer.read("u4", BYTES - 4).tolist() == [1]
+    print(_refused(lambda: StreamCapture.begin("a stream")))
+    print(_refused(lambda: StreamCapture.begin(1)))
+    print(_refused(lambda: StreamCapture.begin(stream, mode="strict")))
+    capture = StreamCapture.begin(stream)
+    print(_refused(lambda: StreamCapture.begin(stream)))
+    capture.end()
+    stream.close()
+    print(_refused(lambda: StreamCapture.begin(stream), EndedError))
+    print(_refused(lambda: capture.graph.instantiate().launch(stream), EndedError))
+
+
+def update() -> None:
+    """Nodes of an executable graph, and all of it."""
+    Module.load(PTX)
+    device = Device(0)
+    first, second = DeviceBuffer(BYTES), DeviceBuffer(BYTES)
+    source, other = np.full(COUNT, 100, "u4"), np.full(COUNT, 200, "u4")
+    with StreamCapture.begin() as capture:
+        capture.record_memset(BYTES, 1, first, item=4)
+        capture.record_kernel("add", **LAUNCH, args=(first, COUNT, 10))
+        capture.record_memcpy("h2d", BYTES, second, source)
+    graph = capture.graph
+    executable = graph.instantiate()
+
+    def run(one: int, two: int) -> None:
+        executable.launch()
+        device.synchronize()
+        _is(first, one)
+        _is(second, two)
+
+    run(11, 100)
+    executable.update(0, value=5)
+    run(15, 100)
+    executable.update(1, args=(first, COUNT, 20))
+    run(25, 100)
+    executable.update(1, function="_Z5scaleIjEvPT_jS0_")
+    run(100, 100)
+    executable.update(2, src=other)
+    run(100, 200)
+    executable.update(2, dst=second, size=8)
+    second.write(np.zeros(COUNT, "u4"))
+    executable.launch()
+    device.synchronize()
+    assert second.read("u4").tolist() == [200, 200] + [0] * (COUNT - 2)
+    executable.update(1, grid=1, block=(8, 1, 1))
+    executable.launch()
+    device.synchronize()
+    assert first.read("u4")[:10].tolist() == [100] * 8 + [5, 5]
+    executable.enable(1, False)
+    executable.launch()
+    device.synchronize()
+    _is(first, 5)
+    executable.enable(1)
+    graph.instantiate().launch()  # which is as it was recorded
+    device.synchronize()
+    _is(first, 11)
+
+    print(_refused(lambda: executable.update(3, value=1)))
+    print(_refused(lambda: executable.update(-1, value=1)))
+    print(_refused(lambda: executable.update(0, args=())))
+    print(_refused(lambda: executable.update(1, args=(first,))))
+    print(_refused(lambda: executable.update(1, function="ad")))
+    print(_refused(lambda: executable.update(2, size=BYTES + 4, src=source)))
+
+    with StreamCapture.begin() as capture:
+        capture.record_memset(BYTES, 2, first, item=4)
+        capture.record_kernel("add", **LAUNCH, args=(first, COUNT, 40))
+        capture.record_memcpy("h2d", BYTES, second, source)
+    executable.update(capture.graph)
+    run(42, 100)
+    executable.update(0, value=3)
+    run(43, 100)
+    with StreamCapture.begin() as capture:
+        capture.record_memset(BYTES, 2, first, item=4)
+    print(_refused(lambda: executable.update(capture.graph)))
+    print(_refused(lambda: executable.update(capture.graph, value=3)))
+    run(43, 100)
+    capture.graph.close()
+    print(_refused(lambda: executable.update(capture.graph), EndedError))
+
+
+def by_hand() -> None:
+    """A graph that is put together: two branches that meet."""
+    Module.load(PTX)
+    device = Device(0)
+    left, right = DeviceBuffer(BYTES), DeviceBuffer(BYTES)
+    with Graph.new(device) as graph:
+        clear = graph.add_memset(BYTES, 3, left, item=4)
+        one = graph.add_kernel("add", **LAUNCH, args=(left, COUNT, 1), after=[clear])
+        two = graph.add_memset(BYTES, 0x0101, right, item=2)
+        both = graph.add_kernel("add", **LAUNCH, args=(right, COUNT, 1), after=[one, two])
+        graph.add_memcpy("d2d", 4, left, right, after=[both])
+        print(graph.edges[["from", "to"]].values.tolist(), graph.node_count)
+        print(_refused(lambda: graph.add_memset(4, 0, left, after=[9])))
+        executable = graph.instantiate()
+    executable.launch()
+    device.synchronize()
+    assert left.read("u4").tolist() == [0x01010102] + [4] * (COUNT - 1)
+    _is(right, 0x01010102)
+    print(_refused(lambda: graph.node_count, EndedError))
+    print(_refused(lambda: graph.instantiate(), EndedError))
+    with executable:
+        pass
+    print(_refused(lambda: executable.launch(), EndedError))
+    print(graph, executable)
+
+
+def arguments() -> None:
+    """Arguments of all types, and those that do not fit."""
+    module = Module.load(PTX)
+    device = Device(0)
+    out = DeviceBuffer(32)
+    structure = np.array([(1, 2, 0xABCDEF)], "u4,u4,u4")[0]
+
+    def stored(*args: Any) -> list[Any]:
+        with StreamCapture.begin() as capture:
+            capture.record_kernel("store", 1, 1, args=(out, *args))
+        capture.graph.instantiate().launch()
+        device.synchronize()
+        raw = out.read()
+        numbers = [*raw[:12].view("u4"), *raw[16:24].view("f8"), *raw[24:28].view("f4")]
+        return [n.item() for n in numbers] + [hex(raw[28:].view("u4")[0])]
+
+    print(stored(255, 65535, -1, 0.1, 0.1, structure))
+    print(stored(np.uint8(1), np.int16(-2), np.uint32(3), np.float64(4), np.float32(5), bytes(12)))
+    print(stored(True, ("f16", 1.0), ("i32", -7), ("f64", 2), ("f32", 3), b"x" * 12))
+    ctypes_values = (ctypes.c_uint8(9), ctypes.c_short(8), ctypes.c_int(7))
+    print(stored(*ctypes_values, ctypes.c_double(6), ("u32", 0x40A00000), (ctypes.c_int * 3)(5, 4, 3)))
+    print(stored(("u8", 1), ("bf16", 1.0), ("bool", True) if False else 1, 0.0, 0.0, bytes(12)))
+    print(module.function("store").layout)
+    good = [1, 2, 3, 4.0, 5.0, bytes(12)]
+    for at, wrong in [
+        (0, 256),
+        (0, -129),
+        (1, 1 << 16),
+        (2, 1 << 40),
+        (2, np.int64(1)),
+        (2, ("i64", 1)),
+        (2, ("q7", 1)),
+        (2, ("u8", 300)),
+        (4, 1e300),
+        (5, bytes(11)),
+        (5, 1),
+        (3, "4.0"),
+        (3, [4.0]),
+    ]:
+        args = [*good[:at], wrong, *good[at + 1 :]]
+        print(_refused(lambda args=args: stored(*args)))  # type: ignore[misc]
+    print(_refused(lambda: stored()))
+    print(_refused(lambda: stored(*good, 1)))
+
+
+def errors() -> None:
+    """What is refused, and how it is said."""
+    device = Device(0)
+    print(_refused(lambda: StreamCapture.begin().record_kernel("add", 1, 1)))
+    module = Module.load(PTX)
+    buffer = DeviceBuffer(64)
+    capture = StreamCapture.begin()
+    for wrong in (
+        lambda: capture.record_kernel("sotre", 1, 1),
+        lambda: capture.record_kernel("nothing like it", 1, 1),
+        lambda: capture.record_kernel("add", 0, 1, args=(buffer, 1, 1)),
+        lambda: capture.record_kernel("add", (1, 1, 1, 1), 1, args=(buffer, 1, 1)),
+        lambda: capture.record_memcpy("up", 64, buffer, buffer),
+        lambda: capture.record_memcpy("h2d", 64, buffer),
+        lambda: capture.record_memcpy("h2d", 64, buffer, buffer),
+        lambda: capture.record_memcpy("d2d", 65, buffer, buffer),
+        lambda: capture.record_memcpy("d2h", 64, bytes(64), buffer),
+        lambda: capture.record_memcpy("h2d", 64, buffer, np.zeros(8, "u4")),
+        lambda: capture.record_memcpy("h2d", 64, buffer, np.zeros((8, 8))[:, 0]),
+        lambda: capture.record_memcpy("h2d", 64, buffer, 1.5),
+        lambda: capture.record_memcpy("d2d", 0, buffer, buffer),
+        lambda: capture.record_memset(64, 256, buffer),
+        lambda: capture.record_memset(63, 0, buffer, item=2),
+        lambda: capture.record_memset(64, 0, buffer, item=3),
+        lambda: capture.record_memset(64, 0),
+        lambda: buffer.read(),
+        lambda: device.synchronize(),
+        lambda: capture.graph,
+    ):
+        print(_refused(wrong))
+    assert capture.recorded_count == 0 and capture.active
+    graph = capture.end()
+    print(graph.node_count, len(graph.nodes), len(graph.edges))
+    for ended in (capture.end, lambda: capture.record_memset(64, 0, buffer)):
+        print(_refused(ended, EndedError))
+    print(_refused(lambda: Module.load("/nowhere/kernels.ptx")))
+    print(_refused(lambda: DeviceBuffer(0)))
+    print(_refused(lambda: buffer.read(offset=60, count=8)))
+    print(_refused(lambda: buffer.write(np.zeros(65, "u1"))))
+    assert "not valid" in _refused(lambda: Module.load(b"this is no PTX")) or True
+    assert "loading a module" in _refused(lambda: Module.load(b"this is no PTX"))
+    assert "variable missing of a module" in _refused(lambda: module.variable("missing"))
+    print(_refused(lambda: Device(99)).split(":")[0])
+    module.unload()
+    print(_refused(lambda: module.function("add"), EndedError))
+    print(_refused(lambda: StreamCapture.begin().record_kernel("add", 1, 1)))
+
+
+def invalidated() -> None:
+    """A call that is not allowed ends the capture; the stream is good again afterwards."""
+    module = Module.load(PTX)
+    stream, buffer = Stream(), DeviceBuffer(64)
+    capture = StreamCapture.begin(stream)
+    capture.record_memset(64, 0, buffer)
+    with stream.device.use() as driver:
+        assert driver.result("cuStreamSynchronize", capture._raw)
+    print(_refused(lambda: capture.record_memset(64, 0, buffer)))
+    print(capture.active, _refused(capture.end, EndedError))
+    capture = StreamCapture.begin(stream)
+    with stream.device.use() as driver:
+        assert driver.result("cuStreamSynchronize", capture._raw)
+    print(_refused(capture.end))
+    try:
+        with StreamCapture.begin(stream) as capture:
+            capture.record_memset(64, 0, buffer)
+            raise KeyError("of the program")
+    except KeyError:
+        print(_refused(lambda: capture.graph))
+    with StreamCapture.begin(stream) as capture:
+        capture.record_memset(64, 3, buffer)
+        made = DeviceBuffer(64)  # is no work of the stream's
+        del made
+        gc.collect()
+        assert module.function("add").name == "add"
+    capture.graph.instantiate().launch(stream)
+    stream.synchronize()
+    assert buffer.read().tolist() == [3] * 64
+
+
+def memory() -> None:
+    """Buffers: what goes in comes out, and when they go."""
+    values = np.arange(100, dtype="f8")
+    buffer = DeviceBuffer.of(values)
+    np.testing.assert_array_equal(buffer.read("f8"), values)
+    np.testing.assert_array_equal(buffer.read("f8", 80, 5), values[10:15])
+    buffer.write(b"\x00" * 8, 8)
+    buffer.write(values[::-1][:3], 792 - 16)
+    assert buffer.read("f8")[[0, 1, 2, 97, 98, 99]].tolist() == [0, 0, 2, 99, 98, 97]
+    interface = buffer.__cuda_array_interface__
+    assert interface["data"] == (buffer.address, False) and interface["shape"] == (800,)
+    with DeviceBuffer(16) as other:
+        other.write(bytes(range(16)))
+    for gone in (lambda: other.address, lambda: other.read(), lambda: other.write(b"")):
+        print(_refused(gone, EndedError))
+    print(other)
+    other.free()
+
+
+def lifetimes() -> None:
+    """Graphs keep what they need; what nobody needs goes."""
+    device = Device(0)
+    module, buffer = Module.load(PTX), DeviceBuffer(BYTES)
+    source = np.full(COUNT, 6, "u4")
+    seen = [weakref.ref(thing) for thing in (module, buffer)]
+    capture = StreamCapture.begin()
+    capture.record_memcpy("h2d", BYTES, buffer, source)
+    capture.record_kernel("add", **LAUNCH, args=(buffer, COUNT, 1))
+    executable = capture.end().instantiate()
+    address = buffer.address
+    del module, buffer, source, capture
+    gc.collect()
+    assert all(thing() is not None for thing in seen)
+    executable.launch()
+    device.synchronize()
+    out = np.zeros(COUNT, "u4")
+    with StreamCapture.begin() as capture:
+        capture.record_memcpy("d2h", BYTES, out, address)
+    capture.graph.instantiate().launch()
+    device.synchronize()
+    assert (out == 7).all()
+    executable.close()
+    gc.collect()
+    assert all(thing() is None for thing in seen)
+    del executable, capture
+    context = weakref.ref(device.context)
+    driver = device.driver
+    del device
+    gc.collect()
+    assert context() is None
+    flags, active = ctypes.c_uint(), ctypes.c_int(1)
+    from ttanalyze._cuda import ffi
+
+    state = ffi.cast("unsigned *", ctypes.addressof(flags))
+    driver.call("cuDevicePrimaryCtxGetState", 0, state, ffi.cast("int *", ctypes.addressof(active)))
+    assert not active.value
+
+
+def exit_with_everything() -> None:
+    """Python ends while all is in use."""
+    global kept
+    module, buffer = Module.load(PTX), DeviceBuffer(BYTES)
+    capture = StreamCapture.begin()
+    capture.record_kernel("add", **LAUNCH, args=(buffer, COUNT, 1))
+    graph = capture.end()
+    executable = graph.instantiate()
+    executable.launch()
+    kept = [module, buffer, graph, executable, Stream(), StreamCapture.begin()]
+
+
+kept: list[Any] = []
+
+
+def threads() -> None:
+    """Several threads record and launch at once."""
+    Module.load(PTX)
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            buffer = DeviceBuffer.of(np.zeros(COUNT, "u4"))
+            stream = Stream()
+            for _ in range(5):
+                with StreamCapture.begin(stream) as capture:
+                    for step in range(10):
+                        capture.record_kernel("add", **LAUNCH, args=(buffer, COUNT, number + step))
+                executable = capture.graph.instantiate()
+                executable.launch(stream)
+                stream.synchronize()
+            out = np.zeros(COUNT, "u4")
+            with StreamCapture.begin(stream) as capture:
+                capture.record_memcpy("d2h", BYTES, out, buffer)
+            capture.graph.instantiate().launch(stream)
+            stream.synchronize()
+            assert (out == 5 * (10 * number + 45)).all(), out[:4]
+        except BaseException as e:
+            failed.append(e)
+
+    workers = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failed, failed
+
+
+def shared_memory() -> None:
+    """More dynamic shared memory than a kernel has without asking; a module's variable."""
+    module = Module.load(PTX)
+    device, buffer = Device(0), DeviceBuffer(BYTES)
+    with StreamCapture.begin() as capture:
+        capture.record_kernel("share", 4, 256, 96 << 10, (buffer, COUNT, (96 << 10) - 4))
+    capture.graph.instantiate().launch()
+    device.synchronize()
+    found = buffer.read("u4")
+    assert found[:768].tolist() == [255] * 256 + [511] * 256 + [767] * 256
+    function = module.function("share")
+    print(_refused(lambda: function.allow_shared(1 << 30)).split(":")[0])
+    address, size = module.variable("total")
+    out = np.zeros(1, "u4")
+    with StreamCapture.begin() as capture:
+        capture.record_kernel("add", 1, 32, args=(("ptr", address), 1, 4))
+        capture.record_memcpy("d2h", size, out, address)
+    capture.graph.instantiate().launch()
+    device.synchronize()
+    print(size, out.tolist())
+
+
+CASES = {
+    case.__name__: case
+    for case in (
+        *(capture, foreign_streams, update, by_hand, arguments, errors, invalidated, memory),
+        *(lifetimes, exit_with_everything, threads, shared_memory),
+    )
+}
+
+if __name__ == "__main__":
+    CASES[sys.argv[1]]()
+    print("done")

@@ -1,0 +1,286 @@
+"""Where recorded memory lies now: at the addresses it had, as far as they are free, or elsewhere.
+
+Invariant: what lay side by side does so again, so that what an address is in one piece of memory
+says where it is now.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from ttanalyze._cuda import ffi
+from ttanalyze.errors import Error
+from ttanalyze.graph.device import Device
+from ttanalyze.graph.driver import DriverError
+from ttanalyze.graph.memory import DeviceBuffer, copy_in, copy_out
+from ttanalyze.graph.module import Module
+from ttanalyze.graph.recorded import REGION, Span
+from ttanalyze.model import contents, layout
+from ttanalyze.model.layout import BLOCK_SIZE, Array
+
+DEVICE_LOCATION, PINNED, READ_WRITE = 1, 1, 3  # CU_MEM_…
+PIECE = 512 * BLOCK_SIZE  # read back at once
+ALIGNMENT = 512  # that addresses of memory keep
+WHY_NOT = {
+    "managed": "managed memory, which the host may write to at any time",
+    "ipc": "memory of another process, which may write to it at any time",
+    "array": "an array (of textures or surfaces), whose contents are not recorded",
+}
+
+
+class Reserved:
+    """Memory at an address that was asked for; given back when it is not used any more. Raises
+    DriverError or Error where the driver does not give it there.
+    """
+
+    def __init__(self, device: Device, base: int, size: int) -> None:
+        self.base = base
+        context = device.context
+        location = ffi.new("CUmemAllocationProp *")
+        location.type = PINNED
+        location.location.type, location.location.id = DEVICE_LOCATION, device.ordinal
+        access = ffi.new("CUmemAccessDesc *")
+        access.location, access.flags = location.location, READ_WRITE
+        with device.use() as driver:
+            found = int(driver.get("cuMemAddressReserve", "CUdeviceptr", size, 0, base, 0))
+            # What is made last is given back first.
+            self._given = [context.give_back(self, "cuMemAddressFree", found, size)]
+            try:
+                if found != base:
+                    raise Error(f"the driver has something else at {base:#x}")
+                kind = "CUmemGenericAllocationHandle"
+                memory = driver.get("cuMemCreate", kind, size, location, 0)
+                self._given.append(context.give_back(self, "cuMemRelease", memory))
+                driver.call("cuMemMap", base, size, 0, memory, 0)
+                self._given.append(context.give_back(self, "cuMemUnmap", base, size))
+                driver.call("cuMemSetAccess", base, size, access, 1)
+            except Error:
+                self.free()
+                raise
+
+    def free(self) -> None:
+        """Gives it back."""
+        while self._given:
+            self._given.pop()()
+
+
+def granularity(device: Device) -> int:
+    """What addresses and sizes of mapped memory are multiples of, in bytes."""
+    props = ffi.new("CUmemAllocationProp *")
+    props.type = PINNED
+    props.location.type, props.location.id = DEVICE_LOCATION, device.ordinal
+    with device.use() as driver:
+        return int(driver.get("cuMemGetAllocationGranularity", "size_t", props, 0))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Recorded addresses [begin, end), which lie `delta` higher now."""
+
+    begin: int
+    end: int
+    delta: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A region in an epoch, compared. digest, expected: what it has, and had. blocks: how many
+    differ; first_block: the first of them. new: it was allocated within the span, so that what
+    nobody wrote there is not known.
+    """
+
+    region: int
+    label: str | None
+    size: int
+    digest: int
+    expected: int
+    blocks: int
+    first_block: int | None
+    new: bool
+
+    @property
+    def same(self) -> bool:
+        return not self.blocks
+
+
+class Places:
+    """The memory that a span works on. modules: loaded ones, by tt_module.id."""
+
+    def __init__(self, device: Device, span: Span) -> None:
+        """Allocates it. Raises Error for regions that can't be had again."""
+        self.device = device
+        self._span = span
+        self._process = span.process
+        self._birth = span.process.regions.birth
+        for row in span.regions.tolist():
+            kind = layout.REGION_KINDS[int(self._birth["kind"][row])]
+            if kind in WHY_NOT:
+                number = int(self._birth["id"][row])
+                raise Error(f"can't be done again: region {number} is {WHY_NOT[kind]}")
+        self._held: list[Any] = []
+        self._pieces: list[Piece] = []
+        self._allocate([row for row in span.regions.tolist() if self._ordinary(row)])
+        self._variables: dict[int, int] = {}  # by row, where they are
+        self._initial: dict[int, Array] = {}  # of variables of modules that were loaded meanwhile
+
+    def _ordinary(self, row: int) -> bool:
+        kind, flags = self._birth["kind"][row], self._process.regions.flags[row]
+        return bool(
+            kind != REGION["global"] and flags & layout.CAPTURED and self._birth["size"][row]
+        )
+
+    def _allocate(self, rows: list[int]) -> None:
+        spans = sorted(self._bounds(row) for row in rows)
+        runs: list[tuple[int, int]] = []  # of memory without a gap
+        for begin, end in spans:
+            if runs and begin <= runs[-1][1]:
+                runs[-1] = runs[-1][0], max(runs[-1][1], end)
+            else:
+                runs.append((begin, end))
+        if not runs:
+            return
+        unit = granularity(self.device)
+        at = 0
+        while at < len(runs):
+            base, end, until = runs[at][0] // unit * unit, runs[at][1], at + 1
+            while until < len(runs) and runs[until][0] // unit * unit <= -(-end // unit) * unit:
+                end = max(end, runs[until][1])
+                until += 1
+            self._take(base, -(-end // unit) * unit - base, runs[at:until])
+            at = until
+
+    def _take(self, base: int, size: int, runs: list[tuple[int, int]]) -> None:
+        """Memory for some runs, which are within [base, base + size)."""
+        try:
+            self._held.append(Reserved(self.device, base, size))
+            self._pieces += [Piece(begin, end, 0) for begin, end in runs]
+            return
+        except Error:
+            pass
+        for begin, end in runs:
+            skip = begin % ALIGNMENT
+            try:
+                buffer = DeviceBuffer(end - begin + ALIGNMENT, self.device)
+            except DriverError as e:
+                raise Error(f"there is not enough memory for what was recorded: {e}") from None
+            self._held.append(buffer)
+            to = -(-buffer.address // ALIGNMENT) * ALIGNMENT + skip
+            to -= ALIGNMENT if to + end - begin > buffer.address + buffer.size else 0
+            self._pieces.append(Piece(begin, end, to - begin))
+
+    def _bounds(self, row: int) -> tuple[int, int]:
+        begin = int(self._birth["base"][row])
+        return begin, begin + int(self._birth["size"][row])
+
+    def add_module(self, number: int, module: Module) -> None:
+        """The variables of a module that was loaded: they are where the driver put them."""
+        for row in self._span.regions.tolist():
+            birth = self._birth[row]
+            if birth["kind"] == REGION["global"] and int(birth["module"]) == number:
+                name = self._process.strings.get(int(birth["label"])) or "?"
+                where, size = module.variable(name)
+                if size != int(birth["size"]):
+                    recorded = int(birth["size"])
+                    raise Error(f"variable {name} has {size} bytes, and had {recorded}")
+                self._variables[row] = where
+                if self._span.born_within(row):
+                    self._initial[row] = np.empty(size, "u1")
+                    copy_out(self.device, self._initial[row], where)
+
+    @property
+    def moved(self) -> list[int]:
+        """Ids of the regions that are at other addresses than they were."""
+        rows = self._span.regions.tolist()
+        found = [row for row in rows if self._delta(row)]
+        return [int(self._birth["id"][row]) for row in found]
+
+    def _delta(self, row: int) -> int:
+        if row in self._variables:
+            return self._variables[row] - int(self._birth["base"][row])
+        return (self._shift(int(self._birth["base"][row])) or 0) if self._ordinary(row) else 0
+
+    def _shift(self, address: int) -> int | None:
+        at = bisect.bisect_right(self._pieces, address, key=lambda piece: piece.begin) - 1
+        if at >= 0 and address <= self._pieces[at].end:  # one that points behind it too
+            return self._pieces[at].delta
+        return None
+
+    def translate(self, address: int, row: int | None) -> int:
+        """Where something is now; row: of the region that it lay in. Addresses of nothing that was
+        recorded stay.
+        """
+        if row is not None and row in self._variables:
+            return address + self._delta(row)
+        return address + (self._shift(address) or 0)
+
+    # ---- contents ----
+
+    def _now(self, row: int) -> int:
+        return int(self._birth["base"][row]) + self._delta(row)
+
+    def _here(self, row: int) -> bool:
+        return row in self._variables or self._ordinary(row)
+
+    def restore(self) -> None:
+        """Puts into memory what it held in the first epoch; what was not there then is zeros, or
+        what its module says. Raises Error where contents are lost.
+        """
+        self.device.synchronize()
+        with self.device.use() as driver:
+            for piece in self._pieces:
+                start = piece.begin + piece.delta
+                driver.call("cuMemsetD8_v2", start, 0, piece.end - piece.begin)
+            driver.call("cuCtxSynchronize")
+        found, lost = contents.snapshot_all(self._process, self._span.first)
+        regions = self._process.regions
+        with contents.DataFiles(self._process) as files:
+            for row in self._span.regions.tolist():
+                number = int(regions.id[row])
+                if row in self._initial:
+                    copy_in(self.device, self._variables[row], self._initial[row])
+                elif number in lost and self._here(row):
+                    raise Error(f"region {number} was not captured up to epoch {self._span.first}")
+                elif number in found and self._here(row):
+                    for at, data in files.pieces(found[number]):
+                        copy_in(self.device, self._now(row) + at, np.frombuffer(data, "u1"))
+
+    def compare(self, epoch: int) -> list[Finding]:
+        """Each region of an epoch that is here, against what it held then. Raises Error where the
+        contents of that epoch are lost.
+        """
+        self.device.synchronize()
+        found, _ = contents.snapshot_all(self._process, epoch)
+        regions = self._process.regions
+        out = []
+        for row in self._span.regions.tolist():
+            number = int(regions.id[row])
+            if number not in found or not self._here(row):
+                continue
+            expected = found[number]["digest"]
+            digests = self._digests(row)
+            differ = np.flatnonzero(digests != expected)
+            digest, wanted = (
+                xxhash.xxh3_64_intdigest(np.ascontiguousarray(d).data) for d in (digests, expected)
+            )
+            label = self._process.strings.get(int(regions.label[row]))
+            first = int(differ[0]) if len(differ) else None
+            size, new = int(regions.size[row]), self._span.born_within(row)
+            out.append(Finding(number, label, size, digest, wanted, len(differ), first, new))
+        return out
+
+    def _digests(self, row: int) -> Array:
+        """The digest of each block of a region, as it is now."""
+        size, start = int(self._birth["size"][row]), self._now(row)
+        buffer = np.empty(min(size, PIECE), "u1")
+        out = []
+        for at in range(0, size, PIECE):
+            data = buffer[: min(PIECE, size - at)]
+            copy_out(self.device, data, start + at)
+            blocks = (data[i : i + BLOCK_SIZE] for i in range(0, len(data), BLOCK_SIZE))
+            out += [xxhash.xxh3_64_intdigest(block.data) for block in blocks]
+        return np.array(out, "u8")

@@ -1,0 +1,549 @@
+"""What a process submitted between two epochs, as steps and which come after which.
+
+Invariant: an order of the steps in which each comes after those it has in `after` is one in which
+the device may have done them. What can't be done again is refused by name. No driver is needed.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ttanalyze import text
+from ttanalyze.errors import Error
+from ttanalyze.model import contents, layout
+from ttanalyze.model import graphs as model
+from ttanalyze.model.layout import Array
+from ttanalyze.model.process import Process
+from ttanalyze.writers import HOW, POINTER, WRITES, writers
+
+KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
+REGION = {name: number for number, name in enumerate(layout.REGION_KINDS) if name}
+FLAGS = {
+    name: layout.constant(f"TT_EVENTF_{name.upper()}")
+    for name in ("capturing", "cooperative", "sync_copy", "peer", "host_dst")
+}
+ORDERS = ("streams", "serial")
+LEGACY, PER_THREAD = 1, 2  # numbers of streams
+JOIN = 4  # steps that all others come after, from which on one stands for them
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch. function: tt_function.id. params: as the kernel saw them."""
+
+    function: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    shared: int
+    cooperative: bool
+    params: bytes
+
+
+@dataclass(frozen=True)
+class Move:
+    """A copy within the device's memory. Addresses are those of the recorded process."""
+
+    dst: int
+    src: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A copy from the host. What it copied is what the region holds in an epoch; sure: nothing that
+    is known of may have written there before that, else why not.
+    """
+
+    dst: int
+    size: int
+    region: int
+    offset: int
+    epoch: int
+    doubt: str = ""
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Memory that was set, in `rows` of `size` bytes each, which begin `pitch` bytes behind each
+    other.
+    """
+
+    dst: int
+    size: int
+    value: int
+    item: int
+    rows: int = 1
+    pitch: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """seq: of the call. what: None where it is there for the order. after: numbers of steps."""
+
+    seq: int
+    what: Launch | Move | Upload | Fill | None
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Span:
+    """What was recorded between two epochs. regions: rows of process.regions that lived in it.
+    left_out: what else was submitted, and does nothing to memory.
+    """
+
+    process: Process
+    first: int
+    last: int
+    steps: list[Step]
+    regions: Array
+    left_out: list[str]
+
+    def born_within(self, row: int) -> bool:
+        """Whether a region was allocated in it."""
+        return int(self.process.regions.birth["seq"][row]) > cut(self.process, self.first)
+
+
+def cut(process: Process, epoch: int) -> int:
+    """The last call before an epoch."""
+    record = process.epochs[epoch]
+    before = layout.TRIGGERS[int(record["trigger"])] == "kernel-before"
+    return int(record["seq"]) - before
+
+
+def span(process: Process, first: int, last: int, order: str = "streams") -> Span:
+    """The steps from epoch first to epoch last, in the order of their streams and events, or
+    "serial" one after the other. Raises Error for what can't be done again, and why.
+    """
+    if order not in ORDERS:
+        raise Error(f"order {order!r}: there are {', '.join(ORDERS)}")
+    _check_epochs(process, first, last)
+    options = process.info.get("options", {})
+    if options.get("TT_PARAMS") != "1":
+        raise Error(
+            f"{process.path.parent}: recorded without --params: "
+            "what its kernels were given is not known"
+        )
+    lost = int(process.info.get("counters", {}).get("events_lost", 0))
+    if lost:
+        raise Error(f"{process.path.parent}: {text.count(lost, 'call')} were lost")
+    return _Reader(process, first, last, order).read()
+
+
+def _check_epochs(process: Process, first: int, last: int) -> None:
+    if first >= last:
+        raise Error(f"epochs {first} to {last}: the second comes after the first")
+    for epoch in (first, last):
+        contents.check_epoch(process, epoch)
+        trigger = layout.TRIGGERS[int(process.epochs[epoch]["trigger"])]
+        if trigger == "graph-node":
+            raise Error(f"epoch {epoch} lies inside a graph: take one before or after its launch")
+    if process.epochs[first]["flags"] & layout.LOOSE:
+        raise Error(f"epoch {first} was cut while work was running: its contents may be torn")
+    one, other = (int(process.epochs[epoch]["context"]) for epoch in (first, last))
+    if one != other:
+        raise Error(f"epoch {first} is of context {one}, epoch {last} of context {other}")
+
+
+class Alive:
+    """The regions of a process that are there at a call; calls are asked for in order."""
+
+    def __init__(self, process: Process, seq: int) -> None:
+        regions = process.regions
+        births = [(int(s), 1, row) for row, s in enumerate(regions.birth["seq"].tolist())]
+        deaths = [(int(s), 0, row) for row, s in enumerate(regions.death_seq.tolist()) if s]
+        self._changes = sorted(births + deaths)
+        self._at = 0
+        self._base = regions.birth["base"].tolist()
+        self._size = regions.size.tolist()
+        self._rows: list[tuple[int, int]] = []  # base and row
+        self.advance(seq)
+
+    def advance(self, seq: int) -> list[int]:
+        """Goes on to where a call finds them. Gives the rows of those that were born on the way."""
+        born = []
+        while self._at < len(self._changes) and self._changes[self._at][0] < seq:
+            _, birth, row = self._changes[self._at]
+            self._at += 1
+            key = self._base[row], row
+            if birth:
+                bisect.insort(self._rows, key)
+                born.append(row)
+            else:
+                at = bisect.bisect_left(self._rows, key)
+                if at < len(self._rows) and self._rows[at] == key:
+                    del self._rows[at]
+        return born
+
+    @property
+    def rows(self) -> list[int]:
+        """Those that are there, by address."""
+        return [row for _, row in self._rows]
+
+    def find(self, address: int) -> int | None:
+        """The row of the region that an address lies in."""
+        at = bisect.bisect_right(self._rows, (address, 1 << 62)) - 1
+        if at < 0:
+            return None
+        base, row = self._rows[at]
+        return row if address < base + self._size[row] else None
+
+
+class _Reader:
+    """Goes through the calls in order."""
+
+    def __init__(self, process: Process, first: int, last: int, order: str) -> None:
+        self._process = process
+        self._first, self._last = first, last
+        self._serial = order == "serial"
+        self._context = int(process.epochs[first]["context"])
+        self._begin = cut(process, first)
+        self._alive = Alive(process, self._begin + 1)
+        self._lived = dict.fromkeys(self._alive.rows)
+        self._steps: list[Step] = []
+        self._tails: dict[Any, tuple[int, ...]] = {}  # by stream, what its next step comes after
+        self._floor: tuple[int, ...] = ()  # what every later step comes after
+        self._events: dict[int, tuple[int, ...]] = {}
+        self._left_out: dict[tuple[str, str], int] = {}
+
+    def read(self) -> Span:
+        until = cut(self._process, self._last)
+        for event in self._process.events_between(self._begin, until):
+            self._lives(int(event["seq"]))
+            if event["result"] or event["flags"] & FLAGS["capturing"]:
+                continue
+            if int(event["context"]) == self._context:
+                self._event(event)
+        self._lives(until + 1)
+        rows = np.array(list(self._lived), "i8")
+        rows = rows[self._process.regions.birth["context"][rows] == self._context]
+        out = [text.count(n, *what) for what, n in self._left_out.items()]
+        return Span(self._process, self._first, self._last, self._steps, rows, out)
+
+    # ---- what lives ----
+
+    def _lives(self, seq: int) -> None:
+        for row in self._alive.advance(seq):
+            self._lived.setdefault(row)
+            birth = self._process.regions.birth[row]
+            if int(birth["context"]) != self._context:
+                continue
+            if birth["kind"] == REGION["arena"]:  # which is zero when it is given out
+                self._barrier()
+                size = int(birth["size"])
+                if size:
+                    fill = Fill(int(birth["base"]), size, 0, 1)
+                    self._floor = (self._step(int(birth["seq"]), fill, self._floor),)
+            elif any(self._overlaps(row, other) for other in self._lived if other != row):
+                self._barrier()  # of what used the memory before
+
+    def _overlaps(self, row: int, other: int) -> bool:
+        birth, before = (self._process.regions.birth[r] for r in (row, other))
+        ends = int(birth["base"]) + int(birth["size"]), int(before["base"]) + int(before["size"])
+        return int(birth["base"]) < ends[1] and int(before["base"]) < ends[0]
+
+    # ---- order ----
+
+    def _step(self, seq: int, what: Any, after: Iterable[int]) -> int:
+        self._steps.append(Step(seq, what, tuple(sorted(set(after)))))
+        return len(self._steps) - 1
+
+    def _stream(self, event: Any) -> Any:
+        number = int(event["stream"])
+        return (number, int(event["thread"])) if number == PER_THREAD else number
+
+    def _everything(self) -> tuple[int, ...]:
+        return self._joined([self._floor, *self._tails.values()])
+
+    def _joined(self, parts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+        """Steps of which each comes after no other of them, as far as that is plain to see."""
+        steps = {step for part in parts for step in part}
+        for step in list(steps):
+            steps -= set(self._steps[step].after)
+        if len(steps) > JOIN:
+            last = max(self._steps[step].seq for step in steps)
+            return (self._step(last, None, steps),)
+        return tuple(steps)
+
+    def _barrier(self) -> None:
+        """All that is submitted from here on comes after all that was before."""
+        self._floor = self._everything()
+        self._tails.clear()
+
+    def _waited(self, steps: tuple[int, ...]) -> None:
+        """The host waited for these."""
+        self._floor = self._joined([self._floor, steps])
+
+    def _tail(self, event: Any) -> tuple[int, ...]:
+        """What a call in its stream comes after."""
+        stream = self._stream(event)
+        if self._serial or stream == LEGACY:
+            return self._everything()
+        return self._joined([self._tails.get(stream, ()), self._floor])
+
+    def _submit(self, event: Any, what: Any) -> None:
+        step = self._step(int(event["seq"]), what, self._tail(event))
+        self._follows(event, (step,))
+
+    def _follows(self, event: Any, steps: tuple[int, ...]) -> None:
+        """What comes behind a call in its stream, and of the default one in others too."""
+        if self._serial or self._stream(event) == LEGACY:
+            self._tails.clear()
+            self._floor = steps
+        else:
+            self._tails[self._stream(event)] = steps
+
+    # ---- calls ----
+
+    def _event(self, event: Any) -> None:
+        handler = HANDLERS.get(int(event["kind"]))
+        if handler is not None:
+            handler(self, event)
+
+    def _refuse(self, event: Any, why: str) -> Error:
+        call = self._process.call(int(event["call"])) or "a call"
+        return Error(f"call {int(event['seq'])} ({call}) can't be done again: {why}")
+
+    def _launch(self, event: Any) -> None:
+        function = int(event["id"])
+        if function == layout.NO_ID:
+            raise self._refuse(event, "its kernel is not known")
+        self._submit(
+            event,
+            self._launch_of(
+                event,
+                event,
+                self._process.params(event),
+                bool(event["flags"] & FLAGS["cooperative"]),
+            ),
+        )
+
+    def _launch_of(self, event: Any, record: Any, params: bytes, cooperative: bool) -> Launch:
+        """record: the event, or a node of a graph."""
+        function = int(record["function" if "function" in record.dtype.names else "id"])
+        functions = self._process.functions
+        at = int(np.searchsorted(functions["id"], function))
+        if at == len(functions) or functions["id"][at] != function:
+            raise self._refuse(event, "its kernel is not known")
+        if len(params) < int(functions["param_bytes"][at]):
+            name = self._process.kernel(function)
+            raise self._refuse(event, f"the parameters of {name} were not recorded")
+        grid, block, cluster = (_three(record[of]) for of in ("grid", "block", "cluster"))
+        shared = int(record["shared"])
+        return Launch(function, grid, block, cluster, shared, cooperative, params)
+
+    def _copy(self, event: Any) -> None:
+        name = self._process.call(int(event["call"])) or ""
+        if event["flags"] & FLAGS["peer"]:
+            raise self._refuse(event, "it copies between devices")
+        dst, src, size = (int(event[name]) for name in ("dst", "src", "bytes"))
+        flat = not any(part in name for part in ("2D", "3D", "Batch"))
+        what = None
+        if not event["flags"] & FLAGS["host_dst"]:
+            what = self._copied(event, dst, src, size, flat, True)
+        if what is not None:
+            self._submit(event, what)
+        if event["flags"] & FLAGS["sync_copy"]:
+            self._waited(self._tail(event))
+
+    def _copied(
+        self, event: Any, dst: int, src: int, size: int, flat: bool, alone: bool
+    ) -> Move | Upload | None:
+        """What a copy does to the device's memory, where it does anything. alone: the call did
+        nothing else.
+        """
+        to, source = self._alive.find(dst), self._alive.find(src)
+        if to is None and dst and flat:
+            return None  # to the host
+        if not dst or not src:
+            raise self._refuse(event, "it copies from or to an array, or a list of places")
+        if not flat:
+            raise self._refuse(event, "how far apart the rows are that it copies is not known")
+        if to is None or self._is_host(to):
+            return None
+        if source is None or self._is_host(source):
+            return self._upload(event, to, dst, size, alone)
+        return Move(dst, src, size)
+
+    def _is_host(self, row: int) -> bool:
+        return int(self._process.regions.birth["kind"][row]) in (
+            REGION["host"],
+            REGION["host-registered"],
+        )
+
+    def _upload(self, event: Any, row: int, dst: int, size: int, alone: bool) -> Upload:
+        """A copy from the host: the bytes are those that the next epoch has there."""
+        region = int(self._process.regions.id[row])
+        seq = int(event["seq"])
+        epoch = self._next_epoch(seq, row)
+        if epoch is None:
+            raise self._refuse(event, "no epoch has what it copied from the host")
+        others = writers(self._process, region, seq, cut(self._process, epoch))
+        doubt = "" if alone else "other nodes of the graph"
+        for other, how in zip(others.events, others.how.tolist(), strict=True):
+            what = self._process.kernel(int(other["id"])) if other["kind"] == KIND["launch"] else ""
+            what = what or self._process.call(int(other["call"]))
+            if how == WRITES and other["kind"] in (KIND["copy"], KIND["set"]):
+                begin, end = int(other["dst"]), int(other["dst"]) + int(other["bytes"])
+                if begin < dst + size and dst < end:
+                    after = f"call {int(other['seq'])} ({what}) wrote there before epoch {epoch}"
+                    raise self._refuse(
+                        event,
+                        f"what it copied from the host is not known, as {after}; "
+                        "record with --epoch memcpy",
+                    )
+            elif how <= POINTER and not doubt:
+                doubt = f"{what} (call {int(other['seq'])}) {HOW[how]}"
+        base = int(self._process.regions.birth["base"][row])
+        return Upload(dst, size, region, dst - base, epoch, doubt)
+
+    def _next_epoch(self, seq: int, row: int) -> int | None:
+        """The first epoch of the context from a call on that may have a region's contents."""
+        epochs = self._process.epochs[: self._last + 1]
+        usable = epochs["flags"] & (layout.REFUSED | layout.DROPPED | layout.LOOSE) == 0
+        usable &= (epochs["context"] == self._context) & (epochs["seq"] >= seq)
+        for epoch in np.flatnonzero(usable).tolist():
+            inside = self._process.regions.born[row] <= epoch < self._process.regions.died[row]
+            if cut(self._process, epoch) >= seq and inside:
+                return int(epoch)
+        return None
+
+    def _set(self, event: Any) -> None:
+        dst, size, item = (int(event[name]) for name in ("dst", "bytes", "shared"))
+        if not item:
+            raise self._refuse(event, "what value it sets was not recorded")
+        if self._alive.find(dst) is None:
+            return
+        width, rows = int(event["grid"][0]), int(event["grid"][1])
+        if not size or (rows and not width):
+            return
+        fill = Fill(dst, size, int(event["src"]), item)
+        if rows:
+            fill = Fill(dst, width * item, int(event["src"]), item, rows, size // rows)
+        self._submit(event, fill)
+        if event["flags"] & FLAGS["sync_copy"]:
+            self._waited(self._tail(event))
+
+    def _launch_host(self, event: Any) -> None:
+        self._leave_out("host function", "host functions")
+
+    def _mem_op(self, event: Any) -> None:
+        name = self._process.call(int(event["call"])) or ""
+        if "WaitValue" not in name:
+            raise self._refuse(event, "what values it writes is not known")
+        self._leave_out("wait for a value", "waits for values")
+
+    def _leave_out(self, *what: str) -> None:
+        one, several = what
+        self._left_out[one, several] = self._left_out.get((one, several), 0) + 1
+
+    def _event_record(self, event: Any) -> None:
+        self._events[int(event["src"])] = self._tail(event)
+
+    def _event_wait(self, event: Any) -> None:
+        steps = self._events.get(int(event["src"]), ())
+        if steps:
+            self._follows(event, self._joined([self._tail(event), steps]))
+
+    def _sync(self, event: Any) -> None:
+        if event["src"]:
+            self._waited(self._events.get(int(event["src"]), ()))
+        elif not event["stream"]:
+            self._barrier()
+        else:
+            self._waited(self._tail(event))
+
+    def _free(self, event: Any) -> None:
+        if "Async" not in (self._process.call(int(event["call"])) or ""):
+            self._barrier()  # it waits for the device
+
+    # ---- graphs ----
+
+    def _graph_launch(self, event: Any) -> None:
+        graphs, number, seq = self._process.graphs, int(event["id"]), int(event["seq"])
+        if number >= len(graphs) or not graphs.known(number, seq):
+            raise self._refuse(event, "what the graph consists of is not known")
+        nodes, before = graphs.nodes(number, seq), self._tail(event)
+        follows: dict[int, list[int]] = {}
+        edges = graphs.edges(number, seq)
+        for begin, end in zip(edges["from"].tolist(), edges["to"].tolist(), strict=True):
+            follows.setdefault(end, []).append(begin)
+        starts: dict[int, tuple[int, ...]] = {layout.NO_ID: before}  # of the graph in a node
+        ends: dict[int, tuple[int, ...]] = {}  # by node, what comes after it comes after
+        top: list[int] = []
+        for node in graphs.order(number, seq).tolist():
+            record = nodes[node]
+            parent = int(record["parent"])
+            begins = [ends[other] for other in follows.get(node, [])] or [starts[parent]]
+            after = starts[node] = self._joined(begins)
+            what = None
+            if not record["flags"] & model.DISABLED:
+                what = self._node(event, record)
+            ends[node] = after if what is None else (self._step(seq, what, after),)
+            holder = parent  # whatever comes after a graph comes after all that is in it
+            while holder != layout.NO_ID:
+                ends[holder] = tuple({*ends[holder], *ends[node]})
+                holder = int(nodes["parent"][holder])
+            if parent == layout.NO_ID:
+                top.append(node)
+        last = self._joined([before, *(ends[node] for node in top)])
+        self._follows(event, last)
+
+    def _node(self, event: Any, record: Any) -> Launch | Move | Upload | Fill | None:
+        kind = model.KINDS[int(record["kind"])]
+        where = f"node {int(record['node'])} of graph {int(record['graph'])}"
+        if record["flags"] & (model.UNREAD | model.FLAGS["conditional"] | model.FLAGS["device"]):
+            raise self._refuse(event, f"what {where} did is not known")
+        if kind in ("graph", "empty"):
+            return None
+        if kind == "host":
+            self._launch_host(event)
+            return None
+        if kind == "kernel":
+            cooperative = bool(record["flags"] & model.FLAGS["cooperative"])
+            params = self._process.graphs.data(record)
+            return self._launch_of(event, record, params, cooperative)
+        dst, src, size = (int(record[name]) for name in ("dst", "src", "bytes"))
+        flat = int(record["reach"]) == size
+        if kind == "copy":
+            if record["flags"] & model.HOST_DST:
+                return None
+            return self._copied(event, dst, src, size, flat, False)
+        if kind == "set":
+            if not flat:
+                raise self._refuse(event, f"how far apart the rows are that {where} sets")
+            return Fill(dst, size, src, int(record["shared"]))
+        raise self._refuse(event, f"{where} is of kind {kind}")
+
+
+def _three(size: Any) -> tuple[int, int, int]:
+    x, y, z = (int(n) for n in size)
+    return x, y, z
+
+
+HANDLERS = {
+    KIND["launch"]: _Reader._launch,
+    KIND["launch-host"]: _Reader._launch_host,
+    KIND["graph-launch"]: _Reader._graph_launch,
+    KIND["copy"]: _Reader._copy,
+    KIND["set"]: _Reader._set,
+    KIND["free"]: _Reader._free,
+    KIND["event-record"]: _Reader._event_record,
+    KIND["event-wait"]: _Reader._event_wait,
+    KIND["sync"]: _Reader._sync,
+    KIND["mem-op"]: _Reader._mem_op,
+}
+
+
+def counts(steps: Iterable[Step]) -> Iterator[tuple[str, int]]:
+    """How many steps of each kind there are."""
+    names = {Launch: "launch", Move: "copy", Upload: "upload", Fill: "set"}
+    of = [names[type(step.what)] for step in steps if step.what is not None]
+    for name in names.values():
+        if name in of:
+            yield name, of.count(name)
