@@ -42,7 +42,7 @@ static void finish_by_signal(int number)
 	if (number)
 		snprintf(reason, sizeof(reason), "signal %d", number);
 	else
-		snprintf(reason, sizeof(reason), "its time limit of %g s", (double)options.timeout_ms / 1e3);
+		snprintf(reason, sizeof(reason), "its time limit of %.10g s", (double)options.timeout_ms / 1e3);
 	if (name)
 		snprintf(what, sizeof(what), "%s (SIG%s)", reason, name);
 	else
@@ -62,7 +62,8 @@ static void in_child(void)
 void ending_watch(void)
 {
 	owner = getpid();
-	if (!inflight_open() || !signals_watch(finish_by_signal, incident_ended, options.timeout_ms))
+	inflight_open(); /* without it, reports go by what was recorded */
+	if (!signals_watch(finish_by_signal, incident_ended, options.timeout_ms))
 		recorder_warn("no thread for signals: one that ends the process ends the recording where it is");
 	atexit(finish);
 	at_quick_exit(finish);

@@ -150,6 +150,7 @@ struct tt_event {
 
 /* tt_activity.flags */
 #define TT_ACTIVITYF_COARSE 1 /* times of events around it: it began no earlier and ended no later */
+#define TT_ACTIVITYF_OWN 2    /* of the recorder */
 
 /* What came of a call, and when. Records are in no order. */
 struct tt_activity {

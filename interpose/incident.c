@@ -252,8 +252,10 @@ static void write_stream(const struct inflight_stream *s, bool all, bool stacks)
 		return;
 	}
 	describe_call(s->calls[0], call);
-	if (s->count > 1 || s->more)
-		snprintf(count, sizeof(count), "%s%" PRIu64 " calls, the first ", s->more ? "more than " : "", s->count);
+	if (s->more)
+		snprintf(count, sizeof(count), "%" PRIu64 " calls or more, the first known ", s->count);
+	else if (s->count > 1)
+		snprintf(count, sizeof(count), "%" PRIu64 " calls, the first ", s->count);
 	line(1, "%s: %s%s%s", stream, count, call, behind);
 	if (stacks && !s->behind)
 		write_stack(s->calls[0]->stack);

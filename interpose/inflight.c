@@ -174,19 +174,17 @@ static void look_for_waits(const struct tt_event *e, uint32_t kind, void *unused
 		oldest = e->seq;
 	if (e->result)
 		return;
-	if (kind == TT_EVENT_COPY && (e->flags & TT_EVENTF_SYNC_COPY) && (e->flags & TT_EVENTF_HOST_DST)) {
+	bool copied = kind == TT_EVENT_COPY && (e->flags & TT_EVENTF_SYNC_COPY) && (e->flags & TT_EVENTF_HOST_DST);
+	if (copied || (kind == TT_EVENT_SYNC && e->stream)) {
 		if ((l = lane_of(e->context, e->stream, e->thread)))
 			raise_to(&l->completed, e->seq + 1);
-	} else if (kind == TT_EVENT_SYNC && e->stream) {
-		if ((l = lane_of(e->context, e->stream, e->thread)))
-			raise_to(&l->completed, e->seq);
 	} else if (kind == TT_EVENT_SYNC && e->src) {
 		if ((m = mark_of(e->src)) && e->seq > m->waited)
 			m->waited = e->seq;
 	} else if (kind == TT_EVENT_SYNC) {
 		struct context *c = context_numbered(e->context);
 		if (c)
-			inflight_completed(c, e->seq);
+			inflight_completed(c, e->seq + 1);
 	}
 }
 
@@ -284,8 +282,10 @@ static void find_streams(void)
 			continue;
 		for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context) {
 			struct lane *l = s->alive && s->id != STREAM_ID_PER_THREAD ? lane_of(c->index, s->id, 0) : NULL;
-			if (l)
-				l->stream = s;
+			if (!l)
+				continue;
+			l->stream = s;
+			raise_to(&l->completed, atomic_load(&s->completed));
 		}
 	}
 }
@@ -361,12 +361,10 @@ static void *asker(void *unused)
 	return NULL;
 }
 
-bool inflight_open(void)
+void inflight_open(void)
 {
 	sem_init(&wake, 0, 0);
-	atomic_store(&asking, false);
 	atomic_store(&open, signals_thread(asker, "tt-asking"));
-	return atomic_load(&open);
 }
 
 /* Once it hangs in the driver it is not asked again. */

@@ -40,7 +40,7 @@ struct inflight {
 };
 
 /* Starts the thread that asks the driver. */
-bool inflight_open(void);
+void inflight_open(void);
 /*
  * What is in flight in a context, in all of them where that is NULL. ask: the driver too. The answer holds
  * until the next inflight_look. NULL: another thread is looking.

@@ -171,7 +171,12 @@ bool signals_thread(void *(*body)(void *), const char *name)
 	pthread_attr_init(&attributes);
 	pthread_attr_setstacksize(&attributes, 256 << 10);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	bool ok = !pthread_create(&thread, &attributes, body, NULL);
+	int error = pthread_create(&thread, &attributes, body, NULL);
+	if (error == EINVAL) { /* thread-local data may need more than the stack we ask for */
+		pthread_attr_setstacksize(&attributes, 8 << 20);
+		error = pthread_create(&thread, &attributes, body, NULL);
+	}
+	bool ok = !error;
 	if (ok)
 		pthread_setname_np(thread, name);
 	pthread_attr_destroy(&attributes);

@@ -23,10 +23,13 @@ def demo(name: str, folder: Path, *arguments: str) -> str:
 
 def test_graphs(tmp_path: Path) -> None:
     printed = demo("graphs", tmp_path)
-    energies = re.findall(r"^step \d: energy (\d+)", printed, re.M)
+    energies = re.findall(r"^step \d: energy (\d+)", printed, re.M)[:5]  # of the first recording
     shown = re.findall(r"epoch (\d), after call \d+: regions \[0, 1, 2\], energy (\d+)", printed)
     assert shown == list(zip("01234", energies, strict=True))
     assert re.search(r"kernel\s+energy", printed)
+    inside = re.findall(r"epoch \d+, in the replay of call \d+: regions \[(.*)\]", printed)
+    assert len(inside) == 2 * len(energies)
+    assert inside[2:4] == ["1", "0"]  # each step writes one of the two
 
 
 @pytest.mark.parametrize("kernel", [[], ["--kernel-patch"]], ids=str)

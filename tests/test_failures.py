@@ -741,7 +741,7 @@ def test_children_of_a_traced_python(what: str, processes: int, tmp_path: Path) 
     """Forked, spawned or started: only those that use the driver are recorded."""
     script, run = tmp_path / "traced.py", tmp_path / "run"
     script.write_text(TRACED)
-    command = [sys.executable, str(script), what]
+    command = [sys.executable, "-W", "ignore", str(script), what]  # a warning names the process
     bare = support.run(command, SIM, cwd=tmp_path)
     assert (bare.status, bare.stdout[-2:]) == (0, "0\n"), bare.stderr
     assert support.run(command, support.recording(SIM, run), cwd=tmp_path) == bare

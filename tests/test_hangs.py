@@ -169,6 +169,21 @@ def test_as_many_launches_as_the_driver_takes(hang: Hang, run: Path) -> None:
     assert len(incident(run)["in_flight"][0]["calls"]) == 8
 
 
+def test_more_calls_than_are_looked_at(hang: Hang, run: Path) -> None:
+    line = report(hang("many calls", signal.SIGTERM, after=1, epoch="none"))[1]
+    assert re.match(r"  stream 16: 65\d{3} calls or more, the first known add<<<1, 64>>> ", line)
+    assert incident(run)["in_flight"][0]["more"]
+    told = support.ttanalyze("info", run).stdout
+    assert re.search(r"stream 16: 65,\d{3} calls or more, the first known add<<<", told)
+
+
+def test_a_call_of_long_ago(hang: Hang, run: Path) -> None:
+    """The last call of a thread, 70 000 calls of another ago."""
+    lines = report(hang("long ago", signal.SIGTERM, epoch="none"))
+    assert lines[1] == "  stream 16: cuStreamWaitValue32_v2 (call 14, AGO)"
+    assert len(incident(run)["in_flight"]) == 1
+
+
 @pytest.mark.parametrize(
     ("how", "first"),
     [

@@ -38,6 +38,7 @@ def say(
     program = support.build_program("shim_nvtx", built)
     outcome = support.run([program, *words.split()], environment, timeout=timeout)
     assert outcome.status == 0, outcome.stdout + outcome.stderr
+    assert "no thread" not in outcome.stderr  # whatever the program keeps for each thread
     return outcome
 
 
@@ -234,6 +235,17 @@ def test_a_forked_child_goes_on_unrecorded(built: Path, run: Path) -> None:
         "child ended with 0",
     ]
     assert [m for _, m, _ in said_in(run)] == ["a", "b", "parent"]
+
+
+def test_a_child_that_begins_to_record_has_what_was_open(built: Path, run: Path) -> None:
+    words = "name:main push:outer fork { push:inner cuda launch pop pop } pop"
+    say(words, built, support.recording(SIM, run))
+    process = tt.open(run).processes[0]
+    pushed = [("range-push", "outer", None), ("range-push", "inner", None)]
+    popped = [("range-pop", "inner", None), ("range-pop", "outer", None)]
+    assert sorted(said_in(run)) == sorted([("name", "main", None), *pushed, *popped])
+    assert {int(thread) for thread in process.events["thread"]} == {process.info["pid"]}
+    assert process.annotations.threads == {process.info["pid"]: "main"}
 
 
 def test_after_the_recording_failed_answers_are_the_same(built: Path, tmp_path: Path) -> None:

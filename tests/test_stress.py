@@ -38,7 +38,7 @@ ORDERED = [("region", "touched"), ("region", "all"), ("device", "touched"), ("de
 
 @pytest.mark.parametrize("options", [[], ["--async"], ["--host"], ["--async", "--host"]], ids=str)
 @pytest.mark.parametrize(("deps", "regions"), ORDERED)
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_is_torn(
     seed: int, deps: str, regions: str, options: list[str], built: Path, run_path: Path
 ) -> None:
@@ -46,10 +46,9 @@ def test_nothing_is_torn(
     found = stress(built, run_path, seed, *arguments, deps=deps, regions=regions)
     assert found.epochs > 30
     assert found.looked > 15 * 30
-    epochs = tt.open(run_path).epochs
-    loose = set(epochs.loc[epochs["loose"], "epoch"])
-    assert "--host" in options or not loose  # a slow machine may not call the host in time
-    assert not [wrong for wrong in found.wrong if wrong.epoch not in loose]
+    assert all(wrong.loose for wrong in found.wrong)
+    if "--host" not in options:  # which a slow machine may not call in time
+        assert not tt.open(run_path).epochs["loose"].any()
 
 
 def test_nothing_is_torn_in_buffers_of_several_blocks(built: Path, run_path: Path) -> None:

@@ -89,10 +89,11 @@ def _stream(stream: dict[str, Any], incident: dict[str, Any], several: bool) -> 
     behind = f", behind {_place(stream['behind'], several)}" if "behind" in stream else ""
     if not calls:
         return [f"{_place(stream, several)}: work whose calls are not recorded{behind}"]
-    few = "more than " if stream.get("more") else ""
-    number = f"{few}{text.count(count, 'call')}, " if count > 1 or few else ""
+    number = f"{text.count(count, 'call')}, the first " if count > 1 else ""
+    if stream.get("more"):
+        number = f"{text.count(count, 'call')} or more, the first known "
     first, *others = (_call(call, incident) for call in calls[:SHOWN_CALLS])
-    lines = [f"{_place(stream, several)}: {number}{'the first ' if number else ''}{first}{behind}"]
+    lines = [f"{_place(stream, several)}: {number}{first}{behind}"]
     lines += _frames(calls[0])
     lines += [f"  then {other}" for other in others]
     if count > SHOWN_CALLS:

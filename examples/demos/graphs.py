@@ -1,8 +1,10 @@
-"""A stream captured into a graph, and an epoch after each replay of it.
+"""A stream captured into a graph, and epochs after each replay of it, or inside.
 
 Records examples/graph.c with ``--epoch graph``: whatever the kernels of a replay did, the epoch
 after it has. So the energy that the graph computes is in memory, epoch by epoch, as the program
-printed it; and what the graph consists of is known.
+printed it; and what the graph consists of is known. With ``--epoch graph-node:step`` there is an
+epoch after each kernel of that name, while the graph runs: between two steps the wave has moved by
+one.
 """
 
 from __future__ import annotations
@@ -32,6 +34,16 @@ def main() -> None:
         say(f"  epoch {epoch}, after call {seq}: regions {changed}, energy {energies[-1]}")
     if energies != [int(found) for found in re.findall(r"energy (\d+)", printed)]:
         sys.exit("demo: the program printed other energies")
+    say()
+    say("Record it with an epoch after each kernel `step`, inside the graph:")
+    folder, _ = record(chosen, "graphs-inside", ["--epoch", "graph-node:^step$"], ["graph"])
+    run = tt.open(folder)
+    inside = run.epochs[run.epochs["trigger"] == "graph-node"]
+    for epoch, seq in zip(inside["epoch"], inside["seq"], strict=True):
+        changed = run.digests.loc[run.digests["epoch"] == epoch, "region"].tolist()
+        say(f"  epoch {epoch}, in the replay of call {seq}: regions {changed}")
+    if len(inside) != 2 * len(energies):
+        sys.exit("demo: two kernels of that name ran in each replay")
 
 
 if __name__ == "__main__":

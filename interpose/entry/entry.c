@@ -150,14 +150,29 @@ static void take_addresses(void *handle)
 	__atomic_store_n(&resolved, true, __ATOMIC_RELEASE);
 }
 
+/* We use the driver until the process ends, though the program may close it before. */
+static void keep_driver(void)
+{
+	Dl_info found;
+
+	if (dladdr((void *)real.cuInit, &found))
+		dlopen(found.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 static bool resolve_from(void *handle)
 {
+	bool first = false;
+
 	if (likely(__atomic_load_n(&resolved, __ATOMIC_ACQUIRE)))
 		return true;
 	pthread_mutex_lock(&lock);
-	if (!resolved && handle)
+	if (!resolved && handle) {
 		take_addresses(handle);
+		first = true;
+	}
 	pthread_mutex_unlock(&lock);
+	if (first)
+		keep_driver();
 	return resolved;
 }
 

@@ -138,6 +138,8 @@ static void waited(struct op *op, CUresult r, uint64_t before)
 	if (op->on && r == CUDA_SUCCESS && before == context_work(op->context))
 		for (struct stream *s = atomic_load(&op->context->streams); s; s = s->next_of_context)
 			atomic_store(&s->settled, atomic_load(&s->submitted));
+	if (op->on && r == CUDA_SUCCESS)
+		inflight_completed(op->context, op->seq + 1);
 
 	if (e)
 		events_publish(e, TT_EVENT_SYNC);

@@ -198,8 +198,10 @@ static inline uint64_t op_submitted(const struct op *op)
 }
 static inline void op_settled(struct op *op, uint64_t submitted)
 {
-	if (op->stream)
-		atomic_store_explicit(&op->stream->settled, submitted, memory_order_relaxed);
+	if (!op->stream)
+		return;
+	atomic_store_explicit(&op->stream->settled, submitted, memory_order_relaxed);
+	atomic_store_explicit(&op->stream->completed, op->seq + 1, memory_order_relaxed);
 }
 
 /* The call put something on its stream that may end only by what the host does later. */

@@ -112,8 +112,11 @@ static struct text write_early(const struct early *early)
 	if (!e)
 		return text;
 	*e = early->event;
+	e->thread = thread_current()->tid; /* the thread may have gone on in a forked child */
 	e->id = text.offset;
-	if (early->kind != TT_EVENT_NAME)
+	if (early->kind == TT_EVENT_NAME)
+		e->src = e->thread;
+	else
 		e->dst = texts_domain_name(early->domain);
 	publish(e, early->kind);
 	return text;
@@ -291,7 +294,6 @@ static void name_thread(uint32_t thread, const char *name)
 		publish(e, TT_EVENT_NAME);
 	} else if (thread == (uint32_t)syscall(SYS_gettid) && (early = early_of(TT_EVENT_NAME, &s))) {
 		early->event.dst = TT_NAMED_THREAD;
-		early->event.src = thread;
 		ranges_name(early);
 	}
 }

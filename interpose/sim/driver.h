@@ -364,6 +364,7 @@ struct sim_op {
 	bool fails;    /* TT_SIM_FAULT=launch:N has chosen it */
 	uint64_t finished_ns;
 	uint32_t correlation; /* trace.c */
+	uint64_t node; /* the executable graph's number and the node's, else 0 */
 	TAILQ_ENTRY(sim_op) pending, ready;
 };
 
@@ -550,6 +551,7 @@ struct CUgraphNode_st {
 	unsigned body_count, body_runs;
 	struct edges before, after;
 	unsigned long long id;
+	unsigned number; /* in its graph, in order of creation */
 	CUgraphNode origin; /* node it was cloned from */
 	size_t mark;        /* scratch of walks */
 	TAILQ_ENTRY(CUgraphNode_st) all;
@@ -564,6 +566,7 @@ struct CUgraph_st {
 	TAILQ_HEAD(node_list, CUgraphNode_st) nodes; /* in order of creation */
 	size_t count;
 	unsigned long long id;
+	unsigned made;      /* nodes, with those that are gone */
 	CUgraphNode parent; /* child graph node that owns it */
 	CUgraph origin;     /* graph it was cloned from */
 	struct user_reference *objects;
@@ -573,6 +576,7 @@ struct CUgraph_st {
 void edges_set(struct edges *e, const struct edge *items, size_t count);
 void edges_add(struct edges *e, const struct edge *items, size_t count); /* but no node twice */
 CUgraph graph_make(void);
+unsigned graph_next_number(void); /* of graphs, executable ones as well */
 void graph_delete(CUgraph graph);
 /* Takes over work, or child, when it succeeds. */
 CUresult graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *work, CUgraph child,
@@ -597,6 +601,7 @@ void user_references_release(struct user_reference *references, size_t count);
 
 struct exec_node {
 	CUgraphNode source; /* only compared */
+	unsigned number;
 	CUgraphNodeType type;
 	struct sim_work *work;
 	CUgraphExec child;
@@ -609,6 +614,7 @@ struct exec_node {
 
 struct CUgraphExec_st {
 	CUcontext ctx;
+	unsigned number;
 	unsigned long long flags;
 	struct exec_node *nodes; /* every node after all it depends on */
 	unsigned count;

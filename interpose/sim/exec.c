@@ -44,6 +44,7 @@ static CUresult exec_node_make(struct exec_node *to, CUgraphNode from, CUcontext
 	CUgraphNode *failed)
 {
 	to->source = from;
+	to->number = from->number;
 	to->type = from->type;
 	to->work = from->work ? work_ref(from->work) : NULL;
 	to->has_dependents = from->after.count > 0;
@@ -71,6 +72,7 @@ CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgra
 		return CUDA_ERROR_INVALID_VALUE;
 	CUgraphExec exec = sim_alloc(sizeof *exec);
 	exec->ctx = ctx;
+	exec->number = graph_next_number();
 	exec->flags = flags;
 	exec->nodes = sim_alloc(graph->count * sizeof *exec->nodes);
 	for (size_t i = 0; i < graph->count; i++)
@@ -92,6 +94,21 @@ CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgra
 	return CUDA_SUCCESS;
 }
 
+/* Kernels may launch graphs that have only such nodes. (Here none does: there is no call for it in PTX.) */
+static bool suits_device(CUgraph graph)
+{
+	CUgraphNode node;
+
+	TAILQ_FOREACH(node, &graph->nodes, all) {
+		bool suits = node->type == CU_GRAPH_NODE_TYPE_KERNEL || node->type == CU_GRAPH_NODE_TYPE_MEMCPY
+			|| node->type == CU_GRAPH_NODE_TYPE_MEMSET
+			|| (node->type == CU_GRAPH_NODE_TYPE_GRAPH && suits_device(node->child));
+		if (!suits)
+			return false;
+	}
+	return graph->count > 0;
+}
+
 static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags,
 	CUgraphNode *failed)
 {
@@ -105,8 +122,8 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long 
 		return result;
 	if (!out || !handle_is(graph, HANDLE_GRAPH) || flags & ~known)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
-		return sim_leave(sim_unsupported("cuGraphInstantiate for launches from the device"));
+	if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH && !suits_device(graph))
+		return sim_leave(sim_unsupported("cuGraphInstantiate of such nodes for launches from the device"));
 	result = capture_forbids();
 	if (!result)
 		result = exec_make(ctx, graph, flags, out, failed);
@@ -219,6 +236,7 @@ static void submit(CUgraphExec exec, struct sim_op *begin, struct sim_op *end)
 		struct sim_work *work = runs ? work_ref(n->work) : work_new(WORK_NOTHING, begin->ctx);
 		struct sim_op *inner = NULL;
 		struct sim_op *op = op_new(work->ctx, work);
+		op->node = (uint64_t)exec->number << 32 | n->number;
 		CUgraphExec held = n->child ? n->child : n->body_runs < n->body_count ? n->bodies[n->body_runs] : NULL;
 		if (held) {
 			/* Its nodes run between an operation of their own and this one. */

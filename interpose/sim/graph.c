@@ -92,9 +92,14 @@ CUgraph graph_make(void)
 	CUgraph graph = sim_alloc(sizeof *graph);
 
 	TAILQ_INIT(&graph->nodes);
-	graph->id = ++last_graph;
+	graph->id = graph_next_number();
 	handle_add(graph, HANDLE_GRAPH);
 	return graph;
+}
+
+unsigned graph_next_number(void)
+{
+	return (unsigned)++last_graph;
 }
 
 static void node_delete(CUgraphNode node)
@@ -166,6 +171,7 @@ CUresult graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *work, C
 	node->work = work;
 	node->child = child;
 	node->id = ++last_node;
+	node->number = graph->made++;
 	if (child)
 		child->parent = node;
 	for (size_t i = 0; i < count; i++)

@@ -48,7 +48,7 @@ void trace_ran(const struct sim_op *op, uint64_t begin)
 	const struct sim_work *w = op->work;
 	struct trace_work t = {
 		.correlation = op->correlation, .begin = begin, .end = trace_now(), .device = (uint32_t)op->ctx->device,
-		.context = number_of(op->ctx),
+		.context = number_of(op->ctx), .node = op->node,
 	};
 
 	if (!client)

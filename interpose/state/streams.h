@@ -25,6 +25,7 @@ struct stream {
 	_Atomic uint32_t seen;   /* the context's last capture that this stream waits for */
 	_Atomic uint64_t submitted; /* sequence number of a last piece of work that may write device memory */
 	_Atomic uint64_t settled;   /* `submitted` when all of it was known to be complete or waited for by a capture */
+	_Atomic uint64_t completed; /* all that was submitted before this call is complete, for the host waited for it */
 	_Atomic bool alive;
 	_Atomic bool host_bound; /* may hold work that ends only by an action of the host */
 	uint64_t given_up;       /* `submitted` when an epoch last waited in vain for it */

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../capture/kernels.h"
 #include "../drain/activities.h"
 #include "../recorder.h"
 #include "../state/clock.h"
@@ -33,6 +34,7 @@
 #define PROBE_BYTES 4096
 #define PROBE_NS 5000000
 #define FIRST_PROBE (UINT64_MAX - PROBES) /* no call's sequence number */
+#define OWN (FIRST_PROBE - 1)             /* nor this */
 #define ABSURD_NS 1000000 /* an activity that began so long before its call is not told of */
 #define CONTEXTS 16
 
@@ -178,7 +180,8 @@ static void note_call(void *user, uint32_t domain, uint32_t id, const struct cup
 		return;
 	atomic_store_explicit(&k->correlation, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
-	__atomic_store_n(&k->seq, thread_self.submits_for, __ATOMIC_RELAXED);
+	__atomic_store_n(&k->seq, thread_self.busy && !thread_self.submits_for ? OWN : thread_self.submits_for,
+			 __ATOMIC_RELAXED);
 	__atomic_store_n(&k->time_ns, clock_ns(), __ATOMIC_RELAXED);
 	atomic_store_explicit(&k->correlation, call->correlation, memory_order_release);
 }
@@ -196,7 +199,11 @@ static void take(struct tt_activity *a, uint32_t correlation)
 		}
 		return;
 	}
-	if (waits && !k.seq) /* one of our own */
+	if (k.seq == OWN) {
+		a->flags |= TT_ACTIVITYF_OWN;
+		k.seq = 0;
+	}
+	if (waits && !k.seq) /* nobody's, or one of our own */
 		return;
 	if (before > ABSURD_NS || a->end_ns < a->begin_ns) {
 		timeline_missed(1);
@@ -208,10 +215,16 @@ static void take(struct tt_activity *a, uint32_t correlation)
 		timeline_missed(1);
 }
 
+/* The kernels of epochs inside graphs: a launch of the program is what has them run. */
+static bool is_own(const struct cupti_kernel *k)
+{
+	return k->node && k->name && (!strcmp(k->name, TT_KERNEL_DIGEST_AT) || !strcmp(k->name, TT_KERNEL_GATHER_AT));
+}
+
 static void take_kernel(const struct cupti_kernel *k)
 {
 	take(&(struct tt_activity){
-		.kind = TT_EVENT_LAUNCH, .begin_ns = k->start, .end_ns = k->end, .node = k->node, .device = k->device,
+		.kind = TT_EVENT_LAUNCH, .flags = is_own(k) ? TT_ACTIVITYF_OWN : 0, .begin_ns = k->start, .end_ns = k->end, .node = k->node, .device = k->device,
 		.context = context_index(k->context), .name = k->name ? store_string(recorder_store(), k->name) : TT_NO_ID,
 	}, k->correlation);
 }

@@ -22,7 +22,9 @@ int main(void)
 		printf("no driver: %s\n", dlerror());
 		return 1;
 	}
-	printf("there now %d\n", dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) == driver);
+	void *again = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	printf("there now %d\n", again == driver);
+	dlclose(again);
 	printf("not global %d\n", dlsym(RTLD_DEFAULT, "cuNoSuchCall") == NULL);
 	FIND(cuInit, "cuInit");
 	FIND(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");

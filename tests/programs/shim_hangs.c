@@ -164,6 +164,38 @@ static void in_threads(void)
 	pthread_join(thread, NULL);
 }
 
+/* More calls than are looked back at. */
+static void many_calls(CUstream stream)
+{
+	unsigned one = 1;
+
+	for (int i = 0; i < 70000; i++)
+		OK(launch(add, one, stream, PARAMS(&data, &one, &value)));
+}
+
+static void *wait_for_value(void *context)
+{
+	OK(cuCtxSetCurrent(context));
+	OK(cuStreamWaitValue32(first, device_flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* By a thread that does nothing else, while another makes many calls. */
+static void long_ago(void)
+{
+	CUcontext context;
+	pthread_t thread;
+
+	OK(cuCtxGetCurrent(&context));
+	if (pthread_create(&thread, NULL, wait_for_value, context))
+		exit(1);
+	usleep(100000);
+	many_calls(second);
+	OK(cuStreamSynchronize(second));
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "spin";
@@ -199,6 +231,11 @@ int main(int argc, char **argv)
 		behind_another_stream();
 	} else if (!strcmp(how, "queue")) {
 		after_other_work();
+	} else if (!strcmp(how, "long ago")) {
+		long_ago();
+	} else if (!strcmp(how, "many calls")) {
+		many_calls(first);
+		launch_spin(spin, first);
 	} else if (!strcmp(how, "threads")) {
 		in_threads();
 	} else if (!strcmp(how, "fault")) {

@@ -26,8 +26,10 @@ from ttanalyze.graph.driver import (
 from ttanalyze.graph.graph import Graph, GraphExec
 from ttanalyze.graph.memory import DeviceBuffer
 from ttanalyze.graph.module import Function, Module
+from ttanalyze.graph.rebuild import Check, Rebuilt
 
 __all__ = [
+    "Check",
     "Device",
     "DeviceBuffer",
     "Driver",
@@ -38,6 +40,7 @@ __all__ = [
     "GraphExec",
     "MissingDriverError",
     "Module",
+    "Rebuilt",
     "Stream",
     "StreamCapture",
     "driver",

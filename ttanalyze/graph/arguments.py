@@ -101,13 +101,13 @@ def _typed(name: str, value: Any, where: str) -> bytes:
 
 def _integer(value: int, size: int, where: str) -> bytes:
     if size not in (1, 2, 4, 8):
-        raise Error(f"{where} has {size} bytes, which is no integer: give bytes or an array's item")
+        raise Error(f"{where} has {size} bytes, which is no integer: give bytes")
     for signed in (True, False):
         try:
             return int(value).to_bytes(size, "little", signed=signed)
         except OverflowError:
             continue
-    raise Error(f"{where}: {value} does not fit into {size} bytes")
+    raise Error(f"{where}: {value} does not fit into {text.count(size, 'byte')}")
 
 
 def _float(value: float, size: int, where: str) -> bytes:
@@ -116,4 +116,4 @@ def _float(value: float, size: int, where: str) -> bytes:
     try:
         return struct.pack(FLOATS[size], value)
     except OverflowError:
-        raise Error(f"{where}: {value} does not fit into {size} bytes") from None
+        raise Error(f"{where}: {value} does not fit into {text.count(size, 'byte')}") from None

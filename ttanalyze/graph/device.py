@@ -95,6 +95,11 @@ class Device:
             self.context.retained = True
             weakref.finalize(self.context, _release, os.getpid(), found, device)
 
+    @staticmethod
+    def default(driver: Driver | None = None) -> Device:
+        """The first device, always the same object, which lives until Python exits."""
+        return _default(driver or default_driver())
+
     def _set(self, driver: Driver, handle: Any, ordinal: int) -> None:
         key = int(ffi.cast("uintptr_t", handle))
         context = driver.contexts.get(key)
@@ -103,6 +108,7 @@ class Device:
         self.context: Context = context
         self.driver = driver
         self.ordinal = ordinal
+        self.modules: list[Module] = []  # which stay loaded as long as this is used
 
     @classmethod
     def current(cls, driver: Driver | None = None) -> Device:
@@ -121,8 +127,10 @@ class Device:
         if isinstance(stream, Stream):
             return stream.device
         found = driver or default_driver()
-        out = ffi.new("CUcontext *")
-        found.call("cuStreamGetCtx", ffi.cast("CUstream", stream_handle(stream)), out)
+        out, handle = ffi.new("CUcontext *"), ffi.cast("CUstream", stream_handle(stream))
+        none = found.get("cuCtxGetCurrent", "CUcontext") == ffi.NULL  # then the driver says nothing
+        with cls.default(found).use() if none else contextlib.nullcontext():
+            found.call("cuStreamGetCtx", handle, out)
         return cls._of(found, out[0])
 
     @classmethod
@@ -165,11 +173,16 @@ class Device:
             driver.call("cuCtxSynchronize")
 
 
+@functools.cache
+def _default(driver: Driver) -> Device:
+    return Device(0, driver)
+
+
 class Stream:
     """A stream, which does not wait for the default one. device: by default the first."""
 
     def __init__(self, device: Device | None = None) -> None:
-        self.device = device or Device()
+        self.device = device or Device.default()
         with self.device.use() as driver:
             made = driver.get("cuStreamCreate", "CUstream", NON_BLOCKING)
         self.handle = int(ffi.cast("uintptr_t", made))

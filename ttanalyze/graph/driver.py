@@ -16,6 +16,7 @@ from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 
 NAME = "libcuda.so.1"
+FLAGS = ffi.RTLD_NOW | ffi.RTLD_NODELETE  # it has threads, and work to do when the process ends
 INVALIDATED, UPDATE_FAILURE = 901, 910
 ADVICE = {
     46: "another process has it for itself",
@@ -64,7 +65,7 @@ class Driver:
     def __init__(self, path: str | os.PathLike[str] = NAME) -> None:
         self.path = os.fspath(path)
         try:
-            self._library: Any = ffi.dlopen(self.path)
+            self._library: Any = ffi.dlopen(self.path, FLAGS)
         except OSError as e:
             raise MissingDriverError(
                 f"no driver: {e}; install NVIDIA's, or take ttanalyze.graph.simulator()"
@@ -134,8 +135,5 @@ def simulator() -> Driver:
     """The simulator, wherever the library path leads. Raises Error where it was not built."""
     # Both libraries call themselves by one name, and who asks for that gets the first one loaded.
     with contextlib.suppress(OSError):
-        _kept.append(ffi.dlopen(NAME))
+        ffi.dlopen(NAME, FLAGS)
     return Driver(paths.simulator() / NAME)
-
-
-_kept: list[Any] = []  # which would be unloaded

@@ -55,7 +55,7 @@ class Graph:
     @classmethod
     def new(cls, device: Device | None = None) -> Graph:
         """An empty graph."""
-        of = device or Device()
+        of = device or Device.default()
         with of.use() as driver:
             return cls(of, driver.get("cuGraphCreate", "CUgraph", 0))
 
@@ -214,7 +214,7 @@ class GraphExec:
     def __init__(self, graph: Graph) -> None:
         self.device = graph.device
         self._nodes = reading.read(graph.device, graph.handle)
-        self._template = graph  # nodes of this are known by the template's handles
+        self._template: Graph | None = graph  # by the handles of whose nodes ours are known
         self._keeps = graph.keeps
         self._works = {n.number: n.work for n in self._nodes}  # with what each needs to live
         with graph.device.use() as driver:
@@ -303,6 +303,8 @@ class GraphExec:
         """Gives it back when it does not run any more; else that happens when it is not used."""
         self._destroy()
         self._keeps.clear()
+        self._works.clear()
+        self._template = None
 
     def __enter__(self) -> GraphExec:
         return self

@@ -24,7 +24,7 @@ class DeviceBuffer:
         if size < 1:
             raise Error(f"a buffer of {size} bytes: give at least 1")
         self.size = int(size)
-        self.device = device or Device()
+        self.device = device or Device.default()
         with self.device.use() as driver:
             doing = f"allocating {self.size:,} bytes"
             self._address = int(driver.get("cuMemAlloc_v2", "CUdeviceptr", self.size, doing=doing))
@@ -55,8 +55,9 @@ class DeviceBuffer:
         """
         data = np.ascontiguousarray(np.frombuffer(array, "u1") if _is_raw(array) else array)
         self._check(offset, data.nbytes)
+        to = self.address + offset
         if data.nbytes:
-            copy_in(self.device, self.address + offset, data)
+            copy_in(self.device, to, data)
 
     def read(self, dtype: Any = "u1", offset: int = 0, count: int | None = None) -> Array:
         """Waits for all work in the context, and gives `count` items from an offset in bytes on, by

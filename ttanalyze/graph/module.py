@@ -23,11 +23,13 @@ FREE_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without 
 
 
 class Module:
-    """Loaded code. device: by default the first one; name: what it is called in errors."""
+    """Loaded code. It stays until unload(), or until its Device is not used any more: the default
+    one is until Python exits. name: what it is called in errors.
+    """
 
     def __init__(self, image: bytes, device: Device | None = None, name: str = "a module") -> None:
         self.name = name
-        self.device = device or Device()
+        self.device = device or Device.default()
         self._image = ffi.from_buffer(image + b"\0")  # PTX ends where a zero is
         log = ffi.new("char[]", LOG_BYTES)
         options = ffi.new("CUjit_option[]", [LOG_BUFFER, LOG_SIZE])
@@ -44,6 +46,7 @@ class Module:
         self.handle = out[0]
         self._unload = self.device.context.give_back(self, "cuModuleUnload", self.handle)
         self.device.context.modules.add(self)
+        self.device.modules.append(self)
 
     @classmethod
     def load(cls, source: bytes | str | os.PathLike[str], device: Device | None = None) -> Module:
@@ -106,9 +109,10 @@ class Module:
             raise EndedError(f"{self.name} was unloaded")
 
     def unload(self) -> None:
-        """Gives it back; else that happens when nothing uses it any more, be it a graph."""
+        """Gives it back. Graphs that use it must not be launched any more."""
         self._unload()
         self.device.context.modules.discard(self)
+        self.device.modules = [other for other in self.device.modules if other is not self]
 
 
 def find(modules: Iterable[Module], name: str) -> Function:
@@ -122,7 +126,7 @@ def find(modules: Iterable[Module], name: str) -> Function:
         raise Error(f"no kernel {name}: no module is loaded here; Module.load(…) loads one")
     mangled = {known: module for module in among for known in module.names}
     texts = dict(zip(mangled, demangle.demangle(list(mangled)), strict=True))
-    same = [k for k, full in texts.items() if name in (full, demangle.short(full))]
+    same = [k for k, full in texts.items() if _is_called(full, name)]
     if len(same) == 1:
         found = mangled[same[0]].get(same[0])
         if found is not None:
@@ -136,6 +140,11 @@ def find(modules: Iterable[Module], name: str) -> Function:
         more = ", …" if len(mangled) > 6 else ""
         hint = f": there are {', '.join(sorted(mangled)[:6])}{more}"
     raise Error(f"no kernel {name} in {' or '.join(m.name for m in among[:3])}{hint}")
+
+
+def _is_called(full: str, name: str) -> bool:
+    """Whether a demangled name is that of a kernel as people say it, template arguments or not."""
+    return name in (full, demangle.short(full)) or f" {name}(" in f" {full}"
 
 
 class Function:

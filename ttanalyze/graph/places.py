@@ -109,10 +109,14 @@ class Finding:
 
 
 class Places:
-    """The memory that a span works on. modules: loaded ones, by tt_module.id."""
+    """The memory that a span works on. unknown: ids of regions that were there in the first epoch,
+    but that no epoch up to it has captured.
+    """
 
     def __init__(self, device: Device, span: Span) -> None:
-        """Allocates it. Raises Error for regions that can't be had again."""
+        """Allocates it. Raises Error for regions that can't be had again, and where contents of
+        the first epoch are lost.
+        """
         self.device = device
         self._span = span
         self._process = span.process
@@ -122,6 +126,10 @@ class Places:
             if kind in WHY_NOT:
                 number = int(self._birth["id"][row])
                 raise Error(f"can't be done again: region {number} is {WHY_NOT[kind]}")
+        self._first, lost = contents.snapshot_all(span.process, span.first)
+        rows = span.process.regions.rows(np.array(lost, "u4")).tolist()
+        there = [row for row in rows if row in span.regions and not span.born_within(row)]
+        self.unknown = [int(self._birth["id"][row]) for row in there]
         self._held: list[Any] = []
         self._pieces: list[Piece] = []
         self._allocate([row for row in span.regions.tolist() if self._ordinary(row)])
@@ -188,7 +196,7 @@ class Places:
                     recorded = int(birth["size"])
                     raise Error(f"variable {name} has {size} bytes, and had {recorded}")
                 self._variables[row] = where
-                if self._span.born_within(row):
+                if int(birth["id"]) not in self._first:
                     self._initial[row] = np.empty(size, "u1")
                     copy_out(self.device, self._initial[row], where)
 
@@ -228,7 +236,7 @@ class Places:
 
     def restore(self) -> None:
         """Puts into memory what it held in the first epoch; what was not there then is zeros, or
-        what its module says. Raises Error where contents are lost.
+        what its module says. Raises FormatError where contents are damaged.
         """
         self.device.synchronize()
         with self.device.use() as driver:
@@ -236,17 +244,14 @@ class Places:
                 start = piece.begin + piece.delta
                 driver.call("cuMemsetD8_v2", start, 0, piece.end - piece.begin)
             driver.call("cuCtxSynchronize")
-        found, lost = contents.snapshot_all(self._process, self._span.first)
         regions = self._process.regions
         with contents.DataFiles(self._process) as files:
             for row in self._span.regions.tolist():
                 number = int(regions.id[row])
                 if row in self._initial:
                     copy_in(self.device, self._variables[row], self._initial[row])
-                elif number in lost and self._here(row):
-                    raise Error(f"region {number} was not captured up to epoch {self._span.first}")
-                elif number in found and self._here(row):
-                    for at, data in files.pieces(found[number]):
+                elif number in self._first and self._here(row):
+                    for at, data in files.pieces(self._first[number]):
                         copy_in(self.device, self._now(row) + at, np.frombuffer(data, "u1"))
 
     def compare(self, epoch: int) -> list[Finding]:
@@ -269,7 +274,7 @@ class Places:
             )
             label = self._process.strings.get(int(regions.label[row]))
             first = int(differ[0]) if len(differ) else None
-            size, new = int(regions.size[row]), self._span.born_within(row)
+            size, new = int(regions.size[row]), number not in self._first
             out.append(Finding(number, label, size, digest, wanted, len(differ), first, new))
         return out
 

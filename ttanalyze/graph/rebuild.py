@@ -122,6 +122,8 @@ class Rebuilt(Graph):
                 f"{'regions' if len(self.moved) > 1 else 'region'} {some}: at other addresses "
                 "than recorded, to which pointers that lie in memory do not lead"
             )
+        for number in self._places.unknown:
+            out.append(f"region {number}: no epoch up to {self.span.first} has it, it is zeros")
         out += [
             f"region {upload.region}: what the host copied there is taken from epoch "
             f"{upload.epoch}, though {upload.doubt}"
@@ -131,7 +133,7 @@ class Rebuilt(Graph):
         return out
 
     def restore(self) -> None:
-        """Puts memory as it was in the first epoch. Raises Error where contents are lost."""
+        """Puts memory as it was in the first epoch. Raises FormatError for damaged contents."""
         self._places.restore()
 
     def launch(self, stream: Any = None) -> None:
@@ -177,7 +179,7 @@ def rebuild(
     of = run.process(process)
     first, last = epochs
     found = span(of, first, last, order)
-    return _Builder(found, device or Device()).build()
+    return _Builder(found, device or Device.default()).build()
 
 
 class _Builder:

@@ -330,7 +330,7 @@ class _Reader:
         at = int(np.searchsorted(functions["id"], function))
         if at == len(functions) or functions["id"][at] != function:
             raise self._refuse(event, "its kernel is not known")
-        if len(params) < int(functions["param_bytes"][at]):
+        if functions["param_count"][at] and not params:
             name = self._process.kernel(function)
             raise self._refuse(event, f"the parameters of {name} were not recorded")
         grid, block, cluster = (_three(record[of]) for of in ("grid", "block", "cluster"))
@@ -480,10 +480,12 @@ class _Reader:
             record = nodes[node]
             parent = int(record["parent"])
             begins = [ends[other] for other in follows.get(node, [])] or [starts[parent]]
+            if record["kind"] == model.KIND["event-wait"]:
+                begins.append(self._events.get(int(record["src"]), ()))
             after = starts[node] = self._joined(begins)
             what = None
             if not record["flags"] & model.DISABLED:
-                what = self._node(event, record)
+                what = self._node(event, record, after)
             ends[node] = after if what is None else (self._step(seq, what, after),)
             holder = parent  # whatever comes after a graph comes after all that is in it
             while holder != layout.NO_ID:
@@ -494,12 +496,16 @@ class _Reader:
         last = self._joined([before, *(ends[node] for node in top)])
         self._follows(event, last)
 
-    def _node(self, event: Any, record: Any) -> Launch | Move | Upload | Fill | None:
+    def _node(
+        self, event: Any, record: Any, after: tuple[int, ...]
+    ) -> Launch | Move | Upload | Fill | None:
         kind = model.KINDS[int(record["kind"])]
         where = f"node {int(record['node'])} of graph {int(record['graph'])}"
         if record["flags"] & (model.UNREAD | model.FLAGS["conditional"] | model.FLAGS["device"]):
             raise self._refuse(event, f"what {where} did is not known")
-        if kind in ("graph", "empty"):
+        if kind == "event-record":
+            self._events[int(record["src"])] = after
+        if kind in ("graph", "empty", "event-wait", "event-record"):
             return None
         if kind == "host":
             self._launch_host(event)

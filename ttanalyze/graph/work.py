@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ttanalyze import text
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device
@@ -276,7 +277,7 @@ class Set:
             raise Error(f"{size} bytes are no items of {item} bytes")
         bits = 8 * item
         if not -(1 << (bits - 1)) <= value < 1 << bits:
-            raise Error(f"value {value} does not fit into {item} bytes")
+            raise Error(f"value {value} does not fit into {text.count(item, 'byte')}")
         to = place(dst, DEVICE, size, "dst", "memset")
         return cls(to, int(size), int(value) & ((1 << bits) - 1), item, (kept(dst),))
 

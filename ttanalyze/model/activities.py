@@ -19,7 +19,7 @@ from ttanalyze.model.layout import Array
 
 KINDS = [layout.EVENT_KINDS.index(k) for k in ("launch", "graph-launch", "copy", "set", "sync")]
 SYNC = layout.EVENT_KINDS.index("sync")
-COARSE = layout.constant("TT_ACTIVITYF_COARSE")
+COARSE, OWN = (layout.constant(f"TT_ACTIVITYF_{name}") for name in ("COARSE", "OWN"))
 LATEST = np.uint64((1 << 63) - 1)  # time
 
 
@@ -72,7 +72,7 @@ class Activities:
                 raise file.error(at + i, None, "the record does not match its check")
         for field, reason, wrong in (
             ("kind", "not an activity", ~np.isin(records["kind"], KINDS)),
-            ("flags", "unknown flags", records["flags"] & ~np.uint32(COARSE) != 0),
+            ("flags", "unknown flags", records["flags"] & ~np.uint32(COARSE | OWN) != 0),
             ("end_ns", "it ended before it began", records["end_ns"] < records["begin_ns"]),
             ("end_ns", "no time", records["end_ns"] > LATEST),
         ):
@@ -151,7 +151,7 @@ class Activities:
     def spans(self, seqs: Array, waits: bool = False) -> tuple[Array, Array, Array]:
         """For calls by their seqs, in any order: when the GPU began with what they asked for, when
         it was through with all of it, in nanoseconds (int64), and whether that is known. waits: in
-        the place of that, when the host waited.
+        the place of that, when the host waited. What the recorder put into graphs does not count.
         """
         known, begins, ends = self._waits if waits else self._work
         rows = rows_of(known, seqs)
@@ -169,7 +169,8 @@ class Activities:
         """Seqs, ascending, and for each the first beginning and the last end, and one 0 more."""
         seqs, begins, ends = [], [], []
         for records in self.by_seq():
-            some = records[((records["kind"] == SYNC) == waits) & (records["seq"] != 0)]
+            meant = (records["flags"] & OWN == 0) & (records["seq"] != 0)
+            some = records[meant & ((records["kind"] == SYNC) == waits)]
             first = np.flatnonzero(np.append(True, np.diff(some["seq"]) != 0)[: len(some)])
             if len(first):
                 seqs.append(some["seq"][first])

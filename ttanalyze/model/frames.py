@@ -15,7 +15,7 @@ import pandas as pd
 from ttanalyze.kernels import Checksums
 from ttanalyze.model import annotations as said
 from ttanalyze.model import layout
-from ttanalyze.model.activities import COARSE, SYNC, rows_of
+from ttanalyze.model.activities import COARSE, OWN, SYNC, rows_of
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 
@@ -146,14 +146,17 @@ class EventFrames:
 
 ACTIVITY_COLUMNS = (
     *("process", "seq", "kind", "kernel", "context", "device", "stream", "bytes", "node"),
-    *("begin_ns", "end_ns", "gpu_time", "wait_time", "coarse"),
+    *("begin_ns", "end_ns", "gpu_time", "wait_time", "coarse", "own"),
 )
+
+BITS = {"coarse": COARSE, "own": OWN}
 
 
 def activities(processes: Sequence[Process]) -> pd.DataFrame:
     """seq (of the call; missing where it is not known), kind, kernel (of a launch), context,
     device, stream, bytes, node (of a graph), begin_ns, end_ns, gpu_time (end - begin of what the
-    GPU did), wait_time (of waits of the host), coarse. What may not be known may be missing.
+    GPU did), wait_time (of waits of the host), coarse, own (work of the recorder). What may not be
+    known may be missing.
 
     By process, seq and when they began.
     """
@@ -194,8 +197,8 @@ class ActivityFrames:
         if column in ("gpu_time", "wait_time"):
             took = [r["end_ns"] - r["begin_ns"] for r in records]
             return _masked(_concat(took, "u8"), (kind == SYNC) != (column == "wait_time"))
-        if column == "coarse":
-            return _concat([r["flags"] for r in records], "u4") & COARSE != 0
+        if column in BITS:
+            return _concat([r["flags"] for r in records], "u4") & BITS[column] != 0
         values = _concat([r[column] for r in records], layout.ACTIVITY[column])
         missing = {"seq": 0, "node": 0, "context": layout.NO_ID, "device": layout.NO_ID}
         return _nullable(values, missing[column]) if column in missing else values

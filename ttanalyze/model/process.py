@@ -21,6 +21,7 @@ from ttanalyze.errors import Error, FormatError, MissingFileError, system_error
 from ttanalyze.model import callstacks, incidents, layout
 from ttanalyze.model.activities import Activities
 from ttanalyze.model.annotations import Annotations
+from ttanalyze.model.captures import Captures
 from ttanalyze.model.data import PREFIX, DataReader
 from ttanalyze.model.files import (
     DATA_KIND,
@@ -466,6 +467,12 @@ class Process:
     def activities(self) -> Activities:
         """What the GPU did for calls, and when."""
         return Activities(self.path)
+
+    @functools.cached_property
+    def captures(self) -> Captures:
+        """When the device read epochs, and what waited for it."""
+        error = self.info.get("timeline", {}).get("clock_error_ns") or 0
+        return Captures(self.epochs, self.regions, self.activities, self.strings, error)
 
     @functools.cached_property
     def graphs(self) -> Graphs:

@@ -22,6 +22,8 @@ from ttanalyze.model.process import Process
 from ttanalyze.trace.lanes import Lanes
 from ttanalyze.trace.rows import LATEST, LENGTH, Part, Rows, Template, Templates, Writer, groups
 from ttanalyze.trace.work import INEXACT, UNKNOWN, Placed, Work
+from ttanalyze.waits import Found as Waits
+from ttanalyze.waits import capture_ends
 
 PIECE = 1 << 15  # calls
 HELD = 1 << 12  # calls that may wait for what follows them
@@ -81,7 +83,7 @@ class Calls:
             records = seen[:count]
             submits = _submits(records)
             placed = self._work.place(work, records, submits, begins)
-            spans = self._stream_spans(records, begins, ends, submits, placed)
+            spans, held = self._stream_spans(records, begins, ends, submits, placed)
             numbers = np.cumsum(submits) + (flows + self.arrows)
             rows = self._regions.rows(records)
             at = np.append(self._process.regions.id, 0)[rows]
@@ -91,6 +93,8 @@ class Calls:
             self.count += len(records)
             self.arrows += int(submits.sum())
             self._work.write_more(placed.more)
+            self._work.write_held(records, placed.held, placed.held_layers)
+            self._work.write_held(records, held, np.zeros(len(held.rows), "i8"))
             if count:
                 last = int(records["seq"][-1])
                 none = (work.rows < 0) & (work.records["seq"] <= last)
@@ -128,23 +132,38 @@ class Calls:
 
     def _stream_spans(
         self, records: Array, begins: Array, ends: Array, submits: Array, placed: Placed
-    ) -> tuple[Array, Array]:
+    ) -> tuple[tuple[Array, Array], Waits]:
         """The same for lanes of streams: when the GPU did what was asked for, or, of what that is
-        not known of, one after the other as threads submitted it.
+        not known of, one after the other as threads submitted it, and after captures that it had
+        to wait for. These waits too, in runs without a timeline.
         """
         lanes = (records["context"].astype("u8") << np.uint64(32)) ^ records["stream"]
         known = placed.state > UNKNOWN
         first, last = np.where(known, placed.begins, begins), np.where(known, placed.ends, ends)
-        submits = np.flatnonzero(submits & ~known)
-        for lane, some in groups(lanes[submits]):
-            rows = submits[some]
-            before = np.append(self._stream_ended.get(lane, 0), ends[rows][:-1])
-            first[rows] = np.maximum(begins[rows], np.maximum.accumulate(before))
-            last[rows] = np.maximum(ends[rows], first[rows])
-            self._stream_ended[lane] = int(last[rows[-1]])
+        through = np.zeros(len(records), "i8")
+        if not self._work.known:
+            through = capture_ends(self._process.captures, records)
+        open_ = np.flatnonzero((submits & ~known) | (through > 0))
+        waits = []
+        for lane, some in groups(lanes[open_]):
+            rows = open_[some]
+            took = np.where(submits[rows], ends[rows] - begins[rows], 0)
+            sums = np.cumsum(took)
+            before = self._stream_ended.get(lane, 0)
+            earliest = np.maximum(begins[rows], through[rows])
+            earliest[0] = max(earliest[0], before)
+            # Each begins when the one before ends, or as early as it can, whichever is later.
+            ended = np.maximum.accumulate(earliest - (sums - took)) + sums
+            free = np.maximum(np.append(before, ended[:-1]), begins[rows])
+            first[rows], last[rows] = ended - took, ended
+            self._stream_ended[lane] = int(ended[-1])
+            held = through[rows] > free
+            waits.append(np.stack([rows[held], free[held], through[rows][held]]))
+        found = np.concatenate([np.empty((3, 0), "i8"), *waits], axis=1)
+        span = (first, last)
         if (first == begins).all() and (last == ends).all():
-            return begins, ends
-        return first, last
+            span = (begins, ends)  # which writers need not look at twice
+        return span, Waits(*found)
 
     # ---- templates ----
 

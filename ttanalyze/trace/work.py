@@ -16,19 +16,20 @@ import numpy as np
 
 from ttanalyze import demangle
 from ttanalyze.model import activities, layout
-from ttanalyze.model.activities import COARSE, SYNC
+from ttanalyze.model.activities import COARSE, OWN, SYNC
 from ttanalyze.model.layout import NO_ID, Array
 from ttanalyze.model.process import Process
+from ttanalyze.trace.held import Held
 from ttanalyze.trace.lanes import Lanes
 from ttanalyze.trace.rows import LATEST, Part, Rows, Template, Templates, Writer, groups
-from ttanalyze.trace.waits import Waits
+from ttanalyze.waits import Found as FoundWaits
+from ttanalyze.waits import Waits
 
 PIECE = 1 << 15  # activities
 LAYERS = 128  # of a lane; what more there is at a time is cut short
 UNKNOWN, TIMED, INEXACT = 1, 2, 3  # what is known of when a call's work was done; 0: nobody asked
 LAUNCH, GRAPH, COPY = (layout.EVENT_KINDS.index(k) for k in ("launch", "graph-launch", "copy"))
 MOVING = (COPY, layout.EVENT_KINDS.index("set"))
-OWN = "tt_"  # how names of the recorder's kernels begin
 OF_CALLS, OF_NONE, OF_RECORDER = range(3)  # whose work it is, which says in which lanes
 
 KEY = np.dtype(
@@ -62,7 +63,7 @@ class More:
 class Placed:
     """When the GPU did what calls asked for: arrays with an item for each call. state: UNKNOWN,
     TIMED, INEXACT or 0. begins, ends: of TIMED and INEXACT. more: what graphs did, and what else
-    there is besides the first thing for a call.
+    there is besides the first thing for a call. held: waits for captures, and their layers.
     """
 
     state: Array
@@ -70,6 +71,8 @@ class Placed:
     begins: Array
     ends: Array
     more: More
+    held: FoundWaits
+    held_layers: Array
 
 
 class Work:
@@ -81,9 +84,9 @@ class Work:
         self._writer = writer
         self.known = process.activities.there
         self._names: dict[int, str] = {NO_ID: "unknown kernel"}
-        self._own: set[int] = set()  # names of the recorder's kernels
         self._templates = Templates(KEY, self._template)
-        self._waits = Waits()
+        self._waits = Waits(process.captures)
+        self._held = Held(process, lanes, writer)
         self._ended: dict[int, list[int]] = {}  # by lane: when the last thing in each layer ends
 
     def find(self, after: int, calls: Array) -> Found:
@@ -132,10 +135,11 @@ class Work:
         state[of] = np.where(records["flags"][head] & COARSE != 0, INEXACT, TIMED)
         streams = _lane(calls)
         since, until = first[head], whole[head]
-        waits = self._waits.find(calls, streams, submits & self.known, made, of, until)
-        state[waits[0]] = TIMED
-        of, since, until = map(np.append, (of, since, until), waits)
-        # In lanes: the calls themselves, then the rest, of which what is a graph's lies in it.
+        waits, held = self._find_waits(calls, streams, submits, made, of, (since, until))
+        state[waits.rows] = TIMED
+        of = np.append(of, waits.rows)
+        since, until = np.append(since, waits.begins), np.append(until, waits.ends)
+        # In lanes: calls, then the rest, of which what is a graph's lies in it, and waits.
         more = records[rest].copy()
         whose = self._whose(more, OF_CALLS)
         whose[np.isin(calls["kind"][rows[rest]], (LAUNCH, GRAPH))] = OF_CALLS
@@ -145,15 +149,37 @@ class Work:
         place_of = np.zeros(len(calls), "i8")
         place_of[of] = np.arange(len(of))
         inside = np.where(of_graph[rest], place_of[rows[rest]], -1)
-        lanes = np.concatenate([streams[of], _lane(more, whose)])
-        begins, ends = np.append(since, first[rest]), np.append(until, last[rest])
-        layers = self._layers(lanes, begins, ends, np.append(np.full(len(of), -1), inside))
+        lanes = np.concatenate([streams[of], _lane(more, whose), streams[held.rows]])
+        begins = np.concatenate([since, first[rest], held.begins])
+        ends = np.concatenate([until, last[rest], held.ends])
+        outer = (np.full(len(some), -1) for some in (of, held.rows))
+        layers = self._layers(lanes, begins, ends, np.concatenate([next(outer), inside, *outer]))
 
         layer, begin, end = (np.zeros(len(calls), "i8") for _ in range(3))
-        count = len(of)
+        count, behind = len(of), len(of) + len(rest)
         layer[of], begin[of], end[of] = layers[:count], begins[:count], ends[:count]
-        rest_of = More(more, whose, layers[count:], begins[count:], ends[count:])
-        return Placed(state, layer, begin, end, rest_of)
+        spans = (column[count:behind] for column in (layers, begins, ends))
+        held = FoundWaits(held.rows, begins[behind:], ends[behind:])
+        return Placed(state, layer, begin, end, More(more, whose, *spans), held, layers[behind:])
+
+    def _find_waits(
+        self,
+        calls: Array,
+        lanes: Array,
+        submits: Array,
+        made: Array,
+        of: Array,
+        spans: tuple[Array, Array],
+    ) -> tuple[FoundWaits, FoundWaits]:
+        """As Waits.find; without a timeline there is nothing to find them by."""
+        if self.known:
+            return self._waits.find(calls, lanes, submits, made, of, spans)
+        none = np.empty(0, "i8")
+        return (FoundWaits(none, none, none),) * 2
+
+    def write_held(self, calls: Array, held: FoundWaits, layers: Array) -> None:
+        """Waits for captures that calls made, by their rows."""
+        self._held.write(calls[held.rows], held.begins, held.ends, layers)
 
     def write_more(self, more: More) -> None:
         records = more.records
@@ -189,9 +215,8 @@ class Work:
     # ---- lanes and layers ----
 
     def _whose(self, records: Array, others: int) -> Array:
-        """OF_RECORDER, by the kernel's name, or others."""
-        self._learn(records["name"])
-        own = np.isin(records["name"], list(self._own))
+        """OF_RECORDER, or others."""
+        own = records["flags"] & OWN != 0
         return np.asarray(np.where(own, OF_RECORDER, others), "u1")
 
     def _layers(self, lanes: Array, begins: Array, ends: Array, inside: Array) -> Array:
@@ -222,8 +247,6 @@ class Work:
         if new:
             mangled = [self._process.strings.get(name) or "" for name in new]
             self._names.update(zip(new, demangle.demangle(mangled), strict=True))
-            own = [name for name, text in zip(new, mangled, strict=True) if text.startswith(OWN)]
-            self._own.update(own)
 
     def _template(self, key: Any) -> Template:
         kind, layer = int(key["kind"]), int(key["layer"])

@@ -406,7 +406,8 @@ class Timeline:
         seq, of those of which that is known.
         """
         records, _ = self.process.activities.of(seqs)
-        records = records[records["kind"] != activities.SYNC]
+        own = records["flags"] & activities.OWN != 0
+        records = records[(records["kind"] != activities.SYNC) & ~own]
         different, first = np.unique(records["seq"], return_index=True)
         if not len(first):
             return {}

@@ -79,6 +79,27 @@ static void add(const void *record, uint32_t kind)
 	buffer.used += size;
 }
 
+/* Names are there for as long as the process is, other than modules. With the lock held. */
+static const char *lasting(const char *name)
+{
+	static struct name {
+		struct name *next;
+		char text[];
+	} *names;
+	size_t size = strlen(name) + 1;
+
+	for (struct name *n = names; n; n = n->next)
+		if (!strcmp(n->text, name))
+			return n->text;
+	struct name *n = malloc(sizeof *n + size);
+	if (!n)
+		return NULL;
+	memcpy(n->text, name, size);
+	n->next = names;
+	names = n;
+	return n->text;
+}
+
 /* ---- the simulator's side ---- */
 
 static uint32_t submitted(void)
@@ -112,7 +133,7 @@ static void ran(const struct trace_work *w)
 	switch (w->kind) {
 	case TRACE_KERNEL:
 		add(&(struct cupti_kernel){.kind = CUPTI_CONCURRENT_KERNEL, .start = begin, .end = end, .completed = end,
-			.device = w->device, .context = w->context, .correlation = w->correlation, .name = w->name,
+			.device = w->device, .context = w->context, .correlation = w->correlation, .name = lasting(w->name),
 			.node = w->node}, CUPTI_CONCURRENT_KERNEL);
 		break;
 	case TRACE_COPY:

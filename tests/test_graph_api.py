@@ -1,0 +1,415 @@
+"""Graphs from Python: recorded, launched and changed, and made again from runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ttanalyze as tt
+from tests import graph_cases, support
+from tests.rundir import Writer
+from ttanalyze.errors import Error
+from ttanalyze.graph import Driver, Graph, MissingDriverError, recorded
+
+SIM = support.simulator_environment()
+SAID = support.ROOT / "tests" / "data" / "graph_cases"
+EVERY = {"params": "1", "epoch": "memcpy,sync"}
+
+
+def python(*command: str | Path, **environment: str) -> support.Outcome:
+    return support.run([sys.executable, *command], SIM | environment, cwd=support.ROOT)
+
+
+def case(name: str, **environment: str) -> support.Outcome:
+    return python("-m", "tests.graph_cases", name, **environment)
+
+
+# ---- recording, launching, changing ----
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("name", graph_cases.CASES)
+def test_case(name: str) -> None:
+    done = case(name)
+    assert (done.stderr.replace(graph_cases.REFUSED_IMAGE, ""), done.status) == ("", 0)
+    assert done.stdout == (SAID / f"{name}.txt").read_text()
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("name", graph_cases.CASES)
+def test_case_recorded(name: str, run_path: Path) -> None:
+    """It does what it does without us, and the run has its graphs."""
+    options = {"epoch": "sync,graph", "params": "1", "regions": "touched"}
+    done = case(name, **support.recording(SIM, run_path, **options))
+    assert (done.stderr.replace(graph_cases.REFUSED_IMAGE, ""), done.status) == ("", 0)
+    assert done.stdout == (SAID / f"{name}.txt").read_text()
+    run = tt.open(run_path)
+    assert not run.warnings
+    assert tt.verify.verify(run, run_path / "manifest.json").same
+    if name == "update":
+        graph = run.graphs.iloc[0]
+        assert (graph["nodes"], graph["launches"]) == (3, 13)
+        assert graph["changes"] == 11  # of which one is of the whole graph
+
+
+@pytest.mark.native
+def test_threads_in_any_order() -> None:
+    for seed in range(3):
+        done = case("threads", TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
+        assert (done.stderr, done.status) == ("", 0)
+
+
+def test_importing_loads_no_driver() -> None:
+    script = "import ttanalyze.graph; print('libcuda' in open('/proc/self/maps').read())"
+    assert python("-c", script).stdout == "False\n"
+
+
+def test_a_driver_that_is_not_there() -> None:
+    with pytest.raises(MissingDriverError, match="no driver: .*/nowhere/libcuda.so.1.*simulator"):
+        Driver("/nowhere/libcuda.so.1")
+
+
+@pytest.mark.skipif(support.gpu_name() is not None, reason="there is a driver")
+def test_no_driver_at_all() -> None:
+    script = "from ttanalyze.graph import StreamCapture; StreamCapture.begin()"
+    command = [sys.executable, "-c", script]
+    done = support.run(command, support.bare_environment(), cwd=support.ROOT)
+    last = done.stderr.splitlines()[-1]
+    assert "MissingDriverError: no driver: libcuda.so.1: cannot open" in last
+    assert "ttanalyze.graph.simulator()" in last
+
+
+@pytest.mark.native
+def test_no_device() -> None:
+    script = "from ttanalyze.graph import DeviceBuffer; DeviceBuffer(1)"
+    done = python("-c", script, TT_SIM_DEVICES="0")
+    last = done.stderr.splitlines()[-1]
+    assert done.status == 1
+    assert "DriverError: cuInit: CUDA_ERROR_NO_DEVICE" in last and "CUDA_VISIBLE_DEVICES" in last
+
+
+@pytest.mark.native
+def test_the_simulator_by_choice() -> None:
+    """Without a library path."""
+    script = (
+        "from ttanalyze.graph import *\n"
+        "device = Device(0, simulator())\n"
+        "buffer = DeviceBuffer(8, device)\n"
+        "with StreamCapture.begin(Stream(device)) as capture:\n"
+        "    capture.record_memset(8, 5, buffer)\n"
+        "capture.graph.instantiate().launch()\n"
+        "print(device, buffer.read().tolist())\n"
+    )
+    environment = {k: v for k, v in SIM.items() if k != "LD_LIBRARY_PATH"}
+    done = support.run([sys.executable, "-c", script], environment, cwd=support.ROOT)
+    assert done.stderr == ""
+    assert done.stdout == "<Device 0: ttanalyze simulator> [5, 5, 5, 5, 5, 5, 5, 5]\n"
+
+
+# ---- from a run ----
+
+
+def record(run: Path, *command: str | Path, **options: str) -> tt.Run:
+    done = support.run(command, support.recording(SIM, run, **(EVERY | options)))
+    assert done.status == 0, done.stderr
+    return tt.open(run)
+
+
+def rebuilt(run: tt.Run, first: int = 0, last: int = -1, **environment: str) -> dict[str, Any]:
+    done = python("-m", "tests.graph_rebuild", run.path, str(first), str(last), **environment)
+    assert (done.stderr, done.status) == ("", 0)
+    out: dict[str, Any] = json.loads(done.stdout)
+    return out
+
+
+def is_as_recorded(found: dict[str, Any]) -> None:
+    assert "error" not in found, found["error"]
+    for where in ("here", "elsewhere"):
+        one = found[where]
+        assert one["restored"] and one["same"] and one["again"], one["text"]
+
+
+REBUILT = ("vecadd", "pipeline", "training", "graph", "globals", "async", "scribble", "vmm")
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("deterministic", ["0", "1"])
+@pytest.mark.parametrize("name", REBUILT)
+def test_examples_again(name: str, deterministic: str, built: Path, run_path: Path) -> None:
+    """Their work alone, without the program, leaves the recorded digests."""
+    command = support.command(f"example-{name}", built)
+    run = record(run_path, *command, deterministic=deterministic)
+    events = run.events
+    # From the first epoch after what the program begins with, and from the middle.
+    last = len(run.epochs) - 1
+    alive = run.regions["death_seq"].min()
+    while run.epochs["seq"][last] > alive:
+        last -= 1
+    for first in (1, last // 2):
+        found = rebuilt(run, first, last)
+        is_as_recorded(found)
+        ours = run.regions["kind"] != "global"
+        if deterministic == "1" and name != "vmm":
+            moved = set(run.regions["region"][ours]) & set(found["here"]["moved"])
+            assert not moved
+    assert (events["kind"] == "launch").any() or name == "graph"
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("name", ["example-pipeline", "example-async", "stream_nonblocking"])
+def test_streams_in_any_order(name: str, built: Path, run_path: Path) -> None:
+    """What streams and events did not order may happen in any order."""
+    run = record(run_path, *support.command(name, built), epoch="memcpy,sync,launch:1")
+    for seed in range(4):
+        is_as_recorded(rebuilt(run, TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed)))
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("graph_updates", "graph_children", "graph_nodes", "graph_flags", "memset_2d"),
+        *("threads_shared_stream", "module_two_copies", "stream_per_thread", "library_kernels"),
+    ],
+)
+def test_programs_again(name: str, built: Path, run_path: Path) -> None:
+    """Graphs that change, sets of all kinds, threads, variables."""
+    options = {"epoch": "memcpy,sync,launch:1,graph"}
+    is_as_recorded(rebuilt(record(run_path, *support.command(name, built), **options)))
+
+
+@pytest.mark.native
+def test_copies_from_the_host(built: Path, run_path: Path) -> None:
+    """They copy what the next epoch has; where a kernel may have written meanwhile, that is said."""
+    command = support.command("example-vecadd", built)
+    run = record(run_path, *command, "--perturb", "3", epoch="sync")
+    found = rebuilt(run)
+    is_as_recorded(found)
+    (note,) = found["here"]["notes"]
+    assert note.startswith("region 0: what the host copied there is taken from epoch 3, though add")
+    again = run_path.with_name("again")
+    found = rebuilt(record(again, *command, "--perturb", "3"))
+    is_as_recorded(found)
+    assert found["here"]["notes"] == []
+
+
+@pytest.mark.native
+def test_what_was_copied_over_is_not_known(built: Path, run_path: Path) -> None:
+    run = record(run_path, *support.command("example-pipeline", built), epoch="launch:4")
+    found = rebuilt(run)
+    assert "what it copied from the host is not known, as call" in found["error"]
+    assert found["error"].endswith("record with --epoch memcpy")
+
+
+@pytest.mark.native
+def test_pointers_in_memory(run_path: Path) -> None:
+    """They are good where memory is where it was, and it is said where it is not."""
+    script = ["-m", "tests.graph_cases", "indirect"]
+    environment = support.recording(SIM, run_path, **(EVERY | {"epoch": "memcpy,graph"}))
+    assert python(*script, **environment).status == 0
+    run = tt.open(run_path)
+    first = int(run.epochs.index[run.epochs["trigger"] == "graph"][0])
+    found = rebuilt(run, first - 1, first)
+    assert found["here"]["same"] and not found["here"]["moved"]
+    if "elsewhere" in found:
+        assert found["elsewhere"]["moved"] == [0, 1]
+        assert "to which pointers that lie in memory do not lead" in found["elsewhere"]["notes"][0]
+
+
+@pytest.mark.native
+def test_what_differs_is_told(built: Path, run_path: Path) -> None:
+    run = record(run_path, *support.command("example-vecadd", built))
+    script = (
+        "import sys, ttanalyze as tt\n"
+        "from ttanalyze.graph import Graph\n"
+        "graph = Graph.from_run(tt.open(sys.argv[1]), (1, 9))\n"
+        "print(graph)\n"
+        "graph.restore()\n"
+        "print(graph.check(1))\n"
+        "graph.launch()\n"
+        "print(graph.check())\n"
+        "graph.launch()\n"  # once more
+        "check = graph.check()\n"
+        "print(check.same, [f.region for f in check.differences])\n"
+        "print(check)\n"
+        "print(check.regions[['region', 'size', 'same', 'blocks', 'first_block']].to_string())\n"
+        "print(graph.to_dot().count('->'), graph.where(0) % 512)\n"
+    )
+    done = python("-c", script, run.path)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "<Graph of epochs 1 to 9: 8 launch>",
+        "epoch 1: 2 regions as recorded",
+        "epoch 9: 2 regions as recorded",
+        "False [1]",
+        "epoch 9: 1 of 2 differ",
+        "region 1: 4 blocks from 0",
+        "   region    size   same  blocks  first_block",
+        "0       0  262144   True       0         <NA>",
+        "1       1  262144  False       4            0",
+        "7 0",
+    ]
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("example-managed", "is managed memory, which the host may write to at any time"),
+        ("copy_2d", "how far apart the rows are that it copies is not known"),
+        ("arrays", "it copies from or to an array, or a list of places"),
+        ("stream_values", "what values it writes is not known"),
+        ("graph_conditional", "node 1 of graph 0 is of kind conditional"),
+        ("copy_batch", "it copies from or to an array, or a list of places"),
+        ("sim_graph_memory", "node 0 of graph 0 is of kind alloc"),
+    ],
+)
+def test_what_cannot_be_done_again(name: str, why: str, built: Path, run_path: Path) -> None:
+    options = {"epoch": "memcpy,sync,launch:1,graph"}
+    found = rebuilt(record(run_path, *support.command(name, built), **options))
+    assert found["error"].endswith(why)
+
+
+@pytest.mark.native
+def test_kernels_whose_code_is_gone(built: Path, run_path: Path) -> None:
+    run = record(run_path, *support.command("example-vecadd", built))
+    shutil.rmtree(run_path / "p0" / "modules")
+    assert "No such file or directory" in rebuilt(run)["error"]
+
+
+@pytest.mark.native
+def test_runs_that_do_not_say_enough(built: Path, run_path: Path) -> None:
+    command = support.command("example-vecadd", built)
+    run = record(run_path, *command, params="0")
+    with pytest.raises(Error, match="recorded without --params"):
+        Graph.from_run(run, (0, 1))
+    for epochs, why in [
+        ((1, 1), "epochs 1 to 1: the second comes after the first"),
+        ((5, 2), "epochs 5 to 2: the second comes after the first"),
+        ((0, 99), "no epoch 99: process 0 has epochs 0 to 10"),
+        ((-1, 3), "no epoch -1: process 0 has epochs 0 to 10"),
+    ]:
+        with pytest.raises(Error) as raised:
+            Graph.from_run(run, epochs)
+        assert str(raised.value) == why
+    with pytest.raises(Error, match="no process 3"):
+        Graph.from_run(run, (0, 1), process=3)
+    with pytest.raises(Error, match="order 'any': there are streams, serial"):
+        Graph.from_run(run, (0, 1), order="any")
+
+
+def before(steps: list[recorded.Step]) -> dict[int, set[int]]:
+    """By the value that a step sets, those of the steps that it comes after."""
+    found: list[set[int]] = []
+    out = {}
+    for step in steps:
+        known: set[int] = set()
+        for other in step.after:
+            known |= found[other]
+            what = steps[other].what
+            known |= {what.value} if isinstance(what, recorded.Fill) else set()
+        found.append(known)
+        if isinstance(step.what, recorded.Fill):
+            out[step.what.value] = known
+    return out
+
+
+def ordered(run: Path, order: str = "streams") -> dict[int, set[int]]:
+    writer = Writer(run)
+    writer.born(0, bytes(4096))
+    base = 0x7F0000000000
+
+    def fill(value: int, stream: int, **more: int) -> None:
+        members = {"stream": stream, "dst": base, "bytes": 16, "src": value, "shared": 4, **more}
+        writer.event("set", **members)
+
+    writer.epoch("sync", "full")
+    fill(1, 16)
+    fill(2, 17)
+    writer.event("event-record", stream=16, src=0xE)
+    fill(3, 16)
+    writer.event("event-wait", stream=17, src=0xE)
+    fill(4, 17)
+    fill(5, 18)
+    fill(99, 18, result=1)  # was refused
+    fill(98, 18, flags=1)  # into a graph
+    fill(97, 18, context=1)
+    writer.event("sync", stream=18)  # the host waited
+    fill(6, 19)
+    writer.event("sync", stream=0, src=0xE)
+    fill(7, 20)
+    fill(8, 1)  # the default stream
+    fill(9, 16)
+    fill(10, 17)
+    fill(11, 2, thread=1)  # one for each thread
+    fill(12, 2, thread=2)
+    writer.event("launch-host", stream=16)
+    writer.event("sync", stream=0)
+    fill(13, 21)
+    writer.epoch()
+    fill(96, 16)
+    writer.epoch()
+    writer.close(options={"TT_PARAMS": "1"})
+    span = recorded.span(tt.open(run).process(0), 0, 1, order)
+    assert span.left_out == ["1 host function"]
+    return before(span.steps)
+
+
+def test_order_of_streams_and_events(run_path: Path) -> None:
+    found = ordered(run_path)
+    assert found == {
+        1: set(),
+        2: set(),
+        3: {1},
+        4: {1, 2},
+        5: set(),
+        6: {5},
+        7: {1, 5},
+        8: {1, 2, 3, 4, 5, 6, 7},
+        9: {1, 2, 3, 4, 5, 6, 7, 8},
+        10: {1, 2, 3, 4, 5, 6, 7, 8},
+        11: {1, 2, 3, 4, 5, 6, 7, 8},
+        12: {1, 2, 3, 4, 5, 6, 7, 8},
+        13: set(range(1, 13)),
+    }
+
+
+def test_serial_order(run_path: Path) -> None:
+    assert ordered(run_path, "serial") == {n: set(range(1, n)) for n in range(1, 14)}
+
+
+def test_spans_that_cannot_be_read(run_path: Path) -> None:
+    writer = Writer(run_path)
+    writer.born(0, bytes(4096))
+    writer.born(1, bytes(4096), context=1)
+    writer.epoch("sync", "full")
+    writer.epoch("sync", "full", context=1)
+    writer.epoch("sync", "loose")
+    writer.epoch("sync", "refused")
+    writer.epoch("graph-node")
+    writer.event("launch", id=7)
+    writer.epoch()
+    writer.event("set", dst=0x7F0000000000, bytes=16)
+    writer.epoch()
+    counters = {"events_lost": 0}
+    writer.close(options={"TT_PARAMS": "1"}, counters=counters)
+    process = tt.open(run_path).process(0)
+    for epochs, why in [
+        ((0, 1), "epoch 0 is of context 0, epoch 1 of context 1"),
+        ((2, 5), "epoch 2 was cut while work was running: its contents may be torn"),
+        ((0, 3), "epoch 3 was refused: nothing was captured then"),
+        ((0, 4), "epoch 4 lies inside a graph: take one before or after its launch"),
+        ((0, 5), "call 8 (a call) can't be done again: its kernel is not known"),
+        ((5, 6), "call 10 (a call) can't be done again: what value it sets was not recorded"),
+    ]:
+        with pytest.raises(Error) as raised:
+            recorded.span(process, *epochs)
+        assert str(raised.value) == why
+    writer.close(options={"TT_PARAMS": "1"}, counters={"events_lost": 3})
+    with pytest.raises(Error, match="3 calls were lost"):
+        recorded.span(tt.open(run_path).process(0), 0, 5)

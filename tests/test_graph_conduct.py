@@ -1,0 +1,41 @@
+"""Programs that capture streams and make, change and launch graphs notice nothing of a recording,
+however it was asked to cut epochs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import recordings, support
+
+pytestmark = pytest.mark.native
+
+NAMES = [name for name in support.all_names() if "graph" in name]
+OPTIONS = [
+    {"epoch": "graph", "params": "1"},
+    {"epoch": "launch,graph,memcpy", "regions": "touched"},
+    {"epoch": "sync,graph-node:.*"},
+    {"epoch": "graph-node:add|fill", "deps": "region", "cpu_callstack": "auto"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options["epoch"])
+@pytest.mark.parametrize("name", NAMES)
+def test_as_without_us(name: str, options: dict[str, str], built: Path, run_path: Path) -> None:
+    command = support.command(name, built)
+    environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="4")
+    bare = support.run(command, environment)
+    options = support.RECORDING_OPTIONS.get(name, {}) | options
+    recorded = support.run(command, support.recording(environment, run_path, **options))
+    if name == "graph_children" and "graph-node" in options["epoch"]:
+        # Whether the driver takes an update from nodes in another order: docs/limits.md, Graphs.
+        assert recorded.transcript() == bare.transcript()
+    else:
+        recordings.compare(name, bare, recorded)
+    recordings.check_run(name, run_path)
+
+
+def test_there_are_programs() -> None:
+    assert len(NAMES) > 15
