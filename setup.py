@@ -40,7 +40,14 @@ LIBRARIES = {
     "ttanalyze.lib.sim.libcuda": Library(
         "ttanalyze/lib/sim/libcuda.so.1",
         ("interpose/sim/*.c",),
-        ("-Wl,-soname,libcuda.so.1", "-Wl,--no-undefined", "-lm", "-pthread", "-ldl"),
+        (
+            "-Wl,-soname,libcuda.so.1",
+            "-Wl,-z,nodelete",  # it has threads
+            "-Wl,--no-undefined",
+            "-lm",
+            "-pthread",
+            "-ldl",
+        ),
     ),
     "ttanalyze.lib.sim.libcupti": Library(
         "ttanalyze/lib/sim/libcupti.so.13",

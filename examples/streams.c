@@ -9,6 +9,7 @@
  *
  * --async: buffers are given back and allocated anew in the midst of it, in the order of streams.
  * --host: host functions stand between.
+ * --graphs: some kernels are launched as graphs, one for each stream, that are changed before.
  */
 #include "common.h"
 
@@ -22,6 +23,7 @@ struct stream {
 	CUstream handle;
 	bool legacy;   /* the default stream that waits for others and they for it... */
 	bool blocking; /* ...namely for those that are this */
+	CUgraphExec graph; /* of one kernel, or NULL */
 };
 
 struct buffer {
@@ -66,8 +68,8 @@ static void count_call(void *unused)
 
 static void make_streams(long count)
 {
-	streams[0] = (struct stream){CU_STREAM_LEGACY, true, true};
-	streams[1] = (struct stream){CU_STREAM_PER_THREAD, false, true};
+	streams[0] = (struct stream){CU_STREAM_LEGACY, true, true, NULL};
+	streams[1] = (struct stream){CU_STREAM_PER_THREAD, false, true, NULL};
 	for (long i = 2; i < count; i++) {
 		streams[i].blocking = i % 2 == 0;
 		CHECK(cuStreamCreate(&streams[i].handle, streams[i].blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
@@ -119,6 +121,14 @@ static void after_writing(int stream, struct buffer *b, uint32_t value)
 	b->value = value;
 }
 
+static CUDA_KERNEL_NODE_PARAMS node_params(CUfunction f, long count, void **params)
+{
+	return (CUDA_KERNEL_NODE_PARAMS){
+		.func = f, .gridDimX = (unsigned)BLOCKS(count), .gridDimY = 1, .gridDimZ = 1,
+		.blockDimX = 256, .blockDimY = 1, .blockDimZ = 1, .kernelParams = params,
+	};
+}
+
 static long wrong_elements(const struct buffer *b, uint32_t *out, long n)
 {
 	long wrong = 0;
@@ -132,10 +142,10 @@ static long wrong_elements(const struct buffer *b, uint32_t *out, long n)
 int main(int argc, char **argv)
 {
 	long stream_count = 8, buffer_count = 16, turns = 3, wrong = 0;
-	bool async = false, host = false;
+	bool async = false, host = false, graphs = false;
 	struct own_option own[] = {
 		{"--streams", &stream_count, NULL}, {"--buffers", &buffer_count, NULL}, {"--rounds", &turns, NULL},
-		{"--async", NULL, &async}, {"--host", NULL, &host}, {NULL, NULL, NULL},
+		{"--async", NULL, &async}, {"--host", NULL, &host}, {"--graphs", NULL, &graphs}, {NULL, NULL, NULL},
 	};
 	struct options o = read_options(argc, argv, (struct options){.size = 4096, .steps = 200, .seed = 1, .own = own});
 	size_t bytes = (size_t)o.size * sizeof(uint32_t);
@@ -163,6 +173,13 @@ int main(int argc, char **argv)
 		b->writer = NOBODY;
 		CHECK(cuMemsetD32(b->data, b->value, (size_t)n));
 	}
+	CUgraph graph;
+	CUgraphNode node;
+	CUDA_KERNEL_NODE_PARAMS usual = node_params(advance, o.size, PARAMS(&buffers[0].data, &n, &writes, &rounds));
+	CHECK(cuGraphCreate(&graph, 0));
+	CHECK(cuGraphAddKernelNode(&node, graph, NULL, 0, &usual));
+	for (long i = 0; graphs && i < stream_count; i++)
+		CHECK(cuGraphInstantiate(&streams[i].graph, graph, 0));
 	CHECK(cuCtxSynchronize());
 
 	for (long step = 0; step < o.steps; step++) {
@@ -182,8 +199,15 @@ int main(int argc, char **argv)
 		}
 		uint32_t stamp = next_stamp(), value = stamp;
 		if (what < 4) {
+			void **params = PARAMS(&to->data, &n, &stamp, &rounds);
 			value += turned(to->value, turns);
-			launch(advance, o.size, stream, PARAMS(&to->data, &n, &stamp, &rounds));
+			if (graphs && what < 2) {
+				CUDA_KERNEL_NODE_PARAMS changed = node_params(advance, o.size, params);
+				CHECK(cuGraphExecKernelNodeSetParams(streams[s].graph, node, &changed));
+				CHECK(cuGraphLaunch(streams[s].graph, stream));
+			} else {
+				launch(advance, o.size, stream, params);
+			}
 		} else if (what < 7) {
 			before_reading(s, a);
 			before_reading(s, b);
@@ -220,6 +244,9 @@ int main(int argc, char **argv)
 		for (long i = 0; i < stream_count; i++)
 			CHECK(cuEventDestroy(b->been_read[i]));
 	}
+	for (long i = 0; graphs && i < stream_count; i++)
+		CHECK(cuGraphExecDestroy(streams[i].graph));
+	CHECK(cuGraphDestroy(graph));
 	for (long i = 2; i < stream_count; i++)
 		CHECK(cuStreamDestroy(streams[i].handle));
 	CHECK(cuDevicePrimaryCtxRelease(0));

@@ -68,8 +68,10 @@ enum tt_event_kind {
 	TT_EVENT_LAUNCH = 1,      /* a kernel launch */
 	TT_EVENT_LAUNCH_HOST = 2, /* a host function or stream callback */
 	TT_EVENT_GRAPH_LAUNCH = 3, /* id = graph, as in tt_graph_record */
-	TT_EVENT_COPY = 4,        /* dst, src, bytes; 2-D and 3-D copies give the bytes moved */
-	TT_EVENT_SET = 5,         /* dst, bytes, src = value, shared = bytes of an item; with a pitch grid = items, rows */
+	/* dst, src, bytes moved; of 2-D and 3-D copies grid = bytes of a row, rows, slices, block = pitches of dst and
+	 * src, cluster = rows from slice to slice of dst and src */
+	TT_EVENT_COPY = 4,
+	TT_EVENT_SET = 5,         /* dst, bytes, src = value, shared = bytes of an item; of rows grid = items, rows */
 	TT_EVENT_ALLOC = 6,       /* dst, bytes, id = region */
 	TT_EVENT_FREE = 7,        /* dst, bytes, id = region */
 	TT_EVENT_STREAM_CREATE = 8,

@@ -301,6 +301,7 @@ def by_hand() -> None:
         print(graph.edges[["from", "to"]].values.tolist(), graph.node_count)
         print(_refused(lambda: graph.add_memset(4, 0, left, after=[9])))
         executable = graph.instantiate()
+    print(_refused(lambda: executable.update(0, value=1), EndedError))
     executable.launch()
     device.synchronize()
     assert left.read("u4").tolist() == [0x01010102] + [4] * (COUNT - 1)
@@ -419,6 +420,13 @@ def invalidated() -> None:
     with stream.device.use() as driver:
         assert driver.result("cuStreamSynchronize", capture._raw)
     print(_refused(capture.end))
+    capture = StreamCapture.begin(stream)
+    capture.abandon()
+    print(_refused(capture.end, EndedError))
+    capture = StreamCapture.begin(stream)
+    capture.record_memset(64, 0, buffer)
+    del capture  # which ends it
+    gc.collect()
     try:
         with StreamCapture.begin(stream) as capture:
             capture.record_memset(64, 0, buffer)
@@ -566,11 +574,50 @@ def indirect() -> None:
     print(data.read("u4").tolist())
 
 
+def _box(dst: Any, src: Any, *, rows: int, slices: int = 1, width: int = 20) -> Any:
+    """A copy of rows of a pitch of 64 bytes, from column 4 of row 2 on, to column 8 of row 1."""
+    box = ffi.new("CUDA_MEMCPY3D *")
+    box.dstMemoryType, box.dstDevice, box.srcMemoryType = 2, dst.address, 2
+    if isinstance(src, DeviceBuffer):
+        box.srcDevice = src.address
+    else:
+        box.srcMemoryType, box.srcHost = 1, ffi.from_buffer(src)
+    box.srcXInBytes, box.srcY, box.dstXInBytes, box.dstY = 4, 2, 8, 1
+    box.dstPitch = box.srcPitch = 64
+    box.dstHeight, box.srcHeight = 16, 8
+    box.WidthInBytes, box.Height, box.Depth = width, rows, slices
+    return box
+
+
+def rows() -> None:
+    """Copies and sets of rows, by the program's own calls, in a stream and in a graph."""
+    device, stream = Device(0), Stream()
+    given = np.arange(4096, dtype="u2").view("u1")
+    source, target = DeviceBuffer.of(given), DeviceBuffer.of(np.zeros(8192, "u1"))
+    raw = ffi.cast("CUstream", stream.handle)
+    driver = device.driver
+    with device.use():
+        driver.call("cuMemcpy3DAsync_v2", _box(target, source, rows=3), raw)
+        driver.call("cuMemcpy3DAsync_v2", _box(target, given, rows=3, slices=4, width=7), raw)
+        driver.call("cuMemsetD2D16Async", target.address + 4096, 128, 0x1234, 5, 7, raw)
+        driver.call("cuStreamSynchronize", raw)
+    with StreamCapture.begin(stream) as capture, device.use():
+        driver.call("cuMemsetD2D32Async", target.address + 6144, 256, 0x01020304, 3, 4, raw)
+        driver.call("cuMemcpy3DAsync_v2", _box(target, source, rows=2, slices=2, width=9), raw)
+    executable = capture.graph.instantiate()
+    print(capture.graph.nodes[["kind", "bytes", "shared", "known"]].to_string())
+    executable.update(1, src=target)
+    executable.launch(stream)
+    stream.synchronize()
+    found = target.read()
+    print(found[:4096].sum(), found[4096:6144].sum(), found[6144:].sum())
+
+
 CASES = {
     case.__name__: case
     for case in (
         *(capture, foreign_streams, update, by_hand, arguments, errors, invalidated, memory),
-        *(lifetimes, exit_with_everything, threads, shared_memory, indirect),
+        *(lifetimes, exit_with_everything, threads, shared_memory, indirect, rows),
     )
 }
 

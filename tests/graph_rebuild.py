@@ -1,4 +1,4 @@
-"""Does again what was recorded between two epochs: `python -m tests.graph_rebuild RUN [FIRST LAST]`.
+"""Does again what was recorded between epochs: `python -m tests.graph_rebuild RUN [FIRST LAST]`.
 
 Runs in a process of its own, on the simulator or on a GPU. Prints one JSON object: the error, or
 what came of the graph, with memory where it was and, made again beside it, elsewhere.

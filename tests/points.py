@@ -1,4 +1,4 @@
-"""What a recording of shim_points has to hold, on the simulator and on a GPU."""
+"""What recordings of shim_points and shim_points_order hold, on the simulator and on a GPU."""
 
 from __future__ import annotations
 
@@ -39,4 +39,28 @@ def check_points(run: Path) -> None:
         assert seen[a][-2:] == [base, base + 1]
         assert seen[b][-2:] == [base + 100, base + 101]
         assert seen[c][-1] == base + 3
+    assert tt.verify.verify(opened, run / "manifest.json").same
+
+
+def check_order(run: Path, updates: list[bool]) -> None:
+    """The same where graphs of other node orders were taken over, or refused (updates)."""
+    opened = tt.open(run)
+    epochs = opened.epochs
+    points = epochs[epochs["trigger"] == "graph-node"]
+    assert not points["refused"].any()
+    launches = sorted(points["seq"].unique())
+    assert len(launches) == 1 + len(updates)
+    a, b, c = opened.regions.query(f"size == {N * 4}")["region"].iloc[:3]
+    base = 1000
+    for i, seq in enumerate(launches):
+        base = 1000 * (i + 1) if i == 0 or updates[i - 1] else base
+        seen: dict[int, list[int]] = {a: [], b: [], c: []}
+        for epoch in points[points["seq"] == seq]["epoch"]:
+            for region, values in seen.items():
+                first = int(opened.read(epoch, region, dtype="u4")[0])
+                if not values or values[-1] != first:
+                    values.append(first)
+        assert seen[a][-3:] == [base, base + 1, base + 11]
+        assert seen[b][-2:] == [base + 100, base + 102]
+        assert seen[c][-1] == base + 203
     assert tt.verify.verify(opened, run / "manifest.json").same

@@ -152,10 +152,11 @@ class Writer:
 
     def event(self, kind: str, call: str | None = None, **values: Any) -> int:
         seq = self.next_seq()
-        members: dict[str, Any] = {"id": NO_ID, "thread": 4711, "stream": 1, **values}
+        members: dict[str, Any] = {"id": NO_ID, "thread": 4711, "stream": 1}
+        members |= {"time_ns": seq * 1000, **values}
         number = CALLS.index(call) if call else NO_ID
         which = layout.EVENT_KINDS.index(kind)
-        out = record(layout.EVENT, seq=seq, time_ns=seq * 1000, kind=which, call=number, **members)
+        out = record(layout.EVENT, seq=seq, kind=which, call=number, **members)
         self.append("events.bin", out.tobytes())
         return seq
 
@@ -256,8 +257,13 @@ class Writer:
         label: str | None = None,
         context: int = 0,
         only: list[int] | None = None,
+        seq: int | None = None,
+        **times: int,
     ) -> int:
-        """Cuts an epoch; flags: names. only: the regions that are looked at. Gives its number."""
+        """Cuts an epoch; flags: names. only: the regions that are looked at. seq: of the call that
+        it was cut at, by default one of its own. times: time_ns, captured_ns, done_ns. Gives its
+        number.
+        """
         number = len(self.history)
         full = "full" in flags
         if full and self.segments and self.history:
@@ -284,16 +290,16 @@ class Writer:
         block_span = np.array(blocks, layout.BLOCK).tobytes()
         self.append("digests.bin", digest_span)
         self.append("blocks.bin", block_span)
-        seq = self.event("epoch", "cuCtxSynchronize", id=number)
+        seq = self.event("epoch", "cuCtxSynchronize", id=number) if seq is None else seq
+        times = {"time_ns": seq * 1000, "done_ns": seq * 1000 + 500, **times}
         out = record(
             layout.EPOCH,
+            **times,
             number=number,
             trigger=layout.TRIGGERS.index(trigger),
             flags=bits,
             context=context,
             seq=seq,
-            time_ns=seq * 1000,
-            done_ns=seq * 1000 + 500,
             label=self.string(label),
             segment=self.segment,
             digests_first=self.records["digests"],

@@ -16,7 +16,8 @@ pytestmark = pytest.mark.native
 def demo(name: str, folder: Path, *arguments: str) -> str:
     """What a demo printed; it must have ended well."""
     command = [sys.executable, "-m", f"examples.demos.{name}", "--sim", "--out", str(folder)]
-    done = support.run([*command, *arguments], support.bare_environment(), cwd=support.ROOT)
+    environment = support.bare_environment(**support.sanitizer_runtimes())
+    done = support.run([*command, *arguments], environment, cwd=support.ROOT, timeout=300)
     assert done.status == 0, done.stdout + done.stderr
     return done.stdout
 

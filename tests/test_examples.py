@@ -63,7 +63,9 @@ def test_training_learns(examples: Path) -> None:
     assert losses == sorted(losses, reverse=True)
 
 
-@pytest.mark.parametrize("options", [[], ["--async"], ["--host"], ["--streams", "20"]], ids=str)
+@pytest.mark.parametrize(
+    "options", [[], ["--async"], ["--host"], ["--graphs"], ["--streams", "20"]], ids=str
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_streams_are_right_in_any_order(seed: int, options: list[str], examples: Path) -> None:
     arguments = ["--seed", str(seed), *options]

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
 TIMED = [layout.EVENT_KINDS.index(kind) for kind in ("launch", "graph-launch", "copy", "set")]
 SYNC = layout.EVENT_KINDS.index("sync")
+OWN = layout.constant("TT_ACTIVITYF_OWN")
 IN_GRAPH = 1
 
 
@@ -45,7 +46,7 @@ def submitted(process: Process) -> Array:
     """Calls that were to be timed."""
     events = np.array(process.events)
     ran = np.isin(events["kind"], TIMED) & (events["result"] == 0)
-    return events[ran & (events["flags"] & IN_GRAPH == 0)]
+    return np.asarray(events[ran & (events["flags"] & IN_GRAPH == 0)])
 
 
 def of_calls(process: Process) -> Array:
@@ -104,10 +105,23 @@ def test_kernels_of_graphs_are_those_of_the_launch(built: Path, run: Path) -> No
 def test_work_of_the_recorder_is_nobodys(built: Path, run: Path) -> None:
     process, _ = record(support.command("example-vecadd", built), run, "cupti")
     of_none = np.concatenate([p[p["seq"] == 0] for p in process.activities.pieces()] or [])
+    assert (of_none["flags"] & OWN != 0).all()
+    kinds = {layout.EVENT_KINDS[kind] for kind in of_none["kind"].tolist()}
+    assert {"launch", "copy"} <= kinds <= {"launch", "copy", "set"}
     names = {process.strings.get(int(n)) for n in of_none["name"] if n != layout.NO_ID}
-    assert names
-    assert all(name.startswith("tt_") for name in names if name)
-    assert not {process.strings.get(int(n)) for n in of_calls(process)["name"]} & names
+    assert names == {"tt_capture_digest", "tt_capture_gather"}
+    assert not (of_calls(process)["flags"] & OWN).any()
+
+
+def test_kernels_that_the_recorder_puts_into_graphs(built: Path, run: Path) -> None:
+    command = [str(support.build_program("shim_points", built))]
+    process, _ = record(command, run, "cupti", epoch="graph-node:fill|add")
+    work = of_calls(process)
+    own = work["flags"] & OWN != 0
+    names = {process.strings.get(int(n)) for n in work["name"][own]}
+    assert names == {"tt_capture_digest_at", "tt_capture_gather_at"}
+    others = {process.strings.get(int(n)) for n in work["name"][~own] if n != layout.NO_ID}
+    assert others == {"fill", "add"}
 
 
 @pytest.mark.parametrize("source", ["cupti", "events"])

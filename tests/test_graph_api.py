@@ -53,8 +53,8 @@ def test_case_recorded(name: str, run_path: Path) -> None:
     assert tt.verify.verify(run, run_path / "manifest.json").same
     if name == "update":
         graph = run.graphs.iloc[0]
-        assert (graph["nodes"], graph["launches"]) == (3, 13)
-        assert graph["changes"] == 11  # of which one is of the whole graph
+        assert (graph["nodes"], graph["launches"]) == (3, 11)
+        assert graph["changes"] == 10  # of which one is of the whole graph
 
 
 @pytest.mark.native
@@ -70,7 +70,7 @@ def test_importing_loads_no_driver() -> None:
 
 
 def test_a_driver_that_is_not_there() -> None:
-    with pytest.raises(MissingDriverError, match="no driver: .*/nowhere/libcuda.so.1.*simulator"):
+    with pytest.raises(MissingDriverError, match=r"no driver: .*/nowhere/libcuda.*simulator"):
         Driver("/nowhere/libcuda.so.1")
 
 
@@ -80,7 +80,7 @@ def test_no_driver_at_all() -> None:
     command = [sys.executable, "-c", script]
     done = support.run(command, support.bare_environment(), cwd=support.ROOT)
     last = done.stderr.splitlines()[-1]
-    assert "MissingDriverError: no driver: libcuda.so.1: cannot open" in last
+    assert "MissingDriverError: no driver: " in last and "cannot open shared object" in last
     assert "ttanalyze.graph.simulator()" in last
 
 
@@ -127,11 +127,14 @@ def rebuilt(run: tt.Run, first: int = 0, last: int = -1, **environment: str) -> 
     return out
 
 
-def is_as_recorded(found: dict[str, Any]) -> None:
+def is_as_recorded(found: dict[str, Any], unwritten: bool = False) -> None:
     assert "error" not in found, found["error"]
     for where in ("here", "elsewhere"):
         one = found[where]
-        assert one["restored"] and one["same"] and one["again"], one["text"]
+        assert one["restored"], one["text"]
+        # What nobody wrote to in an allocation is whatever was there before.
+        assert one["differences"] == (one["new"] if unwritten else []), one["text"]
+        assert one["same"] == one["again"] == (not one["differences"])
 
 
 REBUILT = ("vecadd", "pipeline", "training", "graph", "globals", "async", "scribble", "vmm")
@@ -144,20 +147,14 @@ def test_examples_again(name: str, deterministic: str, built: Path, run_path: Pa
     """Their work alone, without the program, leaves the recorded digests."""
     command = support.command(f"example-{name}", built)
     run = record(run_path, *command, deterministic=deterministic)
-    events = run.events
-    # From the first epoch after what the program begins with, and from the middle.
-    last = len(run.epochs) - 1
-    alive = run.regions["death_seq"].min()
-    while run.epochs["seq"][last] > alive:
-        last -= 1
-    for first in (1, last // 2):
+    counts = run.epochs["regions"]
+    last = int(counts.index[counts == counts.max()][-1])
+    for first in {0, last // 2}:
         found = rebuilt(run, first, last)
-        is_as_recorded(found)
-        ours = run.regions["kind"] != "global"
-        if deterministic == "1" and name != "vmm":
-            moved = set(run.regions["region"][ours]) & set(found["here"]["moved"])
-            assert not moved
-    assert (events["kind"] == "launch").any() or name == "graph"
+        is_as_recorded(found, unwritten=name == "vmm" or (name, deterministic) == ("async", "0"))
+        if deterministic == "1":
+            ours = run.regions["region"][run.regions["kind"] == "arena"]
+            assert not set(ours) & set(found["here"]["moved"])
 
 
 @pytest.mark.native
@@ -174,6 +171,7 @@ def test_streams_in_any_order(name: str, built: Path, run_path: Path) -> None:
     "name",
     [
         *("graph_updates", "graph_children", "graph_nodes", "graph_flags", "memset_2d"),
+        *("copy_1d", "copy_2d", "copy_3d"),
         *("threads_shared_stream", "module_two_copies", "stream_per_thread", "library_kernels"),
     ],
 )
@@ -185,7 +183,7 @@ def test_programs_again(name: str, built: Path, run_path: Path) -> None:
 
 @pytest.mark.native
 def test_copies_from_the_host(built: Path, run_path: Path) -> None:
-    """They copy what the next epoch has; where a kernel may have written meanwhile, that is said."""
+    """They copy what the next epoch has; that a kernel may have written meanwhile is said."""
     command = support.command("example-vecadd", built)
     run = record(run_path, *command, "--perturb", "3", epoch="sync")
     found = rebuilt(run)
@@ -198,12 +196,21 @@ def test_copies_from_the_host(built: Path, run_path: Path) -> None:
     assert found["here"]["notes"] == []
 
 
-@pytest.mark.native
-def test_what_was_copied_over_is_not_known(built: Path, run_path: Path) -> None:
-    run = record(run_path, *support.command("example-pipeline", built), epoch="launch:4")
-    found = rebuilt(run)
-    assert "what it copied from the host is not known, as call" in found["error"]
-    assert found["error"].endswith("record with --epoch memcpy")
+def test_what_was_copied_over_is_not_known(run_path: Path) -> None:
+    writer = Writer(run_path)
+    writer.born(0, bytes(4096))
+    writer.epoch("sync", "full")
+    for offset in (0, 64, 96):
+        to = 0x7F0000000000 + offset
+        writer.event("copy", "cuMemcpyHtoD_v2", dst=to, bytes=64, src=0x1234, flags=16)
+    writer.epoch()
+    writer.close(options={"TT_PARAMS": "1"})
+    with pytest.raises(Error) as raised:
+        recorded.span(tt.open(run_path).process(0), 0, 1)
+    assert str(raised.value) == (
+        "call 4 (cuMemcpyHtoD_v2) can't be done again: what it copied from the host is not known, "
+        "as call 5 (cuMemcpyHtoD_v2) wrote there before epoch 1; record with --epoch memcpy"
+    )
 
 
 @pytest.mark.native
@@ -215,10 +222,27 @@ def test_pointers_in_memory(run_path: Path) -> None:
     run = tt.open(run_path)
     first = int(run.epochs.index[run.epochs["trigger"] == "graph"][0])
     found = rebuilt(run, first - 1, first)
-    assert found["here"]["same"] and not found["here"]["moved"]
-    if "elsewhere" in found:
-        assert found["elsewhere"]["moved"] == [0, 1]
-        assert "to which pointers that lie in memory do not lead" in found["elsewhere"]["notes"][0]
+    buffers = run.regions["region"][run.regions["kind"] != "global"].tolist()
+    assert found["here"]["same"] and not set(found["here"]["moved"]) & set(buffers)
+    assert set(buffers) < set(found["elsewhere"]["moved"])
+    assert not found["elsewhere"]["same"]
+    assert "to which pointers that lie in memory do not lead" in found["elsewhere"]["notes"][0]
+
+
+@pytest.mark.native
+def test_rows_again(run_path: Path) -> None:
+    """Copies and sets of rows, in streams and in graphs."""
+    environment = support.recording(SIM, run_path, **(EVERY | {"epoch": "memcpy,graph,sync"}))
+    assert case("rows", **environment).status == 0
+    run = tt.open(run_path)
+    seen = run.events[run.events["call"].isin(["cuMemcpy3DAsync_v2", "cuMemsetD2D16Async"])]
+    shape = [f"{size}_{axis}" for size in ("grid", "block", "cluster") for axis in "xyz"]
+    assert seen[shape].values.tolist()[:3] == [
+        [20, 3, 1, 64, 64, 0, 16, 8, 0],
+        [7, 3, 4, 64, 64, 0, 16, 8, 0],
+        [5, 7, 0, 0, 0, 0, 0, 0, 0],
+    ]
+    is_as_recorded(rebuilt(run))
 
 
 @pytest.mark.native
@@ -243,7 +267,7 @@ def test_what_differs_is_told(built: Path, run_path: Path) -> None:
     done = python("-c", script, run.path)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
-        "<Graph of epochs 1 to 9: 8 launch>",
+        "<Graph of epochs 1 to 9: 8 launches>",
         "epoch 1: 2 regions as recorded",
         "epoch 9: 2 regions as recorded",
         "False [1]",
@@ -261,7 +285,6 @@ def test_what_differs_is_told(built: Path, run_path: Path) -> None:
     ("name", "why"),
     [
         ("example-managed", "is managed memory, which the host may write to at any time"),
-        ("copy_2d", "how far apart the rows are that it copies is not known"),
         ("arrays", "it copies from or to an array, or a list of places"),
         ("stream_values", "what values it writes is not known"),
         ("graph_conditional", "node 1 of graph 0 is of kind conditional"),
@@ -324,9 +347,8 @@ def ordered(run: Path, order: str = "streams") -> dict[int, set[int]]:
     writer.born(0, bytes(4096))
     base = 0x7F0000000000
 
-    def fill(value: int, stream: int, **more: int) -> None:
-        members = {"stream": stream, "dst": base, "bytes": 16, "src": value, "shared": 4, **more}
-        writer.event("set", **members)
+    def fill(value: int, stream: int, **more: Any) -> None:
+        writer.event("set", stream=stream, dst=base, bytes=16, src=value, shared=4, **more)
 
     writer.epoch("sync", "full")
     fill(1, 16)

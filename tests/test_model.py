@@ -135,6 +135,8 @@ def test_a_part_of_a_region_and_a_view_of_it(run_path: Path) -> None:
     run = tt.open(run_path)
     assert (run.read(0, 0, dtype=np.float32) == values).all()
     part = run.read(0, 0, dtype="<f4", start=4 * 16000, stop=4 * 16800)
+    place = np.array([4 * 16000, 4 * 16800], "u8")
+    assert np.array_equal(run.read(0, 0, dtype="<f4", start=place[0], stop=place[1]), part)
     assert (part == values[16000:16800]).all()
     assert len(run.read(0, 0, start=400_000)) == 0
     with pytest.raises(tt.Error, match="bytes 0 to 400001 do not lie in region 0: it has 400000"):

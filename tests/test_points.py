@@ -8,7 +8,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.points import check_points
+from tests.points import check_order, check_points
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -37,6 +37,15 @@ def test_an_epoch_after_each_kernel(
     command = [str(support.build_program("shim_points", built))]
     record(command, run, environment, epoch="graph-node:fill|add", **more)
     check_points(run)
+
+
+@pytest.mark.parametrize("more", [{}, {"regions": "touched"}], ids=str)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_updates_from_other_orders(seed: int, more: dict[str, str], built: Path, run: Path) -> None:
+    environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
+    command = [str(support.build_program("shim_points_order", built))]
+    record(command, run, environment, epoch="graph-node:fill|add", **more)
+    check_order(run, [True, True, True, False])
 
 
 def test_only_those_that_were_named(built: Path, run: Path) -> None:

@@ -24,7 +24,7 @@ def stress(built: Path, run: Path, seed: int, *arguments: str, **options: str) -
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
     bare = support.run(command, environment)
     assert (bare.status, bare.stderr) == (0, "")
-    recorded = support.recording(environment, run, epoch="launch", params="1", **options)
+    recorded = support.recording(environment, run, epoch="launch,graph", params="1", **options)
     assert support.run(command, recorded) == bare
     opened = tt.open(run)
     assert tt.verify.verify(opened, run / "manifest.json").same
@@ -36,7 +36,7 @@ def stress(built: Path, run: Path, seed: int, *arguments: str, **options: str) -
 ORDERED = [("region", "touched"), ("region", "all"), ("device", "touched"), ("device", "all")]
 
 
-@pytest.mark.parametrize("options", [[], ["--async"], ["--host"], ["--async", "--host"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--async"], ["--host"], ["--graphs", "--async"]], ids=str)
 @pytest.mark.parametrize(("deps", "regions"), ORDERED)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_is_torn(

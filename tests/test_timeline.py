@@ -42,7 +42,8 @@ def work_run(path: Path) -> Writer:
     w.activity("copy", 3, 8100, 8400, node=13, bytes=64, stream=0)
     w.activity("launch", 1, 5000, 6000, stream=0)
     w.activity("", 0, 0, 0)
-    w.activity("launch", 0, 100, 101, "tt_digest", stream=0, context=layout.NO_ID)
+    own = {"flags": activities.OWN, "context": layout.NO_ID}
+    w.activity("launch", 0, 100, 101, "tt_digest", stream=0, **own)
     w.close()
     return w
 
@@ -153,6 +154,7 @@ def test_run_activities(run_path: Path) -> None:
     assert table["gpu_time"].tolist()[:6] == [1, 1000, 2000, 500, 300, 1700]
     assert table["wait_time"].dropna().tolist() == [4900]
     assert table["coarse"].tolist() == [False] * 5 + [True, False]
+    assert table["own"].tolist() == [True] + [False] * 6
     assert pd.isna(table["seq"][0]) and pd.isna(table["context"][0])
 
 

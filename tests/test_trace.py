@@ -69,7 +69,9 @@ def test_recorded_programs(
     submitted = events["kind"].isin(["launch", "copy", "set", "graph-launch", "event-record"])
     submitted |= events["kind"].isin(["event-wait", "launch-host", "mem-op"])
     submitted &= (events["flags"] & 1) == 0
-    there = seen.of("stream")
+    waits = [i for i in seen.of("stream") if i.category == "capture-wait"]
+    assert {i.args["seq"] for i in waits} <= set(events.index[events["flags"] & 128 != 0])
+    there = [i for i in seen.of("stream") if i.category != "capture-wait"]
     assert Counter(i.args["seq"] for i in there) == Counter(events.index[submitted])
     assert all(str(i.args["stream"]) in i.lane or i.args["stream"] in (1, 2) for i in there)
     by_flow = {i.flow_out: i for i in seen.calls}

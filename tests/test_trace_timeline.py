@@ -14,6 +14,7 @@ import ttanalyze as tt
 from tests import recordings, support
 from tests.rundir import Writer
 from tests.traces import Item, traced
+from ttanalyze.model.activities import OWN
 from ttanalyze.trace import FORMATS, calls, rows, trace, work
 
 KERNEL = "_Z4stepPf"
@@ -159,23 +160,29 @@ def test_the_recorders_work_and_that_of_no_call(run_path: Path, form: str) -> No
     w.event("launch", "cuLaunchKernel", id=0)
     w.epoch()
     w.activity("launch", 1, 5000, 6000, "tt_of_the_program")
-    w.activity("launch", 0, 7000, 8000, "tt_digest", stream=0)
-    w.activity("launch", 0, 7500, 8500, "tt_digest", stream=0, device=1)
-    w.activity("launch", 0, 7600, 8600, "tt_gather", stream=0)
+    w.activity("launch", 0, 7000, 8000, "tt_capture_digest", stream=0, flags=OWN)
+    w.activity("launch", 0, 7500, 8500, "tt_capture_digest", stream=0, device=1, flags=OWN)
+    w.activity("launch", 0, 7600, 8600, "tt_capture_gather", stream=0, flags=OWN)
+    w.activity("copy", 0, 8600, 8700, stream=0, bytes=7, flags=OWN)
+    w.activity("set", 0, 8700, 8800, stream=0, bytes=7, flags=OWN)
     w.activity("copy", 0, 9000, 9100, stream=0)
+    w.activity("launch", 0, 9200, 9300, "tt_of_the_program", stream=0)
     w.activity("launch", 77, 9000, 9100, KERNEL)
     w.activity("sync", 0, 9000, 9100)
     w.close()
     seen, done = traced(run_path, form)
     assert spans(seen.of("default stream")) == [("tt_of_the_program", 5000, 6000)]
-    assert [i.lane for i in seen.of("recorder")] == [
-        "GPU 0: recorder",
-        "GPU 1: recorder",
-        "GPU 0: recorder (2)",
+    assert sorted((i.lane, i.name) for i in seen.of("recorder")) == [
+        ("GPU 0: recorder", "copy"),
+        ("GPU 0: recorder", "set"),
+        ("GPU 0: recorder", "tt_capture_digest"),
+        ("GPU 0: recorder (2)", "tt_capture_gather"),
+        ("GPU 1: recorder", "tt_capture_digest"),
     ]
     assert sorted(spans(seen.of("work of no recorded call"))) == [
         ("copy", 9000, 9100),
         ("step", 9000, 9100),
+        ("tt_of_the_program", 9200, 9300),
     ]
     assert done.calls == 2 and done.arrows == 2
 
@@ -185,7 +192,7 @@ def test_only_the_work_of_some_epochs(run_path: Path, form: str) -> None:
     for _ in range(3):
         seq = w.event("launch", "cuLaunchKernel")
         w.activity("launch", seq, seq * 1000 + 200, seq * 1000 + 400, KERNEL)
-        w.activity("launch", 0, seq * 1000 + 500, seq * 1000 + 600, "tt_digest")
+        w.activity("launch", 0, seq * 1000 + 500, seq * 1000 + 600, "tt_digest", flags=OWN)
         w.epoch()
     w.close()
     seen, _ = traced(run_path, form, epochs=(1, 1))
@@ -328,8 +335,8 @@ def test_recorded_programs(built: Path, tmp_path: Path, name: str, source: str) 
             graph = graphs.get(item.args["seq"])
             assert graph is None or graph.begin <= item.begin <= item.end <= graph.end
         if source == "cupti":
-            own = [i for i in seen.of("recorder") if i.category == "launch"]
-            assert len(own) == known["kernel"].astype(str).str.startswith("tt_").sum() > 0
+            own = Counter(i.category for i in seen.of("recorder"))
+            assert own == Counter(known["kind"][known["own"]]) and own["launch"] > 0
         events = run.events[run.events["kind"].isin(["launch", "copy", "set"])]
         unseen = set(events[events["flags"] & 1 == 0]["seq"]) - {i.args["seq"] for i in work}
         assert unseen <= {i.args["seq"] for i in seen.of("as submitted")}

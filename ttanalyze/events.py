@@ -315,12 +315,21 @@ class _Kernels:
         return found
 
     def times(self, rows: Rows) -> list[list[int | None]]:
-        """TIMES of each launch; None where they are not known, as of each kernel of a graph."""
+        """TIMES of each launch, and each kernel of a graph; None where they are not known."""
         if self.process is None:
             return [[], []]
-        begins, ends, known = self.process.activities.spans(rows.events["seq"])
+        seqs, out = rows.events["seq"], []
+        begins, ends, known = self.process.activities.spans(seqs)
         known &= rows.node < 0
-        out = []
+        inside = np.flatnonzero((rows.node >= 0) & self.process.node_times.there)
+        for some in np.split(inside, np.flatnonzero(np.diff(seqs[inside])) + 1):
+            if len(some):
+                graph, seq = int(rows.graph[some[0]]), int(seqs[some[0]])
+                of_nodes = self.process.node_times.of(graph, seq)
+                at = of_nodes.rows(rows.node[some])
+                known[some] = at >= 0
+                begins[some[at >= 0]] = of_nodes.begins[at[at >= 0]]
+                ends[some[at >= 0]] = of_nodes.ends[at[at >= 0]]
         for times in (begins, ends):
             values = times.astype(object)
             values[~known] = None

@@ -13,8 +13,10 @@ import numpy as np
 from ttanalyze import statuses, text
 from ttanalyze.incidents import incident_text, incidents, last_epoch
 from ttanalyze.model import layout
+from ttanalyze.model.captures import LATEST, Captures
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
+from ttanalyze.waits import Waits
 
 SHOWN_PROCESSES = 8
 SHOWN_WARNINGS = 10
@@ -74,6 +76,7 @@ def _process(process: Process) -> dict[str, Any]:
         "events_lost": told.get("counters", {}).get("events_lost", 0),
         "annotations": told.get("counters", {}).get("annotations", 0),
         "timeline": _timeline(process),
+        "capture_waits": _capture_waits(process),
         "unknown_calls": told.get("unknown_calls", []),
         "incidents": incidents(process),
         "last_epoch": last_epoch(process),
@@ -101,6 +104,30 @@ def _timeline(process: Process) -> dict[str, Any] | None:
         known = process.activities.known(records["seq"][meant])
         launches, timed = launches + len(known), timed + int(np.count_nonzero(known))
     return {**told, "launches": launches, "timed_launches": timed}
+
+
+def _capture_waits(process: Process) -> dict[str, Any]:
+    """How many calls made their stream wait for a capture, and, where a timeline tells, for how
+    long these waits held the streams up in all.
+    """
+    pieces = process.event_pieces() if len(process.epochs) else ()
+    count = sum(int(np.count_nonzero(Captures.waited(records))) for records in pieces)
+    known = count > 0 and process.activities.there
+    return {"count": count, "time_ns": _held_up(process) if known else None}
+
+
+def _held_up(process: Process) -> int:
+    total, waits = 0, Waits(process.captures)
+    for calls in process.events_by_seq():
+        made = np.minimum(calls["time_ns"], LATEST).astype("i8")
+        begins, ends, known = process.activities.spans(calls["seq"])
+        lanes = (calls["context"].astype("u8") << np.uint64(32)) ^ calls["stream"]
+        ran = (calls["result"] == 0) & (calls["flags"] & IN_GRAPH == 0)
+        of = np.flatnonzero(known)
+        span = (np.maximum(begins[of], made[of]), np.maximum(ends[of], made[of]))
+        _, found = waits.find(calls, lanes, ran, made, of, span)
+        total += int((found.ends - found.begins).sum())
+    return total
 
 
 def _tally(names: list[str]) -> dict[str, int]:
@@ -190,6 +217,8 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     pairs.append(("calls", f"{calls}, {text.count(said, 'annotation')}" if said else calls))
     if process["timeline"]:
         pairs.append(("GPU", _gpu_times(process["timeline"])))
+    if process["capture_waits"]["count"]:
+        pairs.append(("waits", _waits_text(process["capture_waits"])))
     pairs.append(("bytes", _bytes(process)))
     pairs.append(("lost", _losses(process)))
     for incident in process["incidents"]:
@@ -252,6 +281,11 @@ def _gpu_times(timeline: dict[str, Any]) -> str:
     out += f" ({text.printable(reason)})" if reason else ""
     missed = timeline.get("missed", 0)
     return out + (f"; {missed:,} missed" if missed else "")
+
+
+def _waits_text(waits: dict[str, Any]) -> str:
+    out = f"{text.count(waits['count'], 'call')} had to wait for a capture"
+    return out if waits["time_ns"] is None else f"{out}, {text.duration(waits['time_ns'])} in all"
 
 
 def _bytes(process: dict[str, Any]) -> str:

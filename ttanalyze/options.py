@@ -72,7 +72,11 @@ def _callers(value: str) -> None:
         _one_of("auto", "python", "backtrace", "mixed", "off")(value)
 
 
-FORMS = ("kernel:", "graph-node:", "nvtx:")  # of --epoch, with an expression that takes the rest of its list
+FORMS = (
+    "kernel:",
+    "graph-node:",
+    "nvtx:",
+)  # of --epoch, with an expression that takes the rest of its list
 WORDS = "sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX, graph-node:REGEX or "
 WORDS += "nvtx:REGEX"
 

@@ -26,7 +26,8 @@ from examples.demos.common import options, record, say, start
 BLOCK = 65536
 STAMP = 2654435761
 SHOWN = 5
-LAUNCH, COPY, SET = 1, 4, 5  # kinds of events
+LAUNCH, GRAPH_LAUNCH, COPY, SET = 1, 3, 4, 5  # kinds of events
+WRITES = LAUNCH, GRAPH_LAUNCH, COPY, SET
 LOOSE, WITHOUT_CONTENTS = 4, 8 | 16  # flags of an epoch; without are refused and dropped ones
 
 
@@ -85,10 +86,12 @@ def writes(run: tt.Run) -> Iterator[tuple[int, int, int]]:
 
     values: dict[int, int] = {}
     count = 0
-    for event in process.events[np.isin(process.events["kind"], [LAUNCH, COPY, SET])]:
+    for event in process.events[np.isin(process.events["kind"], WRITES)]:
         seq, kind, given = int(event["seq"]), int(event["kind"]), process.params(event)
         if kind == COPY and int(event["dst"]) not in at:
             continue  # to the host
+        if kind == GRAPH_LAUNCH:
+            given = process.graphs.data(process.graphs.nodes(int(event["id"]), seq)[0])
         count += 1
         stamp = count * STAMP % 2**32
         if kind == SET:
@@ -186,7 +189,7 @@ def main() -> None:
         os.environ.setdefault("TT_SIM_SCHEDULE", "random")
     asked = ["off"] if chosen.no_deps else [chosen.deps] if chosen.deps else []
     for deps in asked or ["region", "device", "off"]:
-        how = ["--epoch", "launch", "--params", "--regions", chosen.regions, "--deps", deps]
+        how = ["--epoch", "launch,graph", "--params", "--regions", chosen.regions, "--deps", deps]
         run, _ = record(chosen, f"streams-{deps}", how, ["streams", *chosen.program])
         found = check(tt.open(run))
         show(found)

@@ -15,6 +15,7 @@
 #include "../state/clock.h"
 #include "../state/modules.h"
 #include "capture.h"
+#include "reading.h"
 
 #define MOST 32 /* of a graph: epochs of one launch wait for the drain side by side */
 #define TABLE_FIRST 16
@@ -29,7 +30,7 @@ struct block {
 };
 
 struct point {
-	uint32_t position; /* of the kernel among the graph's nodes */
+	uint32_t position; /* of the kernel, as graphs are read: the same in every one that it can be updated from */
 	uint32_t number;   /* of it in the executable graph's list */
 	uint32_t label;
 	CUgraphNode kernel, digest, gather; /* while they are in a graph */
@@ -44,6 +45,7 @@ struct point {
 
 struct points {
 	struct context *context;
+	uint64_t form;		/* of the graph */
 	unsigned count, active; /* active: they capture in this launch */
 	struct block *host;
 	CUdeviceptr device;
@@ -73,76 +75,6 @@ static const struct kernels *kernels_of(const struct context *c)
 
 /* ---- which kernels ---- */
 
-/* A graph as it is read: nodes by position, and by handle, and what leads where. */
-struct reading {
-	CUgraphNode *nodes, *from, *to;
-	struct place {
-		CUgraphNode node;
-		uint32_t position;
-	} *places;
-	size_t count, edges;
-};
-
-static int by_handle(const void *a, const void *b)
-{
-	uintptr_t x = (uintptr_t)((const struct place *)a)->node, y = (uintptr_t)((const struct place *)b)->node;
-
-	return x < y ? -1 : x > y;
-}
-
-static uint32_t position_of(const struct reading *g, CUgraphNode node)
-{
-	const struct place *p = bsearch(&(struct place){.node = node}, g->places, g->count, sizeof(*g->places), by_handle);
-
-	return p ? p->position : UINT32_MAX;
-}
-
-static void reading_free(struct reading *g)
-{
-	free(g->nodes);
-	free(g->from);
-	free(g->to);
-	free(g->places);
-}
-
-/* The form with data: the other one refuses edges that have any. */
-static CUresult get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *n)
-{
-	return real.cuGraphGetEdges_v2 ? real.cuGraphGetEdges_v2(graph, from, to, data, n)
-				       : real.cuGraphGetEdges(graph, from, to, n);
-}
-
-static bool read_edges(struct reading *g, CUgraph graph)
-{
-	CUgraphEdgeData *data;
-
-	if (get_edges(graph, NULL, NULL, NULL, &g->edges) != CUDA_SUCCESS)
-		return false;
-	g->from = calloc(g->edges + 1, sizeof(*g->from));
-	g->to = calloc(g->edges + 1, sizeof(*g->to));
-	data = calloc(g->edges + 1, sizeof(*data));
-	bool ok = g->from && g->to && data &&
-		  (!g->edges || get_edges(graph, g->from, g->to, data, &g->edges) == CUDA_SUCCESS);
-	free(data);
-	return ok;
-}
-
-static bool read_graph(struct reading *g, CUgraph graph)
-{
-	*g = (struct reading){0};
-	if (real.cuGraphGetNodes(graph, NULL, &g->count) != CUDA_SUCCESS || !g->count)
-		return false;
-	g->nodes = calloc(g->count, sizeof(*g->nodes));
-	g->places = calloc(g->count, sizeof(*g->places));
-	if (!g->nodes || !g->places || real.cuGraphGetNodes(graph, g->nodes, &g->count) != CUDA_SUCCESS ||
-	    !read_edges(g, graph))
-		return false;
-	for (size_t i = 0; i < g->count; i++)
-		g->places[i] = (struct place){g->nodes[i], (uint32_t)i};
-	qsort(g->places, g->count, sizeof(*g->places), by_handle);
-	return true;
-}
-
 /* The kernel of a node if it was chosen and runs in this context, else NULL. */
 static const struct function *chosen(const struct context *c, CUgraphNode node)
 {
@@ -158,55 +90,6 @@ static const struct function *chosen(const struct context *c, CUgraphNode node)
 		return NULL;
 	const struct function *known = function_of(f);
 	return known && known->inside ? known : NULL;
-}
-
-/* Positions in an order in which the nodes may run. NULL: no memory. */
-static uint32_t *in_order(const struct reading *g)
-{
-	uint32_t *order = malloc(g->count * sizeof(*order)), *before = calloc(g->count, sizeof(*before));
-	uint32_t *first = calloc(g->count + 1, sizeof(*first)), *to = malloc((g->edges + 1) * sizeof(*to));
-	size_t n = 0;
-
-	if (!order || !before || !first || !to)
-		goto out;
-	for (size_t i = 0; i < g->edges; i++) {
-		before[position_of(g, g->to[i])]++;
-		first[position_of(g, g->from[i]) + 1]++;
-	}
-	for (size_t i = 0; i < g->count; i++)
-		first[i + 1] += first[i];
-	for (size_t i = g->edges; i-- > 0;)
-		to[--first[position_of(g, g->from[i]) + 1]] = position_of(g, g->to[i]);
-	/* first[p + 1] is now where the edges of p begin, and first[p + 2] where they end. */
-	for (size_t i = 0; i < g->count; i++)
-		if (!before[i])
-			order[n++] = (uint32_t)i;
-	for (size_t i = 0; i < n; i++) {
-		size_t from = first[order[i] + 1], end = order[i] + 2 <= g->count ? first[order[i] + 2] : g->edges;
-		for (size_t k = from; k < end; k++)
-			if (!--before[to[k]])
-				order[n++] = to[k];
-	}
-out:
-	free(before);
-	free(first);
-	free(to);
-	if (n < g->count) {
-		free(order);
-		return NULL;
-	}
-	return order;
-}
-
-static bool has_memory_nodes(const struct reading *g)
-{
-	CUgraphNodeType type;
-
-	for (size_t i = 0; i < g->count; i++)
-		if (real.cuGraphNodeGetType(g->nodes[i], &type) != CUDA_SUCCESS || type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-		    type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-			return true;
-	return false;
 }
 
 /* ---- into the graph and out of it ---- */
@@ -289,7 +172,7 @@ static bool make_room(struct point *p, uint32_t regions)
 /* In order; NULL where there are none, or no memory for them. */
 static struct points *find_points(struct context *c, const struct reading *g)
 {
-	uint32_t *order = in_order(g);
+	uint32_t *order = reading_order(g);
 	struct points *q = order ? calloc(1, sizeof(*q) + MOST * sizeof(q->list[0])) : NULL;
 
 	for (size_t i = 0; q && i < g->count; i++) {
@@ -327,9 +210,10 @@ static struct points *insert(struct context *c, CUgraph graph)
 	struct points *q = NULL;
 	struct reading g;
 
-	if (read_graph(&g, graph) && (q = find_points(c, &g))) {
-		const char *why = has_memory_nodes(&g) ? "it allocates memory" : NULL;
+	if (reading_take(&g, graph) && (q = find_points(c, &g))) {
+		const char *why = reading_allocates(&g) ? "it allocates memory" : NULL;
 		q->context = c;
+		q->form = g.form;
 		if (!why && (!(k = kernels_of(c)) || !allocate(q) || !add_points(q, graph, &g, k)))
 			why = "the driver refuses the nodes that capture";
 		if (why) {
@@ -360,20 +244,22 @@ bool points_insert_again(struct points *q, CUgraph graph)
 {
 	const struct kernels *k = kernels_of(q->context);
 	struct reading g;
-	bool ok = k && read_graph(&g, graph);
+	bool ok = k && reading_take(&g, graph) && g.form == q->form && add_points(q, graph, &g, k);
 
-	for (unsigned i = 0; ok && i < q->count; i++)
-		ok = q->list[i].position < g.count;
-	ok = ok && add_points(q, graph, &g, k);
 	if (k)
 		reading_free(&g);
 	return ok;
 }
 
-void points_attach(struct points *q, struct exec *x)
+void points_updated(struct points *q, struct exec *x)
 {
 	for (unsigned i = 0; i < q->count; i++)
 		q->list[i].number = graph_node_number(x, q->list[i].kernel);
+}
+
+void points_attach(struct points *q, struct exec *x)
+{
+	points_updated(q, x);
 	pthread_mutex_lock(&lock);
 	q->next = all;
 	all = q;

@@ -23,6 +23,8 @@ struct points *points_insert(struct thread *t, struct context *c, CUgraph graph)
 /* The same again around one that updates the executable graph from this graph. False: it has other nodes. */
 bool points_insert_again(struct points *q, CUgraph graph);
 void points_withdraw(struct points *q);
+/* It was updated, and x follows that: nodes may have other numbers. */
+void points_updated(struct points *q, struct exec *x);
 /* The executable graph was made, and is x; else there is no more of them. */
 void points_attach(struct points *q, struct exec *x);
 void points_free(struct points *q);

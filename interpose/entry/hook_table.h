@@ -104,6 +104,7 @@
 	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool) \
 	X(cuGraphAddKernelNode_v2) X(cuGraphAddDependencies) X(cuGraphDestroyNode) \
 	X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphGetEdges_v2) X(cuGraphNodeGetType) \
+	X(cuGraphNodeGetDependencies) X(cuGraphNodeGetDependencies_v2) \
 	X(cuGraphKernelNodeGetParams) X(cuGraphKernelNodeGetParams_v2) X(cuGraphKernelNodeGetAttribute) \
 	X(cuGraphMemcpyNodeGetParams) X(cuGraphMemsetNodeGetParams) X(cuGraphHostNodeGetParams) \
 	X(cuGraphEventWaitNodeGetEvent) X(cuGraphEventRecordNodeGetEvent) X(cuGraphBatchMemOpNodeGetParams) \

@@ -88,8 +88,7 @@
 	X(cuGraphGetRootNodes) X(cuGraphHostNodeSetParams) X(cuGraphKernelNodeCopyAttributes) \
 	X(cuGraphKernelNodeSetAttribute) X(cuGraphKernelNodeSetParams) X(cuGraphKernelNodeSetParams_v2) \
 	X(cuGraphMemcpyNodeSetParams) X(cuGraphMemsetNodeSetParams) X(cuGraphNodeFindInClone) \
-	X(cuGraphNodeGetDependencies) X(cuGraphNodeGetDependencies_v2) X(cuGraphNodeGetDependentNodes) \
-	X(cuGraphNodeGetDependentNodes_v2) X(cuGraphNodeSetParams) X(cuGraphReleaseUserObject) \
+	X(cuGraphNodeGetDependentNodes) X(cuGraphNodeGetDependentNodes_v2) X(cuGraphNodeSetParams) X(cuGraphReleaseUserObject) \
 	X(cuGraphRemoveDependencies) X(cuGraphRemoveDependencies_v2) X(cuGraphRetainUserObject) \
 	X(cuGraphUpload) X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuUserObjectRetain)
 

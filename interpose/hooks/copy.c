@@ -1,6 +1,8 @@
 /*
  * Copies and sets, for the legacy and the per-thread default stream.
  */
+#include <string.h>
+
 #include "../state/arena.h"
 #include "op.h"
 
@@ -8,7 +10,8 @@ struct span {
 	CUdeviceptr dst, src;
 	uint64_t bytes;
 	uint32_t flags;
-	uint32_t value, item, width, height; /* of sets: item in bytes, width and height in items where there is a pitch */
+	uint32_t value; /* of sets, whose src is none */
+	uint32_t shared, grid[3], block[3], cluster[3]; /* as in tt_event */
 };
 
 static void end_copy(struct op *op, CUresult r, uint32_t kind, struct span s, bool waits)
@@ -20,12 +23,12 @@ static void end_copy(struct op *op, CUresult r, uint32_t kind, struct span s, bo
 		e->src = s.src;
 		e->bytes = s.bytes;
 		e->flags |= s.flags | (waits ? TT_EVENTF_SYNC_COPY : 0);
-		if (kind == TT_EVENT_SET) {
+		if (kind == TT_EVENT_SET)
 			e->src = s.value;
-			e->shared = s.item;
-			e->grid[0] = s.width;
-			e->grid[1] = s.height;
-		}
+		e->shared = s.shared;
+		memcpy(e->grid, s.grid, sizeof(e->grid));
+		memcpy(e->block, s.block, sizeof(e->block));
+		memcpy(e->cluster, s.cluster, sizeof(e->cluster));
 		events_publish(e, kind);
 	}
 	if (options.touched && s.dst && !(s.flags & TT_EVENTF_HOST_DST))
@@ -46,27 +49,23 @@ static struct span plain(CUdeviceptr dst, CUdeviceptr src, uint64_t bytes, uint3
 
 static struct span set(CUdeviceptr dst, uint32_t value, uint32_t item, uint64_t n)
 {
-	return (struct span){.dst = dst, .bytes = n * item, .value = value, .item = item};
+	return (struct span){.dst = dst, .bytes = n * item, .value = value, .shared = item};
 }
 
 static struct span set_2d(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t item, uint64_t w, uint64_t h)
 {
 	bool fits = w <= UINT32_MAX && h <= UINT32_MAX;
 
-	return (struct span){.dst = dst, .bytes = pitch * h, .value = value, .item = fits ? item : 0,
-			     .width = fits ? (uint32_t)w : 0, .height = fits ? (uint32_t)h : 0};
+	return (struct span){.dst = dst, .bytes = pitch * h, .value = value, .shared = fits ? item : 0,
+			     .grid = {fits ? (uint32_t)w : 0, fits ? (uint32_t)h : 0}};
 }
 
-/* Of 2-D and 3-D copies: what is touched spans from the first row to the last. */
-static struct span copy_2d(const CUDA_MEMCPY2D *c)
+/* Where a side of a 2-D or 3-D copy begins, 0: in an array. */
+static CUdeviceptr begin_of(CUmemorytype type, const void *host, CUdeviceptr device, uint64_t skip)
 {
-	if (!c)
-		return (struct span){0};
-	bool host = c->dstMemoryType == CU_MEMORYTYPE_HOST;
-	return plain(
-		host ? (uintptr_t)c->dstHost : c->dstMemoryType == CU_MEMORYTYPE_ARRAY ? 0 : c->dstDevice,
-		c->srcMemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->srcHost : c->srcDevice,
-		c->WidthInBytes * c->Height, host ? TT_EVENTF_HOST_DST : 0);
+	CUdeviceptr base = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : type == CU_MEMORYTYPE_ARRAY ? 0 : device;
+
+	return base ? base + skip : 0;
 }
 
 static struct span copy_3d(const CUDA_MEMCPY3D *c)
@@ -74,10 +73,34 @@ static struct span copy_3d(const CUDA_MEMCPY3D *c)
 	if (!c)
 		return (struct span){0};
 	bool host = c->dstMemoryType == CU_MEMORYTYPE_HOST;
-	return plain(
-		host ? (uintptr_t)c->dstHost : c->dstMemoryType == CU_MEMORYTYPE_ARRAY ? 0 : c->dstDevice,
-		c->srcMemoryType == CU_MEMORYTYPE_HOST ? (uintptr_t)c->srcHost : c->srcDevice,
-		c->WidthInBytes * c->Height * c->Depth, host ? TT_EVENTF_HOST_DST : 0);
+	uint64_t to = c->dstXInBytes + (c->dstY + c->dstZ * c->dstHeight) * c->dstPitch;
+	uint64_t from = c->srcXInBytes + (c->srcY + c->srcZ * c->srcHeight) * c->srcPitch;
+	struct span s = plain(begin_of(c->dstMemoryType, c->dstHost, c->dstDevice, to),
+			      begin_of(c->srcMemoryType, c->srcHost, c->srcDevice, from),
+			      c->WidthInBytes * c->Height * c->Depth, host ? TT_EVENTF_HOST_DST : 0);
+	const uint64_t shape[] = {c->WidthInBytes, c->Height, c->Depth, c->dstPitch, c->srcPitch, c->dstHeight, c->srcHeight};
+
+	for (size_t i = 0; i < sizeof(shape) / sizeof(*shape); i++)
+		if (shape[i] > UINT32_MAX)
+			return s;
+	for (size_t i = 0; i < 3; i++)
+		s.grid[i] = (uint32_t)shape[i];
+	for (size_t i = 0; i < 2; i++) {
+		s.block[i] = (uint32_t)shape[3 + i];
+		s.cluster[i] = (uint32_t)shape[5 + i];
+	}
+	return s;
+}
+
+static struct span copy_2d(const CUDA_MEMCPY2D *c)
+{
+	if (!c)
+		return (struct span){0};
+	return copy_3d(&(CUDA_MEMCPY3D){
+		.srcXInBytes = c->srcXInBytes, .srcY = c->srcY, .srcMemoryType = c->srcMemoryType, .srcHost = c->srcHost,
+		.srcDevice = c->srcDevice, .srcPitch = c->srcPitch, .dstXInBytes = c->dstXInBytes, .dstY = c->dstY,
+		.dstMemoryType = c->dstMemoryType, .dstHost = c->dstHost, .dstDevice = c->dstDevice,
+		.dstPitch = c->dstPitch, .WidthInBytes = c->WidthInBytes, .Height = c->Height, .Depth = 1});
 }
 
 /* The host's memory is not of regions, unless it is managed memory. */

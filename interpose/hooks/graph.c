@@ -164,7 +164,7 @@ CHANGES(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, C
 CHANGES(cuGraphExecBatchMemOpNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p), (exec, node, p), nodes_add_mem_op(&change, p->count, p->paramArray))
 CHANGES(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p), (exec, node, p), add_any(&change, &op, p))
 
-/* The graph that it is updated from has to have the same nodes. */
+/* The graph that it is updated from has to have the same nodes, added in whichever order. */
 static struct points *begin_update(const struct op *op, CUgraphExec exec, CUgraph from)
 {
 	struct points *points = op->on && from ? graph_points(graphs_find(exec)) : NULL;
@@ -186,6 +186,8 @@ static struct points *begin_update(const struct op *op, CUgraphExec exec, CUgrap
 			points_withdraw(points); \
 		struct exec *x = changed_by(&op, r, exec); \
 		size_t changed = x ? follow : 0; \
+		if (points && x) \
+			points_updated(points, x); \
 		end_graph(&op, r, TT_EVENT_GRAPH_UPDATE, graph_number(op.on ? graphs_find(exec) : NULL), changed); \
 		return r; \
 	}

@@ -312,9 +312,10 @@ CUresult cuStreamEndCapture(CUstream handle, CUgraph *graph)
 		capture_invalidate(c);
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
 	}
+	/* Whatever is wrong, the capture is over. */
 	if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != sim_thread()->number)
-		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-	if (c->invalid)
+		result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+	else if (c->invalid)
 		result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	else if (!joined(c))
 		result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;

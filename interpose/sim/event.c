@@ -88,9 +88,10 @@ static CUresult record(CUevent event, CUstream handle, unsigned flags)
 		return sim_leave(result);
 	if (event->ctx != stream->ctx)
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-	if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL
-		|| (flags & CU_EVENT_RECORD_EXTERNAL && !stream->capture))
+	if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (flags & CU_EVENT_RECORD_EXTERNAL && !stream->capture)
+		return sim_leave(CUDA_ERROR_ILLEGAL_STATE);
 	if (stream->capture && !(flags & CU_EVENT_RECORD_EXTERNAL))
 		return sim_leave(capture_record(stream, event));
 	struct sim_work *work = work_new(WORK_RECORD, stream->ctx);
@@ -123,9 +124,10 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned int flags)
 	result = stream_get(context_current(), handle, &stream);
 	if (result)
 		return sim_leave(result);
-	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL
-		|| (flags & CU_EVENT_WAIT_EXTERNAL && !stream->capture))
+	if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
+	if (flags & CU_EVENT_WAIT_EXTERNAL && !stream->capture)
+		return sim_leave(CUDA_ERROR_ILLEGAL_STATE);
 	if (flags & CU_EVENT_WAIT_EXTERNAL) {
 		struct sim_work *work = work_new(WORK_WAIT_EVENT, stream->ctx);
 		work->event = event;

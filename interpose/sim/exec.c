@@ -188,7 +188,9 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)
 		return result;
 	if (!flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*flags = exec->flags;
+	/* Not what mattered to its making only. */
+	*flags = exec->flags & (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+		| CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -400,45 +402,107 @@ CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int 
 	return sim_leave(CUDA_SUCCESS);
 }
 
-static CUgraphExecUpdateResult compare(const struct CUgraphExec_st *old,
-	const struct CUgraphExec_st *new, CUgraphNode *where)
+static int by_number(const void *a, const void *b)
 {
-	if (old->count != new->count)
-		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-	for (unsigned i = 0; i < old->count; i++) {
-		const struct exec_node *a = &old->nodes[i], *b = &new->nodes[i];
-		*where = b->source;
-		if (a->before_count != b->before_count
-			|| memcmp(a->before, b->before, a->before_count * sizeof *a->before))
-			return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-		if (a->type != b->type)
-			return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
-		if (a->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || a->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-			return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
-		if (a->type == CU_GRAPH_NODE_TYPE_KERNEL && a->work->ctx != b->work->ctx)
-			return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
-		if (inside_count(a) != inside_count(b))
-			return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-		for (unsigned k = 0; k < inside_count(a); k++) {
-			CUgraphExecUpdateResult inner = compare(inside(a, k), inside(b, k), where);
-			if (inner)
-				return inner;
-		}
-	}
-	*where = NULL;
-	return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+	const struct exec_node *x = *(struct exec_node *const *)a, *y = *(struct exec_node *const *)b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* The sources stay: nodes of the graph it was made from go on naming its nodes. */
+/* Nodes that nothing comes after, in the order in which they were added. */
+static size_t last_nodes(CUgraphExec exec, struct exec_node **last)
+{
+	size_t n = 0;
+
+	for (unsigned i = 0; i < exec->count; i++) {
+		if (!exec->nodes[i].has_dependents)
+			last[n++] = &exec->nodes[i];
+	}
+	qsort(last, n, sizeof *last, by_number);
+	return n;
+}
+
+/*
+ * The node of the new graph for each of the old: the last nodes in order, and from there back what
+ * each comes after, in order. Where that ends, the topology differs: NULL.
+ */
+static struct exec_node **pair(CUgraphExec old, CUgraphExec new)
+{
+	size_t room = old->count + new->count;
+	struct exec_node **pairs = sim_alloc(room * sizeof *pairs), **a = sim_alloc(room * sizeof *a);
+	struct exec_node **b = sim_alloc(room * sizeof *b);
+	size_t count = last_nodes(old, a);
+	bool same = old->count == new->count && last_nodes(new, b) == count;
+
+	for (size_t i = 0; same && i < count; i++)
+		pairs[a[i] - old->nodes] = b[i];
+	for (size_t i = 0; same && i < count; i++) {
+		same = a[i]->before_count == b[i]->before_count;
+		for (unsigned k = 0; same && k < a[i]->before_count; k++) {
+			struct exec_node **known = &pairs[a[i]->before[k]], *other = &new->nodes[b[i]->before[k]];
+			same = !*known || *known == other;
+			if (*known)
+				continue;
+			*known = b[count] = other;
+			a[count++] = &old->nodes[a[i]->before[k]];
+		}
+	}
+	free(a);
+	free(b);
+	if (same)
+		return pairs;
+	free(pairs);
+	return NULL;
+}
+
+static CUgraphExecUpdateResult compare(CUgraphExec old, CUgraphExec new, CUgraphNode *where);
+
+static CUgraphExecUpdateResult compare_node(const struct exec_node *a, const struct exec_node *b, CUgraphNode *where)
+{
+	CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+
+	*where = b->source;
+	if (a->type != b->type)
+		return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+	if (a->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || a->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
+	if (a->type == CU_GRAPH_NODE_TYPE_KERNEL && a->work->ctx != b->work->ctx)
+		return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+	if (inside_count(a) != inside_count(b))
+		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	for (unsigned k = 0; k < inside_count(a) && !result; k++)
+		result = compare(inside(a, k), inside(b, k), where);
+	return result;
+}
+
+static CUgraphExecUpdateResult compare(CUgraphExec old, CUgraphExec new, CUgraphNode *where)
+{
+	CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+	struct exec_node **pairs = pair(old, new);
+
+	if (!pairs)
+		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	for (unsigned i = 0; i < old->count && !result; i++)
+		result = compare_node(&old->nodes[i], pairs[i], where);
+	free(pairs);
+	if (!result)
+		*where = NULL;
+	return result;
+}
+
+/* Of graphs that were compared. The sources stay: nodes of the graph it was made from go on naming its nodes. */
 static void take_work(CUgraphExec to, CUgraphExec from)
 {
+	struct exec_node **pairs = pair(to, from);
+
 	for (unsigned i = 0; i < to->count; i++) {
 		struct sim_work *work = to->nodes[i].work;
-		to->nodes[i].work = from->nodes[i].work;
-		from->nodes[i].work = work;
+		to->nodes[i].work = pairs[i]->work;
+		pairs[i]->work = work;
 		for (unsigned k = 0; k < inside_count(&to->nodes[i]); k++)
-			take_work(inside(&to->nodes[i], k), inside(&from->nodes[i], k));
+			take_work(inside(&to->nodes[i], k), inside(pairs[i], k));
 	}
+	free(pairs);
 }
 
 CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)

@@ -575,7 +575,7 @@ void graph_set_points(struct exec *x, struct points *points)
 uint32_t graph_node_number(struct exec *x, CUgraphNode handle)
 {
 	pthread_mutex_lock(&lock);
-	uint32_t number = nodes_find(&x->nodes, handle);
+	uint32_t number = nodes_find(x->source.count ? &x->source : &x->nodes, handle);
 	pthread_mutex_unlock(&lock);
 	return number;
 }

@@ -228,6 +228,16 @@ bool nodes_add_copy(struct node_list *l, const CUDA_MEMCPY3D *p)
 		   (p->srcMemoryType == CU_MEMORYTYPE_HOST ? TT_GRAPHF_HOST_SRC : 0);
 	r->bytes = p->WidthInBytes * rows * slices;
 	r->reach = p->WidthInBytes + (rows - 1 + (slices - 1) * p->dstHeight) * p->dstPitch;
+	const uint64_t shape[] = {p->WidthInBytes, rows, slices, p->dstPitch, p->srcPitch, p->dstHeight, p->srcHeight};
+	bool fits = rows * slices > 1;
+	for (size_t i = 0; i < sizeof(shape) / sizeof(*shape); i++)
+		fits &= shape[i] <= UINT32_MAX;
+	for (size_t i = 0; fits && i < 3; i++)
+		r->grid[i] = (uint32_t)shape[i];
+	for (size_t i = 0; fits && i < 2; i++) {
+		r->block[i] = (uint32_t)shape[3 + i];
+		r->cluster[i] = (uint32_t)shape[5 + i];
+	}
 	return true;
 }
 
@@ -243,6 +253,11 @@ bool nodes_add_set(struct node_list *l, const CUDA_MEMSET_NODE_PARAMS *p)
 	r->shared = p->elementSize;
 	r->bytes = row * rows;
 	r->reach = row + (rows - 1) * p->pitch;
+	if (rows > 1 && p->width <= UINT32_MAX && rows <= UINT32_MAX && p->pitch <= UINT32_MAX) {
+		r->grid[0] = (uint32_t)p->width;
+		r->grid[1] = (uint32_t)rows;
+		r->block[0] = (uint32_t)p->pitch;
+	}
 	return true;
 }
 

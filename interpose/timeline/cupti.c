@@ -491,7 +491,8 @@ void cupti_close(void)
 	subscriber = NULL;
 	for (size_t i = 0; i < KINDS; i++)
 		cupti.cuptiActivityDisable(kinds[i]);
-	cupti.cuptiActivityRegisterTimestampCallback(system_now);
+	cupti_flush(true);
+	cupti.cuptiActivityRegisterTimestampCallback(system_now); /* last: records so far have times of the one before */
 }
 
 void cupti_forget(void)

@@ -18,7 +18,7 @@ void cupti_context_ends(const struct context *c);
 void cupti_flush(bool all);
 /* Its clock is related to ours anew, from here on. */
 void cupti_set_clock(void);
-/* No more records. Those that there are can still be flushed. */
+/* No more records, once those that there are were handed over. */
 void cupti_close(void);
 void cupti_forget(void); /* in a fork's child */
 

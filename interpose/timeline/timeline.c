@@ -76,7 +76,7 @@ static unsigned look(void)
 		return timing_poll() > BUSY ? 0 : EVENTS_MS;
 	probe();
 	cupti_flush(false);
-	if (++looks % CLOCK_EVERY == 0)
+	if (looks++ % CLOCK_EVERY == 0)
 		cupti_set_clock();
 	return CUPTI_MS;
 }
@@ -111,7 +111,6 @@ static void *work(void *unused)
 		probe();
 	if (atomic_exchange(&timeline_source, TIMELINE_OFF) == TIMELINE_CUPTI) {
 		cupti_close();
-		cupti_flush(true);
 	}
 	timing_close();
 	pthread_mutex_lock(&lock);
@@ -175,7 +174,6 @@ void timeline_give_way(void)
 	struct thread *t = thread_current();
 	t->busy++;
 	cupti_close();
-	cupti_flush(true);
 	t->busy--;
 	used = TIMELINE_EVENTS;
 	reason = "the program uses CUPTI itself";

@@ -8,7 +8,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.points import check_points
+from tests.points import check_order, check_points
 
 pytestmark = [
     pytest.mark.gpu,
@@ -25,6 +25,16 @@ def test_an_epoch_after_each_kernel(more: dict[str, str], built: Path, tmp_path:
     recorded = support.recording(BARE, run, epoch="graph-node:fill|add", **more)
     assert support.run(command, recorded) == bare
     check_points(run)
+
+
+def test_updates_from_other_orders(built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("shim_points_order", built))]
+    bare = support.run(command, BARE)
+    run = tmp_path / "run"
+    recorded = support.recording(BARE, run, epoch="graph-node:fill|add")
+    assert support.run(command, recorded) == bare
+    taken = [line == "update 0" for line in bare.stdout.splitlines() if line.startswith("update")]
+    check_order(run, taken)
 
 
 def test_memory_of_a_graph(built: Path, tmp_path: Path) -> None:

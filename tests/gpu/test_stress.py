@@ -23,13 +23,13 @@ def stress(built: Path, run: Path, *arguments: str, **options: str) -> streams.F
     command = [str(program), "--size", "500000", "--rounds", "300", *arguments]
     bare = support.run(command, BARE)
     assert (bare.status, bare.stderr) == (0, "")
-    recorded = support.recording(BARE, run, epoch="launch", params="1", **options)
+    recorded = support.recording(BARE, run, epoch="launch,graph", params="1", **options)
     assert support.run(command, recorded).stdout == bare.stdout
     assert not tt.open(run).epochs["refused"].any()
     return streams.check(tt.open(run))
 
 
-@pytest.mark.parametrize("options", [[], ["--async"]], ids=str)
+@pytest.mark.parametrize("options", [[], ["--async"], ["--graphs"]], ids=str)
 @pytest.mark.parametrize(("deps", "regions"), [("region", "touched"), ("device", "all")])
 def test_nothing_is_torn(
     deps: str, regions: str, options: list[str], built: Path, run_path: Path
@@ -42,5 +42,7 @@ def test_nothing_is_torn(
 
 
 def test_without_order_it_is_torn(built: Path, run_path: Path) -> None:
-    found = stress(built, run_path, "--steps", "500", deps="off", regions="all")
-    assert found.torn > 10
+    """How often is up to the GPU: the buffers are large, so that a capture takes its time."""
+    larger = ["--steps", "1000", "--size", "4000000"]
+    found = stress(built, run_path, *larger, deps="off", regions="all")
+    assert found.torn > 0

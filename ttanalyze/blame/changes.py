@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from ttanalyze.blame.suspects import Suspects, calls_recorded, epoch_before, suspects
+from ttanalyze.blame.suspects import Suspects, calls_recorded, suspects
 from ttanalyze.blame.target import Target
 from ttanalyze.model import layout
 from ttanalyze.model.history import MOST_BYTES, Version, blocks_history, byte_history, changes
@@ -165,7 +165,9 @@ def _of_part(target: Target, last: int, progress: Progress) -> list[_Entry]:
 
 
 def _change(target: Target, entry: _Entry) -> Change:
-    since = None if entry.begun is None else epoch_before(target.process, entry.begun)
+    since = None
+    if entry.begun is not None:
+        since = target.process.seen.before(entry.begun, target.region)
     part = target.start, target.stop
     found = suspects(target.process, target.region, part, since, entry.last)
     return Change(entry.epoch, entry.last, since, entry.before, entry.after, entry.blocks, found)

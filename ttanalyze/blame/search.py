@@ -14,7 +14,7 @@ import numpy as np
 
 from ttanalyze.blame.changes import described
 from ttanalyze.blame.condition import Condition
-from ttanalyze.blame.suspects import Suspects, epoch_before, suspects
+from ttanalyze.blame.suspects import Suspects, suspects
 from ttanalyze.blame.target import Target
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.model import contents, layout
@@ -95,7 +95,7 @@ def watch(
     if found is None:
         return None, search.unseen
     epoch, hits, begun = found
-    since = None if begun else epoch_before(process, epoch)
+    since = None if begun else process.seen.before(epoch)
     for hit in hits[:FIRST]:
         if target is not None and not target.whole:
             part = target.start, target.stop
@@ -104,7 +104,8 @@ def watch(
             part = hit.first[0] * size, (hit.first[-1] + 1) * size
         else:
             part = 0, int(process.regions.size[contents.captured_row(process, hit.region)])
-        hit.suspects = suspects(process, hit.region, part, since, epoch)
+        before = None if begun else process.seen.before(epoch, hit.region)
+        hit.suspects = suspects(process, hit.region, part, before, epoch)
         if hit.first:
             begin = 0 if target is None or target.whole else target.start
             at = begin + hit.first[0] * condition.type.itemsize

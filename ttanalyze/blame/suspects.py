@@ -14,7 +14,6 @@ from ttanalyze.model.process import Process
 from ttanalyze.writers import HOW, INDIRECT, WRITES, writers
 
 LISTED = 8
-BEFORE = layout.TRIGGERS.index("kernel-before")
 GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
 
 
@@ -53,20 +52,6 @@ def calls_recorded(process: Process) -> bool:
     return next(process.event_pieces(512), None) is not None
 
 
-def epoch_before(process: Process, epoch: int) -> int | None:
-    """The last epoch of the same context that captured anything; None where there is none."""
-    context, end, size = process.epochs[epoch]["context"], epoch, 16
-    while end > 0:
-        begin = max(0, end - size)
-        epochs = process.epochs[begin:end]
-        captured = epochs["flags"] & layout.REFUSED == 0
-        usable = np.flatnonzero(captured & (epochs["context"] == context))
-        if len(usable):
-            return begin + int(usable[-1])
-        end, size = begin, 4 * size
-    return None
-
-
 def suspects(
     process: Process,
     region: int,
@@ -79,9 +64,8 @@ def suspects(
     to bytes [start, stop) of a region. Those that were given no pointer to it count as suspects
     only where there are no others.
     """
-    found = writers(
-        process, region, 0 if since is None else _cut(process, since), _cut(process, epoch)
-    )
+    after = 0 if since is None else int(process.seen.whole[since])
+    found = writers(process, region, after, int(process.seen.some[epoch]))
     base = int(process.regions.birth["base"][process.regions.rows(np.array([region]))[0]])
     reaches = (found.how != WRITES) | _reaches(
         process, found.events, base + part[0], base + part[1]
@@ -91,12 +75,6 @@ def suspects(
     chosen = sure or order
     listed = [_suspect(process, found.events[i], int(found.how[i])) for i in chosen[:most]]
     return Suspects(listed, len(chosen), len(order) - len(chosen))
-
-
-def _cut(process: Process, epoch: int) -> int:
-    """The seq of the last call whose work an epoch has seen."""
-    record = process.epochs[epoch]
-    return int(record["seq"]) - int(record["trigger"] == BEFORE)
 
 
 def _reaches(process: Process, events: Array, start: int, stop: int) -> Array:

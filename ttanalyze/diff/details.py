@@ -142,7 +142,12 @@ class Details:
             return None
         region, epoch = ((out.region_a, out.epoch_a), (out.region_b, out.epoch_b))[which]
         equal = (out.equal_a, out.equal_b)[which]
-        after = 0 if equal is None else int(side.cut[equal]) - 1
+        after = 0
+        if equal is not None:
+            seen = side.process.seen.until(equal, int(side.context[equal]), region)
+            if seen is not None:
+                inside = side.inside[seen]
+                after = int(side.process.seen.whole[seen] if inside else side.cut[seen] - 1)
         return suspects.Window(side.process, region, after, int(side.cut[epoch]) - 1)
 
     # ---- contents ----

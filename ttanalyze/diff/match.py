@@ -260,7 +260,11 @@ def match_epochs(
         )
         return epochs_a[found.a], epochs_b[found.b]
     cuts = [side.cut[them] for side, them in sides]
-    points = [calls.points(i, cut) for i, cut in enumerate(cuts)]
+    points = [
+        # Inside a call, epochs are at the points that their labels name.
+        mixed(calls.points(i, cut), np.where(side.inside[them], label + 1, 0))
+        for i, (cut, (side, them), (_, label)) in enumerate(zip(cuts, sides, causes, strict=True))
+    ]
     waits = [calls.points(i, cut, all_calls=True) for i, cut in enumerate(cuts)]
     found = align(
         _both([(p, w, *c) for p, w, c in zip(points, waits, causes, strict=True)]),

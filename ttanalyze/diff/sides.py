@@ -14,6 +14,7 @@ from ttanalyze.model import layout
 from ttanalyze.model.expected import ExpectedProcess
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
+from ttanalyze.model.seen import INSIDE
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
@@ -104,8 +105,8 @@ class Regions:
 class Side:
     """One process of one side. process: None for a manifest's. The epochs' arrays have an item
     for each: trigger and label are numbers of Names, flags a tt_epoch's, seq that of the call that
-    caused it, time when it was cut, cut the seq from which on calls come after it, digest_end where
-    its digests end among all of them.
+    caused it, time when it was cut, cut the seq from which on calls come after it, inside whether
+    it was cut inside the last call before that, digest_end where its digests end among all of them.
     """
 
     index: int
@@ -117,6 +118,7 @@ class Side:
     seq: Array
     time: Array
     cut: Array
+    inside: Array
     digest_end: Array
     regions: Regions
     expected: ExpectedProcess | None = None
@@ -156,7 +158,6 @@ def of_process(process: Process, names: Names) -> Side:
         born=table.born[captured],
         died=table.died[captured],
     )
-    before = layout.TRIGGERS.index("kernel-before")
     return Side(
         index=process.index,
         process=process,
@@ -166,7 +167,8 @@ def of_process(process: Process, names: Names) -> Side:
         context=epochs["context"],
         seq=epochs["seq"],
         time=epochs["time_ns"],
-        cut=epochs["seq"] + (epochs["trigger"] != before),
+        cut=(process.seen.some + 1).astype("u8"),
+        inside=epochs["trigger"] == INSIDE,
         digest_end=epochs["digests_first"] + epochs["digests_count"],
         regions=regions,
     )
@@ -203,6 +205,7 @@ def of_manifest(expected: ExpectedProcess, names: Names) -> Side:
         seq=np.zeros(count, "u8"),
         time=np.zeros(count, "u8"),
         cut=np.zeros(count, "u8"),
+        inside=np.zeros(count, bool),
         digest_end=np.searchsorted(expected.epoch, numbers, "right").astype("u8"),
         regions=regions,
         expected=expected,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
-from ttanalyze.graph.device import Device, Stream, stream_handle
+from ttanalyze.graph.device import Context, Device, Stream, stream_handle
 from ttanalyze.graph.driver import INVALIDATED, DriverError, EndedError
 from ttanalyze.graph.graph import Graph
 from ttanalyze.graph.module import Function, find
@@ -43,9 +46,7 @@ class StreamCapture:
             if result:
                 raise driver.error(call, result)
         self.active = True
-        self._abandon = device.context.give_back(
-            self, "cuStreamEndCapture", self._raw, ffi.new("CUgraph *")
-        )
+        self._abandon = weakref.finalize(self, _drop, device.context, os.getpid(), self._raw)
         device.context.captures.add(self)
 
     @classmethod
@@ -107,7 +108,7 @@ class StreamCapture:
         self._check()
         function = function_name
         if not isinstance(function, Function):
-            function = find(self.device.context.modules, function)
+            function = find(self.device.context.loaded, function)
         self._record(Kernel.of(function, grid, block, shared_mem, args, cluster, cooperative))
 
     def record_memcpy(self, direction: str, size: int, dst: Any = None, src: Any = None) -> None:
@@ -141,7 +142,7 @@ class StreamCapture:
     def _look(self, error: DriverError) -> None:
         """What fails may end the capture; then so do we, so that the stream can be used again."""
         if error.result == INVALIDATED or self._status() != ACTIVE:
-            self._drop()
+            self.abandon()
 
     def end(self) -> Graph:
         """Ends the capture and gives what was recorded. Raises EndedError where it has ended, and
@@ -167,13 +168,11 @@ class StreamCapture:
         self._abandon.detach()
         self.device.context.captures.discard(self)
 
-    def _drop(self) -> None:
-        out = ffi.new("CUgraph *")
-        self._done()
-        with self.device.use() as driver:
-            driver.result("cuStreamEndCapture", self._raw, out)
-            if out[0] != ffi.NULL:
-                driver.result("cuGraphDestroy", out[0])
+    def abandon(self) -> None:
+        """Ends the capture, and forgets what was recorded."""
+        self.active = False
+        self.device.context.captures.discard(self)
+        self._abandon()
 
     def __enter__(self) -> StreamCapture:
         return self
@@ -182,4 +181,15 @@ class StreamCapture:
         if self.active and kind is None:
             self.end()
         elif self.active:
-            self._drop()
+            self.abandon()
+
+
+def _drop(context: Context, process: int, stream: Any) -> None:
+    """Ends a capture; what came of it is given back."""
+    with contextlib.suppress(Error):
+        if process == os.getpid():
+            with context.use() as driver:
+                out = ffi.new("CUgraph *")
+                driver.result("cuStreamEndCapture", stream, out)
+                if out[0] != ffi.NULL:
+                    driver.result("cuGraphDestroy", out[0])

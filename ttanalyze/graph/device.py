@@ -34,7 +34,8 @@ class Context:
         self.driver = driver
         self.handle = handle
         self.retained = False
-        self.modules: weakref.WeakSet[Module] = weakref.WeakSet()
+        # By number, in the order in which they were loaded.
+        self.modules: weakref.WeakValueDictionary[int, Module] = weakref.WeakValueDictionary()
         self.captures: weakref.WeakSet[StreamCapture] = weakref.WeakSet()
 
     @contextlib.contextmanager
@@ -64,6 +65,11 @@ class Context:
             if process == os.getpid():
                 with self.use():
                     self.driver.result(call, *arguments)
+
+    @property
+    def loaded(self) -> list[Module]:
+        """The modules of this package that are loaded in it, the last one first."""
+        return [module for _, module in sorted(self.modules.items(), reverse=True)]
 
     def check_no_capture(self, what: str) -> None:
         """Raises Error while a stream is captured by a StreamCapture, which `what` would end."""

@@ -153,7 +153,7 @@ class Graph:
         """
         function = function_name
         if not isinstance(function, Function):
-            function = find(self.device.context.modules, function)
+            function = find(self.device.context.loaded, function)
         work = Kernel.of(function, grid, block, shared_mem, args, cluster, cooperative)
         return self._add(work, after)
 
@@ -256,12 +256,12 @@ class GraphExec:
                 raise Error(f"a whole graph takes no {', '.join(changes)}")
             self._update(node)
             return
-        found = _find(self._nodes, node)
+        found = self._node(node)
         before = self._works[node]
         if before is None:
-            raise Error(f"node {node} is {_a(found.kind)}: only kernels, copies and sets change")
+            raise Error(f"node {node} is {_a(found.kind)} that can't be changed here")
         if isinstance(changes.get("function"), str):
-            changes["function"] = find(self.device.context.modules, changes["function"])
+            changes["function"] = find(self.device.context.loaded, changes["function"])
         try:
             work = before.changed(**changes)
         except TypeError:
@@ -276,6 +276,13 @@ class GraphExec:
             ) from None
         work.put(self.device, self.handle, found.handle)
         self._works[node] = work
+
+    def _node(self, number: int) -> Node:
+        """A node that can be named to the driver: by the graph that this was made of."""
+        assert self.handle and self._template is not None
+        if not self._template._alive:
+            raise EndedError("the graph that this was made of was closed: its nodes can't change")
+        return _find(self._nodes, number)
 
     def _update(self, graph: Graph) -> None:
         nodes = reading.read(graph.device, graph.handle)
@@ -293,7 +300,7 @@ class GraphExec:
 
     def enable(self, node: int, enabled: bool = True) -> None:
         """Switches a kernel, a copy or a set on or off, from the next launch on."""
-        found = _find(self._nodes, node)
+        found = self._node(node)
         with self.device.use() as driver:
             call = "cuGraphNodeSetEnabled"
             doing = f"switching node {node}"

@@ -95,6 +95,18 @@ class DeviceBuffer:
         return {"shape": (self.size,), "typestr": "|u1", "data": place, "version": 3}
 
 
+class Pinned:
+    """Page-locked memory of the host. array: its bytes, to be used no longer than this."""
+
+    def __init__(self, size: int, device: Device) -> None:
+        with device.use() as driver:
+            doing = f"allocating {size:,} bytes of the host"
+            made = driver.get("cuMemAllocHost_v2", "void *", size, doing=doing)
+        self.address = int(ffi.cast("uintptr_t", made))
+        self.array: Array = np.frombuffer(ffi.buffer(made, size), "u1")
+        self._free = device.context.give_back(self, "cuMemFreeHost", made)
+
+
 def _is_raw(value: Any) -> bool:
     return isinstance(value, (bytes, bytearray, memoryview))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from ttanalyze.graph.driver import EndedError
 LOG_BUFFER, LOG_SIZE = 5, 6  # CU_JIT_ERROR_LOG_BUFFER and …_SIZE_BYTES
 LOG_BYTES = 8192
 REGISTERS, MAX_THREADS, STATIC_SHARED, MAX_DYNAMIC_SHARED = 4, 0, 1, 8  # CU_FUNC_ATTRIBUTE_…
+NUMBERS = itertools.count()  # of modules
 FREE_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without asking
 
 
@@ -45,7 +47,8 @@ class Module:
                 raise driver.error(what, result, f"loading {name}{more}")
         self.handle = out[0]
         self._unload = self.device.context.give_back(self, "cuModuleUnload", self.handle)
-        self.device.context.modules.add(self)
+        self._number = next(NUMBERS)
+        self.device.context.modules[self._number] = self
         self.device.modules.append(self)
 
     @classmethod
@@ -111,7 +114,7 @@ class Module:
     def unload(self) -> None:
         """Gives it back. Graphs that use it must not be launched any more."""
         self._unload()
-        self.device.context.modules.discard(self)
+        self.device.context.modules.pop(self._number, None)
         self.device.modules = [other for other in self.device.modules if other is not self]
 
 

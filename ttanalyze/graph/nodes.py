@@ -154,8 +154,11 @@ def _copy(device: Device, node: Node) -> None:
     size = int(made.WidthInBytes) * rows * slices
     (dst, of_dst), (src, of_src) = sides
     node.row = {"dst": dst, "src": src, "bytes": size}
-    if rows * slices == 1 and dst and src:
-        node.work = Copy(dst, src, size, of_dst == HOST, of_src == HOST)
+    if dst and src:
+        pitches = (int(made.dstPitch), int(made.srcPitch))
+        shape = (rows, slices, *pitches, int(made.dstHeight), int(made.srcHeight))
+        width, sides_of_host = int(made.WidthInBytes), (of_dst == HOST, of_src == HOST)
+        node.work = Copy(dst, src, width, *sides_of_host, rows=shape)
 
 
 def _set(device: Device, node: Node) -> None:
@@ -204,7 +207,7 @@ def table(nodes: list[Node]) -> pd.DataFrame:
         "cooperative": [isinstance(n.work, Kernel) and n.work.cooperative for n in nodes],
         "conditional": [False] * len(nodes),
         "device": [False] * len(nodes),
-        "known": [n.work is not None or n.kind not in READERS for n in nodes],
+        "known": [bool(n.work or n.row) or n.kind not in READERS for n in nodes],
     }
     frame: pd.DataFrame = pd.DataFrame(columns)
     return frame

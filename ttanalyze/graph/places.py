@@ -7,6 +7,9 @@ says where it is now.
 from __future__ import annotations
 
 import bisect
+import contextlib
+import os
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +18,7 @@ import xxhash
 
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
-from ttanalyze.graph.device import Device
+from ttanalyze.graph.device import Context, Device
 from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.memory import DeviceBuffer, copy_in, copy_out
 from ttanalyze.graph.module import Module
@@ -59,14 +62,24 @@ class Reserved:
                 driver.call("cuMemMap", base, size, 0, memory, 0)
                 self._given.append(context.give_back(self, "cuMemUnmap", base, size))
                 driver.call("cuMemSetAccess", base, size, access, 1)
+                self._given.append(weakref.finalize(self, _settle, context, os.getpid()))
             except Error:
                 self.free()
                 raise
 
     def free(self) -> None:
-        """Gives it back."""
+        """Gives it back when what uses it is done."""
         while self._given:
             self._given.pop()()
+
+
+def _settle(context: Context, process: int) -> None:
+    """Waits for what may use memory that is about to be unmapped: the driver does not."""
+    with contextlib.suppress(Error):
+        if process == os.getpid():
+            context.check_no_capture("wait")
+            with context.use() as driver:
+                driver.result("cuCtxSynchronize")
 
 
 def granularity(device: Device) -> int:

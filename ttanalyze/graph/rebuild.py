@@ -7,7 +7,7 @@ lie in memory are not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from ttanalyze import text
 from ttanalyze.errors import Error, system_error
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.graph import Graph, GraphExec
+from ttanalyze.graph.memory import Pinned
 from ttanalyze.graph.module import Function, Module
 from ttanalyze.graph.places import Finding, Places
 from ttanalyze.graph.recorded import (
@@ -25,18 +26,20 @@ from ttanalyze.graph.recorded import (
     Fill,
     Launch,
     Move,
+    Rows,
     Span,
     Step,
     Upload,
-    counts,
     cut,
     span,
+    summary,
 )
 from ttanalyze.graph.work import Copy, Kernel, Set, Work
 from ttanalyze.model import Run, contents, layout
 from ttanalyze.model.process import Process
 
 POINTER = 8  # bytes
+STAGED = 256  # what copies from the host begin at multiples of
 SHOWN = 8  # regions in a note
 
 
@@ -95,8 +98,8 @@ class Rebuilt(Graph):
         self._executable: GraphExec | None = None
 
     def __repr__(self) -> str:
-        done = ", ".join(f"{n} {kind}" for kind, n in counts(self.span.steps)) or "nothing"
-        return f"<Graph of epochs {self.span.first} to {self.span.last}: {done}>"
+        bounds = f"{self.span.first} to {self.span.last}"
+        return f"<Graph of epochs {bounds}: {summary(self.span.steps)}>"
 
     @property
     def moved(self) -> list[int]:
@@ -182,14 +185,30 @@ def rebuild(
     return _Builder(found, device or Device.default()).build()
 
 
+def _shape(rows: Rows | None) -> tuple[int, int, int, int, int, int]:
+    if rows is None:
+        return 1, 1, 0, 0, 0, 0
+    pitches = rows.dst_pitch, rows.src_pitch
+    return rows.rows, rows.slices, *pitches, rows.dst_height, rows.src_height
+
+
+def _padded(size: int) -> int:
+    return -(-size // STAGED) * STAGED
+
+
 class _Builder:
     def __init__(self, found: Span, device: Device) -> None:
         self._span = found
         self._process: Process = found.process
         self._device = device
         self._places = Places(device, found)
+        self._rows = frozenset(found.regions.tolist())
         self._modules: dict[int, Module] = {}
         self._functions: dict[int, Function] = {}
+        whats = (step.what for step in found.steps)
+        size = sum(_padded(what.reach) for what in whats if isinstance(what, Upload))
+        self._staging = Pinned(size, device) if size else None
+        self._used = 0
         self._alive = Alive(self._process, cut(self._process, found.first) + 1)
 
     def build(self) -> Rebuilt:
@@ -201,7 +220,7 @@ class _Builder:
         for step in self._span.steps:
             self._alive.advance(step.seq)
             made.append(self._add(graph, step, [made[other] for other in step.after]))
-        graph._keeps += [self._places, *self._modules.values()]
+        graph._keeps += [self._places, self._staging, *self._modules.values()]
         return Rebuilt(graph, self._span, self._places)
 
     def _add(self, graph: Graph, step: Step, behind: list[Any]) -> Any:
@@ -215,19 +234,27 @@ class _Builder:
         if isinstance(what, Launch):
             return [self._kernel(what)]
         if isinstance(what, Move):
-            return [Copy(self._address(what.dst), self._address(what.src), what.size)]
+            to, source = self._address(what.dst), self._address(what.src)
+            return [Copy(to, source, what.size, rows=_shape(what.rows))]
         if isinstance(what, Upload):
-            end = what.offset + what.size
-            read = contents.read(self._process, what.epoch, what.region, what.offset, end)
-            data = np.ascontiguousarray(read)
-            return [
-                Copy(self._address(what.dst), data.ctypes.data, what.size, False, True, (data,) * 2)
-            ]
+            to, source, rows = self._address(what.dst), self._staged(what), what.rows
+            if rows is not None:  # which are staged as they lie at the destination
+                rows = replace(rows, src_pitch=rows.dst_pitch, src_height=rows.dst_height)
+            return [Copy(to, source, what.size, False, True, rows=_shape(rows))]
         if isinstance(what, Fill):
             to = self._address(what.dst)
-            rows = (to + row * what.pitch for row in range(what.rows))
-            return [Set(row, what.size, what.value, what.item) for row in rows]
+            begins = (to + row * what.pitch for row in range(what.rows))
+            return [Set(begin, what.size, what.value, what.item) for begin in begins]
         return []
+
+    def _staged(self, upload: Upload) -> int:
+        """Where in the host's memory what was copied from there is now."""
+        end = upload.offset + upload.reach
+        data = contents.read(self._process, upload.epoch, upload.region, upload.offset, end)
+        at, self._used = self._used, self._used + _padded(upload.reach)
+        assert self._staging is not None
+        self._staging.array[at : at + len(data)] = data
+        return self._staging.address + at
 
     def _kernel(self, launch: Launch) -> Kernel:
         function = self._function(launch.function)
@@ -264,7 +291,7 @@ class _Builder:
                 f"{function.name} can't be done again: it is given a pointer to host memory "
                 f"(region {number}), whose contents are not recorded"
             )
-        if row not in self._span.regions:
+        if row not in self._rows:
             other = int(birth["context"])
             raise Error(
                 f"{function.name} can't be done again: it is given a pointer to memory of context "

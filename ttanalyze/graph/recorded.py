@@ -7,7 +7,7 @@ the device may have done them. What can't be done again is refused by name. No d
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +46,33 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Where the rows of a copy lie: dst_pitch bytes behind each other, those of the next slice
+    dst_height rows behind; of the source likewise.
+    """
+
+    rows: int
+    slices: int
+    dst_pitch: int
+    src_pitch: int
+    dst_height: int
+    src_height: int
+
+    def reach(self, size: int) -> int:
+        """Bytes from the first to the last that is written, of rows of `size` bytes."""
+        return size + (self.rows - 1 + (self.slices - 1) * self.dst_height) * self.dst_pitch
+
+
+@dataclass(frozen=True)
 class Move:
-    """A copy within the device's memory. Addresses are those of the recorded process."""
+    """A copy within the device's memory, of `size` bytes or of rows of so many each. Addresses are
+    those of the recorded process.
+    """
 
     dst: int
     src: int
     size: int
+    rows: Rows | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +87,12 @@ class Upload:
     offset: int
     epoch: int
     doubt: str = ""
+    rows: Rows | None = None
+
+    @property
+    def reach(self) -> int:
+        """Bytes from the first to the last that it wrote."""
+        return self.size if self.rows is None else self.rows.reach(self.size)
 
 
 @dataclass(frozen=True)
@@ -239,13 +266,16 @@ class _Reader:
                 if size:
                     fill = Fill(int(birth["base"]), size, 0, 1)
                     self._floor = (self._step(int(birth["seq"]), fill, self._floor),)
-            elif any(self._overlaps(row, other) for other in self._lived if other != row):
-                self._barrier()  # of what used the memory before
+            elif self._used_before(row):
+                self._barrier()
 
-    def _overlaps(self, row: int, other: int) -> bool:
-        birth, before = (self._process.regions.birth[r] for r in (row, other))
-        ends = int(birth["base"]) + int(birth["size"]), int(before["base"]) + int(before["size"])
-        return int(birth["base"]) < ends[1] and int(before["base"]) < ends[0]
+    def _used_before(self, row: int) -> bool:
+        """Whether memory of a region was another's, which lived in the span."""
+        birth = self._process.regions.birth
+        others = birth[[other for other in self._lived if other != row]]
+        begin, end = birth["base"][row], birth["base"][row] + birth["size"][row]
+        ends = others["base"] + others["size"]
+        return bool(((others["base"] < end) & (begin < ends)).any())
 
     # ---- order ----
 
@@ -342,33 +372,34 @@ class _Reader:
         if event["flags"] & FLAGS["peer"]:
             raise self._refuse(event, "it copies between devices")
         dst, src, size = (int(event[name]) for name in ("dst", "src", "bytes"))
-        flat = not any(part in name for part in ("2D", "3D", "Batch"))
+        rows = _rows(event)
+        pitched = any(part in name for part in ("2D", "3D"))
+        if pitched and dst and src and not event["grid"].any():
+            raise self._refuse(event, "how far apart the rows are that it copies is not known")
         what = None
         if not event["flags"] & FLAGS["host_dst"]:
-            what = self._copied(event, dst, src, size, flat, True)
+            what = self._copied(event, dst, src, size, rows, True)
         if what is not None:
             self._submit(event, what)
         if event["flags"] & FLAGS["sync_copy"]:
             self._waited(self._tail(event))
 
     def _copied(
-        self, event: Any, dst: int, src: int, size: int, flat: bool, alone: bool
+        self, event: Any, dst: int, src: int, size: int, rows: Rows | None, alone: bool
     ) -> Move | Upload | None:
         """What a copy does to the device's memory, where it does anything. alone: the call did
         nothing else.
         """
         to, source = self._alive.find(dst), self._alive.find(src)
-        if to is None and dst and flat:
-            return None  # to the host
         if not dst or not src:
             raise self._refuse(event, "it copies from or to an array, or a list of places")
-        if not flat:
-            raise self._refuse(event, "how far apart the rows are that it copies is not known")
-        if to is None or self._is_host(to):
+        if to is None or self._is_host(to) or not size:
             return None
+        if rows is not None:
+            size //= rows.rows * rows.slices
         if source is None or self._is_host(source):
-            return self._upload(event, to, dst, size, alone)
-        return Move(dst, src, size)
+            return self._upload(event, to, dst, size, rows, alone)
+        return Move(dst, src, size, rows)
 
     def _is_host(self, row: int) -> bool:
         return int(self._process.regions.birth["kind"][row]) in (
@@ -376,7 +407,9 @@ class _Reader:
             REGION["host-registered"],
         )
 
-    def _upload(self, event: Any, row: int, dst: int, size: int, alone: bool) -> Upload:
+    def _upload(
+        self, event: Any, row: int, dst: int, size: int, rows: Rows | None, alone: bool
+    ) -> Upload:
         """A copy from the host: the bytes are those that the next epoch has there."""
         region = int(self._process.regions.id[row])
         seq = int(event["seq"])
@@ -384,13 +417,14 @@ class _Reader:
         if epoch is None:
             raise self._refuse(event, "no epoch has what it copied from the host")
         others = writers(self._process, region, seq, cut(self._process, epoch))
-        doubt = "" if alone else "other nodes of the graph"
+        reach = size if rows is None else rows.reach(size)
+        doubt = "" if alone else "other nodes of the graph may write there"
         for other, how in zip(others.events, others.how.tolist(), strict=True):
             what = self._process.kernel(int(other["id"])) if other["kind"] == KIND["launch"] else ""
             what = what or self._process.call(int(other["call"]))
             if how == WRITES and other["kind"] in (KIND["copy"], KIND["set"]):
                 begin, end = int(other["dst"]), int(other["dst"]) + int(other["bytes"])
-                if begin < dst + size and dst < end:
+                if begin < dst + reach and dst < end:
                     after = f"call {int(other['seq'])} ({what}) wrote there before epoch {epoch}"
                     raise self._refuse(
                         event,
@@ -400,7 +434,7 @@ class _Reader:
             elif how <= POINTER and not doubt:
                 doubt = f"{what} (call {int(other['seq'])}) {HOW[how]}"
         base = int(self._process.regions.birth["base"][row])
-        return Upload(dst, size, region, dst - base, epoch, doubt)
+        return Upload(dst, size, region, dst - base, epoch, doubt, rows)
 
     def _next_epoch(self, seq: int, row: int) -> int | None:
         """The first epoch of the context from a call on that may have a region's contents."""
@@ -515,16 +549,28 @@ class _Reader:
             params = self._process.graphs.data(record)
             return self._launch_of(event, record, params, cooperative)
         dst, src, size = (int(record[name]) for name in ("dst", "src", "bytes"))
-        flat = int(record["reach"]) == size
+        flat, rows = int(record["reach"]) == size, _rows(record)
+        if kind in ("copy", "set") and not flat and not record["grid"].any():
+            raise self._refuse(event, f"how far apart the rows of {where} are is not known")
         if kind == "copy":
             if record["flags"] & model.HOST_DST:
                 return None
-            return self._copied(event, dst, src, size, flat, False)
+            return self._copied(event, dst, src, size, rows, False)
         if kind == "set":
-            if not flat:
-                raise self._refuse(event, f"how far apart the rows are that {where} sets")
-            return Fill(dst, size, src, int(record["shared"]))
+            item, count = int(record["shared"]), int(record["grid"][1])
+            if flat:
+                return Fill(dst, size, src, item)
+            return Fill(dst, size // count, src, item, count, int(record["block"][0]))
         raise self._refuse(event, f"{where} is of kind {kind}")
+
+
+def _rows(record: Any) -> Rows | None:
+    """Of a copy (an event, or a node) of more than one row, where that is known."""
+    width, rows, slices = _three(record["grid"])
+    if not width or rows * slices < 2:
+        return None
+    (to, source, _), (high, far, _) = _three(record["block"]), _three(record["cluster"])
+    return Rows(rows, slices, to, source, high, far)
 
 
 def _three(size: Any) -> tuple[int, int, int]:
@@ -546,10 +592,16 @@ HANDLERS = {
 }
 
 
-def counts(steps: Iterable[Step]) -> Iterator[tuple[str, int]]:
-    """How many steps of each kind there are."""
-    names = {Launch: "launch", Move: "copy", Upload: "upload", Fill: "set"}
-    of = [names[type(step.what)] for step in steps if step.what is not None]
-    for name in names.values():
-        if name in of:
-            yield name, of.count(name)
+NAMES = {
+    Launch: ("launch", "launches"),
+    Move: ("copy", "copies"),
+    Upload: ("copy from the host", "copies from the host"),
+    Fill: ("set", "sets"),
+}
+
+
+def summary(steps: Iterable[Step]) -> str:
+    """How many steps of each kind there are, in words."""
+    kinds = [type(step.what) for step in steps]
+    there = ((kinds.count(kind), names) for kind, names in NAMES.items())
+    return ", ".join(text.count(n, *names) for n, names in there if n) or "nothing"

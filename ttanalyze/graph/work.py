@@ -178,8 +178,9 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of bytes that follow each other. dst, src: addresses. host_dst, host_src: they are the
-    host's.
+    """A copy of `size` bytes, or of rows of so many. dst, src: addresses. host_dst, host_src: they
+    are the host's. rows: how many, and slices of them; pitches of both sides; rows from slice to
+    slice of both.
     """
 
     dst: int
@@ -188,6 +189,7 @@ class Copy:
     host_dst: bool = False
     host_src: bool = False
     keeps: tuple[Any, ...] = field(default=(), repr=False)
+    rows: tuple[int, int, int, int, int, int] = (1, 1, 0, 0, 0, 0)
 
     @classmethod
     def of(cls, direction: str, size: int, dst: Any, src: Any) -> Copy:
@@ -212,12 +214,13 @@ class Copy:
         """The same with some things changed. Raises Error as of() does."""
         direction = "2".join("h" if host else "d" for host in (self.host_src, self.host_dst))
         to, source = self.keeps or (None, None)
-        return Copy.of(
+        made = Copy.of(
             direction,
             self.size if size is None else size,
             Place(self.dst, to) if dst is None else dst,
             Place(self.src, source) if src is None else src,
         )
+        return made if size is not None else replace(made, rows=self.rows)
 
     def submit(self, device: Device, stream: int) -> None:
         call = "cuMemcpyDtoDAsync_v2"
@@ -241,7 +244,9 @@ class Copy:
             node.srcHost = ffi.cast("void *", self.src)
         else:
             node.srcDevice = self.src
-        node.WidthInBytes, node.Height, node.Depth = self.size, 1, 1
+        rows, slices, to, source, high, far = self.rows
+        node.WidthInBytes, node.Height, node.Depth = self.size, rows, slices
+        node.dstPitch, node.srcPitch, node.dstHeight, node.srcHeight = to, source, high, far
         return node
 
     def add(self, device: Device, graph: Any, after: Any) -> Any:

@@ -56,7 +56,9 @@ def _nodes(graph: Graph, width: int) -> str:
     after: dict[int, list[int]] = {}
     for begin, end in zip(graph.edges["from"].tolist(), graph.edges["to"].tolist(), strict=True):
         after.setdefault(end, []).append(begin)
-    lines = [["node", "kind", "what", "grid", "block", "regions", "after", "in", ""]]
+    timed = bool(graph.nodes["gpu_time"].notna().any())
+    head = ["node", "kind", "what", "grid", "block", "regions", "after", "in", "time", ""]
+    lines = [head]
     for node in rows(graph.nodes):
         parent = node["parent"]
         before = after.get(node["node"], [])
@@ -70,10 +72,13 @@ def _nodes(graph: Graph, width: int) -> str:
                 _numbers(node["regions"]),
                 _numbers(before[:AFTER]) + more,
                 "" if parent is None else str(parent),
+                "" if node["gpu_time"] is None else text.duration(node["gpu_time"]),
                 ", ".join(_remarks(node)),
             ]
         )
-    return text.table(lines, {0}, width)
+    if not timed:
+        lines = [line[:-2] + line[-1:] for line in lines]
+    return text.table(lines, {0, len(head) - 2} if timed else {0}, width)
 
 
 def _numbers(values: list[int]) -> str:

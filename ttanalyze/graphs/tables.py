@@ -15,7 +15,7 @@ from ttanalyze.model.run import Run
 class Graph:
     """A graph as a call found it. seq: of that call, None: as it was in the end. state: which one
     of its states that is, from 0. changes: the seqs of the calls that made and changed it.
-    nodes, edges: as in graph_frames.
+    nodes, edges: as in graph_frames, with gpu_time.
     """
 
     process: int
@@ -47,6 +47,6 @@ def graph(run: Run, number: int, process: int = 0, seq: int | None = None) -> Gr
         found.state(number, seq),
         [int(change) for change in found.changes(number)],
         found.known(number, seq),
-        nodes(of, number, seq),
+        nodes(of, number, seq, times=True),
         edges(of, number, seq),
     )

@@ -14,13 +14,12 @@ from ttanalyze.model import layout
 from ttanalyze.model.activities import OWN, Activities
 from ttanalyze.model.layout import Array
 from ttanalyze.model.regions import Regions
+from ttanalyze.model.seen import BEFORE, INSIDE
 from ttanalyze.model.strings import Strings
 
 WAITED = layout.constant("TT_EVENTF_WAITED")
 LAUNCH = layout.EVENT_KINDS.index("launch")
 LAUNCHES = (LAUNCH, layout.EVENT_KINDS.index("graph-launch"))
-BEFORE = layout.TRIGGERS.index("kernel-before")
-INSIDE = layout.TRIGGERS.index("graph-node")
 DIGESTS = ("tt_capture_digest", "tt_capture_digest_at")  # the first kernel of each epoch
 SLACK = 100_000  # nanoseconds that clocks may be apart, beside what is known of it
 LATEST = np.uint64(1 << 62)  # time: those of calls have no check
@@ -58,6 +57,15 @@ class Captures:
         0 where neither is known.
         """
         return self._times[1]
+
+    @functools.cached_property
+    def cuts(self) -> Array:
+        """When each epoch was cut; of those inside graphs, which the device cuts, when it began to
+        read them, or was through.
+        """
+        read = np.where(self.begins > 0, self.begins, self.ends)
+        inside = self._epochs["trigger"] == INSIDE
+        return np.asarray(np.where(inside, np.maximum(read, self._cut), self._cut))
 
     @functools.cached_property
     def _times(self) -> tuple[Array, Array]:

@@ -80,12 +80,15 @@ def _launches(process: Process, count: int, advance: Callable[[int], None]) -> A
     return out
 
 
-def nodes(process: Process, number: int, seq: int | None = None) -> pd.DataFrame:
+def nodes(
+    process: Process, number: int, seq: int | None = None, times: bool = False
+) -> pd.DataFrame:
     """A row per node, each behind those it comes after: node, kind, parent (the node whose graph it
     is in), branch (which body of a conditional node), kernel (mangled), short, context, grid_x …
     cluster_z, shared, dst, src, bytes, params (bytes of a kernel's parameters, or None), regions
     (ids of those that it names, where a call with this seq finds them), enabled, cooperative,
-    conditional (runs as often as a conditional node says), device (kernels may change it), known.
+    conditional (runs as often as a conditional node says), device (kernels may change it), known;
+    with times gpu_time (nanoseconds, the mean of the launches; missing where that is not known).
 
     What a kind of node does not have is missing, or 0.
     """
@@ -114,8 +117,16 @@ def nodes(process: Process, number: int, seq: int | None = None) -> pd.DataFrame
         **{name: flags[name] for name in ("cooperative", "conditional", "device")},
         "known": ~flags["unread"],
     }
+    if times:
+        columns["gpu_time"] = _mean_times(process, number, seq, records["node"])
     frame: pd.DataFrame = pd.DataFrame(columns)
     return frame
+
+
+def _mean_times(process: Process, number: int, seq: int | None, numbers: Array) -> Any:
+    means = process.node_times.means(number, seq)
+    at = means.rows(numbers)
+    return pd.arrays.IntegerArray(np.append(means.took, 0)[at], at < 0)
 
 
 def no_nodes() -> pd.DataFrame:
@@ -127,6 +138,7 @@ def no_nodes() -> pd.DataFrame:
         *("conditional", "device", "known"),
     )
     frame: pd.DataFrame = pd.DataFrame({name: [] for name in names})
+    frame["gpu_time"] = pd.array([], "Int64")
     return frame
 
 

@@ -83,6 +83,14 @@ class Graphs:
             return len(changes) - 1
         return max(0, int(np.searchsorted(changes, np.uint64(seq), "right")) - 1)
 
+    def numbered(self, graph: int, seq: int | None = None) -> tuple[int, int]:
+        """Calls [first, last) that find the nodes of a graph numbered as this call does."""
+        now = int(self.changes(graph)[self.state(graph, seq)])
+        records = self._records[self._rows[graph]]
+        whole = records["seq"][np.isin(records["op"], (MADE, REMADE))]
+        at = int(np.searchsorted(whole, np.uint64(now), "right"))
+        return int(whole[at - 1]), int(whole[at]) if at < len(whole) else 1 << 64
+
     def known(self, graph: int, seq: int | None = None) -> bool:
         """Whether it is known what the graph consisted of when a call found it."""
         return not self._at(graph, seq).head["flags"] & UNREAD

@@ -39,7 +39,9 @@ from ttanalyze.model.files import (
 from ttanalyze.model.graphs import Graphs
 from ttanalyze.model.labels import Labels
 from ttanalyze.model.layout import Array
+from ttanalyze.model.node_times import NodeTimes
 from ttanalyze.model.regions import Regions
+from ttanalyze.model.seen import Seen
 from ttanalyze.model.strings import Strings
 
 WHOLE = np.dtype((np.void, layout.EVENT.itemsize))  # an event as one item, for speed
@@ -469,6 +471,11 @@ class Process:
         return Activities(self.path)
 
     @functools.cached_property
+    def seen(self) -> Seen:
+        """What epochs have seen of calls and memory."""
+        return Seen(self)
+
+    @functools.cached_property
     def captures(self) -> Captures:
         """When the device read epochs, and what waited for it."""
         error = self.info.get("timeline", {}).get("clock_error_ns") or 0
@@ -478,6 +485,11 @@ class Process:
     def graphs(self) -> Graphs:
         """The executable graphs that were made, and what they consisted of."""
         return Graphs(self.path)
+
+    @functools.cached_property
+    def node_times(self) -> NodeTimes:
+        """When the GPU ran the nodes of graphs."""
+        return NodeTimes(self.graphs, self.activities, self.strings, self.kernel, self.event_pieces)
 
     @functools.cached_property
     def functions(self) -> Array:

@@ -200,7 +200,8 @@ class Run:
         against its digest. Raises Error where there is no such epoch or region, where the
         contents are lost or don't divide into items of dtype, FormatError where damaged.
         """
-        out = contents.read(self.process(process), int(epoch), int(region), start, stop)
+        end = None if stop is None else int(stop)
+        out = contents.read(self.process(process), int(epoch), int(region), int(start), end)
         if dtype is None:
             return out
         wanted = np.dtype(dtype)

@@ -26,6 +26,7 @@ PIECE = 1 << 18  # rows
 OF_KERNELS = ("demangled", "short", "checksum")  # texts of events
 OF_THE_GPU = {"gpu_begin", "gpu_end", "gpu_time", "queue_time"}
 OF_ANNOTATIONS = {"annotation", "domain", "range"}
+OF_WAITS = {"waited", "waited_region"}
 OF_GRAPHS = [i for i, kind in enumerate(layout.EVENT_KINDS) if kind.startswith("graph-")]
 NODE_TEXTS = ("kind", "kernel", "short", "demangled", "params", "regions")
 OF_STACKS = {"caller": stacks.caller, "stack_text": stacks.whole}
@@ -143,6 +144,7 @@ class _EventPiece:
         fields |= {"stack"} if {*OF_STACKS} & {*columns} else set()
         fields |= {"time_ns"} if OF_THE_GPU & {*columns} else set()
         fields |= {"kind", "id", "dst", "thread"} if OF_ANNOTATIONS & {*columns} else set()
+        fields |= {*WAIT_FIELDS} if OF_WAITS & {*columns} else set()
         members = {f: self.records[f] for f in fields}
         members = {f: v.copy() if rows is None else v[rows] for f, v in members.items()}
         made = self.common.frames.frame([self.process], [members], recorded or ["process"])
@@ -162,6 +164,8 @@ class _EventPiece:
                 of_graphs = np.isin(members["kind"], OF_GRAPHS)
                 unknown = ~of_graphs | (members["id"] == layout.NO_ID)
                 made[column] = pd.arrays.IntegerArray(members["id"].astype("i8"), unknown)
+            elif column in OF_WAITS:
+                made[column] = _waits(self.process, column, members)
             elif column == "epoch":
                 made[column] = epoch_of(self.process, members["seq"])
             elif column == "host_ns":
@@ -184,6 +188,24 @@ def _said(process: Process, column: str, members: dict[str, Array]) -> Array:
     return np.where(
         said & (members["kind"] != annotation_records.NAME), members["dst"], layout.NO_ID
     )
+
+
+WAIT_FIELDS = ("time_ns", "kind", "flags", "context", "dst")
+
+
+def _waits(process: Process, column: str, members: dict[str, Array]) -> Any:
+    """OF_WAITS of events; missing where they did not wait, or for no region that is known."""
+    events = np.zeros(len(members["seq"]), layout.EVENT)
+    for name in ("seq", *WAIT_FIELDS):
+        events[name] = members[name]
+    rows = np.flatnonzero(process.captures.waited(events))
+    out = np.full(len(events), -1, "i8")
+    if column == "waited":
+        out[rows] = process.captures.waited_for(events[rows])
+    else:
+        regions = process.captures.regions_of(events[rows])
+        out[rows] = np.where(regions < 0, -1, np.append(process.regions.id, 0)[regions])
+    return pd.arrays.IntegerArray(out, out < 0)
 
 
 def _events(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
@@ -458,7 +480,7 @@ def _nodes(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) 
     total, parts = sum(len(p.graphs) for p in run.processes), []
     for process in run.processes:
         for number in range(len(process.graphs)):
-            nodes = graph_frames.nodes(process, number)
+            nodes = graph_frames.nodes(process, number, times="gpu_time" in columns)
             parts.append(nodes.assign(process=process.index, graph=number))
             if progress:
                 progress(len(parts), total)
@@ -495,7 +517,7 @@ TABLES = {
     "events": _table(
         " ".join(frames.EVENT_FIELDS),
         "demangled short checksum caller stack_text graph epoch host_ns gpu_begin gpu_end gpu_time "
-        "queue_time wait_time annotation domain range",
+        "queue_time wait_time waited waited_region annotation domain range",
         "seq kind call short thread context stream bytes grid_x grid_y grid_z block_x",
         _events,
         ("process", "seq"),
@@ -562,7 +584,7 @@ TABLES = {
     "nodes": _table(
         f"process graph node kind parent branch kernel context {' '.join(frames.AXES)} shared dst "
         "src bytes params regions enabled cooperative conditional device known",
-        "demangled short",
+        "demangled short gpu_time",
         "graph node kind parent short dst src bytes grid_x block_x regions enabled",
         _nodes,
     ),

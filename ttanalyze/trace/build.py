@@ -81,13 +81,13 @@ def trace(
     numbers, pids, done = itertools.count(1), _pids(run), Traced()
     for process, pid in zip(run.processes, pids, strict=True):
         first, last, bounds = _window(process, epochs)
-        since = int(min(process.epochs["time_ns"][first - 1], LATEST)) if 0 < first < last else 0
+        since = int(process.captures.cuts[first - 1]) if 0 < first < last else 0
         lanes = Lanes(process, pid, numbers, writer)
         write_memory(process, lanes, writer, bounds, since)
         done.marks += write_marks(process, lanes, writer, marks, (first, last), bounds)
         done.arrows += write_epochs(process, lanes, writer, first, last, done.arrows)
         calls = Calls(process, lanes, writer)
-        until = int(min(process.epochs["time_ns"][last - 1], LATEST)) if first < last else 0
+        until = int(process.captures.cuts[last - 1]) if first < last else 0
         window = (since, until) if epochs is not None else (0, int(LATEST))
         calls.write(bounds, window, advance, done.arrows)
         done.ranges += write_annotations(process, lanes, writer, bounds, window)

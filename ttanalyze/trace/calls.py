@@ -154,8 +154,9 @@ class Calls:
             earliest[0] = max(earliest[0], before)
             # Each begins when the one before ends, or as early as it can, whichever is later.
             ended = np.maximum.accumulate(earliest - (sums - took)) + sums
+            first[rows] = np.minimum(ended - took, LATEST)
+            last[rows] = ended = np.minimum(ended, LATEST).astype("i8")
             free = np.maximum(np.append(before, ended[:-1]), begins[rows])
-            first[rows], last[rows] = ended - took, ended
             self._stream_ended[lane] = int(ended[-1])
             held = through[rows] > free
             waits.append(np.stack([rows[held], free[held], through[rows][held]]))

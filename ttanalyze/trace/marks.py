@@ -15,7 +15,7 @@ from ttanalyze.model.files import expect, expect_list, read_json
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
 from ttanalyze.trace.lanes import Lanes
-from ttanalyze.trace.rows import LATEST, MARK, NUMBERS, Part, Rows, Writer
+from ttanalyze.trace.rows import MARK, NUMBERS, Part, Rows, Writer
 from ttanalyze.trace.tracks import times_of
 
 
@@ -149,7 +149,7 @@ def write_marks(
         if mark.epoch is not None and known:
             at = min(max(mark.epoch, 0), known - 1)
             if first <= at < last:
-                placed.append((int(min(process.epochs["time_ns"][at], LATEST)), mark))
+                placed.append((int(process.captures.cuts[at]), mark))
     after, until = bounds
     calls = [m for m in own if m.seq is not None and after < m.seq <= until]
     times = times_of(process, np.array([m.seq for m in calls], "u8"))

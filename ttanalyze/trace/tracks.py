@@ -20,23 +20,26 @@ SIZES = ("seq", "regions", "bytes_read", "bytes_changed", "bytes_stored")
 def write_epochs(
     process: Process, lanes: Lanes, writer: Writer, first: int, last: int, flows: int
 ) -> int:
-    """Epochs first to last - 1: from the cut until it was on disk, or the next was cut; in the
-    lane of the drain from when the one before was through, since they go one after the other.
+    """Epochs first to last - 1: from the cut until the device had read it, or, where that is not
+    known, until it was on disk, or until the next was cut; in the lane of the drain from then on
+    or from when the one before was through, since they go one after the other.
 
     Gives the arrows, from an epoch to its drain. flows: those there are already.
     """
     epochs = process.epochs
-    cuts = np.minimum(epochs["time_ns"], LATEST).astype("i8")
-    done = np.maximum(np.minimum(epochs["done_ns"], LATEST).astype("i8"), cuts)
+    cuts = process.captures.cuts
+    captured = np.maximum(process.captures.ends, cuts)  # or not known
+    done = np.maximum(np.minimum(epochs["done_ns"], LATEST).astype("i8"), captured)
     spans = [np.empty(len(epochs), "i8") for _ in range(4)]
     for context in np.unique(epochs["context"]).tolist():
         rows = np.flatnonzero(epochs["context"] == context)
         begins = np.maximum.accumulate(cuts[rows])
         follows = np.append(begins[1:], LATEST.astype("i8"))
         through = np.maximum.accumulate(done[rows])
-        spans[0][rows], spans[1][rows] = begins, np.minimum(through, follows)
+        read = np.where(captured[rows] > begins, captured[rows], through)
+        spans[0][rows], spans[1][rows] = begins, np.minimum(read, follows)
         before = np.append(0, through[:-1])
-        spans[2][rows] = np.maximum(begins, before)
+        spans[2][rows] = np.maximum(np.maximum(begins, captured[rows]), before)
         spans[3][rows] = np.maximum(through, spans[2][rows])
     drained = epochs["done_ns"] > epochs["time_ns"]
     numbers = flows + np.cumsum(drained[first:last])
@@ -61,6 +64,9 @@ def _epoch(process: Process, lanes: Lanes, row: int) -> list[Part]:
     flags = [name for name, bit in layout.EPOCH_FLAGS.items() if int(epoch["flags"]) & bit]
     args |= {"flags": flags} if flags else {}
     drained = int(epoch["done_ns"]) > int(epoch["time_ns"])
+    captured = int(process.captures.ends[row])
+    if captured > int(epoch["time_ns"]):
+        args["captured_after_ns"] = captured - int(epoch["time_ns"])
     if drained:
         args["done_after_ns"] = int(epoch["done_ns"]) - int(epoch["time_ns"])
     name = f"epoch {row}" if label is None else f"epoch {row}: {label}"

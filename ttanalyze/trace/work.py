@@ -90,11 +90,15 @@ class Work:
         self._ended: dict[int, list[int]] = {}  # by lane: when the last thing in each layer ends
 
     def find(self, after: int, calls: Array) -> Found:
-        """Those of calls, by their seqs, and others with seq in (after, the last of them]."""
+        """Those of calls, by their seqs, and others with seq in (after, the last of them], such as
+        the recorder's own within graphs.
+        """
         if not self.known or not len(calls):
             return Found(np.empty(0, layout.ACTIVITY), np.empty(0, "i8"))
         records = self._process.activities.between(after, int(calls[-1]))
-        return Found(records, activities.rows_of(calls, records["seq"]))
+        rows = activities.rows_of(calls, records["seq"])
+        rows[records["flags"] & OWN != 0] = -1
+        return Found(records, rows)
 
     @staticmethod
     def waited(found: Found, until_copied: Array) -> Array:

@@ -200,15 +200,6 @@ class Timeline:
         mine = (digests["region"] == region) & (digests["changed"] > 0)
         return np.asarray(self.process.epoch_of("digests", first, last)[mine])
 
-    def before(self, epoch: int) -> int | None:
-        """The epoch that an epoch's changes count from: the last one of its context that was
-        captured.
-        """
-        epochs = self.process.epochs
-        mine = epochs["context"][:epoch] == epochs["context"][epoch]
-        found = np.flatnonzero(mine & (epochs["flags"][:epoch] & layout.REFUSED == 0))
-        return int(found[-1]) if len(found) else None
-
     def baseline(self, epoch: int) -> int | None:
         """The last epoch before that was captured, of whatever context."""
         flags = self.process.epochs["flags"][:epoch]
@@ -371,13 +362,13 @@ class Timeline:
         return (self.process.path / "events.bin").exists()
 
     def calls(self, epoch: int, region: int | None) -> Calls:
-        """What the program called between an epoch and the one before in its context; which of it
-        may have written to a region, if that changed.
+        """What the program called between an epoch and the one before in its context, that has
+        seen the region; which of it may have written to that, if it changed.
         """
-        epochs = self.process.epochs
-        since = self.before(epoch)
-        after = int(epochs["seq"][since]) if since is not None else 0
-        until = int(epochs["seq"][epoch])
+        seen = self.process.seen
+        since = seen.before(epoch, region)
+        after = int(seen.whole[since]) if since is not None else 0
+        until = int(seen.some[epoch])
         records = self.process.events_between(after, until, MOST_CALLS + 1)
         more = len(records) > MOST_CALLS
         suspects: dict[int, int] = {}
