@@ -36,7 +36,7 @@ typedef struct {
 	unsigned dynamic_shared;
 	const void *params;
 	bool cooperative;
-	uint64_t schedule_seed;
+	uint64_t schedule_seed, first, count;
 	void *translate, *describe, *user;
 	uint64_t budget;
 } ptx_launch_config;

@@ -225,7 +225,7 @@ def test_a_region_that_dies_twice_or_before_its_birth(run_path: Path) -> None:
     [
         ("kind", 6, "not an activity"),
         ("kind", 99, "not an activity"),
-        ("flags", 2, "unknown flags"),
+        ("flags", 4, "unknown flags"),
         ("end_ns", 1, "it ended before it began"),
         ("end_ns", 1 << 63, "no time"),
         ("name", 3, "no text begins here"),

@@ -7,10 +7,7 @@ import ctypes
 
 import torch
 
-try:
-    epoch = ctypes.CDLL(None).tt_epoch
-except AttributeError:
-    epoch = None
+epoch = getattr(ctypes.CDLL(None), "tt_epoch", None)
 
 
 def main() -> None:

@@ -35,6 +35,8 @@ static void *work(void *number)
 		if (i == (int)step % 2 && epoch)
 			epoch(NULL, label);
 		pthread_barrier_wait(&together);
+		OK(cuStreamSynchronize(stream)); /* or the other's next step might change what is copied */
+		pthread_barrier_wait(&together);
 	}
 	OK(cuStreamSynchronize(stream));
 	return NULL;

@@ -37,8 +37,8 @@ def record(
         typer.Option(
             metavar="WHEN",
             help="When to capture: sync (default), launch[:N], graph, memcpy, api, none, "
-            "kernel:REGEX, graph-node:REGEX and nvtx:REGEX, separated by commas; an expression is the last of its "
-            "list. Can be given several times.",
+            "kernel:REGEX, graph-node:REGEX and nvtx:REGEX, separated by commas; an expression "
+            "is the last of its list. Can be given several times.",
         ),
     ] = None,
     regions: Annotated[

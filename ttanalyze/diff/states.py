@@ -1,7 +1,8 @@
 """Compares the digests of regions at the points that two runs have in common, as a stream.
 
 A region's state in an epoch is that of its last digest up to it. What is kept is the state of each
-region; digests are gone through a batch at a time, each looked at once.
+region; digests are gone through a batch at a time, each looked at once. An epoch inside a graph's
+launch tells only of regions that it has digests of: the others are compared at the next point.
 """
 
 from __future__ import annotations
@@ -92,8 +93,9 @@ class _Side:
         before = int(self.ends[begin - 1]) if begin else 0
         return int(np.searchsorted(self.ends, before + BATCH, "right"))
 
-    def points(self, begin: int, end: int) -> Points:
-        """What is known at points begin to end - 1, and of what came before at point begin.
+    def points(self, begin: int, end: int) -> tuple[Points, Array]:
+        """What is known at points begin to end - 1, and of what came before at point begin; and the
+        keys of those that have a digest in the very epoch.
 
         The points before have to be asked for first.
         """
@@ -104,6 +106,7 @@ class _Side:
         before = np.flatnonzero(self.known)
         keys = np.concatenate([keys_of(before, np.full(len(before), begin)), keys_of(pair, point)])
         values = np.concatenate([self.state[before], digest[ours]])
+        listed = keys_of(pair, point)[epoch[ours] == self.epochs[point]]
         order = np.argsort(keys, kind="stable")
         keys, values = keys[order], values[order]
         newest = np.append(keys[1:] != keys[:-1], True)[: len(keys)]
@@ -111,7 +114,7 @@ class _Side:
         last = np.append(keys[1:] >> EPOCH_BITS != keys[:-1] >> EPOCH_BITS, True)[: len(keys)]
         now = (keys[last] >> EPOCH_BITS).astype("i8")
         self.state[now], self.known[now] = values[last], True
-        return Points(keys, values, np.zeros(len(keys), bool))
+        return Points(keys, values, np.zeros(len(keys), bool)), listed
 
     def _pairs(self, region: Array) -> tuple[Array, Array]:
         """The pair of each record that has one, and which records these are."""
@@ -131,6 +134,12 @@ class _Comparison:
         self.stop = stop
         self.a = _Side(common.a, common.epochs_a, common.regions_a)
         self.b = _Side(common.b, common.epochs_b, common.regions_b)
+        sides = ((common.a, common.epochs_a), (common.b, common.epochs_b))
+        self.inside = np.logical_or(*(side.inside[epochs] for side, epochs in sides))
+        # The first point from each on that is not inside a call.
+        points = np.arange(len(self.inside))
+        later = np.where(self.inside, len(points), points)
+        self.outside = np.minimum.accumulate(later[::-1])[::-1]
         self.compared = self.differing = self.tolerated = self.unknown = self.total = 0
         self.rows: Array = np.empty((0, 5), "u8")  # pair, first, since, digest_a, digest_b
         self.last: Array = np.empty(0, "i8")
@@ -169,13 +178,18 @@ class _Comparison:
         """Compares points begin to end - 1; gives the point to go on with."""
         born = np.maximum(self.common.born, begin)
         alive = np.flatnonzero(born < np.minimum(self.common.died, end))
-        a, b = self.a.points(begin, end), self.b.points(begin, end)
+        (a, in_a), (b, in_b) = self.a.points(begin, end), self.b.points(begin, end)
         keys = distinct(np.concatenate([a.key, b.key, keys_of(alive, born[alive])]))
         pair, point = (keys >> EPOCH_BITS).astype("i8"), (keys & EPOCH_MASK).astype("i8")
         inside = (point >= born[pair]) & (point < self.common.died[pair])
         keys, pair, point = keys[inside], pair[inside], point[inside]
-        behind = np.minimum(self.common.died[pair], end)
-        behind[:-1] = np.where(pair[1:] == pair[:-1], point[1:], behind[:-1])
+        behind = self._behind(pair, point, end)
+        if self.inside[begin:end].any():
+            told = ~self.inside[point] | np.isin(keys, np.concatenate([in_a, in_b]))
+            point = np.where(told, point, np.minimum(self.outside[point], behind))
+            kept = point < behind
+            keys, pair, point = keys[kept], pair[kept], point[kept]
+            behind = self._behind(pair, point, end)
         digest_a, has_a = _values(a, keys)
         digest_b, has_b = _values(b, keys)
         known = has_a & has_b
@@ -194,6 +208,12 @@ class _Comparison:
         self.unknown += int(length[has_a != has_b].sum())
         self._take(pair, point, behind, known & ~differs, differs, digest_a, digest_b)
         return end
+
+    def _behind(self, pair: Array, point: Array, end: int) -> Array:
+        """Up to which point each row holds. Rows by pair and point."""
+        behind = np.minimum(self.common.died[pair], end)
+        behind[:-1] = np.where(pair[1:] == pair[:-1], point[1:], behind[:-1])
+        return np.asarray(behind)
 
     def _judge(self, pair: Array, point: Array, differs: Array, behind: Array, end: int) -> int:
         """Looks at contents whose digests differ, and takes back what counts as the same.

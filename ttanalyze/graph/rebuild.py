@@ -15,6 +15,7 @@ import pandas as pd
 
 from ttanalyze import text
 from ttanalyze.errors import Error, system_error
+from ttanalyze.graph.alive import Alive
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.graph import Graph, GraphExec
 from ttanalyze.graph.memory import Pinned
@@ -22,7 +23,6 @@ from ttanalyze.graph.module import Function, Module
 from ttanalyze.graph.places import Finding, Places
 from ttanalyze.graph.recorded import (
     REGION,
-    Alive,
     Fill,
     Launch,
     Move,

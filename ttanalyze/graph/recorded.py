@@ -6,7 +6,6 @@ the device may have done them. What can't be done again is refused by name. No d
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 
 from ttanalyze import text
 from ttanalyze.errors import Error
+from ttanalyze.graph.alive import Alive
 from ttanalyze.model import contents, layout
 from ttanalyze.model import graphs as model
 from ttanalyze.model.layout import Array
@@ -175,50 +175,6 @@ def _check_epochs(process: Process, first: int, last: int) -> None:
     one, other = (int(process.epochs[epoch]["context"]) for epoch in (first, last))
     if one != other:
         raise Error(f"epoch {first} is of context {one}, epoch {last} of context {other}")
-
-
-class Alive:
-    """The regions of a process that are there at a call; calls are asked for in order."""
-
-    def __init__(self, process: Process, seq: int) -> None:
-        regions = process.regions
-        births = [(int(s), 1, row) for row, s in enumerate(regions.birth["seq"].tolist())]
-        deaths = [(int(s), 0, row) for row, s in enumerate(regions.death_seq.tolist()) if s]
-        self._changes = sorted(births + deaths)
-        self._at = 0
-        self._base = regions.birth["base"].tolist()
-        self._size = regions.size.tolist()
-        self._rows: list[tuple[int, int]] = []  # base and row
-        self.advance(seq)
-
-    def advance(self, seq: int) -> list[int]:
-        """Goes on to where a call finds them. Gives the rows of those that were born on the way."""
-        born = []
-        while self._at < len(self._changes) and self._changes[self._at][0] < seq:
-            _, birth, row = self._changes[self._at]
-            self._at += 1
-            key = self._base[row], row
-            if birth:
-                bisect.insort(self._rows, key)
-                born.append(row)
-            else:
-                at = bisect.bisect_left(self._rows, key)
-                if at < len(self._rows) and self._rows[at] == key:
-                    del self._rows[at]
-        return born
-
-    @property
-    def rows(self) -> list[int]:
-        """Those that are there, by address."""
-        return [row for _, row in self._rows]
-
-    def find(self, address: int) -> int | None:
-        """The row of the region that an address lies in."""
-        at = bisect.bisect_right(self._rows, (address, 1 << 62)) - 1
-        if at < 0:
-            return None
-        base, row = self._rows[at]
-        return row if address < base + self._size[row] else None
 
 
 class _Reader:

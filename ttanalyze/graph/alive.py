@@ -1,0 +1,51 @@
+"""Which regions of a process were there when a call was made."""
+
+from __future__ import annotations
+
+import bisect
+
+from ttanalyze.model.process import Process
+
+
+class Alive:
+    """The regions of a process that are there at a call; calls are asked for in order."""
+
+    def __init__(self, process: Process, seq: int) -> None:
+        regions = process.regions
+        births = [(int(s), 1, row) for row, s in enumerate(regions.birth["seq"].tolist())]
+        deaths = [(int(s), 0, row) for row, s in enumerate(regions.death_seq.tolist()) if s]
+        self._changes = sorted(births + deaths)
+        self._at = 0
+        self._base = regions.birth["base"].tolist()
+        self._size = regions.size.tolist()
+        self._rows: list[tuple[int, int]] = []  # base and row
+        self.advance(seq)
+
+    def advance(self, seq: int) -> list[int]:
+        """Goes on to where a call finds them. Gives the rows of those that were born on the way."""
+        born = []
+        while self._at < len(self._changes) and self._changes[self._at][0] < seq:
+            _, birth, row = self._changes[self._at]
+            self._at += 1
+            key = self._base[row], row
+            if birth:
+                bisect.insort(self._rows, key)
+                born.append(row)
+            else:
+                at = bisect.bisect_left(self._rows, key)
+                if at < len(self._rows) and self._rows[at] == key:
+                    del self._rows[at]
+        return born
+
+    @property
+    def rows(self) -> list[int]:
+        """Those that are there, by address."""
+        return [row for _, row in self._rows]
+
+    def find(self, address: int) -> int | None:
+        """The row of the region that an address lies in."""
+        at = bisect.bisect_right(self._rows, (address, 1 << 62)) - 1
+        if at < 0:
+            return None
+        base, row = self._rows[at]
+        return row if address < base + self._size[row] else None
