@@ -215,6 +215,10 @@ bool options_read(char *error, size_t error_size)
 		snprintf(error, error_size, "TT_PARAMS=1 needs TT_EVENTS=1: parameters are those of recorded launches");
 		return false;
 	}
+	if (options.epoch.inside.count && options.overwrite == OVERWRITE_DROP_OLDEST) {
+		snprintf(error, error_size, "TT_EPOCH=graph-node:… can't be had with TT_OVERWRITE=drop-oldest");
+		return false;
+	}
 	if (options.deterministic && options.overwrite != OVERWRITE_BACKPRESSURE) {
 		snprintf(error, error_size,
 			 "TT_DETERMINISTIC=1 needs TT_OVERWRITE=backpressure: a dropped epoch depends on timing");

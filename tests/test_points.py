@@ -91,3 +91,13 @@ def test_an_expression_is_needed() -> None:
     refused = support.ttanalyze("record", "--sim", "--epoch", "graph-node:", "--", "true")
     assert refused.status == 2
     assert "graph-node:REGEX needs an expression" in refused.stderr
+
+
+def test_not_with_the_flight_recorder(built: Path, run: Path) -> None:
+    command = [str(support.build_program("shim_points", built))]
+    stderr = record(command, run, SIM, epoch="sync,graph-node:fill", overwrite="drop-oldest")
+    assert "TT_EPOCH=graph-node:… can't be had with TT_OVERWRITE=drop-oldest" in stderr
+    options = ["--epoch", "sync,graph-node:fill", "--overwrite", "drop-oldest"]
+    refused = support.ttanalyze("record", "--sim", *options, "--", "true")
+    assert refused.status == 2
+    assert "--epoch graph-node can't be had with --overwrite drop-oldest" in refused.stderr

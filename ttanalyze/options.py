@@ -93,6 +93,19 @@ def _epoch(value: str) -> None:
             _epoch_word(word)
 
 
+def _inside_graphs(value: str) -> bool:
+    """Whether one of the lists has the form graph-node:, before any other form."""
+    for rest in value.split(";"):
+        while rest:
+            form = next((f for f in FORMS if rest.startswith(f)), None)
+            if form:
+                if form == "graph-node:":
+                    return True
+                break
+            rest = rest.partition(",")[2]
+    return False
+
+
 def _epoch_word(word: str) -> None:
     if word.startswith("launch:"):
         count = word.removeprefix("launch:")
@@ -170,6 +183,8 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
     if effective.get("TT_TIMELINE", "off") != "off" and effective.get("TT_EVENTS") == "0":
         raise Error("--timeline needs --events: times are those of recorded calls")
     policy = effective.get("TT_OVERWRITE") or "backpressure"
+    if policy == "drop-oldest" and _inside_graphs(effective.get("TT_EPOCH", "")):
+        raise Error("--epoch graph-node can't be had with --overwrite drop-oldest")
     if effective.get("TT_DETERMINISTIC") == "1" and policy != "backpressure":
         reason = "which epochs are dropped depends on timing"
         raise Error(f"--deterministic needs --overwrite backpressure: {reason}")
