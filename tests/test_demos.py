@@ -10,7 +10,7 @@ import pytest
 
 from tests import support
 
-pytestmark = pytest.mark.native
+pytestmark = [pytest.mark.native, pytest.mark.large]
 
 
 def demo(name: str, folder: Path, *arguments: str) -> str:

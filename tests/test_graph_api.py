@@ -181,6 +181,11 @@ def test_programs_again(name: str, built: Path, run_path: Path) -> None:
     is_as_recorded(rebuilt(record(run_path, *support.command(name, built), **options)))
 
 
+def but_where(notes: list[str]) -> list[str]:
+    """Addresses may be taken by chance in the process that does the work again."""
+    return [note for note in notes if "at other addresses" not in note]
+
+
 @pytest.mark.native
 def test_copies_from_the_host(built: Path, run_path: Path) -> None:
     """They copy what the next epoch has; that a kernel may have written meanwhile is said."""
@@ -188,12 +193,12 @@ def test_copies_from_the_host(built: Path, run_path: Path) -> None:
     run = record(run_path, *command, "--perturb", "3", epoch="sync")
     found = rebuilt(run)
     is_as_recorded(found)
-    (note,) = found["here"]["notes"]
+    (note,) = but_where(found["here"]["notes"])
     assert note.startswith("region 0: what the host copied there is taken from epoch 3, though add")
     again = run_path.with_name("again")
     found = rebuilt(record(again, *command, "--perturb", "3"))
     is_as_recorded(found)
-    assert found["here"]["notes"] == []
+    assert but_where(found["here"]["notes"]) == []
 
 
 def test_what_was_copied_over_is_not_known(run_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests import recordings, support
 
-pytestmark = pytest.mark.native
+pytestmark = [pytest.mark.native, pytest.mark.large]
 
 NAMES = [name for name in support.all_names() if "graph" in name]
 OPTIONS = [

@@ -14,7 +14,7 @@ import ttanalyze as tt
 from examples.demos import streams
 from tests import support
 
-pytestmark = pytest.mark.native
+pytestmark = [pytest.mark.native, pytest.mark.large]
 
 
 def stress(built: Path, run: Path, seed: int, *arguments: str, **options: str) -> streams.Findings:
