@@ -16,6 +16,7 @@ from tests.rundir import Writer
 from ttanalyze.errors import Error
 from ttanalyze.graph import Driver, Graph, MissingDriverError, recorded
 
+pytestmark = pytest.mark.large  # mostly Python: under sanitizers it would say little more
 SIM = support.simulator_environment()
 SAID = support.ROOT / "tests" / "data" / "graph_cases"
 EVERY = {"params": "1", "epoch": "memcpy,sync"}
