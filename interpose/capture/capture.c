@@ -245,6 +245,18 @@ static bool submit(struct capture *p, struct tt_capture_params *params, bool ful
 	       real.cuEventRecord(p->done[p->last_slot], p->stream) == CUDA_SUCCESS;
 }
 
+struct tt_capture_params capture_params(struct capture *p, const struct pending *q, CUdeviceptr regions,
+					uint64_t blocks, uint64_t payload)
+{
+	return (struct tt_capture_params){
+		.regions = regions, .control = p->control.device, .scratch = p->scratch.device,
+		.ring = p->ring.device, .ring_size = p->ring.size, .tail = atomic_load(&p->tail),
+		.status = capture_status_address(p, q->slot), .sequence = q->epoch.number + 1ull, .payload = payload,
+		.region_count = q->list->count, .blocks = (uint32_t)blocks, .last = TT_CAPTURE_LAST,
+		.epoch = q->epoch.number,
+	};
+}
+
 /* Why the driver refuses something. */
 static bool context_failed(struct capture *p)
 {
@@ -292,13 +304,8 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 									 : "the drain stopped");
 		return false;
 	}
-	params = (struct tt_capture_params){
-		.regions = p->regions.device, .control = p->control.device, .scratch = p->scratch.device,
-		.ring = p->ring.device, .ring_size = p->ring.size, .tail = atomic_load(&p->tail),
-		.status = capture_status_address(p, q->slot), .sequence = q->epoch.number + 1ull,
-		.payload = p->payload, .region_count = p->list->count, .blocks = (uint32_t)p->blocks,
-		.first = 0, .last = TT_CAPTURE_LAST, .flags = full ? TT_CAPTURE_FULL : 0, .epoch = q->epoch.number,
-	};
+	params = capture_params(p, q, p->regions.device, p->blocks, p->payload);
+	params.flags = full ? TT_CAPTURE_FULL : 0;
 	capture_status(p, q->slot)->sequence = 0;
 	wait = p->managed || !capture_fits(p, worst) || !options.deps;
 	if (!submit(p, &params, full)) {

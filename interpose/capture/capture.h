@@ -139,6 +139,9 @@ bool capture_order(struct thread *t, struct capture *p, bool *idle);
 
 /* The last capture is through, or was let go. False: it still reads. */
 bool capture_settled(struct capture *p);
+/* What the kernels are given for a part of an epoch; regions: the table of its list on the device. */
+struct tt_capture_params capture_params(struct capture *p, const struct pending *q, CUdeviceptr regions,
+					uint64_t blocks, uint64_t payload);
 
 /* device.c */
 struct capture *capture_create(struct context *c, bool host_only);
@@ -162,11 +165,20 @@ void capture_outgrow(struct capture *p, struct memory *m);
 void capture_outgrow_staging(struct capture *p);
 void capture_free_outgrown(struct capture *p);
 
+/* Bytes that all blocks of a region take in a chunk. */
+static inline uint64_t region_payload(const struct region *r)
+{
+	uint64_t before = (region_blocks(r) - 1) * TT_BLOCK_SIZE;
+
+	return before + tt_payload_size(r->size - before);
+}
+
 /* choose.c: p->list and p->staging become what the epoch reads. False: no memory. */
 bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *total);
 void choose_captured(struct capture *p); /* the epoch was submitted */
 void choose_again(struct capture *p);    /* the epoch was discarded: the next reads all of its regions */
 bool capture_scratch(struct capture *p, uint64_t blocks); /* room for a list of so many blocks */
+struct region_list *region_list_new(size_t capacity); /* empty; NULL: no memory */
 struct region_list *region_list_hold(struct region_list *list);
 void region_list_release(struct region_list *list);
 

@@ -11,7 +11,7 @@
 
 #define GRANULE ((uint64_t)2 << 20) /* of device memory: less takes as much */
 
-static struct region_list *list_new(size_t capacity)
+struct region_list *region_list_new(size_t capacity)
 {
 	struct region_list *list = malloc(sizeof(*list) + capacity * sizeof(list->regions[0]));
 
@@ -67,7 +67,6 @@ bool capture_scratch(struct capture *p, uint64_t blocks)
 
 static void stage(struct capture *p, struct region *r)
 {
-	uint64_t blocks = region_blocks(r);
 	uint32_t i = p->list->count++;
 
 	p->list->regions[i] = r;
@@ -80,9 +79,9 @@ static void stage(struct capture *p, struct region *r)
 	if (r->kind == TT_REGION_GLOBAL || !options.touched)
 		atomic_store_explicit(&p->context->rest_captured_by, p->number, memory_order_relaxed);
 	r->touched = false;
-	p->blocks += blocks;
+	p->blocks += region_blocks(r);
 	p->bytes += r->size;
-	p->payload += (blocks - 1) * TT_BLOCK_SIZE + tt_payload_size(r->size - (blocks - 1) * TT_BLOCK_SIZE);
+	p->payload += region_payload(r);
 }
 
 bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *total)
@@ -99,7 +98,7 @@ bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *tot
 	live = regions_live(p->context, number + 1, &p->staged_version, &n, &p->managed);
 	*total = (uint32_t)n;
 	region_list_release(p->list);
-	p->list = list_new(n);
+	p->list = region_list_new(n);
 	p->staged = p->any_fresh = false;
 	p->staged_all = true;
 	p->blocks = p->payload = p->bytes = 0;

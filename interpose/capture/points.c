@@ -297,13 +297,6 @@ void points_switch_off(const struct context *c)
 	pthread_mutex_unlock(&lock);
 }
 
-static int by_id(const void *a, const void *b)
-{
-	const struct region *x = *(struct region *const *)a, *y = *(struct region *const *)b;
-
-	return x->id < y->id ? -1 : x->id > y->id;
-}
-
 /* The regions that the kernel is given, held. NULL: no memory. */
 static struct region_list *regions_of(const struct capture *p, struct exec *x, uint32_t number)
 {
@@ -313,11 +306,7 @@ static struct region_list *regions_of(const struct capture *p, struct exec *x, u
 	regions_gather_begin(&g);
 	graph_gather_node(x, number, &g);
 	if (!g.failed)
-		list = malloc(sizeof(*list) + g.count * sizeof(list->regions[0]));
-	if (list) {
-		atomic_init(&list->references, 1);
-		list->count = 0;
-	}
+		list = region_list_new(g.count);
 	for (size_t i = 0; list && i < g.count; i++) {
 		struct region *r = g.list[i];
 		if (r->context == p->context && r->captured && r->readable && r->size) {
@@ -328,7 +317,7 @@ static struct region_list *regions_of(const struct capture *p, struct exec *x, u
 	regions_gather_end(&g);
 	free(g.list);
 	if (list)
-		qsort(list->regions, list->count, sizeof(list->regions[0]), by_id);
+		regions_sort(list->regions, list->count);
 	return list;
 }
 
@@ -342,16 +331,15 @@ static bool prepare(struct capture *p, struct point *point, struct exec *x)
 		return false;
 	for (uint32_t i = 0; i < list->count; i++) {
 		struct region *r = list->regions[i];
-		uint64_t blocks = region_blocks(r);
 		if (!r->placed && !capture_place(p, r))
 			return false;
 		point->table[i] = (struct tt_capture_region){
 			.base = r->base, .size = r->size, .digests = r->slot, .first_block = (uint32_t)point->blocks,
 			.region = i, .flags = r->fresh ? TT_CAPTURE_REGION_ALL : 0,
 		};
-		point->blocks += blocks;
+		point->blocks += region_blocks(r);
 		point->bytes += r->size;
-		point->payload += (blocks - 1) * TT_BLOCK_SIZE + tt_payload_size(r->size - (blocks - 1) * TT_BLOCK_SIZE);
+		point->payload += region_payload(r);
 	}
 	for (uint32_t i = 0; i < list->count; i++)
 		list->regions[i]->fresh = false; /* for the points behind it, which come after it */
@@ -405,13 +393,7 @@ static void submit(struct capture *p, struct points *q, unsigned i, uint64_t seq
 	capture_status(p, pending.slot)->sequence = 0;
 	for (uint32_t k = 0; k < point->list->count; k++)
 		atomic_store(&point->list->regions[k]->captured_by, p->number);
-	q->host[i].params = (struct tt_capture_params){
-		.regions = point->table_device, .control = p->control.device, .scratch = p->scratch.device,
-		.ring = p->ring.device, .ring_size = p->ring.size, .tail = atomic_load(&p->tail),
-		.status = capture_status_address(p, pending.slot), .sequence = number + 1ull, .payload = point->payload,
-		.region_count = point->list->count, .blocks = (uint32_t)point->blocks, .last = TT_CAPTURE_LAST,
-		.epoch = number,
-	};
+	q->host[i].params = capture_params(p, &pending, point->table_device, point->blocks, point->payload);
 	p->last_slot = pending.slot;
 	p->last_epoch = number;
 	region_list_hold(point->list); /* until it is known that the graph was launched */
@@ -425,9 +407,10 @@ static bool begin(struct capture *p, struct points *q, struct exec *x, uint64_t 
 		recorder_fail("a graph with epochs inside is launched while the last ones are held up");
 		return false;
 	}
+	bool captures = atomic_load(&captures_active);
 	q->active = 0;
-	if (atomic_load(&captures_active) || !prepare_all(p, q, x)) {
-		if (!atomic_load(&captures_active))
+	if (captures || !prepare_all(p, q, x)) {
+		if (!captures)
 			recorder_warn("epochs inside graphs were not captured: the ring is smaller than what their kernels reach");
 		let_go(q);
 		return false;

@@ -445,12 +445,8 @@ static bool drain_one(struct pending *q)
 /* With the lock held. */
 static void wait_for_change(unsigned ms)
 {
-	struct timespec until;
+	struct timespec until = clock_in(ms);
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += (long)ms * 1000000;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
 	pthread_cond_timedwait(&changed, &lock, &until);
 }
 

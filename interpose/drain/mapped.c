@@ -24,7 +24,7 @@
 #define RESERVE_LEAST ((uint64_t)64 << 20)
 #define WAKE ((uint64_t)512 << 10)      /* bytes claimed between two wake-ups of the helper */
 #define WAIT_MS 2000
-#define CLOSE_WAIT_S 2
+#define CLOSE_WAIT_MS 2000
 #define HELPER_STACK (256u << 10)
 
 static void fail(struct mapped *m, const char *what, int error)
@@ -241,13 +241,10 @@ bool mapped_open(struct mapped *m, const char *directory, const char *name, enum
 
 bool mapped_stop(struct mapped *m)
 {
-	struct timespec until;
-
 	atomic_store(&m->open, false);
 	atomic_store(&m->stop, true);
 	sem_post(&m->wake);
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += CLOSE_WAIT_S;
+	struct timespec until = clock_in(CLOSE_WAIT_MS);
 	return !pthread_timedjoin_np(m->helper, NULL, &until);
 }
 

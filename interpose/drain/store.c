@@ -15,12 +15,13 @@
 #include <unistd.h>
 
 #include "../capture/xxh3.h"
+#include "../state/clock.h"
 #include "manifest.h"
 #include "merge.h"
 #include "store_internal.h"
 
 #define PROCESSES 1000000
-#define CLOSE_WAIT_S 2 /* a thread that never gives its lock back must not hang the program's end */
+#define CLOSE_WAIT_MS 2000 /* a thread that never gives its lock back must not hang the program's end */
 
 /* ---- around every call ---- */
 
@@ -237,10 +238,8 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 
 static bool lock_for_close(pthread_mutex_t *m)
 {
-	struct timespec until;
+	struct timespec until = clock_in(CLOSE_WAIT_MS);
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += CLOSE_WAIT_S;
 	return !pthread_mutex_timedlock(m, &until);
 }
 

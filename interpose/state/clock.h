@@ -53,4 +53,15 @@ static inline uint64_t clock_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* So long from now, as the timed waits of pthreads take it. */
+static inline struct timespec clock_in(uint64_t ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	ms += (uint64_t)t.tv_nsec / 1000000;
+	return (struct timespec){.tv_sec = t.tv_sec + (time_t)(ms / 1000),
+				 .tv_nsec = (long)(ms % 1000) * 1000000 + t.tv_nsec % 1000000};
+}
+
 #endif

@@ -12,12 +12,13 @@
 #include "../drain/store.h"
 #include "../options.h"
 #include "../recorder.h"
+#include "clock.h"
 #include "graph_log.h"
 #include "modules.h"
 #include "regions.h"
 
 #define TABLE_FIRST 256
-#define CLOSE_WAIT_S 1
+#define CLOSE_WAIT_MS 1000
 
 struct exec {
 	CUgraphExec handle;
@@ -169,10 +170,8 @@ void graphs_write(void)
 
 void graphs_close(void)
 {
-	struct timespec until;
+	struct timespec until = clock_in(CLOSE_WAIT_MS);
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += CLOSE_WAIT_S;
 	if (pthread_mutex_timedlock(&lock, &until))
 		return;
 	graph_log_write();

@@ -490,6 +490,11 @@ static int by_id(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+void regions_sort(struct region **list, size_t n)
+{
+	qsort(list, n, sizeof(*list), by_id);
+}
+
 bool regions_unchanged(uint64_t version, uint32_t next)
 {
 	pthread_mutex_lock(&lock);
@@ -518,7 +523,7 @@ struct region **regions_live(struct context *c, uint32_t next, uint64_t *version
 	}
 	pthread_mutex_unlock(&lock);
 	if (list)
-		qsort(list, n, sizeof(*list), by_id);
+		regions_sort(list, n);
 	*live = n;
 	return list;
 }

@@ -109,6 +109,7 @@ void region_release(struct region *r);
  * the map, for regions_unchanged.
  */
 struct region **regions_live(struct context *c, uint32_t next, uint64_t *version, size_t *count, bool *managed);
+void regions_sort(struct region **list, size_t count); /* by id */
 /* True: nothing was born, died or changed its access since; the next epoch's number is `next` now. */
 bool regions_unchanged(uint64_t version, uint32_t next);
 

@@ -77,7 +77,6 @@ static void *open_beside(const char *path, const char *name)
 }
 
 struct search {
-	const char *name;
 	char paths[8][1024];
 	unsigned count;
 };
@@ -224,7 +223,8 @@ static bool is_own(const struct cupti_kernel *k)
 static void take_kernel(const struct cupti_kernel *k)
 {
 	take(&(struct tt_activity){
-		.kind = TT_EVENT_LAUNCH, .flags = is_own(k) ? TT_ACTIVITYF_OWN : 0, .begin_ns = k->start, .end_ns = k->end, .node = k->node, .device = k->device,
+		.kind = TT_EVENT_LAUNCH, .flags = is_own(k) ? TT_ACTIVITYF_OWN : 0, .begin_ns = k->start,
+		.end_ns = k->end, .node = k->node, .device = k->device,
 		.context = context_index(k->context), .name = k->name ? store_string(recorder_store(), k->name) : TT_NO_ID,
 	}, k->correlation);
 }
@@ -471,12 +471,17 @@ const char *cupti_open(void)
 	return calls ? turn_on() : "no host memory for CUPTI's records";
 }
 
-void cupti_flush(bool all)
+static void flush(uint32_t flags)
 {
-	cupti.cuptiActivityFlushAll(all ? CUPTI_FLUSH_FORCED : 0);
+	cupti.cuptiActivityFlushAll(flags);
 	pthread_mutex_lock(&lock);
 	report_clock();
 	pthread_mutex_unlock(&lock);
+}
+
+void cupti_flush(void)
+{
+	flush(0);
 }
 
 void cupti_set_clock(void)
@@ -491,7 +496,7 @@ void cupti_close(void)
 	subscriber = NULL;
 	for (size_t i = 0; i < KINDS; i++)
 		cupti.cuptiActivityDisable(kinds[i]);
-	cupti_flush(true);
+	flush(CUPTI_FLUSH_FORCED);
 	cupti.cuptiActivityRegisterTimestampCallback(system_now); /* last: records so far have times of the one before */
 }
 

@@ -14,8 +14,8 @@ struct context;
 void cupti_probe(const struct context *c);
 /* The same for the last time in it. */
 void cupti_context_ends(const struct context *c);
-/* Hands over what is complete; all: all there is. */
-void cupti_flush(bool all);
+/* Hands over what is complete. */
+void cupti_flush(void);
 /* Its clock is related to ours anew, from here on. */
 void cupti_set_clock(void);
 /* No more records, once those that there are were handed over. */

@@ -31,7 +31,6 @@ struct timing {
 	CUevent begin, end;
 	uint64_t seq, stream, bytes;
 	uint32_t kind;
-	struct pool *pool;
 };
 
 struct pool {
@@ -88,11 +87,9 @@ static struct pool *make_pool(const struct context *c)
 		    real.cuEventCreate(&p->base, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
 		    real.cuEventCreate(&p->tried, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
 
-	for (unsigned i = 0; good && i < PAIRS; i++) {
-		p->pairs[i].pool = p;
+	for (unsigned i = 0; good && i < PAIRS; i++)
 		good = real.cuEventCreate(&p->pairs[i].begin, CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
 		       real.cuEventCreate(&p->pairs[i].end, CU_EVENT_DEFAULT) == CUDA_SUCCESS;
-	}
 	if (p)
 		p->context = c;
 	good = good && set_base(p);

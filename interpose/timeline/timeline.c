@@ -14,6 +14,7 @@
 #include "../drain/json.h"
 #include "../entry/entry.h"
 #include "../recorder.h"
+#include "../state/clock.h"
 #include "../state/streams.h"
 #include "cupti.h"
 #include "events.h"
@@ -24,7 +25,8 @@
 #define CUPTI_MS 1000
 #define CLOCK_EVERY 5 /* of these */
 #define BUSY 256      /* pairs found at a look, that more will be complete by its end */
-#define CLOSE_MS 5000 /* what takes longer is not waited for */
+#define CLOSE_S 5     /* what takes longer is not waited for */
+#define HURRIED_S 1
 
 HOT_DATA _Atomic int timeline_source;
 
@@ -75,7 +77,7 @@ static unsigned look(void)
 	if (atomic_load(&timeline_source) != TIMELINE_CUPTI)
 		return timing_poll() > BUSY ? 0 : EVENTS_MS;
 	probe();
-	cupti_flush(false);
+	cupti_flush();
 	if (looks++ % CLOCK_EVERY == 0)
 		cupti_set_clock();
 	return CUPTI_MS;
@@ -84,12 +86,8 @@ static unsigned look(void)
 /* With the lock held. */
 static void wait(unsigned ms)
 {
-	struct timespec until;
+	struct timespec until = clock_in(ms);
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += (long)ms * 1000000;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
 	if (ms && !stopping)
 		pthread_cond_timedwait(&changed, &lock, &until);
 }
@@ -108,10 +106,9 @@ static void *work(void *unused)
 	}
 	pthread_mutex_unlock(&lock);
 	if (atomic_load(&timeline_source) == TIMELINE_CUPTI)
-		probe();
-	if (atomic_exchange(&timeline_source, TIMELINE_OFF) == TIMELINE_CUPTI) {
+		probe(); /* before it is off: a context that ends waits for that */
+	if (atomic_exchange(&timeline_source, TIMELINE_OFF) == TIMELINE_CUPTI)
 		cupti_close();
-	}
 	timing_close();
 	pthread_mutex_lock(&lock);
 	running = false;
@@ -193,17 +190,16 @@ void timeline_context_ends(const struct context *c)
 
 void timeline_close(void)
 {
-	struct timespec until;
+	unsigned seconds = capture_hurried() ? HURRIED_S : CLOSE_S;
+	struct timespec until = clock_in(seconds * 1000);
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += capture_hurried() ? 1 : CLOSE_MS / 1000;
 	pthread_mutex_lock(&lock);
 	stopping = true;
 	pthread_cond_broadcast(&changed);
 	while (running && !pthread_cond_timedwait(&changed, &lock, &until))
 		;
 	if (running)
-		recorder_warn("the last times did not come within %d s", CLOSE_MS / 1000);
+		recorder_warn("the last times did not come within %u s", seconds);
 	pthread_mutex_unlock(&lock);
 	activities_close();
 }
