@@ -31,6 +31,7 @@ VERBS = [
     "info",
     "verify",
     "manifest",
+    "validate",
     "diff",
     "query",
     "events",
