@@ -10,6 +10,7 @@ import bisect
 import contextlib
 import os
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,18 +23,14 @@ from ttanalyze.graph.device import Context, Device
 from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.memory import DeviceBuffer, copy_in, copy_out
 from ttanalyze.graph.module import Module
-from ttanalyze.graph.recorded import REGION, Span
+from ttanalyze.graph.recorded import REGION
 from ttanalyze.model import contents, layout
 from ttanalyze.model.layout import BLOCK_SIZE, Array
+from ttanalyze.model.process import Process
 
 DEVICE_LOCATION, PINNED, READ_WRITE = 1, 1, 3  # CU_MEM_…
 PIECE = 512 * BLOCK_SIZE  # read back at once
 ALIGNMENT = 512  # that addresses of memory keep
-WHY_NOT = {
-    "managed": "managed memory, which the host may write to at any time",
-    "ipc": "memory of another process, which may write to it at any time",
-    "array": "an array (of textures or surfaces), whose contents are not recorded",
-}
 
 
 class Reserved:
@@ -121,33 +118,41 @@ class Finding:
         return not self.blocks
 
 
-class Places:
-    """The memory that a span works on. unknown: ids of regions that were there in the first epoch,
-    but that no epoch up to it has captured.
+@dataclass(frozen=True)
+class State:
+    """What regions held in an epoch. records: by row, the tt_block records of each. unknown: ids of
+    those that were there, but that no epoch up to it has captured.
     """
 
-    def __init__(self, device: Device, span: Span) -> None:
-        """Allocates it. Raises Error for regions that can't be had again, and where contents of
-        the first epoch are lost.
-        """
+    epoch: int
+    records: dict[int, Array]
+    unknown: list[int]
+
+    @classmethod
+    def of(cls, process: Process, epoch: int, rows: Iterable[int]) -> State:
+        """Of some regions, by row. Raises Error where contents of the epoch are lost."""
+        found, lost = contents.snapshot_all(process, epoch)
+        ids = process.regions.id
+        wanted = [(row, int(ids[row])) for row in rows]
+        records = {row: found[number] for row, number in wanted if number in found}
+        gone = set(lost)
+        return cls(epoch, records, [number for _, number in wanted if number in gone])
+
+
+class Places:
+    """The memory of some regions of a process, by row, some of which may have come after others."""
+
+    def __init__(self, device: Device, process: Process, rows: Iterable[int]) -> None:
+        """Allocates it. Raises Error where there is not enough."""
         self.device = device
-        self._span = span
-        self._process = span.process
-        self._birth = span.process.regions.birth
-        for row in span.regions.tolist():
-            kind = layout.REGION_KINDS[int(self._birth["kind"][row])]
-            if kind in WHY_NOT:
-                number = int(self._birth["id"][row])
-                raise Error(f"can't be done again: region {number} is {WHY_NOT[kind]}")
-        self._first, lost = contents.snapshot_all(span.process, span.first)
-        rows = span.process.regions.rows(np.array(lost, "u4")).tolist()
-        there = [row for row in rows if row in span.regions and not span.born_within(row)]
-        self.unknown = [int(self._birth["id"][row]) for row in there]
+        self._process = process
+        self._rows = dict.fromkeys(rows)
+        self._birth = process.regions.birth
         self._held: list[Any] = []
         self._pieces: list[Piece] = []
-        self._allocate([row for row in span.regions.tolist() if self._ordinary(row)])
+        self._allocate([row for row in self._rows if self._ordinary(row)])
         self._variables: dict[int, int] = {}  # by row, where they are
-        self._initial: dict[int, Array] = {}  # of variables of modules that were loaded meanwhile
+        self._initial: dict[int, Array] = {}  # and what they held when their module was loaded
 
     def _ordinary(self, row: int) -> bool:
         kind, flags = self._birth["kind"][row], self._process.regions.flags[row]
@@ -200,7 +205,7 @@ class Places:
 
     def add_module(self, number: int, module: Module) -> None:
         """The variables of a module that was loaded: they are where the driver put them."""
-        for row in self._span.regions.tolist():
+        for row in self._rows:
             birth = self._birth[row]
             if birth["kind"] == REGION["global"] and int(birth["module"]) == number:
                 name = self._process.strings.get(int(birth["label"])) or "?"
@@ -209,16 +214,13 @@ class Places:
                     recorded = int(birth["size"])
                     raise Error(f"variable {name} has {size} bytes, and had {recorded}")
                 self._variables[row] = where
-                if int(birth["id"]) not in self._first:
-                    self._initial[row] = np.empty(size, "u1")
-                    copy_out(self.device, self._initial[row], where)
+                self._initial[row] = np.empty(size, "u1")
+                copy_out(self.device, self._initial[row], where)
 
     @property
     def moved(self) -> list[int]:
         """Ids of the regions that are at other addresses than they were."""
-        rows = self._span.regions.tolist()
-        found = [row for row in rows if self._delta(row)]
-        return [int(self._birth["id"][row]) for row in found]
+        return [int(self._birth["id"][row]) for row in self._rows if self._delta(row)]
 
     def _delta(self, row: int) -> int:
         if row in self._variables:
@@ -241,15 +243,17 @@ class Places:
 
     # ---- contents ----
 
-    def _now(self, row: int) -> int:
+    def now(self, row: int) -> int:
+        """The address at which a region is now."""
         return int(self._birth["base"][row]) + self._delta(row)
 
-    def _here(self, row: int) -> bool:
-        return row in self._variables or self._ordinary(row)
+    def has(self, row: int) -> bool:
+        """Whether a region is here."""
+        return row in self._variables or (row in self._rows and self._ordinary(row))
 
-    def restore(self) -> None:
-        """Puts into memory what it held in the first epoch; what was not there then is zeros, or
-        what its module says. Raises FormatError where contents are damaged.
+    def restore(self, state: State) -> None:
+        """Puts into memory what it held in an epoch; what was not there then is zeros, or what its
+        module says. Raises FormatError where contents are damaged.
         """
         self.device.synchronize()
         with self.device.use() as driver:
@@ -257,43 +261,40 @@ class Places:
                 start = piece.begin + piece.delta
                 driver.call("cuMemsetD8_v2", start, 0, piece.end - piece.begin)
             driver.call("cuCtxSynchronize")
-        regions = self._process.regions
         with contents.DataFiles(self._process) as files:
-            for row in self._span.regions.tolist():
-                number = int(regions.id[row])
-                if row in self._initial:
+            for row in self._rows:
+                if row in state.records and self.has(row):
+                    for at, data in files.pieces(state.records[row]):
+                        copy_in(self.device, self.now(row) + at, np.frombuffer(data, "u1"))
+                elif row in self._initial:
                     copy_in(self.device, self._variables[row], self._initial[row])
-                elif number in self._first and self._here(row):
-                    for at, data in files.pieces(self._first[number]):
-                        copy_in(self.device, self._now(row) + at, np.frombuffer(data, "u1"))
 
-    def compare(self, epoch: int) -> list[Finding]:
-        """Each region of an epoch that is here, against what it held then. Raises Error where the
-        contents of that epoch are lost.
+    def compare(self, state: State, before: State) -> list[Finding]:
+        """Each region of an epoch that is here, against what it held then. before: what was
+        restored.
         """
         self.device.synchronize()
-        found, _ = contents.snapshot_all(self._process, epoch)
         regions = self._process.regions
         out = []
-        for row in self._span.regions.tolist():
-            number = int(regions.id[row])
-            if number not in found or not self._here(row):
+        for row, records in state.records.items():
+            if not self.has(row):
                 continue
-            expected = found[number]["digest"]
-            digests = self._digests(row)
+            expected = records["digest"]
+            digests = self.digests(row)
             differ = np.flatnonzero(digests != expected)
             digest, wanted = (
                 xxhash.xxh3_64_intdigest(np.ascontiguousarray(d).data) for d in (digests, expected)
             )
             label = self._process.strings.get(int(regions.label[row]))
             first = int(differ[0]) if len(differ) else None
-            size, new = int(regions.size[row]), number not in self._first
+            number, size = int(regions.id[row]), int(regions.size[row])
+            new = row not in before.records
             out.append(Finding(number, label, size, digest, wanted, len(differ), first, new))
         return out
 
-    def _digests(self, row: int) -> Array:
+    def digests(self, row: int) -> Array:
         """The digest of each block of a region, as it is now."""
-        size, start = int(self._birth["size"][row]), self._now(row)
+        size, start = int(self._birth["size"][row]), self.now(row)
         buffer = np.empty(min(size, PIECE), "u1")
         out = []
         for at in range(0, size, PIECE):

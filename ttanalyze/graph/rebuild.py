@@ -7,40 +7,28 @@ lie in memory are not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from ttanalyze import text
-from ttanalyze.errors import Error, system_error
-from ttanalyze.graph.alive import Alive
+from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.graph import Graph, GraphExec
-from ttanalyze.graph.memory import Pinned
-from ttanalyze.graph.module import Function, Module
-from ttanalyze.graph.places import Finding, Places
-from ttanalyze.graph.recorded import (
-    REGION,
-    Fill,
-    Launch,
-    Move,
-    Rows,
-    Span,
-    Step,
-    Upload,
-    cut,
-    span,
-    summary,
-)
-from ttanalyze.graph.work import Copy, Kernel, Set, Work
-from ttanalyze.model import Run, contents, layout
-from ttanalyze.model.process import Process
+from ttanalyze.graph.places import Finding, State
+from ttanalyze.graph.recorded import Span, Step, Upload, span, summary
+from ttanalyze.graph.scene import Maker, Scene, moved_notes
+from ttanalyze.model import Run, layout
 
-POINTER = 8  # bytes
-STAGED = 256  # what copies from the host begin at multiples of
-SHOWN = 8  # regions in a note
+if TYPE_CHECKING:
+    import pandas as pd
+
+WHY_NOT = {
+    "managed": "managed memory, which the host may write to at any time",
+    "ipc": "memory of another process, which may write to it at any time",
+    "array": "an array (of textures or surfaces), whose contents are not recorded",
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +53,8 @@ class Check:
         """A row per region: region, label, size (bytes), same, digest, expected, blocks (that
         differ), first_block, new (allocated between the epochs: what nobody wrote is not known).
         """
+        import pandas as pd
+
         names = ("region", "label", "size", "same", "digest", "expected", "blocks", "new")
         columns: dict[str, Any] = {n: [getattr(f, n) for f in self.findings] for n in names}
         columns["first_block"] = pd.array([f.first_block for f in self.findings], "Int64")
@@ -90,11 +80,12 @@ class Rebuilt(Graph):
     span: what was recorded; notes: what to know of how it was rebuilt, a line each.
     """
 
-    def __init__(self, graph: Graph, found: Span, places: Places) -> None:
+    def __init__(self, graph: Graph, maker: Maker, first: State) -> None:
         super().__init__(graph.device, graph.handle, graph.keeps)
         graph._destroy.detach()
-        self.span = found
-        self._places = places
+        self.span: Span = maker.span
+        self._places = maker.scene.places
+        self._first = first
         self._executable: GraphExec | None = None
 
     def __repr__(self) -> str:
@@ -118,15 +109,10 @@ class Rebuilt(Graph):
 
     @property
     def notes(self) -> list[str]:
-        out = []
-        if self.moved:
-            some = ", ".join(map(str, self.moved[:SHOWN])) + (" …" * (len(self.moved) > SHOWN))
-            out.append(
-                f"{'regions' if len(self.moved) > 1 else 'region'} {some}: at other addresses "
-                "than recorded, to which pointers that lie in memory do not lead"
-            )
-        for number in self._places.unknown:
-            out.append(f"region {number}: no epoch up to {self.span.first} has it, it is zeros")
+        out = moved_notes(self.moved)
+        for number in self._first.unknown:
+            if not self.span.born_within(_row(self.span, number)):
+                out.append(f"region {number}: no epoch up to {self.span.first} has it, it is zeros")
         out += [
             f"region {upload.region}: what the host copied there is taken from epoch "
             f"{upload.epoch}, though {upload.doubt}"
@@ -137,7 +123,7 @@ class Rebuilt(Graph):
 
     def restore(self) -> None:
         """Puts memory as it was in the first epoch. Raises FormatError for damaged contents."""
-        self._places.restore()
+        self._places.restore(self._first)
 
     def launch(self, stream: Any = None) -> None:
         """Does the work again, in a stream, by default one of the device's own; returns at once."""
@@ -150,15 +136,16 @@ class Rebuilt(Graph):
         DriverError where the work failed, Error where the epoch's contents are lost.
         """
         of = self.span.last if epoch is None else epoch
-        return Check(of, self._places.compare(of))
+        assert of is not None
+        after = State.of(self.span.process, of, self.span.regions.tolist())
+        return Check(of, self._places.compare(after, self._first))
 
     def where(self, region: int) -> int:
         """The address at which a region is now. Raises Error for one that is not here."""
-        row = int(self.span.process.regions.rows(np.array([region]))[0])
+        row = _row(self.span, region)
         if row < 0 or row not in self.span.regions.tolist():
             raise Error(f"no region {region} between epochs {self.span.first} and {self.span.last}")
-        base = int(self.span.process.regions.birth["base"][row])
-        return self._places.translate(base, row)
+        return self._places.now(row)
 
     def close(self) -> None:
         if self._executable is not None:
@@ -182,159 +169,35 @@ def rebuild(
     of = run.process(process)
     first, last = epochs
     found = span(of, first, last, order)
-    return _Builder(found, device or Device.default()).build()
+    check_kinds(found)
+    on = device or Device.default()
+    rows = found.regions.tolist()
+    state = State.of(of, first, rows)
+    maker = Maker(Scene(of, on, rows), found)
+    graph = Graph.new(on)
+    made: list[Any] = []
+    for step in found.steps:
+        made.append(_add(graph, maker, step, [made[other] for other in step.after]))
+    graph._keeps += maker.keeps
+    return Rebuilt(graph, maker, state)
 
 
-def _shape(rows: Rows | None) -> tuple[int, int, int, int, int, int]:
-    if rows is None:
-        return 1, 1, 0, 0, 0, 0
-    pitches = rows.dst_pitch, rows.src_pitch
-    return rows.rows, rows.slices, *pitches, rows.dst_height, rows.src_height
+def check_kinds(found: Span) -> None:
+    """Raises Error for regions that others than the span's steps may write to."""
+    birth = found.process.regions.birth
+    for row in found.regions.tolist():
+        kind = layout.REGION_KINDS[int(birth["kind"][row])]
+        if kind in WHY_NOT:
+            raise Error(f"can't be done again: region {int(birth['id'][row])} is {WHY_NOT[kind]}")
 
 
-def _padded(size: int) -> int:
-    return -(-size // STAGED) * STAGED
+def _add(graph: Graph, maker: Maker, step: Step, behind: list[Any]) -> Any:
+    works = maker.works(step)
+    node = graph.append(works[0] if works else None, behind)
+    for work in works[1:]:
+        node = graph.append(work, [node])
+    return node
 
 
-class _Builder:
-    def __init__(self, found: Span, device: Device) -> None:
-        self._span = found
-        self._process: Process = found.process
-        self._device = device
-        self._places = Places(device, found)
-        self._rows = frozenset(found.regions.tolist())
-        self._modules: dict[int, Module] = {}
-        self._functions: dict[int, Function] = {}
-        whats = (step.what for step in found.steps)
-        size = sum(_padded(what.reach) for what in whats if isinstance(what, Upload))
-        self._staging = Pinned(size, device) if size else None
-        self._used = 0
-        self._alive = Alive(self._process, cut(self._process, found.first) + 1)
-
-    def build(self) -> Rebuilt:
-        for step in self._span.steps:  # before anything is said of where variables are
-            if isinstance(step.what, Launch):
-                self._function(step.what.function)
-        graph = Graph.new(self._device)
-        made: list[Any] = []
-        for step in self._span.steps:
-            self._alive.advance(step.seq)
-            made.append(self._add(graph, step, [made[other] for other in step.after]))
-        graph._keeps += [self._places, self._staging, *self._modules.values()]
-        return Rebuilt(graph, self._span, self._places)
-
-    def _add(self, graph: Graph, step: Step, behind: list[Any]) -> Any:
-        works = self._works(step.what)
-        node = graph.append(works[0] if works else None, behind)
-        for work in works[1:]:
-            node = graph.append(work, [node])
-        return node
-
-    def _works(self, what: Launch | Move | Upload | Fill | None) -> list[Work]:
-        if isinstance(what, Launch):
-            return [self._kernel(what)]
-        if isinstance(what, Move):
-            to, source = self._address(what.dst), self._address(what.src)
-            return [Copy(to, source, what.size, rows=_shape(what.rows))]
-        if isinstance(what, Upload):
-            to, source, rows = self._address(what.dst), self._staged(what), what.rows
-            if rows is not None:  # which are staged as they lie at the destination
-                rows = replace(rows, src_pitch=rows.dst_pitch, src_height=rows.dst_height)
-            return [Copy(to, source, what.size, False, True, rows=_shape(rows))]
-        if isinstance(what, Fill):
-            to = self._address(what.dst)
-            begins = (to + row * what.pitch for row in range(what.rows))
-            return [Set(begin, what.size, what.value, what.item) for begin in begins]
-        return []
-
-    def _staged(self, upload: Upload) -> int:
-        """Where in the host's memory what was copied from there is now."""
-        end = upload.offset + upload.reach
-        data = contents.read(self._process, upload.epoch, upload.region, upload.offset, end)
-        at, self._used = self._used, self._used + _padded(upload.reach)
-        assert self._staging is not None
-        self._staging.array[at : at + len(data)] = data
-        return self._staging.address + at
-
-    def _kernel(self, launch: Launch) -> Kernel:
-        function = self._function(launch.function)
-        return Kernel(
-            function,
-            launch.grid,
-            launch.block,
-            launch.shared,
-            self._translated(function, launch.params),
-            launch.cluster,
-            launch.cooperative,
-            (function,),
-        )
-
-    def _translated(self, function: Function, params: bytes) -> bytes:
-        """Parameters in which pointers lead to where things are now."""
-        out = bytearray(params)
-        whole = [(0, len(params))]
-        for begin, size in whole if function.layout is None else function.layout:
-            first = -(-begin // POINTER) * POINTER
-            for at in range(first, begin + size - POINTER + 1, POINTER):
-                word = int.from_bytes(out[at : at + POINTER], "little")
-                out[at : at + POINTER] = self._pointer(function, word).to_bytes(POINTER, "little")
-        return bytes(out)
-
-    def _pointer(self, function: Function, word: int) -> int:
-        row = self._alive.find(word)
-        if row is None:
-            return self._places.translate(word, None)
-        birth = self._process.regions.birth[row]
-        kind, number = layout.REGION_KINDS[int(birth["kind"])], int(birth["id"])
-        if kind in ("host", "host-registered"):
-            raise Error(
-                f"{function.name} can't be done again: it is given a pointer to host memory "
-                f"(region {number}), whose contents are not recorded"
-            )
-        if row not in self._rows:
-            other = int(birth["context"])
-            raise Error(
-                f"{function.name} can't be done again: it is given a pointer to memory of context "
-                f"{other} (region {number})"
-            )
-        return self._address(word)
-
-    def _address(self, address: int) -> int:
-        """Where something is now."""
-        row = self._alive.find(address)
-        if row is not None and self._process.regions.birth["kind"][row] == REGION["global"]:
-            self._module(int(self._process.regions.birth["module"][row]), "a variable")
-        return self._places.translate(address, row)
-
-    # ---- code ----
-
-    def _function(self, number: int) -> Function:
-        if number not in self._functions:
-            functions = self._process.functions
-            record = functions[int(np.searchsorted(functions["id"], number))]
-            name = self._process.kernel(number) or "?"
-            module = self._module(int(record["module"]), f"kernel {name}")
-            found = module.get(name)
-            if found is None:
-                raise Error(f"kernel {name} is not in the image that was saved of its module")
-            self._functions[number] = found
-        return self._functions[number]
-
-    def _module(self, number: int, what: str) -> Module:
-        """A module of the run, loaded. what: it is needed for."""
-        if number in self._modules:
-            return self._modules[number]
-        modules = self._process.modules
-        at = int(np.searchsorted(modules["id"], number))
-        known = at < len(modules) and modules["id"][at] == number
-        image = int(modules["image"][at]) if known else 0
-        if not image:
-            raise Error(f"{what} can't be had again: the image of its module was not saved")
-        path = self._process.path / "modules" / f"{image:016x}"
-        try:
-            data = path.read_bytes()
-        except OSError as e:
-            raise system_error(path, e) from None
-        made = self._modules[number] = Module(data, self._device, f"module {number}")
-        self._places.add_module(number, made)
-        return made
+def _row(found: Span, region: int) -> int:
+    return int(found.process.regions.rows(np.array([region]))[0])

@@ -120,13 +120,14 @@ class Step:
 
 @dataclass(frozen=True)
 class Span:
-    """What was recorded between two epochs. regions: rows of process.regions that lived in it.
-    left_out: what else was submitted, and does nothing to memory.
+    """What was recorded between two epochs, or from one up to a call, where last is None. regions:
+    rows of process.regions that lived in it. left_out: what else was submitted, and does nothing to
+    memory.
     """
 
     process: Process
     first: int
-    last: int
+    last: int | None
     steps: list[Step]
     regions: Array
     left_out: list[str]
@@ -150,6 +151,20 @@ def span(process: Process, first: int, last: int, order: str = "streams") -> Spa
     if order not in ORDERS:
         raise Error(f"order {order!r}: there are {', '.join(ORDERS)}")
     _check_epochs(process, first, last)
+    _check_recorded(process)
+    return _Reader(process, first, cut(process, last), last, order).read()
+
+
+def span_to(process: Process, first: int, seq: int) -> Span:
+    """The steps from an epoch up to a call, one after the other as they were submitted. Raises
+    Error for what can't be done again, and why.
+    """
+    _check_first(process, first)
+    _check_recorded(process)
+    return _Reader(process, first, seq, None, "serial").read()
+
+
+def _check_recorded(process: Process) -> None:
     options = process.info.get("options", {})
     if options.get("TT_PARAMS") != "1":
         raise Error(
@@ -159,30 +174,38 @@ def span(process: Process, first: int, last: int, order: str = "streams") -> Spa
     lost = int(process.info.get("counters", {}).get("events_lost", 0))
     if lost:
         raise Error(f"{process.path.parent}: {text.count(lost, 'call')} were lost")
-    return _Reader(process, first, last, order).read()
 
 
 def _check_epochs(process: Process, first: int, last: int) -> None:
     if first >= last:
         raise Error(f"epochs {first} to {last}: the second comes after the first")
-    for epoch in (first, last):
-        contents.check_epoch(process, epoch)
-        trigger = layout.TRIGGERS[int(process.epochs[epoch]["trigger"])]
-        if trigger == "graph-node":
-            raise Error(f"epoch {epoch} lies inside a graph: take one before or after its launch")
-    if process.epochs[first]["flags"] & layout.LOOSE:
-        raise Error(f"epoch {first} was cut while work was running: its contents may be torn")
+    _check_first(process, first)
+    _check_epoch(process, last)
     one, other = (int(process.epochs[epoch]["context"]) for epoch in (first, last))
     if one != other:
         raise Error(f"epoch {first} is of context {one}, epoch {last} of context {other}")
 
 
-class _Reader:
-    """Goes through the calls in order."""
+def _check_first(process: Process, epoch: int) -> None:
+    _check_epoch(process, epoch)
+    if process.epochs[epoch]["flags"] & layout.LOOSE:
+        raise Error(f"epoch {epoch} was cut while work was running: its contents may be torn")
 
-    def __init__(self, process: Process, first: int, last: int, order: str) -> None:
+
+def _check_epoch(process: Process, epoch: int) -> None:
+    contents.check_epoch(process, epoch)
+    if layout.TRIGGERS[int(process.epochs[epoch]["trigger"])] == "graph-node":
+        raise Error(f"epoch {epoch} lies inside a graph: take one before or after its launch")
+
+
+class _Reader:
+    """Goes through the calls in order, up to the call `until`."""
+
+    def __init__(
+        self, process: Process, first: int, until: int, last: int | None, order: str
+    ) -> None:
         self._process = process
-        self._first, self._last = first, last
+        self._first, self._until, self._last = first, until, last
         self._serial = order == "serial"
         self._context = int(process.epochs[first]["context"])
         self._begin = cut(process, first)
@@ -195,14 +218,13 @@ class _Reader:
         self._left_out: dict[tuple[str, str], int] = {}
 
     def read(self) -> Span:
-        until = cut(self._process, self._last)
-        for event in self._process.events_between(self._begin, until):
+        for event in self._process.events_between(self._begin, self._until):
             self._lives(int(event["seq"]))
             if event["result"] or event["flags"] & FLAGS["capturing"]:
                 continue
             if int(event["context"]) == self._context:
                 self._event(event)
-        self._lives(until + 1)
+        self._lives(self._until + 1)
         rows = np.array(list(self._lived), "i8")
         rows = rows[self._process.regions.birth["context"][rows] == self._context]
         out = [text.count(n, *what) for what, n in self._left_out.items()]
@@ -394,7 +416,7 @@ class _Reader:
 
     def _next_epoch(self, seq: int, row: int) -> int | None:
         """The first epoch of the context from a call on that may have a region's contents."""
-        epochs = self._process.epochs[: self._last + 1]
+        epochs = self._process.epochs[: None if self._last is None else self._last + 1]
         usable = epochs["flags"] & (layout.REFUSED | layout.DROPPED | layout.LOOSE) == 0
         usable &= (epochs["context"] == self._context) & (epochs["seq"] >= seq)
         for epoch in np.flatnonzero(usable).tolist():

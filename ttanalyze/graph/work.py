@@ -223,6 +223,10 @@ class Copy:
         return made if size is not None else replace(made, rows=self.rows)
 
     def submit(self, device: Device, stream: int) -> None:
+        if self.rows[:2] != (1, 1):
+            with device.use() as driver:
+                driver.call("cuMemcpy3DAsync_v2", self._node(), ffi.cast("CUstream", stream))
+            return
         call = "cuMemcpyDtoDAsync_v2"
         dst, src = self.dst, self.src
         if self.host_dst:

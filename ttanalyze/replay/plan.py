@@ -1,0 +1,191 @@
+"""What it takes to do a recorded launch again: from which epoch, what comes before it, and which
+epoch says what it left. Read from the run alone, without a driver.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ttanalyze import demangle, text
+from ttanalyze.errors import Error
+from ttanalyze.graph.recorded import FLAGS, KIND, Launch, Span, Step, Upload, cut, span_to
+from ttanalyze.model import layout
+from ttanalyze.model.layout import Array
+from ttanalyze.model.process import Process
+
+OTHERS = {"managed": "the host", "ipc": "another process"}  # who else writes to such memory
+POINTER = 8  # bytes
+UNUSABLE = layout.REFUSED | layout.DROPPED | layout.LOOSE
+WORK = [KIND[name] for name in ("launch", "graph-launch", "copy", "set", "mem-op")]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A launch that can be done again, by all that the run says.
+
+    seq: of its call. kernel: its mangled name. before: the epoch that memory is restored to, and
+    span: what came between it and the launch, which is the last of its steps. after: the epoch that
+    has what the launch left, and nothing else; None where there is none, for which `unchecked` says
+    why.
+    """
+
+    process: Process
+    seq: int
+    kernel: str
+    before: int
+    after: int | None
+    span: Span
+    unchecked: str
+
+    @property
+    def step(self) -> Step:
+        """The launch as a step."""
+        return self.span.steps[-1]
+
+    @property
+    def launch(self) -> Launch:
+        """Grid, block, cluster, shared memory (bytes), parameters (bytes, as recorded)."""
+        assert isinstance(self.step.what, Launch)
+        return self.step.what
+
+    @property
+    def prepare(self) -> list[Step]:
+        """What came between the epoch and the launch."""
+        return self.span.steps[:-1]
+
+    @property
+    def rows(self) -> list[int]:
+        """The regions that were there, by row of process.regions."""
+        rows: list[int] = self.span.regions.tolist()
+        return rows
+
+    @property
+    def notes(self) -> list[str]:
+        """What is taken on trust, a line each."""
+        out = []
+        launches = sum(isinstance(step.what, Launch) for step in self.prepare)
+        if launches:
+            before = text.count(launches, "launch", "launches")
+            out.append(f"its input is what {before} since epoch {self.before} make of it")
+        whats = (step.what for step in self.prepare)
+        out += [
+            f"region {what.region}: what the host copied there is taken from epoch {what.epoch}, "
+            f"though {what.doubt}"
+            for what in whats
+            if isinstance(what, Upload) and what.doubt
+        ]
+        return out + [f"{what}: left out" for what in self.span.left_out]
+
+
+def launches(process: Process, pattern: str | None = None) -> Array:
+    """The tt_event records of launches that were executed, by seq. pattern: a regular expression
+    that is found in the kernel's name, mangled or not. Raises Error where it is none.
+    """
+    found = [np.empty(0, layout.EVENT)]
+    for events in process.events_by_seq():
+        some = (events["kind"] == KIND["launch"]) & (events["result"] == 0)
+        some &= events["flags"] & FLAGS["capturing"] == 0
+        found.append(events[some])
+    out = np.concatenate(found)
+    return out if pattern is None else out[np.isin(out["id"], _matching(process, out, pattern))]
+
+
+def _matching(process: Process, events: Array, pattern: str) -> list[int]:
+    """The functions whose names a pattern is found in."""
+    try:
+        wanted = re.compile(pattern)
+    except re.error as e:
+        raise Error(f"{pattern!r} is no regular expression: {e}") from None
+    numbers = layout.distinct(events["id"]).tolist()
+    names = [process.kernel(number) or "" for number in numbers]
+    full = demangle.demangle(names)
+    pairs = zip(numbers, zip(names, full, strict=True), strict=True)
+    return [number for number, both in pairs if any(wanted.search(name) for name in both)]
+
+
+def plan(process: Process, seq: int) -> Plan:
+    """How to do the launch again that has a number in the order of calls. Raises Error where there
+    is none, or where it can't be done, and why.
+    """
+    found = process.events_between(seq - 1, seq)
+    if not len(found):
+        raise Error(f"no call {seq} in process {process.index}")
+    event = found[0]
+    call = process.call(int(event["call"])) or "a call"
+    if event["kind"] == KIND["graph-launch"]:
+        raise Error(f"call {seq} ({call}) launches a graph: --from and --to do it again as a whole")
+    if event["kind"] != KIND["launch"]:
+        raise Error(f"call {seq} ({call}) is no launch of a kernel")
+    if event["result"]:
+        raise Error(f"launch {seq} was refused by the driver (error {int(event['result'])})")
+    if event["flags"] & FLAGS["capturing"]:
+        raise Error(f"launch {seq} was recorded into a graph, not executed")
+    context = int(event["context"])
+    before, after = _around(process, context, seq)
+    if before is None:
+        raise Error(
+            f"launch {seq}: no epoch has what memory was before it; record with --replayable"
+        )
+    kernel = process.kernel(int(event["id"])) or "?"
+    made = span_to(process, before, seq)
+    if not made.steps or made.steps[-1].seq != seq:
+        raise Error(f"launch {seq} is of context {context}, whose epochs do not surround it")
+    _check_memory(made, event)
+    unchecked = ""
+    if after is None:
+        unchecked = "no epoch has what it left"
+    else:
+        more = _work(process, context, seq, cut(process, after))
+        if more:
+            unchecked = f"{text.count(more, 'other call')} came between it and epoch {after}"
+    return Plan(process, seq, kernel, before, None if unchecked else after, made, unchecked)
+
+
+def _around(process: Process, context: int, seq: int) -> tuple[int | None, int | None]:
+    """The last good epoch of a context before a call, and the first one after it."""
+    epochs = process.epochs
+    good = (epochs["flags"] & UNUSABLE == 0) & (epochs["context"] == context)
+    good &= epochs["trigger"] != layout.TRIGGERS.index("graph-node")
+    numbers = np.flatnonzero(good)
+    # Of an epoch that was cut before a kernel, the call is that kernel's launch.
+    cuts = epochs["seq"][numbers].astype("i8")
+    cuts -= epochs["trigger"][numbers] == layout.TRIGGERS.index("kernel-before")
+    earlier, later = numbers[cuts < seq], numbers[cuts >= seq]
+    return (
+        int(earlier[-1]) if len(earlier) else None,
+        int(later[0]) if len(later) else None,
+    )
+
+
+def _check_memory(made: Span, event: Any) -> None:
+    """Raises Error where a launch is given memory that others may have written to since the epoch
+    before it.
+    """
+    process, epoch = made.process, made.process.epochs[made.first]
+    right_before = epoch["seq"] == event["seq"]  # and kernel-before, since its cut is earlier
+    if right_before:
+        return
+    params = process.params(event)
+    words = np.frombuffer(params[: len(params) // POINTER * POINTER], "<u8")
+    birth = process.regions.birth
+    for row in made.regions.tolist():
+        who = OTHERS.get(layout.REGION_KINDS[int(birth["kind"][row])])
+        if who and (words - birth["base"][row] < birth["size"][row]).any():
+            number, seq = int(birth["id"][row]), int(event["seq"])
+            raise Error(
+                f"launch {seq} is given region {number}, to which {who} may have written since "
+                f"epoch {made.first}; record with --replayable"
+            )
+
+
+def _work(process: Process, context: int, after: int, until: int) -> int:
+    """How many calls of a context after one up to another may have written to its memory."""
+    events = process.events_between(after, until)
+    some = np.isin(events["kind"], WORK) & (events["context"] == context)
+    some &= (events["result"] == 0) & (events["flags"] & FLAGS["capturing"] == 0)
+    some &= events["flags"] & FLAGS["host_dst"] == 0
+    return int(some.sum())

@@ -1,0 +1,180 @@
+"""A recorded launch on a device again, alone: its memory, its code, and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ttanalyze.errors import Error
+from ttanalyze.graph.device import Device, stream_handle
+from ttanalyze.graph.memory import DeviceBuffer
+from ttanalyze.graph.module import Function
+from ttanalyze.graph.places import Finding, State
+from ttanalyze.graph.recorded import Launch
+from ttanalyze.graph.scene import Maker, Scene, moved_notes
+from ttanalyze.graph.work import Copy, Kernel, Work
+from ttanalyze.model.process import Process
+from ttanalyze.replay.plan import Plan, plan
+from ttanalyze.replay.timing import Times, measure
+
+SHARE = 0.5  # of the free memory, at most, for a copy of the input
+
+
+class Replay:
+    """One recorded launch, which can be done any number of times.
+
+        replay = Replay(tt.open("run1").process(0), 1234)
+        replay.restore()
+        replay.submit()
+        replay.compare()
+
+    seq: the launch's number in the order of calls. scene: memory and code that several replays
+    share, one of which is used at a time. Raises Error where the launch can't be done again, and
+    why. work: the launch as it is submitted; a changed one (`work.changed(grid=…)`) may be given to
+    submit() and time() in its place.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        seq: int,
+        device: Device | None = None,
+        scene: Scene | None = None,
+    ) -> None:
+        self.process = process
+        self.plan: Plan = plan(process, seq)
+        self.scene = scene or Scene(process, device or Device.default(), self.plan.rows)
+        self.device = self.scene.device
+        self._before = State.of(process, self.plan.before, self.plan.rows)
+        self._maker = Maker(self.scene, self.plan.span)
+        self._prepare = [work for step in self.plan.prepare for work in self._maker.works(step)]
+        (work,) = self._maker.works(self.plan.step)
+        assert isinstance(work, Kernel)
+        self.work: Kernel = work
+        self._kept: DeviceBuffer | None = None  # the input, as it is restored again
+        self._asked_to_keep = False
+
+    def __repr__(self) -> str:
+        return f"<Replay of launch {self.seq}: {self.kernel}>"
+
+    @property
+    def seq(self) -> int:
+        """Its number in the order of calls."""
+        return self.plan.seq
+
+    @property
+    def kernel(self) -> str:
+        """The mangled name."""
+        return self.plan.kernel
+
+    @property
+    def launch(self) -> Launch:
+        """Grid, block, cluster, shared (bytes), cooperative, params (bytes, as recorded)."""
+        return self.plan.launch
+
+    @property
+    def function(self) -> Function:
+        """The kernel, loaded."""
+        return self.work.function
+
+    @property
+    def before(self) -> int:
+        """The epoch that memory is restored to."""
+        return self.plan.before
+
+    @property
+    def after(self) -> int | None:
+        """The epoch that has what the launch left; None where none has."""
+        return self.plan.after
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know of how it is done again, a line each."""
+        mine = {int(self.process.regions.id[row]) for row in self.plan.rows}
+        moved = [number for number in self.scene.places.moved if number in mine]
+        unknown = (f"region {n}: no epoch up to {self.before} has it" for n in self._before.unknown)
+        return [*moved_notes(moved), *unknown, *self.plan.notes]
+
+    @property
+    def rows(self) -> list[int]:
+        """The regions that it may reach, by row of process.regions."""
+        return [row for row in self.plan.rows if self.scene.places.has(row)]
+
+    def where(self, row: int) -> int:
+        """The address at which a region is now."""
+        return self.scene.places.now(row)
+
+    @property
+    def bytes(self) -> int:
+        """How much memory it may reach."""
+        return sum(int(self.process.regions.size[row]) for row in self.rows)
+
+    def restore(self) -> None:
+        """Puts memory as it was right before the launch, and waits for that. From the second time
+        on from a copy on the device, where there is room for one. Raises FormatError for damaged
+        contents.
+        """
+        if self._kept is not None:
+            self._put_back(self._kept)
+        else:
+            self.scene.places.restore(self._before)
+            self.submit_works(self._prepare)
+        self.device.stream.synchronize()
+
+    def keep(self) -> None:
+        """Copies memory as it is now, so that restore() need not read files again."""
+        if self._asked_to_keep:
+            return
+        self._asked_to_keep = True
+        with self.device.use() as driver:
+            from ttanalyze._cuda import ffi
+
+            free, total = ffi.new("size_t *"), ffi.new("size_t *")
+            driver.call("cuMemGetInfo_v2", free, total)
+        if 0 < self.bytes <= free[0] * SHARE:
+            buffer = DeviceBuffer(self.bytes, self.device)
+            self.submit_works(Copy(to, at, size) for at, to, size in self._places_in(buffer))
+            self.device.stream.synchronize()
+            self._kept = buffer
+
+    def _put_back(self, buffer: DeviceBuffer) -> None:
+        self.submit_works(Copy(at, to, size) for at, to, size in self._places_in(buffer))
+
+    def _places_in(self, buffer: DeviceBuffer) -> list[tuple[int, int, int]]:
+        """Of each region: where it is, where in the buffer its copy is, its size."""
+        out, to = [], buffer.address
+        for row in self.rows:
+            size = int(self.process.regions.size[row])
+            if size:
+                out.append((self.where(row), to, size))
+            to += size
+        return out
+
+    def submit_works(self, works: Iterable[Work]) -> None:
+        for work in works:
+            work.submit(self.device, stream_handle(self.device.stream))
+
+    def submit(self, stream: Any = None, work: Kernel | None = None) -> None:
+        """Launches it, in a stream, by default one of the device's own; returns at once. work: a
+        changed launch in its place. Raises DriverError where the driver refuses it.
+        """
+        to = self.device.stream if stream is None else stream
+        (work or self.work).submit(self.device, stream_handle(to))
+
+    def compare(self) -> list[Finding]:
+        """Waits, and compares each region with what the launch left when it was recorded. Raises
+        Error where no epoch has that, DriverError where the launch failed.
+        """
+        if self.after is None:
+            raise Error(f"launch {self.seq}: {self.plan.unchecked}")
+        return self.scene.places.compare(self._expected(self.after), self._before)
+
+    def _expected(self, epoch: int) -> State:
+        return State.of(self.process, epoch, self.plan.rows)
+
+    def time(self, times: int, flush_l2: bool = False, work: Kernel | None = None) -> Times:
+        """Restores, launches, and measures that by events, so many times; the first run is not
+        counted. flush_l2: other memory is written in between, so that the L2 cache has nothing of
+        the input. Raises as restore() and submit() do.
+        """
+        return measure(self, times, flush_l2, work)
