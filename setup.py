@@ -63,6 +63,7 @@ LIBRARIES = {
             "interpose/nvtx/*.c",
             "interpose/state/*.c",
             "interpose/capture/*.c",
+            "interpose/delay/*.c",
             "interpose/drain/*.c",
             "interpose/timeline/*.c",
         ),

@@ -126,6 +126,8 @@ enum tt_payload {
 #define TT_EVENTF_PEER 32
 #define TT_EVENTF_DESTROY 64      /* of TT_EVENT_CONTEXT */
 #define TT_EVENTF_WAITED 128      /* its stream waits first for a capture that reads what it may write */
+#define TT_EVENTF_DELAYED 256     /* it was made later, as TT_LAUNCH_DELAY asks for */
+#define TT_EVENTF_DELAYED_STREAM 512 /* so was its work: the stream stood still before it */
 
 struct tt_event {
 	uint64_t seq;       /* position in the process-wide order of calls, from 1 */

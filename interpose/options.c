@@ -12,6 +12,7 @@
 
 #include "drain/json.h"
 
+#define DELAY_MOST_NS 1000000000
 #define COMPRESS_MOST 19 /* levels above need memory that is not ours to take */
 
 _Alignas(64) struct options options;
@@ -23,6 +24,7 @@ static const struct {
 	{"TT_OVERWRITE", "backpressure"}, {"TT_RING_BYTES", ""}, {"TT_DETERMINISTIC", "0"}, {"TT_DEPS", NULL},
 	{"TT_EVENTS", "1"}, {"TT_STALL_MS", "10000"}, {"TT_VERBOSE", "0"}, {"TT_COMPRESS", "0"}, {"TT_PARAMS", "0"},
 	{"TT_CPU_CALLSTACK", NULL}, {"TT_KERNEL_EVENTS", "dedup"}, {"TT_NVTX", "1"}, {"TT_TIMELINE", "off"}, {"TT_TIMEOUT", "0"},
+	{"TT_LAUNCH_DELAY", "0"}, {"TT_LAUNCH_DELAY_MODE", "both"}, {"TT_DELAY_SEED", "0"},
 };
 #define VARIABLES (sizeof(variables) / sizeof(*variables))
 const char *const timeline_names[] = {"off", "events", "cupti", NULL};
@@ -107,6 +109,13 @@ static bool read_number(const char *name, uint32_t *out, char *error, size_t siz
 	return true;
 }
 
+static bool read_wide_number(const char *name, uint64_t *out, char *error, size_t size)
+{
+	const char *v = value_of(name);
+
+	return !v || parse_number(v, UINT64_MAX, out) || bad(error, size, name, v, "expected a whole number");
+}
+
 /* Seconds, with decimals if need be. */
 static bool read_seconds(const char *name, uint64_t *ms, char *error, size_t size)
 {
@@ -145,10 +154,12 @@ bool options_read(char *error, size_t error_size)
 	static const char *const policies[] = {"backpressure", "drop-oldest", "fail", NULL};
 	const char *v;
 	char why[240];
+	static const char *const late[] = {"both", "stream", "host", NULL}; /* by enum launch_delays */
 	static const char *const launches[] = {"dedup", "full", "nostack", "off", NULL}; /* by enum kernel_events */
 	/* By enum callstacks, then names that scripts for other tools use for what auto does. */
 	static const char *const callers[] = {"off", "auto", "python", "backtrace", "mixed", "pytorch", "auto-gil", NULL};
 	int choice = 0, policy = OVERWRITE_BACKPRESSURE, deps = -1, caller = -1, timeline = TIMELINE_OFF, launch = -1;
+	int delays = LAUNCH_DELAYS_BOTH;
 
 	options = (struct options){.snapshot_every = 64, .events = true, .nvtx = true, .stall_ms = 10000};
 	v = value_of("TT_OUT");
@@ -184,12 +195,18 @@ bool options_read(char *error, size_t error_size)
 	    !read_choice("TT_CPU_CALLSTACK", callers, "expected auto, python, backtrace, mixed or off", &caller, error, error_size) ||
 	    !read_choice("TT_KERNEL_EVENTS", launches, "expected dedup, full, nostack or off", &launch, error, error_size) ||
 	    !read_choice("TT_TIMELINE", timeline_names, "expected cupti, events or off", &timeline, error, error_size) ||
+	    !read_number("TT_LAUNCH_DELAY", &options.launch_delay_ns, error, error_size) ||
+	    !read_choice("TT_LAUNCH_DELAY_MODE", late, "expected both, stream or host", &delays, error, error_size) ||
+	    !read_wide_number("TT_DELAY_SEED", &options.delay_seed, error, error_size) ||
 	    !read_bool("TT_PARAMS", &options.params, error, error_size) ||
 	    !read_bool("TT_NVTX", &options.nvtx, error, error_size) ||
 	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size))
 		return false;
 	if (options.compress > COMPRESS_MOST)
 		return bad(error, error_size, "TT_COMPRESS", value_of("TT_COMPRESS"), "expected a level from 0 to 19");
+	if (options.launch_delay_ns > DELAY_MOST_NS)
+		return bad(error, error_size, "TT_LAUNCH_DELAY", value_of("TT_LAUNCH_DELAY"), "expected nanoseconds, at most a second");
+	options.launch_delays = (enum launch_delays)delays;
 	options.touched = choice == 1;
 	if (caller < 0) /* who asks for launches with stacks wants stacks */
 		caller = launch == KERNEL_EVENTS_DEDUP || launch == KERNEL_EVENTS_FULL ? CALLSTACKS_AUTO : CALLSTACKS_OFF;

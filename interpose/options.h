@@ -18,6 +18,8 @@ enum callstacks { CALLSTACKS_OFF, CALLSTACKS_AUTO, CALLSTACKS_PYTHON, CALLSTACKS
 enum kernel_events { KERNEL_EVENTS_DEDUP, KERNEL_EVENTS_FULL, KERNEL_EVENTS_NOSTACK, KERNEL_EVENTS_OFF };
 /* What says when the GPU did what calls asked for. */
 enum timeline { TIMELINE_OFF, TIMELINE_EVENTS, TIMELINE_CUPTI };
+/* What TT_LAUNCH_DELAY makes late: streams, calls, or both. */
+enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOST };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
 struct options {
@@ -39,6 +41,9 @@ struct options {
 	bool launch_events; /* launches of kernels leave events */
 	bool launch_stacks; /* with call stacks, as those of graphs then have */
 	enum timeline timeline;
+	uint32_t launch_delay_ns; /* how late some calls that submit work are, 0: none is */
+	enum launch_delays launch_delays;
+	uint64_t delay_seed; /* which */
 	bool verbose;
 	char out[4096]; /* empty: do not record */
 };

@@ -14,6 +14,7 @@
 
 #include "capture/capture.h"
 #include "capture/points.h"
+#include "delay/calls.h"
 #include "drain/activities.h"
 #include "drain/compress.h"
 #include "drain/drain.h"
@@ -389,6 +390,7 @@ void recorder_finish(const char *status, const char *reason)
 		real.cuCtxPopCurrent_v2(&popped);
 	}
 	t->busy++;
+	delays_close();
 	timeline_close();
 	drain_stop(options.stall_ms);
 	atomic_compare_exchange_strong(&recorder_state, &on, RECORDER_OFF);
@@ -422,6 +424,7 @@ void recorder_forget(void)
 	events_forget();
 	params_forget();
 	timeline_forget();
+	delays_forget();
 	points_forget();
 	stacks_forget();
 	graphs_forget();

@@ -15,11 +15,22 @@ from ttanalyze.errors import Error
 
 SIZES = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 MOST_REGIONS = 1_000_000
+MOST_DELAY = 1_000_000_000  # ns
 KERNEL_EVENTS = ("dedup", "full", "nostack", "off")
 
 
 def _number(value: str) -> None:
     if not re.fullmatch(r"[0-9]+", value) or int(value) > 0xFFFFFFFF:
+        raise Error("a whole number is expected")
+
+
+def _nanoseconds(value: str) -> None:
+    if not re.fullmatch(r"[0-9]+", value) or int(value) > MOST_DELAY:
+        raise Error("nanoseconds are expected, at most a second")
+
+
+def _wide_number(value: str) -> None:
+    if not re.fullmatch(r"[0-9]+", value) or int(value) >= 1 << 64:
         raise Error("a whole number is expected")
 
 
@@ -145,6 +156,9 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "TT_CPU_CALLSTACK": _callers,
     "TT_KERNEL_EVENTS": _one_of(*KERNEL_EVENTS),
     "TT_TIMELINE": _one_of("cupti", "events", "off"),
+    "TT_LAUNCH_DELAY": _nanoseconds,
+    "TT_LAUNCH_DELAY_MODE": _one_of("both", "stream", "host"),
+    "TT_DELAY_SEED": _wide_number,
     "TT_STALL_MS": _number,
     "TT_TIMEOUT": _seconds,
     "TT_VERBOSE": _switch,

@@ -48,6 +48,7 @@ static struct context *ending(struct context *c)
 	if (real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
 		return NULL;
 	inflight_handle_ends();
+	delays_context_ends(c);
 	capture_end(thread_current(), c, true, false);
 	timeline_context_ends(c);
 	real.cuCtxPopCurrent_v2(&popped);

@@ -109,6 +109,9 @@ static inline bool writes(struct span s)
 	return !(s.flags & TT_EVENTF_HOST_DST) || atomic_load_explicit(&regions_managed, memory_order_relaxed);
 }
 
+/* The host waits for a copy at once: it is late where the call is. */
+#define SYNC_DELAYS(kind) ((kind) == TT_EVENT_SET ? DELAYS : TT_EVENTF_DELAYED)
+
 /* A pitched destination touches more than the bytes it moves. */
 static void touch_pitched(const struct op *op)
 {
@@ -130,7 +133,7 @@ static void reach(const struct op *op, struct span s)
 		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, NULL, per_thread, writes(span)); \
+		op_begin_work(&op, CALL_##symbol, NULL, per_thread, writes(span), SYNC_DELAYS(kind)); \
 		reach(&op, span); \
 		op_waits(&op); \
 		op_time(&op); \
@@ -145,7 +148,7 @@ static void reach(const struct op *op, struct span s)
 		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, stream, per_thread, writes(span)); \
+		op_begin_work(&op, CALL_##symbol, stream, per_thread, writes(span), DELAYS); \
 		reach(&op, span); \
 		op_time(&op); \
 		CUresult r = real.symbol args; \
@@ -161,7 +164,7 @@ static void reach(const struct op *op, struct span s)
 		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, stream_, per_thread, true); \
+		op_begin_work(&op, CALL_##symbol, stream_, per_thread, true, (waits) ? SYNC_DELAYS(C) : DELAYS); \
 		bool far = arena_far(dst, src, &dst_context, &src_context) && !op.capturing && real.peer; \
 		if (!far) \
 			reach(&op, plain(dst, src, n, 0)); \

@@ -197,9 +197,11 @@ static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
+		op_begin_work(&op, CALL_##symbol, stream, per_thread, true, DELAYS); \
 		if ((kind) == TT_EVENT_LAUNCH) \
 			op_time(&op); \
+		else \
+			op_delay(&op); \
 		CUresult r = real.symbol args; \
 		end_other(&op, r, kind, touches); \
 		return r; \

@@ -26,7 +26,7 @@ HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
 	/* The slot is zeros. */
 	e->seq = op->seq;
 	e->time_ns = op->time;
-	e->flags = (op->capturing ? TT_EVENTF_CAPTURING : 0) | (op->waited ? TT_EVENTF_WAITED : 0);
+	e->flags = (op->capturing ? TT_EVENTF_CAPTURING : 0) | (op->waited ? TT_EVENTF_WAITED : 0) | op->delays;
 	e->thread = op->t->tid;
 	e->result = (uint32_t)result;
 	e->context = op->context->index;

@@ -8,6 +8,7 @@
 #define TT_HOOKS_OP_H
 
 #include "../capture/capture.h"
+#include "../delay/calls.h"
 #include "../drain/events.h"
 #include "../options.h"
 #include "../recorder.h"
@@ -32,6 +33,7 @@ struct op {
 	uint64_t seq, time;
 	uint32_t call;
 	uint32_t stack; /* where that was taken before the call, else 0 */
+	uint32_t delays; /* TT_EVENTF_DELAYED… that it was chosen for */
 };
 
 /* Declares a wrapper's op; until it goes out of scope the thread counts as being in a driver call. */
@@ -69,7 +71,7 @@ static inline bool op_start(struct op *op, uint32_t call, bool recorded)
 	op->waited = false;
 	op->waited_for = 0;
 	op->event = NULL;
-	op->stack = 0;
+	op->stack = op->delays = 0;
 	if (!recorded)
 		return false;
 	op->t = thread_current();
@@ -85,9 +87,17 @@ static inline bool op_started(struct op *op)
 	return op->on = true;
 }
 
-/* Right before a driver's call that submits what takes time. */
+/* Right before a driver's call that submits what may be late. */
+static inline void op_delay(struct op *op)
+{
+	if (unlikely(op->delays & TT_EVENTF_DELAYED_STREAM) && (op->capturing || !delay_stream(op->stream)))
+		op->delays &= ~(uint32_t)TT_EVENTF_DELAYED_STREAM;
+}
+
+/* The same, and of what takes time. */
 static inline void op_time(struct op *op)
 {
+	op_delay(op);
 	if (unlikely(atomic_load_explicit(&timeline_source, memory_order_relaxed) == TIMELINE_EVENTS) && op->on &&
 	    !op->capturing)
 		op->timing = timing_begin(op->stream, op->seq);
@@ -130,14 +140,19 @@ static inline void op_catch_up(struct op *op, uint64_t region)
 	op->waited_for = region;
 }
 
-/* launches: what it names is known a little later, and that is when it may have to wait. */
+/*
+ * launches: what it names is known a little later, and that is when it may have to wait.
+ * delays: what may be done to make it late.
+ */
 static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CUstream handle, bool per_thread,
-								bool writes, bool launches)
+								bool writes, bool launches, uint32_t delays)
 {
 	if (!(op->stream = stream_of(op->t, handle, per_thread)))
 		return false;
 	op->context = op->stream->context;
 	op->writes = writes;
+	if (delays && unlikely(options.launch_delay_ns))
+		op->delays = delay_call(op->t, op->stream, delays);
 	op_started(op);
 	if (unlikely(atomic_load_explicit(&captures_active, memory_order_relaxed)))
 		op->capturing = op_is_capturing(op->stream);
@@ -152,19 +167,26 @@ static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CU
 /* A call that works on a stream; writes: it may change device memory. */
 static inline bool op_begin_stream(struct op *op, uint32_t call, CUstream handle, bool per_thread, bool writes)
 {
-	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, writes, false);
+	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, writes, false, 0);
+}
+
+/* The same for calls that TT_LAUNCH_DELAY chooses from. */
+static inline bool op_begin_work(struct op *op, uint32_t call, CUstream handle, bool per_thread, bool writes,
+				 uint32_t delays)
+{
+	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, writes, false, delays);
 }
 
 /* A launch of a kernel, whose parameters say what it may write. */
 static inline bool op_begin_launch(struct op *op, uint32_t call, CUstream handle, bool per_thread)
 {
-	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, true, true);
+	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, true, true, DELAYS);
 }
 
 /* A free in the order of a stream, whether or not recording has stopped. */
 static inline bool op_begin_free(struct op *op, uint32_t call, CUstream handle, bool per_thread)
 {
-	return op_start(op, call, recording_or_stopped()) && op_on_stream(op, handle, per_thread, true, false);
+	return op_start(op, call, recording_or_stopped()) && op_on_stream(op, handle, per_thread, true, false, 0);
 }
 
 /* The event's slot with the common members set, or NULL. stack: with who made the call. */

@@ -189,6 +189,7 @@ static struct stream *stream_add(struct context *c, CUstream handle, uint64_t id
 	s->owner = owner;
 	atomic_store(&s->settled, atomic_load(&s->submitted)); /* which stays, for context_work */
 	s->given_up = 0;
+	s->works = 0;
 	s->host_bound = false;
 	s->seen = 0; /* the first use waits for the captures so far */
 	s->alive = true;

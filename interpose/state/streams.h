@@ -23,6 +23,7 @@ struct stream {
 	struct context *context;
 	struct thread *_Atomic owner; /* of a per-thread default stream, else NULL */
 	_Atomic uint32_t seen;   /* the context's last capture that this stream waits for */
+	_Atomic uint64_t works;  /* calls that TT_LAUNCH_DELAY chooses from */
 	_Atomic uint64_t submitted; /* sequence number of a last piece of work that may write device memory */
 	_Atomic uint64_t settled;   /* `submitted` when all of it was known to be complete or waited for by a capture */
 	_Atomic uint64_t completed; /* all that was submitted before this call is complete, for the host waited for it */
@@ -33,6 +34,7 @@ struct stream {
 };
 
 struct capture; /* capture/device.h */
+struct delays;  /* delay/calls.c */
 
 struct context {
 	CUcontext handle;
@@ -52,6 +54,7 @@ struct context {
 	struct stream legacy;
 	struct stream *_Atomic streams;
 	struct capture *capture;
+	struct delays *_Atomic delays; /* NULL: none so far */
 	uint32_t retains;          /* of a primary context */
 	struct context *_Atomic next;
 };

@@ -110,6 +110,26 @@ def record(
             "calls (default off).",
         ),
     ] = None,
+    launch_delay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NS",
+            help="Make every other launch, copy or set late by so many nanoseconds, drawn by lot, "
+            "so that a missing dependency between streams shows.",
+        ),
+    ] = None,
+    launch_delay_mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="both|stream|host",
+            help="What --launch-delay holds up: the stream before the work, the calling thread "
+            "before the call, or either (default).",
+        ),
+    ] = None,
+    delay_seed: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Which delays there are is drawn from this (default 0)."),
+    ] = None,
     stall_ms: Annotated[
         str | None,
         typer.Option(metavar="MS", help="Give an epoch up after waiting so long (default 10000)."),
@@ -163,6 +183,9 @@ def record(
         "params": params,
         "nvtx": nvtx,
         "timeline": timeline,
+        "launch_delay": launch_delay,
+        "launch_delay_mode": launch_delay_mode,
+        "delay_seed": delay_seed,
         "stall_ms": stall_ms,
         "timeout": timeout,
         "verbose": verbose,

@@ -27,6 +27,8 @@ OF_KERNELS = ("demangled", "short", "checksum")  # texts of events
 OF_THE_GPU = {"gpu_begin", "gpu_end", "gpu_time", "queue_time"}
 OF_ANNOTATIONS = {"annotation", "domain", "range"}
 OF_WAITS = {"waited", "waited_region"}
+DELAYED = (layout.constant("TT_EVENTF_DELAYED"), layout.constant("TT_EVENTF_DELAYED_STREAM"))
+DELAYS = ["call", "stream", "call and stream"]  # by which of these flags
 OF_GRAPHS = [i for i, kind in enumerate(layout.EVENT_KINDS) if kind.startswith("graph-")]
 NODE_TEXTS = ("kind", "kernel", "short", "demangled", "params", "regions")
 OF_STACKS = {"caller": stacks.caller, "stack_text": stacks.whole}
@@ -144,6 +146,7 @@ class _EventPiece:
         fields |= {"stack"} if {*OF_STACKS} & {*columns} else set()
         fields |= {"time_ns"} if OF_THE_GPU & {*columns} else set()
         fields |= {"kind", "id", "dst", "thread"} if OF_ANNOTATIONS & {*columns} else set()
+        fields |= {"flags"} if "delayed" in columns else set()
         fields |= {*WAIT_FIELDS} if OF_WAITS & {*columns} else set()
         members = {f: self.records[f] for f in fields}
         members = {f: v.copy() if rows is None else v[rows] for f, v in members.items()}
@@ -166,6 +169,8 @@ class _EventPiece:
                 made[column] = pd.arrays.IntegerArray(members["id"].astype("i8"), unknown)
             elif column in OF_WAITS:
                 made[column] = _waits(self.process, column, members)
+            elif column == "delayed":
+                made[column] = _delays(members["flags"])
             elif column == "epoch":
                 made[column] = epoch_of(self.process, members["seq"])
             elif column == "host_ns":
@@ -208,6 +213,12 @@ def _waits(process: Process, column: str, members: dict[str, Array]) -> Any:
     return pd.arrays.IntegerArray(out, out < 0)
 
 
+def _delays(flags: Array) -> Any:
+    """What of each event was made late."""
+    call, stream = (flags & flag != 0 for flag in DELAYED)
+    return frames.categories(call + 2 * stream - 1, DELAYS)
+
+
 def _events(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
     common = _Events(run, columns)
     total, done = sum(p.count_events() for p in run.processes) if progress else 0, 0
@@ -230,6 +241,8 @@ def _no_events(common: _Events, columns: Sequence[str]) -> pd.DataFrame:
         if column not in frames.EVENT_FIELDS:
             texts = common.texts.get(column)
             made[column] = texts.column([], []) if texts else pd.array([], "Int64")
+    if "delayed" in columns:
+        made["delayed"] = _delays(np.empty(0, "u4"))
     return made
 
 
@@ -517,7 +530,7 @@ TABLES = {
     "events": _table(
         " ".join(frames.EVENT_FIELDS),
         "demangled short checksum caller stack_text graph epoch host_ns gpu_begin gpu_end gpu_time "
-        "queue_time wait_time waited waited_region annotation domain range",
+        "queue_time wait_time waited waited_region delayed annotation domain range",
         "seq kind call short thread context stream bytes grid_x grid_y grid_z block_x",
         _events,
         ("process", "seq"),

@@ -1,0 +1,272 @@
+/*
+ * Delays between calls. See calls.h for the invariant.
+ *
+ * A stream says in one word that it has got to a delay, and goes on when another has the same number.
+ */
+#include "calls.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "../capture/capture.h"
+#include "../options.h"
+#include "../recorder.h"
+#include "../state/clock.h"
+
+#define SLOTS 4096
+#define MOST_NS 2000000000u /* of delay that a context's streams may have before them */
+#define LOOK_NS 20000
+
+/* Pinned: the stream writes one, we the other. */
+struct slot {
+	_Atomic uint32_t reached, released;
+};
+
+/* What is in the streams of a context. */
+struct delays {
+	struct slot *slots; /* NULL: there are none to be had, or the context ends */
+	CUdeviceptr device;
+	unsigned used;
+	uint16_t order[SLOTS]; /* slots, the used ones first */
+	uint32_t number[SLOTS];
+	uint64_t due[SLOTS]; /* 0: the stream is not there yet */
+	struct delays *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all of these, and what they point to */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct delays *all;
+static bool running, closing;
+
+uint64_t delay_mix(uint64_t seed, uint64_t a, uint64_t b)
+{
+	const uint64_t parts[] = {seed, a, b};
+	uint64_t x = 0;
+
+	for (unsigned i = 0; i < 3; i++) {
+		x += parts[i] + 0x9e3779b97f4a7c15u;
+		x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+		x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+		x ^= x >> 31;
+	}
+	return x;
+}
+
+static void sleep_ns(uint64_t ns)
+{
+	struct timespec rest = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+	int before = errno;
+
+	while (nanosleep(&rest, &rest) && errno == EINTR)
+		;
+	errno = before;
+}
+
+static void prepare(struct thread *t, struct context *c);
+
+uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may)
+{
+	uint64_t bits = delay_mix(options.delay_seed, s->id, atomic_fetch_add(&s->works, 1));
+	uint32_t chosen = ((bits & 1 ? TT_EVENTF_DELAYED_STREAM : 0) | (bits & 2 ? TT_EVENTF_DELAYED : 0)) & may;
+
+	if (options.launch_delays == LAUNCH_DELAYS_STREAM)
+		chosen &= ~(uint32_t)TT_EVENTF_DELAYED;
+	if (options.launch_delays == LAUNCH_DELAYS_HOST)
+		chosen &= ~(uint32_t)TT_EVENTF_DELAYED_STREAM;
+	else if (unlikely(!atomic_load(&s->context->delays)))
+		prepare(t, s->context);
+	if (chosen & TT_EVENTF_DELAYED)
+		sleep_ns(options.launch_delay_ns);
+	return chosen;
+}
+
+/* ---- the thread that lets streams go on ---- */
+
+static void let_go(struct delays *d, unsigned i)
+{
+	uint16_t slot = d->order[i];
+
+	atomic_store(&d->slots[slot].released, d->number[slot]);
+	d->order[i] = d->order[--d->used];
+	d->order[d->used] = slot;
+}
+
+/* True: a stream has a delay before it. */
+static bool look(struct delays *d, uint64_t now, bool at_once)
+{
+	for (unsigned i = d->used; i-- > 0;) {
+		uint16_t slot = d->order[i];
+		if (!d->due[slot] && atomic_load(&d->slots[slot].reached) == d->number[slot])
+			d->due[slot] = now + options.launch_delay_ns;
+		if (at_once || (d->due[slot] && now >= d->due[slot]))
+			let_go(d, i);
+	}
+	return d->used > 0;
+}
+
+static void *work(void *unused)
+{
+	(void)unused;
+	thread_current()->busy = 1;
+	prctl(PR_SET_TIMERSLACK, 1);
+	pthread_mutex_lock(&lock);
+	for (;;) {
+		bool any = false;
+		uint64_t now = clock_ns();
+		for (struct delays *d = all; d; d = d->next)
+			any |= look(d, now, closing || capture_hurried());
+		if (closing)
+			break;
+		if (any) {
+			pthread_mutex_unlock(&lock);
+			sleep_ns(LOOK_NS);
+			pthread_mutex_lock(&lock);
+		} else {
+			pthread_cond_wait(&changed, &lock);
+		}
+	}
+	running = false;
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+static void start_thread(void)
+{
+	sigset_t every, before;
+	pthread_t thread;
+
+	sigfillset(&every);
+	pthread_sigmask(SIG_SETMASK, &every, &before);
+	running = pthread_create(&thread, NULL, work, NULL) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (running) {
+		pthread_setname_np(thread, "tt-delays");
+		pthread_detach(thread);
+	}
+}
+
+/* ---- what streams wait for ---- */
+
+static bool pinned(struct delays *d)
+{
+	void *host = NULL;
+
+	if (real.cuMemHostAlloc(&host, SLOTS * sizeof(struct slot), CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE) !=
+	    CUDA_SUCCESS)
+		return false;
+	if (real.cuMemHostGetDevicePointer_v2(&d->device, host, 0) != CUDA_SUCCESS) {
+		real.cuMemFreeHost(host);
+		return false;
+	}
+	memset(host, 0, SLOTS * sizeof(struct slot));
+	d->slots = host;
+	return true;
+}
+
+static struct delays *create(struct thread *t, struct context *c)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	struct delays *d = calloc(1, sizeof(*d));
+	CUcontext popped;
+
+	if (!d)
+		return NULL;
+	for (unsigned i = 0; i < SLOTS; i++)
+		d->order[i] = (uint16_t)i;
+	t->busy++;
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	if (real.cuCtxPushCurrent_v2(c->handle) == CUDA_SUCCESS) {
+		pinned(d);
+		real.cuCtxPopCurrent_v2(&popped);
+	}
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	t->busy--;
+	if (!d->slots)
+		recorder_warn("no pinned memory for delays: streams are not late");
+	d->next = all;
+	all = d;
+	return d;
+}
+
+/* Before the first work of the program, for which what this takes might have to wait. */
+static void prepare(struct thread *t, struct context *c)
+{
+	pthread_mutex_lock(&lock);
+	if (!running && !closing)
+		start_thread();
+	if (!atomic_load(&c->delays))
+		atomic_store(&c->delays, create(t, c));
+	pthread_mutex_unlock(&lock);
+}
+
+/* -1: no stream is to be delayed now. */
+static int take_slot(struct delays *d)
+{
+	unsigned most = MOST_NS / options.launch_delay_ns + 1;
+
+	if (!d->slots || d->used >= (most < SLOTS ? most : SLOTS))
+		return -1;
+	uint16_t slot = d->order[d->used++];
+	d->number[slot]++;
+	d->due[slot] = 0;
+	return slot;
+}
+
+bool delay_stream(struct stream *s)
+{
+	struct delays *d = atomic_load(&s->context->delays);
+	uint32_t number = 0;
+	int slot = -1;
+
+	pthread_mutex_lock(&lock);
+	if (d && running && !closing && (slot = take_slot(d)) >= 0) {
+		number = d->number[slot];
+		pthread_cond_signal(&changed);
+	}
+	pthread_mutex_unlock(&lock);
+	if (slot < 0)
+		return false;
+	CUdeviceptr at = d->device + (unsigned)slot * sizeof(struct slot);
+	if (real.cuStreamWriteValue32_v2(s->handle, at, number, 0) == CUDA_SUCCESS)
+		return real.cuStreamWaitValue32_v2(s->handle, at + sizeof(uint32_t), number, CU_STREAM_WAIT_VALUE_GEQ) ==
+		       CUDA_SUCCESS;
+	/* The stream will not get there: the slot is free again. */
+	pthread_mutex_lock(&lock);
+	atomic_store(&d->slots[slot].reached, number);
+	pthread_mutex_unlock(&lock);
+	return false;
+}
+
+void delays_context_ends(struct context *c)
+{
+	pthread_mutex_lock(&lock);
+	struct delays *d = atomic_exchange(&c->delays, NULL);
+	if (d && d->slots)
+		look(d, 0, true);
+	if (d)
+		d->slots = NULL; /* which go with the context */
+	pthread_mutex_unlock(&lock);
+}
+
+void delays_close(void)
+{
+	pthread_mutex_lock(&lock);
+	closing = true;
+	for (struct delays *d = all; d; d = d->next)
+		look(d, 0, true);
+	pthread_cond_signal(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
+void delays_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_cond_init(&changed, NULL);
+	running = closing = false;
+	all = NULL;
+}

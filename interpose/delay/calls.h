@@ -1,0 +1,38 @@
+/*
+ * Delays between calls: some of those that submit work are late, so that what a program forgot to
+ * order comes in another order.
+ *
+ * Invariant: only time is added. What a stream is made to wait for is a word that a thread of the
+ * recorder writes, so it needs no room on the GPU, and it is written after a bounded time whatever
+ * the program does. Which calls are late depends on the seed, the stream and how many such calls came
+ * before it there, and on nothing else.
+ */
+#ifndef TT_DELAY_CALLS_H
+#define TT_DELAY_CALLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../format.h"
+#include "../state/streams.h"
+
+#define DELAYS (TT_EVENTF_DELAYED | TT_EVENTF_DELAYED_STREAM)
+
+/* A well mixed number of a seed and two others. */
+uint64_t delay_mix(uint64_t seed, uint64_t a, uint64_t b);
+
+/*
+ * Counts a call, and lets the thread sleep if it was chosen for that. Holding nothing that another
+ * thread may wait for. Gives which of `may` it was chosen for.
+ */
+uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may);
+/* The stream stands still for a while when it gets here. False: it does not. */
+bool delay_stream(struct stream *s);
+
+/* Before the context goes. */
+void delays_context_ends(struct context *c);
+/* Nothing is held up any more. */
+void delays_close(void);
+void delays_forget(void); /* in a fork's child */
+
+#endif
