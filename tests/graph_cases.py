@@ -512,11 +512,13 @@ def threads() -> None:
     """Several threads record and launch at once."""
     Module.load(PTX)
     failed: list[BaseException] = []
+    streams: set[int] = set()
 
     def work(number: int) -> None:
         try:
             buffer = DeviceBuffer.of(np.zeros(COUNT, "u4"))
             stream = Stream()
+            streams.add(stream.device.copies.handle)
             for _ in range(5):
                 with StreamCapture.begin(stream) as capture:
                     for step in range(10):
@@ -539,6 +541,7 @@ def threads() -> None:
     for worker in workers:
         worker.join()
     assert not failed, failed
+    assert len(streams) == 1
 
 
 def shared_memory() -> None:
@@ -606,7 +609,12 @@ def rows() -> None:
         driver.call("cuMemcpy3DAsync_v2", _box(target, source, rows=2, slices=2, width=9), raw)
     executable = capture.graph.instantiate()
     print(capture.graph.nodes[["kind", "bytes", "shared", "known"]].to_string())
-    executable.update(1, src=target)
+    other = DeviceBuffer.of(given[::-1])
+    print(_refused(lambda: executable.update(1, src=other)))
+    with StreamCapture.begin(stream) as capture, device.use():
+        driver.call("cuMemsetD2D32Async", target.address + 6144, 256, 0x01020304, 3, 4, raw)
+        driver.call("cuMemcpy3DAsync_v2", _box(target, other, rows=2, slices=2, width=9), raw)
+    executable.update(capture.graph)
     executable.launch(stream)
     stream.synchronize()
     found = target.read()

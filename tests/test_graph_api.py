@@ -232,7 +232,31 @@ def test_pointers_in_memory(run_path: Path) -> None:
     assert found["here"]["same"] and not set(found["here"]["moved"]) & set(buffers)
     assert set(buffers) < set(found["elsewhere"]["moved"])
     assert not found["elsewhere"]["same"]
-    assert "to which pointers that lie in memory do not lead" in found["elsewhere"]["notes"][0]
+    note = found["elsewhere"]["notes"][0]
+    assert "to which pointers that lie in memory do not lead" in note
+    assert "the driver gives 0x" in note
+
+
+@pytest.mark.native
+def test_drivers_that_place_small_ranges_themselves(built: Path, run_path: Path) -> None:
+    run = record(run_path, *support.command("example-pipeline", built), deterministic="1")
+    script = (
+        "import json, sys\n"
+        "from tests.graph_rebuild import rebuilt\n"
+        "from ttanalyze.graph import Driver\n"
+        "get = Driver.get\n"
+        "def change(self, call, kind, *given, **named):\n"
+        "    if call == 'cuMemAddressReserve' and given[0] < 1 << 30:\n"
+        "        given = *given[:2], 0, 0\n"
+        "    return get(self, call, kind, *given, **named)\n"
+        "Driver.get = change\n"
+        "print(json.dumps(rebuilt(sys.argv[1], 0, 9)))\n"
+    )
+    done = python("-c", script, run.path)
+    assert (done.stderr, done.status) == ("", 0)
+    found = json.loads(done.stdout)
+    is_as_recorded(found)
+    assert not found["here"]["moved"] and found["elsewhere"]["moved"]
 
 
 @pytest.mark.native

@@ -349,11 +349,41 @@ static struct exec_node *find_node(CUgraphExec exec, CUgraphNode node)
 	return NULL;
 }
 
+static bool is_flat(const struct copy *c)
+{
+	return c->height == 1 && c->depth == 1;
+}
+
+/* whole: with all of the graph, which may have copies of rows. */
+static bool copy_may_become(const struct copy *a, const struct copy *b, bool whole)
+{
+	return a->src.type == b->src.type && a->dst.type == b->dst.type && (whole || (is_flat(a) && is_flat(b)));
+}
+
+static bool fill_may_become(const struct sim_work *a, const struct sim_work *b)
+{
+	return a->fill.height == b->fill.height &&
+	       (a->fill.height == 1 || (a->fill.width == b->fill.width && a->fill.element == b->fill.element
+					&& a->fill.pitch == b->fill.pitch));
+}
+
+static bool may_become(const struct sim_work *a, const struct sim_work *b, bool whole)
+{
+	switch (a->type) {
+	case WORK_COPY:
+		return copy_may_become(&a->copy.copy, &b->copy.copy, whole);
+	case WORK_FILL:
+		return fill_may_become(a, b);
+	default:
+		return true;
+	}
+}
+
 CUresult exec_set_work(CUgraphExec exec, CUgraphNode node, struct sim_work *work)
 {
 	struct exec_node *n = handle_is(exec, HANDLE_EXEC) ? find_node(exec, node) : NULL;
 
-	if (!n)
+	if (!n || !may_become(n->work, work, false))
 		return CUDA_ERROR_INVALID_VALUE;
 	work_unref(n->work);
 	n->work = work_ref(work);
@@ -470,6 +500,8 @@ static CUgraphExecUpdateResult compare_node(const struct exec_node *a, const str
 		return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
 	if (inside_count(a) != inside_count(b))
 		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+	if (a->work && !may_become(a->work, b->work, true))
+		return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 	for (unsigned k = 0; k < inside_count(a) && !result; k++)
 		result = compare(inside(a, k), inside(b, k), where);
 	return result;

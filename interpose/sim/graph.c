@@ -351,7 +351,12 @@ CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *out)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-/* Lists of nodes: with no place for them, their number; else as many as fit, the rest NULL. */
+/* Lists: with no place for them, their number; else as many as fit, the rest NULL; a place for none is refused. */
+static bool room_is_good(const void *place, const size_t *room)
+{
+	return room && (!place || *room);
+}
+
 static CUresult list_nodes(CUgraph graph, CUgraphNode *out, size_t *room, bool roots)
 {
 	CUgraphNode node;
@@ -360,7 +365,7 @@ static CUresult list_nodes(CUgraph graph, CUgraphNode *out, size_t *room, bool r
 
 	if (result)
 		return result;
-	if (!room)
+	if (!room_is_good(out, room))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	TAILQ_FOREACH(node, &graph->nodes, all) {
 		if (roots && node->before.count)
@@ -402,7 +407,7 @@ CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
 
 	if (result)
 		return result;
-	if (!room || !from != !to || (data && !from))
+	if (!room_is_good(from, room) || !from != !to || (data && !from))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	TAILQ_FOREACH(node, &graph->nodes, all) {
 		for (size_t i = 0; i < node->before.count; i++, count++) {
@@ -435,7 +440,7 @@ static CUresult list_edges(CUgraphNode node, bool before, CUgraphNode *nodes,
 
 	if (result)
 		return result;
-	if (!room || (data && !nodes))
+	if (!room_is_good(nodes, room) || (data && !nodes))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	const struct edges *e = before ? &node->before : &node->after;
 	for (size_t i = 0; nodes && i < *room; i++) {

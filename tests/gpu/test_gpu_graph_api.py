@@ -66,7 +66,7 @@ def test_examples_again(name: str, deterministic: str, built: Path, run_path: Pa
         assert found[where]["again"]
     if deterministic == "1":
         ours = run.regions["region"][run.regions["kind"] == "arena"]
-        assert not set(ours) & set(found["here"]["moved"])
+        assert not set(ours) & set(found["here"]["moved"]), found["here"]["notes"]
 
 
 @needs_torch

@@ -46,8 +46,8 @@ class StreamCapture:
             if result:
                 raise driver.error(call, result)
         self.active = True
-        self._abandon = weakref.finalize(self, _drop, device.context, os.getpid(), self._raw)
-        device.context.captures.add(self)
+        self._abandon = weakref.finalize(self, _drop, device.context, os.getpid(), self._handle)
+        device.context.captured.add(self._handle)
 
     @classmethod
     def begin(
@@ -166,12 +166,11 @@ class StreamCapture:
     def _done(self) -> None:
         self.active = False
         self._abandon.detach()
-        self.device.context.captures.discard(self)
+        self.device.context.captured.discard(self._handle)
 
     def abandon(self) -> None:
         """Ends the capture, and forgets what was recorded."""
         self.active = False
-        self.device.context.captures.discard(self)
         self._abandon()
 
     def __enter__(self) -> StreamCapture:
@@ -184,12 +183,13 @@ class StreamCapture:
             self.abandon()
 
 
-def _drop(context: Context, process: int, stream: Any) -> None:
+def _drop(context: Context, process: int, handle: int) -> None:
     """Ends a capture; what came of it is given back."""
+    context.captured.discard(handle)
     with contextlib.suppress(Error):
         if process == os.getpid():
             with context.use() as driver:
                 out = ffi.new("CUgraph *")
-                driver.result("cuStreamEndCapture", stream, out)
+                driver.result("cuStreamEndCapture", ffi.cast("CUstream", handle), out)
                 if out[0] != ffi.NULL:
                     driver.result("cuGraphDestroy", out[0])

@@ -18,9 +18,9 @@ from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.graph.driver import Driver, EndedError
 from ttanalyze.graph.driver import driver as default_driver
+from ttanalyze.graph.once import Once, once
 
 if TYPE_CHECKING:
-    from ttanalyze.graph.capture import StreamCapture
     from ttanalyze.graph.module import Module
 
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
@@ -36,7 +36,7 @@ class Context:
         self.retained = False
         # By number, in the order in which they were loaded.
         self.modules: weakref.WeakValueDictionary[int, Module] = weakref.WeakValueDictionary()
-        self.captures: weakref.WeakSet[StreamCapture] = weakref.WeakSet()
+        self.captured: set[int] = set()  # streams, by a StreamCapture
 
     @contextlib.contextmanager
     def use(self) -> Iterator[Driver]:
@@ -73,7 +73,7 @@ class Context:
 
     def check_no_capture(self, what: str) -> None:
         """Raises Error while a stream is captured by a StreamCapture, which `what` would end."""
-        if any(capture.active for capture in self.captures):
+        if self.captured:
             raise Error(f"can't {what} while a stream is captured: end the capture first")
 
 
@@ -94,12 +94,13 @@ class Device:
         if not 0 <= ordinal < found.devices:
             raise Error(f"no device {ordinal}: the driver has {found.devices}")
         device = found.get("cuDeviceGet", "CUdevice", ordinal)
-        self._set(found, found.get("cuDevicePrimaryCtxRetain", "CUcontext", device), ordinal)
-        if self.context.retained:
-            _release(os.getpid(), found, device)
-        else:
-            self.context.retained = True
-            weakref.finalize(self.context, _release, os.getpid(), found, device)
+        with found.lock:
+            self._set(found, found.get("cuDevicePrimaryCtxRetain", "CUcontext", device), ordinal)
+            if self.context.retained:
+                _release(os.getpid(), found, device)
+            else:
+                self.context.retained = True
+                weakref.finalize(self.context, _release, os.getpid(), found, device)
 
     @staticmethod
     def default(driver: Driver | None = None) -> Device:
@@ -108,9 +109,10 @@ class Device:
 
     def _set(self, driver: Driver, handle: Any, ordinal: int) -> None:
         key = int(ffi.cast("uintptr_t", handle))
-        context = driver.contexts.get(key)
-        if context is None:
-            context = driver.contexts[key] = Context(driver, handle)
+        with driver.lock:
+            context = driver.contexts.get(key)
+            if context is None:
+                context = driver.contexts[key] = Context(driver, handle)
         self.context: Context = context
         self.driver = driver
         self.ordinal = ordinal
@@ -162,12 +164,12 @@ class Device:
         """Makes its context current in this thread, within a `with`."""
         return self.context.use()
 
-    @functools.cached_property
+    @Once
     def stream(self) -> Stream:
         """A stream that is used where none is given."""
         return Stream(self)
 
-    @functools.cached_property
+    @Once
     def copies(self) -> Stream:
         """A stream for copies from and to the host, which is never captured."""
         return Stream(self)
@@ -179,7 +181,7 @@ class Device:
             driver.call("cuCtxSynchronize")
 
 
-@functools.cache
+@once
 def _default(driver: Driver) -> Device:
     return Device(0, driver)
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import threading
 import weakref
 from typing import Any
 
 from ttanalyze import paths
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
+from ttanalyze.graph.once import once
 
 NAME = "libcuda.so.1"
 FLAGS = ffi.RTLD_NOW | ffi.RTLD_NODELETE  # it has threads, and work to do when the process ends
@@ -70,8 +72,9 @@ class Driver:
             raise MissingDriverError(
                 f"no driver: {e}; install NVIDIA's, or take ttanalyze.graph.simulator()"
             ) from None
-        # Of device.py: the contexts that are in use here, by their address.
+        # Of device.py: the contexts that are in use here, by their address, and for making them.
         self.contexts: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.lock = threading.RLock()
         self.call("cuInit", 0)
 
     def __repr__(self) -> str:
@@ -122,7 +125,7 @@ class Driver:
         return str(ffi.string(out[0]).decode()) if known else f"error {result}"
 
 
-@functools.cache
+@once
 def driver() -> Driver:
     """The driver that programs find here: NVIDIA's, or the simulator where LD_LIBRARY_PATH names
     its folder, as `ttanalyze record --sim` does. Raises as Driver does.
@@ -130,7 +133,7 @@ def driver() -> Driver:
     return Driver()
 
 
-@functools.cache
+@once
 def simulator() -> Driver:
     """The simulator, wherever the library path leads. Raises Error where it was not built."""
     # Both libraries call themselves by one name, and who asks for that gets the first one loaded.

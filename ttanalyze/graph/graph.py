@@ -248,8 +248,8 @@ class GraphExec:
 
         Of a kernel: function (a name or a Function), grid, block, shared_mem, args; of a copy:
         size, dst, src; of a set: size, value, dst, item. What is not named stays as it was. Raises
-        Error for a node that is not there and changes that do not fit, DriverError for what the
-        driver refuses, such as another shape.
+        Error for a node that is not there, changes that do not fit and copies of several rows,
+        DriverError for what the driver refuses, such as another shape.
         """
         if isinstance(node, Graph):
             if changes:

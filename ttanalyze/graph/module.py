@@ -75,8 +75,9 @@ class Module:
             if not driver.has("cuModuleEnumerateFunctions"):
                 return []
             count = driver.get("cuModuleGetFunctionCount", "unsigned int", self.handle)
-            out = ffi.new("CUfunction[]", max(1, count))
-            driver.call("cuModuleEnumerateFunctions", out, count, self.handle)
+            out = ffi.new("CUfunction[]", count)
+            if count:
+                driver.call("cuModuleEnumerateFunctions", out, count, self.handle)
             return [_name(self.device.context, out[i]) for i in range(count)]
 
     def function(self, name: str) -> Function:

@@ -73,8 +73,9 @@ class _Level:
 def _handles(device: Device, graph: Any) -> list[Any]:
     count = ffi.new("size_t *")
     device.driver.call("cuGraphGetNodes", graph, ffi.NULL, count)
-    out = ffi.new("CUgraphNode[]", max(1, count[0]))
-    device.driver.call("cuGraphGetNodes", graph, out, count)
+    out = ffi.new("CUgraphNode[]", count[0])
+    if count[0]:  # the driver refuses to list nothing
+        device.driver.call("cuGraphGetNodes", graph, out, count)
     return [out[i] for i in range(count[0])]
 
 
@@ -228,10 +229,10 @@ def edges(device: Device, graph: Any, nodes: list[Node]) -> pd.DataFrame:
             count = ffi.new("size_t *")
             call = "cuGraphGetEdges_v2"
             driver.call(call, one, ffi.NULL, ffi.NULL, ffi.NULL, count)
-            room = max(1, count[0])
-            begins, ends = ffi.new("CUgraphNode[]", room), ffi.new("CUgraphNode[]", room)
-            data = ffi.new("CUgraphEdgeData[]", room)
-            driver.call(call, one, begins, ends, data, count)
+            begins, ends = (ffi.new("CUgraphNode[]", count[0]) for _ in range(2))
+            data = ffi.new("CUgraphEdgeData[]", count[0])
+            if count[0]:
+                driver.call(call, one, begins, ends, data, count)
             rows += [
                 (
                     numbers[address(begins[i])],

@@ -29,30 +29,59 @@ from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
 
 DEVICE_LOCATION, PINNED, READ_WRITE = 1, 1, 3  # CU_MEM_…
+# Bytes of addresses around those that are needed: drivers place small ranges where they like.
+AROUND = (1 << 30, 1 << 40)
 PIECE = 512 * BLOCK_SIZE  # read back at once
 ALIGNMENT = 512  # that addresses of memory keep
 
 
 class Reserved:
-    """Memory at an address that was asked for; given back when it is not used any more. Raises
-    DriverError or Error where the driver does not give it there.
+    """Addresses that are reserved; given back when they are not used any more. Raises DriverError
+    or Error where the driver does not give these.
     """
 
     def __init__(self, device: Device, base: int, size: int) -> None:
-        self.base = base
+        self.base, self.size = base, size
+        with device.use() as driver:
+            doing = f"{size:,} bytes at {base:#x}"
+            call, kind = "cuMemAddressReserve", "CUdeviceptr"
+            found = int(driver.get(call, kind, size, 0, base, 0, doing=doing))
+            self._free = device.context.give_back(self, "cuMemAddressFree", found, size)
+        if found != base:
+            self._free()
+            raise Error(f"{doing}: the driver gives {found:#x} instead")
+
+    def holds(self, base: int, size: int) -> bool:
+        return self.base <= base and base + size <= self.base + self.size
+
+
+def reserve(device: Device, base: int, size: int) -> Reserved:
+    """Addresses that hold [base, base + size). Raises Error with what the driver says."""
+    said: list[str] = []
+    for around in (1, *AROUND):
+        begin, end = base // around * around, -(-(base + size) // around) * around
+        try:
+            if begin:
+                return Reserved(device, begin, end - begin)
+        except Error as e:
+            said.append(str(e))
+    raise Error("; ".join(said))
+
+
+class Mapped:
+    """Memory at reserved addresses, likewise. Raises DriverError where there is not enough."""
+
+    def __init__(self, device: Device, within: Reserved, base: int, size: int) -> None:
+        self._within = within
         context = device.context
         location = ffi.new("CUmemAllocationProp *")
         location.type = PINNED
         location.location.type, location.location.id = DEVICE_LOCATION, device.ordinal
         access = ffi.new("CUmemAccessDesc *")
         access.location, access.flags = location.location, READ_WRITE
+        self._given: list[Any] = []  # what is made last is given back first
         with device.use() as driver:
-            found = int(driver.get("cuMemAddressReserve", "CUdeviceptr", size, 0, base, 0))
-            # What is made last is given back first.
-            self._given = [context.give_back(self, "cuMemAddressFree", found, size)]
             try:
-                if found != base:
-                    raise Error(f"the driver has something else at {base:#x}")
                 kind = "CUmemGenericAllocationHandle"
                 memory = driver.get("cuMemCreate", kind, size, location, 0)
                 self._given.append(context.give_back(self, "cuMemRelease", memory))
@@ -61,13 +90,9 @@ class Reserved:
                 driver.call("cuMemSetAccess", base, size, access, 1)
                 self._given.append(weakref.finalize(self, _settle, context, os.getpid()))
             except Error:
-                self.free()
+                while self._given:
+                    self._given.pop()()
                 raise
-
-    def free(self) -> None:
-        """Gives it back when what uses it is done."""
-        while self._given:
-            self._given.pop()()
 
 
 def _settle(context: Context, process: int) -> None:
@@ -140,7 +165,10 @@ class State:
 
 
 class Places:
-    """The memory of some regions of a process, by row, some of which may have come after others."""
+    """The memory of some regions of a process, by row, some of which may have come after others.
+
+    refused: why memory is not where it was, as the driver says; None where it is.
+    """
 
     def __init__(self, device: Device, process: Process, rows: Iterable[int]) -> None:
         """Allocates it. Raises Error where there is not enough."""
@@ -149,6 +177,8 @@ class Places:
         self._rows = dict.fromkeys(rows)
         self._birth = process.regions.birth
         self._held: list[Any] = []
+        self._reserved: list[Reserved] = []
+        self.refused: str | None = None
         self._pieces: list[Piece] = []
         self._allocate([row for row in self._rows if self._ordinary(row)])
         self._variables: dict[int, int] = {}  # by row, where they are
@@ -183,11 +213,11 @@ class Places:
     def _take(self, base: int, size: int, runs: list[tuple[int, int]]) -> None:
         """Memory for some runs, which are within [base, base + size)."""
         try:
-            self._held.append(Reserved(self.device, base, size))
+            self._held.append(Mapped(self.device, self._reservation(base, size), base, size))
             self._pieces += [Piece(begin, end, 0) for begin, end in runs]
             return
-        except Error:
-            pass
+        except Error as e:
+            self.refused = self.refused or str(e)
         for begin, end in runs:
             skip = begin % ALIGNMENT
             try:
@@ -198,6 +228,13 @@ class Places:
             to = -(-buffer.address // ALIGNMENT) * ALIGNMENT + skip
             to -= ALIGNMENT if to + end - begin > buffer.address + buffer.size else 0
             self._pieces.append(Piece(begin, end, to - begin))
+
+    def _reservation(self, base: int, size: int) -> Reserved:
+        for known in self._reserved:
+            if known.holds(base, size):
+                return known
+        self._reserved.append(reserve(self.device, base, size))
+        return self._reserved[-1]
 
     def _bounds(self, row: int) -> tuple[int, int]:
         begin = int(self._birth["base"][row])

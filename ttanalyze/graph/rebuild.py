@@ -109,7 +109,7 @@ class Rebuilt(Graph):
 
     @property
     def notes(self) -> list[str]:
-        out = moved_notes(self.moved)
+        out = moved_notes(self._places, self.moved)
         for number in self._first.unknown:
             if not self.span.born_within(_row(self.span, number)):
                 out.append(f"region {number}: no epoch up to {self.span.first} has it, it is zeros")

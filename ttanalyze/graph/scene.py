@@ -185,14 +185,15 @@ class Maker:
         return self.scene.places.translate(address, row)
 
 
-def moved_notes(moved: list[int]) -> list[str]:
+def moved_notes(places: Places, moved: list[int]) -> list[str]:
     """What to know of regions, by id, that are at other addresses than they were."""
     if not moved:
         return []
+    why = f" ({places.refused})" if places.refused else ""
     some = ", ".join(map(str, moved[:SHOWN])) + (" …" * (len(moved) > SHOWN))
     return [
         f"{'regions' if len(moved) > 1 else 'region'} {some}: at other addresses "
-        "than recorded, to which pointers that lie in memory do not lead"
+        f"than recorded{why}, to which pointers that lie in memory do not lead"
     ]
 
 

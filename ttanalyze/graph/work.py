@@ -4,9 +4,10 @@ place of what a node of an executable graph did.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,8 +45,37 @@ def three(size: Size, what: str) -> tuple[int, int, int]:
     return x, y, z
 
 
+class _Node(abc.ABC):
+    """Work as a node of a graph."""
+
+    ADD: ClassVar[str]  # the driver's calls
+    CHANGE: ClassVar[str]
+
+    @property
+    @abc.abstractmethod
+    def _what(self) -> str:
+        """What it is, in errors."""
+
+    @abc.abstractmethod
+    def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
+        """The last arguments of both calls, and what must live during them."""
+
+    def add(self, device: Device, graph: Any, after: Any) -> Any:
+        """Gives the CUgraphNode."""
+        given, _kept = self._given(device)
+        with device.use() as driver:
+            doing = f"adding {self._what}"
+            return driver.get(self.ADD, "CUgraphNode", graph, *after, *given, doing=doing)
+
+    def put(self, device: Device, executable: Any, node: Any) -> None:
+        """In the place of what a node of an executable graph does."""
+        given, _kept = self._given(device)
+        with device.use() as driver:
+            driver.call(self.CHANGE, executable, node, *given, doing=f"updating {self._what}")
+
+
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(_Node):
     """A launch. params: the parameters as the kernel sees them; None where they are not known.
     cluster: zeros where none is asked for. keeps: what has to live as long as it may run.
     """
@@ -58,6 +88,9 @@ class Kernel:
     cluster: tuple[int, int, int] = (0, 0, 0)
     cooperative: bool = False
     keeps: tuple[Any, ...] = field(default=(), repr=False)
+
+    ADD = "cuGraphAddKernelNode_v2"
+    CHANGE = "cuGraphExecKernelNodeSetParams_v2"
 
     @classmethod
     def of(
@@ -146,7 +179,11 @@ class Kernel:
             driver.call(call, config, self.function.handle, ffi.NULL, extra, doing=doing)
         del kept
 
-    def _node(self, device: Device) -> tuple[Any, list[Any]]:
+    @property
+    def _what(self) -> str:
+        return f"a launch of {self.function.name}"
+
+    def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
         self.function.allow_shared(self.shared)
         extra, kept = self._extra()
         node = ffi.new("CUDA_KERNEL_NODE_PARAMS *")
@@ -155,29 +192,19 @@ class Kernel:
         node.blockDimX, node.blockDimY, node.blockDimZ = self.block
         node.sharedMemBytes = self.shared
         node.extra = extra
-        return node, kept
+        return (node,), kept
 
     def add(self, device: Device, graph: Any, after: Any) -> Any:
-        node, kept = self._node(device)
+        node = super().add(device, graph, after)
         with device.use() as driver:
-            out = ffi.new("CUgraphNode *")
-            doing = f"adding {self.function.name}"
-            driver.call("cuGraphAddKernelNode_v2", out, graph, *after, node, doing=doing)
             for number, value in self._attributes:
-                driver.call("cuGraphKernelNodeSetAttribute", out[0], number, value, doing=doing)
-        del kept
-        return out[0]
-
-    def put(self, device: Device, executable: Any, node: Any) -> None:
-        made, kept = self._node(device)
-        with device.use() as driver:
-            doing = f"updating a launch of {self.function.name}"
-            driver.call("cuGraphExecKernelNodeSetParams_v2", executable, node, made, doing=doing)
-        del kept
+                call, doing = "cuGraphKernelNodeSetAttribute", f"adding {self._what}"
+                driver.call(call, node, number, value, doing=doing)
+        return node
 
 
 @dataclass(frozen=True)
-class Copy:
+class Copy(_Node):
     """A copy of `size` bytes, or of rows of so many. dst, src: addresses. host_dst, host_src: they
     are the host's. rows: how many, and slices of them; pitches of both sides; rows from slice to
     slice of both.
@@ -190,6 +217,9 @@ class Copy:
     host_src: bool = False
     keeps: tuple[Any, ...] = field(default=(), repr=False)
     rows: tuple[int, int, int, int, int, int] = (1, 1, 0, 0, 0, 0)
+
+    ADD = "cuGraphAddMemcpyNode"
+    CHANGE = "cuGraphExecMemcpyNodeSetParams"
 
     @classmethod
     def of(cls, direction: str, size: int, dst: Any, src: Any) -> Copy:
@@ -211,21 +241,25 @@ class Copy:
         )
 
     def changed(self, size: int | None = None, dst: Any = None, src: Any = None) -> Copy:
-        """The same with some things changed. Raises Error as of() does."""
+        """The same with some things changed. Raises Error as of() does, and for copies of rows."""
+        if self._several:
+            raise Error(
+                "a copy of several rows: the driver changes it with the whole graph only; "
+                "give update() a Graph"
+            )
         direction = "2".join("h" if host else "d" for host in (self.host_src, self.host_dst))
         to, source = self.keeps or (None, None)
-        made = Copy.of(
+        return Copy.of(
             direction,
             self.size if size is None else size,
             Place(self.dst, to) if dst is None else dst,
             Place(self.src, source) if src is None else src,
         )
-        return made if size is not None else replace(made, rows=self.rows)
 
     def submit(self, device: Device, stream: int) -> None:
-        if self.rows[:2] != (1, 1):
+        if self._several:
             with device.use() as driver:
-                driver.call("cuMemcpy3DAsync_v2", self._node(), ffi.cast("CUstream", stream))
+                driver.call("cuMemcpy3DAsync_v2", self._box(), ffi.cast("CUstream", stream))
             return
         call = "cuMemcpyDtoDAsync_v2"
         dst, src = self.dst, self.src
@@ -236,7 +270,18 @@ class Copy:
         with device.use() as driver:
             driver.call(call, dst, src, self.size, ffi.cast("CUstream", stream))
 
-    def _node(self) -> Any:
+    @property
+    def _several(self) -> bool:
+        return self.rows[:2] != (1, 1)
+
+    @property
+    def _what(self) -> str:
+        return "a copy"
+
+    def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
+        return (self._box(), device.context.handle), None
+
+    def _box(self) -> Any:
         node = ffi.new("CUDA_MEMCPY3D *")
         node.dstMemoryType = HOST if self.host_dst else DEVICE
         node.srcMemoryType = HOST if self.host_src else DEVICE
@@ -253,22 +298,9 @@ class Copy:
         node.dstPitch, node.srcPitch, node.dstHeight, node.srcHeight = to, source, high, far
         return node
 
-    def add(self, device: Device, graph: Any, after: Any) -> Any:
-        with device.use() as driver:
-            out = ffi.new("CUgraphNode *")
-            context = device.context.handle
-            driver.call("cuGraphAddMemcpyNode", out, graph, *after, self._node(), context)
-        return out[0]
-
-    def put(self, device: Device, executable: Any, node: Any) -> None:
-        with device.use() as driver:
-            context = device.context.handle
-            call, doing = "cuGraphExecMemcpyNodeSetParams", "updating a copy"
-            driver.call(call, executable, node, self._node(), context, doing=doing)
-
 
 @dataclass(frozen=True)
-class Set:
+class Set(_Node):
     """Memory that is set to a value. size: bytes; item: bytes of each item, which has the value."""
 
     dst: int
@@ -276,6 +308,9 @@ class Set:
     value: int
     item: int = 1
     keeps: tuple[Any, ...] = field(default=(), repr=False)
+
+    ADD = "cuGraphAddMemsetNode"
+    CHANGE = "cuGraphExecMemsetNodeSetParams"
 
     @classmethod
     def of(cls, size: int, value: int, dst: Any, item: int = 1) -> Set:
@@ -311,24 +346,15 @@ class Set:
             count = self.size // self.item
             driver.call(call, self.dst, self.value, count, ffi.cast("CUstream", stream))
 
-    def _node(self) -> Any:
+    @property
+    def _what(self) -> str:
+        return "a set"
+
+    def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
         node = ffi.new("CUDA_MEMSET_NODE_PARAMS *")
         node.dst, node.value, node.elementSize = self.dst, self.value, self.item
         node.width, node.height = self.size // self.item, 1
-        return node
-
-    def add(self, device: Device, graph: Any, after: Any) -> Any:
-        with device.use() as driver:
-            out = ffi.new("CUgraphNode *")
-            context = device.context.handle
-            driver.call("cuGraphAddMemsetNode", out, graph, *after, self._node(), context)
-        return out[0]
-
-    def put(self, device: Device, executable: Any, node: Any) -> None:
-        with device.use() as driver:
-            context = device.context.handle
-            call, doing = "cuGraphExecMemsetNodeSetParams", "updating a set"
-            driver.call(call, executable, node, self._node(), context, doing=doing)
+        return (node, device.context.handle), None
 
 
 Work = Kernel | Copy | Set

@@ -93,7 +93,7 @@ class Replay:
         mine = {int(self.process.regions.id[row]) for row in self.plan.rows}
         moved = [number for number in self.scene.places.moved if number in mine]
         unknown = (f"region {n}: no epoch up to {self.before} has it" for n in self._before.unknown)
-        return [*moved_notes(moved), *unknown, *self.plan.notes]
+        return [*moved_notes(self.scene.places, moved), *unknown, *self.plan.notes]
 
     @property
     def rows(self) -> list[int]:

@@ -1,0 +1,50 @@
+"""What is made when it is first asked for, and only once: threads that ask meanwhile wait for it.
+
+functools.cached_property and functools.cache may make it in each of these threads, and all but the
+last are given back while they are in use.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Once(Generic[T]):
+    """A property of that kind, as a decorator."""
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._lock = threading.RLock()
+        self.__doc__ = make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, of: Any, owner: type | None = None) -> T:
+        with self._lock:
+            if self._name not in of.__dict__:
+                of.__dict__[self._name] = self._make(of)
+        value: T = of.__dict__[self._name]
+        return value
+
+
+def once(make: Callable[P, T]) -> Callable[P, T]:
+    """A function that does something once for each of its arguments, as a decorator."""
+    made: dict[Any, T] = {}
+    lock = threading.RLock()
+
+    @functools.wraps(make)
+    def get(*args: P.args, **named: P.kwargs) -> T:
+        key = args, *named.items()
+        with lock:
+            if key not in made:
+                made[key] = make(*args, **named)
+            return made[key]
+
+    return get
