@@ -39,6 +39,7 @@ VERBS = [
     "memory",
     "blame",
     "rewind",
+    "export",
     "tui",
     "report",
     "trace",

@@ -16,7 +16,16 @@ from typing import Annotated
 import typer
 
 from ttanalyze import __version__, text
-from ttanalyze.cli import asking, checking, comparing, looking, recording, tracing, travelling
+from ttanalyze.cli import (
+    asking,
+    checking,
+    comparing,
+    exporting,
+    looking,
+    recording,
+    tracing,
+    travelling,
+)
 from ttanalyze.cli.common import ERROR, INTERRUPTED, SAME, ReaderGoneError, print_text
 from ttanalyze.errors import Error, system_error
 
@@ -37,6 +46,7 @@ for verbs in (
     looking.verbs,
     tracing.verbs,
     travelling.verbs,
+    exporting.verbs,
 ):
     app.registered_commands += verbs.registered_commands
 

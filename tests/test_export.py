@@ -1,0 +1,272 @@
+"""A recorded launch as a program of its own, which is built and run without the package."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.rundir import Writer
+from tests.support import Cli, Outcome
+from ttanalyze import export
+from ttanalyze.errors import Error
+from ttanalyze.export.contents import HEAD, PAGE, Pieces
+from ttanalyze.replay import plan
+
+KERNELS = ("scale", "sums", "follow", "reverse", "fill", "poke", "bump")
+TOOLKIT = Path("/usr/local/cuda/include/cuda.h")
+OWN = support.ROOT / "interpose" / "cuda"
+native = pytest.mark.native
+
+
+@pytest.fixture(scope="module")
+def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of launches that need different things, with epochs before and after each."""
+    path = tmp_path_factory.mktemp("export") / "run"
+    program = support.build_program("shim_alone", built)
+    options = ("--sim", "--deterministic", "--params", "--epoch", "kernel:.")
+    outcome = support.ttanalyze("record", *options, "-o", path, "--", program)
+    assert outcome.status == 0, outcome.stderr
+    assert outcome.stdout.split() == list(KERNELS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def exported(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder of each launch, built."""
+    folder = tmp_path_factory.mktemp("folders")
+    process = tt.open(recorded).processes[0]
+    out = {}
+    for name in KERNELS:
+        found = export.find(process, None, f"^{name}$")
+        out[name] = export.export(export.needs(found), folder / name, python=True).folder
+        build(out[name])
+    return out
+
+
+def build(folder: Path, *options: str) -> None:
+    environment = support.bare_environment()
+    flags = "CFLAGS=-O0 -Wall -Wextra -Werror"
+    make = ["make", "-s", "-C", str(folder), flags, f"LIBCUDA={support.SIMULATOR}", *options]
+    outcome = support.run(make, environment)
+    assert outcome.status == 0 and not outcome.stderr, outcome.stderr
+
+
+def reproduce(folder: Path, *options: str) -> Outcome:
+    return support.run([folder / "reproduce", *options], support.simulator_environment())
+
+
+def run_script(folder: Path) -> Outcome:
+    command = [sys.executable, "-m", "tests.cuda_standin", str(folder / "reproduce.py")]
+    return support.run(command, support.simulator_environment(), cwd=support.ROOT)
+
+
+# ---- the program ----
+
+
+@native
+@pytest.mark.parametrize("name", KERNELS)
+def test_it_leaves_what_was_recorded(exported: dict[str, Path], name: str) -> None:
+    outcome = reproduce(exported[name], "--times", "2")
+    assert outcome.status == 0, outcome
+    assert outcome.stdout.startswith("2 times: median ")
+    assert outcome.stdout.endswith(f"{name}: as recorded\n")
+
+
+@native
+@pytest.mark.parametrize("name", ["sums", "follow", "fill", "poke", "bump"])
+def test_so_does_the_script(exported: dict[str, Path], name: str) -> None:
+    outcome = run_script(exported[name])
+    assert (outcome.status, outcome.stdout) == (0, f"{name}: as recorded\n"), outcome.stderr
+
+
+@native
+def test_what_differs_is_shown(exported: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(exported["scale"], tmp_path / "moved"))
+    data = bytearray((folder / "after.bin").read_bytes())
+    region, offset, _, length = HEAD.unpack_from(data, 0)
+    assert length > 64
+    (was,) = struct.unpack_from("<I", data, HEAD.size + 8)
+    struct.pack_into("<I", data, HEAD.size + 8, was ^ 1)
+    (folder / "after.bin").write_bytes(data)
+    at = f"  at {offset + 8:<10} is {was:08x}, was {was ^ 1:08x}\n"
+    for outcome in (reproduce(folder), run_script(folder)):
+        assert outcome.status == 1, outcome
+        assert f"region {region}: 1 of 80000 bytes differ\n{at}" in outcome.stdout
+        assert outcome.stdout.endswith("scale: different\n")
+
+
+@native
+def test_what_goes_wrong_is_said(exported: dict[str, Path], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(exported["scale"], tmp_path / "moved"))
+    outcome = reproduce(folder, "--often")
+    assert outcome.status == 2 and "usage:" in outcome.stderr
+    whole = (folder / "before.bin").read_bytes()
+    (folder / "before.bin").write_bytes(whole[:100])
+    outcome = reproduce(folder)
+    assert (outcome.status, outcome.stderr) == (2, "before.bin: ends too early\n")
+    (folder / "before.bin").write_bytes(b"\xff" * 100)
+    assert reproduce(folder).stderr == "before.bin: is damaged\n"
+    (folder / "params.bin").unlink()
+    assert reproduce(folder).stderr == "params.bin: can't be read\n"
+    shutil.copy(exported["scale"] / "params.bin", folder)
+    (folder / "before.bin").write_bytes(whole)
+    (folder / "module.ptx").write_text("nonsense")
+    outcome = reproduce(folder)
+    assert outcome.status == 2 and "CUDA_ERROR_INVALID_IMAGE" in outcome.stderr
+
+
+@native
+def test_it_builds_with_any_declarations(exported: dict[str, Path], tmp_path: Path) -> None:
+    """Its own say what a toolkit's do, where they say anything."""
+    folder = Path(shutil.copytree(exported["fill"], tmp_path / "moved"))
+    headers = [OWN, *([TOOLKIT.parent] if TOOLKIT.exists() else [])]
+    for header in headers:
+        (folder / "reproduce").unlink()
+        build(folder, f"CUDA_INCLUDE={header}")
+        assert reproduce(folder).status == 0
+    members = ["CUmemAllocationProp.location", "CUmemAllocationProp.win32HandleMetaData"]
+    members += ["CUmemAccessDesc.flags", "CUlaunchAttribute.value", "CUlaunchConfig.hStream"]
+    members += ["CUlaunchConfig.attrs", "CUlaunchConfig.numAttrs"]
+    lines = [f"offsetof({', '.join(member.split('.'))})" for member in members]
+    lines += [f"sizeof({name})" for name in sorted({m.split(".")[0] for m in members})]
+    source = tmp_path / "layout.c"
+    values = ", ".join(lines)
+    source.write_text(
+        "#include <cuda.h>\n#include <stddef.h>\n#include <stdio.h>\n"
+        f"int main(void) {{ size_t n[] = {{{values}}}; fwrite(n, sizeof n, 1, stdout); }}\n"
+    )
+    said = set()
+    for header in (folder / "include", *headers):
+        program = tmp_path / "layout"
+        command = ["gcc", "-Werror", f"-I{header}", "-o", str(program), str(source)]
+        assert support.run(command, support.bare_environment()).status == 0
+        said.add(support.run([program], support.bare_environment()).stdout)
+    assert len(said) == 1
+
+
+# ---- what is in it ----
+
+
+def regions(folder: Path) -> list[str]:
+    names: dict[str, object] = {}
+    exec((folder / "launch.py").read_text(), names)
+    places = names["REGIONS"]
+    assert isinstance(places, list)
+    return [place[3] for place in places]
+
+
+@native
+def test_what_can_be_reached_is_in_it(exported: dict[str, Path], recorded: Path) -> None:
+    own = tt.open(recorded).processes[0].regions
+    size = dict(zip(own.id.tolist(), own.size.tolist(), strict=True))
+    (large,) = [number for number, bytes_of in size.items() if bytes_of == 1 << 20]
+    for name, folder in exported.items():
+        assert f"region {large}" not in regions(folder), name
+    allocations = [r for r in regions(exported["follow"]) if "(" not in r]
+    assert sorted(size[int(r.split()[1])] for r in allocations) == [64, 80000, 80000]
+    variables = {r.partition("(")[2] for r in regions(exported["bump"])}
+    assert variables == {"counter)", "words)", "step)", "zeros)"}
+
+
+@native
+def test_all_memory(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+    options = ("--kernel", "follow", "-o", tmp_path / "all", "--all-memory", "--json")
+    outcome = cli("export", recorded, *options, "--max-size", "64K")
+    assert outcome.status == 0, outcome.stderr
+    said = json.loads(outcome.stdout)
+    assert max(region["size"] for region in said["regions"]) == 1 << 20
+    assert said["memory"] > 1 << 20 > said["files"]["before.bin"]
+    assert "more than asked for" in said["notes"][-1]
+    build(tmp_path / "all")
+    assert reproduce(tmp_path / "all").status == 0
+
+
+@native
+def test_the_page_says_where_it_comes_from(exported: dict[str, Path]) -> None:
+    page = (exported["fill"] / "README.md").read_text()
+    assert "| kernel | `fill` |" in page
+    assert "8 blocks of 64 threads" in page
+    assert "shim_alone" in page and "ttanalyze simulator" in page
+    assert "@" not in page.replace("cuda-python", "")
+    assert "cooperative" in (exported["fill"] / "launch.h").read_text()
+
+
+def test_contents_are_small_where_they_repeat(tmp_path: Path) -> None:
+    path = tmp_path / "contents"
+    rng = np.random.default_rng(1)
+    noise = rng.integers(0, 256, 3 * PAGE + 100).astype("u1")
+    zeros, pattern = np.zeros(1 << 20, "u1"), np.tile(np.arange(8, dtype="u1"), 1 << 18)
+    whole = np.concatenate([zeros, noise[: 2 * PAGE], pattern, pattern[::-1], noise])
+    with path.open("wb") as file:
+        pieces = Pieces(file)
+        for at in range(0, len(whole), 65536):
+            pieces.add(3, at, whole[at : at + 65536], sparse=True)
+        pieces.flush()
+    data = path.read_bytes()
+    assert len(data) < len(noise) + 2 * PAGE + 1000
+    found = np.zeros_like(whole)
+    at = 0
+    while at < len(data):
+        region, offset, size, length = HEAD.unpack_from(data, at)
+        part = np.frombuffer(data, "u1", length, at + HEAD.size)
+        found[offset : offset + size] = np.resize(part, size)
+        assert region == 3 and size
+        at += HEAD.size + length
+    assert (found == whole).all()
+
+
+# ---- refusals ----
+
+
+@native
+def test_what_can_not_be_exported(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+    out = tmp_path / "out"
+
+    def refused(*options: str) -> str:
+        outcome = cli("export", recorded, "-o", out, *options)
+        assert outcome.status == 2 and not out.exists()
+        assert outcome.stderr.count("\n") == 1
+        return outcome.stderr
+
+    assert "say which launch" in refused()
+    assert "say which launch" in refused("--launch", "5", "--kernel", "x")
+    assert "no launch of a kernel whose name has 'nothing'" in refused("--kernel", "nothing")
+    assert "is no regular expression" in refused("--kernel", "(")
+    assert "is no launch of a kernel" in refused("--launch", "2")
+    assert "no call 100000" in refused("--launch", "100000")
+    assert "a size is expected" in refused("--kernel", "fill", "--max-size", "much")
+    out.mkdir()
+    (out / "kept").touch()
+    outcome = cli("export", recorded, "-o", out, "--kernel", "fill")
+    assert outcome.status == 2 and "--force replaces it" in outcome.stderr
+    assert (out / "kept").exists()
+    assert cli("export", recorded, "-o", out, "--kernel", "fill", "--force").status == 0
+    assert not (out / "kept").exists() and (out / "main.c").exists()
+
+
+@native
+def test_other_launches_in_between(built: Path, tmp_path: Path, cli: Cli) -> None:
+    program = support.build_program("shim_alone", built)
+    run = tmp_path / "run"
+    options = ("--sim", "--deterministic", "--params", "--epoch", "launch:3")
+    assert support.ttanalyze("record", *options, "-o", run, "--", program).status == 0
+    outcome = cli("export", run, "-o", tmp_path / "out", "--kernel", "^fill")
+    assert outcome.status == 2
+    assert "1 other launch was between epoch 0 and it; record with --replayable" in outcome.stderr
+    process = tt.open(run).processes[0]
+    seq = int(process.epochs["seq"][1])  # its epoch is the second, and two launches came before
+    with pytest.raises(Error, match="2 other launches were"):
+        export.needs(plan(process, seq))
+
+
+def test_without_parameters(small: Writer, tmp_path: Path, cli: Cli) -> None:
+    outcome = cli("export", small.path, "--kernel", ".", "-o", tmp_path / "out")
+    assert outcome.status == 2 and outcome.stderr.count("\n") == 1
