@@ -38,7 +38,8 @@ enum tt_file_kind {
 	TT_FILE_TIMELINE = 12, /* timeline.bin   tt_activity records, when the GPU did what calls asked for */
 	TT_FILE_LABELS = 13,   /* labels.bin     tt_label records, names of parts of regions */
 	TT_FILE_GRAPHS = 14,   /* graphs.bin     tt_graph_record records, what executable graphs consist of */
-	TT_FILE_GRAPH_DATA = 15 /* graphdata.bin  parameters and edges that those records refer to */
+	TT_FILE_GRAPH_DATA = 15, /* graphdata.bin  parameters and edges that those records refer to */
+	TT_FILE_LAUNCHES = 16  /* launches.bin   tt_launch records, launches that can be run again */
 };
 
 /* tt_file_header.encoding: the contents of a block as they are in a data file */
@@ -415,6 +416,18 @@ struct tt_graph_edge {
 /* tt_module.kind */
 enum tt_module_kind { TT_MODULE_UNKNOWN = 0, TT_MODULE_PTX = 1, TT_MODULE_CUBIN = 2, TT_MODULE_FATBIN = 3 };
 
+/* tt_module.missing: why an image was not kept */
+enum tt_missing {
+	TT_MISSING_NOTHING = 0,    /* it was */
+	TT_MISSING_UNSEEN = 1,     /* its loading was not seen */
+	TT_MISSING_UNKNOWN = 2,    /* it is nothing that is known */
+	TT_MISSING_UNREADABLE = 3, /* its file can't be read */
+	TT_MISSING_LARGE = 4,
+	TT_MISSING_UNUSED = 5,     /* nothing that can be run again was launched from it so far */
+	TT_MISSING_GONE = 6        /* it was not in memory any more */
+};
+
+/* The last record of an id counts. */
 struct tt_module {
 	uint32_t id;       /* from 0 in order of loading */
 	uint32_t kind;     /* enum tt_module_kind */
@@ -424,6 +437,68 @@ struct tt_module {
 	uint32_t path;     /* string offset of the file name it was loaded from, else TT_NO_ID */
 	uint32_t context;
 	uint32_t globals;  /* variables of it that became regions */
+	uint32_t missing;  /* enum tt_missing */
+	uint32_t settings; /* where in params.bin its tt_setting records are, in 16 bytes; 0 where there are none */
+	uint32_t setting_count;
+	uint64_t check;    /* XXH3-64 of the 56 bytes before */
+};
+
+/* ---- launches that can be run again ---- */
+
+/* tt_setting.what */
+enum tt_setting_kind {
+	TT_SETTING_ATTRIBUTE = 1, /* of the function: number is a CUfunction_attribute */
+	TT_SETTING_CACHE = 2,     /* CUfunc_cache: number 0 the function's, 1 the context's */
+	TT_SETTING_LIMIT = 3,     /* of the context: number is a CUlimit */
+	TT_SETTING_PRIORITY = 4,  /* of the stream */
+	TT_SETTING_JIT = 5,       /* of a module's loading: number is a CUjit_option */
+	TT_SETTING_LIBRARY = 6    /* number is a CUlibraryOption */
+};
+
+/* What was in force. */
+struct tt_setting {
+	uint32_t what;   /* enum tt_setting_kind */
+	uint32_t number;
+	uint64_t value;  /* of signed ones the two's complement */
+};
+
+/* As the program gave it: CUlaunchAttribute. */
+struct tt_launch_attribute {
+	uint32_t id;
+	uint32_t reserved;
+	uint8_t value[64];
+};
+
+/* tt_view.kind */
+enum tt_view_kind {
+	TT_VIEW_TEXTURE = 1,
+	TT_VIEW_SURFACE = 2,
+	TT_VIEW_REFERENCE = 3 /* to a texture or surface, of the module */
+};
+
+/* A view of memory that a launch may read or write through. */
+struct tt_view {
+	uint64_t object;   /* CUtexObject or CUsurfObject; 0 of a reference */
+	uint64_t address;  /* of the memory; of arrays their handle */
+	uint64_t size;     /* of linear memory, else 0 */
+	uint32_t kind;     /* enum tt_view_kind */
+	uint32_t param;    /* where in the launch's parameters it is, in bytes; TT_NO_ID of a reference */
+	uint32_t resource; /* CUresourcetype */
+	uint32_t reserved;
+};
+
+/* A launch with what it needs to run again. */
+struct tt_launch {
+	uint64_t seq;      /* tt_event.seq */
+	uint32_t before;   /* the epoch that has memory as the launch found it */
+	uint32_t after;    /* and as it left it, else TT_NO_EPOCH */
+	uint32_t function; /* tt_function.id */
+	uint32_t setting_count;
+	uint32_t settings; /* where in params.bin its tt_setting records are, in 16 bytes; 0 where there are none */
+	uint32_t attributes; /* tt_launch_attribute likewise */
+	uint32_t attribute_count;
+	uint32_t views;    /* tt_view likewise */
+	uint32_t view_count;
 	uint32_t reserved0;
 	uint8_t reserved[8];
 	uint64_t check;    /* XXH3-64 of the 56 bytes before */

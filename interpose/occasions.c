@@ -39,9 +39,9 @@ bool expressions_match(const struct expressions *e, const char *text)
 	return false;
 }
 
-static bool add_expression(struct expressions *e, const char *form, struct word w, char *why, size_t size)
+bool expressions_add(struct expressions *e, const char *form, const char *expression, size_t length, char *why, size_t size)
 {
-	char *text = strndup(w.text, w.length);
+	char *text = strndup(expression, length);
 	regex_t *list = realloc(e->list, (e->count + 1) * sizeof(*list));
 	char reason[120] = "";
 
@@ -112,8 +112,9 @@ bool occasions_read(struct occasions *o, const char *text, char *why, size_t siz
 			i++;
 		bool expression = i < sizeof(forms) / sizeof(*forms);
 		struct word w = {at, expression ? rest.length : strcspn(at, ",;")};
-		if (expression ? !add_expression(forms[i].expressions, forms[i].form,
-						 word_after(w, strlen(forms[i].form)), why, size)
+		struct word said = expression ? word_after(w, strlen(forms[i].form)) : w;
+		if (expression ? !expressions_add(forms[i].expressions, forms[i].form, said.text,
+						  said.length, why, size)
 			       : !add_word(o, w, why, size))
 			return false;
 		at += w.length;

@@ -20,11 +20,12 @@ _Alignas(64) struct options options;
 static const struct {
 	const char *name, *normally;
 } variables[] = {
-	{"TT_OUT", ""}, {"TT_EPOCH", "sync"}, {"TT_REGIONS", "all"}, {"TT_SNAPSHOT_EVERY", "64"}, {"TT_RETAIN", "0"},
-	{"TT_OVERWRITE", "backpressure"}, {"TT_RING_BYTES", ""}, {"TT_DETERMINISTIC", "0"}, {"TT_DEPS", NULL},
-	{"TT_EVENTS", "1"}, {"TT_STALL_MS", "10000"}, {"TT_VERBOSE", "0"}, {"TT_COMPRESS", "0"}, {"TT_PARAMS", "0"},
+	{"TT_OUT", ""}, {"TT_EPOCH", NULL}, {"TT_REGIONS", "all"}, {"TT_SNAPSHOT_EVERY", "64"}, {"TT_RETAIN", "0"},
+	{"TT_OVERWRITE", "backpressure"}, {"TT_RING_BYTES", ""}, {"TT_DETERMINISTIC", NULL}, {"TT_DEPS", NULL},
+	{"TT_EVENTS", "1"}, {"TT_STALL_MS", "10000"}, {"TT_VERBOSE", "0"}, {"TT_COMPRESS", "0"}, {"TT_PARAMS", NULL},
 	{"TT_CPU_CALLSTACK", NULL}, {"TT_KERNEL_EVENTS", "dedup"}, {"TT_NVTX", "1"}, {"TT_TIMELINE", "off"}, {"TT_TIMEOUT", "0"},
 	{"TT_LAUNCH_DELAY", "0"}, {"TT_LAUNCH_DELAY_MODE", "both"}, {"TT_DELAY_SEED", "0"},
+	{"TT_REPLAYABLE", "0"}, {"TT_KERNEL", ""}, {"TT_MAX_PER_KERNEL", "3"},
 };
 #define VARIABLES (sizeof(variables) / sizeof(*variables))
 const char *const timeline_names[] = {"off", "events", "cupti", NULL};
@@ -148,6 +149,41 @@ static bool read_choice(const char *name, const char *const *choices, const char
 	return !v || bad(error, size, name, v, want);
 }
 
+/* To run launches again takes all that they may read, before and after, where it was. */
+static bool read_replayable(char *error, size_t size)
+{
+	static const struct {
+		const char *name, *wanted;
+	} needs[] = {{"TT_EVENTS", "1"}, {"TT_PARAMS", "1"}, {"TT_DETERMINISTIC", "1"}, {"TT_REGIONS", "all"}, {"TT_RETAIN", "0"}};
+	static const char *const parts[] = {"TT_KERNEL", "TT_MAX_PER_KERNEL"};
+	const char *v;
+	char why[240];
+
+	options.max_per_kernel = 3;
+	if (!read_bool("TT_REPLAYABLE", &options.replayable, error, size) ||
+	    !read_number("TT_MAX_PER_KERNEL", &options.max_per_kernel, error, size))
+		return false;
+	for (size_t i = 0; !options.replayable && i < sizeof(parts) / sizeof(*parts); i++)
+		if (value_of(parts[i])) {
+			snprintf(error, size, "%s needs TT_REPLAYABLE=1", parts[i]);
+			return false;
+		}
+	for (size_t i = 0; options.replayable && i < sizeof(needs) / sizeof(*needs); i++)
+		if ((v = value_of(needs[i].name)) && strcmp(v, needs[i].wanted)) {
+			snprintf(error, size, "TT_REPLAYABLE=1 needs %s=%s", needs[i].name, needs[i].wanted);
+			return false;
+		}
+	if ((v = value_of("TT_DEPS")) && options.replayable && !strcmp(v, "off")) {
+		snprintf(error, size, "TT_REPLAYABLE=1 can't be had with TT_DEPS=off");
+		return false;
+	}
+	options.params |= options.replayable;
+	options.deterministic |= options.replayable;
+	v = value_of("TT_KERNEL");
+	return !v || expressions_add(&options.kernel, "", v, strlen(v), why, sizeof(why)) ||
+	       bad(error, size, "TT_KERNEL", v, why);
+}
+
 bool options_read(char *error, size_t error_size)
 {
 	static const char *const regions[] = {"all", "touched", NULL};
@@ -174,9 +210,6 @@ bool options_read(char *error, size_t error_size)
 		strcat(here, "/");
 	if ((size_t)snprintf(options.out, sizeof(options.out), "%s%s", here, v) >= sizeof(options.out))
 		return bad(error, error_size, "TT_OUT", v, "path too long");
-	v = value_of("TT_EPOCH");
-	if (!occasions_read(&options.epoch, v ? v : "sync", why, sizeof(why)))
-		return bad(error, error_size, "TT_EPOCH", v, why);
 	v = value_of("TT_RING_BYTES");
 	if (v && (!parse_size(v, &options.ring_bytes) || options.ring_bytes < (256 << 10)))
 		return bad(error, error_size, "TT_RING_BYTES", v,
@@ -200,8 +233,12 @@ bool options_read(char *error, size_t error_size)
 	    !read_wide_number("TT_DELAY_SEED", &options.delay_seed, error, error_size) ||
 	    !read_bool("TT_PARAMS", &options.params, error, error_size) ||
 	    !read_bool("TT_NVTX", &options.nvtx, error, error_size) ||
-	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size))
+	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size) ||
+	    !read_replayable(error, error_size))
 		return false;
+	v = value_of("TT_EPOCH");
+	if (!occasions_read(&options.epoch, v ? v : options.replayable ? "none" : "sync", why, sizeof(why)))
+		return bad(error, error_size, "TT_EPOCH", v, why);
 	if (options.compress > COMPRESS_MOST)
 		return bad(error, error_size, "TT_COMPRESS", value_of("TT_COMPRESS"), "expected a level from 0 to 19");
 	if (options.launch_delay_ns > DELAY_MOST_NS)
@@ -247,10 +284,16 @@ bool options_read(char *error, size_t error_size)
 /* What an option is where it is not given. */
 static const char *normally(unsigned i)
 {
+	const char *name = variables[i].name;
+
 	if (variables[i].normally)
 		return variables[i].normally;
-	if (!strcmp(variables[i].name, "TT_DEPS"))
+	if (!strcmp(name, "TT_DEPS"))
 		return orders[options.deps];
+	if (!strcmp(name, "TT_EPOCH"))
+		return options.replayable ? "none" : "sync";
+	if (!strcmp(name, "TT_PARAMS") || !strcmp(name, "TT_DETERMINISTIC"))
+		return options.replayable ? "1" : "0";
 	return options.callstacks ? "auto" : "off";
 }
 

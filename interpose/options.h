@@ -36,6 +36,9 @@ struct options {
 	uint32_t stall_ms;
 	uint64_t timeout_ms; /* after which the process is ended, 0: none */
 	bool params; /* of launches are recorded */
+	bool replayable;     /* launches are recorded so that they can be run again */
+	struct expressions kernel;  /* of these kernels; none: of all */
+	uint32_t max_per_kernel; /* at most so many of each, 0: all */
 	bool nvtx;   /* so are annotations */
 	enum callstacks callstacks;
 	bool launch_events; /* launches of kernels leave events */

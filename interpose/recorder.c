@@ -28,6 +28,7 @@
 #include "state/stacks.h"
 #include "state/arena.h"
 #include "state/graphs.h"
+#include "state/modules.h"
 #include "state/regions.h"
 #include "timeline/timeline.h"
 
@@ -353,6 +354,8 @@ bool recorder_start(void)
 		atomic_store(&recorder_state, start() ? RECORDER_ON : RECORDER_OFF);
 	t->busy--;
 	pthread_mutex_unlock(&start_lock);
+	if (first && recorder_state == RECORDER_ON)
+		modules_begin();
 	if (first)
 		nvtx_recording_begins();
 	return recorder_state == RECORDER_ON;

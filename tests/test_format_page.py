@@ -21,6 +21,8 @@ ENUMERATIONS = {
     "regions.bin": ("kind", layout.REGION_KINDS),
     "events.bin": ("kind", layout.EVENT_KINDS),
     "graphs.bin": ("kind", layout.names("node_kind", "TT_NODE_")),
+    "modules.bin": ("missing", layout.MISSING),
+    "launches.bin": ("what", layout.SETTING_KINDS),
 }
 
 

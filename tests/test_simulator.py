@@ -266,7 +266,7 @@ def test_missing_calls_say_so(built: Path) -> None:
     ]
     assert "the same 1" in done.stdout
     assert done.stderr.splitlines() == [
-        "ttanalyze simulator: cuTexObjectCreate is not supported",
+        "ttanalyze simulator: cuTexRefCreate is not supported",
         "ttanalyze simulator: cuIpcGetMemHandle is not supported",
         "ttanalyze simulator: cuGetExportTable is not supported",
     ]

@@ -159,6 +159,9 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "TT_LAUNCH_DELAY": _nanoseconds,
     "TT_LAUNCH_DELAY_MODE": _one_of("both", "stream", "host"),
     "TT_DELAY_SEED": _wide_number,
+    "TT_REPLAYABLE": _switch,
+    "TT_KERNEL": lambda value: _posix_expression("", value),
+    "TT_MAX_PER_KERNEL": _number,
     "TT_STALL_MS": _number,
     "TT_TIMEOUT": _seconds,
     "TT_VERBOSE": _switch,
@@ -186,6 +189,7 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
         except Error as e:
             raise Error(f"{flag if name in out else name} {value}: {e}") from None
     effective = {**environment, **out}
+    _check_replayable(effective)
     launches = effective.get("TT_KERNEL_EVENTS") or "off"
     if launches != "off" and effective.get("TT_EVENTS") == "0":
         raise Error(f"--kernel-events {launches} needs --events: launches are events")
@@ -203,6 +207,33 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
         reason = "which epochs are dropped depends on timing"
         raise Error(f"--deterministic needs --overwrite backpressure: {reason}")
     return out
+
+
+REPLAYABLE = {  # takes these, where they are said
+    "TT_EVENTS": ("1", "--events"),
+    "TT_PARAMS": ("1", "--params"),
+    "TT_DETERMINISTIC": ("1", "--deterministic"),
+    "TT_REGIONS": ("all", "--regions all"),
+    "TT_RETAIN": ("0", "--retain 0"),
+}
+
+
+def _check_replayable(effective: Mapping[str, str]) -> None:
+    """Raises Error where --replayable is given with what it can't be had with, or lacks."""
+    if effective.get("TT_REPLAYABLE") != "1":
+        for name in ("TT_KERNEL", "TT_MAX_PER_KERNEL"):
+            if effective.get(name):
+                raise Error(f"--{name[3:].lower().replace('_', '-')} needs --replayable")
+        return
+    for name, (value, option) in REPLAYABLE.items():
+        if effective.get(name, value) not in ("", value):
+            raise Error(f"--replayable needs {option}")
+    if effective.get("TT_KERNEL_EVENTS") == "off":
+        raise Error("--replayable needs another --kernel-events than off")
+    if (effective.get("TT_OVERWRITE") or "backpressure") != "backpressure":
+        raise Error("--replayable needs --overwrite backpressure")
+    if effective.get("TT_DEPS") == "off":
+        raise Error("--replayable can't be had with --deps off: epochs would be torn")
 
 
 def parse_range(value: str, what: str, last: int) -> tuple[int, int]:

@@ -364,7 +364,8 @@ static CUstreamCaptureMode begin_own(struct thread *t)
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
 	t->busy++;
-	pthread_mutex_lock(&capture_lock);
+	if (!t->holds) /* or it is at its end within a launch that holds it */
+		pthread_mutex_lock(&capture_lock);
 	real.cuThreadExchangeStreamCaptureMode(&mode);
 	interrupted = t->submits_for;
 	t->submits_for = 0;
@@ -375,7 +376,8 @@ static void end_own(struct thread *t, CUstreamCaptureMode mode)
 {
 	t->submits_for = interrupted;
 	real.cuThreadExchangeStreamCaptureMode(&mode);
-	pthread_mutex_unlock(&capture_lock);
+	if (!t->holds)
+		pthread_mutex_unlock(&capture_lock);
 	t->busy--;
 }
 
@@ -396,8 +398,8 @@ static bool is_due(struct context *c, uint32_t trigger)
 	return false;
 }
 
-/* Behind the closed gate; exact: nobody is inside. */
-static void cut_epoch(struct thread *t, struct context *c, const struct tt_epoch *like, bool exact)
+/* Behind the closed gate; exact: nobody is inside. Its number where it was captured, else TT_NO_EPOCH. */
+static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_epoch *like, bool exact)
 {
 	struct capture *p = c->capture;
 	uint32_t number = recorder_next_epoch();
@@ -410,8 +412,13 @@ static void cut_epoch(struct thread *t, struct context *c, const struct tt_epoch
 	q.epoch.device = (uint32_t)c->device;
 	q.epoch.flags = (exact ? 0 : TT_EPOCHF_LOOSE) | (p->gap ? TT_EPOCHF_GAP : 0);
 	c->work_captured = context_work(c);
+	p->regions_then = regions_version_now();
+	p->last_exact = TT_NO_EPOCH;
 	if (!cut(t, p, &q, full))
-		return;
+		return TT_NO_EPOCH;
+	number = q.epoch.number;
+	if (!(q.epoch.flags & TT_EPOCHF_LOOSE))
+		p->last_exact = number;
 	atomic_store(&p->force_full, q.epoch.flags & TT_EPOCHF_LOOSE);
 	p->gap = false;
 	p->epochs++;
@@ -419,6 +426,7 @@ static void cut_epoch(struct thread *t, struct context *c, const struct tt_epoch
 		atomic_store(&c->captures, p->number);
 	else /* nothing can wait for it but we here */
 		capture_settled(p);
+	return number;
 }
 
 /* What is asked for by name is of all devices: of each context with work since its last epoch. */
@@ -461,6 +469,57 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		gate_open();
 	}
 	end_own(t, mode);
+}
+
+/* Nothing happened in the context since its last epoch, and that one can be had. */
+static bool is_as_captured(const struct context *c)
+{
+	const struct capture *p = c->capture;
+
+	return p->epochs && p->last_exact != TT_NO_EPOCH && context_work(c) == c->work_captured &&
+	       p->regions_then == regions_version_now() && !atomic_load(&regions_managed);
+}
+
+bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t seq, uint32_t *before)
+{
+	*before = TT_NO_EPOCH;
+	if (atomic_load(&captures_active) || t->busy)
+		return false;
+	CUstreamCaptureMode mode = begin_own(t);
+	bool gate = recorder_state == RECORDER_ON && is_due(c, TT_TRIGGER_KERNEL_BEFORE);
+	bool exact = gate && gate_close(GATE_MS);
+	if (exact && is_as_captured(c)) {
+		*before = c->capture->last_exact;
+	} else if (gate) {
+		struct tt_epoch like = {.trigger = TT_TRIGGER_KERNEL_BEFORE, .seq = seq, .time_ns = clock_ns(), .label = label};
+		*before = cut_epoch(t, c, &like, exact);
+	}
+	t->holds = *before != TT_NO_EPOCH;
+	if (gate && !t->holds)
+		gate_open();
+	end_own(t, mode);
+	t->busy += t->holds; /* calls within the driver's, as of a tool, must not wait for the gate */
+	return t->holds;
+}
+
+uint32_t capture_after(struct thread *t, struct context *c, uint32_t label, uint64_t seq)
+{
+	struct tt_epoch like = {.trigger = TT_TRIGGER_KERNEL_AFTER, .seq = seq, .time_ns = clock_ns(), .label = label};
+	CUstreamCaptureMode mode = begin_own(t);
+	uint32_t number = TT_NO_EPOCH;
+
+	if (recorder_state == RECORDER_ON && !atomic_load(&captures_active) && is_due(c, TT_TRIGGER_KERNEL_AFTER))
+		number = cut_epoch(t, c, &like, true);
+	end_own(t, mode);
+	return number;
+}
+
+void capture_let_others(struct thread *t)
+{
+	gate_open();
+	t->holds = false;
+	t->busy--;
+	pthread_mutex_unlock(&capture_lock);
 }
 
 void capture_settle(struct thread *t, struct context *c)

@@ -72,6 +72,8 @@ struct capture {
 	_Atomic uint64_t tail;           /* ring position drained so far */
 	uint64_t head;
 	uint32_t epochs;                 /* captured so far, for snapshots */
+	uint32_t last_exact;             /* the last epoch, if it has contents and is not loose, else TT_NO_EPOCH */
+	uint64_t regions_then;           /* regions_version_now before it */
 	uint32_t number;                 /* of the capture being cut, as context.captures will count it */
 	_Atomic bool force_full;
 	_Atomic bool stalled;            /* the open capture is late: nothing of the program waits for it */
@@ -102,6 +104,16 @@ struct pending {
 void capture_take_status(struct pending *q, const struct tt_capture_status *s);
 /* Cut an epoch in the context; label: what store_string gave. Takes the capture lock. */
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq);
+/*
+ * Around a launch that is to be recorded with memory before and after it. hold: an epoch as
+ * capture_epoch would cut it, or the context's last one if nothing happened since, is *before; from
+ * there on until let_others this thread alone submits work, outside of the gate. False: nothing of
+ * the kind.
+ */
+bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t seq, uint32_t *before);
+/* The epoch after it, TT_NO_EPOCH where none could be cut. */
+uint32_t capture_after(struct thread *t, struct context *c, uint32_t label, uint64_t seq);
+void capture_let_others(struct thread *t);
 /* Let a stream's next work wait for the last capture. False: it is through. */
 bool capture_catch_up(struct thread *t, struct stream *s);
 /* The stream's next work does not wait: it names nothing that is being read. */

@@ -557,6 +557,8 @@ CUresult cuLibraryLoadFromFile(CUlibrary *, const char *, CUjit_option *, void *
 CUresult cuLibraryUnload(CUlibrary);
 CUresult cuLibraryGetKernel(CUkernel *, CUlibrary, const char *);
 CUresult cuLibraryGetKernelCount(unsigned int *, CUlibrary);
+CUresult cuModuleGetTexRef(CUtexref *, CUmodule, const char *);
+CUresult cuModuleGetSurfRef(CUsurfref *, CUmodule, const char *);
 CUresult cuLibraryEnumerateKernels(CUkernel *, unsigned int, CUlibrary);
 CUresult cuLibraryGetModule(CUmodule *, CUlibrary);
 CUresult cuKernelGetFunction(CUfunction *, CUkernel);
@@ -778,6 +780,49 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTO
 CUresult cuMipmappedArrayGetLevel(CUarray *, CUmipmappedArray, unsigned int);
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray);
 
+typedef enum {
+	CU_RESOURCE_TYPE_ARRAY = 0, CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 1, CU_RESOURCE_TYPE_LINEAR = 2,
+	CU_RESOURCE_TYPE_PITCH2D = 3
+} CUresourcetype;
+
+typedef struct CUDA_RESOURCE_DESC_st {
+	CUresourcetype resType;
+	union {
+		struct {
+			CUarray hArray;
+		} array;
+		struct {
+			CUmipmappedArray hMipmappedArray;
+		} mipmap;
+		struct {
+			CUdeviceptr devPtr;
+			CUarray_format format;
+			unsigned int numChannels;
+			size_t sizeInBytes;
+		} linear;
+		struct {
+			CUdeviceptr devPtr;
+			CUarray_format format;
+			unsigned int numChannels;
+			size_t width, height, pitchInBytes;
+		} pitch2D;
+		struct {
+			int reserved[32];
+		} reserved;
+	} res;
+	unsigned int flags;
+} CUDA_RESOURCE_DESC_v1;
+
+typedef CUDA_RESOURCE_DESC_v1 CUDA_RESOURCE_DESC;
+typedef struct CUDA_TEXTURE_DESC_st CUDA_TEXTURE_DESC;
+typedef struct CUDA_RESOURCE_VIEW_DESC_st CUDA_RESOURCE_VIEW_DESC;
+
+CUresult cuTexObjectCreate(CUtexObject *, const CUDA_RESOURCE_DESC *, const CUDA_TEXTURE_DESC *,
+	const CUDA_RESOURCE_VIEW_DESC *);
+CUresult cuTexObjectDestroy(CUtexObject);
+CUresult cuSurfObjectCreate(CUsurfObject *, const CUDA_RESOURCE_DESC *);
+CUresult cuSurfObjectDestroy(CUsurfObject);
+
 /* ---- Memory: linear, host, managed ---- */
 
 #define CU_MEMHOSTALLOC_PORTABLE 1
@@ -961,11 +1006,6 @@ typedef struct {
 } CUmemAllocationProp_v1;
 
 typedef CUmemAllocationProp_v1 CUmemAllocationProp;
-
-typedef enum {
-	CU_RESOURCE_TYPE_ARRAY = 0, CU_RESOURCE_TYPE_MIPMAPPED_ARRAY = 1, CU_RESOURCE_TYPE_LINEAR = 2,
-	CU_RESOURCE_TYPE_PITCH2D = 3
-} CUresourcetype;
 
 typedef enum {
 	CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL = 0, CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL = 1

@@ -156,7 +156,7 @@ typedef void file_ending(struct file *f);
 
 static void end_files(store *s, file_ending *end)
 {
-	struct file *files[] = {&s->strings.file, &s->regions, &s->labels, &s->frames, &s->graph_data, &s->graphs, &s->functions,
+	struct file *files[] = {&s->strings.file, &s->regions, &s->labels, &s->frames, &s->launches, &s->graph_data, &s->graphs, &s->functions,
 				&s->modules, &s->epochs, &s->digests.file, &s->blocks.file};
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
@@ -207,7 +207,7 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	s->retain = config->retain;
 	s->compress = config->compress;
 	s->strings.file = s->regions = s->frames = s->functions = s->modules = s->epochs = FILE_CLOSED;
-	s->labels = s->graphs = s->graph_data = s->digests.file = s->blocks.file = FILE_CLOSED;
+	s->labels = s->launches = s->graphs = s->graph_data = s->digests.file = s->blocks.file = FILE_CLOSED;
 	for (unsigned i = 0; i < TT_DATA_LANES; i++)
 		s->data[i].file = s->data_before[i].file = FILE_CLOSED;
 	pthread_mutex_init(&s->records, NULL);
@@ -357,6 +357,15 @@ bool store_region(store *s, struct tt_region *r)
 	return good;
 }
 
+/* Appends to a file that is there from its first record on. */
+static bool append_to(store *s, struct file *f, const char *name, bool buffered, enum tt_file_kind kind, const void *records,
+		      size_t count, uint32_t size)
+{
+	return (f->fd >= 0 || file_create_records(f, s->directory, name, buffered, kind, size, 0, TT_ENCODING_PLAIN) ||
+		store_fail(s, "creating", name, errno)) &&
+	       store_append(s, f, records, count * size);
+}
+
 /* Thousands may come between two epochs, and before the next they mean nothing: they go through a buffer. */
 bool store_label(store *s, struct tt_label *l)
 {
@@ -366,10 +375,7 @@ bool store_label(store *s, struct tt_label *l)
 	if (!store_enter(s, &s->records, &v))
 		return false;
 	l->check = xxh3_64(l, offsetof(struct tt_label, check));
-	good = (s->labels.fd >= 0 || file_create_records(&s->labels, s->directory, "labels.bin", true, TT_FILE_LABELS,
-							 sizeof(struct tt_label), 0, TT_ENCODING_PLAIN) ||
-		store_fail(s, "creating labels.bin in", s->directory, errno)) &&
-	       store_append(s, &s->labels, l, sizeof(*l));
+	good = append_to(s, &s->labels, "labels.bin", true, TT_FILE_LABELS, l, 1, sizeof(*l));
 	store_leave(&s->records, &v);
 	return good;
 }
@@ -383,10 +389,20 @@ bool store_frames(store *s, struct tt_frame *frames, size_t count)
 		return false;
 	for (size_t i = 0; i < count; i++)
 		frames[i].check = xxh3_64(&frames[i], offsetof(struct tt_frame, check));
-	good = (s->frames.fd >= 0 || file_create_records(&s->frames, s->directory, "frames.bin", false, TT_FILE_FRAMES,
-							 sizeof(struct tt_frame), 0, TT_ENCODING_PLAIN) ||
-		store_fail(s, "creating frames.bin in", s->directory, errno)) &&
-	       store_append(s, &s->frames, frames, count * sizeof(*frames));
+	good = append_to(s, &s->frames, "frames.bin", false, TT_FILE_FRAMES, frames, count, sizeof(*frames));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+bool store_launch(store *s, struct tt_launch *l)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	l->check = xxh3_64(l, offsetof(struct tt_launch, check));
+	good = append_to(s, &s->launches, "launches.bin", false, TT_FILE_LAUNCHES, l, 1, sizeof(*l));
 	store_leave(&s->records, &v);
 	return good;
 }

@@ -38,6 +38,7 @@ bool store_region(store *s, struct tt_region *r);  /* fills in check */
 bool store_label(store *s, struct tt_label *l);    /* fills in check; on disk from the next epoch's commit on */
 bool store_frames(store *s, struct tt_frame *frames, size_t count); /* a whole stack; fills in check */
 bool store_function(store *s, struct tt_function *f);
+bool store_launch(store *s, struct tt_launch *l);  /* fills in check */
 /* Records with their data, whose offsets count from `data`; fills in where it went and the checks. */
 bool store_graph(store *s, struct tt_graph_record *records, size_t count, const uint8_t *data, size_t size);
 /* saves image (may be NULL) under its hash, fills in m->image, m->size and check */

@@ -45,7 +45,7 @@ struct store {
 	pthread_mutex_t records;
 	struct strings strings;
 	struct file regions, functions, modules;
-	struct file frames, labels, graphs, graph_data; /* from the first of them on */
+	struct file frames, labels, launches, graphs, graph_data; /* from the first of them on */
 	struct retain kept;
 
 	pthread_mutex_t capture;

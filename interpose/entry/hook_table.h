@@ -78,7 +78,9 @@
 	X(cuIpcGetMemHandle) X(cuIpcOpenMemHandle) X(cuIpcOpenMemHandle_v2) X(cuIpcCloseMemHandle) \
 	X(cuMemPoolImportPointer) X(cuExternalMemoryGetMappedBuffer) \
 	X(cuModuleLoad) X(cuModuleLoadData) X(cuModuleLoadDataEx) X(cuModuleLoadFatBinary) X(cuModuleUnload) \
-	X(cuModuleGetFunction) X(cuModuleGetGlobal_v2) \
+	X(cuModuleGetFunction) X(cuModuleGetGlobal_v2) X(cuModuleGetTexRef) X(cuModuleGetSurfRef) \
+	X(cuFuncSetCacheConfig) X(cuKernelSetCacheConfig) X(cuLibraryEnumerateKernels) \
+	X(cuTexObjectCreate) X(cuTexObjectDestroy) X(cuSurfObjectCreate) X(cuSurfObjectDestroy) \
 	X(cuLibraryLoadData) X(cuLibraryLoadFromFile) X(cuLibraryUnload) \
 	X(cuLibraryGetKernel) X(cuKernelGetFunction) X(cuLibraryGetModule) X(cuLibraryGetGlobal) X(cuLibraryGetManaged) \
 	X(cuLaunch) X(cuLaunchGrid) X(cuLaunchGridAsync) X(cuLaunchCooperativeKernelMultiDevice) \
@@ -94,6 +96,7 @@
 	X(cuDriverGetVersion) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceTotalMem_v2) \
 	X(cuDeviceGetAttribute) X(cuGetErrorName) \
 	X(cuCtxGetCurrent) X(cuCtxGetDevice) X(cuCtxPushCurrent_v2) X(cuCtxPopCurrent_v2) X(cuCtxFromGreenCtx) \
+	X(cuCtxGetLimit) X(cuCtxGetCacheConfig) X(cuStreamGetPriority) \
 	X(cuStreamGetCtx) X(cuStreamIsCapturing) X(cuStreamQuery) X(cuThreadExchangeStreamCaptureMode) \
 	X(cuEventCreate) X(cuEventQuery) X(cuEventElapsedTime) \
 	X(cuFuncGetName) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \

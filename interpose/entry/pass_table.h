@@ -23,9 +23,9 @@
 /* They tell, and change nothing. */
 #define PASS_QUERIES(X) \
 	X(cuArray3DGetDescriptor_v2) X(cuArrayGetDescriptor_v2) X(cuArrayGetMemoryRequirements) \
-	X(cuArrayGetPlane) X(cuArrayGetSparseProperties) X(cuCtxGetApiVersion) X(cuCtxGetCacheConfig) \
+	X(cuArrayGetPlane) X(cuArrayGetSparseProperties) X(cuCtxGetApiVersion) \
 	X(cuCtxGetDevResource) X(cuCtxGetDevice_v2) X(cuCtxGetExecAffinity) X(cuCtxGetFlags) X(cuCtxGetId) \
-	X(cuCtxGetLimit) X(cuCtxGetSharedMemConfig) X(cuCtxGetStreamPriorityRange) X(cuDeviceCanAccessPeer) \
+	X(cuCtxGetSharedMemConfig) X(cuCtxGetStreamPriorityRange) X(cuDeviceCanAccessPeer) \
 	X(cuDeviceComputeCapability) X(cuDeviceGetByPCIBusId) X(cuDeviceGetDevResource) \
 	X(cuDeviceGetExecAffinitySupport) X(cuDeviceGetGraphMemAttribute) \
 	X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetLuid) X(cuDeviceGetNvSciSyncAttributes) \
@@ -33,7 +33,7 @@
 	X(cuDeviceGetProperties) X(cuDeviceGetTexture1DLinearMaxWidth) X(cuDeviceGetUuid) \
 	X(cuDeviceGetUuid_v2) X(cuDevicePrimaryCtxGetState) X(cuEventElapsedTime_v2) \
 	X(cuFuncIsLoaded) X(cuGetErrorString) X(cuGreenCtxGetDevResource) X(cuGreenCtxGetId) \
-	X(cuLibraryEnumerateKernels) X(cuLibraryGetKernelCount) X(cuLibraryGetUnifiedFunction) \
+	X(cuLibraryGetKernelCount) X(cuLibraryGetUnifiedFunction) \
 	X(cuMemGetAllocationPropertiesFromHandle) X(cuMemGetDefaultMemPool) X(cuMemGetMemPool) \
 	X(cuMemHostGetFlags) X(cuMemPoolGetAccess) X(cuMemRangeGetAttribute) X(cuMemRangeGetAttributes) \
 	X(cuMipmappedArrayGetLevel) X(cuMipmappedArrayGetMemoryRequirements) \
@@ -44,7 +44,7 @@
 	X(cuOccupancyMaxPotentialBlockSize) X(cuOccupancyMaxPotentialBlockSizeWithFlags) \
 	X(cuOccupancyMaxPotentialClusterSize) X(cuStreamGetAttribute) X(cuStreamGetCaptureInfo) \
 	X(cuStreamGetCaptureInfo_v2) X(cuStreamGetCaptureInfo_v3) X(cuStreamGetCtx_v2) X(cuStreamGetDevice) \
-	X(cuStreamGetFlags) X(cuStreamGetGreenCtx) X(cuStreamGetId) X(cuStreamGetPriority)
+	X(cuStreamGetFlags) X(cuStreamGetGreenCtx) X(cuStreamGetId)
 
 /* Contexts are found when they are used, and an epoch waits for all streams, however they are ordered. */
 #define PASS_CONTEXTS(X) \
@@ -61,8 +61,8 @@
 
 /* Code is seen when it is loaded, functions when they are looked up or launched. */
 #define PASS_CODE(X) \
-	X(cuFuncLoad) X(cuFuncSetAttribute) X(cuFuncSetCacheConfig) X(cuFuncSetSharedMemConfig) \
-	X(cuKernelSetAttribute) X(cuKernelSetCacheConfig) X(cuLinkAddData) X(cuLinkAddData_v2) \
+	X(cuFuncLoad) X(cuFuncSetAttribute) X(cuFuncSetSharedMemConfig) \
+	X(cuKernelSetAttribute) X(cuLinkAddData) X(cuLinkAddData_v2) \
 	X(cuLinkAddFile) X(cuLinkAddFile_v2) X(cuLinkComplete) X(cuLinkCreate) X(cuLinkCreate_v2) \
 	X(cuLinkDestroy)
 
@@ -77,10 +77,10 @@
 	X(cuGraphAddDependencies_v2) X(cuGraphAddEmptyNode) X(cuGraphAddEventRecordNode) \
 	X(cuGraphAddEventWaitNode) X(cuGraphAddExternalSemaphoresSignalNode) \
 	X(cuGraphAddExternalSemaphoresWaitNode) X(cuGraphAddHostNode) X(cuGraphAddKernelNode) \
-	 X(cuGraphAddMemAllocNode) X(cuGraphAddMemFreeNode) \
+	X(cuGraphAddMemAllocNode) X(cuGraphAddMemFreeNode) \
 	X(cuGraphAddMemcpyNode) X(cuGraphAddMemsetNode) X(cuGraphBatchMemOpNodeSetParams) X(cuGraphClone) \
 	X(cuGraphConditionalHandleCreate) X(cuGraphCreate) X(cuGraphDebugDotPrint) X(cuGraphDestroy) \
-	 X(cuGraphEventRecordNodeSetEvent) X(cuGraphEventWaitNodeSetEvent) \
+	X(cuGraphEventRecordNodeSetEvent) X(cuGraphEventWaitNodeSetEvent) \
 	X(cuGraphExecExternalSemaphoresSignalNodeSetParams) \
 	X(cuGraphExecExternalSemaphoresWaitNodeSetParams) X(cuGraphExecGetFlags) \
 	X(cuGraphExternalSemaphoresSignalNodeGetParams) X(cuGraphExternalSemaphoresSignalNodeSetParams) \
@@ -94,10 +94,10 @@
 
 /* Views of memory; what is written through them are arrays, whose contents are not captured. */
 #define PASS_TEXTURES(X) \
-	X(cuModuleGetSurfRef) X(cuModuleGetTexRef) X(cuParamSetTexRef) X(cuSurfObjectCreate) \
-	X(cuSurfObjectDestroy) X(cuSurfObjectGetResourceDesc) X(cuSurfRefGetArray) X(cuSurfRefSetArray) \
+	X(cuParamSetTexRef) \
+	X(cuSurfObjectGetResourceDesc) X(cuSurfRefGetArray) X(cuSurfRefSetArray) \
 	X(cuTensorMapEncodeIm2col) X(cuTensorMapEncodeIm2colWide) X(cuTensorMapEncodeTiled) \
-	X(cuTensorMapReplaceAddress) X(cuTexObjectCreate) X(cuTexObjectDestroy) \
+	X(cuTensorMapReplaceAddress) \
 	X(cuTexObjectGetResourceDesc) X(cuTexObjectGetResourceViewDesc) X(cuTexObjectGetTextureDesc) \
 	X(cuTexRefCreate) X(cuTexRefDestroy) X(cuTexRefGetAddressMode) X(cuTexRefGetAddress_v2) \
 	X(cuTexRefGetArray) X(cuTexRefGetBorderColor) X(cuTexRefGetFilterMode) X(cuTexRefGetFlags) \

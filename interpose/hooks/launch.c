@@ -6,18 +6,10 @@
 #include "../capture/points.h"
 #include "../drain/params.h"
 #include "../state/graphs.h"
-#include "op.h"
+#include "launch.h"
 
-struct shape {
-	CUfunction f;
-	unsigned grid[3], block[3], shared;
-	uint32_t flags;
-	void **params, **extra;
-	uint32_t cluster[3];
-};
-
-/* Of a launch that succeeded: what its parameters are read from is as the driver found it. */
-static void keep_params(struct tt_event *e, const struct function *f, const struct shape *s)
+/* Of a launch that succeeded: what its parameters are read from is as the driver found it. Where they are kept. */
+static const uint8_t *keep_params(struct tt_event *e, const struct function *f, const struct shape *s)
 {
 	size_t size;
 	const void *buffer = launch_buffer(s->extra, &size);
@@ -26,12 +18,13 @@ static void keep_params(struct tt_event *e, const struct function *f, const stru
 	if (!buffer)
 		size = s->params && f ? f->param_bytes : 0;
 	if (!size || !(to = params_next(size, &e->params)))
-		return;
+		return NULL;
 	e->params_size = (uint32_t)size;
 	if (buffer)
 		memcpy(to, buffer, size);
 	for (uint32_t i = 0; !buffer && i < f->param_count; i++)
 		memcpy(to + f->params[i].offset, s->params[i], f->params[i].size);
+	return to;
 }
 
 static void touch_params(const struct function *f, const struct shape *s)
@@ -75,18 +68,26 @@ static void order_launch(struct op *op, const struct function *f, const struct s
 		capture_overtake(op->stream);
 }
 
+/* Epochs before it: they close the gate, and this launch comes after them. */
+static __attribute__((noinline)) void begin_chosen(struct op *op, struct function *f, const struct shape *s)
+{
+	gate_leave(op->t);
+	if (!atomic_load(&f->replayable) || !replayable_begin(op, f, s)) {
+		if (f->chosen)
+			op_epoch(op, TT_TRIGGER_KERNEL_BEFORE, f->name_string);
+		gate_enter(op->t);
+	}
+	op_catch_up(op, 0);
+}
+
 HOT static struct function *begin_launch(struct op *op, const struct shape *s)
 {
 	struct function *f = op->on ? function_of(s->f) : NULL;
 
 	if (unlikely(options.deps == DEPS_REGION) && op->on && !op->capturing && op_is_behind(op))
 		order_launch(op, f, s);
-	if (f && f->chosen && !op->capturing) {
-		gate_leave(op->t); /* the epoch closes the gate, and this launch comes after it */
-		op_epoch(op, TT_TRIGGER_KERNEL_BEFORE, f->name_string);
-		gate_enter(op->t);
-		op_catch_up(op, 0);
-	}
+	if (f && unlikely(f->chosen | atomic_load_explicit(&f->replayable, memory_order_relaxed)) && !op->capturing)
+		begin_chosen(op, f, s);
 	op_time(op);
 	return f;
 }
@@ -102,6 +103,7 @@ static void count_launch(struct op *op, uint32_t label)
 
 HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, struct function *f)
 {
+	const uint8_t *params = NULL;
 	struct tt_event *e;
 
 	if (!op->on)
@@ -121,7 +123,7 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 		memcpy(e->cluster, s->cluster, sizeof(e->cluster));
 		e->flags |= s->flags;
 		if (unlikely(options.params) && r == CUDA_SUCCESS)
-			keep_params(e, f, s);
+			params = keep_params(e, f, s);
 		events_publish(e, TT_EVENT_LAUNCH);
 	}
 	if (options.touched && r == CUDA_SUCCESS) {
@@ -131,9 +133,11 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 			regions_touch_all(op->context);
 	}
 	op_end(op, r);
+	if (unlikely(op->held))
+		replayable_end(op, r, f, s, params);
 	if (r != CUDA_SUCCESS || op->capturing)
 		return;
-	if (f && unlikely(f->chosen))
+	if (f && unlikely(f->chosen) && !op->held)
 		op_epoch(op, TT_TRIGGER_KERNEL_AFTER, f->name_string);
 	count_launch(op, f ? f->name_string : TT_NO_ID);
 }
@@ -152,7 +156,7 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 		return r; \
 	}
 
-#define SHAPE(flags, extra) {f_, {gx, gy, gz}, {bx, by, bz}, shared, flags, params, extra, {0}}
+#define SHAPE(flags, extra) {f_, {gx, gy, gz}, {bx, by, bz}, shared, flags, params, extra, {0}, NULL, 0}
 
 static struct shape shape_of_config(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
 {
@@ -163,6 +167,8 @@ static struct shape shape_of_config(const CUlaunchConfig *c, CUfunction f, void 
 	s.grid[0] = c->gridDimX, s.grid[1] = c->gridDimY, s.grid[2] = c->gridDimZ;
 	s.block[0] = c->blockDimX, s.block[1] = c->blockDimY, s.block[2] = c->blockDimZ;
 	s.shared = c->sharedMemBytes;
+	s.attributes = c->attrs;
+	s.attribute_count = c->attrs ? c->numAttrs : 0;
 	for (unsigned i = 0; c->attrs && i < c->numAttrs; i++) {
 		const CUlaunchAttribute *a = &c->attrs[i];
 		if (a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)

@@ -3,41 +3,80 @@
  */
 #include "op.h"
 
-static void loaded(struct op *op, CUresult r, void *handle, bool library, const void *image, const char *path)
+#define SETTINGS 64 /* more options than there are */
+
+/* Also before there is a context, and so before we record: libraries are loaded so. */
+static bool watching(void)
+{
+	return (recording() || (atomic_load(&recorder_state) == RECORDER_UNDECIDED && real.cuCtxGetCurrent)) &&
+	       !thread_current()->busy;
+}
+
+static void loaded(struct op *op, CUresult r, void *handle, bool library, const struct loading *l)
 {
 	struct tt_event *e;
-
-	if (!op->on)
-		return;
 	uint32_t id = TT_NO_ID;
-	if (r == CUDA_SUCCESS) {
-		op->t->busy++;
-		id = module_loaded(op->t, handle, library, image, path, op->seq);
-		op->t->busy--;
+
+	if (r == CUDA_SUCCESS && (op->on || watching())) {
+		struct thread *t = thread_current();
+		t->busy++;
+		id = module_loaded(t, handle, library, l, op->on ? op->seq : recorder_next_seq());
+		t->busy--;
 	}
-	if ((e = op_event(op, r))) {
+	if (op->on && (e = op_event(op, r))) {
 		e->id = id;
 		events_publish(e, TT_EVENT_MODULE_LOAD);
 	}
 }
 
-#define LOADS(symbol, library, image, path, params, args) \
+/* What they point to is the program's, as logs are, or is of this process alone. */
+static bool is_plain(CUjit_option o)
+{
+	return o != CU_JIT_WALL_TIME && o != CU_JIT_INFO_LOG_BUFFER && o != CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES &&
+	       o != CU_JIT_ERROR_LOG_BUFFER && o != CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES && o != CU_JIT_LOG_VERBOSE;
+}
+
+/* Options as they were before the call, which answers through some of them. */
+static uint32_t read_options(struct tt_setting *to, const CUjit_option *jit, void *const *jit_values, unsigned jit_count,
+			     const CUlibraryOption *library, void *const *values, unsigned count, bool *preserved)
+{
+	uint32_t n = 0;
+
+	*preserved = false;
+	for (unsigned i = 0; jit && jit_values && i < jit_count && n < SETTINGS; i++)
+		if (is_plain(jit[i]))
+			to[n++] = (struct tt_setting){TT_SETTING_JIT, (uint32_t)jit[i], (uintptr_t)jit_values[i]};
+	for (unsigned i = 0; library && i < count && n < SETTINGS; i++) {
+		uint64_t value = values ? (uintptr_t)values[i] : 0;
+		*preserved |= library[i] == CU_LIBRARY_BINARY_IS_PRESERVED && value;
+		to[n++] = (struct tt_setting){TT_SETTING_LIBRARY, (uint32_t)library[i], value};
+	}
+	return n;
+}
+
+#define LOADS(symbol, library, image, path, options_, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
+		struct tt_setting settings[SETTINGS]; \
+		struct loading l = {image, path, false, settings, 0}; \
 		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
+		l.setting_count = read_options options_; \
 		CUresult r = real.symbol args; \
-		loaded(&op, r, r == CUDA_SUCCESS ? (void *)*out : NULL, library, image, path); \
+		loaded(&op, r, r == CUDA_SUCCESS ? (void *)*out : NULL, library, &l); \
 		return r; \
 	}
-LOADS(cuModuleLoad, false, NULL, name, (CUmodule *out, const char *name), (out, name))
-LOADS(cuModuleLoadData, false, image_, NULL, (CUmodule *out, const void *image_), (out, image_))
-LOADS(cuModuleLoadDataEx, false, image_, NULL, (CUmodule *out, const void *image_, unsigned n, CUjit_option *o, void **v), (out, image_, n, o, v))
-LOADS(cuModuleLoadFatBinary, false, image_, NULL, (CUmodule *out, const void *image_), (out, image_))
-LOADS(cuLibraryLoadData, true, image_, NULL, (CUlibrary *out, const void *image_, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, image_, jo, jv, jn, lo, lv, ln))
-LOADS(cuLibraryLoadFromFile, true, NULL, name, (CUlibrary *out, const char *name, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, name, jo, jv, jn, lo, lv, ln))
+#define NO_OPTIONS (settings, NULL, NULL, 0, NULL, NULL, 0, &l.preserved)
+#define MODULE_OPTIONS (settings, o, v, n, NULL, NULL, 0, &l.preserved)
+#define LIBRARY_OPTIONS (settings, jo, jv, jn, lo, lv, ln, &l.preserved)
+LOADS(cuModuleLoad, false, NULL, name, NO_OPTIONS, (CUmodule *out, const char *name), (out, name))
+LOADS(cuModuleLoadData, false, image_, NULL, NO_OPTIONS, (CUmodule *out, const void *image_), (out, image_))
+LOADS(cuModuleLoadDataEx, false, image_, NULL, MODULE_OPTIONS, (CUmodule *out, const void *image_, unsigned n, CUjit_option *o, void **v), (out, image_, n, o, v))
+LOADS(cuModuleLoadFatBinary, false, image_, NULL, NO_OPTIONS, (CUmodule *out, const void *image_), (out, image_))
+LOADS(cuLibraryLoadData, true, image_, NULL, LIBRARY_OPTIONS, (CUlibrary *out, const void *image_, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, image_, jo, jv, jn, lo, lv, ln))
+LOADS(cuLibraryLoadFromFile, true, NULL, name, LIBRARY_OPTIONS, (CUlibrary *out, const char *name, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, name, jo, jv, jn, lo, lv, ln))
 
 #define UNLOADS(symbol, type) \
 	EXPORT CUresult CUDAAPI symbol(type handle) \
@@ -50,6 +89,8 @@ LOADS(cuLibraryLoadFromFile, true, NULL, name, (CUlibrary *out, const char *name
 			module_unloaded(handle, op.seq); \
 			gate_leave(op.t); \
 			capture_settle(op.t, op.context); /* its variables may be being read */ \
+		} else if (watching()) { \
+			module_unloaded(handle, recorder_next_seq()); \
 		} \
 		CUresult r = real.symbol(handle); \
 		struct tt_event *e = op_event(&op, r); \
@@ -65,7 +106,7 @@ EXPORT CUresult CUDAAPI cuModuleGetFunction(CUfunction *f, CUmodule m, const cha
 	if (!REAL(cuModuleGetFunction))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = real.cuModuleGetFunction(f, m, name);
-	if (r == CUDA_SUCCESS && recording() && !thread_current()->busy)
+	if (r == CUDA_SUCCESS && watching())
 		module_function(m, *f, name, false);
 	return r;
 }
@@ -75,8 +116,21 @@ EXPORT CUresult CUDAAPI cuLibraryGetKernel(CUkernel *k, CUlibrary l, const char 
 	if (!REAL(cuLibraryGetKernel))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = real.cuLibraryGetKernel(k, l, name);
-	if (r == CUDA_SUCCESS && recording() && !thread_current()->busy)
+	if (r == CUDA_SUCCESS && watching())
 		module_function(l, *k, name, true);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *kernels, unsigned n, CUlibrary l)
+{
+	const char *name;
+
+	if (!REAL(cuLibraryEnumerateKernels))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuLibraryEnumerateKernels(kernels, n, l);
+	for (unsigned i = 0; r == CUDA_SUCCESS && real.cuKernelGetName && watching() && i < n && kernels[i]; i++)
+		if (real.cuKernelGetName(&name, kernels[i]) == CUDA_SUCCESS)
+			module_function(l, kernels[i], name, true);
 	return r;
 }
 
@@ -88,7 +142,7 @@ EXPORT CUresult CUDAAPI cuKernelGetFunction(CUfunction *f, CUkernel k)
 	if (!REAL(cuKernelGetFunction))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = real.cuKernelGetFunction(f, k);
-	if (r == CUDA_SUCCESS && recording() && !thread_current()->busy && real.cuKernelGetName &&
+	if (r == CUDA_SUCCESS && watching() && real.cuKernelGetName &&
 	    real.cuKernelGetName(&name, k) == CUDA_SUCCESS && real.cuKernelGetLibrary &&
 	    real.cuKernelGetLibrary(&library, k) == CUDA_SUCCESS)
 		module_function(library, *f, name, false);
@@ -124,3 +178,36 @@ EXPORT CUresult CUDAAPI cuLibraryGetModule(CUmodule *m, CUlibrary l)
 VARIABLE(cuModuleGetGlobal_v2, CUmodule, false)
 VARIABLE(cuLibraryGetGlobal, CUlibrary, true)
 VARIABLE(cuLibraryGetManaged, CUlibrary, true)
+
+#define REFERENCE(symbol, type) \
+	EXPORT CUresult CUDAAPI symbol(type *reference, CUmodule m, const char *name) \
+	{ \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		CUresult r = real.symbol(reference, m, name); \
+		if (r == CUDA_SUCCESS && watching()) \
+			module_reference(m); \
+		return r; \
+	}
+REFERENCE(cuModuleGetTexRef, CUtexref)
+REFERENCE(cuModuleGetSurfRef, CUsurfref)
+
+EXPORT CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
+{
+	if (!REAL(cuFuncSetCacheConfig))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuFuncSetCacheConfig(f, config);
+	if (r == CUDA_SUCCESS && watching())
+		function_cache(f, config);
+	return r;
+}
+
+EXPORT CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel k, CUfunc_cache config, CUdevice device)
+{
+	if (!REAL(cuKernelSetCacheConfig))
+		return CUDA_ERROR_NOT_SUPPORTED;
+	CUresult r = real.cuKernelSetCacheConfig(k, config, device);
+	if (r == CUDA_SUCCESS && watching())
+		function_cache((CUfunction)k, config);
+	return r;
+}

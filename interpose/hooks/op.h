@@ -24,6 +24,8 @@ struct op {
 	bool writes;
 	bool capturing; /* it goes into a graph and does not run now */
 	bool waited;    /* its stream waits for a capture first */
+	bool held;      /* nobody else submits work */
+	uint32_t before; /* the epoch before it, where it is held */
 	uint64_t waited_for; /* the region that this is about, 0: any */
 	struct timing *timing; /* events around what it submits, or NULL */
 	struct tt_event *event; /* where it is recorded, or NULL */
@@ -68,7 +70,7 @@ static inline bool op_start(struct op *op, uint32_t call, bool recorded)
 	op->context = NULL;
 	op->stream = NULL;
 	op->timing = NULL;
-	op->waited = false;
+	op->waited = op->held = false;
 	op->waited_for = 0;
 	op->event = NULL;
 	op->stack = op->delays = 0;

@@ -3,30 +3,35 @@
  */
 #include "modules.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "../drain/params.h"
 #include "../drain/store.h"
 #include "../options.h"
 #include "../recorder.h"
 #include "clock.h"
+#include "held.h"
 #include "image.h"
 #include "regions.h"
 
-/* Frameworks load libraries of hundreds of megabytes to use a few kernels of them: those images
- * are neither kept nor searched for variables; what the program names itself is still found. */
+/* Frameworks load libraries of hundreds of megabytes to use a few kernels of them: such images are
+ * neither kept nor searched for variables, but where launches are to be run again, with the first
+ * launch from them. What the program names itself is found all the same. */
 #define IMAGE_MAX ((size_t)8 << 20)
+#define FILE_MAX ((size_t)1 << 30) /* where they are kept all the same */
 
 struct module {
 	void *handle, **aliases; /* of a library: its module in each context, as far as the program asked */
 	size_t alias_count;
 	bool library;
+	bool references;   /* the program took a texture or surface reference out of it */
+	bool awaited;      /* it was loaded before the recording: its record is to come */
+	struct held held;  /* its image, as long as that is to be kept */
+	struct tt_setting *settings; /* of its loading, until its record is written; path likewise */
+	char *path;
+	struct tt_module record;
 	uint32_t id;
 	uint64_t searched; /* context_bit of those where its variables were looked up */
 	char *variables;   /* names, each with its NUL; the last is empty */
@@ -130,6 +135,7 @@ static struct function *function_named(uint32_t module, const char *name)
 	f->module = module;
 	f->name_string = store_string(recorder_store(), name);
 	f->chosen = expressions_match(&options.epoch.kernel, name);
+	f->replayable = options.replayable && (!options.kernel.count || expressions_match(&options.kernel, name));
 	f->inside = expressions_match(&options.epoch.inside, name);
 	f->next = functions;
 	functions = f;
@@ -167,30 +173,103 @@ static struct module *module_new(void *handle, bool library)
 	return m;
 }
 
-static void module_add(struct module *m, const struct context *c, const struct image *i, const char *path, uint64_t seq)
+static void note_variable(void *user, const char *name)
 {
-	bool kept = i->size && i->size <= IMAGE_MAX;
+	struct module *m = user;
+	size_t n = strlen(name) + 1;
+	char *more = n > 1 && *name != '.' ? realloc(m->variables, m->variables_size + n + 1) : NULL;
+
+	if (!more)
+		return;
+	memcpy(more + m->variables_size, name, n);
+	more[m->variables_size + n] = 0;
+	m->variables = more;
+	m->variables_size += n;
+	m->record.globals++;
+}
+
+/* Large ones wait for the first launch from them, if that is worth waiting for. */
+static bool is_put_off(const struct module *m)
+{
+	return options.replayable ? held_lasts(&m->held) && !m->held.copy : m->held.image.size > IMAGE_MAX;
+}
+
+static void write_record(struct module *m)
+{
+	const void *bytes = NULL;
+	uint8_t *to;
+	size_t size = m->record.setting_count * sizeof(*m->settings);
+
+	m->awaited = false;
+	if (m->record.missing == TT_MISSING_NOTHING && !(bytes = held_bytes(&m->held)))
+		m->record.missing = TT_MISSING_GONE;
+	if (m->settings && options.params && (to = params_next(size, &m->record.settings)))
+		memcpy(to, m->settings, size);
+	else if (!m->record.settings)
+		m->record.setting_count = 0;
+	if (m->path)
+		m->record.path = store_string(recorder_store(), m->path);
+	free(m->settings);
+	free(m->path);
+	m->settings = NULL;
+	m->path = NULL;
+	store_module(recorder_store(), &m->record, bytes, m->record.size);
+	if (m->record.missing != TT_MISSING_UNUSED)
+		held_let_go(&m->held);
+}
+
+static void module_add(struct module *m, const struct context *c, const char *path, uint64_t seq)
+{
+	const struct image *i = &m->held.image;
 
 	m->id = module_count++;
 	m->next = modules;
 	modules = m;
-	struct tt_module record = {
-		.id = m->id, .kind = i->kind, .size = i->size, .seq = seq,
-		.path = store_string(recorder_store(), path), .context = c ? c->index : TT_NO_ID,
-	};
-	for (char *name = m->variables; name && *name; name += strlen(name) + 1)
-		record.globals++;
-	store_module(recorder_store(), &record, kept ? i->bytes : NULL, i->size);
+	m->record.id = m->id;
+	m->record.kind = i->kind;
+	m->record.size = i->size;
+	m->record.seq = seq;
+	m->record.path = TT_NO_ID;
+	m->path = path ? strdup(path) : NULL;
+	m->record.context = c ? c->index : TT_NO_ID;
+	m->record.missing = m->held.missing;
+	if (i->size && is_put_off(m))
+		m->record.missing = options.replayable ? TT_MISSING_UNUSED : TT_MISSING_LARGE;
+	if (atomic_load(&recorder_state) == RECORDER_ON) {
+		write_record(m);
+	} else {
+		m->awaited = true;
+		if (m->record.missing == TT_MISSING_NOTHING && !held_keep(&m->held))
+			m->record.missing = TT_MISSING_GONE;
+	}
 }
 
-/* One that was loaded before there was a context, and so before we recorded, is known from here on. */
+void modules_begin(void)
+{
+	pthread_mutex_lock(&lock);
+	for (struct function *f = functions; f; f = f->next)
+		if (f->name_string == TT_NO_ID)
+			f->name_string = store_string(recorder_store(), f->name);
+	for (;;) { /* in the order in which they came */
+		struct module *first = NULL;
+		for (struct module *m = modules; m; m = m->next)
+			first = m->awaited ? m : first;
+		if (!first)
+			break;
+		write_record(first);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* One whose loading was not seen is known from here on. */
 static struct module *module_of_or_new(struct thread *t, void *handle, bool library, uint64_t seq)
 {
 	struct module *m = module_of(handle);
 
 	if (m || !(m = module_new(handle, library)))
 		return m;
-	module_add(m, context_current(t), &(struct image){0}, NULL, seq);
+	m->held.missing = TT_MISSING_UNSEEN;
+	module_add(m, context_current(t), NULL, seq);
 	return m;
 }
 
@@ -341,6 +420,17 @@ static void find_variables(struct thread *t, struct context *c, struct module *m
 	}
 }
 
+/* Something of it runs: its image is worth keeping. */
+static void take_out_of(struct module *m)
+{
+	if (m->record.missing != TT_MISSING_UNUSED)
+		return;
+	m->record.missing = TT_MISSING_NOTHING;
+	if (m->held.image.size > IMAGE_MAX && held_bytes(&m->held))
+		image_variables(&m->held.image, note_variable, m);
+	write_record(m);
+}
+
 static void describe(struct function *f, CUfunction handle, const struct context *c)
 {
 	static const CUfunction_attribute wanted[] = {
@@ -374,65 +464,35 @@ void function_describe(struct thread *t, struct context *c, struct function *f, 
 	struct module *m = modules;
 	while (m && m->id != f->module)
 		m = m->next;
-	if (m)
+	if (m) {
+		take_out_of(m);
 		find_variables(t, c, m);
+	}
 	atomic_fetch_or_explicit(&f->known, context_bit(c), memory_order_release);
 	pthread_mutex_unlock(&lock);
 }
 
-static void note_variable(void *user, const char *name)
+uint32_t module_loaded(struct thread *t, void *handle, bool library, const struct loading *l, uint64_t seq)
 {
-	struct module *m = user;
-	size_t n = strlen(name) + 1;
-	char *more = n > 1 && *name != '.' ? realloc(m->variables, m->variables_size + n + 1) : NULL;
-
-	if (!more)
-		return;
-	memcpy(more + m->variables_size, name, n);
-	more[m->variables_size + n] = 0;
-	m->variables = more;
-	m->variables_size += n;
-}
-
-/* The bytes of a file that the program had the driver load. */
-static void *read_file(const char *path, size_t *size)
-{
-	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	void *bytes = MAP_FAILED;
-
-	if (fd >= 0 && !fstat(fd, &st) && st.st_size > 0 && (size_t)st.st_size <= IMAGE_MAX)
-		bytes = mmap(NULL, (size_t)st.st_size + 1, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (fd >= 0)
-		close(fd);
-	*size = bytes == MAP_FAILED ? 0 : (size_t)st.st_size;
-	return bytes == MAP_FAILED ? NULL : bytes;
-}
-
-uint32_t module_loaded(struct thread *t, void *handle, bool library, const void *image, const char *path, uint64_t seq)
-{
-	size_t file_size = 0;
-	void *file = path ? read_file(path, &file_size) : NULL;
-	struct image i = {0};
 	struct context *c = context_current(t);
 	struct module *m = module_new(handle, library);
 
-	if (!path)
-		i = image_identify(image);
-	else if (file && file_size % (size_t)sysconf(_SC_PAGESIZE)) /* so that a NUL follows text */
-		i = image_identify(file);
-	if (file && i.size > file_size)
-		i.size = file_size;
-	if (m) {
-		if (i.size && i.size <= IMAGE_MAX)
-			image_variables(&i, note_variable, m);
-		pthread_mutex_lock(&lock);
-		module_add(m, c, &i, path, seq);
-		pthread_mutex_unlock(&lock);
+	if (!m)
+		return TT_NO_ID;
+	if (l->path)
+		held_from_file(&m->held, l->path, options.replayable ? FILE_MAX : IMAGE_MAX);
+	else
+		held_from_memory(&m->held, l->image, l->preserved);
+	if (m->held.image.size <= IMAGE_MAX || (options.replayable && !is_put_off(m)))
+		image_variables(&m->held.image, note_variable, m);
+	if (l->setting_count && (m->settings = malloc(l->setting_count * sizeof(*m->settings)))) {
+		memcpy(m->settings, l->settings, l->setting_count * sizeof(*m->settings));
+		m->record.setting_count = l->setting_count;
 	}
-	if (file)
-		munmap(file, file_size + 1);
-	return m ? m->id : TT_NO_ID;
+	pthread_mutex_lock(&lock);
+	module_add(m, c, l->path, seq);
+	pthread_mutex_unlock(&lock);
+	return m->id;
 }
 
 void module_unloaded(void *handle, uint64_t seq)
@@ -448,6 +508,9 @@ void module_unloaded(void *handle, uint64_t seq)
 		regions_died_of_module(m->id, &(struct region_origin){.seq = seq, .time_ns = clock_ns(),
 								      .call = TT_NO_ID, .label = TT_NO_ID});
 		lookups_forget(m->id);
+		held_let_go(&m->held);
+		free(m->settings);
+		free(m->path);
 		free(m->variables);
 		free(m->aliases);
 		free(m);
@@ -490,4 +553,39 @@ void module_variable(struct thread *t, void *module, bool library, const char *n
 	if (m)
 		variable_born(t, m, name, address, size, seq);
 	pthread_mutex_unlock(&lock);
+}
+
+void module_reference(void *module)
+{
+	pthread_mutex_lock(&lock);
+	struct module *m = module_of(module);
+	if (m)
+		m->references = true;
+	pthread_mutex_unlock(&lock);
+}
+
+bool module_has_references(uint32_t id)
+{
+	pthread_mutex_lock(&lock);
+	struct module *m = modules;
+	while (m && m->id != id)
+		m = m->next;
+	bool has = m && m->references;
+	pthread_mutex_unlock(&lock);
+	return has;
+}
+
+bool function_is_kernel(CUfunction handle)
+{
+	const struct lookup *l = lookup_find(handle);
+
+	return l && l->kernel;
+}
+
+void function_cache(CUfunction handle, CUfunc_cache config)
+{
+	struct lookup *l = lookup_find(handle);
+
+	if (l)
+		atomic_store(&l->function->cache, (uint32_t)config);
 }

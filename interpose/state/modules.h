@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../format.h"
 #include "streams.h"
 
 struct function {
@@ -19,6 +20,9 @@ struct function {
 	const char *name;
 	uint32_t name_string;
 	bool chosen; /* by --epoch kernel:REGEX */
+	_Atomic bool replayable; /* its next launch is recorded so that it can be run again */
+	uint32_t replayables;    /* launches recorded so: guarded by the capture lock */
+	_Atomic uint32_t cache;  /* CUfunc_cache */
 	bool inside; /* by --epoch graph-node:REGEX */
 	bool recorded; /* parameters and attributes below are filled in and its record is written */
 	_Atomic uint64_t known; /* context_bit of those that it was launched in: its module's variables there are known */
@@ -53,9 +57,19 @@ const char *function_name(uint32_t id);
 /* After a launch that succeeded, once a function and context: attributes, its record, its module's variables. */
 void function_describe(struct thread *t, struct context *c, struct function *f, CUfunction handle);
 
+/* What the program had the driver load: an image or a file, and how. */
+struct loading {
+	const void *image;
+	const char *path;
+	bool preserved; /* the program keeps the image */
+	const struct tt_setting *settings;
+	uint32_t setting_count;
+};
+
+/* The recording has begun: what was loaded before is part of it. */
+void modules_begin(void);
 /* Returns the module id, TT_NO_ID on failure. library: handle is a CUlibrary. */
-uint32_t module_loaded(struct thread *t, void *handle, bool library, const void *image, const char *path,
-		       uint64_t seq);
+uint32_t module_loaded(struct thread *t, void *handle, bool library, const struct loading *l, uint64_t seq);
 void module_unloaded(void *handle, uint64_t seq);
 /* The program took a function or kernel out of a module or library. */
 void module_function(void *module, void *function, const char *name, bool kernel);
@@ -64,5 +78,13 @@ void module_alias(struct thread *t, void *library, void *module, uint64_t seq);
 /* The program asked for a variable: it is a region from now on. */
 void module_variable(struct thread *t, void *module, bool library, const char *name, CUdeviceptr address, size_t size,
 		     uint64_t seq);
+
+/* The program took a texture or surface reference out of a module: its kernels may use it. */
+void module_reference(void *module);
+bool module_has_references(uint32_t id);
+/* The handle is a CUkernel. */
+bool function_is_kernel(CUfunction handle);
+/* The program asked for a division of shared memory and cache. */
+void function_cache(CUfunction handle, CUfunc_cache config);
 
 #endif

@@ -495,6 +495,11 @@ void regions_sort(struct region **list, size_t n)
 	qsort(list, n, sizeof(*list), by_id);
 }
 
+uint64_t regions_version_now(void)
+{
+	return atomic_load_explicit(&regions_version, memory_order_acquire);
+}
+
 bool regions_unchanged(uint64_t version, uint32_t next)
 {
 	pthread_mutex_lock(&lock);

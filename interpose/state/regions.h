@@ -113,6 +113,9 @@ void regions_sort(struct region **list, size_t count); /* by id */
 /* True: nothing was born, died or changed its access since; the next epoch's number is `next` now. */
 bool regions_unchanged(uint64_t version, uint32_t next);
 
+/* Changes with every birth, death and access change. Takes no lock. */
+uint64_t regions_version_now(void);
+
 /* There is or was memory that the host can write at any time. */
 extern _Atomic bool regions_managed;
 

@@ -24,6 +24,7 @@ struct thread {
 	uint32_t waits_at;  /* call stack of the wait that it is in, where that is recorded; else 0 */
 	uint64_t submits_for; /* sequence number of the call whose work it submits; 0: of none, or work of our own */
 	int busy;           /* the recorder itself is at work: wrappers pass straight through */
+	bool holds; /* it has the capture lock and closed the gate, for a launch of the program's */
 	uint32_t tid;
 	bool registered;
 	CUcontext context_handle; /* the last context looked up, and what it was found to be */

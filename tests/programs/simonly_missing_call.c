@@ -6,7 +6,7 @@
 int main(void)
 {
 	CUdriverProcAddressQueryResult found;
-	CUresult (*call)(void *, ...) = dlsym(RTLD_DEFAULT, "cuTexObjectCreate");
+	CUresult (*call)(void *, ...) = dlsym(RTLD_DEFAULT, "cuTexRefCreate");
 	CUipcMemHandle handle;
 	const void *table;
 	void *p = NULL;
@@ -14,7 +14,7 @@ int main(void)
 	SHOW(cuIpcGetMemHandle(&handle, 0));
 	start();
 	SHOW(call(&handle, NULL, NULL, NULL));
-	SHOW(cuGetProcAddress("cuTexObjectCreate", &p, 13000, 0, &found));
+	SHOW(cuGetProcAddress("cuTexRefCreate", &p, 13000, 0, &found));
 	printf("the same %d\n", p == (void *)(uintptr_t)call);
 	SHOW(cuIpcGetMemHandle(&handle, allocate(100)));
 	SHOW(cuGetExportTable(&table, &(CUuuid){{0}}));

@@ -22,6 +22,7 @@ verbs = typer.Typer()
     "  ttanalyze record -o run1 --epoch launch:10 -- python train.py\n"
     "  ttanalyze record --sim --epoch 'sync,kernel:^add' -- ./vecadd --steps 3\n"
     "  ttanalyze record --epoch 'nvtx:^step' -- python train.py\n"
+    "  ttanalyze record --replayable --kernel softmax -- python train.py\n"
     "  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd",
 )
 def record(
@@ -97,6 +98,26 @@ def record(
     ] = None,
     params: Annotated[
         bool | None, typer.Option("--params", help="Record the parameters of launches.")
+    ] = None,
+    replayable: Annotated[
+        bool | None,
+        typer.Option(
+            "--replayable",
+            help="Record launches so that they can be run again, alone: memory before and after "
+            "each, its code, what was in force. With it come --deterministic and --params, and no "
+            "other epochs unless --epoch asks for them.",
+        ),
+    ] = None,
+    kernel: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help="With --replayable: of these kernels (default: all)."),
+    ] = None,
+    max_per_kernel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="With --replayable: at most so many launches of each kernel (default 3, 0: all).",
+        ),
     ] = None,
     nvtx: Annotated[
         bool | None,
@@ -181,6 +202,9 @@ def record(
         "cpu_callstack": cpu_callstack,
         "kernel_events": kernel_events,
         "params": params,
+        "replayable": replayable,
+        "kernel": kernel,
+        "max_per_kernel": max_per_kernel,
         "nvtx": nvtx,
         "timeline": timeline,
         "launch_delay": launch_delay,

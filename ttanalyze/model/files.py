@@ -35,6 +35,7 @@ KINDS = {
     "graphs.bin": (layout.enum("file_kind")["TT_FILE_GRAPHS"], layout.GRAPH_RECORD),
     "graphdata.bin": (layout.enum("file_kind")["TT_FILE_GRAPH_DATA"], np.dtype("u1")),
     "params.bin": (layout.enum("file_kind")["TT_FILE_PARAMS"], np.dtype("u1")),
+    "launches.bin": (layout.enum("file_kind")["TT_FILE_LAUNCHES"], layout.LAUNCH),
     "timeline.bin": (layout.enum("file_kind")["TT_FILE_TIMELINE"], layout.ACTIVITY),
 }
 PIECE = 1 << 16  # records read at a time

@@ -399,7 +399,8 @@ def _label_columns(processes: Sequence[Process], records: Sequence[Array]) -> di
 
 def modules(processes: Sequence[Process]) -> pd.DataFrame:
     """module, kind, image (its XXH3-64, 0 where it was not saved), size, seq, path (file it came
-    from), context, globals (variables of it that became regions).
+    from), context, globals (variables of it that became regions), missing (why the image was not
+    saved; "nothing" where it was).
     """
     records = [p.modules for p in processes]
     columns: dict[str, Any] = {
@@ -409,6 +410,7 @@ def modules(processes: Sequence[Process]) -> pd.DataFrame:
         **_plain(records, "image", "size", "seq"),
         "path": _texts(processes, [r["path"] for r in records], _string),
         **_plain(records, "context", "globals"),
+        "missing": _named(_joined(records, "missing"), layout.MISSING),
     }
     return _frame(columns)
 

@@ -18,7 +18,7 @@ import numpy as np
 import xxhash
 
 from ttanalyze.errors import Error, FormatError, MissingFileError, system_error
-from ttanalyze.model import callstacks, incidents, layout
+from ttanalyze.model import callstacks, incidents, layout, replayable
 from ttanalyze.model.activities import Activities
 from ttanalyze.model.annotations import Annotations
 from ttanalyze.model.captures import Captures
@@ -46,7 +46,6 @@ from ttanalyze.model.strings import Strings
 
 WHOLE = np.dtype((np.void, layout.EVENT.itemsize))  # an event as one item, for speed
 SLOTS = 512  # of events.bin that are known by the seq they span
-PARAMS_UNIT = 16  # bytes of params.bin that places in it are counted in
 EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
 
 
@@ -74,7 +73,7 @@ class Process:
         }
         for name in (
             *("frames.bin", "functions.bin", "modules.bin", "timeline.bin"),
-            *("graphs.bin", "graphdata.bin"),
+            *("graphs.bin", "graphdata.bin", "launches.bin"),
         ):
             open_records(folder, name)
         self.strings = Strings(folder)
@@ -494,21 +493,9 @@ class Process:
     @functools.cached_property
     def functions(self) -> Array:
         """tt_function records, by id."""
-        return self._by_id("functions.bin")
-
-    @functools.cached_property
-    def modules(self) -> Array:
-        """tt_module records, by id."""
-        records = self._by_id("modules.bin")
-        file = open_records(self.path, "modules.bin")
-        if file:
-            check_values(file, records, "kind", list(layout.enum("module_kind").values()))
-        return records
-
-    def _by_id(self, name: str) -> Array:
-        file = open_records(self.path, name)
+        file = open_records(self.path, "functions.bin")
         if file is None:
-            return np.empty(0, layout.FUNCTION if name == "functions.bin" else layout.MODULE)
+            return np.empty(0, layout.FUNCTION)
         records = read_checked(file)
         order = np.argsort(records["id"], kind="stable")
         twice = records["id"][order][1:] == records["id"][order][:-1]
@@ -516,6 +503,24 @@ class Process:
             again = int(order[1:][twice].min())
             raise file.error(again, "id", f"a second record with id {int(records['id'][again])}")
         return records[order]
+
+    @functools.cached_property
+    def modules(self) -> Array:
+        """tt_module records, by id."""
+        file = open_records(self.path, "modules.bin")
+        if file is None:
+            return np.empty(0, layout.MODULE)
+        return replayable.last_of_each(file, read_checked(file))
+
+    @functools.cached_property
+    def launches(self) -> Array:
+        """tt_launch records, by seq: launches that were recorded so that they can be run again."""
+        return replayable.read(self.path)
+
+    @functools.cached_property
+    def kept(self) -> replayable.Kept:
+        """What was in force for launches, and how modules were loaded."""
+        return replayable.Kept(self.path / "params.bin", lambda: self._param_bytes)
 
     @functools.cached_property
     def frames(self) -> Array:
@@ -573,7 +578,7 @@ class Process:
         """
         if not event["params"]:
             return b""
-        begin = int(event["params"]) * PARAMS_UNIT - layout.HEADER_SIZE
+        begin = int(event["params"]) * replayable.PARAMS_UNIT - layout.HEADER_SIZE
         end = begin + int(event["params_size"])
         if not 0 <= begin <= end <= len(self._param_bytes):
             reason = f"the parameters of launch {int(event['seq'])} do not lie in it"

@@ -583,9 +583,9 @@ TABLES = {
         ),
     ),
     "modules": _table(
-        "process module kind image size seq path context globals",
+        "process module kind image size seq path context globals missing",
         "",
-        "module kind image size seq path context globals",
+        "module kind image size seq path context globals missing",
         _whole(frames.modules),
     ),
     "graphs": _table(

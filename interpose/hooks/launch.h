@@ -1,0 +1,27 @@
+/*
+ * What a launch is asked for, and those that are recorded so that they can be run again.
+ */
+#ifndef TT_HOOKS_LAUNCH_H
+#define TT_HOOKS_LAUNCH_H
+
+#include "op.h"
+
+struct shape {
+	CUfunction f;
+	unsigned grid[3], block[3], shared;
+	uint32_t flags;
+	void **params, **extra;
+	uint32_t cluster[3];
+	const CUlaunchAttribute *attributes;
+	unsigned attribute_count;
+};
+
+/*
+ * Cuts the epoch before a launch, unless the last one has the same. True: from here on until
+ * replayable_end nobody else submits work, and the launch has op->held. Out of the gate.
+ */
+bool replayable_begin(struct op *op, struct function *f, const struct shape *s);
+/* Cuts the epoch after it and writes its record; params: those of its event, NULL where it has none. */
+void replayable_end(struct op *op, CUresult r, struct function *f, const struct shape *s, const uint8_t *params);
+
+#endif

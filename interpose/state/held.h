@@ -1,0 +1,39 @@
+/*
+ * A module's image from its loading until it is kept in the run, or not.
+ *
+ * Invariant: what is held can be read, or held_bytes says that it can't any more. Large images are
+ * not copied where they last: those that are part of a loaded object file, or that the program
+ * promised to preserve.
+ */
+#ifndef TT_STATE_HELD_H
+#define TT_STATE_HELD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "image.h"
+
+struct held {
+	struct image image; /* size 0: nothing is held */
+	void *copy;         /* of our own, if it has to be */
+	const void *object; /* the object file that it is part of, where it begins in memory */
+	bool preserved;     /* the program promised */
+	uint32_t missing;   /* enum tt_missing, of what can't be held */
+};
+
+/* What the driver was given: an image, or a file, of at most so many bytes. */
+void held_from_memory(struct held *h, const void *image, bool preserved);
+void held_from_file(struct held *h, const char *path, size_t most);
+/* It is there until the module is unloaded. */
+static inline bool held_lasts(const struct held *h)
+{
+	return h->copy || h->object || h->preserved;
+}
+/* Makes it last. False: no memory for that. */
+bool held_keep(struct held *h);
+/* Its bytes, NULL where they are gone. */
+const void *held_bytes(const struct held *h);
+void held_let_go(struct held *h);
+
+#endif

@@ -1,0 +1,214 @@
+"""Launches recorded so that they can be run again: all that they need is in the run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+
+import ttanalyze as tt
+from tests import support
+from tests.recordings import record
+from tests.support import Outcome
+from ttanalyze import options
+from ttanalyze.errors import Error
+from ttanalyze.model import layout
+from ttanalyze.model.process import Process
+
+pytestmark = [pytest.mark.native, pytest.mark.large]
+SIM = support.simulator_environment()
+N = 4096
+
+
+@pytest.fixture(scope="module")
+def recorded(
+    built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Outcome, Outcome, tt.Run]:
+    """A program without us and recorded, and the run."""
+    run = tmp_path_factory.mktemp("replayable") / "run"
+    command = support.command("shim_replayable", built)
+    bare = support.run(command, SIM)
+    environment = support.recording(SIM, run, replayable="1", max_per_kernel="4")
+    return bare, support.run(command, environment), tt.open(run)
+
+
+@pytest.fixture
+def process(recorded: tuple[Outcome, Outcome, tt.Run]) -> Process:
+    return recorded[2].processes[0]
+
+
+def named(process: Process, kernel: str) -> layout.Array:
+    """The launches of a kernel that can be run again."""
+    return process.launches[[process.kernel(f) == kernel for f in process.launches["function"]]]
+
+
+def settings(process: Process, record: np.void) -> dict[tuple[str, int], int]:
+    found = process.kept.settings(record)
+    return {(layout.SETTING_KINDS[s["what"]], int(s["number"])): int(s["value"]) for s in found}
+
+
+def memory(process: Process, epoch: int, base: int, size: int) -> layout.Array:
+    run = tt.open(process.path.parent)
+    region = int(run.regions.query("base == @base")["region"].iloc[0])
+    return run.read(epoch=epoch, region=region, dtype="u4", process=0)[: size // 4]
+
+
+def test_the_program_does_not_notice(recorded: tuple[Outcome, Outcome, tt.Run]) -> None:
+    bare, with_us, run = recorded
+    assert with_us == bare
+    assert run.processes[0].info["warnings"] == []
+    assert tt.verify.verify(run, run.path / "manifest.json").same
+
+
+def test_each_has_memory_before_and_after(process: Process) -> None:
+    """fill, reverse and bump follow one another: the state after one is the one before the next."""
+    kernels = [process.kernel(f) for f in process.launches["function"]]
+    assert kernels == ["fill", "reverse", "bump", *["add"] * 4, "params", "mix", "params"]
+    fill, reverse, bump = process.launches[:3]
+    assert (fill["after"], reverse["after"]) == (reverse["before"], bump["before"])
+    triggers = [layout.TRIGGERS[t] for t in process.epochs["trigger"]]
+    assert triggers[:4] == ["kernel-before", *["kernel-after"] * 3]
+    (event,) = process.events_between(int(fill["seq"]) - 1, int(fill["seq"]))
+    base = int(np.frombuffer(process.params(event)[:8], "<u8")[0])
+    assert not memory(process, int(fill["before"]), base, 4 * N).any()
+    expected = np.arange(100, 100 + N, dtype="u4")
+    assert (memory(process, int(fill["after"]), base, 4 * N) == expected).all()
+    expected[:64] = expected[:64][::-1]
+    assert (memory(process, int(reverse["after"]), base, 4 * N) == expected).all()
+
+
+def test_a_modules_variables_are_there_before_its_first_launch(process: Process) -> None:
+    (bump,) = named(process, "bump")
+    regions = tt.open(process.path.parent).regions
+    (counter, _) = regions.query("label == 'counter'")["region"]  # of both modules
+    first, bumped = (
+        tt.open(process.path.parent).read(epoch=int(bump[e]), region=int(counter), dtype="u4")
+        for e in ("before", "after")
+    )
+    assert (first[0], bumped[0]) == (7, 10)
+    assert (
+        regions["born"][regions["region"] == counter].iloc[0] <= named(process, "fill")["before"][0]
+    )
+
+
+def test_nobody_else_works_between_the_two(process: Process) -> None:
+    """Another thread sets memory all the time: never between the epochs of a launch."""
+    adds = named(process, "add")
+    run = tt.open(process.path.parent)
+    assert len(adds) == 4
+    busy = run.regions.query("kind == 'arena'")["base"].max()
+    changed = set()
+    for launch in adds:
+        before, after = (memory(process, int(launch[e]), busy, 4 * N) for e in ("before", "after"))
+        assert (before == after).all()
+        changed.add(int(before[0]))
+        between = (process.epochs["number"] > launch["before"]) & (
+            process.epochs["number"] <= launch["after"]
+        )
+        assert between.sum() == 1
+        flags = process.epochs["flags"][[launch["before"], launch["after"]]]
+        assert not (flags & (layout.LOOSE | layout.REFUSED)).any()
+
+
+def test_what_was_in_force(process: Process) -> None:
+    (reverse,) = named(process, "reverse")
+    (fill,) = named(process, "fill")
+    found = settings(process, reverse)
+    assert found["attribute", 8] > settings(process, fill)["attribute", 8] >= 49152
+    assert (found["attribute", 9], found["cache", 0], found["limit", 0]) == (100, 1, 4096)
+    assert settings(process, fill)["cache", 0] == 0
+    assert np.int64(np.uint64(found["priority", 0])) == -1
+    first, second = process.kept.attributes(reverse)
+    assert (first["id"], second["id"]) == (8, 6)
+    assert first["value"].view("<i4")[0] == -1
+    assert second["value"].view("<i4")[0] == 1
+    assert len(process.kept.attributes(fill)) == 0
+
+
+def test_images_and_how_they_were_loaded(process: Process) -> None:
+    """A library that was loaded before there was a context, and a module: the same image."""
+    library, module = process.modules
+    assert library["image"] == module["image"] != 0
+    assert [layout.MISSING[m] for m in process.modules["missing"]] == ["nothing"] * 2
+    image = (process.path / "modules" / f"{int(module['image']):016x}").read_bytes()
+    assert xxhash.xxh3_64_intdigest(image) == module["image"]
+    assert len(list((process.path / "modules").iterdir())) == 1
+    assert settings(process, library) == {("jit", 7): 2, ("library", 1): 1}
+    assert settings(process, module) == {("jit", 0): 40}
+    of = {process.kernel(int(f["id"])): int(f["module"]) for f in process.functions}
+    assert (of["add"], of["fill"]) == (library["id"], module["id"])
+
+
+def test_textures_are_named(process: Process) -> None:
+    """While they are there: the second launch with the same parameters has none."""
+    with_texture, without = named(process, "params")
+    (view,) = process.kept.views(with_texture)
+    assert layout.VIEW_KINDS[view["kind"]] == "texture"
+    assert (view["param"], view["resource"], view["size"]) == (16, 2, 4 * N)
+    assert view["address"] in set(tt.open(process.path.parent).regions["base"])
+    assert len(process.kept.views(without)) == 0
+
+
+def test_kernels_by_name_and_number(built: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = support.command("example-training", built)
+    done = record(
+        command,
+        SIM,
+        run,
+        "--sim",
+        "--replayable",
+        "--kernel",
+        "^(matmul|relu)$",
+        "--max-per-kernel",
+        "1",
+    )
+    assert done.status == 0
+    process = tt.open(run).processes[0]
+    kernels = [process.kernel(f) for f in process.launches["function"]]
+    assert len(kernels) == len(set(kernels)) > 0
+    assert len(process.epochs) <= 2 * len(kernels)
+    assert all(kernel in ("matmul", "relu") for kernel in kernels)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"kernel": "x"}, "--kernel needs --replayable"),
+        ({"max_per_kernel": "2"}, "--max-per-kernel needs --replayable"),
+        ({"replayable": True, "regions": "touched"}, "--replayable needs --regions all"),
+        ({"replayable": True, "events": False}, "--replayable needs --events"),
+        ({"replayable": True, "retain": "4"}, "--replayable needs --retain 0"),
+        ({"replayable": True, "overwrite": "fail"}, "--replayable needs --overwrite backpressure"),
+        ({"replayable": True, "deps": "off"}, "--deps off: epochs would be torn"),
+        ({"replayable": True, "kernel": "("}, "--kernel (: "),
+        ({"replayable": True, "kernel_events": "off"}, "another --kernel-events than off"),
+    ],
+)
+def test_what_it_cant_be_had_with(given: dict[str, object], reason: str) -> None:
+    with pytest.raises(Error, match=re.escape(reason)):
+        options.variables(given, {})
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"kernel": "x"}, "TT_KERNEL needs TT_REPLAYABLE=1"),
+        ({"replayable": "1", "regions": "touched"}, "TT_REPLAYABLE=1 needs TT_REGIONS=all"),
+        ({"replayable": "1", "deterministic": "0"}, "TT_REPLAYABLE=1 needs TT_DETERMINISTIC=1"),
+        ({"replayable": "1", "overwrite": "fail"}, "TT_OVERWRITE=backpressure"),
+        ({"replayable": "1", "deps": "off"}, "TT_REPLAYABLE=1 can't be had with TT_DEPS=off"),
+        ({"replayable": "1", "kernel": "("}, "TT_KERNEL=(: "),
+    ],
+)
+def test_variables_that_contradict(
+    variables: dict[str, str], reason: str, built: Path, tmp_path: Path
+) -> None:
+    command = support.command("example-vecadd", built)
+    done = support.run(command, support.recording(SIM, tmp_path / "run", **variables))
+    assert done.status == 0
+    assert reason in done.stderr
+    assert not (tmp_path / "run").exists()
