@@ -12,7 +12,6 @@
 
 #include "drain/json.h"
 
-#define DELAY_MOST_NS 1000000000
 #define COMPRESS_MOST 19 /* levels above need memory that is not ours to take */
 
 _Alignas(64) struct options options;
@@ -26,6 +25,8 @@ static const struct {
 	{"TT_CPU_CALLSTACK", NULL}, {"TT_KERNEL_EVENTS", "dedup"}, {"TT_NVTX", "1"}, {"TT_TIMELINE", "off"}, {"TT_TIMEOUT", "0"},
 	{"TT_LAUNCH_DELAY", "0"}, {"TT_LAUNCH_DELAY_MODE", "both"}, {"TT_DELAY_SEED", "0"},
 	{"TT_REPLAYABLE", "0"}, {"TT_KERNEL", ""}, {"TT_MAX_PER_KERNEL", "3"},
+	{"TT_DELAY", "0"}, {"TT_DELAY_MIN", "0"}, {"TT_DELAY_MODE", "random"}, {"TT_DELAY_PATTERNS", ""},
+	{"TT_DELAY_KERNEL", ""}, {"TT_DELAY_LOAD", ""},
 };
 #define VARIABLES (sizeof(variables) / sizeof(*variables))
 const char *const timeline_names[] = {"off", "events", "cupti", NULL};
@@ -184,18 +185,59 @@ static bool read_replayable(char *error, size_t size)
 	       bad(error, size, "TT_KERNEL", v, why);
 }
 
+static bool read_delay(const char *name, uint32_t most, uint32_t *ns, char *error, size_t size)
+{
+	char want[60];
+
+	if (!read_number(name, ns, error, size))
+		return false;
+	snprintf(want, sizeof(want), "expected nanoseconds, at most %u", most);
+	return *ns <= most || bad(error, size, name, value_of(name), want);
+}
+
+/* here: the working directory with a slash. */
+static bool read_delays(const char *here, char *error, size_t size)
+{
+	static const char *const late[] = {"both", "stream", "host", NULL}; /* by enum launch_delays */
+	const char *load = value_of("TT_DELAY_LOAD"), *patterns = value_of("TT_DELAY_PATTERNS");
+	const char *kernel = value_of("TT_DELAY_KERNEL");
+	int calls = LAUNCH_DELAYS_BOTH, mode = CONFIG_RANDOM;
+	char why[240];
+
+	if (!read_delay("TT_LAUNCH_DELAY", CALL_MOST_NS, &options.launch_delay_ns, error, size) ||
+	    !read_choice("TT_LAUNCH_DELAY_MODE", late, "expected both, stream or host", &calls, error, size) ||
+	    !read_wide_number("TT_DELAY_SEED", &options.delay_seed, error, size) ||
+	    !read_delay("TT_DELAY", POINT_MOST_NS, &options.delay_ns, error, size) ||
+	    !read_delay("TT_DELAY_MIN", POINT_MOST_NS, &options.delay_min_ns, error, size) ||
+	    !read_choice("TT_DELAY_MODE", config_modes, "expected random, fixed or cluster", &mode, error, size))
+		return false;
+	options.launch_delays = (enum launch_delays)calls;
+	options.delay_mode = (enum config_mode)mode;
+	if (patterns && strlen(patterns) >= sizeof(options.delay_patterns))
+		return bad(error, size, "TT_DELAY_PATTERNS", patterns, "too long");
+	strcpy(options.delay_patterns, patterns ? patterns : "");
+	if (kernel && !expressions_add(&options.delay_kernel, "", kernel, strlen(kernel), why, sizeof(why)))
+		return bad(error, size, "TT_DELAY_KERNEL", kernel, why);
+	if (options.delay_min_ns > options.delay_ns)
+		return bad(error, size, "TT_DELAY_MIN", value_of("TT_DELAY_MIN"), "expected at most TT_DELAY");
+	if (load && (options.delay_ns || options.launch_delay_ns))
+		return bad(error, size, "TT_DELAY_LOAD", load, "the file says what is late: not with TT_DELAY or TT_LAUNCH_DELAY");
+	if (load && (size_t)snprintf(options.delay_load, sizeof(options.delay_load), "%s%s", *load == '/' ? "" : here, load) >=
+			    sizeof(options.delay_load))
+		return bad(error, size, "TT_DELAY_LOAD", load, "path too long");
+	return true;
+}
+
 bool options_read(char *error, size_t error_size)
 {
 	static const char *const regions[] = {"all", "touched", NULL};
 	static const char *const policies[] = {"backpressure", "drop-oldest", "fail", NULL};
 	const char *v;
 	char why[240];
-	static const char *const late[] = {"both", "stream", "host", NULL}; /* by enum launch_delays */
 	static const char *const launches[] = {"dedup", "full", "nostack", "off", NULL}; /* by enum kernel_events */
 	/* By enum callstacks, then names that scripts for other tools use for what auto does. */
 	static const char *const callers[] = {"off", "auto", "python", "backtrace", "mixed", "pytorch", "auto-gil", NULL};
 	int choice = 0, policy = OVERWRITE_BACKPRESSURE, deps = -1, caller = -1, timeline = TIMELINE_OFF, launch = -1;
-	int delays = LAUNCH_DELAYS_BOTH;
 
 	options = (struct options){.snapshot_every = 64, .events = true, .nvtx = true, .stall_ms = 10000};
 	v = value_of("TT_OUT");
@@ -204,11 +246,11 @@ bool options_read(char *error, size_t error_size)
 	for (unsigned i = 0; i < VARIABLES; i++)
 		texts[i] = value_of(variables[i].name) ? strdup(value_of(variables[i].name)) : NULL;
 	char here[2048] = "";
-	if (*v != '/' && !getcwd(here, sizeof(here) - 1))
-		return bad(error, error_size, "TT_OUT", v, "the working directory has no path");
-	if (*here)
+	if (getcwd(here, sizeof(here) - 1))
 		strcat(here, "/");
-	if ((size_t)snprintf(options.out, sizeof(options.out), "%s%s", here, v) >= sizeof(options.out))
+	else if (*v != '/')
+		return bad(error, error_size, "TT_OUT", v, "the working directory has no path");
+	if ((size_t)snprintf(options.out, sizeof(options.out), "%s%s", *v == '/' ? "" : here, v) >= sizeof(options.out))
 		return bad(error, error_size, "TT_OUT", v, "path too long");
 	v = value_of("TT_RING_BYTES");
 	if (v && (!parse_size(v, &options.ring_bytes) || options.ring_bytes < (256 << 10)))
@@ -228,9 +270,7 @@ bool options_read(char *error, size_t error_size)
 	    !read_choice("TT_CPU_CALLSTACK", callers, "expected auto, python, backtrace, mixed or off", &caller, error, error_size) ||
 	    !read_choice("TT_KERNEL_EVENTS", launches, "expected dedup, full, nostack or off", &launch, error, error_size) ||
 	    !read_choice("TT_TIMELINE", timeline_names, "expected cupti, events or off", &timeline, error, error_size) ||
-	    !read_number("TT_LAUNCH_DELAY", &options.launch_delay_ns, error, error_size) ||
-	    !read_choice("TT_LAUNCH_DELAY_MODE", late, "expected both, stream or host", &delays, error, error_size) ||
-	    !read_wide_number("TT_DELAY_SEED", &options.delay_seed, error, error_size) ||
+	    !read_delays(here, error, error_size) ||
 	    !read_bool("TT_PARAMS", &options.params, error, error_size) ||
 	    !read_bool("TT_NVTX", &options.nvtx, error, error_size) ||
 	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size) ||
@@ -241,9 +281,6 @@ bool options_read(char *error, size_t error_size)
 		return bad(error, error_size, "TT_EPOCH", v, why);
 	if (options.compress > COMPRESS_MOST)
 		return bad(error, error_size, "TT_COMPRESS", value_of("TT_COMPRESS"), "expected a level from 0 to 19");
-	if (options.launch_delay_ns > DELAY_MOST_NS)
-		return bad(error, error_size, "TT_LAUNCH_DELAY", value_of("TT_LAUNCH_DELAY"), "expected nanoseconds, at most a second");
-	options.launch_delays = (enum launch_delays)delays;
 	options.touched = choice == 1;
 	if (caller < 0) /* who asks for launches with stacks wants stacks */
 		caller = launch == KERNEL_EVENTS_DEDUP || launch == KERNEL_EVENTS_FULL ? CALLSTACKS_AUTO : CALLSTACKS_OFF;

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "delay/config.h"
 #include "occasions.h"
 
 /* What is submitted after a capture waits for it: nothing, all of it, or launches only where they name memory that it reads. */
@@ -47,7 +48,12 @@ struct options {
 	uint32_t launch_delay_ns; /* how late some calls that submit work are, 0: none is */
 	enum launch_delays launch_delays;
 	uint64_t delay_seed; /* which */
+	uint32_t delay_ns, delay_min_ns; /* how late points of kernels are, 0: none is */
+	enum config_mode delay_mode;
+	struct expressions delay_kernel; /* of their names; none: all */
 	bool verbose;
+	char delay_patterns[1024]; /* mnemonics with commas; empty: the usual ones */
+	char delay_load[4096];
 	char out[4096]; /* empty: do not record */
 };
 

@@ -15,6 +15,7 @@
 #include "capture/capture.h"
 #include "capture/points.h"
 #include "delay/calls.h"
+#include "delay/points.h"
 #include "drain/activities.h"
 #include "drain/compress.h"
 #include "drain/drain.h"
@@ -330,6 +331,7 @@ static bool start(void)
 		recorder_warn("there is no libzstd.so.1: contents are stored as they are");
 	started_ns = real_time();
 	gate_init();
+	delays_open();
 	if (start_parts())
 		return true;
 	events_close();
@@ -394,6 +396,7 @@ void recorder_finish(const char *status, const char *reason)
 	}
 	t->busy++;
 	delays_close();
+	delays_write(store_directory(run), true);
 	timeline_close();
 	drain_stop(options.stall_ms);
 	atomic_compare_exchange_strong(&recorder_state, &on, RECORDER_OFF);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.support import Cli, Outcome
+from ttanalyze import delays
 from ttanalyze.diff import diff
 from ttanalyze.query import Query, query
 
@@ -24,8 +26,8 @@ def examples(built: Path) -> Path:
     return support.build_examples(built / "examples")
 
 
-def record(run: Path, command: Sequence[str | Path], **options: str | int) -> Outcome:
-    given = {"launch_delay": NS, **options}
+def record(run: Path, command: Sequence[str | Path], **options: str | int | Path) -> Outcome:
+    given: dict[str, str | int | Path] = {"launch_delay": NS, **options}
     environment = support.recording(SIM, run, **{k: str(v) for k, v in given.items()})
     return support.run(command, environment)
 
@@ -128,15 +130,151 @@ def test_programs_end_as_ever(name: str, built: Path, tmp_path: Path) -> None:
     assert (recorded.stdout, recorded.status) == (bare.stdout, bare.status)
 
 
+# ---- as a file ----
+
+
+def config(folder: Path, **members: object) -> Path:
+    """A file of a configuration, of these members besides those that it must have."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "delays.json"
+    whole = {"version": "1.0", "delay_ns": 10, "kernels": {}, **members}
+    path.write_text(json.dumps(whole))
+    return path
+
+
+def test_what_was_late_can_be_had_again(
+    handoffs: Handoffs, examples: Path, tmp_path: Path, cli: Cli
+) -> None:
+    """All of it, or a part."""
+    run = handoffs[0, False][0]
+    found = delays.of_run(run)
+    assert cli("validate", run / "p0" / "delays.json").status == 0
+    late = delayed(run)
+    assert {c["seq"]: c["where"] for c in found.launches.values()} == {
+        seq: {"call": "host", "call and stream": "both"}.get(how, how) for seq, how in late.items()
+    }
+    kernels = {c.get("kernel_name") for c in found.launches.values()}
+    assert kernels == {"make_values", "use_values", None}
+    assert found.count_on() == (0, len(late))
+
+    dumped = tmp_path / "dumped.json"
+    dumped.write_text(found.to_json())
+    arguments = [
+        "record",
+        "--sim",
+        "-q",
+        "-o",
+        str(tmp_path / "again"),
+        "--delay-load",
+        str(dumped),
+    ]
+    again = tmp_path / "again.json"
+    handoff = examples / "handoff"
+    outcome = support.ttanalyze(*arguments, "--delay-dump", again, "--", handoff, environment=SIM)
+    assert outcome == handoffs[0, False][1]
+    assert delayed(tmp_path / "again") == late
+    assert delays.read(again).launches == found.launches
+
+    for call in found.launches.values():
+        call["on"] = call.get("kernel_name") == "make_values" and call["where"] != "host"
+    dumped.write_text(found.to_json())
+    outcome = record(tmp_path / "part", [handoff], launch_delay=0, delay_load=dumped)
+    assert outcome.stdout == handoffs[0, False][1].stdout
+    part = delayed(tmp_path / "part")
+    assert part == {c["seq"]: late[c["seq"]] for c in found.launches.values() if c["on"]} != {}
+
+
+CALL = {"stream": 16, "number": 0, "delay": 5, "on": True, "where": "host"}
+POINT = {"pc": 16, "sass": "LDG", "delay": 5, "on": True}
+KERNEL = {"kernel_name": "k", "kernel_checksum": "0123456789abcdef"}
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "offset 0: an object is expected"),
+        ("{", "a string is expected"),
+        ("[]", "an object is expected"),
+        ({"version": "2.0"}, "made for another version"),
+        ({"delay_ns": -1}, "a whole number from 0"),
+        ({"delay_ns": 1.5}, "a whole number from 0"),
+        ({"delay_ns": 10**10}, "too large"),
+        ({"mode": "slow"}, "random, fixed or cluster"),
+        ({"colour": 1}, "no such member"),
+        ({"launches": {"16:1": CALL}}, "under another stream and number"),
+        ({"launches": {"16:0": CALL | {"where": "here"}}}, "stream, host or both"),
+        ({"launches": {"16:0": {"stream": 16}}}, "lacks"),
+        ({"kernels": {"a": KERNEL}}, "lacks"),
+        ({"kernels": {"a": KERNEL | {"instrumentation_points": {"8": POINT}}}}, "another pc"),
+        (
+            {"kernels": {"a": KERNEL | {"instrumentation_points": {"16": POINT | {"on": 1}}}}},
+            "true or",
+        ),
+        ('{"version":"1.0","version":"1.0"}', "there twice"),
+        ('{"version":"1.0","delay_ns":1,"kernels":{}} x', "something behind"),
+        ('{"version":"1.0","delay_ns":01,"kernels":{}}', "begins with 0"),
+        ('{"version":"1.0","patterns":"\\u0000"', "may not"),
+        ('{"version":"1.0', "does not end"),
+        ('{"version":"1.0"}', "missing"),
+        ("{" * 100000, "a string is expected"),
+    ],
+    ids=range(22),
+)
+def test_a_file_that_is_none_makes_nothing_late(
+    content: str | dict[str, object], why: str, examples: Path, tmp_path: Path
+) -> None:
+    path = config(tmp_path, **content) if isinstance(content, dict) else tmp_path / "delays.json"
+    if isinstance(content, str):
+        path.write_text(content)
+    program = [str(examples / "handoff"), "--steps", "1", "--size", "10"]
+    outcome = record(tmp_path / "run", program, launch_delay=0, delay_load=path)
+    assert outcome.status == 0
+    said = [line for line in outcome.stderr.splitlines() if "nothing is late" in line]
+    assert len(said) == 1 and f"{path}: offset " in said[0] and why in said[0]
+    assert tt.open(tmp_path / "run").processes[0].info["warnings"] == [
+        said[0].removeprefix("ttanalyze: ")
+    ]
+
+
+def test_delays_of_code_that_is_not_there(examples: Path, tmp_path: Path) -> None:
+    points = {"16": POINT, "32": POINT | {"pc": 32, "on": False}}
+    path = config(tmp_path, kernels={"k": KERNEL | {"instrumentation_points": points}})
+    program = [str(examples / "handoff"), "--steps", "1", "--size", "10"]
+    outcome = record(tmp_path / "run", program, launch_delay=0, delay_load=path)
+    assert "1 delays in 1 kernels were not put in, for there was no such code: k" in outcome.stderr
+
+
+# ---- mistakes ----
+
+
 def test_what_makes_no_sense(cli: Cli, examples: Path, tmp_path: Path) -> None:
     for option, value, why in (
-        ("--launch-delay", "1s", "nanoseconds are expected, at most a second"),
-        ("--launch-delay", "1000000001", "nanoseconds are expected, at most a second"),
+        ("--launch-delay", "1s", "nanoseconds are expected, at most 1000000000"),
+        ("--launch-delay", "1000000001", "nanoseconds are expected, at most 1000000000"),
+        ("--delay", "100000001", "nanoseconds are expected, at most 100000000"),
+        ("--delay-mode", "slow", "random, fixed or cluster is expected"),
+        (
+            "--delay-patterns",
+            "bar,",
+            "mnemonics with commas are expected, such as UTMALDG,SYNCS, or *",
+        ),
+        ("--delay-kernel", "(", "Unmatched ( or \\("),
         ("--launch-delay-mode", "never", "both, stream or host is expected"),
         ("--delay-seed", "x", "a whole number is expected"),
     ):
         refused = cli("record", "--sim", option, value, "--", "true")
         assert refused.status == 2
-        assert f"{option} {value}: {why}" in refused.stderr
+        assert f"{option} {value}: " in refused.stderr and why in refused.stderr
+    for given, why in (
+        (("--delay-min", "5"), "--delay-min can't be more than --delay"),
+        (
+            ("--delay-load", config(tmp_path), "--launch-delay", "9"),
+            "can't be had with --launch-delay",
+        ),
+        (("--delay-load", tmp_path / "none"), "No such file"),
+        (("--delay-load", config(tmp_path / "other", version="2")), "version:"),
+    ):
+        refused = cli("record", "--sim", *given, "--", "true")
+        assert refused.status == 2 and why in refused.stderr, refused.stderr
     outcome = record(tmp_path / "run", [examples / "handoff"], launch_delay="1e6")
     assert "TT_LAUNCH_DELAY=1e6: expected" in outcome.stderr and outcome.status == 0

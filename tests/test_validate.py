@@ -68,7 +68,7 @@ OURS: dict[str, Any] = {
     "delay_min_ns": 100,
     "seed": 7,
     "patterns": "*",
-    "launches": {"3": {"delay": 5, "on": False, "kernel_name": "step", "where": "stream"}},
+    "launches": {"16:3": {"stream": 16, "number": 3, "delay": 5, "on": False, "where": "both"}},
 }
 
 
@@ -152,9 +152,13 @@ def test_good_files(cli: Cli, tmp_path: Path, content: str, said: str) -> None:
             ["kernels.step_60a1.instrumentation_points.32: its pc is 16"],
         ),
         (
+            json.dumps(delays() | {"launches": {"16:4": OURS["launches"]["16:3"]}}),
+            ["launches.16:4: it is call 3 of stream 16"],
+        ),
+        (
             json.dumps(delays() | {"mode": "slow", "delay_ns": 1 << 32}),
             [
-                "delay_ns: 4294967295 or less is expected, not 4294967296",
+                "delay_ns: 1000000000 or less is expected, not 4294967296",
                 'mode: "random" or "fixed" or "cluster" is expected, not "slow"',
             ],
         ),

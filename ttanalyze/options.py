@@ -15,7 +15,8 @@ from ttanalyze.errors import Error
 
 SIZES = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 MOST_REGIONS = 1_000_000
-MOST_DELAY = 1_000_000_000  # ns
+MOST_PATTERNS = 1024  # letters
+LATEST_CALL, LATEST_POINT = 1_000_000_000, 100_000_000  # ns
 KERNEL_EVENTS = ("dedup", "full", "nostack", "off")
 
 
@@ -24,14 +25,36 @@ def _number(value: str) -> None:
         raise Error("a whole number is expected")
 
 
-def _nanoseconds(value: str) -> None:
-    if not re.fullmatch(r"[0-9]+", value) or int(value) > MOST_DELAY:
-        raise Error("nanoseconds are expected, at most a second")
+def _nanoseconds(most: int) -> Callable[[str], None]:
+    def check(value: str) -> None:
+        if not re.fullmatch(r"[0-9]+", value) or int(value) > most:
+            raise Error(f"nanoseconds are expected, at most {most}")
+
+    return check
 
 
 def _wide_number(value: str) -> None:
     if not re.fullmatch(r"[0-9]+", value) or int(value) >= 1 << 64:
         raise Error("a whole number is expected")
+
+
+def _patterns(value: str) -> None:
+    """Mnemonics with commas between them; an asterisk is all of them."""
+    if len(value) >= MOST_PATTERNS or not re.fullmatch(
+        r"(\*|[A-Z0-9_.]+)(,(\*|[A-Z0-9_.]+))*", value
+    ):
+        raise Error("mnemonics with commas are expected, such as UTMALDG,SYNCS, or *")
+
+
+def _delay_file(value: str) -> None:
+    """A delay configuration that the recorder will take."""
+    from pathlib import Path
+
+    from ttanalyze.validate import validate
+
+    report = validate(Path(value), "delay-config")
+    if not report.good:
+        raise Error(str(report.faults[0]))
 
 
 def _seconds(value: str) -> None:
@@ -156,12 +179,18 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "TT_CPU_CALLSTACK": _callers,
     "TT_KERNEL_EVENTS": _one_of(*KERNEL_EVENTS),
     "TT_TIMELINE": _one_of("cupti", "events", "off"),
-    "TT_LAUNCH_DELAY": _nanoseconds,
+    "TT_LAUNCH_DELAY": _nanoseconds(LATEST_CALL),
     "TT_LAUNCH_DELAY_MODE": _one_of("both", "stream", "host"),
     "TT_DELAY_SEED": _wide_number,
     "TT_REPLAYABLE": _switch,
     "TT_KERNEL": lambda value: _posix_expression("", value),
     "TT_MAX_PER_KERNEL": _number,
+    "TT_DELAY": _nanoseconds(LATEST_POINT),
+    "TT_DELAY_MIN": _nanoseconds(LATEST_POINT),
+    "TT_DELAY_MODE": _one_of("random", "fixed", "cluster"),
+    "TT_DELAY_PATTERNS": _patterns,
+    "TT_DELAY_KERNEL": lambda value: _posix_expression("", value),
+    "TT_DELAY_LOAD": _delay_file,
     "TT_STALL_MS": _number,
     "TT_TIMEOUT": _seconds,
     "TT_VERBOSE": _switch,
@@ -200,6 +229,12 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
         raise Error("--params needs --events: parameters are those of recorded launches")
     if effective.get("TT_TIMELINE", "off") != "off" and effective.get("TT_EVENTS") == "0":
         raise Error("--timeline needs --events: times are those of recorded calls")
+    if int(effective.get("TT_DELAY_MIN") or 0) > int(effective.get("TT_DELAY") or 0):
+        raise Error("--delay-min can't be more than --delay")
+    both = [name for name in ("TT_DELAY", "TT_LAUNCH_DELAY") if int(effective.get(name) or 0)]
+    if effective.get("TT_DELAY_LOAD") and both:
+        flag = "--" + both[0][3:].lower().replace("_", "-")
+        raise Error(f"--delay-load says what is late: it can't be had with {flag}")
     policy = effective.get("TT_OVERWRITE") or "backpressure"
     if policy == "drop-oldest" and _inside_graphs(effective.get("TT_EPOCH", "")):
         raise Error("--epoch graph-node can't be had with --overwrite drop-oldest")

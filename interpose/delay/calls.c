@@ -17,6 +17,7 @@
 #include "../options.h"
 #include "../recorder.h"
 #include "../state/clock.h"
+#include "points.h"
 
 #define SLOTS 4096
 #define MOST_NS 2000000000u /* of delay that a context's streams may have before them */
@@ -34,6 +35,7 @@ struct delays {
 	unsigned used;
 	uint16_t order[SLOTS]; /* slots, the used ones first */
 	uint32_t number[SLOTS];
+	uint32_t ns[SLOTS];
 	uint64_t due[SLOTS]; /* 0: the stream is not there yet */
 	struct delays *next;
 };
@@ -69,19 +71,14 @@ static void sleep_ns(uint64_t ns)
 
 static void prepare(struct thread *t, struct context *c);
 
-uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may)
+uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may, uint32_t *ns)
 {
-	uint64_t bits = delay_mix(options.delay_seed, s->id, atomic_fetch_add(&s->works, 1));
-	uint32_t chosen = ((bits & 1 ? TT_EVENTF_DELAYED_STREAM : 0) | (bits & 2 ? TT_EVENTF_DELAYED : 0)) & may;
+	uint32_t chosen = delay_chosen(s->id, atomic_fetch_add(&s->works, 1), ns) & may;
 
-	if (options.launch_delays == LAUNCH_DELAYS_STREAM)
-		chosen &= ~(uint32_t)TT_EVENTF_DELAYED;
-	if (options.launch_delays == LAUNCH_DELAYS_HOST)
-		chosen &= ~(uint32_t)TT_EVENTF_DELAYED_STREAM;
-	else if (unlikely(!atomic_load(&s->context->delays)))
+	if (unlikely(!atomic_load(&s->context->delays)))
 		prepare(t, s->context);
 	if (chosen & TT_EVENTF_DELAYED)
-		sleep_ns(options.launch_delay_ns);
+		sleep_ns(*ns);
 	return chosen;
 }
 
@@ -102,7 +99,7 @@ static bool look(struct delays *d, uint64_t now, bool at_once)
 	for (unsigned i = d->used; i-- > 0;) {
 		uint16_t slot = d->order[i];
 		if (!d->due[slot] && atomic_load(&d->slots[slot].reached) == d->number[slot])
-			d->due[slot] = now + options.launch_delay_ns;
+			d->due[slot] = now + d->ns[slot];
 		if (at_once || (d->due[slot] && now >= d->due[slot]))
 			let_go(d, i);
 	}
@@ -205,7 +202,7 @@ static void prepare(struct thread *t, struct context *c)
 }
 
 /* -1: no stream is to be delayed now. */
-static int take_slot(struct delays *d)
+static int take_slot(struct delays *d, uint32_t ns)
 {
 	unsigned most = MOST_NS / options.launch_delay_ns + 1;
 
@@ -213,18 +210,19 @@ static int take_slot(struct delays *d)
 		return -1;
 	uint16_t slot = d->order[d->used++];
 	d->number[slot]++;
+	d->ns[slot] = ns;
 	d->due[slot] = 0;
 	return slot;
 }
 
-bool delay_stream(struct stream *s)
+bool delay_stream(struct stream *s, uint32_t ns)
 {
 	struct delays *d = atomic_load(&s->context->delays);
 	uint32_t number = 0;
 	int slot = -1;
 
 	pthread_mutex_lock(&lock);
-	if (d && running && !closing && (slot = take_slot(d)) >= 0) {
+	if (d && running && !closing && (slot = take_slot(d, ns)) >= 0) {
 		number = d->number[slot];
 		pthread_cond_signal(&changed);
 	}

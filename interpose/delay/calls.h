@@ -4,8 +4,8 @@
  *
  * Invariant: only time is added. What a stream is made to wait for is a word that a thread of the
  * recorder writes, so it needs no room on the GPU, and it is written after a bounded time whatever
- * the program does. Which calls are late depends on the seed, the stream and how many such calls came
- * before it there, and on nothing else.
+ * the program does. Which calls are late depends on the seed, or a file, the stream and how many such
+ * calls came before it there, and on nothing else.
  */
 #ifndef TT_DELAY_CALLS_H
 #define TT_DELAY_CALLS_H
@@ -23,11 +23,12 @@ uint64_t delay_mix(uint64_t seed, uint64_t a, uint64_t b);
 
 /*
  * Counts a call, and lets the thread sleep if it was chosen for that. Holding nothing that another
- * thread may wait for. Gives which of `may` it was chosen for.
+ * thread may wait for. Gives which of `may` it was chosen for,
+ * and by how much it is late.
  */
-uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may);
+uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may, uint32_t *ns);
 /* The stream stands still for a while when it gets here. False: it does not. */
-bool delay_stream(struct stream *s);
+bool delay_stream(struct stream *s, uint32_t ns);
 
 /* Before the context goes. */
 void delays_context_ends(struct context *c);

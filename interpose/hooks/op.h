@@ -36,6 +36,7 @@ struct op {
 	uint32_t call;
 	uint32_t stack; /* where that was taken before the call, else 0 */
 	uint32_t delays; /* TT_EVENTF_DELAYED… that it was chosen for */
+	uint32_t delay_ns;
 };
 
 /* Declares a wrapper's op; until it goes out of scope the thread counts as being in a driver call. */
@@ -92,7 +93,7 @@ static inline bool op_started(struct op *op)
 /* Right before a driver's call that submits what may be late. */
 static inline void op_delay(struct op *op)
 {
-	if (unlikely(op->delays & TT_EVENTF_DELAYED_STREAM) && (op->capturing || !delay_stream(op->stream)))
+	if (unlikely(op->delays & TT_EVENTF_DELAYED_STREAM) && (op->capturing || !delay_stream(op->stream, op->delay_ns)))
 		op->delays &= ~(uint32_t)TT_EVENTF_DELAYED_STREAM;
 }
 
@@ -154,7 +155,7 @@ static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CU
 	op->context = op->stream->context;
 	op->writes = writes;
 	if (delays && unlikely(options.launch_delay_ns))
-		op->delays = delay_call(op->t, op->stream, delays);
+		op->delays = delay_call(op->t, op->stream, delays, &op->delay_ns);
 	op_started(op);
 	if (unlikely(atomic_load_explicit(&captures_active, memory_order_relaxed)))
 		op->capturing = op_is_capturing(op->stream);

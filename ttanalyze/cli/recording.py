@@ -10,7 +10,16 @@ from typing import Annotated
 import typer
 
 from ttanalyze import text
-from ttanalyze.cli.common import ERROR, SAME, JsonOption, as_json, print_text, progress_bar
+from ttanalyze.cli.common import (
+    ERROR,
+    SAME,
+    JsonOption,
+    as_json,
+    check_output,
+    print_text,
+    progress_bar,
+    write_file,
+)
 
 verbs = typer.Typer()
 
@@ -151,6 +160,43 @@ def record(
         str | None,
         typer.Option(metavar="N", help="Which delays there are is drawn from this (default 0)."),
     ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NS",
+            help="Delay threads inside kernels, by up to so many nanoseconds, before every other "
+            "instruction that moves memory or synchronises, drawn by lot.",
+        ),
+    ] = None,
+    delay_min: Annotated[
+        str | None, typer.Option(metavar="NS", help="The shortest of random delays (default 0).")
+    ] = None,
+    delay_mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="random|fixed|cluster",
+            help="How long --delay is: for each thread another (default), the same for all, or "
+            "that for one block of each cluster and nothing for the others.",
+        ),
+    ] = None,
+    delay_patterns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Which instructions instead, such as UTMALDG,SYNCS, or * for all."
+        ),
+    ] = None,
+    delay_kernel: Annotated[
+        str | None,
+        typer.Option(metavar="REGEX", help="Only in kernels whose mangled name matches."),
+    ] = None,
+    delay_load: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Exactly the delays of a file, as --delay-dump writes."),
+    ] = None,
+    delay_dump: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write what was late to a file, as JSON."),
+    ] = None,
     stall_ms: Annotated[
         str | None,
         typer.Option(metavar="MS", help="Give an epoch up after waiting so long (default 10000)."),
@@ -210,12 +256,23 @@ def record(
         "launch_delay": launch_delay,
         "launch_delay_mode": launch_delay_mode,
         "delay_seed": delay_seed,
+        "delay": delay,
+        "delay_min": delay_min,
+        "delay_mode": delay_mode,
+        "delay_patterns": delay_patterns,
+        "delay_kernel": delay_kernel,
+        "delay_load": delay_load,
         "stall_ms": stall_ms,
         "timeout": timeout,
         "verbose": verbose,
     }
     variables = options.variables(given, os.environ)
+    check_output(delay_dump)
     done = run(command, out, variables, sim=sim, force=force, warn=say)
+    if delay_dump is not None and done.processes:
+        from ttanalyze.delays import of_run
+
+        write_file(delay_dump, of_run(done.out).to_json())
     if json:
         print(done.to_json(), file=sys.stderr)
     elif not quiet:

@@ -209,12 +209,16 @@ class _Checking:
 
 
 def _keys(config: dict[str, Any]) -> Iterator[Fault]:
-    """Keys of points that are not their pc, which would be read one way here and another there."""
+    """Keys that are not those of what they have, which one reader may go by and another not."""
     for name, kernel in config["kernels"].items():
         for key, point in kernel["instrumentation_points"].items():
             if key != str(point["pc"]):
                 where = f"kernels.{name}.instrumentation_points.{key}"
                 yield Fault(None, where, f"its pc is {point['pc']}")
+    for key, call in config.get("launches", {}).items():
+        if key != f"{call['stream']}:{call['number']}":
+            of = f"it is call {call['number']} of stream {call['stream']}"
+            yield Fault(None, f"launches.{key}", of)
 
 
 def report_text(report: Report) -> str:

@@ -1,0 +1,375 @@
+/*
+ * Choosing what is late. See points.h for the invariant.
+ */
+#include "points.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../drain/file.h"
+#include "../drain/json.h"
+#include "../format.h"
+#include "../options.h"
+#include "../recorder.h"
+#include "calls.h"
+
+#define MOST_CALLS (1 << 16) /* that are listed */
+
+struct point {
+	uint64_t pc;
+	const char *mnemonic;
+	uint32_t delay, seed;
+	bool on;
+};
+
+struct delay_kernel {
+	char *name;
+	uint64_t checksum;
+	struct config_kernel *asked; /* by the file that was loaded */
+	struct point *points;
+	size_t count;
+	bool done;
+	struct delay_kernel *next;
+};
+
+struct late_call {
+	uint64_t stream, number;
+	uint32_t flags, ns;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct delay_config *loaded;
+static struct delay_kernel *kernels;
+static struct late_call *calls;
+static size_t call_count, call_room;
+
+static void load(void)
+{
+	char why[400];
+
+	if (!*options.delay_load)
+		return;
+	loaded = config_load(options.delay_load, why, sizeof(why));
+	if (!loaded)
+		recorder_warn("nothing is late: %s", why);
+}
+
+void delays_open(void)
+{
+	pthread_once(&once, load);
+	for (size_t i = 0; loaded && i < loaded->launch_count; i++) {
+		const struct config_launch *l = &loaded->launches[i];
+		if (l->on && l->delay > options.launch_delay_ns)
+			options.launch_delay_ns = l->delay;
+	}
+}
+
+bool delays_in_kernels(void)
+{
+	if (*options.delay_load)
+		pthread_once(&once, load);
+	return options.delay_ns || (loaded && loaded->kernel_count);
+}
+
+/* ---- points ---- */
+
+static bool wanted(const char *mnemonic, bool built_in)
+{
+	const char *at = options.delay_patterns;
+
+	if (!*at)
+		return built_in;
+	for (size_t n; *at; at += n + (at[n] == ',')) {
+		n = strcspn(at, ",");
+		size_t name = strcspn(at, ",."); /* of UTMALDG.2D, UTMALDG is known */
+		if (name && (*at == '*' || (strlen(mnemonic) == name && !strncmp(mnemonic, at, name))))
+			return true;
+	}
+	return false;
+}
+
+struct delay_kernel *delay_kernel(const char *name, uint64_t checksum)
+{
+	struct config_kernel *asked = NULL;
+	struct delay_kernel *k;
+
+	if (!delays_in_kernels() || strpbrk(name, "\"\\"))
+		return NULL;
+	if (loaded ? !(asked = config_find_kernel(loaded, name, checksum))
+		   : options.delay_kernel.count && !expressions_match(&options.delay_kernel, name))
+		return NULL;
+	pthread_mutex_lock(&lock);
+	for (k = kernels; k; k = k->next)
+		if (k->checksum == checksum && !strcmp(k->name, name))
+			break;
+	if (!k && (k = calloc(1, sizeof(*k)))) {
+		*k = (struct delay_kernel){.name = strdup(name), .checksum = checksum, .asked = asked, .next = kernels};
+		if (k->name)
+			kernels = k;
+		else
+			free(k), k = NULL;
+	}
+	pthread_mutex_unlock(&lock);
+	return k;
+}
+
+static struct point choose(const struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in)
+{
+	uint64_t bits = delay_mix(options.delay_seed, k->checksum, pc);
+	struct point p = {pc, mnemonic, options.delay_ns, (uint32_t)(bits >> 32), bits & 1};
+	struct config_point *asked = k->asked ? config_find_point(k->asked, pc) : NULL;
+
+	if (!k->asked) {
+		p.on &= wanted(mnemonic, built_in);
+		return p;
+	}
+	p.on = asked && asked->on;
+	if (asked) {
+		asked->used = true;
+		p.delay = asked->delay;
+		p.seed = asked->cluster_seed ? asked->cluster_seed : p.seed;
+	}
+	return p;
+}
+
+static void add_point(struct delay_kernel *k, struct point p)
+{
+	bool full = !(k->count & (k->count - 1)); /* 0, 1, 2, 4, … */
+	struct point *more = full ? realloc(k->points, (k->count ? k->count * 2 : 1) * sizeof(*more)) : k->points;
+
+	if (!more)
+		return; /* it is late, and not in the list */
+	k->points = more;
+	k->points[k->count++] = p;
+}
+
+bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in, struct delay_choice *choice)
+{
+	struct point p = choose(k, pc, mnemonic, built_in);
+
+	if (!k->done && (k->asked ? config_find_point(k->asked, pc) != NULL : wanted(mnemonic, built_in)))
+		add_point(k, p);
+	*choice = (struct delay_choice){loaded ? loaded->mode : options.delay_mode,
+					loaded ? loaded->min_ns : options.delay_min_ns, p.delay, p.seed};
+	if (choice->min_ns > choice->max_ns)
+		choice->min_ns = choice->max_ns;
+	return p.on;
+}
+
+void delay_kernel_done(struct delay_kernel *k, const char *why)
+{
+	pthread_mutex_lock(&lock);
+	if (why)
+		for (size_t i = 0; i < k->count; i++)
+			k->points[i].on = false;
+	if (k->asked)
+		k->asked->used = !why;
+	k->done = true;
+	pthread_mutex_unlock(&lock);
+	if (why)
+		recorder_warn("nothing in %.120s is late: %s", k->name, why);
+}
+
+/* ---- calls ---- */
+
+static void list(struct late_call c)
+{
+	pthread_mutex_lock(&lock);
+	if (call_count == call_room && call_room < MOST_CALLS) {
+		size_t room = call_room ? call_room * 2 : 256;
+		struct late_call *more = realloc(calls, room * sizeof(*more));
+		if (more) {
+			calls = more;
+			call_room = room;
+		}
+	}
+	bool fits = call_count < call_room;
+	if (fits)
+		calls[call_count++] = c;
+	pthread_mutex_unlock(&lock);
+	if (!fits)
+		recorder_warn("more than %u calls are late: delays.json has the first of them", MOST_CALLS);
+}
+
+/* Half of them, and by half of those each. */
+static uint32_t drawn(uint64_t stream, uint64_t number)
+{
+	uint64_t bits = delay_mix(options.delay_seed, stream, number);
+	bool in_stream = bits & 1 && options.launch_delays != LAUNCH_DELAYS_HOST;
+	bool in_call = bits & 2 && options.launch_delays != LAUNCH_DELAYS_STREAM;
+
+	return (in_stream ? TT_EVENTF_DELAYED_STREAM : 0) | (in_call ? TT_EVENTF_DELAYED : 0);
+}
+
+uint32_t delay_chosen(uint64_t stream, uint64_t number, uint32_t *ns)
+{
+	uint32_t flags = 0;
+
+	*ns = options.launch_delay_ns;
+	if (*options.delay_load) {
+		const struct config_launch *l = loaded ? config_find_launch(loaded, stream, number) : NULL;
+		if (l && l->on) {
+			*ns = l->delay;
+			flags = (l->in_stream ? TT_EVENTF_DELAYED_STREAM : 0) | (l->in_call ? TT_EVENTF_DELAYED : 0);
+		}
+	} else {
+		flags = drawn(stream, number);
+	}
+	if (flags)
+		list((struct late_call){stream, number, flags, *ns});
+	return flags;
+}
+
+/* ---- the list ---- */
+
+static void number(struct json *j, const char *key, uint64_t value)
+{
+	json_key(j, key);
+	json_u64(j, value);
+}
+
+static void write_kernel(struct json *j, const struct delay_kernel *k, bool cluster)
+{
+	char text[32];
+
+	json_open(j, '{');
+	json_key(j, "kernel_name");
+	json_string(j, k->name);
+	json_key(j, "kernel_checksum");
+	json_hex16(j, k->checksum);
+	json_key(j, "instrumentation_points");
+	json_open(j, '{');
+	for (size_t i = 0; i < k->count; i++) {
+		const struct point *p = &k->points[i];
+		json_line(j);
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)p->pc);
+		json_key(j, text);
+		json_open(j, '{');
+		number(j, "pc", p->pc);
+		json_key(j, "sass");
+		json_string(j, p->mnemonic);
+		number(j, "delay", p->delay);
+		json_key(j, "on");
+		json_bool(j, p->on);
+		if (cluster)
+			number(j, "cluster_seed", p->seed);
+		json_close(j, '}');
+	}
+	json_close(j, '}');
+	json_close(j, '}');
+}
+
+static void write_call(struct json *j, const struct late_call *c)
+{
+	char text[48];
+
+	snprintf(text, sizeof(text), "%llu:%llu", (unsigned long long)c->stream, (unsigned long long)c->number);
+	json_line(j);
+	json_key(j, text);
+	json_open(j, '{');
+	number(j, "stream", c->stream);
+	number(j, "number", c->number);
+	number(j, "delay", c->ns);
+	json_key(j, "on");
+	json_bool(j, true);
+	json_key(j, "where");
+	json_string(j, c->flags == TT_EVENTF_DELAYED ? "host" : c->flags == TT_EVENTF_DELAYED_STREAM ? "stream" : "both");
+	json_close(j, '}');
+}
+
+static void write_list(struct json *j)
+{
+	enum config_mode mode = loaded ? loaded->mode : options.delay_mode;
+	uint32_t most = options.delay_ns > options.launch_delay_ns ? options.delay_ns : options.launch_delay_ns;
+
+	json_open(j, '{');
+	json_key(j, "version");
+	json_string(j, "1.0");
+	number(j, "delay_ns", loaded ? loaded->delay_ns : most);
+	number(j, "delay_min_ns", loaded ? loaded->min_ns : options.delay_min_ns);
+	json_key(j, "mode");
+	json_string(j, config_modes[mode]);
+	number(j, "seed", loaded ? loaded->seed : options.delay_seed);
+	json_key(j, "patterns");
+	json_string(j, options.delay_patterns);
+	json_key(j, "kernels");
+	json_open(j, '{');
+	for (const struct delay_kernel *k = kernels; k; k = k->next) {
+		size_t size = strlen(k->name) + 18;
+		char *key = malloc(size);
+		if (!key) {
+			j->failed = true;
+			break;
+		}
+		snprintf(key, size, "%s_%016llx", k->name, (unsigned long long)k->checksum);
+		json_line(j);
+		json_key(j, key);
+		write_kernel(j, k, mode == CONFIG_CLUSTER);
+		free(key);
+	}
+	json_close(j, '}');
+	json_key(j, "launches");
+	json_open(j, '{');
+	for (size_t i = 0; i < call_count; i++)
+		write_call(j, &calls[i]);
+	json_close(j, '}');
+	json_close(j, '}');
+}
+
+static bool sink(void *file, const char *text, size_t size)
+{
+	return file_append(file, text, size);
+}
+
+/* What was asked for and there was not. */
+static void tell_unused(void)
+{
+	size_t of_kernels = 0, points = 0;
+	const char *name = NULL;
+
+	for (size_t i = 0; loaded && i < loaded->kernel_count; i++) {
+		const struct config_kernel *k = &loaded->kernels[i];
+		size_t on = 0;
+		for (size_t p = 0; p < k->count; p++)
+			on += k->points[p].on && !(k->used && k->points[p].used);
+		points += on;
+		of_kernels += on > 0;
+		name = on ? k->name : name;
+	}
+	if (options.delay_ns && !kernels)
+		recorder_warn("nothing inside kernels is late: no code was loaded that delays can be put into");
+	if (points)
+		recorder_warn("%zu delays in %zu kernels were not put in, for there was no such code: %.100s%s", points,
+			      of_kernels, name, of_kernels > 1 ? ", …" : "");
+}
+
+void delays_write(const char *directory, bool final)
+{
+	struct json j;
+	struct file f;
+	char path[4200];
+
+	if (!options.delay_ns && !options.launch_delay_ns && !*options.delay_load)
+		return;
+	pthread_mutex_lock(&lock);
+	if (final)
+		tell_unused();
+	snprintf(path, sizeof(path), "%s/delays.json", directory);
+	bool made = file_create(&f, directory, "delays.json.tmp", true), good = false;
+	if (made) {
+		json_begin(&j, sink, &f);
+		write_list(&j);
+		good = json_flush(&j);
+		json_free(&j);
+		if (good)
+			good = file_publish(&f, path);
+		else
+			file_discard(&f);
+	}
+	pthread_mutex_unlock(&lock);
+	if (!good)
+		recorder_warn("%s was not written", path);
+}

@@ -1,0 +1,43 @@
+/*
+ * Which points of kernels, and which calls, are late: drawn from the seed, or as a file says; and
+ * the list of both that is written into the run.
+ *
+ * Invariant: a point is chosen by the seed, the checksum of its kernel's code and its place in it,
+ * and by nothing else. What is listed is what was chosen, and a list that is read again chooses the
+ * same.
+ */
+#ifndef TT_DELAY_POINTS_H
+#define TT_DELAY_POINTS_H
+
+#include "config.h"
+
+struct delay_kernel;
+
+/* What a point does: max_ns for each thread (fixed), a part of min_ns to max_ns for each by lot
+ * (random), or max_ns for one block of each cluster by lot (cluster). */
+struct delay_choice {
+	enum config_mode mode;
+	uint32_t min_ns, max_ns, seed;
+};
+
+/* When recording begins: reads TT_DELAY_LOAD's file, if that was not done before. */
+void delays_open(void);
+/* Whether kernels have points that may be late; reads TT_DELAY_LOAD's file when it is first asked. */
+bool delays_in_kernels(void);
+/*
+ * The name is mangled; of code that was seen before, the same. NULL: nothing in it is late. The
+ * points of a kernel are asked for by one thread.
+ */
+struct delay_kernel *delay_kernel(const char *name, uint64_t checksum);
+/* built_in: it synchronises, moves memory or waits for that. The mnemonic stays where it is. */
+bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in, struct delay_choice *choice);
+/* All of its points were asked for; why: NULL, or why none of them is late after all. */
+void delay_kernel_done(struct delay_kernel *k, const char *why);
+
+/* Whether a call that may be late is, TT_EVENTF_DELAYED…, and by how much. */
+uint32_t delay_chosen(uint64_t stream, uint64_t number, uint32_t *ns);
+
+/* The list into the run; final: and what a file asked for that there was not. */
+void delays_write(const char *directory, bool final);
+
+#endif
