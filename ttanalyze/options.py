@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ttanalyze.errors import Error
 
@@ -106,38 +106,29 @@ def _callers(value: str) -> None:
         _one_of("auto", "python", "backtrace", "mixed", "off")(value)
 
 
-FORMS = (
-    "kernel:",
-    "graph-node:",
-    "nvtx:",
-)  # of --epoch, with an expression that takes the rest of its list
+# Of --epoch, with an expression that takes the rest of its list.
+FORMS = ("kernel:", "graph-node:", "nvtx:")
 WORDS = "sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX, graph-node:REGEX or "
 WORDS += "nvtx:REGEX"
 
 
+def _occasions(value: str) -> Iterator[tuple[str, str]]:
+    """What is in lists with commas, separated by semicolons: a form and its expression, or nothing
+    and a word. See interpose/occasions.h.
+    """
+    for rest in value.split(";"):
+        while rest:
+            form = next((f for f in FORMS if rest.startswith(f)), "")
+            text, _, rest = (rest.removeprefix(form), "", "") if form else rest.partition(",")
+            yield form, text
+
+
 def _epoch(value: str) -> None:
-    """Lists of words with commas, separated by semicolons. See interpose/occasions.h."""
-    for rest in value.split(";"):
-        while rest:
-            form = next((f for f in FORMS if rest.startswith(f)), None)
-            if form:
-                _posix_expression(form, rest.removeprefix(form))
-                break
-            word, _, rest = rest.partition(",")
-            _epoch_word(word)
-
-
-def _inside_graphs(value: str) -> bool:
-    """Whether one of the lists has the form graph-node:, before any other form."""
-    for rest in value.split(";"):
-        while rest:
-            form = next((f for f in FORMS if rest.startswith(f)), None)
-            if form:
-                if form == "graph-node:":
-                    return True
-                break
-            rest = rest.partition(",")[2]
-    return False
+    for form, text in _occasions(value):
+        if form:
+            _posix_expression(form, text)
+        else:
+            _epoch_word(text)
 
 
 def _epoch_word(word: str) -> None:
@@ -236,7 +227,8 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
         flag = "--" + both[0][3:].lower().replace("_", "-")
         raise Error(f"--delay-load says what is late: it can't be had with {flag}")
     policy = effective.get("TT_OVERWRITE") or "backpressure"
-    if policy == "drop-oldest" and _inside_graphs(effective.get("TT_EPOCH", "")):
+    forms = {form for form, _ in _occasions(effective.get("TT_EPOCH", ""))}
+    if policy == "drop-oldest" and "graph-node:" in forms:
         raise Error("--epoch graph-node can't be had with --overwrite drop-oldest")
     if effective.get("TT_DETERMINISTIC") == "1" and policy != "backpressure":
         reason = "which epochs are dropped depends on timing"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import ttanalyze as tt
 from tests import support
 from tests.devices import check_devices
+from tests.gpu.test_gpu import check_recording
 
 HERE = Path(__file__).resolve().parent
 BARE = support.bare_environment()
@@ -45,27 +45,15 @@ def test_distributed_training(tmp_path: Path) -> None:
     """Two ranks, a process each, whose gradients NCCL adds up: both have the same weights."""
     pytest.importorskip("torch")
     command = [sys.executable, str(HERE / "train_ddp.py")]
-    bare = support.run(command, BARE, timeout=300)
-    assert bare.status == 0, bare.stderr
-    run = tmp_path / "run"
-    recorded = support.run(command, support.recording(BARE, run, epoch="sync"), timeout=300)
-    assert recorded.stdout == bare.stdout, recorded.stderr
-    opened = tt.open(run)
+    opened = check_recording(command, tmp_path / "run", 300, epoch="sync")
     assert {p.info["devices"][0]["ordinal"] for p in opened.processes} == {0, 1}
     assert all(len(p.epochs) > 3 for p in opened.processes)
-    assert tt.verify.verify(opened, run / "manifest.json").same
 
 
 def test_collectives_in_one_process(tmp_path: Path) -> None:
     """NCCL between two devices of one process, with epochs over both."""
     pytest.importorskip("torch")
     command = [sys.executable, str(HERE / "two_devices.py")]
-    bare = support.run(command, BARE, timeout=300)
-    assert bare.status == 0, bare.stderr
-    run = tmp_path / "run"
-    recorded = support.run(command, support.recording(BARE, run, epoch="api"), timeout=300)
-    assert recorded.stdout == bare.stdout, recorded.stderr
-    opened = tt.open(run)
+    opened = check_recording(command, tmp_path / "run", 300, epoch="api")
     epochs = opened.epochs[opened.epochs["trigger"] == "api"]
     assert set(epochs.groupby("seq")["device"].nunique()) == {2}
-    assert tt.verify.verify(opened, run / "manifest.json").same
