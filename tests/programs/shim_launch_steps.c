@@ -1,18 +1,22 @@
 /*
- * How many instructions the calling thread takes for one call, counted one by one: the program
- * runs itself as a child under ptrace and lets it go step by step from one stop that the child asks
- * for to the next. What other threads do is not counted. Prints a line per call: its name, and
- * the median of several counts, less what stopping takes by itself.
+ * How many instructions the calling thread takes for one call outside of the driver, counted one by
+ * one: the program runs itself as a child under ptrace and lets it go step by step from one stop
+ * that the child asks for to the next. What the driver takes depends on what its other threads are
+ * at, and on what malloc finds on its lists; it is not counted, nor is what other threads do. Prints
+ * a line per call: its name, and the median of several counts, less what stopping takes by itself.
  */
 #include "program.h"
 
+#include <elf.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TIMES 7
-#define SETTLED 5000 /* microseconds */
+#define TIMES 3
 #define WARM 600 /* so that what a thread does once, or once in many calls, is behind it */
 
 static const char *const names[] = { "nothing", "launch", "launch_ex", "memset" };
@@ -45,6 +49,7 @@ static int child(void)
 {
 	CUmodule module;
 
+	mallopt(M_MXFAST, 0); /* lists of free memory that the driver's calls may tidy up, for seconds under ptrace */
 	start();
 	OK(cuModuleLoadData(&module, KERNELS));
 	OK(cuModuleGetFunction(&function, module, "poke"));
@@ -58,7 +63,6 @@ static int child(void)
 		for (int i = 0; i < WARM; i++)
 			make(call);
 		for (int i = 0; i < TIMES; i++) {
-			usleep(SETTLED); /* a driver that has nothing to do does the same every time */
 			raise(SIGSTOP);
 			make(call);
 			raise(SIGSTOP);
@@ -81,9 +85,50 @@ static bool stopped(pid_t pid)
 	exit(1);
 }
 
+/* Where a thread is, and what it goes back to if it is at the start of a function. */
+static void where(pid_t pid, unsigned long long *at, unsigned long long *back)
+{
+	struct user_regs_struct r;
+	struct iovec into = { &r, sizeof(r) };
+
+	if (ptrace(PTRACE_GETREGSET, pid, NT_PRSTATUS, &into)) {
+		perror("registers");
+		exit(1);
+	}
+#if defined(__x86_64__)
+	*at = r.rip;
+	*back = (unsigned long long)ptrace(PTRACE_PEEKDATA, pid, r.rsp, NULL);
+#else
+	*at = r.pc;
+	*back = r.regs[30];
+#endif
+}
+
+/* The driver's code, as the child has it. */
+static void find_driver(pid_t pid, unsigned long long *begin, unsigned long long *end)
+{
+	char path[64], line[4096], access[8];
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	FILE *maps = fopen(path, "r");
+	*begin = *end = 0;
+	while (maps && !*end && fgets(line, sizeof(line), maps))
+		if (strstr(line, "/libcuda.so") && sscanf(line, "%llx-%llx %7s", begin, end, access) == 3 && access[2] != 'x')
+			*end = 0;
+	if (!*end) {
+		fprintf(stderr, "the driver is not in %s\n", path);
+		exit(1);
+	}
+	fclose(maps);
+}
+
 static long count_steps(pid_t pid)
 {
-	for (long steps = 0;; steps++) {
+	unsigned long long begin, end, at, back, until = 0; /* until: where the driver goes back to */
+	long steps = 0;
+
+	find_driver(pid, &begin, &end);
+	for (;;) {
 		int status;
 
 		if (ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) || waitpid(pid, &status, 0) != pid || !WIFSTOPPED(status)) {
@@ -92,6 +137,11 @@ static long count_steps(pid_t pid)
 		}
 		if (WSTOPSIG(status) == SIGSTOP)
 			return steps;
+		where(pid, &at, &back);
+		if (until && at != until)
+			continue;
+		until = at >= begin && at < end ? back : 0;
+		steps += !until;
 	}
 }
 
