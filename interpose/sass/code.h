@@ -1,0 +1,46 @@
+/*
+ * Machine code: what an instruction is, and those that are put before one.
+ *
+ * Invariant: what is not known to be movable is not moved.
+ */
+#ifndef TT_SASS_CODE_H
+#define TT_SASS_CODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct instruction {
+	uint64_t low, high;
+};
+
+enum delay_mode {
+	DELAY_NONE, /* there and back */
+	DELAY_FIXED,
+	DELAY_RANDOM, /* for each thread another, each time */
+	DELAY_CLUSTER, /* of the blocks of a cluster one is late */
+};
+
+struct delay {
+	enum delay_mode mode;
+	uint32_t ns, min_ns; /* min_ns: of DELAY_RANDOM */
+	uint32_t seed;
+};
+
+#define DELAY_MAX_NS 100000000u
+#define DELAY_REGISTERS 2u /* that DELAY_RANDOM and DELAY_CLUSTER use */
+
+bool code_known(unsigned architecture);
+/* Its name without what follows the first '.', or NULL where the opcode is not known. */
+const char *code_mnemonic(unsigned architecture, struct instruction i);
+/* Why it may not be executed at another place, or NULL. */
+const char *code_pinned(unsigned architecture, struct instruction i);
+/* Without the marks that let operands be taken over from the instruction before. */
+struct instruction code_without_reuse(struct instruction i);
+/* A branch at one place in a section to another. */
+struct instruction code_branch(unsigned architecture, size_t at, size_t to);
+struct instruction code_nop(void);
+/* Writes what delays with two registers from `registers` on, or returns only how many instructions it takes. */
+size_t code_delay(unsigned architecture, const struct delay *d, unsigned registers, struct instruction *out);
+
+#endif

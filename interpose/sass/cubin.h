@@ -1,0 +1,67 @@
+/*
+ * Cubins in memory: ELF files with machine code for one architecture.
+ *
+ * Invariant: an image comes from the program and may be anything. What cubin_open accepts has
+ * sections, symbols and attributes that lie in the image; nothing here reads outside it.
+ */
+#ifndef TT_SASS_CUBIN_H
+#define TT_SASS_CUBIN_H
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SASS_INSTRUCTION 16u /* bytes */
+
+/* Kinds of attributes in .nv.info sections, as NVIDIA's disassembler names them. */
+enum {
+	ATTRIBUTE_MAX_THREADS = 0x05,
+	ATTRIBUTE_REQUIRED_THREADS = 0x10,
+	ATTRIBUTE_REGISTERS = 0x2f,
+	ATTRIBUTE_CLUSTER = 0x3d,
+};
+
+/* How an attribute has its value: none, or in its header's last byte or two, or behind it. */
+enum { FORM_NONE = 1, FORM_BYTE, FORM_HALF, FORM_SIZED };
+
+struct attribute {
+	uint8_t form, kind;
+	uint16_t value; /* of FORM_SIZED: bytes of data */
+	size_t data;	/* its place in the image */
+};
+
+struct cubin_kernel {
+	const char *name;
+	uint32_t section, symbol, info; /* numbers of its .text, symbol and .nv.info; info 0: it has none */
+	size_t code, size;		/* place in the image and bytes */
+	uint32_t registers;
+	uint32_t max_threads; /* in a block; 0: it does not say */
+	uint32_t cluster;     /* blocks in each cluster; 0: it does not say */
+};
+
+struct cubin {
+	const uint8_t *bytes;
+	size_t size;
+	unsigned architecture; /* 90 for sm_90 and sm_90a */
+	Elf64_Ehdr header;
+	Elf64_Shdr *sections;
+	uint32_t section_count, symbol_table, info; /* numbers of .symtab and .nv.info */
+	struct cubin_kernel *kernels;
+	size_t kernel_count;
+};
+
+/* Returns NULL, or why the image can't be read, and c is then empty. */
+const char *cubin_open(struct cubin *c, const void *image, size_t size);
+void cubin_close(struct cubin *c);
+
+const char *cubin_section_name(const struct cubin *c, uint32_t section);
+Elf64_Sym cubin_symbol(const struct cubin *c, uint32_t symbol);
+uint32_t cubin_symbol_count(const struct cubin *c);
+/* Goes through the attributes of a section: place begins at 0. False at the end, and where they can't be read. */
+bool cubin_attribute(const struct cubin *c, uint32_t section, size_t *place, struct attribute *a);
+uint32_t cubin_word(const struct cubin *c, size_t at);
+/* Of a kernel's code and what it calls, as `ttanalyze` tells it from the image; false where there is none. */
+bool cubin_checksum(const struct cubin *c, const struct cubin_kernel *k, uint64_t *checksum);
+
+#endif

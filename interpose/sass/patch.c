@@ -1,0 +1,478 @@
+/*
+ * Patching. See patch.h for the invariant.
+ *
+ * Everything behind a section that grows moves on in the file. What refers to places in the file
+ * is the ELF header, the section headers and the program headers; what refers to instructions are
+ * attributes of the kernel, which follow those that are moved, and relocations, whose instructions
+ * are left alone.
+ */
+#include "patch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGN 128u /* of code */
+#define ALIGN_MAX 4096u
+#define CODE_MAX (1u << 28)
+#define THREADS_MAX 1024u
+#define REGISTER_FILE 65536u
+#define REGISTERS_MAX 255u
+#define SPARE_REGISTERS 4u /* ours, and two that the hardware may count in */
+
+/* What attributes with data say of instructions: nothing, or records of so many bytes that begin with
+ * the offset of one. Those that are not listed may say anything. */
+enum { SAYS_ANYTHING, SAYS_NOTHING, SAYS_OFFSETS = 4, SAYS_PAIRS = 8, SAYS_FOURS = 16 };
+
+static const uint8_t says[256] = {
+	[0x05] = SAYS_NOTHING, /* MAX_THREADS */
+	[0x0a] = SAYS_NOTHING, /* PARAM_CBANK */
+	[0x0f] = SAYS_NOTHING, /* EXTERNS */
+	[0x10] = SAYS_NOTHING, /* REQNTID */
+	[0x11] = SAYS_NOTHING, /* FRAME_SIZE */
+	[0x12] = SAYS_NOTHING, /* MIN_STACK_SIZE */
+	[0x17] = SAYS_NOTHING, /* KPARAM_INFO */
+	[0x18] = SAYS_NOTHING, /* SMEM_PARAM_SIZE */
+	[0x1c] = SAYS_OFFSETS, /* EXIT_INSTR_OFFSETS */
+	[0x1d] = SAYS_OFFSETS, /* S2RCTAID_INSTR_OFFSETS */
+	[0x1e] = SAYS_NOTHING, /* CRS_STACK_SIZE */
+	[0x23] = SAYS_NOTHING, /* MAX_STACK_SIZE */
+	[0x25] = SAYS_OFFSETS, /* LD_CACHEMOD_INSTR_OFFSETS */
+	[0x27] = SAYS_OFFSETS, /* ATOM_SYS_INSTR_OFFSETS */
+	[0x28] = SAYS_OFFSETS, /* COOP_GROUP_INSTR_OFFSETS */
+	[0x29] = SAYS_NOTHING, /* COOP_GROUP_MASK_REGIDS */
+	[0x31] = SAYS_OFFSETS, /* INT_WARP_WIDE_INSTR_OFFSETS */
+	[0x34] = SAYS_NOTHING, /* INDIRECT_BRANCH_TARGETS: branches, which are not moved, and where they lead */
+	[0x36] = SAYS_NOTHING, /* SW_WAR: flags */
+	[0x37] = SAYS_NOTHING, /* CUDA_API_VERSION */
+	[0x39] = SAYS_FOURS,   /* MBARRIER_INSTR_OFFSETS: and which barrier, and how it is used */
+	[0x3d] = SAYS_NOTHING, /* CTA_PER_CLUSTER */
+	[0x3f] = SAYS_NOTHING, /* MAX_CLUSTER_RANK */
+	[0x44] = SAYS_PAIRS,   /* UNUSED_LOAD_BYTE_OFFSET: and which of its bytes */
+	[0x45] = SAYS_NOTHING, /* KPARAM_INFO_V2 */
+	[0x46] = SAYS_OFFSETS, /* SYSCALL_OFFSETS */
+	[0x55] = SAYS_NOTHING, /* ANNOTATIONS: remarks for people */
+};
+
+struct patch_kernel {
+	const struct cubin *cubin;
+	const struct cubin_kernel *kernel;
+	const char *no_registers; /* why there are none for delays that need some */
+	bool *relocated;	  /* by instruction */
+};
+
+static bool overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size)
+{
+	return a_size && b_size && a < b + b_size && b < a + a_size;
+}
+
+/* Whether a section can grow at its end without anything else of the file being in it. */
+static bool stands_alone(const struct cubin *c, uint32_t section)
+{
+	const Elf64_Ehdr *h = &c->header;
+	const Elf64_Shdr *s = &c->sections[section];
+
+	if (overlap(s->sh_offset, s->sh_size, 0, sizeof(*h)) ||
+	    overlap(s->sh_offset, s->sh_size, h->e_shoff, (uint64_t)h->e_shnum * h->e_shentsize) ||
+	    overlap(s->sh_offset, s->sh_size, h->e_phoff, (uint64_t)h->e_phnum * h->e_phentsize))
+		return false;
+	for (uint32_t i = 1; i < c->section_count; i++) {
+		const Elf64_Shdr *o = &c->sections[i];
+		if (i != section && o->sh_type != SHT_NOBITS &&
+		    overlap(s->sh_offset, s->sh_size, o->sh_offset, o->sh_size))
+			return false;
+	}
+	return true;
+}
+
+static const char *check_image(const struct cubin *c)
+{
+	const Elf64_Ehdr *h = &c->header;
+
+	if (!code_known(c->architecture))
+		return "an architecture that is not known";
+	if (h->e_type != ET_EXEC)
+		return "it is not linked";
+	if (h->e_phnum && (h->e_phentsize != sizeof(Elf64_Phdr) || h->e_phoff > c->size ||
+			   (c->size - h->e_phoff) / sizeof(Elf64_Phdr) < h->e_phnum))
+		return "its program headers are damaged";
+	for (uint32_t i = 1; i < c->section_count; i++)
+		if (c->sections[i].sh_addralign > ALIGN_MAX || c->sections[i].sh_addr)
+			return "a section layout that is not known";
+	return NULL;
+}
+
+static const char *check_attributes(const struct cubin *c, const struct cubin_kernel *k)
+{
+	struct attribute a;
+
+	for (size_t place = 0; k->info && cubin_attribute(c, k->info, &place, &a);)
+		if (a.form == FORM_SIZED &&
+		    (says[a.kind] == SAYS_ANYTHING || (says[a.kind] > SAYS_NOTHING && a.value % says[a.kind])))
+			return "an attribute that is not known";
+	return NULL;
+}
+
+static const char *note_relocations(struct patch_kernel *p)
+{
+	const struct cubin *c = p->cubin;
+	const struct cubin_kernel *k = p->kernel;
+
+	for (uint32_t i = 1; i < c->section_count; i++) {
+		const Elf64_Shdr *s = &c->sections[i];
+		size_t each = s->sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+		if ((s->sh_type != SHT_RELA && s->sh_type != SHT_REL) || s->sh_info != k->section)
+			continue;
+		if (s->sh_size % each)
+			return "its relocations are damaged";
+		for (size_t at = 0; at < s->sh_size; at += each) {
+			Elf64_Addr offset;
+			memcpy(&offset, c->bytes + s->sh_offset + at, sizeof(offset));
+			if (offset >= k->size)
+				return "its relocations are damaged";
+			p->relocated[offset / SASS_INSTRUCTION] = true;
+		}
+	}
+	return NULL;
+}
+
+static unsigned granted(unsigned registers)
+{
+	return (registers + 7) / 8 * 8;
+}
+
+/* More registers may be had where the largest block still gets them. */
+static const char *check_registers(const struct cubin *c, const struct cubin_kernel *k)
+{
+	unsigned more = k->registers + SPARE_REGISTERS;
+	unsigned threads = k->max_threads && k->max_threads < THREADS_MAX ? k->max_threads : THREADS_MAX;
+
+	if (!k->registers || more > REGISTERS_MAX)
+		return "it leaves no registers";
+	if (granted(more) != granted(k->registers) && (threads + 127) / 128 * 128 * granted(more) > REGISTER_FILE)
+		return "its blocks may need all registers";
+	for (size_t at = 0; at < k->size; at += SASS_INSTRUCTION) {
+		struct instruction i;
+		memcpy(&i, c->bytes + k->code + at, sizeof(i));
+		const char *name = code_mnemonic(c->architecture, i);
+		if (name && !strcmp(name, "USETMAXREG"))
+			return "its warps exchange registers";
+	}
+	return NULL;
+}
+
+const char *patch_open(const struct cubin *c, const struct cubin_kernel *k, struct patch_kernel **out)
+{
+	const char *wrong = check_image(c);
+
+	*out = NULL;
+	if (!wrong && (k->size % SASS_INSTRUCTION || k->size > CODE_MAX || !stands_alone(c, k->section)))
+		wrong = "a section layout that is not known";
+	if (!wrong && cubin_symbol(c, k->symbol).st_size != k->size)
+		wrong = "a symbol that is not all of its section";
+	if (!wrong)
+		wrong = check_attributes(c, k);
+	if (wrong)
+		return wrong;
+	struct patch_kernel *p = calloc(1, sizeof(*p));
+	bool *relocated = calloc(k->size / SASS_INSTRUCTION, sizeof(*relocated));
+	if (!p || !relocated) {
+		free(p);
+		free(relocated);
+		return "no host memory";
+	}
+	*p = (struct patch_kernel){c, k, check_registers(c, k), relocated};
+	if ((wrong = note_relocations(p)))
+		patch_close(p);
+	else
+		*out = p;
+	return wrong;
+}
+
+void patch_close(struct patch_kernel *p)
+{
+	if (p)
+		free(p->relocated);
+	free(p);
+}
+
+static struct instruction instruction_at(const struct patch_kernel *p, size_t offset)
+{
+	struct instruction i;
+
+	memcpy(&i, p->cubin->bytes + p->kernel->code + offset, sizeof(i));
+	return i;
+}
+
+const char *patch_refused(const struct patch_kernel *p, uint32_t offset, const struct delay *d)
+{
+	const char *pinned;
+
+	if (offset % SASS_INSTRUCTION || offset + SASS_INSTRUCTION >= p->kernel->size)
+		return "no instruction is there";
+	if ((pinned = code_pinned(p->cubin->architecture, instruction_at(p, offset))))
+		return pinned;
+	if (p->relocated[offset / SASS_INSTRUCTION])
+		return "an instruction that the driver completes";
+	if (d->ns > DELAY_MAX_NS || d->min_ns > d->ns)
+		return "a delay that is too long";
+	if (d->mode == DELAY_CLUSTER && p->cubin->architecture < 90)
+		return "an architecture without clusters";
+	return d->mode == DELAY_RANDOM || d->mode == DELAY_CLUSTER ? p->no_registers : NULL;
+}
+
+/* The code of one kernel as it will be. */
+struct rewritten {
+	const struct cubin_kernel *kernel;
+	uint32_t section, registers; /* that it has now; 0: as many as before */
+	size_t begin, old, size;     /* its place in the old file; bytes before and now */
+	uint8_t *code;
+	uint32_t *moved; /* by instruction: where it is now, 0 where it was */
+};
+
+static void rewritten_free(struct rewritten *r)
+{
+	free(r->code);
+	free(r->moved);
+	*r = (struct rewritten){0};
+}
+
+static void store(struct rewritten *r, size_t at, struct instruction i)
+{
+	memcpy(r->code + at, &i, sizeof(i));
+}
+
+/* Writes one detour at place `to`, and returns where the next may begin. */
+static size_t detour(const struct patch_kernel *p, struct rewritten *r, const struct patch_point *point, size_t to)
+{
+	unsigned architecture = p->cubin->architecture, registers = p->kernel->registers;
+	size_t from = point->offset;
+
+	store(r, from, code_branch(architecture, from, to));
+	if (from) {
+		struct instruction before;
+		memcpy(&before, r->code + from - SASS_INSTRUCTION, sizeof(before));
+		store(r, from - SASS_INSTRUCTION, code_without_reuse(before));
+	}
+	to += SASS_INSTRUCTION * code_delay(architecture, &point->delay, registers, (void *)(r->code + to));
+	r->moved[from / SASS_INSTRUCTION] = (uint32_t)to;
+	store(r, to, code_without_reuse(instruction_at(p, from)));
+	to += SASS_INSTRUCTION;
+	store(r, to, code_branch(architecture, to, from + SASS_INSTRUCTION));
+	return to + SASS_INSTRUCTION;
+}
+
+/* The points of a kernel: those asked for if all can be had, or all that can be had. */
+static struct patch_point *points_of(const struct patch_kernel *p, struct patch *want)
+{
+	static const struct delay none = {0};
+	size_t room = want->everywhere ? p->kernel->size / SASS_INSTRUCTION : want->count;
+	struct patch_point *points = calloc(room, sizeof(*points));
+
+	want->moved = 0;
+	if (!points) {
+		want->refused = "no host memory";
+		return NULL;
+	}
+	for (uint32_t i = 0; i < room; i++) {
+		struct patch_point *to = &points[want->moved];
+		*to = want->everywhere ? (struct patch_point){i * SASS_INSTRUCTION, none} : want->points[i];
+		const char *refused = patch_refused(p, to->offset, &to->delay);
+		if (!refused && want->moved && to->offset <= to[-1].offset)
+			refused = "points that are not ascending";
+		if (!refused) {
+			want->moved++;
+		} else if (!want->everywhere) {
+			want->refused = refused;
+			want->refused_at = to->offset;
+			free(points);
+			return NULL;
+		}
+	}
+	if (!want->moved)
+		want->refused = "no instruction that can be moved";
+	return points;
+}
+
+static const char *rewrite(const struct patch_kernel *p, const struct patch_point *points, size_t count, size_t align,
+			   struct rewritten *r)
+{
+	const struct cubin_kernel *k = p->kernel;
+	unsigned architecture = p->cubin->architecture;
+	size_t room = k->size + SASS_INSTRUCTION, to = k->size;
+
+	*r = (struct rewritten){.kernel = k, .section = k->section, .begin = k->code, .old = k->size};
+	for (size_t i = 0; i < count; i++) {
+		const struct delay *d = &points[i].delay;
+		room += SASS_INSTRUCTION * (2 + code_delay(architecture, d, k->registers, NULL));
+		if (d->mode == DELAY_RANDOM || d->mode == DELAY_CLUSTER)
+			r->registers = k->registers + SPARE_REGISTERS;
+	}
+	r->size = k->size + (room - k->size + align - 1) / align * align;
+	if (r->size > CODE_MAX)
+		return "too much code";
+	r->code = malloc(r->size);
+	r->moved = calloc(k->size / SASS_INSTRUCTION, sizeof(*r->moved));
+	if (!r->code || !r->moved) {
+		rewritten_free(r);
+		return "no host memory";
+	}
+	memcpy(r->code, p->cubin->bytes + k->code, k->size);
+	for (size_t i = 0; i < count; i++)
+		to = detour(p, r, &points[i], to);
+	store(r, to, code_branch(architecture, to, to)); /* nothing runs on past the end */
+	for (to += SASS_INSTRUCTION; to < r->size; to += SASS_INSTRUCTION)
+		store(r, to, code_nop());
+	return NULL;
+}
+
+/* How far what begins at a place of the old file has moved. */
+static size_t shift(const struct rewritten *all, size_t count, uint64_t place)
+{
+	size_t shift = 0;
+
+	for (size_t i = 0; i < count && all[i].begin + all[i].old <= place; i++)
+		shift += all[i].size - all[i].old;
+	return shift;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct rewritten *x = a, *y = b;
+
+	return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static void put(uint8_t *out, size_t at, const void *what, size_t size)
+{
+	memcpy(out + at, what, size);
+}
+
+static void move_headers(const struct cubin *c, const struct rewritten *all, size_t count, uint8_t *out)
+{
+	Elf64_Ehdr h = c->header;
+
+	h.e_shoff += shift(all, count, h.e_shoff);
+	h.e_phoff += h.e_phnum ? shift(all, count, h.e_phoff) : 0;
+	put(out, 0, &h, sizeof(h));
+	for (uint32_t i = 0; i < c->section_count; i++) {
+		Elf64_Shdr s = c->sections[i];
+		s.sh_offset += shift(all, count, s.sh_offset);
+		for (size_t k = 0; k < count; k++)
+			if (all[k].section == i) {
+				s.sh_size = all[k].size;
+				if (all[k].registers && s.sh_info >> 24)
+					s.sh_info = (s.sh_info & 0xffffff) | all[k].registers << 24;
+			}
+		put(out, h.e_shoff + i * sizeof(s), &s, sizeof(s));
+	}
+	for (uint32_t i = 0; i < h.e_phnum; i++) {
+		Elf64_Phdr s;
+		memcpy(&s, c->bytes + c->header.e_phoff + i * sizeof(s), sizeof(s));
+		size_t begin = shift(all, count, s.p_offset);
+		size_t grown = s.p_filesz ? shift(all, count, s.p_offset + s.p_filesz) - begin : 0;
+		s.p_offset += begin;
+		s.p_filesz += grown;
+		s.p_memsz += grown;
+		put(out, h.e_phoff + i * sizeof(s), &s, sizeof(s));
+	}
+}
+
+static void follow(const struct cubin *c, const struct attribute *a, const struct rewritten *r, size_t moved_by,
+		   uint8_t *out)
+{
+	for (size_t at = a->data; says[a->kind] > SAYS_NOTHING && at < a->data + a->value; at += says[a->kind]) {
+		uint32_t offset = cubin_word(c, at);
+		if (offset < r->old && offset % SASS_INSTRUCTION == 0 && r->moved[offset / SASS_INSTRUCTION])
+			put(out, at + moved_by, &r->moved[offset / SASS_INSTRUCTION], sizeof(offset));
+	}
+}
+
+/* What is said of a kernel elsewhere: its symbol's size, its registers, places of instructions. */
+static void tell(const struct cubin *c, const struct cubin_kernel *k, const struct rewritten *all, size_t count,
+		 const struct rewritten *r, uint8_t *out)
+{
+	size_t table = c->sections[c->symbol_table].sh_offset;
+	struct attribute a;
+	Elf64_Sym y = cubin_symbol(c, k->symbol);
+
+	y.st_size = r->size;
+	put(out, table + shift(all, count, table) + k->symbol * sizeof(y), &y, sizeof(y));
+	for (size_t place = 0; c->info && r->registers && cubin_attribute(c, c->info, &place, &a);)
+		if (a.kind == ATTRIBUTE_REGISTERS && a.form == FORM_SIZED && a.value == 8 &&
+		    cubin_word(c, a.data) == k->symbol)
+			put(out, a.data + 4 + shift(all, count, c->sections[c->info].sh_offset), &r->registers,
+			    sizeof(r->registers));
+	for (size_t place = 0; k->info && cubin_attribute(c, k->info, &place, &a);)
+		if (a.form == FORM_SIZED)
+			follow(c, &a, r, shift(all, count, c->sections[k->info].sh_offset), out);
+}
+
+static uint8_t *assemble(const struct cubin *c, struct rewritten *all, size_t count, size_t *size)
+{
+	size_t from = 0, to = 0, grown = 0;
+
+	qsort(all, count, sizeof(*all), by_place);
+	for (size_t i = 0; i < count; i++)
+		grown += all[i].size - all[i].old;
+	uint8_t *out = malloc(c->size + grown);
+	for (size_t i = 0; out && i < count; i++) {
+		memcpy(out + to, c->bytes + from, all[i].begin - from);
+		to += all[i].begin - from;
+		memcpy(out + to, all[i].code, all[i].size);
+		to += all[i].size;
+		from = all[i].begin + all[i].old;
+	}
+	if (!out)
+		return NULL;
+	memcpy(out + to, c->bytes + from, c->size - from);
+	move_headers(c, all, count, out);
+	for (size_t i = 0; i < count; i++)
+		tell(c, all[i].kernel, all, count, &all[i], out);
+	*size = c->size + grown;
+	return out;
+}
+
+static const char *patch_one(const struct cubin *c, const struct cubin_kernel *k, struct patch *want, size_t align,
+			     struct rewritten *r)
+{
+	struct patch_kernel *p;
+	struct patch_point *points = NULL;
+
+	want->refused_at = UINT32_MAX;
+	want->refused = patch_open(c, k, &p);
+	if (!want->refused)
+		points = points_of(p, want);
+	if (!want->refused)
+		want->refused = rewrite(p, points, want->moved, align, r);
+	if (want->refused)
+		want->moved = 0;
+	free(points);
+	patch_close(p);
+	return want->refused;
+}
+
+uint8_t *patch_apply(const struct cubin *c, struct patch *patches, size_t *size)
+{
+	struct rewritten *all = calloc(c->kernel_count + 1, sizeof(*all));
+	uint8_t *out = NULL;
+	size_t count = 0, align = ALIGN;
+
+	for (uint32_t i = 1; i < c->section_count; i++)
+		while (align < c->sections[i].sh_addralign && align < ALIGN_MAX)
+			align *= 2; /* what follows stays aligned */
+	for (size_t i = 0; all && i < c->kernel_count; i++)
+		if ((patches[i].everywhere || patches[i].count) &&
+		    !patch_one(c, &c->kernels[i], &patches[i], align, &all[count]))
+			count++;
+	if (count)
+		out = assemble(c, all, count, size);
+	for (size_t i = 0; !out && i < c->kernel_count; i++)
+		if (patches[i].moved || !all) {
+			patches[i].refused = "no host memory";
+			patches[i].moved = 0;
+		}
+	for (size_t i = 0; i < count; i++)
+		rewritten_free(&all[i]);
+	free(all);
+	return out;
+}

@@ -1,0 +1,44 @@
+/*
+ * Puts code before instructions of a cubin's kernels.
+ *
+ * An instruction that code goes before is replaced by a branch to the end of its section, which
+ * grows: there is that code, the instruction itself and a branch back. All others stay where they
+ * are, so that no branch of the kernel's own has to be changed.
+ *
+ * Invariant: a kernel is patched as was asked for, or its bytes are those it had and there is a
+ * reason why. Memory in, memory out: nothing else is read, kept or changed.
+ */
+#ifndef TT_SASS_PATCH_H
+#define TT_SASS_PATCH_H
+
+#include "code.h"
+#include "cubin.h"
+
+struct patch_point {
+	uint32_t offset; /* of the instruction in its kernel, bytes */
+	struct delay delay;
+};
+
+/* What to do with a kernel, and what came of it. */
+struct patch {
+	const struct patch_point *points; /* ascending */
+	size_t count;
+	bool everywhere;     /* instead: an empty detour at every instruction that can be moved */
+	const char *refused; /* why it is unchanged, NULL where it was patched */
+	uint32_t refused_at; /* the instruction that this is about, UINT32_MAX where it is the whole kernel */
+	uint32_t moved;	     /* instructions */
+};
+
+struct patch_kernel;
+
+/* Returns NULL, or why the kernel can't be patched at all. */
+const char *patch_open(const struct cubin *c, const struct cubin_kernel *k, struct patch_kernel **out);
+/* Why a delay can't go before an instruction, or NULL. */
+const char *patch_refused(const struct patch_kernel *p, uint32_t offset, const struct delay *d);
+void patch_close(struct patch_kernel *p);
+
+/* patches[i] is for c->kernels[i]; those without points that are not for everywhere are left alone.
+ * Returns the new image, which the caller frees, or NULL where there is none to be had. */
+uint8_t *patch_apply(const struct cubin *c, struct patch *patches, size_t *size);
+
+#endif

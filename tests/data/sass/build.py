@@ -1,0 +1,24 @@
+"""Makes the cubins for tests of the patcher, where nvcc is: python tests/data/sass/build.py"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+ARCHITECTURES = ("80", "86", "89", "90a", "100a", "120a")
+
+
+def main() -> None:
+    here = Path(__file__).parent
+    for architecture in ARCHITECTURES:
+        subprocess.run(
+            [
+                *("nvcc", "-O3", "-DSMALL", f"-arch=sm_{architecture}", "-cubin"),
+                *("-o", str(here / f"patch_{architecture}.cubin"), str(here / "patch_kernels.cu")),
+            ],
+            check=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+/*
+ * The patcher as functions for tests: handles and plain numbers.
+ */
+#include <stdlib.h>
+
+#include "../interpose/sass/patch.h"
+
+#define API __attribute__((visibility("default")))
+
+API struct cubin *harness_open(const void *image, size_t size, const char **wrong)
+{
+	struct cubin *c = malloc(sizeof(*c));
+
+	if ((*wrong = cubin_open(c, image, size))) {
+		free(c);
+		c = NULL;
+	}
+	return c;
+}
+
+API void harness_close(struct cubin *c)
+{
+	cubin_close(c);
+	free(c);
+}
+
+API unsigned harness_architecture(const struct cubin *c)
+{
+	return c->architecture;
+}
+
+API size_t harness_kernels(const struct cubin *c)
+{
+	return c->kernel_count;
+}
+
+API const char *harness_kernel(const struct cubin *c, size_t kernel, uint64_t numbers[5])
+{
+	const struct cubin_kernel *k = &c->kernels[kernel];
+
+	numbers[0] = k->code;
+	numbers[1] = k->size;
+	numbers[2] = k->registers;
+	numbers[3] = k->max_threads;
+	numbers[4] = k->cluster;
+	return k->name;
+}
+
+/* For each instruction of a kernel why a delay of a mode can't go before it, or NULL. */
+API const char *harness_refused(const struct cubin *c, size_t kernel, int mode, const char **reasons)
+{
+	const struct cubin_kernel *k = &c->kernels[kernel];
+	struct delay d = {.mode = (enum delay_mode)mode, .ns = 1000};
+	struct patch_kernel *p;
+	const char *wrong = patch_open(c, k, &p);
+
+	for (uint32_t at = 0; !wrong && at < k->size; at += SASS_INSTRUCTION)
+		reasons[at / SASS_INSTRUCTION] = patch_refused(p, at, &d);
+	patch_close(p);
+	return wrong;
+}
+
+/* One kernel, or all of them where kernel is SIZE_MAX; everywhere where count is 0. */
+API uint8_t *harness_patch(const struct cubin *c, size_t kernel, const struct patch_point *points, size_t count,
+			   struct patch *patches, size_t *size)
+{
+	for (size_t i = 0; i < c->kernel_count; i++)
+		if (i == kernel || kernel == SIZE_MAX)
+			patches[i] = (struct patch){.points = points, .count = count, .everywhere = !count};
+	return patch_apply(c, patches, size);
+}

@@ -1,0 +1,164 @@
+"""The patcher for tests: built as a library of its own, and called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import subprocess
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ("cubin.c", "code.c", "patch.c")
+EMPTY, FIXED, RANDOM, CLUSTER = range(4)
+EVERY = 2**64 - 1
+
+
+class Point(ctypes.Structure):
+    _fields_ = (
+        ("offset", ctypes.c_uint32),
+        ("mode", ctypes.c_int),
+        ("ns", ctypes.c_uint32),
+        ("min_ns", ctypes.c_uint32),
+        ("seed", ctypes.c_uint32),
+    )
+
+
+class Patch(ctypes.Structure):
+    _fields_ = (
+        ("points", ctypes.POINTER(Point)),
+        ("count", ctypes.c_size_t),
+        ("everywhere", ctypes.c_bool),
+        ("refused", ctypes.c_char_p),
+        ("refused_at", ctypes.c_uint32),
+        ("moved", ctypes.c_uint32),
+    )
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """code: its place in the image; size in bytes."""
+
+    index: int
+    name: str
+    code: int
+    size: int
+    registers: int
+    max_threads: int
+    cluster: int
+
+
+@dataclass(frozen=True)
+class Patched:
+    """image: None where nothing was patched. refused and moved by kernel."""
+
+    image: bytes | None
+    refused: list[str | None]
+    refused_at: list[int]
+    moved: list[int]
+
+
+def build(folder: Path) -> Patcher:
+    """Compiles the patcher with what CC and CFLAGS say."""
+    made = folder / "libsass.so"
+    command = [
+        *shlex.split(os.environ.get("CC", "cc")),
+        *("-std=gnu11", "-D_GNU_SOURCE=", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"),
+        *("-Wall", "-Wextra", "-Werror"),
+        *shlex.split(os.environ.get("CFLAGS", "")),
+        *(str(ROOT / "interpose" / "sass" / name) for name in SOURCES),
+        *(str(ROOT / "tests" / "sass_harness.c"), "-o", str(made)),
+    ]
+    subprocess.run(command, check=True)
+    return Patcher(made)
+
+
+class Patcher:
+    def __init__(self, library: Path) -> None:
+        lib = ctypes.CDLL(str(library))
+        lib.harness_open.restype = ctypes.c_void_p
+        lib.harness_open.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p]
+        lib.harness_close.argtypes = [ctypes.c_void_p]
+        lib.harness_architecture.argtypes = [ctypes.c_void_p]
+        lib.harness_kernels.argtypes = [ctypes.c_void_p]
+        lib.harness_kernels.restype = ctypes.c_size_t
+        lib.harness_kernel.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+        lib.harness_kernel.restype = ctypes.c_char_p
+        lib.harness_refused.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_int,
+            ctypes.c_void_p,
+        ]
+        lib.harness_refused.restype = ctypes.c_char_p
+        lib.harness_patch.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+        ]
+        lib.harness_patch.restype = ctypes.c_void_p
+        self._lib = lib
+        self._free = ctypes.CDLL(None).free
+        self._free.argtypes = [ctypes.c_void_p]
+
+    def open(self, image: bytes) -> Cubin:
+        """Raises ValueError with the reason where it can't be read."""
+        wrong = ctypes.c_char_p()
+        handle = self._lib.harness_open(image, len(image), ctypes.byref(wrong))
+        if not handle:
+            raise ValueError((wrong.value or b"").decode())
+        return Cubin(self, handle, image)
+
+
+class Cubin:
+    def __init__(self, patcher: Patcher, handle: int, image: bytes) -> None:
+        self._lib, self._free = patcher._lib, patcher._free
+        self._handle, self.image = handle, image
+        self.architecture: int = self._lib.harness_architecture(handle)
+        self.kernels = [self._kernel(i) for i in range(self._lib.harness_kernels(handle))]
+
+    def __del__(self) -> None:
+        self._lib.harness_close(self._handle)
+
+    def _kernel(self, index: int) -> Kernel:
+        numbers = (ctypes.c_uint64 * 5)()
+        name = self._lib.harness_kernel(self._handle, index, numbers).decode()
+        return Kernel(index, name, *numbers)
+
+    def refusals(self, kernel: Kernel, mode: int = EMPTY) -> list[str | None] | str:
+        """Why there can be no delay, by instruction, or for the whole kernel."""
+        reasons = (ctypes.c_char_p * (kernel.size // 16 + 1))()
+        wrong = self._lib.harness_refused(self._handle, kernel.index, mode, reasons)
+        if wrong:
+            return str(wrong.decode())
+        return [r.decode() if r else None for r in reasons[: kernel.size // 16]]
+
+    def reasons(self, kernel: Kernel, mode: int = EMPTY) -> Counter[str]:
+        refusals = self.refusals(kernel, mode)
+        if isinstance(refusals, str):
+            return Counter([refusals])
+        return Counter(reason for reason in refusals if reason)
+
+    def patch(self, kernel: Kernel | None = None, points: Sequence[Point] = ()) -> Patched:
+        """Of one kernel or all of them, at these points or everywhere."""
+        patches = (Patch * max(len(self.kernels), 1))()
+        array, size = (Point * max(len(points), 1))(*points), ctypes.c_size_t()
+        index = EVERY if kernel is None else kernel.index
+        out = self._lib.harness_patch(
+            self._handle, index, array, len(points), patches, ctypes.byref(size)
+        )
+        image = ctypes.string_at(out, size.value) if out else None
+        self._free(out)
+        done = patches[: len(self.kernels)]
+        return Patched(
+            image,
+            [p.refused.decode() if p.refused else None for p in done],
+            [p.refused_at for p in done],
+            [p.moved for p in done],
+        )

@@ -1,0 +1,208 @@
+"""The patcher: what it makes of cubins of each architecture, by a reader of its own."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests import sass_patcher as sp
+
+DATA = Path(__file__).parent / "data" / "sass"
+CUBINS = sorted(DATA.glob("patch_*.cubin"))
+BRANCH, SLEEP = 0x947, 0x95D
+
+pytestmark = [pytest.mark.native, pytest.mark.large]
+
+
+@pytest.fixture(scope="module")
+def patcher(tmp_path_factory: pytest.TempPathFactory) -> sp.Patcher:
+    return sp.build(tmp_path_factory.mktemp("sass"))
+
+
+@dataclass(frozen=True)
+class Section:
+    name: str
+    kind: int
+    offset: int
+    size: int
+    info: int
+
+
+class Elf:
+    """Just what is asked about; it raises where a table lies outside the file."""
+
+    def __init__(self, image: bytes) -> None:
+        self.image = image
+        self.phoff, self.shoff = struct.unpack_from("<QQ", image, 32)
+        self.phnum, _, self.shnum, names = struct.unpack_from("<HHHH", image, 56)
+        raw = [
+            struct.unpack_from("<IIQQQQIIQQ", image, self.shoff + 64 * i) for i in range(self.shnum)
+        ]
+        at = raw[names][4]
+        self.sections = [
+            Section(
+                image[at + s[0] : image.index(b"\0", at + s[0])].decode(), s[1], s[4], s[5], s[7]
+            )
+            for s in raw
+        ]
+        self.segments = [
+            struct.unpack_from("<IIQQQQQQ", image, self.phoff + 56 * i) for i in range(self.phnum)
+        ]
+
+    def section(self, name: str) -> Section:
+        return next(s for s in self.sections if s.name == name)
+
+    def contents(self, s: Section) -> bytes:
+        assert s.offset + s.size <= len(self.image)
+        return self.image[s.offset : s.offset + s.size]
+
+    def code(self, kernel: str) -> list[tuple[int, int]]:
+        return list(struct.iter_unpack("<QQ", self.contents(self.section(f".text.{kernel}"))))
+
+    def symbol_size(self, kernel: str) -> int:
+        names = self.contents(self.section(".strtab"))
+        for name, _, _, _, size in self._symbols():
+            if names[name : names.index(b"\0", name)].decode() == kernel:
+                return size
+        raise KeyError(kernel)
+
+    def _symbols(self) -> Iterator[tuple[int, int, int, int, int]]:
+        for name, info, other, section, _, size in struct.iter_unpack(
+            "<IBBHQQ", self.contents(self.section(".symtab"))
+        ):
+            if info & 15 == 2:
+                yield name, info, other, section, size
+
+    def attributes(self, kernel: str) -> dict[int, bytes]:
+        """Those with data."""
+        data, at, out = self.contents(self.section(f".nv.info.{kernel}")), 0, {}
+        while at < len(data):
+            form, kind, size = struct.unpack_from("<BBH", data, at)
+            at += 4
+            if form == 4:
+                out[kind] = data[at : at + size]
+                at += size
+        return out
+
+
+def target(architecture: int, at: int, low: int, high: int) -> int:
+    """Where a branch leads that is at a place."""
+    words = low >> 34 | (high & 0x3FFFF) << 30
+    bits = 48
+    if architecture >= 90:
+        words, bits = words << 8 | low >> 16 & 0xFF, 56
+    if words >> (bits - 1):
+        words -= 1 << bits
+    return at + 16 + words * 4
+
+
+REUSE = 15 << 58
+
+
+def check_detours(architecture: int, old: list[tuple[int, int]], new: list[tuple[int, int]]) -> int:
+    """That every instruction is what it was, there or in a detour that comes back; their number."""
+    moved = 0
+    for i, (low, high) in enumerate(old):
+        at_low, at_high = new[i]
+        if (at_low, at_high | REUSE) == (low, high | REUSE):
+            continue
+        assert at_low & 0xFFFF == 0x7000 | BRANCH
+        to = target(architecture, i * 16, at_low, at_high)
+        assert to >= len(old) * 16
+        while new[to // 16][0] & 0xFFF == SLEEP:
+            to += 16
+        assert new[to // 16] == (low, high & ~REUSE)
+        back = new[to // 16 + 1]
+        assert back[0] & 0xFFFF == 0x7000 | BRANCH
+        assert target(architecture, to + 16, *back) == i * 16 + 16
+        assert not new[i - 1][1] & REUSE
+        moved += 1
+    return moved
+
+
+@pytest.mark.parametrize("path", CUBINS, ids=lambda p: p.stem)
+def test_everywhere(patcher: sp.Patcher, path: Path) -> None:
+    image = path.read_bytes()
+    cubin = patcher.open(image)
+    assert f"patch_{cubin.architecture}" in path.stem
+    done = cubin.patch()
+    assert done.refused == [None] * len(cubin.kernels)
+    assert done.image
+    old, new = Elf(image), Elf(done.image)
+    for kernel, moved in zip(cubin.kernels, done.moved, strict=True):
+        before, after = old.code(kernel.name), new.code(kernel.name)
+        assert check_detours(cubin.architecture, before, after) == moved
+        assert moved > 0.75 * sum(low != 0x7918 for low, _ in before)
+        assert moved == len(before) - cubin.reasons(kernel).total()
+        assert new.symbol_size(kernel.name) == len(after) * 16
+        # what is said about instructions is said about where they are now
+        was, now = old.attributes(kernel.name), new.attributes(kernel.name)
+        for kind, each in ((0x1C, 4), (0x28, 4), (0x31, 4), (0x39, 16)):
+            for at in range(0, len(was.get(kind, b"")), each):
+                x, y = (struct.unpack_from("<I", data[kind], at)[0] // 16 for data in (was, now))
+                assert before[x][0] == after[y][0]
+                assert was[kind][at + 4 : at + each] == now[kind][at + 4 : at + each]
+    for s, t in zip(old.sections, new.sections, strict=True):
+        assert (s.name, s.kind, s.info) == (t.name, t.kind, t.info)
+        if not s.name.startswith((".text.", ".nv.info.", ".symtab", ".nv.capmerc")) and s.kind != 8:
+            assert old.contents(s) == new.contents(t)
+    texts = [s for s in new.sections if s.name.startswith(".text.")]
+    assert any(
+        kind == 1 and all(at <= s.offset and s.offset + s.size <= at + size for s in texts)
+        for kind, _, at, _, _, size, _, _ in new.segments
+    )
+    assert patcher.open(done.image).patch().image  # a cubin as any other
+
+
+def test_points_are_taken_as_they_are_or_not_at_all(patcher: sp.Patcher) -> None:
+    image = (DATA / "patch_90a.cubin").read_bytes()
+    cubin = patcher.open(image)
+    scale = next(k for k in cubin.kernels if k.name == "scale")
+    branch = next(i * 16 for i, why in enumerate(cubin.refusals(scale)) if why == "control flow")
+    done = cubin.patch(scale, [sp.Point(16, sp.FIXED, 2_500_000), sp.Point(32, sp.EMPTY)])
+    assert done.image
+    assert done.moved[scale.index] == 2
+    old, new = Elf(image), Elf(done.image)
+    code = new.code("scale")
+    assert check_detours(90, old.code("scale"), code) == 2
+    slept = sum(low >> 32 for low, _ in code if low & 0xFFF == SLEEP)
+    assert 2_499_990 <= slept <= 2_500_000
+    for other in cubin.kernels:
+        if other != scale:
+            assert old.code(other.name) == new.code(other.name)
+    for points, reason, at in (
+        ([sp.Point(16), sp.Point(branch)], "control flow", branch),
+        ([sp.Point(24)], "no instruction is there", 24),
+        ([sp.Point(1 << 20)], "no instruction is there", 1 << 20),
+        ([sp.Point(32), sp.Point(16)], "points that are not ascending", 16),
+        ([sp.Point(16, sp.FIXED, 1 << 30)], "a delay that is too long", 16),
+    ):
+        done = cubin.patch(scale, points)
+        assert done.image is None
+        assert done.refused[scale.index] == reason
+        assert done.refused_at[scale.index] == at
+
+
+def test_damaged_images_are_refused(patcher: sp.Patcher) -> None:
+    image = (DATA / "patch_90a.cubin").read_bytes()
+    rng = random.Random(1)
+    for n in range(300):
+        damaged = bytearray(image)
+        for _ in range(rng.choice((1, 1, 4, 40))):
+            where = rng.choice((64, len(image), 8000))
+            at = rng.randrange(min(where, len(image)))
+            if rng.random() < 0.5:  # in the headers of sections
+                at = struct.unpack_from("<Q", image, 40)[0] + rng.randrange(64 * 40)
+            damaged[at % len(image)] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        if n % 5 == 0:
+            del damaged[rng.randrange(len(damaged)) :]
+        try:
+            cubin = patcher.open(bytes(damaged))
+        except ValueError:
+            continue
+        cubin.patch()
