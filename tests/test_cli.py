@@ -39,6 +39,7 @@ VERBS = [
     "memory",
     "blame",
     "rewind",
+    "replay",
     "export",
     "tui",
     "report",

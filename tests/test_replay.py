@@ -1,62 +1,213 @@
-"""Recorded launches, alone and again."""
+"""Recorded work, done again by another process."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ttanalyze as tt
 from tests import support
-from tests.support import simulator_environment
+from tests.rundir import Writer
+from tests.support import Outcome, simulator_environment
+from ttanalyze.cli import run_command
 
 pytestmark = pytest.mark.native
 EVERY = {"epoch": "launch:1", "deterministic": "1", "params": "1"}
+RUNS = {
+    "async": {},
+    "managed": {},
+    "globals": {},
+    "vecadd": {"epoch": "sync"},
+    "race": {"epoch": "launch:1,memcpy"},
+}
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("built")
-
-
-@pytest.fixture(scope="module")
-def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs of examples, with an epoch after every launch."""
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Examples, with an epoch after every launch."""
+    built = tmp_path_factory.mktemp("built")
     out = {}
-    for name in ("async", "managed", "globals"):
+    for name, options in RUNS.items():
         out[name] = tmp_path_factory.mktemp(name) / "run"
-        command = support.command(f"example-{name}", built)
-        done = support.run(command, support.recording(simulator_environment(), out[name], **EVERY))
+        command = [word for word in support.command(f"example-{name}", built) if word != "--fixed"]
+        environment = support.recording(simulator_environment(), out[name], **(EVERY | options))
+        done = support.run(command, environment)
         assert done.status == 0, done.stderr
     return out
 
 
-def all_launches(run: Path) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "tests.replay_launches", str(run)]
-    done = support.run(command, simulator_environment(), cwd=support.ROOT)
-    assert (done.stderr, done.status) == ("", 0)
-    return [json.loads(line) for line in done.stdout.splitlines()]
+@pytest.fixture(scope="module")
+def number(runs: dict[str, Path]) -> str:
+    """The number of a launch of shift."""
+    events = tt.open(runs["async"]).events
+    name = events["kernel"] == "shift"
+    return str(events["seq"][name].iloc[-1])
 
 
-def test_every_launch_alone(recorded: dict[str, Path]) -> None:
+def replay(run: Path, *arguments: str, **environment: str) -> Outcome:
+    return support.ttanalyze(
+        "replay", run, "--sim", *arguments, environment=simulator_environment(**environment)
+    )
+
+
+def as_json(done: Outcome) -> Any:
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+def test_every_launch_alone(runs: dict[str, Path]) -> None:
     """Each leaves what it left when it was recorded, on memory at its old addresses."""
-    found = all_launches(recorded["async"])
-    assert len(found) > 4
-    for launch in found[1:]:
-        assert launch["checked"] and launch["restored"]
-        assert launch["differ"] == launch["moved"] == []
-        assert len(launch["runs"]) == 2 and min(launch["runs"]) > 0
+    done = replay(runs["async"], "--kernel", "accumulate|shift", "--times", "3", "--json")
+    assert done.status == 0
+    refused, *found = as_json(done)["launches"]
+    assert refused["status"] == "refused"
+    assert "no epoch has what memory was before it" in refused["reason"]
+    assert len(found) > 8
+    for launch in found:
+        assert (launch["status"], launch["differences"], launch["notes"]) == ("same", [], [])
+        assert launch["regions"] == 3 and launch["after"] == launch["before"] + 1
+        assert len(launch["times"]["runs"]) == 3 and launch["times"]["min_us"] > 0
 
 
-def test_refusals_say_why(recorded: dict[str, Path]) -> None:
-    first, *others = all_launches(recorded["managed"])
-    assert "no epoch has what memory was before it" in first["refused"]
-    assert all("to which the host may have written" in other["refused"] for other in others)
+def test_one_launch_on_a_screen(runs: dict[str, Path], number: str) -> None:
+    done = replay(runs["async"], "--launch", number, "--times", "2", "--flush-l2", "--alone")
+    assert (done.stderr, done.status) == ("", 0)
+    verdict, *lines = done.stdout.splitlines()
+    assert verdict == f"same: launch {number} of shift leaves 3 regions as recorded"
+    assert [line.split()[0] for line in lines] == ["kernel", "launch", "input", "time"]
+    assert "median of 2 runs" in lines[-1] and "(L2 flushed)" in lines[-1]
+    under = replay(runs["async"], "--launch", number, "--no-verify", "--under", "env A=1")
+    assert under.status == 0 and "ran: not compared" in under.stdout
 
 
-def test_variables(recorded: dict[str, Path]) -> None:
-    """Variables of modules are where the driver puts them."""
-    found = [launch for launch in all_launches(recorded["globals"]) if "refused" not in launch]
-    assert found and all(launch["differ"] == [] for launch in found)
+def test_what_differs_is_shown(runs: dict[str, Path]) -> None:
+    """A racy kernel's sums, in other orders."""
+    run = runs["race"]
+    random = {"TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": "1"}
+    done = replay(run, "--kernel", "racy", "--dtype", "u32", "--json", **random)
+    assert done.status == 1
+    *_, launch = as_json(done)["launches"]
+    (difference,) = launch["differences"]
+    assert (launch["status"], difference["blocks"]) == ("differs", [0])
+    assert difference["values"]["elements"] == 64 and difference["values"]["count"] > 0
+    assert difference["bytes"]["count"] > 0
+    number = str(launch["seq"])
+    shown = replay(run, "--launch", number, **random)
+    assert shown.status == 1 and "  recorded    " in shown.stdout
+    within = ("--dtype", "u32", "--tolerance", "1000000")
+    allowed = replay(run, "--launch", number, *within, **random)
+    assert allowed.status == 0 and "as recorded within the tolerance" in allowed.stdout
+
+
+def test_memory_that_others_write_to(runs: dict[str, Path]) -> None:
+    done = replay(runs["managed"], "--kernel", ".")
+    assert done.status == 2
+    assert "to which the host may have written since epoch 0" in done.stdout
+
+
+def test_variables_are_where_the_driver_puts_them(runs: dict[str, Path]) -> None:
+    done = replay(runs["globals"], "--kernel", "count")
+    assert done.status == 0 and "same 3" in done.stdout
+
+
+def test_work_before_it_is_done_as_well(runs: dict[str, Path]) -> None:
+    """Where the last epoch is some launches ago."""
+    *_, launch = as_json(replay(runs["vecadd"], "--kernel", "add", "--json"))["launches"]
+    assert launch["status"] == "same"
+
+
+def test_a_span_of_epochs(runs: dict[str, Path]) -> None:
+    done = replay(runs["async"], "--from", "1", "--to", "7", "--json")
+    assert done.status == 0
+    found = as_json(done)["stretches"]
+    assert [(one["first"], one["last"]) for one in found] == [(i, i + 1) for i in range(1, 7)]
+    assert all(one["status"] == "same" and one["regions"] == 3 for one in found)
+    shown = replay(runs["vecadd"], "--from", "0")
+    assert shown.status == 0
+    assert "taken on trust: " in shown.stdout or "copies from the host" not in shown.stdout
+    refused = replay(runs["managed"], "--from", "0", "--to", "2")
+    assert refused.status == 2 and "which the host may write to" in refused.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say what: --launch N, --kernel REGEX, or --from E1 --to E2"),
+        (("--launch", "1", "--kernel", "x"), "say what"),
+        (("--kernel", "("), "'(' is no regular expression"),
+        (("--kernel", "nothing"), "no launch of such a kernel was recorded"),
+        (("--launch", "1", "--times", "-1"), "--times -1"),
+        (("--launch", "1", "--tolerance", "1"), "it needs --dtype"),
+        (("--launch", "1", "--under", "no-such-tool"), "no-such-tool is not found"),
+        (("--from", "0", "--times", "3"), "go with no other option"),
+        (("--from", "0", "--to", "99"), "epoch 99 can't be a bound"),
+    ],
+)
+def test_usage(
+    runs: dict[str, Path],
+    arguments: tuple[str, ...],
+    said: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    status = run_command(["replay", str(runs["async"]), "--sim", *arguments])
+    out, err = capfd.readouterr()
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
+def test_what_is_no_launch(runs: dict[str, Path]) -> None:
+    done = replay(runs["async"], "--launch", "1", "--launch", "99999")
+    assert done.status == 2
+    assert "is no launch of a kernel" in done.stdout and "no call 99999" in done.stdout
+
+
+def test_damage_is_one_line(runs: dict[str, Path], number: str, run_path: Path) -> None:
+    """Contents and images that are not what was recorded."""
+    shutil.copytree(runs["async"], run_path)
+    (image,) = (run_path / "p0" / "modules").iterdir()
+    whole = image.read_bytes()
+    image.write_bytes(whole.replace(b"add", b"sub"))
+    done = replay(run_path, "--launch", number)
+    assert done.status == 2 and "not the image that was recorded" in done.stdout
+    image.write_bytes(whole)
+    for data in (run_path / "p0").glob("data-*.bin"):
+        raw = data.read_bytes()
+        data.write_bytes(raw[:64] + bytes(byte ^ 1 for byte in raw[64:]))
+    done = replay(run_path, "--launch", number)
+    assert (done.status, done.stdout) == (2, "")
+    assert "does not match its digest" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_runs_without_parameters(run_path: Path) -> None:
+    writer = Writer(run_path)
+    writer.born(0, bytes(4096))
+    writer.epoch("sync", "full")
+    writer.event("launch", id=0)
+    writer.close()
+    done = replay(run_path, "--kernel", ".")
+    assert done.status == 2 and "without --params" in done.stdout + done.stderr
+
+
+def test_digests_on_the_device() -> None:
+    """Those of the kernel are those of the host, of memory of any size and alignment."""
+    script = """
+import numpy as np
+from ttanalyze.graph import Device, DeviceBuffer
+from ttanalyze.graph.digests import Digests, Own
+
+device = Device.default()
+data = np.random.default_rng(1).integers(0, 256, 65536 * 2 + 1000, dtype="u1")
+buffer = DeviceBuffer.of(data, device)
+at = buffer.address
+places = [(at, len(data)), (at + 16, 100), (at + 3, 70001), (at, 65536), (at, 0), (at + 8, 241)]
+own = Own(device)
+pairs = zip(Digests(own, False).of(places), Digests(own, True).of(places), strict=True)
+print([len(a) == len(b) and bool((a == b).all()) for a, b in pairs])
+"""
+    done = support.run([sys.executable, "-c", script], simulator_environment(), cwd=support.ROOT)
+    assert (done.stderr, done.stdout) == ("", f"{[True] * 6}\n")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Rebuilds capture.ptx and replay.ptx from their sources, or checks that they are up to date.
+"""Rebuilds capture.ptx, replay.ptx and again.ptx from their sources, or checks that they are up to
+date.
 
-    build_ptx.py                        write them beside this file
+    build_ptx.py                        write them where they belong
     build_ptx.py --check                exit 1 if one is stale
     build_ptx.py -o FILE -D NAME=VALUE  write a variant of capture.ptx for comparison
 
@@ -23,7 +24,12 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-KERNELS = {"capture.ptx": "kernels.cu", "replay.ptx": "replay.cu"}
+GRAPH = FOLDER.parent.parent / "ttanalyze" / "graph"
+KERNELS = {
+    FOLDER / "capture.ptx": "kernels.cu",
+    FOLDER / "replay.ptx": "replay.cu",
+    GRAPH / "again.ptx": "again.cu",  # which the toolkit loads
+}
 SOURCES = [
     "capture.cuh",
     "device.cuh",
@@ -108,8 +114,7 @@ def build(kernels: str, nvcc: str, defines: list[str]) -> str:
 
 def check(nvcc: str | None) -> str | None:
     """None if the PTX is what the sources give, else what is wrong with it."""
-    for name, kernels in KERNELS.items():
-        output = FOLDER / name
+    for output, kernels in KERNELS.items():
         if not output.exists():
             return f"{output}: missing"
         present = output.read_text(encoding="utf-8")
@@ -141,11 +146,7 @@ def main() -> int:
     if nvcc is None:
         print("no nvcc: set NVCC or add it to PATH", file=sys.stderr)
         return 1
-    wanted = (
-        {options.output: "kernels.cu"}
-        if options.output
-        else {FOLDER / name: kernels for name, kernels in KERNELS.items()}
-    )
+    wanted = {options.output: "kernels.cu"} if options.output else KERNELS
     try:
         texts = {path: build(kernels, nvcc, options.define) for path, kernels in wanted.items()}
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:

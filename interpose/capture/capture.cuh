@@ -172,16 +172,7 @@ INLINE void digest(const struct tt_capture_params &p)
 	const struct tt_capture_region *regions = at<struct tt_capture_region>(p.regions);
 	bool full = p.flags & TT_CAPTURE_FULL, prepares = threadIdx.x == TT_DIGEST_THREADS - WARP;
 
-	for (int i = 0; i < 2; i++) {
-		constants.first[lane][i] = xxh3_secret(8 * (lane / 4) + 16 * (lane % 4) + 8 * i);
-		constants.second[lane][i] = xxh3_secret(8 * (lane / 4) + 16 * (lane % 4) + 8 * i + 64);
-	}
-	if (lane < 8) {
-		constants.start[lane] = xxh3_start(lane);
-		constants.scramble[lane] = xxh3_secret(XXH3_SECRET_SCRAMBLE + 8 * lane);
-		constants.merge[lane] = xxh3_secret(XXH3_SECRET_MERGE + 8 * lane);
-		constants.last_stripe[lane] = xxh3_secret(XXH3_SECRET_LAST_STRIPE + 8 * lane);
-	}
+	prepare_constants(&constants, lane);
 	if (prepares) {
 		check = payload = 0;
 		list = p.scratch;

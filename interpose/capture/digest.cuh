@@ -29,6 +29,21 @@ struct job {
 	unsigned length, block, region;
 };
 
+/* Every warp of the CTA writes the same. */
+INLINE void prepare_constants(struct constants *constants, unsigned lane)
+{
+	for (int i = 0; i < 2; i++) {
+		constants->first[lane][i] = xxh3_secret(8 * (lane / 4) + 16 * (lane % 4) + 8 * i);
+		constants->second[lane][i] = xxh3_secret(8 * (lane / 4) + 16 * (lane % 4) + 8 * i + 64);
+	}
+	if (lane < 8) {
+		constants->start[lane] = xxh3_start(lane);
+		constants->scramble[lane] = xxh3_secret(XXH3_SECRET_SCRAMBLE + 8 * lane);
+		constants->merge[lane] = xxh3_secret(XXH3_SECRET_MERGE + 8 * lane);
+		constants->last_stripe[lane] = xxh3_secret(XXH3_SECRET_LAST_STRIPE + 8 * lane);
+	}
+}
+
 /* What 16 bytes add to their accumulators: even and odd one of a pair. */
 INLINE void mix16(ulonglong2 data, const uint64_t secret[2], uint64_t *even, uint64_t *odd)
 {

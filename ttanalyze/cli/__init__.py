@@ -23,6 +23,7 @@ from ttanalyze.cli import (
     exporting,
     looking,
     recording,
+    replaying,
     tracing,
     travelling,
 )
@@ -46,6 +47,7 @@ for verbs in (
     looking.verbs,
     tracing.verbs,
     travelling.verbs,
+    replaying.verbs,
     exporting.verbs,
 ):
     app.registered_commands += verbs.registered_commands

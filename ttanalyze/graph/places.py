@@ -10,8 +10,9 @@ import bisect
 import contextlib
 import os
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ import xxhash
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.graph.device import Context, Device
+from ttanalyze.graph.digests import ZEROS, Digests, Own
 from ttanalyze.graph.driver import DriverError
+from ttanalyze.graph.loading import Blocks, Loader
 from ttanalyze.graph.memory import DeviceBuffer, copy_in, copy_out
 from ttanalyze.graph.module import Module
 from ttanalyze.graph.recorded import REGION
@@ -31,7 +34,7 @@ from ttanalyze.model.process import Process
 DEVICE_LOCATION, PINNED, READ_WRITE = 1, 1, 3  # CU_MEM_…
 # Bytes of addresses around those that are needed: drivers place small ranges where they like.
 AROUND = (1 << 30, 1 << 40)
-PIECE = 512 * BLOCK_SIZE  # read back at once
+BLOCK_BYTES = np.uint64(BLOCK_SIZE)
 ALIGNMENT = 512  # that addresses of memory keep
 
 
@@ -124,9 +127,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class Finding:
-    """A region in an epoch, compared. digest, expected: what it has, and had. blocks: how many
-    differ; first_block: the first of them. new: it was allocated within the span, so that what
-    nobody wrote there is not known.
+    """A region in an epoch, compared. digest, expected: what it has, and had. differ: the blocks
+    that do, blocks: how many, first_block: the first of them. new: it was allocated within the
+    span, so that what nobody wrote there is not known.
     """
 
     region: int
@@ -134,9 +137,16 @@ class Finding:
     size: int
     digest: int
     expected: int
-    blocks: int
-    first_block: int | None
+    differ: Array
     new: bool
+
+    @property
+    def blocks(self) -> int:
+        return len(self.differ)
+
+    @property
+    def first_block(self) -> int | None:
+        return int(self.differ[0]) if len(self.differ) else None
 
     @property
     def same(self) -> bool:
@@ -170,8 +180,10 @@ class Places:
     refused: why memory is not where it was, as the driver says; None where it is.
     """
 
-    def __init__(self, device: Device, process: Process, rows: Iterable[int]) -> None:
-        """Allocates it. Raises Error where there is not enough."""
+    def __init__(
+        self, device: Device, process: Process, rows: Iterable[int], alone: bool = False
+    ) -> None:
+        """Allocates it. alone: no kernels of our own. Raises Error where there is not enough."""
         self.device = device
         self._process = process
         self._rows = dict.fromkeys(rows)
@@ -183,6 +195,10 @@ class Places:
         self._allocate([row for row in self._rows if self._ordinary(row)])
         self._variables: dict[int, int] = {}  # by row, where they are
         self._initial: dict[int, Array] = {}  # and what they held when their module was loaded
+        self.own = Own(device)
+        self._digests = Digests(self.own, True if alone else None)
+        self._loader = Loader(process, device, check=self._digests.here)
+        self._restored = False
 
     def _ordinary(self, row: int) -> bool:
         kind, flags = self._birth["kind"][row], self._process.regions.flags[row]
@@ -290,21 +306,55 @@ class Places:
 
     def restore(self, state: State) -> None:
         """Puts into memory what it held in an epoch; what was not there then is zeros, or what its
-        module says. Raises FormatError where contents are damaged.
+        module says. Blocks that hold it already stay. Raises FormatError for damaged contents.
         """
         self.device.synchronize()
+        rows = [row for row in self._rows if row in state.records and self.has(row)]
+        fresh = not self._restored
         with self.device.use() as driver:
-            for piece in self._pieces:
-                start = piece.begin + piece.delta
-                driver.call("cuMemsetD8_v2", start, 0, piece.end - piece.begin)
+            for begin, size in self._to_clear(state, fresh):
+                driver.call("cuMemsetD8_v2", begin, 0, size)
             driver.call("cuCtxSynchronize")
-        with contents.DataFiles(self._process) as files:
-            for row in self._rows:
-                if row in state.records and self.has(row):
-                    for at, data in files.pieces(state.records[row]):
-                        copy_in(self.device, self.now(row) + at, np.frombuffer(data, "u1"))
-                elif row in self._initial:
-                    copy_in(self.device, self._variables[row], self._initial[row])
+        self._restored = True
+        for row, data in self._initial.items():
+            if row not in state.records:
+                copy_in(self.device, self._variables[row], data)
+        blocks = []
+        there = dict(zip(rows, repeat(None))) if fresh else self.digests(rows)
+        for row in rows:
+            records = state.records[row]
+            address = np.uint64(self.now(row)) + records["block"].astype("u8") * BLOCK_BYTES
+            known = there[row]
+            if known is None:  # zeros, but for variables
+                same = (records["digest"] == ZEROS) & (row not in self._variables)
+            else:
+                same = records["digest"] == known
+            blocks.append(Blocks(records, address).take(np.flatnonzero(~same)))
+        if blocks:
+            records = np.concatenate([some.records for some in blocks])
+            address = np.concatenate([some.address for some in blocks])
+            self._loader.load(Blocks(records, address))
+        if not self._digests.here:  # what was read was not checked
+            self._check(state, rows)
+
+    def _to_clear(self, state: State, fresh: bool) -> Iterator[tuple[int, int]]:
+        """Address and size of what is to be zeros."""
+        if fresh:
+            yield from ((p.begin + p.delta, p.end - p.begin) for p in self._pieces)
+            return
+        for row in self._rows:
+            if row not in state.records and self._ordinary(row):
+                yield self.now(row), int(self._birth["size"][row])
+
+    def _check(self, state: State, rows: list[int]) -> None:
+        """Raises FormatError where memory is not as in an epoch, as files are damaged."""
+        for row, digests in self.digests(rows).items():
+            wrong = state.records[row][digests != state.records[row]["digest"]]
+            if len(wrong):
+                data = np.empty(int(wrong["length"].sum(dtype="u8")), "u1")
+                contents.read_blocks(self._process, wrong, data)
+                number = int(self._birth["id"][row])
+                raise Error(f"region {number} does not hold what was copied to the device")
 
     def compare(self, state: State, before: State) -> list[Finding]:
         """Each region of an epoch that is here, against what it held then. before: what was
@@ -313,30 +363,21 @@ class Places:
         self.device.synchronize()
         regions = self._process.regions
         out = []
-        for row, records in state.records.items():
-            if not self.has(row):
-                continue
-            expected = records["digest"]
-            digests = self.digests(row)
+        rows = [row for row in state.records if self.has(row)]
+        for row, digests in self.digests(rows).items():
+            expected = state.records[row]["digest"]
             differ = np.flatnonzero(digests != expected)
             digest, wanted = (
                 xxhash.xxh3_64_intdigest(np.ascontiguousarray(d).data) for d in (digests, expected)
             )
             label = self._process.strings.get(int(regions.label[row]))
-            first = int(differ[0]) if len(differ) else None
             number, size = int(regions.id[row]), int(regions.size[row])
             new = row not in before.records
-            out.append(Finding(number, label, size, digest, wanted, len(differ), first, new))
+            out.append(Finding(number, label, size, digest, wanted, differ, new))
         return out
 
-    def digests(self, row: int) -> Array:
-        """The digest of each block of a region, as it is now."""
-        size, start = int(self._birth["size"][row]), self.now(row)
-        buffer = np.empty(min(size, PIECE), "u1")
-        out = []
-        for at in range(0, size, PIECE):
-            data = buffer[: min(PIECE, size - at)]
-            copy_out(self.device, data, start + at)
-            blocks = (data[i : i + BLOCK_SIZE] for i in range(0, len(data), BLOCK_SIZE))
-            out += [xxhash.xxh3_64_intdigest(block.data) for block in blocks]
-        return np.array(out, "u8")
+    def digests(self, rows: Iterable[int]) -> dict[int, Array]:
+        """By row, the digest of each block of some regions, as they are now."""
+        wanted = list(rows)
+        places = [(self.now(row), int(self._birth["size"][row])) for row in wanted]
+        return dict(zip(wanted, self._digests.of(places), strict=True))

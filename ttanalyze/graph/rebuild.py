@@ -174,12 +174,17 @@ def rebuild(
     rows = found.regions.tolist()
     state = State.of(of, first, rows)
     maker = Maker(Scene(of, on, rows), found)
-    graph = Graph.new(on)
+    return Rebuilt(build(maker), maker, state)
+
+
+def build(maker: Maker) -> Graph:
+    """The steps of a span as a graph."""
+    graph = Graph.new(maker.scene.device)
     made: list[Any] = []
-    for step in found.steps:
+    for step in maker.span.steps:
         made.append(_add(graph, maker, step, [made[other] for other in step.after]))
     graph._keeps += maker.keeps
-    return Rebuilt(graph, maker, state)
+    return graph
 
 
 def check_kinds(found: Span) -> None:

@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import xxhash
 
-from ttanalyze.errors import Error, system_error
+from ttanalyze.errors import Error, FormatError, system_error
 from ttanalyze.graph.alive import Alive
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.memory import Pinned
@@ -40,11 +41,15 @@ SHOWN = 8  # regions in a note
 class Scene:
     """Memory of some regions of a process, by row, and the code of its kernels, as it is needed."""
 
-    def __init__(self, process: Process, device: Device, rows: list[int]) -> None:
-        """Raises Error where there is not enough memory."""
+    def __init__(
+        self, process: Process, device: Device, rows: list[int], alone: bool = False
+    ) -> None:
+        """alone: no kernels of our own run on the device. Raises Error where there is not enough
+        memory.
+        """
         self.process = process
         self.device = device
-        self.places = Places(device, process, rows)
+        self.places = Places(device, process, rows, alone)
         self.rows = frozenset(rows)
         self.modules: dict[int, Module] = {}
         self._functions: dict[int, Function] = {}
@@ -77,6 +82,8 @@ class Scene:
             data = path.read_bytes()
         except OSError as e:
             raise system_error(path, e) from None
+        if xxhash.xxh3_64_intdigest(data) != image:
+            raise FormatError(path, 0, "not the image that was recorded")
         made = self.modules[number] = Module(data, self.device, f"module {number}")
         self.places.add_module(number, made)
         return made

@@ -276,6 +276,17 @@ class DataFiles:
                 self._refuse(records[first:stop], found)
             yield begin, piece
 
+    def compare(self, records: Array, data: Array) -> None:
+        """Raises FormatError where contents of blocks, at places BLOCK_SIZE apart in data (uint8),
+        do not have their digests.
+        """
+        digest, lengths = xxhash.xxh3_64_intdigest, records["length"].tolist()
+        starts = range(0, len(lengths) * BLOCK_SIZE, BLOCK_SIZE)
+        pairs = zip(starts, lengths, strict=True)
+        found = [digest(data[start : start + length].data) for start, length in pairs]
+        if found != records["digest"].tolist():
+            self._refuse(records, found)
+
     def _refuse(self, records: Array, found: list[int]) -> None:
         bad = records[records["digest"] != np.array(found, "u8")][0]
         what = f"block {int(bad['block'])} of region {int(bad['region'])}"

@@ -145,12 +145,17 @@ def plan(process: Process, seq: int) -> Plan:
     return Plan(process, seq, kernel, before, None if unchecked else after, made, unchecked)
 
 
-def _around(process: Process, context: int, seq: int) -> tuple[int | None, int | None]:
-    """The last good epoch of a context before a call, and the first one after it."""
+def good_epochs(process: Process, context: int) -> Array:
+    """The numbers of a context's epochs that have contents, which can't be torn."""
     epochs = process.epochs
     good = (epochs["flags"] & UNUSABLE == 0) & (epochs["context"] == context)
     good &= epochs["trigger"] != layout.TRIGGERS.index("graph-node")
-    numbers = np.flatnonzero(good)
+    return np.flatnonzero(good)
+
+
+def _around(process: Process, context: int, seq: int) -> tuple[int | None, int | None]:
+    """The last good epoch of a context before a call, and the first one after it."""
+    epochs, numbers = process.epochs, good_epochs(process, context)
     # Of an epoch that was cut before a kernel, the call is that kernel's launch.
     cuts = epochs["seq"][numbers].astype("i8")
     cuts -= epochs["trigger"][numbers] == layout.TRIGGERS.index("kernel-before")

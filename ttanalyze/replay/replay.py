@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,9 +30,9 @@ class Replay:
         replay.compare()
 
     seq: the launch's number in the order of calls. scene: memory and code that several replays
-    share, one of which is used at a time. Raises Error where the launch can't be done again, and
-    why. work: the launch as it is submitted; a changed one (`work.changed(grid=…)`) may be given to
-    submit() and time() in its place.
+    share, one of which is used at a time. known: its plan, where there is one already. Raises Error
+    where the launch can't be done again, and why. work: the launch as it is submitted; a changed
+    one (`work.changed(grid=…)`) may be given to submit() and time() in its place.
     """
 
     def __init__(
@@ -40,9 +41,10 @@ class Replay:
         seq: int,
         device: Device | None = None,
         scene: Scene | None = None,
+        known: Plan | None = None,
     ) -> None:
         self.process = process
-        self.plan: Plan = plan(process, seq)
+        self.plan: Plan = known or plan(process, seq)
         self.scene = scene or Scene(process, device or Device.default(), self.plan.rows)
         self.device = self.scene.device
         self._before = State.of(process, self.plan.before, self.plan.rows)
@@ -165,12 +167,14 @@ class Replay:
         """Waits, and compares each region with what the launch left when it was recorded. Raises
         Error where no epoch has that, DriverError where the launch failed.
         """
+        return self.scene.places.compare(self.expected, self._before)
+
+    @functools.cached_property
+    def expected(self) -> State:
+        """What the launch left when it was recorded. Raises Error where no epoch has that."""
         if self.after is None:
             raise Error(f"launch {self.seq}: {self.plan.unchecked}")
-        return self.scene.places.compare(self._expected(self.after), self._before)
-
-    def _expected(self, epoch: int) -> State:
-        return State.of(self.process, epoch, self.plan.rows)
+        return State.of(self.process, self.after, self.plan.rows)
 
     def time(self, times: int, flush_l2: bool = False, work: Kernel | None = None) -> Times:
         """Restores, launches, and measures that by events, so many times; the first run is not

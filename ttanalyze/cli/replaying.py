@@ -1,0 +1,234 @@
+"""Verbs that do recorded work again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ttanalyze import text
+from ttanalyze.cli.common import (
+    DIFFERS,
+    ERROR,
+    SAME,
+    JsonOption,
+    QuietOption,
+    RunArgument,
+    as_json,
+    print_text,
+    progress_bar,
+)
+from ttanalyze.errors import Error, system_error
+
+if TYPE_CHECKING:
+    from ttanalyze.graph.device import Device
+    from ttanalyze.model.process import Process
+
+verbs = typer.Typer()
+
+ProcessOption = Annotated[int, typer.Option(metavar="N", help="Which process (default 0).")]
+DeviceOption = Annotated[int, typer.Option(metavar="N", help="On which device (default 0).")]
+SimOption = Annotated[bool, typer.Option("--sim", help="On the simulator, without a GPU.")]
+LaunchOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--launch",
+        metavar="N",
+        help="A launch, by its number in the order of calls (seq of `query`); may be given again.",
+    ),
+]
+KernelOption = Annotated[
+    str | None,
+    typer.Option("--kernel", metavar="REGEX", help="All launches of kernels with such a name."),
+]
+DtypeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        metavar="TYPES",
+        help="What memory holds, such as f32; of single regions REGION=TYPE; separated by commas.",
+    ),
+]
+ToleranceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tolerance",
+        metavar="ABS,REL,ULP",
+        help="What does not count as different, by any of the three; needs --dtype.",
+    ),
+]
+
+REPLAY_EXAMPLES = """\b
+Examples:
+  Record with what is needed for it, and do every softmax again:
+    ttanalyze record --replayable --kernel softmax -o run1 -- python train.py
+    ttanalyze replay run1 --kernel softmax
+  One launch, with its time over 100 runs, the L2 cache flushed before each:
+    ttanalyze replay run1 --launch 1234 --times 100 --flush-l2
+  The program's work on the device without the program, memory compared at every epoch:
+    ttanalyze replay run1 --from 0 --to 12
+  What may differ in the last bits:
+    ttanalyze replay run1 --launch 1234 --dtype f32 --tolerance ,,4
+  One launch of a large program in a profiler, a checker, a debugger:
+    ttanalyze replay run1 --launch 1234 --under "ncu --set full"
+    ttanalyze replay run1 --launch 1234 --under "compute-sanitizer --tool racecheck"
+    ttanalyze replay run1 --launch 1234 --under "cuda-gdb --args"
+"""
+
+
+@verbs.command(epilog=REPLAY_EXAMPLES)
+def replay(
+    run: RunArgument,
+    launch: LaunchOption = None,
+    kernel: KernelOption = None,
+    first: Annotated[
+        int | None,
+        typer.Option("--from", metavar="E1", help="All the work from this epoch on (with --to)."),
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option("--to", metavar="E2", help="Up to this epoch; memory is compared at each."),
+    ] = None,
+    times: Annotated[
+        int, typer.Option(metavar="K", help="Measure K runs, the input restored before each.")
+    ] = 0,
+    verify: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Compare with what was recorded (default).")
+    ] = True,
+    flush_l2: Annotated[
+        bool,
+        typer.Option("--flush-l2/--warm", help="Flush the L2 cache before each measured run."),
+    ] = False,
+    dtype: DtypeOption = None,
+    tolerance: ToleranceOption = None,
+    under: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help="Run under a tool: ncu, compute-sanitizer, cuda-gdb --args …"
+        ),
+    ] = None,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Launch no kernel but this (--under does so).")
+    ] = False,
+    process: ProcessOption = 0,
+    device: DeviceOption = 0,
+    sim: SimOption = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Run recorded launches again, alone, from memory as it was; or all work between two epochs.
+
+    In a process of its own: memory is restored at the addresses it had, the module loaded, the
+    kernel launched with its recorded parameters, and what it leaves compared. Exit status 0: the
+    same; 1: different; 2: can't be replayed.
+    """
+    of_span = first is not None or last is not None
+    if (launch is not None) + (kernel is not None) + of_span != 1:
+        raise Error("say what: --launch N, --kernel REGEX, or --from E1 --to E2")
+    if of_span and (times or alone or under or not verify):
+        raise Error("--from and --to go with no other option but --dtype and --tolerance")
+    if times < 0:
+        raise Error(f"--times {times}: a whole number is expected")
+    if under is not None:
+        _run_under(under)
+    from ttanalyze.model import open_run
+    from ttanalyze.replay import run as module
+    from ttanalyze.replay import show
+    from ttanalyze.replay.plan import launches
+
+    types, allowed = _types(dtype, tolerance)
+    of = open_run(run).process(process)
+    if of_span:
+        return _replay_span(run, of, (first, last), (types, allowed), (device, sim), json, quiet)
+    seqs = launch or [int(event["seq"]) for event in launches(of, kernel)]
+    if not seqs:
+        raise Error(f"--kernel {kernel}: no launch of such a kernel was recorded")
+    wish = module.Wish(verify, times, flush_l2, types, allowed, alone)
+    with progress_bar("replaying", quiet) as progress:
+        found = module.replay(of, seqs, wish, lambda: _device(device, sim), progress)
+    if json:
+        said = {"run": str(run), "process": process, "launches": [one.as_dict() for one in found]}
+        print_text(as_json(said))
+    elif len(found) == 1:
+        print_text(show.outcome_text(found[0], text.colours_wanted(1)))
+    else:
+        width = shutil.get_terminal_size().columns if os.isatty(1) else 0
+        print_text(show.outcomes_text(found, text.colours_wanted(1), width))
+    return status(found)
+
+
+def _replay_span(
+    run: Path,
+    of: Process,
+    bounds: tuple[int | None, int | None],
+    compared: tuple[Any, Any],
+    where: tuple[int, bool],
+    json: bool,
+    quiet: bool,
+) -> int:
+    from ttanalyze.replay import show
+    from ttanalyze.replay.spans import replay_span
+
+    with progress_bar("replaying", quiet) as progress:
+        found = replay_span(of, *bounds, *compared, lambda: _device(*where), progress)
+    if json:
+        said = {"run": str(run), "process": of.index, "stretches": [one.as_dict() for one in found]}
+        print_text(as_json(said))
+    else:
+        width = shutil.get_terminal_size().columns if os.isatty(1) else 0
+        print_text(show.stretches_text(found, text.colours_wanted(1), width))
+    return status(found)
+
+
+def status(found: list[Any]) -> int:
+    """1 where any launch differs, 2 where none could be replayed, or one failed."""
+    words = {one.status for one in found}
+    if "differs" in words:
+        return DIFFERS
+    return ERROR if "failed" in words or words == {"refused"} else SAME
+
+
+def _types(dtype: str | None, tolerance: str | None) -> tuple[Any, Any]:
+    if dtype is None:
+        if tolerance is not None:
+            raise Error("--tolerance is of values: it needs --dtype")
+        return {}, None
+    from ttanalyze.diff import parse_types
+    from ttanalyze.values import Tolerance
+
+    return parse_types(dtype), None if tolerance is None else Tolerance.parse(tolerance)
+
+
+def _device(ordinal: int, sim: bool) -> Device:
+    from ttanalyze.graph import Device, driver, simulator
+
+    return Device(ordinal, simulator() if sim else driver())
+
+
+def _run_under(command: str) -> None:
+    """Becomes the tool, which runs this command line without --under."""
+    try:
+        tool = shlex.split(command)
+    except ValueError as e:
+        raise Error(f"--under {command}: {e}") from None
+    if not tool:
+        raise Error("--under: no command is given")
+    rest, arguments = [], iter(sys.argv[1:])
+    for word in arguments:
+        if word == "--under":
+            next(arguments)
+        elif not word.startswith("--under="):
+            rest.append(word)
+    found = shutil.which(tool[0])
+    if found is None:
+        raise Error(f"--under: {tool[0]} is not found")
+    python = [sys.executable, "-m", "ttanalyze"]
+    try:
+        os.execv(found, [*tool, *python, *rest, "--alone"])
+    except OSError as e:
+        raise system_error(Path(found), e) from None

@@ -1,0 +1,183 @@
+"""What differs between memory as it is and as it should be: bytes, items, tensors by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.bytewise import ByteDifference, Contents, compare_bytes
+from ttanalyze.graph.device import Device
+from ttanalyze.graph.memory import copy_out
+from ttanalyze.graph.places import Finding, State
+from ttanalyze.graph.scene import Scene
+from ttanalyze.model import layout
+from ttanalyze.model.labels import Part
+from ttanalyze.model.layout import BLOCK_SIZE, Array
+from ttanalyze.model.process import Process
+from ttanalyze.tensors import Tally, TensorDifference, type_of
+from ttanalyze.values import Comparison, Tolerance, Type, ValueDifference
+
+LISTED_BLOCKS = 16
+LISTED_TENSORS = 16
+LOOKED_AT = 1 << 12  # blocks of a region whose bytes are compared
+Types = Mapping[str | int | None, Type]  # by label, by id, None for all others
+
+
+class Memory(Contents):
+    """A region as it is on the device. records: tt_block records of the same lengths."""
+
+    def __init__(self, process: Process, records: Array, device: Device, address: int) -> None:
+        super().__init__(process, records, check=False)
+        self._device = device
+        self._address = address
+
+    def block(self, index: int) -> Array:
+        out = np.empty(int(self.records["length"][index : index + 1].sum()), np.uint8)
+        if len(out):
+            copy_out(self._device, out, self._address + index * BLOCK_SIZE)
+        return out
+
+
+@dataclass
+class RegionDifference:
+    """How a region differs. blocks: the first of those that do; bytes: None where none does after
+    all; values: where its type is known; tensors: those parts that the program named, and their
+    values by name. tolerated: all that differs is within the tolerance. new: it was allocated
+    meanwhile, so that what nobody wrote there is not known. partial: not all blocks were looked at.
+    """
+
+    region: int
+    kind: str
+    label: str | None
+    size: int
+    blocks: list[int]
+    block_count: int
+    bytes: ByteDifference | None = None
+    values: ValueDifference | None = None
+    tensors: list[TensorDifference] = field(default_factory=list)
+    tensor_count: int = 0
+    tensor_values: dict[str, ValueDifference] = field(default_factory=dict)
+    tolerated: bool = False
+    new: bool = False
+    partial: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def typed(types: Types, process: Process, row: int) -> Type | None:
+    """What a region's items were said to be."""
+    regions = process.regions
+    label = process.strings.get(int(regions.label[row]))
+    for key in (int(regions.id[row]), label):
+        if key is not None and key in types:
+            return types[key]
+    return types.get(None)
+
+
+def differences(
+    scene: Scene,
+    expected: State,
+    findings: Iterable[Finding],
+    types: Types,
+    tolerance: Tolerance | None,
+) -> list[RegionDifference]:
+    """What differs between memory as it is and as it was in an epoch, by what Places.compare found.
+    Raises FormatError for damaged contents.
+    """
+    out = []
+    for finding in findings:
+        if finding.same:
+            continue
+        row = int(scene.process.regions.rows(np.array([finding.region]))[0])
+        records = expected.records[row]
+        here = Memory(scene.process, records, scene.device, scene.places.now(row))
+        there = Contents(scene.process, records)
+        blocks = finding.differ.tolist()
+        found = look(row, expected.epoch, there, here, blocks, types, tolerance)
+        found.new = finding.new
+        out.append(found)
+    return out
+
+
+def look(
+    row: int,
+    epoch: int,
+    expected: Contents,
+    actual: Contents,
+    blocks: list[int],
+    types: Types,
+    tolerance: Tolerance | None,
+) -> RegionDifference:
+    """Looks into these blocks of a region, which differ by their digests; names are those of an
+    epoch. Raises FormatError for damaged contents.
+    """
+    process = expected.process
+    regions = process.regions
+    number = int(regions.id[row])
+    kind = layout.REGION_KINDS[int(regions.birth["kind"][row])]
+    label = process.strings.get(int(regions.label[row]))
+    size = int(regions.size[row])
+    out = RegionDifference(number, kind, label, size, blocks[:LISTED_BLOCKS], len(blocks))
+    out.partial = len(blocks) > LOOKED_AT
+    blocks = blocks[:LOOKED_AT]
+    tally = Tally(process, number, epoch)
+    out.bytes = compare_bytes(expected, actual, blocks, tally.add)
+    one = typed(types, process, row)
+    if one is not None:
+        out.values = _values(one, tolerance, expected, actual, blocks)
+        out.tolerated = out.values.same and not out.partial
+    found = tally.result()
+    out.tensors, out.tensor_count = found[:LISTED_TENSORS], len(found)
+    for part in tally.parts()[:LISTED_TENSORS]:
+        of = type_of(part) or one
+        if of is not None:
+            values = _values_of_part(of, tolerance, expected, actual, blocks, part)
+            if values is not None:
+                out.tensor_values[part.name] = values
+    return out
+
+
+def _values(
+    one: Type,
+    tolerance: Tolerance | None,
+    expected: Contents,
+    actual: Contents,
+    blocks: Iterable[int],
+) -> ValueDifference:
+    comparison = Comparison(one, tolerance)
+    done = 0
+    for block in blocks:
+        comparison.skip((block - done) * BLOCK_SIZE)
+        comparison.add(actual.block(block), expected.block(block))
+        done = block + 1
+    comparison.skip(max(0, expected.size - done * BLOCK_SIZE))
+    return comparison.result()
+
+
+def _values_of_part(
+    one: Type,
+    tolerance: Tolerance | None,
+    expected: Contents,
+    actual: Contents,
+    blocks: Iterable[int],
+    part: Part,
+) -> ValueDifference | None:
+    """Of a tensor; None where its items would lie across blocks."""
+    if part.offset % one.itemsize or part.start % one.itemsize:
+        return None
+    comparison = Comparison(one, tolerance)
+    done, end = part.offset, part.offset + part.bytes
+    for block in blocks:
+        at = block * BLOCK_SIZE
+        begin, stop = max(at, part.offset), min(at + BLOCK_SIZE, end)
+        if begin < stop:
+            comparison.skip(begin - done)
+            pieces = (side.block(block)[begin - at : stop - at] for side in (actual, expected))
+            comparison.add(*pieces)
+            done = stop
+    comparison.skip(end - done)
+    return comparison.result()

@@ -1,0 +1,176 @@
+"""How replays look on a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ttanalyze import bytewise, text
+from ttanalyze.demangle import demangle, short
+from ttanalyze.replay.compare import RegionDifference
+from ttanalyze.replay.run import DIFFERS, FAILED, REFUSED, SAME, UNCHECKED, Outcome
+from ttanalyze.replay.spans import Stretch
+from ttanalyze.replay.timing import Times
+from ttanalyze.values import ValueDifference
+
+HUES = {SAME: "green", DIFFERS: "red", FAILED: "red", REFUSED: "yellow", UNCHECKED: "yellow"}
+WHOLE = 40  # letters of a kernel's name
+SHOWN = 8  # regions, tensors
+TIMES = "\N{MULTIPLICATION SIGN}"
+SIDES = ("recorded", "replayed")
+
+
+def kernel_name(kernel: str) -> str:
+    """A kernel's name as one reads it, whole where it is short; safe to print."""
+    name = demangle([kernel])[0]
+    return text.printable(name if len(name) <= WHOLE else short(name))
+
+
+def outcome_text(found: Outcome, colour: bool = False) -> str:
+    """One launch."""
+    word = text.coloured(found.status, HUES[found.status], colour)
+    lines = [f"{word}: {_verdict(found)}"]
+    pairs = [("kernel", text.printable(demangle([found.kernel])[0]))]
+    if found.grid:
+        pairs.append(("launch", _shape(found)))
+    if found.before is not None:
+        pairs.append(("input", f"epoch {found.before}, {text.size(found.bytes)}"))
+    if found.times is not None:
+        pairs.append(("time", times_text(found.times)))
+    pairs += [("note", text.printable(note)) for note in found.notes]
+    lines += [f"  {line}" for line in text.rows(pairs).splitlines()]
+    for difference in found.differences[:SHOWN]:
+        lines += ["", *difference_lines(difference, SIDES, colour)]
+    more = len(found.differences) - SHOWN
+    if more > 0:
+        lines.append(f"… and {text.count(more, 'region')} more")
+    return "\n".join(lines)
+
+
+def _verdict(found: Outcome) -> str:
+    what = f"launch {found.seq} of {kernel_name(found.kernel)}"
+    if found.status == SAME:
+        within = " within the tolerance" if found.differences else ""
+        regions = text.count(found.regions, "region")
+        return f"{what} leaves {regions} as recorded{within}"
+    if found.status == DIFFERS:
+        differ = text.count(len(found.differences), "region")
+        return f"{what} leaves {differ} of {found.regions} other than recorded"
+    if found.status == UNCHECKED:
+        return f"{what} ran: {text.printable(found.reason)}"
+    return f"{what}: {text.printable(found.reason.removeprefix(f'launch {found.seq}: '))}"
+
+
+def _shape(found: Outcome) -> str:
+    grid, block = (f" {TIMES} ".join(map(str, size)) for size in (found.grid, found.block))
+    shared = f", {found.shared:,} bytes of dynamic shared memory" if found.shared else ""
+    return f"{grid} blocks of {block} threads{shared}"
+
+
+def times_text(times: Times) -> str:
+    """Median, least and spread."""
+    cache = "L2 flushed" if times.flushed else "L2 warm"
+    runs = text.count(len(times.runs), "run")
+    return (
+        f"{times.median:,.2f} µs median of {runs}, least {times.least:,.2f}, "
+        f"spread {times.spread:,.2f} ({cache})"
+    )
+
+
+def difference_lines(
+    found: RegionDifference, names: tuple[str, str], colour: bool = False
+) -> list[str]:
+    """A region that differs. names: what the two sides are called."""
+    label = f" {text.printable(found.label)!r}" if found.label else ""
+    head = f"region {found.region}{label}: {found.kind}, {found.size:,} bytes"
+    pairs = [("blocks", bytewise.blocks_text(found.blocks, found.block_count))]
+    if found.bytes is not None:
+        one = found.bytes
+        some = " of those looked at" if found.partial else ""
+        pairs.append(("bytes", bytewise.bytes_text(one.count, one.first, one.last) + some))
+    if found.values is not None:
+        pairs.append(("values", values_text(found.values)))
+    for part in found.tensors[:SHOWN]:
+        of = found.tensor_values.get(part.name)
+        first = (
+            f"[{part.first_element}]" if part.first_element is not None else f"byte {part.first}"
+        )
+        said = values_text(of) if of is not None else f"{text.count(part.differing, 'byte')} differ"
+        pairs.append(("tensor", f"{text.printable(part.name)} from {first}: {said}"))
+    if found.tensor_count > SHOWN:
+        pairs.append(("", f"… and {found.tensor_count - SHOWN} more tensors"))
+    if found.new:
+        pairs.append(("note", "allocated meanwhile: what nobody wrote there is not known"))
+    if found.tolerated:
+        pairs.append(("note", "all of it within the tolerance"))
+    lines = [text.coloured(head, "bold", colour)]
+    lines += [f"  {line}" for line in text.rows(pairs).splitlines()]
+    if found.bytes is not None:
+        lines += bytewise.window_lines(found.bytes.window, names, colour)
+    return lines
+
+
+def values_text(found: ValueDifference) -> str:
+    """How far apart values are."""
+    differ = f"{found.count:,} of {found.elements:,} {found.type} differ"
+    if not found.unequal:
+        return differ
+    apart = f"at most {found.max_abs:.4g} apart, {found.max_rel:.3g} of the value"
+    return f"{differ}, {apart}, {found.max_ulp:,} ulp"
+
+
+def outcomes_text(found: Sequence[Outcome], colour: bool = False, width: int = 0) -> str:
+    """A table of several launches, and what there is to say of those that did not turn out so."""
+    demangle([one.kernel for one in found])  # all at once, as each by itself takes a process
+    timed = any(one.times is not None for one in found)
+    head = ["launch", "kernel", "grid", "block", "input", "result"]
+    rows = [[*head, *(["µs"] if timed else [])]]
+    for one in found:
+        grid, block = (",".join(map(str, size)) for size in (one.grid, one.block))
+        row = [str(one.seq), kernel_name(one.kernel), grid, block, text.size(one.bytes), one.status]
+        rows.append([*row, *([f"{one.times.median:,.2f}" if one.times else ""] if timed else [])])
+    out = [text.table(rows, {0, 4, 6}, width)]
+    for one in found:
+        if one.status in (REFUSED, FAILED):
+            lead = "" if one.reason.startswith("launch ") else f"launch {one.seq}: "
+            out.append(lead + text.printable(one.reason))
+        elif one.status == UNCHECKED:
+            out.append(f"launch {one.seq}: not compared: {text.printable(one.reason)}")
+        for difference in one.differences[:1]:
+            lines = difference_lines(difference, SIDES, colour)
+            out += [f"launch {one.seq}: {lines[0]}", *lines[1:]]
+        out += [f"launch {one.seq}: {text.printable(note)}" for note in one.notes]
+    out.append(summary(found))
+    return "\n".join(out)
+
+
+def summary(found: Iterable[Outcome]) -> str:
+    """How many of each status."""
+    return _counted([one.status for one in found], "launch", "launches")
+
+
+def _counted(statuses: list[str], *noun: str) -> str:
+    words = (SAME, DIFFERS, UNCHECKED, REFUSED, FAILED)
+    counts = [(word, statuses.count(word)) for word in words if word in statuses]
+    return f"{text.count(len(statuses), *noun)}: {text.listing(counts)}"
+
+
+def stretches_text(found: Sequence[Stretch], colour: bool = False, width: int = 0) -> str:
+    """A span of epochs: a row for each stretch, then what there is to say of some."""
+    rows = [["epochs", "work", "regions", "result"]]
+    for one in found:
+        rows.append([f"{one.first} to {one.last}", one.work, str(one.regions), one.status])
+    out = [text.table(rows, {2}, width)]
+    for one in found:
+        lead = f"epochs {one.first} to {one.last}"
+        if one.reason:
+            out.append(f"{lead}: {text.printable(one.reason)}")
+        for difference in one.differences[:1]:
+            lines = difference_lines(difference, SIDES, colour)
+            out += [f"{lead}: {lines[0]}", *lines[1:]]
+        out += [f"{lead}: {text.printable(note)}" for note in one.notes]
+    uploads, size = sum(one.uploads for one in found), sum(one.upload_bytes for one in found)
+    if uploads:
+        copies = text.count(uploads, "copy from the host", "copies from the host")
+        out.append(f"taken on trust: {copies}, {text.size(size)}, as the next epoch has them")
+    out.append(_counted([one.status for one in found], "stretch", "stretches"))
+    return "\n".join(out)

@@ -1,0 +1,168 @@
+"""The device work of a process between epochs, without the process: from each epoch to the next,
+and memory compared at each on the way.
+
+Each stretch is a graph whose nodes come after each other as streams, events and waits of the host
+ordered them. Where memory is not as recorded at an epoch, it is put so before work goes on: what
+is said of a stretch is of that alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ttanalyze.errors import Error
+from ttanalyze.graph.device import Device
+from ttanalyze.graph.driver import DriverError
+from ttanalyze.graph.places import State
+from ttanalyze.graph.rebuild import build, check_kinds
+from ttanalyze.graph.recorded import Span, Upload, span, summary
+from ttanalyze.graph.scene import Maker, Scene, moved_notes
+from ttanalyze.model.process import Process
+from ttanalyze.replay.compare import RegionDifference, Types, differences
+from ttanalyze.replay.plan import good_epochs
+from ttanalyze.replay.run import DIFFERS, FAILED, REFUSED, SAME, Progress, is_lost
+from ttanalyze.values import Tolerance
+
+
+@dataclass
+class Stretch:
+    """What came of the work between two epochs. status: "same", "differs", "refused" (it can't be
+    done again) or "failed"; reason: of the last two. work: what was done, in words. regions: how
+    many were compared. uploads: copies from the host, whose contents are those that the next epoch
+    has, of upload_bytes; notes: what is not sure.
+    """
+
+    first: int
+    last: int
+    status: str = SAME
+    reason: str = ""
+    work: str = ""
+    regions: int = 0
+    differences: list[RegionDifference] = field(default_factory=list)
+    uploads: int = 0
+    upload_bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return vars(self) | {"differences": [one.as_dict() for one in self.differences]}
+
+
+def replay_span(
+    process: Process,
+    first: int | None = None,
+    last: int | None = None,
+    types: Types | None = None,
+    tolerance: Tolerance | None = None,
+    device: Callable[[], Device] = Device.default,
+    progress: Progress | None = None,
+) -> list[Stretch]:
+    """Does the work between two epochs again, by default the first and the last of the first's
+    context. progress: is called with stretches done and those in all. Raises Error where there are
+    no such epochs, no driver that works, or not enough memory.
+    """
+    planned = _plan(process, first, last)
+    rows = {row for one in planned if isinstance(one, Span) for row in one.regions.tolist()}
+    if not rows:
+        return [one if isinstance(one, Stretch) else _begun(one) for one in planned]
+    scene = Scene(process, device(), sorted(rows))
+    out: list[Stretch] = []
+    now: State | None = None  # what memory holds
+    lost = False
+    for done, one in enumerate(planned):
+        if progress is not None:
+            progress(done, len(planned))
+        if isinstance(one, Stretch):
+            out.append(one)
+            now = None
+            continue
+        stretch = _begun(one)
+        out.append(stretch)
+        if lost:
+            stretch.status, stretch.reason = FAILED, "after what failed before"
+            continue
+        try:
+            now = _do(stretch, one, scene, now, types or {}, tolerance)
+        except DriverError as e:
+            stretch.status, stretch.reason = FAILED, str(e)
+            now, lost = None, is_lost(scene.device)
+        except Error as e:
+            stretch.status, stretch.reason = REFUSED, str(e)
+            now = None
+    return out
+
+
+def _plan(process: Process, first: int | None, last: int | None) -> list[Span | Stretch]:
+    """The stretches from each good epoch to the next."""
+    start = _first(process) if first is None else first
+    good = good_epochs(process, int(process.epochs["context"][start])).tolist()
+    end = good[-1] if last is None and good else last
+    if start not in good or end not in good:
+        which = start if start not in good else end
+        flags = "was refused, dropped or torn, or is of another context"
+        raise Error(f"epoch {which} can't be a bound: it {flags}")
+    bounds = good[good.index(start) : good.index(end) + 1]
+    if len(bounds) < 2:
+        raise Error(f"epochs {start} to {end}: the second comes after the first")
+    out: list[Span | Stretch] = []
+    for begin, stop in itertools.pairwise(bounds):
+        try:
+            found = span(process, begin, stop)
+            check_kinds(found)
+            out.append(found)
+        except Error as e:
+            out.append(Stretch(begin, stop, REFUSED, str(e)))
+    return out
+
+
+def _first(process: Process) -> int:
+    for context in dict.fromkeys(process.epochs["context"].tolist()):
+        good = good_epochs(process, context)
+        if len(good):
+            return int(good[0])
+    raise Error(f"process {process.index} has no epoch to begin from")
+
+
+def _begun(found: Span) -> Stretch:
+    assert found.last is not None
+    out = Stretch(found.first, found.last, work=summary(found.steps))
+    uploads = [step.what for step in found.steps if isinstance(step.what, Upload)]
+    out.uploads, out.upload_bytes = len(uploads), sum(what.reach for what in uploads)
+    out.notes = [
+        f"region {what.region}: what the host copied there is taken from epoch {what.epoch}, "
+        f"though {what.doubt}"
+        for what in uploads
+        if what.doubt
+    ]
+    out.notes += [f"{what}: left out" for what in found.left_out]
+    return out
+
+
+def _do(
+    out: Stretch,
+    found: Span,
+    scene: Scene,
+    now: State | None,
+    types: Types,
+    tolerance: Tolerance | None,
+) -> State | None:
+    """Gives what memory holds afterwards, where that is as recorded."""
+    places, process, rows = scene.places, found.process, found.regions.tolist()
+    maker = Maker(scene, found)
+    with build(maker) as graph:
+        before = State.of(process, found.first, rows)
+        if now is None:
+            places.restore(before)
+        with graph.instantiate() as executable:
+            executable.launch(scene.device.stream)
+            scene.device.synchronize()
+    after = State.of(process, out.last, rows)
+    findings = places.compare(after, before)
+    out.regions = len(findings)
+    out.differences = differences(scene, after, findings, types, tolerance)
+    out.notes += moved_notes(places, places.moved)
+    if any(not one.tolerated for one in out.differences):
+        out.status = DIFFERS
+    return None if out.differences else after
