@@ -52,16 +52,29 @@ class Cubin:
     code: dict[str, bytes]
     constants: dict[str, bytes] = field(default_factory=dict)
     calls: dict[str, list[str]] = field(default_factory=dict)
+    graph: list[tuple[str, str]] = field(default_factory=list)  # who calls whom, elsewhere too
 
     def bytes(self) -> bytes:
         names = [*self.code]
+        outside = sorted({called for _, called in self.graph} - {*names})
+        known = [*names, *outside]
+        texts = b"\0" + b"".join(name.encode() + b"\0" for name in known)
         sections: list[tuple[str, int, int, bytes, int, int]] = [("", 0, 0, b"", 0, 0)]
         symbols = bytes(24)
-        for i, name in enumerate(names):
-            sections.append((f".text.{name}", 1, 6, self.code[name], 0, 0))
-            symbols += struct.pack("<IBBHQQ", 0, 0x12, 0, i + 1, 0, len(self.code[name]))
+        for i, name in enumerate(known):
+            head = (texts.index(b"\0" + name.encode() + b"\0") + 1, 0x12, 0)
+            if name in self.code:
+                sections.append((f".text.{name}", 1, 6, self.code[name], 0, 0))
+            size = len(self.code.get(name, b""))
+            symbols += struct.pack("<IBBHQQ", *head, i + 1 if size else 0, 0, size)
         table = len(names) + 1
-        sections.append((".symtab", 2, 0, symbols, 0, 0))
+        sections.append((".symtab", 2, 0, symbols, table + 1, 0))
+        sections.append((".strtab", 3, 0, texts, 0, 0))
+        pairs = [
+            struct.pack("<II", *(known.index(name) + 1 for name in pair)) for pair in self.graph
+        ]
+        ends = struct.pack("<II", 0, 0xFFFFFFFF)
+        sections.append((".nv.callgraph", 0x70000001, 0, b"".join([ends, *pairs]), table, 0))
         for name, constant in self.constants.items():
             sections.append((f".nv.constant0.{name}", 1, 0x42, constant, 0, names.index(name) + 1))
         for name, called in self.calls.items():

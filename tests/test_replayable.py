@@ -15,6 +15,7 @@ from tests.recordings import record
 from tests.support import Outcome
 from ttanalyze import options
 from ttanalyze.errors import Error
+from ttanalyze.info import info, info_text
 from ttanalyze.model import layout
 from ttanalyze.model.process import Process
 
@@ -61,6 +62,13 @@ def test_the_program_does_not_notice(recorded: tuple[Outcome, Outcome, tt.Run]) 
     assert with_us == bare
     assert run.processes[0].info["warnings"] == []
     assert tt.verify.verify(run, run.path / "manifest.json").same
+
+
+def test_info_tells_of_it(recorded: tuple[Outcome, Outcome, tt.Run]) -> None:
+    summary = info(recorded[2])
+    (process,) = summary["processes"]
+    assert process["replayable"] == {"launches": 10, "kernels": 6, "without_code": {}}
+    assert "10 launches of 6 kernels with all to run again" in info_text(summary)
 
 
 def test_each_has_memory_before_and_after(process: Process) -> None:

@@ -71,6 +71,7 @@ def _process(process: Process) -> dict[str, Any]:
         "regions_not_captured": _tally([k for k, c in zip(kinds, captured, strict=True) if not c]),
         "bytes_captured": int(regions.size[np.array(captured, bool)].sum(dtype="u8")),
         "kernels": len(process.functions),
+        "replayable": _replayable(process),
         "modules": len(process.modules),
         "events": _events(process),
         "events_lost": told.get("counters", {}).get("events_lost", 0),
@@ -88,6 +89,23 @@ def _events(process: Process) -> int:
     if process.status in statuses.OVER and "events" in process.info.get("counters", {}):
         return int(process.info["counters"]["events"])
     return process.count_events()
+
+
+def _replayable(process: Process) -> dict[str, Any] | None:
+    """What can be run again, and whose code is missing and why; None where it was not asked for."""
+    if process.info.get("options", {}).get("TT_REPLAYABLE") != "1":
+        return None
+    launched = layout.distinct(process.launches["function"])
+    functions = process.functions[np.isin(process.functions["id"], launched)]
+    why = dict(
+        zip(process.modules["id"].tolist(), process.modules["missing"].tolist(), strict=True)
+    )
+    missing = [layout.MISSING[why.get(m, 1)] for m in functions["module"].tolist()]
+    return {
+        "launches": len(process.launches),
+        "kernels": len(launched),
+        "without_code": _tally([reason for reason in missing if reason != "nothing"]),
+    }
 
 
 def _timeline(process: Process) -> dict[str, Any] | None:
@@ -215,6 +233,8 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     calls = f"{process['events']:,} recorded, {kernels}, {text.count(modules, 'module')}"
     said = process["annotations"]
     pairs.append(("calls", f"{calls}, {text.count(said, 'annotation')}" if said else calls))
+    if process["replayable"]:
+        pairs.append(("again", _again(process["replayable"])))
     if process["timeline"]:
         pairs.append(("GPU", _gpu_times(process["timeline"])))
     if process["capture_waits"]["count"]:
@@ -266,6 +286,13 @@ def _epochs(process: dict[str, Any]) -> str:
         out += f" ({text.listing(process['triggers'].items())})"
     flags = [(name, n) for name, n in process["epoch_flags"].items() if n]
     return f"{out}; {text.listing(flags)}" if flags else out
+
+
+def _again(replayable: dict[str, Any]) -> str:
+    launches = text.count(replayable["launches"], "launch", "launches")
+    out = f"{launches} of {text.count(replayable['kernels'], 'kernel')} with all to run again"
+    missing = replayable["without_code"]
+    return f"{out}, but for the code of {text.listing(missing.items())}" if missing else out
 
 
 def _gpu_times(timeline: dict[str, Any]) -> str:

@@ -96,6 +96,8 @@ static void write_record(struct tt_launch *l, const struct op *op, struct functi
 
 bool replayable_begin(struct op *op, struct function *f, const struct shape *s)
 {
+	if (atomic_load(&captures_active))
+		return false; /* to load code may be forbidden to other threads, too */
 	if (!(atomic_load(&f->known) & context_bit(op->context))) {
 		op->t->busy++;
 		function_describe(op->t, op->context, f, s->f); /* its module's variables are part of the epoch */

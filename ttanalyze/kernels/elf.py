@@ -9,7 +9,7 @@ the checksum: it counts symbols, and those depend on the kernel's neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,12 @@ CUDA = 190
 PROGBITS, RELA, REL = 1, 4, 9
 EXECUTABLE = 4
 CONSTANT = b".nv.constant"
+CALL_GRAPH = (
+    b".nv.callgraph\0"  # pairs of symbols, who calls and who is called; 0 and -1, … are others
+)
+INSTRUCTION = np.dtype([("first", "<u8"), ("second", "<u8")])  # from sm_70 on
+OPERATION = 0x1FF  # of the first word; the bits above say what kinds of operands there are
+VIEWS = {"textures": range(0x160, 0x171), "surfaces": (0x194, 0x196, *range(0x198, 0x1A0))}
 REREAD = 4  # times its size are read of a cubin, whose sections may lie on one another
 
 
@@ -44,6 +50,16 @@ def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
     except _UnreadableError:
         return [None] * len(names)
     return [cubin.checksum(name) for name in names]
+
+
+def uses(image: bytes, name: str) -> tuple[set[str], set[str]] | None:
+    """What a kernel and what it calls has of VIEWS, and the names of the functions that it calls;
+    None where there is no such kernel.
+    """
+    try:
+        return _Cubin(image).uses(name)
+    except _UnreadableError:
+        return None
 
 
 class _UnreadableError(Exception):
@@ -88,6 +104,67 @@ class _Cubin:
         except _UnreadableError:
             return None
         return f"{xxhash.xxh3_64_intdigest(b''.join([own, *called])):016x}"
+
+    def uses(self, name: str) -> tuple[set[str], set[str]] | None:
+        first = self._text(name)
+        if first is None:
+            return None
+        names, texts = self._called_by(name)
+        for text in texts | {first}:
+            texts |= self._reached(text) | {text}
+        operations: set[int] = set()
+        for text in texts:
+            words = self._whole(text, INSTRUCTION)["first"]
+            operations.update(np.unique(words & np.uint64(OPERATION)).tolist())
+        return {kind for kind, known in VIEWS.items() if operations & set(known)}, names
+
+    def _called_by(self, name: str) -> tuple[set[str], set[int]]:
+        """Names of the functions that one can call, as the graph of calls has them, and the
+        sections of those that are here.
+        """
+        sections = self._sections
+        graph = next(self._named(CALL_GRAPH), None)
+        if graph is None:
+            return set(), set()
+        symbols = self._whole(self._link(graph), SYMBOL)
+        strings = bytes(self._bytes(self._link(self._link(graph))))
+        called: dict[int, list[int]] = {}
+        for caller, callee in self._whole(graph, np.dtype("<u4, <u4")).tolist():
+            if 0 < caller < len(symbols) and callee < len(symbols):
+                called.setdefault(caller, []).append(callee)
+
+        def name_of(symbol: int) -> str:
+            at = int(symbols["name"][symbol])
+            return strings[at : strings.find(b"\0", at)].decode(errors="replace")
+
+        open_ = [symbol for symbol in called if name_of(symbol) == name]
+        reached = set(open_)
+        while open_:
+            more = set(called.get(open_.pop(), ())) - reached
+            reached |= more
+            open_ += more
+        here = {int(symbols["section"][symbol]) for symbol in reached}
+        code = {s for s in here if s < len(sections) and sections["flags"][s] & EXECUTABLE}
+        return {name_of(symbol) for symbol in reached} - {name}, code
+
+    def _link(self, section: int) -> int:
+        """The section that one says it goes with."""
+        link = int(self._sections[section]["link"])
+        if link >= len(self._sections):
+            raise _UnreadableError
+        return link
+
+    def _whole(self, section: int, kind: np.dtype[Any]) -> Array:
+        """The whole records of a section."""
+        contents = self._bytes(section)
+        return np.frombuffer(contents[: len(contents) // kind.itemsize * kind.itemsize], kind)
+
+    def _named(self, name: bytes) -> Iterator[int]:
+        """The sections of a name, which is given with its end."""
+        names = bytes(self._names)
+        for section, at in enumerate(self._sections["name"].tolist()):
+            if names.startswith(name, at):
+                yield section
 
     def _text(self, name: str) -> int | None:
         """The section with a kernel's instructions."""
@@ -140,12 +217,11 @@ class _Cubin:
         for section in np.flatnonzero(relocations).tolist():
             contents = self._bytes(section)
             size = 24 if sections[section]["type"] == RELA else 16
-            link = int(sections[section]["link"])
+            link = self._link(section)
             self._left -= len(contents)
-            if link >= len(sections) or self._left < 0:
+            if self._left < 0:
                 raise _UnreadableError
-            symbols = np.frombuffer(self._bytes(link), "u1")
-            symbols = symbols[: len(symbols) // SYMBOL.itemsize * SYMBOL.itemsize].view(SYMBOL)
+            symbols = self._whole(link, SYMBOL)
             entries = np.frombuffer(contents[: len(contents) // size * size], "<u8")
             which = np.unique(entries.reshape(-1, size // 8)[:, 1] >> np.uint64(32))
             if len(which) and int(which[-1]) >= len(symbols):

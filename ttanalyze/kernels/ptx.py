@@ -24,30 +24,61 @@ BEGINNING = re.compile(r"[{;]")
 TOKEN = re.compile(r'"[^"\n]*"|[\w$%.]+|\S')
 
 
+# What begins an instruction on a texture or a surface, and what calls the device's runtime.
+VIEWS = {"textures": ("tex.", "tld4.", "txq."), "surfaces": ("suld.", "sust.", "sured.", "suq.")}
+
+
 def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
     """For each mangled name 16 hexadecimal digits, None where there is no such kernel."""
-    text = _without_comments(image.split(b"\0", 1)[0].decode("latin-1"))
-    definitions = _definitions(DEBUG_LINES.sub("", text))
-    known: dict[str, list[str]] = {}
-
-    def tokens_of(name: str) -> list[str]:
-        if name not in known:
-            known[name] = _tokens(name, definitions[name])
-        return known[name]
+    module = _Module(image)
 
     def checksum(name: str) -> str | None:
-        if not definitions.get(name, "").startswith(".entry"):
+        if not module.has(name):
             return None
-        reached, unseen = {name}, [name]
-        while unseen:
-            called = {t for t in tokens_of(unseen.pop()) if t in definitions} - reached
-            reached |= called
-            unseen += called
-        code = [tokens_of(name), *(tokens_of(other) for other in sorted(reached - {name}))]
+        reached = module.reached(name)
+        code = [module.tokens(name), *(module.tokens(other) for other in sorted(reached - {name}))]
         normal = "\n".join(" ".join(tokens) for tokens in code)
         return f"{xxhash.xxh3_64_intdigest(normal.encode()):016x}"
 
     return [checksum(name) for name in names]
+
+
+def uses(image: bytes, name: str) -> tuple[set[str], set[str]] | None:
+    """What a kernel and what it calls has of VIEWS, and all words of its text, among which are the
+    functions that it calls; None where there is no such kernel.
+    """
+    module = _Module(image)
+    if not module.has(name):
+        return None
+    words = {token for other in module.reached(name) for token in module.tokens(other)}
+    views = {kind for kind, begins in VIEWS.items() if any(w.startswith(begins) for w in words)}
+    return views, words
+
+
+class _Module:
+    """The functions of a text, and whom they call."""
+
+    def __init__(self, image: bytes) -> None:
+        text = _without_comments(image.split(b"\0", 1)[0].decode("latin-1"))
+        self._definitions = _definitions(DEBUG_LINES.sub("", text))
+        self._known: dict[str, list[str]] = {}
+
+    def has(self, kernel: str) -> bool:
+        return self._definitions.get(kernel, "").startswith(".entry")
+
+    def tokens(self, name: str) -> list[str]:
+        if name not in self._known:
+            self._known[name] = _tokens(name, self._definitions[name])
+        return self._known[name]
+
+    def reached(self, kernel: str) -> set[str]:
+        """It and the functions that it can call."""
+        reached, unseen = {kernel}, [kernel]
+        while unseen:
+            called = {t for t in self.tokens(unseen.pop()) if t in self._definitions} - reached
+            reached |= called
+            unseen += called
+        return reached
 
 
 def _without_comments(text: str) -> str:
