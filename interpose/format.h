@@ -98,7 +98,8 @@ enum tt_event_kind {
 	TT_EVENT_NAME = 25,         /* id = string offset of a name; dst = of what: enum tt_named */
 	TT_EVENT_GRAPH_INSTANTIATE = 26, /* id = graph, as in tt_graph_record */
 	TT_EVENT_GRAPH_UPDATE = 27, /* id = graph, bytes = nodes that changed */
-	TT_EVENT_GRAPH_DESTROY = 28 /* id = graph */
+	TT_EVENT_GRAPH_DESTROY = 28, /* id = graph */
+	TT_EVENT_CONTROL = 29       /* id = string offset of what tt_control has set, as in tt_epoch.controls */
 };
 
 /* tt_event.dst of TT_EVENT_NAME */
@@ -156,6 +157,7 @@ struct tt_event {
 /* tt_activity.flags */
 #define TT_ACTIVITYF_COARSE 1 /* times of events around it: it began no earlier and ended no later */
 #define TT_ACTIVITYF_OWN 2    /* of the recorder */
+#define TT_ACTIVITYF_STAMPED 4 /* times of stamps around a graph's node; node = 1 + its number in tt_graph_record */
 
 /* What came of a call, and when. Records are in no order. */
 struct tt_activity {
@@ -164,7 +166,7 @@ struct tt_activity {
 	uint64_t end_ns;
 	uint64_t stream;   /* stream id, 0 where it is not known */
 	uint64_t bytes;    /* of copies and sets */
-	uint64_t node;     /* of what a graph launch did: the driver's number of the node; else 0 */
+	uint64_t node;     /* of what a graph launch did: the driver's number of the node (stamped: see there); else 0 */
 	uint32_t kind;     /* enum tt_event_kind: launch, copy, set, graph launch (as a whole), sync; 0: an unused slot */
 	uint32_t flags;    /* TT_ACTIVITYF_… */
 	uint32_t context;  /* as in tt_event; TT_NO_ID where it is not known */
@@ -279,7 +281,8 @@ struct tt_epoch {
 	uint32_t regions;       /* captured regions live at the cut */
 	uint32_t device;
 	uint64_t captured_ns;   /* CLOCK_MONOTONIC when the drain saw that the device had read it; 0 where that is not known */
-	uint8_t reserved[16];
+	uint32_t controls;      /* string offset: what tt_control had set, as "points=on;stamps=on;snapshot=64;regions=all"; 0: nothing */
+	uint8_t reserved[12];
 	uint64_t check;         /* XXH3-64 of the 152 bytes before */
 };
 

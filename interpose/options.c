@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "controls.h"
 #include "drain/json.h"
 
 #define COMPRESS_MOST 19 /* levels above need memory that is not ours to take */
@@ -22,11 +23,11 @@ static const struct {
 	{"TT_OUT", ""}, {"TT_EPOCH", NULL}, {"TT_REGIONS", "all"}, {"TT_SNAPSHOT_EVERY", "64"}, {"TT_RETAIN", "0"},
 	{"TT_OVERWRITE", "backpressure"}, {"TT_RING_BYTES", ""}, {"TT_DETERMINISTIC", NULL}, {"TT_DEPS", NULL},
 	{"TT_EVENTS", "1"}, {"TT_STALL_MS", "10000"}, {"TT_VERBOSE", "0"}, {"TT_COMPRESS", "0"}, {"TT_PARAMS", NULL},
-	{"TT_CPU_CALLSTACK", NULL}, {"TT_KERNEL_EVENTS", "dedup"}, {"TT_NVTX", "1"}, {"TT_TIMELINE", "off"}, {"TT_TIMEOUT", "0"},
+	{"TT_CPU_CALLSTACK", NULL}, {"TT_KERNEL_EVENTS", "dedup"}, {"TT_NVTX", "1"}, {"TT_TIMELINE", NULL}, {"TT_TIMEOUT", "0"},
 	{"TT_LAUNCH_DELAY", "0"}, {"TT_LAUNCH_DELAY_MODE", "both"}, {"TT_DELAY_SEED", "0"},
 	{"TT_REPLAYABLE", "0"}, {"TT_KERNEL", ""}, {"TT_MAX_PER_KERNEL", "3"},
 	{"TT_DELAY", "0"}, {"TT_DELAY_MIN", "0"}, {"TT_DELAY_MODE", "random"}, {"TT_DELAY_PATTERNS", ""},
-	{"TT_DELAY_KERNEL", ""}, {"TT_DELAY_LOAD", ""},
+	{"TT_DELAY_KERNEL", ""}, {"TT_DELAY_LOAD", ""}, {"TT_GRAPH_STAMPS", ""}, {"TT_CONTROL", ""},
 };
 #define VARIABLES (sizeof(variables) / sizeof(*variables))
 const char *const timeline_names[] = {"off", "events", "cupti", NULL};
@@ -228,6 +229,22 @@ static bool read_delays(const char *here, char *error, size_t size)
 	return true;
 }
 
+static bool read_controls(int *timeline, char *error, size_t size)
+{
+	const char *stamps = value_of("TT_GRAPH_STAMPS"), *control = value_of("TT_CONTROL");
+	char why[240];
+
+	if (stamps && !expressions_add(&options.stamps, "", stamps, strlen(stamps), why, sizeof(why)))
+		return bad(error, size, "TT_GRAPH_STAMPS", stamps, why);
+	if (stamps) /* who asks for stamps wants times */
+		*timeline = TIMELINE_EVENTS;
+	if (control && !controls_check(control, why, sizeof(why)))
+		return bad(error, size, "TT_CONTROL", control, why);
+	if (control && (size_t)snprintf(options.control, sizeof(options.control), "%s", control) >= sizeof(options.control))
+		return bad(error, size, "TT_CONTROL", control, "it is too long");
+	return true;
+}
+
 bool options_read(char *error, size_t error_size)
 {
 	static const char *const regions[] = {"all", "touched", NULL};
@@ -256,7 +273,8 @@ bool options_read(char *error, size_t error_size)
 	if (v && (!parse_size(v, &options.ring_bytes) || options.ring_bytes < (256 << 10)))
 		return bad(error, error_size, "TT_RING_BYTES", v,
 			   "expected a size of at least 256K, such as 256M or 2G");
-	if (!read_choice("TT_REGIONS", regions, "expected all or touched", &choice, error, error_size) ||
+	if (!read_controls(&timeline, error, error_size) ||
+	    !read_choice("TT_REGIONS", regions, "expected all or touched", &choice, error, error_size) ||
 	    !read_choice("TT_OVERWRITE", policies, "expected backpressure, drop-oldest or fail", &policy,
 			 error, error_size) ||
 	    !read_number("TT_SNAPSHOT_EVERY", &options.snapshot_every, error, error_size) ||
@@ -290,6 +308,10 @@ bool options_read(char *error, size_t error_size)
 	options.timeline = (enum timeline)timeline;
 	options.deps = deps >= 0 ? (enum deps)deps : options.touched ? DEPS_REGION : DEPS_DEVICE;
 	options.overwrite = (enum overwrite_policy)policy;
+	if (options.stamps.count && !options.timeline) {
+		snprintf(error, error_size, "TT_GRAPH_STAMPS needs a TT_TIMELINE: stamps are part of it");
+		return false;
+	}
 	if (options.timeline && !options.events) {
 		snprintf(error, error_size, "TT_TIMELINE needs TT_EVENTS=1: times are those of recorded calls");
 		return false;
@@ -331,6 +353,8 @@ static const char *normally(unsigned i)
 		return options.replayable ? "none" : "sync";
 	if (!strcmp(name, "TT_PARAMS") || !strcmp(name, "TT_DETERMINISTIC"))
 		return options.replayable ? "1" : "0";
+	if (!strcmp(name, "TT_TIMELINE"))
+		return timeline_names[options.timeline];
 	return options.callstacks ? "auto" : "off";
 }
 

@@ -51,6 +51,8 @@ struct options {
 	uint32_t delay_ns, delay_min_ns; /* how late points of kernels are, 0: none is */
 	enum config_mode delay_mode;
 	struct expressions delay_kernel; /* of their names; none: all */
+	struct expressions stamps; /* kernels inside graphs that have times of their own where events are what times */
+	char control[512];         /* what tt_control is first given */
 	bool verbose;
 	char delay_patterns[1024]; /* mnemonics with commas; empty: the usual ones */
 	char delay_load[4096];

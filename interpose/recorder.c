@@ -14,6 +14,7 @@
 
 #include "capture/capture.h"
 #include "capture/points.h"
+#include "controls.h"
 #include "delay/calls.h"
 #include "delay/points.h"
 #include "drain/activities.h"
@@ -332,6 +333,7 @@ static bool start(void)
 	started_ns = real_time();
 	gate_init();
 	delays_open();
+	controls_begin();
 	if (start_parts())
 		return true;
 	events_close();

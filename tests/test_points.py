@@ -87,6 +87,13 @@ def test_memory_of_a_graph(built: Path, run: Path) -> None:
     assert "there are no epochs inside a graph: it allocates memory" in stderr
 
 
+def test_a_graph_for_the_device(built: Path, run: Path) -> None:
+    """What kernels launch is left alone; what the host launches of the same program is not."""
+    stderr = record(support.command("graph_flags", built), run, SIM, epoch="graph-node:.")
+    assert "there are no epochs inside a graph: it is made to be launched by the device" in stderr
+    assert "graph-node" in set(tt.open(run).epochs["trigger"])
+
+
 def test_an_expression_is_needed() -> None:
     refused = support.ttanalyze("record", "--sim", "--epoch", "graph-node:", "--", "true")
     assert refused.status == 2

@@ -17,6 +17,8 @@ SIZES = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 MOST_REGIONS = 1_000_000
 MOST_PATTERNS = 1024  # letters
 LATEST_CALL, LATEST_POINT = 1_000_000_000, 100_000_000  # ns
+MOST_NAMES = 400  # bytes of an expression for regions
+SETTINGS = "points=on|off, stamps=on|off, regions=all|touched|IDS|REGEX or snapshot=N"
 KERNEL_EVENTS = ("dedup", "full", "nostack", "off")
 
 
@@ -140,6 +142,28 @@ def _epoch_word(word: str) -> None:
         raise Error(f"'{word[:80]}' is not {WORDS}")
 
 
+def _names(value: str) -> None:
+    _posix_expression("", value)
+
+
+def _settings(value: str) -> None:
+    """What tt_control understands. See interpose/controls.h."""
+    for setting in filter(None, (part.strip(" \t\n") for part in value.split(";"))):
+        name, _, given = setting.partition("=")
+        if not given or name not in ("points", "stamps", "regions", "snapshot"):
+            raise Error(f"'{setting[:80]}' is not {SETTINGS}")
+        if name in ("points", "stamps") and given not in ("on", "off"):
+            raise Error(f"'{given[:80]}' is not on or off")
+        if name == "snapshot" and not (re.fullmatch("[0-9]+", given) and int(given) < 0xFFFFFFFF):
+            raise Error(f"'{given[:80]}' is not a whole number")
+        if name == "regions" and len(given.encode()) > MOST_NAMES:
+            raise Error(f"'{given[:80]}' is not short enough")
+        if name == "regions" and not re.fullmatch("all|touched|[0-9,-]*", given):
+            _posix_expression("regions=", given)
+    if len(value.encode()) > 511:
+        raise Error("it is too long")
+
+
 def _posix_expression(form: str, expression: str) -> None:
     """Compiles a POSIX extended regular expression with the C library, as the recorder will."""
     if not expression:
@@ -170,6 +194,8 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "TT_CPU_CALLSTACK": _callers,
     "TT_KERNEL_EVENTS": _one_of(*KERNEL_EVENTS),
     "TT_TIMELINE": _one_of("cupti", "events", "off"),
+    "TT_GRAPH_STAMPS": _names,
+    "TT_CONTROL": _settings,
     "TT_LAUNCH_DELAY": _nanoseconds(LATEST_CALL),
     "TT_LAUNCH_DELAY_MODE": _one_of("both", "stream", "host"),
     "TT_DELAY_SEED": _wide_number,
@@ -218,8 +244,13 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
         raise Error(f"--params needs another --kernel-events than off: {reason}")
     if effective.get("TT_PARAMS") == "1" and effective.get("TT_EVENTS") == "0":
         raise Error("--params needs --events: parameters are those of recorded launches")
-    if effective.get("TT_TIMELINE", "off") != "off" and effective.get("TT_EVENTS") == "0":
+    timed = effective.get("TT_TIMELINE") or (
+        "events" if effective.get("TT_GRAPH_STAMPS") else "off"
+    )
+    if timed != "off" and effective.get("TT_EVENTS") == "0":
         raise Error("--timeline needs --events: times are those of recorded calls")
+    if timed == "off" and effective.get("TT_GRAPH_STAMPS"):
+        raise Error("--graph-stamps needs a --timeline: stamps are part of it")
     if int(effective.get("TT_DELAY_MIN") or 0) > int(effective.get("TT_DELAY") or 0):
         raise Error("--delay-min can't be more than --delay")
     both = [name for name in ("TT_DELAY", "TT_LAUNCH_DELAY") if int(effective.get(name) or 0)]

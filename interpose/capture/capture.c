@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../controls.h"
 #include "../drain/drain.h"
 #include "../options.h"
 #include "../recorder.h"
@@ -62,22 +63,65 @@ static uint64_t ring_free(const struct capture *p)
 	return p->ring.size - (p->head - atomic_load(&p->tail));
 }
 
-bool capture_fits(const struct capture *p, uint64_t size)
-{
-	uint64_t rest = p->ring.size - p->head % p->ring.size;
-
-	return size <= p->ring.size && size + (size > rest ? rest : 0) <= ring_free(p);
-}
-
 static void account(struct capture *p, const struct tt_capture_status *s)
 {
 	if (!(s->flags & (TT_CAPTURE_OVERFLOW | TT_CAPTURE_DISCARDED)))
 		p->head = s->position + s->size;
 }
 
-void capture_let_go(struct capture *p, uint32_t epoch)
+void capture_opened(struct capture *p, uint32_t slot, uint64_t size)
+{
+	p->open[(p->open_first + p->open_count++) % CAPTURE_PENDING] = (struct open_capture){slot, size};
+	p->reserved += size;
+}
+
+/* Those that are through, as they come to an end in order. */
+static void close_ended(struct capture *p)
+{
+	while (p->open_count) {
+		struct open_capture *o = &p->open[p->open_first];
+		struct tt_capture_status *s = capture_status(p, o->slot);
+		if (!__atomic_load_n(&s->sequence, __ATOMIC_ACQUIRE))
+			return;
+		account(p, s);
+		if (options.overwrite == OVERWRITE_DROP_OLDEST)
+			flight_settled(p, s);
+		p->reserved -= o->size;
+		p->open_first = (p->open_first + 1) % CAPTURE_PENDING;
+		if (!--p->open_count)
+			atomic_store(&p->stalled, false);
+	}
+}
+
+/* Where one is moved to the ring's start, what is left before its end is lost. */
+static uint64_t chunks_span(const struct capture *p, uint64_t size, uint64_t largest)
+{
+	uint64_t rest = p->ring.size - p->head % p->ring.size;
+
+	if (p->reserved)
+		return size + largest;
+	return size + (size <= rest ? 0 : largest < rest ? largest : rest);
+}
+
+bool capture_fits(struct capture *p, uint64_t size, uint64_t largest)
+{
+	close_ended(p);
+	return size <= p->ring.size && p->reserved + chunks_span(p, size, largest) <= ring_free(p);
+}
+
+uint32_t capture_slot(struct capture *p)
+{
+	uint32_t slot = drain_slot(p);
+
+	close_ended(p); /* the slot's last user was drained */
+	capture_status(p, slot)->sequence = 0;
+	return slot;
+}
+
+void capture_let_go(struct capture *p)
 {
 	CUdeviceptr word = p->control.device + offsetof(struct tt_capture_control, cancelled);
+	uint32_t captures = atomic_load(&p->context->captures), epoch = atomic_load(&p->last_epoch);
 
 	atomic_store(&p->stalled, true);
 	atomic_store(&p->force_full, true);
@@ -89,7 +133,7 @@ void capture_let_go(struct capture *p, uint32_t epoch)
 			return; /* the device does nothing at all, nor would what is let go */
 		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 	}
-	*capture_release_word(p) = atomic_load(&p->context->captures);
+	*capture_release_word(p) = captures;
 }
 
 void capture_take_status(struct pending *q, const struct tt_capture_status *s)
@@ -106,20 +150,15 @@ void capture_take_status(struct pending *q, const struct tt_capture_status *s)
 /* The kernels keep one list: a capture must be through before the next. */
 bool capture_settled(struct capture *p)
 {
-	if (!p->open)
+	if (!p->open_count)
 		return true;
-	if (!capture_wait(p, p->last_slot, atomic_load(&p->stalled) ? 0 : options.stall_ms)) {
+	uint32_t last = p->open[(p->open_first + p->open_count - 1) % CAPTURE_PENDING].slot;
+	if (!capture_wait(p, last, atomic_load(&p->stalled) ? 0 : options.stall_ms)) {
 		if (!atomic_load(&p->stalled) && !p->broken && !capture_hurried())
-			capture_let_go(p, p->last_epoch);
+			capture_let_go(p);
 		return false;
 	}
-	struct tt_capture_status *s = capture_status(p, p->last_slot);
-	for (uint32_t i = p->open_slots; i-- > 0;)
-		account(p, capture_status(p, (p->last_slot + CAPTURE_PENDING - i) % CAPTURE_PENDING));
-	if (options.overwrite == OVERWRITE_DROP_OLDEST)
-		flight_settled(p, s);
-	p->open = false;
-	atomic_store(&p->stalled, false);
+	close_ended(p);
 	return true;
 }
 
@@ -128,10 +167,9 @@ static bool gather(struct capture *p, struct tt_capture_params *params, struct p
 {
 	params->flags = 0;
 	params->tail = atomic_load(&p->tail);
-	q->slot = drain_slot(p);
+	q->slot = capture_slot(p);
 	params->status = capture_status_address(p, q->slot);
 	params->sequence++;
-	capture_status(p, q->slot)->sequence = 0;
 	if (launch(p, p->gather, params, blocks * 8) != CUDA_SUCCESS ||
 	    real.cuEventRecord(p->done[q->slot], p->stream) != CUDA_SUCCESS ||
 	    !capture_wait(p, q->slot, options.stall_ms))
@@ -155,7 +193,8 @@ static bool gather_parts(struct capture *p, struct tt_capture_params *params, st
 		uint64_t n = (p->ring.size / 2 - TT_RING_ALIGN * 2) / (TT_BLOCK_SIZE + sizeof(struct tt_chunk_entry));
 		if (n > count - first)
 			n = count - first;
-		if (!drain_make_room(p, tt_chunk_size(n, n * TT_BLOCK_SIZE)))
+		uint64_t size = tt_chunk_size(n, n * TT_BLOCK_SIZE);
+		if (!drain_make_room(p, size, size))
 			return false;
 		params->first = (uint32_t)first;
 		params->last = (uint32_t)(first + n);
@@ -228,11 +267,12 @@ static void discard(struct capture *p, struct tt_capture_params *params, const s
 /* Room for a snapshot, as far as its policy allows. */
 static bool make_room(struct capture *p, uint64_t size)
 {
-	if (capture_fits(p, size))
+	if (capture_fits(p, size, size))
 		return true;
 	if (options.overwrite == OVERWRITE_DROP_OLDEST)
 		return flight_make_room(p, size);
-	return options.overwrite == OVERWRITE_FAIL || size > p->ring.size || drain_make_room(p, size);
+	return options.overwrite == OVERWRITE_FAIL || size > p->ring.size ||
+	       drain_make_room(p, size, size);
 }
 
 static bool submit(struct capture *p, struct tt_capture_params *params, bool full)
@@ -286,9 +326,9 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	}
 	if (idle)
 		capture_free_outgrown(p);
-	q->epoch.flags |= full ? TT_EPOCHF_FULL : options.touched ? TT_EPOCHF_TOUCHED : 0;
-	q->slot = p->last_slot = drain_slot(p);
-	p->last_epoch = q->epoch.number;
+	q->epoch.flags |= full ? TT_EPOCHF_FULL : controls.touched || controls.choice ? TT_EPOCHF_TOUCHED : 0;
+	q->slot = p->last_slot = capture_slot(p);
+	atomic_store(&p->last_epoch, q->epoch.number);
 	if (!choose_regions(p, q->epoch.number, full, &q->epoch.regions)) {
 		if (context_failed(p))
 			leave_out(p, q, TT_EPOCHF_REFUSED);
@@ -306,8 +346,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	}
 	params = capture_params(p, q, p->regions.device, p->blocks, p->payload);
 	params.flags = full ? TT_CAPTURE_FULL : 0;
-	capture_status(p, q->slot)->sequence = 0;
-	wait = p->managed || !capture_fits(p, worst) || !options.deps;
+	wait = p->managed || !capture_fits(p, worst, worst) || !options.deps;
 	if (!submit(p, &params, full)) {
 		p->broken = true;
 		context_failed(p);
@@ -318,15 +357,16 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	p->staged = true;
 	choose_captured(p);
 	q->final = true;
-	p->open = !wait;
-	p->open_slots = 1;
-	if (!wait)
+	if (!wait) {
+		capture_opened(p, q->slot, chunks_span(p, worst, worst));
+		p->open_stream = NULL;
 		return hand_over(p, q);
+	}
 	if (!capture_wait(p, q->slot, options.stall_ms)) {
 		p->broken = true;
 		recorder_fail("a capture did not end within %u ms: the program waits for later work of its own",
 			      options.stall_ms);
-		capture_let_go(p, q->epoch.number);
+		capture_let_go(p);
 		return false;
 	}
 	q->status = *capture_status(p, q->slot);
@@ -403,7 +443,7 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 {
 	struct capture *p = c->capture;
 	uint32_t number = recorder_next_epoch();
-	bool full = p->force_full || (options.snapshot_every && p->epochs % options.snapshot_every == 0);
+	bool full = p->force_full || (controls.snapshot_every && p->epochs % controls.snapshot_every == 0);
 	struct pending q = {.capture = p, .epoch = *like};
 
 	q.number = p->number = atomic_load(&c->captures) + 1;
@@ -459,7 +499,8 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	if (recorder_state == RECORDER_ON && is_due(c, trigger)) {
 		unsigned n = find_others(c, trigger, others);
 		bool exact = gate_close(GATE_MS);
-		struct tt_epoch like = {.trigger = trigger, .seq = seq, .time_ns = clock_ns(), .label = label};
+		struct tt_epoch like = {.trigger = trigger, .seq = seq, .time_ns = clock_ns(), .label = label,
+					.controls = controls.text};
 		cut_epoch(t, c, &like, exact);
 		for (unsigned i = 0; i < n; i++)
 			if (real.cuCtxPushCurrent_v2(others[i]->handle) == CUDA_SUCCESS) {
@@ -551,6 +592,14 @@ bool capture_give_back(struct thread *t, struct context *c)
 out:
 	end_own(t, mode);
 	return gave;
+}
+
+bool capture_control(const char *what, char *why, size_t size)
+{
+	pthread_mutex_lock(&capture_lock);
+	bool ok = controls_set(what, why, size);
+	pthread_mutex_unlock(&capture_lock);
+	return ok;
 }
 
 void capture_dump(struct thread *t)

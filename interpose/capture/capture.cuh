@@ -79,10 +79,12 @@ INLINE void write_status(const struct tt_capture_params &p, const struct place &
 	*(volatile uint64_t *)&status->sequence = p.sequence;
 }
 
-/* The host gave this epoch up while it waited: the memory may be gone. */
+/* The host gave this epoch up while it waited, with all before it: the memory may be gone. */
 INLINE bool cancelled(const struct tt_capture_params &p)
 {
-	return *(volatile uint32_t *)&at<struct tt_capture_control>(p.control)->cancelled == p.epoch + 1;
+	uint32_t until = *(volatile uint32_t *)&at<struct tt_capture_control>(p.control)->cancelled;
+
+	return (int32_t)(until - p.epoch) > 0;
 }
 
 /* True in one thread of the launch: the one after which no CTA has anything left to do. */

@@ -20,7 +20,7 @@
 #include "../state/streams.h"
 #include "kernels.h"
 
-#define CAPTURE_PENDING 64 /* epoch parts that may wait for the drain */
+#define CAPTURE_PENDING 256 /* epoch parts that may wait for the drain */
 #define CAPTURE_OUTGROWN 64 /* of these there are few: each is larger by a part than the one before */
 
 /* Memory of our own that kernels reach: on the device, or pinned on the host where that is short. */
@@ -33,6 +33,12 @@ struct memory {
 
 struct free_range {
 	uint64_t address, blocks;
+};
+
+/* A capture whose status was not read so far, and what of the ring it may take. */
+struct open_capture {
+	uint32_t slot;
+	uint64_t size;
 };
 
 /* The regions of one or several epochs, referenced. */
@@ -78,9 +84,12 @@ struct capture {
 	_Atomic bool force_full;
 	_Atomic bool stalled;            /* the open capture is late: nothing of the program waits for it */
 	bool gap;
-	bool open;                       /* the last capture's status was not read so far */
-	uint32_t open_slots;             /* captures of which that is so: several of a graph */
-	uint32_t last_slot, last_epoch;
+	struct open_capture open[CAPTURE_PENDING]; /* from open_first on, in order, and around */
+	uint32_t open_first, open_count;
+	uint64_t reserved;               /* of the ring, for them */
+	const struct stream *open_stream; /* that the last of them is in; NULL: our own */
+	uint32_t last_slot;
+	_Atomic uint32_t last_epoch;
 	struct pending *kept;            /* drop-oldest: the epochs that stay in the ring, oldest first */
 	size_t kept_count, kept_capacity;
 	unsigned char *pinned[DRAIN_BUFFERS];
@@ -135,8 +144,10 @@ uint64_t capture_deadline(uint64_t usual, bool drain);
 /* Bytes of device memory that are ours. */
 uint64_t capture_device_bytes(const struct context *c);
 void capture_region_gone(struct region *r);
-/* Calls off a capture that work before it holds up, and lets run what waits for it. */
-void capture_let_go(struct capture *p, uint32_t epoch);
+/* Calls off captures that work before them holds up, and lets run what waits for them. */
+void capture_let_go(struct capture *p);
+/* Settings as controls_set, between epochs. */
+bool capture_control(const char *what, char *why, size_t size);
 /* Drop-oldest: hand what the rings hold to the drain. */
 void capture_dump(struct thread *t);
 
@@ -149,8 +160,12 @@ extern pthread_mutex_t capture_lock;
  */
 bool capture_order(struct thread *t, struct capture *p, bool *idle);
 
-/* The last capture is through, or was let go. False: it still reads. */
+/* All captures are through, or were let go. False: the last still reads. */
 bool capture_settled(struct capture *p);
+/* One was submitted; size: what of the ring it may take at most. */
+void capture_opened(struct capture *p, uint32_t slot, uint64_t size);
+/* The slot that the next capture will use, ready for it. */
+uint32_t capture_slot(struct capture *p);
 /* What the kernels are given for a part of an epoch; regions: the table of its list on the device. */
 struct tt_capture_params capture_params(struct capture *p, const struct pending *q, CUdeviceptr regions,
 					uint64_t blocks, uint64_t payload);
@@ -206,7 +221,7 @@ void flight_settled(struct capture *p, const struct tt_capture_status *s);
 void flight_dump(struct capture *p);
 /* Lets go of them without a trace: the context is lost. */
 void flight_drop_all(struct capture *p);
-/* A chunk needs its size and, at worst, what is left before the ring's end. */
-bool capture_fits(const struct capture *p, uint64_t size);
+/* Whether there is room for chunks of so many bytes, of which none is larger than that, behind what is under way. */
+bool capture_fits(struct capture *p, uint64_t size, uint64_t largest);
 
 #endif

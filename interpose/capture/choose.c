@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include "../options.h"
+#include "../controls.h"
 #include "capture.h"
 
 #define GRANULE ((uint64_t)2 << 20) /* of device memory: less takes as much */
@@ -76,7 +76,7 @@ static void stage(struct capture *p, struct region *r)
 	};
 	p->any_fresh |= r->fresh;
 	atomic_store_explicit(&r->captured_by, p->number, memory_order_relaxed);
-	if (r->kind == TT_REGION_GLOBAL || !options.touched)
+	if (r->kind == TT_REGION_GLOBAL || !controls.touched)
 		atomic_store_explicit(&p->context->rest_captured_by, p->number, memory_order_relaxed);
 	r->touched = false;
 	p->blocks += region_blocks(r);
@@ -90,7 +90,7 @@ bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *tot
 	size_t n, i = 0;
 	bool ok;
 
-	if (p->list && p->staged_all && regions_unchanged(p->staged_version, number + 1)) {
+	if (p->list && p->staged_all && !controls.choice && regions_unchanged(p->staged_version, number + 1)) {
 		*total = p->list->count;
 		atomic_store_explicit(&p->context->rest_captured_by, p->number, memory_order_relaxed);
 		return true;
@@ -105,7 +105,8 @@ bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *tot
 	ok = live && p->list && ensure_staging(p, n);
 	for (; ok && i < n; i++) {
 		struct region *r = live[i];
-		if (!full && options.touched && !r->touched && !r->fresh && r->kind != TT_REGION_MANAGED) {
+		bool left_out = (controls.touched && !r->touched && r->kind != TT_REGION_MANAGED) || !controls_want(r);
+		if (!full && !r->fresh && left_out) {
 			region_release(r);
 			p->staged_all = false;
 		} else if ((ok = r->placed || capture_place(p, r))) {
@@ -117,7 +118,7 @@ bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *tot
 	for (; live && i < n; i++)
 		region_release(live[i]);
 	free(live);
-	p->staged_all &= ok && !options.touched;
+	p->staged_all &= ok && !controls.touched && !controls.choice;
 	return ok && p->blocks <= TT_CAPTURE_MAX_BLOCKS && capture_scratch(p, p->blocks ? p->blocks : 1);
 }
 

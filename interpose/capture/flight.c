@@ -124,9 +124,9 @@ bool flight_make_room(struct capture *p, uint64_t size)
 {
 	if (size > p->ring.size)
 		return false;
-	while (p->kept_count && !capture_fits(p, size))
+	while (p->kept_count && !capture_fits(p, size, size))
 		drop_first(p, first_group(p));
-	return capture_fits(p, size) || drain_flush(0);
+	return capture_fits(p, size, size) || drain_flush(0);
 }
 
 void flight_dump(struct capture *p)

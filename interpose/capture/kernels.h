@@ -26,11 +26,12 @@
  *     epoch. The captured memory must hold still until then.
  *   - or launch it once with TT_CAPTURE_DISCARD: the list is forgotten, no stored digest has
  *     changed, so the same changes show in the next epoch.
- * An epoch that work before it holds up can be called off by a write to control->cancelled:
- * its kernels then read no memory, and its status says TT_CAPTURE_DISCARDED. The next epoch
+ * Epochs that work before them holds up can be called off by a write to control->cancelled:
+ * their kernels then read no memory, and their status says TT_CAPTURE_DISCARDED. The next epoch
  * must be a full one.
  * No other epoch may be launched with this control block while a list is kept: read the
- * status of one epoch before launching the next. A delta's digest is always followed by its
+ * status of one epoch before launching the next, unless the ring has room for all that both may
+ * take; and the kernels of one epoch come after those of the one before. A delta's digest is always followed by its
  * gather, which also makes the control block ready for the next epoch; should a launch fail,
  * copy head and head_at, zero the rest, and treat the epoch as refused.
  *
@@ -45,12 +46,20 @@
 #include "../format.h"
 #include "chunk.h"
 
+#define TT_KERNELS "tt_capture_" /* so they all begin */
 /* void NAME(struct tt_capture_params) */
 #define TT_KERNEL_DIGEST "tt_capture_digest"
 #define TT_KERNEL_GATHER "tt_capture_gather"
-/* The same, as nodes of graphs: void NAME(const struct tt_capture_params *) */
+/*
+ * The same, as nodes of graphs: void NAME(const struct tt_replay *, uint32_t which). Stamp notes the
+ * time; turn ends the launch and comes after all others.
+ */
 #define TT_KERNEL_DIGEST_AT "tt_capture_digest_at"
 #define TT_KERNEL_GATHER_AT "tt_capture_gather_at"
+#define TT_KERNEL_STAMP_AT "tt_capture_stamp_at"
+#define TT_KERNEL_TURN_AT "tt_capture_turn_at"
+/* void NAME(uint64_t *): writes the time there */
+#define TT_KERNEL_STAMP "tt_capture_stamp"
 /* void NAME(struct tt_restore_params) */
 #define TT_KERNEL_RESTORE "tt_restore"
 
@@ -116,7 +125,7 @@ struct tt_capture_control {
 	uint64_t entries_check; /* of the chunk being written */
 	uint32_t next;          /* blocks handed out beyond each CTA's first */
 	uint32_t done;          /* CTAs that are through */
-	uint32_t cancelled;     /* written by the host: 1 + the number of an epoch that shall read nothing */
+	uint32_t cancelled;     /* written by the host: epochs before this number shall read nothing */
 	uint32_t reserved0;
 	uint64_t reserved[2];
 };
@@ -133,6 +142,32 @@ struct tt_capture_status {
 	uint64_t entries_check;
 	uint32_t flags; /* TT_CAPTURE_OVERFLOW, … */
 	uint32_t reserved;
+};
+
+/* tt_replay_turn.flags: what this launch does */
+#define TT_REPLAY_POINTS 1
+#define TT_REPLAY_STAMPS 2
+
+/* A launch that the host has prepared. */
+struct tt_replay_turn {
+	uint64_t number; /* 1 + how many there were before it */
+	uint32_t flags;  /* TT_REPLAY_… */
+	uint32_t reserved;
+};
+
+/*
+ * What the nodes in an executable graph share; pinned host memory. Launches of it run one after the
+ * other, and the nodes of each look for its turn: where that was not prepared, they do nothing.
+ */
+struct tt_replay {
+	uint64_t turn;   /* launches that are through, of those that were prepared; the device's */
+	uint64_t turns;  /* struct tt_replay_turn[turn_mask + 1] */
+	uint64_t points; /* struct tt_capture_params[point_mask + 1][point_count] */
+	uint64_t stamps; /* uint64_t[turn_mask + 1][stamp_count], times of %globaltimer */
+	uint32_t turn_mask;
+	uint32_t point_mask;
+	uint32_t point_count;
+	uint32_t stamp_count;
 };
 
 /* Copies each entry's contents back to regions[entry.region].base + block * TT_BLOCK_SIZE. */

@@ -35,8 +35,11 @@ static pthread_t thread;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-/* The epoch being assembled, over its parts. */
-static uint32_t *changed_blocks; /* by region index of the epoch */
+/* The epoch being assembled, over its parts: of each of its regions, by index. */
+static struct {
+	bool listed;
+	uint32_t changed; /* blocks */
+} *assembled;
 
 static bool came(struct capture *p, CUresult r, const char *call)
 {
@@ -139,9 +142,12 @@ static bool take(struct pending *q, const struct tt_chunk_entry *e)
 
 	if (!r->mirror && !(r->mirror = calloc(region_blocks(r), sizeof(*r->mirror))))
 		return no_memory(q);
+	/* A snapshot lists all blocks; others may list some that are as they were. */
+	bool changed = q->epoch.flags & TT_EPOCHF_FULL || r->mirror[e->block] != e->digest;
 	r->mirror[e->block] = e->digest;
-	changed_blocks[e->region]++;
-	q->epoch.bytes_changed += e->length;
+	assembled[e->region].listed = true;
+	assembled[e->region].changed += changed;
+	q->epoch.bytes_changed += changed ? e->length : 0;
 	return true;
 }
 
@@ -357,10 +363,10 @@ static bool commit(struct pending *q)
 	bool ok = true;
 
 	for (uint32_t i = 0; ok && q->list && i < q->list->count; i++)
-		if (changed_blocks[i] && q->list->regions[i]->mirror)
+		if (assembled[i].listed)
 			ok = store_digest(s, q->list->regions[i]->id,
 					  xxh3_64(q->list->regions[i]->mirror, region_blocks(q->list->regions[i]) * 8),
-					  changed_blocks[i]);
+					  assembled[i].changed);
 	return ok && store_epoch_commit(s, &q->epoch);
 }
 
@@ -375,7 +381,7 @@ static bool wait_captured(struct pending *q)
 	if (!captured && !p->broken) {
 		recorder_warn("epoch %u waited more than %u ms for work of the program: it was called off", q->epoch.number,
 			      options.stall_ms);
-		capture_let_go(p, q->epoch.number);
+		capture_let_go(p);
 	}
 	while (!captured && !p->broken && !atomic_load(&stopping) && !capture_hurried())
 		captured = capture_wait(p, q->slot, 100);
@@ -405,8 +411,8 @@ static bool drain_one(struct pending *q)
 	}
 	if (ok && q->part == 0) {
 		ok = store_epoch_begin(recorder_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
-		changed_blocks = calloc((q->list ? q->list->count : 0) + 1, sizeof(*changed_blocks));
-		ok = ok && (changed_blocks || no_memory(q));
+		assembled = calloc((q->list ? q->list->count : 0) + 1, sizeof(*assembled));
+		ok = ok && (assembled || no_memory(q));
 	}
 	static uint64_t carried;
 	q->epoch.bytes_changed = q->part ? carried : 0;
@@ -426,8 +432,8 @@ static bool drain_one(struct pending *q)
 		atomic_fetch_add(&recorder_counters.bytes_stored, q->epoch.bytes_stored);
 	}
 	if (!ok || q->final) {
-		free(changed_blocks);
-		changed_blocks = NULL;
+		free(assembled);
+		assembled = NULL;
 	}
 	real.cuCtxPopCurrent_v2(&popped);
 	if (!ok) {
@@ -524,15 +530,15 @@ bool drain_add(const struct pending *p)
 	return ok;
 }
 
-/* Until all that was added is drained, or as much of it as lets a chunk of this size into the ring of p. */
-static bool wait_drained(const struct capture *p, uint64_t size, uint32_t timeout_ms)
+/* Until all that was added is drained, or as much of it as lets chunks into the ring of p. */
+static bool wait_drained(struct capture *p, uint64_t size, uint64_t largest, uint32_t timeout_ms)
 {
 	uint32_t bound = timeout_ms ? timeout_ms : options.stall_ms;
 	uint64_t seen = progress, since = clock_ns();
 
 	pthread_mutex_lock(&lock);
 	uint64_t target = added;
-	while (running && drained < target && !(p && capture_fits(p, size))) {
+	while (running && drained < target && !(p && capture_fits(p, size, largest))) {
 		if (!timeout_ms && seen != progress) {
 			seen = progress;
 			since = clock_ns();
@@ -541,19 +547,19 @@ static bool wait_drained(const struct capture *p, uint64_t size, uint32_t timeou
 			break;
 		wait_for_change(100);
 	}
-	bool ok = drained >= target || (p && capture_fits(p, size));
+	bool ok = drained >= target || (p && capture_fits(p, size, largest));
 	pthread_mutex_unlock(&lock);
 	return ok && recorder_state == RECORDER_ON;
 }
 
 bool drain_flush(uint32_t timeout_ms)
 {
-	return wait_drained(NULL, 0, timeout_ms);
+	return wait_drained(NULL, 0, 0, timeout_ms);
 }
 
-bool drain_make_room(const struct capture *p, uint64_t size)
+bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest)
 {
-	return wait_drained(p, size, 0);
+	return wait_drained(p, size, largest, 0);
 }
 
 bool drain_stop(uint32_t timeout_ms)

@@ -24,8 +24,8 @@ bool drain_add(const struct pending *p);
 uint32_t drain_slot(struct capture *p);
 /* Waits until everything added is in the files; false after timeout_ms, or (0) once the drain gets no further. */
 bool drain_flush(uint32_t timeout_ms);
-/* Waits only until a chunk of this size fits into the ring, or nothing is left to wait for. False: as drain_flush. */
-bool drain_make_room(const struct capture *p, uint64_t size);
+/* Waits only until chunks fit into the ring (as capture_fits), or nothing is left to wait for. False: as drain_flush. */
+bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest);
 /* Flushes within the bound and ends the thread. */
 bool drain_stop(uint32_t timeout_ms);
 void drain_forget(void); /* in a fork's child */

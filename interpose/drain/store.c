@@ -315,6 +315,20 @@ const char *store_directory(const store *s)
 
 /* ---- records ---- */
 
+char *store_text(store *s, uint32_t offset)
+{
+	struct store_visit v;
+	uint32_t length;
+
+	if (!store_enter(s, &s->records, &v))
+		return NULL;
+	char *text = strings_get(&s->strings, offset, &length);
+	store_leave(&s->records, &v);
+	if (text)
+		text[length] = 0;
+	return text;
+}
+
 uint32_t store_string(store *s, const char *text)
 {
 	uint32_t offset = TT_NO_ID;

@@ -34,6 +34,7 @@ const char *store_directory(const store *s); /* RUN/pN */
 
 /* Interned: its record's offset from the very beginning of strings.bin; TT_NO_ID for NULL or on failure. */
 uint32_t store_string(store *s, const char *text);
+char *store_text(store *s, uint32_t offset); /* of one that it gave; free() it. NULL on failure */
 bool store_region(store *s, struct tt_region *r);  /* fills in check */
 bool store_label(store *s, struct tt_label *l);    /* fills in check; on disk from the next epoch's commit on */
 bool store_frames(store *s, struct tt_frame *frames, size_t count); /* a whole stack; fills in check */

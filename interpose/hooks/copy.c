@@ -31,7 +31,7 @@ static void end_copy(struct op *op, CUresult r, uint32_t kind, struct span s, bo
 		memcpy(e->cluster, s.cluster, sizeof(e->cluster));
 		events_publish(e, kind);
 	}
-	if (options.touched && s.dst && !(s.flags & TT_EVENTF_HOST_DST))
+	if (controls.touched && s.dst && !(s.flags & TT_EVENTF_HOST_DST))
 		regions_touch(s.dst, s.bytes ? s.bytes : 1);
 	op_end(op, r);
 	if (r != CUDA_SUCCESS || op->capturing)
@@ -115,7 +115,7 @@ static inline bool writes(struct span s)
 /* A pitched destination touches more than the bytes it moves. */
 static void touch_pitched(const struct op *op)
 {
-	if (op->on && options.touched)
+	if (op->on && controls.touched)
 		regions_touch_all(op->context);
 }
 

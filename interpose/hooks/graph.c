@@ -18,11 +18,9 @@ static void end_graph(struct op *op, CUresult r, uint32_t kind, uint32_t number,
 
 /* ---- making and ending ---- */
 
-/* What is launched by the device has no host that could say what is to be captured. */
 static struct points *begin_make(const struct op *op, CUgraph graph, uint64_t flags)
 {
-	return op->on && !(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) ? points_insert(op->t, op->context, graph)
-									       : NULL;
+	return op->on ? points_insert(op->t, op->context, graph, flags) : NULL;
 }
 
 static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph graph, uint64_t flags,

@@ -126,7 +126,7 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 			params = keep_params(e, f, s);
 		events_publish(e, TT_EVENT_LAUNCH);
 	}
-	if (options.touched && r == CUDA_SUCCESS) {
+	if (controls.touched && r == CUDA_SUCCESS) {
 		if (f && f->param_count)
 			touch_params(f, s);
 		else
@@ -190,7 +190,7 @@ static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 		op_host_bound(op, r);
 	if (e)
 		events_publish(e, kind);
-	if (touches && op->on && options.touched)
+	if (touches && op->on && controls.touched)
 		regions_touch_all(op->context);
 	op_end(op, r);
 	if (op->on && r == CUDA_SUCCESS && !op->capturing && kind != TT_EVENT_LAUNCH_HOST)
@@ -255,9 +255,11 @@ static void end_graph(struct op *op, CUresult r, struct exec *x)
 		e->dst = op->waited_for;
 		events_publish(e, TT_EVENT_GRAPH_LAUNCH);
 	}
-	if (options.touched && r == CUDA_SUCCESS && !graph_touch(x))
+	if (controls.touched && r == CUDA_SUCCESS && !graph_touch(x))
 		regions_touch_all(op->context);
 	op_end(op, r);
+	if (r == CUDA_SUCCESS && op->capturing && graph_points(x))
+		points_give_up(graph_points(x)); /* it is part of another graph now, whose launches are not followed */
 	if (r != CUDA_SUCCESS || op->capturing)
 		return;
 	if (options.epoch.graph)

@@ -59,6 +59,30 @@ EXPORT int tt_dump(void)
 	return 0;
 }
 
+/*
+ * Changes settings of the recording from here on, as "points=off;regions=touched": see controls.h.
+ * Makes no driver call. 0, or -1 where nothing is recorded or a setting can't be understood, which is said.
+ */
+EXPORT int tt_control(const char *what)
+{
+	char why[200];
+	OP(op);
+
+	if (!op_start(&op, TT_NO_ID, recording()) || !what || !(op.context = context_first()))
+		return -1;
+	op_started(&op);
+	if (!capture_control(what, why, sizeof(why))) {
+		recorder_warn("tt_control: %s", why);
+		return -1;
+	}
+	struct tt_event *e = op_event(&op, CUDA_SUCCESS);
+	if (e) {
+		e->id = controls.text;
+		events_publish(e, TT_EVENT_CONTROL);
+	}
+	return 0;
+}
+
 /* Names the allocation that holds an address: 0, or -1 where there is none or nothing is recorded. */
 EXPORT int tt_label(unsigned long long address, const char *name)
 {

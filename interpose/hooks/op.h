@@ -8,6 +8,7 @@
 #define TT_HOOKS_OP_H
 
 #include "../capture/capture.h"
+#include "../controls.h"
 #include "../delay/calls.h"
 #include "../drain/events.h"
 #include "../options.h"

@@ -89,7 +89,7 @@ static void end_wait(struct op *op, CUresult r, CUevent event)
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
 		CUresult r = real.symbol args; \
-		if (op.on && options.touched) \
+		if (op.on && controls.touched) \
 			regions_touch_all(op.context); \
 		if (!(address)) /* a batch, waits among it perhaps */ \
 			op_host_bound(&op, r); \

@@ -29,6 +29,7 @@ struct exec {
 	struct node_list source; /* the graph that it was last updated from: the driver takes its nodes' handles too */
 	_Atomic bool busy;     /* its regions are being looked at */
 	_Atomic bool outdated; /* they are not those that its nodes name any more */
+	_Atomic uint32_t changes;
 	bool reaches_all;
 	struct region_gathering regions;
 	struct points *points;
@@ -123,6 +124,17 @@ uint32_t graph_label(const struct exec *x)
 	return x ? x->label : TT_NO_ID;
 }
 
+uint32_t graph_changes(const struct exec *x)
+{
+	return atomic_load(&x->changes);
+}
+
+static void has_changed(struct exec *x)
+{
+	atomic_fetch_add(&x->changes, 1);
+	atomic_store(&x->outdated, true);
+}
+
 /* ---- records ---- */
 
 /* The caller holds the lock. */
@@ -185,7 +197,7 @@ static void lose(struct exec *x, uint64_t seq, const char *why)
 	x->unread = true;
 	nodes_free(&x->nodes);
 	nodes_free(&x->source);
-	atomic_store(&x->outdated, true);
+	has_changed(x);
 	record_all(x, TT_GRAPH_REMADE, 0, seq);
 }
 
@@ -258,7 +270,7 @@ uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUg
 		x->context = c;
 		x->unread = !whole;
 		x->nodes = nodes;
-		atomic_store(&x->outdated, true);
+		has_changed(x);
 		if (!whole)
 			nodes_free(&x->nodes);
 		record_all(x, TT_GRAPH_MADE, flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH ? TT_GRAPHF_DEVICE : 0, seq);
@@ -322,7 +334,7 @@ size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *ch
 		record_node(x, number, seq);
 		changed = 1;
 	}
-	atomic_store(&x->outdated, true);
+	has_changed(x);
 	pthread_mutex_unlock(&lock);
 	nodes_free(change);
 	return changed;
@@ -344,7 +356,7 @@ size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64
 		if (changed)
 			record_node(x, number, seq);
 	}
-	atomic_store(&x->outdated, true);
+	has_changed(x);
 	pthread_mutex_unlock(&lock);
 	return changed;
 }
@@ -476,7 +488,7 @@ size_t graph_updated(struct thread *t, struct context *c, struct exec *x, CUgrap
 	nodes_read(&from, t, c, graph);
 	pthread_mutex_lock(&lock);
 	size_t changed = update(x, child, &from, seq);
-	atomic_store(&x->outdated, true);
+	has_changed(x);
 	pthread_mutex_unlock(&lock);
 	nodes_free(&from);
 	return changed;

@@ -50,6 +50,7 @@ bool graph_may_write_captured(struct exec *x, uint32_t seen, uint64_t *base);
 struct points;
 struct points *graph_points(const struct exec *x);
 void graph_set_points(struct exec *x, struct points *points);
+uint32_t graph_changes(const struct exec *x); /* counts what changes it */
 uint32_t graph_node_number(struct exec *x, CUgraphNode handle);
 /* The regions that one node is given pointers to. */
 void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering *g);

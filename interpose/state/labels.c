@@ -4,7 +4,6 @@
 #define _GNU_SOURCE
 #include "labels.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +80,14 @@ int labels_set(struct labels **of, const struct label *l)
 	memcpy((*of)->at + first, put, n * sizeof(put[0]));
 	(*of)->count = count - (last - first) + n;
 	return 1;
+}
+
+bool labels_any(const struct labels *of, bool (*is)(uint32_t name, void *to), void *to)
+{
+	for (size_t i = 0; of && i < of->count; i++)
+		if (of->at[i].name != TT_NO_ID && (i == 0 || of->at[i].name != of->at[i - 1].name) && is(of->at[i].name, to))
+			return true;
+	return false;
 }
 
 void labels_free(struct labels *of)

@@ -137,6 +137,7 @@ static struct function *function_named(uint32_t module, const char *name)
 	f->chosen = expressions_match(&options.epoch.kernel, name);
 	f->replayable = options.replayable && (!options.kernel.count || expressions_match(&options.kernel, name));
 	f->inside = expressions_match(&options.epoch.inside, name);
+	f->stamped = expressions_match(&options.stamps, name);
 	f->next = functions;
 	functions = f;
 	return f;

@@ -24,6 +24,7 @@ struct function {
 	uint32_t replayables;    /* launches recorded so: guarded by the capture lock */
 	_Atomic uint32_t cache;  /* CUfunc_cache */
 	bool inside; /* by --epoch graph-node:REGEX */
+	bool stamped; /* by --graph-stamps */
 	bool recorded; /* parameters and attributes below are filled in and its record is written */
 	_Atomic uint64_t known; /* context_bit of those that it was launched in: its module's variables there are known */
 	uint32_t param_count, param_bytes;

@@ -109,6 +109,8 @@ static void record(struct region *r, uint32_t op, const struct region_origin *o)
 		.call = o->call,
 		.module = r->module,
 	};
+	r->label = op == TT_REGION_DIED ? r->label : o->label;
+	r->judged = 0;
 	recorder_region(&record);
 }
 
@@ -258,6 +260,8 @@ static int label_in(struct region *r, uint64_t address, uint64_t end, struct lab
 	label.start = r->base + label.begin - address;
 	int changed = labels_set(&r->labels, &label);
 	if (changed > 0)
+		r->judged = 0;
+	if (changed > 0)
 		store_label(recorder_store(), &(struct tt_label){
 						      .region = r->id,
 						      .label = label.name,
@@ -287,6 +291,35 @@ bool regions_label(uint64_t address, uint64_t size, const char *name, const char
 	if (done < 0)
 		recorder_fail("no host memory for a label");
 	return found;
+}
+
+struct naming {
+	bool (*is)(const char *name, void *to);
+	void *to;
+};
+
+static bool name_is(uint32_t name, void *to)
+{
+	const struct naming *n = to;
+	char *text = store_text(recorder_store(), name);
+	bool is = text && n->is(text, n->to);
+
+	free(text);
+	return is;
+}
+
+bool region_is_called(struct region *r, bool (*is)(const char *name, void *to), void *to, uint32_t choice)
+{
+	struct naming n = {is, to};
+
+	pthread_mutex_lock(&lock);
+	if (r->judged != choice) {
+		r->called = (r->label != TT_NO_ID && name_is(r->label, &n)) || labels_any(r->labels, name_is, &n);
+		r->judged = choice;
+	}
+	bool called = r->called;
+	pthread_mutex_unlock(&lock);
+	return called;
 }
 
 struct region *region_find(uint64_t address)
@@ -478,9 +511,14 @@ void regions_gather_end(struct region_gathering *g)
 	pthread_mutex_unlock(&lock);
 }
 
+bool regions_unchanged_since(uint64_t version)
+{
+	return version == atomic_load_explicit(&regions_version, memory_order_acquire);
+}
+
 bool regions_gathered_still(const struct region_gathering *g)
 {
-	return g->version == atomic_load_explicit(&regions_version, memory_order_acquire);
+	return regions_unchanged_since(g->version);
 }
 
 static int by_id(const void *a, const void *b)

@@ -35,6 +35,9 @@ struct region {
 	struct region *next_spare;
 	uint32_t module;
 	uint64_t gathered; /* the last gathering that found it */
+	uint32_t label;    /* string: its last name, else TT_NO_ID */
+	uint32_t judged;   /* by region_is_called, for this choice, 0: not so far; guarded by the map's lock */
+	bool called;       /* what was found */
 };
 
 static inline uint64_t region_blocks(const struct region *r)
@@ -67,6 +70,11 @@ bool region_label(uint64_t address, const struct region_origin *origin);
  * any more.
  */
 bool regions_label(uint64_t address, uint64_t size, const char *name, const char *type, uint64_t seq);
+/*
+ * Whether this is so of its name, or of that of a part of it. The answer is kept for a choice, a
+ * number from 1, until a name is given.
+ */
+bool region_is_called(struct region *r, bool (*is)(const char *name, void *to), void *to, uint32_t choice);
 /* The region that holds address, with a reference; NULL where there is none. */
 struct region *region_find(uint64_t address);
 /* Every live region that overlaps [base, base+size) gets readable = value. */
@@ -96,6 +104,7 @@ void regions_gather_pointers(struct region_gathering *g, const void *bytes, size
 void regions_gather_end(struct region_gathering *g);
 /* Neither births nor deaths since. Takes no lock. */
 bool regions_gathered_still(const struct region_gathering *g);
+bool regions_unchanged_since(uint64_t version);
 
 /* The context's digest store is gone: every region of it starts afresh. */
 void regions_unplace(struct context *c);

@@ -217,7 +217,7 @@ static void take(struct tt_activity *a, uint32_t correlation)
 /* The kernels of epochs inside graphs: a launch of the program is what has them run. */
 static bool is_own(const struct cupti_kernel *k)
 {
-	return k->node && k->name && (!strcmp(k->name, TT_KERNEL_DIGEST_AT) || !strcmp(k->name, TT_KERNEL_GATHER_AT));
+	return k->node && k->name && !strncmp(k->name, TT_KERNELS, sizeof(TT_KERNELS) - 1);
 }
 
 static void take_kernel(const struct cupti_kernel *k)

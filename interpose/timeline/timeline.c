@@ -18,6 +18,7 @@
 #include "../state/streams.h"
 #include "cupti.h"
 #include "events.h"
+#include "stamps.h"
 
 #define EVENTS_MS 5   /* between looks: pairs of events are few */
 /* CUPTI relates clocks by a line through two readings: the first when it is told of our clock, the second when it
@@ -75,7 +76,7 @@ static unsigned look(void)
 	static unsigned looks;
 
 	if (atomic_load(&timeline_source) != TIMELINE_CUPTI)
-		return timing_poll() > BUSY ? 0 : EVENTS_MS;
+		return timing_poll() + stamps_poll() > BUSY ? 0 : EVENTS_MS;
 	probe();
 	cupti_flush();
 	if (looks++ % CLOCK_EVERY == 0)
@@ -110,6 +111,7 @@ static void *work(void *unused)
 	if (atomic_exchange(&timeline_source, TIMELINE_OFF) == TIMELINE_CUPTI)
 		cupti_close();
 	timing_close();
+	stamps_close();
 	pthread_mutex_lock(&lock);
 	running = false;
 	pthread_cond_broadcast(&changed);
@@ -185,6 +187,7 @@ void timeline_context_ends(const struct context *c)
 	if (atomic_load(&timeline_source) == TIMELINE_CUPTI)
 		cupti_context_ends(c);
 	timing_context_gone(c);
+	stamps_context_gone(c);
 	t->busy--;
 }
 
@@ -212,6 +215,7 @@ void timeline_forget(void)
 	atomic_store(&timeline_source, TIMELINE_OFF);
 	cupti_forget();
 	timing_forget();
+	stamps_forget();
 	activities_forget();
 }
 

@@ -8,6 +8,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
+from tests.controls import OPTIONS, check_controls
 from tests.points import check_order, check_points
 
 pytestmark = [
@@ -45,3 +46,15 @@ def test_memory_of_a_graph(built: Path, tmp_path: Path) -> None:
     assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
     assert "there are no epochs inside a graph: it allocates memory" in outcome.stderr
     assert "graph-node" not in set(tt.open(tmp_path / "run").epochs["trigger"])
+
+
+@pytest.mark.parametrize("more", [{}, {"deps": "region"}], ids=str)
+def test_controls_of_each_replay(more: dict[str, str], built: Path, tmp_path: Path) -> None:
+    """Ten of them are launched while their stream waits for the host; and times by the device."""
+    command = [str(support.build_program("shim_controls", built))]
+    bare = support.run(command, BARE)
+    run = tmp_path / "run"
+    recorded = support.recording(BARE, run, **OPTIONS, **more)
+    assert support.run(command, recorded) == bare
+    check_controls(run)
+    print(tt.open(run).process(0).info["timeline"], tt.open(run).activities.to_string())

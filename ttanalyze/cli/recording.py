@@ -140,6 +140,22 @@ def record(
             "calls (default off).",
         ),
     ] = None,
+    graph_stamps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REGEX",
+            help="Record when kernels of such a name ran inside graphs, by the device's clock; "
+            "with events around calls (--timeline events).",
+        ),
+    ] = None,
+    control: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SETTINGS",
+            help="What the program can change with tt_control, as it begins: points=on|off, "
+            "stamps=on|off, regions=…, snapshot=N, separated by semicolons.",
+        ),
+    ] = None,
     launch_delay: Annotated[
         str | None,
         typer.Option(
@@ -253,6 +269,8 @@ def record(
         "max_per_kernel": max_per_kernel,
         "nvtx": nvtx,
         "timeline": timeline,
+        "graph_stamps": graph_stamps,
+        "control": control,
         "launch_delay": launch_delay,
         "launch_delay_mode": launch_delay_mode,
         "delay_seed": delay_seed,

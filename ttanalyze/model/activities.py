@@ -19,7 +19,8 @@ from ttanalyze.model.layout import Array
 
 KINDS = [layout.EVENT_KINDS.index(k) for k in ("launch", "graph-launch", "copy", "set", "sync")]
 SYNC = layout.EVENT_KINDS.index("sync")
-COARSE, OWN = (layout.constant(f"TT_ACTIVITYF_{name}") for name in ("COARSE", "OWN"))
+FLAGS = ("COARSE", "OWN", "STAMPED")
+COARSE, OWN, STAMPED = (layout.constant(f"TT_ACTIVITYF_{name}") for name in FLAGS)
 LATEST = np.uint64((1 << 63) - 1)  # time
 
 
@@ -72,7 +73,7 @@ class Activities:
                 raise file.error(at + i, None, "the record does not match its check")
         for field, reason, wrong in (
             ("kind", "not an activity", ~np.isin(records["kind"], KINDS)),
-            ("flags", "unknown flags", records["flags"] & ~np.uint32(COARSE | OWN) != 0),
+            ("flags", "unknown flags", records["flags"] & ~np.uint32(COARSE | OWN | STAMPED) != 0),
             ("end_ns", "it ended before it began", records["end_ns"] < records["begin_ns"]),
             ("end_ns", "no time", records["end_ns"] > LATEST),
         ):
@@ -190,3 +191,12 @@ def rows_of(seqs: Array, wanted: Array) -> Array:
     at = np.searchsorted(seqs, wanted)
     at[at == len(seqs)] = 0
     return np.where(seqs[at] == wanted, at, -1)
+
+
+def nodes_of(records: Array) -> tuple[Array, Array]:
+    """Of activities the number of the graph's node, and whether there is any: a number of
+    graphs.bin where stamps timed it, else the driver's own.
+    """
+    stamped = (records["flags"] & STAMPED).astype("u8") // np.uint64(STAMPED)
+    there = records["node"] != 0
+    return records["node"] - np.where(there, stamped, np.uint64(0)), there

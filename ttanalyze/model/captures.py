@@ -21,6 +21,7 @@ WAITED = layout.constant("TT_EVENTF_WAITED")
 LAUNCH = layout.EVENT_KINDS.index("launch")
 LAUNCHES = (LAUNCH, layout.EVENT_KINDS.index("graph-launch"))
 DIGESTS = ("tt_capture_digest", "tt_capture_digest_at")  # the first kernel of each epoch
+NO_CAPTURES = ("tt_capture_turn_at", "tt_capture_stamp_at", "tt_capture_stamp")
 SLACK = 100_000  # nanoseconds that clocks may be apart, beside what is known of it
 LATEST = np.uint64(1 << 62)  # time: those of calls have no check
 
@@ -110,6 +111,8 @@ class Captures:
     def _pair(self, rows: Array, kernels: Array, begins: Array, ends: Array) -> None:
         """Epochs, in order, with the kernels that read them; nothing where those do not fit."""
         names = layout.distinct(kernels["name"])
+        reads = [name for name in names.tolist() if self._strings.get(name) not in NO_CAPTURES]
+        kernels = kernels[np.isin(kernels["name"], reads)]
         lists = [name for name in names.tolist() if self._strings.get(name) in DIGESTS]
         first = np.flatnonzero(np.isin(kernels["name"], lists))
         if len(first) != len(rows) or not len(rows):

@@ -15,7 +15,7 @@ import pandas as pd
 from ttanalyze.kernels import Checksums
 from ttanalyze.model import annotations as said
 from ttanalyze.model import layout
-from ttanalyze.model.activities import COARSE, OWN, SYNC, rows_of
+from ttanalyze.model.activities import COARSE, OWN, STAMPED, SYNC, nodes_of, rows_of
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 
@@ -23,7 +23,8 @@ from ttanalyze.model.process import Process
 def epochs(processes: Sequence[Process]) -> pd.DataFrame:
     """epoch, trigger, label (kernel or tt_epoch label), full, touched, loose, refused, dropped,
     gap, context, device, seq, time_ns, done_ns, regions (captured, live), changed_regions,
-    changed_blocks, bytes_read, bytes_changed, bytes_stored, segment.
+    changed_blocks, bytes_read, bytes_changed, bytes_stored, segment, controls (the settings that
+    tt_control had made by then; missing where there were none).
 
     changed_regions, changed_blocks: how many the epoch lists; all of them in a full epoch.
     """
@@ -42,8 +43,13 @@ def epochs(processes: Sequence[Process]) -> pd.DataFrame:
         "changed_regions": _joined(records, "digests_count"),
         "changed_blocks": _joined(records, "blocks_count"),
         **_plain(records, "bytes_read", "bytes_changed", "bytes_stored", "segment"),
+        "controls": _texts(processes, [r["controls"] for r in records], _setting),
     }
     return _frame(columns)
+
+
+def _setting(process: Process, offset: int) -> str | None:
+    return process.strings.get(offset) if offset else None
 
 
 def regions(processes: Sequence[Process]) -> pd.DataFrame:
@@ -146,17 +152,18 @@ class EventFrames:
 
 ACTIVITY_COLUMNS = (
     *("process", "seq", "kind", "kernel", "context", "device", "stream", "bytes", "node"),
-    *("begin_ns", "end_ns", "gpu_time", "wait_time", "coarse", "own"),
+    *("begin_ns", "end_ns", "gpu_time", "wait_time", "coarse", "own", "stamped"),
 )
 
-BITS = {"coarse": COARSE, "own": OWN}
+BITS = {"coarse": COARSE, "own": OWN, "stamped": STAMPED}
 
 
 def activities(processes: Sequence[Process]) -> pd.DataFrame:
     """seq (of the call; missing where it is not known), kind, kernel (of a launch), context,
-    device, stream, bytes, node (of a graph), begin_ns, end_ns, gpu_time (end - begin of what the
-    GPU did), wait_time (of waits of the host), coarse, own (work of the recorder). What may not be
-    known may be missing.
+    device, stream, bytes, node (of a graph: the driver's number, of what is stamped that of
+    graph_nodes), begin_ns, end_ns, gpu_time (end - begin of what the GPU did), wait_time (of waits
+    of the host), coarse, own (work of the recorder), stamped (by the device's clock within a
+    graph). What may not be known may be missing.
 
     By process, seq and when they began.
     """
@@ -199,8 +206,12 @@ class ActivityFrames:
             return _masked(_concat(took, "u8"), (kind == SYNC) != (column == "wait_time"))
         if column in BITS:
             return _concat([r["flags"] for r in records], "u4") & BITS[column] != 0
+        if column == "node":
+            found = [nodes_of(r) for r in records]
+            there = _concat([known for _, known in found], bool)
+            return _masked(_concat([nodes for nodes, _ in found], "u8"), ~there)
         values = _concat([r[column] for r in records], layout.ACTIVITY[column])
-        missing = {"seq": 0, "node": 0, "context": layout.NO_ID, "device": layout.NO_ID}
+        missing = {"seq": 0, "context": layout.NO_ID, "device": layout.NO_ID}
         return _nullable(values, missing[column]) if column in missing else values
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ttanalyze.model import graphs, layout
-from ttanalyze.model.activities import OWN, Activities
+from ttanalyze.model.activities import OWN, STAMPED, Activities, nodes_of
 from ttanalyze.model.graphs import Graphs
 from ttanalyze.model.layout import NO_ID, Array
 from ttanalyze.model.strings import Strings
@@ -84,7 +84,7 @@ class NodeTimes:
         records = self._activities.between(seq - 1, seq)
         records = records[(records["node"] != 0) & (records["flags"] & OWN == 0)]
         numbers, first, which = np.unique(records["node"], return_index=True, return_inverse=True)
-        nodes = self._match(graph, seq, records[first]) if len(numbers) else None
+        nodes = self._nodes(graph, seq, records[first]) if len(numbers) else None
         if nodes is None:
             return NONE
         begins, ends = records["begin_ns"].astype("i8"), records["end_ns"].astype("i8")
@@ -127,6 +127,13 @@ class NodeTimes:
         return {graph: np.sort(every[of == graph]) for graph in layout.distinct(of).tolist()}
 
     # ---- matching ----
+
+    def _nodes(self, graph: int, seq: int, records: Array) -> Array | None:
+        """As _match; of what stamps timed the nodes are known."""
+        stamped = records["flags"] & STAMPED != 0
+        if stamped.all():
+            return nodes_of(records)[0].astype("i8")
+        return None if stamped.any() else self._match(graph, seq, records)
 
     def _match(self, graph: int, seq: int, records: Array) -> Array | None:
         """The numbers of the nodes that these are the activities of, one for each, by the driver's

@@ -552,7 +552,7 @@ TABLES = {
     "epochs": _table(
         "process epoch trigger label full touched loose refused dropped gap context device seq "
         "time_ns done_ns regions changed_regions changed_blocks bytes_read bytes_changed "
-        "bytes_stored segment",
+        "bytes_stored segment controls",
         "",
         "epoch trigger label full refused context seq regions changed_regions changed_blocks "
         "bytes_changed bytes_stored",

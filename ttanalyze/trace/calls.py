@@ -36,7 +36,10 @@ IN_GRAPH, COOPERATIVE, SYNC_COPY, TO_HOST, FROM_HOST, PEER = 1, 2, 4, 8, 16, 32 
 TIMED_KINDS = [KINDS[kind] for kind in ("launch", "graph-launch", "copy", "set")]
 MOVING = [KINDS["copy"], KINDS["set"]]
 OF_GRAPHS = [kind for kind in KINDS if kind.startswith("graph-")]
-NAMED = [KINDS[kind] for kind in ("launch", "module-load", "module-unload", "epoch", *OF_GRAPHS)]
+NAMED = [
+    KINDS[kind]
+    for kind in ("launch", "module-load", "module-unload", "epoch", "control", *OF_GRAPHS)
+]
 
 # What rows with one template have in common.
 COMMON = ("kind", "flags", "thread", "result", "context", "call", "stream", "stack")
@@ -208,7 +211,7 @@ class Calls:
             numbers = (*numbers, "region")
         submits = bool(_submits(np.array([key]))[0])
         thread = self._lanes.thread(int(key["thread"]))
-        named = what if kind in ("launch", "epoch") else call or what
+        named = what if kind in ("launch", "epoch", "control") else call or what
         flow = "out" if submits else ""
         parts = [Part(thread, named, kind, common, numbers=numbers, flow=flow)]
         if submits:
@@ -240,6 +243,8 @@ class Calls:
             args |= {} if name is None else {side: name}
         if kind == "epoch" and number != NO_ID:
             return f"epoch {number}", {"epoch": number}
+        if kind == "control" and number:
+            return kind, {"controls": self._process.strings.get(number) or ""}
         if kind in ("module-load", "module-unload") and number != NO_ID:
             args["module"] = number
         if kind in OF_GRAPHS and number != NO_ID:

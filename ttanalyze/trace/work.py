@@ -193,7 +193,8 @@ class Work:
             keys[name] = records[name]
         keys["whose"], keys["layer"], keys["node"] = more.whose, more.layer, records["node"] != 0
         zeros = np.zeros(len(records), "u8")
-        columns = [records["seq"], records["bytes"], zeros, zeros, zeros, records["node"]]
+        nodes, _ = activities.nodes_of(records)
+        columns = [records["seq"], records["bytes"], zeros, zeros, zeros, nodes]
         span = (more.begins, more.ends)
         self._writer.rows(self._templates.of(keys), Rows((span, span), zeros, columns))
 
@@ -263,6 +264,7 @@ class Work:
         args |= {"context": int(key["context"])} if key["context"] != NO_ID else {}
         args |= {"stream": int(key["stream"])} if key["stream"] else {}
         args |= {"coarse": True} if int(key["flags"]) & COARSE else {}
+        args |= {"stamped": True} if int(key["flags"]) & activities.STAMPED else {}
         numbers = (("bytes",) if kind in MOVING else ()) + (("node",) if key["node"] else ())
         if key["whose"] == OF_CALLS:
             lane = self._lanes.stream(int(key["context"]), int(key["stream"]), layer)

@@ -1,0 +1,393 @@
+/*
+ * Nodes of ours, into a graph and out of it. See points.h for the invariant.
+ *
+ *   what came before ── stamp ── kernel ── stamp ── digest ── gather ── what comes after
+ *
+ * with stamps where times were asked for, and the other two where there is to be an epoch. The
+ * capture kernels keep one list of changed blocks, so all epochs of a graph are in one chain, in an
+ * order in which its nodes may run. After all of them one more node ends the launch's turn.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../options.h"
+#include "../recorder.h"
+#include "../state/modules.h"
+#include "../timeline/timeline.h"
+#include "inside.h"
+#include "points.h"
+#include "reading.h"
+
+#define CONTEXTS 64
+#define TABLE_FIRST 16
+
+extern const char replay_ptx[];
+
+static struct kernels kernels[CONTEXTS];
+static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct points *all;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* that list */
+
+const struct kernels *kernels_of(const struct context *c)
+{
+	struct kernels *k = &kernels[c->index % CONTEXTS];
+	const struct {
+		CUfunction *f;
+		const char *name;
+	} functions[] = {{&k->digest, TT_KERNEL_DIGEST_AT}, {&k->gather, TT_KERNEL_GATHER_AT}, {&k->stamp_at, TT_KERNEL_STAMP_AT},
+			 {&k->turn, TT_KERNEL_TURN_AT}, {&k->stamp, TT_KERNEL_STAMP}};
+
+	pthread_mutex_lock(&kernels_lock);
+	bool ok = c->index < CONTEXTS;
+	if (ok && !k->module) {
+		ok = real.cuModuleLoadData(&k->module, replay_ptx) == CUDA_SUCCESS;
+		for (size_t i = 0; ok && i < sizeof(functions) / sizeof(*functions); i++)
+			ok = real.cuModuleGetFunction(functions[i].f, k->module, functions[i].name) == CUDA_SUCCESS;
+	}
+	ok = ok && k->stamp;
+	pthread_mutex_unlock(&kernels_lock);
+	return ok ? k : NULL;
+}
+
+/* ---- which kernels ---- */
+
+/* The kernel of a node if it was chosen and runs in this context, else NULL. */
+static const struct function *chosen(const struct context *c, CUgraphNode node)
+{
+	CUDA_KERNEL_NODE_PARAMS p = {0};
+	CUgraphNodeType type;
+	CUfunction f;
+
+	if (real.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS || type != CU_GRAPH_NODE_TYPE_KERNEL ||
+	    real.cuGraphKernelNodeGetParams_v2(node, &p) != CUDA_SUCCESS || (p.ctx && p.ctx != c->handle))
+		return NULL;
+	f = p.func;
+	if (!f && (!p.kern || !real.cuKernelGetFunction || real.cuKernelGetFunction(&f, p.kern) != CUDA_SUCCESS))
+		return NULL;
+	const struct function *known = function_of(f);
+	return known && (known->inside || known->stamped) ? known : NULL;
+}
+
+static void add_spot(struct points *q, uint32_t position, const struct function *f, bool times)
+{
+	struct spot s = {.position = position, .name = f->name_string, .captured = f->inside, .stamped = f->stamped && times};
+
+	if (s.captured && q->point_count == POINTS_MOST) {
+		recorder_warn("inside a graph there are epochs after %d kernels at most: others that were chosen are left out",
+			      POINTS_MOST);
+		s.captured = false;
+	}
+	if (s.stamped && q->stamped_count == STAMPED_MOST) {
+		recorder_warn("inside a graph %d kernels at most have times: others that were chosen are left out", STAMPED_MOST);
+		s.stamped = false;
+	}
+	if (!s.captured && !s.stamped)
+		return;
+	s.point = q->point_count;
+	s.stamp = q->stamped_count;
+	q->point_count += s.captured;
+	q->stamped_count += s.stamped;
+	q->spots[q->spot_count++] = s;
+}
+
+/* In order; NULL where there are none, or no memory for them. */
+static struct points *find_spots(struct context *c, const struct reading *g)
+{
+	bool times = atomic_load(&timeline_source) == TIMELINE_EVENTS; /* CUPTI has them of all nodes */
+	struct points *q = calloc(1, sizeof(*q));
+	uint32_t *order = reading_order(g);
+	bool ok = q && order && (q->spots = calloc(POINTS_MOST + STAMPED_MOST, sizeof(*q->spots)));
+
+	for (size_t i = 0; ok && i < g->count; i++) {
+		const struct function *f = chosen(c, g->nodes[order[i]]);
+		if (f)
+			add_spot(q, order[i], f, times);
+	}
+	free(order);
+	ok = ok && q->spot_count && (q->points = calloc(q->point_count + 1, sizeof(*q->points))) &&
+	     (q->launches = calloc(TURNS, sizeof(*q->launches)));
+	if (!ok && q) {
+		points_free(q);
+		return NULL;
+	}
+	for (unsigned i = 0; ok && i < q->spot_count; i++)
+		if (q->spots[i].captured)
+			q->points[q->spots[i].point].spot = &q->spots[i];
+	return q;
+}
+
+/* ---- memory that the nodes read ---- */
+
+static bool allocate(struct points *q, struct context *c)
+{
+	size_t turns = sizeof(*q->replay), params = turns + TURNS * sizeof(*q->turns);
+	size_t stamps = params + (size_t)POINT_SETS * q->point_count * sizeof(*q->params);
+	size_t tables = stamps + (size_t)TURNS * q->stamped_count * 2 * sizeof(*q->stamps);
+	size_t table = (size_t)POINT_SETS * TABLE_FIRST * sizeof(*q->points->tables), size = tables + q->point_count * table;
+	void *host;
+
+	q->context = c;
+	if (real.cuMemHostAlloc(&host, size, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
+	    real.cuMemHostGetDevicePointer_v2(&q->device, host, 0) != CUDA_SUCCESS)
+		return false;
+	memset(host, 0, size);
+	q->replay = host;
+	q->turns = (void *)((char *)host + turns);
+	q->params = (void *)((char *)host + params);
+	q->stamps = (void *)((char *)host + stamps);
+	*q->replay = (struct tt_replay){
+		.turns = q->device + turns, .points = q->device + params, .stamps = q->device + stamps, .turn_mask = TURNS - 1,
+		.point_mask = POINT_SETS - 1, .point_count = q->point_count, .stamp_count = 2 * q->stamped_count,
+	};
+	for (unsigned i = 0; i < q->point_count; i++) {
+		q->points[i].tables = (void *)((char *)host + tables + i * table);
+		q->points[i].tables_device = q->device + tables + i * table;
+		q->points[i].room = TABLE_FIRST;
+	}
+	return true;
+}
+
+/* ---- into the graph and out of it ---- */
+
+static bool add_kernel(const struct points *q, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
+		       CUfunction f, unsigned threads, unsigned grid, uint32_t which)
+{
+	CUdeviceptr replay = q->device;
+	void *params[] = {&replay, &which};
+	CUDA_KERNEL_NODE_PARAMS p = {
+		.func = f, .gridDimX = grid, .gridDimY = 1, .gridDimZ = 1, .blockDimX = threads, .blockDimY = 1,
+		.blockDimZ = 1, .kernelParams = params,
+	};
+
+	return real.cuGraphAddKernelNode_v2(node, graph, after, n, &p) == CUDA_SUCCESS;
+}
+
+/* What comes after a kernel comes after this. */
+static CUgraphNode behind(const struct spot *s)
+{
+	return s->captured ? s->gather : s->end;
+}
+
+/* What a node comes after, with what is of ours. */
+static CUgraphNode behind_node(const struct points *q, CUgraphNode node, const struct spot *before)
+{
+	for (const struct spot *s = q->spots; s < before; s++)
+		if (s->kernel == node)
+			return behind(s);
+	return node;
+}
+
+static bool add_stamps(struct points *q, struct spot *s, CUgraph graph, const struct reading *g, const struct kernels *k)
+{
+	CUgraphNode *after = malloc((g->edges + 1) * sizeof(*after));
+	size_t n = 0;
+
+	for (size_t e = 0; after && e < g->edges; e++)
+		if (g->to[e] == s->kernel)
+			after[n++] = behind_node(q, g->from[e], s);
+	bool ok = after && add_kernel(q, &s->begin, graph, after, n, k->stamp_at, 1, 1, 2 * s->stamp) &&
+		  real.cuGraphAddDependencies(graph, &s->begin, &s->kernel, 1) == CUDA_SUCCESS &&
+		  add_kernel(q, &s->end, graph, &s->kernel, 1, k->stamp_at, 1, 1, 2 * s->stamp + 1);
+	free(after);
+	return ok;
+}
+
+static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last_gather, CUgraph graph,
+			   const struct reading *g, const struct kernels *k)
+{
+	int processors = 1;
+
+	if (s->stamped && !add_stamps(q, s, graph, g, k))
+		return false;
+	if (s->captured) {
+		CUgraphNode after[2] = {s->stamped ? s->end : s->kernel, *last_gather};
+		real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, q->context->device);
+		if (!add_kernel(q, &s->digest, graph, after, *last_gather ? 2 : 1, k->digest, TT_DIGEST_THREADS,
+				(unsigned)processors * TT_DIGEST_CTAS_PER_SM, s->point) ||
+		    !add_kernel(q, &s->gather, graph, &s->digest, 1, k->gather, TT_COPY_THREADS,
+				(unsigned)processors * TT_COPY_CTAS_PER_SM, s->point))
+			return false;
+		*last_gather = s->gather;
+	}
+	CUgraphNode from = behind(s);
+	for (size_t e = 0; e < g->edges; e++)
+		if (g->from[e] == s->kernel && real.cuGraphAddDependencies(graph, &from, &g->to[e], 1) != CUDA_SUCCESS)
+			return false;
+	return true;
+}
+
+static bool add_last(struct points *q, CUgraphNode last_gather, CUgraph graph, const struct kernels *k)
+{
+	CUgraphNode after[STAMPED_MOST + 1];
+	size_t n = 0;
+
+	if (last_gather)
+		after[n++] = last_gather;
+	for (unsigned i = 0; i < q->spot_count; i++)
+		if (!q->spots[i].captured)
+			after[n++] = q->spots[i].end;
+	return add_kernel(q, &q->last, graph, after, n, k->turn, 1, 1, 0);
+}
+
+static void destroy_node(CUgraphNode *node)
+{
+	if (*node)
+		real.cuGraphDestroyNode(*node);
+	*node = NULL;
+}
+
+void points_withdraw(struct points *q)
+{
+	destroy_node(&q->last);
+	for (unsigned i = q->spot_count; i-- > 0;) {
+		struct spot *s = &q->spots[i];
+		destroy_node(&s->gather);
+		destroy_node(&s->digest);
+		destroy_node(&s->end);
+		destroy_node(&s->begin);
+	}
+}
+
+static bool add_nodes(struct points *q, CUgraph graph, const struct reading *g, const struct kernels *k)
+{
+	CUgraphNode last_gather = NULL;
+	bool ok = true;
+
+	for (unsigned i = 0; i < q->spot_count; i++)
+		q->spots[i].kernel = g->nodes[q->spots[i].position];
+	for (unsigned i = 0; ok && i < q->spot_count; i++)
+		ok = add_spot_nodes(q, &q->spots[i], &last_gather, graph, g, k);
+	ok = ok && add_last(q, last_gather, graph, k);
+	if (!ok)
+		points_withdraw(q);
+	return ok;
+}
+
+static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
+{
+	const struct kernels *k;
+	struct points *q = NULL;
+	struct reading g;
+
+	if (reading_take(&g, graph) && (q = find_spots(c, &g))) {
+		const char *why = NULL;
+		if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
+			why = "it is made to be launched by the device";
+		else if (reading_allocates(&g))
+			why = "it allocates memory";
+		q->form = g.form;
+		if (!why && (!(k = kernels_of(c)) || !allocate(q, c) || !add_nodes(q, graph, &g, k)))
+			why = "the driver refuses the nodes that capture";
+		if (why) {
+			recorder_warn("there are no epochs inside a graph: %s", why);
+			points_free(q);
+			q = NULL;
+		}
+	}
+	reading_free(&g);
+	return q;
+}
+
+struct points *points_insert(struct thread *t, struct context *c, CUgraph graph, uint64_t flags)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	if (!options.epoch.inside.count && !options.stamps.count)
+		return NULL;
+	t->busy++;
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	struct points *q = insert(c, graph, flags);
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	t->busy--;
+	return q;
+}
+
+bool points_insert_again(struct points *q, CUgraph graph)
+{
+	const struct kernels *k = kernels_of(q->context);
+	struct reading g;
+	bool ok = k && reading_take(&g, graph) && g.form == q->form && add_nodes(q, graph, &g, k);
+
+	if (k)
+		reading_free(&g);
+	return ok;
+}
+
+void points_updated(struct points *q, struct exec *x)
+{
+	for (unsigned i = 0; i < q->spot_count; i++)
+		atomic_store(&q->spots[i].number, graph_node_number(x, q->spots[i].kernel));
+}
+
+void points_attach(struct points *q, struct exec *x)
+{
+	points_updated(q, x);
+	pthread_mutex_lock(&lock);
+	q->next = all;
+	all = q;
+	pthread_mutex_unlock(&lock);
+	graph_set_points(x, q);
+}
+
+/* ---- all of them ---- */
+
+/* What the device reads is freed with its context only. */
+static void let_go(struct points *q)
+{
+	for (unsigned i = 0; q->points && i < q->point_count; i++)
+		region_list_release(q->points[i].list);
+	free(q->spots);
+	free(q->points);
+	free(q->launches);
+	free(q);
+}
+
+/* With the lock. Its launches are through and were looked at, or that will never be. */
+static bool is_over(const struct points *q)
+{
+	return q->ended && (!q->stamped_count || q->gone || q->looked == atomic_load(&q->launched));
+}
+
+void points_each(void (*visit)(struct points *q, void *to), void *to)
+{
+	pthread_mutex_lock(&lock);
+	for (struct points **at = &all, *q; (q = *at);) {
+		visit(q, to);
+		if (is_over(q)) {
+			*at = q->next;
+			let_go(q);
+		} else {
+			at = &q->next;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void nothing(struct points *q, void *to)
+{
+	(void)q;
+	(void)to;
+}
+
+/* The executable graph is gone, or never was. */
+void points_free(struct points *q)
+{
+	bool attached = false;
+
+	pthread_mutex_lock(&lock);
+	for (struct points *o = all; o; o = o->next)
+		attached |= o == q;
+	q->ended = true;
+	pthread_mutex_unlock(&lock);
+	if (attached)
+		points_each(nothing, NULL);
+	else
+		let_go(q);
+}
+
+void points_forget(void)
+{
+	pthread_mutex_init(&kernels_lock, NULL);
+	pthread_mutex_init(&lock, NULL);
+	all = NULL;
+}

@@ -1,0 +1,90 @@
+/*
+ * What the recorder knows of an executable graph that has nodes of its own in it.
+ *
+ * Invariant: what nodes read of a launch is not written again before that launch is through, as
+ * replay->turn says; memory that nodes know by its address stays until its context goes.
+ */
+#ifndef TT_CAPTURE_INSIDE_H
+#define TT_CAPTURE_INSIDE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../state/graphs.h"
+#include "capture.h"
+
+#define POINTS_MOST 32  /* of a graph: epochs of one launch wait for the drain side by side */
+#define STAMPED_MOST 128
+#define POINT_SETS 16 /* launches with epochs that may be queued */
+#define TURNS 512     /* launches of any kind */
+
+/* A kernel that was chosen, and what goes around it while that is in a graph. */
+struct spot {
+	uint32_t position; /* as graphs are read: the same in every one that it can be updated from */
+	_Atomic uint32_t number; /* in the executable graph's list */
+	uint32_t name;     /* string */
+	bool captured, stamped;
+	uint32_t point, stamp; /* among those */
+	CUgraphNode kernel, begin, end, digest, gather;
+};
+
+/* An epoch in each launch: what it reads. */
+struct point {
+	const struct spot *spot;
+	struct region_list *list;
+	uint32_t graph_changes, choice; /* as of which the list holds */
+	uint64_t regions_version;
+	uint64_t blocks, payload, bytes;
+	bool marked; /* the table has regions of which all is read */
+	struct tt_capture_region *tables; /* POINT_SETS of them, of so much room, used in turn */
+	CUdeviceptr tables_device;
+	uint32_t room, table;
+	uint32_t slot; /* of a launch */
+};
+
+/* Of a launch, for the times of its nodes. */
+struct stamped {
+	_Atomic uint64_t seq, stream;
+};
+
+struct points {
+	struct context *context;
+	uint64_t form; /* of the graph */
+	unsigned spot_count, point_count, stamped_count;
+	struct spot *spots;
+	struct point *points;
+	CUgraphNode last; /* while it is in a graph: the one that ends the turn */
+	struct tt_replay *replay;
+	CUdeviceptr device;
+	struct tt_replay_turn *turns;
+	struct tt_capture_params *params; /* POINT_SETS for each point */
+	uint64_t *stamps;
+	struct stamped *launches; /* TURNS */
+	_Atomic uint64_t launched; /* turns that were given out */
+	uint64_t looked;           /* those of them whose times were looked at */
+	bool given_up;             /* there was a launch without a turn: no other can have one */
+	bool ended;                /* the executable graph is gone */
+	bool gone;                 /* so is the context, or soon */
+	unsigned active;           /* points that capture in this launch */
+	uint32_t since_snapshot;   /* epochs */
+	struct points *next;
+};
+
+/* insert.c */
+struct kernels {
+	CUmodule module; /* stays: executable graphs have its kernels in them */
+	CUfunction digest, gather, stamp_at, turn, stamp;
+};
+/* NULL: the driver refuses them. The context is the current one. */
+const struct kernels *kernels_of(const struct context *c);
+/* With the list held still: every executable graph that has nodes of ours. */
+void points_each(void (*visit)(struct points *q, void *to), void *to);
+
+/* Launches that are through. */
+static inline uint64_t points_through(const struct points *q)
+{
+	return __atomic_load_n(&q->replay->turn, __ATOMIC_ACQUIRE);
+}
+
+#endif

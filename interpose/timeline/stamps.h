@@ -1,0 +1,20 @@
+/*
+ * Times of nodes of graphs by the device's own clock, which stamps around them wrote.
+ *
+ * Invariant: a time on the recorder's clock is between two readings of it: by how much it may be off
+ * is told with timeline_clock_error.
+ */
+#ifndef TT_TIMELINE_STAMPS_H
+#define TT_TIMELINE_STAMPS_H
+
+struct context;
+
+/* Without waiting: writes the times of launches that are through, and says how many there were. */
+unsigned stamps_poll(void);
+/* The context is the current one, and about to go. */
+void stamps_context_gone(const struct context *c);
+/* Writes what is complete; the rest is missed. */
+void stamps_close(void);
+void stamps_forget(void); /* in a fork's child */
+
+#endif

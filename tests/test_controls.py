@@ -1,0 +1,105 @@
+"""What is recorded of a graph changes from one of its replays to the next."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.controls import OPTIONS, check_controls
+from ttanalyze.model import layout
+
+pytestmark = [pytest.mark.native]
+CONTROL = layout.EVENT_KINDS.index("control")
+SIM = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="3")
+
+
+@pytest.fixture(scope="module")
+def command(built: Path) -> list[str]:
+    return [str(support.build_program("shim_controls", built))]
+
+
+@pytest.fixture(scope="module")
+def run(command: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten of the replays are launched while their stream waits for the host."""
+    run = tmp_path_factory.mktemp("controls") / "run"
+    bare = support.run(command, SIM)
+    assert support.run(command, support.recording(SIM, run, **OPTIONS)) == bare
+    return run
+
+
+def test_each_replay_as_it_was_asked_for(run: Path) -> None:
+    check_controls(run)
+
+
+def test_kernels_that_were_stamped_are_in_a_trace(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "trace.json"
+    assert support.ttanalyze("trace", str(run), "-o", str(out)).status == 0
+    events = json.loads(out.read_text())["traceEvents"]
+    stamped = [e for e in events if e.get("args", {}).get("stamped")]
+    assert sorted({e["name"] for e in stamped}) == ["add", "mix"]
+    assert {e["args"]["node"] for e in stamped} == {0, 1}
+    said = [e["args"]["controls"] for e in events if e.get("args", {}).get("controls")]
+    assert said[0] == "points=off;stamps=on;snapshot=64;regions=all"
+
+
+def test_kernels_that_were_stamped_have_times_in_events(run: Path) -> None:
+    out = support.ttanalyze("events", str(run))
+    kernels = [r for r in map(json.loads, out.stdout.splitlines()) if r.get("graph") is not None]
+    timed = [r for r in kernels if r.get("gpu_begin_ns") is not None and "kernel_name" in r]
+    assert {r["kernel_name"] for r in timed} == {"add", "mix"}
+
+
+def test_a_setting_to_begin_with(command: list[str], tmp_path: Path) -> None:
+    """The program turns on what is off at first; what it names is taken with what was there."""
+    run = tmp_path / "run"
+    options = {**OPTIONS, "control": "points=off;stamps=off;regions=touched"}
+    support.run(command, support.recording(SIM, run, **options))
+    opened = tt.open(run)
+    points = opened.epochs.query("trigger == 'graph-node'")
+    launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
+    assert points["seq"].min() == launches[4]
+    assert points["controls"].iloc[0] == "points=on;stamps=off;snapshot=64;regions=^weights"
+    stamped = opened.activities.query("stamped")
+    assert stamped["seq"].min() == launches[8]
+    assert tt.verify.verify(opened, run / "manifest.json").same
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("points=maybe", "'maybe' is not on or off"),
+        ("snapshot=-1", "'-1' is not a whole number"),
+        ("regions=(", "regions=(: Unmatched ( or \\("),
+        ("what=1", "'what=1' is not points=on|off"),
+    ],
+)
+def test_what_can_not_be_understood(given: str, reason: str) -> None:
+    refused = support.ttanalyze("record", "--sim", "--control", given, "--", "true")
+    assert refused.status == 2
+    assert reason in refused.stderr
+
+
+SCRIPT = """
+from ttanalyze.control import control
+from ttanalyze.graph import DeviceBuffer
+buffer = DeviceBuffer(64)
+print(control(points=False, regions="^x"), control(snapshot=3), control(regions="("))
+"""
+
+
+def test_from_python(tmp_path: Path) -> None:
+    """What can't be understood is said, and changes nothing; unrecorded, nothing happens."""
+    python = [sys.executable, "-c", SCRIPT]
+    assert support.run(python, SIM, cwd=support.ROOT).stdout == "False False False\n"
+    recorded = support.recording(SIM, tmp_path / "run")
+    outcome = support.run(python, recorded, cwd=support.ROOT)
+    assert outcome.stdout == "True True False\n"
+    assert outcome.stderr == "ttanalyze: tt_control: regions=(: Unmatched ( or \\(\n"
+    process = tt.open(tmp_path / "run").process(0)
+    said = [process.strings.get(e["id"]) for e in process.events if e["kind"] == CONTROL]
+    assert said == [f"points=off;stamps=on;snapshot={n};regions=^x" for n in (64, 3)]
