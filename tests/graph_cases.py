@@ -485,7 +485,14 @@ def lifetimes() -> None:
     gc.collect()
     assert [thing() is None for thing in seen] == [False, True, True]
     context, driver = weakref.ref(device.context), device.driver
-    del device, executable
+    together: list[Any] = [StreamCapture.begin(device=device)]
+    stream = weakref.ref(together[0].stream, lambda _: ended.append(bool(device.context.captured)))
+    ended: list[bool] = []
+    together.append(together)
+    del together
+    gc.collect()
+    assert stream() is None and ended == [False]  # the capture goes before its stream
+    del device, executable, stream
     gc.collect()
     assert seen[0]() is None and context() is None
     flags, active = ffi.new("unsigned *"), ffi.new("int *", 1)

@@ -46,7 +46,10 @@ class StreamCapture:
             if result:
                 raise driver.error(call, result)
         self.active = True
-        self._abandon = weakref.finalize(self, _drop, device.context, os.getpid(), self._handle)
+        # The stream is kept until then: drivers crash where the stream of a capture is gone.
+        # The stream is among it: drivers crash where a capture ends that has none any more.
+        kept = (device.context, os.getpid(), self._handle, stream)
+        self._abandon = weakref.finalize(self, _drop, *kept)
         device.context.captured.add(self._handle)
 
     @classmethod
@@ -183,13 +186,14 @@ class StreamCapture:
             self.abandon()
 
 
-def _drop(context: Context, process: int, handle: int) -> None:
-    """Ends a capture; what came of it is given back."""
+def _drop(context: Context, process: int, handle: int, stream: Any) -> None:
+    """Ends a capture, unless its stream was closed; what came of it is given back."""
     context.captured.discard(handle)
     with contextlib.suppress(Error):
         if process == os.getpid():
             with context.use() as driver:
                 out = ffi.new("CUgraph *")
-                driver.result("cuStreamEndCapture", ffi.cast("CUstream", handle), out)
+                raw = ffi.cast("CUstream", stream_handle(stream))
+                driver.result("cuStreamEndCapture", raw, out)
                 if out[0] != ffi.NULL:
                     driver.result("cuGraphDestroy", out[0])
