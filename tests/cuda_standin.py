@@ -129,6 +129,7 @@ CALLS: dict[str, Any] = {
     "cuDeviceGet": lambda n: call("cuDeviceGet", n, outs=(INT,)),
     "cuDevicePrimaryCtxRetain": lambda d: call("cuDevicePrimaryCtxRetain", d, outs=(POINTER,)),
     "cuCtxSetCurrent": lambda context: call("cuCtxSetCurrent", POINTER(context)),
+    "cuCtxGetLimit": lambda limit: call("cuCtxGetLimit", INT(limit), outs=(SIZE,)),
     "cuCtxSetLimit": lambda limit, value: call("cuCtxSetLimit", INT(limit), SIZE(value)),
     "cuCtxSynchronize": lambda: call("cuCtxSynchronize"),
     "cuMemGetAllocationGranularity": granularity,
@@ -148,6 +149,7 @@ CALLS: dict[str, Any] = {
     "cuModuleGetFunction": lambda module, name: call(
         "cuModuleGetFunction", POINTER(module), name, outs=(POINTER,)
     ),
+    "cuFuncGetAttribute": lambda n, f: call("cuFuncGetAttribute", INT(n), POINTER(f), outs=(INT,)),
     "cuFuncSetAttribute": lambda f, n, value: call(
         "cuFuncSetAttribute", POINTER(f), INT(n), INT(value)
     ),

@@ -486,8 +486,9 @@ def lifetimes() -> None:
     assert [thing() is None for thing in seen] == [False, True, True]
     context, driver = weakref.ref(device.context), device.driver
     together: list[Any] = [StreamCapture.begin(device=device)]
-    stream = weakref.ref(together[0].stream, lambda _: ended.append(bool(device.context.captured)))
+    captured = device.context.captured
     ended: list[bool] = []
+    stream = weakref.ref(together[0].stream, lambda _: ended.append(bool(captured)))
     together.append(together)
     del together
     gc.collect()

@@ -41,6 +41,7 @@ VERBS = [
     "rewind",
     "replay",
     "export",
+    "tune",
     "tui",
     "report",
     "trace",

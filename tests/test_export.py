@@ -31,7 +31,7 @@ def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of launches that need different things, with epochs before and after each."""
     path = tmp_path_factory.mktemp("export") / "run"
     program = support.build_program("shim_alone", built)
-    options = ("--sim", "--deterministic", "--params", "--epoch", "kernel:.")
+    options = ("--sim", "--replayable")
     outcome = support.ttanalyze("record", *options, "-o", path, "--", program)
     assert outcome.status == 0, outcome.stderr
     assert outcome.stdout.split() == list(KERNELS)

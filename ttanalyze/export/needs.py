@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,12 @@ POINTER = 8  # bytes
 CLUSTER, COOPERATIVE = 4, 2  # CU_LAUNCH_ATTRIBUTE_…
 MAX_DYNAMIC_SHARED, NON_PORTABLE_CLUSTER = 8, 14  # CU_FUNC_ATTRIBUTE_…
 PORTABLE_CLUSTER = 8  # blocks
+LIMITS = (0, 1, 2)  # CU_LIMIT_… that say what a kernel can do, not how fast: stack, printf, malloc
+READ_ONLY = (0, 1, 2, 3, 4, 5, 6, 7, 10)  # CU_FUNC_ATTRIBUTE_… that can't be set
+SETTINGS = layout.names("setting_kind", "TT_SETTING_")
+# CU_LAUNCH_ATTRIBUTE_… that name other objects, or nothing.
+ELSEWHERE = (0, 7, 12, 13)
+SETTING = {name: number for number, name in enumerate(SETTINGS) if name}
 MODULE_KINDS = ("image", "ptx", "cubin", "fatbin")  # by tt_module.kind
 
 
@@ -58,9 +65,9 @@ class Needs:
     pointers: list[tuple[int, int]]
     attributes: list[tuple[int, bytes]]
     settings: list[tuple[int, int]]
-    limits: list[tuple[int, int]] = field(default_factory=list)
-    jit: list[tuple[int, int]] = field(default_factory=list)
-    cache: int = 0
+    limits: list[tuple[int, int]]
+    jit: list[tuple[int, int]]
+    cache: int
 
     @property
     def process(self) -> Process:
@@ -148,8 +155,7 @@ class _Reader:
             at[row] = len(memory)
             made_of = made.arrays.get(row)
             memory.append(self._memory(row, before.get(row), after.get(row), made_of))
-        settings = _settings(of.launch)
-        return Needs(of, image, kind, memory, self._pointers(at), *settings)
+        return Needs(of, image, kind, memory, self._pointers(at), **self._settings(number))
 
     def _captured(self, row: int) -> bool:
         own = int(self._birth["context"][row]) == self._context
@@ -191,6 +197,42 @@ class _Reader:
         shown = f"region {number}" + (f" ({text.printable(name)})" if name else "")
         base, size = int(birth["base"]), int(birth["size"])
         return Memory(number, shown, base, size, variable, before, after, made)
+
+    def _settings(self, module: int) -> dict[str, Any]:
+        """What was in force for the launch and when its module was loaded, as far as the run says;
+        of others what is plain.
+        """
+        kept, records = self._process.kept, self._process.launches
+        attributes, function = _plain(self._plan.launch)
+        limits: list[tuple[int, int]] = []
+        cache = 0
+        at = int(np.searchsorted(records["seq"], self._plan.seq))
+        if at < len(records) and records["seq"][at] == self._plan.seq:
+            for one in kept.attributes(records[at]):
+                if int(one["id"]) not in ELSEWHERE:
+                    attributes[int(one["id"])] = one["value"].tobytes()
+            for one in kept.settings(records[at]):
+                what, number, value = int(one["what"]), int(one["number"]), _signed(one["value"])
+                if what == SETTING["attribute"] and number not in READ_ONLY:
+                    function[number] = value
+                elif what == SETTING["limit"] and number in LIMITS:
+                    limits.append((number, value))
+                elif what == SETTING["cache"] and value:
+                    cache = cache or value
+        modules = self._process.modules
+        loaded = kept.settings(modules[int(np.searchsorted(modules["id"], module))])
+        jit = [
+            (int(one["number"]), _signed(one["value"]))
+            for one in loaded
+            if one["what"] == SETTING["jit"]
+        ]
+        return {
+            "attributes": sorted(attributes.items()),
+            "settings": sorted(function.items()),
+            "limits": limits,
+            "jit": jit,
+            "cache": cache,
+        }
 
     # ---- what can be reached ----
 
@@ -259,15 +301,19 @@ class _Reader:
         return out
 
 
-def _settings(launch: Launch) -> tuple[list[tuple[int, bytes]], list[tuple[int, int]]]:
-    """Attributes of the launch and of the function."""
-    attributes, settings = [], []
+def _signed(value: Any) -> int:
+    return int(np.uint64(value).astype("i8"))
+
+
+def _plain(launch: Launch) -> tuple[dict[int, bytes], dict[int, int]]:
+    """Attributes of a launch and of its function that its sizes ask for."""
+    attributes, settings = {}, {}
     if any(launch.cluster):
-        attributes.append((CLUSTER, struct.pack("<3I", *launch.cluster)))
+        attributes[CLUSTER] = struct.pack("<3I", *launch.cluster)
     if launch.cooperative:
-        attributes.append((COOPERATIVE, struct.pack("<I", 1)))
+        attributes[COOPERATIVE] = struct.pack("<I", 1)
     if launch.shared:
-        settings.append((MAX_DYNAMIC_SHARED, launch.shared))
+        settings[MAX_DYNAMIC_SHARED] = launch.shared
     if math.prod(launch.cluster) > PORTABLE_CLUSTER:
-        settings.append((NON_PORTABLE_CLUSTER, 1))
+        settings[NON_PORTABLE_CLUSTER] = 1
     return attributes, settings

@@ -6,7 +6,7 @@ import difflib
 import functools
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +26,28 @@ FREE_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without 
 
 class Module:
     """Loaded code. It stays until unload(), or until its Device is not used any more: the default
-    one is until Python exits. name: what it is called in errors.
+    one is until Python exits. name: what it is called in errors. jit: options of the compiler, of
+    which PTX takes notice: CUjit_option and number.
     """
 
-    def __init__(self, image: bytes, device: Device | None = None, name: str = "a module") -> None:
+    def __init__(
+        self,
+        image: bytes,
+        device: Device | None = None,
+        name: str = "a module",
+        jit: Mapping[int, int] | None = None,
+    ) -> None:
         self.name = name
         self.device = device or Device.default()
         self._image = ffi.from_buffer(image + b"\0")  # PTX ends where a zero is
         log = ffi.new("char[]", LOG_BYTES)
-        options = ffi.new("CUjit_option[]", [LOG_BUFFER, LOG_SIZE])
-        values = ffi.new("void *[]", [log, ffi.cast("void *", LOG_BYTES)])
+        given = {LOG_BUFFER: log, LOG_SIZE: LOG_BYTES, **(jit or {})}
+        options = ffi.new("CUjit_option[]", list(given))
+        values = ffi.new("void *[]", [ffi.cast("void *", value) for value in given.values()])
         out = ffi.new("CUmodule *")
         with self.device.use() as driver:
             what = "cuModuleLoadDataEx"
-            result = driver.result(what, out, self._image, 2, options, values)
+            result = driver.result(what, out, self._image, len(given), options, values)
             if result:
                 said = ffi.string(log).decode(errors="replace").split("\n")
                 lines = [line.strip() for line in said if line.strip()]

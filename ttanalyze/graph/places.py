@@ -35,6 +35,7 @@ DEVICE_LOCATION, PINNED, READ_WRITE = 1, 1, 3  # CU_MEM_…
 # Bytes of addresses around those that are needed: drivers place small ranges where they like.
 AROUND = (1 << 30, 1 << 40)
 BLOCK_BYTES = np.uint64(BLOCK_SIZE)
+NOT_FOUND = 500  # CUDA_ERROR_…
 ALIGNMENT = 512  # that addresses of memory keep
 
 
@@ -256,13 +257,21 @@ class Places:
         begin = int(self._birth["base"][row])
         return begin, begin + int(self._birth["size"][row])
 
-    def add_module(self, number: int, module: Module) -> None:
-        """The variables of a module that was loaded: they are where the driver put them."""
+    def add_module(self, number: int, module: Module, lacking: bool = False) -> None:
+        """The variables of a module that was loaded: they are where the driver put them. lacking:
+        those that it does not have are not here; else that is an error.
+        """
         for row in self._rows:
             birth = self._birth[row]
             if birth["kind"] == REGION["global"] and int(birth["module"]) == number:
                 name = self._process.strings.get(int(birth["label"])) or "?"
-                where, size = module.variable(name)
+                try:
+                    where, size = module.variable(name)
+                except DriverError as e:
+                    if not lacking or e.result != NOT_FOUND:
+                        raise
+                    self._variables.pop(row, None)
+                    continue
                 if size != int(birth["size"]):
                     recorded = int(birth["size"])
                     raise Error(f"variable {name} has {size} bytes, and had {recorded}")

@@ -85,6 +85,7 @@ CUresult cuGetErrorName(CUresult result, const char **name);
 CUresult cuDeviceGet(CUdevice *device, int ordinal);
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device);
 CUresult cuCtxSetCurrent(CUcontext context);
+CUresult cuCtxGetLimit(size_t *value, CUlimit limit);
 CUresult cuCtxSetLimit(CUlimit limit, size_t value);
 CUresult cuCtxSynchronize(void);
 CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp *where,
@@ -104,6 +105,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int co
 	CUjit_option *options, void **values);
 CUresult cuModuleGetFunction(CUfunction *kernel, CUmodule module, const char *name);
 CUresult cuModuleGetGlobal(CUdeviceptr *address, size_t *size, CUmodule module, const char *name);
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction kernel);
 CUresult cuFuncSetAttribute(CUfunction kernel, CUfunction_attribute attribute, int value);
 CUresult cuFuncSetCacheConfig(CUfunction kernel, CUfunc_cache config);
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction kernel, void **params,

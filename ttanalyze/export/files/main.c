@@ -231,12 +231,21 @@ static CUfunction find_kernel(CUmodule module)
 {
 	const struct setting *s;
 	CUfunction kernel;
+	size_t limit;
+	int value;
 
-	for (s = limits; s->number >= 0; s++)
-		CHECK(cuCtxSetLimit((CUlimit)s->number, s->value));
+	/* Only what is not so already: not everything can be set. */
+	for (s = limits; s->number >= 0; s++) {
+		CHECK(cuCtxGetLimit(&limit, (CUlimit)s->number));
+		if ((long long)limit != s->value)
+			CHECK(cuCtxSetLimit((CUlimit)s->number, s->value));
+	}
 	CHECK(cuModuleGetFunction(&kernel, module, KERNEL));
-	for (s = function_attributes; s->number >= 0; s++)
-		CHECK(cuFuncSetAttribute(kernel, (CUfunction_attribute)s->number, s->value));
+	for (s = function_attributes; s->number >= 0; s++) {
+		CHECK(cuFuncGetAttribute(&value, (CUfunction_attribute)s->number, kernel));
+		if (value != s->value)
+			CHECK(cuFuncSetAttribute(kernel, (CUfunction_attribute)s->number, s->value));
+	}
 	CHECK(cuFuncSetCacheConfig(kernel, (CUfunc_cache)CACHE));
 	return kernel;
 }

@@ -112,11 +112,14 @@ def load_module(image):
 
 
 def find_kernel(module):
-    for number, value in launch.LIMITS:
-        call("cuCtxSetLimit", driver.CUlimit(number), value)
+    for number, value in launch.LIMITS:  # only what is not so already: not all can be set
+        if call("cuCtxGetLimit", driver.CUlimit(number)) != value:
+            call("cuCtxSetLimit", driver.CUlimit(number), value)
     kernel = call("cuModuleGetFunction", module, launch.KERNEL.encode())
     for number, value in launch.FUNCTION_ATTRIBUTES:
-        call("cuFuncSetAttribute", kernel, driver.CUfunction_attribute(number), value)
+        which = driver.CUfunction_attribute(number)
+        if call("cuFuncGetAttribute", which, kernel) != value:
+            call("cuFuncSetAttribute", kernel, which, value)
     call("cuFuncSetCacheConfig", kernel, driver.CUfunc_cache(launch.CACHE))
     return kernel
 

@@ -1,0 +1,478 @@
+"""Configurations of a recorded launch, tried on the simulator: what is fast there says nothing, but
+what leaves the recorded memory, and what becomes of the file, is as on a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.support import Cli
+from ttanalyze.errors import Error, FormatError
+from ttanalyze.graph.recorded import Launch
+from ttanalyze.kernels import elf
+from ttanalyze.tune import code, search
+from ttanalyze.tune.space import Configuration, Space, parse_three, space
+from ttanalyze.tune.table import Row, Table
+
+RECORDED = Launch(0, (20, 1, 1), (128, 1, 1), (0, 0, 0), 0, False, b"")
+
+
+@pytest.fixture(scope="module")
+def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tune") / "run"
+    program = support.build_program("shim_alone", built)
+    outcome = support.ttanalyze("record", "--sim", "--replayable", "-o", path, "--", program)
+    assert outcome.status == 0, outcome.stderr
+    return path
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# ---- what is to be tried ----
+
+
+def made(**axes: Any) -> Space:
+    return space(RECORDED, **axes)
+
+
+def test_grids_keep_the_threads() -> None:
+    found = list(made(block=[(64, 1, 1), (96, 1, 1), (1024, 1, 1), (32, 2, 1)]).all())
+    assert [c.grid for c in found] == [(40, 1, 1), (27, 1, 1), (3, 1, 1), (80, 1, 1)]
+    found = list(made(block=[(64, 1, 1)], grid=["recorded", (7, 1, 1), "total"]).all())
+    assert [c.grid for c in found] == [(20, 1, 1), (7, 1, 1), (40, 1, 1)]
+
+
+def test_what_is_not_said_is_as_recorded() -> None:
+    (found,) = made(shared=[1024]).all()
+    assert found == Configuration("recorded", (128, 1, 1), (20, 1, 1), 1024)
+    blocks = [c.block[0] for c in made().all()]
+    assert blocks == [32, 64, 128, 256, 512, 1024]
+    both = list(made(maxregs=[32, 64], cache=["l1", None]).all())
+    assert [(c.maxregs, c.cache) for c in both] == [(32, "l1"), (32, None), (64, "l1"), (64, None)]
+
+
+def test_a_space_may_be_too_large() -> None:
+    with pytest.raises(Error, match="say fewer, or --search optuna"):
+        list(made(maxregs=range(1, 256), shared=range(10000)).all())
+
+
+def test_random_is_the_same_again() -> None:
+    every = list(made(maxregs=range(16, 48), opt_level=range(5)).all())
+
+    def drawn(seed: int, trials: int) -> list[Configuration]:
+        where = made(maxregs=range(16, 48), opt_level=range(5))
+        return list(search.search("random", where, trials, seed))
+
+    assert drawn(1, 12) == drawn(1, 12) == drawn(1, 200)[:12] != drawn(2, 12)
+    assert set(drawn(3, 200)) == set(every) and len(drawn(3, 200)) == len(every) == 160
+
+
+@pytest.mark.parametrize("text", ["0", "x", "1x2x3x4", "-1", "16x", "1.5", "99999999999"])
+def test_no_size(text: str) -> None:
+    with pytest.raises(Error, match="a size such as 128"):
+        parse_three(text, "--blocks")
+
+
+# ---- the file ----
+
+
+def test_the_file_is_good_at_any_time(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    table = Table(path, "00ff", "kernel, with a comma", "a device")
+    one, other = made(block=[(64, 1, 1)]).all(), made(maxregs=[32], cache=["l1"]).all()
+    table.add(Row(next(one), 0.5, 0.25, 0.125, True))
+    table.add(Row(next(other), error='no "such" thing, at all'))
+    whole = path.read_bytes()
+    again = Table(path, "00ff", "kernel, with a comma", "a device")
+    assert again.rows == table.rows and path.read_bytes() == whole
+    for size in range(whole.index(b"\n") + 1, len(whole)):
+        path.write_bytes(whole[:size])
+        found = Table(path, "00ff", "kernel, with a comma", "a device").rows
+        assert found == table.rows[: whole[:size].count(b"\n") - 1]
+        assert whole.startswith(path.read_bytes()) and path.read_bytes().endswith(b"\n")
+
+
+def test_the_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    Table(path, "00ff", "k", "d").add(Row(next(made().all()), 1.0, 1.0, 0.0, True))
+    for of in (("00fe", "k", "d"), ("00ff", "other", "d"), ("00ff", "k", "another")):
+        with pytest.raises(Error, match=r"is of another (launch|kernel|device)"):
+            Table(path, *of)
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(FormatError, match="line 1: not a table of configurations"):
+        Table(path, "00ff", "k", "d")
+    good = ",".join(Table(tmp_path / "new.csv", "a", "k", "d").path.read_text().splitlines())
+    for line in ("a,k,d,recorded,64", "a,k,d,recorded,64,?,0,,,,1,1,1,yes,", "\0"):
+        path.write_text(f"{good}\n{line}\n")
+        with pytest.raises(FormatError, match="line 2"):
+            Table(path, "a", "k", "d")
+
+
+# ---- code ----
+
+
+def test_code_that_can_be_compiled() -> None:
+    assert code.ptx_of(b".version 8.0", 90) == b".version 8.0"
+    assert code.ptx_of(elf.MAGIC + bytes(100), 90) is None
+
+
+def test_cuda_without_its_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "_candidates", lambda: iter(["libnothing.so"]))
+    with pytest.raises(Error, match="needs NVRTC, which is not here"):
+        code.compile_cuda(tmp_path / "a.cu", b"", 90)
+    with pytest.raises(Error, match=r"code is \.ptx, \.cubin, \.fatbin, \.cu"):
+        code.read(tmp_path / "a.txt")
+    with pytest.raises(Error, match="No such file"):
+        code.read(tmp_path / "a.ptx")
+
+
+NVRTC = """
+#include <stddef.h>
+#include <string.h>
+static char said[99];
+int nvrtcCreateProgram(void **p, const char *source, const char *name, int n, char **h, char **i)
+{ *p = (void *)source; return n || h || i || !strstr(name, ".cu"); }
+int nvrtcCompileProgram(void *p, int n, const char **o)
+{ strcpy(said, "code.cu(1): error: no");
+  return n < 1 || strncmp(o[0], "--gpu-architecture=compute_", 27) || strstr(p, "bad") ? 6 : 0; }
+int nvrtcGetPTXSize(void *p, size_t *n) { *n = strlen(p) + 1; return 0; }
+int nvrtcGetPTX(void *p, char *out) { strcpy(out, p); return 0; }
+int nvrtcGetProgramLogSize(void *p, size_t *n) { *n = p ? strlen(said) + 1 : 0; return 0; }
+int nvrtcGetProgramLog(void *p, char *out) { strcpy(out, p ? said : ""); return 0; }
+int nvrtcDestroyProgram(void **p) { return !*p; }
+const char *nvrtcGetErrorString(int r) { return r ? "NVRTC_ERROR" : ""; }
+"""
+
+
+@pytest.fixture
+def nvrtc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What stands for NVRTC takes PTX for CUDA C++, and gives it."""
+    library = tmp_path / "home" / "lib64" / "libnvrtc.so.13"
+    library.parent.mkdir(parents=True)
+    (tmp_path / "nvrtc.c").write_text(NVRTC)
+    command = ["gcc", "-shared", "-fPIC", "-o", str(library), str(tmp_path / "nvrtc.c")]
+    subprocess.run(command, check=True)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(code, "VERSIONS", ())
+    return library
+
+
+def test_cuda_is_compiled(nvrtc: Path, tmp_path: Path) -> None:
+    assert code.compile_cuda(tmp_path / "a.cu", b".version 8.0", 90) == b".version 8.0"
+    with pytest.raises(Error, match=r"code\.cu\(1\): error: no"):
+        code.compile_cuda(tmp_path / "a.cu", b"bad", 90)
+
+
+# ---- the search ----
+
+
+WORDS = ("--sim", "--times", "2", "-o")
+
+
+@pytest.fixture(scope="module")
+def strided(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """A kernel that strides through its data, tried with many blocks, and what was said of it."""
+    folder = tmp_path_factory.mktemp("strided")
+    out, page = folder / "out.csv", folder / "out.html"
+    blocks = ("--blocks", "32,100,2048", "--grids", "total,3", "--chart", page, "--json")
+    outcome = support.ttanalyze("tune", recorded, *WORDS, out, "--kernel", "^scale$", *blocks)
+    assert outcome.status == 0, outcome.stderr
+    return out, json.loads(outcome.stdout)
+
+
+@pytest.mark.native
+def test_a_kernel_that_strides(strided: tuple[Path, Any]) -> None:
+    out, said = strided
+    found = rows(out)
+    assert [(r["block"], r["grid"]) for r in found] == [
+        ("128", "20"),
+        ("32", "80"),
+        ("100", "26"),
+        ("2048", "2"),
+        ("32", "3"),
+        ("100", "3"),
+        ("2048", "3"),
+    ]
+    for row in found:
+        fits = row["block"] != "2048"
+        assert row["verified"] == ("yes" if fits else "no")
+        assert bool(row["median_ms"]) == fits == (not row["error"])
+    assert "CUDA_ERROR_INVALID_VALUE" in found[3]["error"]
+    least = min(float(r["median_ms"]) for r in found if r["median_ms"])
+    assert said["best"]["median_ms"] == pytest.approx(least, abs=1e-6)
+    assert said["gain"] >= 1 and said["tried"] == 7 and len(said["rows"]) == 6
+
+
+@pytest.mark.native
+def test_the_chart(strided: tuple[Path, Any]) -> None:
+    page = strided[0].with_suffix(".html").read_text()
+    assert "block 100, grid 26" in page and "block 2048" not in page
+    assert "<script" in page and 'src="http' not in page
+
+
+@pytest.mark.native
+def test_it_goes_on_where_it_was(
+    recorded: Path, strided: tuple[Path, Any], tmp_path: Path, cli: Cli
+) -> None:
+    out = tmp_path / "out.csv"
+    before = strided[0].read_bytes()
+    out.write_bytes(before + b"torn,line")
+    outcome = cli("tune", recorded, *WORDS, out, "--kernel", "^scale$", "--blocks", "32,100,256")
+    assert outcome.status == 0, outcome.stderr
+    assert out.read_bytes().startswith(before)
+    assert [r["block"] for r in rows(out)[7:]] == ["256"]
+    assert "3 configurations, 1 of them new" in outcome.stdout
+    assert "best: " in outcome.stdout.splitlines()[-1]
+    other = cli("tune", recorded, *WORDS, out, "--kernel", "^sums$")
+    assert other.status == 2 and "is of another launch" in other.stderr
+
+
+@pytest.mark.native
+def test_one_that_does_not_stride(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+    out = tmp_path / "out.csv"
+    outcome = cli("tune", recorded, *WORDS, out, "--kernel", "^sums$", "--blocks", "64,128,256")
+    assert outcome.status == 0, outcome.stderr
+    verified = {row["block"]: row["verified"] for row in rows(out)}
+    assert verified == {"64": "no", "128": "yes", "256": "no"}
+    assert all("the result differs: region" in r["error"] for r in rows(out)[1:])
+    assert "2 configurations can't be taken:" in outcome.stdout
+    assert "best: as recorded" in outcome.stdout
+
+
+FASTER = """
+.version 6.3
+.target sm_70
+.address_size 64
+.visible .entry scale(.param .u64 p, .param .u64 q, .param .u32 n)
+{
+.reg .pred %p<2>; .reg .b32 %r<9>; .reg .b64 %rd<6>;
+mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %tid.x;
+mad.lo.u32 %r1, %r3, %r4, %r5;
+mov.u32 %r6, %nctaid.x; mul.lo.u32 %r6, %r6, %r4;
+ld.param.u32 %r2, [n]; ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [q];
+LOOP: setp.ge.u32 %p1, %r1, %r2;
+@%p1 bra DONE;
+mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;
+ld.global.u32 %r8, [%rd4]; mul.lo.u32 %r8, %r8, FACTOR; st.global.u32 [%rd5], %r8;
+add.u32 %r1, %r1, %r6;
+bra LOOP;
+DONE: ret;
+}
+"""
+
+
+@pytest.mark.native
+def test_other_code_and_options(recorded: Path, tmp_path: Path, nvrtc: Path, cli: Cli) -> None:
+    files = {"good.ptx": "3", "wrong.ptx": "4", "good.cu": "3"}
+    for name, factor in files.items():
+        (tmp_path / name).write_text(FASTER.replace("FACTOR", factor))
+    (tmp_path / "broken.ptx").write_text(".version")
+    named = [word for name in [*files, "broken.ptx"] for word in ("--code", tmp_path / name)]
+    out = tmp_path / "out.csv"
+    options = ("--maxregs", "16,32", "--opt-level", "2", "--cache", "l1")
+    outcome = cli("tune", recorded, *WORDS, out, "--kernel", "^scale$", *named, *options)
+    assert outcome.status == 0, outcome.stderr
+    found: dict[str, list[dict[str, str]]] = {}
+    for row in rows(out)[1:]:
+        found.setdefault(row["code"].partition(":")[0], []).append(row)
+    assert {n: [r["verified"] for r in some] for n, some in found.items()} == {
+        "recorded": ["yes", "yes"],
+        "good.ptx": ["yes", "yes"],
+        "wrong.ptx": ["no", "no"],
+        "good.cu": ["yes", "yes"],
+        "broken.ptx": ["no", "no"],
+    }
+    assert {(r["maxregs"], r["opt_level"], r["cache"]) for r in found["good.ptx"]} == {
+        ("16", "2", "l1"),
+        ("32", "2", "l1"),
+    }
+    assert "loading broken.ptx" in found["broken.ptx"][0]["error"]
+
+
+FATAL = """
+.version 6.3
+.target sm_70
+.address_size 64
+.visible .entry scale(.param .u64 p, .param .u64 q, .param .u32 n)
+{
+DO
+ret;
+}
+"""
+
+
+@pytest.mark.native
+def test_what_fails_does_not_end_it(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+    for name, do in {"trap.ptx": "trap;", "loop.ptx": "LOOP: bra LOOP;"}.items():
+        (tmp_path / name).write_text(FATAL.replace("DO", do))
+    named = [word for name in ("trap.ptx", "loop.ptx") for word in ("--code", tmp_path / name)]
+    out = tmp_path / "out.csv"
+    blocks = ("--blocks", "32,64", "--timeout", "3", "--trials", "5")
+    outcome = cli("tune", recorded, *WORDS, out, "--kernel", "^scale$", *named, *blocks)
+    assert outcome.status == 0, outcome.stderr
+    found = [(r["code"].partition(":")[0], r["block"], r["error"]) for r in rows(out)]
+    assert [one[:2] for one in found] == [
+        ("recorded", "128"),
+        ("recorded", "32"),
+        ("recorded", "64"),
+        ("trap.ptx", "32"),
+        ("trap.ptx", "64"),
+        ("loop.ptx", "32"),
+    ]
+    assert all("CUDA_ERROR" in one[2] for one in found[3:5])
+    assert found[5][2] == "took longer than 3 s"
+
+
+@pytest.mark.native
+def test_values_may_differ(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "near.ptx").write_text(
+        FASTER.replace("mul.lo.u32 %r8, %r8, FACTOR", "mad.lo.u32 %r8, %r8, 3, 1")
+    )
+    near = ("--code", tmp_path / "near.ptx")
+    exact = cli("tune", recorded, *WORDS, tmp_path / "a.csv", "--kernel", "^scale$", *near)
+    assert [r["verified"] for r in rows(tmp_path / "a.csv")] == ["yes", "no"], exact.stderr
+    allowed = ("--dtype", "u32", "--tolerance", "1")
+    cli("tune", recorded, *WORDS, tmp_path / "b.csv", "--kernel", "^scale$", *near, *allowed)
+    assert [r["verified"] for r in rows(tmp_path / "b.csv")] == ["yes", "yes"]
+
+
+@pytest.mark.native
+def test_an_interrupt_leaves_what_was_tried(recorded: Path, tmp_path: Path) -> None:
+    (tmp_path / "loop.ptx").write_text(FATAL.replace("DO", "LOOP: bra LOOP;"))
+    out = tmp_path / "out.csv"
+    words = [sys.executable, "-m", "ttanalyze", "tune", str(recorded), "--kernel", "^scale$"]
+    words += ["--sim", "--code", str(tmp_path / "loop.ptx"), "--times", "1", "-o", str(out)]
+    process = subprocess.Popen(words, cwd=support.ROOT, env=support.bare_environment())
+    until = time.monotonic() + 60
+    while time.monotonic() < until and (not out.exists() or len(rows(out)) < 1):
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert [r["verified"] for r in rows(out)] == ["yes"]
+
+
+# ---- optuna ----
+
+
+class Study:
+    """What stands for a study of optuna: proposes positions in turn."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.count = 0
+
+    def ask(self, axes: dict[str, list[int]]) -> Any:
+        number, params = self.count, {}
+        for name, choices in axes.items():
+            number, at = divmod(number, len(choices))
+            params[name] = choices[at]
+        self.count += 1
+        return types.SimpleNamespace(params=params)
+
+    def tell(self, trial: Any, value: float | None = None, state: Any = None) -> None:
+        self.told.append((trial.params, value, state))
+
+
+def optuna(study: Study) -> types.ModuleType:
+    package = types.ModuleType("optuna")
+    space_of = types.SimpleNamespace
+    parts = {
+        "logging": space_of(WARNING=30, set_verbosity=lambda level: None),
+        "samplers": space_of(TPESampler=lambda seed: seed),
+        "distributions": space_of(CategoricalDistribution=list),
+        "trial": space_of(TrialState=space_of(FAIL="fail")),
+        "create_study": lambda direction, sampler: study if direction == "minimize" else None,
+    }
+    vars(package).update(parts)
+    return package
+
+
+def test_optuna_is_told_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Study()
+    monkeypatch.setitem(sys.modules, "optuna", optuna(study))
+    of = made(maxregs=[16, 32], opt_level=[1, 2, 3])
+    steps = search.search("optuna", of, None, 0)
+    tried = [next(steps)]
+    with contextlib.suppress(StopIteration):
+        while True:
+            good = tried[-1].maxregs == 32
+            tried.append(steps.send(Row(tried[-1], 2.5 if good else None, verified=good)))
+    assert len(set(tried)) == len(tried) == 6
+    assert len(study.told) == 6
+    values = {(value, state) for _, value, state in study.told}
+    assert values == {(2.5, None), (None, "fail")}
+
+
+def test_optuna_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(Error, match=r"pip install 'ttanalyze\[tune\]'"):
+        search.search("optuna", made(), None, 0)
+
+
+# ---- refusals ----
+
+
+@pytest.mark.native
+def test_what_can_not_be_tuned(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+    out = tmp_path / "out.csv"
+
+    def refused(*options: str) -> str:
+        outcome = cli("tune", recorded, "-o", out, *options)
+        assert outcome.status == 2 and outcome.stderr.count("\n") == 1, outcome
+        assert not out.exists()
+        return outcome.stderr
+
+    assert "say which launch" in refused()
+    assert "no launch of a kernel whose name has 'nothing'" in refused("--kernel", "nothing")
+    of = ("--kernel", "scale")
+    assert "--blocks 0: a size" in refused(*of, "--blocks", "64,0")
+    assert "--grids x: a size" in refused(*of, "--grids", "x")
+    assert "--shared 1Q: a size" in refused(*of, "--shared", "1Q")
+    assert "--maxregs 300: numbers from 1 to 255" in refused(*of, "--maxregs", "300")
+    assert "--opt-level 5: numbers from 0 to 4" in refused(*of, "--opt-level", "5")
+    assert "--cache l9: none, shared, l1, equal" in refused(*of, "--cache", "l9")
+    assert "--search well" in refused(*of, "--search", "well")
+    assert "needs --dtype" in refused(*of, "--tolerance", "1")
+    assert "ends in .html" in refused(*of, "--chart", "x.png")
+    assert "at least 1" in refused(*of, "--times", "0")
+    assert "is no launch of a kernel" in refused("--launch", "2")
+
+
+def test_a_compiled_image(tmp_path: Path) -> None:
+    from ttanalyze.tune.tune import _Images
+
+    path = tmp_path / "image"
+    path.write_bytes(elf.MAGIC + bytes(60))
+    images = _Images(path, {}, tmp_path, 90)
+    images.check(made(block=[(64, 1, 1)]))
+    with pytest.raises(Error, match="the recorded code has no PTX for this device"):
+        images.check(made(maxregs=[32]))
+
+
+@pytest.mark.native
+def test_a_launch_that_can_not_be_checked(built: Path, tmp_path: Path, cli: Cli) -> None:
+    program = support.build_program("shim_alone", built)
+    run = tmp_path / "run"
+    options = ("--sim", "--deterministic", "--params", "--epoch", "launch:2")
+    assert support.ttanalyze("record", *options, "-o", run, "--", program).status == 0
+    seq = int(tt.open(run).events.query("kernel == 'follow'")["seq"].iloc[0])
+    outcome = cli("tune", run, "--launch", str(seq), "-o", tmp_path / "out.csv")
+    assert outcome.status == 2
+    assert "what it leaves can't be checked" in outcome.stderr

@@ -1,0 +1,277 @@
+"""Tries configurations of a recorded launch, each on the memory that it found."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from ttanalyze import text
+from ttanalyze.errors import Error
+from ttanalyze.graph.places import State
+from ttanalyze.model.process import Process
+from ttanalyze.replay import Plan, launches, plan
+from ttanalyze.tune import code as codes
+from ttanalyze.tune.search import search
+from ttanalyze.tune.space import RECORDED, Configuration, Space, space
+from ttanalyze.tune.table import Row, Table
+from ttanalyze.tune.workers import Worker
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How configurations are tried. times: launches whose time is taken. dtype, tolerance: what
+    does not count as different, as texts. timeout: seconds for each.
+    """
+
+    search: str = "grid"
+    trials: int | None = None
+    times: int = 20
+    seed: int = 0
+    flush_l2: bool = False
+    dtype: str | None = None
+    tolerance: str | None = None
+    timeout: float = 120.0
+    device: int = 0
+    sim: bool = False
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """rows: what was tried now or was in the file already, of what was to be tried. new: how many
+    of them are new.
+    """
+
+    plan: Plan
+    device: str
+    recorded: Row
+    rows: list[Row]
+    new: int
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def best(self) -> Row:
+        """The fastest that leaves what was recorded."""
+        good = [row for row in (self.recorded, *self.rows) if row.good]
+        return min(good, key=lambda row: row.median_ms or 0.0)
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast as the recorded one that is."""
+        return (self.recorded.median_ms or 0.0) / (self.best.median_ms or 1.0)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "kernel": self.plan.kernel,
+            "launch": self.plan.seq,
+            "device": self.device,
+            "recorded": self.recorded.as_dict(),
+            "best": self.best.as_dict(),
+            "gain": round(self.gain, 4),
+            "tried": self.new,
+            "rows": [row.as_dict() for row in self.rows],
+            "notes": self.notes,
+        }
+
+
+def find(process: Process, launch: int | None = None, kernel: str | None = None) -> Plan:
+    """The launch with a number in the order of calls, or the first of a kernel in whose name a
+    regular expression is found, that can be done again and checked. Raises Error where there is
+    none, and why.
+    """
+    if (launch is None) == (kernel is None):
+        raise Error("say which launch: either --launch N, or --kernel REGEX")
+    seqs = [launch] if launch is not None else launches(process, kernel)["seq"].tolist()
+    why = None
+    for seq in seqs:
+        try:
+            return _checked(plan(process, seq))
+        except Error as e:
+            why = why or e
+    if why is None:
+        raise Error(f"no launch of a kernel whose name has {kernel!r}")
+    raise why
+
+
+def _checked(of: Plan) -> Plan:
+    if of.after is None:
+        raise Error(f"launch {of.seq}: what it leaves can't be checked: {of.unchecked}")
+    return of
+
+
+def tune(
+    of: Plan,
+    path: Path,
+    wish: Wish,
+    files: Sequence[Path] = (),
+    progress: Progress | None = None,
+    **axes: Sequence[Any] | None,
+) -> Tuned:
+    """Tries what is to be tried, and appends each to the file; what is there already is not tried
+    again. files: code in the recorded one's place. axes: block, grid, shared, maxregs, opt_level,
+    cache. progress: called with configurations done and those to do. Raises Error where it can't
+    be done, or where the recorded configuration itself does not leave what it left.
+    """
+    sources = {_name(file, data): (file, data) for file in files for data in [codes.read(file)]}
+    of_all = space(of.launch, list(sources), **axes)
+    steps = search(wish.search, of_all, wish.trials, wish.seed)
+    image = _image(of)
+    job = {
+        "run": str(of.process.path.parent),
+        "process": of.process.index,
+        "launch": of.seq,
+        "image": str(image),
+        **{name: getattr(wish, name) for name in ("device", "sim", "times", "flush_l2")},
+        **{name: getattr(wish, name) for name in ("dtype", "tolerance")},
+    }
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
+        worker = Worker(job, wish.timeout)
+        ends.callback(worker.stop)
+        worker.start()
+        images = _Images(image, sources, Path(folder), worker.about["architecture"])
+        images.check(of_all)
+        table = Table(path, _identity(of, image), of.kernel, worker.about["device"])
+        known = {row.configuration: row for row in table.rows}
+        new = 0
+
+        def attempt(configuration: Configuration) -> Row:
+            nonlocal new
+            if configuration not in known:
+                found = images.of(configuration)
+                row = _row(configuration, worker.attempt(str(found), configuration))
+                table.add(row)
+                known[configuration] = row
+                new += 1
+            return known[configuration]
+
+        recorded = attempt(of_all.recorded)
+        if not recorded.good:
+            raise Error(
+                f"launch {of.seq} as it was recorded can't be the measure: {recorded.error}"
+                + ("" if wish.dtype else "; with --dtype and --tolerance values may differ")
+            )
+        rows = _run(steps, attempt, min(wish.trials or of_all.size, of_all.size), progress)
+    return Tuned(of, worker.about["device"], recorded, rows, new, _notes(of))
+
+
+def _run(
+    steps: Any, attempt: Callable[[Configuration], Row], total: int, progress: Progress | None
+) -> list[Row]:
+    rows: list[Row] = []
+    with contextlib.suppress(StopIteration):
+        configuration = next(steps)
+        while True:
+            if progress:
+                progress(len(rows), total)
+            rows.append(attempt(configuration))
+            configuration = steps.send(rows[-1])
+    return rows
+
+
+def _row(configuration: Configuration, answer: dict[str, Any]) -> Row:
+    error = text.printable(" ".join(str(answer["error"]).split()))
+    median, least, spread = answer.get("times", (None, None, None))
+    return Row(configuration, median, least, spread, bool(answer["verified"]), error)
+
+
+def _notes(of: Plan) -> list[str]:
+    out = list(of.notes)
+    before, after = (State.of(of.process, epoch or 0, of.rows) for epoch in (of.before, of.after))
+    same = [
+        np.array_equal(records["digest"], before.records[row]["digest"])
+        for row, records in after.records.items()
+        if row in before.records
+    ]
+    if all(same) and not of.prepare:
+        out.append("the launch changed no memory: that a result is right says nothing")
+    return out
+
+
+def _name(path: Path, data: bytes) -> str:
+    return f"{path.name}:{xxhash.xxh3_64_intdigest(data):016x}"
+
+
+def _image(of: Plan) -> Path:
+    """The file with the recorded code. Raises Error where it was not saved."""
+    functions, modules = of.process.functions, of.process.modules
+    record = functions[int(np.searchsorted(functions["id"], of.launch.function))]
+    at = int(np.searchsorted(modules["id"], record["module"]))
+    known = at < len(modules) and modules["id"][at] == record["module"]
+    image = int(modules["image"][at]) if known else 0
+    if not image:
+        raise Error(f"kernel {of.kernel} can't be had again: its module's image was not saved")
+    return of.process.path / "modules" / f"{image:016x}"
+
+
+def _identity(of: Plan, image: Path) -> str:
+    """What stands for a launch: all that it depends on."""
+    launch = of.launch
+    sizes = (launch.grid, launch.block, launch.cluster, launch.shared, launch.cooperative)
+    digest = xxhash.xxh3_64(repr((of.kernel, image.name, sizes)).encode())
+    digest.update(launch.params)
+    ids = of.process.regions.id
+    for row, records in sorted(State.of(of.process, of.before, of.rows).records.items()):
+        digest.update(int(ids[row]).to_bytes(8, "little"))
+        digest.update(np.ascontiguousarray(records["digest"]).data)
+    return digest.hexdigest()
+
+
+class _Images:
+    """The files with the code of configurations."""
+
+    def __init__(
+        self,
+        recorded: Path,
+        sources: dict[str, tuple[Path, bytes]],
+        folder: Path,
+        architecture: int,
+    ) -> None:
+        """Raises Error for CUDA C++ that is not compiled."""
+        self._folder = folder
+        self._architecture = architecture
+        self._plain: dict[str, Path] = {RECORDED: recorded}
+        self._ptx: dict[str, Path] = {}
+        for number, (name, (path, data)) in enumerate(sources.items()):
+            if path.suffix == ".cu":
+                data = codes.compile_cuda(path, data, architecture)
+            (folder / str(number)).mkdir()
+            self._plain[name] = folder / str(number) / path.name
+            self._plain[name].write_bytes(data)
+
+    def check(self, of: Space) -> None:
+        """Raises Error where something is asked for that is done when PTX is compiled, of code that
+        is compiled already.
+        """
+        if any(value is not None for value in (*of.maxregs, *of.opt_level)):
+            for name in of.code:
+                self._compilable(name)
+
+    def _compilable(self, name: str) -> Path:
+        if name not in self._ptx:
+            image = self._plain[name].read_bytes()
+            found = codes.ptx_of(image, self._architecture)
+            if found is None:
+                what = "the recorded code" if name == RECORDED else name.partition(":")[0]
+                raise Error(
+                    f"--maxregs and --opt-level: {what} has no PTX for this device, and what is "
+                    "compiled can't be compiled again; give PTX or CUDA C++ with --code"
+                )
+            self._ptx[name] = self._plain[name]
+            if found != image:
+                self._ptx[name] = self._folder / f"ptx-{len(self._ptx)}"
+                self._ptx[name].write_bytes(found)
+        return self._ptx[name]
+
+    def of(self, configuration: Configuration) -> Path:
+        name = configuration.code
+        if configuration.maxregs is None and configuration.opt_level is None:
+            return self._plain[name]
+        return self._compilable(name)
