@@ -426,7 +426,7 @@ enum tt_missing {
 	TT_MISSING_UNKNOWN = 2,    /* it is nothing that is known */
 	TT_MISSING_UNREADABLE = 3, /* its file can't be read */
 	TT_MISSING_LARGE = 4,
-	TT_MISSING_UNUSED = 5,     /* nothing that can be run again was launched from it so far */
+	TT_MISSING_UNUSED = 5,     /* nothing was launched from it so far */
 	TT_MISSING_GONE = 6        /* it was not in memory any more */
 };
 

@@ -31,9 +31,9 @@ def recorded(
     """A program without us and recorded, and the run."""
     run = tmp_path_factory.mktemp("replayable") / "run"
     command = support.command("shim_replayable", built)
-    bare = support.run(command, SIM)
+    bare = support.run(command, SIM, cwd=run.parent)
     environment = support.recording(SIM, run, replayable="1", max_per_kernel="4")
-    return bare, support.run(command, environment), tt.open(run)
+    return bare, support.run(command, environment, cwd=run.parent), tt.open(run)
 
 
 @pytest.fixture
@@ -67,14 +67,20 @@ def test_the_program_does_not_notice(recorded: tuple[Outcome, Outcome, tt.Run]) 
 def test_info_tells_of_it(recorded: tuple[Outcome, Outcome, tt.Run]) -> None:
     summary = info(recorded[2])
     (process,) = summary["processes"]
-    assert process["replayable"] == {"launches": 10, "kernels": 6, "without_code": {}}
-    assert "10 launches of 6 kernels with all to run again" in info_text(summary)
+    assert process["replayable"] == {"launches": 12, "kernels": 8, "without_code": {}}
+    assert "12 launches of 8 kernels with all to run again" in info_text(summary)
 
 
 def test_each_has_memory_before_and_after(process: Process) -> None:
     """fill, reverse and bump follow one another: the state after one is the one before the next."""
     kernels = [process.kernel(f) for f in process.launches["function"]]
-    assert kernels == ["fill", "reverse", "bump", *["add"] * 4, "params", "mix", "params"]
+    assert kernels == [
+        "fill",
+        "reverse",
+        "bump",
+        *["add"] * 4,
+        *["params", "mix", "params", "fill", "fill"],
+    ]
     fill, reverse, bump = process.launches[:3]
     assert (fill["after"], reverse["after"]) == (reverse["before"], bump["before"])
     triggers = [layout.TRIGGERS[t] for t in process.epochs["trigger"]]
@@ -91,7 +97,7 @@ def test_each_has_memory_before_and_after(process: Process) -> None:
 def test_a_modules_variables_are_there_before_its_first_launch(process: Process) -> None:
     (bump,) = named(process, "bump")
     regions = tt.open(process.path.parent).regions
-    (counter, _) = regions.query("label == 'counter'")["region"]  # of both modules
+    counter, *_ = regions.query("label == 'counter'")["region"]  # of each module
     first, bumped = (
         tt.open(process.path.parent).read(epoch=int(bump[e]), region=int(counter), dtype="u4")
         for e in ("before", "after")
@@ -123,7 +129,7 @@ def test_nobody_else_works_between_the_two(process: Process) -> None:
 
 def test_what_was_in_force(process: Process) -> None:
     (reverse,) = named(process, "reverse")
-    (fill,) = named(process, "fill")
+    fill, *_ = named(process, "fill")
     found = settings(process, reverse)
     assert found["attribute", 8] > settings(process, fill)["attribute", 8] >= 49152
     assert (found["attribute", 9], found["cache", 0], found["limit", 0]) == (100, 1, 4096)
@@ -138,16 +144,21 @@ def test_what_was_in_force(process: Process) -> None:
 
 def test_images_and_how_they_were_loaded(process: Process) -> None:
     """A library that was loaded before there was a context, and a module: the same image."""
-    library, module = process.modules
-    assert library["image"] == module["image"] != 0
-    assert [layout.MISSING[m] for m in process.modules["missing"]] == ["nothing"] * 2
-    image = (process.path / "modules" / f"{int(module['image']):016x}").read_bytes()
-    assert xxhash.xxh3_64_intdigest(image) == module["image"]
-    assert len(list((process.path / "modules").iterdir())) == 1
+    library, module, large, unused, file = process.modules
+    assert library["image"] == module["image"] == file["image"] != 0
+    missing = [layout.MISSING[m] for m in process.modules["missing"]]
+    assert missing == ["nothing"] * 3 + ["unused", "nothing"]
+    assert process.strings.get(int(file["path"])) == "kernels.ptx"
+    assert large["size"] > 9 << 20 and not unused["image"]
+    for image in (int(module["image"]), int(large["image"])):
+        contents = (process.path / "modules" / f"{image:016x}").read_bytes()
+        assert xxhash.xxh3_64_intdigest(contents) == image
+    assert len(list((process.path / "modules").iterdir())) == 2
     assert settings(process, library) == {("jit", 7): 2, ("library", 1): 1}
     assert settings(process, module) == {("jit", 0): 40}
-    of = {process.kernel(int(f["id"])): int(f["module"]) for f in process.functions}
-    assert (of["add"], of["fill"]) == (library["id"], module["id"])
+    of = [(process.kernel(int(f["id"])), int(f["module"])) for f in process.functions]
+    assert ("add", library["id"]) in of
+    assert [at for name, at in of if name == "fill"] == [module["id"], large["id"], file["id"]]
 
 
 def test_textures_are_named(process: Process) -> None:

@@ -38,19 +38,15 @@ static bool is_plain(CUjit_option o)
 
 /* Options as they were before the call, which answers through some of them. */
 static uint32_t read_options(struct tt_setting *to, const CUjit_option *jit, void *const *jit_values, unsigned jit_count,
-			     const CUlibraryOption *library, void *const *values, unsigned count, bool *preserved)
+			     const CUlibraryOption *library, void *const *values, unsigned count)
 {
 	uint32_t n = 0;
 
-	*preserved = false;
 	for (unsigned i = 0; jit && jit_values && i < jit_count && n < SETTINGS; i++)
 		if (is_plain(jit[i]))
 			to[n++] = (struct tt_setting){TT_SETTING_JIT, (uint32_t)jit[i], (uintptr_t)jit_values[i]};
-	for (unsigned i = 0; library && i < count && n < SETTINGS; i++) {
-		uint64_t value = values ? (uintptr_t)values[i] : 0;
-		*preserved |= library[i] == CU_LIBRARY_BINARY_IS_PRESERVED && value;
-		to[n++] = (struct tt_setting){TT_SETTING_LIBRARY, (uint32_t)library[i], value};
-	}
+	for (unsigned i = 0; library && i < count && n < SETTINGS; i++)
+		to[n++] = (struct tt_setting){TT_SETTING_LIBRARY, (uint32_t)library[i], values ? (uintptr_t)values[i] : 0};
 	return n;
 }
 
@@ -58,7 +54,7 @@ static uint32_t read_options(struct tt_setting *to, const CUjit_option *jit, voi
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		struct tt_setting settings[SETTINGS]; \
-		struct loading l = {image, path, false, settings, 0}; \
+		struct loading l = {image, path, settings, 0}; \
 		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
@@ -68,9 +64,9 @@ static uint32_t read_options(struct tt_setting *to, const CUjit_option *jit, voi
 		loaded(&op, r, r == CUDA_SUCCESS ? (void *)*out : NULL, library, &l); \
 		return r; \
 	}
-#define NO_OPTIONS (settings, NULL, NULL, 0, NULL, NULL, 0, &l.preserved)
-#define MODULE_OPTIONS (settings, o, v, n, NULL, NULL, 0, &l.preserved)
-#define LIBRARY_OPTIONS (settings, jo, jv, jn, lo, lv, ln, &l.preserved)
+#define NO_OPTIONS (settings, NULL, NULL, 0, NULL, NULL, 0)
+#define MODULE_OPTIONS (settings, o, v, n, NULL, NULL, 0)
+#define LIBRARY_OPTIONS (settings, jo, jv, jn, lo, lv, ln)
 LOADS(cuModuleLoad, false, NULL, name, NO_OPTIONS, (CUmodule *out, const char *name), (out, name))
 LOADS(cuModuleLoadData, false, image_, NULL, NO_OPTIONS, (CUmodule *out, const void *image_), (out, image_))
 LOADS(cuModuleLoadDataEx, false, image_, NULL, MODULE_OPTIONS, (CUmodule *out, const void *image_, unsigned n, CUjit_option *o, void **v), (out, image_, n, o, v))

@@ -4,8 +4,8 @@
 #define _GNU_SOURCE
 #include "held.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,17 +13,36 @@
 
 #include "../format.h"
 
-/* The object file that an address is part of, by where it begins; NULL where it is of none. */
-static const void *object_of(const void *address)
-{
-	Dl_info info;
+struct search {
+	uintptr_t address;
+	const void *object;
+};
 
-	return dladdr(address, &info) ? info.dli_fbase : NULL;
+static int look_into(struct dl_phdr_info *info, size_t size, void *user)
+{
+	struct search *s = user;
+	(void)size;
+
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		if (p->p_type == PT_LOAD && !(p->p_flags & PF_W) && s->address - info->dlpi_addr - p->p_vaddr < p->p_memsz)
+			s->object = info->dlpi_phdr;
+	}
+	return s->object != NULL;
 }
 
-void held_from_memory(struct held *h, const void *image, bool preserved)
+/* The object file that an address is a part of which nobody writes to; NULL where it is of none. */
+static const void *object_of(const void *address)
 {
-	*h = (struct held){.image = image_identify(image), .preserved = preserved};
+	struct search s = {(uintptr_t)address, NULL};
+
+	dl_iterate_phdr(look_into, &s);
+	return s.object;
+}
+
+void held_from_memory(struct held *h, const void *image)
+{
+	*h = (struct held){.image = image_identify(image)};
 	if (!h->image.size)
 		h->missing = TT_MISSING_UNKNOWN;
 	else
@@ -79,7 +98,7 @@ void held_from_file(struct held *h, const char *path, size_t most)
 
 bool held_keep(struct held *h)
 {
-	if (held_lasts(h) || !h->image.size)
+	if (h->copy || h->object || !h->image.size)
 		return true;
 	if (!(h->copy = malloc(h->image.size + 1)))
 		return false;
@@ -91,7 +110,7 @@ bool held_keep(struct held *h)
 
 const void *held_bytes(const struct held *h)
 {
-	if (!h->image.size || (h->object && !h->preserved && object_of(h->image.bytes) != h->object))
+	if (!h->image.size || (h->object && object_of(h->image.bytes) != h->object))
 		return NULL;
 	return h->image.bytes;
 }

@@ -1,9 +1,8 @@
 /*
  * A module's image from its loading until it is kept in the run, or not.
  *
- * Invariant: what is held can be read, or held_bytes says that it can't any more. Large images are
- * not copied where they last: those that are part of a loaded object file, or that the program
- * promised to preserve.
+ * Invariant: what is held can be read, or held_bytes says that it can't any more. Images that
+ * are part of a loaded object file last, and are not copied.
  */
 #ifndef TT_STATE_HELD_H
 #define TT_STATE_HELD_H
@@ -17,20 +16,14 @@
 struct held {
 	struct image image; /* size 0: nothing is held */
 	void *copy;         /* of our own, if it has to be */
-	const void *object; /* the object file that it is part of, where it begins in memory */
-	bool preserved;     /* the program promised */
+	const void *object; /* the loaded object file that it is part of */
 	uint32_t missing;   /* enum tt_missing, of what can't be held */
 };
 
 /* What the driver was given: an image, or a file, of at most so many bytes. */
-void held_from_memory(struct held *h, const void *image, bool preserved);
+void held_from_memory(struct held *h, const void *image);
 void held_from_file(struct held *h, const char *path, size_t most);
-/* It is there until the module is unloaded. */
-static inline bool held_lasts(const struct held *h)
-{
-	return h->copy || h->object || h->preserved;
-}
-/* Makes it last. False: no memory for that. */
+/* Makes it last until the module is unloaded. False: no memory for that. */
 bool held_keep(struct held *h);
 /* Its bytes, NULL where they are gone. */
 const void *held_bytes(const struct held *h);

@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <elf.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,12 +216,26 @@ static bool lz4_expand(const uint8_t *in, size_t in_size, uint8_t *out, size_t o
 	return at == out_size;
 }
 
-static bool zstd_expand(const void *in, size_t in_size, void *out, size_t out_size)
+typedef size_t decompress_fn(void *, size_t, const void *, size_t);
+static decompress_fn *decompress;
+
+static void find_zstd(void)
 {
 	void *library = dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
-	size_t (*decompress)(void *, size_t, const void *, size_t) =
-		library ? (size_t(*)(void *, size_t, const void *, size_t))dlsym(library, "ZSTD_decompress") : NULL;
 
+	decompress = library ? (decompress_fn *)dlsym(library, "ZSTD_decompress") : NULL;
+}
+
+void image_prepare(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, find_zstd);
+}
+
+static bool zstd_expand(const void *in, size_t in_size, void *out, size_t out_size)
+{
+	image_prepare();
 	return decompress && decompress(out, out_size, in, in_size) == out_size;
 }
 

@@ -20,6 +20,10 @@ struct image {
 /* What a pointer given to cuModuleLoadData and its kin leads to; size 0 where it can't be told. */
 struct image image_identify(const void *pointer);
 
+/* Finds what expands compressed images. To load a library may wait for other threads that do so, and
+ * must not be left to when a lock is held. */
+void image_prepare(void);
+
 /* The names of the variables in device memory that it declares, each handed to visit once or more. */
 void image_variables(const struct image *image, void (*visit)(void *user, const char *name), void *user);
 

@@ -16,9 +16,9 @@
 #include "image.h"
 #include "regions.h"
 
-/* Frameworks load libraries of hundreds of megabytes to use a few kernels of them: such images are
- * neither kept nor searched for variables, but where launches are to be run again, with the first
- * launch from them. What the program names itself is found all the same. */
+/* Frameworks load libraries of hundreds of megabytes to use a few kernels of them. Images that last are
+ * kept, and searched for variables, with the first launch from them; larger ones than this only where
+ * launches are to be run again. What the program names itself is found all the same. */
 #define IMAGE_MAX ((size_t)8 << 20)
 #define FILE_MAX ((size_t)1 << 30) /* where they are kept all the same */
 
@@ -189,10 +189,15 @@ static void note_variable(void *user, const char *name)
 	m->record.globals++;
 }
 
-/* Large ones wait for the first launch from them, if that is worth waiting for. */
+static bool is_too_large(const struct module *m)
+{
+	return m->held.image.size > IMAGE_MAX && !options.replayable;
+}
+
+/* It is kept with the first launch from it. */
 static bool is_put_off(const struct module *m)
 {
-	return options.replayable ? held_lasts(&m->held) && !m->held.copy : m->held.image.size > IMAGE_MAX;
+	return m->held.object && !is_too_large(m);
 }
 
 static void write_record(struct module *m)
@@ -234,8 +239,8 @@ static void module_add(struct module *m, const struct context *c, const char *pa
 	m->path = path ? strdup(path) : NULL;
 	m->record.context = c ? c->index : TT_NO_ID;
 	m->record.missing = m->held.missing;
-	if (i->size && is_put_off(m))
-		m->record.missing = options.replayable ? TT_MISSING_UNUSED : TT_MISSING_LARGE;
+	if (is_too_large(m) || is_put_off(m))
+		m->record.missing = is_too_large(m) ? TT_MISSING_LARGE : TT_MISSING_UNUSED;
 	if (atomic_load(&recorder_state) == RECORDER_ON) {
 		write_record(m);
 	} else {
@@ -427,7 +432,7 @@ static void take_out_of(struct module *m)
 	if (m->record.missing != TT_MISSING_UNUSED)
 		return;
 	m->record.missing = TT_MISSING_NOTHING;
-	if (m->held.image.size > IMAGE_MAX && held_bytes(&m->held))
+	if (held_bytes(&m->held))
 		image_variables(&m->held.image, note_variable, m);
 	write_record(m);
 }
@@ -483,9 +488,11 @@ uint32_t module_loaded(struct thread *t, void *handle, bool library, const struc
 	if (l->path)
 		held_from_file(&m->held, l->path, options.replayable ? FILE_MAX : IMAGE_MAX);
 	else
-		held_from_memory(&m->held, l->image, l->preserved);
-	if (m->held.image.size <= IMAGE_MAX || (options.replayable && !is_put_off(m)))
+		held_from_memory(&m->held, l->image);
+	if (!is_put_off(m) && !is_too_large(m))
 		image_variables(&m->held.image, note_variable, m);
+	else if (m->held.image.kind == TT_MODULE_FATBIN)
+		image_prepare();
 	if (l->setting_count && (m->settings = malloc(l->setting_count * sizeof(*m->settings)))) {
 		memcpy(m->settings, l->settings, l->setting_count * sizeof(*m->settings));
 		m->record.setting_count = l->setting_count;

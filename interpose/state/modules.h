@@ -62,7 +62,6 @@ void function_describe(struct thread *t, struct context *c, struct function *f, 
 struct loading {
 	const void *image;
 	const char *path;
-	bool preserved; /* the program keeps the image */
 	const struct tt_setting *settings;
 	uint32_t setting_count;
 };

@@ -102,6 +102,23 @@ int main(void)
 	OK(cuStreamSynchronize(stream));
 	OK(cuTexObjectDestroy(texture));
 	OK(cuLaunchKernel(params, 1, 1, 1, 1, 1, 1, 0, stream, PARAMS(&p, &a, &b, &value, &texture, &e, &f, g), NULL));
+
+	/* A large image in memory that is given back, one that nothing is launched from, and files. */
+	size_t size = (9 << 20) + sizeof(KERNELS);
+	char *large = malloc(size);
+	memset(large, ' ', size);
+	memcpy(large, KERNELS, sizeof(KERNELS) - 1);
+	large[size - 1] = 0;
+	FILE *file = fopen("kernels.ptx", "w");
+	OK(!file || fwrite(KERNELS, sizeof(KERNELS) - 1, 1, file) != 1 || fclose(file));
+	CUmodule again;
+	OK(cuModuleLoadData(&again, large));
+	free(large);
+	OK(launch(get_kernel(again, "fill"), n, stream, PARAMS(&p, &n, &value)));
+	OK(cuModuleLoadData(&again, KERNELS));
+	OK(cuModuleLoad(&again, "kernels.ptx"));
+	OK(launch(get_kernel(again, "fill"), n, stream, PARAMS(&p, &n, &value)));
+	OK(remove("kernels.ptx"));
 	print_device("p", p, n * 4);
 	OK(cuLibraryUnload(library));
 	return 0;
