@@ -134,6 +134,7 @@ CALLS: dict[str, Any] = {
     "cuCtxSynchronize": lambda: call("cuCtxSynchronize"),
     "cuMemGetAllocationGranularity": granularity,
     "cuMemAddressReserve": reserve,
+    "cuMemAddressFree": lambda at, size: call("cuMemAddressFree", U64(at), SIZE(size)),
     "cuMemCreate": lambda size, prop, flags: call(
         "cuMemCreate", SIZE(size), ctypes.byref(prop), U64(flags), outs=(U64,)
     ),

@@ -92,6 +92,7 @@ CUresult cuMemGetAllocationGranularity(size_t *bytes, const CUmemAllocationProp 
 	CUmemAllocationGranularity_flags option);
 CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment,
 	CUdeviceptr wanted, unsigned long long flags);
+CUresult cuMemAddressFree(CUdeviceptr address, size_t size);
 CUresult cuMemCreate(CUmemGenericAllocationHandle *memory, size_t size,
 	const CUmemAllocationProp *where, unsigned long long flags);
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,

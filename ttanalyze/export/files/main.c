@@ -125,22 +125,48 @@ static void read_contents(const char *name, char **images)
 
 /* ---- memory ---- */
 
+/*
+ * Reserves addresses, which come in order. Drivers place small ranges where they like, so larger
+ * ones around them are tried too.
+ */
+static void reserve(CUdeviceptr begin, CUdeviceptr end)
+{
+	static const CUdeviceptr units[] = {1, 1ull << 30, 1ull << 40};
+	static CUdeviceptr first, last; /* what is reserved already */
+	CUdeviceptr from, got;
+	char text[96];
+	size_t size;
+	int i;
+
+	if (first <= begin && end <= last)
+		return;
+	for (i = 0; i < (int)(sizeof units / sizeof units[0]); i++) {
+		from = ALIGN_DOWN(begin, units[i]);
+		size = ALIGN_UP(end, units[i]) - from;
+		if (!from || cuMemAddressReserve(&got, size, 0, from, 0))
+			continue;
+		if (got == from) {
+			first = from;
+			last = from + size;
+			return;
+		}
+		cuMemAddressFree(got, size);
+	}
+	snprintf(text, sizeof text, "%llu bytes at %#llx", end - begin, begin);
+	fail(text, "the driver does not give these addresses; another run of this may get them");
+}
+
 /* Memory of the device at an address, which pointers in memory need. */
 static void map_at(CUdeviceptr address, size_t size, int device)
 {
 	CUmemAllocationProp where = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
 	CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle memory;
-	CUdeviceptr got = 0;
-	char text[96];
 
 	where.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
 	where.location.id = device;
 	access.location = where.location;
-	if (cuMemAddressReserve(&got, size, 0, address, 0) || got != address) {
-		snprintf(text, sizeof text, "%zu bytes at %#llx", size, address);
-		fail(text, "the driver has something else there; run it again, or in another process");
-	}
+	reserve(address, address + size);
 	CHECK(cuMemCreate(&memory, size, &where, 0));
 	CHECK(cuMemMap(address, size, 0, memory, 0));
 	CHECK(cuMemSetAccess(address, size, &access, 1));

@@ -59,6 +59,27 @@ def location():
     return where
 
 
+def reserve(begin, end, known):
+    """Reserves addresses. Drivers place small ranges where they like, so larger ones around them
+    are tried too. known: those that are reserved already.
+    """
+    if any(first <= begin and end <= last for first, last in known):
+        return
+    for unit in (1, 1 << 30, 1 << 40):
+        first, last = begin // unit * unit, -(-end // unit) * unit
+        try:
+            got = int(call("cuMemAddressReserve", last - first, 0, first, 0)) if first else 0
+        except DriverError:
+            continue
+        if got and got == first:
+            known.append((first, last))
+            return
+        if got:
+            call("cuMemAddressFree", got, last - first)
+    what = f"{end - begin} bytes at {begin:#x}"
+    raise DriverError(f"{what}: the driver does not give these addresses; another run may get them")
+
+
 def map_regions():
     """Memory of the device at the addresses of all allocations, which pointers in memory need."""
     least = driver.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
@@ -75,10 +96,10 @@ def map_regions():
     access.location.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
     access.location.id = 0
     access.flags = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+    known = []
     for begin, end in spans:
         size = end - begin
-        if int(call("cuMemAddressReserve", size, 0, begin, 0)) != begin:
-            raise DriverError(f"{size} bytes at {begin:#x}: the driver has something else there")
+        reserve(begin, end, known)
         memory = call("cuMemCreate", size, location(), 0)
         call("cuMemMap", begin, size, 0, memory, 0)
         call("cuMemSetAccess", begin, size, [access], 1)
