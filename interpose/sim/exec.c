@@ -354,10 +354,19 @@ static bool is_flat(const struct copy *c)
 	return c->height == 1 && c->depth == 1;
 }
 
-/* whole: with all of the graph, which may have copies of rows. */
+static bool same_end(const struct copy_end *a, const struct copy_end *b)
+{
+	return a->type == b->type && a->host == b->host && a->device == b->device && a->array == b->array && a->x == b->x &&
+	       a->y == b->y && a->z == b->z && a->pitch == b->pitch && a->height == b->height;
+}
+
+/* whole: with all of the graph, which may have copies of rows, as long as they stay what they are. */
 static bool copy_may_become(const struct copy *a, const struct copy *b, bool whole)
 {
-	return a->src.type == b->src.type && a->dst.type == b->dst.type && (whole || (is_flat(a) && is_flat(b)));
+	if (whole && !(is_flat(a) && is_flat(b)))
+		return a->width == b->width && a->height == b->height && a->depth == b->depth &&
+		       same_end(&a->src, &b->src) && same_end(&a->dst, &b->dst);
+	return a->src.type == b->src.type && a->dst.type == b->dst.type && is_flat(a) && is_flat(b);
 }
 
 static bool fill_may_become(const struct sim_work *a, const struct sim_work *b)

@@ -243,10 +243,7 @@ class Copy(_Node):
     def changed(self, size: int | None = None, dst: Any = None, src: Any = None) -> Copy:
         """The same with some things changed. Raises Error as of() does, and for copies of rows."""
         if self._several:
-            raise Error(
-                "a copy of several rows: the driver changes it with the whole graph only; "
-                "give update() a Graph"
-            )
+            raise Error("a copy of several rows: drivers change none; instantiate another graph")
         direction = "2".join("h" if host else "d" for host in (self.host_src, self.host_dst))
         to, source = self.keeps or (None, None)
         return Copy.of(
