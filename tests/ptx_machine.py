@@ -37,7 +37,7 @@ typedef struct {
 	const void *params;
 	bool cooperative;
 	uint64_t schedule_seed, first, count;
-	void *translate, *describe, *user;
+	void *translate, *describe, *set_condition, *user;
 	uint64_t budget;
 } ptx_launch_config;
 ptx_module *ptx_load(const char *text, const ptx_loader *loader, char *error, size_t size);

@@ -81,6 +81,17 @@ def test_programs_behave_as_without_us(name: str, built: Path, run: Path) -> Non
     record(support.command(name, built), run, SIM, epoch="graph-node:.", stall_ms="300")
 
 
+def test_beside_loops(built: Path, run: Path) -> None:
+    """Kernels beside conditional nodes are captured after, those in bodies are left alone."""
+    command = [str(support.build_program("simonly_loops", built))]
+    record(command, run, SIM, epoch="graph-node:turn", graph_stamps="turn")
+    opened = tt.open(run)
+    points = opened.epochs.query("trigger == 'graph-node'")
+    assert len(points) == 2 + 7 * 2
+    assert opened.activities["stamped"].sum() == 2 + 7 * 2
+    assert tt.verify.verify(opened, run / "manifest.json").same
+
+
 def test_memory_of_a_graph(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_points_memory", built))]
     stderr = record(command, run, SIM, epoch="graph-node:.")

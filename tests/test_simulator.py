@@ -214,6 +214,16 @@ def test_work_waits_until_it_is_asked_for(built: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("schedule", ["fifo", "random"])
+def test_conditions_that_kernels_set(schedule: str, built: Path) -> None:
+    assert lines("loops", built, schedule=schedule, seed="1") == [
+        "a loop of 5, twice, and what comes after it: 10 2 0 0 0 0 0 0",
+        "a loop of 4 in a loop of 3: 3 3 12 3 0 0 0 0",
+        "a branch and a switch, seven times: 7 4 3 7 1 2 2 0",
+        "a loop that does not begin: 0 0 0 0 0 0 0 0",
+    ]
+
+
 def test_threads_at_once(built: Path) -> None:
     for seed in "123":
         done = outcome("threads", built, schedule="random", seed=seed)

@@ -1,8 +1,6 @@
 /*
- * Conditional nodes: graphs that run if a value says so.
- *
- * Kernels can't set the value here, so that it is what it was given when its handle was made: a
- * loop would not end, and is refused.
+ * Conditional nodes: graphs that run if a value says so, as often as it does. Kernels set it; a launch
+ * of the graph may begin with what it was given when its handle was made.
  */
 #include <stdlib.h>
 
@@ -11,11 +9,13 @@
 struct condition {
 	CUgraphConditionalHandle handle;
 	CUgraph graph;
-	unsigned value;
+	bool assigned; /* at each launch */
+	unsigned first;
+	_Atomic unsigned value;
 	struct condition *next;
 };
 
-static struct condition *conditions;
+static struct condition *_Atomic conditions; /* none ever goes */
 static CUgraphConditionalHandle last_handle;
 
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph graph, CUcontext ctx,
@@ -32,19 +32,25 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph g
 	struct condition *c = sim_alloc(sizeof *c);
 	c->handle = *out = ++last_handle;
 	c->graph = graph;
+	c->assigned = flags;
+	c->first = value;
 	c->value = flags ? value : 0;
 	c->next = conditions;
 	conditions = c;
 	return sim_leave(CUDA_SUCCESS);
 }
 
-static const struct condition *find(CUgraph graph, CUgraphConditionalHandle handle)
+/* Of the graph, or of one that it is in. */
+static struct condition *find(CUgraph graph, CUgraphConditionalHandle handle)
 {
-	const struct condition *c = conditions;
+	struct condition *c = conditions;
 
-	while (c && (c->handle != handle || c->graph != graph))
+	while (c && c->handle != handle)
 		c = c->next;
-	return c;
+	for (; c && graph; graph = graph->parent ? graph->parent->graph : NULL)
+		if (c->graph == graph)
+			return c;
+	return NULL;
 }
 
 CUresult conditional_check(CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p)
@@ -53,21 +59,41 @@ CUresult conditional_check(CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p)
 
 	if (!find(graph, p->handle) || !p->size || (p->type != CU_GRAPH_COND_TYPE_SWITCH && p->size != 1 && !two))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (p->type == CU_GRAPH_COND_TYPE_WHILE)
-		return sim_unsupported("cuGraphAddNode of a loop");
 	return CUDA_SUCCESS;
 }
 
 void conditional_make(CUgraphNode node, CUDA_CONDITIONAL_NODE_PARAMS *p)
 {
-	unsigned value = find(node->graph, p->handle)->value;
-
 	node->bodies = sim_alloc(p->size * sizeof *node->bodies);
 	node->body_count = p->size;
-	node->body_runs = p->type == CU_GRAPH_COND_TYPE_SWITCH ? value : !value;
+	node->condition = find(node->graph, p->handle);
+	node->condition_type = p->type;
 	for (unsigned i = 0; i < p->size; i++) {
 		node->bodies[i] = graph_make();
 		node->bodies[i]->parent = node;
 	}
 	p->phGraph_out = node->bodies;
+}
+
+void conditional_begin(struct condition *c)
+{
+	if (c->assigned)
+		c->value = c->first;
+}
+
+unsigned conditional_body(const struct condition *c, CUgraphConditionalNodeType type, unsigned count)
+{
+	unsigned value = c->value, body = type == CU_GRAPH_COND_TYPE_SWITCH ? value : !value;
+
+	return body < count ? body : count;
+}
+
+bool conditional_set(uint64_t handle, uint32_t value)
+{
+	for (struct condition *c = conditions; c; c = c->next)
+		if (c->handle == handle) {
+			c->value = value;
+			return true;
+		}
+	return false;
 }

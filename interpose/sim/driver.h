@@ -262,7 +262,8 @@ void pool_free_run(const struct sim_work *work); /* a free has its turn */
 
 enum work_type {
 	WORK_NOTHING, WORK_KERNEL, WORK_COPY, WORK_FILL, WORK_HOST, WORK_CALLBACK, WORK_RECORD,
-	WORK_WAIT_EVENT, WORK_POOL_ALLOC, WORK_POOL_FREE, WORK_MEMOPS
+	WORK_WAIT_EVENT, WORK_POOL_ALLOC, WORK_POOL_FREE, WORK_MEMOPS,
+	WORK_CONDITION
 };
 
 struct copy_end {
@@ -325,6 +326,11 @@ struct sim_work {
 			unsigned count;
 			CUstreamBatchMemOpParams *ops;
 		} memops;
+		struct {
+			CUgraphExec root; /* of the launch */
+			const struct exec_node *node; /* what is to run goes between this and end; NULL: the launch begins */
+			struct sim_op *end;
+		} condition;
 	};
 };
 
@@ -548,7 +554,9 @@ struct CUgraphNode_st {
 	struct sim_work *work; /* NULL: empty or child */
 	CUgraph child;
 	CUgraph *bodies; /* of a conditional node */
-	unsigned body_count, body_runs;
+	unsigned body_count;
+	struct condition *condition;
+	CUgraphConditionalNodeType condition_type;
 	struct edges before, after;
 	unsigned long long id;
 	unsigned number; /* in its graph, in order of creation */
@@ -591,6 +599,10 @@ CUgraphNodeType work_node_type(const struct sim_work *work);
 /* conditional.c */
 CUresult conditional_check(CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p);
 void conditional_make(CUgraphNode node, CUDA_CONDITIONAL_NODE_PARAMS *p); /* its bodies */
+void conditional_begin(struct condition *c); /* a launch: the value is what its handle was made with */
+/* Which of so many bodies runs now; that number: none. */
+unsigned conditional_body(const struct condition *c, CUgraphConditionalNodeType type, unsigned count);
+bool conditional_set(uint64_t handle, uint32_t value); /* by a kernel; takes no lock */
 
 /* ---- user_object.c ---- */
 
@@ -606,13 +618,16 @@ struct exec_node {
 	struct sim_work *work;
 	CUgraphExec child;
 	CUgraphExec *bodies;
-	unsigned body_count, body_runs;
+	unsigned body_count;
+	struct condition *condition;
+	CUgraphConditionalNodeType condition_type;
 	unsigned *before; /* indices of nodes it comes after */
 	unsigned before_count;
 	bool has_dependents, disabled;
 };
 
 struct CUgraphExec_st {
+	unsigned refs; /* the program's, and those of conditions that are yet to be looked at */
 	CUcontext ctx;
 	unsigned number;
 	unsigned long long flags;
@@ -626,5 +641,7 @@ struct CUgraphExec_st {
 CUresult exec_set_work(CUgraphExec exec, CUgraphNode node, struct sim_work *work);
 CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgraphExec *out,
 	CUgraphNode *failed);
+void exec_unref(CUgraphExec exec);
+void exec_condition(struct sim_op *op); /* of WORK_CONDITION, which is about to be finished */
 
 #endif

@@ -23,21 +23,28 @@ static CUgraphExec inside(const struct exec_node *n, unsigned i)
 	return n->child ? n->child : n->bodies[i];
 }
 
-static void exec_delete(CUgraphExec exec)
+void exec_unref(CUgraphExec exec)
 {
+	if (--exec->refs)
+		return;
 	for (unsigned i = 0; i < exec->count; i++) {
 		work_unref(exec->nodes[i].work);
 		for (unsigned k = 0; k < inside_count(&exec->nodes[i]); k++)
-			exec_delete(inside(&exec->nodes[i], k));
+			exec_unref(inside(&exec->nodes[i], k));
 		free(exec->nodes[i].bodies);
 		free(exec->nodes[i].before);
 	}
 	user_references_release(exec->objects, exec->object_count);
-	handle_remove(exec);
 	op_unref(exec->last);
 	free(exec->objects);
 	free(exec->nodes);
 	free(exec);
+}
+
+static void exec_delete(CUgraphExec exec)
+{
+	handle_remove(exec);
+	exec_unref(exec);
 }
 
 static CUresult exec_node_make(struct exec_node *to, CUgraphNode from, CUcontext ctx,
@@ -54,7 +61,8 @@ static CUresult exec_node_make(struct exec_node *to, CUgraphNode from, CUcontext
 		to->before[to->before_count++] = (unsigned)from->before.items[i].node->mark;
 	CUresult result = from->child ? exec_make(ctx, from->child, 0, &to->child, failed) : CUDA_SUCCESS;
 	to->bodies = sim_alloc(from->body_count * sizeof *to->bodies);
-	to->body_runs = from->body_runs;
+	to->condition = from->condition;
+	to->condition_type = from->condition_type;
 	for (unsigned i = 0; i < from->body_count && !result; i++) {
 		result = exec_make(ctx, from->bodies[i], 0, &to->bodies[i], failed);
 		to->body_count += !result;
@@ -71,6 +79,7 @@ CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgra
 	if (!order)
 		return CUDA_ERROR_INVALID_VALUE;
 	CUgraphExec exec = sim_alloc(sizeof *exec);
+	exec->refs = 1;
 	exec->ctx = ctx;
 	exec->number = graph_next_number();
 	exec->flags = flags;
@@ -227,8 +236,31 @@ static CUresult check_launch(CUgraphExec exec, bool auto_free)
 	return result;
 }
 
-/* Submits the nodes; each comes after begin, and end comes after each. */
-static void submit(CUgraphExec exec, struct sim_op *begin, struct sim_op *end)
+static bool has_conditions(CUgraphExec exec)
+{
+	bool has = false;
+
+	for (unsigned i = 0; i < exec->count && !has; i++) {
+		has = exec->nodes[i].condition;
+		for (unsigned k = 0; k < inside_count(&exec->nodes[i]) && !has; k++)
+			has = has_conditions(inside(&exec->nodes[i], k));
+	}
+	return has;
+}
+
+static struct sim_work *condition_work(CUcontext ctx, CUgraphExec root, const struct exec_node *n, struct sim_op *end)
+{
+	struct sim_work *work = work_new(WORK_CONDITION, ctx);
+
+	root->refs++;
+	work->condition.root = root;
+	work->condition.node = n;
+	work->condition.end = end ? op_ref(end) : NULL;
+	return work;
+}
+
+/* Submits the nodes; each comes after begin, and end comes after each. root: what was launched. */
+static void submit(CUgraphExec root, CUgraphExec exec, struct sim_op *begin, struct sim_op *end)
 {
 	struct sim_op **ops = sim_alloc(exec->count * sizeof *ops);
 
@@ -239,11 +271,11 @@ static void submit(CUgraphExec exec, struct sim_op *begin, struct sim_op *end)
 		struct sim_op *inner = NULL;
 		struct sim_op *op = op_new(work->ctx, work);
 		op->node = (uint64_t)exec->number << 32 | n->number;
-		CUgraphExec held = n->child ? n->child : n->body_runs < n->body_count ? n->bodies[n->body_runs] : NULL;
-		if (held) {
-			/* Its nodes run between an operation of their own and this one. */
+		/* The nodes inside run between an operation of their own and this one. */
+		if (n->child)
 			inner = op_new(begin->ctx, work_new(WORK_NOTHING, begin->ctx));
-		}
+		else if (n->condition && !n->disabled)
+			inner = op_new(begin->ctx, condition_work(begin->ctx, root, n, op));
 		struct sim_op *first = inner ? inner : op;
 		op_after(first, begin);
 		for (unsigned k = 0; k < n->before_count; k++)
@@ -255,7 +287,8 @@ static void submit(CUgraphExec exec, struct sim_op *begin, struct sim_op *end)
 		if (inner) {
 			op_submit(inner);
 			op_after(op, inner);
-			submit(held, inner, op);
+			if (n->child)
+				submit(root, n->child, inner, op);
 			op_unref(inner);
 		}
 		op_submit(op);
@@ -270,6 +303,42 @@ static void submit(CUgraphExec exec, struct sim_op *begin, struct sim_op *end)
 	free(ops);
 }
 
+static void begin_conditions(CUgraphExec exec)
+{
+	for (unsigned i = 0; i < exec->count; i++) {
+		if (exec->nodes[i].condition)
+			conditional_begin(exec->nodes[i].condition);
+		for (unsigned k = 0; k < inside_count(&exec->nodes[i]); k++)
+			begin_conditions(inside(&exec->nodes[i], k));
+	}
+}
+
+/* What runs is known only now; of a loop it is asked again after the body. */
+void exec_condition(struct sim_op *op)
+{
+	struct sim_work *w = op->work;
+	const struct exec_node *n = w->condition.node;
+	struct sim_op *again = NULL, *end = w->condition.end;
+
+	if (!n) {
+		begin_conditions(w->condition.root);
+		return;
+	}
+	unsigned body = conditional_body(n->condition, n->condition_type, n->body_count);
+	if (body == n->body_count)
+		return;
+	if (n->condition_type == CU_GRAPH_COND_TYPE_WHILE) {
+		again = op_new(op->ctx, work_ref(w));
+		op_after(again, op);
+		op_after(end, again);
+	}
+	submit(w->condition.root, n->bodies[body], op, again ? again : end);
+	if (again) {
+		op_submit(again);
+		op_unref(again);
+	}
+}
+
 static CUresult exec_launch(CUgraphExec exec, CUstream stream)
 {
 	CUcontext ctx = stream->ctx;
@@ -279,10 +348,11 @@ static CUresult exec_launch(CUgraphExec exec, CUstream stream)
 		result = stream_check_legacy(stream);
 	if (result)
 		return result;
-	struct sim_op *begin = stream_push(stream, work_new(WORK_NOTHING, ctx), exec->last);
+	struct sim_work *first = has_conditions(exec) ? condition_work(ctx, exec, NULL, NULL) : work_new(WORK_NOTHING, ctx);
+	struct sim_op *begin = stream_push(stream, first, exec->last);
 	struct sim_op *end = op_new(ctx, work_new(WORK_NOTHING, ctx));
 	op_after(end, begin);
-	submit(exec, begin, end);
+	submit(exec, exec, begin, end);
 	op_submit(end);
 	op_unref(exec->last);
 	exec->last = op_ref(end);

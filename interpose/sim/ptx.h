@@ -56,6 +56,8 @@ typedef struct {
 	void *(*translate)(void *user, uint64_t address, size_t size, bool write);
 	/* what text is to call an address in messages; NULL: by its number */
 	void (*describe)(void *user, uint64_t address, char *text, size_t size);
+	/* what cudaGraphSetConditional does; NULL: nothing. False: there is no such handle */
+	bool (*set_condition)(uint64_t handle, uint32_t value);
 	void *user;
 	uint64_t budget; /* warp instructions until PTX_TIMEOUT; 0: 8 Gi */
 } ptx_launch_config;

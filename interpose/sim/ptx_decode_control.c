@@ -128,7 +128,9 @@ static bool decode_call_of(struct ptx_decoder *d, const struct ptx_function *f, 
 		return false;
 	if (!f->defined) {
 		/* The driver's own functions; what fails is a program that comes by here. */
-		if (strcmp(f->name, "__assertfail") || call->argument_count != 5) {
+		bool asserts = !strcmp(f->name, "__assertfail") && call->argument_count == 5;
+		bool sets = !strcmp(f->name, "cudaGraphSetConditional") && call->argument_count == 2;
+		if (!asserts && !sets) {
 			size_t room = strlen(f->name) + 32;
 			char *why = ptx_arena_take(d->source, room);
 			snprintf(why, room, "call of %s", f->name);
@@ -136,7 +138,7 @@ static bool decode_call_of(struct ptx_decoder *d, const struct ptx_function *f, 
 			d->tolerated = true;
 			return false;
 		}
-		ptx_emit(d, PTX_OP_ASSERT)->call = call;
+		ptx_emit(d, asserts ? PTX_OP_ASSERT : PTX_OP_SET_CONDITION)->call = call;
 		return true;
 	}
 	ptx_emit(d, PTX_OP_CALL)->call = call;

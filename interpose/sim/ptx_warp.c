@@ -263,17 +263,39 @@ static bool call_by_row(struct ptx_warp *w, struct ptx_group *g, const struct pt
 	return ptx_call(w, g, op, f);
 }
 
+/* What a lane gives to one of the driver's functions. */
+static void take_arguments(const struct ptx_warp *w, const struct ptx_group *g, const struct ptx_op *op, unsigned lane,
+			   uint64_t *word)
+{
+	for (size_t i = 0; i < op->call->argument_count; i++) {
+		const struct ptx_variable *v = op->call->arguments[i];
+		word[i] = 0;
+		__builtin_memcpy(&word[i], w->local + lane * w->local_bytes + g->frame->local + v->address,
+				 v->size < 8 ? v->size : 8);
+	}
+}
+
+static void set_condition(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op, uint32_t mask)
+{
+	const ptx_launch_config *config = w->cta->run->config;
+	uint64_t word[2];
+
+	for (; mask; mask &= mask - 1) {
+		unsigned lane = (unsigned)__builtin_ctz(mask);
+		take_arguments(w, g, op, lane, word);
+		if (config->set_condition && !config->set_condition(word[0], (uint32_t)word[1]))
+			ptx_fault(w, op, ptx_lane_bit[lane], PTX_TRAP, "cudaGraphSetConditional of an unknown handle");
+	}
+	g->pc++;
+}
+
 static void fail_assertion(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *op)
 {
 	unsigned lane = (unsigned)__builtin_ctz(g->mask);
 	char text[3][128];
-	uint64_t word[5] = {0};
+	uint64_t word[5];
 
-	for (size_t i = 0; i < 5; i++) {
-		const struct ptx_variable *v = op->call->arguments[i];
-		size_t size = v->size < 8 ? v->size : 8;
-		__builtin_memcpy(&word[i], w->local + lane * w->local_bytes + g->frame->local + v->address, size);
-	}
+	take_arguments(w, g, op, lane, word);
 	ptx_read_string(w, word[0], text[0], sizeof(text[0]));
 	ptx_read_string(w, word[1], text[1], sizeof(text[1]));
 	ptx_read_string(w, word[3], text[2], sizeof(text[2]));
@@ -328,6 +350,9 @@ static void steer(struct ptx_warp *w, struct ptx_group *g, const struct ptx_op *
 		break;
 	case PTX_OP_ASSERT:
 		fail_assertion(w, g, op);
+		break;
+	case PTX_OP_SET_CONDITION:
+		set_condition(w, g, op, g->mask);
 		break;
 	case PTX_OP_TRAP:
 		ptx_fault(w, op, g->mask, PTX_TRAP, "trap");

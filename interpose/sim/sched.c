@@ -245,6 +245,10 @@ bool op_step(void)
 	case WORK_RECORD:
 	case WORK_WAIT_EVENT:
 		break;
+	case WORK_CONDITION:
+		if (!op->ctx->fault)
+			exec_condition(op);
+		break;
 	case WORK_POOL_ALLOC:
 		pool_alloc_run(op->work);
 		break;

@@ -52,6 +52,10 @@ void work_unref(struct sim_work *w)
 	case WORK_MEMOPS:
 		free(w->memops.ops);
 		break;
+	case WORK_CONDITION:
+		exec_unref(w->condition.root);
+		op_unref(w->condition.end);
+		break;
 	default:
 		break;
 	}
@@ -106,6 +110,7 @@ static CUresult kernel_run(struct sim_work *w, const struct work_part *part, cha
 		.count = part->count,
 		.translate = translate,
 		.describe = describe,
+		.set_condition = conditional_set,
 		.user = &access,
 	};
 
