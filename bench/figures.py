@@ -94,6 +94,8 @@ TARGETS = (
     Target("query", "toolkit", "query of 10,000,000 events", "≤", 3, "s", gpu=False),
     Target("trace", "toolkit", "trace, as JSON", "≥", 300_000, "calls/s", gpu=False),
     Target("rewind", "rewind", "rewind 1 GiB", "≥", 0.70, RATIO, "dd that only reads", False),
+    Target("replay-restore", "replay", "restore 1 GiB", "≥", 0.80, RATIO, "a pinned copy"),
+    Target("replay-cold", "replay", "replay on 1 GiB, from cold", "≤", 1000, "ms"),
     Target("diff", "diff", "diff of 1,000,000 launches", "≤", 5, "s", gpu=False),
     Target("diff-memory", "diff", "memory for that", "≤", 1024, "MiB", gpu=False),
     Target("open-large", "toolkit", "open a run of 50 GB", "≤", 1.5, RATIO, "a small one", False),

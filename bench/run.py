@@ -39,6 +39,7 @@ PARTS = {
     "toolkit": 40,
     "diff": 60,
     "rewind": 40,
+    "replay": 60,
     "examples": 40,
 }
 FORMAT = {"format": "ttanalyze-bench", "version": 1}

@@ -40,6 +40,7 @@ VERBS = [
     "blame",
     "rewind",
     "replay",
+    "prove",
     "export",
     "tune",
     "tui",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -19,11 +20,12 @@ from ttanalyze.cli import run_command
 pytestmark = pytest.mark.native
 EVERY = {"epoch": "launch:1", "deterministic": "1", "params": "1"}
 RUNS = {
-    "async": {},
-    "managed": {},
-    "globals": {},
-    "vecadd": {"epoch": "sync"},
-    "race": {"epoch": "launch:1,memcpy"},
+    "async": EVERY,
+    "managed": EVERY,
+    "globals": EVERY,
+    "vecadd": EVERY | {"epoch": "sync"},
+    "race": {"replayable": "1"},
+    "training": {"replayable": "1", "max_per_kernel": "1"},
 }
 
 
@@ -35,7 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, options in RUNS.items():
         out[name] = tmp_path_factory.mktemp(name) / "run"
         command = [word for word in support.command(f"example-{name}", built) if word != "--fixed"]
-        environment = support.recording(simulator_environment(), out[name], **(EVERY | options))
+        environment = support.recording(simulator_environment(), out[name], **options)
         done = support.run(command, environment)
         assert done.status == 0, done.stderr
     return out
@@ -121,6 +123,52 @@ def test_work_before_it_is_done_as_well(runs: dict[str, Path]) -> None:
     assert launch["status"] == "same"
 
 
+def test_all_that_was_recorded_for_it(runs: dict[str, Path]) -> None:
+    """The first launch of each kernel; and one that was not chosen, which takes those before it."""
+    done = replay(runs["training"], "--kernel", ".", "--json")
+    assert done.status == 0
+    found = as_json(done)["launches"]
+    assert len({launch["kernel"] for launch in found}) == len(found) == 7
+    assert all((launch["status"], launch["notes"]) == ("same", []) for launch in found)
+    events = tt.open(runs["training"]).events
+    number = events["seq"][events["kernel"] == "update"].iloc[3]
+    done = replay(runs["training"], "--launch", str(number))
+    assert "ran: no epoch has what it left" in done.stdout
+    assert re.search(
+        r"note +its input is what \d+ launches since epoch \d+ make of it", done.stdout
+    )
+
+
+def prove(run: Path, *arguments: str) -> Outcome:
+    return support.ttanalyze("prove", run, "--sim", *arguments, environment=simulator_environment())
+
+
+def test_a_racy_kernel_is_proven_to_vary(runs: dict[str, Path]) -> None:
+    done = prove(runs["race"], "--times", "8", "--dtype", "u32", "--json")
+    assert done.status == 1
+    found = as_json(done)["launches"]
+    assert [one["status"] for one in found] == ["varies"] * 3
+    (variation,) = found[0]["variations"]
+    widest = variation["widest"]
+    assert 0 < variation["runs"] <= 7 and 1 < variation["contents"] <= 8
+    assert widest["values"]["elements"] == 64 and widest["values"]["max_ulp"] > 0
+    assert widest["bytes"]["count"] > 0
+    shown = prove(runs["race"], "--times", "4", "--launch", str(found[0]["seq"]))
+    assert shown.status == 1
+    assert shown.stdout.startswith(f"varies: launch {found[0]['seq']} of block_sums_racy\n")
+    assert shown.stdout.endswith("varies: 1 kernel (block_sums_racy), of 1 kernel in 1 launch\n")
+
+
+def test_what_never_varied_is_not_called_deterministic(runs: dict[str, Path]) -> None:
+    done = prove(runs["training"], "--times", "4")
+    assert done.status == 0
+    *table, last = done.stdout.splitlines()
+    assert last == "not seen to vary, of 7 kernels in 7 launches"
+    assert all("not seen to vary  yes" in line for line in table[1:])
+    assert prove(runs["managed"]).status == 2
+    assert "it takes two to differ" in prove(runs["race"], "--times", "1").stderr
+
+
 def test_a_span_of_epochs(runs: dict[str, Path]) -> None:
     done = replay(runs["async"], "--from", "1", "--to", "7", "--json")
     assert done.status == 0
@@ -191,6 +239,15 @@ def test_runs_without_parameters(run_path: Path) -> None:
     writer.close()
     done = replay(run_path, "--kernel", ".")
     assert done.status == 2 and "without --params" in done.stdout + done.stderr
+
+
+def test_a_replay_starts_without_what_it_does_not_need() -> None:
+    """Most of all without pandas, which takes longer to import than a replay takes."""
+    program = "import sys, ttanalyze.cli.replaying, ttanalyze.replay.run; print(*sys.modules)"
+    done = support.run(
+        [sys.executable, "-c", program], support.bare_environment(), cwd=support.ROOT
+    )
+    assert not {"pandas", "rich", "logging.handlers"} & set(done.stdout.split())
 
 
 def test_digests_on_the_device() -> None:

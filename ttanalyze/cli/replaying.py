@@ -44,7 +44,11 @@ LaunchOption = Annotated[
 ]
 KernelOption = Annotated[
     str | None,
-    typer.Option("--kernel", metavar="REGEX", help="All launches of kernels with such a name."),
+    typer.Option(
+        "--kernel",
+        metavar="REGEX",
+        help="Launches of kernels with such a name: those recorded for it, else all.",
+    ),
 ]
 DtypeOption = Annotated[
     str | None,
@@ -139,13 +143,13 @@ def replay(
     from ttanalyze.model import open_run
     from ttanalyze.replay import run as module
     from ttanalyze.replay import show
-    from ttanalyze.replay.plan import launches
+    from ttanalyze.replay.plan import chosen
 
     types, allowed = _types(dtype, tolerance)
     of = open_run(run).process(process)
     if of_span:
         return _replay_span(run, of, (first, last), (types, allowed), (device, sim), json, quiet)
-    seqs = launch or [int(event["seq"]) for event in launches(of, kernel)]
+    seqs = launch or chosen(of, kernel)
     if not seqs:
         raise Error(f"--kernel {kernel}: no launch of such a kernel was recorded")
     wish = module.Wish(verify, times, flush_l2, types, allowed, alone)
@@ -232,3 +236,73 @@ def _run_under(command: str) -> None:
         os.execv(found, [*tool, *python, *rest, "--alone"])
     except OSError as e:
         raise system_error(Path(found), e) from None
+
+
+PROVE_EXAMPLES = """\b
+Examples:
+  Which kernels of a training step do not give the same every time:
+    ttanalyze record --replayable --cpu-callstack auto -o run1 -- python step.py
+    ttanalyze prove run1 --times 50
+  One kernel, its memory seen as numbers:
+    ttanalyze prove run1 --kernel index_add --times 200 --dtype f32
+  For a program to read:
+    ttanalyze prove run1 --json
+"""
+
+
+@verbs.command(epilog=PROVE_EXAMPLES)
+def prove(
+    run: RunArgument,
+    launch: LaunchOption = None,
+    kernel: KernelOption = None,
+    times: Annotated[
+        int, typer.Option(metavar="K", help="Run each launch K times from the same memory.")
+    ] = 20,
+    dtype: DtypeOption = None,
+    tolerance: ToleranceOption = None,
+    seed: Annotated[
+        int, typer.Option(metavar="N", help="Of what else goes on during the runs (default 0).")
+    ] = 0,
+    process: ProcessOption = 0,
+    device: DeviceOption = 0,
+    sim: SimOption = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Prove which kernels are not deterministic: run each many times from the same memory.
+
+    Meanwhile other work keeps processors busy, caches are in another state and launches come late,
+    so that the order of blocks changes. What varied is proven to; what did not was not seen to
+    vary. Exit status 0: nothing varied, and all is as recorded; 1: something did, or is not; 2: no
+    launch could be replayed.
+    """
+    if launch is not None and kernel is not None:
+        raise Error("say which launches: --launch N, or --kernel REGEX")
+    from ttanalyze.model import open_run
+    from ttanalyze.replay import prove as module
+    from ttanalyze.replay import show
+    from ttanalyze.replay.plan import chosen
+
+    types, allowed = _types(dtype, tolerance)
+    of = open_run(run).process(process)
+    seqs = launch or chosen(of, kernel)
+    if not seqs:
+        raise Error(
+            "no launch of such a kernel was recorded" if kernel else "no launch was recorded"
+        )
+    if sim:  # before it is loaded
+        os.environ.setdefault("TT_SIM_SCHEDULE", "random")
+    with progress_bar("proving", quiet) as progress:
+        found = module.prove(
+            of, seqs, times, types, allowed, seed, lambda: _device(device, sim), progress
+        )
+    if json:
+        said = {"run": str(run), "process": process, "launches": [one.as_dict() for one in found]}
+        print_text(as_json(said))
+    else:
+        width = shutil.get_terminal_size().columns if os.isatty(1) else 0
+        print_text(show.verdicts_text(found, text.colours_wanted(1), width))
+    statuses = {one.status for one in found}
+    if module.VARIES in statuses or any(one.recorded is False for one in found):
+        return DIFFERS
+    return SAME if module.STEADY in statuses and "failed" not in statuses else ERROR

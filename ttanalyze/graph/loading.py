@@ -6,6 +6,8 @@ several blocks hold is read once, and copied on the device from there on.
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 import threading
 from dataclasses import dataclass
@@ -14,16 +16,16 @@ import numpy as np
 
 from ttanalyze._cuda import ffi
 from ttanalyze.graph.device import Device, Stream
-from ttanalyze.graph.driver import Driver
-from ttanalyze.graph.memory import Pinned
 from ttanalyze.model import contents
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
 
-PIECE = 128  # blocks that are read and copied at once
+PIECE = 64  # blocks that are read and copied at once
 AHEAD = 2  # pieces of a thread
 THREADS = 8  # at most
 NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE
+HUGE = 2 << 20  # bytes of a large page: few of them are locked in a moment
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Blocks:
     records: Array
     address: Array
 
-    def take(self, which: Array) -> Blocks:
+    def take(self, which: Array | slice) -> Blocks:
         """Some of them."""
         return Blocks(self.records[which], self.address[which])
 
@@ -47,6 +49,7 @@ class Loader:
         self._process = process
         self._device = device
         self._check = check
+        self._idle: list[_Reader] = []
 
     def load(self, blocks: Blocks) -> None:
         """Waits until all is there. Raises FormatError where a file is damaged, Error where one is
@@ -77,13 +80,16 @@ class Loader:
 
         def work() -> None:
             try:
-                with self._device.use() as driver, contents.DataFiles(self._process) as files:
-                    reader = _Reader(self._device, driver, files, blocks, self._check)
+                with self._device.use(), contents.DataFiles(self._process) as files:
+                    reader = self._idle.pop() if self._idle else _Reader(self._device)
                     try:
                         while (begin := following()) is not None:
-                            reader.piece(begin)
+                            reader.piece(
+                                files, blocks.take(slice(begin, begin + PIECE)), self._check
+                            )
                     finally:
                         reader.end()
+                    self._idle.append(reader)
             except BaseException as e:
                 failed.append(e)
 
@@ -126,35 +132,44 @@ class Loader:
             driver.call("cuStreamSynchronize", stream)
 
 
+class _Slot:
+    """Page-locked memory that is read into, and an event behind the copies from it."""
+
+    def __init__(self, device: Device) -> None:
+        size = PIECE * BLOCK_SIZE
+        self._memory = mmap.mmap(-1, size + HUGE)
+        with contextlib.suppress(OSError):  # kernels without large pages
+            self._memory.madvise(mmap.MADV_HUGEPAGE)
+        whole = np.frombuffer(self._memory, "u1")
+        skip = -whole.ctypes.data % HUGE
+        self.array: Array = whole[skip : skip + size]
+        self.address = whole.ctypes.data + skip
+        with device.use() as driver:
+            here = ffi.cast("void *", self.address)
+            driver.call("cuMemHostRegister_v2", here, size, PORTABLE)
+            self._free = device.context.give_back(self, "cuMemHostUnregister", here)
+            self.event = driver.get("cuEventCreate", "CUevent", NO_TIMING)
+            self._destroy = device.context.give_back(self, "cuEventDestroy_v2", self.event)
+
+
 class _Reader:
     """What one thread reads into and copies from."""
 
-    def __init__(
-        self,
-        device: Device,
-        driver: Driver,
-        files: contents.DataFiles,
-        blocks: Blocks,
-        check: bool,
-    ) -> None:
-        self._driver = driver
-        self._files = files
-        self._blocks = blocks
-        self._check = check
+    def __init__(self, device: Device) -> None:
+        self._driver = device.driver
         self._stream = Stream(device)
-        self._slots = [Pinned(PIECE * BLOCK_SIZE, device) for _ in range(AHEAD)]
-        self._events = [driver.get("cuEventCreate", "CUevent", NO_TIMING) for _ in range(AHEAD)]
+        self._slots = [_Slot(device) for _ in range(AHEAD)]
         self._turn = 0
 
-    def piece(self, begin: int) -> None:
-        """Reads PIECE blocks from one on, when what was read before into the same place is copied,
-        and has them copied.
+    def piece(self, files: contents.DataFiles, blocks: Blocks, check: bool) -> None:
+        """Reads some blocks, when what was read before into the same place is copied, and has them
+        copied.
         """
-        at, self._turn = self._turn, (self._turn + 1) % AHEAD
-        self._driver.call("cuEventSynchronize", self._events[at])
-        slot, stream = self._slots[at], ffi.cast("CUstream", self._stream.handle)
-        some = slice(begin, begin + PIECE)
-        records, address = self._blocks.records[some], self._blocks.address[some]
+        slot = self._slots[self._turn]
+        self._turn = (self._turn + 1) % AHEAD
+        self._driver.call("cuEventSynchronize", slot.event)
+        stream = ffi.cast("CUstream", self._stream.handle)
+        records, address = blocks.records, blocks.address
         offset, length = records["offset"], records["length"]
         whole = length[:-1] == BLOCK_SIZE
         on = whole & (np.diff(offset) == BLOCK_SIZE)
@@ -163,23 +178,21 @@ class _Reader:
         for first, stop in _runs(on):
             start = first * BLOCK_SIZE
             end = (stop - 1) * BLOCK_SIZE + int(length[stop - 1])
-            file = self._files.get(int(records["segment"][first]))
+            file = files.get(int(records["segment"][first]))
             file.fill(int(offset[first]), memory[start:end])
-        if self._check:
-            self._files.compare(records, slot.array)
+        if check:
+            files.compare(records, slot.array)
         for first, stop in _runs(whole & (np.diff(address) == BLOCK_SIZE)):
             start = first * BLOCK_SIZE
             size = (stop - 1 - first) * BLOCK_SIZE + int(length[stop - 1])
             source = ffi.cast("void *", slot.address + start)
             to = int(address[first])
             self._driver.call("cuMemcpyHtoDAsync_v2", to, source, size, stream)
-        self._driver.call("cuEventRecord", self._events[at], stream)
+        self._driver.call("cuEventRecord", slot.event, stream)
 
     def end(self) -> None:
         """Waits for the copies."""
         self._stream.synchronize()
-        for event in self._events:
-            self._driver.result("cuEventDestroy_v2", event)
 
 
 def _runs(on: Array) -> list[tuple[int, int]]:

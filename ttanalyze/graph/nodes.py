@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from ttanalyze import demangle
 from ttanalyze._cuda import ffi
@@ -14,6 +12,9 @@ from ttanalyze.graph.device import Device
 from ttanalyze.graph.module import Function
 from ttanalyze.graph.work import CLUSTER, COOPERATIVE, HOST, Copy, Kernel, Set, Work
 from ttanalyze.model.graphs import KIND
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ARRAY = 3  # CU_MEMORYTYPE_ARRAY
 NODE_KINDS = (  # CU_GRAPH_NODE_TYPE_…
@@ -180,6 +181,8 @@ READERS = {"kernel": _kernel, "copy": _copy, "set": _set}
 
 def table(nodes: list[Node]) -> pd.DataFrame:
     """A row per node, with the columns of model.graph_frames.nodes."""
+    import pandas as pd  # which takes longer to import than all else together
+
     kernels = [n.work.function.name if isinstance(n.work, Kernel) else None for n in nodes]
     different = list(dict.fromkeys(k for k in kernels if k is not None))
     texts = dict(zip(different, demangle.demangle(different), strict=True))
@@ -216,6 +219,8 @@ def table(nodes: list[Node]) -> pd.DataFrame:
 
 def edges(device: Device, graph: Any, nodes: list[Node]) -> pd.DataFrame:
     """A row per edge, with the columns of model.graph_frames.edges."""
+    import pandas as pd
+
     numbers = {address(n.handle): n.number for n in nodes}
     rows: list[tuple[int, ...]] = []
     with device.use() as driver:

@@ -21,7 +21,7 @@ import xxhash
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.graph.device import Context, Device
-from ttanalyze.graph.digests import ZEROS, Digests, Own
+from ttanalyze.graph.digests import SIMULATOR, ZEROS, Digests, Own
 from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.loading import Blocks, Loader
 from ttanalyze.graph.memory import DeviceBuffer, copy_in, copy_out
@@ -304,6 +304,11 @@ class Places:
         return address + (self._shift(address) or 0)
 
     # ---- contents ----
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the device is the simulator."""
+        return self.device.name == SIMULATOR
 
     def now(self, row: int) -> int:
         """The address at which a region is now."""

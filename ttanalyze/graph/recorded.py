@@ -7,7 +7,7 @@ the device may have done them. What can't be done again is refused by name. No d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,16 @@ FLAGS = {
 }
 ORDERS = ("streams", "serial")
 LEGACY, PER_THREAD = 1, 2  # numbers of streams
+ELSEWHERE = (0, 2, 4)  # CU_LAUNCH_ATTRIBUTE_IGNORE, and those that the event has
 JOIN = 4  # steps that all others come after, from which on one stands for them
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch. function: tt_function.id. params: as the kernel saw them."""
+    """A launch. function: tt_function.id. params: as the kernel saw them. attributes: further ones
+    that the program gave it, by CUlaunchAttributeID; settings: what was in force, as tt_setting has
+    it: kind, number and value. Both are known of launches that were recorded to be run again.
+    """
 
     function: int
     grid: tuple[int, int, int]
@@ -43,6 +47,8 @@ class Launch:
     shared: int
     cooperative: bool
     params: bytes
+    attributes: tuple[tuple[int, bytes], ...] = ()
+    settings: tuple[tuple[str, int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -321,14 +327,26 @@ class _Reader:
         function = int(event["id"])
         if function == layout.NO_ID:
             raise self._refuse(event, "its kernel is not known")
-        self._submit(
-            event,
-            self._launch_of(
-                event,
-                event,
-                self._process.params(event),
-                bool(event["flags"] & FLAGS["cooperative"]),
-            ),
+        params, cooperative = self._process.params(event), event["flags"] & FLAGS["cooperative"]
+        launch = self._launch_of(event, event, params, bool(cooperative))
+        self._submit(event, self._in_force(event, launch))
+
+    def _in_force(self, event: Any, launch: Launch) -> Launch:
+        """A launch with what else is known of it."""
+        launches = self._process.launches
+        at = int(np.searchsorted(launches["seq"], event["seq"]))
+        if at == len(launches) or launches["seq"][at] != event["seq"]:
+            return launch
+        kept, record = self._process.kept, launches[at]
+        given = kept.attributes(record)
+        attributes = zip(given["id"].tolist(), given["value"], strict=True)
+        settings = kept.settings(record)
+        names = (layout.SETTING_KINDS[what] for what in settings["what"].tolist())
+        found = zip(names, settings["number"].tolist(), settings["value"].tolist(), strict=True)
+        return replace(
+            launch,
+            attributes=tuple((n, bytes(value)) for n, value in attributes if n not in ELSEWHERE),
+            settings=tuple(found),
         )
 
     def _launch_of(self, event: Any, record: Any, params: bytes, cooperative: bool) -> Launch:

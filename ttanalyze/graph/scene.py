@@ -15,6 +15,7 @@ import xxhash
 from ttanalyze.errors import Error, FormatError, system_error
 from ttanalyze.graph.alive import Alive
 from ttanalyze.graph.device import Device
+from ttanalyze.graph.force import apply_settings, jit_options, kept_attributes
 from ttanalyze.graph.memory import Pinned
 from ttanalyze.graph.module import Function, Module
 from ttanalyze.graph.places import Places
@@ -36,6 +37,18 @@ from ttanalyze.model.process import Process
 POINTER = 8  # bytes
 STAGED = 256  # what copies from the host begin at multiples of
 SHOWN = 8  # regions in a note
+
+
+MISSING = {  # why an image is not in the run
+    "nothing": "the image of its module was not saved",
+    "unseen": "the image of its module was loaded before that could be seen",
+    "unknown": "its module is no image that is known",
+    "unreadable": "the file of its module could not be read",
+    "large": "the image of its module was too large to be kept",
+    "unused": "the image of its module is kept with the first launch that is recorded to be run "
+    "again, and none was",
+    "gone": "the image of its module was not in memory any more",
+}
 
 
 class Scene:
@@ -76,7 +89,8 @@ class Scene:
         known = at < len(modules) and modules["id"][at] == number
         image = int(modules["image"][at]) if known else 0
         if not image:
-            raise Error(f"{what} can't be had again: the image of its module was not saved")
+            why = MISSING[layout.MISSING[int(modules["missing"][at])] if known else "nothing"]
+            raise Error(f"{what} can't be had again: {why}")
         path = self.process.path / "modules" / f"{image:016x}"
         try:
             data = path.read_bytes()
@@ -84,7 +98,9 @@ class Scene:
             raise system_error(path, e) from None
         if xxhash.xxh3_64_intdigest(data) != image:
             raise FormatError(path, 0, "not the image that was recorded")
-        made = self.modules[number] = Module(data, self.device, f"module {number}")
+        jit = jit_options(self.process, modules[at])
+        made = Module(data, self.device, f"module {number}", jit)
+        self.modules[number] = made
         self.places.add_module(number, made)
         return made
 
@@ -153,6 +169,7 @@ class Maker:
 
     def _kernel(self, launch: Launch) -> Kernel:
         function = self.scene.function(launch.function)
+        apply_settings(function, launch)
         return Kernel(
             function,
             launch.grid,
@@ -162,6 +179,7 @@ class Maker:
             launch.cluster,
             launch.cooperative,
             (function,),
+            kept_attributes(launch),
         )
 
     def _translated(self, function: Function, params: bytes) -> bytes:

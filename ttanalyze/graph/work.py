@@ -78,6 +78,7 @@ class _Node(abc.ABC):
 class Kernel(_Node):
     """A launch. params: the parameters as the kernel sees them; None where they are not known.
     cluster: zeros where none is asked for. keeps: what has to live as long as it may run.
+    attributes: further ones, by CUlaunchAttributeID, each as its bytes.
     """
 
     function: Function
@@ -88,6 +89,7 @@ class Kernel(_Node):
     cluster: tuple[int, int, int] = (0, 0, 0)
     cooperative: bool = False
     keeps: tuple[Any, ...] = field(default=(), repr=False)
+    attributes: tuple[tuple[int, bytes], ...] = ()
 
     ADD = "cuGraphAddKernelNode_v2"
     CHANGE = "cuGraphExecKernelNodeSetParams_v2"
@@ -149,6 +151,10 @@ class Kernel(_Node):
             value = ffi.new("CUlaunchAttributeValue *")
             value.cooperative = 1
             out.append((COOPERATIVE, value))
+        for number, data in self.attributes:
+            value = ffi.new("CUlaunchAttributeValue *")
+            ffi.memmove(value, data, min(len(data), ffi.sizeof("CUlaunchAttributeValue")))
+            out.append((number, value))
         return out
 
     def _extra(self) -> tuple[Any, list[Any]]:

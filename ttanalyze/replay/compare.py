@@ -27,9 +27,13 @@ Types = Mapping[str | int | None, Type]  # by label, by id, None for all others
 
 
 class Memory(Contents):
-    """A region as it is on the device. records: tt_block records of the same lengths."""
+    """Bytes of the device as they are, as the contents of a region of a process."""
 
-    def __init__(self, process: Process, records: Array, device: Device, address: int) -> None:
+    def __init__(self, process: Process, size: int, device: Device, address: int) -> None:
+        records = np.zeros(layout.blocks_of(size), layout.BLOCK)
+        records["length"] = BLOCK_SIZE
+        if size % BLOCK_SIZE:
+            records["length"][-1] = size % BLOCK_SIZE
         super().__init__(process, records, check=False)
         self._device = device
         self._address = address
@@ -94,13 +98,23 @@ def differences(
             continue
         row = int(scene.process.regions.rows(np.array([finding.region]))[0])
         records = expected.records[row]
-        here = Memory(scene.process, records, scene.device, scene.places.now(row))
+        size = int(scene.process.regions.size[row])
+        here = Memory(scene.process, size, scene.device, scene.places.now(row))
         there = Contents(scene.process, records)
         blocks = finding.differ.tolist()
         found = look(row, expected.epoch, there, here, blocks, types, tolerance)
         found.new = finding.new
         out.append(found)
     return out
+
+
+def unknown(process: Process, row: int, blocks: list[int]) -> RegionDifference:
+    """A region of which only the blocks that differ are known."""
+    regions = process.regions
+    kind = layout.REGION_KINDS[int(regions.birth["kind"][row])]
+    label = process.strings.get(int(regions.label[row]))
+    number, size = int(regions.id[row]), int(regions.size[row])
+    return RegionDifference(number, kind, label, size, blocks[:LISTED_BLOCKS], len(blocks))
 
 
 def look(
@@ -116,12 +130,8 @@ def look(
     epoch. Raises FormatError for damaged contents.
     """
     process = expected.process
-    regions = process.regions
-    number = int(regions.id[row])
-    kind = layout.REGION_KINDS[int(regions.birth["kind"][row])]
-    label = process.strings.get(int(regions.label[row]))
-    size = int(regions.size[row])
-    out = RegionDifference(number, kind, label, size, blocks[:LISTED_BLOCKS], len(blocks))
+    out = unknown(process, row, blocks)
+    number = out.region
     out.partial = len(blocks) > LOOKED_AT
     blocks = blocks[:LOOKED_AT]
     tally = Tally(process, number, epoch)

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 
 from ttanalyze import demangle, text
-from ttanalyze.errors import Error
+from ttanalyze.errors import Error, system_error
 from ttanalyze.graph.recorded import FLAGS, KIND, Launch, Span, Step, Upload, cut, span_to
+from ttanalyze.kernels.uses import uses
 from ttanalyze.model import layout
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 
 OTHERS = {"managed": "the host", "ipc": "another process"}  # who else writes to such memory
 POINTER = 8  # bytes
+USED = ("textures", "surfaces")
 UNUSABLE = layout.REFUSED | layout.DROPPED | layout.LOOSE
 WORK = [KIND[name] for name in ("launch", "graph-launch", "copy", "set", "mem-op")]
 
@@ -94,6 +96,16 @@ def launches(process: Process, pattern: str | None = None) -> Array:
     return out if pattern is None else out[np.isin(out["id"], _matching(process, out, pattern))]
 
 
+def chosen(process: Process, pattern: str | None = None) -> list[int]:
+    """The numbers of launches to be run again: those that were recorded for it, or all where none
+    was. pattern: as of launches(). Raises Error where it is no regular expression.
+    """
+    found: Array = launches(process, pattern)["seq"]
+    kept = process.launches["seq"]
+    numbers: list[int] = (found[np.isin(found, kept)] if len(kept) else found).tolist()
+    return numbers
+
+
 def _matching(process: Process, events: Array, pattern: str) -> list[int]:
     """The functions whose names a pattern is found in."""
     try:
@@ -125,7 +137,10 @@ def plan(process: Process, seq: int) -> Plan:
     if event["flags"] & FLAGS["capturing"]:
         raise Error(f"launch {seq} was recorded into a graph, not executed")
     context = int(event["context"])
-    before, after = _around(process, context, seq)
+    kept = _kept(process, seq)
+    if kept is not None:
+        _check_views(process, kept)
+    before, after = _around(process, context, seq) if kept is None else _recorded(process, kept)
     if before is None:
         raise Error(
             f"launch {seq}: no epoch has what memory was before it; record with --replayable"
@@ -143,6 +158,64 @@ def plan(process: Process, seq: int) -> Plan:
         if more:
             unchecked = f"{text.count(more, 'other call')} came between it and epoch {after}"
     return Plan(process, seq, kernel, before, None if unchecked else after, made, unchecked)
+
+
+def _kept(process: Process, seq: int) -> Any:
+    """The tt_launch of a launch that was recorded to be run again, or None."""
+    launches = process.launches
+    at = int(np.searchsorted(launches["seq"], seq))
+    return launches[at] if at < len(launches) and launches["seq"][at] == seq else None
+
+
+def _recorded(process: Process, kept: Any) -> tuple[int | None, int | None]:
+    """The epochs right before and right after a launch. Raises Error where the first is no good."""
+    seq = int(kept["seq"])
+    numbers: list[int | None] = []
+    for name in ("before", "after"):
+        number = int(kept[name])
+        if number >= len(process.epochs):
+            numbers.append(None)
+            continue
+        context = int(process.epochs["context"][number])
+        numbers.append(number if number in good_epochs(process, context) else None)
+    if numbers[0] is None:
+        raise Error(
+            f"launch {seq}: epoch {int(kept['before'])} before it was refused, torn or dropped"
+        )
+    return numbers[0], numbers[1]
+
+
+def _check_views(process: Process, kept: Any) -> None:
+    """Raises Error for textures and surfaces, unless the kernel's code has no use for any."""
+    views = process.kept.views(kept)
+    known = _uses(process, int(kept["function"])) if len(views) else None
+    for view in views:
+        what = layout.VIEW_KINDS[int(view["kind"])]
+        if known is not None and not known & {f"{what}s", *(USED if what == "reference" else ())}:
+            continue
+        kind, seq = layout.VIEW_KINDS[int(view["kind"])], int(kept["seq"])
+        if kind == "reference":
+            raise Error(f"launch {seq} may use texture or surface references of its module")
+        name = f"{kind} object {int(view['object'])}"
+        raise Error(f"launch {seq} may use {name}, which can't be made again")
+
+
+def _uses(process: Process, function: int) -> set[str] | None:
+    """What a kernel uses besides memory, as kernels.uses has it; None where that is not known."""
+    functions, modules = process.functions, process.modules
+    at = int(np.searchsorted(functions["id"], function))
+    if at == len(functions) or functions["id"][at] != function:
+        return None
+    number = functions["module"][at]
+    of = int(np.searchsorted(modules["id"], number))
+    if of == len(modules) or modules["id"][of] != number or not modules["image"][of]:
+        return None
+    path = process.path / "modules" / f"{int(modules['image'][of]):016x}"
+    try:
+        image = path.read_bytes()
+    except OSError as e:
+        raise system_error(path, e) from None
+    return uses(image, process.kernel(function) or "")
 
 
 def good_epochs(process: Process, context: int) -> Array:
@@ -171,9 +244,8 @@ def _check_memory(made: Span, event: Any) -> None:
     before it.
     """
     process, epoch = made.process, made.process.epochs[made.first]
-    right_before = epoch["seq"] == event["seq"]  # and kernel-before, since its cut is earlier
-    if right_before:
-        return
+    if epoch["seq"] == event["seq"] or _kept(process, int(event["seq"])) is not None:
+        return  # right before: a kernel-before epoch has the number of its launch
     params = process.params(event)
     words = np.frombuffer(params[: len(params) // POINTER * POINTER], "<u8")
     birth = process.regions.birth

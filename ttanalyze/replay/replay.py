@@ -8,17 +8,15 @@ from typing import Any
 
 from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device, stream_handle
-from ttanalyze.graph.memory import DeviceBuffer
 from ttanalyze.graph.module import Function
 from ttanalyze.graph.places import Finding, State
 from ttanalyze.graph.recorded import Launch
 from ttanalyze.graph.scene import Maker, Scene, moved_notes
-from ttanalyze.graph.work import Copy, Kernel, Work
+from ttanalyze.graph.work import Kernel, Work
 from ttanalyze.model.process import Process
+from ttanalyze.replay.copied import Copied
 from ttanalyze.replay.plan import Plan, plan
 from ttanalyze.replay.timing import Times, measure
-
-SHARE = 0.5  # of the free memory, at most, for a copy of the input
 
 
 class Replay:
@@ -53,7 +51,7 @@ class Replay:
         (work,) = self._maker.works(self.plan.step)
         assert isinstance(work, Kernel)
         self.work: Kernel = work
-        self._kept: DeviceBuffer | None = None  # the input, as it is restored again
+        self._kept: Copied | None = None  # the input
         self._asked_to_keep = False
 
     def __repr__(self) -> str:
@@ -111,46 +109,28 @@ class Replay:
         """How much memory it may reach."""
         return sum(int(self.process.regions.size[row]) for row in self.rows)
 
-    def restore(self) -> None:
-        """Puts memory as it was right before the launch, and waits for that. From the second time
-        on from a copy on the device, where there is room for one. Raises FormatError for damaged
-        contents.
+    def restore(self, rows: Iterable[int] | None = None) -> None:
+        """Puts memory as it was right before the launch, and waits for that. rows: of some regions,
+        where all others hold it still. Where keep() had room, it comes from there, else from files.
+        Raises FormatError for damaged contents.
         """
         if self._kept is not None:
-            self._put_back(self._kept)
+            self._kept.put_back(rows)
         else:
             self.scene.places.restore(self._before)
             self.submit_works(self._prepare)
         self.device.stream.synchronize()
 
     def keep(self) -> None:
-        """Copies memory as it is now, so that restore() need not read files again."""
-        if self._asked_to_keep:
-            return
-        self._asked_to_keep = True
-        with self.device.use() as driver:
-            from ttanalyze._cuda import ffi
+        """Copies memory as it is now, right after restore(), on the device, where there is room."""
+        if not self._asked_to_keep:
+            self._asked_to_keep = True
+            self._kept = Copied.of(self.scene, self.rows)
 
-            free, total = ffi.new("size_t *"), ffi.new("size_t *")
-            driver.call("cuMemGetInfo_v2", free, total)
-        if 0 < self.bytes <= free[0] * SHARE:
-            buffer = DeviceBuffer(self.bytes, self.device)
-            self.submit_works(Copy(to, at, size) for at, to, size in self._places_in(buffer))
-            self.device.stream.synchronize()
-            self._kept = buffer
-
-    def _put_back(self, buffer: DeviceBuffer) -> None:
-        self.submit_works(Copy(at, to, size) for at, to, size in self._places_in(buffer))
-
-    def _places_in(self, buffer: DeviceBuffer) -> list[tuple[int, int, int]]:
-        """Of each region: where it is, where in the buffer its copy is, its size."""
-        out, to = [], buffer.address
-        for row in self.rows:
-            size = int(self.process.regions.size[row])
-            if size:
-                out.append((self.where(row), to, size))
-            to += size
-        return out
+    @property
+    def kept(self) -> Copied | None:
+        """The copy that keep() made."""
+        return self._kept
 
     def submit_works(self, works: Iterable[Work]) -> None:
         for work in works:
