@@ -34,15 +34,13 @@ API size_t harness_kernels(const struct cubin *c)
 	return c->kernel_count;
 }
 
-API const char *harness_kernel(const struct cubin *c, size_t kernel, uint64_t numbers[5])
+API const char *harness_kernel(const struct cubin *c, size_t kernel, uint64_t numbers[3])
 {
 	const struct cubin_kernel *k = &c->kernels[kernel];
 
 	numbers[0] = k->code;
 	numbers[1] = k->size;
-	numbers[2] = k->registers;
-	numbers[3] = k->max_threads;
-	numbers[4] = k->cluster;
+	numbers[2] = k->cluster;
 	return k->name;
 }
 

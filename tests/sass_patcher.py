@@ -46,8 +46,6 @@ class Kernel:
     name: str
     code: int
     size: int
-    registers: int
-    max_threads: int
     cluster: int
 
 
@@ -127,7 +125,7 @@ class Cubin:
         self._lib.harness_close(self._handle)
 
     def _kernel(self, index: int) -> Kernel:
-        numbers = (ctypes.c_uint64 * 5)()
+        numbers = (ctypes.c_uint64 * 3)()
         name = self._lib.harness_kernel(self._handle, index, numbers).decode()
         return Kernel(index, name, *numbers)
 

@@ -14,7 +14,8 @@ from tests import sass_patcher as sp
 
 DATA = Path(__file__).parent / "data" / "sass"
 CUBINS = sorted(DATA.glob("patch_*.cubin"))
-BRANCH, SLEEP = 0x947, 0x95D
+BRANCH, BRANCH_IF, NUMBER, SLEEP = 0x947, 0x547, 0x882, 0x95D
+LONGEST = 24  # instructions of a delay
 
 pytestmark = [pytest.mark.native, pytest.mark.large]
 
@@ -102,6 +103,8 @@ def target(architecture: int, at: int, low: int, high: int) -> int:
 
 
 REUSE = 15 << 58
+# R2UR, S2UR, ULDC, LDCU, UMOV, UIADD3, ULOP3, REDUX, VOTEU
+UNIFORM_WRITERS = {0x2CA, 0x3C2, 0x9C3, 0xAB9, 0x7AC, 0x882, 0x890, 0x290, 0x892, 0x3C4, 0x886}
 
 
 def check_detours(architecture: int, old: list[tuple[int, int]], new: list[tuple[int, int]]) -> int:
@@ -114,9 +117,9 @@ def check_detours(architecture: int, old: list[tuple[int, int]], new: list[tuple
         assert at_low & 0xFFFF == 0x7000 | BRANCH
         to = target(architecture, i * 16, at_low, at_high)
         assert to >= len(old) * 16
-        while new[to // 16][0] & 0xFFF == SLEEP:
-            to += 16
-        assert new[to // 16] == (low, high & ~REUSE)
+        delay = new[to // 16 : to // 16 + LONGEST].index((low, high & ~REUSE))
+        assert not delay or new[to // 16 + delay - 1][0] & 0xFFF == BRANCH_IF
+        to += 16 * delay
         back = new[to // 16 + 1]
         assert back[0] & 0xFFFF == 0x7000 | BRANCH
         assert target(architecture, to + 16, *back) == i * 16 + 16
@@ -170,8 +173,11 @@ def test_points_are_taken_as_they_are_or_not_at_all(patcher: sp.Patcher) -> None
     old, new = Elf(image), Elf(done.image)
     code = new.code("scale")
     assert check_detours(90, old.code("scale"), code) == 2
-    slept = sum(low >> 32 for low, _ in code if low & 0xFFF == SLEEP)
-    assert 2_499_990 <= slept <= 2_500_000
+    added = code[len(old.code("scale")) :]
+    cycles = [low >> 32 for low, _ in added if low & 0xFFF == NUMBER]
+    assert cycles == [2_500_000 * 1.98]
+    # no other thread of the warp may run on meanwhile
+    assert not any(low & 0xFFF == SLEEP for low, _ in added)
     for other in cubin.kernels:
         if other != scale:
             assert old.code(other.name) == new.code(other.name)
@@ -186,6 +192,42 @@ def test_points_are_taken_as_they_are_or_not_at_all(patcher: sp.Patcher) -> None
         assert done.image is None
         assert done.refused[scale.index] == reason
         assert done.refused_at[scale.index] == at
+
+
+def uniforms(low: int) -> set[int]:
+    """Uniform registers that an instruction of a delay writes."""
+    first = low >> 16 & 0xFF
+    writes = low & 0xFFF not in {BRANCH, BRANCH_IF, 0x28C, 0x918}
+    return {first, first + 1} if low & 0xFFF == 0x8A5 else {first} if writes else set()
+
+
+@pytest.mark.parametrize("path", CUBINS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("mode", [sp.FIXED, sp.RANDOM, sp.CLUSTER])
+def test_delays_use_what_no_code_of_the_kernel_does(
+    patcher: sp.Patcher, path: Path, mode: int
+) -> None:
+    image = path.read_bytes()
+    cubin = patcher.open(image)
+    for kernel in cubin.kernels:
+        reasons = cubin.reasons(kernel, mode)
+        if mode == sp.CLUSTER and cubin.architecture < 90:
+            assert reasons["an architecture without clusters"]
+            continue
+        assert reasons == cubin.reasons(kernel)
+        refusals = cubin.refusals(kernel, mode)
+        places = [16 * i for i, why in enumerate(refusals) if not why]
+        points = [sp.Point(place, mode, 2000, 100, 0x87654321) for place in places]
+        done = cubin.patch(kernel, points)
+        assert done.image
+        old, new = Elf(image).code(kernel.name), Elf(done.image).code(kernel.name)
+        assert check_detours(cubin.architecture, old, new) == len(points)
+        begin = target(cubin.architecture, places[0], *new[places[0] // 16]) // 16
+        moved = old[places[0] // 16][0]
+        end = next(i for i in range(begin, begin + LONGEST) if new[i][0] == moved)
+        used = set().union(*(uniforms(low) for low, _ in new[begin:end]))
+        assert len(used) in (3, 4)
+        written = {low >> 16 & 0xFF for low, _ in old if low & 0xFFF in UNIFORM_WRITERS}
+        assert not written & used
 
 
 def test_damaged_images_are_refused(patcher: sp.Patcher) -> None:

@@ -6,6 +6,13 @@
  * scheduled: four bits of cycles until the next, one to stay with this warp, the scoreboards that it
  * sets when its result is there and when its operands are read (7: none), six bits of scoreboards to
  * wait for, and three that keep an operand for the next instruction.
+ *
+ * A delay waits for the clock in a loop. It does not sleep: NANOSLEEP lets other threads of the warp
+ * run on, even past where they would wait for those that sleep, and code is compiled for threads that
+ * stay together and for uniform registers, of which a warp has one set, that keep their values. For
+ * the same reason all threads of a warp that come together are late by the same time. What a delay
+ * computes it has in uniform registers and a predicate that no code of the kernel uses, so that it
+ * needs none of the registers that are shared out among threads.
  */
 #include "code.h"
 
@@ -22,7 +29,9 @@
 #define BRANCHES 0x7f5u
 #define SETS_SCOREBOARD (2u | 1u << 4 | SCOREBOARD << 5 | 7u << 8)
 #define AFTER_SCOREBOARD (1u << (11 + SCOREBOARD))
-#define SLEEP_MAX_NS 1000000u /* of one instruction */
+#define UNIFORM_REGISTERS 63u
+#define UNIFORM_PREDICATES 7u
+#define MOST_WRITTEN 8u /* uniform registers by one instruction */
 
 static const struct opcode {
 	uint16_t opcode, architectures; /* bits: enum generation */
@@ -34,14 +43,28 @@ static const struct opcode {
 #undef OPCODE
 };
 
+/* Rates that clocks go up to: at a lower one a delay is longer. */
+static const struct {
+	uint8_t architecture;
+	uint16_t mhz;
+} known[] = {{80, 1410}, {86, 1860}, {89, 2550}, {90, 1980}, {100, 1965}, {120, 2620}};
+
 static unsigned architecture_bit(unsigned architecture)
 {
-	static const uint8_t known[] = {80, 86, 89, 90, 100, 120};
-
-	for (unsigned i = 0; i < sizeof(known); i++)
-		if (known[i] == architecture)
+	for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (known[i].architecture == architecture)
 			return 1u << i;
 	return 0;
+}
+
+static uint32_t cycles(unsigned architecture, uint32_t ns)
+{
+	uint64_t mhz = 0;
+
+	for (unsigned i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+		if (known[i].architecture == architecture)
+			mhz = known[i].mhz;
+	return (uint32_t)(ns * mhz / 1000);
 }
 
 bool code_known(unsigned architecture)
@@ -95,10 +118,10 @@ static struct instruction scheduled(struct instruction i, uint64_t schedule)
 	return i;
 }
 
-struct instruction code_branch(unsigned architecture, size_t at, size_t to)
+/* Places are counted in instructions. */
+static struct instruction branch(unsigned architecture, struct instruction i, size_t at, size_t to)
 {
-	int64_t words = ((int64_t)to - (int64_t)(at + 16)) / 4;
-	struct instruction i = scheduled(encoding_branch, BRANCHES);
+	int64_t words = ((int64_t)to - (int64_t)(at + 1)) * 4;
 
 	if (architecture >= 90) {
 		i.low |= ((uint64_t)words & 0xff) << 16;
@@ -109,22 +132,84 @@ struct instruction code_branch(unsigned architecture, size_t at, size_t to)
 	return i;
 }
 
+struct instruction code_branch(unsigned architecture, size_t at, size_t to)
+{
+	return scheduled(branch(architecture, encoding_branch, at / 16, to / 16), BRANCHES);
+}
+
 struct instruction code_nop(void)
 {
 	return encoding_nop;
 }
 
-/* What is put together: operands are registers, or an immediate in the second's place. */
+/* Instructions of the uniform datapath have names of their own, but for those that lead there. */
+static bool writes_uniforms(const char *mnemonic)
+{
+	static const char *const others[] = {"S2UR", "CS2UR", "R2UR", "REDUX", "CREDUX", "VOTEU", "LDCU", "ELECT"};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (!strcmp(mnemonic, others[i]))
+			return true;
+	return *mnemonic == 'U';
+}
+
+void code_uniforms(unsigned architecture, struct instruction i, struct uniforms *written)
+{
+	const char *mnemonic = code_mnemonic(architecture, i);
+	unsigned first = i.low >> 16 & (architecture < 100 ? 0x3f : 0xff);
+
+	if (mnemonic && !writes_uniforms(mnemonic))
+		return;
+	for (unsigned r = first; r < first + MOST_WRITTEN && r < UNIFORM_REGISTERS; r++)
+		written->registers |= 1ull << r;
+	written->predicates |= (uint8_t)(1u << (i.high >> 17 & 7) | 1u << (i.high >> 20 & 7));
+}
+
+bool code_spare(const struct uniforms *written, struct spare *out)
+{
+	uint64_t wanted = (1u << DELAY_REGISTERS) - 1;
+	unsigned base = UNIFORM_REGISTERS / DELAY_REGISTERS * DELAY_REGISTERS, predicate = UNIFORM_PREDICATES;
+
+	/* the highest, as compilers take the lowest first */
+	do
+		base -= DELAY_REGISTERS;
+	while (base && written->registers & wanted << base);
+	do
+		predicate--;
+	while (predicate && written->predicates & 1u << predicate);
+	*out = (struct spare){base, predicate};
+	return !(written->registers & wanted << base) && !(written->predicates & 1u << predicate);
+}
+
+/* What is put together: operands are uniform registers, or an immediate in the second's place. */
 struct writer {
 	struct instruction *out;
 	size_t count;
+	unsigned architecture;
 };
 
-static void put(struct writer *w, struct instruction i, unsigned schedule)
+/* Where there are fewer registers none is another number. */
+static struct instruction with_none(struct writer *w, struct instruction i)
+{
+	uint64_t upper = 0xc0;
+
+	if (w->architecture < 100 && (i.high & 0xff) == 0xff)
+		i.high &= ~upper;
+	if (w->architecture < 100 && (i.low >> 24 & 0xff) == 0xff)
+		i.low &= ~(upper << 24);
+	return i;
+}
+
+static void put_as_is(struct writer *w, struct instruction i, unsigned schedule)
 {
 	if (w->out)
 		w->out[w->count] = scheduled(i, schedule);
 	w->count++;
+}
+
+static void put(struct writer *w, struct instruction i, unsigned schedule)
+{
+	put_as_is(w, with_none(w, i), schedule);
 }
 
 static struct instruction with(struct instruction i, unsigned to, unsigned a, uint32_t b, unsigned c)
@@ -134,62 +219,71 @@ static struct instruction with(struct instruction i, unsigned to, unsigned a, ui
 	return i;
 }
 
-static void put_sleeps(struct writer *w, struct instruction sleep, uint32_t times)
+/* The register has the cycles to wait: by the warp, the clock and the seed. A pair is computed with. */
+static void put_random(struct writer *w, const struct delay *d, unsigned pair, unsigned b, unsigned to)
 {
-	while (times--)
-		put(w, sleep, BRANCHES);
-}
+	uint32_t least = cycles(w->architecture, d->min_ns), range = cycles(w->architecture, d->ns) - least + 1;
 
-/* The register has a number for each thread: of its name, the clock and the seed. */
-static void put_random(struct writer *w, const struct delay *d, unsigned a, unsigned b)
-{
-	uint32_t sleeps = d->ns / SLEEP_MAX_NS + 1, least = d->min_ns / sleeps;
-	uint32_t range = d->ns / sleeps - least + 1;
-
-	put(w, with(encoding_thread, a, 0, 0, 0), SETS_SCOREBOARD);
-	put(w, with(encoding_clock, b, 0, 0, 0), SETTLED);
-	put(w, with(encoding_multiply, a, a, 0x9e3779b9u, 0), SETTLED | AFTER_SCOREBOARD);
-	put(w, with(encoding_xor3, b, a, d->seed, b), SETTLED);
+	put(w, with(encoding_warp, pair, 0, 0, 0), SETS_SCOREBOARD);
+	put(w, with(encoding_clock, b, 0, 0, 0), SETS_SCOREBOARD);
+	put(w, with(encoding_multiply, pair, pair, 0x9e3779b9u, 0), SETTLED | AFTER_SCOREBOARD);
+	put(w, with(encoding_xor3, b, pair, d->seed, b), SETTLED);
 	put(w, with(encoding_multiply, b, b, 0x7feb352du, 0), SETTLED);
-	put(w, with(encoding_shift, a, 0, 15, b), SETTLED);
-	put(w, with(encoding_xor, b, a, b, 0), SETTLED);
+	put(w, with(encoding_shift, pair, 0, 15, b), SETTLED);
+	put(w, with(encoding_xor, b, pair, b, 0), SETTLED);
 	put(w, with(encoding_multiply, b, b, 0x846ca68bu, 0), SETTLED);
-	put(w, with(encoding_multiply_high, b, b, range, 0), SETTLED);
-	put(w, with(encoding_add, b, b, least, 0), SETTLED);
-	put_sleeps(w, with(encoding_sleep_register, 0, 0, b, 0), sleeps);
+	put(w, with(encoding_multiply_wide, pair, b, range, 0), SETTLED);
+	put(w, with(encoding_add, to, pair + 1, least, 0), SETTLED);
 }
 
-/* The delay where the block's rank in its cluster is the one that the seed chooses among them, else 0. */
-static void put_cluster(struct writer *w, unsigned architecture, const struct delay *d, unsigned a, unsigned b)
+/* As many as asked for where the block's rank in its cluster is the one that the seed chooses, else 0. */
+static void put_cluster(struct writer *w, const struct delay *d, unsigned pair, unsigned b, unsigned to)
 {
-	uint32_t sleeps = d->ns / SLEEP_MAX_NS + 1;
-
-	if (architecture >= 100) {
-		put(w, with(encoding_cluster_shape, b, 0, 0, 0), SETTLED);
-		put(w, with(encoding_multiply, b, b, 0xffffff60u, 0), SETTLED);
+	if (w->architecture >= 100) {
+		put(w, with(encoding_cluster_shape, b, 0, 0, 0), SETS_SCOREBOARD);
+		put(w, with(encoding_multiply, b, b, 0xffffff60u, 0), SETTLED | AFTER_SCOREBOARD);
 		put(w, with(encoding_cluster_size_100, b, b, 0, 0), SETS_SCOREBOARD);
 	} else {
-		put(w, with(encoding_cluster_size_90, b, 0, 0, 0), SETS_SCOREBOARD);
+		put(w, with(encoding_cluster_size_90, b, 0, 0, 0), SETTLED);
 	}
-	put(w, with(encoding_rank, a, 0, 0, 0), SETS_SCOREBOARD);
-	put(w, with(encoding_multiply_high, b, b, d->seed, 0), SETTLED | AFTER_SCOREBOARD);
-	put(w, with(encoding_xor, b, a, b, 0), SETTLED);
-	put(w, with(encoding_add, b, b, UINT32_MAX, 0), SETTLED);
-	put(w, with(encoding_shift_signed, b, 0, 31, b), SETTLED);
-	put(w, with(encoding_and, b, b, d->ns / sleeps, 0), SETTLED);
-	put_sleeps(w, with(encoding_sleep_register, 0, 0, b, 0), sleeps);
+	put(w, with(encoding_rank, to, 0, 0, 0), SETS_SCOREBOARD);
+	put(w, with(encoding_multiply_wide, pair, b, d->seed, 0), SETTLED | AFTER_SCOREBOARD);
+	put(w, with(encoding_xor, to, to, pair + 1, 0), SETTLED);
+	put(w, with(encoding_add, to, to, UINT32_MAX, 0), SETTLED);
+	put(w, with(encoding_shift_signed, to, 0, 31, to), SETTLED);
+	put(w, with(encoding_and, to, to, cycles(w->architecture, d->ns), 0), SETTLED);
 }
 
-size_t code_delay(unsigned architecture, const struct delay *d, unsigned registers, struct instruction *out)
+static struct instruction with_predicate(struct instruction i, unsigned predicate)
 {
-	struct writer w = {.out = out};
-	uint32_t sleeps = d->ns / SLEEP_MAX_NS + 1;
+	i.high |= (uint64_t)predicate << 17;
+	return i;
+}
+
+/* Until as many cycles have gone by as the register says. */
+static void put_wait(struct writer *w, unsigned began, unsigned now, unsigned limit, unsigned predicate)
+{
+	put(w, with(encoding_clock, began, 0, 0, 0), SETS_SCOREBOARD);
+	size_t loop = w->count;
+	put(w, with(encoding_clock, now, 0, 0, 0), SETS_SCOREBOARD | AFTER_SCOREBOARD);
+	put(w, with(encoding_less, now, began, now, 0), SETTLED | AFTER_SCOREBOARD);
+	put(w, with_predicate(with(encoding_if_below, 0, now, limit, 0), predicate), SETTLED);
+	put(w, encoding_nop, SETTLED);
+	put_as_is(w, branch(w->architecture, with(encoding_branch_if, 0, predicate, 0, 0), w->count, loop), BRANCHES);
+}
+
+size_t code_delay(unsigned architecture, const struct delay *d, struct spare spare, struct instruction *out)
+{
+	struct writer w = {.out = out, .architecture = architecture};
+	unsigned pair = spare.base, b = pair + 2, limit = pair + 3;
 
 	if (d->mode == DELAY_FIXED)
-		put_sleeps(&w, with(encoding_sleep, 0, 0, d->ns / sleeps, 0), sleeps);
+		put(&w, with(encoding_move, limit, 0, cycles(architecture, d->ns), 0), SETTLED);
 	else if (d->mode == DELAY_RANDOM)
-		put_random(&w, d, registers, registers + 1);
+		put_random(&w, d, pair, b, limit);
 	else if (d->mode == DELAY_CLUSTER)
-		put_cluster(&w, architecture, d, registers, registers + 1);
+		put_cluster(&w, d, pair, b, limit);
+	if (d->mode != DELAY_NONE)
+		put_wait(&w, pair, b, limit, spare.predicate);
 	return w.count;
 }

@@ -17,7 +17,7 @@ struct instruction {
 enum delay_mode {
 	DELAY_NONE, /* there and back */
 	DELAY_FIXED,
-	DELAY_RANDOM, /* for each thread another, each time */
+	DELAY_RANDOM, /* for each warp another, each time */
 	DELAY_CLUSTER, /* of the blocks of a cluster one is late */
 };
 
@@ -28,7 +28,18 @@ struct delay {
 };
 
 #define DELAY_MAX_NS 100000000u
-#define DELAY_REGISTERS 2u /* that DELAY_RANDOM and DELAY_CLUSTER use */
+#define DELAY_REGISTERS 4u /* uniform ones that delays use */
+
+/* Uniform registers and predicates that may be written, by bit. */
+struct uniforms {
+	uint64_t registers;
+	uint8_t predicates;
+};
+
+/* What a delay may use: DELAY_REGISTERS from `base` on. */
+struct spare {
+	unsigned base, predicate;
+};
 
 bool code_known(unsigned architecture);
 /* Its name without what follows the first '.', or NULL where the opcode is not known. */
@@ -40,7 +51,10 @@ struct instruction code_without_reuse(struct instruction i);
 /* A branch at one place in a section to another. */
 struct instruction code_branch(unsigned architecture, size_t at, size_t to);
 struct instruction code_nop(void);
-/* Writes what delays with two registers from `registers` on, or returns only how many instructions it takes. */
-size_t code_delay(unsigned architecture, const struct delay *d, unsigned registers, struct instruction *out);
+/* Adds what an instruction may write, known or not: all have what they write at the same places. */
+void code_uniforms(unsigned architecture, struct instruction i, struct uniforms *written);
+bool code_spare(const struct uniforms *written, struct spare *out);
+/* Writes what delays, or returns only how many instructions it takes. */
+size_t code_delay(unsigned architecture, const struct delay *d, struct spare spare, struct instruction *out);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * The layout is that of 64-bit ELF. A kernel K has its instructions in `.text.K`, whose sh_info
  * names its symbol in the low 24 bits, and attributes in `.nv.info.K`, whose sh_info names the
- * former. Attributes of the whole cubin in `.nv.info` have the registers of each kernel by symbol.
+ * former.
  */
 #include "cubin.h"
 
@@ -83,8 +83,6 @@ static const char *read_symbols(struct cubin *c)
 				return no_cubin;
 			c->symbol_table = i;
 		}
-		if (c->sections[i].sh_type == TYPE_NV_INFO && !strcmp(cubin_section_name(c, i), ".nv.info"))
-			c->info = i;
 	}
 	const Elf64_Shdr *t = &c->sections[c->symbol_table];
 	return c->symbol_table && t->sh_entsize == sizeof(Elf64_Sym) && t->sh_size % sizeof(Elf64_Sym) == 0 ? NULL
@@ -144,16 +142,8 @@ static void read_attributes(const struct cubin *c, struct cubin_kernel *k)
 {
 	struct attribute a;
 
-	for (size_t place = 0; c->info && cubin_attribute(c, c->info, &place, &a);)
-		if (a.kind == ATTRIBUTE_REGISTERS && a.form == FORM_SIZED && a.value == 8 &&
-		    cubin_word(c, a.data) == k->symbol)
-			k->registers = cubin_word(c, a.data + 4);
 	for (size_t place = 0; k->info && cubin_attribute(c, k->info, &place, &a);)
-		if (a.form != FORM_SIZED || a.value != 12)
-			continue;
-		else if (a.kind == ATTRIBUTE_MAX_THREADS || a.kind == ATTRIBUTE_REQUIRED_THREADS)
-			k->max_threads = product(c, &a);
-		else if (a.kind == ATTRIBUTE_CLUSTER)
+		if (a.kind == ATTRIBUTE_CLUSTER && a.form == FORM_SIZED && a.value == 12)
 			k->cluster = product(c, &a);
 }
 
@@ -185,7 +175,7 @@ static const char *read_kernels(struct cubin *c)
 		return no_memory;
 	for (uint32_t i = 1; i < c->section_count; i++) {
 		const Elf64_Shdr *s = &c->sections[i];
-		if (s->sh_type == TYPE_NV_INFO && i != c->info && s->sh_info < c->section_count)
+		if (s->sh_type == TYPE_NV_INFO && s->sh_info && s->sh_info < c->section_count)
 			infos[s->sh_info] = i;
 	}
 	for (uint32_t i = 1; i < c->section_count; i++) {
@@ -193,7 +183,7 @@ static const char *read_kernels(struct cubin *c)
 		if (!read_kernel(c, i, k))
 			continue;
 		k->info = infos[i];
-		if ((k->info && !attributes_whole(c, k->info)) || (c->info && !attributes_whole(c, c->info))) {
+		if (k->info && !attributes_whole(c, k->info)) {
 			free(infos);
 			return damaged;
 		}

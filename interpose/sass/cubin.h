@@ -16,9 +16,6 @@
 
 /* Kinds of attributes in .nv.info sections, as NVIDIA's disassembler names them. */
 enum {
-	ATTRIBUTE_MAX_THREADS = 0x05,
-	ATTRIBUTE_REQUIRED_THREADS = 0x10,
-	ATTRIBUTE_REGISTERS = 0x2f,
 	ATTRIBUTE_CLUSTER = 0x3d,
 };
 
@@ -35,9 +32,7 @@ struct cubin_kernel {
 	const char *name;
 	uint32_t section, symbol, info; /* numbers of its .text, symbol and .nv.info; info 0: it has none */
 	size_t code, size;		/* place in the image and bytes */
-	uint32_t registers;
-	uint32_t max_threads; /* in a block; 0: it does not say */
-	uint32_t cluster;     /* blocks in each cluster; 0: it does not say */
+	uint32_t cluster;	  /* blocks in each cluster; 0: it does not say */
 };
 
 struct cubin {
@@ -46,7 +41,7 @@ struct cubin {
 	unsigned architecture; /* 90 for sm_90 and sm_90a */
 	Elf64_Ehdr header;
 	Elf64_Shdr *sections;
-	uint32_t section_count, symbol_table, info; /* numbers of .symtab and .nv.info */
+	uint32_t section_count, symbol_table; /* number of .symtab */
 	struct cubin_kernel *kernels;
 	size_t kernel_count;
 };
@@ -61,7 +56,5 @@ uint32_t cubin_symbol_count(const struct cubin *c);
 /* Goes through the attributes of a section: place begins at 0. False at the end, and where they can't be read. */
 bool cubin_attribute(const struct cubin *c, uint32_t section, size_t *place, struct attribute *a);
 uint32_t cubin_word(const struct cubin *c, size_t at);
-/* Of a kernel's code and what it calls, as `ttanalyze` tells it from the image; false where there is none. */
-bool cubin_checksum(const struct cubin *c, const struct cubin_kernel *k, uint64_t *checksum);
 
 #endif

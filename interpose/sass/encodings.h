@@ -1,36 +1,40 @@
 /*
  * Instructions that are put into kernels, without operands and schedule: as nvcc 13 writes them and
- * nvdisasm reads them for every architecture that code.c knows.
+ * nvdisasm reads them for every architecture that code.c knows. Where no register is meant they have
+ * the last one, 255; before sm_100 there were 64 uniform ones, and that is 63.
  */
 #ifndef TT_SASS_ENCODINGS_H
 #define TT_SASS_ENCODINGS_H
 
 #include "code.h"
 
-/* BRA; NOP */
+/* BRA; BRA.U UP0; NOP */
 static const struct instruction encoding_branch = {0x0000000000007947, 0x0000000003800000};
+static const struct instruction encoding_branch_if = {0x0000000100007547, 0x000000000b800000};
 static const struct instruction encoding_nop = {0x0000000000007918, 0x000fc00000000000};
-/* NANOSLEEP imm; NANOSLEEP b */
-static const struct instruction encoding_sleep = {0x000000000000795d, 0x0000000003800000};
-static const struct instruction encoding_sleep_register = {0x000000000000735d, 0x0000000003800000};
-/* S2R d, SR_TID.X; CS2R.32 d, SR_CLOCKLO */
-static const struct instruction encoding_thread = {0x0000000000007919, 0x0000000000002100};
-static const struct instruction encoding_clock = {0x0000000000007805, 0x0000000000005000};
-/* IMAD d, a, imm, RZ; IMAD.HI.U32 d, a, imm, RZ; IADD3 d, a, imm, RZ */
-static const struct instruction encoding_multiply = {0x0000000000007824, 0x00000000078e02ff};
-static const struct instruction encoding_multiply_high = {0x0000000000007827, 0x00000000078e00ff};
-static const struct instruction encoding_add = {0x0000000000007810, 0x0000000007ffe0ff};
-/* LOP3.LUT d, a, imm, c, 0x96, !PT; LOP3.LUT d, a, b, RZ, 0x3c, !PT; LOP3.LUT d, a, imm, RZ, 0xc0, !PT */
-static const struct instruction encoding_xor3 = {0x0000000000007812, 0x00000000078e9600};
-static const struct instruction encoding_xor = {0x0000000000007212, 0x00000000078e3cff};
-static const struct instruction encoding_and = {0x0000000000007812, 0x00000000078ec0ff};
-/* SHF.R.U32.HI d, RZ, imm, c; SHF.R.S32.HI d, RZ, imm, c */
-static const struct instruction encoding_shift = {0x00000000ff007819, 0x0000000000011600};
-static const struct instruction encoding_shift_signed = {0x00000000ff007819, 0x0000000000011400};
-/* S2R d, SR_CgaCtaId; LDC d, c[0x0][0x188]; CS2R.32 d, SR_CgaSize; LDC d, c[0x0][a+0x2cc] */
-static const struct instruction encoding_rank = {0x0000000000007919, 0x0000000000008800};
-static const struct instruction encoding_cluster_size_90 = {0x00006200ff007b82, 0x0000000000000800};
-static const struct instruction encoding_cluster_shape = {0x0000000000007805, 0x0000000000008a00};
-static const struct instruction encoding_cluster_size_100 = {0x0000b30000007b82, 0x0000000000000800};
+/* S2UR d, SR_CLOCKLO; SR_VIRTID; SR_CgaCtaId; SR_CgaSize */
+static const struct instruction encoding_clock = {0x00000000000079c3, 0x0000000000005000};
+static const struct instruction encoding_warp = {0x00000000000079c3, 0x0000000000000300};
+static const struct instruction encoding_rank = {0x00000000000079c3, 0x0000000000008800};
+static const struct instruction encoding_cluster_shape = {0x00000000000079c3, 0x0000000000008a00};
+/* ULDC d, c[0x0][0x188]; LDCU d, c[0x0][a+0x2cc] */
+static const struct instruction encoding_cluster_size_90 = {0x0000620000007ab9, 0x0000000000000800};
+static const struct instruction encoding_cluster_size_100 = {0x00005980000077ac, 0x0000000008000800};
+/* UMOV d, imm; UIADD3 d, a, imm, URZ; UIADD3 d, -a, b, URZ */
+static const struct instruction encoding_move = {0x0000000000007882, 0x0000000000000000};
+static const struct instruction encoding_add = {0x0000000000007890, 0x000000000fffe0ff};
+static const struct instruction encoding_less = {0x0000000000007290, 0x000000000fffe1ff};
+/* UIMAD d, a, imm, URZ; UIMAD.WIDE.U32 d, a, imm, URZ */
+static const struct instruction encoding_multiply = {0x00000000000078a4, 0x000000000f8e02ff};
+static const struct instruction encoding_multiply_wide = {0x00000000000078a5, 0x000000000f8e00ff};
+/* ULOP3.LUT d, a, imm, c, 0x96, !UPT; d, a, b, URZ, 0x3c; d, a, imm, URZ, 0xc0 */
+static const struct instruction encoding_xor3 = {0x0000000000007892, 0x000000000f8e9600};
+static const struct instruction encoding_xor = {0x0000000000007292, 0x000000000f8e3cff};
+static const struct instruction encoding_and = {0x0000000000007892, 0x000000000f8ec0ff};
+/* USHF.R.U32.HI d, URZ, imm, c; USHF.R.S32.HI d, URZ, imm, c */
+static const struct instruction encoding_shift = {0x00000000ff007899, 0x0000000008011600};
+static const struct instruction encoding_shift_signed = {0x00000000ff007899, 0x0000000008011400};
+/* UISETP.LT.U32.AND UP0, UPT, a, b, UPT */
+static const struct instruction encoding_if_below = {0x000000000000728c, 0x000000000bf01070};
 
 #endif

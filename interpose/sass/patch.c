@@ -14,10 +14,6 @@
 #define ALIGN 128u /* of code */
 #define ALIGN_MAX 4096u
 #define CODE_MAX (1u << 28)
-#define THREADS_MAX 1024u
-#define REGISTER_FILE 65536u
-#define REGISTERS_MAX 255u
-#define SPARE_REGISTERS 4u /* ours, and two that the hardware may count in */
 
 /* What attributes with data say of instructions: nothing, or records of so many bytes that begin with
  * the offset of one. Those that are not listed may say anything. */
@@ -56,7 +52,8 @@ static const uint8_t says[256] = {
 struct patch_kernel {
 	const struct cubin *cubin;
 	const struct cubin_kernel *kernel;
-	const char *no_registers; /* why there are none for delays that need some */
+	struct spare spare;	  /* what delays may use */
+	const char *no_delays;	  /* why there can be none */
 	bool *relocated;	  /* by instruction */
 };
 
@@ -135,29 +132,31 @@ static const char *note_relocations(struct patch_kernel *p)
 	return NULL;
 }
 
-static unsigned granted(unsigned registers)
+static struct instruction read_instruction(const struct cubin *c, size_t at)
 {
-	return (registers + 7) / 8 * 8;
+	struct instruction i;
+
+	memcpy(&i, c->bytes + at, sizeof(i));
+	return i;
 }
 
-/* More registers may be had where the largest block still gets them. */
-static const char *check_registers(const struct cubin *c, const struct cubin_kernel *k)
+/* What delays may use is what neither the kernel nor functions, any of which it may call, ever write. */
+static const char *find_spare(const struct cubin *c, const struct cubin_kernel *k, struct spare *out)
 {
-	unsigned more = k->registers + SPARE_REGISTERS;
-	unsigned threads = k->max_threads && k->max_threads < THREADS_MAX ? k->max_threads : THREADS_MAX;
+	struct uniforms written = {0};
+	size_t kernel = 0;
 
-	if (!k->registers || more > REGISTERS_MAX)
-		return "it leaves no registers";
-	if (granted(more) != granted(k->registers) && (threads + 127) / 128 * 128 * granted(more) > REGISTER_FILE)
-		return "its blocks may need all registers";
-	for (size_t at = 0; at < k->size; at += SASS_INSTRUCTION) {
-		struct instruction i;
-		memcpy(&i, c->bytes + k->code + at, sizeof(i));
-		const char *name = code_mnemonic(c->architecture, i);
-		if (name && !strcmp(name, "USETMAXREG"))
-			return "its warps exchange registers";
+	for (uint32_t i = 1; i < c->section_count; i++) {
+		const Elf64_Shdr *s = &c->sections[i];
+		while (kernel < c->kernel_count && c->kernels[kernel].section < i)
+			kernel++;
+		bool other = kernel < c->kernel_count && c->kernels[kernel].section == i && i != k->section;
+		if (s->sh_type != SHT_PROGBITS || !(s->sh_flags & SHF_EXECINSTR) || other)
+			continue;
+		for (size_t at = 0; at + SASS_INSTRUCTION <= s->sh_size; at += SASS_INSTRUCTION)
+			code_uniforms(c->architecture, read_instruction(c, s->sh_offset + at), &written);
 	}
-	return NULL;
+	return code_spare(&written, out) ? NULL : "it leaves no uniform registers";
 }
 
 const char *patch_open(const struct cubin *c, const struct cubin_kernel *k, struct patch_kernel **out)
@@ -180,7 +179,8 @@ const char *patch_open(const struct cubin *c, const struct cubin_kernel *k, stru
 		free(relocated);
 		return "no host memory";
 	}
-	*p = (struct patch_kernel){c, k, check_registers(c, k), relocated};
+	*p = (struct patch_kernel){.cubin = c, .kernel = k, .relocated = relocated};
+	p->no_delays = find_spare(c, k, &p->spare);
 	if ((wrong = note_relocations(p)))
 		patch_close(p);
 	else
@@ -197,10 +197,7 @@ void patch_close(struct patch_kernel *p)
 
 static struct instruction instruction_at(const struct patch_kernel *p, size_t offset)
 {
-	struct instruction i;
-
-	memcpy(&i, p->cubin->bytes + p->kernel->code + offset, sizeof(i));
-	return i;
+	return read_instruction(p->cubin, p->kernel->code + offset);
 }
 
 const char *patch_refused(const struct patch_kernel *p, uint32_t offset, const struct delay *d)
@@ -217,14 +214,14 @@ const char *patch_refused(const struct patch_kernel *p, uint32_t offset, const s
 		return "a delay that is too long";
 	if (d->mode == DELAY_CLUSTER && p->cubin->architecture < 90)
 		return "an architecture without clusters";
-	return d->mode == DELAY_RANDOM || d->mode == DELAY_CLUSTER ? p->no_registers : NULL;
+	return d->mode == DELAY_NONE ? NULL : p->no_delays;
 }
 
 /* The code of one kernel as it will be. */
 struct rewritten {
 	const struct cubin_kernel *kernel;
-	uint32_t section, registers; /* that it has now; 0: as many as before */
-	size_t begin, old, size;     /* its place in the old file; bytes before and now */
+	uint32_t section;
+	size_t begin, old, size; /* its place in the old file; bytes before and now */
 	uint8_t *code;
 	uint32_t *moved; /* by instruction: where it is now, 0 where it was */
 };
@@ -244,7 +241,7 @@ static void store(struct rewritten *r, size_t at, struct instruction i)
 /* Writes one detour at place `to`, and returns where the next may begin. */
 static size_t detour(const struct patch_kernel *p, struct rewritten *r, const struct patch_point *point, size_t to)
 {
-	unsigned architecture = p->cubin->architecture, registers = p->kernel->registers;
+	unsigned architecture = p->cubin->architecture;
 	size_t from = point->offset;
 
 	store(r, from, code_branch(architecture, from, to));
@@ -253,7 +250,7 @@ static size_t detour(const struct patch_kernel *p, struct rewritten *r, const st
 		memcpy(&before, r->code + from - SASS_INSTRUCTION, sizeof(before));
 		store(r, from - SASS_INSTRUCTION, code_without_reuse(before));
 	}
-	to += SASS_INSTRUCTION * code_delay(architecture, &point->delay, registers, (void *)(r->code + to));
+	to += SASS_INSTRUCTION * code_delay(architecture, &point->delay, p->spare, (void *)(r->code + to));
 	r->moved[from / SASS_INSTRUCTION] = (uint32_t)to;
 	store(r, to, code_without_reuse(instruction_at(p, from)));
 	to += SASS_INSTRUCTION;
@@ -301,12 +298,8 @@ static const char *rewrite(const struct patch_kernel *p, const struct patch_poin
 	size_t room = k->size + SASS_INSTRUCTION, to = k->size;
 
 	*r = (struct rewritten){.kernel = k, .section = k->section, .begin = k->code, .old = k->size};
-	for (size_t i = 0; i < count; i++) {
-		const struct delay *d = &points[i].delay;
-		room += SASS_INSTRUCTION * (2 + code_delay(architecture, d, k->registers, NULL));
-		if (d->mode == DELAY_RANDOM || d->mode == DELAY_CLUSTER)
-			r->registers = k->registers + SPARE_REGISTERS;
-	}
+	for (size_t i = 0; i < count; i++)
+		room += SASS_INSTRUCTION * (2 + code_delay(architecture, &points[i].delay, p->spare, NULL));
 	r->size = k->size + (room - k->size + align - 1) / align * align;
 	if (r->size > CODE_MAX)
 		return "too much code";
@@ -358,11 +351,8 @@ static void move_headers(const struct cubin *c, const struct rewritten *all, siz
 		Elf64_Shdr s = c->sections[i];
 		s.sh_offset += shift(all, count, s.sh_offset);
 		for (size_t k = 0; k < count; k++)
-			if (all[k].section == i) {
+			if (all[k].section == i)
 				s.sh_size = all[k].size;
-				if (all[k].registers && s.sh_info >> 24)
-					s.sh_info = (s.sh_info & 0xffffff) | all[k].registers << 24;
-			}
 		put(out, h.e_shoff + i * sizeof(s), &s, sizeof(s));
 	}
 	for (uint32_t i = 0; i < h.e_phnum; i++) {
@@ -387,7 +377,7 @@ static void follow(const struct cubin *c, const struct attribute *a, const struc
 	}
 }
 
-/* What is said of a kernel elsewhere: its symbol's size, its registers, places of instructions. */
+/* What is said of a kernel elsewhere: its symbol's size, places of instructions. */
 static void tell(const struct cubin *c, const struct cubin_kernel *k, const struct rewritten *all, size_t count,
 		 const struct rewritten *r, uint8_t *out)
 {
@@ -397,11 +387,6 @@ static void tell(const struct cubin *c, const struct cubin_kernel *k, const stru
 
 	y.st_size = r->size;
 	put(out, table + shift(all, count, table) + k->symbol * sizeof(y), &y, sizeof(y));
-	for (size_t place = 0; c->info && r->registers && cubin_attribute(c, c->info, &place, &a);)
-		if (a.kind == ATTRIBUTE_REGISTERS && a.form == FORM_SIZED && a.value == 8 &&
-		    cubin_word(c, a.data) == k->symbol)
-			put(out, a.data + 4 + shift(all, count, c->sections[c->info].sh_offset), &r->registers,
-			    sizeof(r->registers));
 	for (size_t place = 0; k->info && cubin_attribute(c, k->info, &place, &a);)
 		if (a.form == FORM_SIZED)
 			follow(c, &a, r, shift(all, count, c->sections[k->info].sh_offset), out);
