@@ -461,9 +461,19 @@ def test_a_compiled_image(tmp_path: Path) -> None:
     path = tmp_path / "image"
     path.write_bytes(elf.MAGIC + bytes(60))
     images = _Images(path, {}, tmp_path, 90)
-    images.check(made(block=[(64, 1, 1)]))
-    with pytest.raises(Error, match="the recorded code has no PTX for this device"):
-        images.check(made(maxregs=[32]))
+    plain = made(block=[(64, 1, 1)])
+    assert images.limit(plain) == (plain, [])
+    with pytest.raises(Error, match="no PTX for this device in the recorded code; give PTX"):
+        images.limit(made(maxregs=[32]))
+    source = (Path("new.ptx"), b".version 8.0")
+    images = _Images(path, {"new.ptx:01": source}, tmp_path, 90)
+    limited, notes = images.limit(made(code=["new.ptx:01"], maxregs=[32, 64]))
+    assert [(c.code, c.maxregs) for c in limited.all()] == [
+        ("recorded", None),
+        ("new.ptx:01", 32),
+        ("new.ptx:01", 64),
+    ]
+    assert notes[0].endswith("in the recorded code, tried as it is")
 
 
 @pytest.mark.native

@@ -216,9 +216,9 @@ def tune(
 ) -> None:
     """Try other launch configurations, compiler options or code for a recorded launch.
 
-    Each from memory as the launch found it, in a process of its own kind that may crash or hang.
-    Only what leaves the memory that was recorded counts. Every configuration is a line of a CSV
-    file, written as soon as it is known: after an interrupt, the same command goes on.
+    Each from memory as the launch found it, in another process, which may crash or hang. Only
+    what leaves the memory that was recorded counts. Every configuration is a line of a CSV file,
+    written as soon as it is known: after an interrupt, the same command goes on.
     """
     from ttanalyze import options
     from ttanalyze import tune as module

@@ -21,15 +21,22 @@ def search(name: str, space: Space, trials: int | None, seed: int) -> Search:
     many at most. Raises Error for an unknown search, a space that is too large, and where a
     package is missing.
     """
+    check(name)
     if name == "grid":
         return _sequence(list(space.all())[:trials])
     if name == "random":
         found = list(space.all())
         random.Random(seed).shuffle(found)
         return _sequence(found[:trials])
+    return _optuna(_package(), space, TRIALS if trials is None else trials, seed)
+
+
+def check(name: str) -> None:
+    """Raises Error for an unknown search, and where a package is missing."""
+    if name not in SEARCHES:
+        raise Error(f"--search {name}: there are {', '.join(SEARCHES)}")
     if name == "optuna":
-        return _optuna(_package(), space, TRIALS if trials is None else trials, seed)
-    raise Error(f"--search {name}: there are {', '.join(SEARCHES)}")
+        _package()
 
 
 def _sequence(configurations: Sequence[Configuration]) -> Search:

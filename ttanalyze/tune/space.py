@@ -58,7 +58,8 @@ NAMES = tuple(field.name for field in fields(Configuration))
 @dataclass(frozen=True)
 class Space:
     """What is to be tried: all combinations. grids: also "total", for as many threads as were
-    recorded in each dimension, and "recorded".
+    recorded in each dimension, and "recorded". fixed: code that the driver does not compile, so
+    that there is nothing to choose of maxregs and opt_level.
     """
 
     recorded: Configuration
@@ -69,6 +70,7 @@ class Space:
     maxregs: Sequence[int | None]
     opt_level: Sequence[int | None]
     cache: Sequence[str | None]
+    fixed: frozenset[str] = frozenset()
 
     @property
     def axes(self) -> dict[str, list[str]]:
@@ -92,6 +94,8 @@ class Space:
             sizes = zip(self.recorded.grid, self.recorded.block, at["block"], strict=True)
             x, y, z = (-(-grid * block // now) for grid, block, now in sizes)
             at["grid"] = x, y, z
+        if at["code"] in self.fixed:
+            at["maxregs"] = at["opt_level"] = None
         return Configuration(**at)
 
     def all(self) -> Iterator[Configuration]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ttanalyze.graph.places import State
 from ttanalyze.model.process import Process
 from ttanalyze.replay import Plan, launches, plan
 from ttanalyze.tune import code as codes
-from ttanalyze.tune.search import search
+from ttanalyze.tune.search import check, search
 from ttanalyze.tune.space import RECORDED, Configuration, Space, space
 from ttanalyze.tune.table import Row, Table
 from ttanalyze.tune.workers import Worker
@@ -122,7 +122,7 @@ def tune(
     """
     sources = {_name(file, data): (file, data) for file in files for data in [codes.read(file)]}
     of_all = space(of.launch, list(sources), **axes)
-    steps = search(wish.search, of_all, wish.trials, wish.seed)
+    check(wish.search)
     image = _image(of)
     job = {
         "run": str(of.process.path.parent),
@@ -137,7 +137,8 @@ def tune(
         ends.callback(worker.stop)
         worker.start()
         images = _Images(image, sources, Path(folder), worker.about["architecture"])
-        images.check(of_all)
+        of_all, notes = images.limit(of_all)
+        steps = search(wish.search, of_all, wish.trials, wish.seed)
         table = Table(path, _identity(of, image), of.kernel, worker.about["device"])
         known = {row.configuration: row for row in table.rows}
         new = 0
@@ -159,7 +160,7 @@ def tune(
                 + ("" if wish.dtype else "; with --dtype and --tolerance values may differ")
             )
         rows = _run(steps, attempt, min(wish.trials or of_all.size, of_all.size), progress)
-    return Tuned(of, worker.about["device"], recorded, rows, new, _notes(of))
+    return Tuned(of, worker.about["device"], recorded, rows, new, [*notes, *_notes(of)])
 
 
 def _run(
@@ -246,32 +247,31 @@ class _Images:
             self._plain[name] = folder / str(number) / path.name
             self._plain[name].write_bytes(data)
 
-    def check(self, of: Space) -> None:
-        """Raises Error where something is asked for that is done when PTX is compiled, of code that
-        is compiled already.
+    def limit(self, of: Space) -> tuple[Space, list[str]]:
+        """Without what is done when PTX is compiled, for code that is compiled already; and what is
+        to be said of that. Raises Error where there is no PTX at all.
         """
-        if any(value is not None for value in (*of.maxregs, *of.opt_level)):
-            for name in of.code:
-                self._compilable(name)
+        if all(value is None for value in (*of.maxregs, *of.opt_level)):
+            return of, []
+        fixed = [name for name in of.code if not self._compilable(name)]
+        names = ["the recorded code" if n == RECORDED else n.partition(":")[0] for n in fixed]
+        lacks = f"--maxregs and --opt-level: there is no PTX for this device in {', '.join(names)}"
+        if len(fixed) == len(of.code):
+            raise Error(f"{lacks}; give PTX or CUDA C++ with --code")
+        return replace(of, fixed=frozenset(fixed)), [f"{lacks}, tried as it is"] if fixed else []
 
-    def _compilable(self, name: str) -> Path:
-        if name not in self._ptx:
-            image = self._plain[name].read_bytes()
-            found = codes.ptx_of(image, self._architecture)
-            if found is None:
-                what = "the recorded code" if name == RECORDED else name.partition(":")[0]
-                raise Error(
-                    f"--maxregs and --opt-level: {what} has no PTX for this device, and what is "
-                    "compiled can't be compiled again; give PTX or CUDA C++ with --code"
-                )
+    def _compilable(self, name: str) -> bool:
+        image = self._plain[name].read_bytes()
+        found = codes.ptx_of(image, self._architecture)
+        if found is not None:
             self._ptx[name] = self._plain[name]
             if found != image:
                 self._ptx[name] = self._folder / f"ptx-{len(self._ptx)}"
                 self._ptx[name].write_bytes(found)
-        return self._ptx[name]
+        return found is not None
 
     def of(self, configuration: Configuration) -> Path:
-        name = configuration.code
+        """That of a configuration."""
         if configuration.maxregs is None and configuration.opt_level is None:
-            return self._plain[name]
-        return self._compilable(name)
+            return self._plain[configuration.code]
+        return self._ptx[configuration.code]
