@@ -23,7 +23,7 @@ from ttanalyze.replay import plan
 KERNELS = ("scale", "sums", "follow", "reverse", "fill", "poke", "bump")
 TOOLKIT = Path("/usr/local/cuda/include/cuda.h")
 OWN = support.ROOT / "interpose" / "cuda"
-native = pytest.mark.native
+pytestmark = [pytest.mark.native, pytest.mark.large]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,6 @@ def run_script(folder: Path) -> Outcome:
 # ---- the program ----
 
 
-@native
 @pytest.mark.parametrize("name", KERNELS)
 def test_it_leaves_what_was_recorded(exported: dict[str, Path], name: str) -> None:
     outcome = reproduce(exported[name], "--times", "2")
@@ -80,14 +79,12 @@ def test_it_leaves_what_was_recorded(exported: dict[str, Path], name: str) -> No
     assert outcome.stdout.endswith(f"{name}: as recorded\n")
 
 
-@native
 @pytest.mark.parametrize("name", ["sums", "follow", "fill", "poke", "bump"])
 def test_so_does_the_script(exported: dict[str, Path], name: str) -> None:
     outcome = run_script(exported[name])
     assert (outcome.status, outcome.stdout) == (0, f"{name}: as recorded\n"), outcome.stderr
 
 
-@native
 def test_what_differs_is_shown(exported: dict[str, Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(exported["scale"], tmp_path / "moved"))
     data = bytearray((folder / "after.bin").read_bytes())
@@ -103,7 +100,6 @@ def test_what_differs_is_shown(exported: dict[str, Path], tmp_path: Path) -> Non
         assert outcome.stdout.endswith("scale: different\n")
 
 
-@native
 def test_what_goes_wrong_is_said(exported: dict[str, Path], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(exported["scale"], tmp_path / "moved"))
     outcome = reproduce(folder, "--often")
@@ -123,7 +119,6 @@ def test_what_goes_wrong_is_said(exported: dict[str, Path], tmp_path: Path) -> N
     assert outcome.status == 2 and "CUDA_ERROR_INVALID_IMAGE" in outcome.stderr
 
 
-@native
 def test_it_builds_with_any_declarations(exported: dict[str, Path], tmp_path: Path) -> None:
     """Its own say what a toolkit's do, where they say anything."""
     folder = Path(shutil.copytree(exported["fill"], tmp_path / "moved"))
@@ -152,6 +147,23 @@ def test_it_builds_with_any_declarations(exported: dict[str, Path], tmp_path: Pa
     assert len(said) == 1
 
 
+def test_a_launch_that_crashed(built: Path, tmp_path: Path, cli: Cli) -> None:
+    """It does so again, and there is nothing to compare."""
+    program = support.build_program("shim_alone", built)
+    run, out = tmp_path / "run", tmp_path / "out"
+    options = ("--sim", "--deterministic", "--params", "--epoch", "sync")
+    support.ttanalyze("record", *options, "-o", run, "--", program, "crash")
+    seq = int(tt.open(run).events.query("kernel == 'poke'")["seq"].max())
+    outcome = cli("export", run, "-o", out, "--launch", str(seq), "--python")
+    assert outcome.status == 0, outcome.stderr
+    assert "compares nothing: no epoch has what it left" in outcome.stderr
+    assert "| compared with | no epoch has what it left |" in (out / "README.md").read_text()
+    build(out)
+    for done in (reproduce(out), run_script(out)):
+        assert done.status == 2
+        assert "ILLEGAL_ADDRESS" in done.stderr
+
+
 # ---- what is in it ----
 
 
@@ -163,7 +175,6 @@ def regions(folder: Path) -> list[str]:
     return [place[3] for place in places]
 
 
-@native
 def test_what_can_be_reached_is_in_it(exported: dict[str, Path], recorded: Path) -> None:
     own = tt.open(recorded).processes[0].regions
     size = dict(zip(own.id.tolist(), own.size.tolist(), strict=True))
@@ -176,7 +187,6 @@ def test_what_can_be_reached_is_in_it(exported: dict[str, Path], recorded: Path)
     assert variables == {"counter)", "words)", "step)", "zeros)"}
 
 
-@native
 def test_all_memory(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     options = ("--kernel", "follow", "-o", tmp_path / "all", "--all-memory", "--json")
     outcome = cli("export", recorded, *options, "--max-size", "64K")
@@ -189,7 +199,6 @@ def test_all_memory(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     assert reproduce(tmp_path / "all").status == 0
 
 
-@native
 def test_the_page_says_where_it_comes_from(exported: dict[str, Path]) -> None:
     page = (exported["fill"] / "README.md").read_text()
     assert "| kernel | `fill` |" in page
@@ -226,7 +235,6 @@ def test_contents_are_small_where_they_repeat(tmp_path: Path) -> None:
 # ---- refusals ----
 
 
-@native
 def test_what_can_not_be_exported(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out"
 
@@ -252,7 +260,6 @@ def test_what_can_not_be_exported(recorded: Path, tmp_path: Path, cli: Cli) -> N
     assert not (out / "kept").exists() and (out / "main.c").exists()
 
 
-@native
 def test_other_launches_in_between(built: Path, tmp_path: Path, cli: Cli) -> None:
     program = support.build_program("shim_alone", built)
     run = tmp_path / "run"

@@ -27,6 +27,7 @@ from ttanalyze.tune import code, search
 from ttanalyze.tune.space import Configuration, Space, parse_three, space
 from ttanalyze.tune.table import Row, Table
 
+pytestmark = [pytest.mark.native, pytest.mark.large]
 RECORDED = Launch(0, (20, 1, 1), (128, 1, 1), (0, 0, 0), 0, False, b"")
 
 
@@ -196,7 +197,6 @@ def strided(recorded: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
     return out, json.loads(outcome.stdout)
 
 
-@pytest.mark.native
 def test_a_kernel_that_strides(strided: tuple[Path, Any]) -> None:
     out, said = strided
     found = rows(out)
@@ -219,14 +219,12 @@ def test_a_kernel_that_strides(strided: tuple[Path, Any]) -> None:
     assert said["gain"] >= 1 and said["tried"] == 7 and len(said["rows"]) == 6
 
 
-@pytest.mark.native
 def test_the_chart(strided: tuple[Path, Any]) -> None:
     page = strided[0].with_suffix(".html").read_text()
     assert "block 100, grid 26" in page and "block 2048" not in page
     assert "<script" in page and 'src="http' not in page
 
 
-@pytest.mark.native
 def test_it_goes_on_where_it_was(
     recorded: Path, strided: tuple[Path, Any], tmp_path: Path, cli: Cli
 ) -> None:
@@ -243,7 +241,6 @@ def test_it_goes_on_where_it_was(
     assert other.status == 2 and "is of another launch" in other.stderr
 
 
-@pytest.mark.native
 def test_one_that_does_not_stride(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out.csv"
     outcome = cli("tune", recorded, *WORDS, out, "--kernel", "^sums$", "--blocks", "64,128,256")
@@ -277,7 +274,6 @@ DONE: ret;
 """
 
 
-@pytest.mark.native
 def test_other_code_and_options(recorded: Path, tmp_path: Path, nvrtc: Path, cli: Cli) -> None:
     files = {"good.ptx": "3", "wrong.ptx": "4", "good.cu": "3"}
     for name, factor in files.items():
@@ -317,7 +313,6 @@ ret;
 """
 
 
-@pytest.mark.native
 def test_what_fails_does_not_end_it(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     for name, do in {"trap.ptx": "trap;", "loop.ptx": "LOOP: bra LOOP;"}.items():
         (tmp_path / name).write_text(FATAL.replace("DO", do))
@@ -339,7 +334,6 @@ def test_what_fails_does_not_end_it(recorded: Path, tmp_path: Path, cli: Cli) ->
     assert found[5][2] == "took longer than 3 s"
 
 
-@pytest.mark.native
 def test_values_may_differ(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     (tmp_path / "near.ptx").write_text(
         FASTER.replace("mul.lo.u32 %r8, %r8, FACTOR", "mad.lo.u32 %r8, %r8, 3, 1")
@@ -352,7 +346,6 @@ def test_values_may_differ(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     assert [r["verified"] for r in rows(tmp_path / "b.csv")] == ["yes", "yes"]
 
 
-@pytest.mark.native
 def test_an_interrupt_leaves_what_was_tried(recorded: Path, tmp_path: Path) -> None:
     (tmp_path / "loop.ptx").write_text(FATAL.replace("DO", "LOOP: bra LOOP;"))
     out = tmp_path / "out.csv"
@@ -429,7 +422,6 @@ def test_optuna_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- refusals ----
 
 
-@pytest.mark.native
 def test_what_can_not_be_tuned(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     out = tmp_path / "out.csv"
 
@@ -476,7 +468,6 @@ def test_a_compiled_image(tmp_path: Path) -> None:
     assert notes[0].endswith("in the recorded code, tried as it is")
 
 
-@pytest.mark.native
 def test_a_launch_that_can_not_be_checked(built: Path, tmp_path: Path, cli: Cli) -> None:
     program = support.build_program("shim_alone", built)
     run = tmp_path / "run"

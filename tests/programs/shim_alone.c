@@ -1,8 +1,11 @@
 /*
  * Launches that are then done again alone: what each needs is found by another way. They come in
- * the order in which they are printed.
+ * the order in which they are printed. With an argument, the last one is that of a kernel that
+ * fails, some time after all before it was done.
  */
 #include "program.h"
+
+#include <unistd.h>
 
 #define ITEMS 20000
 
@@ -48,7 +51,7 @@ static void done(const char *name)
 	printf("%s\n", name);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static unsigned items[ITEMS];
 	unsigned n = ITEMS, few = 2048, value = 41, i;
@@ -56,6 +59,7 @@ int main(void)
 	CUmodule own, module;
 	size_t size;
 
+	(void)argv;
 	start();
 	module = load_kernels();
 	OK(cuModuleLoadData(&own, OWN));
@@ -95,5 +99,11 @@ int main(void)
 
 	OK(cuLaunchKernel(get_kernel(module, "bump"), 1, 1, 1, 64, 1, 1, 0, NULL, NULL, NULL));
 	done("bump");
+	if (argc > 1) {
+		usleep(500000);
+		p = 0x10;
+		OK(cuLaunchKernel(get_kernel(module, "poke"), 2, 1, 1, 1, 1, 1, 0, NULL, PARAMS(&p, &value), NULL));
+		done("poke at nothing");
+	}
 	return 0;
 }

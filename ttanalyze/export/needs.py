@@ -38,7 +38,7 @@ MODULE_KINDS = ("image", "ptx", "cubin", "fatbin")  # by tt_module.kind
 class Memory:
     """A region. variable: its name in the module, None of allocations. before, after: the tt_block
     records of its contents, None where no epoch has them. made: what it held right before the
-    launch, where that is not what the epoch before has.
+    launch, where that is not what the epoch before has. lucky: at an address that the driver chose.
     """
 
     region: int
@@ -49,6 +49,7 @@ class Memory:
     before: Array | None
     after: Array | None
     made: Array | None
+    lucky: bool
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,8 @@ class _Reader:
         variable = name if birth["kind"] == REGION["global"] else None
         shown = f"region {number}" + (f" ({text.printable(name)})" if name else "")
         base, size = int(birth["base"]), int(birth["size"])
-        return Memory(number, shown, base, size, variable, before, after, made)
+        lucky = birth["kind"] not in (REGION["arena"], REGION["global"])
+        return Memory(number, shown, base, size, variable, before, after, made, bool(lucky))
 
     def _settings(self, module: int) -> dict[str, Any]:
         """What was in force for the launch and when its module was loaded, as far as the run says;

@@ -51,7 +51,14 @@ class Exported:
         """What to know of it, a line each. limit: bytes from which on it is said to be large."""
         out = list(self.needs.plan.notes)
         if self.needs.plan.unchecked:
-            out.append(f"it compares nothing: {self.needs.plan.unchecked}")
+            out.append(f"the program compares nothing: {self.needs.plan.unchecked}")
+        lucky = [m for m in self.needs.memory if m.lucky]
+        if lucky:
+            name = lucky[0].name + (f" and {len(lucky) - 1} more" if len(lucky) > 1 else "")
+            out.append(
+                f"{name}: at an address that the driver chose, which another process may not get; "
+                "record with --replayable or --deterministic"
+            )
         unknown = [m for m in self.needs.memory if m.variable is None]
         unknown = [m for m in unknown if m.before is None and m.made is None]
         out += [f"{m.name}: no epoch has what it held, it is zeros" for m in unknown]
@@ -300,6 +307,7 @@ def _readme(needs: Needs, folder: Path, python: bool) -> str:
         "memory": f"{text.size(needs.size)} in "
         f"{text.count(len(needs.memory), 'region')}, of which blocks of {text.size(changed)} "
         "changed",
+        "compared with": needs.plan.unchecked or "what it left when it was recorded",
         "recorded from": f"`{text.command(info.get('argv', []))}`, call {needs.plan.seq}",
         "on": f"{devices}, driver for CUDA {version // 1000}.{version % 1000 // 10}",
         "exported by": f"ttanalyze {__version__}",

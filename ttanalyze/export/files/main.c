@@ -101,6 +101,7 @@ static void read_contents(const char *name, char **images)
 		uint64_t region, offset, size, length;
 	} piece;
 	FILE *file = fopen(name, "rb");
+	uint64_t count = REGIONS;
 
 	if (!file)
 		fail(name, "can't be read");
@@ -108,7 +109,7 @@ static void read_contents(const char *name, char **images)
 		char *to;
 		size_t done, more;
 
-		if (piece.region >= (uint64_t)REGIONS || piece.size > regions[piece.region].size ||
+		if (piece.region >= count || piece.size > regions[piece.region].size ||
 		    piece.offset > regions[piece.region].size - piece.size ||
 		    !piece.length || piece.length > piece.size)
 			fail(name, "is damaged");
