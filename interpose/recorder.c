@@ -167,6 +167,8 @@ static void json_devices(struct json *j)
 		json_string(j, c->device_name);
 		json_key(j, "memory");
 		json_u64(j, c->device_memory);
+		json_key(j, "capability");
+		json_u64(j, (uint64_t)c->device_capability);
 		json_close(j, '}');
 	}
 	json_close(j, ']');

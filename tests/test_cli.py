@@ -46,6 +46,7 @@ VERBS = [
     "tui",
     "report",
     "trace",
+    "sass",
 ]
 
 

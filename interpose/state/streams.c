@@ -103,6 +103,16 @@ struct context *context_find(CUcontext handle)
 	return NULL;
 }
 
+static int capability_of(CUdevice device)
+{
+	int major = 0, minor = 0;
+
+	if (real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) ||
+	    real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device))
+		return 0;
+	return 10 * major + minor;
+}
+
 static struct context *context_add(CUcontext handle)
 {
 	struct context *c = context_find(handle);
@@ -125,6 +135,7 @@ static struct context *context_add(CUcontext handle)
 	c->device = device;
 	real.cuDeviceGetName(c->device_name, sizeof(c->device_name), device);
 	real.cuDeviceTotalMem_v2(&c->device_memory, device);
+	c->device_capability = capability_of(device);
 	c->index = context_count++;
 	c->legacy.handle = CU_STREAM_LEGACY;
 	c->legacy.id = STREAM_ID_LEGACY;

@@ -42,6 +42,7 @@ struct context {
 	CUdevice device;
 	char device_name[128]; /* asked beforehand: at the end the driver may hang */
 	size_t device_memory;
+	int device_capability; /* 90 of sm_90; 0 where the driver did not say */
 	_Atomic bool alive;
 	_Atomic uint32_t captures; /* epochs cut here so far */
 	_Atomic uint32_t overtaken; /* the last of them under way when a launch did not wait for it */

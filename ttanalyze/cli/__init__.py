@@ -21,6 +21,7 @@ from ttanalyze.cli import (
     checking,
     comparing,
     exporting,
+    inside,
     looking,
     recording,
     replaying,
@@ -49,6 +50,7 @@ for verbs in (
     travelling.verbs,
     replaying.verbs,
     exporting.verbs,
+    inside.verbs,
 ):
     app.registered_commands += verbs.registered_commands
 

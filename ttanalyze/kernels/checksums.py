@@ -69,13 +69,13 @@ def _of_process(process: Process) -> dict[int, str | None]:
     for image in dict.fromkeys(of.tolist()):
         mine = functions[of == image]
         names = [process.strings.get(int(name)) or "" for name in mine["name"]]
-        contents = _image(process, image) if image else None
+        contents = image_of(process, image) if image else None
         found = checksums(contents, names) if contents else [None] * len(names)
         out.update(zip(mine["id"].tolist(), found, strict=True))
     return out
 
 
-def _image(process: Process, image: int) -> bytes | None:
+def image_of(process: Process, image: int) -> bytes | None:
     """A saved image by its digest; None where it was not saved."""
     path = process.path / "modules" / f"{image:016x}"
     try:

@@ -1,4 +1,4 @@
-"""Checksums of kernels in cubins: ELF files for NVIDIA's GPUs.
+"""Kernels in cubins, ELF files for NVIDIA's GPUs: their code, and checksums of it.
 
 The layout is that of the System V ABI's generic 64-bit ELF. What the sections are is described
 in the CUDA Binary Utilities manual and seen in what nvcc writes: a kernel K has its instructions
@@ -20,9 +20,9 @@ from ttanalyze.model.layout import Array
 MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 HEADER = np.dtype(
     {
-        "names": ["machine", "shoff", "shentsize", "shnum", "shstrndx"],
-        "formats": ["<u2", "<u8", "<u2", "<u2", "<u2"],
-        "offsets": [18, 40, 58, 60, 62],
+        "names": ["abi", "machine", "shoff", "flags", "shentsize", "shnum", "shstrndx"],
+        "formats": ["u1", "<u2", "<u8", "<u4", "<u2", "<u2", "<u2"],
+        "offsets": [8, 18, 40, 48, 58, 60, 62],
         "itemsize": 64,
     }
 )
@@ -40,14 +40,16 @@ CALL_GRAPH = (
 INSTRUCTION = np.dtype([("first", "<u8"), ("second", "<u8")])  # from sm_70 on
 OPERATION = 0x1FF  # of the first word; the bits above say what kinds of operands there are
 VIEWS = {"textures": range(0x160, 0x171), "surfaces": (0x194, 0x196, *range(0x198, 0x1A0))}
+TEXT = b".text."
+LONGEST = 1 << 16  # bytes of a name
 REREAD = 4  # times its size are read of a cubin, whose sections may lie on one another
 
 
 def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
     """For each mangled name 16 hexadecimal digits, None where there is no such kernel."""
     try:
-        cubin = _Cubin(image)
-    except _UnreadableError:
+        cubin = Cubin(image)
+    except UnreadableError:
         return [None] * len(names)
     return [cubin.checksum(name) for name in names]
 
@@ -57,42 +59,82 @@ def uses(image: bytes, name: str) -> tuple[set[str], set[str]] | None:
     None where there is no such kernel.
     """
     try:
-        return _Cubin(image).uses(name)
-    except _UnreadableError:
+        return Cubin(image).uses(name)
+    except UnreadableError:
         return None
 
 
-class _UnreadableError(Exception):
+class UnreadableError(Exception):
     """It is no cubin, or one that was damaged."""
 
 
-class _Cubin:
+class Cubin:
+    """Raises UnreadableError where it is none."""
+
     def __init__(self, image: bytes) -> None:
         self._image = image
         header = self._records(HEADER, 0, 1)[0]
         if header["machine"] != CUDA or header["shentsize"] != SECTION.itemsize:
-            raise _UnreadableError
+            raise UnreadableError
+        # Since CUDA 13 the architecture is the second byte of the flags.
+        self.architecture = int(header["flags"]) >> (8 if header["abi"] >= 8 else 0) & 0xFF
         begin, count = int(header["shoff"]), int(header["shnum"])
         if begin and not count:  # more than its member can hold
             count = int(self._records(SECTION, begin, 1)[0]["size"])
         self._sections = self._records(SECTION, begin, count)
         if int(header["shstrndx"]) >= count:
-            raise _UnreadableError
+            raise UnreadableError
         self._names = self._bytes(int(header["shstrndx"]))
         self._left = REREAD * len(image)
         self._own: dict[int, bytes] = {}
 
     def _records(self, kind: np.dtype[Any], at: int, count: int) -> Array:
         if at > len(self._image) or count > (len(self._image) - at) // kind.itemsize:
-            raise _UnreadableError
+            raise UnreadableError
         return np.frombuffer(self._image, kind, count, at)
 
     def _bytes(self, section: int) -> memoryview:
         """The contents of a section."""
         begin, size = (int(self._sections[section][member]) for member in ("offset", "size"))
         if begin > len(self._image) or size > len(self._image) - begin:
-            raise _UnreadableError
+            raise UnreadableError
         return memoryview(self._image)[begin : begin + size]
+
+    def kernels(self) -> list[str]:
+        """Mangled names of kernels with code, in the order of their sections."""
+        code = (self._sections["type"] == PROGBITS) & (self._sections["flags"] & EXECUTABLE != 0)
+        names = [self._name(section) for section in np.flatnonzero(code).tolist()]
+        return [name[len(TEXT) :].decode() for name in names if name.startswith(TEXT)]
+
+    def code(self, name: str) -> tuple[int, memoryview]:
+        """A kernel's section and what is in it. Raises UnreadableError where there is none."""
+        section = self._text(name)
+        if section is None:
+            raise UnreadableError
+        return section, self._bytes(section)
+
+    def contents(self, name: bytes) -> bytes:
+        """Of the section of that name; nothing where there is none."""
+        for section in self._named(name + b"\0"):
+            return bytes(self._bytes(section))
+        return b""
+
+    def relocated(self, name: bytes) -> dict[int, tuple[int, int]]:
+        """Offsets in a section where relocations put addresses: the section, and where in it."""
+        found: dict[int, tuple[int, int]] = {}
+        sections = self._sections
+        for section in np.flatnonzero(np.isin(sections["type"], (REL, RELA))).tolist():
+            into = int(sections[section]["info"])
+            if into >= len(sections) or self._name(into) != name:
+                continue
+            entries, symbols = self._relocations(section)
+            which = (entries[:, 1] >> np.uint64(32)).astype("i8")
+            values = symbols["value"][which]
+            if entries.shape[1] > 2:
+                values = values + entries[:, 2]
+            places = zip(symbols["section"][which].tolist(), values.tolist(), strict=True)
+            found.update(zip(entries[:, 0].tolist(), places, strict=True))
+        return found
 
     def checksum(self, name: str) -> str | None:
         try:
@@ -101,7 +143,7 @@ class _Cubin:
                 return None
             own = self._own_digest(first)
             called = sorted(self._own_digest(section) for section in self._reached(first))
-        except _UnreadableError:
+        except UnreadableError:
             return None
         return f"{xxhash.xxh3_64_intdigest(b''.join([own, *called])):016x}"
 
@@ -151,7 +193,7 @@ class _Cubin:
         """The section that one says it goes with."""
         link = int(self._sections[section]["link"])
         if link >= len(self._sections):
-            raise _UnreadableError
+            raise UnreadableError
         return link
 
     def _whole(self, section: int, kind: np.dtype[Any]) -> Array:
@@ -168,7 +210,7 @@ class _Cubin:
 
     def _text(self, name: str) -> int | None:
         """The section with a kernel's instructions."""
-        wanted = b".text." + name.encode() + b"\0"
+        wanted = TEXT + name.encode() + b"\0"
         names, at, places = bytes(self._names), 0, []
         while (at := names.find(wanted, at)) >= 0:
             places.append(at)
@@ -194,7 +236,7 @@ class _Cubin:
                 contents = self._bytes(section)
                 self._left -= len(contents)
                 if self._left < 0:
-                    raise _UnreadableError
+                    raise UnreadableError
                 digest.update(bank + len(contents).to_bytes(8, "little"))
                 digest.update(contents)
             self._own[text] = digest.digest()
@@ -215,19 +257,28 @@ class _Cubin:
         relocations = np.isin(sections["type"], (REL, RELA)) & (sections["info"] == text)
         called: set[int] = set()
         for section in np.flatnonzero(relocations).tolist():
-            contents = self._bytes(section)
-            size = 24 if sections[section]["type"] == RELA else 16
-            link = self._link(section)
-            self._left -= len(contents)
-            if self._left < 0:
-                raise _UnreadableError
-            symbols = self._whole(link, SYMBOL)
-            entries = np.frombuffer(contents[: len(contents) // size * size], "<u8")
-            which = np.unique(entries.reshape(-1, size // 8)[:, 1] >> np.uint64(32))
-            if len(which) and int(which[-1]) >= len(symbols):
-                raise _UnreadableError
+            entries, symbols = self._relocations(section)
+            which = np.unique(entries[:, 1] >> np.uint64(32))
             targets = np.unique(symbols["section"][which.astype("i8")]).astype("i8")
             targets = targets[targets < len(sections)]  # others are no sections
             code = sections["flags"][targets] & EXECUTABLE != 0
             called.update(targets[code & (sections["type"][targets] == PROGBITS)].tolist())
         return called
+
+    def _relocations(self, section: int) -> tuple[Array, Array]:
+        """Those in a section, two or three words each, and the symbols that they name."""
+        contents = self._bytes(section)
+        size = 24 if self._sections[section]["type"] == RELA else 16
+        self._left -= len(contents)
+        if self._left < 0:
+            raise UnreadableError
+        symbols = self._whole(self._link(section), SYMBOL)
+        entries = np.frombuffer(contents[: len(contents) // size * size], "<u8")
+        entries = entries.reshape(-1, size // 8)
+        if len(entries) and int((entries[:, 1] >> np.uint64(32)).max()) >= len(symbols):
+            raise UnreadableError
+        return entries, symbols
+
+    def _name(self, section: int) -> bytes:
+        at = int(self._sections[section]["name"])
+        return bytes(self._names[at : at + LONGEST]).partition(b"\0")[0]

@@ -32,6 +32,16 @@ class Entry:
     contents: bytes | None
 
 
+def size(image: bytes | memoryview) -> int:
+    """Bytes of the fatbin that begins here; 0 where none does."""
+    if len(image) < HEADER.size:
+        return 0
+    magic, version, header, rest = HEADER.unpack_from(image)
+    whole: int = header + rest
+    known = magic == int.from_bytes(MAGIC, "little") and version == 1 and header >= HEADER.size
+    return whole if known and whole <= len(image) else 0
+
+
 def entries(image: bytes) -> Iterator[Entry]:
     """The entries with code; the last one is without contents where the image breaks off."""
     if len(image) < HEADER.size:

@@ -1,0 +1,221 @@
+"""Registers that an instruction reads and writes, from the disassembler's text of it.
+
+Which operand is written, and how many registers one names, follows from mnemonics, as compilers'
+output shows. Of texture instructions, whose counts lie in masks and dimensions, only the registers
+that the text names are given.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+REGISTER = re.compile(r"(?<![\w.])(U?R)(\d+|Z)((?:\.\w+)*)")
+PLAIN = re.compile(r"[-~!|]*(U?R)(\d+|Z)((?:\.\w+)*)\|?$")
+PREDICATE = re.compile(r"!?U?P(?:\d|T|R)$")
+DESCRIPTOR = re.compile(r"(?<![a-z])g?desc\[$")
+SHAPE = re.compile(r"\.(\d+)x(\d+)x(\d+)")
+TIMES = re.compile(r"\.x(\d+)$")
+
+_LISTS = {
+    "nothing": "ST STG STL STS STSM STAS STTM STT SUST AST RED REDG REDAS SURED BRA BRX BRXU JMP "
+    "JMX JMXU CALL RET EXIT BAR MEMBAR FENCE NOP NANOSLEEP WARPSYNC WARPGROUP BSYNC BSSY BREAK "
+    "KILL DEPBAR LDGDEPBAR LDGSTS ARRIVES CCTL CCTLL CCTLT ERRBAR CGAERRBAR UTMALDG UTMASTG "
+    "UTMAREDG UTMAPF UTMACCTL UTMACMDFLUSH UBLKCP UBLKRED UBLKPF UTCHMMA UTCQMMA UTCIMMA UTCOMMA "
+    "UTCMXQMMA UTCBAR UTCCP UTCSHIFT UGETNEXTWORKID UCGABAR_ARV UCGABAR_WAIT R2P UR2UP R2B BPT "
+    "UVIRTCOUNT USETMAXREG ACQBULK PREEXIT YIELD",
+    "memory": "LD LDG LDL LDS LDC ULDC LDCU ST STG STL STS STAS ATOM ATOMG ATOMS RED REDG REDAS",
+    "global": "LD LDG ST STG ATOM ATOMG RED REDG LDGSTS STAS",
+    "pairs": "DADD DMUL DFMA DMNMX DSETP FADD2 FMUL2 FFMA2 RET CALL BRX BRXU JMP JMX LEPC",
+    "two": "TEX TLD TLD4 TXD TMML",
+}
+WRITES_NOTHING, MEMORY, GLOBAL, PAIRS, TWO_RESULTS = (
+    frozenset(names.split()) for names in _LISTS.values()
+)
+WIDE = {"64", "F64", "S64", "U64", "F32x2", "F16x4", "BF16x4"}
+WIDER = {"128", "F32x4", "F16x8", "BF16x8"}
+# Registers of the results, the two factors and the sum, by shape and by type of the results.
+MATRIX = {
+    ("HMMA", "1688"): {"F16": (2, 2, 1, 2), "": (4, 2, 1, 4)},
+    ("HMMA", "16816"): {"F16": (2, 4, 2, 2), "": (4, 4, 2, 4)},
+    ("HMMA", "1684"): {"": (4, 2, 1, 4)},
+    ("HMMA", "884"): {"F16": (4, 2, 2, 4), "": (8, 2, 2, 8)},
+    ("IMMA", "8816"): {"": (2, 1, 1, 2)},
+    ("IMMA", "8832"): {"": (2, 1, 1, 2)},
+    ("IMMA", "16816"): {"": (4, 2, 1, 4)},
+    ("IMMA", "16832"): {"": (4, 4, 2, 4)},
+    ("IMMA", "16864"): {"": (4, 4, 2, 4)},
+    ("QMMA", "16832"): {"F16": (2, 4, 2, 2), "": (4, 4, 2, 4)},
+    ("QMMA", "16816"): {"F16": (2, 2, 1, 2), "": (4, 2, 1, 4)},
+    ("OMMA", "16864"): {"": (4, 4, 2, 4)},
+    ("BMMA", "88128"): {"": (2, 1, 1, 2)},
+    ("BMMA", "168128"): {"": (4, 2, 1, 4)},
+    ("BMMA", "168256"): {"": (4, 4, 2, 4)},
+    ("DMMA", "884"): {"": (4, 2, 2, 4)},
+    ("DMMA", "8x8x4"): {"": (4, 2, 2, 4)},
+}
+
+
+class Registers(NamedTuple):
+    """Indices, ascending; without RZ and URZ, which are no registers."""
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    uniform_reads: tuple[int, ...]
+    uniform_writes: tuple[int, ...]
+
+
+@functools.lru_cache(1 << 15)
+def registers(mnemonic: str, operands: tuple[str, ...]) -> Registers:
+    """Of an instruction without its predicate. operands: as the text separates them."""
+    opcode, *modifiers = mnemonic.split(".")
+    results = _results(opcode, modifiers, operands)
+    read: dict[str, set[int]] = {"R": set(), "UR": set()}
+    written: dict[str, set[int]] = {"R": set(), "UR": set()}
+    for i, operand in enumerate(operands):
+        into = written if i in results else read
+        for kind, first, suffix in REGISTER.findall(operand):
+            if first != "Z":
+                place = operand.find(f"{kind}{first}{suffix}")
+                count = _count(opcode, mnemonic, modifiers, operands, i, kind, suffix, place)
+                into[kind].update(range(int(first), int(first) + count))
+    return Registers(
+        *(tuple(sorted(s)) for s in (read["R"], written["R"], read["UR"], written["UR"]))
+    )
+
+
+def _results(opcode: str, modifiers: Sequence[str], operands: tuple[str, ...]) -> set[int]:
+    """Places of operands that are written: the first register, with predicates before it."""
+    if opcode in WRITES_NOTHING:
+        return set()
+    wanted = 2 if opcode in TWO_RESULTS or "ENL2" in modifiers else 1
+    found: set[int] = set()
+    for i, operand in enumerate(operands):
+        if PLAIN.match(operand) and operand[0] in "UR":
+            found.add(i)
+            if len(found) == wanted:
+                break
+        elif not PREDICATE.match(operand):
+            break
+    only_predicates = opcode.endswith(("SETP", "SETP2", "LOP3")) and opcode[0] != "L"
+    if only_predicates or (opcode == "SYNCS" and "PHASECHK" in modifiers):
+        return set()
+    return found
+
+
+def _count(
+    opcode: str,
+    mnemonic: str,
+    modifiers: Sequence[str],
+    operands: tuple[str, ...],
+    i: int,
+    kind: str,
+    suffix: str,
+    place: int,
+) -> int:
+    """How many registers a name in operand i stands for."""
+    operand = operands[i]
+    if not PLAIN.match(operand):
+        return _in_address(opcode, modifiers, operands, i, kind, suffix, place)
+    if opcode in MEMORY:
+        return _data(modifiers)
+    if opcode in ("LDSM", "STSM"):
+        return int(modifiers[-1]) if modifiers[-1].isdigit() else 1
+    if opcode in ("LDTM", "STTM"):
+        times = TIMES.search(mnemonic)
+        return int(times[1]) if times else 1
+    if opcode.endswith("MMA"):
+        return _of_matrix(opcode, mnemonic, modifiers, i)
+    if opcode in PAIRS:
+        return 2
+    if opcode in ("IMAD", "UIMAD") and "WIDE" in modifiers:
+        plain = [j for j, o in enumerate(operands) if not PREDICATE.match(o)]
+        return 2 if i in (plain[0], plain[3] if len(plain) > 3 else -1) else 1
+    if opcode in ("CS2R", "CS2UR"):
+        return 1 if "32" in modifiers else 2
+    return _converted(opcode, modifiers, i)
+
+
+def _converted(opcode: str, modifiers: Sequence[str], i: int) -> int:
+    """Of conversions: the first of the types is that of the result, where two are given."""
+    types = [m for m in modifiers if re.fullmatch(r"[FSU](8|16|32|64)", m)]
+    wide = [t.endswith("64") for t in types]
+    if opcode in ("F2F", "FRND"):
+        return 2 if wide and (wide[0] if i == 0 else wide[-1]) else 1
+    if opcode in ("F2I", "I2F"):
+        into, of = ("SU", "F") if opcode == "F2I" else ("F", "SU")
+        letters = into if i == 0 else of
+        return 2 if any(t[0] in letters and t.endswith("64") for t in types) else 1
+    return 2 if modifiers and "64" in modifiers and opcode not in ("MUFU", "SYNCS") else 1
+
+
+def _data(modifiers: Sequence[str]) -> int:
+    """Registers of what a memory instruction moves."""
+    if "ENL2" in modifiers or any(m in WIDER for m in modifiers):
+        return 4
+    return 2 if any(m in WIDE for m in modifiers) else 1
+
+
+def _in_address(
+    opcode: str,
+    modifiers: Sequence[str],
+    operands: tuple[str, ...],
+    i: int,
+    kind: str,
+    suffix: str,
+    place: int,
+) -> int:
+    operand = operands[i]
+    if opcode.startswith(("UTMA", "UBLK")):
+        return _of_bulk(opcode, modifiers, i)
+    if DESCRIPTOR.search(operand[:place]):
+        return 4 if opcode.endswith("GMMA") and _smem_factors(operands) else 2
+    if ".64" in suffix:
+        return 2
+    if opcode in GLOBAL and "U32" not in suffix and i == _address(opcode, operands):
+        return 2 if kind == "UR" or "UR" not in operand.rpartition("[")[2] else 1
+    return 1
+
+
+def _address(opcode: str, operands: tuple[str, ...]) -> int:
+    """The place of the operand that is an address of global memory."""
+    brackets = [i for i, operand in enumerate(operands) if "[" in operand]
+    return brackets[-1] if opcode == "LDGSTS" else brackets[0] if brackets else -1
+
+
+def _smem_factors(operands: tuple[str, ...]) -> bool:
+    """Whether both factors of a warp group's product lie in shared memory."""
+    return operands[1].startswith("gdesc")
+
+
+def _of_bulk(opcode: str, modifiers: Sequence[str], i: int) -> int:
+    """Consecutive uniform registers that one name of a bulk copy stands for: of tensors the
+    address in shared memory, of loads the barrier, and the coordinates; then the descriptor's
+    address. Of others, 64 bits of a global address, or one in shared memory, and of what is
+    written there the barrier.
+    """
+    dimensions = next((int(m[0]) for m in modifiers if re.fullmatch(r"[1-5]D", m)), 0)
+    if opcode.startswith("UTMA"):
+        if i == 1 or opcode == "UTMACCTL":
+            return 2
+        addresses = {"UTMALDG": 2, "UTMAPF": 0}.get(opcode, 1)
+        return addresses + dimensions if i == 0 else 1
+    if opcode == "UBLKPF":
+        return 2 if i == 0 else 1
+    return 2 if i == 0 or (i == 1 and "G" in modifiers[1:2]) else 1
+
+
+def _of_matrix(opcode: str, mnemonic: str, modifiers: Sequence[str], i: int) -> int:
+    if opcode.endswith("GMMA"):
+        shape = SHAPE.search(mnemonic)
+        if shape is None:
+            return 1
+        results = int(shape[2]) // (4 if modifiers[1:2] == ["F16"] else 2)
+        return results if i != 1 else 4
+    counts = MATRIX.get((opcode, modifiers[0] if modifiers else ""), {})
+    results_type = "F16" if "F16" in modifiers[1:2] else ""
+    found = counts.get(results_type) or counts.get("") or (1, 1, 1, 1)
+    sparse = "SP" in modifiers
+    return found[i] * (2 if sparse and i == 2 else 1) if i < len(found) else 1

@@ -1,0 +1,339 @@
+"""Instruction tables of kernels: disassembled once, and kept in the run as RUN/sass/CHECKSUM.json.
+
+A table that was kept is read without a disassembler. A run that can't be written to is used as it
+is, without keeping anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ttanalyze import demangle, kernels
+from ttanalyze.errors import Error, FormatError
+from ttanalyze.kernels.checksums import LARGEST, image_of
+from ttanalyze.kernels.elf import Cubin, UnreadableError
+from ttanalyze.model.files import Reader
+from ttanalyze.model.process import Process
+from ttanalyze.model.run import Run
+from ttanalyze.output import replacing
+from ttanalyze.sass import decode, lines, tools
+from ttanalyze.sass.images import Code, chosen, codes
+from ttanalyze.validate.schema import check_of
+
+FOLDER = "sass"
+FORMAT = {"format": "ttanalyze-instructions", "version": 1}
+BATCH = 1 << 22  # bytes of code that are disassembled together
+LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s*")
+LARGEST_TABLE = 1 << 30  # bytes of a file
+RELATIVE = re.compile(r"(?:@!?U?P\w )?(?:BRA|BSSY|CALL\.REL|RET\.REL|LEPC|WARPSYNC\.COLL)")
+LAST = re.compile(r"0x([0-9a-f]+)\s*$")
+
+Progress = Callable[[int, int], None] | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """kernel_name: mangled. kernel_checksum: as kernel events have it; code_checksum: of the code
+    for this architecture alone. instructions: members as schemas/instruction.json says.
+    """
+
+    kernel_name: str
+    kernel_checksum: str
+    code_checksum: str
+    architecture: int
+    disassembler: str
+    instructions: list[dict[str, Any]]
+
+    def to_object(self) -> dict[str, Any]:
+        return {**FORMAT, **asdict(self)}
+
+
+def of_image(
+    image: bytes,
+    wanted: Callable[[str], bool] = lambda name: True,
+    capability: int = 0,
+    progress: Progress = None,
+) -> Iterator[Table]:
+    """Of the kernels of a cubin, fatbin, PTX or host program that are wanted by mangled name, for
+    a device of that capability (90 is sm_90; 0: for every architecture that there is code for).
+
+    Raises Error where code can't be disassembled, or PTX not be compiled.
+    """
+    found = codes(image)
+    fit = chosen(found, capability)
+    if found and not fit:
+        there = ", ".join(
+            dict.fromkeys(f"{'PTX for ' * (c.cubin is None)}sm_{c.architecture}" for c in found)
+        )
+        raise Error(f"no code for sm_{capability}: there is {there}")
+    for code in fit:
+        cubin, made_by = _cubin(code, capability)
+        names = [name for name in cubin.kernels() if wanted(name)]
+        sources = _lines(cubin)
+        sums = dict(zip(names, kernels.checksums(image, names), strict=True))
+        for batch in _batches(cubin, names):
+            texts, by = _disassembled([text for _, _, text in batch], cubin.architecture)
+            by = f"{made_by}, {by}" if made_by else by
+            for (name, section, text), said in zip(batch, texts, strict=True):
+                own = cubin.checksum(name) or ""
+                known = sums[name] or own
+                rows = _instructions(text, said, sources.get(section))
+                yield Table(name, known, own, cubin.architecture, by, rows)
+            if progress:
+                progress(names.index(batch[-1][0]) + 1, len(names))
+
+
+def _cubin(code: Code, capability: int) -> tuple[Cubin, str]:
+    """That of a piece of code, and what made it where it is none."""
+    if code.cubin is not None:
+        return code.cubin, ""
+    architecture = capability or code.architecture
+    if not architecture:
+        raise Error("PTX alone: --arch says which architecture to compile it for")
+    made, tool = tools.assembled(code.ptx or b"", architecture)
+    try:
+        return Cubin(made), tools.version(tool)
+    except UnreadableError:
+        raise Error(f"{tool}: what it made of PTX is no cubin") from None
+
+
+def _batches(cubin: Cubin, names: Iterable[str]) -> Iterator[list[tuple[str, int, memoryview]]]:
+    """Kernels with sections and code, as many at a time as are disassembled together."""
+    batch: list[tuple[str, int, memoryview]] = []
+    size = 0
+    for name in names:
+        try:
+            section, text = cubin.code(name)
+        except UnreadableError:
+            continue
+        if batch and size + len(text) > BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append((name, section, text[: len(text) // decode.SIZE * decode.SIZE]))
+        size += len(text)
+    if batch:
+        yield batch
+
+
+def _disassembled(texts: Sequence[memoryview], architecture: int) -> tuple[list[list[str]], str]:
+    """The instructions of each as text, and by what."""
+    said, tool = tools.disassembled(b"".join(texts), architecture)
+    found = [match for line in said.splitlines() if (match := LINE.fullmatch(line))]
+    if len(found) != sum(map(len, texts)) // decode.SIZE:
+        raise Error(f"{tool}: it does not write a line for each instruction")
+    out, at = [], 0
+    for text in texts:
+        count = len(text) // decode.SIZE
+        base = at * decode.SIZE
+        out.append([_based(match[2], base) for match in found[at : at + count]])
+        at += count
+    return out, tools.version(tool)
+
+
+def _based(line: str, base: int) -> str:
+    """An instruction that lies at another address: what it says of its target moves as well."""
+    if base and RELATIVE.match(line):
+        return LAST.sub(lambda m: hex((int(m[1], 16) - base) & ((1 << 64) - 1)), line)
+    return line
+
+
+def _lines(cubin: Cubin) -> dict[int, lines.Lines]:
+    """Source lines by section; nothing where there are none that can be read."""
+    try:
+        data = cubin.contents(b".debug_line")
+        strings = cubin.contents(b".debug_line_str") or cubin.contents(b".debug_str")
+        return lines.sections(data, strings, cubin.relocated(b".debug_line")) if data else {}
+    except UnreadableError:
+        return {}
+
+
+def _instructions(
+    code: memoryview, said: Sequence[str], known: lines.Lines | None
+) -> list[dict[str, Any]]:
+    words = np.frombuffer(code, "<u8").reshape(-1, 2)
+    control = decode.control(words)
+    pairs = zip(words[:, 1].tolist(), words[:, 0].tolist(), strict=True)
+    rows = []
+    for i, (line, (high, low), *bits) in enumerate(
+        zip(said, pairs, *control.values(), strict=True)
+    ):
+        text = decode.parsed(line)
+        place = known.at(i * decode.SIZE) if known else None
+        rows.append(
+            {
+                "opcode_id": i,
+                "pc": i * decode.SIZE,
+                "sass": text.sass,
+                "opcode": text.opcode,
+                "mnemonic": text.mnemonic,
+                "operands": list(text.operands),
+                "predicate": text.predicate,
+                "category": text.category,
+                "delay_point": text.delay_point,
+                "binary": f"{high:016x}{low:016x}",
+                **text.registers._asdict(),
+                "target": text.target,
+                "file": place.file if place else None,
+                "line": place.line if place else None,
+                "inlined_at": list(place.inlined_at) if place else [],
+                **dict(zip(control, bits, strict=True)),
+            }
+        )
+    return rows
+
+
+# ---- of a run ----
+
+
+def matcher(kernel: str | None) -> Callable[[str], bool]:
+    """Whether a mangled name is wanted: kernel is a regular expression, searched in mangled and
+    demangled names. Raises Error where it is none.
+    """
+    if kernel is None:
+        return lambda name: True
+    try:
+        wanted = re.compile(kernel)
+    except re.error as e:
+        raise Error(f"--kernel {kernel}: not a regular expression: {e}") from None
+    return lambda name: any(map(wanted.search, (name, *demangle.demangle([name]))))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A kernel of a run. image: the digest of the module that it is in."""
+
+    name: str
+    checksum: str
+    process: Process
+    image: int
+
+
+def recorded(run: Run, kernel: str | None = None) -> list[Recorded]:
+    """The kernels of a run with saved code, each code once, as they were first seen."""
+    wanted = matcher(kernel)
+    found: dict[str, Recorded] = {}
+    sums = kernels.Checksums()
+    for process in run.processes:
+        images = dict(
+            zip(process.modules["id"].tolist(), process.modules["image"].tolist(), strict=True)
+        )
+        for function in process.functions:
+            name = process.strings.get(int(function["name"])) or ""
+            checksum = sums.get(process, int(function["id"]))
+            image = images.get(int(function["module"]), 0)
+            if checksum is not None and image and checksum not in found and wanted(name):
+                found[checksum] = Recorded(name, checksum, process, image)
+    return list(found.values())
+
+
+def of_run(
+    run: Run,
+    kernel: str | None = None,
+    capability: int = 0,
+    progress: Progress = None,
+    refused: list[str] | None = None,
+) -> Iterator[Table]:
+    """Of the kernels of a run, for the devices that it ran on, or for another capability.
+
+    refused: gets a line for each module that can't be disassembled. Raises Error where none can.
+    """
+    found = recorded(run, kernel)
+    waiting = {each.checksum: each for each in found}
+    reasons: list[str] = []
+    given = False
+    for each in found:
+        if each.checksum not in waiting:
+            continue
+        try:
+            for table in _of_module(run, each, waiting, capability):
+                del waiting[table.kernel_checksum]
+                given = True
+                if progress:
+                    progress(len(found) - len(waiting), len(found))
+                yield table
+        except Error as e:
+            reasons.append(f"{each.name}: {e}")
+        for other in [k for k in waiting.values() if k.image == each.image]:
+            waiting.pop(other.checksum)
+    if reasons and not given:
+        raise Error(reasons[0])
+    if refused is not None:
+        refused += reasons
+
+
+def _of_module(
+    run: Run, first: Recorded, waiting: Mapping[str, Recorded], capability: int
+) -> Iterator[Table]:
+    """Of those that are waited for and in the same module: kept ones, then others."""
+    same = {k.checksum: k.name for k in waiting.values() if k.image == first.image}
+    if not capability:
+        for checksum in list(same):
+            kept = _kept(run, checksum)
+            if kept is not None:
+                del same[checksum]
+                yield kept
+    if not same:
+        return
+    image = image_of(first.process, first.image) or b""
+    names = set(same.values())
+    for table in of_image(image, names.__contains__, capability or _capability(first.process)):
+        if same.pop(table.kernel_checksum, None) is not None:
+            if not capability:
+                _keep(run, table)
+            yield table
+
+
+def _capability(process: Process) -> int:
+    """That of the devices of a process, where they are of one kind."""
+    found = {int(device.get("capability", 0)) for device in process.info.get("devices", [])}
+    return found.pop() if len(found) == 1 else 0
+
+
+def _path(run: Run, checksum: str) -> Path:
+    return run.path / FOLDER / f"{checksum}.json"
+
+
+def _kept(run: Run, checksum: str) -> Table | None:
+    path = _path(run, checksum)
+    return read(path) if path.is_file() else None
+
+
+def read(path: Path) -> Table:
+    """A table from its file. Raises Error where it is none."""
+    with Reader(path) as file:
+        if file.size > LARGEST_TABLE:
+            raise FormatError(path, 0, "larger than any instruction table")
+        raw = bytes(file.bytes(0, file.size))
+    try:
+        made = orjson.loads(raw)
+    except orjson.JSONDecodeError as e:
+        raise FormatError(path, e.pos, f"not JSON: {e.msg}") from None
+    for where, reason in check_of("instructions")(made, ""):
+        raise FormatError(path, where or "the whole", reason)
+    members = {name: made.get(name, "") for name in Table.__dataclass_fields__}
+    return Table(**members)
+
+
+def _keep(run: Run, table: Table) -> None:
+    """For the next time; a run that can't be written to stays as it is."""
+    path = _path(run, table.kernel_checksum)
+    with contextlib.suppress(OSError, Error):
+        path.parent.mkdir(exist_ok=True)
+        with replacing(path) as file:
+            file.write(orjson.dumps(table.to_object()))
+
+
+def open_image(path: Path) -> bytes:
+    """A file with code in it. Raises Error where it can't be read, or is too large."""
+    with Reader(path) as file:
+        if file.size > LARGEST:
+            raise Error(f"{path}: larger than {LARGEST} bytes")
+        return bytes(file.bytes(0, file.size))
