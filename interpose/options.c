@@ -25,7 +25,7 @@ static const struct {
 	{"TT_EVENTS", "1"}, {"TT_STALL_MS", "10000"}, {"TT_VERBOSE", "0"}, {"TT_COMPRESS", "0"}, {"TT_PARAMS", NULL},
 	{"TT_CPU_CALLSTACK", NULL}, {"TT_KERNEL_EVENTS", "dedup"}, {"TT_NVTX", "1"}, {"TT_TIMELINE", NULL}, {"TT_TIMEOUT", "0"},
 	{"TT_LAUNCH_DELAY", "0"}, {"TT_LAUNCH_DELAY_MODE", "both"}, {"TT_DELAY_SEED", "0"},
-	{"TT_REPLAYABLE", "0"}, {"TT_KERNEL", ""}, {"TT_MAX_PER_KERNEL", "3"},
+	{"TT_REPLAYABLE", "0"}, {"TT_KERNEL", ""}, {"TT_MAX_PER_KERNEL", NULL},
 	{"TT_DELAY", "0"}, {"TT_DELAY_MIN", "0"}, {"TT_DELAY_MODE", "random"}, {"TT_DELAY_PATTERNS", ""},
 	{"TT_DELAY_KERNEL", ""}, {"TT_DELAY_LOAD", ""}, {"TT_GRAPH_STAMPS", ""}, {"TT_CONTROL", ""},
 };
@@ -353,6 +353,8 @@ static const char *normally(unsigned i)
 		return options.replayable ? "none" : "sync";
 	if (!strcmp(name, "TT_PARAMS") || !strcmp(name, "TT_DETERMINISTIC"))
 		return options.replayable ? "1" : "0";
+	if (!strcmp(name, "TT_MAX_PER_KERNEL"))
+		return options.replayable ? "3" : "";
 	if (!strcmp(name, "TT_TIMELINE"))
 		return timeline_names[options.timeline];
 	return options.callstacks ? "auto" : "off";

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import xxhash
 import ttanalyze as tt
 from tests import support
 from tests.recordings import record
+from tests.rundir import edit, reseal_records
 from tests.support import Outcome
 from ttanalyze import options
 from ttanalyze.errors import Error
@@ -231,3 +233,39 @@ def test_variables_that_contradict(
     assert done.status == 0
     assert reason in done.stderr
     assert not (tmp_path / "run").exists()
+
+
+def damaged(process: Process, to: Path, name: str, **values: int) -> Process:
+    """The process of a copy of a run, with members of the first record of a file changed."""
+    copy = to / "run"
+    shutil.copytree(process.path.parent, copy)
+    edit(copy / "p0" / name, 0, **values)
+    reseal_records(copy / "p0" / name)
+    return tt.open(copy).processes[0]
+
+
+def test_a_reader_rejects(process: Process, tmp_path: Path) -> None:
+    """Records that can't be, with the file and the place."""
+    seq = int(process.launches["seq"][1])
+    twice = damaged(process, tmp_path / "a", "launches.bin", seq=seq)
+    with pytest.raises(Error, match=r"launches\.bin.*a second record of this launch"):
+        _ = twice.launches
+    far = damaged(process, tmp_path / "b", "launches.bin", settings=1 << 30)
+    with pytest.raises(Error, match=r"params\.bin.*do not lie in it"):
+        far.kept.settings(far.launches[0])
+    many = damaged(process, tmp_path / "c", "launches.bin", attributes=4, attribute_count=1 << 31)
+    with pytest.raises(Error, match=r"params\.bin.*do not lie in it"):
+        many.kept.attributes(many.launches[0])
+    place = int(process.launches["settings"][0])
+    other = damaged(process, tmp_path / "d", "launches.bin", views=place + 1, view_count=2)
+    with pytest.raises(Error, match=r"params\.bin.*unknown kind .* of a view"):
+        other.kept.views(other.launches[0])
+    why = damaged(process, tmp_path / "e", "modules.bin", missing=99)
+    with pytest.raises(Error, match=r"modules\.bin.*missing"):
+        _ = why.modules
+    torn = tmp_path / "a" / "run" / "p0" / "launches.bin"
+    edit(torn, 0, seq=1)
+    with pytest.raises(Error, match=r"launches\.bin.*check"):
+        _ = tt.open(tmp_path / "a" / "run").processes[0].launches
+    torn.unlink()
+    assert not len(tt.open(tmp_path / "a" / "run").processes[0].launches)
