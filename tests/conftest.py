@@ -6,7 +6,6 @@ TT_LIB names a folder of libraries other than the package's, such as a sanitizer
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import signal
 import time
@@ -34,17 +33,16 @@ def pytest_configure() -> None:
 def built() -> Path:
     """Where support.command and support.build_program put what they compile.
 
-    Kept from one run of the tests to the next as long as no source changes; what another run may
-    still be using stays too.
+    Processes share it. It is kept from one run of the tests to the next as long as no source
+    changes; what another run may still be using stays too.
     """
     digest = hashlib.sha256()
     headers = [support.ROOT / "interpose" / "cuda" / "cuda.h"]
     sources = [*support.PROGRAMS.glob("*.[ch]"), *support.EXAMPLES.glob("*.[ch]"), *headers]
     for path in sorted(sources):
         digest.update(path.read_bytes())
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    folder = BUILT / f"{worker}-{digest.hexdigest()[:16]}"
-    for old in BUILT.glob(f"{worker}-*"):
+    folder = BUILT / digest.hexdigest()[:16]
+    for old in BUILT.glob("*"):
         if old != folder and time.time() - old.stat().st_mtime > IN_USE_SECONDS:
             shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
+import hashlib
 import os
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 import cffi
 import numpy as np
 import numpy.typing as npt
+
+from tests import support
 
 ROOT = Path(__file__).resolve().parent.parent
 SIM = ROOT / "interpose" / "sim"
@@ -83,17 +84,22 @@ def sanitizers() -> list[str]:
 
 @functools.cache
 def library() -> tuple[Any, Any]:
-    """The interpreter as (ffi, library), compiled into a temporary folder once a session."""
-    where = tempfile.TemporaryDirectory(prefix="ptx-")
-    atexit.register(where.cleanup)
-    target = str(Path(where.name) / "libptx.so")
+    """The interpreter as (ffi, library), compiled where no process has done that."""
     sources = [*sorted(SIM.glob("ptx*.c")), ROOT / "tests" / "ptx_harness.c"]
     command = ["gcc", "-std=gnu11", *sanitizers(), *WARNINGS, "-fPIC", "-shared", f"-I{SIM}"]
-    command += [*map(str, sources), "-o", target, "-lm", "-lpthread"]
-    subprocess.run(command, check=True)
+    command += [*map(str, sources), "-lm", "-lpthread"]
+    of = hashlib.sha256(" ".join(command).encode())
+    for path in [*sources, *sorted(SIM.glob("*.h"))]:
+        of.update(path.read_bytes())
+    target = ROOT / "build" / "tests" / f"ptx-{of.hexdigest()[:16]}" / "libptx.so"
+    with support.sole_maker(target):
+        if not target.exists():
+            unfinished = target.with_suffix(".unfinished")
+            subprocess.run([*command, "-o", str(unfinished)], check=True)
+            unfinished.rename(target)
     ffi = cffi.FFI()
     ffi.cdef(DECLARATIONS)
-    return ffi, ffi.dlopen(target)
+    return ffi, ffi.dlopen(str(target))
 
 
 class Machine:

@@ -6,11 +6,13 @@ is not in the standard library.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -84,6 +86,15 @@ def command(name: str, where: Path) -> list[str]:
     return [str(build_examples(where / "examples") / name), *EXAMPLE_ARGUMENTS[name]]
 
 
+@contextmanager
+def sole_maker(of: Path) -> Iterator[None]:
+    """Other processes that want to make a file wait meanwhile, and then find it there."""
+    of.parent.mkdir(parents=True, exist_ok=True)
+    with open(of.with_name(f".{of.name}.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def build_program(name: str, where: Path) -> Path:
     """Compiles tests/programs/NAME.c into the folder where; NAME_lib.c becomes its library.
 
@@ -91,9 +102,15 @@ def build_program(name: str, where: Path) -> Path:
     what it finds at run time is up to the library path.
     """
     program = where / name
-    if program.exists():
-        return program
-    where.mkdir(parents=True, exist_ok=True)
+    if not program.exists():
+        with sole_maker(program):
+            if not program.exists():
+                _compile_program(name, program)
+    return program
+
+
+def _compile_program(name: str, program: Path) -> None:
+    where = program.parent
     compile_line = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"]
     compile_line.append(f"-I{ROOT / 'interpose' / 'cuda'}")
     own: list[str] = []
@@ -105,12 +122,13 @@ def build_program(name: str, where: Path) -> Path:
     compile_line += ["-o", str(unfinished), str(PROGRAMS / f"{name}.c")]
     _run([*compile_line, "-Wl,--as-needed", *own, str(SIMULATOR), "-ldl"])
     unfinished.rename(program)
-    return program
 
 
+@cache
 def build_examples(where: Path) -> Path:
     """Builds the examples on the driver API into the folder where, and returns it."""
-    _run(["make", "-s", "-C", str(EXAMPLES), f"BUILD={where}", f"LIBCUDA={SIMULATOR}"])
+    with sole_maker(where):
+        _run(["make", "-s", "-C", str(EXAMPLES), f"BUILD={where}", f"LIBCUDA={SIMULATOR}"])
     return where
 
 

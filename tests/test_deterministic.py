@@ -160,7 +160,7 @@ def test_threads_that_take_turns(built: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["plain", "async", "contexts", "capture", "full"])
 def test_addresses_and_contents_are_the_same(what: str, built: Path, tmp_path: Path) -> None:
     command = addresses(built, what)
-    one, two = (recorded(command, tmp_path / seed, seed=seed, memory="256M") for seed in ("1", "2"))
+    one, two = (recorded(command, tmp_path / seed, seed=seed, memory="128M") for seed in ("1", "2"))
     assert one == two
     assert one.status == 0
     manifests = [(tmp_path / seed / "manifest.json").read_bytes() for seed in ("1", "2")]

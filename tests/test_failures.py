@@ -378,13 +378,13 @@ def test_large_epochs_while_calls_fail(
     """Several threads write then, each to a file of its own."""
     program = [str(support.build_program("shim_large", built))]
     bare = support.run(program, SIM)
-    told = 0
     for n in range(1, 60, 3):
         run = tmp_path / str(n)
         what = f"{call}:{n}:{REFUSALS[call]}"
         environment = with_failing(failing / "failing.so", "FAILING", what, run)
-        told += check(bare, support.run(program, environment), run)
-    assert told
+        if not check(bare, support.run(program, environment), run):  # it makes no more of these
+            assert n > 1
+            break
 
 
 @pytest.mark.parametrize("first", [14, 22])

@@ -38,10 +38,10 @@ ORDERED = [("region", "touched"), ("region", "all"), ("device", "touched"), ("de
 
 @pytest.mark.parametrize("options", [[], ["--async"], ["--host"], ["--graphs", "--async"]], ids=str)
 @pytest.mark.parametrize(("deps", "regions"), ORDERED)
-@pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_is_torn(
-    seed: int, deps: str, regions: str, options: list[str], built: Path, run_path: Path
+    deps: str, regions: str, options: list[str], built: Path, run_path: Path
 ) -> None:
+    seed = 1 + ORDERED.index((deps, regions)) + len(options)
     arguments = ["--steps", "80", "--size", "2000", *options]
     found = stress(built, run_path, seed, *arguments, deps=deps, regions=regions)
     assert found.epochs > 30
@@ -57,17 +57,15 @@ def test_nothing_is_torn_in_buffers_of_several_blocks(built: Path, run_path: Pat
     assert not found.wrong
 
 
-@pytest.mark.large
-@pytest.mark.parametrize("deps", ["region", "device"])
-def test_nothing_is_torn_in_a_thousand_epochs(deps: str, built: Path, run_path: Path) -> None:
+def test_nothing_is_torn_in_a_thousand_epochs(built: Path, run_path: Path) -> None:
     arguments = ["--steps", "1700", "--size", "1500", "--async"]
-    found = stress(built, run_path, 5, *arguments, deps=deps, regions="touched")
+    found = stress(built, run_path, 5, *arguments, deps="region", regions="touched")
     assert found.epochs > 1000
     assert not found.wrong
 
 
 @pytest.mark.parametrize("regions", ["touched", "all"])
-@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_without_order_it_is_torn(seed: int, regions: str, built: Path, run_path: Path) -> None:
     """Which also shows that who looks would see it."""
     found = stress(built, run_path, seed, "--steps", "150", deps="off", regions=regions)
