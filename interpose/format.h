@@ -75,7 +75,7 @@ enum tt_event_kind {
 	TT_EVENT_SET = 5,         /* dst, bytes, src = value, shared = bytes of an item; of rows grid = items, rows */
 	TT_EVENT_ALLOC = 6,       /* dst, bytes, id = region */
 	TT_EVENT_FREE = 7,        /* dst, bytes, id = region */
-	TT_EVENT_STREAM_CREATE = 8,
+	TT_EVENT_STREAM_CREATE = 8, /* bytes = its flags, 1: it does not wait for the legacy default stream */
 	TT_EVENT_STREAM_DESTROY = 9,
 	TT_EVENT_EVENT_RECORD = 10, /* src = CUevent */
 	TT_EVENT_EVENT_WAIT = 11,   /* src = CUevent */

@@ -33,6 +33,7 @@ VERBS = [
     "manifest",
     "validate",
     "diff",
+    "race",
     "query",
     "events",
     "graph",

@@ -159,6 +159,12 @@ bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool
 	return p.on;
 }
 
+void delay_point_left(struct delay_kernel *k)
+{
+	if (!k->done && k->count)
+		k->points[k->count - 1].on = false;
+}
+
 void delay_kernel_done(struct delay_kernel *k, const char *why)
 {
 	pthread_mutex_lock(&lock);

@@ -31,6 +31,8 @@ bool delays_in_kernels(void);
 struct delay_kernel *delay_kernel(const char *name, uint64_t checksum);
 /* built_in: it synchronises, moves memory or waits for that. The mnemonic stays where it is. */
 bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in, struct delay_choice *choice);
+/* Nothing can be put in at the point that was asked for last. */
+void delay_point_left(struct delay_kernel *k);
 /* All of its points were asked for; why: NULL, or why none of them is late after all. */
 void delay_kernel_done(struct delay_kernel *k, const char *why);
 

@@ -319,7 +319,7 @@ EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event)
 ENDS_EVENT(cuEventDestroy)
 ENDS_EVENT(cuEventDestroy_v2)
 
-static void created(struct op *op, CUresult r, CUstream *stream)
+static void created(struct op *op, CUresult r, CUstream *stream, unsigned flags)
 {
 	if (!op->on)
 		return;
@@ -328,8 +328,10 @@ static void created(struct op *op, CUresult r, CUstream *stream)
 		op->stream = stream_of(op->t, *stream, false);
 	}
 	struct tt_event *e = op_event(op, r);
-	if (e)
+	if (e) {
+		e->bytes = flags;
 		events_publish(e, TT_EVENT_STREAM_CREATE);
+	}
 }
 
 EXPORT CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
@@ -340,7 +342,7 @@ EXPORT CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuStreamCreate);
 	CUresult r = real.cuStreamCreate(stream, flags);
-	created(&op, r, stream);
+	created(&op, r, stream, flags);
 	return r;
 }
 
@@ -352,7 +354,7 @@ EXPORT CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned fl
 		return CUDA_ERROR_NOT_SUPPORTED;
 	op_begin(&op, CALL_cuStreamCreateWithPriority);
 	CUresult r = real.cuStreamCreateWithPriority(stream, flags, priority);
-	created(&op, r, stream);
+	created(&op, r, stream, flags);
 	return r;
 }
 

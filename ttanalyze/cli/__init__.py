@@ -23,6 +23,7 @@ from ttanalyze.cli import (
     exporting,
     inside,
     looking,
+    racing,
     recording,
     replaying,
     tracing,
@@ -51,6 +52,7 @@ for verbs in (
     replaying.verbs,
     exporting.verbs,
     inside.verbs,
+    racing.verbs,
 ):
     app.registered_commands += verbs.registered_commands
 

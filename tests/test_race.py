@@ -1,0 +1,165 @@
+"""Races between streams: found where a wait is missing, named, and not where nothing is missing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.rundir import Writer
+from tests.support import Cli, Outcome
+from ttanalyze.cli import run_command
+from ttanalyze.race.order import calls_between, unordered
+
+
+@dataclass(frozen=True)
+class Searched:
+    folder: Path
+    outcome: Outcome
+    report: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def searched(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Searched]:
+    """`ttanalyze race` of a program that forgets to wait, and of one that waits."""
+    examples = support.build_examples(built / "examples")
+    out = {}
+    for fixed in (False, True):
+        folder = tmp_path_factory.mktemp("race") / "search"
+        command = [str(examples / "handoff"), *(["--fixed"] if fixed else [])]
+        options = ["--sim", "-o", str(folder), "--runs", "2", "--launch-delay", "1500000"]
+        outcome = support.ttanalyze("race", *options, "--", *command)
+        assert outcome.stderr == ""
+        report = json.loads((folder / "report.json").read_text())
+        out[fixed] = Searched(folder, outcome, report)
+    return out
+
+
+@pytest.mark.native
+@pytest.mark.large
+def test_a_missing_wait_is_found(searched: dict[bool, Searched]) -> None:
+    found = searched[False]
+    assert found.outcome.status == 1
+    finding = found.report["findings"][0]
+    pair = finding["pairs"][0]
+    kernels = [pair[which]["kernel"] for which in ("first", "second")]
+    assert kernels == ["make_values", "use_values"]
+    assert pair["first"]["delayed"]
+    assert pair["region"] == 0  # the values, not the sums, which differ
+    assert finding["diff"]["processes"][0]["divergences"][0]["region_a"] == 1
+    assert "nothing in stream 17 waits for stream 16" in found.outcome.stdout
+    assert "make_values (call " in found.outcome.stdout
+    assert f"record --delay-load {finding['delays']} -- " in found.outcome.stdout
+    assert (found.folder / f"seed-{finding['seed']}").is_dir()
+
+
+@pytest.mark.native
+@pytest.mark.large
+def test_nothing_is_found_where_nothing_is_missing(searched: dict[bool, Searched]) -> None:
+    right = searched[True]
+    assert right.outcome.status == 0
+    assert right.outcome.stdout.startswith("nothing found: 2 runs with delays did the same")
+    assert not right.report["found"] and right.report["runs"] == 2
+    assert [path.name for path in right.folder.glob("seed-*")] == []
+
+
+@pytest.mark.native
+@pytest.mark.large
+def test_a_search_goes_on(searched: dict[bool, Searched], cli: Cli) -> None:
+    """What was recorded is not recorded again; other options need another folder."""
+    found = searched[False]
+    before = (found.folder / "reference" / "run.json").stat().st_mtime_ns
+    program = found.report["command"]
+    options = ["--sim", "-q", "-o", found.folder, "--runs", "2", "--launch-delay", "1500000"]
+    again = cli("race", *options, "--json", "--", *program)
+    assert again.status == 1
+    report = json.loads(again.stdout)
+    assert report["findings"] == found.report["findings"] or report["findings"]
+    assert (found.folder / "reference" / "run.json").stat().st_mtime_ns == before
+    other = cli("race", *options[:-1], "9", "--", *program)
+    assert other.status == 2 and "has a search with other options" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--delay", "x", "--", "true"], "--delay x: nanoseconds"),
+        (["--delay", "0", "--launch-delay", "0", "--", "true"], "nothing would be late"),
+        (["--runs", "0", "--", "true"], "one at least"),
+        (["--", "no-such-program"], "no-such-program"),
+        (["-o", "/", "--", "true"], "exists"),
+        (["--tolerance", "1", "--dtype", "f99", "--", "true"], "f99"),
+    ],
+)
+def test_what_can_not_be_searched(
+    arguments: list[str], why: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = cli("race", "--sim", "-q", *arguments)
+    assert outcome.status == 2 and outcome.stdout == ""
+    assert why in outcome.stderr and outcome.stderr.count("\n") == 1
+
+
+def test_force_replaces_searches_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert run_command(["race", "--sim", "-f", "-o", str(tmp_path), "--", "true"]) == 2
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+# ---- what orders calls ----
+
+
+def ordered(writer: Writer, path: Path, first: int, second: int) -> bool:
+    writer.close()
+    calls = calls_between(tt.open(path).processes[0], 0, 0, second)
+    by_seq = {int(call.event["seq"]): call for call in calls}
+    return not unordered(by_seq[first], by_seq[second])
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        ([], False),
+        ([("event-record", 16, 7), ("event-wait", 17, 7)], True),
+        ([("event-record", 16, 7), ("event-wait", 17, 8)], False),
+        ([("event-wait", 17, 7), ("event-record", 16, 7)], False),
+        ([("event-record", 16, 7), ("event-wait", 18, 7)], False),
+        (
+            [
+                ("event-record", 16, 7),
+                ("event-wait", 18, 7),
+                ("event-record", 18, 8),
+                ("event-wait", 17, 8),
+            ],
+            True,
+        ),
+        ([("sync", 16, 0)], True),
+        ([("sync", 17, 0)], False),
+        ([("sync", 0, 0)], True),
+        ([("event-record", 16, 7), ("sync", 0, 7)], True),
+        ([("event-record", 17, 7), ("sync", 0, 7)], False),
+        ([("launch", 1, 0)], True),
+        ([("launch", 18, 0)], False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("free", [False, True], ids=["blocking", "non-blocking"])
+def test_what_orders_calls(
+    between: list[tuple[str, int, int]], expected: bool, free: bool, run_path: Path
+) -> None:
+    """Launches in streams 16 and 17; the legacy default stream orders those that wait for it."""
+    writer = Writer(run_path)
+    for stream in (16, 17, 18):
+        writer.event("stream-create", stream=stream, bytes=int(free))
+    first = writer.event("launch", stream=16)
+    for kind, stream, handle in between:
+        writer.event(kind, stream=stream, src=handle)
+    second = writer.event("launch", stream=17)
+    if free and between == [("launch", 1, 0)]:
+        expected = False
+    assert ordered(writer, run_path, first, second) == expected

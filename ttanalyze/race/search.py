@@ -1,0 +1,289 @@
+"""Looks for races: records a program again and again, with other delays each time, and compares."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ttanalyze import delays, text
+from ttanalyze.diff import DiffReport, Divergence, ProcessDiff, diff
+from ttanalyze.errors import Error
+from ttanalyze.model import open_run
+from ttanalyze.output import replacing
+from ttanalyze.race import pairs
+from ttanalyze.race.report import Finding, RaceReport
+from ttanalyze.values import Tolerance, Type
+
+STATE = "race.json"
+REFERENCE, AGAIN = "reference", "again"
+Progress = Callable[[int, int], None] | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """command: the program and its arguments. runs: how many recordings with delays; first: seed of
+    the first; stop: after so many that did something else, 0 for none. delay: nanoseconds within
+    kernels, launch_delay: between calls, 0 for none. record: further options of `record`, by
+    variable. keep: also runs that did the same.
+    """
+
+    command: tuple[str, ...]
+    runs: int = 20
+    first: int = 1
+    stop: int = 1
+    delay: int = 10_000
+    launch_delay: int = 500_000
+    record: Mapping[str, str] = field(default_factory=dict)
+    sim: bool = False
+    keep: bool = False
+
+    def check(self) -> None:
+        """Raises Error for what makes no sense."""
+        if not self.command:
+            raise Error("a program is expected")
+        if self.runs < 1 or self.first < 0 or self.stop < 0:
+            raise Error("--runs: one at least is needed")
+        if not self.delay and not self.launch_delay and "TT_DELAY_LOAD" not in self.record:
+            raise Error("--delay 0 and --launch-delay 0: nothing would be late")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A run as far as it can be compared. output: what the program printed."""
+
+    run: Path
+    status: int
+    output: bytes
+
+
+class Race:
+    """The search in a folder, which holds the runs; one that was interrupted there goes on."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        out: Path,
+        *,
+        types: Mapping[str | int | None, Type] | None = None,
+        tolerance: Tolerance | None = None,
+    ) -> None:
+        """Raises Error where the folder has something else in it."""
+        settings.check()
+        self.settings, self.out = settings, out
+        self._types = dict(types) if types else None
+        self._tolerance = tolerance
+        self._varying: set[tuple[int, int]] = set()  # process and region
+        self._prints_the_same = True
+        self._same: list[int] = []
+        self._other: list[int] = []
+        self._prepare()
+
+    def _prepare(self) -> None:
+        wanted = _plain(self.settings)
+        state = self.out / STATE
+        try:
+            if state.exists():
+                known = orjson.loads(state.read_bytes())
+                if known["settings"] != wanted:
+                    raise Error(f"{self.out} has a search with other options: --force replaces it")
+                self._same, self._other = known["same"], known["other"]
+                return
+            if self.out.exists() and any(self.out.iterdir()):
+                raise Error(f"{self.out} exists; choose another name, or replace it with --force")
+            self.out.mkdir(exist_ok=True)
+        except (OSError, KeyError, TypeError, orjson.JSONDecodeError) as e:
+            raise Error(f"{self.out}: {e}") from None
+        self._note()
+
+    def _note(self) -> None:
+        state = {"settings": _plain(self.settings), "same": self._same, "other": self._other}
+        with replacing(self.out / STATE) as file:
+            file.write(orjson.dumps(state, option=orjson.OPT_INDENT_2))
+
+    # ---- recording ----
+
+    def record(self, name: str, variables: Mapping[str, str]) -> Recording:
+        """Records the program, or takes the recording that is there.
+
+        Raises Error where it can't be recorded.
+        """
+        run, log = self.out / name, self.out / f"{name}.log"
+        ended = self.out / f"{name}.status"
+        if not ended.exists():
+            command = [sys.executable, "-m", "ttanalyze", "record", "--quiet", "--force"]
+            command += ["--sim"] if self.settings.sim else []
+            command += ["-o", str(run), "--", *self.settings.command]
+            environment = {**os.environ, **self.settings.record, **variables}
+            with log.open("wb") as file:
+                done = subprocess.run(
+                    command, env=environment, stdout=file, stderr=file, check=False
+                )
+            if -done.returncode in (signal.SIGINT, signal.SIGTERM):
+                raise KeyboardInterrupt
+            if not (run / "run.json").exists():
+                raise Error(f"nothing was recorded: {_last_line(log)}")
+            ended.write_text(str(done.returncode))
+        return Recording(run, int(ended.read_text()), _without_ours(log.read_bytes()))
+
+    def variables(self, seed: int) -> dict[str, str]:
+        """What a seed's recording is told."""
+        given = {"TT_DELAY": self.settings.delay, "TT_LAUNCH_DELAY": self.settings.launch_delay}
+        return {"TT_DELAY_SEED": str(seed)} | {k: str(v) for k, v in given.items() if v}
+
+    def _forget(self, name: str) -> None:
+        shutil.rmtree(self.out / name, ignore_errors=True)
+        for ending in ("log", "status"):
+            (self.out / f"{name}.{ending}").unlink(missing_ok=True)
+
+    # ---- comparing ----
+
+    def compare(self, reference: Recording, other: Recording) -> Finding | None:
+        """What is other in a recording, but for what varies anyway; None where nothing is."""
+        report = self._diff(reference, other, bool(self._varying))
+        divergence = self._first(report) if report is not None else None
+        found = Finding(seed=-1, run=str(other.run), delays="")
+        if other.status != reference.status:
+            found.status = other.status
+        if divergence is not None:
+            assert report is not None
+            found.diff = report
+        if self._prints_the_same and other.output != reference.output:
+            found.notes.append(f"what it printed differs: {other.run}.log")
+        if report is None:
+            found.notes.append("memory could not be compared")
+        return found if found.status is not None or found.diff or found.notes else None
+
+    def _diff(self, a: Recording, b: Recording, every: bool) -> DiffReport | None:
+        with contextlib.suppress(Error):
+            return diff(a.run, b.run, every=every, types=self._types, tolerance=self._tolerance)
+        return None
+
+    def _first(self, report: DiffReport) -> tuple[ProcessDiff, Divergence] | None:
+        """Where memory first parts that does not vary anyway; the report keeps what counts."""
+        for process in report.processes:
+            process.divergences = [
+                d
+                for d in process.divergences
+                if not d.leftover and (process.process_a, d.region_a) not in self._varying
+            ]
+        return report.first
+
+    # ---- the search ----
+
+    def run(self, progress: Progress = None) -> RaceReport:
+        """Records and compares until something differs often enough, or all runs are done."""
+        began = time.monotonic()
+        settings = self.settings
+        report = RaceReport(list(settings.command), str(self.out / REFERENCE), wanted=settings.runs)
+        reference = self._undelayed(report)
+        for done, seed in enumerate(range(settings.first, settings.first + settings.runs)):
+            if progress:
+                progress(done, settings.runs)
+            report.runs = done + 1
+            if seed in self._same:
+                continue
+            found = self._try(reference, seed)
+            if found is not None:
+                report.findings.append(found)
+            if settings.stop and len(report.findings) >= settings.stop:
+                break
+        report.seconds = round(time.monotonic() - began, 3)
+        return report
+
+    def _undelayed(self, report: RaceReport) -> Recording:
+        """The recording that others are compared with, and what differs without delays."""
+        reference, again = (self.record(name, NO_DELAYS) for name in (REFERENCE, AGAIN))
+        self._prints_the_same = reference.output == again.output
+        found = self._diff(reference, again, every=True)
+        if found is not None and not found.memory_same:
+            meant = [(p, d) for p in found.processes for d in p.divergences if not d.leftover]
+            self._varying = {(p.process_a, d.region_a) for p, d in meant}
+            report.varies = sorted({d.label or f"region {d.region_a}" for _, d in meant})
+            report.unsteady = found if meant else None
+        if reference.status != again.status:
+            statuses = f"{reference.status} and {again.status}"
+            report.notes.append(f"without delays it ends with status {statuses}")
+        if not self._prints_the_same:
+            report.notes.append("what it prints differs from run to run, and is not compared")
+        return reference
+
+    def _try(self, reference: Recording, seed: int) -> Finding | None:
+        name = f"seed-{seed}"
+        found = self.compare(reference, self.record(name, self.variables(seed)))
+        if found is None:
+            self._same.append(seed)
+            self._note()
+            if not self.settings.keep:
+                self._forget(name)
+            return None
+        if seed not in self._other:
+            self._other.append(seed)
+            self._note()
+        found.seed = seed
+        self._explain(found)
+        return found
+
+    def _explain(self, found: Finding) -> None:
+        """Adds which calls nothing orders, and what was late."""
+        run = open_run(Path(found.run))
+        first = self._first(found.diff) if found.diff is not None else None
+        if first is not None:
+            process, divergence = first
+            side = run.process(process.process_b)
+            if divergence.epoch_b is not None:
+                found.pairs = pairs.find(
+                    side, divergence.region_b, divergence.equal_b, divergence.epoch_b
+                )
+        with contextlib.suppress(Error):
+            path = self.out / f"seed-{found.seed}.delays.json"
+            config = delays.of_run(run)
+            path.write_text(config.to_json())
+            found.delays = str(path)
+            points, calls = config.count_on()
+            found.notes.append(
+                f"late were {text.count(calls, 'call')} and "
+                f"{text.count(points, 'instruction')} in kernels"
+            )
+
+
+NO_DELAYS = {"TT_DELAY": "", "TT_LAUNCH_DELAY": "", "TT_DELAY_LOAD": ""}
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    """As it comes back from JSON."""
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(settings)))
+    return plain
+
+
+def _without_ours(output: bytes) -> bytes:
+    """Without the lines of the recorder, which name folders."""
+    lines = output.splitlines(keepends=True)
+    return b"".join(line for line in lines if not line.startswith(b"ttanalyze: "))
+
+
+def _last_line(log: Path) -> str:
+    lines: Sequence[str] = log.read_text(errors="replace").splitlines()
+    return lines[-1].removeprefix("ttanalyze: ") if lines else "the program said nothing"
+
+
+def remove(folder: Path) -> None:
+    """Removes a search. Raises Error for a folder that is none."""
+    if not folder.exists():
+        return
+    if not (folder / STATE).is_file():
+        raise Error(f"{folder} exists and is no search; it will not be replaced")
+    try:
+        shutil.rmtree(folder)
+    except OSError as e:
+        raise Error(f"{folder}: {e.strerror}") from None
