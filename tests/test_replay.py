@@ -250,6 +250,31 @@ def test_a_replay_starts_without_what_it_does_not_need() -> None:
     assert not {"pandas", "rich", "logging.handlers"} & set(done.stdout.split())
 
 
+def test_with_our_own_kernels(runs: dict[str, Path]) -> None:
+    """As on a GPU: digests come from the device, which is held until a launch is submitted."""
+    script = """
+import sys
+from ttanalyze.graph import Device
+from ttanalyze.graph.scene import Scene
+from ttanalyze.model import open_run
+from ttanalyze.replay import Replay
+from ttanalyze.replay.plan import chosen, plan
+
+process = open_run(sys.argv[1]).process(0)
+for number in chosen(process)[:2]:
+    scene = Scene(process, Device.default(), plan(process, number).rows, alone=False)
+    replay = Replay(process, number, scene=scene)
+    for _ in range(2):
+        replay.restore()
+        replay.submit()
+        print(all(finding.same for finding in replay.compare()))
+    print(len(replay.time(2).runs))
+"""
+    command = [sys.executable, "-c", script, str(runs["training"])]
+    done = support.run(command, simulator_environment(), cwd=support.ROOT)
+    assert (done.stderr, done.stdout.split()) == ("", ["True", "True", "2"] * 2)
+
+
 def test_digests_on_the_device() -> None:
     """Those of the kernel are those of the host, of memory of any size and alignment."""
     script = """

@@ -117,7 +117,7 @@ def replay(
         ),
     ] = None,
     alone: Annotated[
-        bool, typer.Option("--alone", help="Launch no kernel but this (--under does so).")
+        bool, typer.Option("--alone", help="Run no kernels of our own beside it, as --under does.")
     ] = False,
     process: ProcessOption = 0,
     device: DeviceOption = 0,

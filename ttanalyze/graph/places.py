@@ -182,9 +182,11 @@ class Places:
     """
 
     def __init__(
-        self, device: Device, process: Process, rows: Iterable[int], alone: bool = False
+        self, device: Device, process: Process, rows: Iterable[int], alone: bool | None = None
     ) -> None:
-        """Allocates it. alone: no kernels of our own. Raises Error where there is not enough."""
+        """Allocates it. alone: no kernels of our own run; None: only where they pay. Raises Error
+        where there is not enough.
+        """
         self.device = device
         self._process = process
         self._rows = dict.fromkeys(rows)
@@ -197,7 +199,7 @@ class Places:
         self._variables: dict[int, int] = {}  # by row, where they are
         self._initial: dict[int, Array] = {}  # and what they held when their module was loaded
         self.own = Own(device)
-        self._digests = Digests(self.own, True if alone else None)
+        self._digests = Digests(self.own, alone)
         self._loader = Loader(process, device, check=self._digests.here)
         self._restored = False
 
@@ -309,6 +311,11 @@ class Places:
     def simulated(self) -> bool:
         """Whether the device is the simulator."""
         return self.device.name == SIMULATOR
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no kernels of our own run, as that was asked for, or would not pay."""
+        return self._digests.here
 
     def now(self, row: int) -> int:
         """The address at which a region is now."""

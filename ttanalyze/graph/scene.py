@@ -55,10 +55,10 @@ class Scene:
     """Memory of some regions of a process, by row, and the code of its kernels, as it is needed."""
 
     def __init__(
-        self, process: Process, device: Device, rows: list[int], alone: bool = False
+        self, process: Process, device: Device, rows: list[int], alone: bool | None = None
     ) -> None:
-        """alone: no kernels of our own run on the device. Raises Error where there is not enough
-        memory.
+        """alone: no kernels of our own run on the device; None: only where they pay. Raises Error
+        where there is not enough memory.
         """
         self.process = process
         self.device = device

@@ -99,7 +99,7 @@ def replay(
     rows = sorted({row for one in found if isinstance(one, Plan) for row in one.rows})
     if not any(isinstance(one, Plan) for one in found):
         return [one for one in found if isinstance(one, Outcome)]
-    scene = Scene(process, device(), rows, wanted.alone)
+    scene = Scene(process, device(), rows, wanted.alone or None)
     out: list[Outcome] = []
     lost = ""  # why nothing works in the context any more
     for done, one in enumerate(found):
