@@ -64,3 +64,20 @@ def check_order(run: Path, updates: list[bool]) -> None:
         assert seen[b][-2:] == [base + 100, base + 102]
         assert seen[c][-1] == base + 203
     assert tt.verify.verify(opened, run / "manifest.json").same
+
+
+def check_streams(run: Path) -> None:
+    """Of shim_points_streams: each launch adds its number to the memory of its graph."""
+    opened = tt.open(run)
+    points = opened.epochs[opened.epochs["trigger"] == "graph-node"]
+    assert not points[["refused", "loose"]].any().any()
+    launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
+    assert points["seq"].tolist() == launches
+    regions = opened.regions.query("size == 120000")["region"].tolist()
+    sums = [0] * len(regions)
+    for i, epoch in enumerate(points["epoch"].tolist()):
+        of = i % len(regions)
+        sums[of] += i + 1
+        contents = opened.read(epoch, regions[of], dtype="u4")
+        assert (contents == sums[of]).all()
+    assert tt.verify.verify(opened, run / "manifest.json").same

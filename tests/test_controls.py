@@ -69,6 +69,24 @@ def test_a_setting_to_begin_with(command: list[str], tmp_path: Path) -> None:
     assert tt.verify.verify(opened, run / "manifest.json").same
 
 
+def test_replays_that_are_held_up_for_long(command: list[str], tmp_path: Path) -> None:
+    """Their epochs are called off, and it goes on with a snapshot once they are through."""
+    run, late = tmp_path / "run", [*command, "1500"]
+    outcome = support.run(late, support.recording(SIM, run, **OPTIONS, stall_ms="300"))
+    assert (outcome.stdout, outcome.status) == (support.run(late, SIM).stdout, 0)
+    assert "waited more than 300 ms for work of the program: it was called off" in outcome.stderr
+    opened = tt.open(run)
+    points = opened.epochs.query("trigger == 'graph-node'")
+    launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
+    assert points[points["seq"].isin(launches[8:18])]["refused"].all()
+    last = points[points["seq"].isin(launches[-3:])]
+    assert len(last) == 3 * 2
+    assert not last["refused"].any()
+    a = opened.regions.query("label == 'weights.a'")["region"].iloc[0]
+    assert (opened.read(int(last["epoch"].iloc[0]), a, dtype="u4") == len(launches) - 2).all()
+    assert tt.verify.verify(opened, run / "manifest.json").same
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

@@ -8,7 +8,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.points import check_order, check_points
+from tests.points import check_order, check_points, check_streams
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -46,6 +46,15 @@ def test_updates_from_other_orders(seed: int, more: dict[str, str], built: Path,
     command = [str(support.build_program("shim_points_order", built))]
     record(command, run, environment, epoch="graph-node:fill|add", **more)
     check_order(run, [True, True, True, False])
+
+
+@pytest.mark.parametrize("more", [{}, {"deps": "region"}, {"deps": "off"}], ids=str)
+def test_several_graphs_and_streams(more: dict[str, str], built: Path, run: Path) -> None:
+    environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
+    command = [str(support.build_program("shim_points_streams", built))]
+    record(command, run, environment, epoch="graph-node:.", graph_stamps=".", **more)
+    check_streams(run)
+    assert tt.open(run).activities["stamped"].sum() == 4 * 3 * 2
 
 
 def test_only_those_that_were_named(built: Path, run: Path) -> None:

@@ -25,8 +25,19 @@ extern const char replay_ptx[];
 
 static struct kernels kernels[CONTEXTS];
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Memory that nodes of a graph read which is gone. */
+struct spare {
+	const struct context *context;
+	size_t size;
+	void *host;
+	CUdeviceptr device;
+	struct spare *next;
+};
+
 static struct points *all;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* that list */
+static struct spare *spares;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* both lists */
 
 const struct kernels *kernels_of(const struct context *c)
 {
@@ -118,20 +129,58 @@ static struct points *find_spots(struct context *c, const struct reading *g)
 
 /* ---- memory that the nodes read ---- */
 
+static bool take_spare(struct points *q)
+{
+	pthread_mutex_lock(&lock);
+	struct spare **at = &spares, *s;
+	while ((s = *at) && (s->context != q->context || s->size != q->size))
+		at = &s->next;
+	if (s) {
+		*at = s->next;
+		q->replay = s->host;
+		q->device = s->device;
+		free(s);
+	}
+	pthread_mutex_unlock(&lock);
+	return s;
+}
+
+/* The caller holds the lock. Where launches may be left that look at it, it stays as it is until its context goes. */
+static void leave_spare(struct points *q)
+{
+	bool unused = q->device && !q->gone && !q->given_up && points_through(q) == atomic_load(&q->launched);
+	struct spare *s = unused ? malloc(sizeof(*s)) : NULL;
+
+	if (!s)
+		return;
+	*s = (struct spare){.context = q->context, .size = q->size, .host = q->replay, .device = q->device, .next = spares};
+	spares = s;
+}
+
+static bool take_memory(struct points *q)
+{
+	void *host;
+
+	if (take_spare(q))
+		return true;
+	if (real.cuMemHostAlloc(&host, q->size, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS)
+		return false;
+	q->replay = host;
+	return real.cuMemHostGetDevicePointer_v2(&q->device, host, 0) == CUDA_SUCCESS;
+}
+
 static bool allocate(struct points *q, struct context *c)
 {
 	size_t turns = sizeof(*q->replay), params = turns + TURNS * sizeof(*q->turns);
 	size_t stamps = params + (size_t)POINT_SETS * q->point_count * sizeof(*q->params);
 	size_t tables = stamps + (size_t)TURNS * q->stamped_count * 2 * sizeof(*q->stamps);
-	size_t table = (size_t)POINT_SETS * TABLE_FIRST * sizeof(*q->points->tables), size = tables + q->point_count * table;
-	void *host;
+	size_t table = (size_t)POINT_SETS * TABLE_FIRST * sizeof(*q->points->tables);
 
 	q->context = c;
-	if (real.cuMemHostAlloc(&host, size, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
-	    real.cuMemHostGetDevicePointer_v2(&q->device, host, 0) != CUDA_SUCCESS)
+	q->size = tables + q->point_count * table;
+	if (!take_memory(q))
 		return false;
-	memset(host, 0, size);
-	q->replay = host;
+	char *host = memset(q->replay, 0, q->size);
 	q->turns = (void *)((char *)host + turns);
 	q->params = (void *)((char *)host + params);
 	q->stamps = (void *)((char *)host + stamps);
@@ -319,6 +368,12 @@ void points_updated(struct points *q, struct exec *x)
 		atomic_store(&q->spots[i].number, graph_node_number(x, q->spots[i].kernel));
 }
 
+static void nothing(struct points *q, void *to)
+{
+	(void)q;
+	(void)to;
+}
+
 void points_attach(struct points *q, struct exec *x)
 {
 	points_updated(q, x);
@@ -326,14 +381,16 @@ void points_attach(struct points *q, struct exec *x)
 	q->next = all;
 	all = q;
 	pthread_mutex_unlock(&lock);
+	points_each(nothing, NULL); /* graphs that ended before their launches did */
 	graph_set_points(x, q);
 }
 
 /* ---- all of them ---- */
 
-/* What the device reads is freed with its context only. */
+/* The caller holds the lock. */
 static void let_go(struct points *q)
 {
+	leave_spare(q);
 	for (unsigned i = 0; q->points && i < q->point_count; i++)
 		region_list_release(q->points[i].list);
 	free(q->spots);
@@ -345,7 +402,9 @@ static void let_go(struct points *q)
 /* With the lock. Its launches are through and were looked at, or that will never be. */
 static bool is_over(const struct points *q)
 {
-	return q->ended && (!q->stamped_count || q->gone || q->looked == atomic_load(&q->launched));
+	uint64_t launched = atomic_load(&q->launched);
+
+	return q->ended && (q->gone || q->given_up || (points_through(q) == launched && (!q->stamped_count || q->looked == launched)));
 }
 
 void points_each(void (*visit)(struct points *q, void *to), void *to)
@@ -363,12 +422,6 @@ void points_each(void (*visit)(struct points *q, void *to), void *to)
 	pthread_mutex_unlock(&lock);
 }
 
-static void nothing(struct points *q, void *to)
-{
-	(void)q;
-	(void)to;
-}
-
 /* The executable graph is gone, or never was. */
 void points_free(struct points *q)
 {
@@ -378,11 +431,30 @@ void points_free(struct points *q)
 	for (struct points *o = all; o; o = o->next)
 		attached |= o == q;
 	q->ended = true;
-	pthread_mutex_unlock(&lock);
-	if (attached)
-		points_each(nothing, NULL);
-	else
+	if (!attached)
 		let_go(q);
+	pthread_mutex_unlock(&lock);
+	points_each(nothing, NULL);
+}
+
+static void mark_gone(struct points *q, void *context)
+{
+	q->gone |= q->context == context;
+}
+
+void points_context_ends(struct context *c)
+{
+	points_each(mark_gone, c);
+	pthread_mutex_lock(&lock);
+	for (struct spare **at = &spares, *s; (s = *at);) {
+		bool goes = s->context == c;
+		*at = goes ? s->next : s;
+		if (goes)
+			free(s);
+		else
+			at = &s->next;
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 void points_forget(void)
@@ -390,4 +462,5 @@ void points_forget(void)
 	pthread_mutex_init(&kernels_lock, NULL);
 	pthread_mutex_init(&lock, NULL);
 	all = NULL;
+	spares = NULL;
 }

@@ -55,8 +55,9 @@ struct points {
 	struct spot *spots;
 	struct point *points;
 	CUgraphNode last; /* while it is in a graph: the one that ends the turn */
-	struct tt_replay *replay;
+	struct tt_replay *replay; /* what the nodes read begins with it */
 	CUdeviceptr device;
+	size_t size;
 	struct tt_replay_turn *turns;
 	struct tt_capture_params *params; /* POINT_SETS for each point */
 	uint64_t *stamps;

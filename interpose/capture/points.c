@@ -22,6 +22,8 @@
 #include "capture.h"
 #include "inside.h"
 
+#define ASK_NS 20000000
+
 static void switch_off(struct points *q, void *context)
 {
 	for (unsigned i = 0; i < TURNS && q->context == context; i++)
@@ -164,8 +166,8 @@ static void let_go(struct points *q)
 	}
 }
 
-/* largest: of their chunks. */
-static bool prepare_all(struct capture *p, struct points *q, struct exec *x, uint64_t *largest)
+/* Why it can't be, or NULL. largest: of their chunks. */
+static const char *prepare_all(struct capture *p, struct points *q, struct exec *x, uint64_t *largest)
 {
 	uint32_t every = controls.snapshot_every;
 	bool all = every && q->since_snapshot >= every; /* so that readers need not look back any further */
@@ -175,32 +177,45 @@ static bool prepare_all(struct capture *p, struct points *q, struct exec *x, uin
 	for (unsigned i = 0; i < q->point_count; i++) {
 		struct point *point = &q->points[i];
 		if (!prepare(p, point, x, all))
-			return false;
+			return "there is no memory for lists of what their kernels reach";
 		uint64_t chunk = tt_chunk_size(point->blocks, point->payload);
 		most = point->blocks > most ? point->blocks : most;
 		*largest = chunk > *largest ? chunk : *largest;
 		size += chunk;
 	}
-	q->since_snapshot = all ? 0 : q->since_snapshot;
+	if (!capture_scratch(p, most))
+		return "there is no memory for lists of blocks";
 	/* They can't wait for room: there has to be enough for whatever changes. */
-	return capture_scratch(p, most) && size + *largest <= p->ring.size &&
-	       (capture_fits(p, size, *largest) ||
-		(drain_make_room(p, size, *largest) && capture_fits(p, size, *largest)));
+	if (size + *largest > p->ring.size)
+		return "the ring is smaller than what their kernels reach";
+	if (!capture_fits(p, size, *largest) &&
+	    !(drain_make_room(p, size, *largest) && capture_fits(p, size, *largest)))
+		return "the ring was full of what was captured before";
+	q->since_snapshot = all ? 0 : q->since_snapshot;
+	return NULL;
 }
 
 /* ---- launches ---- */
 
-static bool wait_for_turn(const struct points *q, const struct stream *s, uint64_t turn, uint32_t ms)
+static bool has_failed(const struct stream *s)
 {
-	uint64_t until = clock_ns() + ms * 1000000ull;
+	CUresult r = real.cuStreamQuery(s->handle);
 
-	while (points_through(q) < turn) {
-		CUresult r = real.cuStreamQuery(s->handle);
-		if ((r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY) || clock_ns() > capture_deadline(until, false))
-			return points_through(q) >= turn;
+	return r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY;
+}
+
+/* Looks at memory; the driver, whose locks the program's threads want, is asked now and then whether all is well. */
+static bool wait_for_turn(const struct points *q, const struct stream *s, uint64_t turn)
+{
+	uint64_t now = clock_ns(), until = now + options.stall_ms * 1000000ull, ask = now + ASK_NS;
+
+	for (; points_through(q) < turn && now <= capture_deadline(until, false); now = clock_ns()) {
+		if (now > ask && has_failed(s))
+			break;
+		ask = now > ask ? now + ASK_NS : ask;
 		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 	}
-	return true;
+	return points_through(q) >= turn;
 }
 
 /* The first turn that has to be over, so that at most `most` launches are under way with the next. */
@@ -216,7 +231,7 @@ static bool queue(struct capture *p, struct points *q, const struct stream *s)
 {
 	if ((p->open_stream != s || atomic_load(&p->stalled)) && !capture_settled(p))
 		return false;
-	if (wait_for_turn(q, s, turn_before(q, POINT_SETS), options.stall_ms))
+	if (wait_for_turn(q, s, turn_before(q, POINT_SETS)))
 		return true;
 	if (!capture_hurried())
 		capture_let_go(p);
@@ -251,6 +266,7 @@ static void submit(struct capture *p, struct points *q, unsigned i, uint64_t seq
 /* With the lock. */
 static bool capture(struct capture *p, struct points *q, struct exec *x, const struct stream *s, uint64_t seq)
 {
+	const char *why;
 	uint64_t largest;
 
 	if (atomic_load(&captures_active))
@@ -259,8 +275,8 @@ static bool capture(struct capture *p, struct points *q, struct exec *x, const s
 		recorder_warn("epochs inside graphs were not captured: those of launches before are held up");
 		return false;
 	}
-	if (!prepare_all(p, q, x, &largest)) {
-		recorder_warn("epochs inside graphs were not captured: the ring is smaller than what their kernels reach");
+	if ((why = prepare_all(p, q, x, &largest))) {
+		recorder_warn("epochs inside graphs were not captured: %s", why);
 		let_go(q);
 		return false;
 	}
@@ -304,7 +320,7 @@ bool points_begin(struct thread *t, struct points *q, struct exec *x, struct str
 	q->active = 0;
 	if (q->given_up)
 		return false;
-	if (points_through(q) < turn_before(q, TURNS) && !wait_for_turn(q, s, turn_before(q, TURNS), options.stall_ms)) {
+	if (!wait_for_turn(q, s, turn_before(q, TURNS))) {
 		points_give_up(q);
 		return false;
 	}

@@ -39,6 +39,7 @@ void points_end(struct thread *t, struct points *q, struct stream *s, bool launc
 
 /* What they would write to is about to be freed. */
 void points_switch_off(const struct context *c);
+void points_context_ends(struct context *c);
 void points_forget(void); /* in a fork's child */
 
 #endif

@@ -1,6 +1,7 @@
 /*
  * Initialisation, contexts and their synchronisation.
  */
+#include "../capture/points.h"
 #include "../inflight.h"
 #include "../state/arena.h"
 #include "op.h"
@@ -51,6 +52,7 @@ static struct context *ending(struct context *c)
 	delays_context_ends(c);
 	capture_end(thread_current(), c, true, false);
 	timeline_context_ends(c);
+	points_context_ends(c);
 	real.cuCtxPopCurrent_v2(&popped);
 	return c;
 }

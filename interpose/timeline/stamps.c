@@ -189,7 +189,6 @@ static void look(struct points *q, void *to)
 		return;
 	timeline_missed((atomic_load(&q->launched) - q->looked) * q->stamped_count);
 	q->looked = atomic_load(&q->launched);
-	q->gone |= p->only != NULL;
 }
 
 static void tune_clocks(struct poll *p)

@@ -9,7 +9,7 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.controls import OPTIONS, check_controls
-from tests.points import check_order, check_points
+from tests.points import check_order, check_points, check_streams
 
 pytestmark = [
     pytest.mark.gpu,
@@ -58,3 +58,13 @@ def test_controls_of_each_replay(more: dict[str, str], built: Path, tmp_path: Pa
     assert support.run(command, recorded) == bare
     check_controls(run)
     print(tt.open(run).process(0).info["timeline"], tt.open(run).activities.to_string())
+
+
+def test_several_graphs_and_streams(built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("shim_points_streams", built))]
+    bare = support.run(command, BARE)
+    recorded = support.recording(
+        BARE, tmp_path / "run", epoch="graph-node:.", graph_stamps=".", deps="region"
+    )
+    assert support.run(command, recorded) == bare
+    check_streams(tmp_path / "run")
