@@ -19,7 +19,8 @@ from ttanalyze.model import contents, layout
 from ttanalyze.model.contents import DataFiles
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
-from ttanalyze.replay import Plan, launches, plan
+from ttanalyze.replay import Plan
+from ttanalyze.replay.choose import choose
 
 POINTER = 8  # bytes
 CLUSTER, COOPERATIVE = 4, 2  # CU_LAUNCH_ATTRIBUTE_…
@@ -89,24 +90,10 @@ def find(process: Process, launch: int | None = None, kernel: str | None = None)
     in whose name a regular expression is found. Raises Error where there is none, or none that can
     be, and why.
     """
-    if (launch is None) == (kernel is None):
-        raise Error("say which launch: either --launch N, or --kernel REGEX")
-    if launch is not None:
-        return _alone(plan(process, launch))
-    found = launches(process, kernel)["seq"].tolist()
-    if not found:
-        raise Error(f"no launch of a kernel whose name has {kernel!r}")
-    why = None
-    for number in found:
-        try:
-            return _alone(plan(process, number))
-        except Error as e:
-            why = why or e
-    many = f" (and none of {len(found) - 1:,} more can)" if len(found) > 1 else ""
-    raise Error(f"{why}{many}")
+    return choose(process, launch, kernel, _check_alone)
 
 
-def _alone(of: Plan) -> Plan:
+def _check_alone(of: Plan) -> None:
     """Raises Error where what the launch found is the work of other launches."""
     others = sum(isinstance(step.what, Launch) for step in of.prepare)
     if others:
@@ -115,7 +102,6 @@ def _alone(of: Plan) -> Plan:
             f"launch {of.seq} can't be had alone: what it found is not known, as {others:,} other "
             f"{were} between epoch {of.before} and it; record with --replayable"
         )
-    return of
 
 
 def needs(of: Plan, everything: bool = False) -> Needs:
@@ -125,7 +111,8 @@ def needs(of: Plan, everything: bool = False) -> Needs:
     the variables of its module, through words in memory that are addresses. What the launch
     changed is always part of it. Raises Error for what can't be had again, and why.
     """
-    return _Reader(_alone(of)).read(everything)
+    _check_alone(of)
+    return _Reader(of).read(everything)
 
 
 class _Reader:

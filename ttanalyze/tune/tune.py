@@ -15,8 +15,10 @@ import xxhash
 from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.graph.places import State
+from ttanalyze.kernels import missing
 from ttanalyze.model.process import Process
-from ttanalyze.replay import Plan, launches, plan
+from ttanalyze.replay import Plan
+from ttanalyze.replay.choose import choose
 from ttanalyze.tune import code as codes
 from ttanalyze.tune.search import check, search
 from ttanalyze.tune.space import RECORDED, Configuration, Space, space
@@ -87,24 +89,12 @@ def find(process: Process, launch: int | None = None, kernel: str | None = None)
     regular expression is found, that can be done again and checked. Raises Error where there is
     none, and why.
     """
-    if (launch is None) == (kernel is None):
-        raise Error("say which launch: either --launch N, or --kernel REGEX")
-    seqs = [launch] if launch is not None else launches(process, kernel)["seq"].tolist()
-    why = None
-    for seq in seqs:
-        try:
-            return _checked(plan(process, seq))
-        except Error as e:
-            why = why or e
-    if why is None:
-        raise Error(f"no launch of a kernel whose name has {kernel!r}")
-    raise why
+    return choose(process, launch, kernel, _check_known)
 
 
-def _checked(of: Plan) -> Plan:
+def _check_known(of: Plan) -> None:
     if of.after is None:
         raise Error(f"launch {of.seq}: what it leaves can't be checked: {of.unchecked}")
-    return of
 
 
 def tune(
@@ -257,7 +247,8 @@ class _Images:
         names = ["the recorded code" if n == RECORDED else n.partition(":")[0] for n in fixed]
         lacks = f"--maxregs and --opt-level: there is no PTX for this device in {', '.join(names)}"
         if len(fixed) == len(of.code):
-            raise Error(f"{lacks}; give PTX or CUDA C++ with --code")
+            packed = "; some is compressed: pip install 'ttanalyze[zstd]'" if missing() else ""
+            raise Error(f"{lacks}{packed}; give PTX or CUDA C++ with --code")
         return replace(of, fixed=frozenset(fixed)), [f"{lacks}, tried as it is"] if fixed else []
 
     def _compilable(self, name: str) -> bool:
