@@ -21,7 +21,7 @@ from ttanalyze.info import info, info_text
 from ttanalyze.model import layout
 from ttanalyze.model.process import Process
 
-pytestmark = [pytest.mark.native, pytest.mark.large]
+pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
 N = 4096
 
@@ -173,6 +173,7 @@ def test_textures_are_named(process: Process) -> None:
     assert len(process.kept.views(without)) == 0
 
 
+@pytest.mark.large
 def test_kernels_by_name_and_number(built: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = support.command("example-training", built)

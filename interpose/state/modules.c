@@ -133,7 +133,7 @@ static struct function *function_named(uint32_t module, const char *name)
 		return f;
 	f->id = TT_NO_ID;
 	f->module = module;
-	f->name_string = store_string(recorder_store(), name);
+	f->name_string = recorder_store() ? store_string(recorder_store(), name) : TT_NO_ID;
 	f->chosen = expressions_match(&options.epoch.kernel, name);
 	f->replayable = options.replayable && (!options.kernel.count || expressions_match(&options.kernel, name));
 	f->inside = expressions_match(&options.epoch.inside, name);
