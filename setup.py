@@ -64,6 +64,7 @@ LIBRARIES = {
             "interpose/state/*.c",
             "interpose/capture/*.c",
             "interpose/delay/*.c",
+            "interpose/sass/*.c",
             "interpose/drain/*.c",
             "interpose/timeline/*.c",
         ),

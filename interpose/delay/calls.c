@@ -45,20 +45,6 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct delays *all;
 static bool running, closing;
 
-uint64_t delay_mix(uint64_t seed, uint64_t a, uint64_t b)
-{
-	const uint64_t parts[] = {seed, a, b};
-	uint64_t x = 0;
-
-	for (unsigned i = 0; i < 3; i++) {
-		x += parts[i] + 0x9e3779b97f4a7c15u;
-		x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-		x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-		x ^= x >> 31;
-	}
-	return x;
-}
-
 static void sleep_ns(uint64_t ns)
 {
 	struct timespec rest = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};

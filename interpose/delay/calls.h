@@ -18,9 +18,6 @@
 
 #define DELAYS (TT_EVENTF_DELAYED | TT_EVENTF_DELAYED_STREAM)
 
-/* A well mixed number of a seed and two others. */
-uint64_t delay_mix(uint64_t seed, uint64_t a, uint64_t b);
-
 /*
  * Counts a call, and lets the thread sleep if it was chosen for that. Holding nothing that another
  * thread may wait for. Gives which of `may` it was chosen for,

@@ -13,7 +13,6 @@
 #include "../format.h"
 #include "../options.h"
 #include "../recorder.h"
-#include "calls.h"
 
 #define MOST_CALLS (1 << 16) /* that are listed */
 
@@ -46,6 +45,21 @@ static struct delay_kernel *kernels;
 static struct late_call *calls;
 static size_t call_count, call_room;
 
+/* A well mixed number of a seed and two others. */
+static uint64_t mixed(uint64_t seed, uint64_t a, uint64_t b)
+{
+	const uint64_t parts[] = {seed, a, b};
+	uint64_t x = 0;
+
+	for (unsigned i = 0; i < 3; i++) {
+		x += parts[i] + 0x9e3779b97f4a7c15u;
+		x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+		x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+		x ^= x >> 31;
+	}
+	return x;
+}
+
 static void load(void)
 {
 	char why[400];
@@ -71,7 +85,12 @@ bool delays_in_kernels(void)
 {
 	if (*options.delay_load)
 		pthread_once(&once, load);
-	return options.delay_ns || (loaded && loaded->kernel_count);
+	return options.delay_ns || delays_are_empty() || (loaded && loaded->kernel_count);
+}
+
+bool delays_are_empty(void)
+{
+	return !options.delay_ns && !*options.delay_load && !strcmp(options.delay_patterns, "*");
 }
 
 /* ---- points ---- */
@@ -118,7 +137,7 @@ struct delay_kernel *delay_kernel(const char *name, uint64_t checksum)
 
 static struct point choose(const struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in)
 {
-	uint64_t bits = delay_mix(options.delay_seed, k->checksum, pc);
+	uint64_t bits = mixed(loaded ? loaded->seed : options.delay_seed, k->checksum, pc);
 	struct point p = {pc, mnemonic, options.delay_ns, (uint32_t)(bits >> 32), bits & 1};
 	struct config_point *asked = k->asked ? config_find_point(k->asked, pc) : NULL;
 
@@ -203,7 +222,7 @@ static void list(struct late_call c)
 /* Half of them, and by half of those each. */
 static uint32_t drawn(uint64_t stream, uint64_t number)
 {
-	uint64_t bits = delay_mix(options.delay_seed, stream, number);
+	uint64_t bits = mixed(options.delay_seed, stream, number);
 	bool in_stream = bits & 1 && options.launch_delays != LAUNCH_DELAYS_HOST;
 	bool in_call = bits & 2 && options.launch_delays != LAUNCH_DELAYS_STREAM;
 
@@ -358,7 +377,7 @@ void delays_write(const char *directory, bool final)
 	struct file f;
 	char path[4200];
 
-	if (!options.delay_ns && !options.launch_delay_ns && !*options.delay_load)
+	if (!options.launch_delay_ns && !*options.delay_load && !delays_in_kernels())
 		return;
 	pthread_mutex_lock(&lock);
 	if (final)

@@ -24,6 +24,8 @@ struct delay_choice {
 void delays_open(void);
 /* Whether kernels have points that may be late; reads TT_DELAY_LOAD's file when it is first asked. */
 bool delays_in_kernels(void);
+/* Instead of delays there are ways around every instruction, which show that these change nothing. */
+bool delays_are_empty(void);
 /*
  * The name is mangled; of code that was seen before, the same. NULL: nothing in it is late. The
  * points of a kernel are asked for by one thread.

@@ -1,0 +1,126 @@
+/*
+ * Puts delays into cubins. See image.h for the invariant.
+ */
+#include "image.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../recorder.h"
+#include "../sass/patch.h"
+#include "checksum.h"
+#include "points.h"
+
+/*
+ * What has delays before it unless patterns say otherwise: what moves memory, synchronises, or waits
+ * for either. Ascending.
+ */
+static const char *const built_in[] = {
+	"ACQBULK", "ARRIVES", "ATOM", "ATOMG", "ATOMS", "BAR", "CCTL", "CGAERRBAR", "DEPBAR", "ERRBAR", "FENCE", "HGMMA",
+	"IGMMA", "LD", "LDG", "LDGDEPBAR", "LDGSTS", "LDS", "LDSM", "LDTM", "MEMBAR", "PREEXIT", "QGMMA", "RED", "REDG", "ST",
+	"STAS", "STG", "STS", "STSM", "STTM", "SYNCS", "UBLKCP", "UBLKRED", "UCGABAR_ARV", "UCGABAR_WAIT", "UTCBAR", "UTCCP",
+	"UTCHMMA", "UTCIMMA", "UTCOMMA", "UTCQMMA", "UTMACMDFLUSH", "UTMALDG", "UTMAREDG", "UTMASTG", "WARPGROUP", "WARPSYNC",
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a kernel's points are asked for by one thread */
+
+static int by_name(const void *name, const void *entry)
+{
+	return strcmp(name, *(const char *const *)entry);
+}
+
+static bool is_built_in(const char *mnemonic)
+{
+	return bsearch(mnemonic, built_in, sizeof(built_in) / sizeof(*built_in), sizeof(*built_in), by_name) != NULL;
+}
+
+static struct delay delay_of(const struct delay_choice *c)
+{
+	static const enum delay_mode modes[] = {
+		[CONFIG_RANDOM] = DELAY_RANDOM, [CONFIG_FIXED] = DELAY_FIXED, [CONFIG_CLUSTER] = DELAY_CLUSTER};
+
+	return (struct delay){modes[c->mode], c->max_ns, c->min_ns, c->seed};
+}
+
+/* Fills in what is to be late in a kernel; NULL, or why nothing can be. */
+static const char *plan(const struct cubin *c, const struct cubin_kernel *k, struct delay_kernel *to, struct patch *patch)
+{
+	struct patch_point *points = malloc(k->size / SASS_INSTRUCTION * sizeof(*points) + 1);
+	struct patch_kernel *p = NULL;
+	const char *why = points ? patch_open(c, k, &p) : "no host memory";
+
+	for (uint32_t at = 0; !why && at + SASS_INSTRUCTION <= k->size; at += SASS_INSTRUCTION) {
+		struct delay_choice choice;
+		struct instruction i;
+		memcpy(&i, c->bytes + k->code + at, sizeof(i));
+		const char *mnemonic = code_mnemonic(c->architecture, i);
+		if (!mnemonic || !delay_point(to, at, mnemonic, is_built_in(mnemonic), &choice))
+			continue;
+		struct patch_point point = {at, delay_of(&choice)};
+		if (patch_refused(p, at, &point.delay))
+			delay_point_left(to);
+		else
+			points[patch->count++] = point;
+	}
+	if (p)
+		patch_close(p);
+	patch->points = points;
+	return why;
+}
+
+static uint8_t *put_in(const struct cubin *c, size_t *new_size)
+{
+	struct patch *patches = calloc(c->kernel_count + 1, sizeof(*patches));
+	struct delay_kernel **kernels = calloc(c->kernel_count + 1, sizeof(struct delay_kernel *));
+	uint8_t *out = NULL;
+	bool any = false;
+
+	for (size_t i = 0; patches && kernels && i < c->kernel_count; i++) {
+		const struct cubin_kernel *k = &c->kernels[i];
+		uint64_t sum;
+		if (!kernel_checksum(c->bytes, c->size, k->section, &sum) || !(kernels[i] = delay_kernel(k->name, sum)))
+			continue;
+		if ((patches[i].everywhere = delays_are_empty())) {
+			any = true;
+			continue;
+		}
+		patches[i].refused = plan(c, k, kernels[i], &patches[i]);
+		any |= !patches[i].refused && patches[i].count;
+		if (patches[i].refused)
+			patches[i].count = 0;
+	}
+	if (any)
+		out = patch_apply(c, patches, new_size);
+	for (size_t i = 0; patches && kernels && i < c->kernel_count; i++) {
+		if (kernels[i])
+			delay_kernel_done(kernels[i], patches[i].refused ? patches[i].refused
+						      : any && !out ? "no image came of it" : NULL);
+		free((void *)patches[i].points);
+	}
+	free(patches);
+	free(kernels);
+	return out;
+}
+
+uint8_t *delay_cubin(const void *image, size_t size, size_t *new_size)
+{
+	struct cubin c;
+	const char *why;
+	uint8_t *out = NULL;
+
+	if (!delays_in_kernels())
+		return NULL;
+	pthread_mutex_lock(&lock);
+	if ((why = cubin_open(&c, image, size))) {
+		recorder_warn("nothing in a module is late: %s", why);
+	} else {
+		if (code_known(c.architecture))
+			out = put_in(&c, new_size);
+		else
+			recorder_warn("nothing in kernels for sm_%u is late: its machine code is not known", c.architecture);
+		cubin_close(&c);
+	}
+	pthread_mutex_unlock(&lock);
+	return out;
+}

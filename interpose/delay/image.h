@@ -1,0 +1,16 @@
+/*
+ * Puts delays into cubins.
+ *
+ * Invariant: what comes out does what the cubin did, later; where that is not certain, nothing comes
+ * out.
+ */
+#ifndef TT_DELAY_IMAGE_H
+#define TT_DELAY_IMAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A cubin with the delays that were asked for, which the caller frees; NULL: load it as it is. */
+uint8_t *delay_cubin(const void *image, size_t size, size_t *new_size);
+
+#endif

@@ -1,0 +1,161 @@
+"""Delays in machine code: which points have them, that this can be had again, and by what name."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import support
+from tests.support import Cli
+from ttanalyze import kernels
+
+pytestmark = [pytest.mark.native, pytest.mark.large]
+
+DATA = Path(__file__).parent / "data" / "sass"
+CUBINS = sorted(DATA.glob("patch_*.cubin"))
+SOURCES = ["delay/image.c", "delay/points.c", "delay/config.c", "delay/reader.c"]
+SOURCES += ["delay/checksum.c", "sass/cubin.c", "sass/code.c", "sass/patch.c"]
+SOURCES += ["drain/file.c", "drain/json.c", "occasions.c"]
+
+
+@dataclass(frozen=True)
+class Made:
+    """image: None where nothing is late."""
+
+    image: bytes | None
+    config: dict[str, Any]
+    said: str
+
+    def points(self) -> dict[tuple[str, int], dict[str, Any]]:
+        return {
+            (kernel["kernel_name"], point["pc"]): point
+            for kernel in self.config["kernels"].values()
+            for point in kernel["instrumentation_points"].values()
+        }
+
+    def late(self) -> set[tuple[str, int]]:
+        return {where for where, point in self.points().items() if point["on"]}
+
+
+Put = Callable[..., Made]
+
+
+@pytest.fixture(scope="module")
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("delay") / "harness"
+    interpose = support.ROOT / "interpose"
+    command = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE=", "-O1", "-g"]
+    command += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    command += [f"-I{interpose}", f"-I{interpose / 'cuda'}", "-o", str(program), "-pthread"]
+    command += [str(support.ROOT / "tests" / "delay_harness.c")]
+    subprocess.run([*command, *(str(interpose / name) for name in SOURCES)], check=True)
+    return program
+
+
+@pytest.fixture
+def put(harness: Path, tmp_path: Path) -> Put:
+    """Puts delays into a cubin."""
+
+    def run(cubin: Path, **options: object) -> Made:
+        out = tmp_path / "out.cubin"
+        out.unlink(missing_ok=True)
+        given = {f"TT_{name.upper()}": str(value) for name, value in options.items()}
+        done = subprocess.run(
+            [harness, cubin, out, tmp_path],
+            env={**os.environ, **given},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        config = json.loads((tmp_path / "delays.json").read_text())
+        return Made(out.read_bytes() if out.exists() else None, config, done.stdout)
+
+    return run
+
+
+@pytest.mark.parametrize("cubin", CUBINS, ids=lambda path: path.stem)
+def test_every_other_point_is_late(cubin: Path, put: Put, cli: Cli, tmp_path: Path) -> None:
+    made = put(cubin, delay=2000, delay_seed=3)
+    assert made.image is not None and made.image != cubin.read_bytes()
+    points, late = made.points(), made.late()
+    assert len(points) / 5 < len(late) < len(points) * 4 / 5
+    assert {point["delay"] for point in points.values()} == {2000}
+    names = [kernel["kernel_name"] for kernel in made.config["kernels"].values()]
+    sums = [kernel["kernel_checksum"] for kernel in made.config["kernels"].values()]
+    assert sums == kernels.checksums(cubin.read_bytes(), names)
+    assert cli("validate", tmp_path / "delays.json").status == 0
+    assert {"LDG", "STG"} <= {point["sass"] for point in points.values()}
+
+    assert put(cubin, delay=2000, delay_seed=3) == made
+    other = put(cubin, delay=2000, delay_seed=4)
+    assert other.points().keys() == points.keys() and other.late() != late
+
+
+def test_as_a_file_says(put: Put, tmp_path: Path) -> None:
+    cubin = next(path for path in CUBINS if "90" in path.stem)
+    made = put(cubin, delay=2000, delay_seed=3)
+    file = tmp_path / "asked.json"
+    file.write_text(json.dumps(made.config))
+    again = put(cubin, delay_load=file)
+    assert again.image == made.image and again.points() == made.points()
+
+    where = min(made.late())
+    for name, pc in made.late() - {where}:
+        key = next(k for k, v in made.config["kernels"].items() if v["kernel_name"] == name)
+        made.config["kernels"][key]["instrumentation_points"][str(pc)]["on"] = False
+    file.write_text(json.dumps(made.config))
+    one = put(cubin, delay_load=file)
+    assert one.late() == {where} and one.said == ""
+    assert one.image is not None and len(one.image) <= len(made.image or b"")
+
+    for kernel in made.config["kernels"].values():
+        kernel["kernel_checksum"] = "0" * 16
+    file.write_text(json.dumps({**made.config, "kernels": {"k": made.config["kernels"][key]}}))
+    none = put(cubin, delay_load=file)
+    assert none.image is None and none.config["kernels"] == {}
+
+
+def test_chosen_by_name(put: Put) -> None:
+    cubin = next(path for path in CUBINS if "90" in path.stem)
+    every = put(cubin, delay=2000)
+    stores = put(cubin, delay=2000, delay_patterns="STG,STS.128")
+    assert {point["sass"] for point in stores.points().values()} <= {"STG", "STS"}
+    assert stores.late() < every.late()
+    assert len(put(cubin, delay=2000, delay_patterns="*").points()) > len(every.points())
+    name = min(every.points())[0]
+    some = put(cubin, delay=2000, delay_kernel=f"^{name}$")
+    assert {kernel for kernel, _ in some.points()} == {name}
+    assert put(cubin, delay=2000, delay_kernel="no such").image is None
+
+
+def test_one_block_of_each_cluster(put: Put) -> None:
+    for cubin in CUBINS:
+        made = put(cubin, delay=2000, delay_mode="cluster")
+        clusters = int(cubin.stem.split("_")[1].rstrip("a")) >= 90
+        assert bool(made.late()) == clusters
+        seeds = {point["cluster_seed"] for point in made.points().values()}
+        assert len(seeds) > 1
+
+
+def test_ways_around_every_instruction(put: Put) -> None:
+    """Without any delay."""
+    cubin = next(path for path in CUBINS if "90" in path.stem)
+    made = put(cubin, delay=0, delay_patterns="*")
+    assert made.image is not None and len(made.image) > len(cubin.read_bytes())
+    assert made.points() == {} and made.config["kernels"]
+    assert put(cubin, delay=0).image is None
+
+
+def test_what_is_no_cubin(put: Put, tmp_path: Path) -> None:
+    whole = CUBINS[0].read_bytes()
+    for length in (0, 3, 64, len(whole) // 2):
+        (tmp_path / "damaged").write_bytes(whole[:length])
+        made = put(tmp_path / "damaged", delay=2000)
+        assert made.image is None and "nothing in a module is late" in made.said
