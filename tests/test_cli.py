@@ -48,6 +48,7 @@ VERBS = [
     "report",
     "trace",
     "sass",
+    "reduce",
 ]
 
 

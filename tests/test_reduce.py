@@ -1,0 +1,267 @@
+"""`ttanalyze reduce`: the fewest delays with which a test fails, told by tests that need no GPU."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import Cli
+from ttanalyze import delays
+from ttanalyze.errors import Error
+from ttanalyze.reduce import Point, reduce
+from ttanalyze.reduce.search import Answers, points_of
+
+KEY = "step_60a14089564f1c4c"
+
+
+def configuration(points: int = 24, calls: int = 2, off: int = 3) -> delays.Config:
+    """Delays of a kernel, some of which are off, and of calls."""
+    listed = {
+        str(16 * i): {"pc": 16 * i, "sass": "LDG", "delay": 1000 + i, "on": i >= off}
+        for i in range(points + off)
+    }
+    kernel = {"kernel_name": "step", "kernel_checksum": "60a14089564f1c4c"}
+    launches = {
+        f"16:{i}": {"stream": 16, "number": i, "delay": 50_000, "on": True, "where": "stream"}
+        for i in range(calls)
+    }
+    kernels = {KEY: kernel | {"instrumentation_points": listed}}
+    document = {"version": "1.0", "delay_ns": 1000, "kernels": kernels, "launches": launches}
+    return delays.Config(document)
+
+
+def needs(*points: Point, asked: list[int] | None = None) -> Callable[[delays.Config], bool]:
+    """A test that fails with these delays, whichever others there are."""
+
+    def fails(config: delays.Config) -> bool:
+        if asked is not None:
+            asked.append(sum(config.count_on()))
+        return all(point.member(config)["on"] for point in points)
+
+    return fails
+
+
+def at(pc: int) -> Point:
+    return Point(KEY, str(pc))
+
+
+CALL = Point(None, "16:1")
+
+
+# ---- the search ----
+
+
+@pytest.mark.parametrize("strategy", ["bisect", "linear"])
+@pytest.mark.parametrize(
+    "wanted", [[at(48)], [at(48), at(400)], [at(64), CALL], [CALL], [at(80), at(96), at(208)]]
+)
+def test_the_fewest_are_found(strategy: str, wanted: list[Point]) -> None:
+    config = configuration()
+    asked: list[int] = []
+    found = reduce(config, needs(*wanted, asked=asked), strategy=strategy)
+    assert found.points == sorted(wanted, key=points_of(config).index)
+    assert points_of(found.minimal) == found.points
+    assert (found.total, found.status) == (26, "reduced")
+    assert found.runs == found.tests == len(asked)
+    assert found.failures == Answers(1, 1)
+    assert sum(config.count_on()) == 26  # as it was
+    if strategy == "linear":
+        assert len(asked) <= 28
+
+
+def test_bisecting_takes_few_runs() -> None:
+    asked: list[int] = []
+    found = reduce(configuration(1000), needs(at(4800), asked=asked))
+    assert found.points == [at(4800)] and len(asked) < 40
+
+
+@pytest.mark.parametrize("strategy", ["bisect", "linear"])
+def test_what_is_left_is_needed_whatever_fails(strategy: str) -> None:
+    """Failures that any of several sets causes, at random."""
+    chance = random.Random(7)
+    config = configuration(14, 0, 0)
+    points = points_of(config)
+    for _ in range(30):
+        causes = [set(chance.sample(range(14), chance.randint(1, 5))) for _ in range(3)]
+
+        def fails(candidate: delays.Config, causes: list[set[int]] = causes) -> bool:
+            on = {i for i, point in enumerate(points) if point.member(candidate)["on"]}
+            return any(cause <= on for cause in causes)
+
+        found = reduce(config, fails, strategy=strategy)
+        assert {points.index(point) for point in found.points} in causes
+        assert fails(found.minimal)
+
+
+def test_progress_comes_to_its_end() -> None:
+    for strategy in ("bisect", "linear"):
+        told: list[tuple[int, int]] = []
+
+        def tell(done: int, total: int, told: list[tuple[int, int]] = told) -> None:
+            told.append((done, total))
+
+        reduce(configuration(), needs(at(48), at(400)), strategy=strategy, progress=tell)
+        assert told == sorted(told) and told[-1][1] == 26 and told[-1][0] >= 24
+
+
+def test_a_test_that_fails_sometimes() -> None:
+    """Two of three times with what it needs: it is found, and said to be flaky."""
+    chance = random.Random(3)
+    wanted = needs(at(128), CALL)
+
+    def fails(config: delays.Config) -> bool:
+        return wanted(config) and chance.random() < 0.67
+
+    found = reduce(configuration(), fails, confidence=15)
+    assert found.points == [at(128), CALL] and found.status == "flaky"
+    assert 0 < found.failures.failed < found.failures.runs == 15
+    assert reduce(configuration(), wanted, confidence=5).status == "reduced"
+
+
+def test_a_limit_of_runs() -> None:
+    known: dict[frozenset[int], Answers] = {}
+    found = reduce(configuration(), needs(at(48), at(400)), limit=14, known=known)
+    assert found.status == "stopped" and found.runs == 14
+    assert {at(48), at(400)} < set(found.points) and len(found.points) < 26
+    asked: list[int] = []
+    whole = reduce(configuration(), needs(at(48), at(400), asked=asked), known=known)
+    assert whole.points == [at(48), at(400)] and len(asked) == whole.runs - 14
+
+
+def test_what_can_not_be_reduced() -> None:
+    with pytest.raises(Error, match="no delays are on"):
+        reduce(configuration(0, 0), needs())
+    with pytest.raises(Error, match="does not fail with all delays"):
+        reduce(configuration(), lambda _: False)
+    with pytest.raises(Error, match="fails without any delay"):
+        reduce(configuration(), lambda _: True)
+    with pytest.raises(Error, match="there are bisect, linear"):
+        reduce(configuration(), needs(), strategy="random")
+
+
+# ---- with a program ----
+
+SCRIPT = """
+import json, os, sys
+config = json.load(open(sys.argv[1] if len(sys.argv) > 1 else os.environ["TT_DELAY_LOAD"]))
+kernel = config["kernels"]["%s"]["instrumentation_points"]
+with open(%r, "a") as log:
+    log.write("x")
+if kernel["400"]["on"] and config["launches"]["16:1"]["on"]:
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, str, Path]:
+    """A configuration, a command that fails with two of its delays, and a letter for each run."""
+    config = tmp_path / "delays.json"
+    config.write_text(configuration().to_json())
+    script, log = tmp_path / "test script.py", tmp_path / "log"
+    script.write_text(SCRIPT % (KEY, str(log)))
+    return config, f"{sys.executable} -SE '{script}'", log
+
+
+def test_the_verb(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path) -> None:
+    config, command, log = files
+    report, minimal = tmp_path / "report.json", tmp_path / "minimal.json"
+    asked = ("reduce", "--config", config, "-o", report, "--minimal", minimal)
+    outcome = cli(*asked, "--test", command)
+    assert outcome.status == 0 and outcome.stderr == ""
+    lines = outcome.stdout.splitlines()
+    said = r"2 delays of 26 are enough, and each is needed \(\d+ tests, \d+ runs\)"
+    assert re.fullmatch(said, lines[0])
+    assert lines[1:] == [
+        "  1.02 µs before LDG",
+        "    at 0x190 of step",
+        "  50 µs before call 1 of stream 16",
+    ]
+    made = json.loads(report.read_text())
+    assert made["status"] == "reduced" and made["runs"] == len(log.read_text())
+    assert [place["key"] for place in made["essential"]] == [KEY, "16:1"]
+    assert delays.read(minimal).document == made["minimal_config"]
+    assert cli("validate", report, minimal).status == 0
+    assert not (tmp_path / "report.json.state").exists()
+    placed = cli(*asked, "--test", f"{command} {{config}}", "--json")
+    assert json.loads(placed.stdout)["essential"] == made["essential"]
+
+
+def test_a_search_goes_on_where_it_was(
+    cli: Cli, files: tuple[Path, str, Path], tmp_path: Path
+) -> None:
+    config, command, log = files
+    report = tmp_path / "report.json"
+    asked = ("reduce", "-c", config, "-t", command, "-o", report, "--strategy", "linear")
+    stopped = cli(*asked, "--limit", "5")
+    assert "left so far: the limit of runs is reached" in stopped.stdout
+    assert json.loads(report.read_text())["status"] == "stopped" and len(log.read_text()) == 5
+    other = cli("reduce", "-c", config, "-t", f"{command} {{config}}", "-o", report)
+    assert other.status == 2 and "is of another search: --force begins anew" in other.stderr
+    assert cli(*asked).status == 0
+    made = json.loads(report.read_text())
+    assert made["status"] == "reduced" and made["runs"] == len(log.read_text())
+    state = tmp_path / "report.json.state"
+    assert not state.exists()
+    for damaged in ("", "{}", '{"tried": {"zz": [1, 1]}}', '{"tried": {"1": 5}}', "[]"):
+        state.write_text(damaged)
+        outcome = cli(*asked)
+        assert outcome.status == 2 and outcome.stderr.count("\n") == 1
+        assert "not what a search was kept in" in outcome.stderr
+    assert cli(*asked, "--force").status == 0
+
+
+def test_an_interrupt_loses_nothing(files: tuple[Path, str, Path], tmp_path: Path) -> None:
+    config, command, log = files
+    slow = tmp_path / "slow.sh"
+    waits = f"[ $(cat {log} 2>/dev/null | wc -c) -lt 4 ] || sleep 60"
+    slow.write_text(f"#!/bin/sh\n{waits}\n{command}\n")
+    slow.chmod(0o755)
+    asked = ["reduce", "-c", str(config), "-t", str(slow), "--quiet"]
+    with subprocess.Popen([sys.executable, "-m", "ttanalyze", *asked]) as child:
+        while not log.exists() or len(log.read_text()) < 4:
+            time.sleep(0.05)
+        time.sleep(0.3)  # the next one sleeps
+        child.send_signal(signal.SIGINT)
+        assert child.wait(20) in (130, -signal.SIGINT)
+    kept = json.loads((tmp_path / "delays.json.state").read_text())
+    assert sum(runs for _, runs in kept["tried"].values()) in (3, 4)
+
+
+def test_a_run_that_hangs_has_failed(cli: Cli, tmp_path: Path) -> None:
+    config = tmp_path / "delays.json"
+    config.write_text(configuration(2, 0, 0).to_json())
+    hangs = "import json,os,time; c = json.load(open(os.environ['TT_DELAY_LOAD'])); " + (
+        f"time.sleep(60 * c['kernels']['{KEY}']['instrumentation_points']['16']['on'])"
+    )
+    command = f'{sys.executable} -c "{hangs}"'
+    outcome = cli("reduce", "-c", config, "-t", command, "--timeout", "0.7", "--json")
+    assert [place["pc"] for place in json.loads(outcome.stdout)["essential"]] == [16]
+
+
+def test_errors(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path) -> None:
+    config, command, _ = files
+
+    def error(*arguments: str | Path) -> str:
+        outcome = cli("reduce", *arguments)
+        assert outcome.status == 2 and outcome.stdout == "" and outcome.stderr.count("\n") == 1
+        return outcome.stderr
+
+    assert "No such file" in error("-c", tmp_path / "none.json", "-t", command)
+    assert "does not fail with all delays" in error("-c", config, "-t", "true")
+    assert "fails without any delay" in error("-c", config, "-t", "false")
+    assert "no-such-program: No such file" in error("-c", config, "-t", "no-such-program")
+    assert "could not be run: status 127" in error("-c", config, "-t", "sh -c nonsense-program")
+    assert "a command is expected" in error("-c", config, "-t", "")
+    assert "No closing quotation" in error("-c", config, "-t", "'")
+    assert "--strategy guess: there are" in error("-c", config, "-t", "true", "--strategy", "guess")
+    config.write_text('{"version": "1.0"}')
+    assert "no delay_ns, which is required" in error("-c", config, "-t", "true")
