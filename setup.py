@@ -66,6 +66,7 @@ LIBRARIES = {
             "interpose/delay/*.c",
             "interpose/sass/*.c",
             "interpose/drain/*.c",
+            "interpose/sass/*.c",
             "interpose/timeline/*.c",
         ),
         (

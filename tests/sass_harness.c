@@ -3,6 +3,8 @@
  */
 #include <stdlib.h>
 
+#include "../interpose/format.h"
+#include "../interpose/sass/fatbin.h"
 #include "../interpose/sass/patch.h"
 
 #define API __attribute__((visibility("default")))
@@ -66,4 +68,29 @@ API uint8_t *harness_patch(const struct cubin *c, size_t kernel, const struct pa
 		if (i == kernel || kernel == SIZE_MAX)
 			patches[i] = (struct patch){.points = points, .count = count, .everywhere = !count};
 	return patch_apply(c, patches, size);
+}
+
+static uint8_t *patch_everywhere(const void *image, size_t size, size_t *new_size)
+{
+	struct cubin c;
+
+	if (cubin_open(&c, image, size))
+		return NULL;
+	struct patch *patches = calloc(c.kernel_count + 1, sizeof(*patches));
+	uint8_t *out = patches ? harness_patch(&c, SIZE_MAX, NULL, 0, patches, new_size) : NULL;
+	free(patches);
+	cubin_close(&c);
+	return out;
+}
+
+/* Every cubin that devices of these capabilities take is patched everywhere. */
+API uint8_t *harness_fatbin(const void *image, size_t size, const unsigned *capabilities, size_t count,
+			    uint64_t *new_size)
+{
+	struct image fatbin = {TT_MODULE_FATBIN, image, size};
+	uint8_t *out = fatbin_replace(&fatbin, capabilities, count, patch_everywhere);
+
+	if (out)
+		*new_size = image_identify(out).size;
+	return out;
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("cubin.c", "code.c", "patch.c")
+SOURCES = ("sass/cubin.c", "sass/code.c", "sass/patch.c", "sass/fatbin.c", "state/image.c")
 EMPTY, FIXED, RANDOM, CLUSTER = range(4)
 EVERY = 2**64 - 1
 
@@ -67,7 +67,7 @@ def build(folder: Path) -> Patcher:
         *("-std=gnu11", "-D_GNU_SOURCE=", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"),
         *("-Wall", "-Wextra", "-Werror"),
         *shlex.split(os.environ.get("CFLAGS", "")),
-        *(str(ROOT / "interpose" / "sass" / name) for name in SOURCES),
+        *(str(ROOT / "interpose" / name) for name in SOURCES),
         *(str(ROOT / "tests" / "sass_harness.c"), "-o", str(made)),
     ]
     subprocess.run(command, check=True)
@@ -101,6 +101,14 @@ class Patcher:
             ctypes.c_void_p,
         ]
         lib.harness_patch.restype = ctypes.c_void_p
+        lib.harness_fatbin.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_void_p,
+        ]
+        lib.harness_fatbin.restype = ctypes.c_void_p
         self._lib = lib
         self._free = ctypes.CDLL(None).free
         self._free.argtypes = [ctypes.c_void_p]
@@ -112,6 +120,16 @@ class Patcher:
         if not handle:
             raise ValueError((wrong.value or b"").decode())
         return Cubin(self, handle, image)
+
+    def fatbin(self, image: bytes, *capabilities: int) -> bytes | None:
+        """A fatbin with what such devices take patched everywhere; None where nothing is."""
+        array, size = (ctypes.c_uint * len(capabilities))(*capabilities), ctypes.c_uint64()
+        out = self._lib.harness_fatbin(
+            image, len(image), array, len(capabilities), ctypes.byref(size)
+        )
+        made = ctypes.string_at(out, size.value) if out else None
+        self._free(out)
+        return made
 
 
 class Cubin:

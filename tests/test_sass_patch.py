@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from tests import sass_patcher as sp
+from tests.test_kernel_checksums import entry, fatbin, lz4
+from ttanalyze.kernels import fatbin as fatbins
 
 DATA = Path(__file__).parent / "data" / "sass"
 CUBINS = sorted(DATA.glob("patch_*.cubin"))
@@ -248,3 +251,54 @@ def test_damaged_images_are_refused(patcher: sp.Patcher) -> None:
         except ValueError:
             continue
         cubin.patch()
+
+
+PTX, ELF, LZ4, ZSTD, EXACT = 1, 2, 0x2000, 0x8000, 0x100000
+
+
+def packed(cubin: bytes, flags: int, architecture: int) -> bytes:
+    contents = lz4(cubin) if flags & LZ4 else zstandard.compress(cubin)
+    return entry(contents, flags=flags, size=len(cubin), arch=architecture)
+
+
+def test_a_fatbin_is_replaced_where_a_device_takes_it(patcher: sp.Patcher) -> None:
+    cubins = {p.stem[6:]: p.read_bytes() for p in CUBINS}
+    patched = {name: patcher.open(image).patch().image for name, image in cubins.items()}
+    text = b".version 8.0\n.target sm_80\n"
+    image = fatbin(
+        entry(cubins["80"], arch=80),
+        packed(cubins["86"], LZ4, 86),
+        entry(cubins["90a"], flags=EXACT, arch=90),
+        packed(cubins["90a"], ZSTD, 90),
+        entry(text, kind=PTX, arch=80),
+        packed(cubins["100a"], ZSTD | EXACT, 100),
+    )
+
+    def taken(*devices: int) -> list[tuple[int, str]] | None:
+        made = patcher.fatbin(image, *devices)
+        if made is None:
+            return None
+        entries = list(fatbins.entries(made))
+        out = []
+        for e in entries:
+            assert e.contents is not None
+            if e.kind == PTX:
+                assert e.contents.rstrip(b"\0") == text
+            else:
+                name = next(n for n, i in patched.items() if i and e.contents.startswith(i))
+                out.append((e.architecture, name))
+        assert sum(e.kind == PTX for e in entries) == 1
+        return out
+
+    assert taken(80) == [(80, "80")]
+    assert taken(87) == taken(89) == [(86, "86")]
+    assert taken(90) == [(90, "90a"), (90, "90a")]
+    assert taken(100, 80) == [(80, "80"), (100, "100a")]
+    assert not any((taken(75), taken(103), taken(120), taken()))
+    rng = random.Random(2)
+    for _ in range(200):
+        damaged = bytearray(image)
+        for _ in range(rng.choice((1, 3, 30))):
+            begin = 16 if rng.random() < 0.5 else rng.randrange(16, len(image) - 64)
+            damaged[begin + rng.randrange(64)] = rng.choice((0, 1, 0x80, 0xFF, rng.randrange(256)))
+        patcher.fatbin(bytes(damaged), 90, 86)

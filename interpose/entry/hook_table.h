@@ -101,6 +101,7 @@
 	X(cuEventCreate) X(cuEventQuery) X(cuEventElapsedTime) \
 	X(cuFuncGetName) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \
 	X(cuKernelGetName) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
+	X(cuLinkCreate_v2) X(cuLinkAddData_v2) X(cuLinkComplete) X(cuLinkDestroy) \
 	X(cuMemHostGetDevicePointer_v2) \
 	X(cuMemAddressReserve) X(cuMemRelease) X(cuMemGetAllocationGranularity) \
 	X(cuMemExportToShareableHandle) \

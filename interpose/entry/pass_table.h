@@ -62,9 +62,8 @@
 /* Code is seen when it is loaded, functions when they are looked up or launched. */
 #define PASS_CODE(X) \
 	X(cuFuncLoad) X(cuFuncSetAttribute) X(cuFuncSetSharedMemConfig) \
-	X(cuKernelSetAttribute) X(cuLinkAddData) X(cuLinkAddData_v2) \
-	X(cuLinkAddFile) X(cuLinkAddFile_v2) X(cuLinkComplete) X(cuLinkCreate) X(cuLinkCreate_v2) \
-	X(cuLinkDestroy)
+	X(cuKernelSetAttribute) X(cuLinkAddData) \
+	X(cuLinkAddFile) X(cuLinkAddFile_v2) X(cuLinkCreate)
 
 /* The parameters of cuLaunch and cuLaunchGrid, one by one: those launches are recorded without. */
 #define PASS_OLD_LAUNCHES(X) \

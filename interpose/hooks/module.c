@@ -1,6 +1,10 @@
 /*
  * Modules, libraries, and what the program looks up in them.
  */
+#include <stdlib.h>
+
+#include "../delay/points.h"
+#include "delayed.h"
 #include "op.h"
 
 #define SETTINGS 64 /* more options than there are */
@@ -50,7 +54,33 @@ static uint32_t read_options(struct tt_setting *to, const CUjit_option *jit, voi
 	return n;
 }
 
-#define LOADS(symbol, library, image, path, options_, params, args) \
+/* Another image where kernels in it are to be late. */
+static void *substitute(const struct loading *l)
+{
+	void *image = NULL;
+
+	if (delays_in_kernels() && watching()) {
+		struct thread *t = thread_current();
+		t->busy++;
+		image = delayed_image(l);
+		t->busy--;
+	}
+	return image;
+}
+
+/* It may be the only copy that there is, if the driver was told to keep none. */
+static void substituted(void *image, const CUlibraryOption *options, unsigned count)
+{
+	bool kept = false;
+
+	for (unsigned i = 0; options && i < count; i++)
+		kept |= options[i] == CU_LIBRARY_BINARY_IS_PRESERVED;
+	if (!kept)
+		free(image);
+}
+
+/* with: the call for an image that is not the program's. */
+#define LOADS(symbol, library, image, path, options_, kept, params, args, with) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		struct tt_setting settings[SETTINGS]; \
@@ -60,19 +90,27 @@ static uint32_t read_options(struct tt_setting *to, const CUjit_option *jit, voi
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
 		l.setting_count = read_options options_; \
-		CUresult r = real.symbol args; \
+		void *other = substitute(&l); \
+		CUresult r = other ? real.with : real.symbol args; \
+		if (other && r != CUDA_SUCCESS) { \
+			delayed_refused(r); \
+			r = real.symbol args; \
+		} \
+		substituted(other, kept); \
 		loaded(&op, r, r == CUDA_SUCCESS ? (void *)*out : NULL, library, &l); \
 		return r; \
 	}
 #define NO_OPTIONS (settings, NULL, NULL, 0, NULL, NULL, 0)
 #define MODULE_OPTIONS (settings, o, v, n, NULL, NULL, 0)
 #define LIBRARY_OPTIONS (settings, jo, jv, jn, lo, lv, ln)
-LOADS(cuModuleLoad, false, NULL, name, NO_OPTIONS, (CUmodule *out, const char *name), (out, name))
-LOADS(cuModuleLoadData, false, image_, NULL, NO_OPTIONS, (CUmodule *out, const void *image_), (out, image_))
-LOADS(cuModuleLoadDataEx, false, image_, NULL, MODULE_OPTIONS, (CUmodule *out, const void *image_, unsigned n, CUjit_option *o, void **v), (out, image_, n, o, v))
-LOADS(cuModuleLoadFatBinary, false, image_, NULL, NO_OPTIONS, (CUmodule *out, const void *image_), (out, image_))
-LOADS(cuLibraryLoadData, true, image_, NULL, LIBRARY_OPTIONS, (CUlibrary *out, const void *image_, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, image_, jo, jv, jn, lo, lv, ln))
-LOADS(cuLibraryLoadFromFile, true, NULL, name, LIBRARY_OPTIONS, (CUlibrary *out, const char *name, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, name, jo, jv, jn, lo, lv, ln))
+#define NO_LIBRARY NULL, 0
+#define LIBRARY lo, ln
+LOADS(cuModuleLoad, false, NULL, name, NO_OPTIONS, NO_LIBRARY, (CUmodule *out, const char *name), (out, name), cuModuleLoadData(out, other))
+LOADS(cuModuleLoadData, false, image_, NULL, NO_OPTIONS, NO_LIBRARY, (CUmodule *out, const void *image_), (out, image_), cuModuleLoadData(out, other))
+LOADS(cuModuleLoadDataEx, false, image_, NULL, MODULE_OPTIONS, NO_LIBRARY, (CUmodule *out, const void *image_, unsigned n, CUjit_option *o, void **v), (out, image_, n, o, v), cuModuleLoadDataEx(out, other, n, o, v))
+LOADS(cuModuleLoadFatBinary, false, image_, NULL, NO_OPTIONS, NO_LIBRARY, (CUmodule *out, const void *image_), (out, image_), cuModuleLoadData(out, other))
+LOADS(cuLibraryLoadData, true, image_, NULL, LIBRARY_OPTIONS, LIBRARY, (CUlibrary *out, const void *image_, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, image_, jo, jv, jn, lo, lv, ln), cuLibraryLoadData(out, other, jo, jv, jn, lo, lv, ln))
+LOADS(cuLibraryLoadFromFile, true, NULL, name, LIBRARY_OPTIONS, LIBRARY, (CUlibrary *out, const char *name, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, name, jo, jv, jn, lo, lv, ln), cuLibraryLoadData(out, other, jo, jv, jn, lo, lv, ln))
 
 #define UNLOADS(symbol, type) \
 	EXPORT CUresult CUDAAPI symbol(type handle) \

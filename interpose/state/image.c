@@ -20,6 +20,9 @@
 #define WRAPPER_MAGIC 0x466243b1u
 #define FATBIN_LZ4 0x2000u
 #define FATBIN_ZSTD 0x8000u
+#define FATBIN_EXACT 0x100000u
+#define FATBIN_PTX 1
+#define FATBIN_ELF 2
 #define EXPANDED_MAX (256u << 20)
 
 struct fatbin_header {
@@ -247,33 +250,63 @@ static void named(const char *bytes, size_t size, visit_fn *visit, void *user)
 		ptx_variables(bytes, size, visit, user);
 }
 
-static void fatbin_variables(const char *bytes, size_t size, visit_fn *visit, void *user)
+bool image_entry(const struct image *image, size_t *at, struct image_entry *out)
 {
 	struct fatbin_header h;
 	struct fatbin_entry e;
 
-	memcpy(&h, bytes, sizeof(h));
-	for (size_t at = h.header_size; at + sizeof(e) <= size; at += e.header_size + e.size) {
-		memcpy(&e, bytes + at, sizeof(e));
-		if (e.header_size < sizeof(e) || e.size > size - at || e.header_size > size - at - e.size)
-			return;
-		const char *payload = bytes + at + e.header_size;
-		if (!(e.flags & (FATBIN_LZ4 | FATBIN_ZSTD))) {
-			named(payload, e.size, visit, user);
-			return;
-		}
-		if (e.packed_size > e.size || e.expanded_size > EXPANDED_MAX)
+	if (image->kind != TT_MODULE_FATBIN || image->size < sizeof(h))
+		return false;
+	memcpy(&h, image->bytes, sizeof(h));
+	if (!*at)
+		*at = h.header_size;
+	if (*at < sizeof(h) || *at > image->size || image->size - *at < sizeof(e))
+		return false;
+	const uint8_t *begin = (const uint8_t *)image->bytes + *at;
+	memcpy(&e, begin, sizeof(e));
+	if (e.header_size < sizeof(e) || e.header_size > image->size - *at ||
+	    e.size > image->size - *at - e.header_size || (e.flags & IMAGE_COMPRESSED && e.packed_size > e.size))
+		return false;
+	*out = (struct image_entry){
+		.kind = e.kind == FATBIN_PTX ? TT_MODULE_PTX : e.kind == FATBIN_ELF ? TT_MODULE_CUBIN : TT_MODULE_UNKNOWN,
+		.capability = e.architecture, .exact = e.flags & FATBIN_EXACT, .begin = begin, .header = e.header_size,
+		.size = e.size, .packed = e.flags & IMAGE_COMPRESSED ? e.packed_size : 0, .expanded = e.expanded_size,
+		.flags = e.flags};
+	*at += e.header_size + e.size;
+	return true;
+}
+
+uint8_t *image_expand(const struct image_entry *e, size_t *size)
+{
+	const uint8_t *code = e->begin + e->header;
+	bool compressed = e->flags & IMAGE_COMPRESSED;
+
+	*size = compressed ? e->expanded : e->size;
+	uint8_t *out = *size <= EXPANDED_MAX ? malloc(*size + 1) : NULL;
+	if (!out)
+		return NULL;
+	if (!compressed) {
+		memcpy(out, code, *size);
+	} else if (!(e->flags & FATBIN_ZSTD ? zstd_expand(code, e->packed, out, *size)
+					   : lz4_expand(code, e->packed, out, *size))) {
+		free(out);
+		return NULL;
+	}
+	out[*size] = 0; /* behind text */
+	return out;
+}
+
+static void fatbin_variables(const struct image *image, visit_fn *visit, void *user)
+{
+	struct image_entry e;
+
+	for (size_t at = 0, size; image_entry(image, &at, &e);) {
+		uint8_t *code = image_expand(&e, &size);
+		if (!code)
 			continue;
-		char *expanded = malloc(e.expanded_size + 1);
-		bool ok = expanded && (e.flags & FATBIN_ZSTD
-					       ? zstd_expand(payload, e.packed_size, expanded, e.expanded_size)
-					       : lz4_expand((const uint8_t *)payload, e.packed_size,
-							    (uint8_t *)expanded, e.expanded_size));
-		if (ok)
-			named(expanded, e.expanded_size, visit, user);
-		free(expanded);
-		if (ok)
-			return;
+		named((const char *)code, size, visit, user);
+		free(code);
+		return;
 	}
 }
 
@@ -283,6 +316,6 @@ void image_variables(const struct image *image, visit_fn *visit, void *user)
 		ptx_variables(image->bytes, image->size, visit, user);
 	else if (image->kind == TT_MODULE_CUBIN)
 		cubin_variables(image->bytes, image->size, visit, user);
-	else if (image->kind == TT_MODULE_FATBIN && image->size >= sizeof(struct fatbin_header))
-		fatbin_variables(image->bytes, image->size, visit, user);
+	else
+		fatbin_variables(image, visit, user);
 }

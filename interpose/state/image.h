@@ -20,6 +20,23 @@ struct image {
 /* What a pointer given to cuModuleLoadData and its kin leads to; size 0 where it can't be told. */
 struct image image_identify(const void *pointer);
 
+/* One of the codes in a fatbin. */
+struct image_entry {
+	uint32_t kind;		 /* TT_MODULE_PTX, TT_MODULE_CUBIN, TT_MODULE_UNKNOWN */
+	unsigned capability;	 /* of the devices that it was made for: 90 is 9.0 */
+	bool exact;		 /* others can't take it */
+	const uint8_t *begin;	 /* with its header */
+	size_t header, size;	 /* bytes of that, and of what follows */
+	size_t packed, expanded; /* bytes of its code; packed 0: it is not compressed */
+	uint64_t flags;
+};
+#define IMAGE_COMPRESSED 0xa000u
+
+/* Goes through a fatbin's entries: at begins at 0. False at the end, and where they can't be read. */
+bool image_entry(const struct image *image, size_t *at, struct image_entry *e);
+/* Its code, which the caller frees; NULL where it can't be had. */
+uint8_t *image_expand(const struct image_entry *e, size_t *size);
+
 /* Finds what expands compressed images. To load a library may wait for other threads that do so, and
  * must not be left to when a lock is held. */
 void image_prepare(void);

@@ -180,7 +180,7 @@ def record(
         str | None,
         typer.Option(
             metavar="NS",
-            help="Delay threads inside kernels, by up to so many nanoseconds, before every other "
+            help="Delay warps inside kernels, by up to so many nanoseconds, before every other "
             "instruction that moves memory or synchronises, drawn by lot.",
         ),
     ] = None,
@@ -191,7 +191,7 @@ def record(
         str | None,
         typer.Option(
             metavar="random|fixed|cluster",
-            help="How long --delay is: for each thread another (default), the same for all, or "
+            help="How long --delay is: for each warp another (default), the same for all, or "
             "that for one block of each cluster and nothing for the others.",
         ),
     ] = None,

@@ -1,0 +1,112 @@
+/*
+ * Modules with late kernels. See delayed.h for the invariant.
+ *
+ * Machine code is changed as it is. Where there is none for the devices here, the driver first makes
+ * it of the PTX, as it would have, with the program's own options.
+ */
+#include "delayed.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "../delay/image.h"
+#include "../recorder.h"
+#include "../sass/fatbin.h"
+#include "../state/held.h"
+
+#define DEVICES 64
+#define SETTINGS 64
+#define FILE_MAX ((size_t)4 << 30)
+
+static unsigned capabilities[DEVICES]; /* of all devices, 90 is 9.0 */
+static size_t device_count;
+
+static void find_devices(void)
+{
+	int count = 0, major, minor;
+
+	if (!real.cuDeviceGetCount || real.cuDeviceGetCount(&count) || !real.cuDeviceGetAttribute)
+		return;
+	for (CUdevice d = 0; d < count && d < DEVICES; d++)
+		if (!real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d) &&
+		    !real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d))
+			capabilities[device_count++] = (unsigned)(10 * major + minor);
+}
+
+static const char *error_name(CUresult r)
+{
+	const char *name = NULL;
+
+	return real.cuGetErrorName && !real.cuGetErrorName(r, &name) && name ? name : "an error";
+}
+
+/* PTX, or what the driver takes of a fatbin, as machine code. */
+static uint8_t *delayed_ptx(const struct image *image, const struct loading *l)
+{
+	CUjit_option options[SETTINGS];
+	void *values[SETTINGS], *cubin = NULL;
+	uint8_t *out = NULL;
+	size_t size = 0, new_size;
+	CUlinkState link;
+	unsigned count = 0;
+
+	if (!real.cuLinkCreate_v2 || !real.cuLinkAddData_v2 || !real.cuLinkComplete || !real.cuLinkDestroy)
+		return NULL;
+	for (uint32_t i = 0; i < l->setting_count && count < SETTINGS; i++)
+		if (l->settings[i].what == TT_SETTING_JIT) {
+			options[count] = (CUjit_option)l->settings[i].number;
+			values[count++] = (void *)(uintptr_t)l->settings[i].value;
+		}
+	CUresult r = real.cuLinkCreate_v2(count, options, values, &link);
+	if (r == CUDA_SUCCESS) {
+		bool text = image->kind == TT_MODULE_PTX;
+		r = real.cuLinkAddData_v2(link, text ? CU_JIT_INPUT_PTX : CU_JIT_INPUT_FATBINARY, (void *)image->bytes,
+					  image->size + text, "", 0, NULL, NULL);
+		if (r == CUDA_SUCCESS)
+			r = real.cuLinkComplete(link, &cubin, &size);
+		if (r == CUDA_SUCCESS)
+			out = delay_cubin(cubin, size, &new_size);
+		real.cuLinkDestroy(link);
+	}
+	if (r != CUDA_SUCCESS)
+		recorder_warn("a module has no delays: the driver makes no machine code of its PTX (%s)", error_name(r));
+	return out;
+}
+
+static bool any_code(const struct image *fatbin)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < device_count; i++)
+		any |= fatbin_has_code(fatbin, capabilities[i]);
+	return any;
+}
+
+void *delayed_image(const struct loading *l)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct held held;
+	uint8_t *out = NULL;
+	size_t size;
+
+	pthread_once(&once, find_devices);
+	image_prepare();
+	if (l->path)
+		held_from_file(&held, l->path, FILE_MAX);
+	else
+		held_from_memory(&held, l->image);
+	const struct image *image = &held.image;
+	if (image->kind == TT_MODULE_CUBIN)
+		out = delay_cubin(image->bytes, image->size, &size);
+	else if (image->kind == TT_MODULE_FATBIN && any_code(image))
+		out = fatbin_replace(image, capabilities, device_count, delay_cubin);
+	else if (image->kind != TT_MODULE_UNKNOWN)
+		out = delayed_ptx(image, l);
+	held_let_go(&held);
+	return out;
+}
+
+void delayed_refused(CUresult r)
+{
+	recorder_warn("a module has no delays: the driver does not load it with them (%s)", error_name(r));
+}

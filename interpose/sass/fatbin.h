@@ -1,0 +1,24 @@
+/*
+ * Fatbins with other machine code in them.
+ *
+ * Invariant: an image comes from the program and may be anything; nothing outside of it is read. The
+ * driver chooses from what is made here as it would have from the original.
+ */
+#ifndef TT_SASS_FATBIN_H
+#define TT_SASS_FATBIN_H
+
+#include "../state/image.h"
+
+/* Returns what to have in place of a cubin, which is freed, or NULL. */
+typedef uint8_t *fatbin_replace_fn(const void *cubin, size_t size, size_t *new_size);
+
+/* Whether it has machine code for a device; if not, the driver compiles its PTX. */
+bool fatbin_has_code(const struct image *fatbin, unsigned capability);
+/*
+ * Has what devices of these capabilities may run replaced, and leaves out machine code that none
+ * of them can. Returns what the caller frees, or NULL where nothing was replaced.
+ */
+uint8_t *fatbin_replace(const struct image *fatbin, const unsigned *capabilities, size_t count,
+			fatbin_replace_fn *replace);
+
+#endif
