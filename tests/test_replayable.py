@@ -127,6 +127,9 @@ def test_nobody_else_works_between_the_two(process: Process) -> None:
         assert between.sum() == 1
         flags = process.epochs["flags"][[launch["before"], launch["after"]]]
         assert not (flags & (layout.LOOSE | layout.REFUSED)).any()
+        earlier = process.events_between(0, int(launch["seq"]) - 1)
+        sets = earlier[earlier["kind"] == layout.EVENT_KINDS.index("set")]
+        assert before[0] == (sets["src"][-1] if len(sets) else 0)  # the numbers of calls say so too
 
 
 def test_what_was_in_force(process: Process) -> None:

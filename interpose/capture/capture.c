@@ -521,7 +521,7 @@ static bool is_as_captured(const struct context *c)
 	       p->regions_then == regions_version_now() && !atomic_load(&regions_managed);
 }
 
-bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t seq, uint32_t *before)
+bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t *seq, uint32_t *before)
 {
 	*before = TT_NO_EPOCH;
 	if (atomic_load(&captures_active) || t->busy)
@@ -529,10 +529,11 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 	CUstreamCaptureMode mode = begin_own(t);
 	bool gate = recorder_state == RECORDER_ON && is_due(c, TT_TRIGGER_KERNEL_BEFORE);
 	bool exact = gate && gate_close(GATE_MS);
+	*seq = recorder_next_seq(); /* who comes to the closed gate gets a later one */
 	if (exact && is_as_captured(c)) {
 		*before = c->capture->last_exact;
 	} else if (gate) {
-		struct tt_epoch like = {.trigger = TT_TRIGGER_KERNEL_BEFORE, .seq = seq, .time_ns = clock_ns(), .label = label};
+		struct tt_epoch like = {.trigger = TT_TRIGGER_KERNEL_BEFORE, .seq = *seq, .time_ns = clock_ns(), .label = label};
 		*before = cut_epoch(t, c, &like, exact);
 	}
 	t->holds = *before != TT_NO_EPOCH;

@@ -116,10 +116,10 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 /*
  * Around a launch that is to be recorded with memory before and after it. hold: an epoch as
  * capture_epoch would cut it, or the context's last one if nothing happened since, is *before; from
- * there on until let_others this thread alone submits work, outside of the gate. False: nothing of
- * the kind.
+ * there on until let_others this thread alone submits work, outside of the gate. *seq becomes that of
+ * a call which comes after all that was submitted. False: nothing of the kind.
  */
-bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t seq, uint32_t *before);
+bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t *seq, uint32_t *before);
 /* The epoch after it, TT_NO_EPOCH where none could be cut. */
 uint32_t capture_after(struct thread *t, struct context *c, uint32_t label, uint64_t seq);
 void capture_let_others(struct thread *t);

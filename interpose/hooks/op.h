@@ -83,11 +83,16 @@ static inline bool op_start(struct op *op, uint32_t call, bool recorded)
 	return !op->t->busy;
 }
 
-static inline bool op_started(struct op *op)
+static inline void op_number(struct op *op)
 {
 	op->seq = recorder_next_seq();
-	op->time = clock_ns();
 	thread_self.submits_for = op->seq;
+}
+
+static inline bool op_started(struct op *op)
+{
+	op_number(op);
+	op->time = clock_ns();
 	return op->on = true;
 }
 
@@ -161,7 +166,8 @@ static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CU
 	if (unlikely(atomic_load_explicit(&captures_active, memory_order_relaxed)))
 		op->capturing = op_is_capturing(op->stream);
 	if (writes && !op->capturing) {
-		gate_enter(op->t);
+		if (unlikely(gate_enter(op->t)))
+			op_number(op); /* it comes after what it waited for */
 		if (unlikely(op_is_behind(op)) && !(launches && options.deps == DEPS_REGION))
 			op_catch_up(op, 0);
 	}

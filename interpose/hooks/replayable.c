@@ -102,10 +102,9 @@ bool replayable_begin(struct op *op, struct function *f, const struct shape *s)
 		op->t->busy++;
 		function_describe(op->t, op->context, f, s->f); /* its module's variables are part of the epoch */
 		op->t->busy--;
-		op->seq = recorder_next_seq(); /* and come before the launch */
-		op->t->submits_for = op->seq;
 	}
-	op->held = capture_hold(op->t, op->context, f->name_string, op->seq, &op->before);
+	op->held = capture_hold(op->t, op->context, f->name_string, &op->seq, &op->before);
+	op->t->submits_for = op->seq;
 	return op->held;
 }
 

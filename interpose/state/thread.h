@@ -54,16 +54,19 @@ extern _Atomic int gate_closed;
 extern bool gate_fenced; /* no membarrier here: those who enter pay for the fence */
 void gate_wait(void);
 
-static inline void gate_enter(struct thread *t)
+/* True: it was closed at first, so that an epoch may have been cut since the caller's beginning. */
+static inline bool gate_enter(struct thread *t)
 {
-	for (;;) {
+	bool waited = false;
+
+	for (;; waited = true) {
 		atomic_store_explicit(&t->inside, 1, memory_order_relaxed);
 		if (unlikely(gate_fenced))
 			atomic_thread_fence(memory_order_seq_cst);
 		else
 			atomic_signal_fence(memory_order_seq_cst);
 		if (likely(!atomic_load_explicit(&gate_closed, memory_order_acquire)))
-			return;
+			return waited;
 		atomic_store_explicit(&t->inside, 0, memory_order_release);
 		gate_wait();
 	}
