@@ -223,20 +223,18 @@ def test_an_interrupt_before_it_begins_is_no_traceback(tmp_path: Path) -> None:
 
 
 PRINTING: list[list[str]] = [
-    [],
     ["--help"],
     ["shim"],
     ["doctor"],
-    ["info", "RUN"],
     ["verify", "RUN", "--json"],
     ["manifest", "RUN"],
-    ["query", "RUN"],
     ["query", "RUN", "--format", "ndjson"],
     ["memory", "RUN"],
 ]
+FULL = (">/dev/full", 2, "ttanalyze: standard output: No space left on device\n")
 NOWHERE = [
     (">&-", 2, "ttanalyze: standard output: Bad file descriptor\n"),
-    (">/dev/full", 2, "ttanalyze: standard output: No space left on device\n"),
+    FULL,
     ("| true", 141, ""),
 ]
 ELSEWHERE = [
@@ -249,7 +247,8 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize(
     ("arguments", "redirection", "status", "said"),
-    [(words, *case) for words in PRINTING for case in NOWHERE]
+    [(words, *FULL) for words in PRINTING]
+    + [(words, *case) for words in ([], ["info", "RUN"], ["query", "RUN"]) for case in NOWHERE]
     + [(["info", "RUN"], *case) for case in ELSEWHERE],
 )
 def test_standard_streams_that_can_not_be_used(

@@ -99,6 +99,7 @@ def test_two_devices(name: str, built: Path, run: Path) -> None:
     assert list(bases) == [BASE, BASE + STRIDE]
 
 
+@pytest.mark.large
 def test_many_small_allocations(built: Path, run: Path) -> None:
     command = [str(support.build_program("simonly_many", built))]
     bare = support.run(command, SIM)
@@ -118,6 +119,7 @@ REPEATED = [
 ]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", REPEATED)
 def test_manifests_are_identical(name: str, built: Path, tmp_path: Path) -> None:
     """And so are the records of digests, and their order."""
@@ -131,6 +133,7 @@ def test_manifests_are_identical(name: str, built: Path, tmp_path: Path) -> None
     assert json.loads(texts.pop())["processes"][0]["epochs"]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", sorted(support.EXAMPLE_ARGUMENTS))
 def test_manifests_of_other_work_differ(name: str, built: Path, tmp_path: Path) -> None:
     command = support.command(f"example-{name}", built)
@@ -140,6 +143,7 @@ def test_manifests_of_other_work_differ(name: str, built: Path, tmp_path: Path) 
     assert one != two
 
 
+@pytest.mark.large
 def test_threads_that_take_turns(built: Path, tmp_path: Path) -> None:
     """They allocate, work and free on streams of their own, one after the other."""
     runs = [tmp_path / str(i) for i in range(len(VARIATIONS))]

@@ -33,9 +33,9 @@ def python(*arguments: str | Path, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the source archive and the wheel made of it."""
+    """A folder with the source archive and the wheel made of it, compiled as fast as can be."""
     folder = tmp_path_factory.mktemp("dist")
-    python("-m", "build", "--no-isolation", "--outdir", folder, support.ROOT)
+    python("-m", "build", "--no-isolation", "--outdir", folder, support.ROOT, CFLAGS="-O0 -g0")
     return folder
 
 

@@ -245,7 +245,7 @@ def test_golden_manifests(suite: pytest.Pytester) -> None:
     ]
     assert message(result).count("ttanalyze: wrote ") == 2
     assert json.loads(golden[0].read_text())["format"] == "ttanalyze-manifest"
-    assert "wrote" not in message(run(suite, "--tt-update"))  # nothing changed
+    assert "wrote" not in message(run(suite, "--tt-update", "-k", "one"))  # nothing changed
 
     suite.makepyfile(test_it=source.format(extra=8))
     result = run(suite, "--tt-verify")
@@ -253,11 +253,11 @@ def test_golden_manifests(suite: pytest.Pytester) -> None:
     assert "GPU memory is not what " in message(result)
     assert "(--tt-update accepts it as it is now)" in message(result)
     assert "memory first parts in epoch " in message(result)
-    run(suite, "--tt-update").assert_outcomes(passed=3)
+    run(suite, "--tt-update", "-k", "one").assert_outcomes(passed=1, deselected=2)
 
     golden[0].write_text("{")
-    result = run(suite, "--tt-verify")
-    result.assert_outcomes(passed=2, failed=1)
+    result = run(suite, "--tt-verify", "-k", "test_value")
+    result.assert_outcomes(failed=2, deselected=1)
     assert f"{golden[0]}: offset 1: not JSON" in message(result)
 
 
@@ -377,7 +377,7 @@ def test_with_xdist(suite: pytest.Pytester) -> None:
         from gpu import fill
 
         @pytest.mark.gpu_determinism
-        @pytest.mark.parametrize("value", range(4))
+        @pytest.mark.parametrize("value", range(2))
         def test_value(value):
             fill(value)
 
@@ -387,9 +387,9 @@ def test_with_xdist(suite: pytest.Pytester) -> None:
         """
     )
     result = run(suite, "--tt-update", "-n", "2")
-    result.assert_outcomes(passed=4, failed=1)
-    assert message(result).count("ttanalyze: wrote ") == 4
-    run(suite, "--tt-verify", "-n", "2").assert_outcomes(passed=4, failed=1)
+    result.assert_outcomes(passed=2, failed=1)
+    assert message(result).count("ttanalyze: wrote ") == 2
+    run(suite, "--tt-verify", "-n", "2").assert_outcomes(passed=2, failed=1)
 
 
 def test_nothing_is_left_behind(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
