@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "drain/events.h"
 #include "hot.h"
 #include "options.h"
 #include "recorder.h"
+#include "state/clock.h"
 #include "state/regions.h"
 #include "state/streams.h"
 
@@ -200,6 +202,20 @@ void controls_begin(void)
 	regions_text = strdup(options.touched ? "touched" : "all");
 	if (*options.control)
 		controls_set(options.control, why, sizeof(why));
+}
+
+void controls_note(void)
+{
+	struct tt_event *e = options.events ? events_next() : NULL;
+
+	if (!e)
+		return;
+	e->seq = recorder_next_seq();
+	e->time_ns = clock_ns();
+	e->thread = thread_current()->tid;
+	e->call = TT_NO_ID; /* and of all contexts */
+	e->id = controls.text;
+	events_publish(e, TT_EVENT_CONTROL);
 }
 
 static bool is_called(const char *name, void *unused)

@@ -35,6 +35,8 @@ bool controls_check(const char *text, char *why, size_t size);
 void controls_begin(void);
 /* The caller holds the capture lock; or it begins. False with a one-line reason, and nothing has changed. */
 bool controls_set(const char *text, char *why, size_t size);
+/* An event says what is set. */
+void controls_note(void);
 /* Whether the region is among those asked for. The caller holds the capture lock. */
 bool controls_want(struct region *r);
 

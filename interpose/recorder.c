@@ -336,8 +336,11 @@ static bool start(void)
 	gate_init();
 	delays_open();
 	controls_begin();
-	if (start_parts())
+	if (start_parts()) {
+		if (controls.text)
+			controls_note();
 		return true;
+	}
 	events_close();
 	params_close();
 	timeline_close();

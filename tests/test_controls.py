@@ -12,6 +12,7 @@ import ttanalyze as tt
 from tests import support
 from tests.controls import OPTIONS, check_controls
 from ttanalyze.model import layout
+from ttanalyze.query import Query, query
 
 pytestmark = [pytest.mark.native]
 CONTROL = layout.EVENT_KINDS.index("control")
@@ -66,6 +67,9 @@ def test_a_setting_to_begin_with(command: list[str], tmp_path: Path) -> None:
     assert points["controls"].iloc[0] == "points=on;stamps=off;snapshot=64;regions=^weights"
     stamped = opened.activities.query("stamped")
     assert stamped["seq"].min() == launches[8]
+    made = query(opened, Query(filter='kind == "graph-launch"', fields=["controls"]))["controls"]
+    assert made[0] == "points=off;stamps=off;snapshot=64;regions=touched"
+    assert made[5] == "points=on;stamps=off;snapshot=64;regions=1"
     assert tt.verify.verify(opened, run / "manifest.json").same
 
 

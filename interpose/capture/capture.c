@@ -599,6 +599,8 @@ bool capture_control(const char *what, char *why, size_t size)
 {
 	pthread_mutex_lock(&capture_lock);
 	bool ok = controls_set(what, why, size);
+	if (ok)
+		controls_note();
 	pthread_mutex_unlock(&capture_lock);
 	return ok;
 }

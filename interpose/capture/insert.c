@@ -13,6 +13,7 @@
 #include "../options.h"
 #include "../recorder.h"
 #include "../state/modules.h"
+#include "../timeline/stamps.h"
 #include "../timeline/timeline.h"
 #include "inside.h"
 #include "points.h"
@@ -327,8 +328,10 @@ static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
 		q->form = g.form;
 		if (!why && (!(k = kernels_of(c)) || !allocate(q, c) || !add_nodes(q, graph, &g, k)))
 			why = "the driver refuses the nodes that capture";
+		if (!why && q->stamped_count)
+			stamps_prepare(c);
 		if (why) {
-			recorder_warn("there are no epochs inside a graph: %s", why);
+			recorder_warn("there are no %s inside a graph: %s", q->point_count ? "epochs" : "times", why);
 			points_free(q);
 			q = NULL;
 		}

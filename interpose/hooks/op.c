@@ -68,17 +68,11 @@ EXPORT int tt_control(const char *what)
 	char why[200];
 	OP(op);
 
-	if (!op_start(&op, TT_NO_ID, recording()) || !what || !(op.context = context_first()))
+	if (!op_start(&op, TT_NO_ID, recording()) || !what)
 		return -1;
-	op_started(&op);
 	if (!capture_control(what, why, sizeof(why))) {
 		recorder_warn("tt_control: %s", why);
 		return -1;
-	}
-	struct tt_event *e = op_event(&op, CUDA_SUCCESS);
-	if (e) {
-		e->id = controls.text;
-		events_publish(e, TT_EVENT_CONTROL);
 	}
 	return 0;
 }

@@ -44,23 +44,23 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- clocks ---- */
 
-static bool prepare(struct clock *k)
+static void prepare(struct clock *k)
 {
 	void *host;
 
 	if (k->stream || k->refused)
-		return !k->refused;
+		return;
 	k->refused = real.cuMemHostAlloc(&host, sizeof(*k->cell), CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS ||
 		     real.cuMemHostGetDevicePointer_v2(&k->cell_device, host, 0) != CUDA_SUCCESS ||
 		     real.cuStreamCreateWithPriority(&k->stream, CU_STREAM_NON_BLOCKING, -100) != CUDA_SUCCESS;
 	if (k->refused) {
 		recorder_warn("the clock of a device can't be read: nodes of graphs have no times");
-		return false;
+		k->stream = NULL;
+		return;
 	}
 	k->cell = host;
 	*k->cell = 0;
 	k->rate = 1;
-	return true;
 }
 
 /* False: the device is busy, or refuses. */
@@ -110,7 +110,7 @@ static bool tune(struct clock *k, const struct context *c)
 
 	if (k->count && since < (k->count < FEW ? SOON_NS : LATER_NS))
 		return true;
-	if (!prepare(k) || !(functions = kernels_of(c)))
+	if (!k->stream || !(functions = kernels_of(c)))
 		return false;
 	for (int i = 0; i < TRIES && try_once(k, functions->stamp, &best); i++)
 		;
@@ -214,6 +214,14 @@ static void poll(struct poll *p)
 	points_each(ask, p);
 	tune_clocks(p);
 	points_each(look, p);
+	pthread_mutex_unlock(&lock);
+}
+
+void stamps_prepare(const struct context *c)
+{
+	pthread_mutex_lock(&lock);
+	if (c->index < CONTEXTS)
+		prepare(&clocks[c->index]);
 	pthread_mutex_unlock(&lock);
 }
 

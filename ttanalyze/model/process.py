@@ -47,6 +47,7 @@ from ttanalyze.model.strings import Strings
 WHOLE = np.dtype((np.void, layout.EVENT.itemsize))  # an event as one item, for speed
 SLOTS = 512  # of events.bin that are known by the seq they span
 EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
+CONTROL = layout.EVENT_KINDS.index("control")
 
 
 class Process:
@@ -463,6 +464,15 @@ class Process:
         counted = self.info.get("counters", {}).get("annotations")
         nothing = counted == 0 and self.status != "running"
         return Annotations(() if nothing else self.event_pieces(), self.strings)
+
+    @functools.cached_property
+    def controls(self) -> tuple[Array, Array]:
+        """The seqs at which settings of the recording changed, ascending, and strings of what was
+        set from there on. Looks at all of events.bin once.
+        """
+        found = [records[records["kind"] == CONTROL] for records in self.event_pieces()]
+        records = np.sort(np.concatenate([np.empty(0, layout.EVENT), *found]), order="seq")
+        return records["seq"], records["id"]
 
     @functools.cached_property
     def activities(self) -> Activities:

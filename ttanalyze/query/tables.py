@@ -125,6 +125,8 @@ class _Events:
             elif column in OF_ANNOTATIONS:
                 text_of = frames.annotation_path if column == "range" else _string
                 self.texts[column] = frames.Texts(text_of)
+            elif column == "controls":
+                self.texts[column] = frames.Texts(_string)
 
 
 @dataclass
@@ -171,6 +173,9 @@ class _EventPiece:
                 made[column] = _waits(self.process, column, members)
             elif column == "delayed":
                 made[column] = _delays(members["flags"])
+            elif column == "controls":
+                numbers = _set_at(self.process, members["seq"])
+                made[column] = self.common.texts[column].column([self.process], [numbers])
             elif column == "epoch":
                 made[column] = epoch_of(self.process, members["seq"])
             elif column == "host_ns":
@@ -193,6 +198,12 @@ def _said(process: Process, column: str, members: dict[str, Array]) -> Array:
     return np.where(
         said & (members["kind"] != annotation_records.NAME), members["dst"], layout.NO_ID
     )
+
+
+def _set_at(process: Process, seqs: Array) -> Array:
+    """Strings of the settings that calls were made under; none where nothing was ever set."""
+    since, strings = process.controls
+    return np.append(strings, layout.NO_ID)[np.searchsorted(since, seqs, "right") - 1]
 
 
 WAIT_FIELDS = ("time_ns", "kind", "flags", "context", "dst")
@@ -530,7 +541,7 @@ TABLES = {
     "events": _table(
         " ".join(frames.EVENT_FIELDS),
         "demangled short checksum caller stack_text graph epoch host_ns gpu_begin gpu_end gpu_time "
-        "queue_time wait_time waited waited_region delayed annotation domain range",
+        "queue_time wait_time waited waited_region delayed annotation domain range controls",
         "seq kind call short thread context stream bytes grid_x grid_y grid_z block_x",
         _events,
         ("process", "seq"),
