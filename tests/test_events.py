@@ -392,7 +392,7 @@ BAD = [
     ('{"type":"kernel_launch","kern', "not JSON: "),
     ("[1, 2]", "not an object with a type"),
     ('{"kernel_launch_id":1}', "not an object with a type"),
-    ('{"type":"reg_trace"}', "a record of type 'reg_trace', which is no kernel event"),
+    ('{"type":"step"}', "a record of type 'step', which is no kernel event"),
     ('{"type":"kernel_launch","kernel_name":7}', "kernel_name: a text is expected"),
     ('{"type":"kernel_launch","kernel_launch_id":"7"}', "kernel_launch_id: a whole number is "),
     ('{"type":"kernel_launch","nregs":1e3}', "nregs: a whole number is expected"),

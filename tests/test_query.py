@@ -633,6 +633,8 @@ def test_every_example_of_the_help_works(cli: Cli, recorded: Path, tmp_path: Pat
     commands = [line.strip() for line in lines if line.strip().startswith("ttanalyze ")]
     assert len(commands) >= 12
     assert cli("events", recorded, "-o", tmp_path / "kernel_events.ndjson").status == 0
+    executed = {"type": "opcode_only", "opcode_id": 0, "cta": [0, 0, 0], "sass": "EXIT ;"}
+    (tmp_path / "kernel_trace.ndjson").write_text(json.dumps(executed))
     for command in commands:
         words = [str(recorded) if w == "run1" else w for w in shlex.split(command)[1:]]
         words = [str(tmp_path / w) if w.endswith((".csv", ".ndjson")) else w for w in words]

@@ -367,14 +367,19 @@ def test_registers(
     assert found == tuple(tuple(map(int, text.split())) for text in wanted)
 
 
-def test_patterns_of_delay_points() -> None:
-    chosen = ("UTMALDG", "SYNCS.ARRIVE", "LD?")
-    assert categories.is_point("UTMALDG.2D", chosen)
-    assert categories.is_point("SYNCS.ARRIVE.TRANS64", chosen)
-    assert categories.is_point("LDG", chosen) and not categories.is_point("LDG.E", chosen)
-    assert not categories.is_point("SYNCS.EXCH.64", chosen)
-    assert not categories.is_point("UTMALDGX", chosen)
-    assert categories.is_point("FADD", ("*",)) and not categories.is_point("FADD")
+def test_patterns_of_delay_points(cli: Cli) -> None:
+    source = (support.ROOT / "interpose" / "delay" / "image.c").read_text()
+    names = source.partition("built_in[] = {")[2].partition("}")[0].split('"')
+    assert {name for name in names if name.isidentifier()} == categories.DELAYED
+    assert categories.is_point("UTMALDG", "UTMALDG.2D, SYNCS")
+    assert categories.is_point("SYNCS", "UTMALDG,SYNCS.ARRIVE")
+    assert not categories.is_point("LDG", "UTMALDG")
+    assert categories.is_point("FADD", "*") and not categories.is_point("FADD")
+    asked = cli("sass", HOPPER, "--kernel", "tiles", "--patterns", "UTMALDG,BAR", "--format", "csv")
+    assert [row["opcode"] for row in csv.DictReader(asked.stdout.splitlines())] == [
+        "UTMALDG",
+        "BAR",
+    ]
 
 
 def test_errors_from_python() -> None:

@@ -49,6 +49,8 @@ Examples:
   Who launches most, of a recorded run or of a file of kernel events:
     ttanalyze query run1 --filter 'kind == "launch"' --group-by caller,short
     ttanalyze query kernel_events.ndjson --group-by caller,short
+  Which instructions warps executed most, of an instruction trace of CUTracer:
+    ttanalyze query kernel_trace.ndjson --group-by opcode_id,sass --count --sort -count
 """
 
 
@@ -74,7 +76,10 @@ def _tell_what_is_missing() -> None:
 @verbs.command(epilog=QUERY_EXAMPLES)
 def query(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run directory, or a file of kernel events.")
+        Path,
+        typer.Argument(
+            metavar="RUN", help="A run directory, a file of kernel events, or an instruction trace."
+        ),
     ],
     table: Annotated[
         str,
@@ -139,7 +144,7 @@ def query(
     lists those that there are, and docs/python.md says what they mean.
     """
     from ttanalyze.model import open_run
-    from ttanalyze.query import TABLES, EventsFile, Query, show, stream
+    from ttanalyze.query import TABLES, Query, RecordsFile, open_file, show, stream
 
     form = "json" if json else form
     if form not in show.FORMATS:
@@ -163,8 +168,8 @@ def query(
         top=top,
         fields=_names(fields),
     )
-    opened = EventsFile(run) if run.is_file() else open_run(run)
-    tables = opened.tables if isinstance(opened, EventsFile) else TABLES
+    opened = open_file(run) if run.is_file() else open_run(run)
+    tables = opened.tables if isinstance(opened, RecordsFile) else TABLES
     shown = tables[table].shown if form == "table" and table in tables else ()
     # A bar and an answer that comes in pieces do not go together on one terminal.
     with progress_bar("asking", quiet or (out is None and form != "table")) as progress:

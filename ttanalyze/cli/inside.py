@@ -70,6 +70,15 @@ def sass(
     points: Annotated[
         bool, typer.Option("--points", help="Only instructions that delays may come before.")
     ] = False,
+    patterns: Annotated[
+        str,
+        typer.Option(
+            "--patterns",
+            metavar="LIST",
+            help="Which those are: mnemonics such as UTMALDG,SYNCS, or * (default: what `record "
+            "--delay` takes).",
+        ),
+    ] = "",
     form: Annotated[
         str,
         typer.Option("--format", metavar="FORMAT", help="text (default), json, csv or ndjson."),
@@ -92,7 +101,7 @@ def sass(
     check_output(out)
     with progress_bar("disassembling", quiet or out is None) as progress:
         tables = find_tables(what, kernel, _architecture(arch), progress, refused)
-        parts = show.written(tables, form, points)
+        parts = show.written(tables, form, patterns if points or patterns else None)
         if out is not None:
             with output_file(out) as file:
                 file.writelines(parts)

@@ -17,11 +17,11 @@ from ttanalyze.errors import Error
 from ttanalyze.model.layout import Array
 from ttanalyze.model.run import Run
 from ttanalyze.query.expression import Expression, Numbers, column_value
-from ttanalyze.query.files import EventsFile
+from ttanalyze.query.files import RecordsFile
 from ttanalyze.query.tables import TABLES, Piece, Progress, Table
 
 HELD = 1 << 19  # rows of pieces that are held before they are reduced
-Source = Run | EventsFile
+Source = Run | RecordsFile
 AGGREGATES = ("sum", "share", "mean", "min", "max")
 
 
@@ -69,7 +69,7 @@ def stream(
 
     default: the fields of rows where the query names none.
     """
-    tables = run.tables if isinstance(run, EventsFile) else TABLES
+    tables = run.tables if isinstance(run, RecordsFile) else TABLES
     if wanted.table not in tables:
         raise Error(f"--table {wanted.table}: there are {', '.join(tables)}")
     table = tables[wanted.table]

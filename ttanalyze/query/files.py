@@ -7,7 +7,7 @@ Columns are named as those of a run's events; what a file does not say is missin
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ PIECE = 1 << 15  # lines
 LIMIT = 1 << 63  # of whole numbers
 LONGEST = 1 << 24  # bytes of a line
 KINDS = {"kernel_launch": "launch", "kernel_node": "launch", "graph_launch": "graph-launch"}
+TYPES = (*KINDS, "callstack_def")
 NUMBERS = {
     "launch": "kernel_launch_id",
     "registers": "nregs",
@@ -50,21 +51,27 @@ RECORDED = (
 SHOWN = ("launch", "short", *list(AXES)[:6], "registers", "shmem", "stream", "caller")
 
 
-class EventsFile:
-    """A file of kernel events, whose table `events` can be asked as a run's.
+class RecordsFile:
+    """A file of records, whose tables can be asked as a run's."""
+
+    def __init__(self, path: str | os.PathLike[str], tables: dict[str, Table]) -> None:
+        self.path, self.tables = Path(path), tables
+        os.close(open_regular(self.path))
+
+
+class EventsFile(RecordsFile):
+    """A file of kernel events, with the table `events`.
 
     Raises Error, which names the line, where one is not what it should be.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        os.close(open_regular(self.path))
         worked_out = ("demangled", "short", "caller", "stack_text", "gpu_time")
-        self.tables = {"events": Table(RECORDED, worked_out, SHOWN, _pieces)}
+        super().__init__(path, {"events": Table(RECORDED, worked_out, SHOWN, _pieces)})
 
     def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
         """These columns of its launches, at most PIECE at a time; one piece at least."""
-        lines, rows, numbers = _Lines(self.path), [], []
+        lines, rows, numbers = Lines(self.path, TYPES, "kernel event"), [], []
         total, given = os.path.getsize(self.path), False
         known = _Stacks(any(column in ("caller", "stack_text") for column in columns))
         made = {column: _texts_of(column, known) for column in columns}
@@ -90,11 +97,11 @@ def _pieces(
     yield from map(Whole, file.pieces(columns, progress))
 
 
-class _Lines:
-    """at: bytes read so far."""
+class Lines:
+    """Of a file of records of these types, each of which is a `what`. at: bytes read so far."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, types: Collection[str], what: str) -> None:
+        self._path, self._types, self._what = path, types, what
         self.at = 0
 
     def error(self, number: int, reason: str) -> Error:
@@ -123,8 +130,8 @@ class _Lines:
         kind = record.get("type") if isinstance(record, dict) else None
         if not isinstance(kind, str):
             raise self.error(number, "not an object with a type")
-        if kind not in KINDS and kind != "callstack_def":
-            raise self.error(number, f"a record of type {kind[:40]!r}, which is no kernel event")
+        if kind not in self._types:
+            raise self.error(number, f"a record of type {kind[:40]!r}, which is no {self._what}")
         found: dict[str, Any] = record
         return found
 
@@ -139,7 +146,7 @@ class _Stacks:
         self._known: dict[str, int | None] = {}
         self._lines: dict[str, stacks.Frame] = {}  # each once, however many stacks it is in
 
-    def define(self, lines: _Lines, number: int, record: dict[str, Any]) -> None:
+    def define(self, lines: Lines, number: int, record: dict[str, Any]) -> None:
         name = record.get("callstack_id")
         if not isinstance(name, str):
             raise lines.error(number, "callstack_id: a text is expected")
@@ -147,7 +154,7 @@ class _Stacks:
         if self._wanted:
             self._known[name] = found
 
-    def resolve(self, lines: _Lines, number: int, record: dict[str, Any]) -> None:
+    def resolve(self, lines: Lines, number: int, record: dict[str, Any]) -> None:
         """Puts the place of a launch's stack in frames into it, as "stack"; None if it has none."""
         if not self._wanted:
             return
@@ -161,7 +168,7 @@ class _Stacks:
             record["stack"] = None if name is None else self._known.get(name)
 
     def _number(
-        self, lines: _Lines, number: int, record: dict[str, Any], member: str, source: str
+        self, lines: Lines, number: int, record: dict[str, Any], member: str, source: str
     ) -> int | None:
         """The innermost first, as which `backtrace` writes them, and others the other way."""
         texts = record.get(member)
@@ -211,7 +218,7 @@ def _texts_of(column: str, known: _Stacks) -> _Texts:
 class _Batch:
     """Records of launches, and the numbers of their lines."""
 
-    def __init__(self, lines: _Lines, rows: list[dict[str, Any]], numbers: list[int]) -> None:
+    def __init__(self, lines: Lines, rows: list[dict[str, Any]], numbers: list[int]) -> None:
         self._lines, self._rows, self._numbers = lines, rows, numbers
 
     def frame(self, columns: Sequence[str], texts: dict[str, _Texts]) -> pd.DataFrame:

@@ -57,7 +57,7 @@ def parsed(line: str) -> Text:
         mnemonic,
         operands,
         categories.category(opcode),
-        categories.is_point(mnemonic),
+        categories.is_point(opcode),
         registers(mnemonic, operands),
         target,
     )

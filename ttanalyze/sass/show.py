@@ -16,6 +16,7 @@ import pandas as pd
 from ttanalyze import demangle
 from ttanalyze import text as texts
 from ttanalyze.errors import Error
+from ttanalyze.sass.categories import is_point
 from ttanalyze.sass.tables import Table
 
 FORMATS = ("text", "json", "csv", "ndjson")
@@ -27,8 +28,8 @@ SOURCE_WIDTH = 72
 LARGEST_SOURCE = 1 << 24  # bytes
 
 
-def written(tables: Iterable[Table], form: str, points: bool = False) -> Iterator[bytes]:
-    """Tables in one of FORMATS, in pieces. points: only instructions that may be delayed."""
+def written(tables: Iterable[Table], form: str, points: str | None = None) -> Iterator[bytes]:
+    """Tables in one of FORMATS, in pieces. points: as rows has it."""
     if form not in FORMATS:
         raise Error(f"--format {form}: there are {', '.join(FORMATS)}")
     if form == "json":
@@ -40,8 +41,11 @@ def written(tables: Iterable[Table], form: str, points: bool = False) -> Iterato
     return (f"{table_text(table, points)}\n".encode() for table in tables)
 
 
-def rows(table: Table, points: bool = False) -> list[dict[str, Any]]:
-    return [row for row in table.instructions if row["delay_point"] or not points]
+def rows(table: Table, points: str | None = None) -> list[dict[str, Any]]:
+    """points: those alone that delays may come before, by such patterns; "" for the usual ones."""
+    if points is None:
+        return table.instructions
+    return [row for row in table.instructions if is_point(row["opcode"], points)]
 
 
 def frame(tables: Iterable[Table]) -> pd.DataFrame:
@@ -65,7 +69,7 @@ def frame(tables: Iterable[Table]) -> pd.DataFrame:
     return whole
 
 
-def _json(tables: Iterable[Table], points: bool) -> Iterator[bytes]:
+def _json(tables: Iterable[Table], points: str | None) -> Iterator[bytes]:
     start = b"[\n"
     for table in tables:
         made = table.to_object() | {"instructions": rows(table, points)}
@@ -74,7 +78,7 @@ def _json(tables: Iterable[Table], points: bool) -> Iterator[bytes]:
     yield b"\n]\n" if start == b",\n" else b"[]\n"
 
 
-def _ndjson(tables: Iterable[Table], points: bool) -> Iterator[bytes]:
+def _ndjson(tables: Iterable[Table], points: str | None) -> Iterator[bytes]:
     for table in tables:
         head = {"type": "instruction"} | {name: getattr(table, name) for name in OF_KERNEL}
         yield b"".join(
@@ -83,7 +87,7 @@ def _ndjson(tables: Iterable[Table], points: bool) -> Iterator[bytes]:
         )
 
 
-def _csv(tables: Iterable[Table], points: bool) -> Iterator[bytes]:
+def _csv(tables: Iterable[Table], points: str | None) -> Iterator[bytes]:
     headed = False
     for table in tables:
         out = io.StringIO()
@@ -100,7 +104,7 @@ def _csv(tables: Iterable[Table], points: bool) -> Iterator[bytes]:
         yield out.getvalue().encode()
 
 
-def table_text(table: Table, points: bool = False) -> str:
+def table_text(table: Table, points: str | None = None) -> str:
     """For people: where, when, what, and the source beside it."""
     name = demangle.demangle([table.kernel_name])[0]
     count = texts.count(len(table.instructions), "instruction")
