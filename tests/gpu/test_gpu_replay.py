@@ -53,7 +53,7 @@ def test_twenty_kernels_bit_for_bit(tmp_path: Path) -> None:
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
 @pytest.mark.parametrize("name", ["pipeline", "vecadd", "graph"])
 def test_programs_of_nvcc(name: str, tmp_path: Path) -> None:
-    program = support.build_runtime_examples(tmp_path / "built") / name
+    program = support.build_runtime_examples(tmp_path / "built") / f"{name}-static"
     done = record([str(program)], BARE, tmp_path / "run", "--replayable")
     assert done.status == 0, done.stderr
     found = replayed(tmp_path / "run") if name != "graph" else []

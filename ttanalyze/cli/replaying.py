@@ -143,27 +143,43 @@ def replay(
     from ttanalyze.model import open_run
     from ttanalyze.replay import run as module
     from ttanalyze.replay import show
-    from ttanalyze.replay.plan import chosen
+    from ttanalyze.replay.plan import choice
 
     types, allowed = _types(dtype, tolerance)
     of = open_run(run).process(process)
     if of_span:
         return _replay_span(run, of, (first, last), (types, allowed), (device, sim), json, quiet)
-    seqs = launch or chosen(of, kernel)
+    seqs, others = (launch, 0) if launch else choice(of, kernel)
     if not seqs:
-        raise Error(f"--kernel {kernel}: no launch of such a kernel was recorded")
+        raise Error(f"--kernel {kernel}: {_none(others)}")
     wish = module.Wish(verify, times, flush_l2, types, allowed, alone)
     with progress_bar("replaying", quiet) as progress:
         found = module.replay(of, seqs, wish, lambda: _device(device, sim), progress)
     if json:
         said = {"run": str(run), "process": process, "launches": [one.as_dict() for one in found]}
-        print_text(as_json(said))
+        print_text(as_json(said | {"not_kept": others}))
     elif len(found) == 1:
         print_text(show.outcome_text(found[0], text.colours_wanted(1)))
     else:
         width = shutil.get_terminal_size().columns if os.isatty(1) else 0
         print_text(show.outcomes_text(found, text.colours_wanted(1), width))
+    _say_others(others, json)
     return status(found)
+
+
+def _none(others: int) -> str:
+    """Why there is no launch to be done again."""
+    if not others:
+        return "no launch of such a kernel was recorded"
+    many = text.count(others, "launch", "launches")
+    return f"none of {many} was recorded with --replayable; --launch N tries one nevertheless"
+
+
+def _say_others(others: int, json: bool) -> None:
+    """One line on launches that were left out."""
+    if others and not json:
+        many = text.count(others, "other launch", "other launches")
+        print_text(f"{many} not kept by --replayable; --launch N tries one nevertheless")
 
 
 def _replay_span(
@@ -281,15 +297,13 @@ def prove(
     from ttanalyze.model import open_run
     from ttanalyze.replay import prove as module
     from ttanalyze.replay import show
-    from ttanalyze.replay.plan import chosen
+    from ttanalyze.replay.plan import choice
 
     types, allowed = _types(dtype, tolerance)
     of = open_run(run).process(process)
-    seqs = launch or chosen(of, kernel)
+    seqs, others = (launch, 0) if launch else choice(of, kernel)
     if not seqs:
-        raise Error(
-            "no launch of such a kernel was recorded" if kernel else "no launch was recorded"
-        )
+        raise Error(_none(others) if kernel else "no launch was recorded")
     if sim:  # before it is loaded
         os.environ.setdefault("TT_SIM_SCHEDULE", "random")
     with progress_bar("proving", quiet) as progress:
@@ -298,10 +312,11 @@ def prove(
         )
     if json:
         said = {"run": str(run), "process": process, "launches": [one.as_dict() for one in found]}
-        print_text(as_json(said))
+        print_text(as_json(said | {"not_kept": others}))
     else:
         width = shutil.get_terminal_size().columns if os.isatty(1) else 0
         print_text(show.verdicts_text(found, text.colours_wanted(1), width))
+    _say_others(others, json)
     statuses = {one.status for one in found}
     if module.VARIES in statuses or any(one.recorded is False for one in found):
         return DIFFERS

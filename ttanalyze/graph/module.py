@@ -180,13 +180,23 @@ class Function:
 
     @functools.cached_property
     def layout(self) -> list[tuple[int, int]] | None:
+        return self.layout_within(None)
+
+    def layout_within(self, total: int | None) -> list[tuple[int, int]] | None:
+        """The layout of parameters that take so many bytes in all. Where that is not known the
+        driver is asked until it refuses, which tools that watch a program call an error of it.
+        """
         offset, size = ffi.new("size_t *"), ffi.new("size_t *")
         out: list[tuple[int, int]] = []
+        end = 0
         with self.device.use() as driver:
             if not driver.has("cuFuncGetParamInfo"):
                 return None
-            while not driver.result("cuFuncGetParamInfo", self.handle, len(out), offset, size):
+            while total is None or end < total:
+                if driver.result("cuFuncGetParamInfo", self.handle, len(out), offset, size):
+                    break
                 out.append((int(offset[0]), int(size[0])))
+                end = sum(out[-1])
         return out
 
     def pack(self, args: Sequence[Any]) -> tuple[bytes, list[Any]]:

@@ -286,6 +286,11 @@ class Places:
         """Ids of the regions that are at other addresses than they were."""
         return [int(self._birth["id"][row]) for row in self._rows if self._delta(row)]
 
+    @property
+    def moved_variables(self) -> list[int]:
+        """Those of them that are modules' variables, which are wherever the driver puts them."""
+        return [int(self._birth["id"][row]) for row in self._variables if self._delta(row)]
+
     def _delta(self, row: int) -> int:
         if row in self._variables:
             return self._variables[row] - int(self._birth["base"][row])

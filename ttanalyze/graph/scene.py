@@ -185,8 +185,8 @@ class Maker:
     def _translated(self, function: Function, params: bytes) -> bytes:
         """Parameters in which pointers lead to where things are now."""
         out = bytearray(params)
-        whole = [(0, len(params))]
-        for begin, size in whole if function.layout is None else function.layout:
+        layout = function.layout_within(len(params))
+        for begin, size in [(0, len(params))] if layout is None else layout:
             first = -(-begin // POINTER) * POINTER
             for at in range(first, begin + size - POINTER + 1, POINTER):
                 word = int.from_bytes(out[at : at + POINTER], "little")

@@ -225,6 +225,8 @@ class _Work:
         arguments = (self._scene, replay.expected, findings, self._types, self._tolerance)
         out.differences = differences(*arguments)
         out.recorded = all(one.tolerated for one in out.differences)
+        if not out.recorded:
+            out.notes += replay.doubts
 
 
 def _size(found: RegionDifference) -> int:

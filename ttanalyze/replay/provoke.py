@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
-
 from ttanalyze._cuda import ffi
 from ttanalyze.graph.device import Stream
 from ttanalyze.graph.digests import Own
-from ttanalyze.graph.work import Kernel
 from ttanalyze.replay.timing import Cache
 
 STREAMS = 2  # that keep processors busy
@@ -62,6 +59,6 @@ class Provoker:
         self._spin(stream, blocks, threads, shared, longest)
 
     def _spin(self, stream: Stream, blocks: int, threads: int, shared: int, longest: int) -> None:
-        args = [np.uint64(value) for value in (0, longest, self._lot.getrandbits(63))]
-        work = Kernel.of(self._own.spin, blocks, threads, shared, args)
+        words = 0, longest, self._lot.getrandbits(63)
+        work = self._own.work(self._own.spin, blocks, threads, shared, *words)
         work.submit(self._device, int(ffi.cast("uintptr_t", stream.handle)))

@@ -90,10 +90,20 @@ class Replay:
     @property
     def notes(self) -> list[str]:
         """What to know of how it is done again, a line each."""
-        mine = {int(self.process.regions.id[row]) for row in self.plan.rows}
-        moved = [number for number in self.scene.places.moved if number in mine]
+        places = self.scene.places
+        moved = self._mine(set(places.moved) - set(places.moved_variables))
         unknown = (f"region {n}: no epoch up to {self.before} has it" for n in self._before.unknown)
-        return [*moved_notes(self.scene.places, moved), *unknown, *self.plan.notes]
+        return [*moved_notes(places, moved), *unknown, *self.plan.notes]
+
+    @property
+    def doubts(self) -> list[str]:
+        """What else to know where it fails, or leaves something other than recorded."""
+        return moved_notes(self.scene.places, self._mine(self.scene.places.moved_variables))
+
+    def _mine(self, numbers: Iterable[int]) -> list[int]:
+        """Those of some regions, by id, that it may reach."""
+        mine = {int(self.process.regions.id[row]) for row in self.plan.rows}
+        return sorted(mine.intersection(numbers))
 
     @property
     def rows(self) -> list[int]:

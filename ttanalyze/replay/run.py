@@ -156,6 +156,8 @@ def _replay(out: Outcome, of: Plan, wish: Wish, scene: Scene) -> None:
             out.times = replay.time(wish.times, wish.flush_l2)
     except DriverError as e:
         out.status, out.reason = FAILED, str(e)
+    if out.status in (DIFFERS, FAILED):
+        out.notes += replay.doubts
 
 
 def is_lost(device: Device) -> bool:

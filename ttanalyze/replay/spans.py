@@ -162,7 +162,10 @@ def _do(
     findings = places.compare(after, before)
     out.regions = len(findings)
     out.differences = differences(scene, after, findings, types, tolerance)
-    out.notes += moved_notes(places, places.moved)
+    moved = set(places.moved)
     if any(not one.tolerated for one in out.differences):
         out.status = DIFFERS
+    else:
+        moved.difference_update(places.moved_variables)
+    out.notes += moved_notes(places, sorted(moved))
     return None if out.differences else after

@@ -6,8 +6,6 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device
@@ -105,8 +103,7 @@ def _hold(replay: Replay) -> Kernel | None:
     places = replay.scene.places
     if places.quiet:
         return None
-    args = [np.uint64(value) for value in (HELD, HELD, 0)]
-    return Kernel.of(places.own.spin, 1, 32, 0, args)
+    return places.own.work(places.own.spin, 1, 32, 0, HELD, HELD, 0)
 
 
 def measure(replay: Replay, times: int, flush_l2: bool, work: Kernel | None = None) -> Times:
