@@ -15,16 +15,25 @@ INLINE bool has_turn(const struct tt_replay *r, uint64_t *turn, uint32_t *flags)
 	return *(volatile uint64_t *)&t->number == *turn + 1;
 }
 
-/* What a point is to do; false where that is nothing. */
+/*
+ * What a point is to do; false where that is nothing. One thread of each CTA reads it, as it comes
+ * over the bus.
+ */
 INLINE bool take_point(const struct tt_replay *r, uint32_t which, struct tt_capture_params *p)
 {
+	__shared__ struct tt_capture_params params;
+	__shared__ bool any;
 	uint64_t turn;
 	uint32_t flags;
 
-	if (!has_turn(r, &turn, &flags) || !(flags & TT_REPLAY_POINTS))
-		return false;
-	*p = at<struct tt_capture_params>(r->points)[(turn & r->point_mask) * r->point_count + which];
-	return true;
+	if (threadIdx.x == 0) {
+		any = has_turn(r, &turn, &flags) && flags & TT_REPLAY_POINTS;
+		if (any)
+			params = at<struct tt_capture_params>(r->points)[(turn & r->point_mask) * r->point_count + which];
+	}
+	__syncthreads();
+	*p = params;
+	return any;
 }
 
 INLINE uint64_t now(void)
