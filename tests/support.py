@@ -138,6 +138,12 @@ def build_runtime_examples(where: Path) -> Path:
     return where / "runtime"
 
 
+def build_races(where: Path) -> Path:
+    """Builds the programs with planted races with nvcc into where/races, and returns that."""
+    _run(["make", "-s", "-j3", "-C", str(EXAMPLES), f"BUILD={where}", "races"])
+    return where / "races"
+
+
 @cache
 def pythons() -> list[str]:
     """Interpreters whose frames can be read, one of each version: this one, the path's, pyenv's."""

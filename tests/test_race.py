@@ -14,6 +14,7 @@ from tests import support
 from tests.rundir import Writer
 from tests.support import Cli, Outcome
 from ttanalyze.cli import run_command
+from ttanalyze.race.instructions import counterpart
 from ttanalyze.race.order import calls_between, unordered
 
 
@@ -32,7 +33,9 @@ def searched(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[bool
     for fixed in (False, True):
         folder = tmp_path_factory.mktemp("race") / "search"
         command = [str(examples / "handoff"), *(["--fixed"] if fixed else [])]
-        options = ["--sim", "-o", str(folder), "--runs", "2", "--launch-delay", "1500000"]
+        runs = "2" if fixed else "10"
+        options = ["--sim", "-o", str(folder), "--runs", runs, "--launch-delay", "1500000"]
+        command += ["--steps", "3"]
         outcome = support.ttanalyze("race", *options, "--", *command)
         assert outcome.stderr == ""
         report = json.loads((folder / "report.json").read_text())
@@ -49,13 +52,17 @@ def test_a_missing_wait_is_found(searched: dict[bool, Searched]) -> None:
     pair = finding["pairs"][0]
     kernels = [pair[which]["kernel"] for which in ("first", "second")]
     assert kernels == ["make_values", "use_values"]
-    assert pair["first"]["delayed"]
+    assert pair["first"]["delayed"] and not pair["second"]["delayed"]
+    late = finding["late"]
+    assert finding["reduced"] and len(late) == 1 < finding["before"]
+    assert late[0]["kernel"] == "make_values" and late[0]["where"] != "host"
     assert pair["region"] == 0  # the values, not the sums, which differ
     assert finding["diff"]["processes"][0]["divergences"][0]["region_a"] == 1
     assert "nothing in stream 17 waits for stream 16" in found.outcome.stdout
     assert "make_values (call " in found.outcome.stdout
+    assert f"enough     1 delay of {finding['before']}" in found.outcome.stdout
     assert f"record --delay-load {finding['delays']} -- " in found.outcome.stdout
-    assert (found.folder / f"seed-{finding['seed']}").is_dir()
+    assert Path(finding["run"]).is_dir() and Path(finding["delays"]).is_file()
 
 
 @pytest.mark.native
@@ -75,11 +82,12 @@ def test_a_search_goes_on(searched: dict[bool, Searched], cli: Cli) -> None:
     found = searched[False]
     before = (found.folder / "reference" / "run.json").stat().st_mtime_ns
     program = found.report["command"]
-    options = ["--sim", "-q", "-o", found.folder, "--runs", "2", "--launch-delay", "1500000"]
+    options = ["--sim", "-q", "--no-reduce", "-o", found.folder, "--runs", "10"]
+    options += ["--launch-delay", "1500000"]
     again = cli("race", *options, "--json", "--", *program)
     assert again.status == 1
     report = json.loads(again.stdout)
-    assert report["findings"] == found.report["findings"] or report["findings"]
+    assert [f["seed"] for f in report["findings"]] == [f["seed"] for f in found.report["findings"]]
     assert (found.folder / "reference" / "run.json").stat().st_mtime_ns == before
     other = cli("race", *options[:-1], "9", "--", *program)
     assert other.status == 2 and "has a search with other options" in other.stderr
@@ -163,3 +171,32 @@ def test_what_orders_calls(
     if free and between == [("launch", 1, 0)]:
         expected = False
     assert ordered(writer, run_path, first, second) == expected
+
+
+# ---- within kernels ----
+
+
+def rows(*texts: str) -> list[dict[str, Any]]:
+    return [{"pc": 16 * i, "sass": text} for i, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize(
+    ("code", "late", "other"),
+    [
+        (["STS [R0], R1 ;", "IADD3 R1, R1, 1, RZ ;", "LDS R2, [R3] ;"], 0, 2),
+        (["STS [R0], R1 ;", "BAR.SYNC 0x0 ;", "LDS R2, [R3] ;"], 0, 2),
+        (["LDS R2, [R3] ;", "STS [R0], R1 ;", "BAR.SYNC 0x0 ;"], 1, 0),
+        (["LDS R2, [R3] ;", "LDG.E R4, [R6] ;", "@P0 STS.64 [R0], R1 ;"], 0, 2),
+        (["SYNCS.ARRIVE.TRANS64 RZ, [UR9] ;", "UBLKCP.S.G [UR8], [UR6] ;", "LDS R2, [R3] ;"], 0, 2),
+        (["STG.E [R2], R3 ;", "LDS R2, [R3] ;", "LDG.E R4, [R6] ;"], 0, 2),
+        (["STS [R0], R1 ;", "LD.E.STRONG.SYS R13, [R6] ;"], 0, 1),
+        (["STS [R0], R1 ;", "EXIT ;"], 0, None),
+        (["EXIT ;"], 0, None),
+        (["", "NOP"], 64, None),
+    ],
+)
+def test_what_is_unordered_with_an_instruction(
+    code: list[str], late: int, other: int | None
+) -> None:
+    found = counterpart(rows(*code), 16 * late)
+    assert (found and found["pc"]) == (None if other is None else 16 * other)

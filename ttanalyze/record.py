@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -85,13 +85,15 @@ def record(
     sim: bool = False,
     force: bool = False,
     warn: Callable[[str], None] | None = None,
+    output: BinaryIO | None = None,
 ) -> Recorded:
     """Runs argv under the recorder and waits for it.
 
     out: the run directory, or None for TT_OUT, else one named after the program. variables: TT_
     variables. sim: on the simulator. force: replace a run directory that is there. warn: told in
-    one line what may keep the recorder out, before the program runs. Raises Error where the
-    program can't be run or recording can't begin; then nothing has been run.
+    one line what may keep the recorder out, before the program runs. output: what the program
+    prints goes there instead, and it reads nothing. Raises Error where the program can't be run or
+    recording can't begin; then nothing has been run.
     """
     path = program.find(argv[0])
     obstacle = program.obstacle(argv[0], path)
@@ -114,7 +116,7 @@ def record(
         )
         environment |= {**(variables or {}), "TT_OUT": str(out)}
         limit = options.parse_seconds(environment.get("TT_TIMEOUT") or "0")
-        status, late = run(path, argv, environment, limit)
+        status, late = run(path, argv, environment, limit, output)
     seconds = time.monotonic() - began
     died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = 128 + died if died is not None else os.WEXITSTATUS(status)
@@ -209,7 +211,11 @@ def launch_environment(
 
 
 def run(
-    program: str, argv: Sequence[str], environment: Mapping[str, str], limit: float = 0
+    program: str,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    limit: float = 0,
+    output: BinaryIO | None = None,
 ) -> tuple[int, bool]:
     """Runs the program to its end; gives its wait status, and whether it was ended from here.
 
@@ -224,7 +230,7 @@ def run(
     endings = [signal.SIGKILL, signal.SIGTERM] if limit else []
     due = time.monotonic() + limit + GRACE_SECONDS
     try:
-        child = spawn(program, argv, environment, mask)
+        child = spawn(program, argv, environment, mask, output)
         while True:
             info = _signal(watched, due if endings else None)
             if info is None:
@@ -249,7 +255,13 @@ def _signal(watched: set[signal.Signals], due: float | None) -> signal.struct_si
     return signal.sigtimedwait(watched, max(0.0, due - time.monotonic()))
 
 
-def spawn(program: str, argv: Sequence[str], environment: Mapping[str, str], mask: set[Any]) -> int:
+def spawn(
+    program: str,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    mask: set[Any],
+    output: BinaryIO | None,
+) -> int:
     """Starts the program with this signal mask; gives its process id."""
 
     def start(path: str, words: Sequence[str]) -> int:
@@ -258,6 +270,9 @@ def spawn(program: str, argv: Sequence[str], environment: Mapping[str, str], mas
             list(words),
             executable=path,
             env=environment,
+            stdin=None if output is None else subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
             close_fds=False,
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
         )

@@ -91,6 +91,16 @@ def race(
         str | None,
         typer.Option(metavar="ABS,REL,ULP", help="What does not count as different; --dtype."),
     ] = None,
+    reduce: Annotated[
+        bool,
+        typer.Option("--reduce/--no-reduce", help="Look for the fewest delays that do it."),
+    ] = True,
+    confidence: Annotated[
+        int, typer.Option(metavar="N", help="Try each set of delays so often when reducing.")
+    ] = 1,
+    tests: Annotated[
+        int, typer.Option(metavar="N", help="Reduce with so many recordings at most.")
+    ] = 200,
     sim: Annotated[
         bool, typer.Option("--sim", help="Run on the simulator: no delays within kernels.")
     ] = False,
@@ -139,6 +149,9 @@ def race(
         record=variables,
         sim=sim,
         keep=keep,
+        reduce=reduce,
+        confidence=confidence,
+        tests=tests,
     )
     types = None if dtype is None else parse_types(dtype)
     allowed = None if tolerance is None else Tolerance.parse(tolerance)

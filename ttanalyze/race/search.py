@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,11 @@ from ttanalyze.errors import Error
 from ttanalyze.model import open_run
 from ttanalyze.output import replacing
 from ttanalyze.race import pairs
+from ttanalyze.race.instructions import late
 from ttanalyze.race.report import Finding, RaceReport
+from ttanalyze.record import record
+from ttanalyze.reduce import places, reduce
+from ttanalyze.reduce.search import NothingError
 from ttanalyze.values import Tolerance, Type
 
 STATE = "race.json"
@@ -35,7 +36,8 @@ class Settings:
     """command: the program and its arguments. runs: how many recordings with delays; first: seed of
     the first; stop: after so many that did something else, 0 for none. delay: nanoseconds within
     kernels, launch_delay: between calls, 0 for none. record: further options of `record`, by
-    variable. keep: also runs that did the same.
+    variable. keep: also runs that did the same. reduce: look for the fewest delays that do it, in
+    so many tests at most, each tried `confidence` times.
     """
 
     command: tuple[str, ...]
@@ -47,6 +49,9 @@ class Settings:
     record: Mapping[str, str] = field(default_factory=dict)
     sim: bool = False
     keep: bool = False
+    reduce: bool = True
+    confidence: int = 1
+    tests: int = 200
 
     def check(self) -> None:
         """Raises Error for what makes no sense."""
@@ -54,7 +59,9 @@ class Settings:
             raise Error("a program is expected")
         if self.runs < 1 or self.first < 0 or self.stop < 0:
             raise Error("--runs: one at least is needed")
-        if not self.delay and not self.launch_delay and "TT_DELAY_LOAD" not in self.record:
+        if self.confidence < 1 or self.tests < 1:
+            raise Error("--confidence and --tests: one at least is needed")
+        if not self.delay and not self.launch_delay:
             raise Error("--delay 0 and --launch-delay 0: nothing would be late")
 
 
@@ -113,27 +120,28 @@ class Race:
 
     # ---- recording ----
 
-    def record(self, name: str, variables: Mapping[str, str]) -> Recording:
+    def recording(self, name: str, variables: Mapping[str, str]) -> Recording:
         """Records the program, or takes the recording that is there.
 
         Raises Error where it can't be recorded.
         """
-        run, log = self.out / name, self.out / f"{name}.log"
+        settings, run, log = self.settings, self.out / name, self.out / f"{name}.log"
         ended = self.out / f"{name}.status"
         if not ended.exists():
-            command = [sys.executable, "-m", "ttanalyze", "record", "--quiet", "--force"]
-            command += ["--sim"] if self.settings.sim else []
-            command += ["-o", str(run), "--", *self.settings.command]
-            environment = {**os.environ, **self.settings.record, **variables}
             with log.open("wb") as file:
-                done = subprocess.run(
-                    command, env=environment, stdout=file, stderr=file, check=False
+                done = record(
+                    settings.command,
+                    run,
+                    {**settings.record, **variables},
+                    sim=settings.sim,
+                    force=True,
+                    output=file,
                 )
-            if -done.returncode in (signal.SIGINT, signal.SIGTERM):
+            if done.signal == signal.SIGINT:
                 raise KeyboardInterrupt
-            if not (run / "run.json").exists():
-                raise Error(f"nothing was recorded: {_last_line(log)}")
-            ended.write_text(str(done.returncode))
+            if not done.processes:
+                raise Error(done.line(settings.command[0]))
+            ended.write_text(str(done.status))
         return Recording(run, int(ended.read_text()), _without_ours(log.read_bytes()))
 
     def variables(self, seed: int) -> dict[str, str]:
@@ -203,7 +211,7 @@ class Race:
 
     def _undelayed(self, report: RaceReport) -> Recording:
         """The recording that others are compared with, and what differs without delays."""
-        reference, again = (self.record(name, NO_DELAYS) for name in (REFERENCE, AGAIN))
+        reference, again = (self.recording(name, NO_DELAYS) for name in (REFERENCE, AGAIN))
         self._prints_the_same = reference.output == again.output
         found = self._diff(reference, again, every=True)
         if found is not None and not found.memory_same:
@@ -220,7 +228,7 @@ class Race:
 
     def _try(self, reference: Recording, seed: int) -> Finding | None:
         name = f"seed-{seed}"
-        found = self.compare(reference, self.record(name, self.variables(seed)))
+        found = self.compare(reference, self.recording(name, self.variables(seed)))
         if found is None:
             self._same.append(seed)
             self._note()
@@ -232,37 +240,81 @@ class Race:
             self._note()
         found.seed = seed
         self._explain(found)
-        return found
-
-    def _explain(self, found: Finding) -> None:
-        """Adds which calls nothing orders, and what was late."""
-        run = open_run(Path(found.run))
-        first = self._first(found.diff) if found.diff is not None else None
-        if first is not None:
-            process, divergence = first
-            side = run.process(process.process_b)
-            if divergence.epoch_b is not None:
-                found.pairs = pairs.find(
-                    side, divergence.region_b, divergence.equal_b, divergence.epoch_b
-                )
         with contextlib.suppress(Error):
-            path = self.out / f"seed-{found.seed}.delays.json"
-            config = delays.of_run(run)
+            config = delays.of_run(Path(found.run))
+            path = self.out / f"{name}.json"
             path.write_text(config.to_json())
             found.delays = str(path)
             points, calls = config.count_on()
+            found.before = points + calls
             found.notes.append(
                 f"late were {text.count(calls, 'call')} and "
                 f"{text.count(points, 'instruction')} in kernels"
             )
+            if self.settings.reduce:
+                self._reduce(reference, found, config)
+        return found
+
+    def _explain(self, found: Finding) -> None:
+        """Adds which calls nothing orders."""
+        first = self._first(found.diff) if found.diff is not None else None
+        if first is None:
+            return
+        process, divergence = first
+        side = open_run(Path(found.run)).process(process.process_b)
+        found.pairs = pairs.find(side, divergence.region_b, divergence.equal_b, divergence.epoch_b)
+
+    # ---- the fewest delays ----
+
+    def _with(self, reference: Recording, name: str, config: delays.Config) -> Finding | None:
+        """What is other with exactly these delays."""
+        path = self.out / f"{name}.json"
+        path.write_text(config.to_json())
+        self._forget(name)
+        return self.compare(reference, self.recording(name, {"TT_DELAY_LOAD": str(path)}))
+
+    def _reduce(self, reference: Recording, found: Finding, config: delays.Config) -> None:
+        """Adds what has to be late, and has the finding be about a run with that alone."""
+        name = f"seed-{found.seed}-trial"
+        try:
+            reduction = reduce(
+                config,
+                lambda tried: self._with(reference, name, tried) is not None,
+                confidence=self.settings.confidence,
+                limit=self.settings.tests,
+            )
+        except NothingError as e:
+            found.notes.append(f"not reduced: {e}")
+            return
+        finally:
+            self._forget(name)
+            (self.out / f"{name}.json").unlink(missing_ok=True)
+        found.tests, found.reduced = reduction.runs, True
+        fewest = f"seed-{found.seed}-fewest"
+        alone = self._with(reference, fewest, reduction.minimal)
+        if reduction.status != "reduced" or alone is None:
+            found.notes.append(
+                f"with the delays that are left it differs only sometimes, or more "
+                f"tests were needed ({reduction.status})"
+            )
+        if alone is not None:
+            found.run, found.diff, found.status = alone.run, alone.diff, alone.status
+            found.delays = str(self.out / f"{fewest}.json")
+            self._explain(found)
+        run = open_run(Path(found.run))
+        found.late = late(places(reduction.minimal, reduction.points, run), run)
+        if all(one.instruction is not None for one in found.late):
+            found.pairs = []  # it is within a kernel
 
 
 NO_DELAYS = {"TT_DELAY": "", "TT_LAUNCH_DELAY": "", "TT_DELAY_LOAD": ""}
 
 
 def _plain(settings: Settings) -> dict[str, Any]:
-    """As it comes back from JSON."""
-    plain: dict[str, Any] = orjson.loads(orjson.dumps(asdict(settings)))
+    """What recordings depend on, as it comes back from JSON."""
+    names = ("command", "delay", "launch_delay", "record", "sim")
+    known = asdict(settings)
+    plain: dict[str, Any] = orjson.loads(orjson.dumps({name: known[name] for name in names}))
     return plain
 
 
@@ -270,11 +322,6 @@ def _without_ours(output: bytes) -> bytes:
     """Without the lines of the recorder, which name folders."""
     lines = output.splitlines(keepends=True)
     return b"".join(line for line in lines if not line.startswith(b"ttanalyze: "))
-
-
-def _last_line(log: Path) -> str:
-    lines: Sequence[str] = log.read_text(errors="replace").splitlines()
-    return lines[-1].removeprefix("ttanalyze: ") if lines else "the program said nothing"
 
 
 def remove(folder: Path) -> None:
