@@ -11,11 +11,9 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.controls import OPTIONS, check_controls
-from ttanalyze.model import layout
 from ttanalyze.query import Query, query
 
 pytestmark = [pytest.mark.native]
-CONTROL = layout.EVENT_KINDS.index("control")
 SIM = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="3")
 
 
@@ -37,6 +35,7 @@ def test_each_replay_as_it_was_asked_for(run: Path) -> None:
     check_controls(run)
 
 
+@pytest.mark.large
 def test_kernels_that_were_stamped_are_in_a_trace(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "trace.json"
     assert support.ttanalyze("trace", str(run), "-o", str(out)).status == 0
@@ -48,6 +47,7 @@ def test_kernels_that_were_stamped_are_in_a_trace(run: Path, tmp_path: Path) -> 
     assert said[0] == "points=off;stamps=on;snapshot=64;regions=all"
 
 
+@pytest.mark.large
 def test_kernels_that_were_stamped_have_times_in_events(run: Path) -> None:
     out = support.ttanalyze("events", str(run))
     kernels = [r for r in map(json.loads, out.stdout.splitlines()) if r.get("graph") is not None]
@@ -75,10 +75,10 @@ def test_a_setting_to_begin_with(command: list[str], tmp_path: Path) -> None:
 
 def test_replays_that_are_held_up_for_long(command: list[str], tmp_path: Path) -> None:
     """Their epochs are called off, and it goes on with a snapshot once they are through."""
-    run, late = tmp_path / "run", [*command, "1500"]
-    outcome = support.run(late, support.recording(SIM, run, **OPTIONS, stall_ms="300"))
-    assert (outcome.stdout, outcome.status) == (support.run(late, SIM).stdout, 0)
-    assert "waited more than 300 ms for work of the program: it was called off" in outcome.stderr
+    run, recorded = tmp_path / "run", support.recording(SIM, tmp_path / "run", **OPTIONS)
+    outcome = support.run([*command, "900"], recorded | {"TT_STALL_MS": "200"})
+    assert (outcome.stdout, outcome.status) == (support.run([*command, "1"], SIM).stdout, 0)
+    assert "waited more than 200 ms for work of the program: it was called off" in outcome.stderr
     opened = tt.open(run)
     points = opened.epochs.query("trigger == 'graph-node'")
     launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
@@ -91,6 +91,7 @@ def test_replays_that_are_held_up_for_long(command: list[str], tmp_path: Path) -
     assert tt.verify.verify(opened, run / "manifest.json").same
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
@@ -107,21 +108,43 @@ def test_what_can_not_be_understood(given: str, reason: str) -> None:
 
 
 SCRIPT = """
+import ctypes
 from ttanalyze.control import control
 from ttanalyze.graph import DeviceBuffer
-buffer = DeviceBuffer(64)
+buffers = [DeviceBuffer(size) for size in (64, 128, 256)]
 print(control(points=False, regions="^x"), control(snapshot=3), control(regions="("))
+recorder = ctypes.CDLL(None)
+if hasattr(recorder, "tt_epoch"):
+    part = ctypes.c_ulonglong(buffers[1].address + 32), ctypes.c_ulonglong(16)
+    for name in (None, b"x.weight"):
+        if name:
+            recorder.tt_label_range(*part, name, None)
+        for value in (1, 2):
+            for buffer in buffers:
+                buffer.write(bytes([value]) * buffer.size)
+            with buffers[0].device.use():
+                recorder.tt_epoch(None, name)
 """
 
 
+@pytest.mark.large
 def test_from_python(tmp_path: Path) -> None:
-    """What can't be understood is said, and changes nothing; unrecorded, nothing happens."""
+    """What can't be understood is said, and changes nothing; unrecorded, nothing happens. Memory
+    counts by the names of its parts.
+    """
     python = [sys.executable, "-c", SCRIPT]
     assert support.run(python, SIM, cwd=support.ROOT).stdout == "False False False\n"
-    recorded = support.recording(SIM, tmp_path / "run")
+    recorded = support.recording(SIM, tmp_path / "run", epoch="api", control="snapshot=9")
     outcome = support.run(python, recorded, cwd=support.ROOT)
     assert outcome.stdout == "True True False\n"
     assert outcome.stderr == "ttanalyze: tt_control: regions=(: Unmatched ( or \\(\n"
-    process = tt.open(tmp_path / "run").process(0)
-    said = [process.strings.get(e["id"]) for e in process.events if e["kind"] == CONTROL]
-    assert said == [f"points=off;stamps=on;snapshot={n};regions=^x" for n in (64, 3)]
+    opened = tt.open(tmp_path / "run")
+    said = [opened.process(0).strings.get(n) for n in opened.process(0).controls[1].tolist()]
+    settings = [(9, "all"), (9, "^x"), (3, "^x")]
+    assert said == [
+        f"points={p};stamps=on;snapshot={n};regions={r}"
+        for p, (n, r) in zip(("on", "off", "off"), settings, strict=True)
+    ]
+    epochs = opened.epochs.query("trigger == 'api'")
+    assert epochs["full"].tolist() == [True, False, False, True]
+    assert epochs["bytes_read"].tolist() == [64 + 128 + 256, 0, 128, 64 + 128 + 256]
