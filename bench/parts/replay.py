@@ -1,5 +1,6 @@
 """replay: how fast memory is restored, beside copies from pinned memory, and how long it takes from
-the start of a process until a launch on 1 GiB was done again and compared.
+the start of a process until a launch on 1 GiB was done again and compared; and what restoring was
+made of, of which mapping comes before it.
 
 Each sample is a Python process of its own. The run's files were read before, so that they are in
 memory. The time that the driver takes to make a context is not counted.
@@ -26,8 +27,28 @@ from ttanalyze.graph import Device, driver, simulator
 from ttanalyze.model import open_run
 from ttanalyze.replay.plan import chosen
 from ttanalyze.replay.replay import Replay
+from ttanalyze.graph import loading, places
+from ttanalyze.model import data
 sim = sys.argv[2] == "sim"
 times = {"import": time.perf_counter() - began}
+parts = dict.fromkeys(("map", "clear", "read in", "check", "pin", "read", "wait", "submit"), 0.0)
+def timed(of, name, part):
+    done = getattr(of, name)
+    def call(*arguments):
+        at = time.perf_counter()
+        try:
+            return done(*arguments)
+        finally:
+            parts[part] += time.perf_counter() - at
+    setattr(of, name, call)
+timed(places.Mapped, "__init__", "map")
+timed(places.Places, "_clear", "clear")
+timed(loading.Loader, "load", "read in")
+timed(places.Places, "_check", "check")
+timed(loading._Slot, "__init__", "pin")  # from here on of all threads together
+timed(data.DataReader, "fill", "read")
+timed(loading._Slot, "wait", "wait")
+timed(loading._Slot, "copy", "submit")
 def lap(name, begin):
     times[name] = time.perf_counter() - begin
     return time.perf_counter()
@@ -41,6 +62,7 @@ replay = Replay(process, number, device)
 at = lap("load", at)
 replay.restore()
 at = lap("restore", at)
+times |= {f"restore: {name}": spent for name, spent in parts.items()}
 replay.submit()
 device.synchronize()
 at = lap("launch", at)
@@ -79,12 +101,18 @@ def measure(bed: Bed) -> Result:
         Figure(
             "replay-restore",
             rates["restore"] / rates["copy"],
-            [Quantity("restored", rates["restore"], "GB/s")],
+            [Quantity("restored", rates["restore"], "GB/s"), *_split(of)],
             [Quantity("pinned copy", rates["copy"], "GB/s")],
         ),
         Figure("replay-cold", 1e3 * cold, [Quantity("memory", of["bytes"] / (1 << 20), "MiB")]),
     ]
     return Result(figures, {"bytes": size, "seconds": samples})
+
+
+def _split(seconds: dict[str, float]) -> list[Quantity]:
+    """What restoring took, part by part: pin, read, wait and submit are sums over all threads."""
+    names = (name for name in seconds if name.startswith("restore: "))
+    return [Quantity(name.removeprefix("restore: "), 1e3 * seconds[name], "ms") for name in names]
 
 
 def _record(bed: Bed, run: Path, size: int) -> None:

@@ -1,7 +1,11 @@
 """Stored contents of blocks into a device's memory, as fast as copies go.
 
-Several threads read files into page-locked memory, each a piece ahead of what is being copied. What
-several blocks hold is read once, and copied on the device from there on.
+Several threads read files into a few places of page-locked memory, each the one whose copy was
+begun first. What several blocks hold is read once, and copied on the device from there on.
+
+Locking memory takes longer than reading into it, so there is little of it, and each place is made
+when a thread first needs it, while others read already. Between two calls that let other threads
+run there is as little Python as can be: what is read and copied is found out for many at once.
 """
 
 from __future__ import annotations
@@ -9,23 +13,29 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import queue
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from ttanalyze._cuda import ffi
+from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device, Stream
 from ttanalyze.model import contents
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
 
-PIECE = 64  # blocks that are read and copied at once
-AHEAD = 2  # pieces of a thread
-THREADS = 8  # at most
+PIECE = 32  # blocks that are read and copied at once: a large page
+BATCH = 128 * PIECE  # of which it is found out at once how
+THREADS = 10  # at most
+COPIED = 2  # places besides those that threads read into
+STREAMS = 2  # one copy begins while the other ends
 NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE
 HUGE = 2 << 20  # bytes of a large page: few of them are locked in a moment
+Run = tuple[int, int, int]  # of blocks: where it begins and ends in a piece, and the first's number
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,10 @@ class Loader:
         self._process = process
         self._device = device
         self._check = check
-        self._idle: list[_Reader] = []
+        self._streams = [Stream(device) for _ in range(STREAMS)]
+        self._slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()  # the first copy first
+        self._made = 0
+        self._lock = threading.Lock()
 
     def load(self, blocks: Blocks) -> None:
         """Waits until all is there. Raises FormatError where a file is damaged, Error where one is
@@ -68,28 +81,23 @@ class Loader:
 
     def _read(self, blocks: Blocks) -> None:
         """Blocks in the order in which they lie in files."""
-        pieces = -(-len(blocks.records) // PIECE)
-        threads = min(THREADS, os.cpu_count() or 1, pieces)
+        threads = min(THREADS, os.cpu_count() or 1, -(-len(blocks.records) // PIECE))
         failed: list[BaseException] = []
-        begins = iter(range(0, len(blocks.records), PIECE))
-        lock = threading.Lock()
+        pieces = _pieces(blocks)
 
-        def following() -> int | None:
-            with lock:
-                return None if failed else next(begins, None)
+        def following() -> _Piece | None:
+            with self._lock:
+                return None if failed else next(pieces, None)
 
         def work() -> None:
             try:
                 with self._device.use(), contents.DataFiles(self._process) as files:
-                    reader = self._idle.pop() if self._idle else _Reader(self._device)
-                    try:
-                        while (begin := following()) is not None:
-                            reader.piece(
-                                files, blocks.take(slice(begin, begin + PIECE)), self._check
-                            )
-                    finally:
-                        reader.end()
-                    self._idle.append(reader)
+                    while (piece := following()) is not None:
+                        slot = self._slot(threads + COPIED)
+                        try:
+                            self._load(slot, files, piece)
+                        finally:
+                            self._slots.put(slot)
             except BaseException as e:
                 failed.append(e)
 
@@ -99,8 +107,38 @@ class Loader:
         work()
         for thread in others:
             thread.join()
+        for stream in self._streams:
+            stream.synchronize()
         if failed:
             raise failed[0]
+
+    def _slot(self, most: int) -> _Slot:
+        """One that nobody reads into."""
+        with self._lock:
+            number = self._made
+            self._made += number < most
+        if number >= most:
+            return self._slots.get()
+        try:
+            return _Slot(self._device, self._streams[number % STREAMS])
+        except Error:
+            with self._lock:
+                self._made -= 1
+            raise
+
+    def _load(self, slot: _Slot, files: contents.DataFiles, piece: _Piece) -> None:
+        """Reads a piece, when what was read before into the same place is copied, and has it
+        copied.
+        """
+        slot.wait()
+        records, memory = piece.blocks.records, slot.memory
+        for begin, end, first in piece.reads:
+            file = files.get(int(records["segment"][first]))
+            file.fill(int(records["offset"][first]), memory[begin:end])
+        if self._check:
+            files.compare(records, slot.array)
+        address = piece.blocks.address
+        slot.copy([(begin, end, int(address[first])) for begin, end, first in piece.copies])
 
     # ---- on the device ----
 
@@ -132,70 +170,73 @@ class Loader:
             driver.call("cuStreamSynchronize", stream)
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """Blocks that are read at once, and which of them lie one behind the other: in a file, and in
+    the device's memory.
+    """
+
+    blocks: Blocks
+    reads: list[Run]
+    copies: list[Run]
+
+
+def _pieces(blocks: Blocks) -> Iterator[_Piece]:
+    for begin in range(0, len(blocks.records), BATCH):
+        some = blocks.take(slice(begin, begin + BATCH))
+        offset, length = some.records["offset"], some.records["length"]
+        on = length[:-1] == BLOCK_SIZE
+        on &= np.arange(1, len(length)) % PIECE != 0
+        same = on & (np.diff(offset) == BLOCK_SIZE)
+        same &= some.records["segment"][1:] == some.records["segment"][:-1]
+        reads = _runs(same, length)
+        copies = _runs(on & (np.diff(some.address) == BLOCK_SIZE), length)
+        for at, pair in enumerate(zip(reads, copies, strict=True)):
+            yield _Piece(some.take(slice(at * PIECE, (at + 1) * PIECE)), *pair)
+
+
+def _runs(on: Array, length: Array) -> list[list[Run]]:
+    """By piece, the runs of blocks, where `on` says of each but the first that it goes on."""
+    first = np.append(0, np.flatnonzero(~on) + 1)
+    last = np.append(first[1:], len(length)) - 1
+    begin = first % PIECE * BLOCK_SIZE
+    end = last % PIECE * BLOCK_SIZE + length[last]
+    out: list[list[Run]] = [[] for _ in range(-(-len(length) // PIECE))]
+    columns = (column.tolist() for column in (first // PIECE, begin, end, first % PIECE))
+    for piece, *run in zip(*columns, strict=True):
+        out[piece].append((run[0], run[1], run[2]))
+    return out
+
+
 class _Slot:
     """Page-locked memory that is read into, and an event behind the copies from it."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, stream: Stream) -> None:
         size = PIECE * BLOCK_SIZE
-        self._memory = mmap.mmap(-1, size + HUGE)
+        self._map = mmap.mmap(-1, size + HUGE)
         with contextlib.suppress(OSError):  # kernels without large pages
-            self._memory.madvise(mmap.MADV_HUGEPAGE)
-        whole = np.frombuffer(self._memory, "u1")
+            self._map.madvise(mmap.MADV_HUGEPAGE)
+        whole = np.frombuffer(self._map, "u1")
         skip = -whole.ctypes.data % HUGE
         self.array: Array = whole[skip : skip + size]
-        self.address = whole.ctypes.data + skip
+        self.memory = self.array.data
+        self._address = whole.ctypes.data + skip
+        self._driver = device.driver
+        self._stream = ffi.cast("CUstream", stream.handle)
         with device.use() as driver:
-            here = ffi.cast("void *", self.address)
+            here = ffi.cast("void *", self._address)
             driver.call("cuMemHostRegister_v2", here, size, PORTABLE)
             self._free = device.context.give_back(self, "cuMemHostUnregister", here)
-            self.event = driver.get("cuEventCreate", "CUevent", NO_TIMING)
-            self._destroy = device.context.give_back(self, "cuEventDestroy_v2", self.event)
+            self._event = driver.get("cuEventCreate", "CUevent", NO_TIMING)
+            self._destroy = device.context.give_back(self, "cuEventDestroy_v2", self._event)
 
+    def wait(self) -> None:
+        """Until it is copied."""
+        self._driver.call("cuEventSynchronize", self._event)
 
-class _Reader:
-    """What one thread reads into and copies from."""
-
-    def __init__(self, device: Device) -> None:
-        self._driver = device.driver
-        self._stream = Stream(device)
-        self._slots = [_Slot(device) for _ in range(AHEAD)]
-        self._turn = 0
-
-    def piece(self, files: contents.DataFiles, blocks: Blocks, check: bool) -> None:
-        """Reads some blocks, when what was read before into the same place is copied, and has them
-        copied.
-        """
-        slot = self._slots[self._turn]
-        self._turn = (self._turn + 1) % AHEAD
-        self._driver.call("cuEventSynchronize", slot.event)
-        stream = ffi.cast("CUstream", self._stream.handle)
-        records, address = blocks.records, blocks.address
-        offset, length = records["offset"], records["length"]
-        whole = length[:-1] == BLOCK_SIZE
-        on = whole & (np.diff(offset) == BLOCK_SIZE)
-        on &= records["segment"][1:] == records["segment"][:-1]
-        memory = slot.array.data
-        for first, stop in _runs(on):
-            start = first * BLOCK_SIZE
-            end = (stop - 1) * BLOCK_SIZE + int(length[stop - 1])
-            file = files.get(int(records["segment"][first]))
-            file.fill(int(offset[first]), memory[start:end])
-        if check:
-            files.compare(records, slot.array)
-        for first, stop in _runs(whole & (np.diff(address) == BLOCK_SIZE)):
-            start = first * BLOCK_SIZE
-            size = (stop - 1 - first) * BLOCK_SIZE + int(length[stop - 1])
-            source = ffi.cast("void *", slot.address + start)
-            to = int(address[first])
-            self._driver.call("cuMemcpyHtoDAsync_v2", to, source, size, stream)
-        self._driver.call("cuEventRecord", slot.event, stream)
-
-    def end(self) -> None:
-        """Waits for the copies."""
-        self._stream.synchronize()
-
-
-def _runs(on: Array) -> list[tuple[int, int]]:
-    """Where runs of items begin and end, where `on` says of each but the first that it goes on."""
-    breaks = (np.flatnonzero(~on) + 1).tolist()
-    return list(zip([0, *breaks], [*breaks, len(on) + 1], strict=True))
+    def copy(self, parts: list[tuple[int, int, int]]) -> None:
+        """Has parts of it copied, each from where it begins and ends to an address."""
+        for begin, end, to in parts:
+            source = ffi.cast("void *", self._address + begin)
+            self._driver.call("cuMemcpyHtoDAsync_v2", to, source, end - begin, self._stream)
+        self._driver.call("cuEventRecord", self._event, self._stream)

@@ -337,10 +337,7 @@ class Places:
         self.device.synchronize()
         rows = [row for row in self._rows if row in state.records and self.has(row)]
         fresh = not self._restored
-        with self.device.use() as driver:
-            for begin, size in self._to_clear(state, fresh):
-                driver.call("cuMemsetD8_v2", begin, 0, size)
-            driver.call("cuCtxSynchronize")
+        self._clear(state, fresh)
         self._restored = True
         for row, data in self._initial.items():
             if row not in state.records:
@@ -362,6 +359,13 @@ class Places:
             self._loader.load(Blocks(records, address))
         if not self._digests.here:  # what was read was not checked
             self._check(state, rows)
+
+    def _clear(self, state: State, fresh: bool) -> None:
+        """Zeros where nothing was, or where nothing has been put yet."""
+        with self.device.use() as driver:
+            for begin, size in self._to_clear(state, fresh):
+                driver.call("cuMemsetD8_v2", begin, 0, size)
+            driver.call("cuCtxSynchronize")
 
     def _to_clear(self, state: State, fresh: bool) -> Iterator[tuple[int, int]]:
         """Address and size of what is to be zeros."""
