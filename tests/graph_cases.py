@@ -530,6 +530,7 @@ def threads() -> None:
             stream = Stream()
             streams.add(stream.device.copies.handle)
             for _ in range(5):
+                Module.load(PTX)
                 with StreamCapture.begin(stream) as capture:
                     for step in range(10):
                         capture.record_kernel("add", **LAUNCH, args=(buffer, COUNT, number + step))

@@ -435,7 +435,10 @@ def counted(outcome: support.Outcome) -> dict[str, int]:
     ("name", "error", "options"),
     [
         ("example-training", "out of memory", {}),
-        ("example-async", "not supported", {"epoch": "launch", "regions": "touched"}),
+        pytest.param(
+            *("example-async", "not supported", {"epoch": "launch", "regions": "touched"}),
+            marks=pytest.mark.large,
+        ),
         ("example-vmm", "illegal address", {"overwrite": "drop-oldest", "ring_bytes": "256K"}),
         ("graph_updates", "not supported", {"epoch": "graph", "regions": "touched"}),
     ],

@@ -69,7 +69,8 @@ class Context:
     @property
     def loaded(self) -> list[Module]:
         """The modules of this package that are loaded in it, the last one first."""
-        return [module for _, module in sorted(self.modules.items(), reverse=True)]
+        known = sorted(self.modules.valuerefs(), key=lambda ref: ref.key, reverse=True)
+        return [module for module in (ref() for ref in known) if module is not None]
 
     def check_no_capture(self, what: str) -> None:
         """Raises Error while a stream is captured by a StreamCapture, which `what` would end."""
