@@ -178,7 +178,7 @@ def test_the_verb(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path) -> No
     outcome = cli(*asked, "--test", command)
     assert outcome.status == 0 and outcome.stderr == ""
     lines = outcome.stdout.splitlines()
-    said = r"2 delays of 26 are enough, and each is needed \(\d+ tests, \d+ runs\)"
+    said = r"enough, and each needed: 2 delays of 26 \(\d+ tests, \d+ runs\)"
     assert re.fullmatch(said, lines[0])
     assert lines[1:] == [
         "  1.02 µs before LDG",
@@ -202,7 +202,7 @@ def test_a_search_goes_on_where_it_was(
     report = tmp_path / "report.json"
     asked = ("reduce", "-c", config, "-t", command, "-o", report, "--strategy", "linear")
     stopped = cli(*asked, "--limit", "5")
-    assert "left so far: the limit of runs is reached" in stopped.stdout
+    assert "left so far, at the limit of runs: " in stopped.stdout
     assert json.loads(report.read_text())["status"] == "stopped" and len(log.read_text()) == 5
     other = cli("reduce", "-c", config, "-t", f"{command} {{config}}", "-o", report)
     assert other.status == 2 and "is of another search: --force begins anew" in other.stderr

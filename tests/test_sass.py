@@ -23,8 +23,11 @@ from tests.rundir import Writer, edit, reseal_records
 from tests.support import Cli
 from tests.test_kernel_checksums import entry, fatbin
 from ttanalyze import sass
+from ttanalyze.delays import Config
 from ttanalyze.errors import Error
 from ttanalyze.kernels.elf import Cubin
+from ttanalyze.reduce import Point, places
+from ttanalyze.reduce.report import places_text
 from ttanalyze.sass import categories
 from ttanalyze.sass import tools as searched
 from ttanalyze.sass.lines import sections
@@ -298,6 +301,26 @@ def test_checksums_are_those_of_kernel_events(recorded: Path) -> None:
     wanted = {kernels.get(process, f) for f in process.functions["id"].tolist()} - {None}
     assert {t.kernel_checksum for t in sass.find_tables(recorded)} == wanted
     assert len(wanted) == 2
+
+
+def test_delays_are_named_by_instruction_and_line(recorded: Path, tools: Path) -> None:
+    table = next(iter(sass.find_tables(HOPPER, "exchange")))
+    barrier = next(row for row in table.instructions if row["opcode"] == "BAR")
+    pc = barrier["pc"]
+    point = {"pc": pc, "sass": "BAR", "delay": 2000, "on": True}
+    kernel = {"kernel_name": "exchange", "kernel_checksum": table.code_checksum}
+    kernels = {"key": kernel | {"instrumentation_points": {str(pc): point}}}
+    config = Config({"version": "1.0", "delay_ns": 2000, "kernels": kernels})
+    (place,) = places(config, [Point("key", str(pc))], tt.open(recorded))
+    assert place.to_object()["sass"].startswith("BAR.SYNC")
+    assert place.to_object()["line"] == barrier["line"]
+    assert places_text([place]) == [
+        "  2 µs before BAR.SYNC.DEFER_BLOCKING 0x0",
+        f"    at {pc:#x} of exchange, kernels.cu:{barrier['line']}",
+    ]
+    (tools / "nvdisasm").unlink()
+    (alone,) = places(config, [Point("key", str(pc))])
+    assert places_text([alone]) == ["  2 µs before BAR", f"    at {pc:#x} of exchange"]
 
 
 def test_a_run_that_can_not_be_written_to(cli: Cli, recorded: Path) -> None:

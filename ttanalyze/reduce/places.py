@@ -45,11 +45,16 @@ def places(config: delays.Config, points: Iterable[Point], run: Run | None = Non
     points = list(points)
     kernels = [config.kernels[p.kernel] for p in points if p.kernel is not None]
     tables = _tables(run, kernels) if run is not None and kernels else {}
-    return [_place(config, point, tables) for point in points]
+    calls = _calls(run) if run is not None and len(kernels) < len(points) else {}
+    return [_place(config, point, tables, calls) for point in points]
 
 
-def _place(config: delays.Config, point: Point, tables: dict[str, Table]) -> Place:
+def _place(
+    config: delays.Config, point: Point, tables: dict[str, Table], calls: dict[str, Any]
+) -> Place:
     member = point.member(config)
+    if point.kernel is None:
+        member = {**calls.get(point.key, {}), **member}
     if point.kernel is None:
         name, checksum = member.get("kernel_name"), None
     else:
@@ -77,3 +82,11 @@ def _tables(run: Run, kernels: Iterable[dict[str, Any]]) -> dict[str, Table]:
     except Error:
         pass  # the report has what the configuration says then
     return found
+
+
+def _calls(run: Run) -> dict[str, Any]:
+    """What is said of calls in the configuration of the run, which were which; by key."""
+    try:
+        return delays.of_run(run).launches
+    except Error:
+        return {}

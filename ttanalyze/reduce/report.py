@@ -49,10 +49,10 @@ def reduce_text(report: ReduceReport, colours: bool = False) -> str:
     head = f"{text.count(len(found.points), 'delay')} of {found.total:,}"
     runs = f"{text.count(found.tests, 'test')}, {text.count(found.runs, 'run')}"
     said = {
-        "reduced": f"{head} are enough, and each is needed ({runs})",
-        "flaky": f"{head} are left ({runs}), but with them it fails sometimes only: "
-        f"{found.failures.failed} of {found.failures.runs}",
-        "stopped": f"{head} are left so far: the limit of runs is reached ({runs})",
+        "reduced": f"enough, and each needed: {head} ({runs})",
+        "flaky": f"left: {head} ({runs}); with them it fails sometimes only, "
+        f"{found.failures.failed} times of {found.failures.runs}",
+        "stopped": f"left so far, at the limit of runs: {head} ({runs})",
     }[found.status]
     return "\n".join([text.coloured(said, "bold", colours), *places_text(report.places)])
 
