@@ -14,7 +14,6 @@
 #include "../state/clock.h"
 
 #define GATE_MS 200
-#define CANCEL_MS 2000    /* for the device to notice that a capture is called off */
 #define OTHERS 64         /* contexts that an epoch is of, besides its own */
 #define HURRY_MS 700      /* in a hurry, for the GPU */
 #define HURRY_DRAIN_MS 3000
@@ -57,85 +56,6 @@ static CUresult let_go_after(struct capture *p, uint32_t captures)
 	return real.cuStreamWriteValue32_v2(p->stream, p->shared.device, captures, 0);
 }
 
-/* Free bytes in the ring, as far as the drain has come. */
-static uint64_t ring_free(const struct capture *p)
-{
-	return p->ring.size - (p->head - atomic_load(&p->tail));
-}
-
-static void account(struct capture *p, const struct tt_capture_status *s)
-{
-	if (!(s->flags & (TT_CAPTURE_OVERFLOW | TT_CAPTURE_DISCARDED)))
-		p->head = s->position + s->size;
-}
-
-void capture_opened(struct capture *p, uint32_t slot, uint64_t size)
-{
-	p->open[(p->open_first + p->open_count++) % CAPTURE_PENDING] = (struct open_capture){slot, size};
-	p->reserved += size;
-}
-
-/* Those that are through, as they come to an end in order. */
-static void close_ended(struct capture *p)
-{
-	while (p->open_count) {
-		struct open_capture *o = &p->open[p->open_first];
-		struct tt_capture_status *s = capture_status(p, o->slot);
-		if (!__atomic_load_n(&s->sequence, __ATOMIC_ACQUIRE))
-			return;
-		account(p, s);
-		if (options.overwrite == OVERWRITE_DROP_OLDEST)
-			flight_settled(p, s);
-		p->reserved -= o->size;
-		p->open_first = (p->open_first + 1) % CAPTURE_PENDING;
-		if (!--p->open_count)
-			atomic_store(&p->stalled, false);
-	}
-}
-
-/* Where one is moved to the ring's start, what is left before its end is lost. */
-static uint64_t chunks_span(const struct capture *p, uint64_t size, uint64_t largest)
-{
-	uint64_t rest = p->ring.size - p->head % p->ring.size;
-
-	if (p->reserved)
-		return size + largest;
-	return size + (size <= rest ? 0 : largest < rest ? largest : rest);
-}
-
-bool capture_fits(struct capture *p, uint64_t size, uint64_t largest)
-{
-	close_ended(p);
-	return size <= p->ring.size && p->reserved + chunks_span(p, size, largest) <= ring_free(p);
-}
-
-uint32_t capture_slot(struct capture *p)
-{
-	uint32_t slot = drain_slot(p);
-
-	close_ended(p); /* the slot's last user was drained */
-	capture_status(p, slot)->sequence = 0;
-	return slot;
-}
-
-void capture_let_go(struct capture *p)
-{
-	CUdeviceptr word = p->control.device + offsetof(struct tt_capture_control, cancelled);
-	uint32_t captures = atomic_load(&p->context->captures), epoch = atomic_load(&p->last_epoch);
-
-	atomic_store(&p->stalled, true);
-	atomic_store(&p->force_full, true);
-	/* First the capture must not read any more: what the program does next may free memory. */
-	bool asked = real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch + 1, 0) == CUDA_SUCCESS;
-	uint64_t until = clock_ns() + CANCEL_MS * 1000000ull;
-	while (asked && real.cuStreamQuery(p->drain_streams[0]) == CUDA_ERROR_NOT_READY) {
-		if (clock_ns() > until)
-			return; /* the device does nothing at all, nor would what is let go */
-		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-	}
-	*capture_release_word(p) = captures;
-}
-
 void capture_take_status(struct pending *q, const struct tt_capture_status *s)
 {
 	q->status = *s;
@@ -145,21 +65,6 @@ void capture_take_status(struct pending *q, const struct tt_capture_status *s)
 		q->refused = true;
 		q->epoch.flags = TT_EPOCHF_REFUSED;
 	}
-}
-
-/* The kernels keep one list: a capture must be through before the next. */
-bool capture_settled(struct capture *p)
-{
-	if (!p->open_count)
-		return true;
-	uint32_t last = p->open[(p->open_first + p->open_count - 1) % CAPTURE_PENDING].slot;
-	if (!capture_wait(p, last, atomic_load(&p->stalled) ? 0 : options.stall_ms)) {
-		if (!atomic_load(&p->stalled) && !p->broken && !capture_hurried())
-			capture_let_go(p);
-		return false;
-	}
-	close_ended(p);
-	return true;
 }
 
 /* Launches the gather of a range of the list, and waits for it. */
@@ -175,7 +80,7 @@ static bool gather(struct capture *p, struct tt_capture_params *params, struct p
 	    !capture_wait(p, q->slot, options.stall_ms))
 		return false;
 	q->status = *capture_status(p, q->slot);
-	account(p, &q->status);
+	capture_account(p, &q->status);
 	return true;
 }
 
@@ -358,7 +263,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	choose_captured(p);
 	q->final = true;
 	if (!wait) {
-		capture_opened(p, q->slot, chunks_span(p, worst, worst));
+		capture_opened(p, q->slot, capture_span(p, worst, worst));
 		p->open_stream = NULL;
 		return hand_over(p, q);
 	}
@@ -371,7 +276,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	}
 	q->status = *capture_status(p, q->slot);
 	q->read = true;
-	account(p, &q->status);
+	capture_account(p, &q->status);
 	if (!(q->status.flags & TT_CAPTURE_OVERFLOW))
 		return hand_over(p, q);
 	if (options.overwrite == OVERWRITE_BACKPRESSURE && gather_parts(p, &params, q, q->status.count))

@@ -144,8 +144,6 @@ uint64_t capture_deadline(uint64_t usual, bool drain);
 /* Bytes of device memory that are ours. */
 uint64_t capture_device_bytes(const struct context *c);
 void capture_region_gone(struct region *r);
-/* Calls off captures that work before them holds up, and lets run what waits for them. */
-void capture_let_go(struct capture *p);
 /* Settings as controls_set, between epochs. */
 bool capture_control(const char *what, char *why, size_t size);
 /* Drop-oldest: hand what the rings hold to the drain. */
@@ -160,15 +158,28 @@ extern pthread_mutex_t capture_lock;
  */
 bool capture_order(struct thread *t, struct capture *p, bool *idle);
 
-/* All captures are through, or were let go. False: the last still reads. */
-bool capture_settled(struct capture *p);
-/* One was submitted; size: what of the ring it may take at most. */
-void capture_opened(struct capture *p, uint32_t slot, uint64_t size);
-/* The slot that the next capture will use, ready for it. */
-uint32_t capture_slot(struct capture *p);
 /* What the kernels are given for a part of an epoch; regions: the table of its list on the device. */
 struct tt_capture_params capture_params(struct capture *p, const struct pending *q, CUdeviceptr regions,
 					uint64_t blocks, uint64_t payload);
+
+/* under_way.c: captures that were submitted and are not known to be through. */
+/* The slot that the next capture will use, ready for it. */
+uint32_t capture_slot(struct capture *p);
+/* One was submitted; size: what of the ring it may take at most. */
+void capture_opened(struct capture *p, uint32_t slot, uint64_t size);
+/* All captures are through, or were let go. False: the last still reads. The kernels keep one list. */
+bool capture_settled(struct capture *p);
+/* Calls off captures that work before them holds up, and lets run what waits for them. */
+void capture_let_go(struct capture *p);
+/* One is through: the ring's head is behind it. */
+void capture_account(struct capture *p, const struct tt_capture_status *s);
+/*
+ * What chunks of so many bytes, of which none is larger than that, may take of the ring: where one is
+ * moved to its start, what is left before its end is lost.
+ */
+uint64_t capture_span(const struct capture *p, uint64_t size, uint64_t largest);
+/* Whether there is room for them behind what is under way. */
+bool capture_fits(struct capture *p, uint64_t size, uint64_t largest);
 
 /* device.c */
 struct capture *capture_create(struct context *c, bool host_only);
@@ -221,7 +232,5 @@ void flight_settled(struct capture *p, const struct tt_capture_status *s);
 void flight_dump(struct capture *p);
 /* Lets go of them without a trace: the context is lost. */
 void flight_drop_all(struct capture *p);
-/* Whether there is room for chunks of so many bytes, of which none is larger than that, behind what is under way. */
-bool capture_fits(struct capture *p, uint64_t size, uint64_t largest);
 
 #endif

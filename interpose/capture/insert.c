@@ -406,8 +406,9 @@ static void let_go(struct points *q)
 static bool is_over(const struct points *q)
 {
 	uint64_t launched = atomic_load(&q->launched);
+	bool looked = !q->stamped_count || q->looked == launched;
 
-	return q->ended && (q->gone || q->given_up || (points_through(q) == launched && (!q->stamped_count || q->looked == launched)));
+	return q->ended && (q->gone || q->given_up || (looked && points_through(q) == launched));
 }
 
 void points_each(void (*visit)(struct points *q, void *to), void *to)

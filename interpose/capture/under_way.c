@@ -1,0 +1,105 @@
+/*
+ * Captures that were submitted and are not known to be through: what of the ring they may take, how
+ * they come to an end, and how they are called off. See capture.h for the invariant.
+ */
+#include <stddef.h>
+
+#include "../drain/drain.h"
+#include "../options.h"
+#include "../state/clock.h"
+#include "capture.h"
+
+#define CANCEL_MS 2000 /* for the device to notice that captures are called off */
+
+/* Free bytes in the ring, as far as the drain has come. */
+static uint64_t ring_free(const struct capture *p)
+{
+	return p->ring.size - (p->head - atomic_load(&p->tail));
+}
+
+void capture_account(struct capture *p, const struct tt_capture_status *s)
+{
+	if (!(s->flags & (TT_CAPTURE_OVERFLOW | TT_CAPTURE_DISCARDED)))
+		p->head = s->position + s->size;
+}
+
+void capture_opened(struct capture *p, uint32_t slot, uint64_t size)
+{
+	p->open[(p->open_first + p->open_count++) % CAPTURE_PENDING] = (struct open_capture){slot, size};
+	p->reserved += size;
+}
+
+/* Those that are through, as they come to an end in order. */
+static void close_ended(struct capture *p)
+{
+	while (p->open_count) {
+		struct open_capture *o = &p->open[p->open_first];
+		struct tt_capture_status *s = capture_status(p, o->slot);
+		if (!__atomic_load_n(&s->sequence, __ATOMIC_ACQUIRE))
+			return;
+		capture_account(p, s);
+		if (options.overwrite == OVERWRITE_DROP_OLDEST)
+			flight_settled(p, s);
+		p->reserved -= o->size;
+		p->open_first = (p->open_first + 1) % CAPTURE_PENDING;
+		if (!--p->open_count)
+			atomic_store(&p->stalled, false);
+	}
+}
+
+uint64_t capture_span(const struct capture *p, uint64_t size, uint64_t largest)
+{
+	uint64_t rest = p->ring.size - p->head % p->ring.size;
+
+	if (p->reserved)
+		return size + largest;
+	return size + (size <= rest ? 0 : largest < rest ? largest : rest);
+}
+
+bool capture_fits(struct capture *p, uint64_t size, uint64_t largest)
+{
+	close_ended(p);
+	return size <= p->ring.size && p->reserved + capture_span(p, size, largest) <= ring_free(p);
+}
+
+uint32_t capture_slot(struct capture *p)
+{
+	uint32_t slot = drain_slot(p);
+
+	close_ended(p); /* the slot's last user was drained */
+	capture_status(p, slot)->sequence = 0;
+	return slot;
+}
+
+void capture_let_go(struct capture *p)
+{
+	CUdeviceptr word = p->control.device + offsetof(struct tt_capture_control, cancelled);
+	uint32_t captures = atomic_load(&p->context->captures), epoch = atomic_load(&p->last_epoch);
+
+	atomic_store(&p->stalled, true);
+	atomic_store(&p->force_full, true);
+	/* First the capture must not read any more: what the program does next may free memory. */
+	bool asked = real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch + 1, 0) == CUDA_SUCCESS;
+	uint64_t until = clock_ns() + CANCEL_MS * 1000000ull;
+	while (asked && real.cuStreamQuery(p->drain_streams[0]) == CUDA_ERROR_NOT_READY) {
+		if (clock_ns() > until)
+			return; /* the device does nothing at all, nor would what is let go */
+		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	}
+	*capture_release_word(p) = captures;
+}
+
+/* The kernels keep one list: a capture must be through before the next. */
+bool capture_settled(struct capture *p)
+{
+	if (!p->open_count)
+		return true;
+	uint32_t last = p->open[(p->open_first + p->open_count - 1) % CAPTURE_PENDING].slot;
+	if (!capture_wait(p, last, atomic_load(&p->stalled) ? 0 : options.stall_ms)) {
+		if (!atomic_load(&p->stalled) && !p->broken && !capture_hurried())
+			capture_let_go(p);
+		return false;
+	}
+	close_ended(p);
+	return true;
+}
