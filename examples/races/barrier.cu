@@ -8,13 +8,13 @@ template <bool FIXED>
 static __device__ void hand_round(unsigned *out, const unsigned *in)
 {
 	__shared__ unsigned values[THREADS];
-	unsigned t = threadIdx.x, at = blockIdx.x * THREADS + t, sum = out[at];
+	unsigned t = threadIdx.x, at = blockIdx.x * THREADS + t, sum = out[at], mine = in[at];
 
 	values[t] = 0;
 	__syncthreads();
 #pragma unroll 1
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		values[t] = in[at] * (round + 1);
+		values[t] = mine * (round + 1);
 		if (FIXED)
 			__syncthreads();
 		sum += work(sum) & 1;

@@ -13,14 +13,14 @@ static __device__ void look_rounds(unsigned *out, const unsigned *in)
 {
 	__shared__ unsigned values[THREADS];
 	cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
-	unsigned t = threadIdx.x, at = blockIdx.x * THREADS + t, sum = out[at];
+	unsigned t = threadIdx.x, at = blockIdx.x * THREADS + t, sum = out[at], mine = in[at];
 	volatile unsigned *next = cluster.map_shared_rank(values, (cluster.block_rank() + 1) % CLUSTER);
 
 	values[t] = 0;
 	cluster.sync();
 #pragma unroll 1
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		values[t] = in[at] * (round + 1);
+		values[t] = mine * (round + 1);
 		if (FIXED)
 			cluster.sync();
 		sum += work(sum) & 1;

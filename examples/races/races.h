@@ -15,7 +15,7 @@ static __device__ __forceinline__ unsigned work(unsigned x)
 {
 	asm volatile("" : "+r"(x)::"memory");
 #pragma unroll 1
-	for (int i = 0; i < 2000; i++)
+	for (int i = 0; i < 3000; i++)
 		x = x * 1664525u + 1013904223u;
 	asm volatile("" : "+r"(x)::"memory");
 	return x;

@@ -226,6 +226,23 @@ bool delay_stream(struct stream *s, uint32_t ns)
 	return false;
 }
 
+void delays_look_for_clusters(const char *kernel, CUfunction f, const uint32_t cluster[3])
+{
+	static const CUfunction_attribute sizes[] = {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+						     CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+						     CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH};
+	bool any = false;
+
+	if (!delays_by_cluster(kernel))
+		return;
+	for (int i = 0; i < 3; i++) {
+		int own = 0;
+		any |= cluster[i] > 1 || (real.cuFuncGetAttribute(&own, sizes[i], f) == CUDA_SUCCESS && own > 1);
+	}
+	if (!any)
+		recorder_warn("%.150s has no clusters: all of its blocks are late alike", kernel);
+}
+
 void delays_context_ends(struct context *c)
 {
 	pthread_mutex_lock(&lock);

@@ -27,6 +27,9 @@ uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may, uint32_t *
 /* The stream stands still for a while when it gets here. False: it does not. */
 bool delay_stream(struct stream *s, uint32_t ns);
 
+/* A kernel has them by its launch, or always: where one block of each is to be late it is told if there are none. */
+void delays_look_for_clusters(const char *kernel, CUfunction f, const uint32_t cluster[3]);
+
 /* Before the context goes. */
 void delays_context_ends(struct context *c);
 /* Nothing is held up any more. */

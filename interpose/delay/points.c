@@ -198,6 +198,20 @@ void delay_kernel_done(struct delay_kernel *k, const char *why)
 		recorder_warn("nothing in %.120s is late: %s", k->name, why);
 }
 
+bool delays_by_cluster(const char *name)
+{
+	bool late = false;
+
+	if ((loaded ? loaded->mode : options.delay_mode) != CONFIG_CLUSTER || !delays_in_kernels())
+		return false;
+	pthread_mutex_lock(&lock);
+	for (const struct delay_kernel *k = kernels; k && !late; k = k->next)
+		for (size_t i = 0; i < k->count && !late && !strcmp(k->name, name); i++)
+			late = k->points[i].on;
+	pthread_mutex_unlock(&lock);
+	return late;
+}
+
 /* ---- calls ---- */
 
 static void list(struct late_call c)

@@ -35,6 +35,8 @@ struct delay_kernel *delay_kernel(const char *name, uint64_t checksum);
 bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in, struct delay_choice *choice);
 /* Nothing can be put in at the point that was asked for last. */
 void delay_point_left(struct delay_kernel *k);
+/* Whether in a kernel one block of each cluster is late. */
+bool delays_by_cluster(const char *name);
 /* All of its points were asked for; why: NULL, or why none of them is late after all. */
 void delay_kernel_done(struct delay_kernel *k, const char *why);
 

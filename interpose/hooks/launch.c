@@ -112,6 +112,7 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 	    unlikely(!(atomic_load_explicit(&f->known, memory_order_relaxed) & context_bit(op->context)))) {
 		op->t->busy++;
 		function_describe(op->t, op->context, f, s->f);
+		delays_look_for_clusters(f->name, s->f, s->cluster);
 		op->t->busy--;
 	}
 	if (likely(options.launch_events) && (e = op_event_of_launch(op, r))) {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../delay/calls.h"
+#include "modules.h"
 #include "nodes.h"
 #include "room.h"
 
@@ -70,7 +72,11 @@ static bool read_kernel(struct node_list *l, struct thread *t, struct context *c
 		return nodes_add_unread(l, TT_NODE_KERNEL);
 	if (!nodes_add_kernel(l, t, c, &p))
 		return false;
-	read_attributes(handle, &l->nodes[l->count - 1].record);
+	struct tt_graph_record *r = &l->nodes[l->count - 1].record;
+	read_attributes(handle, r);
+	const char *name = function_name(r->function);
+	if (name && p.func)
+		delays_look_for_clusters(name, p.func, r->cluster);
 	return true;
 }
 

@@ -27,6 +27,7 @@ from ttanalyze.reduce.search import NothingError
 from ttanalyze.values import Tolerance, Type
 
 STATE = "race.json"
+RECORDED = {"TT_PARAMS": "1", "TT_DETERMINISTIC": "1"}
 REFERENCE, AGAIN = "reference", "again"
 Progress = Callable[[int, int], None] | None
 
@@ -36,8 +37,9 @@ class Settings:
     """command: the program and its arguments. runs: how many recordings with delays; first: seed of
     the first; stop: after so many that did something else, 0 for none. delay: nanoseconds within
     kernels, launch_delay: between calls, 0 for none. record: further options of `record`, by
-    variable. keep: also runs that did the same. reduce: look for the fewest delays that do it, in
-    so many tests at most, each tried `confidence` times.
+    variable: without parameters nothing can be said of who reaches what. keep: also runs that did
+    the same. reduce: look for the fewest delays that do it, in so many tests at most, each tried
+    `confidence` times.
     """
 
     command: tuple[str, ...]
@@ -46,7 +48,7 @@ class Settings:
     stop: int = 1
     delay: int = 10_000
     launch_delay: int = 500_000
-    record: Mapping[str, str] = field(default_factory=dict)
+    record: Mapping[str, str] = field(default_factory=lambda: dict(RECORDED))
     sim: bool = False
     keep: bool = False
     reduce: bool = True
