@@ -94,3 +94,12 @@ API uint8_t *harness_fatbin(const void *image, size_t size, const unsigned *capa
 		*new_size = image_identify(out).size;
 	return out;
 }
+
+/* Hands over each cubin of a fatbin that such devices take. */
+API void harness_codes(const void *image, size_t size, unsigned capability, fatbin_replace_fn *visit)
+{
+	struct image fatbin = {TT_MODULE_FATBIN, image, size};
+
+	image_prepare();
+	free(fatbin_replace(&fatbin, &capability, 1, visit));
+}

@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("sass/cubin.c", "sass/code.c", "sass/patch.c", "sass/fatbin.c", "state/image.c")
 EMPTY, FIXED, RANDOM, CLUSTER = range(4)
 EVERY = 2**64 - 1
+VISIT = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
 
 class Point(ctypes.Structure):
@@ -109,6 +110,7 @@ class Patcher:
             ctypes.c_void_p,
         ]
         lib.harness_fatbin.restype = ctypes.c_void_p
+        lib.harness_codes.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint, VISIT]
         self._lib = lib
         self._free = ctypes.CDLL(None).free
         self._free.argtypes = [ctypes.c_void_p]
@@ -130,6 +132,18 @@ class Patcher:
         made = ctypes.string_at(out, size.value) if out else None
         self._free(out)
         return made
+
+    def codes(self, image: bytes, capability: int) -> list[bytes]:
+        """The cubins that such a device takes of a module."""
+        if image.startswith(b"\x7fELF"):
+            return [image]
+        found: list[bytes] = []
+
+        def visit(code: int, size: int, _: int) -> None:
+            found.append(ctypes.string_at(code, size))
+
+        self._lib.harness_codes(image, len(image), capability, VISIT(visit))
+        return found
 
 
 class Cubin:

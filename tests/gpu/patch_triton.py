@@ -2,7 +2,8 @@
 
 # mypy: ignore-errors
 # ruff: noqa: N803
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 import triton
@@ -49,33 +50,43 @@ def tma_kernel(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.cons
     c_tiles.store([m, n], total.to(tl.float16))
 
 
-def run() -> Iterator[tuple[str, list[torch.Tensor]]]:
+def operations() -> Iterator[tuple[str, Callable[[], list[torch.Tensor]]]]:
     rows = torch.randn(200, 333, device="cuda")
-    out = torch.zeros_like(rows)
-    rows_kernel[(200,)](rows, out, 333, BLOCK=512)
-    yield "rows", [out]
-
     keys = torch.randint(0, 999, (16, 256), device="cuda", dtype=torch.int32)
-    done = torch.zeros_like(keys)
-    sort_kernel[(16,)](keys, done, BLOCK=256)
-    yield "sort", [done]
-
     m, n, k = 512, 768, 1024
-    for kind, stages in ((torch.half, 3), (torch.bfloat16, 4), (torch.float, 2)):
-        x, y = (torch.randn(s, device="cuda").to(kind) for s in ((m, k), (k, n)))
-        product = torch.zeros(m, n, device="cuda")
-        grid = (m // 128, n // 128)
-        for warps in (4, 8):
-            product_kernel[grid](
-                x, y, product, m, n, k, BM=128, BN=128, BK=32, num_warps=warps, num_stages=stages
-            )
-            yield f"product {kind} {warps}", [product]
+    a, b = torch.randn(m, k, device="cuda"), torch.randn(k, n, device="cuda")
 
-    triton.set_allocator(lambda size, _, __: torch.empty(size, device="cuda", dtype=torch.int8))
-    x, y = (torch.randn(s, device="cuda").half() for s in ((m, k), (k, n)))
-    product = torch.zeros(m, n, device="cuda").half()
-    for stages in (1, 3):
-        tma_kernel[(m // 128, n // 128)](
-            x, y, product, m, n, k, BM=128, BN=128, BK=64, num_warps=4, num_stages=stages
+    def softmax() -> list[torch.Tensor]:
+        out = torch.zeros_like(rows)
+        rows_kernel[(200,)](rows, out, 333, BLOCK=512)
+        return [out]
+
+    def sort() -> list[torch.Tensor]:
+        out = torch.zeros_like(keys)
+        sort_kernel[(16,)](keys, out, BLOCK=256)
+        return [out]
+
+    def product(kind: torch.dtype, stages: int, warps: int) -> list[torch.Tensor]:
+        out = torch.zeros(m, n, device="cuda")
+        tiles = {"BM": 128, "BN": 128, "BK": 32}
+        product_kernel[(m // 128, n // 128)](
+            *(a.to(kind), b.to(kind), out, m, n, k), **tiles, num_warps=warps, num_stages=stages
         )
-        yield f"tma {stages}", [product]
+        return [out]
+
+    def tma(stages: int) -> list[torch.Tensor]:
+        out = torch.zeros(m, n, device="cuda").half()
+        triton.set_allocator(lambda size, *_: torch.empty(size, device="cuda", dtype=torch.int8))
+        tiles = {"BM": 128, "BN": 128, "BK": 64}
+        tma_kernel[(m // 128, n // 128)](
+            *(a.half(), b.half(), out, m, n, k), **tiles, num_warps=4, num_stages=stages
+        )
+        return [out]
+
+    yield "triton softmax", softmax
+    yield "triton sort", sort
+    for kind, stages in ((torch.half, 3), (torch.bfloat16, 4), (torch.float, 2)):
+        for warps in (4, 8):
+            yield f"triton product {kind} {warps}", partial(product, kind, stages, warps)
+    for stages in (1, 3):
+        yield f"triton tma {stages}", partial(tma, stages)
