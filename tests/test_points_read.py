@@ -236,10 +236,11 @@ def record(name: str, path: Path, built: Path, simulated: dict[str, str], **opti
 
 
 @pytest.mark.native
+@pytest.mark.large
 @pytest.mark.parametrize("regions", ["all", "touched"])
 @pytest.mark.parametrize("timeline", ["cupti", "off"])
 def test_recorded_points(
-    built: Path, tmp_path: Path, cli: Cli, form: str, timeline: str, regions: str
+    built: Path, tmp_path: Path, cli: Cli, timeline: str, regions: str
 ) -> None:
     runs = []
     for seed, nodes in (("1", "fill|add"), ("2", "fill|add"), ("3", "^add")):
@@ -252,8 +253,9 @@ def test_recorded_points(
         captures = process.captures
         assert (captures.begins[inside] > process.epochs["time_ns"][inside].astype("i8")).all()
         assert (captures.ends[inside][:-1] <= captures.begins[inside][1:]).all()
-    seen, _ = traced(runs[0].path, form)
-    assert len(seen.of("epochs")) == len(process.epochs)
+    for form in FORMATS:
+        seen, _ = traced(runs[0].path, form)
+        assert len(seen.of("epochs")) == len(process.epochs)
     for epoch in inside.tolist():
         for region in process.digests(epoch, epoch + 1)["region"].tolist():
             found = blame(find_target(process, region), (epoch, epoch)).changes[-1]
@@ -269,7 +271,8 @@ def test_recorded_points(
 
 
 @pytest.mark.native
-def test_recorded_devices(built: Path, tmp_path: Path, cli: Cli, form: str) -> None:
+@pytest.mark.large
+def test_recorded_devices(built: Path, tmp_path: Path, cli: Cli) -> None:
     runs = []
     for seed in ("1", "2"):
         simulated = {"TT_SIM_DEVICES": "2", "TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": seed}
@@ -279,8 +282,9 @@ def test_recorded_devices(built: Path, tmp_path: Path, cli: Cli, form: str) -> N
     seqs = layout.distinct(process.epochs["seq"])
     assert len(seqs) < len(process.epochs)
     assert (process.captures.begins > 0).all()
-    seen, _ = traced(runs[0].path, form)
-    assert len({i.lane for i in seen.of("epochs")}) == 2
+    for form in FORMATS:
+        seen, _ = traced(runs[0].path, form)
+        assert len({i.lane for i in seen.of("epochs")}) == 2
     assert diff(*runs).same
     last = len(process.epochs) - 1
     region = int(process.digests(last, last + 1)["region"][0])
