@@ -159,3 +159,54 @@ def test_what_is_no_cubin(put: Put, tmp_path: Path) -> None:
         (tmp_path / "damaged").write_bytes(whole[:length])
         made = put(tmp_path / "damaged", delay=2000)
         assert made.image is None and "nothing in a module is late" in made.said
+
+
+# ---- files ----
+
+CALL = {"stream": 16, "number": 0, "delay": 5, "on": True, "where": "host"}
+POINT = {"pc": 16, "sass": "LDG", "delay": 5, "on": True}
+KERNEL = {"kernel_name": "k", "kernel_checksum": "0123456789abcdef"}
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "offset 0: an object is expected"),
+        ("{", "a string is expected"),
+        ("[]", "an object is expected"),
+        ({"version": "2.0"}, "made for another version"),
+        ({"delay_ns": -1}, "a whole number from 0"),
+        ({"delay_ns": 1.5}, "a whole number from 0"),
+        ({"delay_ns": 10**10}, "too large"),
+        ({"mode": "slow"}, "random, fixed or cluster"),
+        ({"colour": 1}, "no such member"),
+        ({"launches": {"16:1": CALL}}, "under another stream and number"),
+        ({"launches": {"16:0": CALL | {"where": "here"}}}, "stream, host or both"),
+        ({"launches": {"16:0": {"stream": 16}}}, "lacks"),
+        ({"kernels": {"a": KERNEL}}, "lacks"),
+        ({"kernels": {"a": KERNEL | {"instrumentation_points": {"8": POINT}}}}, "another pc"),
+        (
+            {"kernels": {"a": KERNEL | {"instrumentation_points": {"16": POINT | {"on": 1}}}}},
+            "true or",
+        ),
+        ('{"version":"1.0","version":"1.0"}', "there twice"),
+        ('{"version":"1.0","delay_ns":1,"kernels":{}} x', "something behind"),
+        ('{"version":"1.0","delay_ns":01,"kernels":{}}', "begins with 0"),
+        ('{"version":"1.0","patterns":"\\u0000"', "may not"),
+        ('{"version":"1.0', "does not end"),
+        ('{"version":"1.0"}', "missing"),
+        ("{" * 100000, "a string is expected"),
+    ],
+    ids=range(22),
+)
+def test_a_file_that_is_none(
+    content: str | dict[str, Any], why: str, put: Put, tmp_path: Path
+) -> None:
+    """It is refused as a whole, in one line."""
+    path = tmp_path / "asked.json"
+    whole = {"version": "1.0", "delay_ns": 10, "kernels": {}}
+    path.write_text(content if isinstance(content, str) else json.dumps(whole | content))
+    made = put(CUBINS[0], delay_load=path)
+    assert made.image is None and made.config["kernels"] == {}
+    assert made.said.startswith(f"nothing is late: {path}: offset ") and why in made.said
+    assert made.said.count("\n") == 1

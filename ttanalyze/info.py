@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze import statuses, text
+from ttanalyze import delays, statuses, text
 from ttanalyze.incidents import incident_text, incidents, last_epoch
 from ttanalyze.model import layout
 from ttanalyze.model.captures import LATEST, Captures
@@ -78,6 +78,7 @@ def _process(process: Process) -> dict[str, Any]:
         "annotations": told.get("counters", {}).get("annotations", 0),
         "timeline": _timeline(process),
         "capture_waits": _capture_waits(process),
+        "late": _late(process),
         "unknown_calls": told.get("unknown_calls", []),
         "incidents": incidents(process),
         "last_epoch": last_epoch(process),
@@ -132,6 +133,14 @@ def _capture_waits(process: Process) -> dict[str, Any]:
     count = sum(int(np.count_nonzero(Captures.waited(records))) for records in pieces)
     known = count > 0 and process.activities.there
     return {"count": count, "time_ns": _held_up(process) if known else None}
+
+
+def _late(process: Process) -> dict[str, int] | None:
+    """How many calls and instructions were late, of a recording with delays."""
+    if not (process.path / delays.NAME).exists():
+        return None
+    points, calls = delays.read(process.path / delays.NAME).count_on()
+    return {"calls": calls, "instructions": points}
 
 
 def _held_up(process: Process) -> int:
@@ -239,6 +248,10 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         pairs.append(("GPU", _gpu_times(process["timeline"])))
     if process["capture_waits"]["count"]:
         pairs.append(("waits", _waits_text(process["capture_waits"])))
+    if process["late"]:
+        calls, instructions = process["late"]["calls"], process["late"]["instructions"]
+        what = f"{text.count(calls, 'call')}, {text.count(instructions, 'instruction')} in kernels"
+        pairs.append(("late", what))
     pairs.append(("bytes", _bytes(process)))
     pairs.append(("lost", _losses(process)))
     for incident in process["incidents"]:
