@@ -71,16 +71,17 @@ class Late:
 @dataclass
 class Finding:
     """A run that did something else. seed: of its delays. run: its folder. status: the program's,
-    where that is not as of the reference, else None. diff: None where memory could not be compared,
-    or only the status is another. pairs: the likeliest first. late: the fewest delays that still
-    do it, of so many before, as far as that was looked for (reduced), in so many tests. notes: what
-    else to know.
+    where that is not as of the reference, else None. output: what it printed is other. diff: None
+    where memory could not be compared, or is the same. pairs: the likeliest first. late: the fewest
+    delays that still do it, of so many before, as far as that was looked for (reduced), in so many
+    tests. notes: what else to know.
     """
 
     seed: int
     run: str
     delays: str
     status: int | None = None
+    output: bool = False
     diff: DiffReport | None = None
     pairs: list[Pair] = field(default_factory=list)
     late: list[Late] = field(default_factory=list)

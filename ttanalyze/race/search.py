@@ -94,6 +94,7 @@ class Race:
         self._tolerance = tolerance
         self._varying: set[tuple[int, int]] = set()  # process and region
         self._prints_the_same = True
+        self._progress: Progress = None
         self._same: list[int] = []
         self._other: list[int] = []
         self._prepare()
@@ -168,11 +169,11 @@ class Race:
         if divergence is not None:
             assert report is not None
             found.diff = report
-        if self._prints_the_same and other.output != reference.output:
-            found.notes.append(f"what it printed differs: {other.run}.log")
+        found.output = self._prints_the_same and other.output != reference.output
         if report is None:
-            found.notes.append("memory could not be compared")
-        return found if found.status is not None or found.diff or found.notes else None
+            found.notes.append("its memory can't be compared with the reference's")
+        differs = found.output or found.status is not None or found.diff or report is None
+        return found if differs else None
 
     def _diff(self, a: Recording, b: Recording, every: bool) -> DiffReport | None:
         with contextlib.suppress(Error):
@@ -192,7 +193,12 @@ class Race:
     # ---- the search ----
 
     def run(self, progress: Progress = None) -> RaceReport:
-        """Records and compares until something differs often enough, or all runs are done."""
+        """Records and compares until something differs often enough, or all runs are done.
+
+        progress: runs done and those in all, and, when one is reduced, delays settled and in all.
+        Raises Error where the program can't be recorded, or leaves nothing to compare.
+        """
+        self._progress = progress
         began = time.monotonic()
         settings = self.settings
         report = RaceReport(list(settings.command), str(self.out / REFERENCE), wanted=settings.runs)
@@ -215,8 +221,10 @@ class Race:
         """The recording that others are compared with, and what differs without delays."""
         reference, again = (self.recording(name, NO_DELAYS) for name in (REFERENCE, AGAIN))
         self._prints_the_same = reference.output == again.output
-        found = self._diff(reference, again, every=True)
-        if found is not None and not found.memory_same:
+        found = diff(
+            reference.run, again.run, every=True, types=self._types, tolerance=self._tolerance
+        )
+        if not found.memory_same:
             meant = [(p, d) for p in found.processes for d in p.divergences if not d.leftover]
             self._varying = {(p.process_a, d.region_a) for p, d in meant}
             report.varies = sorted({d.label or f"region {d.region_a}" for _, d in meant})
@@ -284,6 +292,7 @@ class Race:
                 lambda tried: self._with(reference, name, tried) is not None,
                 confidence=self.settings.confidence,
                 limit=self.settings.tests,
+                progress=self._progress,
             )
         except NothingError as e:
             found.notes.append(f"not reduced: {e}")
@@ -300,7 +309,8 @@ class Race:
                 f"tests were needed ({reduction.status})"
             )
         if alone is not None:
-            found.run, found.diff, found.status = alone.run, alone.diff, alone.status
+            found.run, found.diff = alone.run, alone.diff
+            found.status, found.output = alone.status, alone.output
             found.delays = str(self.out / f"{fewest}.json")
             self._explain(found)
         run = open_run(Path(found.run))

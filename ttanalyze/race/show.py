@@ -62,6 +62,8 @@ def _finding(report: RaceReport, found: Finding, colour: bool) -> list[str]:
     rows: list[tuple[str, str]] = []
     if found.status is not None:
         rows.append(("ended", f"with status {found.status}, other than without delays"))
+    if found.output:
+        rows.append(("prints", f"something else: {found.run}.log"))
     if found.diff is not None and found.diff.first is not None:
         rows.append(("parts", title(found.diff.first[1])))
         after = found.diff.first[1].after
