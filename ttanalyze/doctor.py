@@ -18,7 +18,7 @@ from ttanalyze import paths, text
 from ttanalyze.errors import Error
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-CHECKS = 11
+CHECKS = 12
 PROBE_SECONDS = 60
 LEAST_DISK = 1 << 30
 LEAST_MEMLOCK = 64 << 20
@@ -78,6 +78,7 @@ def _checks(folder: Path) -> Iterator[Check]:
     yield devices
     yield check_simulator()
     yield check_cupti()
+    yield check_disassembler()
     yield check_device_files(gpu)
     yield check_profiling()
     yield check_glibc()
@@ -216,6 +217,15 @@ def check_cupti() -> Check:
         if found:
             return Check("CUPTI", OK, os.path.realpath(found[0]))
     return Check("CUPTI", OK, "not found; recording does without it")
+
+
+def check_disassembler() -> Check:
+    from ttanalyze.sass import tools  # which needs more than other checks do
+
+    found = tools.find("nvdisasm")
+    if found:
+        return Check("nvdisasm", OK, f"{found[0]} ({tools.version(found[0])})")
+    return Check("nvdisasm", OK, "not found; `ttanalyze sass` alone needs it")
 
 
 def check_device_files(gpu: bool) -> Check:

@@ -25,11 +25,27 @@ EXPANDED = 1 << 28  # bytes of all entries of one image
 
 @dataclass(frozen=True)
 class Entry:
-    """kind: PTX or ELF. contents: None where they can't be read."""
+    """kind: PTX or ELF. raw: as it is in the image, None where that breaks off or would be too
+    large; packed by the method that flags name, or plain.
+    """
 
     kind: int
     architecture: int
-    contents: bytes | None
+    raw: memoryview | None
+    flags: int = 0
+    expanded: int = 0
+
+    @classmethod
+    def plain(cls, kind: int, architecture: int, contents: bytes) -> Entry:
+        """One that is not in a fatbin."""
+        return cls(kind, architecture, memoryview(contents))
+
+    @functools.cached_property
+    def contents(self) -> bytes | None:
+        """What is in it, expanded; None where that can't be read."""
+        if self.raw is None or not self.flags & (LZ4 | ZSTD):
+            return None if self.raw is None else bytes(self.raw)
+        return (_lz4 if self.flags & LZ4 else _zstd)(self.raw, self.expanded)
 
 
 def size(image: bytes | memoryview) -> int:
@@ -43,7 +59,7 @@ def size(image: bytes | memoryview) -> int:
 
 
 def entries(image: bytes) -> Iterator[Entry]:
-    """The entries with code; the last one is without contents where the image breaks off."""
+    """The entries with code; the last one can't be read where the image breaks off."""
     if len(image) < HEADER.size:
         return
     _, _, at, size = HEADER.unpack_from(image)
@@ -60,13 +76,9 @@ def entries(image: bytes) -> Iterator[Entry]:
             return
         if kind in (PTX, ELF):
             raw = memoryview(image)[begin : begin + min(packed or padded, padded)]
-            contents = None
-            if not flags & (LZ4 | ZSTD):
-                contents = bytes(raw)
-            elif expanded <= left:
-                left -= expanded
-                contents = (_lz4 if flags & LZ4 else _zstd)(raw, expanded)
-            yield Entry(kind, architecture, contents)
+            more = expanded if flags & (LZ4 | ZSTD) else 0
+            yield Entry(kind, architecture, raw if more <= left else None, flags, expanded)
+            left -= more if more <= left else 0
         at = begin + padded
 
 

@@ -39,9 +39,11 @@ def find_tables(
     else:
         name = os.fspath(what)
         image = tables.open_image(Path(what))
-        if not codes(image):
+        code = codes(image, architecture)
+        if not code:
             raise Error(f"{name}: neither a run nor code for a GPU (cubin, fatbin, PTX, program)")
-        found = tables.of_image(image, tables.matcher(kernel), architecture, progress)
+        wanted = tables.matcher(kernel)
+        found = tables.of_codes(code, image, wanted, architecture, progress=progress)
     some = False
     for table in found:
         some = True

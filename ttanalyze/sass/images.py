@@ -1,13 +1,18 @@
-"""Where code for a GPU is: in cubins, fatbins, PTX, and host programs with fatbins in them."""
+"""Where code for a GPU is: in cubins, fatbins, PTX, and host programs with fatbins in them.
+
+Only what is taken is expanded: fatbins of libraries have code for many architectures.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ttanalyze.errors import Error
 from ttanalyze.kernels import elf, fatbin
 
 HOST = b"\x7fELF"
+KINDS = {fatbin.ELF: "", fatbin.PTX: "PTX for "}
 ALIGNED = 8  # bytes, where fatbins begin in a program
 
 
@@ -20,53 +25,56 @@ class Code:
     ptx: bytes | None
 
 
-def codes(image: bytes) -> list[Code]:
-    """All code in an image; nothing where there is none that can be read."""
+def codes(image: bytes, capability: int = 0) -> list[Code]:
+    """The code that a device of that capability would take; all of it where that is 0. Nothing
+    where there is none that can be read. Raises Error where there is for other devices only.
+    """
     if image.startswith(elf.MAGIC):
         try:
-            return [_cubin(image)]
+            entries = [[fatbin.Entry.plain(fatbin.ELF, elf.Cubin(image).architecture, image)]]
         except elf.UnreadableError:
-            return [code for part in _fatbins(image) for code in _entries(part)]
-    if image.startswith(fatbin.MAGIC):
-        return list(_entries(image))
-    if image.startswith(HOST) or b".version" not in image:
+            entries = [list(fatbin.entries(part)) for part in _fatbins(image)]
+    elif image.startswith(fatbin.MAGIC):
+        entries = [list(fatbin.entries(image))]
+    elif image.startswith(HOST) or b".version" not in image:
         return []
-    return [Code(0, None, image)]
+    else:
+        return [Code(0, None, image)]
+    taken = [entry for some in entries for entry in chosen(some, capability)]
+    if any(entries) and not taken:
+        kinds = [f"{KINDS[e.kind]}sm_{e.architecture}" for some in entries for e in some]
+        raise Error(f"no code for sm_{capability}: there is {', '.join(dict.fromkeys(kinds))}")
+    return [code for entry in taken if (code := _read(entry)) is not None]
 
 
-def chosen(found: Sequence[Code], capability: int) -> list[Code]:
-    """What a device of that capability would take: of its generation, the latest that it is not
-    older than; else PTX. Everything where the capability is not known (0).
+def chosen(entries: Sequence[fatbin.Entry], capability: int) -> list[fatbin.Entry]:
+    """Of a fatbin's entries those that a device takes: of its generation, the latest that it is
+    not older than; else PTX. All of them where the capability is not known (0).
     """
     if not capability:
-        return list(found)
-    fit = [
-        c
-        for c in found
-        if c.cubin and c.architecture // 10 == capability // 10 and c.architecture <= capability
-    ]
-    if not fit:
-        fit = [c for c in found if c.ptx is not None and c.architecture <= capability]
-    latest = max((c.architecture for c in fit), default=0)
-    return [c for c in fit if c.architecture == latest]
+        return list(entries)
+    fit = [e for e in entries if e.architecture <= capability]
+    machine = [e for e in fit if e.kind == fatbin.ELF and _alike(e.architecture, capability)]
+    fit = machine or [e for e in fit if e.kind == fatbin.PTX]
+    latest = max((e.architecture for e in fit), default=0)
+    return [e for e in fit if e.architecture == latest]
 
 
-def _cubin(image: bytes) -> Code:
-    cubin = elf.Cubin(image)
+def _alike(architecture: int, capability: int) -> bool:
+    return architecture // 10 == capability // 10
+
+
+def _read(entry: fatbin.Entry) -> Code | None:
+    contents = entry.contents
+    if contents is None:
+        return None
+    if entry.kind == fatbin.PTX:
+        return Code(entry.architecture, None, contents)
+    try:
+        cubin = elf.Cubin(contents)
+    except elf.UnreadableError:
+        return None
     return Code(cubin.architecture, cubin, None)
-
-
-def _entries(image: bytes) -> Iterator[Code]:
-    for entry in fatbin.entries(image):
-        if entry.contents is None:
-            continue
-        if entry.kind == fatbin.PTX:
-            yield Code(entry.architecture, None, entry.contents)
-            continue
-        try:
-            yield _cubin(entry.contents)
-        except elf.UnreadableError:
-            continue
 
 
 def _fatbins(program: bytes) -> Iterator[bytes]:

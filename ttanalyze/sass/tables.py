@@ -25,7 +25,7 @@ from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
 from ttanalyze.output import replacing
 from ttanalyze.sass import decode, lines, tools
-from ttanalyze.sass.images import Code, chosen, codes
+from ttanalyze.sass.images import Code, codes
 from ttanalyze.validate.schema import check_of
 
 FOLDER = "sass"
@@ -37,6 +37,7 @@ RELATIVE = re.compile(r"(?:@!?U?P\w )?(?:BRA|BSSY|CALL\.REL|RET\.REL|LEPC|WARPSY
 LAST = re.compile(r"0x([0-9a-f]+)\s*$")
 
 Progress = Callable[[int, int], None] | None
+Wanted = Callable[[Sequence[str]], list[str]]  # of mangled names those that are
 
 
 @dataclass(frozen=True)
@@ -56,37 +57,34 @@ class Table:
         return {**FORMAT, **asdict(self)}
 
 
-def of_image(
+def of_codes(
+    found: Iterable[Code],
     image: bytes,
-    wanted: Callable[[str], bool] = lambda name: True,
+    wanted: Wanted,
     capability: int = 0,
+    sums: Mapping[str, str] | None = None,
     progress: Progress = None,
 ) -> Iterator[Table]:
-    """Of the kernels of a cubin, fatbin, PTX or host program that are wanted by mangled name, for
-    a device of that capability (90 is sm_90; 0: for every architecture that there is code for).
+    """Of the kernels that are wanted, in code that was found in an image. capability: what PTX is
+    compiled for (90 is sm_90; 0: what it says itself).
 
-    Raises Error where code can't be disassembled, or PTX not be compiled.
+    sums: checksums by mangled name, where they are known. Raises Error where code can't be
+    disassembled, or PTX not be compiled.
     """
-    found = codes(image)
-    fit = chosen(found, capability)
-    if found and not fit:
-        there = ", ".join(
-            dict.fromkeys(f"{'PTX for ' * (c.cubin is None)}sm_{c.architecture}" for c in found)
-        )
-        raise Error(f"no code for sm_{capability}: there is {there}")
-    for code in fit:
+    for code in found:
         cubin, made_by = _cubin(code, capability)
-        names = [name for name in cubin.kernels() if wanted(name)]
+        names = wanted(cubin.kernels())
         sources = _lines(cubin)
-        sums = dict(zip(names, kernels.checksums(image, names), strict=True))
+        known: Mapping[str, str | None] = sums or dict(
+            zip(names, kernels.checksums(image, names), strict=True)
+        )
         for batch in _batches(cubin, names):
             texts, by = _disassembled([text for _, _, text in batch], cubin.architecture)
             by = f"{made_by}, {by}" if made_by else by
             for (name, section, text), said in zip(batch, texts, strict=True):
                 own = cubin.checksum(name) or ""
-                known = sums[name] or own
                 rows = _instructions(text, said, sources.get(section))
-                yield Table(name, known, own, cubin.architecture, by, rows)
+                yield Table(name, known[name] or own, own, cubin.architecture, by, rows)
             if progress:
                 progress(names.index(batch[-1][0]) + 1, len(names))
 
@@ -193,17 +191,22 @@ def _instructions(
 # ---- of a run ----
 
 
-def matcher(kernel: str | None) -> Callable[[str], bool]:
-    """Whether a mangled name is wanted: kernel is a regular expression, searched in mangled and
-    demangled names. Raises Error where it is none.
+def matcher(kernel: str | None) -> Wanted:
+    """What tells which of some mangled names are wanted: kernel is a regular expression, searched
+    in mangled and demangled names. Raises Error where it is none.
     """
     if kernel is None:
-        return lambda name: True
+        return list
     try:
         wanted = re.compile(kernel)
     except re.error as e:
         raise Error(f"--kernel {kernel}: not a regular expression: {e}") from None
-    return lambda name: any(map(wanted.search, (name, *demangle.demangle([name]))))
+
+    def those(names: Sequence[str]) -> list[str]:
+        pairs = zip(names, demangle.demangle(names), strict=True)
+        return [pair[0] for pair in pairs if any(map(wanted.search, pair))]
+
+    return those
 
 
 @dataclass(frozen=True)
@@ -217,20 +220,26 @@ class Recorded:
 
 
 def recorded(run: Run, kernel: str | None = None) -> list[Recorded]:
-    """The kernels of a run with saved code, each code once, as they were first seen."""
+    """The kernels of a run with saved code, each code once. Only modules with such are read."""
     wanted = matcher(kernel)
     found: dict[str, Recorded] = {}
-    sums = kernels.Checksums()
     for process in run.processes:
-        images = dict(
-            zip(process.modules["id"].tolist(), process.modules["image"].tolist(), strict=True)
-        )
+        modules = process.modules
+        images = dict(zip(modules["id"].tolist(), modules["image"].tolist(), strict=True))
+        names: dict[int, dict[str, None]] = {}
         for function in process.functions:
-            name = process.strings.get(int(function["name"])) or ""
-            checksum = sums.get(process, int(function["id"]))
             image = images.get(int(function["module"]), 0)
-            if checksum is not None and image and checksum not in found and wanted(name):
-                found[checksum] = Recorded(name, checksum, process, image)
+            name = process.strings.get(int(function["name"]))
+            if image and name:
+                names.setdefault(image, {})[name] = None
+        some = set(wanted(list(dict.fromkeys(name for of in names.values() for name in of))))
+        for image, of in names.items():
+            mine = [name for name in of if name in some]
+            contents = image_of(process, image) if mine else None
+            sums = kernels.checksums(contents, mine) if contents else [None] * len(mine)
+            for name, checksum in zip(mine, sums, strict=True):
+                if checksum is not None:
+                    found.setdefault(checksum, Recorded(name, checksum, process, image))
     return list(found.values())
 
 
@@ -283,8 +292,14 @@ def _of_module(
     if not same:
         return
     image = image_of(first.process, first.image) or b""
-    names = set(same.values())
-    for table in of_image(image, names.__contains__, capability or _capability(first.process)):
+    sums = {name: checksum for checksum, name in same.items()}
+    device = capability or _capability(first.process)
+    found = codes(image, device)
+
+    def wanted(names: Sequence[str]) -> list[str]:
+        return [name for name in names if name in sums]
+
+    for table in of_codes(found, image, wanted, device, sums):
         if same.pop(table.kernel_checksum, None) is not None:
             if not capability:
                 _keep(run, table)
