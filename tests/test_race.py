@@ -14,6 +14,7 @@ from tests import support
 from tests.rundir import Writer
 from tests.support import Cli, Outcome
 from ttanalyze.cli import run_command
+from ttanalyze.race import Race, Settings
 from ttanalyze.race.instructions import counterpart
 from ttanalyze.race.order import calls_between, unordered
 
@@ -200,3 +201,11 @@ def test_what_is_unordered_with_an_instruction(
 ) -> None:
     found = counterpart(rows(*code), 16 * late)
     assert (found and found["pc"]) == (None if other is None else 16 * other)
+
+
+def test_delays_in_kernels_are_of_several_sizes(tmp_path: Path) -> None:
+    """What hides a race may take longer than any one delay."""
+    record = {"TT_DELAY_MIN": "3000"}
+    search = Race(Settings(command=("true",), delay=10_000, record=record), tmp_path / "search")
+    given = [search.variables(seed)["TT_DELAY"] for seed in range(1, 5)]
+    assert given == ["10000", "100000", "3000", "10000"]

@@ -51,7 +51,11 @@ def race(
     ] = 1,
     delay: Annotated[
         str | None,
-        typer.Option(metavar="NS", help="Delays in kernels (default 10000, 0: none)."),
+        typer.Option(
+            metavar="NS",
+            help="Delays in kernels, of which seeds in turn take the whole, ten times and a tenth "
+            "(default 10000, 0: none).",
+        ),
     ] = None,
     launch_delay: Annotated[
         str | None,

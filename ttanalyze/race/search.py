@@ -17,6 +17,7 @@ from ttanalyze import delays, text
 from ttanalyze.diff import DiffReport, Divergence, ProcessDiff, diff
 from ttanalyze.errors import Error
 from ttanalyze.model import open_run
+from ttanalyze.options import LATEST_POINT
 from ttanalyze.output import replacing
 from ttanalyze.race import pairs
 from ttanalyze.race.instructions import late
@@ -28,6 +29,7 @@ from ttanalyze.values import Tolerance, Type
 
 STATE = "race.json"
 RECORDED = {"TT_PARAMS": "1", "TT_DETERMINISTIC": "1"}
+SCALES = (1, 10, 100)  # tenths of the delay, by seed
 REFERENCE, AGAIN = "reference", "again"
 Progress = Callable[[int, int], None] | None
 
@@ -36,10 +38,11 @@ Progress = Callable[[int, int], None] | None
 class Settings:
     """command: the program and its arguments. runs: how many recordings with delays; first: seed of
     the first; stop: after so many that did something else, 0 for none. delay: nanoseconds within
-    kernels, launch_delay: between calls, 0 for none. record: further options of `record`, by
-    variable: without parameters nothing can be said of who reaches what. keep: also runs that did
-    the same. reduce: look for the fewest delays that do it, in so many tests at most, each tried
-    `confidence` times.
+    kernels, of which seeds in turn take the whole, ten times and a tenth, since what a race needs
+    depends on the work that hides it; launch_delay: between calls, 0 for none. record: further
+    options of `record`, by variable: without parameters nothing can be said of who reaches what.
+    keep: also runs that did the same. reduce: look for the fewest delays that do it, in so many
+    tests at most, each tried `confidence` times.
     """
 
     command: tuple[str, ...]
@@ -149,7 +152,10 @@ class Race:
 
     def variables(self, seed: int) -> dict[str, str]:
         """What a seed's recording is told."""
-        given = {"TT_DELAY": self.settings.delay, "TT_LAUNCH_DELAY": self.settings.launch_delay}
+        scaled = self.settings.delay * SCALES[seed % len(SCALES)] // 10
+        least = int(self.settings.record.get("TT_DELAY_MIN", "1"))
+        delay = min(max(scaled, least), LATEST_POINT) if self.settings.delay else 0
+        given = {"TT_DELAY": delay, "TT_LAUNCH_DELAY": self.settings.launch_delay}
         return {"TT_DELAY_SEED": str(seed)} | {k: str(v) for k, v in given.items() if v}
 
     def _forget(self, name: str) -> None:
