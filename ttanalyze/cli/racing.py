@@ -53,7 +53,7 @@ def race(
         str | None,
         typer.Option(
             metavar="NS",
-            help="Delays in kernels, of which seeds in turn take the whole, ten times and a tenth "
+            help="Delays in kernels, ten times as long for every other seed "
             "(default 10000, 0: none).",
         ),
     ] = None,

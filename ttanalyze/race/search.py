@@ -29,7 +29,7 @@ from ttanalyze.values import Tolerance, Type
 
 STATE = "race.json"
 RECORDED = {"TT_PARAMS": "1", "TT_DETERMINISTIC": "1"}
-SCALES = (1, 10, 100)  # tenths of the delay, by seed
+SCALES = (10, 1)  # of the delay, by seed
 REFERENCE, AGAIN = "reference", "again"
 Progress = Callable[[int, int], None] | None
 
@@ -38,7 +38,7 @@ Progress = Callable[[int, int], None] | None
 class Settings:
     """command: the program and its arguments. runs: how many recordings with delays; first: seed of
     the first; stop: after so many that did something else, 0 for none. delay: nanoseconds within
-    kernels, of which seeds in turn take the whole, ten times and a tenth, since what a race needs
+    kernels, of which every other seed takes ten times as much, since what a race needs
     depends on the work that hides it; launch_delay: between calls, 0 for none. record: further
     options of `record`, by variable: without parameters nothing can be said of who reaches what.
     keep: also runs that did the same. reduce: look for the fewest delays that do it, in so many
@@ -152,9 +152,7 @@ class Race:
 
     def variables(self, seed: int) -> dict[str, str]:
         """What a seed's recording is told."""
-        scaled = self.settings.delay * SCALES[seed % len(SCALES)] // 10
-        least = int(self.settings.record.get("TT_DELAY_MIN", "1"))
-        delay = min(max(scaled, least), LATEST_POINT) if self.settings.delay else 0
+        delay = min(self.settings.delay * SCALES[seed % len(SCALES)], LATEST_POINT)
         given = {"TT_DELAY": delay, "TT_LAUNCH_DELAY": self.settings.launch_delay}
         return {"TT_DELAY_SEED": str(seed)} | {k: str(v) for k, v in given.items() if v}
 
