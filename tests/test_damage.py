@@ -225,7 +225,7 @@ def test_a_region_that_dies_twice_or_before_its_birth(run_path: Path) -> None:
     [
         ("kind", 6, "not an activity"),
         ("kind", 99, "not an activity"),
-        ("flags", 4, "unknown flags"),
+        ("flags", 8, "unknown flags"),
         ("end_ns", 1, "it ended before it began"),
         ("end_ns", 1 << 63, "no time"),
         ("name", 3, "no text begins here"),
@@ -341,11 +341,10 @@ def test_a_missing_string_table(folder: Path, run_path: Path) -> None:
     refuses(run_path, "strings.bin", "the file is missing")
 
 
-@pytest.mark.parametrize("name", ["functions.bin", "modules.bin"])
-def test_two_records_of_one_id(folder: Path, run_path: Path, name: str) -> None:
-    raw = (folder / name).read_bytes()
-    (folder / name).write_bytes(raw + raw[64:128])
-    refuses(run_path, name, "a second record with id 0")
+def test_two_records_of_one_id(folder: Path, run_path: Path) -> None:
+    raw = (folder / "functions.bin").read_bytes()
+    (folder / "functions.bin").write_bytes(raw + raw[64:128])
+    refuses(run_path, "functions.bin", "a second record with id 0")
 
 
 def test_an_unknown_kind_of_module(folder: Path, run_path: Path) -> None:

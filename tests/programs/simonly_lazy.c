@@ -28,6 +28,8 @@ int main(void)
 	OK(cuMemcpyDtoHAsync((void *)result, p, 4, stream));
 	printf("at once %u\n", *result);
 	printf("asked %s\n", result_name(cuStreamQuery(stream)));
+	for (int i = 0; i < 5000 && cuStreamQuery(stream) == CUDA_ERROR_NOT_READY; i++)
+		usleep(1000); /* it may have been begun just before */
 	printf("asked %s\n", result_name(cuStreamQuery(stream)));
 	printf("then %u\n", *result);
 	OK(launch(fill, 1, stream, PARAMS(&result_address, &n, &value)));
