@@ -119,7 +119,7 @@ def test_kernels_that_the_recorder_puts_into_graphs(built: Path, run: Path) -> N
     work = of_calls(process)
     own = work["flags"] & OWN != 0
     names = {process.strings.get(int(n)) for n in work["name"][own]}
-    assert names == {f"tt_capture_{what}_at" for what in ("digest", "gather", "turn")}
+    assert names == {f"tt_capture_{what}_at" for what in ("front", "digest", "gather", "turn")}
     others = {process.strings.get(int(n)) for n in work["name"][~own] if n != layout.NO_ID}
     assert others == {"fill", "add"}
 

@@ -60,10 +60,10 @@ static bool host_memory(struct memory *m, uint64_t size)
 	return true;
 }
 
-static bool memory_anywhere(struct capture *p, struct memory *m, uint64_t size, bool host)
+static bool memory_anywhere(struct memory *m, uint64_t size, bool host)
 {
 	*m = (struct memory){0};
-	if (!host && !p->host_only && real.cuMemAlloc_v2(&m->device, size) == CUDA_SUCCESS) {
+	if (!host && real.cuMemAlloc_v2(&m->device, size) == CUDA_SUCCESS) {
 		m->size = size;
 		return true;
 	}
@@ -74,9 +74,18 @@ static bool memory_anywhere(struct capture *p, struct memory *m, uint64_t size, 
 bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host)
 {
 	uint64_t before = available();
-	bool ok = memory_anywhere(p, m, size, host);
+	bool ok = memory_anywhere(m, size, host || p->host_only);
 
 	account_since(p->context, before);
+	return ok;
+}
+
+bool capture_memory_of(struct context *c, struct memory *m, uint64_t size)
+{
+	uint64_t before = available();
+	bool ok = memory_anywhere(m, size, false);
+
+	account_since(c, before);
 	return ok;
 }
 
@@ -280,7 +289,7 @@ static struct capture *create(struct context *c, bool host_only)
 		  had(real.cuStreamCreateWithPriority(&p->drain_streams[1], CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
 		  had(real.cuEventCreate(&p->order, CU_EVENT_DISABLE_TIMING), "an event", &refused) &&
 		  host_memory(&p->shared, SHARED_SIZE) &&
-		  memory_anywhere(p, &p->control, sizeof(struct tt_capture_control), false) && make_ring(p, &ring_wanted);
+		  memory_anywhere(&p->control, sizeof(struct tt_capture_control), p->host_only) && make_ring(p, &ring_wanted);
 	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
 		ok = had(real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING), "an event", &refused);
 	for (int i = 0; ok && i < DRAIN_BUFFERS; i++)

@@ -5,7 +5,8 @@
  *
  * with stamps where times were asked for, and the other two where there is to be an epoch. The
  * capture kernels keep one list of changed blocks, so all epochs of a graph are in one chain, in an
- * order in which its nodes may run. After all of them one more node ends the launch's turn.
+ * order in which its nodes may run. Before all of them one more node fetches what they are to do, and
+ * after them one ends the launch's turn.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,9 @@ static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Memory that nodes of a graph read which is gone. */
 struct spare {
 	const struct context *context;
-	size_t size;
+	size_t size, launch_size;
 	void *host;
-	CUdeviceptr device;
+	CUdeviceptr device, launch;
 	struct spare *next;
 };
 
@@ -46,8 +47,8 @@ const struct kernels *kernels_of(const struct context *c)
 	const struct {
 		CUfunction *f;
 		const char *name;
-	} functions[] = {{&k->digest, TT_KERNEL_DIGEST_AT}, {&k->gather, TT_KERNEL_GATHER_AT}, {&k->stamp_at, TT_KERNEL_STAMP_AT},
-			 {&k->turn, TT_KERNEL_TURN_AT}, {&k->stamp, TT_KERNEL_STAMP}};
+	} functions[] = {{&k->front, TT_KERNEL_FRONT_AT}, {&k->digest, TT_KERNEL_DIGEST_AT}, {&k->gather, TT_KERNEL_GATHER_AT},
+			 {&k->stamp_at, TT_KERNEL_STAMP_AT}, {&k->turn, TT_KERNEL_TURN_AT}, {&k->stamp, TT_KERNEL_STAMP}};
 
 	pthread_mutex_lock(&kernels_lock);
 	bool ok = c->index < CONTEXTS;
@@ -134,12 +135,13 @@ static bool take_spare(struct points *q)
 {
 	pthread_mutex_lock(&lock);
 	struct spare **at = &spares, *s;
-	while ((s = *at) && (s->context != q->context || s->size != q->size))
+	while ((s = *at) && (s->context != q->context || s->size != q->size || s->launch_size != q->launch_size))
 		at = &s->next;
 	if (s) {
 		*at = s->next;
 		q->replay = s->host;
 		q->device = s->device;
+		q->launch = s->launch;
 		free(s);
 	}
 	pthread_mutex_unlock(&lock);
@@ -154,12 +156,16 @@ static void leave_spare(struct points *q)
 
 	if (!s)
 		return;
-	*s = (struct spare){.context = q->context, .size = q->size, .host = q->replay, .device = q->device, .next = spares};
+	*s = (struct spare){
+		.context = q->context, .size = q->size, .launch_size = q->launch_size, .host = q->replay,
+		.device = q->device, .launch = q->launch, .next = spares,
+	};
 	spares = s;
 }
 
 static bool take_memory(struct points *q)
 {
+	struct memory launch;
 	void *host;
 
 	if (take_spare(q))
@@ -167,7 +173,11 @@ static bool take_memory(struct points *q)
 	if (real.cuMemHostAlloc(&host, q->size, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS)
 		return false;
 	q->replay = host;
-	return real.cuMemHostGetDevicePointer_v2(&q->device, host, 0) == CUDA_SUCCESS;
+	if (real.cuMemHostGetDevicePointer_v2(&q->device, host, 0) != CUDA_SUCCESS ||
+	    !capture_memory_of(q->context, &launch, q->launch_size))
+		return false;
+	q->launch = launch.device;
+	return true;
 }
 
 static bool allocate(struct points *q, struct context *c)
@@ -175,10 +185,12 @@ static bool allocate(struct points *q, struct context *c)
 	size_t turns = sizeof(*q->replay), params = turns + TURNS * sizeof(*q->turns);
 	size_t stamps = params + (size_t)POINT_SETS * q->point_count * sizeof(*q->params);
 	size_t tables = stamps + (size_t)TURNS * q->stamped_count * 2 * sizeof(*q->stamps);
-	size_t table = (size_t)POINT_SETS * TABLE_FIRST * sizeof(*q->points->tables);
+	size_t fetched = TABLE_FIRST * sizeof(*q->points->tables), table = POINT_SETS * fetched;
+	size_t fetched_at = sizeof(struct tt_replay_launch) + q->point_count * sizeof(*q->params);
 
 	q->context = c;
 	q->size = tables + q->point_count * table;
+	q->launch_size = fetched_at + q->point_count * fetched;
 	if (!take_memory(q))
 		return false;
 	char *host = memset(q->replay, 0, q->size);
@@ -192,6 +204,7 @@ static bool allocate(struct points *q, struct context *c)
 	for (unsigned i = 0; i < q->point_count; i++) {
 		q->points[i].tables = (void *)((char *)host + tables + i * table);
 		q->points[i].tables_device = q->device + tables + i * table;
+		q->points[i].fetched = q->launch + fetched_at + i * fetched;
 		q->points[i].room = TABLE_FIRST;
 	}
 	return true;
@@ -199,17 +212,30 @@ static bool allocate(struct points *q, struct context *c)
 
 /* ---- into the graph and out of it ---- */
 
-static bool add_kernel(const struct points *q, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
-		       CUfunction f, unsigned threads, unsigned grid, uint32_t which)
+static bool add_with(void **params, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
+		     CUfunction f, unsigned threads, unsigned grid)
 {
-	CUdeviceptr replay = q->device;
-	void *params[] = {&replay, &which};
 	CUDA_KERNEL_NODE_PARAMS p = {
 		.func = f, .gridDimX = grid, .gridDimY = 1, .gridDimZ = 1, .blockDimX = threads, .blockDimY = 1,
 		.blockDimZ = 1, .kernelParams = params,
 	};
 
 	return real.cuGraphAddKernelNode_v2(node, graph, after, n, &p) == CUDA_SUCCESS;
+}
+
+static bool add_kernel(const struct points *q, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
+		       CUfunction f, unsigned threads, unsigned grid, uint32_t which)
+{
+	CUdeviceptr launch = q->launch;
+
+	return add_with((void *[]){&launch, &which}, node, graph, after, n, f, threads, grid);
+}
+
+static bool add_front(struct points *q, CUgraph graph, const struct kernels *k)
+{
+	CUdeviceptr replay = q->device, launch = q->launch;
+
+	return add_with((void *[]){&replay, &launch}, &q->front, graph, NULL, 0, k->front, TT_FRONT_THREADS, 1);
 }
 
 /* What comes after a kernel comes after this. */
@@ -232,6 +258,8 @@ static bool add_stamps(struct points *q, struct spot *s, CUgraph graph, const st
 	CUgraphNode *after = malloc((g->edges + 1) * sizeof(*after));
 	size_t n = 0;
 
+	if (after)
+		after[n++] = q->front;
 	for (size_t e = 0; after && e < g->edges; e++)
 		if (g->to[e] == s->kernel)
 			after[n++] = behind_node(q, g->from[e], s);
@@ -242,7 +270,8 @@ static bool add_stamps(struct points *q, struct spot *s, CUgraph graph, const st
 	return ok;
 }
 
-static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last_gather, CUgraph graph,
+/* last: of the chain of epochs, or what begins it. */
+static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last, CUgraph graph,
 			   const struct reading *g, const struct kernels *k)
 {
 	int processors = 1;
@@ -250,14 +279,14 @@ static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last_g
 	if (s->stamped && !add_stamps(q, s, graph, g, k))
 		return false;
 	if (s->captured) {
-		CUgraphNode after[2] = {s->stamped ? s->end : s->kernel, *last_gather};
+		CUgraphNode after[2] = {s->stamped ? s->end : s->kernel, *last};
 		real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, q->context->device);
-		if (!add_kernel(q, &s->digest, graph, after, *last_gather ? 2 : 1, k->digest, TT_DIGEST_THREADS,
+		if (!add_kernel(q, &s->digest, graph, after, 2, k->digest, TT_DIGEST_THREADS,
 				(unsigned)processors * TT_DIGEST_CTAS_PER_SM, s->point) ||
 		    !add_kernel(q, &s->gather, graph, &s->digest, 1, k->gather, TT_COPY_THREADS,
 				(unsigned)processors * TT_COPY_CTAS_PER_SM, s->point))
 			return false;
-		*last_gather = s->gather;
+		*last = s->gather;
 	}
 	CUgraphNode from = behind(s);
 	for (size_t e = 0; e < g->edges; e++)
@@ -266,13 +295,11 @@ static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last_g
 	return true;
 }
 
-static bool add_last(struct points *q, CUgraphNode last_gather, CUgraph graph, const struct kernels *k)
+static bool add_last(struct points *q, CUgraphNode last, CUgraph graph, const struct kernels *k)
 {
-	CUgraphNode after[STAMPED_MOST + 1];
-	size_t n = 0;
+	CUgraphNode after[STAMPED_MOST + 1] = {last};
+	size_t n = 1;
 
-	if (last_gather)
-		after[n++] = last_gather;
 	for (unsigned i = 0; i < q->spot_count; i++)
 		if (!q->spots[i].captured)
 			after[n++] = q->spots[i].end;
@@ -296,18 +323,19 @@ void points_withdraw(struct points *q)
 		destroy_node(&s->end);
 		destroy_node(&s->begin);
 	}
+	destroy_node(&q->front);
 }
 
 static bool add_nodes(struct points *q, CUgraph graph, const struct reading *g, const struct kernels *k)
 {
-	CUgraphNode last_gather = NULL;
-	bool ok = true;
+	bool ok = add_front(q, graph, k);
+	CUgraphNode last = q->front;
 
 	for (unsigned i = 0; i < q->spot_count; i++)
 		q->spots[i].kernel = g->nodes[q->spots[i].position];
 	for (unsigned i = 0; ok && i < q->spot_count; i++)
-		ok = add_spot_nodes(q, &q->spots[i], &last_gather, graph, g, k);
-	ok = ok && add_last(q, last_gather, graph, k);
+		ok = add_spot_nodes(q, &q->spots[i], &last, graph, g, k);
+	ok = ok && add_last(q, last, graph, k);
 	if (!ok)
 		points_withdraw(q);
 	return ok;

@@ -38,7 +38,7 @@ struct point {
 	uint64_t blocks, payload, bytes;
 	bool marked; /* the table has regions of which all is read */
 	struct tt_capture_region *tables; /* POINT_SETS of them, of so much room, used in turn */
-	CUdeviceptr tables_device;
+	CUdeviceptr tables_device, fetched; /* fetched: device memory for the one that a launch uses */
 	uint32_t room, table;
 	uint32_t slot; /* of a launch */
 };
@@ -54,12 +54,13 @@ struct points {
 	unsigned spot_count, point_count, stamped_count;
 	struct spot *spots;
 	struct point *points;
-	CUgraphNode last; /* while it is in a graph: the one that ends the turn */
-	struct tt_replay *replay; /* what the nodes read begins with it */
+	CUgraphNode front, last; /* while it is in a graph: the ones that begin and end the turn */
+	struct tt_replay *replay; /* what the first node reads begins with it */
 	CUdeviceptr device;
-	size_t size;
+	CUdeviceptr launch; /* what all others read: a struct tt_replay_launch, points, their tables */
+	size_t size, launch_size;
 	struct tt_replay_turn *turns;
-	struct tt_capture_params *params; /* POINT_SETS for each point */
+	struct tt_replay_point *params; /* POINT_SETS for each point */
 	uint64_t *stamps;
 	struct stamped *launches; /* TURNS */
 	_Atomic uint64_t launched; /* turns that were given out */
@@ -75,7 +76,7 @@ struct points {
 /* insert.c */
 struct kernels {
 	CUmodule module; /* stays: executable graphs have its kernels in them */
-	CUfunction digest, gather, stamp_at, turn, stamp;
+	CUfunction front, digest, gather, stamp_at, turn, stamp;
 };
 /* NULL: the driver refuses them. The context is the current one. */
 const struct kernels *kernels_of(const struct context *c);

@@ -51,9 +51,11 @@
 #define TT_KERNEL_DIGEST "tt_capture_digest"
 #define TT_KERNEL_GATHER "tt_capture_gather"
 /*
- * The same, as nodes of graphs: void NAME(const struct tt_replay *, uint32_t which). Stamp notes the
- * time; turn ends the launch and comes after all others.
+ * The same, as nodes of graphs: void NAME(const struct tt_replay_launch *, uint32_t which). Stamp notes
+ * the time; turn ends the launch and comes after all others. Front, of TT_FRONT_THREADS in one CTA,
+ * comes before them: void NAME(const struct tt_replay *, struct tt_replay_launch *).
  */
+#define TT_KERNEL_FRONT_AT "tt_capture_front_at"
 #define TT_KERNEL_DIGEST_AT "tt_capture_digest_at"
 #define TT_KERNEL_GATHER_AT "tt_capture_gather_at"
 #define TT_KERNEL_STAMP_AT "tt_capture_stamp_at"
@@ -69,6 +71,7 @@
 #define TT_DIGEST_CTAS_PER_SM (32 / TT_DIGEST_WARPS)
 #define TT_COPY_THREADS 256
 #define TT_COPY_CTAS_PER_SM 4
+#define TT_FRONT_THREADS 256
 
 #define TT_CAPTURE_MAX_BLOCKS 0xffffff /* of one epoch: the list's length has 24 bits */
 #define TT_CAPTURE_LAST TT_CAPTURE_MAX_BLOCKS
@@ -155,19 +158,39 @@ struct tt_replay_turn {
 	uint32_t reserved;
 };
 
+/* What a point is to do in a launch. The kernels find its regions at params.regions. */
+struct tt_replay_point {
+	struct tt_capture_params params;
+	uint64_t table; /* where front gets them: params.region_count of struct tt_capture_region */
+};
+
 /*
- * What the nodes in an executable graph share; pinned host memory. Launches of it run one after the
- * other, and the nodes of each look for its turn: where that was not prepared, they do nothing.
+ * What the host writes of an executable graph's launches; pinned host memory. Launches of it run one
+ * after the other, and the first node of each looks for its turn: where that was not prepared, the
+ * others do nothing.
  */
 struct tt_replay {
 	uint64_t turn;   /* launches that are through, of those that were prepared; the device's */
 	uint64_t turns;  /* struct tt_replay_turn[turn_mask + 1] */
-	uint64_t points; /* struct tt_capture_params[point_mask + 1][point_count] */
+	uint64_t points; /* struct tt_replay_point[point_mask + 1][point_count] */
 	uint64_t stamps; /* uint64_t[turn_mask + 1][stamp_count], times of %globaltimer */
 	uint32_t turn_mask;
 	uint32_t point_mask;
 	uint32_t point_count;
 	uint32_t stamp_count;
+};
+
+/*
+ * What front has fetched for all other nodes of the launch that is under way; device memory, since
+ * thousands of CTAs that each read a word across the bus take milliseconds. A struct tt_replay_point
+ * for each point follows, valid with TT_REPLAY_POINTS.
+ */
+struct tt_replay_launch {
+	uint64_t number;  /* of its turn; 0: none was prepared */
+	uint64_t through; /* address of tt_replay.turn */
+	uint64_t stamps;  /* the turn's; 0: none */
+	uint32_t flags;   /* TT_REPLAY_… */
+	uint32_t reserved;
 };
 
 /* Copies each entry's contents back to regions[entry.region].base + block * TT_BLOCK_SIZE. */

@@ -102,9 +102,11 @@ static bool holds(const struct point *point, const struct exec *x)
 }
 
 /* Tables that queued launches use stay where they are. */
-static bool make_room(struct point *point)
+static bool make_room(struct capture *p, struct point *point)
 {
 	uint32_t room = point->room;
+	struct memory fetched;
+	CUdeviceptr tables;
 	void *host;
 
 	if (point->list->count <= room)
@@ -113,9 +115,12 @@ static bool make_room(struct point *point)
 		room *= 2;
 	if (real.cuMemHostAlloc(&host, (size_t)POINT_SETS * room * sizeof(*point->tables), CU_MEMHOSTALLOC_DEVICEMAP) !=
 		    CUDA_SUCCESS ||
-	    real.cuMemHostGetDevicePointer_v2(&point->tables_device, host, 0) != CUDA_SUCCESS)
+	    real.cuMemHostGetDevicePointer_v2(&tables, host, 0) != CUDA_SUCCESS ||
+	    !capture_memory_of(p->context, &fetched, room * sizeof(*point->tables)))
 		return false;
 	point->tables = host;
+	point->tables_device = tables;
+	point->fetched = fetched.device;
 	point->room = room;
 	return true;
 }
@@ -142,7 +147,7 @@ static bool prepare(struct capture *p, struct point *point, struct exec *x, bool
 {
 	bool anew = !holds(point, x), marked = all;
 
-	if ((anew && !choose(p, point, x)) || !make_room(point))
+	if ((anew && !choose(p, point, x)) || !make_room(p, point))
 		return false;
 	for (uint32_t i = 0; i < point->list->count; i++) {
 		struct region *r = point->list->regions[i];
@@ -255,9 +260,10 @@ static void submit(struct capture *p, struct points *q, unsigned i, uint64_t seq
 	pending.slot = point->slot = capture_slot(p);
 	for (uint32_t k = 0; k < point->list->count; k++)
 		atomic_store(&point->list->regions[k]->captured_by, p->number);
-	q->params[turn % POINT_SETS * q->point_count + i] =
-		capture_params(p, &pending, point->tables_device + (uint64_t)point->table * point->room * sizeof(*point->tables),
-			       point->blocks, point->payload);
+	q->params[turn % POINT_SETS * q->point_count + i] = (struct tt_replay_point){
+		.params = capture_params(p, &pending, point->fetched, point->blocks, point->payload),
+		.table = point->tables_device + (uint64_t)point->table * point->room * sizeof(*point->tables),
+	};
 	capture_opened(p, pending.slot, size);
 	atomic_store(&p->last_epoch, number);
 	drain_add(&pending);
@@ -349,12 +355,12 @@ static void launched(struct capture *p, struct points *q, struct stream *s)
 }
 
 /* The drain waits for them: they are as good as called off. */
-static void not_launched(struct capture *p, struct points *q, const struct tt_capture_params *params)
+static void not_launched(struct capture *p, struct points *q, const struct tt_replay_point *points)
 {
 	for (unsigned i = 0; i < q->active; i++) {
 		struct tt_capture_status *status = capture_status(p, q->points[i].slot);
 		status->flags = TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL;
-		__atomic_store_n(&status->sequence, params[i].sequence, __ATOMIC_RELEASE);
+		__atomic_store_n(&status->sequence, points[i].params.sequence, __ATOMIC_RELEASE);
 	}
 	p->gap = true;
 	let_go(q);

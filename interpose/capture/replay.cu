@@ -1,35 +1,21 @@
 /*
- * The capture kernels as nodes of graphs, and those that note when nodes ran: what they are to do is
- * in memory that the host has written for the launch. kernels.h says how.
+ * The capture kernels as nodes of graphs, and those that note when nodes ran: what they are to do the
+ * first node fetches from where the host has written it for the launch. kernels.h says how.
  */
 #include "capture.cuh"
 
 #define SINGLE_KERNEL extern "C" __global__ void __launch_bounds__(1, 1)
 
-/* The launch's turn, if the host has prepared it. */
-INLINE bool has_turn(const struct tt_replay *r, uint64_t *turn, uint32_t *flags)
-{
-	*turn = *(volatile uint64_t *)&r->turn;
-	const struct tt_replay_turn *t = at<struct tt_replay_turn>(r->turns) + (*turn & r->turn_mask);
-	*flags = *(volatile uint32_t *)&t->flags;
-	return *(volatile uint64_t *)&t->number == *turn + 1;
-}
-
-/*
- * What a point is to do; false where that is nothing. One thread of each CTA reads it, as it comes
- * over the bus.
- */
-INLINE bool take_point(const struct tt_replay *r, uint32_t which, struct tt_capture_params *p)
+/* What a point is to do; false where that is nothing. One thread of each CTA reads it for all. */
+INLINE bool take_point(const struct tt_replay_launch *launch, uint32_t which, struct tt_capture_params *p)
 {
 	__shared__ struct tt_capture_params params;
 	__shared__ bool any;
-	uint64_t turn;
-	uint32_t flags;
 
 	if (threadIdx.x == 0) {
-		any = has_turn(r, &turn, &flags) && flags & TT_REPLAY_POINTS;
+		any = launch->flags & TT_REPLAY_POINTS;
 		if (any)
-			params = at<struct tt_capture_params>(r->points)[(turn & r->point_mask) * r->point_count + which];
+			params = ((const struct tt_replay_point *)(launch + 1))[which].params;
 	}
 	__syncthreads();
 	*p = params;
@@ -44,41 +30,87 @@ INLINE uint64_t now(void)
 	return ns;
 }
 
-DIGEST_KERNEL tt_capture_digest_at(const struct tt_replay *r, uint32_t which)
+/* By all threads: the first ones read a word each, so that all cross the bus at once. */
+INLINE void fetch(void *to, const void *from, unsigned bytes)
+{
+	if (threadIdx.x < bytes / sizeof(uint64_t))
+		((uint64_t *)to)[threadIdx.x] = ((const volatile uint64_t *)from)[threadIdx.x];
+	__syncthreads();
+}
+
+/* By n threads, of which this is the i-th; bytes: a multiple of 16. Nobody writes there meanwhile. */
+INLINE void copy_words(uint64_t to, uint64_t from, unsigned bytes, unsigned i, unsigned n)
+{
+#pragma unroll 4
+	for (unsigned k = 16 * i; k < bytes; k += 16 * n)
+		store16(to + k, load16(from + k));
+}
+
+/* All that comes over the bus, where it takes a microsecond each time. */
+extern "C" __global__ void __launch_bounds__(TT_FRONT_THREADS, 1)
+	tt_capture_front_at(const struct tt_replay *r, struct tt_replay_launch *launch)
+{
+	__shared__ struct tt_replay replay;
+	__shared__ struct tt_replay_turn turn;
+
+	fetch(&replay, r, sizeof replay);
+	uint64_t place = replay.turn & replay.turn_mask;
+	fetch(&turn, (const struct tt_replay_turn *)replay.turns + place, sizeof turn);
+	bool prepared = turn.number == replay.turn + 1;
+	uint32_t flags = prepared ? turn.flags : 0;
+	if (threadIdx.x == 0) {
+		uint64_t stamps = replay.stamps + place * replay.stamp_count * sizeof(uint64_t);
+
+		*launch = { prepared ? turn.number : 0, (uint64_t)r, flags & TT_REPLAY_STAMPS ? stamps : 0, flags, 0 };
+	}
+	if (!(flags & TT_REPLAY_POINTS))
+		return;
+	struct tt_replay_point *points = (struct tt_replay_point *)(launch + 1);
+	unsigned size = replay.point_count * sizeof *points;
+	copy_words((uint64_t)points, replay.points + (replay.turn & replay.point_mask) * size, size, threadIdx.x,
+	           TT_FRONT_THREADS);
+	__syncthreads();
+	for (unsigned i = threadIdx.x / WARP; i < replay.point_count; i += TT_FRONT_THREADS / WARP) {
+		const struct tt_replay_point *p = points + i;
+
+		copy_words(p->params.regions, p->table, p->params.region_count * sizeof(struct tt_capture_region),
+		           threadIdx.x % WARP, WARP);
+	}
+}
+
+DIGEST_KERNEL tt_capture_digest_at(const struct tt_replay_launch *launch, uint32_t which)
 {
 	struct tt_capture_params p;
 
-	if (take_point(r, which, &p))
+	if (take_point(launch, which, &p))
 		digest(p);
 }
 
-COPY_KERNEL tt_capture_gather_at(const struct tt_replay *r, uint32_t which)
+COPY_KERNEL tt_capture_gather_at(const struct tt_replay_launch *launch, uint32_t which)
 {
 	struct tt_capture_params p;
 
-	if (take_point(r, which, &p))
+	if (take_point(launch, which, &p))
 		gather(p);
 }
 
-SINGLE_KERNEL tt_capture_stamp_at(const struct tt_replay *r, uint32_t which)
+SINGLE_KERNEL tt_capture_stamp_at(const struct tt_replay_launch *launch, uint32_t which)
 {
-	uint64_t time = now(), turn;
-	uint32_t flags;
+	uint64_t time = now(), stamps = launch->stamps;
 
-	if (has_turn(r, &turn, &flags) && flags & TT_REPLAY_STAMPS)
-		at<uint64_t>(r->stamps)[(turn & r->turn_mask) * r->stamp_count + which] = time;
+	if (stamps)
+		at<uint64_t>(stamps)[which] = time;
 }
 
 /* The launch is over: the next one's nodes look for the next turn. */
-SINGLE_KERNEL tt_capture_turn_at(struct tt_replay *r, uint32_t)
+SINGLE_KERNEL tt_capture_turn_at(const struct tt_replay_launch *launch, uint32_t)
 {
-	uint64_t turn;
-	uint32_t flags;
+	uint64_t number = launch->number;
 
-	if (!has_turn(r, &turn, &flags))
+	if (!number)
 		return;
 	__threadfence_system();
-	*(volatile uint64_t *)&r->turn = turn + 1;
+	*(volatile uint64_t *)at<uint64_t>(launch->through) = number;
 }
 
 SINGLE_KERNEL tt_capture_stamp(uint64_t *to)
