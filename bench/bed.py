@@ -85,12 +85,15 @@ class Bed:
 
     # ---- programs ----
 
-    def program(self, name: str) -> Path:
-        """bench/programs/NAME.c, built. Linked against a library of which only the name is kept."""
+    def program(self, name: str, *parts: str) -> Path:
+        """bench/programs/NAME.c, built with parts of interpose/. Linked against a library of which
+        only the name is kept.
+        """
         target = self.build / name
         sources = [PROGRAMS / f"{name}.c", PROGRAMS / "program.h", PROGRAMS / "work.ptx"]
         folders = [ROOT / "interpose" / "cuda", ROOT / "examples", PROGRAMS, ROOT / "interpose"]
-        link = [str(paths.simulator() / "libcuda.so.1"), "-ldl"]
+        own = [str(ROOT / "interpose" / part) for part in parts]
+        link = [*own, str(paths.simulator() / "libcuda.so.1"), "-ldl"]
         return self._compile(target, sources, folders, link)
 
     def library(self, name: str, folders: Sequence[Path] = (), link: Sequence[str] = ()) -> Path:

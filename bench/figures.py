@@ -96,6 +96,7 @@ TARGETS = (
     Target("rewind", "rewind", "rewind 1 GiB", "≥", 0.70, RATIO, "dd that only reads", False),
     Target("replay-restore", "replay", "restore 1 GiB", "≥", 0.80, RATIO, "a pinned copy"),
     Target("replay-cold", "replay", "replay on 1 GiB, from cold", "≤", 1000, "ms"),
+    Target("patch-load", "patching", "patching 10,000 instructions", "≤", 2, "ms", gpu=False),
     Target("diff", "diff", "diff of 1,000,000 launches", "≤", 5, "s", gpu=False),
     Target("diff-memory", "diff", "memory for that", "≤", 1024, "MiB", gpu=False),
     Target("open-large", "toolkit", "open a run of 50 GB", "≤", 1.5, RATIO, "a small one", False),

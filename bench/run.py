@@ -39,6 +39,7 @@ PARTS = {
     "toolkit": 40,
     "diff": 60,
     "rewind": 40,
+    "patching": 20,
     "replay": 60,
     "examples": 40,
 }
