@@ -408,3 +408,10 @@ def test_patterns_of_delay_points(cli: Cli) -> None:
 def test_errors_from_python() -> None:
     with pytest.raises(Error, match="No such file"):
         sass.instructions("/nowhere.cubin")
+
+
+def test_the_patcher_knows_these_opcodes_by_the_same_names(tools: Path) -> None:
+    script = support.ROOT / "interpose" / "sass" / "opcodes.py"
+    environment = {**support.bare_environment(), "PATH": str(tools)}
+    done = support.run([sys.executable, script, "--check", *CUBINS], environment)
+    assert (done.stdout, done.stderr, done.status) == ("", "", 0)
