@@ -10,12 +10,26 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("sass/cubin.c", "sass/code.c", "sass/patch.c", "sass/fatbin.c", "state/image.c")
 EMPTY, FIXED, RANDOM, CLUSTER = range(4)
 EVERY = 2**64 - 1
 VISIT = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+TEXT, POINTER, SIZE = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t
+NUMBER = ctypes.c_int
+SIGNATURES: dict[str, tuple[Any, list[Any]]] = {  # what each gives and takes
+    "open": (POINTER, [TEXT, SIZE, POINTER]),
+    "close": (NUMBER, [POINTER]),
+    "architecture": (NUMBER, [POINTER]),
+    "kernels": (SIZE, [POINTER]),
+    "kernel": (TEXT, [POINTER, SIZE, POINTER]),
+    "refused": (TEXT, [POINTER, SIZE, NUMBER, POINTER]),
+    "patch": (POINTER, [POINTER, SIZE, POINTER, SIZE, POINTER, POINTER]),
+    "fatbin": (POINTER, [POINTER, SIZE, POINTER, SIZE, POINTER]),
+    "codes": (NUMBER, [TEXT, SIZE, ctypes.c_uint, VISIT]),
+}
 
 
 class Point(ctypes.Structure):
@@ -78,39 +92,9 @@ def build(folder: Path) -> Patcher:
 class Patcher:
     def __init__(self, library: Path) -> None:
         lib = ctypes.CDLL(str(library))
-        lib.harness_open.restype = ctypes.c_void_p
-        lib.harness_open.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p]
-        lib.harness_close.argtypes = [ctypes.c_void_p]
-        lib.harness_architecture.argtypes = [ctypes.c_void_p]
-        lib.harness_kernels.argtypes = [ctypes.c_void_p]
-        lib.harness_kernels.restype = ctypes.c_size_t
-        lib.harness_kernel.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-        lib.harness_kernel.restype = ctypes.c_char_p
-        lib.harness_refused.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_size_t,
-            ctypes.c_int,
-            ctypes.c_void_p,
-        ]
-        lib.harness_refused.restype = ctypes.c_char_p
-        lib.harness_patch.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_size_t,
-            ctypes.c_void_p,
-            ctypes.c_size_t,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-        ]
-        lib.harness_patch.restype = ctypes.c_void_p
-        lib.harness_fatbin.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_size_t,
-            ctypes.c_void_p,
-            ctypes.c_size_t,
-            ctypes.c_void_p,
-        ]
-        lib.harness_fatbin.restype = ctypes.c_void_p
-        lib.harness_codes.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint, VISIT]
+        for name, (gives, takes) in SIGNATURES.items():
+            function = getattr(lib, f"harness_{name}")
+            function.restype, function.argtypes = gives, takes
         self._lib = lib
         self._free = ctypes.CDLL(None).free
         self._free.argtypes = [ctypes.c_void_p]

@@ -11,7 +11,9 @@ import typer
 
 from ttanalyze import text
 from ttanalyze.cli.common import (
+    DeviceOption,
     JsonOption,
+    ProcessOption,
     QuietOption,
     RunArgument,
     as_json,
@@ -59,7 +61,7 @@ def export(
     force: Annotated[
         bool, typer.Option("--force", help="Replace the folder where it is there.")
     ] = False,
-    process: Annotated[int, typer.Option(metavar="N", help="Which process (default 0).")] = 0,
+    process: ProcessOption = 0,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -206,8 +208,8 @@ def tune(
     chart: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw a web page (.html; needs plotly).")
     ] = None,
-    process: Annotated[int, typer.Option(metavar="N", help="Which process (default 0).")] = 0,
-    device: Annotated[int, typer.Option(metavar="N", help="On which device (default 0).")] = 0,
+    process: ProcessOption = 0,
+    device: DeviceOption = 0,
     sim: Annotated[
         bool, typer.Option("--sim", help="On the simulator, whose times say little.")
     ] = False,

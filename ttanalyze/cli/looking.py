@@ -11,6 +11,7 @@ import typer
 
 from ttanalyze.cli.common import (
     JsonOption,
+    ProcessOption,
     QuietOption,
     RunArgument,
     as_json,
@@ -30,7 +31,7 @@ verbs = typer.Typer()
 )
 def tui(
     run: RunArgument,
-    process: Annotated[int, typer.Option(metavar="N", help="Which process (default 0).")] = 0,
+    process: ProcessOption = 0,
     epoch: Annotated[
         int | None, typer.Option(metavar="E", help="Where to begin (default: the last epoch).")
     ] = None,

@@ -16,7 +16,9 @@ from ttanalyze.cli.common import (
     DIFFERS,
     ERROR,
     SAME,
+    DeviceOption,
     JsonOption,
+    ProcessOption,
     QuietOption,
     RunArgument,
     as_json,
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
 
 verbs = typer.Typer()
 
-ProcessOption = Annotated[int, typer.Option(metavar="N", help="Which process (default 0).")]
-DeviceOption = Annotated[int, typer.Option(metavar="N", help="On which device (default 0).")]
 SimOption = Annotated[bool, typer.Option("--sim", help="On the simulator, without a GPU.")]
 LaunchOption = Annotated[
     list[int] | None,

@@ -13,6 +13,7 @@ from ttanalyze.cli.common import (
     DIFFERS,
     SAME,
     JsonOption,
+    ProcessOption,
     QuietOption,
     ReaderGoneError,
     RunArgument,
@@ -74,7 +75,7 @@ def rewind(
         list[str] | None,
         typer.Option(metavar="[R=]N,M", help="Shape of the array (default: one dimension)."),
     ] = None,
-    process: Annotated[int, typer.Option(metavar="N", help="Which process (default 0).")] = 0,
+    process: ProcessOption = 0,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -162,7 +163,7 @@ def blame(
     limit: Annotated[
         int, typer.Option(metavar="N", help="Show the last N changes only (default 50; 0: all).")
     ] = 50,
-    process: Annotated[int, typer.Option(metavar="N", help="Which process (default 0).")] = 0,
+    process: ProcessOption = 0,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:

@@ -22,7 +22,6 @@ MARK, PUSH, POP, START, END, NAME = (
     KINDS[name] for name in ("mark", "range-push", "range-pop", "range-start", "range-end", "name")
 )
 FIRST, LAST = MARK, NAME  # kinds of events that are annotations
-SAYING = (MARK, PUSH, START)  # those that have all that the program said
 THREAD, STREAM = layout.enum("named").values()  # what has a name
 PAYLOADS = {1: "<u8", 2: "<i8", 3: "<f8", 4: "<u4", 5: "<i4", 6: "<f4"}
 

@@ -16,8 +16,6 @@ from ttanalyze.model import layout, manifest
 from ttanalyze.model.files import newer, read_json
 from ttanalyze.model.layout import Array
 
-REGION_MEMBERS = ("kind", "size", "label", "born", "died")
-
 
 @dataclass(frozen=True)
 class ExpectedProcess:

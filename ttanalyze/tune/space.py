@@ -15,7 +15,6 @@ Three = tuple[int, int, int]
 RECORDED = "recorded"  # code, and a grid
 TOTAL = "total"  # a grid of as many threads as were recorded
 CACHES = {"none": 0, "shared": 1, "l1": 2, "equal": 3}  # CUfunc_cache
-OPT_LEVELS = range(5)
 DEFAULT_BLOCKS = tuple((1 << n, 1, 1) for n in range(5, 11))
 MOST = 1 << 20  # configurations of a grid search
 
