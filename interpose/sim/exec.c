@@ -430,13 +430,13 @@ static bool same_end(const struct copy_end *a, const struct copy_end *b)
 	       a->y == b->y && a->z == b->z && a->pitch == b->pitch && a->height == b->height;
 }
 
-/* whole: with all of the graph, which may have copies of rows, as long as they stay what they are. */
-static bool copy_may_become(const struct copy *a, const struct copy *b, bool whole)
+/* Copies of rows have to stay what they are. */
+static bool copy_may_become(const struct copy *a, const struct copy *b)
 {
-	if (whole && !(is_flat(a) && is_flat(b)))
+	if (!is_flat(a) || !is_flat(b))
 		return a->width == b->width && a->height == b->height && a->depth == b->depth &&
 		       same_end(&a->src, &b->src) && same_end(&a->dst, &b->dst);
-	return a->src.type == b->src.type && a->dst.type == b->dst.type && is_flat(a) && is_flat(b);
+	return a->src.type == b->src.type && a->dst.type == b->dst.type;
 }
 
 static bool fill_may_become(const struct sim_work *a, const struct sim_work *b)
@@ -446,11 +446,11 @@ static bool fill_may_become(const struct sim_work *a, const struct sim_work *b)
 					&& a->fill.pitch == b->fill.pitch));
 }
 
-static bool may_become(const struct sim_work *a, const struct sim_work *b, bool whole)
+static bool may_become(const struct sim_work *a, const struct sim_work *b)
 {
 	switch (a->type) {
 	case WORK_COPY:
-		return copy_may_become(&a->copy.copy, &b->copy.copy, whole);
+		return copy_may_become(&a->copy.copy, &b->copy.copy);
 	case WORK_FILL:
 		return fill_may_become(a, b);
 	default:
@@ -462,7 +462,7 @@ CUresult exec_set_work(CUgraphExec exec, CUgraphNode node, struct sim_work *work
 {
 	struct exec_node *n = handle_is(exec, HANDLE_EXEC) ? find_node(exec, node) : NULL;
 
-	if (!n || !may_become(n->work, work, false))
+	if (!n || !may_become(n->work, work))
 		return CUDA_ERROR_INVALID_VALUE;
 	work_unref(n->work);
 	n->work = work_ref(work);
@@ -579,7 +579,7 @@ static CUgraphExecUpdateResult compare_node(const struct exec_node *a, const str
 		return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
 	if (inside_count(a) != inside_count(b))
 		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-	if (a->work && !may_become(a->work, b->work, true))
+	if (a->work && !may_become(a->work, b->work))
 		return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 	for (unsigned k = 0; k < inside_count(a) && !result; k++)
 		result = compare(inside(a, k), inside(b, k), where);
