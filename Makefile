@@ -50,7 +50,7 @@ test: ## lint, all tests that need no GPU, and the native ones under sanitizers
 		$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'native and not large and not gpu'
 
 gpu-test: examples ## the same programs and the framework cases on a GPU
-	$(BIN)/python -m pytest -m gpu
+	$(BIN)/python -m pytest -n 8 -m gpu
 
 bench: examples ## what recording costs
 	$(BIN)/python bench/run.py

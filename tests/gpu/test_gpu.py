@@ -6,13 +6,10 @@ that of the same program unrecorded on the same machine.
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import json
 import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -40,16 +37,11 @@ FRAMEWORKS = {
 }
 # These look at how much memory the device has left, and so need it to themselves.
 ALONE = ("memory_info", "out_of_memory")
+NAMES = [
+    pytest.param(name, marks=pytest.mark.alone) if name in ALONE else name
+    for name in support.all_names()
+]
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
-
-
-@pytest.fixture(autouse=True)
-def turn(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests may run side by side (pytest -n), but for those that need the device alone."""
-    alone = any(f"[{name}]" in request.node.name for name in ALONE)
-    with open(Path(tempfile.gettempdir()) / "ttanalyze-gpu-tests.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield
 
 
 @pytest.fixture(scope="session")
@@ -132,13 +124,13 @@ def test_call_stacks_of_a_training_loop(run: Path) -> None:
 # ---- test programs and examples ----
 
 
-@pytest.mark.parametrize("name", support.all_names())
+@pytest.mark.parametrize("name", NAMES)
 def test_transcript(name: str, built: Path) -> None:
     outcome = support.run(support.command(name, built), BARE)
     assert outcome.transcript() == transcripts.read(name)[1]
 
 
-@pytest.mark.parametrize("name", support.all_names())
+@pytest.mark.parametrize("name", NAMES)
 def test_program_behaves_as_without_us(name: str, built: Path, run: Path) -> None:
     command = support.command(name, built)
     bare = support.run(command, BARE)

@@ -1,0 +1,54 @@
+"""The turns that tests on a GPU take; it needs none."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from tests.gpu.turns import turn
+
+
+def test_who_needs_the_device_alone_comes_before_later_ones(tmp_path: Path) -> None:
+    lock = tmp_path / "device.lock"
+    inside: list[str] = []
+    order: list[tuple[str, list[str]]] = []
+    release = {name: threading.Event() for name in ("a", "b", "alone", "late")}
+
+    def use(name: str) -> None:
+        with turn(name == "alone", lock):
+            inside.append(name)
+            order.append((name, sorted(inside)))
+            assert release[name].wait(30)
+            inside.remove(name)
+
+    threads = {name: threading.Thread(target=use, args=(name,)) for name in release}
+
+    def entered(count: int) -> None:
+        until = time.monotonic() + 30
+        while len(order) < count:
+            assert time.monotonic() < until, order
+            time.sleep(0.001)
+
+    def begin(name: str) -> None:
+        threads[name].start()
+        time.sleep(0.05)
+
+    for i, name in enumerate(("a", "b")):
+        begin(name)
+        entered(i + 1)
+    begin("alone")
+    begin("late")
+    release["a"].set()
+    threads["a"].join(30)
+    assert len(order) == 2, "b is still inside"
+    release["b"].set()
+    entered(3)
+    time.sleep(0.05)
+    assert len(order) == 3, "the device is not shared with who needs it alone"
+    release["alone"].set()
+    entered(4)
+    release["late"].set()
+    for thread in threads.values():
+        thread.join(30)
+    assert order == [("a", ["a"]), ("b", ["a", "b"]), ("alone", ["alone"]), ("late", ["late"])]
