@@ -91,7 +91,7 @@ API uint8_t *harness_fatbin(const void *image, size_t size, const unsigned *capa
 	uint8_t *out = fatbin_replace(&fatbin, capabilities, count, patch_everywhere);
 
 	if (out)
-		*new_size = image_identify(out).size;
+		*new_size = image_identify(out, IMAGE_IN_MEMORY).size;
 	return out;
 }
 

@@ -116,7 +116,8 @@ def _compile_program(name: str, program: Path) -> None:
     own: list[str] = []
     if (PROGRAMS / f"{name}_lib.c").exists():
         library, source = where / f"lib{name}.so", PROGRAMS / f"{name}_lib.c"
-        _run([*compile_line, "-shared", "-fPIC", "-o", str(library), str(source)])
+        driver = ["-Wl,--as-needed", str(SIMULATOR)]
+        _run([*compile_line, "-shared", "-fPIC", "-o", str(library), str(source), *driver])
         own = [str(library), f"-Wl,-rpath,{where}"]
     unfinished = where / f".{name}.{os.getpid()}"
     compile_line += ["-o", str(unfinished), str(PROGRAMS / f"{name}.c")]

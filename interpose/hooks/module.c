@@ -2,6 +2,7 @@
  * Modules, libraries, and what the program looks up in them.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "../delay/points.h"
 #include "delayed.h"
@@ -79,8 +80,21 @@ static void substituted(void *image, const CUlibraryOption *options, unsigned co
 		free(image);
 }
 
+/* The driver answers through the values of options. */
+static void keep_values(void **kept, void *const *values, unsigned count)
+{
+	if (values)
+		memcpy(kept, values, (count < SETTINGS ? count : SETTINGS) * sizeof(*kept));
+}
+
+static void give_back_values(void *const *kept, void **values, unsigned count)
+{
+	if (values)
+		memcpy(values, kept, (count < SETTINGS ? count : SETTINGS) * sizeof(*kept));
+}
+
 /* with: the call for an image that is not the program's. */
-#define LOADS(symbol, library, image, path, options_, kept, params, args, with) \
+#define LOADS(symbol, library, image, path, options_, values, kept, params, args, with) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		struct tt_setting settings[SETTINGS]; \
@@ -90,11 +104,16 @@ static void substituted(void *image, const CUlibraryOption *options, unsigned co
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
 		l.setting_count = read_options options_; \
-		void *other = substitute(&l); \
+		void *other = substitute(&l), *before[SETTINGS]; \
+		if (other) \
+			keep_values(before, values); \
 		CUresult r = other ? real.with : real.symbol args; \
 		if (other && r != CUDA_SUCCESS) { \
-			delayed_refused(r); \
+			CUresult refused = r; \
+			give_back_values(before, values); \
 			r = real.symbol args; \
+			if (r == CUDA_SUCCESS) \
+				delayed_refused(refused); \
 		} \
 		substituted(other, kept); \
 		loaded(&op, r, r == CUDA_SUCCESS ? (void *)*out : NULL, library, &l); \
@@ -103,14 +122,16 @@ static void substituted(void *image, const CUlibraryOption *options, unsigned co
 #define NO_OPTIONS (settings, NULL, NULL, 0, NULL, NULL, 0)
 #define MODULE_OPTIONS (settings, o, v, n, NULL, NULL, 0)
 #define LIBRARY_OPTIONS (settings, jo, jv, jn, lo, lv, ln)
-#define NO_LIBRARY NULL, 0
-#define LIBRARY lo, ln
-LOADS(cuModuleLoad, false, NULL, name, NO_OPTIONS, NO_LIBRARY, (CUmodule *out, const char *name), (out, name), cuModuleLoadData(out, other))
-LOADS(cuModuleLoadData, false, image_, NULL, NO_OPTIONS, NO_LIBRARY, (CUmodule *out, const void *image_), (out, image_), cuModuleLoadData(out, other))
-LOADS(cuModuleLoadDataEx, false, image_, NULL, MODULE_OPTIONS, NO_LIBRARY, (CUmodule *out, const void *image_, unsigned n, CUjit_option *o, void **v), (out, image_, n, o, v), cuModuleLoadDataEx(out, other, n, o, v))
-LOADS(cuModuleLoadFatBinary, false, image_, NULL, NO_OPTIONS, NO_LIBRARY, (CUmodule *out, const void *image_), (out, image_), cuModuleLoadData(out, other))
-LOADS(cuLibraryLoadData, true, image_, NULL, LIBRARY_OPTIONS, LIBRARY, (CUlibrary *out, const void *image_, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, image_, jo, jv, jn, lo, lv, ln), cuLibraryLoadData(out, other, jo, jv, jn, lo, lv, ln))
-LOADS(cuLibraryLoadFromFile, true, NULL, name, LIBRARY_OPTIONS, LIBRARY, (CUlibrary *out, const char *name, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, name, jo, jv, jn, lo, lv, ln), cuLibraryLoadData(out, other, jo, jv, jn, lo, lv, ln))
+#define NONE NULL, 0
+#define MODULE_VALUES v, n
+#define LIBRARY_VALUES jv, jn
+#define LIBRARY_KEPT lo, ln
+LOADS(cuModuleLoad, false, NULL, name, NO_OPTIONS, NONE, NONE, (CUmodule *out, const char *name), (out, name), cuModuleLoadData(out, other))
+LOADS(cuModuleLoadData, false, image_, NULL, NO_OPTIONS, NONE, NONE, (CUmodule *out, const void *image_), (out, image_), cuModuleLoadData(out, other))
+LOADS(cuModuleLoadDataEx, false, image_, NULL, MODULE_OPTIONS, MODULE_VALUES, NONE, (CUmodule *out, const void *image_, unsigned n, CUjit_option *o, void **v), (out, image_, n, o, v), cuModuleLoadDataEx(out, other, n, o, v))
+LOADS(cuModuleLoadFatBinary, false, image_, NULL, NO_OPTIONS, NONE, NONE, (CUmodule *out, const void *image_), (out, image_), cuModuleLoadData(out, other))
+LOADS(cuLibraryLoadData, true, image_, NULL, LIBRARY_OPTIONS, LIBRARY_VALUES, LIBRARY_KEPT, (CUlibrary *out, const void *image_, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, image_, jo, jv, jn, lo, lv, ln), cuLibraryLoadData(out, other, jo, jv, jn, lo, lv, ln))
+LOADS(cuLibraryLoadFromFile, true, NULL, name, LIBRARY_OPTIONS, LIBRARY_VALUES, LIBRARY_KEPT, (CUlibrary *out, const char *name, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, name, jo, jv, jn, lo, lv, ln), cuLibraryLoadData(out, other, jo, jv, jn, lo, lv, ln))
 
 #define UNLOADS(symbol, type) \
 	EXPORT CUresult CUDAAPI symbol(type handle) \

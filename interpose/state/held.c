@@ -42,7 +42,7 @@ static const void *object_of(const void *address)
 
 void held_from_memory(struct held *h, const void *image)
 {
-	*h = (struct held){.image = image_identify(image)};
+	*h = (struct held){.image = image_identify(image, IMAGE_IN_MEMORY)};
 	if (!h->image.size)
 		h->missing = TT_MISSING_UNKNOWN;
 	else
@@ -53,13 +53,14 @@ void held_from_memory(struct held *h, const void *image)
 static char *read_file(const char *path, size_t most, size_t *size, uint32_t *missing)
 {
 	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	char *bytes = NULL;
 	ssize_t got = 1;
 
 	*missing = TT_MISSING_UNREADABLE;
 	*size = 0;
-	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode)) {
+	/* whoever writes to a pipe would notice that it is opened */
+	int fd = !stat(path, &st) && S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (fd >= 0) {
 		*missing = (size_t)st.st_size > most ? TT_MISSING_LARGE : TT_MISSING_UNREADABLE;
 		bytes = (size_t)st.st_size <= most ? malloc((size_t)st.st_size + 1) : NULL;
 	}
@@ -86,10 +87,7 @@ void held_from_file(struct held *h, const char *path, size_t most)
 	if (!(h->copy = read_file(path, most, &size, &h->missing)))
 		return;
 	h->missing = TT_MISSING_NOTHING;
-	if (size >= sizeof(uint32_t)) /* what it is told by */
-		h->image = image_identify(h->copy);
-	if (h->image.size > size)
-		h->image.size = size;
+	h->image = image_identify(h->copy, size);
 	if (!h->image.size) {
 		held_let_go(h);
 		h->missing = TT_MISSING_UNKNOWN;

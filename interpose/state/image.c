@@ -23,6 +23,7 @@
 #define FATBIN_EXACT 0x100000u
 #define FATBIN_PTX 1
 #define FATBIN_ELF 2
+#define MACHINE_CUDA 190
 #define EXPANDED_MAX (256u << 20)
 
 struct fatbin_header {
@@ -46,44 +47,67 @@ struct fatbin_entry {
 	uint64_t flags, zero, expanded_size;
 };
 
-static size_t elf_size(const Elf64_Ehdr *e)
+/* 0 where it is no cubin, or does not end within so many bytes. */
+static size_t cubin_size(const void *bytes, size_t most)
 {
-	size_t end = e->e_shoff + (size_t)e->e_shnum * sizeof(Elf64_Shdr);
-	const Elf64_Shdr *s = (const void *)((const char *)e + e->e_shoff);
+	Elf64_Ehdr e;
+	Elf64_Shdr s;
 
-	if (e->e_ident[EI_CLASS] != ELFCLASS64 || e->e_shentsize != sizeof(Elf64_Shdr))
+	if (most < sizeof(e))
 		return 0;
-	for (unsigned i = 0; i < e->e_shnum; i++)
-		if (s[i].sh_type != SHT_NOBITS && s[i].sh_offset + s[i].sh_size > end)
-			end = s[i].sh_offset + s[i].sh_size;
-	if (e->e_phoff + (size_t)e->e_phnum * e->e_phentsize > end)
-		end = e->e_phoff + (size_t)e->e_phnum * e->e_phentsize;
+	memcpy(&e, bytes, sizeof(e));
+	size_t sections = (size_t)e.e_shnum * sizeof(s), segments = (size_t)e.e_phnum * e.e_phentsize;
+	if (e.e_ident[EI_CLASS] != ELFCLASS64 || e.e_machine != MACHINE_CUDA || e.e_shentsize != sizeof(s) ||
+	    e.e_shoff > most || sections > most - e.e_shoff || e.e_phoff > most || segments > most - e.e_phoff)
+		return 0;
+	size_t end = e.e_shoff + sections > e.e_phoff + segments ? e.e_shoff + sections : e.e_phoff + segments;
+	for (unsigned i = 0; i < e.e_shnum; i++) {
+		memcpy(&s, (const char *)bytes + e.e_shoff + i * sizeof(s), sizeof(s));
+		if (s.sh_type == SHT_NOBITS)
+			continue;
+		if (s.sh_offset > most || s.sh_size > most - s.sh_offset)
+			return 0;
+		if (s.sh_offset + s.sh_size > end)
+			end = s.sh_offset + s.sh_size;
+	}
 	return end;
 }
 
-struct image image_identify(const void *pointer)
+static size_t fatbin_size(const void *bytes, size_t most)
+{
+	struct fatbin_header h;
+
+	if (most < sizeof(h))
+		return 0;
+	memcpy(&h, bytes, sizeof(h));
+	return h.size <= most && h.header_size <= most - h.size ? h.header_size + h.size : 0;
+}
+
+struct image image_identify(const void *pointer, size_t most)
 {
 	const struct fatbin_wrapper *w = pointer;
+	struct image image = {.bytes = pointer};
 	uint32_t magic;
 
-	if (!pointer)
-		return (struct image){0};
+	if (!pointer || most < sizeof(magic))
+		return image;
 	/* the driver reads at least as far as this before it can refuse */
 	memcpy(&magic, pointer, sizeof(magic));
-	if (magic == WRAPPER_MAGIC) {
-		pointer = w->data;
-		memcpy(&magic, pointer, sizeof(magic));
+	if (magic == WRAPPER_MAGIC && most == IMAGE_IN_MEMORY) {
+		image.bytes = w->data;
+		memcpy(&magic, w->data, sizeof(magic));
 	}
 	if (magic == FATBIN_MAGIC) {
-		struct fatbin_header h;
-		memcpy(&h, pointer, sizeof(h));
-		return (struct image){TT_MODULE_FATBIN, pointer, h.header_size + h.size};
+		image.kind = TT_MODULE_FATBIN;
+		image.size = fatbin_size(image.bytes, most);
+	} else if (!memcmp(&magic, ELFMAG, SELFMAG)) {
+		image.kind = TT_MODULE_CUBIN;
+		image.size = cubin_size(image.bytes, most);
+	} else if (isspace((unsigned char)*(const char *)pointer) || strchr("./", *(const char *)pointer)) {
+		image.kind = TT_MODULE_PTX;
+		image.size = strlen(pointer);
 	}
-	if (!memcmp(&magic, ELFMAG, SELFMAG))
-		return (struct image){TT_MODULE_CUBIN, pointer, elf_size(pointer)};
-	if (isspace((unsigned char)*(const char *)pointer) || strchr("./", *(const char *)pointer))
-		return (struct image){TT_MODULE_PTX, pointer, strlen(pointer)};
-	return (struct image){0};
+	return image.size ? image : (struct image){0};
 }
 
 typedef void visit_fn(void *user, const char *name);

@@ -17,8 +17,12 @@ struct image {
 	size_t size;
 };
 
-/* What a pointer given to cuModuleLoadData and its kin leads to; size 0 where it can't be told. */
-struct image image_identify(const void *pointer);
+/*
+ * What a pointer given to cuModuleLoadData and its kin leads to, or what a file of at most so many bytes
+ * and a NUL has; size 0 where that can't be told, and where it is not whole.
+ */
+#define IMAGE_IN_MEMORY ((size_t)PTRDIFF_MAX) /* nothing says where it ends, but for itself */
+struct image image_identify(const void *pointer, size_t most);
 
 /* One of the codes in a fatbin. */
 struct image_entry {

@@ -1,0 +1,82 @@
+/*
+ * Has a driver load machine code, in each way there is: arguments are WAY=FILE. With `ptx`, FILE is what
+ * comes of compiling the PTX that is loaded.
+ */
+#include "program.h"
+
+#include <dlfcn.h>
+
+extern const void *own_image, *compiled;
+extern size_t compiled_size;
+void *driver_open(void);
+
+static void *contents(const char *path, size_t *size)
+{
+	FILE *f = fopen(path, "rb");
+	char *bytes = malloc(1 << 20);
+
+	if (!f || !bytes)
+		abort();
+	*size = fread(bytes, 1, 1 << 20, f);
+	fclose(f);
+	return bytes;
+}
+
+static void load(const char *way, const char *path)
+{
+	struct {
+		uint32_t magic, version;
+		const void *data;
+	} wrapper = {0x466243b1, 1, NULL};
+	char log[100];
+	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_MAX_REGISTERS};
+	void *values[] = {log, (void *)sizeof(log), (void *)32};
+	size_t size;
+	void *image = contents(path, &size);
+	CUmodule m;
+	CUlibrary l;
+
+	own_image = image;
+	compiled = NULL;
+	if (!strcmp(way, "data"))
+		SHOW(cuModuleLoadData(&m, image));
+	else if (!strcmp(way, "options"))
+		SHOW(cuModuleLoadDataEx(&m, image, 3, options, values));
+	else if (!strcmp(way, "fatbin"))
+		SHOW(cuModuleLoadFatBinary(&m, image));
+	else if (!strcmp(way, "library"))
+		SHOW(cuLibraryLoadData(&l, image, options, values, 3, NULL, NULL, 0));
+	else if (!strcmp(way, "file"))
+		SHOW(cuModuleLoad(&m, path));
+	else if (!strcmp(way, "library-file"))
+		SHOW(cuLibraryLoadFromFile(&l, path, NULL, NULL, 0, NULL, NULL, 0));
+	if (!strcmp(way, "wrapped")) {
+		own_image = &wrapper;
+		wrapper.data = image;
+		SHOW(cuLibraryLoadData(&l, &wrapper, NULL, NULL, 0, NULL, NULL, 0));
+	}
+	if (!strcmp(way, "ptx")) {
+		compiled = own_image;
+		compiled_size = size;
+		own_image = KERNELS;
+		SHOW(cuModuleLoadDataEx(&m, KERNELS, 3, options, values));
+	}
+	free(image);
+}
+
+int main(int argc, char **argv)
+{
+	void *driver = driver_open();
+
+	if (!driver || !dlsym(driver, "cuInit"))
+		return 2;
+	start();
+	for (int i = 1; i < argc; i++) {
+		char *equals = strchr(argv[i], '=');
+		if (!equals)
+			return 2;
+		*equals = 0;
+		load(argv[i], equals + 1);
+	}
+	return 0;
+}
