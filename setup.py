@@ -1,9 +1,10 @@
-"""Builds the two native libraries and the format description; pyproject.toml says the rest.
+"""Builds the native libraries and the format description; pyproject.toml says the rest.
 
 The libraries are plain shared objects, not extension modules: one is preloaded into programs
-that have no Python in them, the other takes the driver's place. They are built with what CC,
-CFLAGS and LDFLAGS say; TT_SANITIZE=address,undefined adds sanitizers. An object is compiled
-again only when its source, a header it includes or the compiler's command line has changed.
+that have no Python in them, two take the place of NVIDIA's, and one the toolkit calls. They are
+built with what CC, CFLAGS and LDFLAGS say; TT_SANITIZE=address,undefined adds sanitizers. An object
+is compiled again only when its source, a header it includes or the compiler's command line has
+changed.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ LIBRARIES = {
         ("interpose/sim/cupti/*.c",),
         ("-Wl,-soname,libcupti.so.13", "-Wl,--no-undefined", "-pthread", "-ldl"),
     ),
+    "ttanalyze.lib.libttload": Library(
+        "ttanalyze/lib/libttload.so",
+        ("interpose/load/*.c",),
+        ("-Wl,-soname,libttload.so", "-Wl,--no-undefined"),
+    ),
     "ttanalyze.lib.libttshim": Library(
         "ttanalyze/lib/libttshim.so",
         (
@@ -64,7 +70,6 @@ LIBRARIES = {
             "interpose/state/*.c",
             "interpose/capture/*.c",
             "interpose/delay/*.c",
-            "interpose/sass/*.c",
             "interpose/drain/*.c",
             "interpose/sass/*.c",
             "interpose/timeline/*.c",

@@ -87,7 +87,7 @@ def test_the_libraries_need_the_c_library_only(archives: Path, tmp_path: Path) -
     (wheel,) = archives.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path)
     needed = set()
-    for library in ("libttshim.so", "sim/libcuda.so.1"):
+    for library in ("libttshim.so", "libttload.so", "sim/libcuda.so.1"):
         command = ["readelf", "-d", str(tmp_path / "ttanalyze" / "lib" / library)]
         lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         needed |= {line.split("[")[1][:-1] for line in lines.splitlines() if "(NEEDED)" in line}

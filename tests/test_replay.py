@@ -22,7 +22,7 @@ EVERY = {"epoch": "launch:1", "deterministic": "1", "params": "1"}
 RUNS = {
     "async": EVERY,
     "managed": EVERY,
-    "globals": EVERY,
+    "globals": EVERY | {"compress": "1"},
     "vecadd": EVERY | {"epoch": "sync"},
     "race": {"replayable": "1"},
     "training": {"replayable": "1", "max_per_kernel": "1"},

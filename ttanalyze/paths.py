@@ -24,6 +24,11 @@ def simulator() -> Path:
     return _built(library_folder() / "sim" / "libcuda.so.1").parent
 
 
+def loader() -> Path:
+    """The library that reads contents into a device's memory."""
+    return _built(library_folder() / "libttload.so")
+
+
 def _built(path: Path) -> Path:
     if not path.is_file():
         raise Error(f"{path}: missing; build the project first (make build, or pip install .)")

@@ -18,7 +18,7 @@ from typing import Any
 from bench.bed import ROOT, Bed, ProgramError, Result, last_line, median
 from bench.figures import Figure, Quantity
 
-SIZE = 1 << 30  # bytes: two vectors
+SIZE, LARGE = 1 << 30, 2 << 30  # bytes: two vectors
 ITEM = 4
 REPLAY = """
 import sys, time
@@ -28,10 +28,10 @@ from ttanalyze.model import open_run
 from ttanalyze.replay.plan import chosen
 from ttanalyze.replay.replay import Replay
 from ttanalyze.graph import loading, places
-from ttanalyze.model import data
+from ttanalyze.model import contents
 sim = sys.argv[2] == "sim"
 times = {"import": time.perf_counter() - began}
-parts = dict.fromkeys(("map", "clear", "read in", "check", "pin", "read", "wait", "submit"), 0.0)
+parts = dict.fromkeys(("map", "clear", "find", "list", "read", "copy again", "check"), 0.0)
 def timed(of, name, part):
     done = getattr(of, name)
     def call(*arguments):
@@ -43,12 +43,11 @@ def timed(of, name, part):
     setattr(of, name, call)
 timed(places.Mapped, "__init__", "map")
 timed(places.Places, "_clear", "clear")
-timed(loading.Loader, "load", "read in")
+timed(contents, "snapshot_all", "find")
+timed(loading._Pieces, "__init__", "list")
+timed(loading, "_together", "read")
+timed(loading.Loader, "_copy", "copy again")
 timed(places.Places, "_check", "check")
-timed(loading._Slot, "__init__", "pin")  # from here on of all threads together
-timed(data.DataReader, "fill", "read")
-timed(loading._Slot, "wait", "wait")
-timed(loading._Slot, "copy", "submit")
 def lap(name, begin):
     times[name] = time.perf_counter() - begin
     return time.perf_counter()
@@ -88,29 +87,48 @@ print(json.dumps(times))
 
 
 def measure(bed: Bed) -> Result:
-    """data: seconds by phase, of each sample."""
-    size = bed.pick(SIZE, SIZE // 4, SIZE // 1024)
-    with bed.run_folder() as run:
-        _record(bed, run, size)
-        _sample(bed, run)  # reads the files, and has our kernels compiled
-        samples = [_sample(bed, run) for _ in range(bed.pick(5, 2, 1))]
-    of = {name: median([sample[name] for sample in samples]) for name in samples[0]}
-    rates = {name: of["bytes"] / of[name] / 1e9 for name in ("restore", "copy")}
+    """data: seconds by phase, of each sample, and the bytes of memory; large: of a larger run."""
+    size, large = bed.pick((SIZE, LARGE), (SIZE // 4, SIZE // 2), (SIZE // 1024, SIZE // 512))
+    samples, larger = (
+        _samples(bed, size, bed.pick(5, 2, 1)),
+        _samples(bed, large, bed.pick(3, 1, 1)),
+    )
+    of, of_large = _medians(samples), _medians(larger)
     cold = of["all"] - of["context"]
     figures = [
         Figure(
             "replay-restore",
-            rates["restore"] / rates["copy"],
-            [Quantity("restored", rates["restore"], "GB/s"), *_split(of)],
-            [Quantity("pinned copy", rates["copy"], "GB/s")],
+            _rate(of_large, "restore") / _rate(of_large, "copy"),
+            [
+                Quantity("restored", _rate(of_large, "restore"), "GB/s"),
+                *_split(of_large),
+                Quantity("of 1 GiB", _rate(of, "restore"), "GB/s"),
+            ],
+            [Quantity("pinned copy", _rate(of_large, "copy"), "GB/s")],
         ),
         Figure("replay-cold", 1e3 * cold, [Quantity("memory", of["bytes"] / (1 << 20), "MiB")]),
     ]
-    return Result(figures, {"bytes": size, "seconds": samples})
+    return Result(figures, {"seconds": samples, "large": larger})
+
+
+def _samples(bed: Bed, size: int, count: int) -> list[dict[str, float]]:
+    with bed.run_folder() as run:
+        _record(bed, run, size)
+        _sample(bed, run)  # reads the files, and has our kernels compiled
+        return [_sample(bed, run) for _ in range(count)]
+
+
+def _medians(samples: list[dict[str, float]]) -> dict[str, float]:
+    return {name: median([sample[name] for sample in samples]) for name in samples[0]}
+
+
+def _rate(of: dict[str, float], phase: str) -> float:
+    """GB/s."""
+    return of["bytes"] / of[phase] / 1e9
 
 
 def _split(seconds: dict[str, float]) -> list[Quantity]:
-    """What restoring took, part by part: pin, read, wait and submit are sums over all threads."""
+    """What restoring took, part by part."""
     names = (name for name in seconds if name.startswith("restore: "))
     return [Quantity(name.removeprefix("restore: "), 1e3 * seconds[name], "ms") for name in names]
 

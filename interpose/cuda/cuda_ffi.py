@@ -1,5 +1,5 @@
 """Hands cuda.h to cffi: the build turns `ffi` into ttanalyze/_cuda.py, by which the toolkit calls
-a driver.
+a driver; and load.h, by which it has one called.
 
 Of calls with two symbols, for the legacy and the per-thread default stream, the first is taken.
 The result needs no C parser, and no driver, when it is imported.
@@ -13,6 +13,7 @@ from pathlib import Path
 from cffi import FFI
 
 HEADER = Path(__file__).resolve().parent / "cuda.h"
+LOAD = HEADER.parents[1] / "load" / "load.h"
 
 
 def declarations(header: str) -> str:
@@ -29,4 +30,5 @@ def declarations(header: str) -> str:
 
 ffi = FFI()
 ffi.cdef(declarations(HEADER.read_text()))
+ffi.cdef(re.sub(r"^#.*$", "", LOAD.read_text(), flags=re.MULTILINE))
 ffi.set_source("ttanalyze._cuda", None)

@@ -94,13 +94,16 @@ class Driver:
         """Whether the library has a call."""
         return hasattr(self._library, call)
 
-    def result(self, call: str, *arguments: Any) -> int:
-        """Makes a call and gives its CUresult."""
+    def function(self, call: str) -> Any:
+        """A call of the library. Raises MissingDriverError where it has none of that name."""
         try:
-            function = getattr(self._library, call)
+            return getattr(self._library, call)
         except AttributeError:
             raise MissingDriverError(f"{self.path} has no {call}: a newer one is needed") from None
-        return int(function(*arguments))
+
+    def result(self, call: str, *arguments: Any) -> int:
+        """Makes a call and gives its CUresult."""
+        return int(self.function(call)(*arguments))
 
     def call(self, call: str, *arguments: Any, doing: str = "") -> None:
         """Makes a call. Raises DriverError where it does not succeed; doing: what it was for."""

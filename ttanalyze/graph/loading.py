@@ -1,41 +1,47 @@
 """Stored contents of blocks into a device's memory, as fast as copies go.
 
-Several threads read files into a few places of page-locked memory, each the one whose copy was
-begun first. What several blocks hold is read once, and copied on the device from there on.
-
-Locking memory takes longer than reading into it, so there is little of it, and each place is made
-when a thread first needs it, while others read already. Between two calls that let other threads
-run there is as little Python as can be: what is read and copied is found out for many at once.
+Several threads read files into places of page-locked memory, in C (interpose/load), where none of
+them waits for another; contents that are compressed are read here. What several blocks hold is read
+once, and copied on the device from there on.
 """
 
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
-import queue
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ttanalyze import paths
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
-from ttanalyze.graph.device import Device, Stream
-from ttanalyze.model import contents
+from ttanalyze.graph.device import Context, Device, Stream
+from ttanalyze.model import contents, layout
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
 
-PIECE = 32  # blocks that are read and copied at once: a large page
-BATCH = 128 * PIECE  # of which it is found out at once how
-THREADS = 10  # at most
-COPIED = 2  # places besides those that threads read into
+PIECE = 64  # blocks that are read and copied at once: whole large pages
+THREADS = 8  # at most; each has two places
 STREAMS = 2  # one copy begins while the other ends
-NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
-PORTABLE = 1  # CU_MEMHOSTREGISTER_PORTABLE
-HUGE = 2 << 20  # bytes of a large page: few of them are locked in a moment
-Run = tuple[int, int, int]  # of blocks: where it begins and ends in a piece, and the first's number
+CALLS = {  # of struct tt_load_driver
+    "lock": "cuMemHostRegister_v2",
+    "unlock": "cuMemHostUnregister",
+    "create": "cuEventCreate",
+    "destroy": "cuEventDestroy_v2",
+    "wait": "cuEventSynchronize",
+    "copy": "cuMemcpyHtoDAsync_v2",
+    "record": "cuEventRecord",
+}
+WHOLE = np.dtype((np.void, layout.BLOCK.itemsize))  # which numpy copies as one
+PLAIN = layout.enum("encoding")["TT_ENCODING_PLAIN"]
+READ, CHECKED, COPY, FIRST = (
+    layout.dtype(f"load_{name}", ffi) for name in ("read", "block", "copy", "piece")
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,15 @@ class Blocks:
 
     def take(self, which: Array | slice) -> Blocks:
         """Some of them."""
-        return Blocks(self.records[which], self.address[which])
+        records = self.records.view(WHOLE)[which].view(layout.BLOCK)
+        return Blocks(records, self.address[which])
+
+    @staticmethod
+    def joined(lists: list[Blocks]) -> Blocks:
+        """Those of several, of which there is at least one."""
+        records = np.concatenate([blocks.records.view(WHOLE) for blocks in lists])
+        address = np.concatenate([blocks.address for blocks in lists])
+        return Blocks(records.view(layout.BLOCK), address)
 
 
 class Loader:
@@ -60,18 +74,28 @@ class Loader:
         self._device = device
         self._check = check
         self._streams = [Stream(device) for _ in range(STREAMS)]
-        self._slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()  # the first copy first
-        self._made = 0
-        self._lock = threading.Lock()
+        self._library: Any = ffi.dlopen(str(paths.loader()))
+        self._driver = ffi.new("struct tt_load_driver *")
+        for name, call in CALLS.items():
+            setattr(self._driver, name, device.driver.function(call))
+        self._threads: list[Any] = []  # struct tt_load_thread
+        lists = device.context, self._library, self._driver, self._threads
+        self._free = weakref.finalize(self, _release, os.getpid(), *lists)
 
     def load(self, blocks: Blocks) -> None:
         """Waits until all is there. Raises FormatError where a file is damaged, Error where one is
         gone.
         """
         records = blocks.records
+        if not len(records):
+            return
         key = records["segment"].astype("u8") << np.uint64(48) | records["offset"]
-        _, first, which = np.unique(key, return_index=True, return_inverse=True)
-        self._read(blocks.take(first))
+        order = np.argsort(key, kind="stable")
+        new = np.append(True, np.diff(key[order]) != 0)
+        first, which = order[new], np.empty(len(key), "i8")
+        which[order] = np.cumsum(new) - 1
+        for some in self._groups(blocks.take(first)):
+            self._read(some)
         again = np.ones(len(records), bool)
         again[first] = False
         source = blocks.address[first][which[again]]
@@ -79,66 +103,96 @@ class Loader:
 
     # ---- from files ----
 
-    def _read(self, blocks: Blocks) -> None:
-        """Blocks in the order in which they lie in files."""
-        threads = min(THREADS, os.cpu_count() or 1, -(-len(blocks.records) // PIECE))
-        failed: list[BaseException] = []
-        pieces = _pieces(blocks)
-
-        def following() -> _Piece | None:
-            with self._lock:
-                return None if failed else next(pieces, None)
-
-        def work() -> None:
-            try:
-                with self._device.use(), contents.DataFiles(self._process) as files:
-                    while (piece := following()) is not None:
-                        slot = self._slot(threads + COPIED)
-                        try:
-                            self._load(slot, files, piece)
-                        finally:
-                            self._slots.put(slot)
-            except BaseException as e:
-                failed.append(e)
-
-        others = [threading.Thread(target=work) for _ in range(threads - 1)]
-        for thread in others:
-            thread.start()
-        work()
-        for thread in others:
-            thread.join()
-        for stream in self._streams:
-            stream.synchronize()
-        if failed:
-            raise failed[0]
-
-    def _slot(self, most: int) -> _Slot:
-        """One that nobody reads into."""
-        with self._lock:
-            number = self._made
-            self._made += number < most
-        if number >= most:
-            return self._slots.get()
-        try:
-            return _Slot(self._device, self._streams[number % STREAMS])
-        except Error:
-            with self._lock:
-                self._made -= 1
-            raise
-
-    def _load(self, slot: _Slot, files: contents.DataFiles, piece: _Piece) -> None:
-        """Reads a piece, when what was read before into the same place is copied, and has it
-        copied.
+    def _groups(self, blocks: Blocks) -> Iterator[Blocks]:
+        """Blocks, which are in the order in which they lie in files, as they can be read together:
+        from so many files, and either all plain or all compressed.
         """
-        slot.wait()
-        records, memory = piece.blocks.records, slot.memory
-        for begin, end, first in piece.reads:
-            file = files.get(int(records["segment"][first]))
-            file.fill(int(records["offset"][first]), memory[begin:end])
+        segment = blocks.records["segment"]
+        found = layout.distinct(segment)
+        group = np.searchsorted(found, segment) // contents.OPEN_FILES * 2
+        group += np.isin(segment, [number for number in found.tolist() if not self._plain(number)])
+        cuts = np.flatnonzero(np.diff(group)) + 1
+        for begin, end in zip([0, *cuts], [*cuts, len(group)], strict=True):
+            if begin < end:
+                yield blocks.take(slice(begin, end))
+
+    def _plain(self, segment: int) -> bool:
+        return self._process.segments[segment].encoding == PLAIN
+
+    def _read(self, blocks: Blocks) -> None:
+        with contents.DataFiles(self._process) as files:
+            segments = layout.distinct(blocks.records["segment"]).tolist()
+            descriptors = {number: files.get(number).fd for number in segments}
+            pieces = _Pieces(blocks, descriptors, self._check)
+            how = self._in_c if self._plain(segments[0]) else self._in_python
+            threads = min(THREADS, os.cpu_count() or 1, pieces.count)
+            try:
+                _together(threads, *how(pieces))
+            finally:
+                for stream in self._streams:
+                    stream.synchronize()
+
+    def _in_c(self, pieces: _Pieces) -> tuple[Callable[[int], None], Callable[[], None]]:
+        """What each thread does, and what stops them all."""
+        tables = pieces.first, pieces.reads, pieces.checked, pieces.copies
+        names = "piece", "read", "block", "copy"
+        casts = (
+            ffi.cast(f"struct tt_load_{name} *", table.ctypes.data)
+            for name, table in zip(names, tables, strict=True)
+        )
+        work = ffi.new("struct tt_load_work *", [self._driver, *casts, pieces.count, self._check])
+        while len(self._threads) < THREADS:
+            stream = ffi.cast("CUstream", self._streams[len(self._threads) % STREAMS].handle)
+            thread = ffi.new("struct tt_load_thread *")
+            thread.stream, thread.size = stream, PIECE * BLOCK_SIZE
+            self._threads.append(thread)
+
+        def load(number: int) -> None:
+            thread = self._threads[number]
+            with self._device.use() as driver:
+                done = self._library.tt_load(work, thread)
+            if done:
+                return
+            if thread.call != ffi.NULL:
+                raise driver.error(ffi.string(thread.call).decode(), thread.result)
+            with contents.DataFiles(self._process) as files:  # which says what is wrong
+                self._fill(pieces, thread.piece, files, np.empty(PIECE * BLOCK_SIZE, "u1"))
+            raise Error(f"{self._process.path}: contents could be read only when tried again")
+
+        def stop() -> None:
+            work.stop = 1
+
+        return load, stop
+
+    def _in_python(self, pieces: _Pieces) -> tuple[Callable[[int], None], Callable[[], None]]:
+        """Likewise, for contents that are compressed."""
+        numbers, lock = iter(range(pieces.count)), threading.Lock()
+        stopped: list[bool] = []
+
+        def following() -> int | None:
+            with lock:
+                return None if stopped else next(numbers, None)
+
+        def load(_: int) -> None:
+            place = np.empty(PIECE * BLOCK_SIZE, "u1")
+            with self._device.use() as driver, contents.DataFiles(self._process) as files:
+                while (piece := following()) is not None:
+                    self._fill(pieces, piece, files, place)
+                    for copy in pieces.of(piece, "copy", pieces.copies):
+                        source = ffi.cast("void *", place.ctypes.data + int(copy["begin"]))
+                        driver.call("cuMemcpyHtoD_v2", int(copy["to"]), source, int(copy["size"]))
+
+        return load, lambda: stopped.append(True)
+
+    def _fill(self, pieces: _Pieces, piece: int, files: contents.DataFiles, place: Array) -> None:
+        """Reads a piece into a place (uint8)."""
+        records = pieces.records[piece * PIECE : (piece + 1) * PIECE]
+        for read in pieces.of(piece, "read", pieces.reads):
+            begin, end = int(read["begin"]), int(read["begin"] + read["size"])
+            segment = int(records["segment"][begin // BLOCK_SIZE])
+            files.get(segment).fill(int(read["offset"]), place[begin:end].data)
         if self._check:
-            files.compare(records, slot.array)
-        address = piece.blocks.address
-        slot.copy([(begin, end, int(address[first])) for begin, end, first in piece.copies])
+            files.compare(records, place)
 
     # ---- on the device ----
 
@@ -170,73 +224,86 @@ class Loader:
             driver.call("cuStreamSynchronize", stream)
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Blocks that are read at once, and which of them lie one behind the other: in a file, and in
-    the device's memory.
+def _release(process: int, context: Context, library: Any, driver: Any, threads: list[Any]) -> None:
+    if process == os.getpid():
+        with contextlib.suppress(Error), context.use():
+            for thread in threads:
+                library.tt_load_release(driver, thread)
+
+
+def _together(count: int, work: Callable[[int], None], stop: Callable[[], None]) -> None:
+    """Has threads work, and raises what the first of them does that fails."""
+    failed: list[BaseException] = []
+
+    def one(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as e:
+            failed.append(e)
+            stop()
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()  # which Ctrl-C ends
+    except BaseException:
+        stop()
+        raise
+    finally:
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+    if failed:
+        raise failed[0]
+
+
+class _Pieces:
+    """Blocks, PIECE of which are read at once, as interpose/load/load.h has them: each block at its
+    own place, BLOCK_SIZE apart, but what lies one behind the other, in a file or in the device's
+    memory, is one read, or one copy. descriptors: of files, by segment. check: whether blocks are.
     """
 
-    blocks: Blocks
-    reads: list[Run]
-    copies: list[Run]
+    def __init__(self, blocks: Blocks, descriptors: dict[int, int], check: bool) -> None:
+        self.records = records = blocks.records
+        self.count = -(-len(records) // PIECE)
+        length = records["length"]
+        goes_on = length[:-1] == BLOCK_SIZE
+        goes_on[PIECE - 1 :: PIECE] = False
+        read_on = goes_on & (np.diff(records["offset"]) == BLOCK_SIZE)
+        read_on &= records["segment"][1:] == records["segment"][:-1]
+        copy_on = goes_on & (np.diff(blocks.address) == BLOCK_SIZE)
+        reads, copies = _starts(read_on), _starts(copy_on)
+        segments = np.array(sorted(descriptors))
+        files = np.array([descriptors[segment] for segment in segments.tolist()])
+        self.reads = _runs(READ, reads, length)
+        self.reads["offset"] = records["offset"][reads]
+        self.reads["file"] = files[np.searchsorted(segments, records["segment"][reads])]
+        self.checked = _runs(CHECKED, np.arange(len(records) if check else 0), length)
+        self.checked["digest"] = records["digest"][: len(self.checked)]
+        self.copies = _runs(COPY, copies, length)
+        self.copies["to"] = blocks.address[copies]
+        first = np.minimum(np.arange(self.count + 1) * PIECE, len(records))
+        self.first = np.zeros(len(first), FIRST)
+        self.first["read"] = np.searchsorted(reads, first)
+        self.first["block"] = first
+        self.first["copy"] = np.searchsorted(copies, first)
+
+    def of(self, piece: int, name: str, table: Array) -> Array:
+        """Those of a piece."""
+        return table[int(self.first[name][piece]) : int(self.first[name][piece + 1])]
 
 
-def _pieces(blocks: Blocks) -> Iterator[_Piece]:
-    for begin in range(0, len(blocks.records), BATCH):
-        some = blocks.take(slice(begin, begin + BATCH))
-        offset, length = some.records["offset"], some.records["length"]
-        on = length[:-1] == BLOCK_SIZE
-        on &= np.arange(1, len(length)) % PIECE != 0
-        same = on & (np.diff(offset) == BLOCK_SIZE)
-        same &= some.records["segment"][1:] == some.records["segment"][:-1]
-        reads = _runs(same, length)
-        copies = _runs(on & (np.diff(some.address) == BLOCK_SIZE), length)
-        for at, pair in enumerate(zip(reads, copies, strict=True)):
-            yield _Piece(some.take(slice(at * PIECE, (at + 1) * PIECE)), *pair)
+def _starts(on: Array) -> Array:
+    """The blocks that begin a run, where `on` says of each but the first that it goes on."""
+    return np.append(0, np.flatnonzero(~on) + 1)
 
 
-def _runs(on: Array, length: Array) -> list[list[Run]]:
-    """By piece, the runs of blocks, where `on` says of each but the first that it goes on."""
-    first = np.append(0, np.flatnonzero(~on) + 1)
-    last = np.append(first[1:], len(length)) - 1
-    begin = first % PIECE * BLOCK_SIZE
-    end = last % PIECE * BLOCK_SIZE + length[last]
-    out: list[list[Run]] = [[] for _ in range(-(-len(length) // PIECE))]
-    columns = (column.tolist() for column in (first // PIECE, begin, end, first % PIECE))
-    for piece, *run in zip(*columns, strict=True):
-        out[piece].append((run[0], run[1], run[2]))
+def _runs(dtype: np.dtype[Any], starts: Array, length: Array) -> Array:
+    """Where runs of blocks that begin with these begin in a place, and their sizes."""
+    last = np.append(starts[1:], len(length)) - 1
+    out = np.zeros(len(starts), dtype)
+    out["begin"] = starts % PIECE * BLOCK_SIZE
+    out["size"] = last % PIECE * BLOCK_SIZE + length[last] - out["begin"]
     return out
-
-
-class _Slot:
-    """Page-locked memory that is read into, and an event behind the copies from it."""
-
-    def __init__(self, device: Device, stream: Stream) -> None:
-        size = PIECE * BLOCK_SIZE
-        self._map = mmap.mmap(-1, size + HUGE)
-        with contextlib.suppress(OSError):  # kernels without large pages
-            self._map.madvise(mmap.MADV_HUGEPAGE)
-        whole = np.frombuffer(self._map, "u1")
-        skip = -whole.ctypes.data % HUGE
-        self.array: Array = whole[skip : skip + size]
-        self.memory = self.array.data
-        self._address = whole.ctypes.data + skip
-        self._driver = device.driver
-        self._stream = ffi.cast("CUstream", stream.handle)
-        with device.use() as driver:
-            here = ffi.cast("void *", self._address)
-            driver.call("cuMemHostRegister_v2", here, size, PORTABLE)
-            self._free = device.context.give_back(self, "cuMemHostUnregister", here)
-            self._event = driver.get("cuEventCreate", "CUevent", NO_TIMING)
-            self._destroy = device.context.give_back(self, "cuEventDestroy_v2", self._event)
-
-    def wait(self) -> None:
-        """Until it is copied."""
-        self._driver.call("cuEventSynchronize", self._event)
-
-    def copy(self, parts: list[tuple[int, int, int]]) -> None:
-        """Has parts of it copied, each from where it begins and ends to an address."""
-        for begin, end, to in parts:
-            source = ffi.cast("void *", self._address + begin)
-            self._driver.call("cuMemcpyHtoDAsync_v2", to, source, end - begin, self._stream)
-        self._driver.call("cuEventRecord", self._event, self._stream)

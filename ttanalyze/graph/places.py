@@ -354,9 +354,7 @@ class Places:
                 same = records["digest"] == known
             blocks.append(Blocks(records, address).take(np.flatnonzero(~same)))
         if blocks:
-            records = np.concatenate([some.records for some in blocks])
-            address = np.concatenate([some.address for some in blocks])
-            self._loader.load(Blocks(records, address))
+            self._loader.load(Blocks.joined(blocks))
         if not self._digests.here:  # what was read was not checked
             self._check(state, rows)
 

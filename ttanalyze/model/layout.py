@@ -42,8 +42,8 @@ def names(name: str, prefix: str) -> list[str]:
 
 
 @functools.cache
-def dtype(struct: str) -> np.dtype[Any]:
-    """The little-endian numpy dtype of `struct tt_STRUCT`."""
+def dtype(struct: str, ffi: Any = ffi) -> np.dtype[Any]:
+    """The little-endian numpy dtype of `struct tt_STRUCT`; ffi: what declares it."""
     fields = ffi.typeof(f"struct tt_{struct}").fields
     described = [(name, _field(field.type)) for name, field in fields]
     out = np.dtype(
