@@ -8,6 +8,7 @@ from functools import partial
 import torch
 import triton
 import triton.language as tl
+from triton_case import matmul_kernel
 
 
 @triton.jit
@@ -23,19 +24,6 @@ def rows_kernel(rows, out, columns, BLOCK: tl.constexpr):
 def sort_kernel(rows, out, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(out + at, tl.sort(tl.load(rows + at)))
-
-
-@triton.jit
-def product_kernel(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
-    n = tl.program_id(1) * BN + tl.arange(0, BN)
-    total = tl.zeros((BM, BN), dtype=tl.float32)
-    for start in range(0, K, BK):
-        k = start + tl.arange(0, BK)
-        total += tl.dot(
-            tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * N + n[None, :])
-        )
-    tl.store(c + m[:, None] * N + n[None, :], total)
 
 
 @triton.jit
@@ -69,7 +57,7 @@ def operations() -> Iterator[tuple[str, Callable[[], list[torch.Tensor]]]]:
     def product(kind: torch.dtype, stages: int, warps: int) -> list[torch.Tensor]:
         out = torch.zeros(m, n, device="cuda")
         tiles = {"BM": 128, "BN": 128, "BK": 32}
-        product_kernel[(m // 128, n // 128)](
+        matmul_kernel[(m // 128, n // 128)](
             *(a.to(kind), b.to(kind), out, m, n, k), **tiles, num_warps=warps, num_stages=stages
         )
         return [out]

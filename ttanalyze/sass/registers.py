@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 REGISTER = re.compile(r"(?<![\w.])(U?R)(\d+|Z)((?:\.\w+)*)")
@@ -76,10 +77,10 @@ def registers(mnemonic: str, operands: tuple[str, ...]) -> Registers:
     written: dict[str, set[int]] = {"R": set(), "UR": set()}
     for i, operand in enumerate(operands):
         into = written if i in results else read
-        for kind, first, suffix in REGISTER.findall(operand):
+        for found in REGISTER.finditer(operand):
+            kind, first, suffix = found.groups()
             if first != "Z":
-                place = operand.find(f"{kind}{first}{suffix}")
-                count = _count(opcode, mnemonic, modifiers, operands, i, kind, suffix, place)
+                count = _Name(mnemonic, operands, i, kind, suffix, found.start()).count()
                 into[kind].update(range(int(first), int(first) + count))
     return Registers(
         *(tuple(sorted(s)) for s in (read["R"], written["R"], read["UR"], written["UR"]))
@@ -105,37 +106,52 @@ def _results(opcode: str, modifiers: Sequence[str], operands: tuple[str, ...]) -
     return found
 
 
-def _count(
-    opcode: str,
-    mnemonic: str,
-    modifiers: Sequence[str],
-    operands: tuple[str, ...],
-    i: int,
-    kind: str,
-    suffix: str,
-    place: int,
-) -> int:
-    """How many registers a name in operand i stands for."""
-    operand = operands[i]
-    if not PLAIN.match(operand):
-        return _in_address(opcode, modifiers, operands, i, kind, suffix, place)
-    if opcode in MEMORY:
-        return _data(modifiers)
-    if opcode in ("LDSM", "STSM"):
-        return int(modifiers[-1]) if modifiers[-1].isdigit() else 1
-    if opcode in ("LDTM", "STTM"):
-        times = TIMES.search(mnemonic)
-        return int(times[1]) if times else 1
-    if opcode.endswith("MMA"):
-        return _of_matrix(opcode, mnemonic, modifiers, i)
-    if opcode in PAIRS:
-        return 2
-    if opcode in ("IMAD", "UIMAD") and "WIDE" in modifiers:
-        plain = [j for j, o in enumerate(operands) if not PREDICATE.match(o)]
-        return 2 if i in (plain[0], plain[3] if len(plain) > 3 else -1) else 1
-    if opcode in ("CS2R", "CS2UR"):
-        return 1 if "32" in modifiers else 2
-    return _converted(opcode, modifiers, i)
+@dataclass(frozen=True)
+class _Name:
+    """A register's name at a place in the text of operand i."""
+
+    mnemonic: str
+    operands: tuple[str, ...]
+    i: int
+    kind: str
+    suffix: str
+    place: int
+
+    def count(self) -> int:
+        """How many registers it stands for."""
+        opcode, *modifiers = self.mnemonic.split(".")
+        if not PLAIN.match(self.operands[self.i]):
+            return self._in_address(opcode, modifiers)
+        if opcode in MEMORY:
+            return _data(modifiers)
+        if opcode in ("LDSM", "STSM"):
+            return int(modifiers[-1]) if modifiers and modifiers[-1].isdigit() else 1
+        if opcode in ("LDTM", "STTM"):
+            times = TIMES.search(self.mnemonic)
+            return int(times[1]) if times else 1
+        if opcode.endswith("MMA"):
+            return _of_matrix(opcode, self.mnemonic, modifiers, self.i)
+        if opcode in PAIRS:
+            return 2
+        if opcode in ("IMAD", "UIMAD") and "WIDE" in modifiers:
+            plain = [j for j, o in enumerate(self.operands) if not PREDICATE.match(o)]
+            return 2 if self.i in (*plain[:1], *plain[3:4]) else 1
+        if opcode in ("CS2R", "CS2UR"):
+            return 1 if "32" in modifiers else 2
+        return _converted(opcode, modifiers, self.i)
+
+    def _in_address(self, opcode: str, modifiers: Sequence[str]) -> int:
+        operand = self.operands[self.i]
+        if opcode.startswith(("UTMA", "UBLK")):
+            return _of_bulk(opcode, modifiers, self.i)
+        if DESCRIPTOR.search(operand[: self.place]):
+            return 4 if opcode.endswith("GMMA") and _smem_factors(self.operands) else 2
+        if ".64" in self.suffix:
+            return 2
+        is_address = self.i == _address(opcode, self.operands)
+        if opcode in GLOBAL and "U32" not in self.suffix and is_address:
+            return 2 if self.kind == "UR" or "UR" not in operand.rpartition("[")[2] else 1
+        return 1
 
 
 def _converted(opcode: str, modifiers: Sequence[str], i: int) -> int:
@@ -158,27 +174,6 @@ def _data(modifiers: Sequence[str]) -> int:
     return 2 if any(m in WIDE for m in modifiers) else 1
 
 
-def _in_address(
-    opcode: str,
-    modifiers: Sequence[str],
-    operands: tuple[str, ...],
-    i: int,
-    kind: str,
-    suffix: str,
-    place: int,
-) -> int:
-    operand = operands[i]
-    if opcode.startswith(("UTMA", "UBLK")):
-        return _of_bulk(opcode, modifiers, i)
-    if DESCRIPTOR.search(operand[:place]):
-        return 4 if opcode.endswith("GMMA") and _smem_factors(operands) else 2
-    if ".64" in suffix:
-        return 2
-    if opcode in GLOBAL and "U32" not in suffix and i == _address(opcode, operands):
-        return 2 if kind == "UR" or "UR" not in operand.rpartition("[")[2] else 1
-    return 1
-
-
 def _address(opcode: str, operands: tuple[str, ...]) -> int:
     """The place of the operand that is an address of global memory."""
     brackets = [i for i, operand in enumerate(operands) if "[" in operand]
@@ -187,7 +182,7 @@ def _address(opcode: str, operands: tuple[str, ...]) -> int:
 
 def _smem_factors(operands: tuple[str, ...]) -> bool:
     """Whether both factors of a warp group's product lie in shared memory."""
-    return operands[1].startswith("gdesc")
+    return operands[1:2] != () and operands[1].startswith("gdesc")
 
 
 def _of_bulk(opcode: str, modifiers: Sequence[str], i: int) -> int:
