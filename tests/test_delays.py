@@ -232,12 +232,15 @@ def test_what_makes_no_sense(cli: Cli, examples: Path, tmp_path: Path) -> None:
         assert f"{option} {value}: " in refused.stderr and why in refused.stderr
     for given, why in (
         (("--delay-min", "5"), "--delay-min can't be more than --delay"),
+        (("--delay-patterns", "BAR"), "--delay-patterns needs --delay: nothing would be late"),
+        (("--delay-seed", "1"), "--delay-seed needs --delay or --launch-delay"),
+        (("--delay-dump", tmp_path / "late"), "--delay-dump needs --delay or --launch-delay or"),
         (
             ("--delay-load", config(tmp_path), "--launch-delay", "9"),
             "can't be had with --launch-delay",
         ),
         (("--delay-load", tmp_path / "none"), "No such file"),
-        (("--delay-load", config(tmp_path / "other", version="2")), "version:"),
+        (("--delay-load", config(tmp_path / "other", version="2.0")), "version:"),
     ):
         refused = cli("record", "--sim", *given, "--", "true")
         assert refused.status == 2 and why in refused.stderr, refused.stderr

@@ -90,6 +90,16 @@ def test_a_search_goes_on(searched: dict[bool, Searched], cli: Cli) -> None:
     report = json.loads(again.stdout)
     assert [f["seed"] for f in report["findings"]] == [f["seed"] for f in found.report["findings"]]
     assert (found.folder / "reference" / "run.json").stat().st_mtime_ns == before
+    seed = report["findings"][0]["seed"]
+    (found.folder / f"seed-{seed}.status").write_text("")  # killed while it was written
+    anew = json.loads(cli("race", *options, "--json", "--", *program).stdout)["findings"][0]
+    assert anew["seed"] == seed and anew["pairs"]
+    state = found.folder / "race.json"
+    whole = state.read_text()
+    state.write_text(whole.replace('"same": [', '"same": 5, "more": ['))
+    damaged = cli("race", *options, "--", *program)
+    assert damaged.status == 2 and f"{state}: same: a list is expected" in damaged.stderr
+    state.write_text(whole)
     other = cli("race", *options[:-1], "9", "--", *program)
     assert other.status == 2 and "has a search with other options" in other.stderr
 
@@ -99,7 +109,8 @@ def test_a_search_goes_on(searched: dict[bool, Searched], cli: Cli) -> None:
     [
         (["--delay", "x", "--", "true"], "--delay x: nanoseconds"),
         (["--delay", "0", "--launch-delay", "0", "--", "true"], "nothing would be late"),
-        (["--runs", "0", "--", "true"], "one at least"),
+        (["--runs", "0", "--", "true"], "--runs 0: a number from 1"),
+        (["--seed", "-1", "--", "true"], "--seed -1: a number from 0"),
         (["--", "no-such-program"], "no-such-program"),
         (["-o", "/", "--", "true"], "exists"),
         (["--tolerance", "1", "--dtype", "f99", "--", "true"], "f99"),

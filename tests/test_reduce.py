@@ -211,11 +211,12 @@ def test_a_search_goes_on_where_it_was(
     assert made["status"] == "reduced" and made["runs"] == len(log.read_text())
     state = tmp_path / "report.json.state"
     assert not state.exists()
-    for damaged in ("", "{}", '{"tried": {"zz": [1, 1]}}', '{"tried": {"1": 5}}', "[]"):
+    tried = ("", '{"zz": [1, 1]}', '{"1": 5}', '{"1": [2, 1]}', '{"1": ["1", 1]}', "[]")
+    for damaged in ("", "[]", "{}", *(f'{{"tried": {members}}}' for members in tried)):
         state.write_text(damaged)
         outcome = cli(*asked)
         assert outcome.status == 2 and outcome.stderr.count("\n") == 1
-        assert "not what a search was kept in" in outcome.stderr
+        assert f"{state}: " in outcome.stderr
     assert cli(*asked, "--force").status == 0
 
 
@@ -261,6 +262,8 @@ def test_errors(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path) -> None
     assert "no-such-program: No such file" in error("-c", config, "-t", "no-such-program")
     assert "could not be run: status 127" in error("-c", config, "-t", "sh -c nonsense-program")
     assert "a command is expected" in error("-c", config, "-t", "")
+    assert "does not fail with" in error("-c", config, "-t", f"true {'long' * 2000}")
+    assert "not a regular file" in error("-c", ".", "-t", "true")
     assert "No closing quotation" in error("-c", config, "-t", "'")
     assert "--strategy guess: there are" in error("-c", config, "-t", "true", "--strategy", "guess")
     config.write_text('{"version": "1.0"}')

@@ -213,6 +213,9 @@ def test_damaged_cubins_are_told(cli: Cli, tmp_path: Path) -> None:
         assert outcome.stderr.count("\n") == (outcome.status != 0), at
     path.write_bytes(image[: len(image) // 2])
     assert cli("sass", path).status == 2
+    path.write_bytes(image.replace(b".text.group\0", b".text.gr\xffup\0"))
+    outcome = cli("sass", path)
+    assert outcome.status == 0 and "tiles" in outcome.stdout and "group" not in outcome.stdout
 
 
 def test_damaged_source_lines_are_left_out() -> None:
@@ -226,6 +229,17 @@ def test_damaged_source_lines_are_left_out() -> None:
             assert len(lines.places) <= len(data)
     for size in range(0, len(data), 7):
         sections(data[:size], b"", symbols)
+
+    def program(version: bytes, files: bytes, code: bytes = b"") -> bytes:
+        rest = bytes([1, 1, 1, 0, 1, 10, *range(9)]) + files
+        unit = version + len(rest).to_bytes(4, "little") + rest + code
+        return len(unit).to_bytes(4, "little") + unit
+
+    endless = program(b"\5\0\x08\0", b"\0" + b"\xff" * 9 + b"\x7f")  # as many folders of no bytes
+    assert sections(endless, b"", {}) == {}
+    code = b"\3" + b"\xff" * 12 + b"\x3f\1\0\1\1"  # a line too far, the row, the end
+    far = sections(program(b"\4\0", b"\0a.cu\0\0\0\0\0", code), b"", {})
+    assert [lines.places for lines in far.values()] == [[None, None]]
 
 
 # ---- fatbins and programs ----
@@ -289,6 +303,7 @@ def test_tables_are_kept_in_the_run(cli: Cli, recorded: Path, tools: Path) -> No
         (whole[:-5], "not JSON"),
         (whole.replace('"pc":16,', '"pc":-16,', 1), "instructions[1].pc: 0 or more is expected"),
         (whole.replace('"version":1', '"version":2'), "version: 1 is expected, not 2"),
+        (whole.replace(f'm":"{kept.stem}"', f'm":"{"0" * 16}"', 1), "another kernel's table"),
     ):
         kept.write_text(damaged)
         outcome = cli("sass", recorded, "--kernel", "tiles")
@@ -391,6 +406,8 @@ def test_registers(
 
 
 def test_patterns_of_delay_points(cli: Cli) -> None:
+    refused = cli("sass", HOPPER, "--points", "--patterns", "bar,").stderr
+    assert "--patterns bar,: mnemonics with commas are expected" in refused
     source = (support.ROOT / "interpose" / "delay" / "image.c").read_text()
     names = source.partition("built_in[] = {")[2].partition("}")[0].split('"')
     assert {name for name in names if name.isidentifier()} == categories.DELAYED

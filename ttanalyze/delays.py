@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ttanalyze.errors import Error, FormatError, system_error
+from ttanalyze.errors import Error, FormatError
 from ttanalyze.model import layout
+from ttanalyze.model.files import read_json
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
-from ttanalyze.validate.schema import check_of
+from ttanalyze.validate import document_faults
 
 NAME = "delays.json"
 DELAYED = layout.constant("TT_EVENTF_DELAYED") | layout.constant("TT_EVENTF_DELAYED_STREAM")
@@ -58,14 +59,9 @@ class Config:
 def read(path: str | os.PathLike[str]) -> Config:
     """A file. Raises Error where it can't be read, FormatError where it is none."""
     path = Path(path)
-    try:
-        document = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as e:
-        raise FormatError(path, e.pos, f"not JSON: {e.msg}") from None
-    except OSError as e:
-        raise system_error(path, e) from None
-    for where, reason in check_of("delay_config")(document, ""):
-        raise FormatError(path, 0, f"{where}: {reason}" if where else reason)
+    document = read_json(path)
+    for where, reason in document_faults("delay-config", document):
+        raise FormatError(path, where or "the whole", reason)
     return Config(document)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ttanalyze.errors import Error
 
@@ -214,6 +214,31 @@ CHECKS: dict[str, Callable[[str], None]] = {
 }
 
 
+def check(told: str, name: str, value: str) -> None:
+    """Whether a variable can have a value. Raises Error that begins with how it was told."""
+    try:
+        if not value:
+            raise Error("a value is expected")
+        CHECKS[name](value)
+    except Error as e:
+        raise Error(f"{told} {value}: {e}") from None
+
+
+def _flag(name: str) -> str:
+    return "--" + name[3:].lower().replace("_", "-")
+
+
+LATE = ("TT_DELAY", "TT_LAUNCH_DELAY", "TT_DELAY_LOAD")
+# What says how things are late, and what says that they are.
+DELAYED_BY = {
+    "TT_LAUNCH_DELAY_MODE": ("TT_LAUNCH_DELAY",),
+    "TT_DELAY_SEED": LATE[:2],
+    "TT_DELAY_MODE": ("TT_DELAY",),
+    "TT_DELAY_PATTERNS": ("TT_DELAY",),
+    "TT_DELAY_KERNEL": ("TT_DELAY",),
+}
+
+
 def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> dict[str, str]:
     """The TT_ variables for options by name ("ring_bytes"); None: not given.
 
@@ -224,17 +249,13 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
         if value is not None:
             text = str(int(value)) if isinstance(value, bool) else str(value)
             out[f"TT_{name.upper()}"] = text
-    for name, check in CHECKS.items():
-        value = out.get(name, environment.get(name, ""))
-        flag = "--" + name[3:].lower().replace("_", "-")
-        try:
-            if value:
-                check(value)
-            elif name in out:
-                raise Error("a value is expected")
-        except Error as e:
-            raise Error(f"{flag if name in out else name} {value}: {e}") from None
+    for name in CHECKS:
+        if name in out:
+            check(_flag(name), name, out[name])
+        elif environment.get(name):
+            check(name, name, environment[name])
     effective = {**environment, **out}
+    _check_delays(out, effective)
     _check_replayable(effective)
     launches = effective.get("TT_KERNEL_EVENTS") or "off"
     if launches != "off" and effective.get("TT_EVENTS") == "0":
@@ -251,12 +272,6 @@ def variables(given: Mapping[str, object], environment: Mapping[str, str]) -> di
         raise Error("--timeline needs --events: times are those of recorded calls")
     if timed == "off" and effective.get("TT_GRAPH_STAMPS"):
         raise Error("--graph-stamps needs a --timeline: stamps are part of it")
-    if int(effective.get("TT_DELAY_MIN") or 0) > int(effective.get("TT_DELAY") or 0):
-        raise Error("--delay-min can't be more than --delay")
-    both = [name for name in ("TT_DELAY", "TT_LAUNCH_DELAY") if int(effective.get(name) or 0)]
-    if effective.get("TT_DELAY_LOAD") and both:
-        flag = "--" + both[0][3:].lower().replace("_", "-")
-        raise Error(f"--delay-load says what is late: it can't be had with {flag}")
     policy = effective.get("TT_OVERWRITE") or "backpressure"
     forms = {form for form, _ in _occasions(effective.get("TT_EPOCH", ""))}
     if policy == "drop-oldest" and "graph-node:" in forms:
@@ -276,12 +291,30 @@ REPLAYABLE = {  # takes these, where they are said
 }
 
 
+def check_late(told: str, effective: Mapping[str, str], needs: Sequence[str] = LATE) -> None:
+    """Raises Error where nothing says that anything is late."""
+    if not any(need in effective for need in needs):
+        raise Error(f"{told} needs {' or '.join(map(_flag, needs))}: nothing would be late")
+
+
+def _check_delays(given: Mapping[str, str], effective: Mapping[str, str]) -> None:
+    """given: as options."""
+    for name, needs in DELAYED_BY.items():
+        if name in given:
+            check_late(_flag(name), effective, needs)
+    if int(effective.get("TT_DELAY_MIN") or 0) > int(effective.get("TT_DELAY") or 0):
+        raise Error("--delay-min can't be more than --delay")
+    both = [name for name in LATE[:2] if int(effective.get(name) or 0)]
+    if effective.get("TT_DELAY_LOAD") and both:
+        raise Error(f"--delay-load says what is late: it can't be had with {_flag(both[0])}")
+
+
 def _check_replayable(effective: Mapping[str, str]) -> None:
     """Raises Error where --replayable is given with what it can't be had with, or lacks."""
     if effective.get("TT_REPLAYABLE") != "1":
         for name in ("TT_KERNEL", "TT_MAX_PER_KERNEL"):
             if effective.get(name):
-                raise Error(f"--{name[3:].lower().replace('_', '-')} needs --replayable")
+                raise Error(f"{_flag(name)} needs --replayable")
         return
     for name, (value, option) in REPLAYABLE.items():
         if effective.get(name, value) not in ("", value):

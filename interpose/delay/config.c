@@ -177,8 +177,8 @@ static bool kernel(struct reader *r, const char *key, void *user)
 	*k = (struct config_kernel){0};
 	if (!reader_object(r, kernel_member, &to))
 		return false;
-	if (!k->name || !(to.seen & MEMBER(2)))
-		return reader_fail(r, "a kernel lacks kernel_name or instrumentation_points");
+	if ((to.seen & 7) != 7)
+		return reader_fail(r, "a kernel lacks kernel_name, kernel_checksum or instrumentation_points");
 	if (k->count)
 		qsort(k->points, k->count, sizeof(*k->points), by_pc);
 	for (size_t i = 1; i < k->count; i++)

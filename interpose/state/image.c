@@ -112,29 +112,36 @@ struct image image_identify(const void *pointer, size_t most)
 
 typedef void visit_fn(void *user, const char *name);
 
+static bool lies_in(uint64_t offset, uint64_t length, size_t size)
+{
+	return offset <= size && length <= size - offset;
+}
+
 static void cubin_variables(const char *bytes, size_t size, visit_fn *visit, void *user)
 {
-	const Elf64_Ehdr *e = (const void *)bytes;
+	Elf64_Ehdr e;
+	Elf64_Shdr s, t;
+	Elf64_Sym y;
 
-	if (size < sizeof(*e) || memcmp(bytes, ELFMAG, SELFMAG) || e->e_shentsize != sizeof(Elf64_Shdr) ||
-	    e->e_shoff > size || (size - e->e_shoff) / sizeof(Elf64_Shdr) < e->e_shnum)
+	if (size < sizeof(e))
 		return;
-	const Elf64_Shdr *s = (const void *)(bytes + e->e_shoff);
-	for (unsigned i = 0; i < e->e_shnum; i++) {
-		if (s[i].sh_type != SHT_SYMTAB || s[i].sh_link >= e->e_shnum || s[i].sh_offset > size ||
-		    s[i].sh_size > size - s[i].sh_offset)
+	memcpy(&e, bytes, sizeof(e));
+	if (memcmp(e.e_ident, ELFMAG, SELFMAG) || e.e_shentsize != sizeof(s) ||
+	    !lies_in(e.e_shoff, (uint64_t)e.e_shnum * sizeof(s), size))
+		return;
+	for (unsigned i = 0; i < e.e_shnum; i++) {
+		memcpy(&s, bytes + e.e_shoff + i * sizeof(s), sizeof(s));
+		if (s.sh_type != SHT_SYMTAB || s.sh_link >= e.e_shnum || !lies_in(s.sh_offset, s.sh_size, size))
 			continue;
-		const Elf64_Shdr *t = &s[s[i].sh_link];
-		if (t->sh_offset > size || t->sh_size > size - t->sh_offset)
+		memcpy(&t, bytes + e.e_shoff + s.sh_link * sizeof(t), sizeof(t));
+		if (!lies_in(t.sh_offset, t.sh_size, size))
 			continue;
-		const Elf64_Sym *symbols = (const void *)(bytes + s[i].sh_offset);
-		const char *names = bytes + t->sh_offset;
-		for (size_t k = 0; k < s[i].sh_size / sizeof(*symbols); k++) {
-			const Elf64_Sym *y = &symbols[k];
-			if (ELF64_ST_TYPE(y->st_info) != STT_OBJECT || !y->st_size || y->st_name >= t->sh_size ||
-			    !memchr(names + y->st_name, 0, t->sh_size - y->st_name))
-				continue;
-			visit(user, names + y->st_name);
+		const char *names = bytes + t.sh_offset;
+		for (size_t k = 0; k < s.sh_size / sizeof(y); k++) {
+			memcpy(&y, bytes + s.sh_offset + k * sizeof(y), sizeof(y));
+			if (ELF64_ST_TYPE(y.st_info) == STT_OBJECT && y.st_size && y.st_name < t.sh_size &&
+			    memchr(names + y.st_name, 0, t.sh_size - y.st_name))
+				visit(user, names + y.st_name);
 		}
 	}
 }

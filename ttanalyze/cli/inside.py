@@ -94,12 +94,15 @@ def sass(
     NVIDIA's nvdisasm does it (pip install 'ttanalyze[sass]', or the CUDA toolkit), once for each
     kernel of a run, which keeps the tables. REGEX is searched in mangled and demangled names.
     """
+    from ttanalyze import options
     from ttanalyze.sass import find_tables, show
 
     form = "json" if json else form
+    if patterns:
+        options.check("--patterns", "TT_DELAY_PATTERNS", patterns)
     refused: list[str] = []
     check_output(out)
-    with progress_bar("disassembling", quiet or out is None) as progress:
+    with interruptible(), progress_bar("disassembling", quiet or out is None) as progress:
         tables = find_tables(what, kernel, _architecture(arch), progress, refused)
         parts = show.written(tables, form, patterns if points or patterns else None)
         if out is not None:
@@ -193,7 +196,7 @@ def reduce(
     check_output(out)
     check_output(minimal)
     beside = out or config
-    state = beside.with_name(f"{beside.name}.state")
+    state = beside.parent / f"{beside.name}.state"
     settings = Settings(config, test, strategy, confidence, limit, timeout, run)
     with interruptible(), progress_bar("reducing", quiet) as progress:
         report = reduce_test(settings, state, progress, force)

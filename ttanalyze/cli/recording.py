@@ -285,7 +285,9 @@ def record(
         "verbose": verbose,
     }
     variables = options.variables(given, os.environ)
-    check_output(delay_dump)
+    if delay_dump is not None:
+        options.check_late("--delay-dump", {**os.environ, **variables})
+        check_output(delay_dump)
     done = run(command, out, variables, sim=sim, force=force, warn=say)
     if delay_dump is not None and done.processes:
         from ttanalyze.delays import of_run

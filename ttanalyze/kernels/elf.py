@@ -104,7 +104,8 @@ class Cubin:
         """Mangled names of kernels with code, in the order of their sections."""
         code = (self._sections["type"] == PROGBITS) & (self._sections["flags"] & EXECUTABLE != 0)
         names = [self._name(section) for section in np.flatnonzero(code).tolist()]
-        return [name[len(TEXT) :].decode() for name in names if name.startswith(TEXT)]
+        texts = [name[len(TEXT) :] for name in names if name.startswith(TEXT)]
+        return [text.decode(errors="replace") for text in texts]
 
     def code(self, name: str) -> tuple[int, memoryview]:
         """A kernel's section and what is in it. Raises UnreadableError where there is none."""

@@ -15,8 +15,9 @@ import orjson
 
 from ttanalyze import delays, text
 from ttanalyze.diff import DiffReport, Divergence, ProcessDiff, diff
-from ttanalyze.errors import Error
+from ttanalyze.errors import Error, system_error
 from ttanalyze.model import open_run
+from ttanalyze.model.files import expect_list, read_json
 from ttanalyze.options import LATEST_POINT
 from ttanalyze.output import replacing
 from ttanalyze.race import pairs
@@ -29,6 +30,7 @@ from ttanalyze.values import Tolerance, Type
 
 STATE = "race.json"
 RECORDED = {"TT_PARAMS": "1", "TT_DETERMINISTIC": "1"}
+MOST = 0xFFFFFFFF
 SCALES = (10, 1)  # of the delay, by seed
 REFERENCE, AGAIN = "reference", "again"
 Progress = Callable[[int, int], None] | None
@@ -62,10 +64,15 @@ class Settings:
         """Raises Error for what makes no sense."""
         if not self.command:
             raise Error("a program is expected")
-        if self.runs < 1 or self.first < 0 or self.stop < 0:
-            raise Error("--runs: one at least is needed")
-        if self.confidence < 1 or self.tests < 1:
-            raise Error("--confidence and --tests: one at least is needed")
+        for option, value, least in (
+            ("runs", self.runs, 1),
+            ("seed", self.first, 0),
+            ("stop", self.stop, 0),
+            ("confidence", self.confidence, 1),
+            ("tests", self.tests, 1),
+        ):
+            if not least <= value <= MOST:
+                raise Error(f"--{option} {value}: a number from {least} to {MOST} is expected")
         if not self.delay and not self.launch_delay:
             raise Error("--delay 0 and --launch-delay 0: nothing would be late")
 
@@ -107,16 +114,18 @@ class Race:
         state = self.out / STATE
         try:
             if state.exists():
-                known = orjson.loads(state.read_bytes())
-                if known["settings"] != wanted:
+                known = read_json(state)
+                if known.get("settings") != wanted:
                     raise Error(f"{self.out} has a search with other options: --force replaces it")
-                self._same, self._other = known["same"], known["other"]
+                for name, seeds in (("same", self._same), ("other", self._other)):
+                    expect_list(state, "", known, name, int)
+                    seeds += known.get(name, [])
                 return
             if self.out.exists() and any(self.out.iterdir()):
                 raise Error(f"{self.out} exists; choose another name, or replace it with --force")
             self.out.mkdir(exist_ok=True)
-        except (OSError, KeyError, TypeError, orjson.JSONDecodeError) as e:
-            raise Error(f"{self.out}: {e}") from None
+        except OSError as e:
+            raise system_error(self.out, e) from None
         self._note()
 
     def _note(self) -> None:
@@ -133,7 +142,8 @@ class Race:
         """
         settings, run, log = self.settings, self.out / name, self.out / f"{name}.log"
         ended = self.out / f"{name}.status"
-        if not ended.exists():
+        status = _number(ended)
+        if status is None:
             with log.open("wb") as file:
                 done = record(
                     settings.command,
@@ -147,8 +157,10 @@ class Race:
                 raise KeyboardInterrupt
             if not done.processes:
                 raise Error(done.line(settings.command[0]))
-            ended.write_text(str(done.status))
-        return Recording(run, int(ended.read_text()), _without_ours(log.read_bytes()))
+            status = done.status
+            with replacing(ended) as whole:
+                whole.write(str(status).encode())
+        return Recording(run, status, _without_ours(log.read_bytes()))
 
     def variables(self, seed: int) -> dict[str, str]:
         """What a seed's recording is told."""
@@ -332,6 +344,14 @@ def _plain(settings: Settings) -> dict[str, Any]:
     known = asdict(settings)
     plain: dict[str, Any] = orjson.loads(orjson.dumps({name: known[name] for name in names}))
     return plain
+
+
+def _number(path: Path) -> int | None:
+    """In a file; None where it is not there, or not whole."""
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _without_ours(output: bytes) -> bytes:

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 import xxhash
@@ -20,6 +21,7 @@ import xxhash
 from ttanalyze import delays
 from ttanalyze.errors import Error, FormatError, system_error
 from ttanalyze.model import open_run
+from ttanalyze.model.files import read_json
 from ttanalyze.model.run import Run
 from ttanalyze.output import replacing
 from ttanalyze.reduce.places import places
@@ -49,7 +51,7 @@ class Settings:
 
     def command(self) -> list[str]:
         """The words of the test. Raises Error where it has none."""
-        if Path(self.test).is_file():
+        if os.path.isfile(self.test):
             return [os.path.abspath(self.test)]
         try:
             words = shlex.split(self.test)
@@ -160,6 +162,13 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
+def _answers(failed: Any, runs: Any) -> Answers:
+    """Raises ValueError where they can't be."""
+    if not (isinstance(failed, int) and isinstance(runs, int) and 0 <= failed <= runs):
+        raise ValueError
+    return Answers(failed, runs)
+
+
 class _Known:
     """Answers, and the file that they are kept in: by sets of points, as bits of a number."""
 
@@ -176,15 +185,13 @@ class _Known:
         if self._path is None or not self._path.exists():
             return
         try:
-            state = orjson.loads(self._path.read_bytes())
+            state = read_json(self._path)
             tried = state.pop("tried")
             same = state == self._of
             for bits, (failed, runs) in tried.items():
-                self.answers[self._set(int(bits, 16))] = Answers(int(failed), int(runs))
-        except OSError as e:
-            raise system_error(self._path, e) from None
+                self.answers[self._set(int(bits, 16))] = _answers(failed, runs)
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise FormatError(self._path, 0, "not what a search was kept in") from None
+            raise FormatError(self._path, "tried", "not what a search was kept in") from None
         if not same:
             raise Error(f"{self._path} is of another search: --force begins anew")
 

@@ -16,6 +16,7 @@ DATA1, DATA2, DATA4, DATA8 = 0x0B, 0x05, 0x06, 0x07
 PATH, DIRECTORY = 1, 2
 END, SET_ADDRESS, INLINED = 1, 2, 0x90
 DEEPEST = 64  # calls inlined into each other
+LAST_LINE = 1 << 31
 
 
 class DamagedError(Exception):
@@ -179,7 +180,10 @@ class _Unit:
         """Folders or files of DWARF 5."""
         data, out = self._data, []
         formats = [(data.uleb(), data.uleb()) for _ in range(data.number(1))]
-        for _ in range(data.uleb()):
+        count = data.uleb()
+        if count > (data.end - data.at if formats else 0):  # each takes a byte at least
+            raise DamagedError
+        for _ in range(count):
             name, folder = "", 0
             for content, form in formats:
                 value = self._value(form)
@@ -259,7 +263,7 @@ class _Unit:
         self._rows = []
 
     def _place(self, row: _Row) -> Place | None:
-        if row.line <= 0:
+        if not 0 < row.line <= LAST_LINE:
             return None
         chain: list[str] = []
         caller, of = row.caller, len(self._rows) + 1

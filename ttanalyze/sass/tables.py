@@ -20,19 +20,18 @@ from ttanalyze import demangle, kernels
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.kernels.checksums import LARGEST, image_of
 from ttanalyze.kernels.elf import Cubin, UnreadableError
-from ttanalyze.model.files import Reader
+from ttanalyze.model.files import Reader, read_json
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
 from ttanalyze.output import replacing
 from ttanalyze.sass import decode, lines, tools
 from ttanalyze.sass.images import Code, codes
-from ttanalyze.validate.schema import check_of
+from ttanalyze.validate import document_faults
 
 FOLDER = "sass"
 FORMAT = {"format": "ttanalyze-instructions", "version": 1}
 BATCH = 1 << 22  # bytes of code that are disassembled together
 LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s*")
-LARGEST_TABLE = 1 << 30  # bytes of a file
 RELATIVE = re.compile(r"(?:@!?U?P\w )?(?:BRA|BSSY|CALL\.REL|RET\.REL|LEPC|WARPSYNC\.COLL)")
 LAST = re.compile(r"0x([0-9a-f]+)\s*$")
 
@@ -318,20 +317,18 @@ def _path(run: Run, checksum: str) -> Path:
 
 def _kept(run: Run, checksum: str) -> Table | None:
     path = _path(run, checksum)
-    return read(path) if path.is_file() else None
+    if not path.is_file():
+        return None
+    table = read(path)
+    if table.kernel_checksum != checksum:
+        raise FormatError(path, "kernel_checksum", "another kernel's table")
+    return table
 
 
 def read(path: Path) -> Table:
     """A table from its file. Raises Error where it is none."""
-    with Reader(path) as file:
-        if file.size > LARGEST_TABLE:
-            raise FormatError(path, 0, "larger than any instruction table")
-        raw = bytes(file.bytes(0, file.size))
-    try:
-        made = orjson.loads(raw)
-    except orjson.JSONDecodeError as e:
-        raise FormatError(path, e.pos, f"not JSON: {e.msg}") from None
-    for where, reason in check_of("instructions")(made, ""):
+    made = read_json(path)
+    for where, reason in document_faults("instructions", made):
         raise FormatError(path, where or "the whole", reason)
     members = {name: made.get(name, "") for name in Table.__dataclass_fields__}
     return Table(**members)

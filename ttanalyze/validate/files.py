@@ -149,12 +149,7 @@ class _Checking:
             yield Fault(e.lineno, "", f"not JSON: {e.msg}")
             return
         self.checked = 1
-        wrong = False
-        for where, reason in check_of(DOCUMENTS[kind])(value, ""):
-            wrong = True
-            yield Fault(None, where, reason)
-        if kind == "delay-config" and not wrong:
-            yield from _keys(value)
+        yield from (Fault(None, where, reason) for where, reason in document_faults(kind, value))
 
     def records(self, kind: str) -> Iterator[Fault]:
         stacks: set[str] = set()
@@ -208,17 +203,27 @@ class _Checking:
                 self._progress(at, self._size)
 
 
-def _keys(config: dict[str, Any]) -> Iterator[Fault]:
+def document_faults(kind: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Every fault of a value that should be a document of such a kind: where, and what it is."""
+    wrong = False
+    for fault in check_of(DOCUMENTS[kind])(value, ""):
+        wrong = True
+        yield fault
+    if kind == "delay-config" and not wrong:
+        yield from _misplaced(value)
+
+
+def _misplaced(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Keys that are not those of what they have, which one reader may go by and another not."""
     for name, kernel in config["kernels"].items():
         for key, point in kernel["instrumentation_points"].items():
             if key != str(point["pc"]):
                 where = f"kernels.{name}.instrumentation_points.{key}"
-                yield Fault(None, where, f"its pc is {point['pc']}")
+                yield where, f"its pc is {point['pc']}"
     for key, call in config.get("launches", {}).items():
         if key != f"{call['stream']}:{call['number']}":
             of = f"it is call {call['number']} of stream {call['stream']}"
-            yield Fault(None, f"launches.{key}", of)
+            yield f"launches.{key}", of
 
 
 def report_text(report: Report) -> str:
