@@ -323,7 +323,7 @@ static void check_chunk(const fixture &f, bed &b, const tt_capture_status &s, st
 
 		memcpy(&e, chunk.data() + sizeof header + i * sizeof e, sizeof e);
 		sum += tt_entry_mix(&e);
-		if (!CHECK(e.region >= 1000 && e.region - 1000 < b.regions.size() && !e.reserved, "entry %llu",
+		if (!CHECK(e.region >= 1000 && e.region - 1000 < b.regions.size() && !e.more, "entry %llu",
 		           (unsigned long long)i))
 			return;
 		const tt_capture_region &r = b.regions[e.region - 1000];

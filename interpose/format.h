@@ -538,7 +538,9 @@ struct tt_chunk_entry {
 	uint32_t region;    /* index into the epoch's region list */
 	uint32_t block;     /* index within the region */
 	uint32_t length;
-	uint32_t reserved;
+	uint32_t more;      /* TT_ENTRY_…; while it waits for its contents: its region's index in the parameters */
 };
+
+#define TT_ENTRY_WRITTEN 1 /* the block was written to after the epoch found that it had changed */
 
 #endif

@@ -10,6 +10,7 @@ import importlib.util
 import random
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ BLOCK = 65536
 LAST = 0xFFFFFF
 FULL, DISCARD = 1, 2
 REGION_ALL = 1
+WRITTEN = 1
 OVERFLOW, DISCARDED, FINAL = 1, 2, 4
 MAGIC, EPOCH, WRAP = 0x4B4E4843, 1, 2
 HEADER, ENTRY = 64, 32
@@ -223,8 +225,10 @@ class Bed:
         words = self.digests.view.cast("Q")
         return {block: words[i] for i, block in enumerate(self.blocks)}
 
-    def read_chunk(self, expected_head: int) -> list[Block]:
-        """Checks the chunk of the last status and everything in it; the blocks in entry order."""
+    def read_chunk(self, expected_head: int, written: Sequence[Block] = ()) -> list[Block]:
+        """Checks the chunk of the last status and everything in it; the blocks in entry order.
+        written: those that say that they were, after the epoch listed them.
+        """
         ffi, lib, status = self.run.ffi, self.run.lib, self.status
         assert not status.flags & OVERFLOW
         rest = self.ring_size - expected_head % self.ring_size
@@ -263,7 +267,8 @@ class Bed:
             entry = entries[i]
             block = (entry.region - 1000, entry.block)
             contents = self.contents(block)
-            assert (entry.length, entry.reserved, entry.offset) == (len(contents), 0, end)
+            assert (entry.length, entry.offset) == (len(contents), end)
+            assert entry.more == (WRITTEN if block in written else 0)
             assert entry.digest == xxhash.xxh3_64_intdigest(contents), block
             assert (
                 bytes(
@@ -418,6 +423,26 @@ def test_epoch_larger_than_the_ring_comes_in_parts(
     assert not full or seen == bed.blocks
     head = bed.head()
     bed.tail = head
+    assert bed.capture(full=False).count == 0
+    assert bed.read_chunk(head) == []
+
+
+def test_what_is_written_meanwhile_has_its_own_digest(
+    interpreter: Interpreter, grid: tuple[int, int]
+) -> None:
+    """The contents that go into the ring are those that were hashed, whoever writes when."""
+    bed = Bed(interpreter, MIXED, BIG_RING, *grid)
+    bed.capture(full=True)
+    head = bed.head()
+    changed = bed.blocks[::2]
+    bed.change(changed)
+    bed.epoch += 1
+    bed.launch("tt_capture_digest", 0)
+    written = changed[1::2]
+    bed.change(written[::-1])
+    assert bed.gather().count == len(changed)
+    assert sorted(bed.read_chunk(head, written)) == changed
+    head = bed.head()
     assert bed.capture(full=False).count == 0
     assert bed.read_chunk(head) == []
 

@@ -42,12 +42,10 @@ uint64_t capture_deadline(uint64_t usual, bool drain)
 static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params *params, uint64_t work)
 {
 	void *args[] = {params};
-	bool digest = f == p->digest;
-	uint64_t most = (uint64_t)p->processors * (digest ? TT_DIGEST_CTAS_PER_SM : TT_COPY_CTAS_PER_SM);
+	uint64_t most = (uint64_t)p->processors * TT_DIGEST_CTAS_PER_SM;
 	unsigned grid = (unsigned)(work < 1 ? 1 : work < most ? work : most);
 
-	return real.cuLaunchKernel(f, grid, 1, 1, digest ? TT_DIGEST_THREADS : TT_COPY_THREADS, 1, 1, 0, p->stream,
-				   args, NULL);
+	return real.cuLaunchKernel(f, grid, 1, 1, TT_DIGEST_THREADS, 1, 1, 0, p->stream, args, NULL);
 }
 
 /* What the program submits from now on waits until the word says that this capture is through. */

@@ -58,7 +58,7 @@ INLINE void write_entry(uint64_t to, const struct tt_chunk_entry &entry)
 {
 	store16(to, make_ulonglong2(entry.digest, entry.offset));
 	store16(to + 16, make_ulonglong2(entry.region | (uint64_t)entry.block << 32,
-	                                 entry.length | (uint64_t)entry.reserved << 32));
+	                                 entry.length | (uint64_t)entry.more << 32));
 }
 
 INLINE void write_status(const struct tt_capture_params &p, const struct place &place, uint64_t count, uint64_t bytes,
@@ -210,15 +210,8 @@ INLINE void digest(const struct tt_capture_params &p)
 		if (warp != 0)
 			continue;
 		const struct tt_capture_region &r = regions[job.region];
-		uint64_t *stored = at<uint64_t>(r.digests) + job.block, before = full ? 0 : *stored, digest;
-
-		if (job.length > XXH3_LONG) {
-			digest = finish_block(job.length, constants, sums[turn % 2], lane);
-		} else {
-			digest = xxh3_short(at<uint8_t>(job.data), job.length);
-			if (job.copy)
-				copy_bytes(job.copy, job.data, lane, job.length, WARP);
-		}
+		uint64_t *stored = at<uint64_t>(r.digests) + job.block, before = full ? 0 : *stored;
+		uint64_t digest = finish_job(job, constants, sums[turn % 2], lane);
 		if (lane != 0 || (!full && digest == before && !(r.flags & TT_CAPTURE_REGION_ALL)))
 			continue;
 		struct tt_chunk_entry entry = { digest, r.payload + (uint64_t)job.block * TT_BLOCK_SIZE, r.region, job.block,
@@ -261,45 +254,110 @@ INLINE void digest(const struct tt_capture_params &p)
 
 /* ---- copies ---- */
 
+/* What of the list a launch takes: entries [first, last). */
+struct range {
+	unsigned count, first, last; /* count: of the whole list */
+	uint64_t from, bytes;        /* of its contents */
+	uint64_t total;              /* of all */
+};
+
+INLINE struct range find_range(const struct tt_capture_params &p)
+{
+	const struct tt_chunk_entry *list = at<struct tt_chunk_entry>(p.scratch);
+	uint64_t cursor = at<struct tt_capture_control>(p.control)->cursor;
+	struct range r;
+
+	r.total = (cursor & ((1ull << CURSOR_SHIFT) - 1)) * TT_CHUNK_ALIGN;
+	r.count = cursor >> CURSOR_SHIFT;
+	r.first = min(p.first, r.count);
+	r.last = min(p.last, r.count);
+	r.from = r.first < r.count ? list[r.first].offset : r.total;
+	r.bytes = (r.last < r.count ? list[r.last].offset : r.total) - r.from;
+	return r;
+}
+
+INLINE bool discarded(const struct tt_capture_params &p)
+{
+	return p.flags & TT_CAPTURE_DISCARD || cancelled(p);
+}
+
+/* Takes an entry of the list, whose contents go behind payload. */
+INLINE void prepare_copy(struct job *job, struct tt_chunk_entry *entry, const struct tt_capture_params &p, unsigned i,
+                         uint64_t payload, uint64_t from)
+{
+	*entry = at<struct tt_chunk_entry>(p.scratch)[i];
+	entry->offset -= from;
+	job->data = at<struct tt_capture_region>(p.regions)[entry->more].base + (uint64_t)entry->block * TT_BLOCK_SIZE;
+	job->copy = payload + entry->offset;
+	job->length = entry->length;
+	job->block = entry->block;
+	job->region = entry->more;
+}
+
+/* Each block is hashed again as it is copied: others may have written to it since it was listed. */
 INLINE void gather(const struct tt_capture_params &p)
 {
-	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
-	const struct tt_capture_region *regions = at<struct tt_capture_region>(p.regions);
-	const struct tt_chunk_entry *list = at<struct tt_chunk_entry>(p.scratch);
-	uint64_t cursor = control->cursor, total = (cursor & ((1ull << CURSOR_SHIFT) - 1)) * TT_CHUNK_ALIGN, check = 0;
-	unsigned count = cursor >> CURSOR_SHIFT, first = min(p.first, count), last = min(p.last, count);
-	uint64_t from = first < count ? list[first].offset : total;
-	uint64_t bytes = (last < count ? list[last].offset : total) - from;
-	struct place place = place_chunk(p, last - first, bytes);
-	bool discard = p.flags & TT_CAPTURE_DISCARD || cancelled(p);
+	/* As in digest: three blocks are under way. */
+	__shared__ __align__(16) struct constants constants;
+	__shared__ uint64_t sums[2][BLOCK_ROUNDS][8];
+	__shared__ struct job jobs[4];
+	__shared__ struct tt_chunk_entry listed[4];
+	__shared__ uint64_t entries, payload, from;
+	__shared__ unsigned first, last;
+	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+	bool prepares = threadIdx.x == TT_DIGEST_THREADS - WARP;
+	uint64_t check = 0;
 
-	if (place.fits && !discard) {
-		uint64_t entries = p.ring + place.at + sizeof(struct tt_chunk), payload = p.ring + place.at + place.payload;
+	prepare_constants(&constants, lane);
+	if (prepares) {
+		struct range r = find_range(p);
+		struct place place = place_chunk(p, r.last - r.first, r.bytes);
 
-		for (unsigned i = first + blockIdx.x; i < last; i += gridDim.x) {
-			struct tt_chunk_entry entry = list[i];
-			const struct tt_capture_region &region = regions[entry.reserved];
-
-			entry.offset -= from;
-			entry.reserved = 0;
-			copy_block(payload + entry.offset, region.base + (uint64_t)entry.block * TT_BLOCK_SIZE, entry.length);
-			if (threadIdx.x == 0) {
-				write_entry(entries + (i - first) * sizeof entry, entry);
-				at<uint64_t>(region.digests)[entry.block] = entry.digest;
-				check += tt_entry_mix(&entry);
-			}
-		}
+		entries = p.ring + place.at + sizeof(struct tt_chunk);
+		payload = p.ring + place.at + place.payload;
+		from = r.from;
+		first = r.first;
+		last = place.fits && !discarded(p) ? r.last : 0;
+		if (first + blockIdx.x < last)
+			prepare_copy(&jobs[0], &listed[0], p, first + blockIdx.x, payload, from);
 	}
 	__syncthreads();
+	for (unsigned i = first + blockIdx.x, turn = 0; i < last; i += gridDim.x, turn++) {
+		const struct job &job = jobs[turn % 4];
+		struct tt_chunk_entry &entry = listed[turn % 4];
+
+		if (prepares && i + gridDim.x < last)
+			prepare_copy(&jobs[(turn + 1) % 4], &listed[(turn + 1) % 4], p, i + gridDim.x, payload, from);
+		if (job.length > XXH3_LONG)
+			sum_block(job, constants, sums[turn % 2], warp, lane);
+		__syncthreads();
+		if (warp != 0)
+			continue;
+		uint64_t digest = finish_job(job, constants, sums[turn % 2], lane);
+		if (lane != 0)
+			continue;
+		entry.more = digest == entry.digest ? 0 : TT_ENTRY_WRITTEN;
+		entry.digest = digest;
+		write_entry(entries + (i - first) * sizeof entry, entry);
+		at<uint64_t>(at<struct tt_capture_region>(p.regions)[job.region].digests)[job.block] = digest;
+		check += tt_entry_mix(&entry);
+	}
+	__syncthreads();
+	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
 	if (!last_to_finish(control, check))
 		return;
+	struct range r = find_range(p);
+	struct place place = place_chunk(p, r.last - r.first, r.bytes);
+	bool discard = discarded(p);
+
 	if (!place.fits || discard) {
-		write_status(p, place, count, total, 0, discard ? TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL : TT_CAPTURE_OVERFLOW);
+		write_status(p, place, r.count, r.total, 0,
+		             discard ? TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL : TT_CAPTURE_OVERFLOW);
 	} else {
-		check = commit_chunk(p, place, last - first);
-		write_status(p, place, last - first, bytes, check, last == count ? TT_CAPTURE_FINAL : 0);
+		check = commit_chunk(p, place, r.last - r.first);
+		write_status(p, place, r.last - r.first, r.bytes, check, r.last == r.count ? TT_CAPTURE_FINAL : 0);
 	}
-	if (discard || (place.fits && last == count))
+	if (discard || (place.fits && r.last == r.count))
 		control->cursor = 0;
 }
 

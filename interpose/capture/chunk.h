@@ -55,7 +55,7 @@ TT_CHUNK_CALL uint64_t tt_entry_mix(const struct tt_chunk_entry *e)
 
 	state = tt_mix(state, e->offset);
 	state = tt_mix(state, e->region | (uint64_t)e->block << 32);
-	return tt_mix(state, e->length | (uint64_t)e->reserved << 32);
+	return tt_mix(state, e->length | (uint64_t)e->more << 32);
 }
 
 TT_CHUNK_CALL uint64_t tt_chunk_mix(const struct tt_chunk *c)

@@ -95,6 +95,15 @@ INLINE void sum_batch(const struct job &job, unsigned offset, const struct const
 	sums[lane / 8][lane % 4 * 2 + upper] = (upper ? odd[0] : even[0]) + across(upper ? even[0] : odd[0], 4);
 }
 
+/* Those bytes of a value at an offset that are at or beyond another offset. */
+INLINE void store_from(uint64_t to, unsigned at_offset, ulonglong2 v, unsigned first)
+{
+#pragma unroll 1
+	for (unsigned i = 0; i < 16; i++)
+		if (at_offset + i >= first)
+			*at<uint8_t>(to + at_offset + i) = (uint8_t)((i < 8 ? v.x : v.y) >> i % 8 * 8);
+}
+
 /* Sums one round of any alignment, the block's last one of any length too. */
 INLINE void sum_round(const struct job &job, unsigned offset, uint64_t sums[8], unsigned lane)
 {
@@ -122,10 +131,10 @@ INLINE void sum_round(const struct job &job, unsigned offset, uint64_t sums[8], 
 		mix16(v, secret, &even, &odd);
 		if (job.copy && i < 2)
 			store16(job.copy + from, v);
+		else if (job.copy)
+			store_from(job.copy, from, v, offset + stripes * XXH3_STRIPE);
 	}
 	__syncwarp();
-	if (job.copy && ends)
-		copy_bytes(job.copy, job.data, offset + stripes * XXH3_STRIPE + lane, job.length, WARP);
 #pragma unroll
 	for (unsigned mask = 16; mask >= 4; mask /= 2) {
 		even += across(even, mask);
@@ -167,6 +176,19 @@ INLINE uint64_t finish_block(unsigned length, const struct constants &constants,
 	folded += across(folded, 2);
 	folded += across(folded, 4);
 	return xxh3_avalanche(length * XXH3_PRIME64_1 + folded);
+}
+
+/* One warp: the digest of a block that was summed, or is short; that one is copied here first. */
+INLINE uint64_t finish_job(const struct job &job, const struct constants &constants, const uint64_t (*sums)[8],
+                           unsigned lane)
+{
+	if (job.length > XXH3_LONG)
+		return finish_block(job.length, constants, sums, lane);
+	if (!job.copy)
+		return xxh3_short(at<uint8_t>(job.data), job.length);
+	copy_bytes(job.copy, job.data, lane, job.length, WARP);
+	__syncwarp();
+	return xxh3_short(at<uint8_t>(job.copy), job.length);
 }
 
 #endif

@@ -283,8 +283,8 @@ static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last, 
 		real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, q->context->device);
 		if (!add_kernel(q, &s->digest, graph, after, 2, k->digest, TT_DIGEST_THREADS,
 				(unsigned)processors * TT_DIGEST_CTAS_PER_SM, s->point) ||
-		    !add_kernel(q, &s->gather, graph, &s->digest, 1, k->gather, TT_COPY_THREADS,
-				(unsigned)processors * TT_COPY_CTAS_PER_SM, s->point))
+		    !add_kernel(q, &s->gather, graph, &s->digest, 1, k->gather, TT_DIGEST_THREADS,
+				(unsigned)processors * TT_DIGEST_CTAS_PER_SM, s->point))
 			return false;
 		*last = s->gather;
 	}

@@ -9,7 +9,7 @@ DIGEST_KERNEL tt_capture_digest(const struct tt_capture_params p)
 	digest(p);
 }
 
-COPY_KERNEL tt_capture_gather(const struct tt_capture_params p)
+DIGEST_KERNEL tt_capture_gather(const struct tt_capture_params p)
 {
 	gather(p);
 }

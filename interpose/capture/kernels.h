@@ -35,7 +35,8 @@
  * gather, which also makes the control block ready for the next epoch; should a launch fail,
  * copy head and head_at, zero the rest, and treat the epoch as refused.
  *
- * A block's stored digest changes only with the chunk that carries its contents.
+ * A block's stored digest changes only with the chunk that carries its contents, and is theirs:
+ * one that was written to between digest and gather is hashed again, and its entry says so.
  * Entry order in a delta chunk differs from run to run; a full chunk's is the block order.
  */
 #ifndef TT_KERNELS_H

@@ -107,8 +107,6 @@ void capture_overtake(struct stream *s)
 	uint32_t captures = atomic_load(&c->captures);
 	struct capture *p = c->capture;
 
-	if (p && (int32_t)(*capture_release_word(p) - captures) < 0)
-		atomic_store(&c->overtaken, captures);
-	else
+	if (!p || (int32_t)(*capture_release_word(p) - captures) >= 0)
 		atomic_store(&s->seen, captures);
 }

@@ -86,7 +86,7 @@ DIGEST_KERNEL tt_capture_digest_at(const struct tt_replay_launch *launch, uint32
 		digest(p);
 }
 
-COPY_KERNEL tt_capture_gather_at(const struct tt_replay_launch *launch, uint32_t which)
+DIGEST_KERNEL tt_capture_gather_at(const struct tt_replay_launch *launch, uint32_t which)
 {
 	struct tt_capture_params p;
 

@@ -142,6 +142,9 @@ static bool take(struct pending *q, const struct tt_chunk_entry *e)
 
 	if (!r->mirror && !(r->mirror = calloc(region_blocks(r), sizeof(*r->mirror))))
 		return no_memory(q);
+	/* What is stored has its own digest, whatever it is; but the cut was not exact. */
+	if (e->more & TT_ENTRY_WRITTEN)
+		q->epoch.flags |= TT_EPOCHF_LOOSE;
 	/* A snapshot lists all blocks; others may list some that are as they were. */
 	bool changed = q->epoch.flags & TT_EPOCHF_FULL || r->mirror[e->block] != e->digest;
 	r->mirror[e->block] = e->digest;
@@ -162,25 +165,6 @@ static bool is_sound(const struct pending *q, const struct arrived *a, const str
 	       e->offset + e->length <= a->header.size - a->header.payload;
 }
 
-/* It may have changed after it was hashed. */
-static bool may_be_torn(const struct pending *q)
-{
-	return q->epoch.flags & TT_EPOCHF_LOOSE ||
-	       (int32_t)(atomic_load(&q->capture->context->overtaken) - q->number) >= 0;
-}
-
-/* What is stored has its own digest, whatever it is; and the next epoch starts from nothing that was torn. */
-static void hash_again(struct pending *q, struct tt_chunk_entry *e, const unsigned char *contents)
-{
-	uint64_t digest = xxh3_64(contents, e->length);
-
-	if (digest == e->digest)
-		return;
-	e->digest = digest;
-	q->epoch.flags |= TT_EPOCHF_LOOSE;
-	atomic_store(&q->capture->force_full, true);
-}
-
 /* Looks for some more entries' contents in the files, and takes those that are there. */
 static bool look(struct pending *q, struct arrived *a)
 {
@@ -192,8 +176,6 @@ static bool look(struct pending *q, struct arrived *a)
 		a->records[i - first] = record_of(q, &a->entries[i], 0);
 	}
 	a->looked = last;
-	if (may_be_torn(q))
-		return true;
 	if (!store_find(recorder_store(), a->records, last - first, a->known + first))
 		return false;
 	for (uint64_t i = first; i < last; i++)
@@ -241,20 +223,16 @@ static bool next_run(struct pending *q, struct arrived *a, uint64_t *at, struct 
 }
 
 /* A run whose contents came to the host: the records of the blocks that the files lack. */
-static bool take_run(struct pending *q, struct arrived *a, const struct run *r, const unsigned char *contents,
-		     uint64_t *count)
+static bool take_run(struct pending *q, struct arrived *a, const struct run *r, uint64_t *count)
 {
 	*count = 0;
 	for (uint64_t i = r->first; i < r->last; i++) {
-		struct tt_chunk_entry *e = &a->entries[i];
-		uint64_t offset = e->offset - r->offset;
+		const struct tt_chunk_entry *e = &a->entries[i];
 		if (a->known[i])
 			continue;
-		if (may_be_torn(q))
-			hash_again(q, e, contents + offset);
 		if (!take(q, e))
 			return false;
-		a->records[(*count)++] = record_of(q, e, offset);
+		a->records[(*count)++] = record_of(q, e, e->offset - r->offset);
 	}
 	return true;
 }
@@ -286,7 +264,7 @@ static bool store_runs(struct pending *q, struct arrived *a, uint64_t payload)
 		if (!ok || (more && asked - handed < COPIES_AHEAD) || handed == asked)
 			continue;
 		b = handed++ % DRAIN_BUFFERS;
-		ok = fetched(p, (int)b) && take_run(q, a, &runs[b], p->pinned[b], &n);
+		ok = fetched(p, (int)b) && take_run(q, a, &runs[b], &n);
 		if (ok && writers)
 			pieces[b] = writers_put(b % TT_DATA_LANES, a->records, n, p->pinned[b]);
 		else if (ok)
@@ -307,7 +285,7 @@ static bool store_small(struct pending *q, struct arrived *a)
 	while (a->looked < a->header.count)
 		if (!look(q, a))
 			return false;
-	return take_run(q, a, &(struct run){.last = a->header.count}, contents, &n) &&
+	return take_run(q, a, &(struct run){.last = a->header.count}, &n) &&
 	       store_blocks(recorder_store(), a->records, n, contents, 0);
 }
 

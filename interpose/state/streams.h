@@ -45,7 +45,6 @@ struct context {
 	int device_capability; /* 90 of sm_90; 0 where the driver did not say */
 	_Atomic bool alive;
 	_Atomic uint32_t captures; /* epochs cut here so far */
-	_Atomic uint32_t overtaken; /* the last of them under way when a launch did not wait for it */
 	_Atomic uint32_t rest_captured_by; /* the last of them that reads what parameters do not name: variables, or all there is */
 	_Atomic bool host_bound;   /* a stream of it may be */
 	_Atomic bool lost;         /* an error that nothing ends was seen */
