@@ -33,6 +33,17 @@ static void finish(void)
 		recorder_finish("complete", NULL);
 }
 
+/*
+ * Of threads that exit side by side the C library lets the first that finds no handler left end the
+ * process: so there is one more, in which it waits, for as long as the recording is not finished.
+ */
+static void finish_at_exit(void)
+{
+	if (owner && getpid() == owner && !recorder_finished())
+		atexit(finish_at_exit);
+	finish();
+}
+
 /* number: 0 where the time limit is over. */
 static void finish_by_signal(int number)
 {
@@ -65,7 +76,7 @@ void ending_watch(void)
 	inflight_open(); /* without it, reports go by what was recorded */
 	if (!signals_watch(finish_by_signal, incident_ended, options.timeout_ms))
 		recorder_warn("no thread for signals: one that ends the process ends the recording where it is");
-	atexit(finish);
+	atexit(finish_at_exit);
 	at_quick_exit(finish);
 	pthread_atfork(NULL, NULL, in_child);
 }

@@ -375,9 +375,16 @@ void recorder_note(void)
 	write_process(*failure ? "failed" : "running", *failure ? failure : NULL, false);
 }
 
+static _Atomic bool finished;
+
+bool recorder_finished(void)
+{
+	return !run || finished;
+}
+
 void recorder_finish(const char *status, const char *reason)
 {
-	static _Atomic bool begun, done;
+	static _Atomic bool begun;
 	struct thread *t = thread_current();
 	int on = RECORDER_ON;
 	char why[256];
@@ -389,8 +396,9 @@ void recorder_finish(const char *status, const char *reason)
 	t->calls++; /* a signal does not hold this thread up */
 	t->call = TT_NO_ID;
 	if (atomic_exchange(&begun, true)) {
-		for (unsigned ms = 0; !done && ms < FINISH_MS; ms++)
+		for (unsigned ms = 0; !finished && ms < FINISH_MS; ms++)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		finished = true; /* or nobody waits for it any longer */
 		t->calls--;
 		return;
 	}
@@ -427,7 +435,7 @@ void recorder_finish(const char *status, const char *reason)
 		stopped(why); /* not in the run, which could not be written to its end */
 	t->busy--;
 	t->calls--;
-	done = true;
+	finished = true;
 }
 
 void recorder_forget(void)

@@ -81,3 +81,21 @@ def check_streams(run: Path) -> None:
         contents = opened.read(epoch, regions[of], dtype="u4")
         assert (contents == sums[of]).all()
     assert tt.verify.verify(opened, run / "manifest.json").same
+
+
+def check_changes(run: Path) -> None:
+    """Of shim_points_changes: each launch has an epoch after, and the time of, each of its kernels,
+    by the name of the kernel that ran.
+    """
+    opened = tt.open(run)
+    points = opened.epochs[opened.epochs["trigger"] == "graph-node"]
+    assert not points[["refused", "loose"]].any().any()
+    launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
+    assert sorted(points["seq"]) == sorted(7 * launches)
+    exchanged = points[points["label"] == "add"]["seq"].tolist()
+    assert exchanged == launches[13:16]
+    names = opened.activities.query("stamped").groupby("seq")["kernel"].agg(list)
+    assert {seq: sorted(of) for seq, of in names.items()} == {
+        seq: ["add"] * (seq in exchanged) + ["fill"] * (7 - (seq in exchanged)) for seq in launches
+    }
+    assert tt.verify.verify(opened, run / "manifest.json").same

@@ -503,6 +503,20 @@ def test_graphs_that_the_driver_does_not_describe(
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+def test_graphs_are_updated_where_recording_stops(failing: Path, built: Path, run: Path) -> None:
+    """What the recorder has put into executable graphs stays in them."""
+    command = [str(support.build_program("shim_points_changes", built))]
+    bare = support.run(command, SIM)
+    library, what = failing / "failing_driver.so", "cuMemcpyDtoHAsync_v2:5:801"
+    environment = with_failing(library, "FAILING_DRIVER", what, run, epoch="graph-node:.")
+    outcome = support.run(command, environment)
+    compare("", bare, outcome)
+    stopped(outcome, run, ": the context failed .*cuMemcpyDtoHAsync")
+    assert 0 < len(tt.open(run).epochs) < 100
+
+
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_memory_of_the_ring_is_given_back_in_the_middle(
     failing: Path, built: Path, run: Path
 ) -> None:

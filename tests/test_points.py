@@ -8,7 +8,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.points import check_order, check_points, check_streams
+from tests.points import check_changes, check_order, check_points, check_streams
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -55,6 +55,13 @@ def test_several_graphs_and_streams(more: dict[str, str], built: Path, run: Path
     record(command, run, environment, epoch="graph-node:.", graph_stamps=".", **more)
     check_streams(run)
     assert tt.open(run).activities["stamped"].sum() == 4 * 3 * 2
+
+
+def test_changes_in_odd_ways(built: Path, run: Path) -> None:
+    environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
+    command = [str(support.build_program("shim_points_changes", built))]
+    record(command, run, environment, epoch="graph-node:.", graph_stamps=".")
+    check_changes(run)
 
 
 def test_only_those_that_were_named(built: Path, run: Path) -> None:

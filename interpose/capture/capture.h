@@ -186,7 +186,7 @@ struct capture *capture_create(struct context *c, bool host_only);
 void capture_destroy(struct capture *p);
 bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host);
 /* The same for what is no capture's. */
-bool capture_memory_of(struct context *c, struct memory *m, uint64_t size);
+bool capture_memory_of(struct context *c, struct memory *m, uint64_t size, bool host);
 bool capture_place(struct capture *p, struct region *r); /* room for its digests */
 volatile uint32_t *capture_release_word(struct capture *p);
 struct tt_capture_status *capture_status(struct capture *p, uint32_t slot);

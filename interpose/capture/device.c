@@ -80,10 +80,10 @@ bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool hos
 	return ok;
 }
 
-bool capture_memory_of(struct context *c, struct memory *m, uint64_t size)
+bool capture_memory_of(struct context *c, struct memory *m, uint64_t size, bool host)
 {
 	uint64_t before = available();
-	bool ok = memory_anywhere(m, size, false);
+	bool ok = memory_anywhere(m, size, host);
 
 	account_since(c, before);
 	return ok;

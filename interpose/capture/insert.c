@@ -28,17 +28,8 @@ extern const char replay_ptx[];
 static struct kernels kernels[CONTEXTS];
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Memory that nodes of a graph read which is gone. */
-struct spare {
-	const struct context *context;
-	size_t size, launch_size;
-	void *host;
-	CUdeviceptr device, launch;
-	struct spare *next;
-};
-
 static struct points *all;
-static struct spare *spares;
+static struct points_memory *spares; /* of graphs that are gone */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* both lists */
 
 const struct kernels *kernels_of(const struct context *c)
@@ -83,7 +74,9 @@ static const struct function *chosen(const struct context *c, CUgraphNode node)
 
 static void add_spot(struct points *q, uint32_t position, const struct function *f, bool times)
 {
-	struct spot s = {.position = position, .name = f->name_string, .captured = f->inside, .stamped = f->stamped && times};
+	struct spot s = {
+		.position = position, .node = {TT_NO_ID, f->name_string}, .captured = f->inside, .stamped = f->stamped && times,
+	};
 
 	if (s.captured && q->point_count == POINTS_MOST) {
 		recorder_warn("inside a graph there are epochs after %d kernels at most: others that were chosen are left out",
@@ -118,7 +111,8 @@ static struct points *find_spots(struct context *c, const struct reading *g)
 	}
 	free(order);
 	ok = ok && q->spot_count && (q->points = calloc(q->point_count + 1, sizeof(*q->points))) &&
-	     (q->launches = calloc(TURNS, sizeof(*q->launches)));
+	     (q->launches = calloc(TURNS, sizeof(*q->launches))) &&
+	     (q->stamped = calloc((size_t)TURNS * q->stamped_count + 1, sizeof(*q->stamped)));
 	if (!ok && q) {
 		points_free(q);
 		return NULL;
@@ -131,53 +125,58 @@ static struct points *find_spots(struct context *c, const struct reading *g)
 
 /* ---- memory that the nodes read ---- */
 
-static bool take_spare(struct points *q)
+static struct points_memory *take_spare(const struct context *c, uint64_t size, bool pinned)
 {
 	pthread_mutex_lock(&lock);
-	struct spare **at = &spares, *s;
-	while ((s = *at) && (s->context != q->context || s->size != q->size || s->launch_size != q->launch_size))
-		at = &s->next;
-	if (s) {
-		*at = s->next;
-		q->replay = s->host;
-		q->device = s->device;
-		q->launch = s->launch;
-		free(s);
-	}
+	struct points_memory **at = &spares, *m;
+	while ((m = *at) && (m->context != c || m->memory.size != size || m->pinned != pinned))
+		at = &m->next;
+	if (m)
+		*at = m->next;
 	pthread_mutex_unlock(&lock);
-	return s;
+	return m;
+}
+
+static struct points_memory *new_memory(struct context *c, uint64_t size, bool pinned)
+{
+	struct points_memory *m = calloc(1, sizeof(*m));
+
+	if (m && !capture_memory_of(c, &m->memory, size, pinned)) {
+		free(m);
+		return NULL;
+	}
+	if (m) {
+		m->context = c;
+		m->pinned = pinned;
+	}
+	return m;
+}
+
+const struct memory *points_more_memory(struct points *q, uint64_t size, bool pinned)
+{
+	struct points_memory *m = take_spare(q->context, size, pinned);
+
+	if (!m && !(m = new_memory(q->context, size, pinned)))
+		return NULL;
+	m->next = q->memory;
+	q->memory = m;
+	return &m->memory;
 }
 
 /* The caller holds the lock. Where launches may be left that look at it, it stays as it is until its context goes. */
-static void leave_spare(struct points *q)
+static void leave_memory(struct points *q)
 {
-	bool unused = q->device && !q->gone && !q->given_up && points_through(q) == atomic_load(&q->launched);
-	struct spare *s = unused ? malloc(sizeof(*s)) : NULL;
+	bool unused = !q->gone && (!q->replay || (!q->given_up && points_through(q) == atomic_load(&q->launched)));
 
-	if (!s)
-		return;
-	*s = (struct spare){
-		.context = q->context, .size = q->size, .launch_size = q->launch_size, .host = q->replay,
-		.device = q->device, .launch = q->launch, .next = spares,
-	};
-	spares = s;
-}
-
-static bool take_memory(struct points *q)
-{
-	struct memory launch;
-	void *host;
-
-	if (take_spare(q))
-		return true;
-	if (real.cuMemHostAlloc(&host, q->size, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS)
-		return false;
-	q->replay = host;
-	if (real.cuMemHostGetDevicePointer_v2(&q->device, host, 0) != CUDA_SUCCESS ||
-	    !capture_memory_of(q->context, &launch, q->launch_size))
-		return false;
-	q->launch = launch.device;
-	return true;
+	for (struct points_memory *m; (m = q->memory);) {
+		q->memory = m->next;
+		if (unused) {
+			m->next = spares;
+			spares = m;
+		} else {
+			free(m);
+		}
+	}
 }
 
 static bool allocate(struct points *q, struct context *c)
@@ -187,13 +186,16 @@ static bool allocate(struct points *q, struct context *c)
 	size_t tables = stamps + (size_t)TURNS * q->stamped_count * 2 * sizeof(*q->stamps);
 	size_t fetched = TABLE_FIRST * sizeof(*q->points->tables), table = POINT_SETS * fetched;
 	size_t fetched_at = sizeof(struct tt_replay_launch) + q->point_count * sizeof(*q->params);
+	const struct memory *shared, *launch;
 
 	q->context = c;
-	q->size = tables + q->point_count * table;
-	q->launch_size = fetched_at + q->point_count * fetched;
-	if (!take_memory(q))
+	if (!(launch = points_more_memory(q, fetched_at + q->point_count * fetched, false)) ||
+	    !(shared = points_more_memory(q, tables + q->point_count * table, true)))
 		return false;
-	char *host = memset(q->replay, 0, q->size);
+	q->launch = launch->device;
+	q->device = shared->device;
+	q->replay = shared->host;
+	char *host = memset(shared->host, 0, shared->size);
 	q->turns = (void *)((char *)host + turns);
 	q->params = (void *)((char *)host + params);
 	q->stamps = (void *)((char *)host + stamps);
@@ -308,8 +310,8 @@ static bool add_last(struct points *q, CUgraphNode last, CUgraph graph, const st
 
 static void destroy_node(CUgraphNode *node)
 {
-	if (*node)
-		real.cuGraphDestroyNode(*node);
+	if (*node && real.cuGraphDestroyNode(*node) != CUDA_SUCCESS)
+		recorder_warn("a graph of the program has a node of the recorder's: the driver does not take it out again");
 	*node = NULL;
 }
 
@@ -339,6 +341,14 @@ static bool add_nodes(struct points *q, CUgraph graph, const struct reading *g, 
 	if (!ok)
 		points_withdraw(q);
 	return ok;
+}
+
+/* Drivers of before CUDA 12 lack some of what is needed. */
+static bool driver_has_calls(void)
+{
+	return real.cuGraphGetNodes && (real.cuGraphGetEdges_v2 || real.cuGraphGetEdges) && real.cuGraphNodeGetType &&
+	       real.cuGraphKernelNodeGetParams_v2 && real.cuGraphChildGraphNodeGetGraph && real.cuGraphAddKernelNode_v2 &&
+	       real.cuGraphAddDependencies && real.cuGraphDestroyNode;
 }
 
 static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
@@ -374,6 +384,10 @@ struct points *points_insert(struct thread *t, struct context *c, CUgraph graph,
 
 	if (!options.epoch.inside.count && !options.stamps.count)
 		return NULL;
+	if (!driver_has_calls()) {
+		recorder_warn("there is nothing of the recorder's inside graphs: the driver lacks calls for that");
+		return NULL;
+	}
 	t->busy++;
 	real.cuThreadExchangeStreamCaptureMode(&mode);
 	struct points *q = insert(c, graph, flags);
@@ -386,17 +400,27 @@ bool points_insert_again(struct points *q, CUgraph graph)
 {
 	const struct kernels *k = kernels_of(q->context);
 	struct reading g;
-	bool ok = k && reading_take(&g, graph) && g.form == q->form && add_nodes(q, graph, &g, k);
+	bool ok = reading_take(&g, graph) && k && g.form == q->form && !reading_allocates(&g) && add_nodes(q, graph, &g, k);
 
-	if (k)
-		reading_free(&g);
+	reading_free(&g);
 	return ok;
+}
+
+void points_disown(const struct points *q, CUgraphNode *node)
+{
+	if (*node == q->front || *node == q->last)
+		*node = NULL;
+	for (unsigned i = 0; i < q->spot_count && *node; i++) {
+		const struct spot *s = &q->spots[i];
+		if (*node == s->begin || *node == s->end || *node == s->digest || *node == s->gather)
+			*node = s->kernel;
+	}
 }
 
 void points_updated(struct points *q, struct exec *x)
 {
 	for (unsigned i = 0; i < q->spot_count; i++)
-		atomic_store(&q->spots[i].number, graph_node_number(x, q->spots[i].kernel));
+		q->spots[i].node.number = graph_node_number(x, q->spots[i].kernel);
 }
 
 static void nothing(struct points *q, void *to)
@@ -421,12 +445,13 @@ void points_attach(struct points *q, struct exec *x)
 /* The caller holds the lock. */
 static void let_go(struct points *q)
 {
-	leave_spare(q);
+	leave_memory(q);
 	for (unsigned i = 0; q->points && i < q->point_count; i++)
 		region_list_release(q->points[i].list);
 	free(q->spots);
 	free(q->points);
 	free(q->launches);
+	free(q->stamped);
 	free(q);
 }
 
@@ -478,13 +503,13 @@ void points_context_ends(struct context *c)
 {
 	points_each(mark_gone, c);
 	pthread_mutex_lock(&lock);
-	for (struct spare **at = &spares, *s; (s = *at);) {
-		bool goes = s->context == c;
-		*at = goes ? s->next : s;
+	for (struct points_memory **at = &spares, *m; (m = *at);) {
+		bool goes = m->context == c;
+		*at = goes ? m->next : m;
 		if (goes)
-			free(s);
+			free(m);
 		else
-			at = &s->next;
+			at = &m->next;
 	}
 	pthread_mutex_unlock(&lock);
 }

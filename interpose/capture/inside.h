@@ -19,11 +19,16 @@
 #define POINT_SETS 16 /* launches with epochs that may be queued */
 #define TURNS 512     /* launches of any kind */
 
+/* A node of the executable graph. */
+struct inside_node {
+	uint32_t number; /* in its list */
+	uint32_t name;   /* of its kernel: string */
+};
+
 /* A kernel that was chosen, and what goes around it while that is in a graph. */
 struct spot {
 	uint32_t position; /* as graphs are read: the same in every one that it can be updated from */
-	_Atomic uint32_t number; /* in the executable graph's list */
-	uint32_t name;     /* string */
+	struct inside_node node;
 	bool captured, stamped;
 	uint32_t point, stamp; /* among those */
 	CUgraphNode kernel, begin, end, digest, gather;
@@ -38,7 +43,7 @@ struct point {
 	uint64_t blocks, payload, bytes;
 	bool marked; /* the table has regions of which all is read */
 	struct tt_capture_region *tables; /* POINT_SETS of them, of so much room, used in turn */
-	CUdeviceptr tables_device, fetched; /* fetched: device memory for the one that a launch uses */
+	CUdeviceptr tables_device, fetched; /* fetched: memory for the one that a launch uses */
 	uint32_t room, table;
 	uint32_t slot; /* of a launch */
 };
@@ -48,6 +53,14 @@ struct stamped {
 	_Atomic uint64_t seq, stream;
 };
 
+/* Memory that nodes read. */
+struct points_memory {
+	const struct context *context;
+	bool pinned; /* asked for as such */
+	struct memory memory;
+	struct points_memory *next;
+};
+
 struct points {
 	struct context *context;
 	uint64_t form; /* of the graph */
@@ -55,14 +68,16 @@ struct points {
 	struct spot *spots;
 	struct point *points;
 	CUgraphNode front, last; /* while it is in a graph: the ones that begin and end the turn */
+	struct points_memory *memory; /* all of it */
 	struct tt_replay *replay; /* what the first node reads begins with it */
 	CUdeviceptr device;
 	CUdeviceptr launch; /* what all others read: a struct tt_replay_launch, points, their tables */
-	size_t size, launch_size;
 	struct tt_replay_turn *turns;
 	struct tt_replay_point *params; /* POINT_SETS for each point */
 	uint64_t *stamps;
 	struct stamped *launches; /* TURNS */
+	struct inside_node *stamped; /* of each launch, the kernels with times */
+	uint32_t named_as_of; /* changes of the graph */
 	_Atomic uint64_t launched; /* turns that were given out */
 	uint64_t looked;           /* those of them whose times were looked at */
 	bool given_up;             /* there was a launch without a turn: no other can have one */
@@ -80,6 +95,8 @@ struct kernels {
 };
 /* NULL: the driver refuses them. The context is the current one. */
 const struct kernels *kernels_of(const struct context *c);
+/* More of it, which stays for as long as queued launches may read it; NULL: there is none. */
+const struct memory *points_more_memory(struct points *q, uint64_t size, bool pinned);
 /* With the list held still: every executable graph that has nodes of ours. */
 void points_each(void (*visit)(struct points *q, void *to), void *to);
 

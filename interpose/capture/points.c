@@ -50,7 +50,7 @@ static struct region_list *regions_of(const struct capture *p, struct exec *x, s
 	struct region_list *list = NULL;
 
 	regions_gather_begin(&g);
-	graph_gather_node(x, atomic_load(&point->spot->number), &g);
+	graph_gather_node(x, point->spot->node.number, &g);
 	if (!g.failed)
 		list = region_list_new(g.count);
 	for (size_t i = 0; list && i < g.count; i++) {
@@ -102,25 +102,21 @@ static bool holds(const struct point *point, const struct exec *x)
 }
 
 /* Tables that queued launches use stay where they are. */
-static bool make_room(struct capture *p, struct point *point)
+static bool make_room(struct points *q, struct point *point)
 {
 	uint32_t room = point->room;
-	struct memory fetched;
-	CUdeviceptr tables;
-	void *host;
+	const struct memory *tables, *fetched;
 
 	if (point->list->count <= room)
 		return true;
 	while (room < point->list->count)
 		room *= 2;
-	if (real.cuMemHostAlloc(&host, (size_t)POINT_SETS * room * sizeof(*point->tables), CU_MEMHOSTALLOC_DEVICEMAP) !=
-		    CUDA_SUCCESS ||
-	    real.cuMemHostGetDevicePointer_v2(&tables, host, 0) != CUDA_SUCCESS ||
-	    !capture_memory_of(p->context, &fetched, room * sizeof(*point->tables)))
+	if (!(tables = points_more_memory(q, (uint64_t)POINT_SETS * room * sizeof(*point->tables), true)) ||
+	    !(fetched = points_more_memory(q, room * sizeof(*point->tables), false)))
 		return false;
-	point->tables = host;
-	point->tables_device = tables;
-	point->fetched = fetched.device;
+	point->tables = tables->host;
+	point->tables_device = tables->device;
+	point->fetched = fetched->device;
 	point->room = room;
 	return true;
 }
@@ -143,11 +139,11 @@ static void write_table(struct point *point, bool all)
 	}
 }
 
-static bool prepare(struct capture *p, struct point *point, struct exec *x, bool all)
+static bool prepare(struct capture *p, struct points *q, struct point *point, struct exec *x, bool all)
 {
 	bool anew = !holds(point, x), marked = all;
 
-	if ((anew && !choose(p, point, x)) || !make_room(p, point))
+	if ((anew && !choose(p, point, x)) || !make_room(q, point))
 		return false;
 	for (uint32_t i = 0; i < point->list->count; i++) {
 		struct region *r = point->list->regions[i];
@@ -181,7 +177,7 @@ static const char *prepare_all(struct capture *p, struct points *q, struct exec 
 	*largest = 0;
 	for (unsigned i = 0; i < q->point_count; i++) {
 		struct point *point = &q->points[i];
-		if (!prepare(p, point, x, all))
+		if (!prepare(p, q, point, x, all))
 			return "there is no memory for lists of what their kernels reach";
 		uint64_t chunk = tt_chunk_size(point->blocks, point->payload);
 		most = point->blocks > most ? point->blocks : most;
@@ -252,7 +248,7 @@ static void submit(struct capture *p, struct points *q, unsigned i, uint64_t seq
 		.capture = p, .number = ++p->number, .final = true, .list = region_list_hold(point->list),
 		.epoch = {.number = number, .trigger = TT_TRIGGER_GRAPH_NODE, .flags = TT_EPOCHF_TOUCHED,
 			  .context = p->context->index, .device = (uint32_t)p->context->device, .seq = seq,
-			  .time_ns = clock_ns(), .label = point->spot->name, .bytes_read = point->bytes,
+			  .time_ns = clock_ns(), .label = point->spot->node.name, .bytes_read = point->bytes,
 			  .regions = point->list->count, .controls = controls.text},
 	};
 
@@ -319,6 +315,27 @@ static bool capture_inside(struct thread *t, struct points *q, struct exec *x, s
 	return on; /* with the lock: nothing else is captured until the graph is launched */
 }
 
+/* Where the graph has changed a kernel may be another. */
+static void name_kernels(struct points *q, struct exec *x)
+{
+	q->named_as_of = graph_changes(x);
+	for (unsigned i = 0; i < q->spot_count; i++) {
+		uint32_t name = graph_node_name(x, q->spots[i].node.number);
+		if (name != TT_NO_ID)
+			q->spots[i].node.name = name;
+	}
+}
+
+/* Times of a launch are looked at later than the graph may change. */
+static void note_stamped(struct points *q, uint64_t turn)
+{
+	struct inside_node *nodes = q->stamped + turn % TURNS * q->stamped_count;
+
+	for (unsigned i = 0; i < q->spot_count; i++)
+		if (q->spots[i].stamped)
+			nodes[q->spots[i].stamp] = q->spots[i].node;
+}
+
 bool points_begin(struct thread *t, struct points *q, struct exec *x, struct stream *s, uint64_t seq)
 {
 	bool stamps = q->stamped_count && atomic_load_explicit(&controls.stamps, memory_order_relaxed);
@@ -326,6 +343,8 @@ bool points_begin(struct thread *t, struct points *q, struct exec *x, struct str
 	q->active = 0;
 	if (q->given_up)
 		return false;
+	if (q->named_as_of != graph_changes(x))
+		name_kernels(q, x);
 	if (!wait_for_turn(q, s, turn_before(q, TURNS))) {
 		points_give_up(q);
 		return false;
@@ -336,6 +355,7 @@ bool points_begin(struct thread *t, struct points *q, struct exec *x, struct str
 	if (stamps) {
 		uint64_t *cells = q->stamps + turn % TURNS * q->replay->stamp_count;
 		memset(cells, 0, q->replay->stamp_count * sizeof(*cells));
+		note_stamped(q, turn);
 	}
 	atomic_store(&q->launches[turn % TURNS].seq, stamps ? seq : 0);
 	atomic_store(&q->launches[turn % TURNS].stream, s->id);

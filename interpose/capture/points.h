@@ -25,6 +25,8 @@ struct points *points_insert(struct thread *t, struct context *c, CUgraph graph,
 /* The same again around one that updates the executable graph from this graph. False: it has other nodes. */
 bool points_insert_again(struct points *q, CUgraph graph);
 void points_withdraw(struct points *q);
+/* Before they are withdrawn: a node that the driver names, if it is one of ours, becomes the kernel that it belongs to, or NULL. */
+void points_disown(const struct points *q, CUgraphNode *node);
 /* It was updated, and x follows that: nodes may have other numbers. */
 void points_updated(struct points *q, struct exec *x);
 /* The executable graph was made, and is x; else there is no more of them. */

@@ -94,30 +94,34 @@ static void add_to_form(struct reading *g, uint64_t value)
 	g->form = (g->form ^ value) * 0x9e3779b185ebca87ull;
 }
 
-/* First what nothing comes after, then what each comes after, in the order of its edges: as drivers do. */
+/*
+ * First what nothing comes after, then what each comes after, in the order of its edges: as drivers do.
+ * The edges are put in the same order.
+ */
 static bool put_in_order(struct reading *g)
 {
-	CUgraphNode *order = malloc(g->count * sizeof(*order)), *before = malloc((g->edges + 1) * sizeof(*before));
+	CUgraphNode *order = malloc(g->count * sizeof(*order));
 	CUgraphEdgeData *data = malloc((g->edges + 1) * sizeof(*data));
-	bool ok = order && before && data && count_edges(g);
-	size_t n = 0;
+	bool ok = order && data && count_edges(g);
+	size_t n = 0, edges = 0;
 
 	for (size_t i = 0; ok && i < g->count; i++)
 		if (!place_of(g, g->nodes[i])->after)
 			set_position(g, g->nodes[i], order, &n);
 	for (size_t i = 0; ok && i < n; i++) {
-		size_t edges = place_of(g, order[i])->before;
-		add_to_form(g, edges);
-		ok = !edges || get_before(order[i], before, data, &edges) == CUDA_SUCCESS;
-		for (size_t k = 0; ok && k < edges; k++)
-			if ((ok = set_position(g, before[k], order, &n)))
-				add_to_form(g, position_of(g, before[k]));
+		size_t before = place_of(g, order[i])->before, end = edges + before;
+		add_to_form(g, before);
+		ok = !before || get_before(order[i], g->from + edges, data, &before) == CUDA_SUCCESS;
+		for (; ok && edges < end; edges++) {
+			g->to[edges] = order[i];
+			if ((ok = set_position(g, g->from[edges], order, &n)))
+				add_to_form(g, position_of(g, g->from[edges]));
+		}
 	}
-	ok = ok && n == g->count;
+	ok = ok && n == g->count && edges == g->edges;
 	if (ok)
 		memcpy(g->nodes, order, n * sizeof(*order));
 	free(order);
-	free(before);
 	free(data);
 	return ok;
 }
@@ -175,13 +179,29 @@ out:
 	return order;
 }
 
+static bool allocates_inside(CUgraphNode node)
+{
+	struct reading inside = {0};
+	CUgraph graph;
+	bool allocates = real.cuGraphChildGraphNodeGetGraph(node, &graph) != CUDA_SUCCESS ||
+			 real.cuGraphGetNodes(graph, NULL, &inside.count) != CUDA_SUCCESS;
+
+	if (!allocates && inside.count) {
+		inside.nodes = calloc(inside.count, sizeof(*inside.nodes));
+		allocates = !inside.nodes || real.cuGraphGetNodes(graph, inside.nodes, &inside.count) != CUDA_SUCCESS ||
+			    reading_allocates(&inside);
+	}
+	reading_free(&inside);
+	return allocates;
+}
+
 bool reading_allocates(const struct reading *g)
 {
 	CUgraphNodeType type;
 
 	for (size_t i = 0; i < g->count; i++)
 		if (real.cuGraphNodeGetType(g->nodes[i], &type) != CUDA_SUCCESS || type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
-		    type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+		    type == CU_GRAPH_NODE_TYPE_MEM_FREE || (type == CU_GRAPH_NODE_TYPE_GRAPH && allocates_inside(g->nodes[i])))
 			return true;
 	return false;
 }

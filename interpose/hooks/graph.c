@@ -5,6 +5,25 @@
 #include "../state/graphs.h"
 #include "op.h"
 
+/*
+ * The executable graph that a call is about, NULL where it is not known. A context that is current is not
+ * needed. It goes on being followed where recording has ended, as it may have nodes of ours in it.
+ */
+static struct exec *begin_graph(struct op *op, uint32_t call, CUgraphExec exec)
+{
+	bool on = recording();
+
+	if (!op_start(op, call, on || graphs_find(exec)))
+		return NULL;
+	struct exec *x = graphs_find(exec);
+	op->context = context_current(op->t);
+	if (!op->context)
+		op->context = graph_context(x);
+	if (on && op->context)
+		op_started(op);
+	return x;
+}
+
 static void end_graph(struct op *op, CUresult r, uint32_t kind, uint32_t number, uint64_t changed)
 {
 	struct tt_event *e = op_event(op, r);
@@ -23,11 +42,23 @@ static struct points *begin_make(const struct op *op, CUgraph graph, uint64_t fl
 	return op->on ? points_insert(op->t, op->context, graph, flags) : NULL;
 }
 
+static void end_points(struct exec *x)
+{
+	struct points *points = graph_points(x);
+
+	if (!points)
+		return;
+	graph_set_points(x, NULL);
+	points_free(points);
+}
+
 static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph graph, uint64_t flags,
 		     struct points *points)
 {
 	bool made = op->on && r == CUDA_SUCCESS && exec && *exec;
 
+	if (made)
+		end_points(graphs_find(*exec)); /* of one whose end was not seen */
 	end_graph(op, r, TT_EVENT_GRAPH_INSTANTIATE,
 		  made ? graph_made(op->t, op->context, *exec, graph, flags, op->seq) : TT_NO_ID, 0);
 	if (points && made && graphs_find(*exec))
@@ -47,6 +78,11 @@ static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph
 		CUresult r = real.symbol args; \
 		if (points) \
 			points_withdraw(points); \
+		if (points && r != CUDA_SUCCESS) { \
+			points_free(points); \
+			points = NULL; \
+			r = real.symbol args; /* what the driver says of it, or that it takes it without our nodes */ \
+		} \
 		end_make(&op, r, exec, graph, flags, points); \
 		return r; \
 	}
@@ -65,15 +101,13 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 
 	if (!REAL(cuGraphExecDestroy))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin(&op, CALL_cuGraphExecDestroy);
-	struct exec *x = op.on ? graph_ended(exec) : NULL;
-	struct points *points = graph_points(x);
+	struct exec *x = begin_graph(&op, CALL_cuGraphExecDestroy, exec);
+	if (x)
+		graph_ended(exec);
 	CUresult r = real.cuGraphExecDestroy(exec);
 	uint32_t number = graph_number(x);
-	if (points && r == CUDA_SUCCESS) {
-		graph_set_points(x, NULL);
-		points_free(points);
-	}
+	if (r == CUDA_SUCCESS)
+		end_points(x);
 	if (x && r == CUDA_SUCCESS)
 		graph_gone(x, op.seq);
 	else if (x)
@@ -84,12 +118,6 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 
 /* ---- changing ---- */
 
-/* The graph that a call which succeeded has changed; NULL where there is nothing to follow. */
-static struct exec *changed_by(const struct op *op, CUresult r, CUgraphExec exec)
-{
-	return op->on && r == CUDA_SUCCESS ? graphs_find(exec) : NULL;
-}
-
 /* add: puts what the node does now into `change`. */
 #define CHANGES(symbol, params, args, add) \
 	EXPORT CUresult CUDAAPI symbol params \
@@ -99,19 +127,18 @@ static struct exec *changed_by(const struct op *op, CUresult r, CUgraphExec exec
 		size_t changed = 0; \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin(&op, CALL_##symbol); \
+		struct exec *x = begin_graph(&op, CALL_##symbol, exec); \
 		CUresult r = real.symbol args; \
-		struct exec *x = changed_by(&op, r, exec); \
-		if (x) { \
+		if (op.on && x && r == CUDA_SUCCESS) { \
 			add; \
 			changed = graph_node_changed(x, node, &change, op.seq); \
 		} \
-		end_graph(&op, r, TT_EVENT_GRAPH_UPDATE, graph_number(op.on ? graphs_find(exec) : NULL), changed); \
+		end_graph(&op, r, TT_EVENT_GRAPH_UPDATE, graph_number(x), changed); \
 		return r; \
 	}
 
 /* The oldest form ends before the members that name a kernel and a context. */
-static void add_kernel_v1(struct node_list *l, const struct op *op, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
+static void add_kernel_v1(struct node_list *l, struct thread *t, struct context *c, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
 	CUDA_KERNEL_NODE_PARAMS whole = {
 		.func = p->func, .gridDimX = p->gridDimX, .gridDimY = p->gridDimY, .gridDimZ = p->gridDimZ,
@@ -119,15 +146,15 @@ static void add_kernel_v1(struct node_list *l, const struct op *op, const CUDA_K
 		.sharedMemBytes = p->sharedMemBytes, .kernelParams = p->kernelParams, .extra = p->extra,
 	};
 
-	nodes_add_kernel(l, op->t, op->context, &whole);
+	nodes_add_kernel(l, t, c, &whole);
 }
 
-static void add_any(struct node_list *l, const struct op *op, const CUgraphNodeParams *p)
+static void add_any(struct node_list *l, struct thread *t, struct context *c, const CUgraphNodeParams *p)
 {
 	switch ((int)p->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
 		_Static_assert(sizeof(p->kernel) == sizeof(CUDA_KERNEL_NODE_PARAMS), "the same members");
-		nodes_add_kernel(l, op->t, op->context, (const CUDA_KERNEL_NODE_PARAMS *)&p->kernel);
+		nodes_add_kernel(l, t, c, (const CUDA_KERNEL_NODE_PARAMS *)&p->kernel);
 		break;
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		nodes_add_copy(l, &p->memcpy.copyParams);
@@ -152,48 +179,64 @@ static void add_any(struct node_list *l, const struct op *op, const CUgraphNodeP
 	}
 }
 
-CHANGES(cuGraphExecKernelNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p), (exec, node, p), add_kernel_v1(&change, &op, p))
-CHANGES(cuGraphExecKernelNodeSetParams_v2, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p), (exec, node, p), nodes_add_kernel(&change, op.t, op.context, p))
+CHANGES(cuGraphExecKernelNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p), (exec, node, p), add_kernel_v1(&change, op.t, graph_context(x), p))
+CHANGES(cuGraphExecKernelNodeSetParams_v2, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p), (exec, node, p), nodes_add_kernel(&change, op.t, graph_context(x), p))
 CHANGES(cuGraphExecMemcpyNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p, CUcontext context), (exec, node, p, context), nodes_add_copy(&change, p))
 CHANGES(cuGraphExecMemsetNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context), (exec, node, p, context), nodes_add_set(&change, p))
 CHANGES(cuGraphExecHostNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p), (exec, node, p), nodes_add_host(&change, p->fn, p->userData))
 CHANGES(cuGraphExecEventRecordNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event), nodes_add_event(&change, TT_NODE_EVENT_RECORD, event))
 CHANGES(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event), nodes_add_event(&change, TT_NODE_EVENT_WAIT, event))
 CHANGES(cuGraphExecBatchMemOpNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p), (exec, node, p), nodes_add_mem_op(&change, p->count, p->paramArray))
-CHANGES(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p), (exec, node, p), add_any(&change, &op, p))
+CHANGES(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p), (exec, node, p), add_any(&change, op.t, graph_context(x), p))
 
 /* The graph that it is updated from has to have the same nodes, added in whichever order. */
-static struct points *begin_update(const struct op *op, CUgraphExec exec, CUgraph from)
+static struct points *begin_update(const struct exec *x, CUgraph from)
 {
-	struct points *points = op->on && from ? graph_points(graphs_find(exec)) : NULL;
+	struct points *points = from ? graph_points(x) : NULL;
 
 	return points && points_insert_again(points, from) ? points : NULL;
 }
 
-/* from: the whole graph it is updated from, or NULL; follow: what that means for the graph `x`, in nodes that changed. */
-#define UPDATES(symbol, from, params, args, follow) \
+static void disown(const struct points *points, CUgraphNode *node)
+{
+	if (points && node && *node)
+		points_disown(points, node);
+}
+
+static void disown_both(const struct points *points, CUgraphExecUpdateResultInfo *why)
+{
+	disown(points, why ? &why->errorNode : NULL);
+	disown(points, why ? &why->errorFromNode : NULL);
+}
+
+/*
+ * from: the whole graph it is updated from, or NULL; named: where the driver names nodes of that; follow: what
+ * it means for the graph `x`, in nodes that changed.
+ */
+#define UPDATES(symbol, from, named, params, args, follow) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin(&op, CALL_##symbol); \
-		struct points *points = begin_update(&op, exec, from); \
+		struct exec *x = begin_graph(&op, CALL_##symbol, exec); \
+		struct points *points = begin_update(x, from); \
 		CUresult r = real.symbol args; \
+		named; \
 		if (points) \
 			points_withdraw(points); \
-		struct exec *x = changed_by(&op, r, exec); \
-		size_t changed = x ? follow : 0; \
-		if (points && x) \
+		bool follows = op.on && x && r == CUDA_SUCCESS; \
+		size_t changed = follows ? follow : 0; \
+		if (points && follows) \
 			points_updated(points, x); \
-		end_graph(&op, r, TT_EVENT_GRAPH_UPDATE, graph_number(op.on ? graphs_find(exec) : NULL), changed); \
+		end_graph(&op, r, TT_EVENT_GRAPH_UPDATE, graph_number(x), changed); \
 		return r; \
 	}
 
-UPDATES(cuGraphNodeSetEnabled, NULL, (CUgraphExec exec, CUgraphNode node, unsigned enabled), (exec, node, enabled), graph_node_enabled(x, node, enabled, op.seq))
-UPDATES(cuGraphExecChildGraphNodeSetParams, NULL, (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), graph_updated(op.t, op.context, x, node, graph, op.seq))
-UPDATES(cuGraphExecUpdate, graph, (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), graph_updated(op.t, op.context, x, NULL, graph, op.seq))
-UPDATES(cuGraphExecUpdate_v2, graph, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), graph_updated(op.t, op.context, x, NULL, graph, op.seq))
+UPDATES(cuGraphNodeSetEnabled, NULL, , (CUgraphExec exec, CUgraphNode node, unsigned enabled), (exec, node, enabled), graph_node_enabled(x, node, enabled, op.seq))
+UPDATES(cuGraphExecChildGraphNodeSetParams, NULL, , (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), graph_updated(op.t, x, node, graph, op.seq))
+UPDATES(cuGraphExecUpdate, graph, disown(points, node), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), graph_updated(op.t, x, NULL, graph, op.seq))
+UPDATES(cuGraphExecUpdate_v2, graph, disown_both(points, why), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), graph_updated(op.t, x, NULL, graph, op.seq))
 
 /* ---- conditional nodes ---- */
 

@@ -119,6 +119,11 @@ uint32_t graph_number(const struct exec *x)
 	return x ? x->number : TT_NO_ID;
 }
 
+struct context *graph_context(const struct exec *x)
+{
+	return x ? x->context : NULL;
+}
+
 uint32_t graph_label(const struct exec *x)
 {
 	return x ? x->label : TT_NO_ID;
@@ -142,7 +147,7 @@ static void record(struct tt_graph_record r, const struct exec *x, uint64_t seq,
 {
 	r.graph = x->number;
 	r.seq = seq;
-	if (options.events && !graph_log_add(&r, bytes))
+	if (options.events && recorder_state == RECORDER_ON && !graph_log_add(&r, bytes))
 		no_memory();
 }
 
@@ -285,12 +290,11 @@ uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUg
 	return number;
 }
 
-struct exec *graph_ended(CUgraphExec handle)
+void graph_ended(CUgraphExec handle)
 {
 	pthread_mutex_lock(&lock);
-	struct exec *x = take_out(handle);
+	take_out(handle);
 	pthread_mutex_unlock(&lock);
-	return x;
 }
 
 void graph_restored(CUgraphExec handle, struct exec *x)
@@ -480,12 +484,11 @@ static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, 
 	return 0;
 }
 
-size_t graph_updated(struct thread *t, struct context *c, struct exec *x, CUgraphNode child, CUgraph graph,
-		     uint64_t seq)
+size_t graph_updated(struct thread *t, struct exec *x, CUgraphNode child, CUgraph graph, uint64_t seq)
 {
 	struct node_list from;
 
-	nodes_read(&from, t, c, graph);
+	nodes_read(&from, t, x->context, graph);
 	pthread_mutex_lock(&lock);
 	size_t changed = update(x, child, &from, seq);
 	has_changed(x);
@@ -589,6 +592,14 @@ uint32_t graph_node_number(struct exec *x, CUgraphNode handle)
 	uint32_t number = nodes_find(x->source.count ? &x->source : &x->nodes, handle);
 	pthread_mutex_unlock(&lock);
 	return number;
+}
+
+uint32_t graph_node_name(struct exec *x, uint32_t number)
+{
+	pthread_mutex_lock(&lock);
+	uint32_t function = number < x->nodes.count ? x->nodes.nodes[number].record.function : TT_NO_ID;
+	pthread_mutex_unlock(&lock);
+	return store_string(recorder_store(), function_name(function));
 }
 
 /* The map's lock is taken: this one is not, as the program may not change a graph while it launches it. */

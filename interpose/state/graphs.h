@@ -17,6 +17,7 @@ struct exec;
 /* The one with this handle; NULL where it is not known. Takes no lock. */
 struct exec *graphs_find(CUgraphExec handle);
 uint32_t graph_number(const struct exec *x);
+struct context *graph_context(const struct exec *x);
 /* Of the epochs that its launches are an occasion for; string offset. */
 uint32_t graph_label(const struct exec *x);
 
@@ -24,7 +25,7 @@ uint32_t graph_label(const struct exec *x);
 uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUgraph graph, uint64_t flags,
 		    uint64_t seq);
 /* Is about to be destroyed: before the call, since the handle may come back at once. graph_restored: it was not. */
-struct exec *graph_ended(CUgraphExec handle);
+void graph_ended(CUgraphExec handle);
 void graph_restored(CUgraphExec handle, struct exec *x);
 void graph_gone(struct exec *x, uint64_t seq);
 
@@ -33,8 +34,7 @@ void graph_gone(struct exec *x, uint64_t seq);
 size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *change, uint64_t seq);
 size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64_t seq);
 /* The graph of a child node (NULL: all of it) does what this graph does. */
-size_t graph_updated(struct thread *t, struct context *c, struct exec *x, CUgraphNode child, CUgraph graph,
-		     uint64_t seq);
+size_t graph_updated(struct thread *t, struct exec *x, CUgraphNode child, CUgraph graph, uint64_t seq);
 
 /* What was recorded of graphs so far goes to the files. Takes no lock where there is nothing. */
 void graphs_write(void);
@@ -52,6 +52,8 @@ struct points *graph_points(const struct exec *x);
 void graph_set_points(struct exec *x, struct points *points);
 uint32_t graph_changes(const struct exec *x); /* counts what changes it */
 uint32_t graph_node_number(struct exec *x, CUgraphNode handle);
+/* The name of the kernel that this node runs now, as a string offset; TT_NO_ID where it is not known. */
+uint32_t graph_node_name(struct exec *x, uint32_t number);
 /* The regions that one node is given pointers to. */
 void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering *g);
 

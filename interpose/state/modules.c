@@ -344,6 +344,8 @@ const char *function_name(uint32_t id)
 {
 	const struct function *f;
 
+	if (id == TT_NO_ID) /* of those that were not launched so far, too */
+		return NULL;
 	for (unsigned ms = 0; pthread_mutex_trylock(&lock); ms++) {
 		if (ms == 20)
 			return NULL;

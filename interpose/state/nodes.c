@@ -123,6 +123,8 @@ bool nodes_replace(struct node_list *l, uint32_t number, const struct node_list 
 	from.flags = (from.flags & ~stays) | (to.flags & stays);
 	if (!attributes)
 		memcpy(from.cluster, to.cluster, sizeof(from.cluster));
+	if (to.context != TT_NO_ID) /* no driver lets a kernel go to another */
+		from.context = to.context;
 	if (from.data_size > to.data_size && !add_bytes(l, &to, from.data_size))
 		return false;
 	from.data = to.data;
@@ -147,11 +149,13 @@ bool nodes_add_unread(struct node_list *l, uint32_t kind)
 static uint32_t describe(struct thread *t, struct context *c, struct function *f, CUfunction handle, CUcontext in)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	CUcontext other = in && in != c->handle ? in : NULL;
+	CUcontext wanted = in ? in : c->handle, popped;
+	const struct context *current = context_current(t);
+	bool other = !current || current->handle != wanted;
 
-	if (other && real.cuCtxPushCurrent_v2(other) != CUDA_SUCCESS)
+	if (other && real.cuCtxPushCurrent_v2(wanted) != CUDA_SUCCESS)
 		return TT_NO_ID;
-	if (other)
+	if (in)
 		c = context_current(t);
 	if (c && !(atomic_load(&f->known) & context_bit(c))) {
 		t->busy++;
@@ -161,7 +165,7 @@ static uint32_t describe(struct thread *t, struct context *c, struct function *f
 		t->busy--;
 	}
 	if (other)
-		real.cuCtxPopCurrent_v2(&other);
+		real.cuCtxPopCurrent_v2(&popped);
 	return c ? c->index : TT_NO_ID;
 }
 

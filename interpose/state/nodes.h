@@ -34,7 +34,7 @@ struct node_list {
 	char failed[160]; /* why it could not be read; empty where it was */
 };
 
-/* Reads a graph, in the thread's current context c. False where it can't be read, or only in part: see failed. */
+/* Reads a graph; c: the context of kernels whose own is not told. False where it can't be read, or only in part: see failed. */
 bool nodes_read(struct node_list *l, struct thread *t, struct context *c, CUgraph graph);
 void nodes_free(struct node_list *l);
 /* The number of a node of that handle; TT_NO_ID where there is none. */

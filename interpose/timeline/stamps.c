@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "../capture/inside.h"
@@ -122,14 +123,14 @@ static bool tune(struct clock *k, const struct context *c)
 /* ---- launches ---- */
 
 /* The node ran if both stamps are there. */
-static void write_node(const struct points *q, const struct spot *s, const uint64_t *cells, uint64_t seq, uint64_t stream)
+static void write_node(const struct points *q, struct inside_node n, const uint64_t cells[2], uint64_t seq, uint64_t stream)
 {
 	const struct clock *k = &clocks[q->context->index];
-	uint64_t begin = cells[2 * s->stamp], end = cells[2 * s->stamp + 1];
+	uint64_t begin = cells[0], end = cells[1];
 	struct tt_activity a = {
 		.seq = seq, .stream = stream, .kind = TT_EVENT_LAUNCH, .flags = TT_ACTIVITYF_COARSE | TT_ACTIVITYF_STAMPED,
-		.begin_ns = to_host(k, begin), .end_ns = to_host(k, end), .node = 1ull + atomic_load(&s->number),
-		.context = q->context->index, .device = (uint32_t)q->context->device, .name = s->name,
+		.begin_ns = to_host(k, begin), .end_ns = to_host(k, end), .node = 1ull + n.number,
+		.context = q->context->index, .device = (uint32_t)q->context->device, .name = n.name,
 	};
 
 	if (begin && end && (a.end_ns < a.begin_ns || !activities_add(&a)))
@@ -140,16 +141,17 @@ static void write_node(const struct points *q, const struct spot *s, const uint6
 static bool look_at(struct points *q, uint64_t turn)
 {
 	const struct stamped *l = &q->launches[turn % TURNS];
+	struct inside_node nodes[STAMPED_MOST];
 	uint64_t cells[2 * STAMPED_MOST], seq = atomic_load(&l->seq), stream = atomic_load(&l->stream);
 
 	for (unsigned i = 0; i < 2 * q->stamped_count; i++)
 		cells[i] = __atomic_load_n(&q->stamps[turn % TURNS * q->replay->stamp_count + i], __ATOMIC_RELAXED);
+	memcpy(nodes, q->stamped + turn % TURNS * q->stamped_count, q->stamped_count * sizeof(*nodes));
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&q->launched) >= turn + TURNS)
 		return false;
-	for (unsigned i = 0; seq && i < q->spot_count; i++)
-		if (q->spots[i].stamped)
-			write_node(q, &q->spots[i], cells, seq, stream);
+	for (unsigned i = 0; seq && i < q->stamped_count; i++)
+		write_node(q, nodes[i], cells + 2 * i, seq, stream);
 	return true;
 }
 

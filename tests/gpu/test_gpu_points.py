@@ -9,7 +9,7 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.controls import OPTIONS, check_controls
-from tests.points import check_order, check_points, check_streams
+from tests.points import check_changes, check_order, check_points, check_streams
 
 pytestmark = [
     pytest.mark.gpu,
@@ -36,6 +36,15 @@ def test_updates_from_other_orders(built: Path, tmp_path: Path) -> None:
     assert support.run(command, recorded) == bare
     taken = [line == "update 0" for line in bare.stdout.splitlines() if line.startswith("update")]
     check_order(run, taken)
+
+
+def test_changes_in_odd_ways(built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("shim_points_changes", built))]
+    bare = support.run(command, BARE)
+    run = tmp_path / "run"
+    recorded = support.recording(BARE, run, epoch="graph-node:.", graph_stamps=".")
+    assert support.run(command, recorded) == bare
+    check_changes(run)
 
 
 def test_memory_of_a_graph(built: Path, tmp_path: Path) -> None:
