@@ -62,7 +62,7 @@ def test_a_missing_wait_is_found(searched: dict[bool, Searched]) -> None:
     assert "nothing in stream 17 waits for stream 16" in found.outcome.stdout
     assert "make_values (call " in found.outcome.stdout
     assert f"enough     1 delay of {finding['before']}" in found.outcome.stdout
-    assert f"record --delay-load {finding['delays']} -- " in found.outcome.stdout
+    assert f"record --sim --delay-load {finding['delays']} -- " in found.outcome.stdout
     assert Path(finding["run"]).is_dir() and Path(finding["delays"]).is_file()
 
 
@@ -123,6 +123,15 @@ def test_what_can_not_be_searched(
     outcome = cli("race", "--sim", "-q", *arguments)
     assert outcome.status == 2 and outcome.stdout == ""
     assert why in outcome.stderr and outcome.stderr.count("\n") == 1
+
+
+def test_a_search_that_could_not_begin_is_in_nobodys_way(cli: Cli, tmp_path: Path) -> None:
+    """Another one takes its folder; what the program said is kept."""
+    asked = ("race", "--sim", "-q", "-o", tmp_path / "search", "--")
+    assert "not found" in cli(*asked, "./no-such-program").stderr
+    refused = cli(*asked, "sh", "-c", "echo no such option").stderr
+    log = Path(refused.rstrip().rpartition(" in ")[2])
+    assert "nothing recorded" in refused and log.read_text() == "no such option\n"
 
 
 def test_force_replaces_searches_alone(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def reduce(
 
     check_output(out)
     check_output(minimal)
-    beside = out or config
+    beside = config if out is None or (out.exists() and not out.is_file()) else out
     state = beside.parent / f"{beside.name}.state"
     settings = Settings(config, test, strategy, confidence, limit, timeout, run)
     with interruptible(), progress_bar("reducing", quiet) as progress:

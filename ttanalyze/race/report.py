@@ -93,13 +93,14 @@ class Finding:
 
 @dataclass
 class RaceReport:
-    """runs: recordings with delays so far; wanted: how many there were to be. varies: labels or
-    numbers of regions that differ between two runs without delays, which say nothing further.
-    unsteady: how two runs without delays differ, None where they do not.
+    """sim: recorded on the simulator. runs: recordings with delays so far; wanted: how many there
+    were to be. varies: labels or numbers of regions that differ between two runs without delays,
+    which say nothing further. unsteady: how two runs without delays differ, None where they do not.
     """
 
     command: list[str]
     reference: str
+    sim: bool = False
     runs: int = 0
     wanted: int = 0
     varies: list[str] = field(default_factory=list)

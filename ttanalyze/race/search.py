@@ -115,13 +115,13 @@ class Race:
         try:
             if state.exists():
                 known = read_json(state)
-                if known.get("settings") != wanted:
+                if known.get("settings") == wanted:
+                    for name, seeds in (("same", self._same), ("other", self._other)):
+                        expect_list(state, "", known, name, int)
+                        seeds += known.get(name, [])
+                elif any(self.out.glob("*.status")):  # something was recorded
                     raise Error(f"{self.out} has a search with other options: --force replaces it")
-                for name, seeds in (("same", self._same), ("other", self._other)):
-                    expect_list(state, "", known, name, int)
-                    seeds += known.get(name, [])
-                return
-            if self.out.exists() and any(self.out.iterdir()):
+            elif self.out.exists() and any(self.out.iterdir()):
                 raise Error(f"{self.out} exists; choose another name, or replace it with --force")
             self.out.mkdir(exist_ok=True)
         except OSError as e:
@@ -156,7 +156,7 @@ class Race:
             if done.signal == signal.SIGINT:
                 raise KeyboardInterrupt
             if not done.processes:
-                raise Error(done.line(settings.command[0]))
+                raise Error(f"{done.line(settings.command[0])}; what it printed is in {log}")
             status = done.status
             with replacing(ended) as whole:
                 whole.write(str(status).encode())
@@ -217,7 +217,8 @@ class Race:
         self._progress = progress
         began = time.monotonic()
         settings = self.settings
-        report = RaceReport(list(settings.command), str(self.out / REFERENCE), wanted=settings.runs)
+        report = RaceReport(list(settings.command), str(self.out / REFERENCE), settings.sim)
+        report.wanted = settings.runs
         reference = self._undelayed(report)
         for done, seed in enumerate(range(settings.first, settings.first + settings.runs)):
             if progress:

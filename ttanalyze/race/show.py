@@ -9,6 +9,7 @@ from ttanalyze.demangle import demangle, short
 from ttanalyze.diff.show import title
 from ttanalyze.race.report import Finding, Instruction, Late, OneCall, Pair, RaceReport
 
+WHERE = {"host": "the call", "stream": "its stream", "both": "the call, and its stream"}
 SHOWN = 4  # pairs and late things of a finding
 
 
@@ -81,7 +82,8 @@ def _finding(report: RaceReport, found: Finding, colour: bool) -> list[str]:
         rows.append(("look", f"ttanalyze diff {report.reference} {found.run}"))
     if found.delays:
         command = text.command(report.command)
-        rows.append(("again", f"ttanalyze record --delay-load {found.delays} -- {command}"))
+        how = f"{'--sim ' if report.sim else ''}--delay-load {found.delays}"
+        rows.append(("again", f"ttanalyze record {how} -- {command}"))
     out += [f"  {line}" for line in text.rows(rows).splitlines()]
     return out
 
@@ -111,7 +113,7 @@ def _late(late: Late) -> list[tuple[str, str]]:
     if late.instruction is None:
         what = _short(late.kernel) if late.kernel else late.call or "a call"
         seq = f"call {late.seq}, " if late.seq is not None else ""
-        where = {"host": "before the call", "stream": "its stream"}.get(late.where or "", "both")
+        where = WHERE[late.where or "both"]
         return [("late", f"{what} ({seq}number {late.number} of stream {late.stream}): {where}")]
     rows = [("late", f"{_short(late.instruction.kernel)}: {_instruction(late.instruction)}")]
     if late.other is not None:
