@@ -67,7 +67,8 @@ def in_fatbin(path: Path) -> Path:
 
 def test_the_driver_loads_what_is_late(load: Load, tmp_path: Path) -> None:
     fat = in_fatbin(tmp_path / "fat")
-    ways = [f"{way}={CUBIN}" for way in ("data", "options", "library", "file", "library-file")]
+    plain = ("data", "options", "library", "file", "library-file", "odd")
+    ways = [f"{way}={CUBIN}" for way in plain]
     fat_ways = [f"{way}={fat}" for way in ("data", "fatbin", "library", "wrapped", "file")]
     said = load(*ways, *fat_ways, f"ptx={CUBIN}")
     number = len(ways) + len(fat_ways) + 1
@@ -108,6 +109,8 @@ def test_a_driver_that_does_not_load_it(load: Load, tmp_path: Path) -> None:
     why = "the driver does not load it with them (CUDA_ERROR_INVALID_IMAGE)"
     assert warning == f"a module has no delays: {why}"
     assert f"ttanalyze: {warning}" in said
+    points = json.loads((tmp_path / "run" / "p0" / "delays.json").read_text())["kernels"]
+    assert not any(kernel["instrumentation_points"] for kernel in points.values())
 
 
 def test_without_delays_the_driver_has_the_programs_own(load: Load, tmp_path: Path) -> None:

@@ -79,7 +79,11 @@ static uint8_t *put_in(const struct cubin *c, size_t *new_size)
 	for (size_t i = 0; patches && kernels && i < c->kernel_count; i++) {
 		const struct cubin_kernel *k = &c->kernels[i];
 		uint64_t sum;
-		if (!kernel_checksum(c->bytes, c->size, k->section, &sum) || !(kernels[i] = delay_kernel(k->name, sum)))
+		if (!kernel_checksum(c->bytes, c->size, k->section, &sum)) {
+			recorder_warn("nothing in %.120s is late: its code can't be summed up", k->name);
+			continue;
+		}
+		if (!(kernels[i] = delay_kernel(k->name, sum)))
 			continue;
 		if ((patches[i].everywhere = delays_are_empty())) {
 			any = true;
@@ -103,16 +107,13 @@ static uint8_t *put_in(const struct cubin *c, size_t *new_size)
 	return out;
 }
 
-uint8_t *delay_cubin(const void *image, size_t size, size_t *new_size)
+static uint8_t *put_in_image(const void *image, size_t size, size_t *new_size)
 {
 	struct cubin c;
-	const char *why;
+	const char *why = cubin_open(&c, image, size);
 	uint8_t *out = NULL;
 
-	if (!delays_in_kernels())
-		return NULL;
-	pthread_mutex_lock(&lock);
-	if ((why = cubin_open(&c, image, size))) {
+	if (why) {
 		recorder_warn("nothing in a module is late: %s", why);
 	} else {
 		if (code_known(c.architecture))
@@ -121,6 +122,23 @@ uint8_t *delay_cubin(const void *image, size_t size, size_t *new_size)
 			recorder_warn("nothing in kernels for sm_%u is late: its machine code is not known", c.architecture);
 		cubin_close(&c);
 	}
+	return out;
+}
+
+uint8_t *delay_cubin(const void *image, size_t size, size_t *new_size)
+{
+	void *copy = NULL;
+
+	if (!delays_in_kernels())
+		return NULL;
+	if ((uintptr_t)image % _Alignof(Elf64_Shdr)) { /* checksums are of what is aligned */
+		if (!(copy = malloc(size)))
+			return NULL;
+		image = memcpy(copy, image, size);
+	}
+	pthread_mutex_lock(&lock);
+	uint8_t *out = put_in_image(image, size, new_size);
 	pthread_mutex_unlock(&lock);
+	free(copy);
 	return out;
 }

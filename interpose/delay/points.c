@@ -29,8 +29,8 @@ struct delay_kernel {
 	struct config_kernel *asked; /* by the file that was loaded */
 	struct point *points;
 	size_t count;
-	bool done;
-	struct delay_kernel *next;
+	bool done, listed;
+	struct delay_kernel *next, *of_module;
 };
 
 struct late_call {
@@ -42,6 +42,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct delay_config *loaded;
 static struct delay_kernel *kernels;
+static _Thread_local struct delay_kernel *of_module; /* those that are new with what this thread loads */
 static struct late_call *calls;
 static size_t call_count, call_room;
 
@@ -131,8 +132,31 @@ struct delay_kernel *delay_kernel(const char *name, uint64_t checksum)
 		else
 			free(k), k = NULL;
 	}
+	if (k && !k->listed) {
+		k->listed = true;
+		k->of_module = of_module;
+		of_module = k;
+	}
 	pthread_mutex_unlock(&lock);
 	return k;
+}
+
+void delays_of_module(void)
+{
+	of_module = NULL;
+}
+
+void delays_not_loaded(void)
+{
+	pthread_mutex_lock(&lock);
+	for (struct delay_kernel *k = of_module; k; k = k->of_module) {
+		k->count = 0;
+		k->done = k->listed = false;
+		if (k->asked)
+			k->asked->used = false;
+	}
+	of_module = NULL;
+	pthread_mutex_unlock(&lock);
 }
 
 static struct point choose(const struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in)

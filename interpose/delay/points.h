@@ -26,6 +26,9 @@ void delays_open(void);
 bool delays_in_kernels(void);
 /* Instead of delays there are ways around every instruction, which show that these change nothing. */
 bool delays_are_empty(void);
+/* The calling thread is about to ask for the kernels of a module; what it asked for is not loaded. */
+void delays_of_module(void);
+void delays_not_loaded(void);
 /*
  * The name is mangled; of code that was seen before, the same. NULL: nothing in it is late. The
  * points of a kernel are asked for by one thread.

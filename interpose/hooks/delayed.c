@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "../delay/image.h"
+#include "../delay/points.h"
 #include "../recorder.h"
 #include "../sass/fatbin.h"
 #include "../state/held.h"
@@ -91,6 +92,7 @@ void *delayed_image(const struct loading *l)
 
 	pthread_once(&once, find_devices);
 	image_prepare();
+	delays_of_module();
 	if (l->path)
 		held_from_file(&held, l->path, FILE_MAX);
 	else
@@ -106,7 +108,9 @@ void *delayed_image(const struct loading *l)
 	return out;
 }
 
-void delayed_refused(CUresult r)
+void delayed_refused(CUresult refused, CUresult as_it_is)
 {
-	recorder_warn("a module has no delays: the driver does not load it with them (%s)", error_name(r));
+	delays_not_loaded();
+	if (as_it_is == CUDA_SUCCESS)
+		recorder_warn("a module has no delays: the driver does not load it with them (%s)", error_name(refused));
 }

@@ -11,7 +11,7 @@
 
 /* Returns an image that the caller frees, or NULL where the module is to be loaded as it is. */
 void *delayed_image(const struct loading *l);
-/* The driver refused it, but loaded the module as it is. */
-void delayed_refused(CUresult r);
+/* The driver refused it, and had another answer, or the same, to the module as it is. */
+void delayed_refused(CUresult refused, CUresult as_it_is);
 
 #endif

@@ -112,8 +112,7 @@ static void give_back_values(void *const *kept, void **values, unsigned count)
 			CUresult refused = r; \
 			give_back_values(before, values); \
 			r = real.symbol args; \
-			if (r == CUDA_SUCCESS) \
-				delayed_refused(refused); \
+			delayed_refused(refused, r); \
 		} \
 		substituted(other, kept); \
 		loaded(&op, r, r == CUDA_SUCCESS ? (void *)*out : NULL, library, &l); \

@@ -50,6 +50,10 @@ static void load(const char *way, const char *path)
 		SHOW(cuModuleLoad(&m, path));
 	else if (!strcmp(way, "library-file"))
 		SHOW(cuLibraryLoadFromFile(&l, path, NULL, NULL, 0, NULL, NULL, 0));
+	if (!strcmp(way, "odd")) {
+		own_image = memmove((char *)image + 1, image, size);
+		SHOW(cuModuleLoadData(&m, own_image));
+	}
 	if (!strcmp(way, "wrapped")) {
 		own_image = &wrapper;
 		wrapper.data = image;
