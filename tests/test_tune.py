@@ -249,6 +249,7 @@ def test_one_that_does_not_stride(recorded: Path, tmp_path: Path, cli: Cli) -> N
     assert verified == {"64": "no", "128": "yes", "256": "no"}
     assert all("the result differs: region" in r["error"] for r in rows(out)[1:])
     assert "2 configurations can't be taken:" in outcome.stdout
+    assert "block 64, grid 320 and 1 more: the result differs: region" in outcome.stdout
     assert "best: as recorded" in outcome.stdout
 
 
@@ -365,22 +366,21 @@ def test_an_interrupt_leaves_what_was_tried(recorded: Path, tmp_path: Path) -> N
 
 
 class Study:
-    """What stands for a study of optuna: proposes positions in turn."""
+    """What stands for a study of optuna: proposes what is first over and over."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
-        self.count = 0
+        self.wanted: list[dict[str, int]] = []
 
-    def ask(self, axes: dict[str, list[int]]) -> Any:
-        number, params = self.count, {}
-        for name, choices in axes.items():
-            number, at = divmod(number, len(choices))
-            params[name] = choices[at]
-        self.count += 1
-        return types.SimpleNamespace(params=params)
+    def ask(self, axes: dict[str, int]) -> Any:
+        first = dict.fromkeys(axes, 0)
+        return types.SimpleNamespace(params=self.wanted.pop() if self.wanted else first)
+
+    def enqueue_trial(self, params: dict[str, int]) -> None:
+        self.wanted.append(params)
 
     def tell(self, trial: Any, value: float | None = None, state: Any = None) -> None:
-        self.told.append((trial.params, value, state))
+        self.told.append((value, state))
 
 
 def optuna(study: Study) -> types.ModuleType:
@@ -389,28 +389,42 @@ def optuna(study: Study) -> types.ModuleType:
     parts = {
         "logging": space_of(WARNING=30, set_verbosity=lambda level: None),
         "samplers": space_of(TPESampler=lambda seed: seed),
-        "distributions": space_of(CategoricalDistribution=list),
-        "trial": space_of(TrialState=space_of(FAIL="fail")),
+        "distributions": space_of(CategoricalDistribution=len, IntDistribution=max),
+        "trial": space_of(TrialState=space_of(FAIL="fail", PRUNED="pruned")),
         "create_study": lambda direction, sampler: study if direction == "minimize" else None,
     }
     vars(package).update(parts)
     return package
 
 
-def test_optuna_is_told_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = Study()
-    monkeypatch.setitem(sys.modules, "optuna", optuna(study))
-    of = made(maxregs=[16, 32], opt_level=[1, 2, 3])
-    steps = search.search("optuna", of, None, 0)
+def searched(of: Space, trials: int | None, seed: int = 0) -> list[Configuration]:
+    """What a search tries where all is good that takes at least 32 registers: more are slower."""
+    steps = search.search("optuna", of, trials, seed)
     tried = [next(steps)]
     with contextlib.suppress(StopIteration):
         while True:
-            good = tried[-1].maxregs == 32
-            tried.append(steps.send(Row(tried[-1], 2.5 if good else None, verified=good)))
+            registers = tried[-1].maxregs or 0
+            good = registers >= 32
+            tried.append(steps.send(Row(tried[-1], registers if good else None, verified=good)))
+    return tried
+
+
+def test_optuna_is_told_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = Study()
+    monkeypatch.setitem(sys.modules, "optuna", optuna(study))
+    tried = searched(made(maxregs=[16, 32], opt_level=[1, 2, 3]), None)
     assert len(set(tried)) == len(tried) == 6
-    assert len(study.told) == 6
-    values = {(value, state) for _, value, state in study.told}
-    assert values == {(2.5, None), (None, "fail")}
+    told = [one for one in study.told if one != (None, "fail")]  # known already
+    assert sorted(told, key=str) == [(32, None)] * 3 + [(None, "pruned")] * 3
+
+
+def test_optuna_tries_as_many_as_are_asked_for() -> None:
+    pytest.importorskip("optuna")
+    of = made(maxregs=range(8, 104), opt_level=[1, 2])
+    assert len(set(searched(of, 40))) == 40
+    assert searched(of, 12) == searched(of, 12) != searched(of, 12, seed=1)
+    every = searched(made(maxregs=range(16, 48), cache=["none", "l1"]), 100)
+    assert len(set(every)) == len(every) == 64
 
 
 def test_optuna_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:

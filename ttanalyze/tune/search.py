@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from ttanalyze.errors import Error
-from ttanalyze.tune.space import Configuration, Space
+from ttanalyze.tune.space import MOST, Configuration, Space
 from ttanalyze.tune.table import Row
 
 Search = Generator[Configuration, Row, None]
 SEARCHES = ("grid", "random", "optuna")
 TRIALS = 30  # of a search that need not end
-REPEATS = 200  # proposals of what is known already, after which there is nothing left
 
 
 def search(name: str, space: Space, trials: int | None, seed: int) -> Search:
@@ -22,13 +21,17 @@ def search(name: str, space: Space, trials: int | None, seed: int) -> Search:
     package is missing.
     """
     check(name)
-    if name == "grid":
-        return _sequence(list(space.all())[:trials])
+    if name == "optuna":
+        return _optuna(_package(), space, most(name, space, trials), seed)
+    found = list(space.all())
     if name == "random":
-        found = list(space.all())
         random.Random(seed).shuffle(found)
-        return _sequence(found[:trials])
-    return _optuna(_package(), space, TRIALS if trials is None else trials, seed)
+    return _sequence(found[: most(name, space, trials)])
+
+
+def most(name: str, space: Space, trials: int | None) -> int:
+    """How many configurations a search may try."""
+    return min(space.size, trials or (TRIALS if name == "optuna" else space.size))
 
 
 def check(name: str) -> None:
@@ -56,19 +59,42 @@ def _package() -> Any:
 def _optuna(optuna: Any, space: Space, trials: int, seed: int) -> Search:
     sampler = optuna.samplers.TPESampler(seed=seed)
     study = optuna.create_study(direction="minimize", sampler=sampler)
-    categorical = optuna.distributions.CategoricalDistribution
-    axes = {name: categorical(list(range(len(of)))) for name, of in space.axes.items()}
-    failed = optuna.trial.TrialState.FAIL
-    known: dict[Configuration, Row] = {}
-    repeats = 0
-    while len(known) < min(trials, space.size) and repeats < REPEATS:
+    axes = {name: _axis(optuna, getattr(space, name)) for name in space.axes}
+    states = optuna.trial.TrialState
+    others = _any(space, seed)
+    known: set[Configuration] = set()
+    while len(known) < trials:
         trial = study.ask(axes)
         configuration = space.make(trial.params)
-        repeats = repeats + 1 if configuration in known else 0
-        row = known.get(configuration)
-        if row is None:
-            row = known[configuration] = yield configuration
+        if configuration in known:  # what seems best is proposed over and over
+            study.tell(trial, state=states.FAIL)
+            choice = next(others, None)
+            if choice is None:
+                return
+            study.enqueue_trial(choice)
+            continue
+        known.add(configuration)
+        row = yield configuration
         if row.good:
             study.tell(trial, row.median_ms)
-        else:
-            study.tell(trial, state=failed)
+        else:  # which is worse than all others; of what failed nothing would be concluded
+            study.tell(trial, state=states.PRUNED)
+
+
+def _axis(optuna: Any, values: Sequence[Any]) -> Any:
+    """Where one is good, others near it may be, if they ascend."""
+    if all(isinstance(value, (int, tuple)) for value in values) and list(values) == sorted(values):
+        return optuna.distributions.IntDistribution(0, len(values) - 1)
+    return optuna.distributions.CategoricalDistribution(list(range(len(values))))
+
+
+def _any(space: Space, seed: int) -> Iterator[dict[str, int]]:
+    """Positions on the axes, all in any order; of more than can be listed, some."""
+    lot = random.Random(seed)
+    if space.size <= MOST:
+        found = list(space.choices())
+        lot.shuffle(found)
+        yield from found
+        return
+    for _ in range(MOST):
+        yield {name: lot.randrange(len(of)) for name, of in space.axes.items()}

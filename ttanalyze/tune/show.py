@@ -40,8 +40,13 @@ def tuned_text(of: Tuned, colour: bool = False) -> str:
         out.append(f"… {len(good) - SHOWN:,} slower ones not shown")
     if bad:
         out += ["", f"{text.count(len(bad), 'configuration')} can't be taken:"]
-        out += [f"  {label(row, varied)}: {row.error}" for row in bad[:SHOWN]]
-        out += [f"  … {len(bad) - SHOWN:,} more"] if len(bad) > SHOWN else []
+        why: dict[str, list[Row]] = {}
+        for row in bad:
+            why.setdefault(row.error, []).append(row)
+        for error, rows in list(why.items())[:SHOWN]:
+            more = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+            out.append(f"  {label(rows[0], varied)}{more}: {error}")
+        out += [f"  … {len(why) - SHOWN:,} more reasons"] if len(why) > SHOWN else []
     best = f"best: {label(of.best, varied)}: {_time(of.best.median_ms)}"
     if of.best.configuration == of.recorded.configuration:
         best = f"best: as recorded: {_time(of.best.median_ms)}"

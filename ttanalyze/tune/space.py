@@ -97,14 +97,19 @@ class Space:
             at["maxregs"] = at["opt_level"] = None
         return Configuration(**at)
 
+    def choices(self) -> Iterator[dict[str, int]]:
+        """All positions on the axes."""
+        axes = {name: range(len(texts)) for name, texts in self.axes.items()}
+        for positions in itertools.product(*axes.values()):
+            yield dict(zip(axes, positions, strict=True))
+
     def all(self) -> Iterator[Configuration]:
         """Each once. Raises Error where they are too many to be tried one after the other."""
         if self.size > MOST:
             raise Error(f"{self.size:,} configurations: say fewer, or --search optuna")
-        axes = {name: range(len(texts)) for name, texts in self.axes.items()}
         seen = set()
-        for positions in itertools.product(*axes.values()):
-            made = self.make(dict(zip(axes, positions, strict=True)))
+        for choice in self.choices():
+            made = self.make(choice)
             if made not in seen:
                 seen.add(made)
                 yield made

@@ -20,7 +20,7 @@ from ttanalyze.model.process import Process
 from ttanalyze.replay import Plan
 from ttanalyze.replay.choose import choose
 from ttanalyze.tune import code as codes
-from ttanalyze.tune.search import check, search
+from ttanalyze.tune.search import check, most, search
 from ttanalyze.tune.space import RECORDED, Configuration, Space, space
 from ttanalyze.tune.table import Row, Table
 from ttanalyze.tune.workers import Worker
@@ -149,7 +149,7 @@ def tune(
                 f"launch {of.seq} as it was recorded can't be the measure: {recorded.error}"
                 + ("" if wish.dtype else "; with --dtype and --tolerance values may differ")
             )
-        rows = _run(steps, attempt, min(wish.trials or of_all.size, of_all.size), progress)
+        rows = _run(steps, attempt, most(wish.search, of_all, wish.trials), progress)
     return Tuned(of, worker.about["device"], recorded, rows, new, [*notes, *_notes(of)])
 
 
