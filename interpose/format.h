@@ -282,7 +282,8 @@ struct tt_epoch {
 	uint32_t device;
 	uint64_t captured_ns;   /* CLOCK_MONOTONIC when the drain saw that the device had read it; 0 where that is not known */
 	uint32_t controls;      /* string offset: what tt_control had set, as "points=on;stamps=on;snapshot=64;regions=all"; 0: nothing */
-	uint8_t reserved[12];
+	uint8_t reserved[4];
+	uint64_t cut;           /* tt_event.seq of the last call whose work it may have; 0 where that is not known but by seq */
 	uint64_t check;         /* XXH3-64 of the 152 bytes before */
 };
 

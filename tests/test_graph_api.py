@@ -13,7 +13,7 @@ import pytest
 import ttanalyze as tt
 from tests import graph_cases, support
 from tests.rundir import Writer
-from ttanalyze.errors import Error
+from ttanalyze.errors import Error, FormatError
 from ttanalyze.graph import Driver, Graph, MissingDriverError, recorded
 
 pytestmark = pytest.mark.large  # mostly Python: under sanitizers it would say little more
@@ -390,7 +390,7 @@ def ordered(run: Path, order: str = "streams") -> dict[int, set[int]]:
     fill(5, 18)
     fill(99, 18, result=1)  # was refused
     fill(98, 18, flags=1)  # into a graph
-    fill(97, 18, context=1)
+    writer.event("set", stream=18, dst=base + 65536, bytes=16, src=97, shared=4, context=1)
     writer.event("sync", stream=18)  # the host waited
     fill(6, 19)
     writer.event("sync", stream=0, src=0xE)
@@ -448,16 +448,20 @@ def test_spans_that_cannot_be_read(run_path: Path) -> None:
     writer.epoch()
     writer.event("set", dst=0x7F0000000000, bytes=16)
     writer.epoch()
+    writer.event("set", dst=0x7F0000000000, bytes=16, shared=4, context=1)
+    writer.epoch()
     counters = {"events_lost": 0}
     writer.close(options={"TT_PARAMS": "1"}, counters=counters)
     process = tt.open(run_path).process(0)
+    again = "(a call) can't be done again:"
     for epochs, why in [
         ((0, 1), "epoch 0 is of context 0, epoch 1 of context 1"),
         ((2, 5), "epoch 2 was cut while work was running: its contents may be torn"),
         ((0, 3), "epoch 3 was refused: nothing was captured then"),
         ((0, 4), "epoch 4 lies inside a graph: take one before or after its launch"),
-        ((0, 5), "call 8 (a call) can't be done again: its kernel is not known"),
-        ((5, 6), "call 10 (a call) can't be done again: what value it sets was not recorded"),
+        ((0, 5), f"call 8 {again} its kernel is not known"),
+        ((5, 6), f"call 10 {again} what value it sets was not recorded"),
+        ((6, 7), f"call 12 {again} it writes to memory of this context in context 1"),
     ]:
         with pytest.raises(Error) as raised:
             recorded.span(process, *epochs)
@@ -465,3 +469,59 @@ def test_spans_that_cannot_be_read(run_path: Path) -> None:
     writer.close(options={"TT_PARAMS": "1"}, counters={"events_lost": 3})
     with pytest.raises(Error, match="3 calls were lost"):
         recorded.span(tt.open(run_path).process(0), 0, 5)
+
+
+def test_spans_of_files_that_are_cut_short(run_path: Path) -> None:
+    writer = Writer(run_path)
+    writer.born(0, bytes(4096))
+    writer.epoch("sync", "full")
+    writer.epoch()
+    writer.close(options={"TT_PARAMS": "1"}, counters={"events": 3})
+    assert not recorded.span(tt.open(run_path).process(0), 0, 1).steps
+    for name, reason in [
+        ("events.bin", "offset 320: cut short: 2 of 3 calls are there"),
+        ("regions.bin", "offset 64: cut short: 0 of 1 regions of epoch 0 are there"),
+    ]:
+        file = run_path / "p0" / name
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-1])
+        with pytest.raises(FormatError, match=f"{name}: {reason}"):
+            recorded.span(tt.open(run_path).process(0), 0, 1)
+        file.write_bytes(whole)
+
+
+def test_copies_between_contexts(run_path: Path) -> None:
+    """What comes from elsewhere is what the next epoch has; what goes elsewhere is not done."""
+    writer = Writer(run_path)
+    base = 0x7F0000000000
+    other = base + (1 << 24)
+    for region in (0, 1):
+        writer.born(region, bytes(4096), context=region)
+    writer.epoch("sync", "full")
+    writer.event("copy", dst=base, src=other, bytes=64, flags=32)
+    writer.event("copy", dst=other, src=base, bytes=64, flags=32)
+    writer.event("copy", dst=base + 64, src=base, bytes=64, flags=32)
+    writer.epoch()
+    writer.close(options={"TT_PARAMS": "1"})
+    steps = recorded.span(tt.open(run_path).process(0), 0, 1).steps
+    assert [step.what for step in steps] == [
+        recorded.Upload(base, 64, 0, 0, 1),
+        recorded.Move(base + 64, base, 64),
+    ]
+
+
+def test_epochs_know_what_they_have(run_path: Path) -> None:
+    """What another thread submitted between the call that an epoch is of and its cut is in it."""
+    writer = Writer(run_path)
+    writer.born(0, bytes(4096))
+    first = writer.epoch("sync", "full")
+    sets = [
+        writer.event("set", dst=0x7F0000000000, bytes=16, src=n, shared=4, thread=n) for n in (1, 2)
+    ]
+    second = writer.epoch("sync", seq=sets[0], cut=sets[1])
+    writer.epoch()
+    writer.close(options={"TT_PARAMS": "1"})
+    process = tt.open(run_path).process(0)
+    values = [step.what.value for step in recorded.span(process, first, second).steps]  # type: ignore[union-attr]
+    assert values == [1, 2]
+    assert not recorded.span(process, second, second + 1).steps

@@ -132,6 +132,24 @@ def test_nobody_else_works_between_the_two(process: Process) -> None:
         assert before[0] == (sets["src"][-1] if len(sets) else 0)  # the numbers of calls say so too
 
 
+def test_epochs_say_what_other_threads_have_done(built: Path, tmp_path: Path) -> None:
+    """Each has just what was submitted up to the call that it names as its cut."""
+    command = support.command("shim_replayable", built)
+    environment = support.recording(SIM, tmp_path / "run", epoch="launch:1", params="1")
+    assert support.run(command, environment, cwd=tmp_path).status == 0
+    process = tt.open(tmp_path / "run").processes[0]
+    sets = process.events[process.events["kind"] == layout.EVENT_KINDS.index("set")]
+    busy = int(sets["dst"][0])
+    checked = 0
+    for epoch in process.epochs[process.epochs["flags"] & layout.LOOSE == 0]:
+        before = sets[sets["seq"] <= epoch["cut"]]
+        if len(before) and epoch["trigger"] == layout.TRIGGERS.index("launch"):
+            found = memory(process, int(epoch["number"]), busy, 4 * N)
+            assert (found == before["src"][-1]).all(), epoch
+            checked += 1
+    assert checked
+
+
 def test_what_was_in_force(process: Process) -> None:
     (reverse,) = named(process, "reverse")
     fill, *_ = named(process, "fill")

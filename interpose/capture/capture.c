@@ -341,6 +341,17 @@ static bool is_due(struct context *c, uint32_t trigger)
 	return false;
 }
 
+/*
+ * The last call whose work is in an epoch that is cut now, behind the closed gate: who took a number
+ * and then found the gate closed takes another. 0 where it is cut before the call that it is for.
+ */
+static uint64_t last_within(const struct tt_epoch *like)
+{
+	if (like->trigger == TT_TRIGGER_KERNEL_BEFORE || like->trigger == TT_TRIGGER_GRAPH)
+		return 0;
+	return recorder_last_seq();
+}
+
 /* Behind the closed gate; exact: nobody is inside. Its number where it was captured, else TT_NO_EPOCH. */
 static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_epoch *like, bool exact)
 {
@@ -354,6 +365,7 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 	q.epoch.context = c->index;
 	q.epoch.device = (uint32_t)c->device;
 	q.epoch.flags = (exact ? 0 : TT_EPOCHF_LOOSE) | (p->gap ? TT_EPOCHF_GAP : 0);
+	q.epoch.cut = last_within(like);
 	c->work_captured = context_work(c);
 	p->regions_then = regions_version_now();
 	p->last_exact = TT_NO_EPOCH;

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ttanalyze import text
-from ttanalyze.errors import Error, system_error
+from ttanalyze.errors import Error
 from ttanalyze.export.prepare import Prepared
 from ttanalyze.graph.alive import Alive
 from ttanalyze.graph.recorded import REGION, Launch
-from ttanalyze.model import contents, layout
+from ttanalyze.model import contents, layout, modules
 from ttanalyze.model.contents import DataFiles
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
@@ -125,10 +125,10 @@ class _Reader:
         self._context = int(event["context"])
 
     def read(self, everything: bool) -> Needs:
-        of, functions = self._plan, self._process.functions
-        record = functions[int(np.searchsorted(functions["id"], of.launch.function))]
-        number = int(record["module"])
-        image, kind = self._image(number)
+        of = self._plan
+        module = modules.of_kernel(self._process, of.launch.function)
+        image = modules.image_for(self._process, module, f"kernel {of.kernel}")
+        number, kind = int(module["id"]), MODULE_KINDS[int(module["kind"])]
         rows = [row for row in self._alive.rows if self._captured(row)]
         before = self._records(of.before, rows)
         after = {} if of.after is None else self._records(of.after, rows)
@@ -143,7 +143,7 @@ class _Reader:
             at[row] = len(memory)
             made_of = made.arrays.get(row)
             memory.append(self._memory(row, before.get(row), after.get(row), made_of))
-        return Needs(of, image, kind, memory, self._pointers(at), **self._settings(number))
+        return Needs(of, image, kind, memory, self._pointers(at), **self._settings(module))
 
     def _captured(self, row: int) -> bool:
         own = int(self._birth["context"][row]) == self._context
@@ -154,20 +154,6 @@ class _Reader:
         if self._birth["kind"][row] != REGION["global"]:
             return bool(self._birth["size"][row])
         return int(self._birth["module"][row]) == module
-
-    def _image(self, number: int) -> tuple[bytes, str]:
-        modules = self._process.modules
-        at = int(np.searchsorted(modules["id"], number))
-        known = at < len(modules) and modules["id"][at] == number
-        image = int(modules["image"][at]) if known else 0
-        if not image:
-            name = self._plan.kernel
-            raise Error(f"kernel {name} can't be had again: the image of its module was not saved")
-        path = self._process.path / "modules" / f"{image:016x}"
-        try:
-            return path.read_bytes(), MODULE_KINDS[int(modules["kind"][at])]
-        except OSError as e:
-            raise system_error(path, e) from None
 
     def _records(self, epoch: int, rows: list[int]) -> dict[int, Array]:
         """Of regions, by row, where their contents are in an epoch."""
@@ -187,7 +173,7 @@ class _Reader:
         lucky = birth["kind"] not in (REGION["arena"], REGION["global"])
         return Memory(number, shown, base, size, variable, before, after, made, bool(lucky))
 
-    def _settings(self, module: int) -> dict[str, Any]:
+    def _settings(self, module: Any) -> dict[str, Any]:
         """What was in force for the launch and when its module was loaded, as far as the run says;
         of others what is plain.
         """
@@ -208,11 +194,9 @@ class _Reader:
                     limits.append((number, value))
                 elif what == SETTING["cache"] and value:
                     cache = cache or value
-        modules = self._process.modules
-        loaded = kept.settings(modules[int(np.searchsorted(modules["id"], module))])
         jit = [
             (int(one["number"]), _signed(one["value"]))
-            for one in loaded
+            for one in kept.settings(module)
             if one["what"] == SETTING["jit"]
         ]
         return {

@@ -10,7 +10,7 @@ import bisect
 import contextlib
 import os
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
@@ -26,7 +26,7 @@ from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.loading import Blocks, Loader
 from ttanalyze.graph.memory import DeviceBuffer, copy_in, copy_out
 from ttanalyze.graph.module import Module
-from ttanalyze.graph.recorded import REGION
+from ttanalyze.graph.recorded import REGION, cut
 from ttanalyze.model import contents, layout
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
@@ -129,8 +129,8 @@ class Piece:
 @dataclass(frozen=True)
 class Finding:
     """A region in an epoch, compared. digest, expected: what it has, and had. differ: the blocks
-    that do, blocks: how many, first_block: the first of them. new: it was allocated within the
-    span, so that what nobody wrote there is not known.
+    that do, blocks: how many, first_block: the first of them. new: what it held in the beginning
+    is not known, as it was allocated within the span and not given out full of zeros.
     """
 
     region: int
@@ -330,14 +330,15 @@ class Places:
         """Whether a region is here."""
         return row in self._variables or (row in self._rows and self._ordinary(row))
 
-    def restore(self, state: State) -> None:
-        """Puts into memory what it held in an epoch; what was not there then is zeros, or what its
-        module says. Blocks that hold it already stay. Raises FormatError for damaged contents.
+    def restore(self, state: State, unknown: int = 0) -> None:
+        """Puts into memory what it held in an epoch; what was not there then is full of a byte, or
+        what its module says. Blocks that hold it already stay. Raises FormatError for damaged
+        contents.
         """
         self.device.synchronize()
         rows = [row for row in self._rows if row in state.records and self.has(row)]
         fresh = not self._restored
-        self._clear(state, fresh)
+        self._clear(state, fresh, unknown)
         self._restored = True
         for row, data in self._initial.items():
             if row not in state.records:
@@ -358,21 +359,17 @@ class Places:
         if not self._digests.here:  # what was read was not checked
             self._check(state, rows)
 
-    def _clear(self, state: State, fresh: bool) -> None:
-        """Zeros where nothing was, or where nothing has been put yet."""
+    def _clear(self, state: State, fresh: bool, unknown: int) -> None:
+        """A byte where nothing was, zeros where nothing has been put yet."""
         with self.device.use() as driver:
-            for begin, size in self._to_clear(state, fresh):
-                driver.call("cuMemsetD8_v2", begin, 0, size)
+            if fresh:
+                for p in self._pieces:
+                    driver.call("cuMemsetD8_v2", p.begin + p.delta, 0, p.end - p.begin)
+            for row in self._rows:
+                if row not in state.records and self._ordinary(row):
+                    size = int(self._birth["size"][row])
+                    driver.call("cuMemsetD8_v2", self.now(row), unknown, size)
             driver.call("cuCtxSynchronize")
-
-    def _to_clear(self, state: State, fresh: bool) -> Iterator[tuple[int, int]]:
-        """Address and size of what is to be zeros."""
-        if fresh:
-            yield from ((p.begin + p.delta, p.end - p.begin) for p in self._pieces)
-            return
-        for row in self._rows:
-            if row not in state.records and self._ordinary(row):
-                yield self.now(row), int(self._birth["size"][row])
 
     def _check(self, state: State, rows: list[int]) -> None:
         """Raises FormatError where memory is not as in an epoch, as files are damaged."""
@@ -400,9 +397,14 @@ class Places:
             )
             label = self._process.strings.get(int(regions.label[row]))
             number, size = int(regions.id[row]), int(regions.size[row])
-            new = row not in before.records
+            zeros = self._birth["kind"][row] == REGION["arena"] and self._came(row, before.epoch)
+            new = row not in before.records and not zeros
             out.append(Finding(number, label, size, digest, wanted, differ, new))
         return out
+
+    def _came(self, row: int, epoch: int) -> bool:
+        """Whether a region was allocated after an epoch."""
+        return int(self._birth["seq"][row]) > cut(self._process, epoch)
 
     def digests(self, rows: Iterable[int]) -> dict[int, Array]:
         """By row, the digest of each block of some regions, as they are now."""

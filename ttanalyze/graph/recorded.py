@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -25,11 +25,13 @@ KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
 REGION = {name: number for number, name in enumerate(layout.REGION_KINDS) if name}
 FLAGS = {
     name: layout.constant(f"TT_EVENTF_{name.upper()}")
-    for name in ("capturing", "cooperative", "sync_copy", "peer", "host_dst")
+    for name in ("capturing", "cooperative", "sync_copy", "host_dst")
 }
 ORDERS = ("streams", "serial")
 LEGACY, PER_THREAD = 1, 2  # numbers of streams
+HOST = (REGION["host"], REGION["host-registered"])
 ELSEWHERE = (0, 2, 4)  # CU_LAUNCH_ATTRIBUTE_IGNORE, and those that the event has
+UNUSABLE = layout.REFUSED | layout.DROPPED | layout.LOOSE
 JOIN = 4  # steps that all others come after, from which on one stands for them
 
 
@@ -143,11 +145,17 @@ class Span:
         return int(self.process.regions.birth["seq"][row]) > cut(self.process, self.first)
 
 
+def good_epochs(process: Process, context: int) -> Array:
+    """The numbers of a context's epochs that have contents, which can't be torn."""
+    epochs = process.epochs
+    good = (epochs["flags"] & UNUSABLE == 0) & (epochs["context"] == context)
+    good &= epochs["trigger"] != layout.TRIGGERS.index("graph-node")
+    return np.flatnonzero(good)
+
+
 def cut(process: Process, epoch: int) -> int:
     """The last call before an epoch."""
-    record = process.epochs[epoch]
-    before = layout.TRIGGERS[int(record["trigger"])] == "kernel-before"
-    return int(record["seq"]) - before
+    return int(process.seen.whole[epoch])
 
 
 def span(process: Process, first: int, last: int, order: str = "streams") -> Span:
@@ -177,9 +185,11 @@ def _check_recorded(process: Process) -> None:
             f"{process.path.parent}: recorded without --params: "
             "what its kernels were given is not known"
         )
-    lost = int(process.info.get("counters", {}).get("events_lost", 0))
+    counters = process.info.get("counters", {})
+    lost = int(counters.get("events_lost", 0))
     if lost:
         raise Error(f"{process.path.parent}: {text.count(lost, 'call')} were lost")
+    process.check_events()
 
 
 def _check_epochs(process: Process, first: int, last: int) -> None:
@@ -200,8 +210,16 @@ def _check_first(process: Process, epoch: int) -> None:
 
 def _check_epoch(process: Process, epoch: int) -> None:
     contents.check_epoch(process, epoch)
-    if layout.TRIGGERS[int(process.epochs[epoch]["trigger"])] == "graph-node":
+    record, regions = process.epochs[epoch], process.regions
+    if layout.TRIGGERS[int(record["trigger"])] == "graph-node":
         raise Error(f"epoch {epoch} lies inside a graph: take one before or after its launch")
+    there = (regions.born <= epoch) & (epoch < regions.died)
+    there &= (regions.flags & layout.CAPTURED != 0) & (
+        regions.birth["context"] == record["context"]
+    )
+    if there.sum() < record["regions"]:
+        have = f"{int(there.sum())} of {int(record['regions'])} regions"
+        raise process.cut_short("regions.bin", f"{have} of epoch {epoch} are there")
 
 
 class _Reader:
@@ -215,6 +233,9 @@ class _Reader:
         self._serial = order == "serial"
         self._context = int(process.epochs[first]["context"])
         self._begin = cut(process, first)
+        self._good = good_epochs(process, self._context)
+        if last is not None:
+            self._good = self._good[self._good <= last]
         self._alive = Alive(process, self._begin + 1)
         self._lived = dict.fromkeys(self._alive.rows)
         self._steps: list[Step] = []
@@ -230,6 +251,8 @@ class _Reader:
                 continue
             if int(event["context"]) == self._context:
                 self._event(event)
+            elif event["kind"] in (KIND["copy"], KIND["set"]):
+                self._check_elsewhere(event)
         self._lives(self._until + 1)
         rows = np.array(list(self._lived), "i8")
         rows = rows[self._process.regions.birth["context"][rows] == self._context]
@@ -319,6 +342,12 @@ class _Reader:
         if handler is not None:
             handler(self, event)
 
+    def _check_elsewhere(self, event: Any) -> None:
+        """Raises Error where a call of another context writes to memory of this one."""
+        if self._is_ours(self._alive.find(int(event["dst"]))):
+            other = int(event["context"])
+            raise self._refuse(event, f"it writes to memory of this context in context {other}")
+
     def _refuse(self, event: Any, why: str) -> Error:
         call = self._process.call(int(event["call"])) or "a call"
         return Error(f"call {int(event['seq'])} ({call}) can't be done again: {why}")
@@ -365,8 +394,6 @@ class _Reader:
 
     def _copy(self, event: Any) -> None:
         name = self._process.call(int(event["call"])) or ""
-        if event["flags"] & FLAGS["peer"]:
-            raise self._refuse(event, "it copies between devices")
         dst, src, size = (int(event[name]) for name in ("dst", "src", "bytes"))
         rows = _rows(event)
         pitched = any(part in name for part in ("2D", "3D"))
@@ -383,35 +410,36 @@ class _Reader:
     def _copied(
         self, event: Any, dst: int, src: int, size: int, rows: Rows | None, alone: bool
     ) -> Move | Upload | None:
-        """What a copy does to the device's memory, where it does anything. alone: the call did
+        """What a copy does to the context's memory, where it does anything. alone: the call did
         nothing else.
         """
         to, source = self._alive.find(dst), self._alive.find(src)
         if not dst or not src:
             raise self._refuse(event, "it copies from or to an array, or a list of places")
-        if to is None or self._is_host(to) or not size:
+        if not self._is_ours(to) or not size:
             return None
         if rows is not None:
             size //= rows.rows * rows.slices
-        if source is None or self._is_host(source):
+        if not self._is_ours(source):
             return self._upload(event, to, dst, size, rows, alone)
         return Move(dst, src, size, rows)
 
-    def _is_host(self, row: int) -> bool:
-        return int(self._process.regions.birth["kind"][row]) in (
-            REGION["host"],
-            REGION["host-registered"],
-        )
+    def _is_ours(self, row: int | None) -> TypeGuard[int]:
+        """Whether a region is memory of the context."""
+        if row is None:
+            return False
+        birth = self._process.regions.birth[row]
+        return int(birth["context"]) == self._context and int(birth["kind"]) not in HOST
 
     def _upload(
         self, event: Any, row: int, dst: int, size: int, rows: Rows | None, alone: bool
     ) -> Upload:
-        """A copy from the host: the bytes are those that the next epoch has there."""
+        """A copy from elsewhere: the bytes are those that the next epoch has there."""
         region = int(self._process.regions.id[row])
         seq = int(event["seq"])
         epoch = self._next_epoch(seq, row)
         if epoch is None:
-            raise self._refuse(event, "no epoch has what it copied from the host")
+            raise self._refuse(event, "no epoch has what it copied from the host, or elsewhere")
         others = writers(self._process, region, seq, cut(self._process, epoch))
         reach = size if rows is None else rows.reach(size)
         doubt = "" if alone else "other nodes of the graph may write there"
@@ -434,20 +462,18 @@ class _Reader:
 
     def _next_epoch(self, seq: int, row: int) -> int | None:
         """The first epoch of the context from a call on that may have a region's contents."""
-        epochs = self._process.epochs[: None if self._last is None else self._last + 1]
-        usable = epochs["flags"] & (layout.REFUSED | layout.DROPPED | layout.LOOSE) == 0
-        usable &= (epochs["context"] == self._context) & (epochs["seq"] >= seq)
-        for epoch in np.flatnonzero(usable).tolist():
-            inside = self._process.regions.born[row] <= epoch < self._process.regions.died[row]
-            if cut(self._process, epoch) >= seq and inside:
-                return int(epoch)
-        return None
+        regions = self._process.regions
+        at = np.searchsorted(self._process.seen.whole[self._good], seq)
+        at = max(at, np.searchsorted(self._good, regions.born[row]))
+        if at == len(self._good) or self._good[at] >= regions.died[row]:
+            return None
+        return int(self._good[at])
 
     def _set(self, event: Any) -> None:
         dst, size, item = (int(event[name]) for name in ("dst", "bytes", "shared"))
         if not item:
             raise self._refuse(event, "what value it sets was not recorded")
-        if self._alive.find(dst) is None:
+        if not self._is_ours(self._alive.find(dst)):
             return
         width, rows = int(event["grid"][0]), int(event["grid"][1])
         if not size or (rows and not width):

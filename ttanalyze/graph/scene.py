@@ -9,10 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import xxhash
-
-from ttanalyze.errors import Error, FormatError, system_error
+from ttanalyze.errors import Error
 from ttanalyze.graph.alive import Alive
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.force import apply_settings, jit_options, kept_attributes
@@ -31,24 +28,12 @@ from ttanalyze.graph.recorded import (
     cut,
 )
 from ttanalyze.graph.work import Copy, Kernel, Set, Work
-from ttanalyze.model import contents, layout
+from ttanalyze.model import contents, layout, modules
 from ttanalyze.model.process import Process
 
 POINTER = 8  # bytes
 STAGED = 256  # what copies from the host begin at multiples of
 SHOWN = 8  # regions in a note
-
-
-MISSING = {  # why an image is not in the run
-    "nothing": "the image of its module was not saved",
-    "unseen": "the image of its module was loaded before that could be seen",
-    "unknown": "its module is no image that is known",
-    "unreadable": "the file of its module could not be read",
-    "large": "the image of its module was too large to be kept",
-    "unused": "the image of its module is kept with the first launch that is recorded to be run "
-    "again, and none was",
-    "gone": "the image of its module was not in memory any more",
-}
 
 
 class Scene:
@@ -70,10 +55,8 @@ class Scene:
     def function(self, number: int) -> Function:
         """A kernel by its tt_function.id. Raises Error where its code can't be had."""
         if number not in self._functions:
-            functions = self.process.functions
-            record = functions[int(np.searchsorted(functions["id"], number))]
             name = self.process.kernel(number) or "?"
-            module = self.module(int(record["module"]), f"kernel {name}")
+            module = self._load(modules.of_kernel(self.process, number), f"kernel {name}")
             found = module.get(name)
             if found is None:
                 raise Error(f"kernel {name} is not in the image that was saved of its module")
@@ -81,35 +64,26 @@ class Scene:
         return self._functions[number]
 
     def module(self, number: int, what: str) -> Module:
-        """A module of the run, loaded. what: it is needed for."""
-        if number in self.modules:
-            return self.modules[number]
-        modules = self.process.modules
-        at = int(np.searchsorted(modules["id"], number))
-        known = at < len(modules) and modules["id"][at] == number
-        image = int(modules["image"][at]) if known else 0
-        if not image:
-            why = MISSING[layout.MISSING[int(modules["missing"][at])] if known else "nothing"]
-            raise Error(f"{what} can't be had again: {why}")
-        path = self.process.path / "modules" / f"{image:016x}"
-        try:
-            data = path.read_bytes()
-        except OSError as e:
-            raise system_error(path, e) from None
-        if xxhash.xxh3_64_intdigest(data) != image:
-            raise FormatError(path, 0, "not the image that was recorded")
-        jit = jit_options(self.process, modules[at])
-        made = Module(data, self.device, f"module {number}", jit)
-        self.modules[number] = made
-        self.places.add_module(number, made)
-        return made
+        """A module of the run, loaded. what: it is needed for. Raises Error where its code can't
+        be had.
+        """
+        return self._load(modules.by_number(self.process, number), what)
+
+    def _load(self, record: Any, what: str) -> Module:
+        number = layout.NO_ID if record is None else int(record["id"])
+        if number not in self.modules:
+            image = modules.image_for(self.process, record, what)
+            jit = jit_options(self.process, record)
+            made = Module(image, self.device, f"module {number}", jit)
+            self.modules[number] = made
+            self.places.add_module(number, made)
+        return self.modules[number]
 
     def replace(self, number: int, kernel: Function, module: Module) -> None:
         """Has another kernel do what one did, by its tt_function.id, and the variables of its
         module in the place of those of the same name; recorded ones that it lacks are not here.
         """
-        functions = self.process.functions
-        of = int(functions["module"][int(np.searchsorted(functions["id"], number))])
+        of = int(modules.of_kernel(self.process, number)["id"])
         self.modules[of] = module
         self.places.add_module(of, module, lacking=True)
         self._functions = {number: kernel}

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import xxhash
 
-from ttanalyze.errors import FormatError, MissingFileError
+from ttanalyze.errors import MissingFileError
 from ttanalyze.kernels import elf, fatbin, ptx
-from ttanalyze.model.files import Reader
+from ttanalyze.model import modules
 from ttanalyze.model.process import Process
 
 LARGEST = 1 << 28  # bytes of an image; the recorder saves much smaller ones only
@@ -77,14 +77,9 @@ def _of_process(process: Process) -> dict[int, str | None]:
 
 def image_of(process: Process, image: int) -> bytes | None:
     """A saved image by its digest; None where it was not saved."""
-    path = process.path / "modules" / f"{image:016x}"
     try:
-        with Reader(path) as file:
-            if file.size > LARGEST:
-                return None
-            contents = bytes(file.bytes(0, file.size))
-    except MissingFileError:
+        if modules.path_of(process, image).stat().st_size > LARGEST:
+            return None
+        return modules.read(process, image)
+    except (FileNotFoundError, MissingFileError):
         return None
-    if xxhash.xxh3_64_intdigest(contents) != image:
-        raise FormatError(path, 0, "not the image that its name is the digest of")
-    return contents

@@ -377,7 +377,7 @@ class Process:
 
         Looks at all of events.bin once, and from then on at those parts that have such calls.
         """
-        lows, highs = self._event_spans
+        lows, highs, _ = self._event_spans
         file = self._files["events.bin"]
         if file is None or after >= until:
             return np.empty(0, layout.EVENT)
@@ -402,19 +402,35 @@ class Process:
         return out.view(WHOLE)[order].view(layout.EVENT)
 
     @functools.cached_property
-    def _event_spans(self) -> tuple[Array, Array]:
+    def _event_spans(self) -> tuple[Array, Array, int]:
         """The least and the greatest seq of each SLOTS slots; none is in them where they are not
-        used.
+        used. And how many slots are.
         """
         file = self._files["events.bin"]
         pieces = -(-file.count // SLOTS) if file else 0
-        lows, highs = np.full(pieces, ~np.uint64(0)), np.zeros(pieces, "u8")
+        lows, highs, count = np.full(pieces, ~np.uint64(0)), np.zeros(pieces, "u8"), 0
         for at, records in self.event_slots():
             used = np.flatnonzero(records["kind"])
+            count += len(used)
             piece, seqs = (at + used) // SLOTS, records["seq"][used]
             np.minimum.at(lows, piece, seqs)
             np.maximum.at(highs, piece, seqs)
-        return lows, highs
+        return lows, highs, count
+
+    def check_events(self) -> None:
+        """Raises FormatError where calls are missing that the process counted. Looks at all of
+        events.bin once.
+        """
+        wanted = int(self.info.get("counters", {}).get("events", 0))
+        count = self._event_spans[2]
+        if count < wanted:
+            raise self.cut_short("events.bin", f"{count:,} of {wanted:,} calls are there")
+
+    def cut_short(self, name: str, what: str) -> FormatError:
+        """The error for a file that lacks records at its end."""
+        file = self._files.get(name)
+        end = 0 if file is None else file.at(file.count)
+        return FormatError(self.path / name, end, f"cut short: {what}")
 
     def events_by_seq(self, size: int = PIECE) -> Iterator[Array]:
         """tt_event records that are in use, by seq, at most `size` at a time.

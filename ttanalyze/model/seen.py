@@ -36,7 +36,9 @@ class Seen:
         epochs = process.epochs
         seqs, trigger = epochs["seq"].astype("i8"), epochs["trigger"]
         inside = trigger == INSIDE
-        self.some: Array = seqs - ((trigger == BEFORE) | self._ahead(epochs, inside))
+        ahead = (trigger == BEFORE) | self._ahead(epochs, inside)
+        cut = epochs["cut"].astype("i8")
+        self.some: Array = np.where(cut > 0, cut, seqs - ahead)
         self.whole: Array = np.where(inside, seqs - 1, self.some)
 
     @staticmethod

@@ -39,9 +39,9 @@ def find(process: Process, region: int, since: int | None, epoch: int) -> list[P
     epochs.
     """
     context = int(process.epochs[epoch]["context"])
-    after = 0 if since is None else int(process.epochs[since]["seq"])
-    calls = calls_between(process, context, after, int(process.epochs[epoch]["seq"]))
-    search = _Search(process, calls, after, int(process.epochs[epoch]["seq"]))
+    after, until = 0 if since is None else int(process.seen.some[since]), process.seen.some[epoch]
+    calls = calls_between(process, context, after, int(until))
+    search = _Search(process, calls, after, int(until))
     return search.pairs(region, set(_changed(process, since, epoch)))[:LISTED]
 
 

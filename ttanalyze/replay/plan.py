@@ -11,17 +11,26 @@ from typing import Any
 import numpy as np
 
 from ttanalyze import demangle, text
-from ttanalyze.errors import Error, system_error
-from ttanalyze.graph.recorded import FLAGS, KIND, Launch, Span, Step, Upload, cut, span_to
+from ttanalyze.errors import Error
+from ttanalyze.graph.recorded import (
+    FLAGS,
+    KIND,
+    Launch,
+    Span,
+    Step,
+    Upload,
+    cut,
+    good_epochs,
+    span_to,
+)
 from ttanalyze.kernels.uses import uses
-from ttanalyze.model import layout
+from ttanalyze.model import layout, modules
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 
 OTHERS = {"managed": "the host", "ipc": "another process"}  # who else writes to such memory
 POINTER = 8  # bytes
 USED = ("textures", "surfaces")
-UNUSABLE = layout.REFUSED | layout.DROPPED | layout.LOOSE
 WORK = [KIND[name] for name in ("launch", "graph-launch", "copy", "set", "mem-op")]
 
 
@@ -207,36 +216,17 @@ def _check_views(process: Process, kept: Any) -> None:
 
 def _uses(process: Process, function: int) -> set[str] | None:
     """What a kernel uses besides memory, as kernels.uses has it; None where that is not known."""
-    functions, modules = process.functions, process.modules
-    at = int(np.searchsorted(functions["id"], function))
-    if at == len(functions) or functions["id"][at] != function:
+    module = modules.of_kernel(process, function)
+    if module is None or not module["image"]:
         return None
-    number = functions["module"][at]
-    of = int(np.searchsorted(modules["id"], number))
-    if of == len(modules) or modules["id"][of] != number or not modules["image"][of]:
-        return None
-    path = process.path / "modules" / f"{int(modules['image'][of]):016x}"
-    try:
-        image = path.read_bytes()
-    except OSError as e:
-        raise system_error(path, e) from None
+    image = modules.read(process, int(module["image"]))
     return uses(image, process.kernel(function) or "")
-
-
-def good_epochs(process: Process, context: int) -> Array:
-    """The numbers of a context's epochs that have contents, which can't be torn."""
-    epochs = process.epochs
-    good = (epochs["flags"] & UNUSABLE == 0) & (epochs["context"] == context)
-    good &= epochs["trigger"] != layout.TRIGGERS.index("graph-node")
-    return np.flatnonzero(good)
 
 
 def _around(process: Process, context: int, seq: int) -> tuple[int | None, int | None]:
     """The last good epoch of a context before a call, and the first one after it."""
-    epochs, numbers = process.epochs, good_epochs(process, context)
-    # Of an epoch that was cut before a kernel, the call is that kernel's launch.
-    cuts = epochs["seq"][numbers].astype("i8")
-    cuts -= epochs["trigger"][numbers] == layout.TRIGGERS.index("kernel-before")
+    numbers = good_epochs(process, context)
+    cuts = process.seen.whole[numbers]
     earlier, later = numbers[cuts < seq], numbers[cuts >= seq]
     return (
         int(earlier[-1]) if len(earlier) else None,

@@ -30,7 +30,7 @@ from ttanalyze.replay.copied import Copied
 from ttanalyze.replay.plan import Plan
 from ttanalyze.replay.provoke import Provoker
 from ttanalyze.replay.replay import Replay
-from ttanalyze.replay.run import FAILED, REFUSED, Outcome, Progress, is_lost, plans
+from ttanalyze.replay.run import FAILED, Outcome, Progress, is_lost, plans, status_of
 from ttanalyze.values import Tolerance
 
 VARIES, STEADY = "varies", "not seen to vary"
@@ -116,18 +116,17 @@ def prove(
             continue
         try:
             work.prove(verdict, one)
-        except DriverError as e:
-            verdict.status, verdict.reason = FAILED, str(e)
-            lost = f"after launch {one.seq} failed" if is_lost(scene.device) else ""
         except Error as e:
-            verdict.status, verdict.reason = REFUSED, str(e)
+            verdict.status, verdict.reason = status_of(e), str(e)
+            failed = isinstance(e, DriverError) and is_lost(scene.device)
+            lost = f"after launch {one.seq} failed" if failed else ""
     return out
 
 
 def _verdict(process: Process, of: Plan | Outcome) -> Verdict:
     out = Verdict(of.seq, of.kernel)
     if isinstance(of, Outcome):
-        out.status, out.reason = REFUSED, of.reason
+        out.status, out.reason = of.status, of.reason
     found = process.events_between(of.seq - 1, of.seq)
     if len(found):
         stack = process.stack(int(found[0]["stack"]))
@@ -179,7 +178,7 @@ class _Work:
                 first = now
                 self._as_recorded(out, replay)
                 kept = Copied.of(self._scene, [row for row in rows if row in written])
-            for row in written:
+            for row in rows:
                 seen[row].add(now[row].tobytes())
                 blocks = np.flatnonzero(now[row] != first[row]).tolist()
                 if not blocks:
@@ -221,7 +220,7 @@ class _Work:
     def _as_recorded(self, out: Verdict, replay: Replay) -> None:
         if replay.after is None:
             return
-        findings = replay.compare()
+        findings = [one for one in replay.compare() if not one.new]
         arguments = (self._scene, replay.expected, findings, self._types, self._tolerance)
         out.differences = differences(*arguments)
         out.recorded = all(one.tolerated for one in out.differences)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ttanalyze.errors import Error
@@ -17,6 +17,7 @@ from ttanalyze.model.process import Process
 from ttanalyze.replay.copied import Copied
 from ttanalyze.replay.plan import Plan, plan
 from ttanalyze.replay.timing import Times, measure
+from ttanalyze.replay.unwritten import settled
 
 
 class Replay:
@@ -158,6 +159,17 @@ class Replay:
         Error where no epoch has that, DriverError where the launch failed.
         """
         return self.scene.places.compare(self.expected, self._before)
+
+    def settled(self) -> tuple[Sequence[Finding], list[str]]:
+        """The same, but for what nobody wrote in memory that was allocated since the epoch before;
+        and what to know of that. It may launch again. Raises FormatError for damaged contents.
+        """
+
+        def again() -> None:
+            self.submit_works(self._prepare)
+            self.submit()
+
+        return settled(self.scene, self._before, self.expected, self.compare(), again)
 
     @functools.cached_property
     def expected(self) -> State:

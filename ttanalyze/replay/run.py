@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ttanalyze.errors import Error
+from ttanalyze.errors import Error, FormatError
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.driver import DriverError
+from ttanalyze.graph.places import Finding
 from ttanalyze.graph.scene import Scene
 from ttanalyze.model.process import Process
 from ttanalyze.replay.compare import RegionDifference, Types, differences
@@ -25,7 +26,8 @@ Progress = Callable[[int, int], None]
 class Outcome:
     """What came of a launch. status: "same", "differs", "unchecked" (there is nothing to compare
     with, or that was not wanted), "refused" (it can't be replayed), "failed" (the driver or the
-    kernel failed); reason: of the last three. regions: how many were compared, of how many bytes.
+    kernel failed, or the run is damaged); reason: of the last three. regions: how many were
+    compared, of how many bytes.
     """
 
     seq: int
@@ -69,8 +71,13 @@ class Wish:
     alone: bool = False
 
 
+def status_of(error: Error) -> str:
+    """What an error makes of a launch: damage and what the driver refuses are failures."""
+    return FAILED if isinstance(error, (FormatError, DriverError)) else REFUSED
+
+
 def plans(process: Process, seqs: Iterable[int]) -> list[Plan | Outcome]:
-    """A plan for each launch, or the outcome "refused" that says why there is none."""
+    """A plan for each launch, or the outcome that says why there is none."""
     out: list[Plan | Outcome] = []
     for seq in seqs:
         try:
@@ -78,7 +85,7 @@ def plans(process: Process, seqs: Iterable[int]) -> list[Plan | Outcome]:
         except Error as e:
             found = process.events_between(seq - 1, seq)
             kernel = process.kernel(int(found["id"][0])) if len(found) else None
-            out.append(Outcome(seq, kernel or "?", REFUSED, str(e)))
+            out.append(Outcome(seq, kernel or "?", status_of(e), str(e)))
     return out
 
 
@@ -137,24 +144,25 @@ def begun(of: Plan) -> Outcome:
 def _replay(out: Outcome, of: Plan, wish: Wish, scene: Scene) -> None:
     try:
         replay = Replay(of.process, of.seq, scene=scene, known=of)
-    except DriverError as e:
-        out.status, out.reason = FAILED, str(e)
-        return
     except Error as e:
-        out.status, out.reason = REFUSED, str(e)
+        out.status, out.reason = status_of(e), str(e)
         return
     out.notes, out.bytes = replay.notes, replay.bytes
     try:
         replay.restore()
         replay.submit()
         replay.device.synchronize()
-        if wish.verify:
-            verify(out, replay, wish.types, wish.tolerance)
-        else:
+        if not wish.verify:
             out.reason = "not compared"
+        elif replay.after is None:
+            out.reason = of.unchecked
+        else:
+            findings, notes = replay.settled()
+            out.notes += notes
+            verify(out, replay, findings, wish.types, wish.tolerance)
         if wish.times:
             out.times = replay.time(wish.times, wish.flush_l2)
-    except DriverError as e:
+    except (DriverError, FormatError) as e:
         out.status, out.reason = FAILED, str(e)
     if out.status in (DIFFERS, FAILED):
         out.notes += replay.doubts
@@ -169,12 +177,14 @@ def is_lost(device: Device) -> bool:
     return False
 
 
-def verify(out: Outcome, replay: Replay, types: Types, tolerance: Tolerance | None) -> None:
-    """Compares memory after a launch with what it left when it was recorded."""
-    if replay.after is None:
-        out.reason = replay.plan.unchecked
-        return
-    findings = replay.compare()
+def verify(
+    out: Outcome,
+    replay: Replay,
+    findings: Sequence[Finding],
+    types: Types,
+    tolerance: Tolerance | None,
+) -> None:
+    """Says what a launch left, by what a comparison with what was recorded found."""
     out.regions = len(findings)
     out.differences = differences(replay.scene, replay.expected, findings, types, tolerance)
     differs = any(not difference.tolerated for difference in out.differences)

@@ -58,7 +58,14 @@ def _verdict(found: Outcome) -> str:
         return f"{what} leaves {differ} of {found.regions} other than recorded"
     if found.status == UNCHECKED:
         return f"{what} ran: {text.printable(found.reason)}"
-    return f"{what}: {text.printable(found.reason.removeprefix(f'launch {found.seq}: '))}"
+    return f"{what}: {text.printable(_why(found))}"
+
+
+def _why(found: Outcome | Verdict) -> str:
+    """The reason, where it is plain which launch it is about."""
+    name = f"launch {found.seq}"
+    rest = found.reason.removeprefix(f"{name}: ")
+    return f"it{rest.removeprefix(name)}" if rest.startswith(f"{name} ") else rest
 
 
 def _shape(found: Outcome) -> str:
@@ -130,12 +137,10 @@ def outcomes_text(found: Sequence[Outcome], colour: bool = False, width: int = 0
         row = [str(one.seq), kernel_name(one.kernel), grid, block, text.size(one.bytes), one.status]
         rows.append([*row, *([f"{one.times.median:,.2f}" if one.times else ""] if timed else [])])
     out = [text.table(rows, {0, 4, 6}, width)]
+    out += noted((str(one.seq), _why(one)) for one in found if one.status in (REFUSED, FAILED))
+    unchecked = [one for one in found if one.status == UNCHECKED]
+    out += noted((str(one.seq), f"not compared: {one.reason}") for one in unchecked)
     for one in found:
-        if one.status in (REFUSED, FAILED):
-            lead = "" if one.reason.startswith("launch ") else f"launch {one.seq}: "
-            out.append(lead + text.printable(one.reason))
-        elif one.status == UNCHECKED:
-            out.append(f"launch {one.seq}: not compared: {text.printable(one.reason)}")
         for difference in one.differences[:1]:
             lines = difference_lines(difference, SIDES, colour)
             out += [f"launch {one.seq}: {lines[0]}", *lines[1:]]
@@ -216,10 +221,8 @@ def verdicts_text(found: Sequence[Verdict], colour: bool = False, width: int = 0
         recorded = "yes" if known and all(known) else "no" if known else ""
         rows.append([kernel_name(kernel), str(len(launches)), f"{runs:,}", result, recorded])
     out.append(text.table(rows, {1, 2}, width))
+    out += noted((str(one.seq), _why(one)) for one in found if one.reason)
     for one in found:
-        if one.reason:
-            lead = "" if one.reason.startswith("launch ") else f"launch {one.seq}: "
-            out.append(lead + text.printable(one.reason))
         if one.recorded is False and one.status == STEADY:
             out.append(f"launch {one.seq}: the same in all runs, but not what was recorded")
             for difference in one.differences[:1]:

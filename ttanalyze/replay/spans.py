@@ -18,21 +18,22 @@ from ttanalyze.graph.device import Device
 from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.places import State
 from ttanalyze.graph.rebuild import build, check_kinds
-from ttanalyze.graph.recorded import Span, Upload, span, summary
+from ttanalyze.graph.recorded import Span, Upload, good_epochs, span, summary
 from ttanalyze.graph.scene import Maker, Scene, moved_notes
+from ttanalyze.model import contents
 from ttanalyze.model.process import Process
 from ttanalyze.replay.compare import RegionDifference, Types, differences
-from ttanalyze.replay.plan import good_epochs
-from ttanalyze.replay.run import DIFFERS, FAILED, REFUSED, SAME, Progress, is_lost
+from ttanalyze.replay.run import DIFFERS, FAILED, SAME, Progress, is_lost, status_of
+from ttanalyze.replay.unwritten import settled
 from ttanalyze.values import Tolerance
 
 
 @dataclass
 class Stretch:
     """What came of the work between two epochs. status: "same", "differs", "refused" (it can't be
-    done again) or "failed"; reason: of the last two. work: what was done, in words. regions: how
-    many were compared. uploads: copies from the host, whose contents are those that the next epoch
-    has, of upload_bytes; notes: what is not sure.
+    done again) or "failed" (or the run is damaged); reason: of the last two. work: what was done,
+    in words. regions: how many were compared. uploads: copies from the host, whose contents are
+    those that the next epoch has, of upload_bytes; notes: what is not sure.
     """
 
     first: int
@@ -85,27 +86,30 @@ def replay_span(
             continue
         try:
             now = _do(stretch, one, scene, now, types or {}, tolerance)
-        except DriverError as e:
-            stretch.status, stretch.reason = FAILED, str(e)
-            now, lost = None, is_lost(scene.device)
         except Error as e:
-            stretch.status, stretch.reason = REFUSED, str(e)
-            now = None
+            stretch.status, stretch.reason = status_of(e), str(e)
+            now, lost = None, isinstance(e, DriverError) and is_lost(scene.device)
     return out
 
 
 def _plan(process: Process, first: int | None, last: int | None) -> list[Span | Stretch]:
     """The stretches from each good epoch to the next."""
     start = _first(process) if first is None else first
-    good = good_epochs(process, int(process.epochs["context"][start])).tolist()
-    end = good[-1] if last is None and good else last
-    if start not in good or end not in good:
-        which = start if start not in good else end
-        flags = "was refused, dropped or torn, or is of another context"
-        raise Error(f"epoch {which} can't be a bound: it {flags}")
-    bounds = good[good.index(start) : good.index(end) + 1]
-    if len(bounds) < 2:
+    contents.check_epoch(process, start)
+    context = int(process.epochs["context"][start])
+    good = good_epochs(process, context).tolist()
+    for bound in (start, *(() if last is None else (last,))):
+        if bound not in good:
+            contents.check_epoch(process, bound)
+            of = int(process.epochs["context"][bound])
+            what = "has no contents, or may be torn" if of == context else f"is of context {of}"
+            raise Error(f"epoch {bound} can't be a bound: it {what}")
+    if last is None and start == good[-1]:
+        raise Error(f"epoch {start} is the last of context {context}: there is nothing to compare")
+    end = good[-1] if last is None else last
+    if start >= end:
         raise Error(f"epochs {start} to {end}: the second comes after the first")
+    bounds = good[good.index(start) : good.index(end) + 1]
     out: list[Span | Stretch] = []
     for begin, stop in itertools.pairwise(bounds):
         try:
@@ -113,7 +117,7 @@ def _plan(process: Process, first: int | None, last: int | None) -> list[Span | 
             check_kinds(found)
             out.append(found)
         except Error as e:
-            out.append(Stretch(begin, stop, REFUSED, str(e)))
+            out.append(Stretch(begin, stop, status_of(e), str(e)))
     return out
 
 
@@ -150,17 +154,22 @@ def _do(
 ) -> State | None:
     """Gives what memory holds afterwards, where that is as recorded."""
     places, process, rows = scene.places, found.process, found.regions.tolist()
+    stream = scene.device.stream
+    loaded = len(scene.modules)
     maker = Maker(scene, found)
     with build(maker) as graph:
         before = State.of(process, found.first, rows)
-        if now is None:
+        if now is None or len(scene.modules) > loaded:  # whose variables are as in its image
             places.restore(before)
+        after = State.of(process, out.last, rows)
         with graph.instantiate() as executable:
-            executable.launch(scene.device.stream)
-            scene.device.synchronize()
-    after = State.of(process, out.last, rows)
-    findings = places.compare(after, before)
-    out.regions = len(findings)
+
+            def work() -> None:
+                executable.launch(stream)
+
+            work()
+            findings, notes = settled(scene, before, after, places.compare(after, before), work)
+    out.regions, out.notes = len(findings), [*out.notes, *notes]
     out.differences = differences(scene, after, findings, types, tolerance)
     moved = set(places.moved)
     if any(not one.tolerated for one in out.differences):

@@ -16,6 +16,7 @@ from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.graph.places import State
 from ttanalyze.kernels import missing
+from ttanalyze.model import modules
 from ttanalyze.model.process import Process
 from ttanalyze.replay import Plan
 from ttanalyze.replay.choose import choose
@@ -113,7 +114,9 @@ def tune(
     sources = {_name(file, data): (file, data) for file in files for data in [codes.read(file)]}
     of_all = space(of.launch, list(sources), **axes)
     check(wish.search)
-    image = _image(of)
+    module = modules.of_kernel(of.process, of.launch.function)
+    modules.image_for(of.process, module, f"kernel {of.kernel}")
+    image = modules.path_of(of.process, int(module["image"]))
     job = {
         "run": str(of.process.path.parent),
         "process": of.process.index,
@@ -188,18 +191,6 @@ def _notes(of: Plan) -> list[str]:
 
 def _name(path: Path, data: bytes) -> str:
     return f"{path.name}:{xxhash.xxh3_64_intdigest(data):016x}"
-
-
-def _image(of: Plan) -> Path:
-    """The file with the recorded code. Raises Error where it was not saved."""
-    functions, modules = of.process.functions, of.process.modules
-    record = functions[int(np.searchsorted(functions["id"], of.launch.function))]
-    at = int(np.searchsorted(modules["id"], record["module"]))
-    known = at < len(modules) and modules["id"][at] == record["module"]
-    image = int(modules["image"][at]) if known else 0
-    if not image:
-        raise Error(f"kernel {of.kernel} can't be had again: its module's image was not saved")
-    return of.process.path / "modules" / f"{image:016x}"
 
 
 def _identity(of: Plan, image: Path) -> str:

@@ -69,7 +69,8 @@ class Trier:
             self._replay.submit(work=work)
             self._device.synchronize()
             outcome = begun(self._replay.plan)
-            verify(outcome, self._replay, self._types, self._tolerance)
+            findings = self._replay.compare()
+            verify(outcome, self._replay, findings, self._types, self._tolerance)
             if outcome.status != SAME:
                 return {"verified": False, "error": _differs(outcome)}
             times = self._replay.time(self._job["times"], self._job["flush_l2"], work)
