@@ -80,7 +80,7 @@ UNUSED static struct options read_options(int argc, char **argv, struct options 
 			usage(argv[0], &o);
 		}
 	}
-	if (o.size < 1 || o.size > 1L << 28)
+	if (o.size < 1 || o.size > 1L << 30)
 		usage(argv[0], &o);
 	return o;
 }
