@@ -146,7 +146,7 @@ def _record(bed: Bed, run: Path, size: int) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
     )
     if done.returncode:
         raise ProgramError(f"vecadd: {last_line(done.stderr)}")
