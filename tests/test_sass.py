@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +244,23 @@ def test_damaged_source_lines_are_left_out() -> None:
     code = b"\3" + b"\xff" * 12 + b"\x3f\1\0\1\1"  # a line too far, the row, the end
     far = sections(program(b"\4\0", b"\0a.cu\0\0\0\0\0", code), b"", {})
     assert [lines.places for lines in far.values()] == [[None, None]]
+
+
+def test_an_interrupt_leaves_nothing_behind(tools: Path, tmp_path: Path) -> None:
+    scratch, began = tmp_path / "scratch", tmp_path / "began"
+    scratch.mkdir()
+    (tools / "nvdisasm").write_text(
+        f"#!/bin/sh\n: > {began}\nexec {shutil.which('sleep', path=os.defpath)} 60\n"
+    )
+    environment = support.bare_environment(TMPDIR=str(scratch))
+    command = [sys.executable, "-m", "ttanalyze", "sass", str(HOPPER)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as child:
+        while not began.exists():
+            time.sleep(0.02)
+        assert len([*scratch.iterdir()]) == 1
+        child.send_signal(signal.SIGINT)
+        assert child.wait(20) == 130
+    assert not [*scratch.iterdir()]
 
 
 # ---- fatbins and programs ----

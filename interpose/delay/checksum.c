@@ -65,20 +65,6 @@ static bool is_code(const Elf64_Shdr *s)
 	return s->sh_type == SHT_PROGBITS && s->sh_flags & SHF_EXECINSTR;
 }
 
-uint32_t kernel_text(const void *cubin, size_t size, const char *name)
-{
-	struct cubin c;
-
-	if (!open_cubin(&c, cubin, size))
-		return 0;
-	for (uint32_t i = 1; i < c.count; i++) {
-		const char *own = name_of(&c, &c.sections[i]);
-		if (is_code(&c.sections[i]) && c.sections[i].sh_size && !strncmp(own, ".text.", 6) && !strcmp(own + 6, name))
-			return i;
-	}
-	return 0;
-}
-
 static int by_bank(const void *a, const void *b)
 {
 	const struct part *x = a, *y = b;

@@ -13,7 +13,5 @@
 
 /* text: number of the section with the kernel's instructions. False: it can't be told. */
 bool kernel_checksum(const void *cubin, size_t size, uint32_t text, uint64_t *checksum);
-/* The section with a kernel's instructions, 0 where there is none. */
-uint32_t kernel_text(const void *cubin, size_t size, const char *name);
 
 #endif

@@ -325,6 +325,19 @@ static bool check(struct reader *r, struct delay_config *c, unsigned seen)
 	return true;
 }
 
+static void config_free(struct delay_config *c)
+{
+	for (size_t i = 0; c && i < c->kernel_count; i++) {
+		free(c->kernels[i].name);
+		free(c->kernels[i].points);
+	}
+	if (c) {
+		free(c->kernels);
+		free(c->launches);
+	}
+	free(c);
+}
+
 static char *contents(const char *path, size_t *size, char *why, size_t why_size)
 {
 	int fd = file_open_existing(path);
@@ -371,19 +384,6 @@ struct delay_config *config_load(const char *path, char *why, size_t size)
 	}
 	free(text);
 	return c;
-}
-
-void config_free(struct delay_config *c)
-{
-	for (size_t i = 0; c && i < c->kernel_count; i++) {
-		free(c->kernels[i].name);
-		free(c->kernels[i].points);
-	}
-	if (c) {
-		free(c->kernels);
-		free(c->launches);
-	}
-	free(c);
 }
 
 /* ---- looking up ---- */

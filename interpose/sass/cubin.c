@@ -70,7 +70,7 @@ static const char *read_sections(struct cubin *c)
 	return NULL;
 }
 
-const char *cubin_section_name(const struct cubin *c, uint32_t section)
+static const char *section_name(const struct cubin *c, uint32_t section)
 {
 	return (const char *)c->bytes + c->sections[c->header.e_shstrndx].sh_offset + c->sections[section].sh_name;
 }
@@ -89,7 +89,7 @@ static const char *read_symbols(struct cubin *c)
 													    : no_cubin;
 }
 
-uint32_t cubin_symbol_count(const struct cubin *c)
+static uint32_t symbol_count(const struct cubin *c)
 {
 	return (uint32_t)(c->sections[c->symbol_table].sh_size / sizeof(Elf64_Sym));
 }
@@ -151,11 +151,11 @@ static bool read_kernel(const struct cubin *c, uint32_t section, struct cubin_ke
 {
 	static const char text[] = ".text.";
 	const Elf64_Shdr *s = &c->sections[section];
-	const char *name = cubin_section_name(c, section);
+	const char *name = section_name(c, section);
 	uint32_t symbol = s->sh_info & 0xffffff;
 
 	if (s->sh_type != SHT_PROGBITS || !(s->sh_flags & SHF_EXECINSTR) || !s->sh_size ||
-	    strncmp(name, text, sizeof(text) - 1) || symbol >= cubin_symbol_count(c))
+	    strncmp(name, text, sizeof(text) - 1) || symbol >= symbol_count(c))
 		return false;
 	Elf64_Sym y = cubin_symbol(c, symbol);
 	if (ELF64_ST_TYPE(y.st_info) != STT_FUNC || !(y.st_other & KERNEL) || y.st_shndx != section || y.st_value)

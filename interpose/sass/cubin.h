@@ -50,9 +50,7 @@ struct cubin {
 const char *cubin_open(struct cubin *c, const void *image, size_t size);
 void cubin_close(struct cubin *c);
 
-const char *cubin_section_name(const struct cubin *c, uint32_t section);
 Elf64_Sym cubin_symbol(const struct cubin *c, uint32_t symbol);
-uint32_t cubin_symbol_count(const struct cubin *c);
 /* Goes through the attributes of a section: place begins at 0. False at the end, and where they can't be read. */
 bool cubin_attribute(const struct cubin *c, uint32_t section, size_t *place, struct attribute *a);
 uint32_t cubin_word(const struct cubin *c, size_t at);

@@ -108,9 +108,9 @@ def sass(
         if out is not None:
             with output_file(out) as file:
                 file.writelines(parts)
-    if out is None:
-        for part in parts:
-            print_text(part.decode(), end="")
+        else:
+            for part in parts:
+                print_text(part.decode(), end="")
     for reason in refused:
         print(f"ttanalyze: {text.printable(reason)}", file=sys.stderr)
 
