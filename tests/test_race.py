@@ -37,7 +37,8 @@ def searched(built: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[bool
         runs = "2" if fixed else "10"
         options = ["--sim", "-o", str(folder), "--runs", runs, "--launch-delay", "1500000"]
         command += ["--steps", "3"]
-        outcome = support.ttanalyze("race", *options, "--", *command)
+        surroundings = support.bare_environment(TT_DELAY="7", TT_LAUNCH_DELAY="7")
+        outcome = support.ttanalyze("race", *options, "--", *command, environment=surroundings)
         assert outcome.stderr == ""
         report = json.loads((folder / "report.json").read_text())
         out[fixed] = Searched(folder, outcome, report)

@@ -115,6 +115,8 @@ def record(
             simulator=stack.enter_context(without(str(simulator), ":;")) if simulator else None,
         )
         environment |= {**(variables or {}), "TT_OUT": str(out)}
+        if delays := environment.get("TT_DELAY_LOAD"):  # wherever the program goes from here
+            environment["TT_DELAY_LOAD"] = os.path.abspath(delays)
         limit = options.parse_seconds(environment.get("TT_TIMEOUT") or "0")
         status, late = run(path, argv, environment, limit, output)
     seconds = time.monotonic() - began
