@@ -24,6 +24,7 @@ from ttanalyze.graph import (
     DeviceBuffer,
     EndedError,
     Graph,
+    GraphExec,
     Module,
     Stream,
     StreamCapture,
@@ -368,11 +369,17 @@ def errors() -> None:
     module = Module.load(PTX)
     buffer = DeviceBuffer(64)
     capture = StreamCapture.begin()
+    half: Any = 1.5
+    odd: Any = module
     for wrong in (
         lambda: capture.record_kernel("sotre", 1, 1),
         lambda: capture.record_kernel("nothing like it", 1, 1),
         lambda: capture.record_kernel("add", 0, 1, args=(buffer, 1, 1)),
         lambda: capture.record_kernel("add", (1, 1, 1, 1), 1, args=(buffer, 1, 1)),
+        lambda: capture.record_kernel("add", (1 << 32, 1), 1, args=(buffer, 1, 1)),
+        lambda: capture.record_kernel("add", half, 1, args=(buffer, 1, 1)),
+        lambda: capture.record_kernel("add", 1, 1, -1, args=(buffer, 1, 1)),
+        lambda: capture.record_kernel(odd, 1, 1),
         lambda: capture.record_memcpy("up", 64, buffer, buffer),
         lambda: capture.record_memcpy("h2d", 64, buffer),
         lambda: capture.record_memcpy("h2d", 64, buffer, buffer),
@@ -382,6 +389,8 @@ def errors() -> None:
         lambda: capture.record_memcpy("h2d", 64, buffer, np.zeros((8, 8))[:, 0]),
         lambda: capture.record_memcpy("h2d", 64, buffer, 1.5),
         lambda: capture.record_memcpy("d2d", 0, buffer, buffer),
+        lambda: capture.record_memcpy("d2d", half, buffer, buffer),
+        lambda: capture.record_memset(64, half, buffer),
         lambda: capture.record_memset(64, 256, buffer),
         lambda: capture.record_memset(63, 0, buffer, item=2),
         lambda: capture.record_memset(64, 0, buffer, item=3),
@@ -398,6 +407,10 @@ def errors() -> None:
         print(_refused(ended, EndedError))
     print(_refused(lambda: Module.load("/nowhere/kernels.ptx")))
     print(_refused(lambda: DeviceBuffer(0)))
+    print(_refused(lambda: DeviceBuffer(1 << 70)))
+    print(_refused(lambda: buffer.read(object)))
+    print(_refused(lambda: buffer.read("no type")))
+    print(_refused(lambda: buffer.write(None)))
     print(_refused(lambda: buffer.read(offset=60, count=8)))
     print(_refused(lambda: buffer.write(np.zeros(65, "u1"))))
     assert "loading a module" in _refused(lambda: Module.load(b"this is no PTX"))
@@ -501,6 +514,48 @@ def lifetimes() -> None:
     flags, active = ffi.new("unsigned *"), ffi.new("int *", 1)
     driver.call("cuDevicePrimaryCtxGetState", 0, flags, active)
     assert not active[0]
+
+
+def host_arrays() -> None:
+    """Arrays that only a launch under way still writes to are there until it is through."""
+    device, stream, word = Device(0), Stream(), DeviceBuffer(4)
+    source = DeviceBuffer.of(np.arange(COUNT, dtype="u4"))
+
+    class Out(np.ndarray[Any, Any]):
+        pass
+
+    def copying() -> tuple[GraphExec, weakref.ref[Any]]:
+        """Into an array, which is not the one that the graph was made with, and held up."""
+        graph = Graph.new()
+        graph.add_memcpy("d2h", BYTES, np.zeros(COUNT, "u4"), source)
+        executable, out = graph.instantiate(), np.zeros(COUNT, "u4").view(Out)
+        executable.update(0, dst=out)
+        word.write(bytes(4))
+        with device.use() as driver:
+            raw = ffi.cast("CUstream", stream.handle)
+            driver.call("cuStreamWaitValue32_v2", raw, word.address, 1, 0)
+        executable.launch(stream)
+        return executable, weakref.ref(out)
+
+    def update(executable: GraphExec) -> None:
+        executable.update(0, dst=np.zeros(COUNT, "u4"))
+        updated.append(executable)
+
+    updated: list[GraphExec] = []
+    for let_go in (update, GraphExec.close, lambda _: None):
+        executable, seen = copying()
+        let_go(executable)
+        del executable
+        gc.collect()
+        out = seen()
+        word.write(b"\1\0\0\0")
+        stream.synchronize()
+        assert out is not None and out[100] == 100
+        del out
+        copying()[0].close()
+        assert seen() is None
+        word.write(b"\1\0\0\0")
+        stream.synchronize()
 
 
 def exit_with_everything() -> None:
@@ -636,7 +691,7 @@ CASES = {
     case.__name__: case
     for case in (
         *(capture, foreign_streams, update, by_hand, arguments, errors, invalidated, memory),
-        *(lifetimes, exit_with_everything, threads, shared_memory, indirect, rows),
+        *(lifetimes, host_arrays, exit_with_everything, threads, shared_memory, indirect, rows),
     )
 }
 

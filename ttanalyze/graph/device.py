@@ -18,6 +18,7 @@ from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.graph.driver import Driver, EndedError
 from ttanalyze.graph.driver import driver as default_driver
+from ttanalyze.graph.given import MOST, whole
 from ttanalyze.graph.once import Once, once
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Device:
 
     def __init__(self, ordinal: int = 0, driver: Driver | None = None) -> None:
         found = driver or default_driver()
+        ordinal = whole(ordinal, "device", -MOST)
         if not 0 <= ordinal < found.devices:
             raise Error(f"no device {ordinal}: the driver has {found.devices}")
         device = found.get("cuDeviceGet", "CUdevice", ordinal)

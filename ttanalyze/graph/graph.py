@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +12,10 @@ from ttanalyze import text
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.graph import nodes as reading
-from ttanalyze.graph.device import Device, stream_handle
+from ttanalyze.graph.device import Context, Device, stream_handle
 from ttanalyze.graph.driver import UPDATE_FAILURE, EndedError
+from ttanalyze.graph.given import MOST, whole
+from ttanalyze.graph.launches import Launches
 from ttanalyze.graph.module import Function, find
 from ttanalyze.graph.nodes import Node
 from ttanalyze.graph.work import Copy, Kernel, Set, Size, Work
@@ -202,10 +207,11 @@ class Graph:
 
 
 def _find(nodes: Sequence[Node], number: int) -> Node:
-    if not 0 <= number < len(nodes):
+    at = whole(number, "node", -MOST)
+    if not 0 <= at < len(nodes):
         there = f"nodes 0 to {len(nodes) - 1}" if nodes else "no nodes"
-        raise Error(f"no node {number}: the graph has {there}")
-    return nodes[number]
+        raise Error(f"no node {at}: the graph has {there}")
+    return nodes[at]
 
 
 class GraphExec:
@@ -217,10 +223,13 @@ class GraphExec:
         self._template: Graph | None = graph  # by the handles of whose nodes ours are known
         self._keeps = graph.keeps
         self._works = {n.number: n.work for n in self._nodes}  # with what each needs to live
+        self._on_host = any(map(_on_host, self._works.values()))
+        self._launches = Launches(graph.device.context)
         with graph.device.use() as driver:
             call = "cuGraphInstantiateWithFlags"
             self._handle = driver.get(call, "CUgraphExec", graph.handle, 0, doing="instantiating")
-        self._destroy = graph.device.context.give_back(self, "cuGraphExecDestroy", self._handle)
+        context, ours = graph.device.context, (self._handle, self._keeps, self._works)
+        self._destroy = weakref.finalize(self, _end, os.getpid(), context, self._launches, *ours)
 
     def __repr__(self) -> str:
         if not self._destroy.alive:
@@ -241,6 +250,8 @@ class GraphExec:
         to = stream_handle(self.device.stream if stream is None else stream)
         with self.device.use() as driver:
             driver.call("cuGraphLaunch", self.handle, ffi.cast("CUstream", to))
+        if self._on_host:
+            self._launches.note(to)
 
     def update(self, node: int | Graph, **changes: Any) -> None:
         """Changes what a node does from the next launch on, or, given a Graph of the same shape,
@@ -257,7 +268,7 @@ class GraphExec:
             self._update(node)
             return
         found = self._node(node)
-        before = self._works[node]
+        before = self._works[found.number]
         if before is None:
             raise Error(f"node {node} is {_a(found.kind)} that can't be changed here")
         if isinstance(changes.get("function"), str):
@@ -275,7 +286,10 @@ class GraphExec:
                 f"node {node} is {_a(found.kind)}, which takes {takes}: not {given}"
             ) from None
         work.put(self.device, self.handle, found.handle)
-        self._works[node] = work
+        self._works[found.number] = work
+        self._on_host |= _on_host(work)
+        if _on_host(before):
+            self._launches.keep(before)
 
     def _node(self, number: int) -> Node:
         """A node that can be named to the driver: by the graph that this was made of."""
@@ -295,8 +309,10 @@ class GraphExec:
                 raise driver.error(call, result, f"updating the graph: {why}")
             if result:
                 raise driver.error(call, result, "updating the graph")
-        self._keeps = graph.keeps
-        self._works = {n.number: n.work for n in nodes}
+        self._launches.keep((list(self._keeps), dict(self._works)))
+        self._keeps[:] = graph.keeps
+        self._works.update({n.number: n.work for n in nodes})
+        self._on_host = any(map(_on_host, self._works.values()))
 
     def enable(self, node: int, enabled: bool = True) -> None:
         """Switches a kernel, a copy or a set on or off, from the next launch on."""
@@ -309,8 +325,6 @@ class GraphExec:
     def close(self) -> None:
         """Gives it back when it does not run any more; else that happens when it is not used."""
         self._destroy()
-        self._keeps.clear()
-        self._works.clear()
         self._template = None
 
     def __enter__(self) -> GraphExec:
@@ -318,6 +332,27 @@ class GraphExec:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _end(
+    process: int,
+    context: Context,
+    launches: Launches,
+    handle: Any,
+    keeps: list[Any],
+    works: dict[int, Work | None],
+) -> None:
+    with contextlib.suppress(Error):
+        if process == os.getpid():
+            launches.keep((list(keeps), dict(works)))
+            with context.use() as driver:
+                driver.result("cuGraphExecDestroy", handle)
+    keeps.clear()
+    works.clear()
+
+
+def _on_host(work: Work | None) -> bool:
+    return isinstance(work, Copy) and (work.host_dst or work.host_src)
 
 
 def _a(kind: str) -> str:

@@ -10,6 +10,7 @@ from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.driver import EndedError
+from ttanalyze.graph.given import items, whole
 from ttanalyze.model.layout import Array
 
 
@@ -21,9 +22,7 @@ class DeviceBuffer:
     """
 
     def __init__(self, size: int, device: Device | None = None) -> None:
-        if size < 1:
-            raise Error(f"a buffer of {size} bytes: give at least 1")
-        self.size = int(size)
+        self.size = whole(size, "size", 1)
         self.device = device or Device.default()
         with self.device.use() as driver:
             doing = f"allocating {self.size:,} bytes"
@@ -54,8 +53,8 @@ class DeviceBuffer:
         but for nothing that was submitted before. Raises Error where it does not fit.
         """
         data = np.ascontiguousarray(np.frombuffer(array, "u1") if _is_raw(array) else array)
-        self._check(offset, data.nbytes)
-        to = self.address + offset
+        items(data.dtype)
+        to = self.address + self._checked(offset, data.nbytes)
         if data.nbytes:
             copy_in(self.device, to, data)
 
@@ -63,20 +62,23 @@ class DeviceBuffer:
         """Waits for all work in the context, and gives `count` items from an offset in bytes on, by
         default all that there are, as a one-dimensional array.
         """
-        kind = np.dtype(dtype)
+        kind = items(dtype)
+        begin = whole(offset, "offset")
         if count is None:
-            count = max(0, self.size - offset) // kind.itemsize
-        self._check(offset, count * kind.itemsize)
-        out: Array = np.empty(count, kind)
-        address = self.address
+            count = max(0, self.size - begin) // kind.itemsize
+        number = whole(count, "count")
+        address = self.address + self._checked(begin, number * kind.itemsize)
+        out: Array = np.empty(number, kind)
         self.device.synchronize()
         if out.nbytes:
-            copy_out(self.device, out, address + offset)
+            copy_out(self.device, out, address)
         return out
 
-    def _check(self, offset: int, size: int) -> None:
-        if offset < 0 or size < 0 or offset + size > self.size:
-            raise Error(f"{size} bytes at {offset} do not lie in a buffer of {self.size} bytes")
+    def _checked(self, offset: int, size: int) -> int:
+        begin = whole(offset, "offset")
+        if begin + size > self.size:
+            raise Error(f"{size} bytes at {begin} do not lie in a buffer of {self.size} bytes")
+        return begin
 
     def free(self) -> None:
         """Gives the memory back. Graphs that use it must not be launched any more."""

@@ -129,6 +129,8 @@ class Module:
 
 def find(modules: Iterable[Module], name: str) -> Function:
     """A kernel by its name in some modules. Raises Error where there is none, or several."""
+    if not isinstance(name, str):
+        raise Error(f"no kernel {name!r}: give its name or a Function")
     among = list(modules)
     for module in among:
         found = module.get(name)

@@ -15,6 +15,7 @@ from ttanalyze import text
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device
+from ttanalyze.graph.given import MOST, whole
 from ttanalyze.graph.memory import DeviceBuffer, address_of
 from ttanalyze.graph.module import Function
 
@@ -32,16 +33,17 @@ ALIASES = {
     **{f"{a[0]}to{b[0]}": f"{a[0]}2{b[0]}" for a in ("device", "host") for b in ("device", "host")},
     **{f"{a}_to_{b}": f"{a[0]}2{b[0]}" for a in ("device", "host") for b in ("device", "host")},
 }
+MOST_THREADS = MOST_SHARED = (1 << 32) - 1  # that a driver can be asked for
 ITEMS = (1, 2, 4)  # bytes of an item that can be set
 Size = int | Sequence[int]
 
 
 def three(size: Size, what: str) -> tuple[int, int, int]:
     """A grid or a block of up to three numbers, each at least 1. Raises Error for what is none."""
-    given = [size] if isinstance(size, (int, np.integer)) else list(size)
-    if not 1 <= len(given) <= 3 or any(int(n) != n or n < 1 for n in given):
+    numbers = list(size) if isinstance(size, (Sequence, np.ndarray)) else [size]
+    if not 1 <= len(numbers) <= 3:
         raise Error(f"{what} {size}: give one to three numbers of at least 1")
-    x, y, z = (int(n) for n in [*given, 1, 1][:3])
+    x, y, z = (whole(n, what, 1, MOST_THREADS) for n in [*numbers, 1, 1][:3])
     return x, y, z
 
 
@@ -109,7 +111,8 @@ class Kernel(_Node):
         params, keeps = function.pack(args)
         of = (0, 0, 0) if cluster is None else three(cluster, "cluster")
         sizes = three(grid, "grid"), three(block, "block")
-        return cls(function, *sizes, int(shared), params, of, cooperative, (function, *keeps))
+        dynamic = whole(shared, "shared_mem", 0, MOST_SHARED)
+        return cls(function, *sizes, dynamic, params, of, cooperative, (function, *keeps))
 
     def changed(
         self,
@@ -134,7 +137,9 @@ class Kernel(_Node):
             function=other,
             grid=self.grid if grid is None else three(grid, "grid"),
             block=self.block if block is None else three(block, "block"),
-            shared=self.shared if shared_mem is None else int(shared_mem),
+            shared=self.shared
+            if shared_mem is None
+            else whole(shared_mem, "shared_mem", 0, MOST_SHARED),
             params=params,
             keeps=keeps,
         )
@@ -233,14 +238,13 @@ class Copy(_Node):
         known = ALIASES.get(str(direction).lower().replace("-", "_"))
         if known not in DIRECTIONS:
             raise Error(f"direction {direction!r}: there are {', '.join(DIRECTIONS)}")
-        if size < 1:
-            raise Error(f"a copy of {size} bytes: give at least 1")
+        size = whole(size, "size", 1)
         of_src, of_dst = DIRECTIONS[known]
         to = place(dst, of_dst, size, "dst", known, True)
         return cls(
             to,
             place(src, of_src, size, "src", known),
-            int(size),
+            size,
             of_dst == HOST,
             of_src == HOST,
             (kept(dst), kept(src)),
@@ -318,15 +322,16 @@ class Set(_Node):
     @classmethod
     def of(cls, size: int, value: int, dst: Any, item: int = 1) -> Set:
         """Raises Error for what does not fit together."""
+        size, value = whole(size, "size", 1), whole(value, "value", -MOST)
         if item not in ITEMS:
             raise Error(f"items of {item} bytes: there are {', '.join(map(str, ITEMS))}")
-        if size < 1 or size % item:
+        if size % item:
             raise Error(f"{size} bytes are no items of {item} bytes")
         bits = 8 * item
         if not -(1 << (bits - 1)) <= value < 1 << bits:
             raise Error(f"value {value} does not fit into {text.count(item, 'byte')}")
         to = place(dst, DEVICE, size, "dst", "memset")
-        return cls(to, int(size), int(value) & ((1 << bits) - 1), item, (kept(dst),))
+        return cls(to, size, value & ((1 << bits) - 1), item, (kept(dst),))
 
     def changed(
         self,

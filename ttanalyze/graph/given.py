@@ -1,0 +1,39 @@
+"""What callers give: numbers and types of items are what they have to be, or there is an Error."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.errors import Error
+
+MOST = (1 << 63) - 1
+
+
+def whole(value: Any, what: str, least: int = 0, most: int = MOST) -> int:
+    """A whole number from least to most; a float may be one. what: its name in the error."""
+    try:
+        number = int(value) if _is_whole_float(value) else operator.index(value)
+    except TypeError:
+        raise Error(f"{what} {value!r}: give a whole number") from None
+    if not least <= number <= most:
+        limit = f"at least {least:,}" if number < least else f"at most {most:,}"
+        raise Error(f"{what} {number:,}: give {limit}")
+    return number
+
+
+def _is_whole_float(value: Any) -> bool:
+    return isinstance(value, (float, np.floating)) and float(value).is_integer()
+
+
+def items(dtype: Any) -> np.dtype[Any]:
+    """A type of items that memory can hold."""
+    try:
+        kind: np.dtype[Any] = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise Error(f"{dtype!r} is no type of numpy's") from None
+    if kind.hasobject or not kind.itemsize:
+        raise Error(f"items of type {kind} can't lie in memory of a device")
+    return kind
