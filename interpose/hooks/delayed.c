@@ -96,7 +96,7 @@ void *delayed_image(const struct loading *l)
 	if (l->path)
 		held_from_file(&held, l->path, FILE_MAX);
 	else
-		held_from_memory(&held, l->image);
+		held_from_memory(&held, image_readable(l->image) ? l->image : NULL);
 	const struct image *image = &held.image;
 	if (image->kind == TT_MODULE_CUBIN)
 		out = delay_cubin(image->bytes, image->size, &size);

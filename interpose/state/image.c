@@ -10,9 +10,12 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <elf.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "../format.h"
 
@@ -108,6 +111,39 @@ struct image image_identify(const void *pointer, size_t most)
 		image.size = strlen(pointer);
 	}
 	return image.size ? image : (struct image){0};
+}
+
+/* Where the system does not say it counts as mapped. */
+static bool is_mapped(uintptr_t at, size_t size)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = at & -page;
+	size_t length = at + size - begin;
+	unsigned char *pages = malloc(length / page + 1);
+	bool mapped = pages && (!mincore((void *)begin, length, pages) || errno != ENOMEM);
+
+	free(pages);
+	return mapped;
+}
+
+bool image_readable(const void *pointer)
+{
+	const struct fatbin_wrapper *w = pointer;
+	uint32_t magic = 0;
+	Elf64_Ehdr e;
+
+	if (pointer)
+		memcpy(&magic, pointer, sizeof(magic));
+	if (magic == WRAPPER_MAGIC) {
+		pointer = w->data;
+		memcpy(&magic, pointer, sizeof(magic));
+	}
+	if (magic == FATBIN_MAGIC)
+		return is_mapped((uintptr_t)pointer, fatbin_size(pointer, IMAGE_IN_MEMORY));
+	if (memcmp(&magic, ELFMAG, SELFMAG))
+		return true;
+	memcpy(&e, pointer, sizeof(e));
+	return is_mapped((uintptr_t)pointer + e.e_shoff, (size_t)e.e_shnum * sizeof(Elf64_Shdr)) &&
+	       is_mapped((uintptr_t)pointer, cubin_size(pointer, IMAGE_IN_MEMORY));
 }
 
 typedef void visit_fn(void *user, const char *name);

@@ -24,6 +24,9 @@ struct image {
 #define IMAGE_IN_MEMORY ((size_t)PTRDIFF_MAX) /* nothing says where it ends, but for itself */
 struct image image_identify(const void *pointer, size_t most);
 
+/* Whether what a program hands over can be read as far as it says, for which no driver has vouched yet. */
+bool image_readable(const void *pointer);
+
 /* One of the codes in a fatbin. */
 struct image_entry {
 	uint32_t kind;		 /* TT_MODULE_PTX, TT_MODULE_CUBIN, TT_MODULE_UNKNOWN */

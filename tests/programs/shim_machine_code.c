@@ -5,9 +5,11 @@
 #include "program.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 extern const void *own_image, *compiled;
 extern size_t compiled_size;
+extern bool own_is_cut;
 void *driver_open(void);
 
 static void *contents(const char *path, size_t *size)
@@ -50,6 +52,16 @@ static void load(const char *way, const char *path)
 		SHOW(cuModuleLoad(&m, path));
 	else if (!strcmp(way, "library-file"))
 		SHOW(cuLibraryLoadFromFile(&l, path, NULL, NULL, 0, NULL, NULL, 0));
+	if (!strcmp(way, "cut")) { /* with nothing behind it */
+		size_t room = (size + 4095) & ~(size_t)4095;
+		char *pages = mmap(NULL, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		munmap(pages + room, 4096);
+		own_image = memcpy(pages + room - size, image, size);
+		own_is_cut = true;
+		SHOW(cuModuleLoadData(&m, own_image));
+		own_is_cut = false;
+		munmap(pages, room);
+	}
 	if (!strcmp(way, "odd")) {
 		own_image = memmove((char *)image + 1, image, size);
 		SHOW(cuModuleLoadData(&m, own_image));

@@ -12,6 +12,7 @@
 
 const void *own_image, *compiled; /* what the program loads, and what comes of compiling it */
 size_t compiled_size;
+bool own_is_cut; /* and can't be read as far as it says */
 static unsigned count;
 static char handles[100];
 
@@ -56,6 +57,8 @@ static CUresult take(const char *call, const void *image, void *out)
 {
 	char path[4096];
 	bool own = image == own_image;
+	if (own && own_is_cut)
+		return CUDA_ERROR_INVALID_IMAGE;
 	CUresult r = !own && getenv("REFUSES") ? CUDA_ERROR_INVALID_IMAGE : CUDA_SUCCESS;
 	void *handle = &handles[count];
 
