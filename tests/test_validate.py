@@ -175,6 +175,13 @@ def test_every_fault_is_a_line(cli: Cli, tmp_path: Path, content: str, faults: l
     assert not told["good"] and len(told["faults"]) == len(faults)
 
 
+def test_the_example_that_is_shown_is_good(cli: Cli, tmp_path: Path) -> None:
+    page = (support.ROOT / "docs" / "records.md").read_text()
+    (tmp_path / "delays.json").write_text(page.partition("```json\n")[2].partition("```")[0])
+    outcome = cli("validate", tmp_path / "delays.json")
+    assert outcome.status == 0 and "delay-config, 1 document: good" in outcome.stdout
+
+
 def test_what_a_run_writes_is_good(cli: Cli, small: Writer, run_path: Path, tmp_path: Path) -> None:
     events = tmp_path / "events.ndjson"
     assert cli("events", run_path, "-o", events, "-q").status == 0
