@@ -411,7 +411,7 @@ void recorder_finish(const char *status, const char *reason)
 	}
 	t->busy++;
 	delays_close();
-	delays_write(store_directory(run), true);
+	delays_write(store_directory(run));
 	timeline_close();
 	drain_stop(options.stall_ms);
 	atomic_compare_exchange_strong(&recorder_state, &on, RECORDER_OFF);

@@ -68,7 +68,7 @@ int main(int argc, char **argv)
 		fwrite(out, 1, made, f);
 		fclose(f);
 	}
-	delays_write(argv[3], true);
+	delays_write(argv[3]);
 	free(out);
 	free(image);
 	return 0;

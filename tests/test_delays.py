@@ -131,6 +131,17 @@ def test_programs_end_as_ever(name: str, built: Path, tmp_path: Path) -> None:
     assert (recorded.stdout, recorded.status) == (bare.stdout, bare.status)
 
 
+def test_what_was_late_in_a_program_that_was_killed(built: Path, tmp_path: Path) -> None:
+    """It is not known, and the program's status stays."""
+    command = ["--launch-delay", "1000", "--", *support.command("exit_sigkill", built)]
+    dumped, run = tmp_path / "late.json", tmp_path / "run"
+    options = ["record", "--sim", "-q", "-o", str(run), "--delay-dump", str(dumped)]
+    outcome = support.ttanalyze(*options, *command, environment=SIM)
+    assert outcome.status == 137 and not dumped.exists()
+    said = f"ttanalyze: no {dumped}: {run}: killed before what was late was written"
+    assert said in outcome.stderr.splitlines()
+
+
 # ---- as a file ----
 
 

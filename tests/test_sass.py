@@ -308,6 +308,20 @@ def recorded(tmp_path: Path) -> Path:
     return path
 
 
+def test_what_is_written_is_valid(cli: Cli, recorded: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for options, said in (
+        (["--json"], "instructions, 2 documents: good"),
+        (["--format", "ndjson", "--kernel", "tiles"], "instruction-records, "),
+    ):
+        assert cli("sass", recorded, "-o", out, *options).status == 0
+        assert said in cli("validate", out).stdout
+    written = json.loads(cli("sass", recorded, "--json").stdout)
+    written[1]["instructions"][0]["pc"] = -1
+    out.write_text(json.dumps(written))
+    assert "[1].instructions[0].pc: 0 or more" in cli("validate", out).stdout
+
+
 def test_tables_are_kept_in_the_run(cli: Cli, recorded: Path, tools: Path) -> None:
     asked = cli("sass", recorded, "--kernel", "tiles")
     assert asked.status == 0

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from ttanalyze import statuses
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.model import layout
 from ttanalyze.model.files import read_json
@@ -80,7 +81,9 @@ def of_run(source: Run | str | os.PathLike[str]) -> Config:
     run = source if isinstance(source, Run) else Run(Path(source))
     found = [config for process in run.processes if (config := of_process(process)) is not None]
     if not found:
-        raise Error(f"{run.path}: recorded without delays")
+        over = all(process.info.get("status") in statuses.OVER for process in run.processes)
+        why = "recorded without delays" if over else "killed before what was late was written"
+        raise Error(f"{run.path}: {why}")
     whole = dict(found[0].document)
     for part in ("kernels", "launches"):
         whole[part] = {k: v for config in found for k, v in config.document.get(part, {}).items()}

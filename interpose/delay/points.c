@@ -409,7 +409,7 @@ static void tell_unused(void)
 			      of_kernels, name, of_kernels > 1 ? ", …" : "");
 }
 
-void delays_write(const char *directory, bool final)
+void delays_write(const char *directory)
 {
 	struct json j;
 	struct file f;
@@ -418,8 +418,7 @@ void delays_write(const char *directory, bool final)
 	if (!options.launch_delay_ns && !*options.delay_load && !delays_in_kernels())
 		return;
 	pthread_mutex_lock(&lock);
-	if (final)
-		tell_unused();
+	tell_unused();
 	snprintf(path, sizeof(path), "%s/delays.json", directory);
 	bool made = file_create(&f, directory, "delays.json.tmp", true), good = false;
 	if (made) {

@@ -46,7 +46,7 @@ void delay_kernel_done(struct delay_kernel *k, const char *why);
 /* Whether a call that may be late is, TT_EVENTF_DELAYED…, and by how much. */
 uint32_t delay_chosen(uint64_t stream, uint64_t number, uint32_t *ns);
 
-/* The list into the run; final: and what a file asked for that there was not. */
-void delays_write(const char *directory, bool final);
+/* The list into the run, at its end; says what a file asked for that there was not. */
+void delays_write(const char *directory);
 
 #endif

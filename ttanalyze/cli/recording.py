@@ -291,8 +291,12 @@ def record(
     done = run(command, out, variables, sim=sim, force=force, warn=say)
     if delay_dump is not None and done.processes:
         from ttanalyze.delays import of_run
+        from ttanalyze.errors import Error
 
-        write_file(delay_dump, of_run(done.out).to_json())
+        try:
+            write_file(delay_dump, of_run(done.out).to_json())
+        except Error as e:
+            say(f"no {delay_dump}: {e}")
     if json:
         print(done.to_json(), file=sys.stderr)
     elif not quiet:

@@ -39,6 +39,7 @@ DOCUMENTS = {
     "manifest": "manifest",
     "run": "run",
 }
+LISTED = ("instructions",)  # of which a file may have a list, as `sass --json` writes it
 FORMATS = {
     "ttanalyze-instructions": "instructions",
     "ttanalyze-reduce": "reduce-report",
@@ -148,8 +149,12 @@ class _Checking:
         except orjson.JSONDecodeError as e:
             yield Fault(e.lineno, "", f"not JSON: {e.msg}")
             return
-        self.checked = 1
-        yield from (Fault(None, where, reason) for where, reason in document_faults(kind, value))
+        several = kind in LISTED and isinstance(value, list)
+        for i, one in enumerate(value if several else [value]):
+            self.checked += 1
+            for where, reason in document_faults(kind, one):
+                place = f"[{i}]{'.' if where else ''}{where}" if several else where
+                yield Fault(None, place, reason)
 
     def records(self, kind: str) -> Iterator[Fault]:
         stacks: set[str] = set()
