@@ -34,14 +34,17 @@ struct options {
 	const struct own_option *own; /* up to one without a name, or NULL */
 };
 
-UNUSED static void usage(const char *program, const struct options *o)
+/* status: 0 where it was asked for. */
+UNUSED static void usage(const char *program, const struct options *o, int status)
 {
-	fprintf(stderr, "usage: %s [--size N] [%s N] [--seed N]%s%s", program, o->steps_name,
+	FILE *to = status ? stderr : stdout;
+
+	fprintf(to, "usage: %s [--size N] [%s N] [--seed N]%s%s", program, o->steps_name,
 		o->can_perturb ? " [--perturb STEP]" : "", o->can_fix ? " [--fixed]" : "");
 	for (const struct own_option *own = o->own; own && own->name; own++)
-		fprintf(stderr, " [%s%s]", own->name, own->number ? " N" : "");
-	fputs("\n", stderr);
-	exit(2);
+		fprintf(to, " [%s%s]", own->name, own->number ? " N" : "");
+	fputs("\n", to);
+	exit(status);
 }
 
 /* Where an option's value goes: a number's, or else a flag's; neither where there is no such option. */
@@ -73,15 +76,15 @@ UNUSED static struct options read_options(int argc, char **argv, struct options 
 		if (option.number && i + 1 < argc) {
 			*option.number = strtol(argv[++i], &end, 10);
 			if (end == argv[i] || *end || *option.number < 0)
-				usage(argv[0], &o);
+				usage(argv[0], &o, 2);
 		} else if (option.flag) {
 			*option.flag = true;
 		} else {
-			usage(argv[0], &o);
+			usage(argv[0], &o, strcmp(argv[i], "--help") ? 2 : 0);
 		}
 	}
 	if (o.size < 1 || o.size > 1L << 30)
-		usage(argv[0], &o);
+		usage(argv[0], &o, 2);
 	return o;
 }
 

@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 	CUdeviceptr all;
 
 	if (o.size < 256) /* the overrun is to stay inside the neighbour */
-		usage(argv[0], &o);
+		usage(argv[0], &o, 2);
 	start_device();
 	CHECK(cuModuleLoadData(&module, ptx));
 	CUfunction push = kernel(module, "push");

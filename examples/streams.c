@@ -154,7 +154,7 @@ int main(int argc, char **argv)
 	CUmodule module;
 
 	if (stream_count < 3 || stream_count > MOST_STREAMS || buffer_count < 3 || buffer_count > MOST_BUFFERS)
-		usage(argv[0], &o);
+		usage(argv[0], &o, 2);
 	chance = (uint32_t)o.seed;
 	uint32_t *out = malloc(bytes);
 	start_device();

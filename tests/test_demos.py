@@ -33,6 +33,20 @@ def test_graphs(tmp_path: Path) -> None:
     assert inside[2:4] == ["1", "0"]  # each step writes one of the two
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["verify", "--out", "/dev/null"], "demo: [Errno 17] File exists: '/dev/null'\n"),
+        (["streams", "--check", "/nowhere"], "demo: /nowhere: No such file or directory\n"),
+    ],
+    ids=str,
+)
+def test_what_prevents_one_is_said(arguments: list[str], said: str) -> None:
+    command = [sys.executable, "-m", f"examples.demos.{arguments[0]}", *arguments[1:]]
+    done = support.run(command, support.bare_environment(), cwd=support.ROOT)
+    assert (done.stdout, done.stderr, done.status) == ("", said, 1)
+
+
 @pytest.mark.parametrize("kernel", [[], ["--kernel-patch"]], ids=str)
 def test_patching(kernel: list[str], tmp_path: Path) -> None:
     printed = demo("patching", tmp_path, "--iterations", "6", "--toggle-every", "2", *kernel)

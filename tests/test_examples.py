@@ -124,6 +124,12 @@ def test_wrong_arguments_give_the_usage(arguments: list[str], examples: Path) ->
     assert outcome.stderr.startswith("usage: ")
 
 
+def test_help_is_the_usage(examples: Path) -> None:
+    outcome = support.run([examples / "streams", "--help"], support.simulator_environment())
+    assert (outcome.status, outcome.stderr) == (0, "")
+    assert outcome.stdout.startswith("usage: ") and "--buffers N" in outcome.stdout
+
+
 def test_a_failing_call_is_named(examples: Path) -> None:
     environment = support.simulator_environment(TT_SIM_FAULT="oom:1")
     outcome = support.run([examples / "vecadd"], environment)

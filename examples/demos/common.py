@@ -10,9 +10,11 @@ import argparse
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from ttanalyze import paths
+from ttanalyze.errors import Error
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path("examples") / "build"
@@ -26,6 +28,14 @@ def options(about: str) -> argparse.ArgumentParser:
         "--out", type=Path, default=Path("demo"), metavar="FOLDER", help="for runs (default: demo)"
     )
     return parser
+
+
+def perform(main: Callable[[], None]) -> None:
+    """Runs a demo; what prevents it is said in one line."""
+    try:
+        main()
+    except (Error, OSError, subprocess.CalledProcessError) as e:
+        sys.exit(f"demo: {e}")
 
 
 def start(chosen: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import filecmp
 import sys
 
-from examples.demos.common import options, record, say, start, ttanalyze
+from examples.demos.common import options, perform, record, say, start, ttanalyze
 
 
 def main() -> None:
@@ -32,4 +32,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    perform(main)

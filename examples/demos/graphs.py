@@ -13,7 +13,7 @@ import re
 import sys
 
 import ttanalyze as tt
-from examples.demos.common import options, record, say, start, ttanalyze
+from examples.demos.common import options, perform, record, say, start, ttanalyze
 
 
 def main() -> None:
@@ -47,4 +47,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    perform(main)

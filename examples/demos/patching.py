@@ -14,7 +14,7 @@ import sys
 import numpy as np
 
 import ttanalyze as tt
-from examples.demos.common import options, record, say, start, ttanalyze
+from examples.demos.common import options, perform, record, say, start, ttanalyze
 
 
 def main() -> None:
@@ -56,4 +56,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    perform(main)

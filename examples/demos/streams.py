@@ -21,7 +21,8 @@ import xxhash
 from numpy.typing import NDArray
 
 import ttanalyze as tt
-from examples.demos.common import options, record, say, start
+from examples.demos.common import options, perform, record, say, start
+from ttanalyze.errors import Error
 
 BLOCK = 65536
 STAMP = 2654435761
@@ -75,6 +76,8 @@ def digest(size: int, value: int) -> int:
 def writes(run: tt.Run) -> Iterator[tuple[int, int, int]]:
     """The writes of the program in the order of calls: seq, region, what every word is after it."""
     process = run.processes[0]
+    if Path(process.info["argv"][0]).name != "streams":
+        raise Error(f"{run.path} is no recording of examples/streams")
     regions = run.regions[run.regions["captured"]]
     ends = regions["death_seq"].fillna(np.iinfo("i8").max)
     at: dict[int, list[tuple[int, int, int]]] = {}
@@ -199,4 +202,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    perform(main)

@@ -5,7 +5,7 @@ Uses a GPU where one works, else the simulator. Every command is shown as it wou
 
 from __future__ import annotations
 
-from examples.demos.common import options, record, say, start, ttanalyze
+from examples.demos.common import options, perform, record, say, start, ttanalyze
 from ttanalyze import doctor
 
 PERTURBED_STEP = 5
@@ -35,4 +35,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    perform(main)

@@ -11,7 +11,7 @@ import json
 import sys
 
 import ttanalyze as tt
-from examples.demos.common import ROOT, options, record, say, start, ttanalyze
+from examples.demos.common import ROOT, options, perform, record, say, start, ttanalyze
 
 
 def main() -> None:
@@ -48,4 +48,4 @@ def is_mark(event: dict[str, object]) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    perform(main)

@@ -11,7 +11,7 @@ int main(int argc, char **argv)
 	int n = (int)o.size;
 
 	if (o.size < 256)
-		usage(argv[0], &o);
+		usage(argv[0], &o, 2);
 	CHECK(cudaMalloc(&all, 4 * bytes));
 	CHECK(cudaMemcpy(all, initial, 4 * bytes, cudaMemcpyHostToDevice));
 	float *position = all, *mass = all + n, *velocity = all + 2 * n, *force = all + 3 * n;
