@@ -135,6 +135,29 @@ def test_a_search_that_could_not_begin_is_in_nobodys_way(cli: Cli, tmp_path: Pat
     assert "nothing recorded" in refused and log.read_text() == "no such option\n"
 
 
+@pytest.mark.native
+@pytest.mark.large
+def test_a_program_that_always_fails(cli: Cli, built: Path, tmp_path: Path) -> None:
+    """That is no difference, nor is what the simulator says to delays in kernels."""
+    program = support.command("exit_sigkill", built)
+    asked = (
+        "race",
+        "--sim",
+        "-q",
+        "-o",
+        tmp_path / "search",
+        "--runs",
+        "1",
+        "--delay",
+        "5",
+        "--keep",
+    )
+    outcome = cli(*asked, "--", *program)
+    assert outcome.status == 0, outcome.stdout
+    assert "note: without delays, too, it ends with status 137" in outcome.stdout
+    assert "ttanalyze simulator: " in (tmp_path / "search" / "seed-1.log").read_text()
+
+
 def test_force_replaces_searches_alone(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     assert run_command(["race", "--sim", "-f", "-o", str(tmp_path), "--", "true"]) == 2

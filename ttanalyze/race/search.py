@@ -31,6 +31,7 @@ from ttanalyze.values import Tolerance, Type
 STATE = "race.json"
 RECORDED = {"TT_PARAMS": "1", "TT_DETERMINISTIC": "1"}
 MOST = 0xFFFFFFFF
+OURS = (b"ttanalyze: ", b"ttanalyze simulator: ")
 SCALES = (10, 1)  # of the delay, by seed
 REFERENCE, AGAIN = "reference", "again"
 Progress = Callable[[int, int], None] | None
@@ -103,7 +104,9 @@ class Race:
         self._types = dict(types) if types else None
         self._tolerance = tolerance
         self._varying: set[tuple[int, int]] = set()  # process and region
+        self._incomparable: list[str] = []
         self._prints_the_same = True
+        self._endings: set[int] = set()
         self._progress: Progress = None
         self._same: list[int] = []
         self._other: list[int] = []
@@ -177,24 +180,25 @@ class Race:
 
     def compare(self, reference: Recording, other: Recording) -> Finding | None:
         """What is other in a recording, but for what varies anyway; None where nothing is."""
-        report = self._diff(reference, other, bool(self._varying))
+        report = self._diff(reference, other, every=bool(self._varying))
         divergence = self._first(report) if report is not None else None
         found = Finding(seed=-1, run=str(other.run), delays="")
-        if other.status != reference.status:
+        if other.status not in self._endings:
             found.status = other.status
         if divergence is not None:
             assert report is not None
             found.diff = report
         found.output = self._prints_the_same and other.output != reference.output
-        if report is None:
-            found.notes.append("its memory can't be compared with the reference's")
-        differs = found.output or found.status is not None or found.diff or report is None
+        differs = found.output or found.status is not None or found.diff
         return found if differs else None
 
-    def _diff(self, a: Recording, b: Recording, every: bool) -> DiffReport | None:
-        with contextlib.suppress(Error):
+    def _diff(self, a: Recording, b: Recording, *, every: bool) -> DiffReport | None:
+        """None where they can't be compared."""
+        try:
             return diff(a.run, b.run, every=every, types=self._types, tolerance=self._tolerance)
-        return None
+        except Error:
+            self._incomparable.append(b.run.name)
+            return None
 
     def _first(self, report: DiffReport) -> tuple[ProcessDiff, Divergence] | None:
         """Where memory first parts that does not vary anyway; the report keeps what counts."""
@@ -231,6 +235,9 @@ class Race:
                 report.findings.append(found)
             if settings.stop and len(report.findings) >= settings.stop:
                 break
+        if self._incomparable:
+            names = ", ".join(dict.fromkeys(self._incomparable))
+            report.notes.append(f"memory can't be compared with the reference's: {names}")
         report.seconds = round(time.monotonic() - began, 3)
         return report
 
@@ -238,10 +245,9 @@ class Race:
         """The recording that others are compared with, and what differs without delays."""
         reference, again = (self.recording(name, {}) for name in (REFERENCE, AGAIN))
         self._prints_the_same = reference.output == again.output
-        found = diff(
-            reference.run, again.run, every=True, types=self._types, tolerance=self._tolerance
-        )
-        if not found.memory_same:
+        self._endings = {reference.status, again.status}
+        found = self._diff(reference, again, every=True)
+        if found is not None and not found.memory_same:
             meant = [(p, d) for p in found.processes for d in p.divergences if not d.leftover]
             self._varying = {(p.process_a, d.region_a) for p, d in meant}
             report.varies = sorted({d.label or f"region {d.region_a}" for _, d in meant})
@@ -249,6 +255,8 @@ class Race:
         if reference.status != again.status:
             statuses = f"{reference.status} and {again.status}"
             report.notes.append(f"without delays it ends with status {statuses}")
+        elif reference.status:
+            report.notes.append(f"without delays, too, it ends with status {reference.status}")
         if not self._prints_the_same:
             report.notes.append("what it prints differs from run to run, and is not compared")
         return reference
@@ -357,9 +365,9 @@ def _number(path: Path) -> int | None:
 
 
 def _without_ours(output: bytes) -> bytes:
-    """Without the lines of the recorder, which name folders."""
+    """Without the lines of the recorder and the simulator, which name folders."""
     lines = output.splitlines(keepends=True)
-    return b"".join(line for line in lines if not line.startswith(b"ttanalyze: "))
+    return b"".join(line for line in lines if not line.startswith(OURS))
 
 
 def remove(folder: Path) -> None:
