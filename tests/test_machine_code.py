@@ -67,13 +67,14 @@ def in_fatbin(path: Path) -> Path:
 
 def test_the_driver_loads_what_is_late(load: Load, tmp_path: Path) -> None:
     fat = in_fatbin(tmp_path / "fat")
-    plain = ("data", "options", "library", "file", "library-file", "odd")
+    plain = ("data", "options", "library", "preserved", "file", "library-file", "odd")
     ways = [f"{way}={CUBIN}" for way in plain]
     fat_ways = [f"{way}={fat}" for way in ("data", "fatbin", "library", "wrapped", "file")]
     said = load(*ways, *fat_ways, f"ptx={CUBIN}")
     number = len(ways) + len(fat_ways) + 1
     assert sum(line.endswith(ANOTHER) for line in said) == number
     assert sum(line.endswith("-> CUDA_SUCCESS") for line in said) == number
+    assert "preserved: 1" in said
     compiled = said.index("cuLinkCreate_v2: 1 options")
     assert said[compiled + 1] == "cuLinkAddData_v2: PTX 1, 0 bytes left out"
 

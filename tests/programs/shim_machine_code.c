@@ -11,6 +11,9 @@ extern const void *own_image, *compiled;
 extern size_t compiled_size;
 extern bool own_is_cut;
 void *driver_open(void);
+bool driver_finds_preserved(void);
+
+#define FAR_OFF ((void *)0x5a0000000000)
 
 static void *contents(const char *path, size_t *size)
 {
@@ -33,6 +36,7 @@ static void load(const char *way, const char *path)
 	char log[100];
 	CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_MAX_REGISTERS};
 	void *values[] = {log, (void *)sizeof(log), (void *)32};
+	CUlibraryOption preserve[] = {CU_LIBRARY_BINARY_IS_PRESERVED};
 	size_t size;
 	void *image = contents(path, &size);
 	CUmodule m;
@@ -48,14 +52,15 @@ static void load(const char *way, const char *path)
 		SHOW(cuModuleLoadFatBinary(&m, image));
 	else if (!strcmp(way, "library"))
 		SHOW(cuLibraryLoadData(&l, image, options, values, 3, NULL, NULL, 0));
+	else if (!strcmp(way, "preserved"))
+		SHOW(cuLibraryLoadData(&l, image, NULL, NULL, 0, preserve, PARAMS((void *)1), 1));
 	else if (!strcmp(way, "file"))
 		SHOW(cuModuleLoad(&m, path));
 	else if (!strcmp(way, "library-file"))
 		SHOW(cuLibraryLoadFromFile(&l, path, NULL, NULL, 0, NULL, NULL, 0));
-	if (!strcmp(way, "cut")) { /* with nothing behind it */
+	if (!strcmp(way, "cut")) { /* with nothing behind it, nor anything that comes there */
 		size_t room = (size + 4095) & ~(size_t)4095;
-		char *pages = mmap(NULL, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		munmap(pages + room, 4096);
+		char *pages = mmap(FAR_OFF, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		own_image = memcpy(pages + room - size, image, size);
 		own_is_cut = true;
 		SHOW(cuModuleLoadData(&m, own_image));
@@ -77,7 +82,8 @@ static void load(const char *way, const char *path)
 		own_image = KERNELS;
 		SHOW(cuModuleLoadDataEx(&m, KERNELS, 3, options, values));
 	}
-	free(image);
+	if (strcmp(way, "preserved"))
+		free(image);
 }
 
 int main(int argc, char **argv)
@@ -94,5 +100,6 @@ int main(int argc, char **argv)
 		*equals = 0;
 		load(argv[i], equals + 1);
 	}
+	printf("preserved: %d\n", driver_finds_preserved());
 	return 0;
 }

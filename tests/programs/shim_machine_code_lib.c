@@ -13,6 +13,7 @@
 const void *own_image, *compiled; /* what the program loads, and what comes of compiling it */
 size_t compiled_size;
 bool own_is_cut; /* and can't be read as far as it says */
+static const void *preserved;
 static unsigned count;
 static char handles[100];
 
@@ -111,7 +112,16 @@ CUresult cuLibraryLoadData(CUlibrary *out, const void *image, CUjit_option *jit,
 		return NEXT(cuLibraryLoadData)(out, image, jit, values, n, options, option_values, m);
 	CUresult r = take(__func__, image, out);
 	answer(r, jit, values, n);
+	for (unsigned i = 0; i < m; i++)
+		if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED)
+			preserved = image;
 	return r;
+}
+
+/* Whether what a library was to be loaded from without a copy of it is still there. */
+bool driver_finds_preserved(void)
+{
+	return preserved && is_code(preserved);
 }
 
 CUresult cuModuleLoad(CUmodule *out, const char *path)
