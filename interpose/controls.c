@@ -76,6 +76,25 @@ static bool has_id(const char *ids, uint32_t id)
 	return false;
 }
 
+/* Numbers and spans of them. */
+static bool ids_good(const char *at)
+{
+	for (;; at++) {
+		const char *from = at, *to;
+		at += strspn(at, "0123456789");
+		if (at == from)
+			return false;
+		if (*at == '-') {
+			to = ++at;
+			at += strspn(at, "0123456789");
+			if (at == to || strtoul(to, NULL, 10) < strtoul(from, NULL, 10))
+				return false;
+		}
+		if (*at != ',')
+			return !*at;
+	}
+}
+
 static bool is_expression(const char *text)
 {
 	return strcmp(text, "all") && strcmp(text, "touched") && !are_ids(text);
@@ -113,6 +132,8 @@ static bool read_setting(struct wish *w, char *setting, char *why, size_t size)
 		return refuse(why, size, setting, KNOWN);
 	if (strlen(value) > REGIONS_MOST)
 		return refuse(why, size, value, "short enough");
+	if (are_ids(value) && !ids_good(value))
+		return refuse(why, size, value, "ids of regions, as 0,4-6");
 	if (is_expression(value) && !compiles(value, why, size))
 		return false;
 	free(w->regions);

@@ -98,6 +98,8 @@ def test_replays_that_are_held_up_for_long(command: list[str], tmp_path: Path) -
         ("points=maybe", "'maybe' is not on or off"),
         ("snapshot=-1", "'-1' is not a whole number"),
         ("regions=(", "regions=(: Unmatched ( or \\("),
+        ("regions=6-4", "'6-4' is not ids of regions, as 0,4-6"),
+        ("regions=1,", "'1,' is not ids of regions, as 0,4-6"),
         ("what=1", "'what=1' is not points=on|off"),
     ],
 )

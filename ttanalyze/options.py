@@ -158,10 +158,18 @@ def _settings(value: str) -> None:
             raise Error(f"'{given[:80]}' is not a whole number")
         if name == "regions" and len(given.encode()) > MOST_NAMES:
             raise Error(f"'{given[:80]}' is not short enough")
-        if name == "regions" and not re.fullmatch("all|touched|[0-9,-]*", given):
+        if name == "regions" and re.fullmatch("[0-9,-]*", given):
+            _ids(given)
+        elif name == "regions" and given not in ("all", "touched"):
             _posix_expression("regions=", given)
     if len(value.encode()) > 511:
         raise Error("it is too long")
+
+
+def _ids(given: str) -> None:
+    spans = [re.fullmatch("([0-9]+)(?:-([0-9]+))?", part) for part in given.split(",")]
+    if not all(span and int(span[1]) <= int(span[2] or span[1]) for span in spans):
+        raise Error(f"'{given[:80]}' is not ids of regions, as 0,4-6")
 
 
 def _posix_expression(form: str, expression: str) -> None:
