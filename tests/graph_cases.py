@@ -400,6 +400,8 @@ def errors() -> None:
         lambda: capture.graph,
     ):
         print(_refused(wrong))
+    many = _refused(lambda: capture.record_kernel("add", 1, 4096, args=(buffer, 1, 1)))
+    print(*many.split(":")[:2])
     assert capture.recorded_count == 0 and capture.active
     graph = capture.end()
     print(graph.node_count, len(graph.nodes), len(graph.edges))

@@ -95,6 +95,21 @@ def test_no_device() -> None:
 
 
 @pytest.mark.native
+def test_a_stream_that_is_closed_while_it_is_captured() -> None:
+    script = (
+        "from ttanalyze.graph import *\n"
+        "with Stream() as stream:\n"
+        "    capture = StreamCapture.begin(stream)\n"
+        "try:\n"
+        "    capture.end()\n"
+        "except EndedError as e:\n"
+        "    print(e, capture.active)\n"
+    )
+    done = python("-c", script)
+    assert (done.stdout, done.stderr) == ("the stream was closed False\n", "")
+
+
+@pytest.mark.native
 def test_the_simulator_by_choice() -> None:
     """Without a library path."""
     script = (

@@ -72,12 +72,10 @@ class StreamCapture:
         return ffi.cast("CUstream", self._handle)
 
     def _status(self) -> int:
-        return int(self._asked("cuStreamIsCapturing", "CUstreamCaptureStatus"))
-
-    def _asked(self, call: str, kind: str) -> Any:
-        out = ffi.new(f"{kind} *")
-        self.device.driver.call(call, self._raw, out)
-        return out[0]
+        out = ffi.new("CUstreamCaptureStatus *")
+        with self.device.use() as driver:
+            driver.call("cuStreamIsCapturing", self._raw, out)
+        return int(out[0])
 
     def __repr__(self) -> str:
         state = "active" if self.active else "ended"
@@ -133,6 +131,11 @@ class StreamCapture:
     def _check(self) -> None:
         if not self.active:
             raise EndedError("the capture has ended: StreamCapture.begin(…) begins another")
+        try:
+            stream_handle(self.stream)
+        except EndedError:
+            self._done()
+            raise
 
     def _record(self, work: Work) -> None:
         try:
