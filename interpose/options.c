@@ -25,7 +25,7 @@ static const struct {
 	{"TT_EVENTS", "1"}, {"TT_STALL_MS", "10000"}, {"TT_VERBOSE", "0"}, {"TT_COMPRESS", "0"}, {"TT_PARAMS", NULL},
 	{"TT_CPU_CALLSTACK", NULL}, {"TT_KERNEL_EVENTS", "dedup"}, {"TT_NVTX", "1"}, {"TT_TIMELINE", NULL}, {"TT_TIMEOUT", "0"},
 	{"TT_LAUNCH_DELAY", "0"}, {"TT_LAUNCH_DELAY_MODE", "both"}, {"TT_DELAY_SEED", "0"},
-	{"TT_REPLAYABLE", "0"}, {"TT_KERNEL", ""}, {"TT_MAX_PER_KERNEL", NULL},
+	{"TT_REPLAYABLE", "0"}, {"TT_KERNEL", ""}, {"TT_MAX_PER_KERNEL", NULL}, {"TT_CRASH_SAFE", "0"},
 	{"TT_DELAY", "0"}, {"TT_DELAY_MIN", "0"}, {"TT_DELAY_MODE", "random"}, {"TT_DELAY_PATTERNS", ""},
 	{"TT_DELAY_KERNEL", ""}, {"TT_DELAY_LOAD", ""}, {"TT_GRAPH_STAMPS", ""}, {"TT_CONTROL", ""},
 };
@@ -157,13 +157,14 @@ static bool read_replayable(char *error, size_t size)
 	static const struct {
 		const char *name, *wanted;
 	} needs[] = {{"TT_EVENTS", "1"}, {"TT_PARAMS", "1"}, {"TT_DETERMINISTIC", "1"}, {"TT_REGIONS", "all"}, {"TT_RETAIN", "0"}};
-	static const char *const parts[] = {"TT_KERNEL", "TT_MAX_PER_KERNEL"};
+	static const char *const parts[] = {"TT_KERNEL", "TT_MAX_PER_KERNEL", "TT_CRASH_SAFE"};
 	const char *v;
 	char why[240];
 
 	options.max_per_kernel = 3;
 	if (!read_bool("TT_REPLAYABLE", &options.replayable, error, size) ||
-	    !read_number("TT_MAX_PER_KERNEL", &options.max_per_kernel, error, size))
+	    !read_number("TT_MAX_PER_KERNEL", &options.max_per_kernel, error, size) ||
+	    !read_bool("TT_CRASH_SAFE", &options.crash_safe, error, size))
 		return false;
 	for (size_t i = 0; !options.replayable && i < sizeof(parts) / sizeof(*parts); i++)
 		if (value_of(parts[i])) {

@@ -40,6 +40,7 @@ struct options {
 	bool replayable;     /* launches are recorded so that they can be run again */
 	struct expressions kernel;  /* of these kernels; none: of all */
 	uint32_t max_per_kernel; /* at most so many of each, 0: all */
+	bool crash_safe;         /* what they find is on disk before they begin */
 	bool nvtx;   /* so are annotations */
 	enum callstacks callstacks;
 	bool launch_events; /* launches of kernels leave events */

@@ -151,9 +151,12 @@ def test_a_launch_that_crashed(built: Path, tmp_path: Path, cli: Cli) -> None:
     """It does so again, and there is nothing to compare."""
     program = support.build_program("shim_alone", built)
     run, out = tmp_path / "run", tmp_path / "out"
-    options = ("--sim", "--deterministic", "--params", "--epoch", "sync")
+    options = ("--sim", "--replayable", "--crash-safe")
     support.ttanalyze("record", *options, "-o", run, "--", program, "crash")
     seq = int(tt.open(run).events.query("kernel == 'poke'")["seq"].max())
+    again = support.ttanalyze("replay", run, "--sim", "--launch", str(seq))
+    assert again.status == 2 and again.stdout.startswith(f"failed: launch {seq} of poke: ")
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in again.stdout
     outcome = cli("export", run, "-o", out, "--launch", str(seq), "--python")
     assert outcome.status == 0, outcome.stderr
     assert "compares nothing: no epoch has what it left" in outcome.stderr

@@ -222,6 +222,7 @@ def test_kernels_by_name_and_number(built: Path, tmp_path: Path) -> None:
     [
         ({"kernel": "x"}, "--kernel needs --replayable"),
         ({"max_per_kernel": "2"}, "--max-per-kernel needs --replayable"),
+        ({"crash_safe": True}, "--crash-safe needs --replayable"),
         ({"replayable": True, "regions": "touched"}, "--replayable needs --regions all"),
         ({"replayable": True, "events": False}, "--replayable needs --events"),
         ({"replayable": True, "retain": "4"}, "--replayable needs --retain 0"),
@@ -239,7 +240,7 @@ def test_what_it_cant_be_had_with(given: dict[str, object], reason: str) -> None
 @pytest.mark.parametrize(
     ("variables", "reason"),
     [
-        ({"kernel": "x"}, "TT_KERNEL needs TT_REPLAYABLE=1"),
+        ({"crash_safe": "1"}, "TT_CRASH_SAFE needs TT_REPLAYABLE=1"),
         ({"replayable": "1", "regions": "touched"}, "TT_REPLAYABLE=1 needs TT_REGIONS=all"),
         ({"replayable": "1", "deterministic": "0"}, "TT_REPLAYABLE=1 needs TT_DETERMINISTIC=1"),
         ({"replayable": "1", "overwrite": "fail"}, "TT_OVERWRITE=backpressure"),

@@ -210,6 +210,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "TT_REPLAYABLE": _switch,
     "TT_KERNEL": lambda value: _posix_expression("", value),
     "TT_MAX_PER_KERNEL": _number,
+    "TT_CRASH_SAFE": _switch,
     "TT_DELAY": _nanoseconds(LATEST_POINT),
     "TT_DELAY_MIN": _nanoseconds(LATEST_POINT),
     "TT_DELAY_MODE": _one_of("random", "fixed", "cluster"),
@@ -320,7 +321,7 @@ def _check_delays(given: Mapping[str, str], effective: Mapping[str, str]) -> Non
 def _check_replayable(effective: Mapping[str, str]) -> None:
     """Raises Error where --replayable is given with what it can't be had with, or lacks."""
     if effective.get("TT_REPLAYABLE") != "1":
-        for name in ("TT_KERNEL", "TT_MAX_PER_KERNEL"):
+        for name in ("TT_KERNEL", "TT_MAX_PER_KERNEL", "TT_CRASH_SAFE"):
             if effective.get(name):
                 raise Error(f"{_flag(name)} needs --replayable")
         return

@@ -3,10 +3,11 @@
  * force.
  *
  * Invariant: between the two epochs of such a launch nobody else submits work, unless one of them
- * says that it is loose; a launch is recorded so only if both were cut.
+ * says that it is loose; a launch is recorded so only if both were cut, or if it may have crashed.
  */
 #include <string.h>
 
+#include "../drain/drain.h"
 #include "../drain/params.h"
 #include "../state/views.h"
 #include "launch.h"
@@ -105,6 +106,8 @@ bool replayable_begin(struct op *op, struct function *f, const struct shape *s)
 	}
 	op->held = capture_hold(op->t, op->context, f->name_string, &op->seq, &op->before);
 	op->t->submits_for = op->seq;
+	if (op->held && options.crash_safe)
+		drain_flush(0); /* the ring is lost where the launch takes the context down */
 	return op->held;
 }
 
@@ -114,7 +117,8 @@ void replayable_end(struct op *op, CUresult r, struct function *f, const struct 
 
 	if (r == CUDA_SUCCESS)
 		l.after = capture_after(op->t, op->context, f->name_string, op->seq);
-	if (l.after != TT_NO_EPOCH && op->event && (params || !f->param_bytes)) {
+	bool kept = l.after != TT_NO_EPOCH || (r == CUDA_SUCCESS && options.crash_safe);
+	if (kept && op->event && (params || !f->param_bytes)) {
 		write_record(&l, op, f, s, params);
 		if (options.max_per_kernel && ++f->replayables >= options.max_per_kernel)
 			atomic_store(&f->replayable, false);

@@ -32,6 +32,7 @@ verbs = typer.Typer()
     "  ttanalyze record --sim --epoch 'sync,kernel:^add' -- ./vecadd --steps 3\n"
     "  ttanalyze record --epoch 'nvtx:^step' -- python train.py\n"
     "  ttanalyze record --replayable --kernel softmax -- python train.py\n"
+    "  ttanalyze record --replayable --crash-safe --max-per-kernel 0 -- ./crashes\n"
     "  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd",
 )
 def record(
@@ -126,6 +127,14 @@ def record(
         typer.Option(
             metavar="N",
             help="With --replayable: at most so many launches of each kernel (default 3, 0: all).",
+        ),
+    ] = None,
+    crash_safe: Annotated[
+        bool | None,
+        typer.Option(
+            "--crash-safe",
+            help="With --replayable: each launch waits until what it finds is on disk, so that one "
+            "that crashes can be run again.",
         ),
     ] = None,
     nvtx: Annotated[
@@ -267,6 +276,7 @@ def record(
         "replayable": replayable,
         "kernel": kernel,
         "max_per_kernel": max_per_kernel,
+        "crash_safe": crash_safe,
         "nvtx": nvtx,
         "timeline": timeline,
         "graph_stamps": graph_stamps,

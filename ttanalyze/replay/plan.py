@@ -192,6 +192,11 @@ def _recorded(process: Process, kept: Any) -> tuple[int | None, int | None]:
             continue
         context = int(process.epochs["context"][number])
         numbers.append(number if number in good_epochs(process, context) else None)
+    if numbers[0] is None and int(kept["before"]) >= len(process.epochs):
+        raise Error(
+            f"launch {seq}: what memory was before it did not reach the disk in time; record with "
+            "--replayable --crash-safe"
+        )
     if numbers[0] is None:
         raise Error(
             f"launch {seq}: epoch {int(kept['before'])} before it was refused, torn or dropped"
