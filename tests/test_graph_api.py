@@ -82,7 +82,7 @@ def test_no_driver_at_all() -> None:
     done = support.run(command, support.bare_environment(), cwd=support.ROOT)
     last = done.stderr.splitlines()[-1]
     assert "MissingDriverError: no driver: " in last and "cannot open shared object" in last
-    assert "ttanalyze.graph.simulator()" in last
+    assert "--sim, graph.simulator()" in last
 
 
 @pytest.mark.native

@@ -206,8 +206,7 @@ def test_what_nobody_wrote_in_new_memory(runs: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say what: --launch N, --kernel REGEX, or --from E1 --to E2"),
-        (("--launch", "1", "--kernel", "x"), "say what"),
+        (("--launch", "1", "--kernel", "x"), "say one of --launch N, --kernel REGEX, and --from"),
         (("--kernel", "("), "'(' is no regular expression"),
         (("--kernel", "nothing"), "no launch of such a kernel was recorded"),
         (("--launch", "1", "--times", "-1"), "--times -1"),

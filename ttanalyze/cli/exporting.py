@@ -100,7 +100,7 @@ Examples:
   Another implementation, whose sums may differ in the last bits:
     ttanalyze tune run1 --launch 1234 --code new.cu --blocks 128,256 --dtype f32 \\
         --tolerance ,,8 -o new.csv --chart new.html
-  A large space, where the last ones were good:
+  A large space, of which only a part is tried, mostly near what was fast:
     ttanalyze tune run1 --kernel gemm --blocks 16x16,32x8 --shared 0,16K,48K \\
         --search optuna --trials 100 -o gemm.csv
 """

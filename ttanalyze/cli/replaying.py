@@ -47,7 +47,8 @@ KernelOption = Annotated[
     typer.Option(
         "--kernel",
         metavar="REGEX",
-        help="Launches of kernels with such a name: those recorded for it, else all.",
+        help="Launches of kernels with such a name (default: of all): those recorded for it, or "
+        "all, where none was.",
     ),
 ]
 DtypeOption = Annotated[
@@ -69,8 +70,9 @@ ToleranceOption = Annotated[
 
 REPLAY_EXAMPLES = """\b
 Examples:
-  Record with what is needed for it, and do every softmax again:
-    ttanalyze record --replayable --kernel softmax -o run1 -- python train.py
+  Record with what is needed for it, and do again all launches that were kept, or every softmax:
+    ttanalyze record --replayable -o run1 -- python train.py
+    ttanalyze replay run1
     ttanalyze replay run1 --kernel softmax
   One launch, with its time over 100 runs, the L2 cache flushed before each:
     ttanalyze replay run1 --launch 1234 --times 100 --flush-l2
@@ -78,6 +80,9 @@ Examples:
     ttanalyze replay run1 --from 0 --to 12
   What may differ in the last bits:
     ttanalyze replay run1 --launch 1234 --dtype f32 --tolerance ,,4
+  A launch that crashes its program, once more and in a checker:
+    ttanalyze record --replayable --crash-safe --max-per-kernel 0 -o run1 -- ./program
+    ttanalyze replay run1 --launch 1234 --under compute-sanitizer
   One launch of a large program in a profiler, a checker, a debugger:
     ttanalyze replay run1 --launch 1234 --under "ncu --set full"
     ttanalyze replay run1 --launch 1234 --under "compute-sanitizer --tool racecheck"
@@ -129,11 +134,11 @@ def replay(
 
     In a process of its own: memory is restored at the addresses it had, the module loaded, the
     kernel launched with its recorded parameters, and what it leaves compared. Exit status 0: the
-    same; 1: different; 2: can't be replayed.
+    same; 1: different; 2: none can be replayed, or one failed.
     """
     of_span = first is not None or last is not None
-    if (launch is not None) + (kernel is not None) + of_span != 1:
-        raise Error("say what: --launch N, --kernel REGEX, or --from E1 --to E2")
+    if (launch is not None) + (kernel is not None) + of_span > 1:
+        raise Error("say one of --launch N, --kernel REGEX, and --from E1 --to E2")
     if of_span and (times or alone or under or not verify):
         raise Error("--from and --to go with no other option but --dtype and --tolerance")
     if times < 0:
@@ -151,7 +156,7 @@ def replay(
         return _replay_span(run, of, (first, last), (types, allowed), (device, sim), json, quiet)
     seqs, others = (launch, 0) if launch else choice(of, kernel)
     if not seqs:
-        raise Error(f"--kernel {kernel}: {_none(others)}")
+        raise Error(_none(kernel, others))
     wish = module.Wish(verify, times, flush_l2, types, allowed, alone)
     with progress_bar("replaying", quiet) as progress:
         found = module.replay(of, seqs, wish, lambda: _device(device, sim), progress)
@@ -167,12 +172,15 @@ def replay(
     return status(found)
 
 
-def _none(others: int) -> str:
+def _none(kernel: str | None, others: int) -> str:
     """Why there is no launch to be done again."""
+    if kernel is None:
+        return "no launch was recorded"
     if not others:
-        return "no launch of such a kernel was recorded"
+        return f"--kernel {kernel}: no launch of such a kernel was recorded"
     many = text.count(others, "launch", "launches")
-    return f"none of {many} was recorded with --replayable; --launch N tries one nevertheless"
+    none = f"none of {many} was recorded with --replayable"
+    return f"--kernel {kernel}: {none}; --launch N tries one nevertheless"
 
 
 def _say_others(others: int, json: bool) -> None:
@@ -303,7 +311,7 @@ def prove(
     of = open_run(run).process(process)
     seqs, others = (launch, 0) if launch else choice(of, kernel)
     if not seqs:
-        raise Error(_none(others) if kernel else "no launch was recorded")
+        raise Error(_none(kernel, others))
     if sim:  # before it is loaded
         os.environ.setdefault("TT_SIM_SCHEDULE", "random")
     with progress_bar("proving", quiet) as progress:

@@ -55,10 +55,11 @@ class Exported:
         lucky = [m for m in self.needs.memory if m.lucky]
         if lucky:
             name = lucky[0].name + (f" and {len(lucky) - 1} more" if len(lucky) > 1 else "")
-            out.append(
-                f"{name}: at an address that the driver chose, which another process may not get; "
-                "record with --replayable or --deterministic"
+            where = (
+                f"{name}: at an address that the driver chose, which another process may not get"
             )
+            advice = "; record with --replayable or --deterministic"
+            out.append(where + ("" if self.needs.process.info.get("deterministic") else advice))
         unknown = [m for m in self.needs.memory if m.variable is None]
         unknown = [m for m in unknown if m.before is None and m.made is None]
         out += [f"{m.name}: no epoch has what it held, it is zeros" for m in unknown]

@@ -22,7 +22,7 @@ FLAGS = ffi.RTLD_NOW | ffi.RTLD_NODELETE  # it has threads, and work to do when 
 INVALIDATED, UPDATE_FAILURE = 901, 910
 ADVICE = {
     46: "another process has it for itself",
-    100: "there is none, or CUDA_VISIBLE_DEVICES hides it; ttanalyze.graph.simulator() needs none",
+    100: "there is none, or CUDA_VISIBLE_DEVICES hides it; --sim, graph.simulator() need none",
     209: "the image has no code for this device",
     218: "the PTX is not valid, or newer than this driver",
     222: "the PTX is newer than this driver",
@@ -70,7 +70,7 @@ class Driver:
             self._library: Any = ffi.dlopen(self.path, FLAGS)
         except OSError as e:
             raise MissingDriverError(
-                f"no driver: {e}; install NVIDIA's, or take ttanalyze.graph.simulator()"
+                f"no driver: {e}; install NVIDIA's, or take the simulator: --sim, graph.simulator()"
             ) from None
         # Of device.py: the contexts that are in use here, by their address, and for making them.
         self.contexts: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()

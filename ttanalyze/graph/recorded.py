@@ -15,7 +15,7 @@ import numpy as np
 from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.graph.alive import Alive
-from ttanalyze.model import contents, layout
+from ttanalyze.model import contents, layout, modules
 from ttanalyze.model import graphs as model
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
@@ -381,11 +381,10 @@ class _Reader:
     def _launch_of(self, event: Any, record: Any, params: bytes, cooperative: bool) -> Launch:
         """record: the event, or a node of a graph."""
         function = int(record["function" if "function" in record.dtype.names else "id"])
-        functions = self._process.functions
-        at = int(np.searchsorted(functions["id"], function))
-        if at == len(functions) or functions["id"][at] != function:
+        kernel = modules.function(self._process, function)
+        if kernel is None:
             raise self._refuse(event, "its kernel is not known")
-        if functions["param_count"][at] and not params:
+        if kernel["param_count"] and not params:
             name = self._process.kernel(function)
             raise self._refuse(event, f"the parameters of {name} were not recorded")
         grid, block, cluster = (_three(record[of]) for of in ("grid", "block", "cluster"))

@@ -31,9 +31,14 @@ def _by_id(records: Array, number: int) -> Any:
     return records[at] if at < len(records) and records["id"][at] == number else None
 
 
-def of_kernel(process: Process, function: int) -> Any:
+def function(process: Process, number: int) -> Any:
+    """A tt_function by its id; None where there is none."""
+    return _by_id(process.functions, number)
+
+
+def of_kernel(process: Process, number: int) -> Any:
     """The tt_module of a kernel, by its tt_function.id; None where that is not known."""
-    record = _by_id(process.functions, function)
+    record = function(process, number)
     return None if record is None else _by_id(process.modules, int(record["module"]))
 
 

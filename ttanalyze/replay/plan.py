@@ -82,6 +82,13 @@ class Plan:
         if launches:
             before = text.count(launches, "launch", "launches")
             out.append(f"its input is what {before} since epoch {self.before} make of it")
+        given = len(self.launch.params)
+        wanted = int(modules.function(self.process, self.launch.function)["param_bytes"])
+        if given < wanted:
+            out.append(
+                f"the program gave {given} of {wanted} bytes of parameters: what the kernel saw of "
+                "the others is not known"
+            )
         whats = (step.what for step in self.prepare)
         out += [
             f"region {what.region}: what the host copied there is taken from epoch {what.epoch}, "
@@ -139,7 +146,7 @@ def plan(process: Process, seq: int) -> Plan:
     """
     found = process.events_between(seq - 1, seq)
     if not len(found):
-        raise Error(f"no call {seq} in process {process.index}")
+        raise Error(f"no call {seq} in process {process.index}: `ttanalyze query` lists them")
     event = found[0]
     call = process.call(int(event["call"])) or "a call"
     if event["kind"] == KIND["graph-launch"]:

@@ -10,6 +10,7 @@ from ttanalyze.errors import Error, FormatError
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.places import Finding
+from ttanalyze.graph.recorded import KIND
 from ttanalyze.graph.scene import Scene
 from ttanalyze.model.process import Process
 from ttanalyze.replay.compare import RegionDifference, Types, differences
@@ -84,8 +85,9 @@ def plans(process: Process, seqs: Iterable[int]) -> list[Plan | Outcome]:
             out.append(plan(process, seq))
         except Error as e:
             found = process.events_between(seq - 1, seq)
-            kernel = process.kernel(int(found["id"][0])) if len(found) else None
-            out.append(Outcome(seq, kernel or "?", status_of(e), str(e)))
+            launch = len(found) and found["kind"][0] == KIND["launch"]
+            kernel = process.kernel(int(found["id"][0])) if launch else None
+            out.append(Outcome(seq, kernel or "", status_of(e), str(e)))
     return out
 
 

@@ -30,7 +30,9 @@ def outcome_text(found: Outcome, colour: bool = False) -> str:
     """One launch."""
     word = text.coloured(found.status, HUES[found.status], colour)
     lines = [f"{word}: {_verdict(found)}"]
-    pairs = [("kernel", text.printable(demangle([found.kernel])[0]))]
+    pairs = []
+    if found.kernel:
+        pairs.append(("kernel", text.printable(demangle([found.kernel])[0])))
     if found.grid:
         pairs.append(("launch", _shape(found)))
     if found.before is not None:
@@ -48,7 +50,7 @@ def outcome_text(found: Outcome, colour: bool = False) -> str:
 
 
 def _verdict(found: Outcome) -> str:
-    what = f"launch {found.seq} of {kernel_name(found.kernel)}"
+    what = f"launch {found.seq}" + (f" of {kernel_name(found.kernel)}" if found.kernel else "")
     if found.status == SAME:
         within = " within the tolerance" if found.differences else ""
         regions = text.count(found.regions, "region")
@@ -230,6 +232,8 @@ def verdicts_text(found: Sequence[Verdict], colour: bool = False, width: int = 0
     out += noted((str(one.seq), note) for one in found for note in one.notes)
     varying = [kernel for kernel, launches in kernels.items() if _worst(launches) == 0]
     proven = sum(bool(one.runs) for one in found)
+    if not proven:
+        return "\n".join([*out, "no launch was run"])
     several = text.count(proven, "launch", "launches")
     word = text.coloured(VARIES, "red", colour) if varying else STEADY
     names = ", ".join(kernel_name(kernel) for kernel in varying[:SHOWN])

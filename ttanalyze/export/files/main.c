@@ -356,14 +356,15 @@ static void change_folder(void)
 
 int main(int argc, char **argv)
 {
-	char *images[REGIONS + 1], *params, *image;
+	static char *images[REGIONS + 1], *params; /* until the process ends */
+	static float *times;
+	char *image;
 	size_t size, image_size, bytes = 0;
 	CUdevice device;
 	CUcontext context;
 	CUmodule module;
 	CUfunction kernel;
 	CUevent events[2];
-	float *times;
 	int i, count = 0;
 
 	if (argc == 3 && !strcmp(argv[1], "--times"))
@@ -383,6 +384,7 @@ int main(int argc, char **argv)
 	params = read_file("params.bin", &size);
 	image = read_file(IMAGE, &image_size);
 	module = load_module(image);
+	free(image);
 	find_variables(module, params, images);
 	read_contents("before.bin", images);
 	kernel = find_kernel(module);
