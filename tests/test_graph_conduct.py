@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import ttanalyze as tt
 from tests import recordings, support
 
 pytestmark = [pytest.mark.native, pytest.mark.large]
@@ -33,5 +34,9 @@ def test_as_without_us(name: str, options: dict[str, str], built: Path, run_path
     recordings.check_run(name, run_path)
 
 
-def test_there_are_programs() -> None:
-    assert len(NAMES) > 15
+def test_captures_that_end_in_other_ways(built: Path, run_path: Path) -> None:
+    """Epochs are cut again as soon as no stream is captured any more."""
+    command = [str(support.build_program("simonly_captures", built))]
+    recorded = support.recording(support.simulator_environment(), run_path)
+    assert support.run(command, recorded).status == 0
+    assert tt.open(run_path).epochs["trigger"].tolist() == ["sync"] * 4 * 3

@@ -150,6 +150,10 @@ bool capture_control(const char *what, char *why, size_t size);
 void capture_dump(struct thread *t);
 
 extern _Atomic int captures_active; /* stream captures the program has under way */
+/* One that was counted as under way did begin, in this stream; it ended, or its stream is gone. */
+void capture_stream_began(struct stream *s);
+void capture_stream_ended(struct stream *s);
+void capture_streams_gone(const struct context *c);
 extern pthread_mutex_t capture_lock;
 
 /*

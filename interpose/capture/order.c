@@ -10,6 +10,24 @@
 
 HOT_DATA _Atomic int captures_active;
 
+void capture_stream_began(struct stream *s)
+{
+	if (!s || atomic_exchange(&s->captured, true))
+		atomic_fetch_sub(&captures_active, 1); /* it is not followed, or the end of the last one was not seen */
+}
+
+void capture_stream_ended(struct stream *s)
+{
+	if (s && atomic_exchange(&s->captured, false))
+		atomic_fetch_sub(&captures_active, 1);
+}
+
+void capture_streams_gone(const struct context *c)
+{
+	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context)
+		capture_stream_ended(s);
+}
+
 static bool becomes_idle(const struct stream *s, uint64_t deadline)
 {
 	while (real.cuStreamQuery(s->handle) != CUDA_SUCCESS) {

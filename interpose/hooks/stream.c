@@ -97,6 +97,18 @@ static void end_wait(struct op *op, CUresult r, CUevent event)
 		return r; \
 	}
 
+/* The stream that a call works on, whether or not the call is recorded. */
+static struct stream *stream_at(const struct op *op, CUstream handle, bool per_thread)
+{
+	return op->on ? op->stream : stream_of(thread_current(), handle, per_thread);
+}
+
+/* The same in a process that is or was recorded, else NULL. */
+static struct stream *stream_followed(const struct op *op, CUstream handle, bool per_thread)
+{
+	return recording_or_stopped() ? stream_at(op, handle, per_thread) : NULL;
+}
+
 #define BEGINS_CAPTURE(symbol, per_thread, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
@@ -106,7 +118,9 @@ static void end_wait(struct op *op, CUresult r, CUevent event)
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
 		atomic_fetch_add(&captures_active, 1); \
 		CUresult r = real.symbol args; \
-		if (r != CUDA_SUCCESS) \
+		if (r == CUDA_SUCCESS) \
+			capture_stream_began(stream_followed(&op, stream, per_thread)); \
+		else \
 			atomic_fetch_sub(&captures_active, 1); \
 		struct tt_event *e = op_event(&op, r); \
 		if (e) \
@@ -120,12 +134,6 @@ static CUstreamCaptureStatus capture_status_of(CUstream stream)
 
 	real.cuStreamIsCapturing(stream, &status);
 	return status;
-}
-
-/* The stream that a call works on, whether or not the call is recorded. */
-static struct stream *stream_at(const struct op *op, CUstream handle, bool per_thread)
-{
-	return op->on ? op->stream : stream_of(thread_current(), handle, per_thread);
 }
 
 static void freed_is_free(const struct op *op, CUresult r, CUstream handle, bool per_thread, uint64_t mark)
@@ -229,11 +237,10 @@ EXPORT CUresult CUDAAPI cuStreamEndCapture##S(CUstream stream, CUgraph *g) \
 	if (!REAL(cuStreamEndCapture##S)) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_stream(&op, CALL_cuStreamEndCapture##S, stream, PT, false); \
-	CUstream handle = op.on ? op.stream->handle : stream; \
-	bool was = capture_status_of(handle) != CU_STREAM_CAPTURE_STATUS_NONE; \
+	struct stream *s = stream_followed(&op, stream, PT); \
 	CUresult r = real.cuStreamEndCapture##S(stream, g); \
-	if (was && capture_status_of(handle) == CU_STREAM_CAPTURE_STATUS_NONE) /* not so by the wrong stream */ \
-		atomic_fetch_sub(&captures_active, 1); \
+	if (s && s->captured && capture_status_of(s->handle) == CU_STREAM_CAPTURE_STATUS_NONE) \
+		capture_stream_ended(s); /* also where the call failed */ \
 	struct tt_event *e = op_event(&op, r); \
 	if (e) \
 		events_publish(e, TT_EVENT_CAPTURE_END); \
@@ -361,20 +368,18 @@ EXPORT CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned fl
 static CUresult destroy(uint32_t call, CUstream stream, CUresult (*destroy_real)(CUstream))
 {
 	OP(op);
-	bool capturing = false;
 	uint64_t id = 0;
 
 	op_begin_stream(&op, call, stream, false, false);
-	if (op.on) { /* before the call: the handle may come back to another thread at once */
-		capturing = op.capturing;
+	/* before the call: the handle may come back to another thread at once */
+	capture_stream_ended(stream_followed(&op, stream, false));
+	if (op.on) {
 		id = op.stream->id;
 		op.stream = NULL; /* its place too */
 		stream_destroyed(stream);
 	}
 	inflight_handle_ends();
 	CUresult r = destroy_real(stream);
-	if (r == CUDA_SUCCESS && capturing)
-		atomic_fetch_sub(&captures_active, 1);
 	struct tt_event *e = op_event(&op, r);
 	if (e) {
 		e->stream = id;

@@ -612,5 +612,6 @@ void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering 
 void graphs_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
+	atomic_store(&table, NULL); /* handles mean nothing there */
 	nodes_forget();
 }

@@ -29,6 +29,7 @@ struct stream {
 	_Atomic uint64_t completed; /* all that was submitted before this call is complete, for the host waited for it */
 	_Atomic bool alive;
 	_Atomic bool host_bound; /* may hold work that ends only by an action of the host */
+	_Atomic bool captured;   /* a stream capture of the program began in it, and did not end so far */
 	uint64_t given_up;       /* `submitted` when an epoch last waited in vain for it */
 	struct stream *next_of_context, *next_of_thread;
 };
