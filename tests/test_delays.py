@@ -113,8 +113,9 @@ def test_nothing_changes(command: list[str], examples: Path, tmp_path: Path) -> 
     assert record(tmp_path / "run", program, launch_delay=200000, delay_seed=7) == bare
     run = tt.open(tmp_path / "run")
     assert tt.verify.verify(run, tmp_path / "run" / "manifest.json").same
-    rows = query(run, Query(filter="delayed.notna()", fields=["flags", "delayed"]))
+    rows = query(run, Query(filter="delayed.notna()", fields=["seq", "flags", "delayed"]))
     assert len(rows)
+    assert {c.get("seq") for c in delays.of_run(run).launches.values()} == set(rows["seq"])
     captured = rows[rows["flags"] & 1 != 0]
     assert set(captured["delayed"]) <= {"call"}
 

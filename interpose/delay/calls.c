@@ -57,9 +57,10 @@ static void sleep_ns(uint64_t ns)
 
 static void prepare(struct thread *t, struct context *c);
 
-uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may, uint32_t *ns)
+uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may, uint32_t *ns, uint64_t *number)
 {
-	uint32_t chosen = delay_chosen(s->id, atomic_fetch_add(&s->works, 1), ns) & may;
+	*number = atomic_fetch_add(&s->works, 1);
+	uint32_t chosen = delay_chosen(s->id, *number, ns) & may;
 
 	if (unlikely(!atomic_load(&s->context->delays)))
 		prepare(t, s->context);

@@ -20,10 +20,9 @@
 
 /*
  * Counts a call, and lets the thread sleep if it was chosen for that. Holding nothing that another
- * thread may wait for. Gives which of `may` it was chosen for,
- * and by how much it is late.
+ * thread may wait for. Gives which of `may` it was chosen for, by how much it is late, and its number.
  */
-uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may, uint32_t *ns);
+uint32_t delay_call(struct thread *t, struct stream *s, uint32_t may, uint32_t *ns, uint64_t *number);
 /* The stream stands still for a while when it gets here. False: it does not. */
 bool delay_stream(struct stream *s, uint32_t ns);
 

@@ -238,8 +238,10 @@ bool delays_by_cluster(const char *name)
 
 /* ---- calls ---- */
 
-static void list(struct late_call c)
+void delay_list(uint64_t stream, uint64_t number, uint32_t flags, uint32_t ns)
 {
+	if (!flags)
+		return;
 	pthread_mutex_lock(&lock);
 	if (call_count == call_room && call_room < MOST_CALLS) {
 		size_t room = call_room ? call_room * 2 : 256;
@@ -251,7 +253,7 @@ static void list(struct late_call c)
 	}
 	bool fits = call_count < call_room;
 	if (fits)
-		calls[call_count++] = c;
+		calls[call_count++] = (struct late_call){stream, number, flags, ns};
 	pthread_mutex_unlock(&lock);
 	if (!fits)
 		recorder_warn("more than %u calls are late: delays.json has the first of them", MOST_CALLS);
@@ -281,8 +283,6 @@ uint32_t delay_chosen(uint64_t stream, uint64_t number, uint32_t *ns)
 	} else {
 		flags = drawn(stream, number);
 	}
-	if (flags)
-		list((struct late_call){stream, number, flags, *ns});
 	return flags;
 }
 

@@ -43,8 +43,10 @@ bool delays_by_cluster(const char *name);
 /* All of its points were asked for; why: NULL, or why none of them is late after all. */
 void delay_kernel_done(struct delay_kernel *k, const char *why);
 
-/* Whether a call that may be late is, TT_EVENTF_DELAYED…, and by how much. */
+/* Whether a call that may be late is to be, TT_EVENTF_DELAYED…, and by how much. */
 uint32_t delay_chosen(uint64_t stream, uint64_t number, uint32_t *ns);
+/* What came of that; flags 0: nothing. */
+void delay_list(uint64_t stream, uint64_t number, uint32_t flags, uint32_t ns);
 
 /* The list into the run, at its end; says what a file asked for that there was not. */
 void delays_write(const char *directory);

@@ -10,6 +10,7 @@
 #include "../capture/capture.h"
 #include "../controls.h"
 #include "../delay/calls.h"
+#include "../delay/points.h"
 #include "../drain/events.h"
 #include "../options.h"
 #include "../recorder.h"
@@ -38,6 +39,7 @@ struct op {
 	uint32_t stack; /* where that was taken before the call, else 0 */
 	uint32_t delays; /* TT_EVENTF_DELAYED… that it was chosen for */
 	uint32_t delay_ns;
+	uint64_t delay_number; /* of the stream's calls that may be late */
 };
 
 /* Declares a wrapper's op; until it goes out of scope the thread counts as being in a driver call. */
@@ -99,8 +101,11 @@ static inline bool op_started(struct op *op)
 /* Right before a driver's call that submits what may be late. */
 static inline void op_delay(struct op *op)
 {
-	if (unlikely(op->delays & TT_EVENTF_DELAYED_STREAM) && (op->capturing || !delay_stream(op->stream, op->delay_ns)))
+	if (likely(!op->delays))
+		return;
+	if (op->delays & TT_EVENTF_DELAYED_STREAM && (op->capturing || !delay_stream(op->stream, op->delay_ns)))
 		op->delays &= ~(uint32_t)TT_EVENTF_DELAYED_STREAM;
+	delay_list(op->stream->id, op->delay_number, op->delays, op->delay_ns);
 }
 
 /* The same, and of what takes time. */
@@ -161,7 +166,7 @@ static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CU
 	op->context = op->stream->context;
 	op->writes = writes;
 	if (delays && unlikely(options.launch_delay_ns))
-		op->delays = delay_call(op->t, op->stream, delays, &op->delay_ns);
+		op->delays = delay_call(op->t, op->stream, delays, &op->delay_ns, &op->delay_number);
 	op_started(op);
 	if (unlikely(atomic_load_explicit(&captures_active, memory_order_relaxed)))
 		op->capturing = op_is_capturing(op->stream);
