@@ -253,6 +253,11 @@ def test_damage_is_one_line(runs: dict[str, Path], number: str, run_path: Path) 
     assert (done.status, done.stderr) == (2, "")
     assert done.stdout.startswith("failed: launch ")
     assert re.search(r"data-00000\.bin: offset \d+: block \d+ of region", done.stdout)
+    for data in (run_path / "p0").glob("data-*.bin"):
+        data.unlink()
+    done = replay(run_path, "--launch", number)
+    assert (done.status, done.stderr) == (2, "")
+    assert "data-00000.bin: removed, its contents are gone" in done.stdout
 
 
 def test_runs_without_parameters(run_path: Path) -> None:

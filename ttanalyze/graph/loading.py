@@ -117,7 +117,8 @@ class Loader:
                 yield blocks.take(slice(begin, end))
 
     def _plain(self, segment: int) -> bool:
-        return self._process.segments[segment].encoding == PLAIN
+        file = self._process.segments.get(segment)
+        return file is None or file.encoding == PLAIN  # what is gone is found out by opening it
 
     def _read(self, blocks: Blocks) -> None:
         with contents.DataFiles(self._process) as files:

@@ -164,8 +164,8 @@ def _replay(out: Outcome, of: Plan, wish: Wish, scene: Scene) -> None:
             verify(out, replay, findings, wish.types, wish.tolerance)
         if wish.times:
             out.times = replay.time(wish.times, wish.flush_l2)
-    except (DriverError, FormatError) as e:
-        out.status, out.reason = FAILED, str(e)
+    except Error as e:
+        out.status, out.reason = status_of(e), str(e)
     if out.status in (DIFFERS, FAILED):
         out.notes += replay.doubts
 
