@@ -257,10 +257,21 @@ def test_what_can_not_be_exported(recorded: Path, tmp_path: Path, cli: Cli) -> N
     out.mkdir()
     (out / "kept").touch()
     outcome = cli("export", recorded, "-o", out, "--kernel", "fill")
+    assert outcome.status == 2 and "nothing that export made: name another" in outcome.stderr
+    outcome = cli("export", recorded, "-o", out, "--kernel", "fill", "--force")
+    assert outcome.status == 2 and list(out.iterdir()) == [out / "kept"]
+    (out / "kept").unlink()
+    link = tmp_path / "link"
+    link.symlink_to(out)
+    assert cli("export", recorded, "-o", link, "--kernel", "fill").status == 0
+    (out / "reproduce").touch()
+    outcome = cli("export", recorded, "-o", out, "--kernel", "fill")
     assert outcome.status == 2 and "--force replaces it" in outcome.stderr
-    assert (out / "kept").exists()
-    assert cli("export", recorded, "-o", out, "--kernel", "fill", "--force").status == 0
-    assert not (out / "kept").exists() and (out / "main.c").exists()
+    assert cli("export", recorded, "-o", link, "--kernel", "fill", "--force").status == 0
+    assert (out / "main.c").exists() and not (out / "reproduce").exists()
+    assert sorted(tmp_path.iterdir()) == [link, out]
+    outcome = cli("export", recorded, "-o", Path("/"), "--kernel", "fill", "--force")
+    assert outcome.status == 2 and "nothing that export made" in outcome.stderr
 
 
 def test_other_launches_in_between(built: Path, tmp_path: Path, cli: Cli) -> None:

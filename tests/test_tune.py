@@ -119,7 +119,8 @@ def test_the_file_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="line 1: not a table of configurations"):
         Table(path, "00ff", "k", "d")
     good = ",".join(Table(tmp_path / "new.csv", "a", "k", "d").path.read_text().splitlines())
-    for line in ("a,k,d,recorded,64", "a,k,d,recorded,64,?,0,,,,1,1,1,yes,", "\0"):
+    times = "a,k,d,recorded,64,2,0,,,,nan,1,1,yes,"
+    for line in ("a,k,d,recorded,64", "a,k,d,recorded,64,?,0,,,,1,1,1,yes,", times, "\0"):
         path.write_text(f"{good}\n{line}\n")
         with pytest.raises(FormatError, match="line 2"):
             Table(path, "a", "k", "d")
@@ -458,6 +459,7 @@ def test_what_can_not_be_tuned(recorded: Path, tmp_path: Path, cli: Cli) -> None
     assert "needs --dtype" in refused(*of, "--tolerance", "1")
     assert "ends in .html" in refused(*of, "--chart", "x.png")
     assert "at least 1" in refused(*of, "--times", "0")
+    assert "--timeout nan: seconds" in refused(*of, "--timeout", "nan")
     assert "is no launch of a kernel" in refused("--launch", "2")
 
 

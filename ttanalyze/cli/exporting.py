@@ -26,6 +26,7 @@ from ttanalyze.cli.common import (
 from ttanalyze.errors import Error
 
 verbs = typer.Typer()
+LONGEST = 1e6  # seconds for a configuration
 
 
 @verbs.command(
@@ -59,7 +60,7 @@ def export(
         str, typer.Option(metavar="SIZE", help="Warn where the folder is larger (default 25M).")
     ] = "25M",
     force: Annotated[
-        bool, typer.Option("--force", help="Replace the folder where it is there.")
+        bool, typer.Option("--force", help="Replace a folder that export made.")
     ] = False,
     process: ProcessOption = 0,
     json: JsonOption = False,
@@ -227,8 +228,10 @@ def tune(
     from ttanalyze.model import open_run
     from ttanalyze.tune.space import CACHES, parse_grid, parse_three
 
-    if times < 1 or timeout <= 0 or (trials is not None and trials < 1):
-        raise Error("--times, --trials and --timeout: at least 1 is expected")
+    if times < 1 or (trials is not None and trials < 1):
+        raise Error("--times and --trials: at least 1 is expected")
+    if not 0 < timeout < LONGEST:
+        raise Error(f"--timeout {timeout:g}: seconds are expected, more than 0")
     if tolerance is not None and dtype is None:
         raise Error("--tolerance is of values: it needs --dtype")
     if chart is not None and chart.suffix != ".html":

@@ -30,6 +30,7 @@ SETTINGS |= {11: "required cluster width", 12: "height", 13: "depth"}
 SETTINGS |= {14: "non-portable cluster size allowed", 15: "cluster scheduling policy"}
 LIMITS = {0: "stack size", 1: "printf FIFO size", 2: "malloc heap size"}
 JIT = {0: "maximum registers", 7: "optimization level", 9: "target"}
+OURS = ("main.c", "launch.h", BEFORE)  # by which a folder is known
 SOME = 64  # blocks that are read at once
 Progress = Callable[[int, int], None]
 
@@ -104,22 +105,31 @@ def export(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Exported:
-    """Writes the folder as a whole, or nothing. force: in the place of one that is there. progress:
-    called with the blocks done and those in all. Raises Error where it can't be written, or where
-    contents are lost or damaged.
+    """Writes the folder as a whole, or nothing. force: in the place of one that this has made.
+    progress: called with the blocks done and those in all. Raises Error where it can't be written,
+    or where contents are lost or damaged.
     """
-    if folder.exists() and not force and not _empty(folder):
+    to = folder.resolve()
+    if to == Path.cwd():
+        raise Error(f"{folder}: is the current folder: name one in it, which is made as a whole")
+    there = to.exists() and not _empty(to)
+    if there and not all((to / name).exists() for name in OURS):
+        raise Error(f"{folder}: is there already, and nothing that export made: name another")
+    if there and not force:
         raise Error(f"{folder}: is there already; --force replaces it")
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    draft, old = (to.with_name(f".{to.name}.{os.getpid()}.{what}") for what in ("tmp", "old"))
     try:
         try:
             draft.mkdir(parents=True)
             _write(needs, draft, python, progress)
-            if folder.exists():
-                shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
-            draft.rename(folder)
+            if there:
+                to.rename(old)
+            draft.rename(to)
         finally:
-            shutil.rmtree(draft, ignore_errors=True)
+            if old.exists() and not to.exists():
+                old.rename(to)
+            for left in (draft, old):
+                shutil.rmtree(left, ignore_errors=True)
     except OSError as e:
         raise system_error(folder, e) from None
     paths = sorted(path for path in folder.rglob("*") if path.is_file())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +59,10 @@ class Table:
         self.path = path
         self._of = dict(zip(OF, (launch, kernel, device), strict=True))
         self.rows: list[Row] = []
+        if path.exists() and not (path.is_file() or path.is_char_device()):
+            raise Error(f"{path}: not a file that lines can be added to")
         try:
-            content = path.read_bytes() if path.exists() else b""
+            content = path.read_bytes() if path.is_file() else b""
             if content and not content.endswith(b"\n"):  # an interrupted line is none
                 content = content[: content.rfind(b"\n") + 1]
                 os.truncate(path, len(content))
@@ -75,14 +79,15 @@ class Table:
             if tuple(next(lines)) != COLUMNS:
                 raise FormatError(self.path, "line 1", "not a table of configurations")
             for values in lines:
-                self.rows.append(self._row(values, lines.line_num))
+                if tuple(values) != COLUMNS:  # as where two began at once
+                    self.rows.append(self._row(values, lines.line_num))
         except csv.Error as e:
             raise FormatError(self.path, f"line {lines.line_num}", str(e)) from None
 
     def _row(self, values: list[str], line: int) -> Row:
         try:
             cells = dict(zip(COLUMNS, values, strict=True))
-            times = {name: float(cells[name]) if cells[name] else None for name in RESULTS[:3]}
+            times = {name: _time(cells[name]) for name in RESULTS[:3]}
             made = Configuration.of_cells(cells)
         except (ValueError, KeyError, Error):
             raise FormatError(self.path, f"line {line}", "not a configuration") from None
@@ -104,8 +109,22 @@ class Table:
         try:
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             try:
-                os.write(file, line.getvalue().encode())
+                data = line.getvalue().encode()
+                written = os.write(file, data)
+                if written < len(data):
+                    os.ftruncate(file, os.fstat(file).st_size - written)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(file)
         except OSError as e:
             raise system_error(self.path, e) from None
+
+
+def _time(cell: str) -> float | None:
+    """Raises ValueError for what is no time."""
+    if not cell:
+        return None
+    time = float(cell)
+    if not (math.isfinite(time) and time >= 0):
+        raise ValueError(cell)
+    return time
