@@ -23,6 +23,7 @@ RUNS = {
     "example-async": EVERY,
     "example-managed": EVERY,
     "example-globals": EVERY | {"compress": "1"},
+    "touched": EVERY | {"regions": "touched"},
     "example-vecadd": EVERY | {"epoch": "sync"},
     "example-race": {"replayable": "1"},
     "example-training": {"replayable": "1", "max_per_kernel": "1"},
@@ -38,7 +39,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     out = {}
     for name, options in RUNS.items():
         run = tmp_path_factory.mktemp(name) / "run"
-        command = [word for word in support.command(name, built) if word != "--fixed"]
+        program = {"touched": "example-globals"}.get(name, name)
+        command = [word for word in support.command(program, built) if word != "--fixed"]
         environment = support.recording(simulator_environment(), run, **options)
         done = support.run(command, environment)
         assert done.status == 0, done.stderr
@@ -201,6 +203,14 @@ def test_what_nobody_wrote_in_new_memory(runs: dict[str, Path]) -> None:
     for what in (("--from", str(last - 1), "--to", str(last)), ("--launch", str(launch))):
         done = replay(runs["free_after_wait"], *what)
         assert done.status == 0 and "same" in done.stdout and note in done.stdout, done.stdout
+
+
+def test_what_epochs_did_not_look_at(runs: dict[str, Path]) -> None:
+    """Variables are no memory that a launch names: what became of them is not known."""
+    done = replay(runs["touched"])
+    assert done.status == 0 and done.stdout.endswith("4 launches: same 3, refused 1\n"), done.stdout
+    assert "epochs looked only at memory that calls name" in done.stdout
+    assert replay(runs["touched"], "--from", "0").status == 0
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.loading import Blocks, Loader
 from ttanalyze.graph.memory import DeviceBuffer, copy_in, copy_out
 from ttanalyze.graph.module import Module
-from ttanalyze.graph.recorded import REGION, cut
+from ttanalyze.graph.recorded import REGION, cut, is_partial
 from ttanalyze.model import contents, layout
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
@@ -173,6 +173,15 @@ class State:
         records = {row: found[number] for row, number in wanted if number in found}
         gone = set(lost)
         return cls(epoch, records, [number for _, number in wanted if number in gone])
+
+
+def known_of(process: Process, after: int, epoch: int) -> frozenset[int] | None:
+    """Ids of the regions that are known to have been read in an epoch, or since another one: None
+    for all. Where only those that calls name were, these are the ones that had changed.
+    """
+    if not is_partial(process, epoch):
+        return None
+    return frozenset(process.digests(after + 1, epoch + 1)["region"].tolist())
 
 
 class Places:
@@ -382,11 +391,11 @@ class Places:
                 raise Error(f"region {number} does not hold what was copied to the device")
 
     def compare(self, state: State, before: State) -> list[Finding]:
-        """Each region of an epoch that is here, against what it held then. before: what was
-        restored.
+        """Each region of an epoch that is here, against what it held then, as far as that is known.
+        before: what was restored.
         """
         self.device.synchronize()
-        regions = self._process.regions
+        regions, known = self._process.regions, known_of(self._process, before.epoch, state.epoch)
         out = []
         rows = [row for row in state.records if self.has(row)]
         for row, digests in self.digests(rows).items():
@@ -397,6 +406,8 @@ class Places:
             )
             label = self._process.strings.get(int(regions.label[row]))
             number, size = int(regions.id[row]), int(regions.size[row])
+            if len(differ) and known is not None and number not in known:
+                continue
             zeros = self._birth["kind"][row] == REGION["arena"] and self._came(row, before.epoch)
             new = row not in before.records and not zeros
             out.append(Finding(number, label, size, digest, wanted, differ, new))

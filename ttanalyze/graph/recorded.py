@@ -153,6 +153,12 @@ def good_epochs(process: Process, context: int) -> Array:
     return np.flatnonzero(good)
 
 
+def is_partial(process: Process, epoch: int | None) -> bool:
+    """Whether an epoch looked at some memory only."""
+    both = layout.TOUCHED | layout.FULL
+    return epoch is not None and int(process.epochs[epoch]["flags"]) & both == layout.TOUCHED
+
+
 def cut(process: Process, epoch: int) -> int:
     """The last call before an epoch."""
     return int(process.seen.whole[epoch])

@@ -21,6 +21,7 @@ from ttanalyze.graph.recorded import (
     Upload,
     cut,
     good_epochs,
+    is_partial,
     span_to,
 )
 from ttanalyze.kernels.uses import uses
@@ -31,6 +32,7 @@ from ttanalyze.model.process import Process
 OTHERS = {"managed": "the host", "ipc": "another process"}  # who else writes to such memory
 POINTER = 8  # bytes
 USED = ("textures", "surfaces")
+PARTIAL = "epochs looked only at memory that calls name: what other memory held is not sure"
 WORK = [KIND[name] for name in ("launch", "graph-launch", "copy", "set", "mem-op")]
 
 
@@ -89,6 +91,8 @@ class Plan:
                 f"the program gave {given} of {wanted} bytes of parameters: what the kernel saw of "
                 "the others is not known"
             )
+        if any(is_partial(self.process, epoch) for epoch in (self.before, self.after)):
+            out.append(PARTIAL)
         whats = (step.what for step in self.prepare)
         out += [
             f"region {what.region}: what the host copied there is taken from epoch {what.epoch}, "

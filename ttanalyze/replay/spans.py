@@ -18,11 +18,12 @@ from ttanalyze.graph.device import Device
 from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.places import State
 from ttanalyze.graph.rebuild import build, check_kinds
-from ttanalyze.graph.recorded import Span, Upload, good_epochs, span, summary
+from ttanalyze.graph.recorded import Span, Upload, good_epochs, is_partial, span, summary
 from ttanalyze.graph.scene import Maker, Scene, moved_notes
 from ttanalyze.model import contents
 from ttanalyze.model.process import Process
 from ttanalyze.replay.compare import RegionDifference, Types, differences
+from ttanalyze.replay.plan import PARTIAL
 from ttanalyze.replay.run import DIFFERS, FAILED, SAME, Progress, is_lost, status_of
 from ttanalyze.replay.unwritten import settled
 from ttanalyze.values import Tolerance
@@ -172,6 +173,9 @@ def _do(
     out.regions, out.notes = len(findings), [*out.notes, *notes]
     out.differences = differences(scene, after, findings, types, tolerance)
     moved = set(places.moved)
+    if out.differences or len(findings) < sum(places.has(row) for row in after.records):
+        partial = any(is_partial(process, epoch) for epoch in (found.first, out.last))
+        out.notes += [PARTIAL] if partial else []
     if any(not one.tolerated for one in out.differences):
         out.status = DIFFERS
     else:
