@@ -301,7 +301,7 @@ static bool capture_inside(struct thread *t, struct points *q, struct exec *x, s
 
 	gate_leave(t); /* the lock is taken first: whoever has it may be closing the gate */
 	if (!c->capture || !c->capture->epochs || c->capture->force_full)
-		capture_epoch(t, c, TT_TRIGGER_GRAPH, graph_label(x), seq);
+		capture_epoch(t, c, TT_TRIGGER_GRAPH, graph_label(x), seq - 1); /* before the launch */
 	pthread_mutex_lock(&capture_lock);
 	t->busy++;
 	real.cuThreadExchangeStreamCaptureMode(&mode);
