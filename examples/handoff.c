@@ -4,6 +4,8 @@
  */
 #include "common.h"
 
+#include <unistd.h>
+
 EMBED(ptx, "handoff.ptx");
 
 int main(int argc, char **argv)
@@ -31,6 +33,7 @@ int main(int argc, char **argv)
 	for (unsigned step = 0; step < o.steps; step++) {
 		launch(make, n, maker, PARAMS(&values, &n, &step));
 		CHECK(cuEventRecord(made, maker));
+		usleep(200); /* the host has something else to do */
 		if (o.fixed)
 			CHECK(cuStreamWaitEvent(user, made, 0));
 		launch(use, n, user, PARAMS(&values, &device_sums, &n));

@@ -37,7 +37,8 @@ class Launches:
                 return  # it became a part of another graph
             if self.event is None:
                 self.event = driver.get("cuEventCreate", "CUevent", NO_TIMING)
-                self.context.give_back(self, "cuEventDestroy_v2", self.event)
+                destroy = self.context.give_back(self, "cuEventDestroy_v2", self.event)
+                destroy.atexit = False  # graphs that end then still ask it
             driver.call("cuEventRecord", self.event, raw)
 
     def through(self) -> bool:
