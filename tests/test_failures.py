@@ -503,6 +503,21 @@ def test_graphs_that_the_driver_does_not_describe(
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+def test_a_graph_that_is_refused_with_nodes_of_ours(failing: Path, built: Path, run: Path) -> None:
+    """It is made without them."""
+    command = [str(support.build_program("shim_points", built))]
+    bare = support.run(command, SIM)
+    library, what = failing / "failing_driver.so", "cuGraphInstantiateWithFlags:1-1:801"
+    environment = with_failing(library, "FAILING_DRIVER", what, run, epoch="graph-node:.")
+    outcome = support.run(command, environment | {"FAILING_WRAPPERS": ""})
+    compare("", bare, outcome)
+    told = "there is nothing of the recorder's inside a graph: the driver refuses it so"
+    assert tt.open(run).warnings == [told]
+    assert "graph-node" not in set(tt.open(run).epochs["trigger"])
+
+
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_graphs_are_updated_where_recording_stops(failing: Path, built: Path, run: Path) -> None:
     """What the recorder has put into executable graphs stays in them."""
     command = [str(support.build_program("shim_points_changes", built))]

@@ -385,7 +385,7 @@ struct points *points_insert(struct thread *t, struct context *c, CUgraph graph,
 	if (!options.epoch.inside.count && !options.stamps.count)
 		return NULL;
 	if (!driver_has_calls()) {
-		recorder_warn("there is nothing of the recorder's inside graphs: the driver lacks calls for that");
+		recorder_warn("there is nothing of the recorder's inside graphs: the driver lacks calls for it");
 		return NULL;
 	}
 	t->busy++;

@@ -42,6 +42,19 @@ static struct points *begin_make(const struct op *op, CUgraph graph, uint64_t fl
 	return op->on ? points_insert(op->t, op->context, graph, flags) : NULL;
 }
 
+/* Takes our nodes out again. True: the driver refuses the graph, which is tried without them. */
+static bool take_out(struct points **points, CUresult r)
+{
+	if (!*points)
+		return false;
+	points_withdraw(*points);
+	if (r == CUDA_SUCCESS)
+		return false;
+	points_free(*points);
+	*points = NULL;
+	return true;
+}
+
 static void end_points(struct exec *x)
 {
 	struct points *points = graph_points(x);
@@ -76,13 +89,8 @@ static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph
 		op_begin(&op, CALL_##symbol); \
 		struct points *points = begin_make(&op, graph, flags); \
 		CUresult r = real.symbol args; \
-		if (points) \
-			points_withdraw(points); \
-		if (points && r != CUDA_SUCCESS) { \
-			points_free(points); \
-			points = NULL; \
-			r = real.symbol args; /* what the driver says of it, or that it takes it without our nodes */ \
-		} \
+		if (take_out(&points, r) && (r = real.symbol args) == CUDA_SUCCESS) \
+			recorder_warn("there is nothing of the recorder's inside a graph: the driver refuses it so"); \
 		end_make(&op, r, exec, graph, flags, points); \
 		return r; \
 	}
