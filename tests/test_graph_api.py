@@ -15,6 +15,7 @@ from tests import graph_cases, support
 from tests.rundir import Writer
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.graph import Driver, Graph, MissingDriverError, recorded
+from ttanalyze.graph.steps import Fill, Move, Step, Upload
 
 pytestmark = pytest.mark.large  # mostly Python: under sanitizers it would say little more
 SIM = support.simulator_environment()
@@ -371,18 +372,18 @@ def test_runs_that_do_not_say_enough(built: Path, run_path: Path) -> None:
         Graph.from_run(run, (0, 1), order="any")
 
 
-def before(steps: list[recorded.Step]) -> dict[int, set[int]]:
+def before(them: list[Step]) -> dict[int, set[int]]:
     """By the value that a step sets, those of the steps that it comes after."""
     found: list[set[int]] = []
     out = {}
-    for step in steps:
+    for step in them:
         known: set[int] = set()
         for other in step.after:
             known |= found[other]
-            what = steps[other].what
-            known |= {what.value} if isinstance(what, recorded.Fill) else set()
+            what = them[other].what
+            known |= {what.value} if isinstance(what, Fill) else set()
         found.append(known)
-        if isinstance(step.what, recorded.Fill):
+        if isinstance(step.what, Fill):
             out[step.what.value] = known
     return out
 
@@ -465,6 +466,10 @@ def test_spans_that_cannot_be_read(run_path: Path) -> None:
     writer.epoch()
     writer.event("set", dst=0x7F0000000000, bytes=16, shared=4, context=1)
     writer.epoch()
+    writer.event("set", dst=0x7F0000000000, bytes=16, src=300, shared=1)
+    writer.epoch()
+    writer.event("copy", dst=0x7F0000000000, src=0x7F0000000000, bytes=1 << 60)
+    writer.epoch()
     counters = {"events_lost": 0}
     writer.close(options={"TT_PARAMS": "1"}, counters=counters)
     process = tt.open(run_path).process(0)
@@ -477,6 +482,8 @@ def test_spans_that_cannot_be_read(run_path: Path) -> None:
         ((0, 5), f"call 8 {again} its kernel is not known"),
         ((5, 6), f"call 10 {again} what value it sets was not recorded"),
         ((6, 7), f"call 12 {again} it writes to memory of this context in context 1"),
+        ((7, 8), f"call 14 {again} it sets what can't be set: its record is damaged"),
+        ((8, 9), f"call 16 {again} it copies more than there is: its record is damaged"),
     ]:
         with pytest.raises(Error) as raised:
             recorded.span(process, *epochs)
@@ -520,8 +527,8 @@ def test_copies_between_contexts(run_path: Path) -> None:
     writer.close(options={"TT_PARAMS": "1"})
     steps = recorded.span(tt.open(run_path).process(0), 0, 1).steps
     assert [step.what for step in steps] == [
-        recorded.Upload(base, 64, 0, 0, 1),
-        recorded.Move(base + 64, base, 64),
+        Upload(base, 64, 0, 0, 1),
+        Move(base + 64, base, 64),
     ]
 
 

@@ -21,7 +21,7 @@ import ttanalyze as tt
 from tests import support
 from tests.support import Cli
 from ttanalyze.errors import Error, FormatError
-from ttanalyze.graph.recorded import Launch
+from ttanalyze.graph.steps import Launch
 from ttanalyze.kernels import elf
 from ttanalyze.tune import code, search
 from ttanalyze.tune.space import Configuration, Space, parse_three, space

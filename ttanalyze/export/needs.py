@@ -14,7 +14,8 @@ from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.export.prepare import Prepared
 from ttanalyze.graph.alive import Alive
-from ttanalyze.graph.recorded import REGION, Launch
+from ttanalyze.graph.recorded import REGION
+from ttanalyze.graph.steps import Launch
 from ttanalyze.model import contents, layout, modules
 from ttanalyze.model.contents import DataFiles
 from ttanalyze.model.layout import Array

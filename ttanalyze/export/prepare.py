@@ -9,7 +9,7 @@ import xxhash
 
 from ttanalyze.errors import Error
 from ttanalyze.graph.alive import Alive
-from ttanalyze.graph.recorded import Fill, Move, Rows, Upload, cut
+from ttanalyze.graph.steps import Fill, Move, Rows, Upload, cut
 from ttanalyze.model import contents
 from ttanalyze.model.contents import DataFiles
 from ttanalyze.model.layout import BLOCK_SIZE, Array

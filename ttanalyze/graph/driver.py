@@ -102,8 +102,11 @@ class Driver:
             raise MissingDriverError(f"{self.path} has no {call}: a newer one is needed") from None
 
     def result(self, call: str, *arguments: Any) -> int:
-        """Makes a call and gives its CUresult."""
-        return int(self.function(call)(*arguments))
+        """Makes a call and gives its CUresult. Raises Error for numbers that do not fit."""
+        try:
+            return int(self.function(call)(*arguments))
+        except OverflowError as e:
+            raise Error(f"{call}: {e}") from None
 
     def call(self, call: str, *arguments: Any, doing: str = "") -> None:
         """Makes a call. Raises DriverError where it does not succeed; doing: what it was for."""

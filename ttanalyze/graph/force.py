@@ -8,9 +8,9 @@ import contextlib
 from typing import Any
 
 from ttanalyze._cuda import ffi
-from ttanalyze.graph.driver import DriverError
+from ttanalyze.errors import Error
 from ttanalyze.graph.module import Function
-from ttanalyze.graph.recorded import Launch
+from ttanalyze.graph.steps import Launch
 from ttanalyze.model import layout
 from ttanalyze.model.process import Process
 
@@ -43,7 +43,7 @@ def apply_settings(function: Function, launch: Launch) -> None:
     with function.device.use() as driver:
         for kind, number, raw in launch.settings:
             value = _signed(raw)
-            with contextlib.suppress(DriverError):
+            with contextlib.suppress(Error):
                 if kind == "attribute" and number in SETTABLE:
                     if function.attribute(number) != value:
                         driver.call("cuFuncSetAttribute", function.handle, number, value)

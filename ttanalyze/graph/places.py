@@ -26,7 +26,8 @@ from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.loading import Blocks, Loader
 from ttanalyze.graph.memory import DeviceBuffer, copy_in, copy_out
 from ttanalyze.graph.module import Module
-from ttanalyze.graph.recorded import REGION, cut, is_partial
+from ttanalyze.graph.recorded import REGION, is_partial
+from ttanalyze.graph.steps import cut
 from ttanalyze.model import contents, layout
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process

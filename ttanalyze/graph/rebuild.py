@@ -17,8 +17,9 @@ from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.graph import Graph, GraphExec
 from ttanalyze.graph.places import Finding, State
-from ttanalyze.graph.recorded import Span, Step, Upload, span, summary
+from ttanalyze.graph.recorded import span
 from ttanalyze.graph.scene import Maker, Scene, moved_notes
+from ttanalyze.graph.steps import Span, Upload, summary
 from ttanalyze.model import Run, layout
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def build(maker: Maker) -> Graph:
     graph = Graph.new(maker.scene.device)
     made: list[Any] = []
     for step in maker.span.steps:
-        made.append(_add(graph, maker, step, [made[other] for other in step.after]))
+        made.append(graph.append(maker.work(step), [made[other] for other in step.after]))
     graph._keeps += maker.keeps
     return graph
 
@@ -194,14 +195,6 @@ def check_kinds(found: Span) -> None:
         kind = layout.REGION_KINDS[int(birth["kind"][row])]
         if kind in WHY_NOT:
             raise Error(f"can't be done again: region {int(birth['id'][row])} is {WHY_NOT[kind]}")
-
-
-def _add(graph: Graph, maker: Maker, step: Step, behind: list[Any]) -> Any:
-    works = maker.works(step)
-    node = graph.append(works[0] if works else None, behind)
-    for work in works[1:]:
-        node = graph.append(work, [node])
-    return node
 
 
 def _row(found: Span, region: int) -> int:

@@ -7,7 +7,7 @@ the device may have done them. What can't be done again is refused by name. No d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.graph.alive import Alive
+from ttanalyze.graph.steps import Fill, Launch, Move, Rows, Span, Step, Upload, cut
 from ttanalyze.model import contents, layout, modules
 from ttanalyze.model import graphs as model
 from ttanalyze.model.layout import Array
@@ -32,117 +33,8 @@ LEGACY, PER_THREAD = 1, 2  # numbers of streams
 HOST = (REGION["host"], REGION["host-registered"])
 ELSEWHERE = (0, 2, 4)  # CU_LAUNCH_ATTRIBUTE_IGNORE, and those that the event has
 UNUSABLE = layout.REFUSED | layout.DROPPED | layout.LOOSE
+LAST_ATTRIBUTE = 1 << 16  # numbers of launch attributes are smaller
 JOIN = 4  # steps that all others come after, from which on one stands for them
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A launch. function: tt_function.id. params: as the kernel saw them. attributes: further ones
-    that the program gave it, by CUlaunchAttributeID; settings: what was in force, as tt_setting has
-    it: kind, number and value. Both are known of launches that were recorded to be run again.
-    """
-
-    function: int
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int]
-    shared: int
-    cooperative: bool
-    params: bytes
-    attributes: tuple[tuple[int, bytes], ...] = ()
-    settings: tuple[tuple[str, int, int], ...] = ()
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Where the rows of a copy lie: dst_pitch bytes behind each other, those of the next slice
-    dst_height rows behind; of the source likewise.
-    """
-
-    rows: int
-    slices: int
-    dst_pitch: int
-    src_pitch: int
-    dst_height: int
-    src_height: int
-
-    def reach(self, size: int) -> int:
-        """Bytes from the first to the last that is written, of rows of `size` bytes."""
-        return size + (self.rows - 1 + (self.slices - 1) * self.dst_height) * self.dst_pitch
-
-
-@dataclass(frozen=True)
-class Move:
-    """A copy within the device's memory, of `size` bytes or of rows of so many each. Addresses are
-    those of the recorded process.
-    """
-
-    dst: int
-    src: int
-    size: int
-    rows: Rows | None = None
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A copy from the host. What it copied is what the region holds in an epoch; sure: nothing that
-    is known of may have written there before that, else why not.
-    """
-
-    dst: int
-    size: int
-    region: int
-    offset: int
-    epoch: int
-    doubt: str = ""
-    rows: Rows | None = None
-
-    @property
-    def reach(self) -> int:
-        """Bytes from the first to the last that it wrote."""
-        return self.size if self.rows is None else self.rows.reach(self.size)
-
-
-@dataclass(frozen=True)
-class Fill:
-    """Memory that was set, in `rows` of `size` bytes each, which begin `pitch` bytes behind each
-    other.
-    """
-
-    dst: int
-    size: int
-    value: int
-    item: int
-    rows: int = 1
-    pitch: int = 0
-
-
-@dataclass(frozen=True)
-class Step:
-    """seq: of the call. what: None where it is there for the order. after: numbers of steps."""
-
-    seq: int
-    what: Launch | Move | Upload | Fill | None
-    after: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Span:
-    """What was recorded between two epochs, or from one up to a call, where last is None. regions:
-    rows of process.regions that lived in it. left_out: what else was submitted, and does nothing to
-    memory.
-    """
-
-    process: Process
-    first: int
-    last: int | None
-    steps: list[Step]
-    regions: Array
-    left_out: list[str]
-
-    def born_within(self, row: int) -> bool:
-        """Whether a region was allocated in it."""
-        return int(self.process.regions.birth["seq"][row]) > cut(self.process, self.first)
 
 
 def good_epochs(process: Process, context: int) -> Array:
@@ -157,11 +49,6 @@ def is_partial(process: Process, epoch: int | None) -> bool:
     """Whether an epoch looked at some memory only."""
     both = layout.TOUCHED | layout.FULL
     return epoch is not None and int(process.epochs[epoch]["flags"]) & both == layout.TOUCHED
-
-
-def cut(process: Process, epoch: int) -> int:
-    """The last call before an epoch."""
-    return int(process.seen.whole[epoch])
 
 
 def span(process: Process, first: int, last: int, order: str = "streams") -> Span:
@@ -376,6 +263,8 @@ class _Reader:
         given = kept.attributes(record)
         attributes = zip(given["id"].tolist(), given["value"], strict=True)
         settings = kept.settings(record)
+        if (given["id"] > LAST_ATTRIBUTE).any():
+            raise self._refuse(event, f"it has launch attribute {given['id'].max()}")
         names = (layout.SETTING_KINDS[what] for what in settings["what"].tolist())
         found = zip(names, settings["number"].tolist(), settings["value"].tolist(), strict=True)
         return replace(
@@ -425,6 +314,9 @@ class _Reader:
             return None
         if rows is not None:
             size //= rows.rows * rows.slices
+        reach = size if rows is None else rows.reach(size)
+        if not size or reach > self._process.regions.size.sum():
+            raise self._refuse(event, "it copies more than there is: its record is damaged")
         if not self._is_ours(source):
             return self._upload(event, to, dst, size, rows, alone)
         return Move(dst, src, size, rows)
@@ -486,9 +378,17 @@ class _Reader:
         fill = Fill(dst, size, int(event["src"]), item)
         if rows:
             fill = Fill(dst, width * item, int(event["src"]), item, rows, size // rows)
-        self._submit(event, fill)
+        self._submit(event, self._possible(event, fill))
         if event["flags"] & FLAGS["sync_copy"]:
             self._waited(self._tail(event))
+
+    def _possible(self, event: Any, fill: Fill) -> Fill:
+        """A set. Raises Error for one that no driver takes, as of a damaged record."""
+        if fill.item not in (1, 2, 4) or fill.size % fill.item or fill.value >> 8 * fill.item:
+            raise self._refuse(event, "it sets what can't be set: its record is damaged")
+        if fill.rows > 1 and fill.pitch < fill.size:
+            raise self._refuse(event, "its rows overlap: its record is damaged")
+        return fill
 
     def _launch_host(self, event: Any) -> None:
         self._leave_out("host function", "host functions")
@@ -585,9 +485,10 @@ class _Reader:
             return self._copied(event, dst, src, size, rows, False)
         if kind == "set":
             item, count = int(record["shared"]), int(record["grid"][1])
-            if flat:
-                return Fill(dst, size, src, item)
-            return Fill(dst, size // count, src, item, count, int(record["block"][0]))
+            fill = Fill(dst, size, src, item)
+            if not flat and count:
+                fill = Fill(dst, size // count, src, item, count, int(record["block"][0]))
+            return self._possible(event, fill)
         raise self._refuse(event, f"{where} is of kind {kind}")
 
 
@@ -617,18 +518,3 @@ HANDLERS = {
     KIND["sync"]: _Reader._sync,
     KIND["mem-op"]: _Reader._mem_op,
 }
-
-
-NAMES = {
-    Launch: ("launch", "launches"),
-    Move: ("copy", "copies"),
-    Upload: ("copy from the host", "copies from the host"),
-    Fill: ("set", "sets"),
-}
-
-
-def summary(steps: Iterable[Step]) -> str:
-    """How many steps of each kind there are, in words."""
-    kinds = [type(step.what) for step in steps]
-    there = ((kinds.count(kind), names) for kind, names in NAMES.items())
-    return ", ".join(text.count(n, *names) for n, names in there if n) or "nothing"

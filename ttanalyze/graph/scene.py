@@ -16,17 +16,8 @@ from ttanalyze.graph.force import apply_settings, jit_options, kept_attributes
 from ttanalyze.graph.memory import Pinned
 from ttanalyze.graph.module import Function, Module
 from ttanalyze.graph.places import Places
-from ttanalyze.graph.recorded import (
-    REGION,
-    Fill,
-    Launch,
-    Move,
-    Rows,
-    Span,
-    Step,
-    Upload,
-    cut,
-)
+from ttanalyze.graph.recorded import REGION
+from ttanalyze.graph.steps import Fill, Launch, Move, Rows, Span, Step, Upload, cut
 from ttanalyze.graph.work import Copy, Kernel, Set, Work
 from ttanalyze.model import contents, layout, modules
 from ttanalyze.model.process import Process
@@ -112,25 +103,24 @@ class Maker:
     def keeps(self) -> list[Any]:
         return [self.scene.places, self._staging, *self.scene.modules.values()]
 
-    def works(self, step: Step) -> list[Work]:
-        """What a step does, one after the other."""
+    def work(self, step: Step) -> Work | None:
+        """What a step does, if anything."""
         self._alive.advance(step.seq)
         what = step.what
         if isinstance(what, Launch):
-            return [self._kernel(what)]
+            return self._kernel(what)
         if isinstance(what, Move):
             to, source = self._address(what.dst), self._address(what.src)
-            return [Copy(to, source, what.size, rows=_shape(what.rows))]
+            return Copy(to, source, what.size, rows=_shape(what.rows))
         if isinstance(what, Upload):
             to, source, rows = self._address(what.dst), self._staged(what), what.rows
             if rows is not None:  # which are staged as they lie at the destination
                 rows = replace(rows, src_pitch=rows.dst_pitch, src_height=rows.dst_height)
-            return [Copy(to, source, what.size, False, True, rows=_shape(rows))]
+            return Copy(to, source, what.size, False, True, rows=_shape(rows))
         if isinstance(what, Fill):
             to = self._address(what.dst)
-            begins = (to + row * what.pitch for row in range(what.rows))
-            return [Set(begin, what.size, what.value, what.item) for begin in begins]
-        return []
+            return Set(to, what.size, what.value, what.item, (), what.rows, what.pitch)
+        return None
 
     def _staged(self, upload: Upload) -> int:
         """Where in the host's memory what was copied from there is now."""

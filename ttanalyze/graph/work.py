@@ -308,13 +308,17 @@ class Copy(_Node):
 
 @dataclass(frozen=True)
 class Set(_Node):
-    """Memory that is set to a value. size: bytes; item: bytes of each item, which has the value."""
+    """Memory that is set to a value, or rows of so much. size: bytes; item: bytes of each item,
+    which has the value. pitch: bytes from row to row.
+    """
 
     dst: int
     size: int
     value: int
     item: int = 1
     keeps: tuple[Any, ...] = field(default=(), repr=False)
+    rows: int = 1
+    pitch: int = 0
 
     ADD = "cuGraphAddMemsetNode"
     CHANGE = "cuGraphExecMemsetNodeSetParams"
@@ -340,7 +344,9 @@ class Set(_Node):
         dst: Any = None,
         item: int | None = None,
     ) -> Set:
-        """The same with some things changed. Raises Error as of() does."""
+        """The same with some things changed. Raises Error as of() does, and for sets of rows."""
+        if self.rows > 1:
+            raise Error("a set of several rows: it can't be changed; instantiate another graph")
         return Set.of(
             self.size if size is None else size,
             self.value if value is None else value,
@@ -349,10 +355,13 @@ class Set(_Node):
         )
 
     def submit(self, device: Device, stream: int) -> None:
-        call = f"cuMemsetD{8 * self.item}Async"
+        call, to = f"cuMemsetD{8 * self.item}Async", ffi.cast("CUstream", stream)
+        count, several = self.size // self.item, f"cuMemsetD2D{8 * self.item}Async"
         with device.use() as driver:
-            count = self.size // self.item
-            driver.call(call, self.dst, self.value, count, ffi.cast("CUstream", stream))
+            if self.rows > 1:
+                driver.call(several, self.dst, self.pitch, self.value, count, self.rows, to)
+            else:
+                driver.call(call, self.dst, self.value, count, to)
 
     @property
     def _what(self) -> str:
@@ -361,7 +370,7 @@ class Set(_Node):
     def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
         node = ffi.new("CUDA_MEMSET_NODE_PARAMS *")
         node.dst, node.value, node.elementSize = self.dst, self.value, self.item
-        node.width, node.height = self.size // self.item, 1
+        node.width, node.height, node.pitch = self.size // self.item, self.rows, self.pitch
         return (node, device.context.handle), None
 
 

@@ -12,18 +12,8 @@ import numpy as np
 
 from ttanalyze import demangle, text
 from ttanalyze.errors import Error
-from ttanalyze.graph.recorded import (
-    FLAGS,
-    KIND,
-    Launch,
-    Span,
-    Step,
-    Upload,
-    cut,
-    good_epochs,
-    is_partial,
-    span_to,
-)
+from ttanalyze.graph.recorded import FLAGS, KIND, good_epochs, is_partial, span_to
+from ttanalyze.graph.steps import Launch, Span, Step, Upload, cut
 from ttanalyze.kernels.uses import uses
 from ttanalyze.model import layout, modules
 from ttanalyze.model.layout import Array

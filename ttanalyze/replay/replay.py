@@ -10,8 +10,8 @@ from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device, stream_handle
 from ttanalyze.graph.module import Function
 from ttanalyze.graph.places import Finding, State
-from ttanalyze.graph.recorded import Launch
 from ttanalyze.graph.scene import Maker, Scene, moved_notes
+from ttanalyze.graph.steps import Launch
 from ttanalyze.graph.work import Kernel, Work
 from ttanalyze.model.process import Process
 from ttanalyze.replay.copied import Copied
@@ -48,8 +48,9 @@ class Replay:
         self.device = self.scene.device
         self._before = State.of(process, self.plan.before, self.plan.rows)
         self._maker = Maker(self.scene, self.plan.span)
-        self._prepare = [work for step in self.plan.prepare for work in self._maker.works(step)]
-        (work,) = self._maker.works(self.plan.step)
+        prepare = [self._maker.work(step) for step in self.plan.prepare]
+        self._prepare = [work for work in prepare if work is not None]
+        work = self._maker.work(self.plan.step)
         assert isinstance(work, Kernel)
         self.work: Kernel = work
         self._kept: Copied | None = None  # the input

@@ -18,8 +18,9 @@ from ttanalyze.graph.device import Device
 from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.places import State
 from ttanalyze.graph.rebuild import build, check_kinds
-from ttanalyze.graph.recorded import Span, Upload, good_epochs, is_partial, span, summary
+from ttanalyze.graph.recorded import good_epochs, is_partial, span
 from ttanalyze.graph.scene import Maker, Scene, moved_notes
+from ttanalyze.graph.steps import Span, Upload, summary
 from ttanalyze.model import contents
 from ttanalyze.model.process import Process
 from ttanalyze.replay.compare import RegionDifference, Types, differences

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ttanalyze.errors import Error
-from ttanalyze.graph.recorded import Launch
+from ttanalyze.graph.steps import Launch
 
 Three = tuple[int, int, int]
 RECORDED = "recorded"  # code, and a grid
