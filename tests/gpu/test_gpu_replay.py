@@ -69,3 +69,28 @@ def test_examples_from_epoch_to_epoch(tmp_path: Path) -> None:
         done = support.ttanalyze("replay", run, "--from", "0", "--json")
         stretches = json.loads(done.stdout)["stretches"]
         assert stretches and all(one["status"] == "same" for one in stretches), done.stdout
+
+
+@pytest.mark.parametrize("name", ["fault_illegal_address", "fault_trap"])
+def test_a_launch_that_crashes(name: str, tmp_path: Path) -> None:
+    """What it found was on disk before it began, and it crashes again."""
+    program = support.build_program(name, tmp_path)
+    record([str(program)], BARE, tmp_path / "run", "--replayable", "--crash-safe")
+    done = support.ttanalyze("replay", tmp_path / "run")
+    assert done.status == 2 and done.stdout.startswith("failed: launch "), done
+    assert "nothing else works in this context" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["shim_replayable", "module_two_copies", "free_after_wait", "memset_2d", "graph_nodes"]
+)
+def test_nothing_differs_from_epoch_to_epoch(name: str, tmp_path: Path) -> None:
+    """Threads, modules that come later, memory that is new, rows: refused perhaps, not other."""
+    program = support.build_program(name, tmp_path)
+    options = ("--params", "--deterministic", "--epoch", "launch:1,memcpy")
+    done = record([str(program)], BARE, tmp_path / "run", *options)
+    assert done.status == 0, done.stderr
+    again = support.ttanalyze("replay", tmp_path / "run", "--from", "0", "--json")
+    found = json.loads(again.stdout)["stretches"]
+    words = {one["status"] for one in found}
+    assert "same" in words and words <= {"same", "refused"}, again.stdout

@@ -21,7 +21,9 @@ def choose(
     Raises Error where there is none, with the first one's reason.
     """
     if (launch is None) == (kernel is None):
-        raise Error("say which launch: either --launch N, or --kernel REGEX")
+        raise Error(
+            "say which launch: either --launch N, or --kernel REGEX; `ttanalyze query` lists them"
+        )
     seqs = np.array([launch]) if launch is not None else launches(process, kernel)["seq"]
     if not len(seqs):
         raise Error(f"no launch of a kernel whose name has {kernel!r}")
