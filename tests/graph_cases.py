@@ -400,13 +400,14 @@ def errors() -> None:
         lambda: capture.graph,
     ):
         print(_refused(wrong))
-    many = _refused(lambda: capture.record_kernel("add", 1, 4096, args=(buffer, 1, 1)))
-    print(*many.split(":")[:2])
     assert capture.recorded_count == 0 and capture.active
     graph = capture.end()
     print(graph.node_count, len(graph.nodes), len(graph.edges))
     for ended in (capture.end, lambda: capture.record_memset(64, 0, buffer)):
         print(_refused(ended, EndedError))
+    capture = StreamCapture.begin()
+    many = _refused(lambda: capture.record_kernel("add", 1, 4096, args=(buffer, 1, 1)))
+    print(*many.split(":")[:2], capture.active)  # which ends it
     print(_refused(lambda: Module.load("/nowhere/kernels.ptx")))
     print(_refused(lambda: DeviceBuffer(0)))
     print(_refused(lambda: DeviceBuffer(1 << 70)))

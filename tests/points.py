@@ -94,8 +94,8 @@ def check_changes(run: Path) -> None:
     assert sorted(points["seq"]) == sorted(7 * launches)
     exchanged = points[points["label"] == "add"]["seq"].tolist()
     assert exchanged == launches[13:16]
-    names = opened.activities.query("stamped").groupby("seq")["kernel"].agg(list)
-    assert {seq: sorted(of) for seq, of in names.items()} == {
+    names = opened.activities.query("stamped").groupby("seq")["kernel"]
+    assert {seq: sorted(of) for seq, of in names} == {
         seq: ["add"] * (seq in exchanged) + ["fill"] * (7 - (seq in exchanged)) for seq in launches
     }
     assert tt.verify.verify(opened, run / "manifest.json").same

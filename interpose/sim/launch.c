@@ -222,8 +222,13 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **par
 	if (!config || (config->numAttrs && !config->attrs))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	result = stream_get(ctx, config->hStream, &stream);
-	if (!result)
+	if (!result && stream->capture && stream->capture->invalid)
+		result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	if (!result) {
 		result = launch_work(stream->ctx, config, f, params, extra, &work);
+		if (result == CUDA_ERROR_INVALID_VALUE && stream->capture)
+			capture_invalidate(stream->capture);
+	}
 	if (!result)
 		result = stream_submit(stream, work, &op);
 	if (!result)
