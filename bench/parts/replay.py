@@ -18,7 +18,7 @@ from typing import Any
 from bench.bed import ROOT, Bed, ProgramError, Result, last_line, median
 from bench.figures import Figure, Quantity
 
-SIZE, LARGE = 1 << 30, 8 << 30  # bytes: two vectors
+SIZE, LARGE = 1 << 30, 2 << 30  # bytes: two vectors
 ITEM = 4
 REPLAY = """
 import sys, time
@@ -146,7 +146,7 @@ def _record(bed: Bed, run: Path, size: int) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=180,
+        timeout=60,
     )
     if done.returncode:
         raise ProgramError(f"vecadd: {last_line(done.stderr)}")
