@@ -101,7 +101,12 @@ def test_what_differs_is_shown(exported: dict[str, Path], tmp_path: Path) -> Non
 
 
 def test_what_goes_wrong_is_said(exported: dict[str, Path], tmp_path: Path) -> None:
+    """With what it reads damaged, too, as sanitizers see it."""
     folder = Path(shutil.copytree(exported["scale"], tmp_path / "moved"))
+    (folder / "reproduce").unlink()
+    build(folder, "CFLAGS=-g -Wall -Wextra -Wpedantic -Werror -fsanitize=address,undefined")
+    outcome = reproduce(folder, "--times", "2")
+    assert (outcome.status, outcome.stderr) == (0, ""), outcome
     outcome = reproduce(folder, "--often")
     assert outcome.status == 2 and "usage:" in outcome.stderr
     whole = (folder / "before.bin").read_bytes()

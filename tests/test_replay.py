@@ -29,6 +29,7 @@ RUNS = {
     "example-training": {"replayable": "1", "max_per_kernel": "1"},
     "module_two_copies": EVERY,
     "free_after_wait": EVERY,
+    "threads_allocate": {"epoch": "sync", "params": "1"},
 }
 
 
@@ -189,6 +190,8 @@ def test_a_span_of_epochs(runs: dict[str, Path]) -> None:
     assert "taken on trust: " in shown.stdout or "copies from the host" not in shown.stdout
     loaded = replay(runs["module_two_copies"], "--from", "0")  # the second one on the way
     assert loaded.status == 0 and loaded.stdout.endswith(": same 3\n"), loaded.stdout
+    threads = replay(runs["threads_allocate"], "--from", "0")
+    assert threads.status == 0 and "refused" not in threads.stdout, threads.stdout
     refused = replay(runs["managed"], "--from", "0", "--to", "2")
     assert refused.status == 2 and "which the host may write to" in refused.stdout
 

@@ -64,16 +64,17 @@ def settled_cuts(side: Side, epochs: Array, calls: Calls) -> tuple[Array, Array]
     """Where several threads submit work: the cuts of these epochs, and which are sure.
 
     An epoch at a wait is cut when the wait is over, so that it holds what other threads submitted
-    meanwhile. Of each of these the last call may have been held up by the cut itself, and whether
-    it is in the epoch is known only where it changes no memory.
+    meanwhile. Most epochs say up to which call. Of the others the last call of each thread may have
+    been held up by the cut itself, and whether it is in the epoch is known only where it changes no
+    memory.
     """
-    cuts, times = side.cut[epochs].copy(), side.time[epochs]
+    cuts, times, exact = side.cut[epochs].copy(), side.time[epochs], side.exact[epochs]
     sure = np.ones(len(epochs), bool)
     before = np.zeros(len(epochs), "i8")
     for own in _places(calls.thread).values():
         last = np.searchsorted(np.maximum.accumulate(calls.time[own]), times, "right") - 1
         call = own[np.maximum(last, 0)]
-        meanwhile = (last >= 0) & (calls.seq[call] >= cuts)
+        meanwhile = ~exact & (last >= 0) & (calls.seq[call] >= cuts)
         meanwhile &= calls.seq[call] != side.seq[epochs]  # itself, before which the cut is
         sure &= ~(meanwhile & calls.work[call])
         before = np.maximum(before, np.where(meanwhile, calls.seq[call].astype("i8") + 1, 0))

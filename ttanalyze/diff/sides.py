@@ -105,8 +105,9 @@ class Regions:
 class Side:
     """One process of one side. process: None for a manifest's. The epochs' arrays have an item
     for each: trigger and label are numbers of Names, flags a tt_epoch's, seq that of the call that
-    caused it, time when it was cut, cut the seq from which on calls come after it, inside whether
-    it was cut inside the last call before that, digest_end where its digests end among all of them.
+    caused it, time when it was cut, cut the seq from which on calls come after it, exact whether
+    that is known whatever other threads did, inside whether it was cut inside the last call before
+    that, digest_end where its digests end among all of them.
     """
 
     index: int
@@ -118,6 +119,7 @@ class Side:
     seq: Array
     time: Array
     cut: Array
+    exact: Array
     inside: Array
     digest_end: Array
     regions: Regions
@@ -168,6 +170,7 @@ def of_process(process: Process, names: Names) -> Side:
         seq=epochs["seq"],
         time=epochs["time_ns"],
         cut=(process.seen.some + 1).astype("u8"),
+        exact=epochs["cut"] != 0,
         inside=epochs["trigger"] == INSIDE,
         digest_end=epochs["digests_first"] + epochs["digests_count"],
         regions=regions,
@@ -205,6 +208,7 @@ def of_manifest(expected: ExpectedProcess, names: Names) -> Side:
         seq=np.zeros(count, "u8"),
         time=np.zeros(count, "u8"),
         cut=np.zeros(count, "u8"),
+        exact=np.zeros(count, bool),
         inside=np.zeros(count, bool),
         digest_end=np.searchsorted(expected.epoch, numbers, "right").astype("u8"),
         regions=regions,

@@ -50,7 +50,7 @@ class RegionDifference:
     """How a region differs. blocks: the first of those that do; bytes: None where none does after
     all; values: where its type is known; tensors: those parts that the program named, and their
     values by name. tolerated: all that differs is within the tolerance. new: it was allocated
-    meanwhile, so that what nobody wrote there is not known. partial: not all blocks were looked at.
+    meanwhile. partial: not all blocks were looked at.
     """
 
     region: int

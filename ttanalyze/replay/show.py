@@ -108,8 +108,6 @@ def difference_lines(
         pairs.append(("tensor", f"{text.printable(part.name)} from {first}: {said}"))
     if found.tensor_count > SHOWN:
         pairs.append(("", f"… and {found.tensor_count - SHOWN} more tensors"))
-    if found.new:
-        pairs.append(("note", "allocated meanwhile: what nobody wrote there is not known"))
     if found.tolerated:
         pairs.append(("note", "all of it within the tolerance"))
     lines = [text.coloured(head, "bold", colour)]
@@ -151,15 +149,17 @@ def outcomes_text(found: Sequence[Outcome], colour: bool = False, width: int = 0
     return "\n".join(out)
 
 
-def noted(notes: Iterable[tuple[str, str]]) -> list[str]:
-    """Notes of launches, each once."""
+def noted(
+    notes: Iterable[tuple[str, str]], noun: tuple[str, str] = ("launch", "launches")
+) -> list[str]:
+    """Notes of launches, each once. noun: what else they are of."""
     of: dict[str, list[str]] = {}
     for seq, note in notes:
         of.setdefault(note, []).append(seq)
     lines = []
     for note, seqs in of.items():
         some = ", ".join(seqs[:SHOWN]) + (" …" if len(seqs) > SHOWN else "")
-        lines.append(f"{'launch' if len(seqs) == 1 else 'launches'} {some}: {text.printable(note)}")
+        lines.append(f"{noun[len(seqs) > 1]} {some}: {text.printable(note)}")
     return lines
 
 
@@ -180,14 +180,16 @@ def stretches_text(found: Sequence[Stretch], colour: bool = False, width: int = 
     for one in found:
         rows.append([f"{one.first} to {one.last}", one.work, str(one.regions), one.status])
     out = [text.table(rows, {2}, width)]
-    for one in found:
-        lead = f"epochs {one.first} to {one.last}"
-        if one.reason:
-            out.append(f"{lead}: {text.printable(one.reason)}")
+    bounds = [f"{one.first} to {one.last}" for one in found]
+    pairs = list(zip(bounds, found, strict=True))
+    out += noted(((which, one.reason) for which, one in pairs if one.reason), ("epochs", "epochs"))
+    for which, one in pairs:
         for difference in one.differences[:1]:
             lines = difference_lines(difference, SIDES, colour)
-            out += [f"{lead}: {lines[0]}", *lines[1:]]
-        out += [f"{lead}: {text.printable(note)}" for note in one.notes]
+            out += [f"epochs {which}: {lines[0]}", *lines[1:]]
+    out += noted(
+        ((which, note) for which, one in pairs for note in one.notes), ("epochs", "epochs")
+    )
     uploads, size = sum(one.uploads for one in found), sum(one.upload_bytes for one in found)
     if uploads:
         copies = text.count(uploads, "copy from the host", "copies from the host")

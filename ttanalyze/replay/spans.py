@@ -161,7 +161,8 @@ def _do(
     maker = Maker(scene, found)
     with build(maker) as graph:
         before = State.of(process, found.first, rows)
-        if now is None or len(scene.modules) > loaded:  # whose variables are as in its image
+        known = now is not None and before.records.keys() <= now.records.keys()
+        if not known or len(scene.modules) > loaded:  # whose variables are as in its image
             places.restore(before)
         after = State.of(process, out.last, rows)
         with graph.instantiate() as executable:
