@@ -523,3 +523,22 @@ def test_what_was_recorded_as_json(tmp_path: Path, built: Path) -> None:
     assert (said["out"], said["status"], said["epochs"]) == (str(tmp_path / "run"), 0, 8)
     path = support.ttanalyze("shim").stdout.strip()
     assert json.loads(support.ttanalyze("shim", "--json").stdout) == {"shim": path}
+
+
+def test_the_end_of_a_program_is_seen_beside_other_threads() -> None:
+    """One of which may take the signal that tells of it."""
+    script = """
+import os, threading, time
+from ttanalyze import record
+threading.Thread(target=time.sleep, args=(20,), daemon=True).start()
+def late(*given, spawn=record.spawn):
+    child = spawn(*given)
+    time.sleep(0.2)
+    return child
+record.spawn = late
+print(record.run("/bin/true", ["true"], dict(os.environ)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=15
+    )
+    assert done.stdout == "(0, False)\n"

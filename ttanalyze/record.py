@@ -41,6 +41,7 @@ FORWARDED = {
 LOCK_SECONDS = 5
 TIMED_OUT = 124  # exit status, as of timeout(1)
 GRACE_SECONDS = 10  # the recorder has to end a process itself, and then it has to end by SIGTERM
+LOOK_SECONDS = 0.5  # another thread of this process may take the signal that the program has ended
 
 
 @dataclass(frozen=True)
@@ -234,27 +235,20 @@ def run(
     try:
         child = spawn(program, argv, environment, mask, output)
         while True:
-            info = _signal(watched, due if endings else None)
-            if info is None:
+            wait = min(LOOK_SECONDS, due - time.monotonic()) if endings else LOOK_SECONDS
+            info = signal.sigtimedwait(watched, max(0.0, wait))
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid == child:
+                return status, bool(limit) and len(endings) < 2
+            if endings and time.monotonic() >= due:
                 os.kill(child, endings.pop())
                 due += GRACE_SECONDS
-            elif info.si_signo == signal.SIGCHLD:
-                pid, status = os.waitpid(child, os.WNOHANG)
-                if pid == child:
-                    return status, bool(limit) and len(endings) < 2
-            elif info.si_code <= 0:
+            if info is not None and info.si_signo in FORWARDED and info.si_code <= 0:
                 # From a process. What the terminal sends, it sends to the program as well.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, info.si_signo)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _signal(watched: set[signal.Signals], due: float | None) -> signal.struct_siginfo | None:
-    """The next signal; None where none came until `due`, a time of time.monotonic."""
-    if due is None:
-        return signal.sigwaitinfo(watched)
-    return signal.sigtimedwait(watched, max(0.0, due - time.monotonic()))
 
 
 def spawn(
