@@ -25,23 +25,18 @@
 #include "recorder.h"
 #include "signals.h"
 
+/*
+ * Of threads that exit side by side each takes a handler, and the first that finds none left ends the
+ * process: there are so many of ours that each of so many threads waits in one for the recording's end.
+ */
+#define EXITS 32
+
 static pid_t owner;
 
 static void finish(void)
 {
 	if (owner && getpid() == owner)
 		recorder_finish("complete", NULL);
-}
-
-/*
- * Of threads that exit side by side the C library lets the first that finds no handler left end the
- * process: so there is one more, in which it waits, for as long as the recording is not finished.
- */
-static void finish_at_exit(void)
-{
-	if (owner && getpid() == owner && !recorder_finished())
-		atexit(finish_at_exit);
-	finish();
 }
 
 /* number: 0 where the time limit is over. */
@@ -76,7 +71,8 @@ void ending_watch(void)
 	inflight_open(); /* without it, reports go by what was recorded */
 	if (!signals_watch(finish_by_signal, incident_ended, options.timeout_ms))
 		recorder_warn("no thread for signals: one that ends the process ends the recording where it is");
-	atexit(finish_at_exit);
+	for (int i = 0; i < EXITS; i++)
+		atexit(finish);
 	at_quick_exit(finish);
 	pthread_atfork(NULL, NULL, in_child);
 }

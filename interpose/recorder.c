@@ -375,16 +375,9 @@ void recorder_note(void)
 	write_process(*failure ? "failed" : "running", *failure ? failure : NULL, false);
 }
 
-static _Atomic bool finished;
-
-bool recorder_finished(void)
-{
-	return !run || finished;
-}
-
 void recorder_finish(const char *status, const char *reason)
 {
-	static _Atomic bool begun;
+	static _Atomic bool begun, finished;
 	struct thread *t = thread_current();
 	int on = RECORDER_ON;
 	char why[256];
@@ -398,7 +391,7 @@ void recorder_finish(const char *status, const char *reason)
 	if (atomic_exchange(&begun, true)) {
 		for (unsigned ms = 0; !finished && ms < FINISH_MS; ms++)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		finished = true; /* or nobody waits for it any longer */
+		finished = true; /* nor does anybody wait any longer */
 		t->calls--;
 		return;
 	}

@@ -40,7 +40,6 @@ void recorder_note(void);
 
 /* Last epochs, drain, files. From exit, signals, or when the last context goes; safe to repeat. */
 void recorder_finish(const char *status, const char *reason);
-bool recorder_finished(void);
 
 void recorder_forget(void); /* in a fork's child */
 
