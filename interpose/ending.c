@@ -28,8 +28,9 @@
 /*
  * Of threads that exit side by side each takes a handler, and the first that finds none left ends the
  * process: there are so many of ours that each of so many threads waits in one for the recording's end.
+ * More would not fit into the first of the library's blocks of 32, and it frees others under threads.
  */
-#define EXITS 32
+#define EXITS 8
 
 static pid_t owner;
 
