@@ -25,13 +25,6 @@
 #include "recorder.h"
 #include "signals.h"
 
-/*
- * Of threads that exit side by side each takes a handler, and the first that finds none left ends the
- * process: there are so many of ours that each of so many threads waits in one for the recording's end.
- * More would not fit into the first of the library's blocks of 32, and it frees others under threads.
- */
-#define EXITS 8
-
 static pid_t owner;
 
 static void finish(void)
@@ -72,8 +65,7 @@ void ending_watch(void)
 	inflight_open(); /* without it, reports go by what was recorded */
 	if (!signals_watch(finish_by_signal, incident_ended, options.timeout_ms))
 		recorder_warn("no thread for signals: one that ends the process ends the recording where it is");
-	for (int i = 0; i < EXITS; i++)
-		atexit(finish);
+	atexit(finish);
 	at_quick_exit(finish);
 	pthread_atfork(NULL, NULL, in_child);
 }
