@@ -377,7 +377,7 @@ void recorder_note(void)
 
 void recorder_finish(const char *status, const char *reason)
 {
-	static _Atomic bool begun, finished;
+	static _Atomic bool begun, done;
 	struct thread *t = thread_current();
 	int on = RECORDER_ON;
 	char why[256];
@@ -389,9 +389,8 @@ void recorder_finish(const char *status, const char *reason)
 	t->calls++; /* a signal does not hold this thread up */
 	t->call = TT_NO_ID;
 	if (atomic_exchange(&begun, true)) {
-		for (unsigned ms = 0; !finished && ms < FINISH_MS; ms++)
+		for (unsigned ms = 0; !done && ms < FINISH_MS; ms++)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		finished = true; /* nor does anybody wait any longer */
 		t->calls--;
 		return;
 	}
@@ -428,7 +427,7 @@ void recorder_finish(const char *status, const char *reason)
 		stopped(why); /* not in the run, which could not be written to its end */
 	t->busy--;
 	t->calls--;
-	finished = true;
+	done = true;
 }
 
 void recorder_forget(void)

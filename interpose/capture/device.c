@@ -73,11 +73,7 @@ static bool memory_anywhere(struct memory *m, uint64_t size, bool host)
 
 bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host)
 {
-	uint64_t before = available();
-	bool ok = memory_anywhere(m, size, host || p->host_only);
-
-	account_since(p->context, before);
-	return ok;
+	return capture_memory_of(p->context, m, size, host || p->host_only);
 }
 
 bool capture_memory_of(struct context *c, struct memory *m, uint64_t size, bool host)
