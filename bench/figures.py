@@ -94,7 +94,7 @@ TARGETS = (
     Target("query", "toolkit", "query of 10,000,000 events", "≤", 3, "s", gpu=False),
     Target("trace", "toolkit", "trace, as JSON", "≥", 300_000, "calls/s", gpu=False),
     Target("rewind", "rewind", "rewind 1 GiB", "≥", 0.70, RATIO, "dd that only reads", False),
-    Target("replay-restore", "replay", "restore 2 GiB", "≥", 0.80, RATIO, "a pinned copy"),
+    Target("replay-restore", "replay", "restore 8 GiB", "≥", 0.80, RATIO, "a pinned copy"),
     Target("replay-cold", "replay", "replay on 1 GiB, from cold", "≤", 1000, "ms"),
     Target("patch-load", "patching", "patching 10,000 instructions", "≤", 2, "ms", gpu=False),
     Target("diff", "diff", "diff of 1,000,000 launches", "≤", 5, "s", gpu=False),

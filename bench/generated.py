@@ -92,7 +92,7 @@ def add_events(run: Path, count: int, kernels: int) -> None:
         for i in range(kernels):
             name = f"_Z{len(f'kernel{i}')}kernel{i}IfEvPT_i".encode()
             functions["name"][i] = strings.tell()
-            strings.write(len(name).to_bytes(4, "little") + name)
+            strings.write(_text(name))
     with (folder / "functions.bin").open("ab") as file:
         file.write(_sealed(functions).tobytes())
     kinds = [layout.EVENT_KINDS.index(k) for k in ("launch", "launch", "launch", "copy", "sync")]
@@ -102,10 +102,10 @@ def add_events(run: Path, count: int, kernels: int) -> None:
             events = np.zeros(len(number), layout.EVENT)
             events["seq"], events["time_ns"] = number + 1, number * 1000
             events["kind"] = np.array(kinds)[number % len(kinds)]
-            events["thread"], events["call"] = 1 + number // 512 % 2, NO_ID
+            events["thread"], events["call"] = 1 + number // 512 % 2, layout.NO_CALL
             events["id"] = number % kernels
             events["bytes"] = number * 2654435761 % (1 << 24)
-            file.write(events.tobytes())
+            file.write(_sealed(events).tobytes())
 
 
 def add_activities(run: Path) -> None:
@@ -120,8 +120,7 @@ def add_activities(run: Path) -> None:
                 made[name] = some[name]
             made["begin_ns"] = some["time_ns"] + np.uint64(2000)
             made["end_ns"], made["name"] = made["begin_ns"] + np.uint64(900), NO_ID
-            made["check"] = checks_of(made)
-            file.write(made.tobytes())
+            file.write(_sealed(made).tobytes())
 
 
 def write_region(run: Path, size: int) -> None:
@@ -189,17 +188,17 @@ def _events(regions: int, epochs: int, launches: int, missing: Sequence[int]) ->
     number = np.arange(len(out))
     out["seq"], out["time_ns"], out["thread"] = number + 1 + regions, number * 100, 1
     out["kind"] = layout.EVENT_KINDS.index("launch")
-    out["id"], out["stream"], out["call"] = number % len(KERNELS), 1, NO_ID
+    out["id"], out["stream"], out["call"] = number % len(KERNELS), 1, layout.NO_CALL
     out["grid"], out["block"] = (64, 1, 1), (256, 1, 1)
     wait = number % (launches + 1) == launches
     out["kind"][wait], out["id"][wait] = layout.EVENT_KINDS.index("sync"), NO_ID
-    return np.delete(out, np.flatnonzero(~wait)[list(missing)])
+    return _sealed(np.delete(out, np.flatnonzero(~wait)[list(missing)]))
 
 
 def _functions() -> tuple[Array, Array]:
     """The kernels, and the strings that are their names."""
     out = np.zeros(len(KERNELS), layout.FUNCTION)
-    texts = [len(name).to_bytes(4, "little") + name.encode() for name in KERNELS]
+    texts = [_text(name.encode()) for name in KERNELS]
     ends = np.cumsum([len(text) for text in texts])
     out["id"], out["module"] = np.arange(len(KERNELS)), NO_ID
     out["name"] = HEADER_SIZE + np.append(0, ends[:-1])
@@ -237,11 +236,14 @@ def _header(kind: int, dtype: np.dtype[Any]) -> bytes:
 
 def _sealed(records: Array) -> Array:
     """The records, with their check members filled in."""
-    assert records.dtype.fields is not None
-    covered = int(records.dtype.fields["check"][1])
-    for i in range(len(records)):
-        records["check"][i] = xxhash.xxh3_64_intdigest(records[i].tobytes()[:covered])
+    records["check"] = checks_of(records)
     return records
+
+
+def _text(raw: bytes) -> bytes:
+    """A text as it is in strings.bin."""
+    check = xxhash.xxh3_64_intdigest(raw) & 0xFFFFFFFF
+    return len(raw).to_bytes(4, "little") + check.to_bytes(4, "little") + raw
 
 
 def _info(epochs: int) -> dict[str, Any]:

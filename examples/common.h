@@ -83,7 +83,7 @@ UNUSED static struct options read_options(int argc, char **argv, struct options 
 			usage(argv[0], &o, strcmp(argv[i], "--help") ? 2 : 0);
 		}
 	}
-	if (o.size < 1 || o.size > 1L << 28)
+	if (o.size < 1 || o.size > 1L << 30)
 		usage(argv[0], &o, 2);
 	return o;
 }

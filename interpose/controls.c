@@ -218,8 +218,10 @@ void controls_begin(void)
 {
 	char why[200];
 
-	controls = (struct controls){.points = true, .stamps = true, .touched = options.touched,
-				     .snapshot_every = options.snapshot_every};
+	atomic_store(&controls.points, true);
+	atomic_store(&controls.stamps, true);
+	atomic_store(&controls.touched, options.touched);
+	controls.snapshot_every = options.snapshot_every;
 	regions_text = strdup(options.touched ? "touched" : "all");
 	if (*options.control)
 		controls_set(options.control, why, sizeof(why));
@@ -234,7 +236,7 @@ void controls_note(void)
 	e->seq = recorder_next_seq();
 	e->time_ns = clock_ns();
 	e->thread = thread_current()->tid;
-	e->call = TT_NO_ID; /* and of all contexts */
+	e->call = TT_NO_CALL; /* and of all contexts */
 	e->id = controls.text;
 	events_publish(e, TT_EVENT_CONTROL);
 }

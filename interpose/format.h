@@ -18,7 +18,10 @@
 #define TT_CHUNK_ALIGN 32       /* alignment of chunks and block payloads in the ring */
 #define TT_FILE_HEADER_SIZE 64
 #define TT_NO_ID 0xffffffff     /* "none" in every 32-bit id member */
+#define TT_NO_CALL 0xffff       /* the same in tt_event.call */
 #define TT_NO_EPOCH 0xffffffff
+#define TT_TEXT_HEAD 8          /* bytes before a text in strings.bin: u32 length, u32 check, the low half of XXH3-64 of it */
+#define TT_PIECE_HEAD 8         /* bytes before a piece of params.bin: XXH3-64 of it */
 
 /* ---- file header: the first 64 bytes of every binary file ---- */
 
@@ -32,8 +35,8 @@ enum tt_file_kind {
 	TT_FILE_DATA = 6,      /* data-NNNNN.bin block contents, raw */
 	TT_FILE_FUNCTIONS = 7, /* functions.bin  tt_function records, one per kernel seen */
 	TT_FILE_MODULES = 8,   /* modules.bin    tt_module records, one per image loaded */
-	TT_FILE_STRINGS = 9,   /* strings.bin    u32 byte length, then UTF-8 bytes, no terminator */
-	TT_FILE_PARAMS = 10,   /* params.bin     parameters of launches, where they were asked for */
+	TT_FILE_STRINGS = 9,   /* strings.bin    texts: a head, then UTF-8 bytes, no terminator */
+	TT_FILE_PARAMS = 10,   /* params.bin     parameters of launches, where they were asked for, and more: pieces, each with a head */
 	TT_FILE_FRAMES = 11,   /* frames.bin     tt_frame records, the frames of a call stack one after the other */
 	TT_FILE_TIMELINE = 12, /* timeline.bin   tt_activity records, when the GPU did what calls asked for */
 	TT_FILE_LABELS = 13,   /* labels.bin     tt_label records, names of parts of regions */
@@ -134,12 +137,14 @@ enum tt_payload {
 struct tt_event {
 	uint64_t seq;       /* position in the process-wide order of calls, from 1 */
 	uint64_t time_ns;   /* CLOCK_MONOTONIC at entry to the call */
-	uint32_t kind;      /* enum tt_event_kind */
-	uint32_t flags;     /* TT_EVENTF_… */
+	/* These three are written last, at once. */
+	uint16_t kind;      /* enum tt_event_kind */
+	uint16_t call;      /* index into the "calls" list of process.json: which driver call; else TT_NO_CALL */
+	uint32_t check;     /* low half of XXH3-64 of the record with 0 here */
 	uint32_t thread;    /* kernel thread id */
 	uint32_t result;    /* CUresult that the program was given */
 	uint32_t context;   /* index of the context in order of first use */
-	uint32_t call;      /* index into the "calls" list of process.json: which driver call */
+	uint32_t flags;     /* TT_EVENTF_… */
 	uint64_t stream;    /* stream id: 1 legacy default, 2 per-thread default, else in order of creation from 16 */
 	uint64_t dst;       /* of launches with TT_EVENTF_WAITED, the region that the capture reads; 0: it may be any */
 	uint64_t src;
@@ -149,7 +154,7 @@ struct tt_event {
 	uint32_t grid[3];
 	uint32_t block[3];
 	uint32_t cluster[3]; /* 0 where none was asked for */
-	uint32_t params;      /* where in params.bin a launch's parameters are, in 16 bytes; 0 where not recorded */
+	uint32_t params;      /* where in params.bin the piece with a launch's parameters is, in 16 bytes; 0 where not recorded */
 	uint32_t params_size; /* their bytes, laid out as the kernel sees them */
 	uint32_t stack;       /* tt_frame.stack: who made the call; 0 where not recorded */
 };
@@ -167,13 +172,13 @@ struct tt_activity {
 	uint64_t stream;   /* stream id, 0 where it is not known */
 	uint64_t bytes;    /* of copies and sets */
 	uint64_t node;     /* of what a graph launch did: the driver's number of the node (stamped: see there); else 0 */
-	uint32_t kind;     /* enum tt_event_kind: launch, copy, set, graph launch (as a whole), sync; 0: an unused slot */
+	uint32_t kind;     /* enum tt_event_kind: launch, copy, set, graph launch (as a whole), sync */
 	uint32_t flags;    /* TT_ACTIVITYF_… */
 	uint32_t context;  /* as in tt_event; TT_NO_ID where it is not known */
 	uint32_t device;   /* ordinal, TT_NO_ID where it is not known */
 	uint32_t name;     /* string offset of a kernel's mangled name, else TT_NO_ID */
 	uint32_t reserved;
-	uint64_t check;    /* XXH3-64 of the 72 bytes before */
+	uint64_t check;    /* XXH3-64 of the 72 bytes before, written last; 0: an unused slot */
 };
 
 /* ---- regions ---- */
@@ -442,7 +447,7 @@ struct tt_module {
 	uint32_t context;
 	uint32_t globals;  /* variables of it that became regions */
 	uint32_t missing;  /* enum tt_missing */
-	uint32_t settings; /* where in params.bin its tt_setting records are, in 16 bytes; 0 where there are none */
+	uint32_t settings; /* where in params.bin the piece with its tt_setting records is, in 16 bytes; 0 where there are none */
 	uint32_t setting_count;
 	uint64_t check;    /* XXH3-64 of the 56 bytes before */
 };
@@ -498,7 +503,7 @@ struct tt_launch {
 	uint32_t after;    /* and as it left it, else TT_NO_EPOCH */
 	uint32_t function; /* tt_function.id */
 	uint32_t setting_count;
-	uint32_t settings; /* where in params.bin its tt_setting records are, in 16 bytes; 0 where there are none */
+	uint32_t settings; /* where in params.bin the piece with its tt_setting records is, in 16 bytes; 0 where there are none */
 	uint32_t attributes; /* tt_launch_attribute likewise */
 	uint32_t attribute_count;
 	uint32_t views;    /* tt_view likewise */

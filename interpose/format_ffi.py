@@ -1,4 +1,5 @@
-"""Hands format.h to cffi: the build turns `ffi` into ttanalyze/_format.py.
+"""Hands format.h, and what checks its records, to cffi: the build turns `ffi` into
+ttanalyze/_format.py.
 
 cffi reads the C itself but takes no preprocessor lines other than `#define NAME INTEGER`, so
 everything else of that kind is left out. The result needs no C parser when it is imported.
@@ -11,7 +12,8 @@ from pathlib import Path
 
 from cffi import FFI
 
-HEADER = Path(__file__).resolve().parent / "format.h"
+FOLDER = Path(__file__).resolve().parent
+HEADERS = (FOLDER / "format.h", FOLDER / "load" / "digests.h")
 
 
 def declarations(header: str) -> str:
@@ -23,5 +25,6 @@ def declarations(header: str) -> str:
 
 
 ffi = FFI()
-ffi.cdef(declarations(HEADER.read_text()))
+for header in HEADERS:
+    ffi.cdef(declarations(header.read_text()))
 ffi.set_source("ttanalyze._format", None)

@@ -182,7 +182,7 @@ static void read_text(int file, uint32_t offset, char out[NAME])
 	if (offset == TT_NO_ID || file_read_some(file, &length, sizeof(length), offset) != sizeof(length))
 		return;
 	length = length < NAME - 1 ? length : NAME - 1;
-	ssize_t n = file_read_some(file, out, length, offset + 4u);
+	ssize_t n = file_read_some(file, out, length, offset + TT_TEXT_HEAD);
 	out[n < 0 ? 0 : n] = 0;
 }
 

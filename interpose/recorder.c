@@ -40,12 +40,13 @@
 HOT_DATA _Atomic int recorder_state;
 struct recorder_counters recorder_counters;
 
-static store *run;
+static store *_Atomic run;
 static _Alignas(64) _Atomic uint64_t last_seq; /* a line to itself: every call writes it */
 static _Atomic uint32_t next_epoch;
 static char warnings[WARNINGS][256];
 static unsigned warning_count;
-static char failure[256];
+static char failure[256]; /* once it is there it stays as it is */
+static _Atomic bool has_failed;
 static uint64_t ring_bytes, started_ns;
 static const char *ring_place = "none";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -112,9 +113,10 @@ static void stopped(const char *text)
 	char line[300];
 
 	pthread_mutex_lock(&lock);
-	bool first = !*failure;
+	bool first = !has_failed;
 	if (first)
 		snprintf(failure, sizeof(failure), "%s", text);
+	has_failed = true;
 	pthread_mutex_unlock(&lock);
 	snprintf(line, sizeof(line), "recording stopped: %s", text);
 	if (first)
@@ -218,9 +220,11 @@ static void write_process(const char *status, const char *reason, bool ended)
 	timeline_json(&j);
 	json_key(&j, "ring");
 	json_open(&j, '{');
+	pthread_mutex_lock(&lock);
 	counter(&j, "bytes", ring_bytes);
 	json_key(&j, "place");
 	json_string(&j, ring_place);
+	pthread_mutex_unlock(&lock);
 	json_close(&j, '}');
 	json_key(&j, "counters");
 	json_open(&j, '{');
@@ -280,7 +284,7 @@ static bool start_parts(void)
 	char error[300] = "";
 
 	write_process("running", NULL, false);
-	if (*failure)
+	if (has_failed)
 		return false;
 	if (store_failed(run, error, sizeof(error)))
 		recorder_fail("%s", error);
@@ -354,7 +358,8 @@ bool recorder_start(void)
 	CUcontext current = NULL;
 	struct thread *t = thread_current();
 
-	if (t->busy || !real.cuCtxGetCurrent || real.cuCtxGetCurrent(&current) != CUDA_SUCCESS || !current)
+	if (t->busy || !entry_resolve() || !real.cuCtxGetCurrent || real.cuCtxGetCurrent(&current) != CUDA_SUCCESS ||
+	    !current)
 		return false;
 	pthread_mutex_lock(&start_lock);
 	t->busy++;
@@ -372,7 +377,7 @@ bool recorder_start(void)
 
 void recorder_note(void)
 {
-	write_process(*failure ? "failed" : "running", *failure ? failure : NULL, false);
+	write_process(has_failed ? "failed" : "running", has_failed ? failure : NULL, false);
 }
 
 void recorder_finish(const char *status, const char *reason)
@@ -384,14 +389,14 @@ void recorder_finish(const char *status, const char *reason)
 
 	if (!run)
 		return;
-	if (reason && !*failure)
+	if (reason && !has_failed)
 		write_process(status, reason, true); /* what comes now may not come to its end */
-	t->calls++; /* a signal does not hold this thread up */
-	t->call = TT_NO_ID;
+	thread_calls(t, 1); /* a signal does not hold this thread up */
+	atomic_store(&t->call, TT_NO_ID);
 	if (atomic_exchange(&begun, true)) {
 		for (unsigned ms = 0; !done && ms < FINISH_MS; ms++)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		t->calls--;
+		thread_calls(t, -1);
 		return;
 	}
 	for (struct context *c = context_first(); c && recorder_state == RECORDER_ON; c = c->next) {
@@ -412,13 +417,13 @@ void recorder_finish(const char *status, const char *reason)
 	graphs_close();
 	if (store_failed(run, why, sizeof(why)))
 		stopped(why);
-	if (!*failure && events_failed(why, sizeof(why)))
+	if (!has_failed && events_failed(why, sizeof(why)))
 		recorder_warn("events were lost: %s", why);
-	if (!*failure && params_failed(why, sizeof(why)))
+	if (!has_failed && params_failed(why, sizeof(why)))
 		recorder_warn("parameters of launches were lost: %s", why);
-	if (!*failure && activities_failed(why, sizeof(why)))
+	if (!has_failed && activities_failed(why, sizeof(why)))
 		recorder_warn("times were lost: %s", why);
-	if (*failure)
+	if (has_failed)
 		write_process("failed", failure, true);
 	else
 		write_process(status, reason, true);
@@ -426,7 +431,7 @@ void recorder_finish(const char *status, const char *reason)
 	if (store_failed(run, why, sizeof(why)))
 		stopped(why); /* not in the run, which could not be written to its end */
 	t->busy--;
-	t->calls--;
+	thread_calls(t, -1);
 	done = true;
 }
 
@@ -489,6 +494,8 @@ void recorder_region_gone(struct region *r)
 
 void recorder_ring(uint64_t bytes, const char *place)
 {
+	pthread_mutex_lock(&lock);
 	ring_bytes = bytes;
 	ring_place = place;
+	pthread_mutex_unlock(&lock);
 }

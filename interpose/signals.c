@@ -77,11 +77,11 @@ static void on_signal(int number, siginfo_t *info, void *unused)
 			sem_post(&wake_finisher);
 			sem_post(&wake_watchdog);
 		}
-		if (!fault && !aborts && thread_self.calls) {
+		if (!fault && !aborts && thread_in_call(&thread_self)) {
 			errno = saved;
 			return;
 		}
-		wait_for_finish(fault || thread_self.calls ? FAULT_WAIT_MS : WAIT_MS);
+		wait_for_finish(fault || thread_in_call(&thread_self) ? FAULT_WAIT_MS : WAIT_MS);
 	}
 	real_sigaction(number, &theirs[number], NULL);
 	errno = saved;

@@ -1,7 +1,8 @@
-"""What a recording of shim_devices has to hold, on the simulator and on two GPUs."""
+"""What recordings of programs with several devices or contexts have to hold."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -28,4 +29,14 @@ def check_devices(run: Path) -> None:
             for region in buffers:
                 contents = opened.read(epoch, region, dtype="u4")
                 assert np.array_equal(contents, np.arange(step, step + WORDS, dtype="u4"))
+    assert tt.verify.verify(opened, run / "manifest.json").same
+
+
+def check_across(run: Path, printed: str) -> None:
+    """Of shim_across: the epochs of the second context have what the program found there."""
+    opened = tt.open(run)
+    region = opened.regions[opened.regions["size"] == 20000].iloc[1]
+    of_second = opened.epochs[opened.epochs["context"] == region["context"]]["epoch"]
+    found = [int(opened.read(epoch, int(region["region"]), dtype="u4")[0]) for epoch in of_second]
+    assert found == [2, *map(int, re.findall(r"second: (\d+)", printed))]
     assert tt.verify.verify(opened, run / "manifest.json").same

@@ -99,3 +99,14 @@ def check_changes(run: Path) -> None:
         seq: ["add"] * (seq in exchanged) + ["fill"] * (7 - (seq in exchanged)) for seq in launches
     }
     assert tt.verify.verify(opened, run / "manifest.json").same
+
+
+def check_astray(run: Path) -> None:
+    """Of shim_points_astray: after the update there are no more epochs inside, as the run says."""
+    opened = tt.open(run)
+    points = opened.epochs[opened.epochs["trigger"] == "graph-node"]
+    launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
+    assert len(launches) == 6
+    assert sorted(points["seq"]) == sorted(3 * launches[:3])
+    assert "does not change it as the program did" in str(opened.warnings)
+    assert tt.verify.verify(opened, run / "manifest.json").same

@@ -32,11 +32,17 @@ def header(kind: int, record_size: int, index: int = 0) -> bytes:
 
 
 def seal(records: np.ndarray[Any, Any]) -> bytes:
-    """The bytes of records whose check members have been filled in."""
+    """The bytes of records whose check members have been filled in, but those of unused slots."""
     assert records.dtype.fields is not None
     covered = int(records.dtype.fields["check"][1])
+    if records.dtype == layout.EVENT:
+        covered = records.itemsize
+    low = (1 << 8 * records.dtype["check"].itemsize) - 1
+    slots = records.dtype in (layout.EVENT, layout.ACTIVITY)
+    records["check"] = 0
     for i in range(len(records)):
-        records["check"][i] = xxhash.xxh3_64_intdigest(records[i].tobytes()[:covered])
+        if not slots or records["kind"][i]:
+            records["check"][i] = digest(records[i].tobytes()[:covered]) & low
     return records.tobytes()
 
 
@@ -71,6 +77,11 @@ def edit(path: Path, index: int, **values: Any) -> None:
         changed[key] = value
     raw[at : at + dtype.itemsize] = changed.tobytes()
     path.write_bytes(raw)
+
+
+def text_record(raw: bytes) -> bytes:
+    """A text as it is in strings.bin."""
+    return np.array([len(raw), digest(raw) & 0xFFFFFFFF], "<u4").tobytes() + raw
 
 
 def digest(data: bytes) -> int:
@@ -135,9 +146,13 @@ class Writer:
         if text is None:
             return NO_ID
         if text not in self.texts:
-            raw = text.encode()
-            self.texts[text] = self.append("strings.bin", len(raw).to_bytes(4, "little") + raw)
+            self.texts[text] = self.append("strings.bin", text_record(text.encode()))
         return self.texts[text]
+
+    def piece(self, data: bytes) -> int:
+        """Adds a launch's parameters, or records, to params.bin; gives their place."""
+        raw = digest(data).to_bytes(8, "little") + data
+        return self.append("params.bin", raw + bytes(-len(raw) % 16)) // 16
 
     def stack(self, number: int, frames: list[tuple[str, str, int]]) -> None:
         """Frames are function, file and line, the innermost first."""
@@ -154,16 +169,18 @@ class Writer:
         seq = self.next_seq()
         members: dict[str, Any] = {"id": NO_ID, "thread": 4711, "stream": 1}
         members |= {"time_ns": seq * 1000, **values}
-        number = CALLS.index(call) if call else NO_ID
+        number = CALLS.index(call) if call else layout.NO_CALL
         which = layout.EVENT_KINDS.index(kind)
         out = record(layout.EVENT, seq=seq, kind=which, call=number, **members)
-        self.append("events.bin", out.tobytes())
+        self.append("events.bin", seal(out))
         return seq
 
     def activity(
         self, kind: str, seq: int, begin: int, end: int, name: str | None = None, **values: Any
     ) -> None:
-        """What came of the call with that seq; name: of a kernel, mangled."""
+        """What came of the call with that seq; name: of a kernel, mangled. Without a kind it is an
+        unused slot.
+        """
         members: dict[str, Any] = {"stream": 1, "name": self.string(name), **values}
         members |= {"seq": seq, "begin_ns": begin, "end_ns": end}
         which = layout.EVENT_KINDS.index(kind) if kind else 0
@@ -443,10 +460,7 @@ def small_run(path: Path) -> Writer:
     w.born(0, random.bytes(3 * BLOCK_SIZE + 100), label="weights")
     w.born(1, random.bytes(1))
     w.born(2, random.bytes(BLOCK_SIZE), kind="host", captured=False)
-    params = {
-        "params": w.append("params.bin", b"fourteen bytes" + bytes(2)) // 16,
-        "params_size": 14,
-    }
+    params = {"params": w.piece(b"fourteen bytes"), "params_size": 14}
     add = w.event("launch", "cuLaunchKernel", id=0, grid=[4, 1, 1], block=[256, 1, 1], **params)
     w.activity("launch", add, add * 1000 + 200, add * 1000 + 700, "_Z3addPfS_i")
     w.epoch("sync", "full")

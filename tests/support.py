@@ -248,7 +248,8 @@ def ttanalyze(
 ) -> Outcome:
     """Runs the command line, as ``python -m ttanalyze``."""
     command = [sys.executable, "-m", "ttanalyze", *arguments]
-    environment = bare_environment() if environment is None else environment
+    if environment is None:
+        environment = bare_environment(**sanitizer_runtimes())  # it loads one of the libraries
     return run(command, environment, cwd=ROOT, timeout=timeout)
 
 

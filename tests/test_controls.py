@@ -114,6 +114,7 @@ import ctypes
 from ttanalyze.control import control
 from ttanalyze.graph import DeviceBuffer
 buffers = [DeviceBuffer(size) for size in (64, 128, 256)]
+print(control(regions=[0, 2]))
 print(control(points=False, regions="^x"), control(snapshot=3), control(regions="("))
 recorder = ctypes.CDLL(None)
 if hasattr(recorder, "tt_epoch"):
@@ -135,17 +136,17 @@ def test_from_python(tmp_path: Path) -> None:
     counts by the names of its parts.
     """
     python = [sys.executable, "-c", SCRIPT]
-    assert support.run(python, SIM, cwd=support.ROOT).stdout == "False False False\n"
+    assert support.run(python, SIM, cwd=support.ROOT).stdout == "False\nFalse False False\n"
     recorded = support.recording(SIM, tmp_path / "run", epoch="api", control="snapshot=9")
     outcome = support.run(python, recorded, cwd=support.ROOT)
-    assert outcome.stdout == "True True False\n"
+    assert outcome.stdout == "True\nTrue True False\n"
     assert outcome.stderr == "ttanalyze: tt_control: regions=(: Unmatched ( or \\(\n"
     opened = tt.open(tmp_path / "run")
     said = [opened.process(0).strings.get(n) for n in opened.process(0).controls[1].tolist()]
-    settings = [(9, "all"), (9, "^x"), (3, "^x")]
+    settings = [(9, "all"), (9, "0,2"), (9, "^x"), (3, "^x")]
     assert said == [
         f"points={p};stamps=on;snapshot={n};regions={r}"
-        for p, (n, r) in zip(("on", "off", "off"), settings, strict=True)
+        for p, (n, r) in zip(("on", "on", "off", "off"), settings, strict=True)
     ]
     epochs = opened.epochs.query("trigger == 'api'")
     assert epochs["full"].tolist() == [True, False, False, True]

@@ -22,12 +22,14 @@ from tests.rundir import Writer, small_run
 from ttanalyze.info import info, info_text
 from ttanalyze.model import layout, manifest
 from ttanalyze.model.files import KINDS
+from ttanalyze.model.process import Process
 from ttanalyze.verify import verify
 
 RECORDS = [name for name in KINDS if name != "strings.bin"]
 BINARY = [*KINDS, "data-00000.bin"]
 USED_BY_ALL = ["regions.bin", "epochs.bin", "functions.bin", "modules.bin"]
-CHECKED = [*USED_BY_ALL, "frames.bin", "timeline.bin", "labels.bin", "graphs.bin"]
+OF_CALLS = ["events.bin", "frames.bin", "timeline.bin", "graphs.bin"]
+CHECKED = [*USED_BY_ALL, *OF_CALLS, "labels.bin"]
 TABLES = ("epochs", "regions", "events", "activities", "digests", "functions", "modules", "labels")
 LINE = re.compile(r"[^\n]+: (offset \d+|[\w\[\]., ]+): [^\n]+")
 
@@ -321,14 +323,50 @@ def test_damaged_contents_are_not_handed_out(small: Writer, run_path: Path) -> N
 )
 def test_absurd_events(folder: Path, run_path: Path, kind: int, seq: int, reason: str) -> None:
     rundir.edit(folder / "events.bin", 0, kind=kind, seq=seq)
+    rundir.reseal_records(folder / "events.bin")
     refuses(run_path, "events.bin", reason)
+
+
+def said(small: Writer) -> list[Any] | str:
+    """What there is in the files of calls, their parameters and texts, or why there is none."""
+    try:
+        process = Process(small.path, 0)
+        return [
+            process.events.tolist(),
+            [records.tolist() for records in process.activities.pieces()],
+            [process.params(event) for event in process.events],
+            [process.strings.get(offset) for offset in small.texts.values()],
+        ]
+    except tt.FormatError as e:
+        return str(e)
+
+
+@pytest.mark.parametrize("name", ["events.bin", "timeline.bin", "params.bin", "strings.bin"])
+def test_a_flipped_bit_anywhere(small: Writer, name: str) -> None:
+    """Such as one that makes a used slot look like an unused one, or the other way round."""
+    path, dtype, source = small.path / name, KINDS[name][1], random.Random(name)
+    end = path.stat().st_size
+    small.append(name, bytes(dtype.itemsize))
+    raw, before = path.read_bytes(), said(small)
+    if name == "params.bin":
+        end = raw.index(b"fourteen bytes") + 14
+    kind = dtype.fields["kind"][1] if dtype.fields else None
+    for at in range(64, len(raw)):
+        for bit in range(8) if (at - 64) % dtype.itemsize == kind else [source.randrange(8)]:
+            patched(path, at, bytes([raw[at] ^ 1 << bit]))
+            now = said(small)
+            refused = isinstance(now, str) and re.search(
+                rf"{name}: offset \d+: .* (match|fit)", now
+            )
+            assert refused or (now == before and at >= end), (at, bit, now)
+    path.write_bytes(raw)
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"\xff\xff\xff\xff", "a text of 4294967295 bytes does not fit"),
-        (b"\x02\x00\x00\x00\xff\xfe", "not UTF-8"),
+        (rundir.text_record(b"\xff\xfe"), "not UTF-8"),
     ],
 )
 def test_absurd_strings(folder: Path, run_path: Path, data: bytes, reason: str) -> None:
@@ -439,7 +477,7 @@ def test_a_file_of_terabytes_is_refused_at_once(folder: Path, run_path: Path, na
     size = path.stat().st_size
     if name == "strings.bin":
         label = path.read_bytes().index(b"weights")
-        patched(path, label - 4, b"\xff\xff\xff\xff")
+        patched(path, label - 8, b"\xff\xff\xff\xff")
         size = label + len("weights") + 1  # the next text's length has a zero there
     with path.open("r+b") as f:
         f.truncate(HUGE)
@@ -711,7 +749,7 @@ def test_parameters_outside_their_file(small: Writer, run_path: Path) -> None:
     events = tt.open(run_path).processes[0].events
     first = events[events["params"] != 0][0]
     assert tt.open(run_path).processes[0].params(first) == b"fourteen bytes"
-    path.write_bytes(path.read_bytes()[:-5])
+    path.write_bytes(path.read_bytes()[:-11])
     assert "offset 64: the parameters of launch" in refuses(run_path, "params.bin")
 
 

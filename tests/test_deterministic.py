@@ -33,7 +33,8 @@ def run(tmp_path: Path) -> Path:
 def recorded(command: list[str], run: Path, **simulator: str) -> support.Outcome:
     """Runs a program in a deterministic recording; TT_SIM_ variables are named without that."""
     environment = SIM | {f"TT_SIM_{name.upper()}": value for name, value in simulator.items()}
-    return support.run(command, support.recording(environment, run, deterministic="1"))
+    more = support.RECORDING_OPTIONS.get(Path(command[0]).name, {})
+    return support.run(command, support.recording(environment, run, deterministic="1", **more))
 
 
 def addresses(built: Path, what: str) -> list[str]:

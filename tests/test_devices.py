@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import support
-from tests.devices import check_devices
+from tests.devices import check_across, check_devices
 
 pytestmark = pytest.mark.native
 
@@ -27,3 +27,17 @@ def test_epochs_by_name_are_of_all_devices(
     recorded = support.recording(environment, run, epoch="api", **options)
     assert support.run(command, recorded) == bare
     check_devices(run)
+
+
+@pytest.mark.parametrize("devices", ["1", "2"])
+@pytest.mark.parametrize("options", [{}, {"regions": "touched"}, {"deps": "region"}], ids=str)
+def test_work_of_one_context_on_memory_of_another(
+    options: dict[str, str], devices: str, built: Path, tmp_path: Path
+) -> None:
+    environment = support.simulator_environment(
+        TT_SIM_DEVICES=devices, TT_SIM_SCHEDULE="random", TT_SIM_SEED="7"
+    )
+    command = [str(support.build_program("shim_across", built))]
+    bare, run = support.run(command, environment), tmp_path / "run"
+    assert support.run(command, support.recording(environment, run, **options)) == bare
+    check_across(run, bare.stdout)

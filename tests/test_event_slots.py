@@ -72,7 +72,7 @@ worst = 0
 for i in range(1_000_000):
     event = lib.events_next()
     assert event != t.FFI.NULL, lib.events_lost()
-    event.kind = 1
+    lib.events_publish(event, 1)
     if i % 50_000 == 0:
         worst = max(worst, resident() - before)
 assert lib.events_count() == 1_000_000
@@ -129,7 +129,7 @@ for i in range(100000):
         continue
     taken += 1
     e.seq = taken
-    e.kind = 1
+    lib.events_publish(e, 1)
 lib.events_failed(error, 512)
 print(t.FFI.string(error).decode())
 assert taken == lib.events_count() and lost == lib.events_lost() and lost > 0, (taken, lost)

@@ -13,7 +13,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import recordings, support
-from tests.rundir import Writer, small_run
+from tests.rundir import Writer, edit, reseal_records, small_run
 from tests.support import Cli
 from ttanalyze import events
 from ttanalyze.query import EventsFile, Query, query
@@ -32,7 +32,7 @@ def launches(run_path: Path) -> Path:
     w.stack(1, INNER)
     w.stack(2, OUTER)
     w.born(0, b"abcd")
-    params = {"params": w.append("params.bin", bytes(range(16))) // 16, "params_size": 12}
+    params = {"params": w.piece(bytes(range(12))), "params_size": 12}
     shape = {"grid": [4, 2, 1], "block": [256, 1, 1], "shared": 100}
     w.event("launch", "cuLaunchKernel", id=0, stack=1, **shape, **params)
     w.event("launch", "cuLaunchKernel", id=1, stack=2, cluster=[2, 1, 1], stream=17)
@@ -273,10 +273,8 @@ def test_allocations_are_named_by_their_line(cli: Cli, run_path: Path) -> None:
     w.stack(1, INNER)
     w.born(0, bytes(100))
     w.born(1, bytes(200))
-    path = w.path / "events.bin"
-    raw = bytearray(path.read_bytes())
-    raw[64 + 124] = 1  # the first call's stack
-    path.write_bytes(raw)
+    edit(w.path / "events.bin", 0, stack=1)
+    reseal_records(w.path / "events.bin")
     w.close()
     allocs = query(tt.open(run_path), Query("allocs", fields=["region", "site"]))
     assert allocs["site"].tolist() == ["train.py:12 in step", "cuMemAlloc_v2, thread 4711"]

@@ -503,16 +503,26 @@ def test_graphs_that_the_driver_does_not_describe(
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
-def test_a_graph_that_is_refused_with_nodes_of_ours(failing: Path, built: Path, run: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("shim_points", "cuGraphInstantiateWithFlags:2-2"),  # the graph of ours
+        ("graph_conditional", "cuGraphInstantiateWithFlags:1-1"),  # the program's, with them in it
+    ],
+)
+def test_a_graph_that_is_refused_with_nodes_of_ours(
+    name: str, call: str, failing: Path, built: Path, run: Path
+) -> None:
     """It is made without them."""
-    command = [str(support.build_program("shim_points", built))]
+    command = [str(support.build_program(name, built))]
     bare = support.run(command, SIM)
-    library, what = failing / "failing_driver.so", "cuGraphInstantiateWithFlags:1-1:801"
+    library, what = failing / "failing_driver.so", f"{call}:801"
     environment = with_failing(library, "FAILING_DRIVER", what, run, epoch="graph-node:.")
     outcome = support.run(command, environment | {"FAILING_WRAPPERS": ""})
     compare("", bare, outcome)
     told = "there is nothing of the recorder's inside a graph: the driver refuses it so"
-    assert tt.open(run).warnings == [told]
+    warnings = tt.open(run).warnings
+    assert warnings[0] == told and "no epoch was cut" in warnings[1] and len(warnings) == 2
     assert "graph-node" not in set(tt.open(run).epochs["trigger"])
 
 

@@ -184,11 +184,19 @@ def test_streams_in_any_order(name: str, built: Path, run_path: Path) -> None:
 
 
 @pytest.mark.native
+def test_values_that_streams_wait_for(built: Path, run_path: Path) -> None:
+    """What one stream writes is done again, and another that waited for it comes after that."""
+    run = record(run_path, *support.command("stream_values", built), epoch="sync")
+    for seed in range(3):
+        is_as_recorded(rebuilt(run, 0, 1, TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed)))
+
+
+@pytest.mark.native
 @pytest.mark.parametrize(
     "name",
     [
         *("graph_updates", "graph_children", "graph_nodes", "graph_flags", "memset_2d"),
-        *("copy_1d", "copy_2d", "copy_3d"),
+        *("copy_1d", "copy_2d", "copy_3d", "copy_peer_self"),
         *("threads_shared_stream", "module_two_copies", "stream_per_thread", "library_kernels"),
     ],
 )
@@ -239,7 +247,8 @@ def test_what_was_copied_over_is_not_known(run_path: Path) -> None:
 def test_pointers_in_memory(run_path: Path) -> None:
     """They are good where memory is where it was, and it is said where it is not."""
     script = ["-m", "tests.graph_cases", "indirect"]
-    environment = support.recording(SIM, run_path, **(EVERY | {"epoch": "memcpy,graph"}))
+    options = EVERY | {"epoch": "memcpy,graph", "deterministic": "1"}
+    environment = support.recording(SIM, run_path, **options)
     assert python(*script, **environment).status == 0
     run = tt.open(run_path)
     first = int(run.epochs.index[run.epochs["trigger"] == "graph"][0])
@@ -330,7 +339,6 @@ def test_what_differs_is_told(built: Path, run_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("example-managed", "is managed memory, which the host may write to at any time"),
         ("arrays", "it copies from or to an array, or a list of places"),
         ("stream_values", "what values it writes is not known"),
         ("graph_conditional", "node 1 of graph 0 is of kind conditional"),

@@ -14,19 +14,19 @@ from tests import support
 
 # Instructions of the calling thread that a call may cost outside of the driver, no epoch due.
 LIMITS = {
-    "events": ({"epoch": "none"}, {"launch": 510, "launch_ex": 520, "memset": 430}),
-    "epochs at waits": ({"epoch": "sync"}, {"launch": 510, "launch_ex": 520, "memset": 440}),
+    "events": ({"epoch": "none"}, {"launch": 620, "launch_ex": 640, "memset": 520}),
+    "epochs at waits": ({"epoch": "sync"}, {"launch": 620, "launch_ex": 640, "memset": 520}),
     "epochs of a kernel that is not launched": (
         {"epoch": "kernel:^none$"},
-        {"launch": 510, "launch_ex": 520, "memset": 430},
+        {"launch": 620, "launch_ex": 640, "memset": 520},
     ),
     "touched regions": (
         {"epoch": "sync", "regions": "touched"},
-        {"launch": 690, "launch_ex": 700, "memset": 540},
+        {"launch": 840, "launch_ex": 860, "memset": 620},
     ),
     "no events": (
         {"epoch": "none", "events": "0"},
-        {"launch": 400, "launch_ex": 410, "memset": 320},
+        {"launch": 400, "launch_ex": 420, "memset": 350},
     ),
 }
 

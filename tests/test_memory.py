@@ -46,6 +46,22 @@ def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.native
+def test_what_a_thread_frees_is_its_own(built: Path, run_path: Path) -> None:
+    """Though memory may be another thread's by the time that its free is recorded."""
+    program = support.build_program("threads_one_pool", built)
+    environment = support.recording(support.simulator_environment(), run_path, epoch="none")
+    assert support.run([program], environment).status == 0
+    run = tt.open(run_path)
+    allocated = run.events[run.events["kind"] == "alloc"]
+    freed = run.events[run.events["kind"] == "free"].set_index("seq")["thread"]
+    assert sorted(allocated["id"]) == list(range(4 * 1000))
+    owner = allocated.set_index("id")["thread"]
+    gone = run.regions.set_index("region")["death_seq"]
+    by_frees = gone[gone.isin(freed.index)]  # the others ended when their place was allocated again
+    assert (by_frees.map(freed) == owner.reindex(by_frees.index)).all()
+
+
 class History:
     """A run of allocations and frees by chance, and what was allocated after each call."""
 

@@ -13,6 +13,7 @@ import pytest
 import xxhash
 
 import ttanalyze as tt
+from tests import rundir
 from tests.rundir import Writer, digest_of, small_run
 from ttanalyze.model import layout, manifest
 
@@ -46,7 +47,6 @@ def test_the_format_has_the_sizes_that_the_header_says() -> None:
 def test_reads_back_what_every_epoch_held(small: Writer, run_path: Path) -> None:
     run = tt.open(run_path)
     assert check_contents(run, small) == 13
-    assert run.warnings == []
 
 
 def test_epochs_table(small: Writer, run_path: Path) -> None:
@@ -366,7 +366,7 @@ def test_calls_between_two_points(run_path: Path) -> None:
     w = Writer(run_path)
     w.epoch("sync", "full")
     (w.path / "events.bin").write_bytes(w.path.joinpath("events.bin").read_bytes()[:64])
-    w.append("events.bin", slots.tobytes())
+    w.append("events.bin", rundir.seal(slots))
     w.close()
     (process,) = tt.open(run_path).processes
     everything = process.events
@@ -472,3 +472,14 @@ def test_a_run_that_grows_while_it_is_open(run_path: Path) -> None:
     again = tt.open(run_path)
     assert again.epochs["label"].tolist() == ["first", "second"]
     assert again.regions["label"].iloc[1] == "a label that is new"
+
+
+def test_what_was_asked_for_and_did_not_happen_is_warned_of(run_path: Path) -> None:
+    Writer(run_path).close()
+    run = tt.open(run_path)
+    options = run.processes[0].info["options"]
+    options |= {"TT_EPOCH": "graph-node:x", "TT_REPLAYABLE": "1", "TT_KERNEL": "y"}
+    assert run.warnings == [
+        "no epoch was cut: nothing happened that --epoch graph-node:x asks for",
+        "no launch was recorded to be run again: --kernel y chose none",
+    ]

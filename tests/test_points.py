@@ -8,7 +8,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.points import check_changes, check_order, check_points, check_streams
+from tests.points import check_astray, check_changes, check_order, check_points, check_streams
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -62,6 +62,13 @@ def test_changes_in_odd_ways(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_points_changes", built))]
     record(command, run, environment, epoch="graph-node:.", graph_stamps=".")
     check_changes(run)
+
+
+def test_a_graph_that_ours_can_not_follow(built: Path, run: Path) -> None:
+    environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
+    command = [str(support.build_program("shim_points_astray", built))]
+    record(command, run, environment, epoch="graph-node:.")
+    check_astray(run)
 
 
 def test_only_those_that_were_named(built: Path, run: Path) -> None:

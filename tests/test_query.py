@@ -21,7 +21,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import recordings, support
-from tests.rundir import Writer, small_run
+from tests.rundir import Writer, edit, small_run
 from tests.support import Outcome
 from ttanalyze.cli import asking, run_command
 from ttanalyze.model import layout
@@ -469,11 +469,10 @@ def test_errors_are_one_line(
 
 def test_damaged_events_are_one_line(cli: Cli, small: Writer, run_path: Path) -> None:
     path = small.path / "events.bin"
-    raw = bytearray(path.read_bytes())
-    raw[HEADER_SIZE + 128 * 3 + 16] = 99
-    path.write_bytes(raw)
+    edit(path, 3, kind=99)
+    reason = "offset 448: the record does not match its check"
     outcome = cli("query", run_path, "--count")
-    assert outcome == Outcome("", f"ttanalyze: {path}: offset 464: not an event\n", 2)
+    assert outcome == Outcome("", f"ttanalyze: {path}: {reason}\n", 2)
 
 
 # ---- how it is printed ----

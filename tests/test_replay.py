@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests import support
 from tests.rundir import Writer
 from tests.support import Outcome, simulator_environment
 from ttanalyze.cli import run_command
+from ttanalyze.graph.recorded import span
 
 pytestmark = pytest.mark.native
 EVERY = {"epoch": "launch:1", "deterministic": "1", "params": "1"}
@@ -30,6 +32,8 @@ RUNS = {
     "module_two_copies": EVERY,
     "free_after_wait": EVERY,
     "threads_allocate": {"epoch": "sync", "params": "1"},
+    "graph_threads": {"epoch": "graph", "params": "1"},
+    "silent": {"events": "0"},
 }
 
 
@@ -40,7 +44,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     out = {}
     for name, options in RUNS.items():
         run = tmp_path_factory.mktemp(name) / "run"
-        program = {"touched": "example-globals"}.get(name, name)
+        program = {"touched": "example-globals", "silent": "example-vecadd"}.get(name, name)
         command = [word for word in support.command(program, built) if word != "--fixed"]
         environment = support.recording(simulator_environment(), run, **options)
         done = support.run(command, environment)
@@ -110,6 +114,10 @@ def test_what_differs_is_shown(runs: dict[str, Path]) -> None:
     within = ("--dtype", "u32", "--tolerance", "1000000")
     allowed = replay(run, "--launch", number, *within, **random)
     assert allowed.status == 0 and "as recorded within the tolerance" in allowed.stdout
+    region = f"{difference['region']}="
+    either = (*within[:2], "--tolerance", "1", "--tolerance", f"{region}1000000")
+    assert replay(run, "--launch", number, *either, **random).stdout == allowed.stdout
+    assert replay(run, "--launch", number, *either[:4], "--json", **random).status == 1
 
 
 def test_memory_that_others_write_to(runs: dict[str, Path]) -> None:
@@ -169,6 +177,43 @@ def test_a_racy_kernel_is_proven_to_vary(runs: dict[str, Path]) -> None:
     assert shown.stdout.endswith("varies: 1 kernel (block_sums_racy), of 1 kernel in 1 launch\n")
 
 
+def test_a_run_beyond_the_tolerance_counts_though_another_differs_in_more(
+    runs: dict[str, Path],
+) -> None:
+    script = """
+import dataclasses, sys
+from ttanalyze.model import open_run
+from ttanalyze.replay import prove as module
+from ttanalyze.replay.plan import chosen
+
+seen = []
+
+def look(*arguments, real=module.look):
+    found = real(*arguments)
+    seen.append(found)
+    allowed = len(seen) < 10
+    few = dataclasses.replace(found.bytes, count=1)
+    return dataclasses.replace(found, tolerated=allowed, bytes=found.bytes if allowed else few)
+
+module.look = look
+process = open_run(sys.argv[1]).process(0)
+(verdict,) = module.prove(process, chosen(process)[:1], 24)
+print(verdict.status, len(seen) >= 10)
+"""
+    environment = simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="1")
+    command = [sys.executable, "-c", script, str(runs["race"])]
+    done = support.run(command, environment, cwd=support.ROOT)
+    assert (done.stderr, done.stdout) == ("", "varies True\n")
+
+
+def test_what_varies_within_the_tolerance(runs: dict[str, Path]) -> None:
+    within = ("--dtype", "u32", "--tolerance", "1000000")
+    done = prove(runs["race"], "--times", "6", *within)
+    assert done.status == 0
+    assert done.stdout.startswith("varies within the tolerance: launch ")
+    assert "\nnot seen to vary beyond the tolerance, of 1 kernel" in done.stdout
+
+
 def test_what_never_varied_is_not_called_deterministic(runs: dict[str, Path]) -> None:
     done = prove(runs["training"], "--times", "4")
     assert done.status == 0
@@ -192,8 +237,18 @@ def test_a_span_of_epochs(runs: dict[str, Path]) -> None:
     assert loaded.status == 0 and loaded.stdout.endswith(": same 3\n"), loaded.stdout
     threads = replay(runs["threads_allocate"], "--from", "0")
     assert threads.status == 0 and "refused" not in threads.stdout, threads.stdout
+    graphs = replay(runs["graph_threads"], "--from", "0", "--to", "60")
+    assert graphs.status == 0 and graphs.stdout.endswith(": same 60\n"), graphs.stdout
+
+
+def test_managed_memory_in_a_span(runs: dict[str, Path]) -> None:
+    """What the host wrote to it is not known, but it may have written nothing."""
     refused = replay(runs["managed"], "--from", "0", "--to", "2")
-    assert refused.status == 2 and "which the host may write to" in refused.stdout
+    assert refused.status == 2 and "to which the host may have written" in refused.stdout
+    assert "recorded    " not in refused.stdout
+    same = replay(runs["free_after_wait"], "--from", "0")
+    assert same.status == 0 and "refused" not in same.stdout, same.stdout
+    assert "managed" in tt.open(runs["free_after_wait"]).regions["kind"].tolist()
 
 
 def test_what_nobody_wrote_in_new_memory(runs: dict[str, Path]) -> None:
@@ -221,9 +276,12 @@ def test_what_epochs_did_not_look_at(runs: dict[str, Path]) -> None:
     [
         (("--launch", "1", "--kernel", "x"), "say one of --launch N, --kernel REGEX, and --from"),
         (("--kernel", "("), "'(' is no regular expression"),
-        (("--kernel", "nothing"), "no launch of such a kernel was recorded"),
+        (("--kernel", "nothing"), "no launch of a kernel whose name has 'nothing'"),
         (("--launch", "1", "--times", "-1"), "--times -1"),
         (("--launch", "1", "--tolerance", "1"), "it needs --dtype"),
+        (("--dtype", "nothing=f32"), "no region nothing: "),
+        (("--dtype", "f32", "--tolerance", "99=1"), "no region 99: "),
+        (("--dtype", "f32", "--tolerance", "1", "--tolerance", ",,4"), "--tolerance ,,4: "),
         (("--launch", "1", "--under", "no-such-tool"), "no-such-tool is not found"),
         (("--from", "0", "--times", "3"), "go with no other option"),
         (("--from", "0", "--to", "99"), "no epoch 99: process 0 has epochs 0 to 12"),
@@ -242,6 +300,14 @@ def test_usage(
     out, err = capfd.readouterr()
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert said in err
+
+
+def test_what_lacks_is_said(runs: dict[str, Path]) -> None:
+    done = replay(runs["graph_threads"])
+    assert done.status == 2 and "launches of graphs and none of a kernel by itself" in done.stderr
+    for arguments in ((), ("--from", "0")):
+        done = replay(runs["silent"], *arguments)
+        assert done.status == 2 and "recorded with --no-events" in done.stdout + done.stderr
 
 
 def test_what_is_no_launch(runs: dict[str, Path]) -> None:
@@ -281,6 +347,22 @@ def test_runs_without_parameters(run_path: Path) -> None:
     writer.close()
     done = replay(run_path, "--kernel", ".")
     assert done.status == 2 and "without --params" in done.stdout + done.stderr
+
+
+@pytest.mark.large
+def test_many_allocations_in_a_span(run_path: Path) -> None:
+    """Each costs the same however many there are."""
+    writer = Writer(run_path)
+    writer.epoch("sync", "full")
+    for region in range(20_000):
+        writer.born(region, bytes(16))
+    writer.epoch("sync")
+    writer.close()
+    process = tt.open(run_path).process(0)
+    process.info["options"]["TT_PARAMS"] = "1"
+    began = time.process_time()
+    assert len(span(process, 0, 1).regions) == 20_000
+    assert time.process_time() - began < 2
 
 
 def test_a_replay_starts_without_what_it_does_not_need() -> None:

@@ -13,7 +13,7 @@ import xxhash
 import ttanalyze as tt
 from tests import support
 from tests.recordings import record
-from tests.rundir import edit, reseal_records
+from tests.rundir import digest, edit, reseal_records
 from tests.support import Outcome
 from ttanalyze import options
 from ttanalyze.errors import Error
@@ -281,8 +281,17 @@ def test_a_reader_rejects(process: Process, tmp_path: Path) -> None:
         many.kept.attributes(many.launches[0])
     place = int(process.launches["settings"][0])
     other = damaged(process, tmp_path / "d", "launches.bin", views=place + 1, view_count=2)
-    with pytest.raises(Error, match=r"params\.bin.*unknown kind .* of a view"):
+    with pytest.raises(Error, match=r"params\.bin.*do not match their check"):
         other.kept.views(other.launches[0])
+    params = other.path / "params.bin"
+    raw, at = bytearray(params.read_bytes()), place * 16
+    raw[at + 8] = 99
+    size = 16 * int(process.launches["setting_count"][0])
+    raw[at : at + 8] = digest(bytes(raw[at + 8 : at + 8 + size])).to_bytes(8, "little")
+    params.write_bytes(raw)
+    hostile = tt.open(other.path.parent).processes[0]
+    with pytest.raises(Error, match=rf"params\.bin: offset {at + 8}: unknown what 99 of a setting"):
+        hostile.kept.settings(hostile.launches[0])
     why = damaged(process, tmp_path / "e", "modules.bin", missing=99)
     with pytest.raises(Error, match=r"modules\.bin.*missing"):
         _ = why.modules

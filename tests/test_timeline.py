@@ -51,11 +51,13 @@ def work_run(path: Path) -> Writer:
 # ---- read ----
 
 
-def test_checks_of_many_records_are_those_of_each() -> None:
-    raw = np.random.default_rng(0).bytes(80 * 20_001)
-    records = np.frombuffer(raw, layout.ACTIVITY).copy()
+@pytest.mark.parametrize("kind", [layout.ACTIVITY, layout.EVENT, layout.GRAPH_RECORD])
+def test_checks_of_many_records_are_those_of_each(kind: np.dtype[Any]) -> None:
+    raw = np.random.default_rng(0).bytes(kind.itemsize * 2001)
+    records = np.frombuffer(raw, kind).copy()
     seal(records)
     assert (checks_of(records) == records["check"]).all()
+    assert (checks_of(records[::3]) == records["check"][::3]).all()
 
 
 @pytest.mark.parametrize("size", [1, 3, 1 << 16])

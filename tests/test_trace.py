@@ -206,6 +206,7 @@ def threads_run(path: Path, count: int = 400, latest: int = 30_000) -> Writer:
         times.append(max(0, now - int(random.choice([0, 0, 0, latest // 10, latest]))))
     for row, time in enumerate(times):
         edit(w.path / "events.bin", row, time_ns=time)
+    reseal_records(w.path / "events.bin")
     w.close()
     return w
 
@@ -239,6 +240,7 @@ def test_absurd_times_are_borne(run_path: Path, form: str) -> None:
     w = threads_run(run_path, 20)
     for row, time in ((3, (1 << 64) - 1), (5, 0), (9, 1 << 63)):
         edit(w.path / "events.bin", row, time_ns=time)
+    reseal_records(w.path / "events.bin")
     w.epoch()
     edit(w.path / "epochs.bin", 0, time_ns=(1 << 64) - 1, done_ns=1)
     reseal_records(w.path / "epochs.bin")
@@ -472,6 +474,7 @@ def test_damaged_runs_are_one_line(
         edit(path, 0, kind=200)
     elif name == "frames.bin":
         edit(w.path / "events.bin", 3, kind=event, stack=1)
+        reseal_records(w.path / "events.bin")
         edit(path, 0, line=5)
     else:
         edit(path, 0, id=77)

@@ -756,8 +756,8 @@ def test_what_is_lost_is_said_in_its_place(run_path: Path) -> None:
         ("blocks.bin", 70, "the records of epoch 0 do not match the epoch's check"),
         ("digests.bin", 70, "the records of epoch 0 do not match the epoch's check"),
         ("regions.bin", 70, "the record does not match its check"),
-        ("events.bin", 64 + 16, "not an event"),
-        ("strings.bin", 64 + 28, "not UTF-8"),
+        ("events.bin", 70, "the record does not match its check"),
+        ("strings.bin", 64 + 40, "the text does not match its check"),
         ("functions.bin", 70, "the record does not match its check"),
     ],
 )
@@ -889,7 +889,7 @@ def huge_run(path: Path, epochs: int, gibibytes: int) -> None:
         sums += [digest(raw[i * size : (i + 1) * size]) for i in range(first, len(records))]
         cut[f"{kind}_check"] = sums
         w.append(f"{kind}.bin", raw)
-    w.append("events.bin", events.tobytes())
+    w.append("events.bin", rundir.seal(events))
     w.append("epochs.bin", rundir.seal(cut))
     w.close()
 

@@ -238,6 +238,7 @@ def test_it_goes_on_where_it_was(
     assert [r["block"] for r in rows(out)[7:]] == ["256"]
     assert "3 configurations, 1 of them new" in outcome.stdout
     assert "best: " in outcome.stdout.splitlines()[-1]
+    assert outcome.stdout.count(" recorded\n") == 1  # which was none of those asked for
     other = cli("tune", recorded, *WORDS, out, "--kernel", "^sums$")
     assert other.status == 2 and "is of another launch" in other.stderr
 
@@ -346,6 +347,8 @@ def test_values_may_differ(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     allowed = ("--dtype", "u32", "--tolerance", "1")
     cli("tune", recorded, *WORDS, tmp_path / "b.csv", "--kernel", "^scale$", *near, *allowed)
     assert [r["verified"] for r in rows(tmp_path / "b.csv")] == ["yes", "yes"]
+    mixed = cli("tune", recorded, *WORDS, tmp_path / "b.csv", "--kernel", "^scale$", *near)
+    assert mixed.status == 2 and "or of other --flush-l2, --dtype, --tolerance" in mixed.stderr
 
 
 def test_an_interrupt_leaves_what_was_tried(recorded: Path, tmp_path: Path) -> None:

@@ -28,8 +28,7 @@ def launch(w: Writer, *words: int, function: int = 0, **values: Any) -> int:
     """A launch whose parameters are these 64-bit words; none: they were not recorded."""
     if words:
         raw = np.array(words, "<u8").tobytes()
-        at = w.append("params.bin", raw + bytes(-len(raw) % 16))
-        values = {"params": at // 16, "params_size": len(raw), **values}
+        values = {"params": w.piece(raw), "params_size": len(raw), **values}
     return w.event("launch", "cuLaunchKernel", id=function, **values)
 
 

@@ -13,6 +13,7 @@ In a program that is not recorded nothing happens.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 
 __all__ = ["control"]
 
@@ -21,15 +22,16 @@ def control(
     *,
     points: bool | None = None,
     stamps: bool | None = None,
-    regions: str | None = None,
+    regions: str | int | Iterable[int] | None = None,
     snapshot: int | None = None,
 ) -> bool:
     """Sets what is given, for epochs and launches of graphs from here on.
 
     points: whether there are epochs inside graphs (--epoch graph-node:REGEX). stamps: whether
     nodes of graphs have times (--graph-stamps). regions: which of them epochs read that are no
-    full snapshots: "all", "touched", ids as "0,4-6", or a regular expression for the names of
-    allocations and of tensors in them. snapshot: a full snapshot after so many epochs, 0: none.
+    full snapshots: "all", "touched", ids as [0, 4] or "0,4-6", or a regular expression for the
+    names of allocations and of tensors in them. snapshot: a full snapshot after so many epochs, 0:
+    none.
 
     False: nothing is recorded, or a setting can't be understood, which standard error says.
     """
@@ -42,5 +44,7 @@ def control(
     return bool(tell(";".join(settings).encode()) == 0)
 
 
-def _text(value: bool | int | str) -> str:
-    return ("off", "on")[value] if isinstance(value, bool) else str(value)
+def _text(value: bool | int | str | Iterable[int]) -> str:
+    if isinstance(value, bool):
+        return ("off", "on")[value]
+    return str(value) if isinstance(value, (int, str)) else ",".join(map(str, value))

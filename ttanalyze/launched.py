@@ -10,7 +10,7 @@ import numpy as np
 
 from ttanalyze.model import graphs, layout
 from ttanalyze.model.layout import Array
-from ttanalyze.model.process import WHOLE, Process
+from ttanalyze.model.process import Process
 
 CAPTURED = layout.constant("TT_EVENTF_CAPTURING")
 COOPERATIVE = layout.constant("TT_EVENTF_COOPERATIVE")
@@ -36,7 +36,7 @@ class Rows:
     def take(self, rows: Array) -> Rows:
         """Some of them."""
         some = (self.graph, self.node, self.maybe, self.given)
-        return Rows(self.events.view(WHOLE)[rows].view(layout.EVENT), *(a[rows] for a in some))
+        return Rows(layout.take(self.events, rows), *(a[rows] for a in some))
 
     def params(self, process: Process) -> list[bytes | None]:
         """The parameters that each kernel was given; None where they were not recorded."""
@@ -69,7 +69,7 @@ class Launches:
         recorded of graphs is damaged.
         """
         launches = np.isin(events["kind"], (LAUNCH, GRAPH_LAUNCH))
-        rows = as_they_are(events.view(WHOLE)[launches].view(layout.EVENT))
+        rows = as_they_are(layout.take(events, launches))
         found = rows.events
         ran = (found["result"] == 0) & (found["flags"] & CAPTURED == 0)
         ran &= (found["kind"] == GRAPH_LAUNCH) & (found["id"] < len(self._graphs))
@@ -119,6 +119,6 @@ class Launches:
 def _joined(parts: list[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
-    events = np.concatenate([part.events.view(WHOLE) for part in parts]).view(layout.EVENT)
+    events = layout.joined([part.events for part in parts])
     names = ("graph", "node", "maybe", "given")
     return Rows(events, *(np.concatenate([getattr(p, name) for p in parts]) for name in names))

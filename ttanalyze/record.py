@@ -49,8 +49,8 @@ class Recorded:
     """How a recording went.
 
     status: the program's, 128 + n where signal n ended it, 124 where it or a process of it had its
-    time limit. processes, epochs, bytes: what was
-    recorded. warnings: what info has to say besides.
+    time limit. processes, epochs, launches (to be run again), bytes: what was recorded. warnings:
+    what info has to say besides.
     """
 
     out: Path
@@ -58,6 +58,7 @@ class Recorded:
     signal: int | None
     processes: int
     epochs: int
+    launches: int
     bytes: int
     warnings: int
     seconds: float
@@ -72,6 +73,8 @@ class Recorded:
             return f"nothing recorded: no CUDA context of {program} was seen"
         of = f" of {self.processes} processes" if self.processes > 1 else ""
         amount = text.count(self.epochs, "epoch")
+        if self.launches:
+            amount += f" and {text.count(self.launches, 'launch', 'launches')} to run again"
         line = f"recorded {amount}{of}, {text.size(self.bytes)}, in {self.out}"
         if self.warnings:
             line += f"; {text.count(self.warnings, 'warning')}: ttanalyze info {self.out}"
@@ -336,19 +339,21 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(fd)
 
 
-def _sums(out: Path) -> tuple[int, int, int]:
-    """Processes, epochs and bytes of a run directory, by its files' sizes."""
-    header, record_size = ffi.sizeof("struct tt_file_header"), ffi.sizeof("struct tt_epoch")
-    processes = epochs = size = 0
+def _sums(out: Path) -> tuple[int, int, int, int]:
+    """Processes, epochs, launches and bytes of a run directory, by its files' sizes."""
+    header = ffi.sizeof("struct tt_file_header")
+    files = {"epochs.bin": "struct tt_epoch", "launches.bin": "struct tt_launch"}
+    counts = dict.fromkeys(files, 0)
+    processes = size = 0
     for folder, _, names in os.walk(out):
         for name in names:
             with contextlib.suppress(OSError):
                 length = os.stat(os.path.join(folder, name)).st_size
                 size += length
-                if name == "epochs.bin":
-                    processes += 1
-                    epochs += max(0, length - header) // record_size
-    return processes, epochs, size
+                if name in files:
+                    processes += name == "epochs.bin"
+                    counts[name] += max(0, length - header) // ffi.sizeof(files[name])
+    return processes, counts["epochs.bin"], counts["launches.bin"], size
 
 
 def say(line: str) -> None:

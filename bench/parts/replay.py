@@ -18,7 +18,7 @@ from typing import Any
 from bench.bed import ROOT, Bed, ProgramError, Result, last_line, median
 from bench.figures import Figure, Quantity
 
-SIZE, LARGE = 1 << 30, 2 << 30  # bytes: two vectors
+SIZES = {"1 GiB": 1 << 30, "2 GiB": 2 << 30, "8 GiB": 8 << 30}  # bytes: two vectors
 ITEM = 4
 REPLAY = """
 import sys, time
@@ -87,28 +87,28 @@ print(json.dumps(times))
 
 
 def measure(bed: Bed) -> Result:
-    """data: seconds by phase, of each sample, and the bytes of memory; large: of a larger run."""
-    size, large = bed.pick((SIZE, LARGE), (SIZE // 4, SIZE // 2), (SIZE // 1024, SIZE // 512))
-    samples, larger = (
-        _samples(bed, size, bed.pick(5, 2, 1)),
-        _samples(bed, large, bed.pick(3, 1, 1)),
-    )
-    of, of_large = _medians(samples), _medians(larger)
-    cold = of["all"] - of["context"]
+    """data: by size, seconds by phase of each sample, and the bytes of memory."""
+    divide, count = bed.pick((1, 5), (4, 2), (1024, 1))
+    samples = {name: _samples(bed, size // divide, count) for name, size in SIZES.items()}
+    first, *_, last = medians = [_medians(of) for of in samples.values()]
+    cold = first["all"] - first["context"]
     figures = [
         Figure(
             "replay-restore",
-            _rate(of_large, "restore") / _rate(of_large, "copy"),
+            _rate(last, "restore") / _rate(last, "copy"),
             [
-                Quantity("restored", _rate(of_large, "restore"), "GB/s"),
-                *_split(of_large),
-                Quantity("of 1 GiB", _rate(of, "restore"), "GB/s"),
+                Quantity("restored", _rate(last, "restore"), "GB/s"),
+                *_split(last),
+                *(
+                    Quantity(f"of {name}", _rate(of, "restore"), "GB/s")
+                    for name, of in zip(SIZES, medians[:-1], strict=False)
+                ),
             ],
-            [Quantity("pinned copy", _rate(of_large, "copy"), "GB/s")],
+            [Quantity("pinned copy", _rate(last, "copy"), "GB/s")],
         ),
-        Figure("replay-cold", 1e3 * cold, [Quantity("memory", of["bytes"] / (1 << 20), "MiB")]),
+        Figure("replay-cold", 1e3 * cold, [Quantity("memory", first["bytes"] / (1 << 20), "MiB")]),
     ]
-    return Result(figures, {"seconds": samples, "large": larger})
+    return Result(figures, samples)
 
 
 def _samples(bed: Bed, size: int, count: int) -> list[dict[str, float]]:
@@ -146,7 +146,7 @@ def _record(bed: Bed, run: Path, size: int) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     if done.returncode:
         raise ProgramError(f"vecadd: {last_line(done.stderr)}")

@@ -156,7 +156,8 @@ def describe(words: NDArray[np.uint32], past: list[int]) -> str:
         if value == past[-1]:
             age = "as it should be"
         elif value in past:
-            age = f"{past[::-1].index(value)} writes old"
+            ago = past[::-1].index(value)
+            age = f"{ago} write{'s' * (ago > 1)} old"
         else:
             age = "of a write that comes later, or of none"
         parts.append(f"{100 * count / len(words):.1f} % {age}")

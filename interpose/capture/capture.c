@@ -341,17 +341,6 @@ static bool is_due(struct context *c, uint32_t trigger)
 	return false;
 }
 
-/*
- * The last call whose work is in an epoch that is cut now, behind the closed gate: who took a number
- * and then found the gate closed takes another. 0 where it is cut before the call that it is for.
- */
-static uint64_t last_within(const struct tt_epoch *like)
-{
-	if (like->trigger == TT_TRIGGER_KERNEL_BEFORE || like->trigger == TT_TRIGGER_GRAPH)
-		return 0;
-	return recorder_last_seq();
-}
-
 /* Behind the closed gate; exact: nobody is inside. Its number where it was captured, else TT_NO_EPOCH. */
 static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_epoch *like, bool exact)
 {
@@ -365,7 +354,6 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 	q.epoch.context = c->index;
 	q.epoch.device = (uint32_t)c->device;
 	q.epoch.flags = (exact ? 0 : TT_EPOCHF_LOOSE) | (p->gap ? TT_EPOCHF_GAP : 0);
-	q.epoch.cut = last_within(like);
 	c->work_captured = context_work(c);
 	p->regions_then = regions_version_now();
 	p->last_exact = TT_NO_EPOCH;
@@ -403,7 +391,13 @@ static unsigned find_others(const struct context *c, uint32_t trigger, struct co
 	return n;
 }
 
-void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq)
+/* That was submitted, with the gate closed; 0: not known. */
+static uint64_t last_call(void)
+{
+	return atomic_load(&gate_ahead) ? 0 : recorder_last_seq();
+}
+
+void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq, bool ahead)
 {
 	struct context *others[OTHERS];
 	CUcontext popped;
@@ -415,7 +409,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		unsigned n = find_others(c, trigger, others);
 		bool exact = gate_close(GATE_MS);
 		struct tt_epoch like = {.trigger = trigger, .seq = seq, .time_ns = clock_ns(), .label = label,
-					.controls = controls.text};
+					.controls = controls.text, .cut = ahead ? 0 : last_call()};
 		cut_epoch(t, c, &like, exact);
 		for (unsigned i = 0; i < n; i++)
 			if (real.cuCtxPushCurrent_v2(others[i]->handle) == CUDA_SUCCESS) {
@@ -461,7 +455,8 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 
 uint32_t capture_after(struct thread *t, struct context *c, uint32_t label, uint64_t seq)
 {
-	struct tt_epoch like = {.trigger = TT_TRIGGER_KERNEL_AFTER, .seq = seq, .time_ns = clock_ns(), .label = label};
+	struct tt_epoch like = {.trigger = TT_TRIGGER_KERNEL_AFTER, .seq = seq, .time_ns = clock_ns(), .label = label,
+				.cut = last_call()};
 	CUstreamCaptureMode mode = begin_own(t);
 	uint32_t number = TT_NO_EPOCH;
 
@@ -498,7 +493,12 @@ bool capture_give_back(struct thread *t, struct context *c)
 		flight_dump(p);
 		if (!drain_flush(0) && recorder_state == RECORDER_ON)
 			goto out;
-		capture_destroy(p);
+		bool alone = gate_close(options.stall_ms);
+		if (alone)
+			capture_destroy(p);
+		gate_open();
+		if (!alone)
+			goto out;
 		if (recorder_state == RECORDER_ON) {
 			recorder_warn("the program ran short of device memory: the recorder gave its own back");
 			c->capture = capture_create(c, true);
@@ -550,7 +550,7 @@ static bool runs_nothing(const struct thread *t, const struct context *c)
 void capture_end(struct thread *t, struct context *c, bool final_epoch, bool process_ends)
 {
 	if (final_epoch && (options.epoch.sync || options.epoch.launch))
-		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, recorder_next_seq());
+		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, recorder_next_seq(), false);
 	CUstreamCaptureMode mode = begin_own(t);
 	struct capture *p = c->capture;
 	if (p && !p->broken && capture_settled(p)) {
@@ -560,8 +560,11 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 		capture_hurry();
 	}
 	/* What a process leaves behind at its end the system frees, and without a wait. */
-	if (p && drain_flush(options.stall_ms) && !p->broken && !capture_hurried() && (!process_ends || runs_nothing(t, c)))
+	bool frees = p && drain_flush(options.stall_ms) && !p->broken && !capture_hurried() &&
+		     (!process_ends || runs_nothing(t, c)) && gate_close(GATE_MS);
+	if (frees)
 		capture_destroy(p);
 	c->capture = NULL;
+	gate_open();
 	end_own(t, mode);
 }

@@ -111,8 +111,12 @@ struct pending {
 
 /* The capture is through; a cancelled one leaves a refused epoch. */
 void capture_take_status(struct pending *q, const struct tt_capture_status *s);
-/* Cut an epoch in the context; label: what store_string gave. Takes the capture lock. */
-void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq);
+/*
+ * Cut an epoch in the context; label: what store_string gave. Takes the capture lock. ahead: of a call
+ * that has its number already and is submitted afterwards, so that it is not known up to which call it
+ * is; else it is up to the last number given out, since who finds the gate closed takes another.
+ */
+void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq, bool ahead);
 /*
  * Around a launch that is to be recorded with memory before and after it. hold: an epoch as
  * capture_epoch would cut it, or the context's last one if nothing happened since, is *before; from
@@ -125,6 +129,8 @@ uint32_t capture_after(struct thread *t, struct context *c, uint32_t label, uint
 void capture_let_others(struct thread *t);
 /* Let a stream's next work wait for the last capture. False: it is through. */
 bool capture_catch_up(struct thread *t, struct stream *s);
+/* Lets a stream's next work wait for a capture under way in another context. False: there is none. */
+bool capture_await(const struct stream *s, const struct context *other);
 /* The stream's next work does not wait: it names nothing that is being read. */
 void capture_overtake(struct stream *s);
 /* Wait until no capture reads memory any more, before the program frees some. */
@@ -191,14 +197,16 @@ void capture_destroy(struct capture *p);
 bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host);
 /* The same for what is no capture's. */
 bool capture_memory_of(struct context *c, struct memory *m, uint64_t size, bool host);
-bool capture_place(struct capture *p, struct region *r); /* room for its digests */
-volatile uint32_t *capture_release_word(struct capture *p);
+bool capture_place(struct capture *p, struct region *r); /* room for its digests, if it has none */
+/* How many captures are through, for the streams that wait: theirs, and the host's to say. */
+bool capture_released(struct capture *p, uint32_t captures);
+void capture_release(struct capture *p, uint32_t captures);
 struct tt_capture_status *capture_status(struct capture *p, uint32_t slot);
 CUdeviceptr capture_status_address(struct capture *p, uint32_t slot);
-volatile uint32_t *capture_copied_word(struct capture *p, int buffer);
+uint32_t *capture_copied_word(struct capture *p, int buffer);
 CUdeviceptr capture_copied_address(struct capture *p, int buffer);
 /* Bounded wait for a word that work of ours on a stream counts up. False: not in time, or the context is broken. */
-bool capture_poll(struct capture *p, volatile const uint32_t *word, uint32_t value, CUstream stream,
+bool capture_poll(struct capture *p, const uint32_t *word, uint32_t value, CUstream stream,
 		  uint32_t timeout_ms);
 /* The same for a capture's status. */
 bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms);

@@ -109,7 +109,7 @@ bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *tot
 		if (!full && !r->fresh && left_out) {
 			region_release(r);
 			p->staged_all = false;
-		} else if ((ok = r->placed || capture_place(p, r))) {
+		} else if ((ok = capture_place(p, r))) {
 			stage(p, r);
 		} else {
 			break;

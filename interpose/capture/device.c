@@ -49,7 +49,7 @@ static void account_since(struct context *c, uint64_t before)
 
 static bool host_memory(struct memory *m, uint64_t size)
 {
-	if (real.cuMemHostAlloc(&m->host, size, CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS)
+	if (real.cuMemHostAlloc(&m->host, size, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS)
 		return false;
 	if (real.cuMemHostGetDevicePointer_v2(&m->device, m->host, 0) != CUDA_SUCCESS) {
 		real.cuMemFreeHost(m->host);
@@ -303,7 +303,7 @@ static struct capture *create(struct context *c, bool host_only)
 	tell_ring(p, ring_wanted);
 	lend(p);
 	memset(p->shared.host, 0, SHARED_SIZE);
-	*capture_release_word(p) = atomic_load(&c->captures); /* those of a capture before this one are through */
+	capture_release(p, atomic_load(&c->captures)); /* those of a capture before this one are through */
 	p->force_full = true;
 	return p;
 }
@@ -365,7 +365,7 @@ static bool place(struct capture *p, struct region *r)
 bool capture_place(struct capture *p, struct region *r)
 {
 	pthread_mutex_lock(&ranges_lock);
-	bool ok = place(p, r);
+	bool ok = r->placed || place(p, r);
 	pthread_mutex_unlock(&ranges_lock);
 	return ok;
 }
@@ -380,12 +380,7 @@ void capture_region_gone(struct region *r)
 	pthread_mutex_unlock(&ranges_lock);
 }
 
-volatile uint32_t *capture_release_word(struct capture *p)
-{
-	return p->shared.host;
-}
-
-volatile uint32_t *capture_copied_word(struct capture *p, int buffer)
+uint32_t *capture_copied_word(struct capture *p, int buffer)
 {
 	return (uint32_t *)((char *)p->shared.host + WORD_AT(1 + buffer));
 }
@@ -415,17 +410,33 @@ void capture_failed(struct capture *p, CUresult r, const char *call)
 	recorder_fail("the context failed (%s from %s): what was not drained before is lost", name, call);
 }
 
+/* What the device wrote before is read after. */
+static bool has_come(const uint32_t *word, uint32_t value)
+{
+	return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
+}
+
+bool capture_released(struct capture *p, uint32_t captures)
+{
+	return has_come(p->shared.host, captures);
+}
+
+void capture_release(struct capture *p, uint32_t captures)
+{
+	__atomic_store_n((uint32_t *)p->shared.host, captures, __ATOMIC_RELEASE);
+}
+
 /*
  * Waiting looks at memory that the device writes, so as not to take the driver's locks from
  * under the program's launches; now and then the driver is asked whether all is well.
  */
-bool capture_poll(struct capture *p, volatile const uint32_t *word, uint32_t value, CUstream stream,
+bool capture_poll(struct capture *p, const uint32_t *word, uint32_t value, CUstream stream,
 		  uint32_t timeout_ms)
 {
 	uint64_t now = clock_ns(), deadline = now + timeout_ms * 1000000ull, step = ASK_FIRST_NS, ask = now + step;
 	long pause = 0;
 
-	while ((int32_t)(*word - value) < 0) {
+	while (!has_come(word, value)) {
 		now = clock_ns();
 		deadline = capture_deadline(deadline, false);
 		if (now > ask || now > deadline) {
@@ -437,17 +448,16 @@ bool capture_poll(struct capture *p, volatile const uint32_t *word, uint32_t val
 			step = step < ASK_NS ? step * 2 : step;
 			ask = now + step;
 		}
-		if (now > deadline && (int32_t)(*word - value) < 0)
+		if (now > deadline && !has_come(word, value))
 			return false;
 		if (pause)
 			nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
 		pause = pause ? (pause < 50000 ? pause * 2 : pause) : 1000;
 	}
-	atomic_thread_fence(memory_order_acquire); /* what the device wrote before is read after */
 	return true;
 }
 
 bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms)
 {
-	return capture_poll(p, (volatile uint32_t *)&capture_status(p, slot)->sequence, 1, p->stream, timeout_ms);
+	return capture_poll(p, (uint32_t *)&capture_status(p, slot)->sequence, 1, p->stream, timeout_ms);
 }

@@ -250,7 +250,7 @@ static CUgraphNode behind(const struct spot *s)
 static CUgraphNode behind_node(const struct points *q, CUgraphNode node, const struct spot *before)
 {
 	for (const struct spot *s = q->spots; s < before; s++)
-		if (s->kernel == node)
+		if (s->in == node)
 			return behind(s);
 	return node;
 }
@@ -263,11 +263,11 @@ static bool add_stamps(struct points *q, struct spot *s, CUgraph graph, const st
 	if (after)
 		after[n++] = q->front;
 	for (size_t e = 0; after && e < g->edges; e++)
-		if (g->to[e] == s->kernel)
+		if (g->to[e] == s->in)
 			after[n++] = behind_node(q, g->from[e], s);
 	bool ok = after && add_kernel(q, &s->begin, graph, after, n, k->stamp_at, 1, 1, 2 * s->stamp) &&
-		  real.cuGraphAddDependencies(graph, &s->begin, &s->kernel, 1) == CUDA_SUCCESS &&
-		  add_kernel(q, &s->end, graph, &s->kernel, 1, k->stamp_at, 1, 1, 2 * s->stamp + 1);
+		  real.cuGraphAddDependencies(graph, &s->begin, &s->in, 1) == CUDA_SUCCESS &&
+		  add_kernel(q, &s->end, graph, &s->in, 1, k->stamp_at, 1, 1, 2 * s->stamp + 1);
 	free(after);
 	return ok;
 }
@@ -281,7 +281,7 @@ static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last, 
 	if (s->stamped && !add_stamps(q, s, graph, g, k))
 		return false;
 	if (s->captured) {
-		CUgraphNode after[2] = {s->stamped ? s->end : s->kernel, *last};
+		CUgraphNode after[2] = {s->stamped ? s->end : s->in, *last};
 		real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, q->context->device);
 		if (!add_kernel(q, &s->digest, graph, after, 2, k->digest, TT_DIGEST_THREADS,
 				(unsigned)processors * TT_DIGEST_CTAS_PER_SM, s->point) ||
@@ -292,7 +292,7 @@ static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last, 
 	}
 	CUgraphNode from = behind(s);
 	for (size_t e = 0; e < g->edges; e++)
-		if (g->from[e] == s->kernel && real.cuGraphAddDependencies(graph, &from, &g->to[e], 1) != CUDA_SUCCESS)
+		if (g->from[e] == s->in && real.cuGraphAddDependencies(graph, &from, &g->to[e], 1) != CUDA_SUCCESS)
 			return false;
 	return true;
 }
@@ -328,13 +328,21 @@ void points_withdraw(struct points *q)
 	destroy_node(&q->front);
 }
 
-static bool add_nodes(struct points *q, CUgraph graph, const struct reading *g, const struct kernels *k)
+bool points_add(struct points *q, CUgraph graph, struct reading *g, const struct twin *t, const struct kernels *k)
 {
+	for (unsigned i = 0; i < q->spot_count; i++)
+		q->spots[i].kernel = g->nodes[q->spots[i].position];
+	for (size_t i = 0; t && i < g->count; i++)
+		g->nodes[i] = twin_of(t, g->nodes[i]);
+	for (size_t e = 0; t && e < g->edges; e++) {
+		g->from[e] = twin_of(t, g->from[e]);
+		g->to[e] = twin_of(t, g->to[e]);
+	}
+	for (unsigned i = 0; i < q->spot_count; i++)
+		q->spots[i].in = g->nodes[q->spots[i].position];
 	bool ok = add_front(q, graph, k);
 	CUgraphNode last = q->front;
 
-	for (unsigned i = 0; i < q->spot_count; i++)
-		q->spots[i].kernel = g->nodes[q->spots[i].position];
 	for (unsigned i = 0; ok && i < q->spot_count; i++)
 		ok = add_spot_nodes(q, &q->spots[i], &last, graph, g, k);
 	ok = ok && add_last(q, last, graph, k);
@@ -348,7 +356,17 @@ static bool driver_has_calls(void)
 {
 	return real.cuGraphGetNodes && (real.cuGraphGetEdges_v2 || real.cuGraphGetEdges) && real.cuGraphNodeGetType &&
 	       real.cuGraphKernelNodeGetParams_v2 && real.cuGraphChildGraphNodeGetGraph && real.cuGraphAddKernelNode_v2 &&
-	       real.cuGraphAddDependencies && real.cuGraphDestroyNode;
+	       real.cuGraphAddDependencies && real.cuGraphDestroyNode && real.cuGraphInstantiateWithFlags &&
+	       real.cuGraphExecDestroy && real.cuGraphDestroy && (real.cuGraphExecUpdate_v2 || real.cuGraphExecUpdate);
+}
+
+/* To a twin of the graph, or where that can't be, to the graph. */
+static bool add_somewhere(struct points *q, CUgraph graph, struct reading *g, const struct kernels *k)
+{
+	if (twin_make(&q->twin, graph))
+		return points_add(q, q->twin.graph, g, &q->twin, k);
+	twin_free(&q->twin);
+	return points_add(q, graph, g, NULL, k);
 }
 
 static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
@@ -364,7 +382,7 @@ static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
 		else if (reading_allocates(&g))
 			why = "it allocates memory";
 		q->form = g.form;
-		if (!why && (!(k = kernels_of(c)) || !allocate(q, c) || !add_nodes(q, graph, &g, k)))
+		if (!why && (!(k = kernels_of(c)) || !allocate(q, c) || !add_somewhere(q, graph, &g, k)))
 			why = "the driver refuses the nodes that capture";
 		if (!why && q->stamped_count)
 			stamps_prepare(c);
@@ -400,7 +418,8 @@ bool points_insert_again(struct points *q, CUgraph graph)
 {
 	const struct kernels *k = kernels_of(q->context);
 	struct reading g;
-	bool ok = reading_take(&g, graph) && k && g.form == q->form && !reading_allocates(&g) && add_nodes(q, graph, &g, k);
+	bool ok = reading_take(&g, graph) && k && g.form == q->form && !reading_allocates(&g) &&
+		  points_add(q, graph, &g, NULL, k);
 
 	reading_free(&g);
 	return ok;
@@ -484,6 +503,9 @@ void points_free(struct points *q)
 {
 	bool attached = false;
 
+	if (q->own)
+		real.cuGraphExecDestroy(q->own);
+	twin_free(&q->twin);
 	pthread_mutex_lock(&lock);
 	for (struct points *o = all; o; o = o->next)
 		attached |= o == q;

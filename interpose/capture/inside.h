@@ -13,6 +13,8 @@
 
 #include "../state/graphs.h"
 #include "capture.h"
+#include "reading.h"
+#include "twin.h"
 
 #define POINTS_MOST 32  /* of a graph: epochs of one launch wait for the drain side by side */
 #define STAMPED_MOST 128
@@ -31,7 +33,8 @@ struct spot {
 	struct inside_node node;
 	bool captured, stamped;
 	uint32_t point, stamp; /* among those */
-	CUgraphNode kernel, begin, end, digest, gather;
+	CUgraphNode kernel; /* of the program's graph */
+	CUgraphNode in, begin, end, digest, gather; /* the same, and what is around it, in the graph with our nodes */
 };
 
 /* An epoch in each launch: what it reads. */
@@ -67,6 +70,9 @@ struct points {
 	unsigned spot_count, point_count, stamped_count;
 	struct spot *spots;
 	struct point *points;
+	struct twin twin; /* of the program's graph; without one that has our nodes */
+	CUgraphExec own;  /* made of it */
+	_Atomic bool astray;
 	CUgraphNode front, last; /* while it is in a graph: the ones that begin and end the turn */
 	struct points_memory *memory; /* all of it */
 	struct tt_replay *replay; /* what the first node reads begins with it */
@@ -95,6 +101,8 @@ struct kernels {
 };
 /* NULL: the driver refuses them. The context is the current one. */
 const struct kernels *kernels_of(const struct context *c);
+/* Nodes of ours into a graph that was read, or into its twin: `g` has the twin's nodes then. */
+bool points_add(struct points *q, CUgraph graph, struct reading *g, const struct twin *t, const struct kernels *k);
 /* More of it, which stays for as long as queued launches may read it; NULL: there is none. */
 const struct memory *points_more_memory(struct points *q, uint64_t size, bool pinned);
 /* With the list held still: every executable graph that has nodes of ours. */

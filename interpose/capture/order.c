@@ -64,6 +64,58 @@ static bool host_bound_ended(const struct thread *t, struct context *c)
 	return ended;
 }
 
+/* By an event of its own: false where the driver does not have it so. The stream's context is current. */
+static bool order_behind(const struct capture *p, CUstream stream)
+{
+	CUevent event;
+	bool ok;
+
+	if (real.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+		return false;
+	ok = real.cuEventRecord(event, stream) == CUDA_SUCCESS &&
+	     real.cuStreamWaitEvent(p->stream, event, 0) == CUDA_SUCCESS;
+	real.cuEventDestroy_v2(event);
+	return ok;
+}
+
+/* Streams of another context that may have written to this one's memory. */
+static bool order_others(const struct thread *t, const struct capture *p, struct context *other, bool *idle)
+{
+	uint64_t bit = context_bit(p->context);
+	bool exact = true;
+
+	for (struct stream *s = atomic_load(&other->streams); s; s = s->next_of_context) {
+		if (!atomic_load(&s->alive) || !(atomic_load(&s->reaches) & bit))
+			continue;
+		bool bound = atomic_load(&s->host_bound), named = stream_namable(s, t);
+		uint64_t submitted = atomic_load(&s->submitted);
+		bool patient = bound && s->given_up != submitted + 1;
+		bool busy = !named || !becomes_idle(s, patient ? clock_ns() + HOST_BOUND_MS * 1000000ull : 0);
+		*idle &= !busy;
+		if (busy && bound)
+			s->given_up = submitted + 1;
+		if (busy && (bound || !order_behind(p, named ? s->handle : CU_STREAM_LEGACY)))
+			exact = false;
+		else
+			atomic_fetch_and(&s->reaches, ~bit);
+	}
+	return exact;
+}
+
+static bool order_other_contexts(const struct thread *t, const struct capture *p, bool *idle)
+{
+	bool exact = true;
+	CUcontext popped;
+
+	for (struct context *o = context_first(); o; o = o->next) {
+		if (o == p->context || !atomic_load(&o->alive) || real.cuCtxPushCurrent_v2(o->handle) != CUDA_SUCCESS)
+			continue;
+		exact &= order_others(t, p, o, idle);
+		real.cuCtxPopCurrent_v2(&popped);
+	}
+	return exact;
+}
+
 bool capture_order(struct thread *t, struct capture *p, bool *idle)
 {
 	struct context *c = p->context;
@@ -93,6 +145,8 @@ bool capture_order(struct thread *t, struct capture *p, bool *idle)
 			exact &= real.cuEventRecord(p->order, handle) == CUDA_SUCCESS &&
 				 real.cuStreamWaitEvent(p->stream, p->order, 0) == CUDA_SUCCESS;
 	}
+	if (unlikely(atomic_load(&c->reached)))
+		exact &= order_other_contexts(t, p, idle);
 	return exact;
 }
 
@@ -112,11 +166,22 @@ bool capture_catch_up(struct thread *t, struct stream *s)
 	    (real.cuStreamIsCapturing(s->handle, &capturing) != CUDA_SUCCESS ||
 	     capturing != CU_STREAM_CAPTURE_STATUS_NONE))
 		return false;
-	bool waits = (int32_t)(*capture_release_word(p) - captures) < 0;
+	bool waits = !capture_released(p, captures);
 	if (waits)
 		real.cuStreamWaitValue32_v2(s->handle, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ);
 	atomic_store(&s->seen, captures);
 	return waits;
+}
+
+bool capture_await(const struct stream *s, const struct context *other)
+{
+	uint32_t captures = atomic_load(&other->captures);
+	struct capture *p = other->capture;
+
+	if (!p || p->broken || !options.deps || capture_released(p, captures))
+		return false;
+	real.cuStreamWaitValue32_v2(s->handle, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ);
+	return true;
 }
 
 void capture_overtake(struct stream *s)
@@ -125,6 +190,6 @@ void capture_overtake(struct stream *s)
 	uint32_t captures = atomic_load(&c->captures);
 	struct capture *p = c->capture;
 
-	if (!p || (int32_t)(*capture_release_word(p) - captures) >= 0)
+	if (!p || capture_released(p, captures))
 		atomic_store(&s->seen, captures);
 }

@@ -147,7 +147,7 @@ static bool prepare(struct capture *p, struct points *q, struct point *point, st
 		return false;
 	for (uint32_t i = 0; i < point->list->count; i++) {
 		struct region *r = point->list->regions[i];
-		if (!r->placed && !capture_place(p, r))
+		if (!capture_place(p, r))
 			return false;
 		marked |= r->fresh; /* as what was placed now is */
 	}
@@ -299,10 +299,14 @@ static bool capture_inside(struct thread *t, struct points *q, struct exec *x, s
 	struct context *c = s->context;
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
+	atomic_fetch_add(&gate_ahead, 1);
 	gate_leave(t); /* the lock is taken first: whoever has it may be closing the gate */
-	if (!c->capture || !c->capture->epochs || c->capture->force_full)
-		capture_epoch(t, c, TT_TRIGGER_GRAPH, graph_label(x), seq - 1); /* before the launch */
 	pthread_mutex_lock(&capture_lock);
+	if (!c->capture || !c->capture->epochs || c->capture->force_full) {
+		pthread_mutex_unlock(&capture_lock);
+		capture_epoch(t, c, TT_TRIGGER_GRAPH, graph_label(x), seq - 1, true);
+		pthread_mutex_lock(&capture_lock);
+	}
 	t->busy++;
 	real.cuThreadExchangeStreamCaptureMode(&mode);
 	struct capture *p = c->capture;
@@ -312,6 +316,7 @@ static bool capture_inside(struct thread *t, struct points *q, struct exec *x, s
 	if (!on)
 		pthread_mutex_unlock(&capture_lock);
 	gate_enter(t);
+	atomic_fetch_sub(&gate_ahead, 1);
 	return on; /* with the lock: nothing else is captured until the graph is launched */
 }
 

@@ -86,7 +86,7 @@ void capture_let_go(struct capture *p)
 			return; /* the device does nothing at all, nor would what is let go */
 		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 	}
-	*capture_release_word(p) = captures;
+	capture_release(p, captures);
 }
 
 /* The kernels keep one list: a capture must be through before the next. */

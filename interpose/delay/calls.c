@@ -222,7 +222,8 @@ bool delay_stream(struct stream *s, uint32_t ns)
 		       CUDA_SUCCESS;
 	/* The stream will not get there: the slot is free again. */
 	pthread_mutex_lock(&lock);
-	atomic_store(&d->slots[slot].reached, number);
+	if (d->slots) /* another thread may have ended the context */
+		atomic_store(&d->slots[slot].reached, number);
 	pthread_mutex_unlock(&lock);
 	return false;
 }

@@ -36,10 +36,9 @@ bool activities_add(const struct tt_activity *a)
 	errno = saved;
 	if (!slot)
 		return false;
-	made.check = xxh3_64(&made, offsetof(struct tt_activity, check));
-	made.kind = 0;
+	made.check = 0;
 	*slot = made;
-	__atomic_store_n(&slot->kind, a->kind, __ATOMIC_RELEASE);
+	__atomic_store_n(&slot->check, xxh3_64(&made, offsetof(struct tt_activity, check)), __ATOMIC_RELEASE);
 	return true;
 }
 
@@ -51,7 +50,7 @@ void activities_recent(size_t most, void (*visit)(const struct tt_activity *a, v
 		return;
 	uint64_t end = (atomic_load(&records.claimed) - TT_FILE_HEADER_SIZE) / sizeof(*first);
 	for (uint64_t i = end > most ? end - most : 0; i < end; i++)
-		if (__atomic_load_n(&first[i].kind, __ATOMIC_ACQUIRE))
+		if (__atomic_load_n(&first[i].check, __ATOMIC_ACQUIRE))
 			visit(first + i, to);
 }
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "../event_check.h"
 #include "../hot.h"
 #include "mapped.h"
 
@@ -169,6 +170,14 @@ HOT struct tt_event *events_next(void)
 	prefetch_write(e + 1);
 	prefetch_write((char *)(e + 1) + 64);
 	return e;
+}
+
+HOT void events_publish(struct tt_event *e, uint32_t kind)
+{
+	typedef uint64_t __attribute__((may_alias)) word;
+	uint64_t named = kind | (uint64_t)e->call << 16;
+
+	__atomic_store_n((word *)&e->kind, named | (uint64_t)event_check(e, named) << 32, __ATOMIC_RELEASE);
 }
 
 static uint64_t claimed(void)

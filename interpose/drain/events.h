@@ -4,7 +4,8 @@
  * Invariant: taking a slot allocates nothing, takes no lock and makes no system call, but for
  * one wake-up of the helper every few thousand slots and a thread's very first one. A slot
  * once given out stays writable memory until the process ends. A slot whose kind is still 0
- * is not part of the run, so a killed process leaves a readable file.
+ * is not part of the run, and kind and check come with one store, so that a killed process leaves
+ * a readable file.
  */
 #ifndef TT_DRAIN_EVENTS_H
 #define TT_DRAIN_EVENTS_H
@@ -20,12 +21,9 @@
 /* Creates DIR/events.bin and starts the thread that maps and prefaults ahead. */
 bool events_open(const char *directory, char *error, size_t error_size);
 /* The next slot of this thread, all zeros, or NULL when there is none (counted as lost). The caller fills in
- * the members and stores kind last, with events_publish. */
+ * the members, and publishes it: from then on it stays as it is. */
 struct tt_event *events_next(void);
-static inline void events_publish(struct tt_event *e, uint32_t kind)
-{
-	__atomic_store_n(&e->kind, kind, __ATOMIC_RELEASE);
-}
+void events_publish(struct tt_event *e, uint32_t kind);
 /*
  * The last slots that were claimed, `most` of them, and those that live threads fill at the moment, in no order.
  * The latter are left out where the list of threads is not to be had in a moment.

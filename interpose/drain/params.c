@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "../capture/chunk.h"
+#include "../capture/xxh3.h"
 #include "mapped.h"
 
 #define PIECE ((uint64_t)16 << 10) /* bytes a thread claims at a time, if not more at once */
@@ -39,7 +41,7 @@ static bool claim(struct cursor *c, uint64_t size, uint32_t current)
 
 uint8_t *params_next(size_t size, uint32_t *place)
 {
-	uint64_t room = tt_round_up(size, PARAMS_UNIT), at;
+	uint64_t room = tt_round_up(TT_PIECE_HEAD + size, PARAMS_UNIT), at;
 	uint32_t current = atomic_load_explicit(&generation, memory_order_relaxed);
 	struct cursor *c = &self;
 	uint8_t *to;
@@ -52,7 +54,14 @@ uint8_t *params_next(size_t size, uint32_t *place)
 		return NULL;
 	c->next += room;
 	*place = (uint32_t)at;
-	return to;
+	return to + TT_PIECE_HEAD;
+}
+
+void params_filled(uint8_t *room, size_t size)
+{
+	uint64_t check = xxh3_64(room, size);
+
+	memcpy(room - TT_PIECE_HEAD, &check, TT_PIECE_HEAD);
 }
 
 bool params_open(const char *directory, char *error, size_t error_size)

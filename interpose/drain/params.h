@@ -12,12 +12,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PARAMS_UNIT 16 /* bytes: what places count in, and what each launch's parameters begin at */
+#define PARAMS_UNIT 16 /* bytes: what places count in, and what each piece begins at */
 
 /* Creates DIR/params.bin and starts the thread that maps ahead. */
 bool params_open(const char *directory, char *error, size_t error_size);
-/* Room for so many bytes, all zeros, and its place in the file in PARAMS_UNITs; NULL where there is none. */
+/*
+ * Room for so many bytes, all zeros, and its place in the file in PARAMS_UNITs; NULL where there is none. The
+ * caller says when it has filled it, before anything refers to it.
+ */
 uint8_t *params_next(size_t size, uint32_t *place);
+void params_filled(uint8_t *room, size_t size);
 bool params_failed(char *reason, size_t size);
 void params_close(void);
 void params_forget(void); /* in a fork's child */

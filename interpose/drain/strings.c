@@ -75,24 +75,26 @@ static bool same(struct strings *t, uint32_t offset, const uint8_t *record, size
 	return true;
 }
 
-/* Length and valid UTF-8 text, as it goes to the file. */
+/* Length, check and valid UTF-8 text, as it goes to the file. */
 static uint8_t *make_record(const char *text, size_t *size)
 {
-	size_t length = strlen(text), to = 4;
-	uint8_t *record = malloc(4 + 3 * (length < STRINGS_LONGEST ? length : STRINGS_LONGEST));
-	uint32_t bytes;
+	size_t length = strlen(text), to = TT_TEXT_HEAD;
+	uint8_t *record = malloc(TT_TEXT_HEAD + 3 * (length < STRINGS_LONGEST ? length : STRINGS_LONGEST));
+	uint32_t bytes, check;
 
 	if (!record)
 		return NULL;
 	for (size_t i = 0, n; i < length; i += n ? n : 1) {
 		n = json_utf8_length(text + i, length - i);
-		if (to - 4 + (n ? n : 3) > STRINGS_LONGEST)
+		if (to - TT_TEXT_HEAD + (n ? n : 3) > STRINGS_LONGEST)
 			break;
 		memcpy(record + to, n ? text + i : "\xef\xbf\xbd", n ? n : 3);
 		to += n ? n : 3;
 	}
-	bytes = (uint32_t)(to - 4);
+	bytes = (uint32_t)(to - TT_TEXT_HEAD);
+	check = (uint32_t)xxh3_64(record + TT_TEXT_HEAD, bytes);
 	memcpy(record, &bytes, 4);
+	memcpy(record + 4, &check, 4);
 	*size = to;
 	return record;
 }
@@ -147,11 +149,11 @@ char *strings_get(struct strings *t, uint32_t offset, uint32_t *length)
 {
 	char *text;
 
-	if (offset < TT_FILE_HEADER_SIZE || t->file.size < 4 || offset > t->file.size - 4 ||
-	    !file_read(&t->file, length, 4, offset) || *length > t->file.size - 4 - offset)
+	if (offset < TT_FILE_HEADER_SIZE || t->file.size < TT_TEXT_HEAD || offset > t->file.size - TT_TEXT_HEAD ||
+	    !file_read(&t->file, length, 4, offset) || *length > t->file.size - TT_TEXT_HEAD - offset)
 		return NULL;
 	text = malloc(*length + 1u);
-	if (text && !file_read(&t->file, text, *length, offset + 4u)) {
+	if (text && !file_read(&t->file, text, *length, offset + TT_TEXT_HEAD)) {
 		free(text);
 		return NULL;
 	}

@@ -202,7 +202,7 @@ const void *entry_driver_address(unsigned call)
 
 void entry_exchange(unsigned call, void **pointer, bool install)
 {
-	*hooks[call].member = *pointer;
+	__atomic_store_n(hooks[call].member, *pointer, __ATOMIC_RELEASE);
 	if (install)
 		*pointer = hooks[call].wrapper;
 }
@@ -368,7 +368,7 @@ unsigned entry_unknown_calls(const char *const **list)
 
 static void substitute(const char *name, void **address, int version, uint64_t flags)
 {
-	if (!name || !address || !*address)
+	if (!name || !address || !*address || !entry_resolve())
 		return;
 	void *w = wrapper_of(*address);
 	if (w)

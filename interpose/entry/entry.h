@@ -40,7 +40,10 @@ extern struct driver real;
 
 extern const char *const call_names[CALL_COUNT];
 
-/* Fills `real`, once. False where no driver can be loaded. */
+/*
+ * Fills `real`, once. False where no driver can be loaded. A wrapper may run as soon as its own call is
+ * there: what else is used of `real` is there after this.
+ */
 bool entry_resolve(void);
 
 /* Called before a program is given one of CUPTI's calls that take it over; NULL: nobody minds. */

@@ -53,6 +53,7 @@
 	X(cuGraphExecMemcpyNodeSetParams) X(cuGraphExecMemsetNodeSetParams) X(cuGraphExecHostNodeSetParams) \
 	X(cuGraphExecChildGraphNodeSetParams) X(cuGraphExecEventRecordNodeSetEvent) \
 	X(cuGraphExecEventWaitNodeSetEvent) X(cuGraphExecBatchMemOpNodeSetParams) \
+	X(cuGraphExecExternalSemaphoresSignalNodeSetParams) X(cuGraphExecExternalSemaphoresWaitNodeSetParams) \
 	X(cuGraphExecNodeSetParams) X(cuGraphNodeSetEnabled) X(cuGraphAddNode) X(cuGraphAddNode_v2) \
 	X(cuGraphInstantiateWithParams_ptsz)
 
@@ -107,6 +108,7 @@
 	X(cuMemExportToShareableHandle) \
 	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool) \
 	X(cuGraphAddKernelNode_v2) X(cuGraphAddDependencies) X(cuGraphDestroyNode) \
+	X(cuGraphClone) X(cuGraphNodeFindInClone) X(cuGraphDestroy) \
 	X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphGetEdges_v2) X(cuGraphNodeGetType) \
 	X(cuGraphNodeGetDependencies) X(cuGraphNodeGetDependencies_v2) \
 	X(cuGraphKernelNodeGetParams) X(cuGraphKernelNodeGetParams_v2) X(cuGraphKernelNodeGetAttribute) \

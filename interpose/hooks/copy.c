@@ -103,6 +103,21 @@ static struct span copy_2d(const CUDA_MEMCPY2D *c)
 		.dstPitch = c->dstPitch, .WidthInBytes = c->WidthInBytes, .Height = c->Height, .Depth = 1});
 }
 
+/* Like the other, but that it names contexts where that has reserved members. */
+static struct span copy_3d_peer(const CUDA_MEMCPY3D_PEER *c)
+{
+	CUDA_MEMCPY3D same;
+
+	_Static_assert(sizeof(same) == sizeof(*c) && offsetof(CUDA_MEMCPY3D, reserved1) == offsetof(CUDA_MEMCPY3D_PEER, dstContext),
+		       "members are in the same places");
+	if (!c)
+		return (struct span){0};
+	memcpy(&same, c, sizeof(same));
+	struct span s = copy_3d(&same);
+	s.flags |= TT_EVENTF_PEER;
+	return s;
+}
+
 /* The host's memory is not of regions, unless it is managed memory. */
 static inline bool writes(struct span s)
 {
@@ -126,6 +141,13 @@ static void reach(const struct op *op, struct span s)
 	arena_reach(op->context, s.src);
 }
 
+/* Before it is submitted: it may write to another context's memory. */
+static void order(struct op *op, struct span s)
+{
+	if (unlikely(contexts_several()) && op->on && op->writes && !op->capturing && s.dst)
+		op_reaches_address(op, s.dst);
+}
+
 #define HOST_SRC(p) ((CUdeviceptr)(uintptr_t)(p))
 #define SYNC_OP(symbol, per_thread, kind, span, params, args, after) \
 	EXPORT CUresult CUDAAPI symbol params \
@@ -135,6 +157,7 @@ static void reach(const struct op *op, struct span s)
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_work(&op, CALL_##symbol, NULL, per_thread, writes(span), SYNC_DELAYS(kind)); \
 		reach(&op, span); \
+		order(&op, span); \
 		op_waits(&op); \
 		op_time(&op); \
 		CUresult r = real.symbol args; \
@@ -150,6 +173,7 @@ static void reach(const struct op *op, struct span s)
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_work(&op, CALL_##symbol, stream, per_thread, writes(span), DELAYS); \
 		reach(&op, span); \
+		order(&op, span); \
 		op_time(&op); \
 		CUresult r = real.symbol args; \
 		after; \
@@ -168,6 +192,7 @@ static void reach(const struct op *op, struct span s)
 		bool far = arena_far(dst, src, &dst_context, &src_context) && !op.capturing && real.peer; \
 		if (!far) \
 			reach(&op, plain(dst, src, n, 0)); \
+		order(&op, plain(dst, src, n, 0)); \
 		op_time(&op); \
 		CUresult r = far ? real.peer peer_args : real.symbol args; \
 		end_copy(&op, r, C, plain(dst, src, n, 0), waits); \
@@ -180,7 +205,7 @@ static void reach(const struct op *op, struct span s)
 #define SYNC_OPS(S, PT) \
 DEVICE_OP(cuMemcpy##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
 SYNC_OP(cuMemcpyPeer##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), (dst, dc, src, sc, n), touch_pitched(&op)) \
-SYNC_OP(cuMemcpy3DPeer##S, PT, C, plain(0, 0, 0, TT_EVENTF_PEER), (const CUDA_MEMCPY3D_PEER *c), (c), touch_pitched(&op)) \
+SYNC_OP(cuMemcpy3DPeer##S, PT, C, copy_3d_peer(c), (const CUDA_MEMCPY3D_PEER *c), (c), touch_pitched(&op)) \
 SYNC_OP(cuMemcpyHtoD_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n), (dst, src, n), NOTHING) \
 SYNC_OP(cuMemcpyDtoH_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n), (dst, src, n), NOTHING) \
 DEVICE_OP(cuMemcpyDtoD_v2##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
@@ -202,7 +227,7 @@ SYNC_OP(cuMemsetD2D32_v2##S, PT, M, set_2d(dst, pitch, v, 4, w, h), (CUdeviceptr
 #define ASYNC_OPS(S, PT) \
 DEVICE_OP(cuMemcpyAsync##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
 ASYNC_OP(cuMemcpyPeerAsync##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream stream), (dst, dc, src, sc, n, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemcpy3DPeerAsync##S, PT, C, plain(0, 0, 0, TT_EVENTF_PEER), (const CUDA_MEMCPY3D_PEER *c, CUstream stream), (c, stream), touch_pitched(&op)) \
+ASYNC_OP(cuMemcpy3DPeerAsync##S, PT, C, copy_3d_peer(c), (const CUDA_MEMCPY3D_PEER *c, CUstream stream), (c, stream), touch_pitched(&op)) \
 ASYNC_OP(cuMemcpyHtoDAsync_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
 ASYNC_OP(cuMemcpyDtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
 DEVICE_OP(cuMemcpyDtoDAsync_v2##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \

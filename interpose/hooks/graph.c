@@ -42,10 +42,12 @@ static struct points *begin_make(const struct op *op, CUgraph graph, uint64_t fl
 	return op->on ? points_insert(op->t, op->context, graph, flags) : NULL;
 }
 
-/* Takes our nodes out again. True: the driver refuses the graph, which is tried without them. */
+#define REFUSED "there is nothing of the recorder's inside a graph: the driver refuses it so"
+
+/* Takes our nodes out of the graph again. True: the driver refuses it so, and it is tried without them. */
 static bool take_out(struct points **points, CUresult r)
 {
-	if (!*points)
+	if (!*points || points_apart(*points))
 		return false;
 	points_withdraw(*points);
 	if (r == CUDA_SUCCESS)
@@ -70,6 +72,11 @@ static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph
 {
 	bool made = op->on && r == CUDA_SUCCESS && exec && *exec;
 
+	if (points && made && points_apart(points) && !points_make_own(op->t, points, flags)) {
+		recorder_warn(REFUSED);
+		points_free(points);
+		points = NULL;
+	}
 	if (made)
 		end_points(graphs_find(*exec)); /* of one whose end was not seen */
 	end_graph(op, r, TT_EVENT_GRAPH_INSTANTIATE,
@@ -90,7 +97,7 @@ static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph
 		struct points *points = begin_make(&op, graph, flags); \
 		CUresult r = real.symbol args; \
 		if (take_out(&points, r) && (r = real.symbol args) == CUDA_SUCCESS) \
-			recorder_warn("there is nothing of the recorder's inside a graph: the driver refuses it so"); \
+			recorder_warn(REFUSED); \
 		end_make(&op, r, exec, graph, flags, points); \
 		return r; \
 	}
@@ -126,6 +133,22 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 
 /* ---- changing ---- */
 
+/* What was done to a node of the program's executable graph, where that worked, is done to ours. */
+#define FOLLOW(x, r, call) \
+	do { \
+		struct points *ours = graph_points(x); \
+		if (r == CUDA_SUCCESS && ours && points_own(ours)) { \
+			CUgraphExec its = exec; \
+			CUgraphNode its_node = node; \
+			exec = points_own(ours); \
+			node = points_own_node(ours, node); \
+			if (!node || (call) != CUDA_SUCCESS) \
+				points_astray(ours); \
+			exec = its; \
+			node = its_node; \
+		} \
+	} while (0)
+
 /* add: puts what the node does now into `change`. */
 #define CHANGES(symbol, params, args, add) \
 	EXPORT CUresult CUDAAPI symbol params \
@@ -137,6 +160,7 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		struct exec *x = begin_graph(&op, CALL_##symbol, exec); \
 		CUresult r = real.symbol args; \
+		FOLLOW(x, r, real.symbol args); \
 		if (op.on && x && r == CUDA_SUCCESS) { \
 			add; \
 			changed = graph_node_changed(x, node, &change, op.seq); \
@@ -195,6 +219,8 @@ CHANGES(cuGraphExecHostNodeSetParams, (CUgraphExec exec, CUgraphNode node, const
 CHANGES(cuGraphExecEventRecordNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event), nodes_add_event(&change, TT_NODE_EVENT_RECORD, event))
 CHANGES(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event), nodes_add_event(&change, TT_NODE_EVENT_WAIT, event))
 CHANGES(cuGraphExecBatchMemOpNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p), (exec, node, p), nodes_add_mem_op(&change, p->count, p->paramArray))
+CHANGES(cuGraphExecExternalSemaphoresSignalNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p), (exec, node, p), nodes_add(&change, TT_NODE_SIGNAL))
+CHANGES(cuGraphExecExternalSemaphoresWaitNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p), (exec, node, p), nodes_add(&change, TT_NODE_WAIT))
 CHANGES(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p), (exec, node, p), add_any(&change, op.t, graph_context(x), p))
 
 /* The graph that it is updated from has to have the same nodes, added in whichever order. */
@@ -202,7 +228,15 @@ static struct points *begin_update(const struct exec *x, CUgraph from)
 {
 	struct points *points = from ? graph_points(x) : NULL;
 
-	return points && points_insert_again(points, from) ? points : NULL;
+	return points && !points_apart(points) && points_insert_again(points, from) ? points : NULL;
+}
+
+static void follow_whole(struct thread *t, const struct exec *x, CUresult r, CUgraph from)
+{
+	struct points *points = graph_points(x);
+
+	if (r == CUDA_SUCCESS && points && points_own(points))
+		points_follow(t, points, from);
 }
 
 static void disown(const struct points *points, CUgraphNode *node)
@@ -218,10 +252,10 @@ static void disown_both(const struct points *points, CUgraphExecUpdateResultInfo
 }
 
 /*
- * from: the whole graph it is updated from, or NULL; named: where the driver names nodes of that; follow: what
- * it means for the graph `x`, in nodes that changed.
+ * from: the whole graph it is updated from, or NULL; named: where the driver names nodes of that; own: the same for
+ * the graph that is ours; follow: what it means for the graph `x`, in nodes that changed.
  */
-#define UPDATES(symbol, from, named, params, args, follow) \
+#define UPDATES(symbol, from, named, own, params, args, follow) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		OP(op); \
@@ -233,18 +267,19 @@ static void disown_both(const struct points *points, CUgraphExecUpdateResultInfo
 		named; \
 		if (points) \
 			points_withdraw(points); \
+		own; \
 		bool follows = op.on && x && r == CUDA_SUCCESS; \
 		size_t changed = follows ? follow : 0; \
-		if (points && follows) \
-			points_updated(points, x); \
+		if (from && follows && graph_points(x)) \
+			points_updated(graph_points(x), x); \
 		end_graph(&op, r, TT_EVENT_GRAPH_UPDATE, graph_number(x), changed); \
 		return r; \
 	}
 
-UPDATES(cuGraphNodeSetEnabled, NULL, , (CUgraphExec exec, CUgraphNode node, unsigned enabled), (exec, node, enabled), graph_node_enabled(x, node, enabled, op.seq))
-UPDATES(cuGraphExecChildGraphNodeSetParams, NULL, , (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), graph_updated(op.t, x, node, graph, op.seq))
-UPDATES(cuGraphExecUpdate, graph, disown(points, node), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), graph_updated(op.t, x, NULL, graph, op.seq))
-UPDATES(cuGraphExecUpdate_v2, graph, disown_both(points, why), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), graph_updated(op.t, x, NULL, graph, op.seq))
+UPDATES(cuGraphNodeSetEnabled, NULL, , FOLLOW(x, r, real.cuGraphNodeSetEnabled(exec, node, enabled)), (CUgraphExec exec, CUgraphNode node, unsigned enabled), (exec, node, enabled), graph_node_enabled(x, node, enabled, op.seq))
+UPDATES(cuGraphExecChildGraphNodeSetParams, NULL, , FOLLOW(x, r, real.cuGraphExecChildGraphNodeSetParams(exec, node, graph)), (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), graph_updated(op.t, x, node, graph, op.seq))
+UPDATES(cuGraphExecUpdate, graph, disown(points, node), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), graph_updated(op.t, x, NULL, graph, op.seq))
+UPDATES(cuGraphExecUpdate_v2, graph, disown_both(points, why), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), graph_updated(op.t, x, NULL, graph, op.seq))
 
 /* ---- conditional nodes ---- */
 

@@ -24,6 +24,7 @@ static const uint8_t *keep_params(struct tt_event *e, const struct function *f, 
 		memcpy(to, buffer, size);
 	for (uint32_t i = 0; !buffer && i < f->param_count; i++)
 		memcpy(to + f->params[i].offset, s->params[i], f->params[i].size);
+	params_filled(to, size);
 	return to;
 }
 
@@ -47,7 +48,7 @@ static __attribute__((noinline)) bool may_write_captured(const struct op *op, co
 	const void *buffer;
 	size_t size;
 
-	if (!f || !f->param_count || !(atomic_load(&f->known) & context_bit(op->context)) ||
+	if (!f || !(atomic_load(&f->known) & context_bit(op->context)) || !f->param_count ||
 	    (int32_t)(atomic_load(&op->context->rest_captured_by) - seen) > 0)
 		return true;
 	if ((buffer = launch_buffer(s->extra, &size)))
@@ -71,12 +72,14 @@ static void order_launch(struct op *op, const struct function *f, const struct s
 /* Epochs before it: they close the gate, and this launch comes after them. */
 static __attribute__((noinline)) void begin_chosen(struct op *op, struct function *f, const struct shape *s)
 {
+	atomic_fetch_add(&gate_ahead, 1);
 	gate_leave(op->t);
 	if (!atomic_load(&f->replayable) || !replayable_begin(op, f, s)) {
 		if (f->chosen)
 			op_epoch(op, TT_TRIGGER_KERNEL_BEFORE, f->name_string);
 		gate_enter(op->t);
 	}
+	atomic_fetch_sub(&gate_ahead, 1);
 	op_catch_up(op, 0);
 }
 
@@ -101,6 +104,29 @@ static void count_launch(struct op *op, uint32_t label)
 		op_epoch(op, TT_TRIGGER_LAUNCH, label);
 }
 
+/*
+ * Two members with one store, as the check reads them: what it reads of two stores, or of one and what was there
+ * before, it would have to wait for.
+ */
+static inline void write_two(struct tt_event *e, size_t at, uint32_t first, uint32_t second)
+{
+	uint64_t both = first | (uint64_t)second << 32;
+
+	memcpy((char *)e + at, &both, sizeof(both));
+}
+
+static inline void write_shape(struct tt_event *e, uint32_t id, const struct shape *s)
+{
+	write_two(e, offsetof(struct tt_event, id), id, s->shared);
+	write_two(e, offsetof(struct tt_event, grid), s->grid[0], s->grid[1]);
+	write_two(e, offsetof(struct tt_event, grid[2]), s->grid[2], s->block[0]);
+	write_two(e, offsetof(struct tt_event, block[1]), s->block[1], s->block[2]);
+	write_two(e, offsetof(struct tt_event, cluster), s->cluster[0], s->cluster[1]);
+	write_two(e, offsetof(struct tt_event, cluster[2]), s->cluster[2], 0); /* parameters, if any, come later */
+	if (unlikely(s->flags))
+		e->flags |= s->flags;
+}
+
 HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, struct function *f)
 {
 	const uint8_t *params = NULL;
@@ -109,20 +135,15 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 	if (!op->on)
 		return;
 	if (r == CUDA_SUCCESS && f &&
-	    unlikely(!(atomic_load_explicit(&f->known, memory_order_relaxed) & context_bit(op->context)))) {
+	    unlikely(!(atomic_load_explicit(&f->known, memory_order_acquire) & context_bit(op->context)))) {
 		op->t->busy++;
 		function_describe(op->t, op->context, f, s->f);
 		delays_look_for_clusters(f->name, s->f, s->cluster);
 		op->t->busy--;
 	}
 	if (likely(options.launch_events) && (e = op_event_of_launch(op, r))) {
-		e->id = f ? f->id : TT_NO_ID;
 		e->dst = op->waited_for;
-		e->shared = s->shared;
-		memcpy(e->grid, s->grid, sizeof(e->grid));
-		memcpy(e->block, s->block, sizeof(e->block));
-		memcpy(e->cluster, s->cluster, sizeof(e->cluster));
-		e->flags |= s->flags;
+		write_shape(e, f ? f->id : TT_NO_ID, s);
 		if (unlikely(options.params) && r == CUDA_SUCCESS)
 			params = keep_params(e, f, s);
 		events_publish(e, TT_EVENT_LAUNCH);
@@ -233,6 +254,12 @@ static struct exec *begin_graph(struct op *op, CUgraphExec handle)
 	graphs_write();
 	if (options.deps == DEPS_REGION && !op->capturing && op_is_behind(op))
 		order_graph(op, x);
+	if (unlikely(contexts_several()) && op->on && x && !op->capturing) {
+		uint64_t spread = graph_spread(x);
+		for (struct context *c = context_first(); c; c = c->next)
+			if (spread & context_bit(c))
+				op_reaches(op, c);
+	}
 	return x;
 }
 
@@ -259,13 +286,21 @@ static void end_graph(struct op *op, CUresult r, struct exec *x)
 	if (controls.touched && r == CUDA_SUCCESS && !graph_touch(x))
 		regions_touch_all(op->context);
 	op_end(op, r);
-	if (r == CUDA_SUCCESS && op->capturing && graph_points(x))
+	if (r == CUDA_SUCCESS && op->capturing && graph_points(x) && !points_apart(graph_points(x)))
 		points_give_up(graph_points(x)); /* it is part of another graph now, whose launches are not followed */
 	if (r != CUDA_SUCCESS || op->capturing)
 		return;
 	if (options.epoch.graph)
 		op_epoch(op, TT_TRIGGER_GRAPH, graph_label(x));
 	count_launch(op, TT_NO_ID);
+}
+
+static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool capturing)
+{
+	struct points *points = capturing ? NULL : graph_points(x);
+	CUgraphExec own = points ? points_own(points) : NULL;
+
+	return own ? own : exec;
 }
 
 #define GRAPH(symbol, per_thread) \
@@ -277,7 +312,7 @@ static void end_graph(struct op *op, CUresult r, struct exec *x)
 		op_begin_launch(&op, CALL_##symbol, stream, per_thread); \
 		struct exec *x = op.on ? begin_graph(&op, exec) : NULL; \
 		struct points *points = op.on ? begin_inside(&op, x) : NULL; \
-		CUresult r = real.symbol(exec, stream); \
+		CUresult r = real.symbol(what_runs(exec, op.on ? x : graphs_find(exec), op.capturing), stream); \
 		if (points) \
 			points_end(op.t, points, op.stream, r == CUDA_SUCCESS); \
 		if (op.on) \

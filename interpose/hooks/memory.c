@@ -8,19 +8,19 @@
 
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
 {
-	struct region *region = NULL;
+	uint32_t id = TT_NO_ID;
 	struct tt_event *e;
 
 	if (!op->on)
 		return;
 	if (r == CUDA_SUCCESS && base && size) {
 		struct region_origin origin = op_origin(op);
-		region = region_born(op->context, kind, base, size, TT_NO_ID, &origin);
+		id = region_born(op->context, kind, base, size, TT_NO_ID, &origin);
 	}
 	if ((e = op_event(op, r))) {
 		e->dst = base;
 		e->bytes = size;
-		e->id = region ? region->id : TT_NO_ID;
+		e->id = id;
 		events_publish(e, TT_EVENT_ALLOC);
 	}
 }
@@ -37,12 +37,11 @@ static void die(struct op *op, uint64_t base, uint64_t size, bool (*which)(const
 	if (!op->on)
 		return;
 	gate_enter(op->t);
-	for (uint64_t at = base; at < base + size; at = r ? r->base + r->size : base + size) {
-		if (!(r = region_find(at)))
-			continue;
+	for (uint64_t at = base; at < base + size && (r = region_find(at));) {
+		at = r->base + r->size;
 		if (which(r, base)) {
 			c = r->context; /* another than the current one perhaps */
-			region_died(r->base, &origin);
+			region_ended(r, &origin);
 		}
 		region_release(r);
 	}

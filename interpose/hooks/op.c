@@ -12,6 +12,8 @@ bool op_is_capturing(struct stream *s)
 					    status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
+_Static_assert(CALL_COUNT < TT_NO_CALL, "calls have 16 bits in events");
+
 HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
 {
 	struct tt_event *e = op->on && options.events ? events_next() : NULL;
@@ -19,7 +21,7 @@ HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
 	if (unlikely(result != CUDA_SUCCESS) && op->on)
 		incident_result(op->context, result, op->call < CALL_COUNT ? call_names[op->call] : "a call", op->seq);
 	if (unlikely(op->stack))
-		op->t->waits_at = 0;
+		atomic_store_explicit(&op->t->waits_at, 0, memory_order_relaxed);
 	if (!e)
 		return NULL;
 	op->event = e;
@@ -30,7 +32,7 @@ HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
 	e->thread = op->t->tid;
 	e->result = (uint32_t)result;
 	e->context = op->context->index;
-	e->call = op->call;
+	e->call = (uint16_t)op->call;
 	e->stream = op->stream ? op->stream->id : 0;
 	e->id = TT_NO_ID;
 	if (unlikely(stack))
@@ -44,10 +46,29 @@ struct region_origin op_origin(const struct op *op)
 				      .time_ns = op->time, .call = op->call, .label = TT_NO_ID};
 }
 
+void op_reaches(struct op *op, struct context *other)
+{
+	if (other == op->context)
+		return;
+	atomic_fetch_add(&other->reached, 1);
+	atomic_fetch_or(&op->stream->reaches, context_bit(other));
+	op->waited |= capture_await(op->stream, other);
+}
+
+void op_reaches_address(struct op *op, CUdeviceptr address)
+{
+	struct region *r = region_find(address);
+
+	if (r) {
+		op_reaches(op, r->context);
+		region_release(r);
+	}
+}
+
 void op_epoch(struct op *op, uint32_t trigger, uint32_t label)
 {
 	if (op->on && recorder_state == RECORDER_ON)
-		capture_epoch(op->t, op->context, trigger, label, op->seq);
+		capture_epoch(op->t, op->context, trigger, label, op->seq, trigger == TT_TRIGGER_KERNEL_BEFORE);
 }
 
 /* Drop-oldest: what the ring holds goes to the files now. 0, or -1 where nothing is recorded. */

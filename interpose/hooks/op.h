@@ -45,18 +45,18 @@ struct op {
 /* Declares a wrapper's op; until it goes out of scope the thread counts as being in a driver call. */
 #define OP(name) \
 	struct op name __attribute__((cleanup(op_leave))); \
-	thread_self.calls++
+	thread_calls(&thread_self, 1)
 
 static inline void op_leave(struct op *op)
 {
 	(void)op;
 	thread_self.submits_for = 0;
-	thread_self.calls--;
+	thread_calls(&thread_self, -1);
 }
 
 static inline bool recording(void)
 {
-	int state = atomic_load_explicit(&recorder_state, memory_order_relaxed);
+	int state = atomic_load_explicit(&recorder_state, memory_order_acquire);
 
 	return state == RECORDER_ON || (state == RECORDER_UNDECIDED && recorder_start());
 }
@@ -81,7 +81,8 @@ static inline bool op_start(struct op *op, uint32_t call, bool recorded)
 	if (!recorded)
 		return false;
 	op->t = thread_current();
-	op->t->call = op->call = call;
+	op->call = call;
+	atomic_store_explicit(&op->t->call, call, memory_order_relaxed);
 	return !op->t->busy;
 }
 
@@ -120,8 +121,10 @@ static inline void op_time(struct op *op)
 /* Right before a driver's call that waits for the GPU: should it wait for ever, it is known who called. */
 static inline void op_waits(struct op *op)
 {
-	if (unlikely(options.callstacks) && op->on)
-		op->t->waits_at = op->stack = stacks_here();
+	if (likely(!options.callstacks) || !op->on)
+		return;
+	op->stack = stacks_here();
+	atomic_store_explicit(&op->t->waits_at, op->stack, memory_order_relaxed);
 }
 
 /* A call without a stream. */
@@ -251,6 +254,12 @@ static inline void op_host_bound(struct op *op, CUresult result)
 }
 
 struct region_origin op_origin(const struct op *op);
+/*
+ * What is about to be submitted writes to memory of this context, or at this address. If that is not
+ * its own, it waits for a capture under way there, and the next one there waits for it.
+ */
+void op_reaches(struct op *op, struct context *other);
+void op_reaches_address(struct op *op, CUdeviceptr address);
 void op_epoch(struct op *op, uint32_t trigger, uint32_t label);
 
 #endif

@@ -63,10 +63,12 @@ static uint32_t keep(const void *records, uint32_t *count, size_t size)
 	uint32_t place = 0;
 	uint8_t *to = *count ? params_next(*count * size, &place) : NULL;
 
-	if (to)
-		memcpy(to, records, *count * size);
-	else
+	if (!to) {
 		*count = 0;
+		return 0;
+	}
+	memcpy(to, records, *count * size);
+	params_filled(to, *count * size);
 	return place;
 }
 

@@ -81,19 +81,40 @@ static void end_wait(struct op *op, CUresult r, CUevent event)
 		return r; \
 	}
 
-#define WRITES(symbol, per_thread, address, params, args) \
-	EXPORT CUresult CUDAAPI symbol params \
+#define WRITES_VALUE(symbol, per_thread, type) \
+	EXPORT CUresult CUDAAPI symbol(CUstream stream, CUdeviceptr a, type v, unsigned flags) \
 	{ \
 		OP(op); \
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
-		CUresult r = real.symbol args; \
+		CUresult r = real.symbol(stream, a, v, flags); \
 		if (op.on && controls.touched) \
 			regions_touch_all(op.context); \
-		if (!(address)) /* a batch, waits among it perhaps */ \
-			op_host_bound(&op, r); \
-		end_with(&op, r, TT_EVENT_MEM_OP, address, 0); \
+		struct tt_event *e = op_event(&op, r); \
+		if (e) { \
+			e->dst = a; \
+			e->src = v; \
+			e->shared = sizeof(v); \
+			events_publish(e, TT_EVENT_MEM_OP); \
+		} \
+		op_end(&op, r); \
+		return r; \
+	}
+
+/* Waits may be among it. */
+#define BATCH(symbol, per_thread) \
+	EXPORT CUresult CUDAAPI symbol(CUstream stream, unsigned n, CUstreamBatchMemOpParams *list, unsigned flags) \
+	{ \
+		OP(op); \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
+		CUresult r = real.symbol(stream, n, list, flags); \
+		if (op.on && controls.touched) \
+			regions_touch_all(op.context); \
+		op_host_bound(&op, r); \
+		end_with(&op, r, TT_EVENT_MEM_OP, 0, 0); \
 		return r; \
 	}
 
@@ -171,18 +192,18 @@ static bool from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *
 static void born(struct op *op, CUresult r, bool ours, CUdeviceptr *p, size_t n)
 {
 	struct tt_event *e;
-	struct region *region = NULL;
+	uint32_t id = TT_NO_ID;
 
 	if (!op->on)
 		return;
 	if (r == CUDA_SUCCESS && !op->capturing && p && n && *p) {
 		struct region_origin origin = op_origin(op);
-		region = region_born(op->context, ours ? TT_REGION_ARENA : TT_REGION_ASYNC, *p, n, TT_NO_ID, &origin);
+		id = region_born(op->context, ours ? TT_REGION_ARENA : TT_REGION_ASYNC, *p, n, TT_NO_ID, &origin);
 	}
 	if ((e = op_event(op, r))) {
 		e->dst = p && r == CUDA_SUCCESS ? *p : 0;
 		e->bytes = n;
-		e->id = region ? region->id : TT_NO_ID;
+		e->id = id;
 		events_publish(e, TT_EVENT_ALLOC);
 	}
 	op_end(op, r);
@@ -206,6 +227,23 @@ static CUresult free_in_arena(struct op *op, CUdeviceptr p, CUresult (*free_real
 	}
 	arena_free_async_end(s, b);
 	return r;
+}
+
+/* The region that a free ends, or NULL: known before the call, after which the memory may be another thread's. */
+static struct region *freed(const struct op *op, CUdeviceptr p)
+{
+	return op->on && !op->capturing ? region_find(p) : NULL;
+}
+
+static void end_freed(const struct op *op, struct region *r, bool gone)
+{
+	struct region_origin origin = op_origin(op);
+
+	if (!r)
+		return;
+	if (gone)
+		region_ended(r, &origin);
+	region_release(r);
 }
 
 #define STREAMS(S, PT) \
@@ -251,12 +289,12 @@ WAITS_FOR_VALUE(cuStreamWaitValue32##S, PT, cuuint32_t) \
 WAITS_FOR_VALUE(cuStreamWaitValue64##S, PT, cuuint64_t) \
 WAITS_FOR_VALUE(cuStreamWaitValue32_v2##S, PT, cuuint32_t) \
 WAITS_FOR_VALUE(cuStreamWaitValue64_v2##S, PT, cuuint64_t) \
-WRITES(cuStreamWriteValue32##S, PT, a, (CUstream stream, CUdeviceptr a, cuuint32_t v, unsigned flags), (stream, a, v, flags)) \
-WRITES(cuStreamWriteValue64##S, PT, a, (CUstream stream, CUdeviceptr a, cuuint64_t v, unsigned flags), (stream, a, v, flags)) \
-WRITES(cuStreamWriteValue32_v2##S, PT, a, (CUstream stream, CUdeviceptr a, cuuint32_t v, unsigned flags), (stream, a, v, flags)) \
-WRITES(cuStreamWriteValue64_v2##S, PT, a, (CUstream stream, CUdeviceptr a, cuuint64_t v, unsigned flags), (stream, a, v, flags)) \
-WRITES(cuStreamBatchMemOp##S, PT, 0, (CUstream stream, unsigned n, CUstreamBatchMemOpParams *list, unsigned flags), (stream, n, list, flags)) \
-WRITES(cuStreamBatchMemOp_v2##S, PT, 0, (CUstream stream, unsigned n, CUstreamBatchMemOpParams *list, unsigned flags), (stream, n, list, flags)) \
+WRITES_VALUE(cuStreamWriteValue32##S, PT, cuuint32_t) \
+WRITES_VALUE(cuStreamWriteValue64##S, PT, cuuint64_t) \
+WRITES_VALUE(cuStreamWriteValue32_v2##S, PT, cuuint32_t) \
+WRITES_VALUE(cuStreamWriteValue64_v2##S, PT, cuuint64_t) \
+BATCH(cuStreamBatchMemOp##S, PT) \
+BATCH(cuStreamBatchMemOp_v2##S, PT) \
 EXPORT CUresult CUDAAPI cuMemAllocAsync##S(CUdeviceptr *p, size_t n, CUstream stream) \
 { \
 	OP(op); \
@@ -290,11 +328,9 @@ EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
 		return CUDA_ERROR_NOT_SUPPORTED; \
 	op_begin_free(&op, CALL_cuMemFreeAsync##S, stream, PT); \
 	bool ours = arena_holds(p); \
+	struct region *region = ours ? NULL : freed(&op, p); \
 	CUresult r = ours ? free_in_arena(&op, p, real.cuMemFreeAsync##S, stream, PT) : real.cuMemFreeAsync##S(p, stream); \
-	if (!ours && op.on && r == CUDA_SUCCESS && !op.capturing) { \
-		struct region_origin origin = op_origin(&op); \
-		region_died(p, &origin); \
-	} \
+	end_freed(&op, region, r == CUDA_SUCCESS && region && region->base == p); \
 	end_with(&op, r, TT_EVENT_FREE, p, 0); \
 	return r; \
 }

@@ -6,6 +6,7 @@
 #include "load.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,16 +16,11 @@
 #define EXPORT __attribute__((visibility("default")))
 #define LARGE_PAGE ((size_t)2 << 20)
 #define SMALL_PAGE 4096
+#define FILLING 16 /* threads at most */
 
-static bool call(struct tt_load_thread *t, const char *name, CUresult result)
-{
-	t->call = name;
-	t->result = (int)result;
-	return result == CUDA_SUCCESS;
-}
+/* ---- memory ---- */
 
-/* Memory in large pages as far as there are any, filled here: locking it would do that with a
-   lock held that all threads wait for. */
+/* Large pages as far as there are any. */
 static char *allocate(size_t size)
 {
 	char *map = mmap(NULL, size + LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -35,29 +31,74 @@ static char *allocate(size_t size)
 	if (skip)
 		munmap(map, skip);
 	munmap(map + skip + size, LARGE_PAGE - skip);
-	map += skip;
-	madvise(map, size, MADV_HUGEPAGE);
-	for (size_t at = 0; at < size; at += SMALL_PAGE)
-		((volatile char *)map)[at] = 0;
-	return map;
+	madvise(map + skip, size, MADV_HUGEPAGE);
+	return map + skip;
 }
 
-static bool make_place(const struct tt_load_driver *driver, struct tt_load_thread *t, struct tt_load_place *place)
-{
+struct part {
 	char *memory;
+	size_t size;
+	pthread_t thread;
+	bool runs;
+};
 
-	if (!place->copied && !call(t, "cuEventCreate", driver->create(&place->copied, CU_EVENT_DISABLE_TIMING)))
-		return false;
-	memory = allocate(t->size);
-	if (!memory)
-		return call(t, "mmap", CUDA_ERROR_OUT_OF_MEMORY);
-	if (!call(t, "cuMemHostRegister", driver->lock(memory, t->size, CU_MEMHOSTREGISTER_PORTABLE))) {
-		munmap(memory, t->size);
-		return false;
-	}
-	place->memory = memory;
-	return true;
+static void *fill(void *part)
+{
+	const struct part *p = part;
+
+	for (size_t at = 0; at < p->size; at += SMALL_PAGE)
+		((volatile char *)p->memory)[at] = 0;
+	return NULL;
 }
+
+/* Locking would do that, too, but alone and a small page at a time. */
+static void fill_all(char *memory, size_t size, unsigned threads)
+{
+	struct part parts[FILLING];
+	unsigned count = threads < FILLING ? threads : FILLING;
+	size_t each = (size / LARGE_PAGE + count - 1) / count * LARGE_PAGE;
+
+	for (unsigned i = 0; i < count; i++) {
+		size_t begin = i * each < size ? i * each : size;
+		parts[i] = (struct part){.memory = memory + begin, .size = size - begin < each ? size - begin : each};
+		parts[i].runs = i && !pthread_create(&parts[i].thread, NULL, fill, &parts[i]);
+	}
+	for (unsigned i = 0; i < count; i++)
+		if (!parts[i].runs)
+			fill(&parts[i]);
+	for (unsigned i = 0; i < count; i++)
+		if (parts[i].runs)
+			pthread_join(parts[i].thread, NULL);
+}
+
+EXPORT int tt_load_lock(const struct tt_load_driver *driver, struct tt_load_area *area, size_t size, unsigned threads)
+{
+	char *memory = allocate(size);
+
+	*area = (struct tt_load_area){.call = "mmap", .result = CUDA_ERROR_OUT_OF_MEMORY};
+	if (!memory)
+		return 0;
+	fill_all(memory, size, threads ? threads : 1);
+	CUresult result = driver->lock(memory, size, CU_MEMHOSTREGISTER_PORTABLE);
+	if (result != CUDA_SUCCESS) {
+		*area = (struct tt_load_area){.call = "cuMemHostRegister", .result = (int)result};
+		munmap(memory, size);
+		return 0;
+	}
+	*area = (struct tt_load_area){.memory = memory, .size = size};
+	return 1;
+}
+
+EXPORT void tt_load_unlock(const struct tt_load_driver *driver, struct tt_load_area *area)
+{
+	if (area->memory) {
+		driver->unlock(area->memory);
+		munmap(area->memory, area->size);
+	}
+	*area = (struct tt_load_area){0};
+}
+
+/* ---- pieces ---- */
 
 static bool read_all(const struct tt_load_read *read, char *memory)
 {
@@ -89,12 +130,19 @@ static bool read_piece(const struct tt_load_work *work, struct tt_load_thread *t
 	return true;
 }
 
+static bool call(struct tt_load_thread *t, const char *name, CUresult result)
+{
+	t->call = name;
+	t->result = (int)result;
+	return result == CUDA_SUCCESS;
+}
+
 static bool load_piece(const struct tt_load_work *work, struct tt_load_thread *t, struct tt_load_place *place)
 {
 	const struct tt_load_driver *driver = work->driver;
 	const struct tt_load_piece *piece = &work->pieces[t->piece];
 
-	if (!place->memory && !make_place(driver, t, place))
+	if (!place->copied && !call(t, "cuEventCreate", driver->create(&place->copied, CU_EVENT_DISABLE_TIMING)))
 		return false;
 	if (!call(t, "cuEventSynchronize", driver->wait(place->copied)))
 		return false;
@@ -126,13 +174,8 @@ EXPORT int tt_load(struct tt_load_work *work, struct tt_load_thread *t)
 EXPORT void tt_load_release(const struct tt_load_driver *driver, struct tt_load_thread *t)
 {
 	for (int i = 0; i < 2; i++) {
-		struct tt_load_place *place = &t->places[i];
-		if (place->copied)
-			driver->destroy(place->copied);
-		if (place->memory) {
-			driver->unlock(place->memory);
-			munmap(place->memory, t->size);
-		}
-		*place = (struct tt_load_place){0};
+		if (t->places[i].copied)
+			driver->destroy(t->places[i].copied);
+		t->places[i] = (struct tt_load_place){0};
 	}
 }

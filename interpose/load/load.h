@@ -59,20 +59,26 @@ struct tt_load_work {
 	uint32_t next, stop;
 };
 
+/* Memory that is locked. call: of the driver, which failed with this result; else NULL. */
+struct tt_load_area {
+	void *memory;
+	size_t size;
+	const char *call;
+	int result;
+};
+
 struct tt_load_place {
 	void *memory;
 	CUevent copied;
 };
 
 /*
- * What a thread has of its own, zeros at first; size: bytes of a place, whole large pages.
- * After a failure, piece: which one; call: of the driver, with its result; NULL where the piece
+ * What a thread has of its own: places in an area, else zeros at first. After a failure, piece: which one; call: of the driver, with its result; NULL where the piece
  * could not be read, or a block was another one.
  */
 struct tt_load_thread {
 	struct tt_load_place places[2];
 	CUstream stream;
-	size_t size;
 	const char *call;
 	int result;
 	uint32_t piece;
@@ -81,7 +87,13 @@ struct tt_load_thread {
 /* Takes pieces until there are none, or one thread failed: then this one's is 0, or another's. */
 int tt_load(struct tt_load_work *work, struct tt_load_thread *thread);
 
-/* Gives its places back; all copies have to be done. */
+/* size: whole large pages; threads: how many fill them with zeros. 0 where the driver refuses it. */
+int tt_load_lock(const struct tt_load_driver *driver, struct tt_load_area *area, size_t size, unsigned threads);
+
+/* All copies from it have to be done. */
+void tt_load_unlock(const struct tt_load_driver *driver, struct tt_load_area *area);
+
+/* Ends what a thread has of the driver's. */
 void tt_load_release(const struct tt_load_driver *driver, struct tt_load_thread *thread);
 
 #endif

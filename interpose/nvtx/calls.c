@@ -74,7 +74,7 @@ static void fill(struct tt_event *e, const struct said *s)
 	e->time_ns = clock_ns();
 	e->thread = thread_self.registered ? thread_self.tid : (uint32_t)syscall(SYS_gettid);
 	e->context = context_known();
-	e->call = TT_NO_ID;
+	e->call = TT_NO_CALL;
 	e->id = TT_NO_ID;
 	e->dst = TT_NO_ID;
 	e->bytes = s->payload;
@@ -157,19 +157,19 @@ static void cut(struct text text, uint64_t seq)
 	CUcontext popped;
 	int error = errno, cancel;
 
-	if (likely(!text.chosen) || t->calls || !t->context)
+	if (likely(!text.chosen) || thread_in_call(t) || !t->context)
 		return;
-	t->calls++;
+	thread_calls(t, 1);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	struct context *c = context_current(t), *last = t->context;
 	if (c)
-		capture_epoch(t, c, TT_TRIGGER_NVTX, text.offset, seq);
+		capture_epoch(t, c, TT_TRIGGER_NVTX, text.offset, seq, false);
 	else if (last && atomic_load(&last->alive) && real.cuCtxPushCurrent_v2(last->handle) == CUDA_SUCCESS) {
-		capture_epoch(t, last, TT_TRIGGER_NVTX, text.offset, seq);
+		capture_epoch(t, last, TT_TRIGGER_NVTX, text.offset, seq, false);
 		real.cuCtxPopCurrent_v2(&popped);
 	}
 	pthread_setcancelstate(cancel, NULL);
-	t->calls--;
+	thread_calls(t, -1);
 	errno = error;
 }
 
@@ -306,7 +306,7 @@ static void name_stream(CUstream handle, const char *name)
 	struct tt_event *e;
 
 	settle();
-	if (!name || !*name || !recording() || t->calls || !(stream = stream_of(t, handle, false)) || !options.events ||
+	if (!name || !*name || !recording() || thread_in_call(t) || !(stream = stream_of(t, handle, false)) || !options.events ||
 	    !(e = events_next()))
 		return;
 	fill(e, &s);

@@ -10,6 +10,7 @@ struct condition {
 	CUgraphConditionalHandle handle;
 	CUgraph graph;
 	bool assigned; /* at each launch */
+	bool taken;
 	unsigned first;
 	_Atomic unsigned value;
 	struct condition *next;
@@ -75,10 +76,33 @@ void conditional_make(CUgraphNode node, CUDA_CONDITIONAL_NODE_PARAMS *p)
 	p->phGraph_out = node->bodies;
 }
 
-void conditional_begin(struct condition *c)
+bool conditional_is_any(struct condition *c)
+{
+	return c;
+}
+
+bool conditional_is_taken(struct condition *c)
+{
+	return c->taken;
+}
+
+bool conditional_take(struct condition *c)
+{
+	c->taken = true;
+	return false;
+}
+
+bool conditional_give_back(struct condition *c)
+{
+	c->taken = false;
+	return false;
+}
+
+bool conditional_begin(struct condition *c)
 {
 	if (c->assigned)
 		c->value = c->first;
+	return false;
 }
 
 unsigned conditional_body(const struct condition *c, CUgraphConditionalNodeType type, unsigned count)

@@ -562,7 +562,7 @@ struct CUgraphNode_st {
 	unsigned number; /* in its graph, in order of creation */
 	CUgraphNode origin; /* node it was cloned from */
 	size_t mark;        /* scratch of walks */
-	TAILQ_ENTRY(CUgraphNode_st) all;
+	TAILQ_ENTRY(CUgraphNode_st) all, end;
 };
 
 struct user_reference {
@@ -572,6 +572,7 @@ struct user_reference {
 
 struct CUgraph_st {
 	TAILQ_HEAD(node_list, CUgraphNode_st) nodes; /* in order of creation */
+	TAILQ_HEAD(, CUgraphNode_st) last; /* nodes that nothing comes after, the newest such first */
 	size_t count;
 	unsigned long long id;
 	unsigned made;      /* nodes, with those that are gone */
@@ -599,7 +600,12 @@ CUgraphNodeType work_node_type(const struct sim_work *work);
 /* conditional.c */
 CUresult conditional_check(CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p);
 void conditional_make(CUgraphNode node, CUDA_CONDITIONAL_NODE_PARAMS *p); /* its bodies */
-void conditional_begin(struct condition *c); /* a launch: the value is what its handle was made with */
+/* Of all conditions of an executable graph: true where the others do not matter any more. */
+bool conditional_is_any(struct condition *c);
+bool conditional_is_taken(struct condition *c); /* by an executable graph: there may be one at a time */
+bool conditional_take(struct condition *c);
+bool conditional_give_back(struct condition *c);
+bool conditional_begin(struct condition *c); /* a launch: the value is what its handle was made with */
 /* Which of so many bodies runs now; that number: none. */
 unsigned conditional_body(const struct condition *c, CUgraphConditionalNodeType type, unsigned count);
 bool conditional_set(uint64_t handle, uint32_t value); /* by a kernel; takes no lock */
@@ -623,7 +629,7 @@ struct exec_node {
 	CUgraphConditionalNodeType condition_type;
 	unsigned *before; /* indices of nodes it comes after */
 	unsigned before_count;
-	bool has_dependents, disabled;
+	bool disabled;
 };
 
 struct CUgraphExec_st {
@@ -633,6 +639,8 @@ struct CUgraphExec_st {
 	unsigned long long flags;
 	struct exec_node *nodes; /* every node after all it depends on */
 	unsigned count;
+	unsigned *ends; /* those that nothing comes after */
+	size_t end_count;
 	struct sim_op *last; /* end of the newest launch: launches of one graph do not overlap */
 	struct user_reference *objects;
 	size_t object_count;
@@ -642,6 +650,19 @@ CUresult exec_set_work(CUgraphExec exec, CUgraphNode node, struct sim_work *work
 CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgraphExec *out,
 	CUgraphNode *failed);
 void exec_unref(CUgraphExec exec);
+void exec_delete(CUgraphExec exec);
+CUresult exec_enter(CUgraphExec exec); /* INVALID_VALUE where it is none; else followed by sim_leave */
 void exec_condition(struct sim_op *op); /* of WORK_CONDITION, which is about to be finished */
+
+/* The graphs that a node holds: a child graph, or the bodies of a condition. */
+static inline unsigned exec_inside_count(const struct exec_node *n)
+{
+	return n->child ? 1 : n->body_count;
+}
+
+static inline CUgraphExec exec_inside(const struct exec_node *n, unsigned i)
+{
+	return n->child ? n->child : n->bodies[i];
+}
 
 #endif

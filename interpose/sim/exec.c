@@ -1,5 +1,5 @@
 /*
- * Instantiated graphs: launching them and changing what they will do next.
+ * Instantiated graphs: making and launching them. What changes them is in exec_update.c.
  *
  * Invariants: an instantiated graph holds work of its own, so neither its graph nor launches
  * under way notice a change; a launch is, to its stream, one operation.
@@ -12,25 +12,14 @@
 
 /* ---- making ---- */
 
-/* The graphs that a node holds: a child graph, or the bodies of a condition. */
-static unsigned inside_count(const struct exec_node *n)
-{
-	return n->child ? 1 : n->body_count;
-}
-
-static CUgraphExec inside(const struct exec_node *n, unsigned i)
-{
-	return n->child ? n->child : n->bodies[i];
-}
-
 void exec_unref(CUgraphExec exec)
 {
 	if (--exec->refs)
 		return;
 	for (unsigned i = 0; i < exec->count; i++) {
 		work_unref(exec->nodes[i].work);
-		for (unsigned k = 0; k < inside_count(&exec->nodes[i]); k++)
-			exec_unref(inside(&exec->nodes[i], k));
+		for (unsigned k = 0; k < exec_inside_count(&exec->nodes[i]); k++)
+			exec_unref(exec_inside(&exec->nodes[i], k));
 		free(exec->nodes[i].bodies);
 		free(exec->nodes[i].before);
 	}
@@ -38,10 +27,11 @@ void exec_unref(CUgraphExec exec)
 	op_unref(exec->last);
 	free(exec->objects);
 	free(exec->nodes);
+	free(exec->ends);
 	free(exec);
 }
 
-static void exec_delete(CUgraphExec exec)
+void exec_delete(CUgraphExec exec)
 {
 	handle_remove(exec);
 	exec_unref(exec);
@@ -54,7 +44,6 @@ static CUresult exec_node_make(struct exec_node *to, CUgraphNode from, CUcontext
 	to->number = from->number;
 	to->type = from->type;
 	to->work = from->work ? work_ref(from->work) : NULL;
-	to->has_dependents = from->after.count > 0;
 	to->before = sim_alloc(from->before.count * sizeof *to->before);
 	/* graph_order has left each node's place in its mark. */
 	for (size_t i = 0; i < from->before.count; i++)
@@ -74,7 +63,7 @@ CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgra
 	CUgraphNode *failed)
 {
 	CUresult result = CUDA_SUCCESS;
-	CUgraphNode *order = graph_order(graph);
+	CUgraphNode *order = graph_order(graph), node;
 
 	if (!order)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -92,6 +81,9 @@ CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgra
 			*failed = order[i];
 	}
 	free(order);
+	exec->ends = sim_alloc(graph->count * sizeof *exec->ends);
+	TAILQ_FOREACH(node, &graph->last, end)
+		exec->ends[exec->end_count++] = (unsigned)node->mark;
 	exec->object_count = graph->object_count;
 	exec->objects = sim_copy(graph->objects, graph->object_count * sizeof *graph->objects);
 	user_references_keep(exec->objects, exec->object_count);
@@ -118,6 +110,20 @@ static bool suits_device(CUgraph graph)
 	return graph->count > 0;
 }
 
+/* Its conditions and those of graphs inside, until visit says that this is enough: whether it did. */
+static bool each_condition(CUgraphExec exec, bool (*visit)(struct condition *c))
+{
+	bool enough = false;
+
+	for (unsigned i = 0; i < exec->count && !enough; i++) {
+		const struct exec_node *n = &exec->nodes[i];
+		enough = n->condition && visit(n->condition);
+		for (unsigned k = 0; k < exec_inside_count(n) && !enough; k++)
+			enough = each_condition(exec_inside(n, k), visit);
+	}
+	return enough;
+}
+
 static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags,
 	CUgraphNode *failed)
 {
@@ -136,8 +142,14 @@ static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long 
 	result = capture_forbids();
 	if (!result)
 		result = exec_make(ctx, graph, flags, out, failed);
-	if (!result)
+	if (!result && each_condition(*out, conditional_is_taken)) {
+		exec_unref(*out);
+		result = CUDA_ERROR_NOT_SUPPORTED;
+	}
+	if (!result) {
+		each_condition(*out, conditional_take);
 		handle_add(*out, HANDLE_EXEC);
+	}
 	return sim_leave(result);
 }
 
@@ -167,7 +179,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph,
 	return result;
 }
 
-static CUresult enter_exec(CUgraphExec exec)
+CUresult exec_enter(CUgraphExec exec)
 {
 	CUcontext ctx;
 	CUresult result = sim_enter(&ctx);
@@ -179,19 +191,21 @@ static CUresult enter_exec(CUgraphExec exec)
 
 CUresult cuGraphExecDestroy(CUgraphExec exec)
 {
-	CUresult result = enter_exec(exec);
+	CUresult result = exec_enter(exec);
 
 	if (result)
 		return result;
 	result = capture_forbids();
-	if (!result)
+	if (!result) {
+		each_condition(exec, conditional_give_back);
 		exec_delete(exec);
+	}
 	return sim_leave(result);
 }
 
 CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)
 {
-	CUresult result = enter_exec(exec);
+	CUresult result = exec_enter(exec);
 
 	if (result)
 		return result;
@@ -226,26 +240,14 @@ static CUresult check_launch(CUgraphExec exec, bool auto_free)
 	for (unsigned i = 0; i < exec->count && !result; i++) {
 		const struct exec_node *n = &exec->nodes[i];
 		result = check_alive(n->work);
-		for (unsigned k = 0; k < inside_count(n) && !result; k++)
-			result = check_launch(inside(n, k), auto_free);
+		for (unsigned k = 0; k < exec_inside_count(n) && !result; k++)
+			result = check_launch(exec_inside(n, k), auto_free);
 		/* Memory that the last launch allocated must have been freed before the next. */
 		if (!result && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !auto_free
 			&& pool_graph_memory_live(n->work))
 			result = CUDA_ERROR_INVALID_VALUE;
 	}
 	return result;
-}
-
-static bool has_conditions(CUgraphExec exec)
-{
-	bool has = false;
-
-	for (unsigned i = 0; i < exec->count && !has; i++) {
-		has = exec->nodes[i].condition;
-		for (unsigned k = 0; k < inside_count(&exec->nodes[i]) && !has; k++)
-			has = has_conditions(inside(&exec->nodes[i], k));
-	}
-	return has;
 }
 
 static struct sim_work *condition_work(CUcontext ctx, CUgraphExec root, const struct exec_node *n, struct sim_op *end)
@@ -294,23 +296,13 @@ static void submit(CUgraphExec root, CUgraphExec exec, struct sim_op *begin, str
 		op_submit(op);
 		if (runs && work->type == WORK_RECORD)
 			event_recorded(work->event, op);
-		if (!n->has_dependents)
-			op_after(end, op);
 		ops[i] = op;
 	}
+	for (size_t i = 0; i < exec->end_count; i++)
+		op_after(end, ops[exec->ends[i]]);
 	for (unsigned i = 0; i < exec->count; i++)
 		op_unref(ops[i]);
 	free(ops);
-}
-
-static void begin_conditions(CUgraphExec exec)
-{
-	for (unsigned i = 0; i < exec->count; i++) {
-		if (exec->nodes[i].condition)
-			conditional_begin(exec->nodes[i].condition);
-		for (unsigned k = 0; k < inside_count(&exec->nodes[i]); k++)
-			begin_conditions(inside(&exec->nodes[i], k));
-	}
 }
 
 /* What runs is known only now; of a loop it is asked again after the body. */
@@ -321,7 +313,7 @@ void exec_condition(struct sim_op *op)
 	struct sim_op *again = NULL, *end = w->condition.end;
 
 	if (!n) {
-		begin_conditions(w->condition.root);
+		each_condition(w->condition.root, conditional_begin);
 		return;
 	}
 	unsigned body = conditional_body(n->condition, n->condition_type, n->body_count);
@@ -348,7 +340,7 @@ static CUresult exec_launch(CUgraphExec exec, CUstream stream)
 		result = stream_check_legacy(stream);
 	if (result)
 		return result;
-	struct sim_work *first = has_conditions(exec) ? condition_work(ctx, exec, NULL, NULL) : work_new(WORK_NOTHING, ctx);
+	struct sim_work *first = each_condition(exec, conditional_is_any) ? condition_work(ctx, exec, NULL, NULL) : work_new(WORK_NOTHING, ctx);
 	struct sim_op *begin = stream_push(stream, first, exec->last);
 	struct sim_op *end = op_new(ctx, work_new(WORK_NOTHING, ctx));
 	op_after(end, begin);
@@ -401,274 +393,4 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream handle)
 		return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
 	}
 	return sim_leave(stream_submit(stream, work_new(WORK_NOTHING, stream->ctx), NULL));
-}
-
-/* ---- changing ---- */
-
-static struct exec_node *find_node(CUgraphExec exec, CUgraphNode node)
-{
-	for (unsigned i = 0; i < exec->count; i++) {
-		if (exec->nodes[i].source == node)
-			return &exec->nodes[i];
-		for (unsigned k = 0; k < inside_count(&exec->nodes[i]); k++) {
-			struct exec_node *inner = find_node(inside(&exec->nodes[i], k), node);
-			if (inner)
-				return inner;
-		}
-	}
-	return NULL;
-}
-
-static bool is_flat(const struct copy *c)
-{
-	return c->height == 1 && c->depth == 1;
-}
-
-static bool same_end(const struct copy_end *a, const struct copy_end *b)
-{
-	return a->type == b->type && a->host == b->host && a->device == b->device && a->array == b->array && a->x == b->x &&
-	       a->y == b->y && a->z == b->z && a->pitch == b->pitch && a->height == b->height;
-}
-
-/* Copies of rows have to stay what they are. */
-static bool copy_may_become(const struct copy *a, const struct copy *b)
-{
-	if (!is_flat(a) || !is_flat(b))
-		return a->width == b->width && a->height == b->height && a->depth == b->depth &&
-		       same_end(&a->src, &b->src) && same_end(&a->dst, &b->dst);
-	return a->src.type == b->src.type && a->dst.type == b->dst.type;
-}
-
-static bool fill_may_become(const struct sim_work *a, const struct sim_work *b)
-{
-	return a->fill.height == b->fill.height &&
-	       (a->fill.height == 1 || (a->fill.width == b->fill.width && a->fill.element == b->fill.element
-					&& a->fill.pitch == b->fill.pitch));
-}
-
-static bool may_become(const struct sim_work *a, const struct sim_work *b)
-{
-	switch (a->type) {
-	case WORK_COPY:
-		return copy_may_become(&a->copy.copy, &b->copy.copy);
-	case WORK_FILL:
-		return fill_may_become(a, b);
-	default:
-		return true;
-	}
-}
-
-CUresult exec_set_work(CUgraphExec exec, CUgraphNode node, struct sim_work *work)
-{
-	struct exec_node *n = handle_is(exec, HANDLE_EXEC) ? find_node(exec, node) : NULL;
-
-	if (!n || !may_become(n->work, work))
-		return CUDA_ERROR_INVALID_VALUE;
-	work_unref(n->work);
-	n->work = work_ref(work);
-	return CUDA_SUCCESS;
-}
-
-static CUresult enter_exec_and_node(CUgraphExec exec, CUgraphNode node, struct exec_node **out)
-{
-	CUresult result = enter_exec(exec);
-
-	if (result)
-		return result;
-	*out = handle_is(node, HANDLE_NODE) ? find_node(exec, node) : NULL;
-	return *out ? CUDA_SUCCESS : sim_leave(CUDA_ERROR_INVALID_VALUE);
-}
-
-static bool may_be_disabled(const struct exec_node *n)
-{
-	return n->type == CU_GRAPH_NODE_TYPE_KERNEL || n->type == CU_GRAPH_NODE_TYPE_MEMCPY
-		|| n->type == CU_GRAPH_NODE_TYPE_MEMSET;
-}
-
-CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int enabled)
-{
-	struct exec_node *n;
-	CUresult result = enter_exec_and_node(exec, node, &n);
-
-	if (result)
-		return result;
-	if (!may_be_disabled(n))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	n->disabled = !enabled;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int *enabled)
-{
-	struct exec_node *n;
-	CUresult result = enter_exec_and_node(exec, node, &n);
-
-	if (result)
-		return result;
-	if (!enabled || !may_be_disabled(n))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*enabled = !n->disabled;
-	return sim_leave(CUDA_SUCCESS);
-}
-
-static int by_number(const void *a, const void *b)
-{
-	const struct exec_node *x = *(struct exec_node *const *)a, *y = *(struct exec_node *const *)b;
-
-	return x->number < y->number ? -1 : x->number > y->number;
-}
-
-/* Nodes that nothing comes after, in the order in which they were added. */
-static size_t last_nodes(CUgraphExec exec, struct exec_node **last)
-{
-	size_t n = 0;
-
-	for (unsigned i = 0; i < exec->count; i++) {
-		if (!exec->nodes[i].has_dependents)
-			last[n++] = &exec->nodes[i];
-	}
-	qsort(last, n, sizeof *last, by_number);
-	return n;
-}
-
-/*
- * The node of the new graph for each of the old: the last nodes in order, and from there back what
- * each comes after, in order. Where that ends, the topology differs: NULL.
- */
-static struct exec_node **pair(CUgraphExec old, CUgraphExec new)
-{
-	size_t room = old->count + new->count;
-	struct exec_node **pairs = sim_alloc(room * sizeof *pairs), **a = sim_alloc(room * sizeof *a);
-	struct exec_node **b = sim_alloc(room * sizeof *b);
-	size_t count = last_nodes(old, a);
-	bool same = old->count == new->count && last_nodes(new, b) == count;
-
-	for (size_t i = 0; same && i < count; i++)
-		pairs[a[i] - old->nodes] = b[i];
-	for (size_t i = 0; same && i < count; i++) {
-		same = a[i]->before_count == b[i]->before_count;
-		for (unsigned k = 0; same && k < a[i]->before_count; k++) {
-			struct exec_node **known = &pairs[a[i]->before[k]], *other = &new->nodes[b[i]->before[k]];
-			same = !*known || *known == other;
-			if (*known)
-				continue;
-			*known = b[count] = other;
-			a[count++] = &old->nodes[a[i]->before[k]];
-		}
-	}
-	free(a);
-	free(b);
-	if (same)
-		return pairs;
-	free(pairs);
-	return NULL;
-}
-
-static CUgraphExecUpdateResult compare(CUgraphExec old, CUgraphExec new, CUgraphNode *where);
-
-static CUgraphExecUpdateResult compare_node(const struct exec_node *a, const struct exec_node *b, CUgraphNode *where)
-{
-	CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
-
-	*where = b->source;
-	if (a->type != b->type)
-		return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
-	if (a->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || a->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
-		return CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED;
-	if (a->type == CU_GRAPH_NODE_TYPE_KERNEL && a->work->ctx != b->work->ctx)
-		return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
-	if (inside_count(a) != inside_count(b))
-		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-	if (a->work && !may_become(a->work, b->work))
-		return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
-	for (unsigned k = 0; k < inside_count(a) && !result; k++)
-		result = compare(inside(a, k), inside(b, k), where);
-	return result;
-}
-
-static CUgraphExecUpdateResult compare(CUgraphExec old, CUgraphExec new, CUgraphNode *where)
-{
-	CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
-	struct exec_node **pairs = pair(old, new);
-
-	if (!pairs)
-		return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
-	for (unsigned i = 0; i < old->count && !result; i++)
-		result = compare_node(&old->nodes[i], pairs[i], where);
-	free(pairs);
-	if (!result)
-		*where = NULL;
-	return result;
-}
-
-/* Of graphs that were compared. The sources stay: nodes of the graph it was made from go on naming its nodes. */
-static void take_work(CUgraphExec to, CUgraphExec from)
-{
-	struct exec_node **pairs = pair(to, from);
-
-	for (unsigned i = 0; i < to->count; i++) {
-		struct sim_work *work = to->nodes[i].work;
-		to->nodes[i].work = pairs[i]->work;
-		pairs[i]->work = work;
-		for (unsigned k = 0; k < inside_count(&to->nodes[i]); k++)
-			take_work(inside(&to->nodes[i], k), inside(pairs[i], k));
-	}
-	free(pairs);
-}
-
-CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
-{
-	CUgraphExec new;
-	CUgraphNode where = NULL;
-	CUresult result = enter_exec(exec);
-
-	if (result)
-		return result;
-	if (!info || !handle_is(graph, HANDLE_GRAPH))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*info = (CUgraphExecUpdateResultInfo){ .result = CU_GRAPH_EXEC_UPDATE_ERROR };
-	result = exec_make(exec->ctx, graph, exec->flags, &new, NULL);
-	if (result)
-		return sim_leave(result);
-	info->result = compare(exec, new, &where);
-	info->errorNode = where;
-	if (!info->result)
-		take_work(exec, new);
-	exec_delete(new);
-	return sim_leave(info->result ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_SUCCESS);
-}
-
-CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed,
-	CUgraphExecUpdateResult *why)
-{
-	CUgraphExecUpdateResultInfo info = { 0 };
-	CUresult result = cuGraphExecUpdate_v2(exec, graph, &info);
-
-	if (failed)
-		*failed = info.errorNode;
-	if (why)
-		*why = info.result;
-	return result;
-}
-
-CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
-{
-	struct exec_node *n;
-	CUgraphExec new;
-	CUgraphNode where;
-	CUresult result = enter_exec_and_node(exec, node, &n);
-
-	if (result)
-		return result;
-	if (!n->child || !handle_is(child, HANDLE_GRAPH))
-		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	result = exec_make(exec->ctx, child, 0, &new, NULL);
-	if (result)
-		return sim_leave(result);
-	if (compare(n->child, new, &where))
-		result = CUDA_ERROR_INVALID_VALUE;
-	else
-		take_work(n->child, new);
-	exec_delete(new);
-	return sim_leave(result);
 }

@@ -47,20 +47,29 @@ void edges_add(struct edges *e, const struct edge *items, size_t count)
 	}
 }
 
+/* The last one takes its place, as with NVIDIA's driver. */
 static void edges_drop(struct edges *e, CUgraphNode node)
 {
 	size_t at = edges_find(e, node);
 
-	if (at == e->count)
-		return;
-	e->count--;
-	memmove(e->items + at, e->items + at + 1, (e->count - at) * sizeof *e->items);
+	if (at < e->count)
+		e->items[at] = e->items[--e->count];
 }
 
 static void connect(CUgraphNode from, CUgraphNode to, CUgraphEdgeData data)
 {
+	if (!from->after.count)
+		TAILQ_REMOVE(&from->graph->last, from, end);
 	edges_append(&to->before, (struct edge){ from, data });
 	edges_append(&from->after, (struct edge){ to, data });
+}
+
+static void disconnect(CUgraphNode from, CUgraphNode to)
+{
+	edges_drop(&to->before, from);
+	edges_drop(&from->after, to);
+	if (!from->after.count)
+		TAILQ_INSERT_HEAD(&from->graph->last, from, end);
 }
 
 CUresult graph_edges_from(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data,
@@ -92,6 +101,7 @@ CUgraph graph_make(void)
 	CUgraph graph = sim_alloc(sizeof *graph);
 
 	TAILQ_INIT(&graph->nodes);
+	TAILQ_INIT(&graph->last);
 	graph->id = graph_next_number();
 	handle_add(graph, HANDLE_GRAPH);
 	return graph;
@@ -104,10 +114,11 @@ unsigned graph_next_number(void)
 
 static void node_delete(CUgraphNode node)
 {
-	for (size_t i = 0; i < node->before.count; i++)
-		edges_drop(&node->before.items[i].node->after, node);
-	for (size_t i = 0; i < node->after.count; i++)
-		edges_drop(&node->after.items[i].node->before, node);
+	while (node->before.count)
+		disconnect(node->before.items[0].node, node);
+	while (node->after.count)
+		disconnect(node, node->after.items[0].node);
+	TAILQ_REMOVE(&node->graph->last, node, end);
 	TAILQ_REMOVE(&node->graph->nodes, node, all);
 	node->graph->count--;
 	handle_remove(node);
@@ -174,6 +185,7 @@ CUresult graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *work, C
 	node->number = graph->made++;
 	if (child)
 		child->parent = node;
+	TAILQ_INSERT_HEAD(&graph->last, node, end);
 	for (size_t i = 0; i < count; i++)
 		connect(deps[i].node, node, deps[i].data);
 	TAILQ_INSERT_TAIL(&graph->nodes, node, all);
@@ -234,6 +246,19 @@ CUresult graph_copy(CUgraph graph, CUgraph *out)
 		for (size_t i = 0; i < node->before.count; i++)
 			connect((CUgraphNode)node->before.items[i].node->mark, (CUgraphNode)node->mark,
 				node->before.items[i].data);
+	}
+	/* All orders are as in the original, too. */
+	TAILQ_FOREACH(node, &graph->nodes, all) {
+		twin = (CUgraphNode)node->mark;
+		for (size_t i = 0; i < node->after.count; i++) {
+			twin->after.items[i] = node->after.items[i];
+			twin->after.items[i].node = (CUgraphNode)node->after.items[i].node->mark;
+		}
+	}
+	TAILQ_FOREACH(node, &graph->last, end) {
+		twin = (CUgraphNode)node->mark;
+		TAILQ_REMOVE(&copy->last, twin, end);
+		TAILQ_INSERT_TAIL(&copy->last, twin, end);
 	}
 	copy->object_count = graph->object_count;
 	copy->objects = sim_copy(graph->objects, graph->object_count * sizeof *graph->objects);
@@ -313,13 +338,25 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode original, CUgraph 
 	return sim_leave(CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Nothing can be taken out of such a graph. */
+static bool has_memory(CUgraph graph)
+{
+	CUgraphNode node;
+
+	TAILQ_FOREACH(node, &graph->nodes, all) {
+		if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+			return true;
+	}
+	return false;
+}
+
 CUresult cuGraphDestroyNode(CUgraphNode node)
 {
 	CUresult result = enter_node(node);
 
 	if (result)
 		return result;
-	if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+	if (has_memory(node->graph))
 		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
 	if (capture_builds(node->graph))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
@@ -521,10 +558,10 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from,
 		return result;
 	if (count && (!from || !to || !pairs_good(graph, from, to, count, true)))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	for (size_t i = 0; i < count; i++) {
-		edges_drop(&to[i]->before, from[i]);
-		edges_drop(&from[i]->after, to[i]);
-	}
+	if (has_memory(graph))
+		return sim_leave(CUDA_ERROR_NOT_SUPPORTED);
+	for (size_t i = 0; i < count; i++)
+		disconnect(from[i], to[i]);
 	return sim_leave(CUDA_SUCCESS);
 }
 

@@ -44,14 +44,13 @@ static unsigned order_words(struct ptx_decoder *d)
 	for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++)
 		ptx_word(d, plain[i]);
 	if (ptx_word(d, "acquire"))
-		flags |= PTX_ACQUIRE;
+		flags |= PTX_STRONG | PTX_ACQUIRE;
 	if (ptx_word(d, "release"))
-		flags |= PTX_RELEASE;
+		flags |= PTX_STRONG | PTX_RELEASE;
 	if (ptx_word(d, "acq_rel"))
-		flags |= PTX_ACQUIRE | PTX_RELEASE;
-	/* Relaxed and volatile accesses must not be torn or left out; no access here ever is. */
-	ptx_word(d, "relaxed");
-	ptx_word(d, "volatile");
+		flags |= PTX_STRONG | PTX_ACQUIRE | PTX_RELEASE;
+	if (ptx_word(d, "relaxed") || ptx_word(d, "volatile"))
+		flags |= PTX_STRONG;
 	return flags;
 }
 

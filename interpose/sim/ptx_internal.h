@@ -365,6 +365,7 @@ enum ptx_collective_kind {
 #define PTX_TO_INTEGER 16  /* cvt.rni and kin: the float is rounded to a whole number */
 #define PTX_ACQUIRE 32
 #define PTX_RELEASE 64
+#define PTX_STRONG 16384 /* others may access the same place meanwhile */
 #define PTX_SETS_CARRY 128
 #define PTX_USES_CARRY 256
 #define PTX_HIGH 512

@@ -4,6 +4,8 @@
  * Invariant: no byte is touched that translate (device memory) or the bounds of the space
  * (shared, stack, parameters) do not grant, and no access is misaligned. A store of several
  * threads to one place leaves the value of the highest of them.
+ * Strong accesses (volatile, relaxed, acquire, release) are atomic ones of the host, which may use
+ * the same place meanwhile.
  */
 #include "ptx_internal.h"
 
@@ -221,14 +223,17 @@ bool ptx_resolve(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask, siz
 		for (uint32_t m = mask; m; m &= m - 1) {                                                      \
 			int i = __builtin_ctz(m);                                                             \
 			M value;                                                                              \
-			memcpy(&value, host[i] + offset, sizeof(value));                                      \
+			if (strong)                                                                           \
+				value = __atomic_load_n((const M *)(host[i] + offset), __ATOMIC_ACQUIRE);     \
+			else                                                                                  \
+				memcpy(&value, host[i] + offset, sizeof(value));                              \
 			d[i] = (S)value;                                                                      \
 		}                                                                                             \
 	} while (0)
 
 static void fetch(const struct ptx_op *op, void *dst, uint8_t *const *host, size_t offset, uint32_t mask)
 {
-	bool wide = op->kind == PTX_ELEMENT_64;
+	bool wide = op->kind == PTX_ELEMENT_64, strong = op->flags & PTX_STRONG;
 
 	switch ((enum ptx_type)op->type) {
 	case PTX_B8:
@@ -336,12 +341,15 @@ bool ptx_load_uniform(struct ptx_warp *w, const struct ptx_op *op, uint32_t mask
 	for (uint32_t m = mask; m; m &= m - 1) {                                                              \
 		int i = __builtin_ctz(m);                                                                     \
 		M value = (M)(wide ? ((const lane_u64 *)src)[i] : ((const lane_u32 *)src)[i]);                \
-		memcpy(host[i] + offset, &value, sizeof(value));                                              \
+		if (strong)                                                                                   \
+			__atomic_store_n((M *)(host[i] + offset), value, __ATOMIC_RELEASE);                   \
+		else                                                                                          \
+			memcpy(host[i] + offset, &value, sizeof(value));                                      \
 	}
 
 static void put(const struct ptx_op *op, const void *src, uint8_t *const *host, size_t offset, uint32_t mask)
 {
-	bool wide = op->kind == PTX_ELEMENT_64;
+	bool wide = op->kind == PTX_ELEMENT_64, strong = op->flags & PTX_STRONG;
 
 	switch (ptx_type_size(op->type)) {
 	case 1:

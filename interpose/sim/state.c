@@ -6,6 +6,8 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <limits.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -156,6 +158,16 @@ static void inject(void)
 		initialize();
 }
 
+/* Kernels take and give back memory with every launch: it stays with the process, which else gets its pages anew each time. */
+static void keep_memory(void)
+{
+#ifdef __GLIBC__
+	mallopt(M_MMAP_THRESHOLD, 32 << 20);
+	mallopt(M_TRIM_THRESHOLD, INT_MAX);
+	mallopt(M_TOP_PAD, 4 << 20);
+#endif
+}
+
 CUresult cuInit(unsigned int flags)
 {
 	bool first;
@@ -169,6 +181,7 @@ CUresult cuInit(unsigned int flags)
 	pthread_mutex_lock(&sim_mutex);
 	first = life == LIFE_NEW;
 	if (first) {
+		keep_memory();
 		if (!region_setup()) {
 			sim_note("no address space for the devices' memory");
 			return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);

@@ -60,7 +60,7 @@ void arena_reserve_anew(CUdevice device);
 struct holding {
 	struct context *context;
 	CUstream stream;
-	bool held_up;    /* zeroing did not come to its end in time */
+	_Atomic bool held_up; /* zeroing did not come to its end in time */
 	uint64_t pitch;  /* the driver's of a row of one byte */
 	CUdeviceptr row; /* that row, until a wait makes its free one without a wait */
 	struct holding *next;

@@ -21,7 +21,7 @@
 #define CLOSE_WAIT_MS 1000
 
 struct exec {
-	CUgraphExec handle;
+	CUgraphExec _Atomic handle; /* which a late reader of the table may see change */
 	uint32_t number, label;
 	struct context *context;
 	bool unread; /* what it consists of is not known */
@@ -33,6 +33,8 @@ struct exec {
 	bool reaches_all;
 	struct region_gathering regions;
 	struct points *points;
+	_Atomic bool spread_outdated;
+	_Atomic uint64_t spread; /* context_bit of those whose memory its nodes write to */
 	struct exec *next_spare;
 };
 
@@ -138,6 +140,7 @@ static void has_changed(struct exec *x)
 {
 	atomic_fetch_add(&x->changes, 1);
 	atomic_store(&x->outdated, true);
+	atomic_store(&x->spread_outdated, true);
 }
 
 /* ---- records ---- */
@@ -574,6 +577,36 @@ bool graph_may_write_captured(struct exec *x, uint32_t seen, uint64_t *base)
 	}
 	leave(x);
 	return may;
+}
+
+/* By the contexts of kernels, and by where copies and sets go. */
+static void find_spread(struct exec *x)
+{
+	uint64_t spread = 0;
+
+	for (size_t i = 0; i < x->nodes.count; i++) {
+		const struct tt_graph_record *r = &x->nodes.nodes[i].record;
+		bool writes = (r->kind == TT_NODE_COPY || r->kind == TT_NODE_SET) && r->dst;
+		struct region *to = writes ? region_find(r->dst) : NULL;
+		if (to)
+			spread |= context_bit(to->context);
+		if (to)
+			region_release(to);
+		if (r->kind == TT_NODE_KERNEL && r->context != TT_NO_ID)
+			spread |= (uint64_t)1 << r->context % 64;
+	}
+	atomic_store(&x->spread, spread);
+}
+
+uint64_t graph_spread(struct exec *x)
+{
+	if (atomic_load(&x->spread_outdated)) {
+		pthread_mutex_lock(&lock);
+		atomic_store(&x->spread_outdated, false);
+		find_spread(x);
+		pthread_mutex_unlock(&lock);
+	}
+	return atomic_load(&x->spread);
 }
 
 struct points *graph_points(const struct exec *x)

@@ -46,6 +46,9 @@ bool graph_touch(struct exec *x);
 /* Whether any of them is read by a capture after number `seen`; true where they can't be told. */
 bool graph_may_write_captured(struct exec *x, uint32_t seen, uint64_t *base);
 
+/* context_bit of the contexts to whose memory its nodes write. */
+uint64_t graph_spread(struct exec *x);
+
 /* Epochs inside it: what the capture keeps of it. The number of a node of the graph that it was made of, or updated from last. */
 struct points;
 struct points *graph_points(const struct exec *x);

@@ -209,10 +209,12 @@ static void write_record(struct module *m)
 	m->awaited = false;
 	if (m->record.missing == TT_MISSING_NOTHING && !(bytes = held_bytes(&m->held)))
 		m->record.missing = TT_MISSING_GONE;
-	if (m->settings && options.params && (to = params_next(size, &m->record.settings)))
+	if (m->settings && options.params && (to = params_next(size, &m->record.settings))) {
 		memcpy(to, m->settings, size);
-	else if (!m->record.settings)
+		params_filled(to, size);
+	} else if (!m->record.settings) {
 		m->record.setting_count = 0;
+	}
 	if (m->path)
 		m->record.path = store_string(recorder_store(), m->path);
 	free(m->settings);

@@ -15,7 +15,7 @@
 #include "streams.h"
 
 struct function {
-	uint32_t id; /* tt_function.id */
+	_Atomic uint32_t id; /* tt_function.id; TT_NO_ID: it was not launched so far */
 	uint32_t module;
 	const char *name;
 	uint32_t name_string;
@@ -26,16 +26,12 @@ struct function {
 	bool inside; /* by --epoch graph-node:REGEX */
 	bool stamped; /* by --graph-stamps */
 	bool recorded; /* parameters and attributes below are filled in and its record is written */
-	_Atomic uint64_t known; /* context_bit of those that it was launched in: its module's variables there are known */
+	/* context_bit of those that it was launched in: its module's variables there are known, and the parameters below. */
+	_Atomic uint64_t known;
 	uint32_t param_count, param_bytes;
 	const struct function_param { uint32_t offset, size; } *params;
 	struct function *next;
 };
-
-static inline uint64_t context_bit(const struct context *c)
-{
-	return (uint64_t)1 << c->index % 64;
-}
 
 /* Parameters that the program laid out itself, from the `extra` of a launch; NULL where it has not. */
 static inline const void *launch_buffer(void **extra, size_t *size)

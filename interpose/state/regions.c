@@ -2,7 +2,8 @@
  * The interval map: a sorted array under a sequence lock. See regions.h for the invariant.
  *
  * Look-ups of the launch path read without a lock and retry when a birth or death moved the
- * array beneath them; arrays that were outgrown are kept, since a reader may still be in one.
+ * array beneath them, so that they read, and it is written, by atomic accesses; arrays that were
+ * outgrown are kept, since a reader may still be in one.
  */
 #include "regions.h"
 
@@ -61,7 +62,9 @@ static struct region *region_new(void)
 	pthread_mutex_unlock(&spare_lock);
 	if (!r)
 		return calloc(1, sizeof(*r));
-	*r = (struct region){0};
+	atomic_store(&r->touched, false);
+	atomic_store(&r->captured_by, 0);
+	memset((char *)r + offsetof(struct region, id), 0, sizeof(*r) - offsetof(struct region, id));
 	return r;
 }
 
@@ -72,6 +75,34 @@ static struct entry *entries(void)
 	return m ? m->entries : NULL;
 }
 
+static uint64_t base_of(const struct entry *e)
+{
+	return __atomic_load_n(&e->base, __ATOMIC_RELAXED);
+}
+
+static uint64_t end_of(const struct entry *e)
+{
+	return __atomic_load_n(&e->end, __ATOMIC_RELAXED);
+}
+
+static struct region *region_of(const struct entry *e)
+{
+	return __atomic_load_n(&e->region, __ATOMIC_RELAXED);
+}
+
+/* Release: who reads any of it sees that the map changes. */
+static void put(struct entry *to, uint64_t base, uint64_t end, struct region *r)
+{
+	__atomic_store_n(&to->base, base, __ATOMIC_RELEASE);
+	__atomic_store_n(&to->end, end, __ATOMIC_RELEASE);
+	__atomic_store_n(&to->region, r, __ATOMIC_RELEASE);
+}
+
+static void move(struct entry *to, const struct entry *from)
+{
+	put(to, from->base, from->end, from->region);
+}
+
 /* Index of the first entry whose end lies above address. */
 static size_t lower(const struct entry *m, size_t n, uint64_t address)
 {
@@ -79,7 +110,7 @@ static size_t lower(const struct entry *m, size_t n, uint64_t address)
 
 	while (n) {
 		size_t half = n / 2;
-		if (m[low + half].end <= address) {
+		if (end_of(&m[low + half]) <= address) {
 			low += half + 1;
 			n -= half + 1;
 		} else {
@@ -120,7 +151,8 @@ static void remove_at(size_t i, const struct region_origin *o)
 	struct region *r = m[i].region;
 
 	atomic_fetch_add(&sequence, 1);
-	memmove(m + i, m + i + 1, (count - i - 1) * sizeof(*m));
+	for (size_t k = i; k + 1 < count; k++)
+		move(&m[k], &m[k + 1]);
 	atomic_store(&count, count - 1);
 	atomic_fetch_add(&sequence, 1);
 	atomic_store(&r->alive, false);
@@ -147,16 +179,16 @@ static bool grow(void)
 	return true;
 }
 
-struct region *region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t size, uint32_t module,
-			   const struct region_origin *origin)
+uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t size, uint32_t module,
+		     const struct region_origin *origin)
 {
 	struct region *r;
 
 	if (base + size <= base)
-		return NULL;
+		return TT_NO_ID;
 	if (!(r = region_new())) {
 		recorder_fail("no host memory for a region");
-		return NULL;
+		return TT_NO_ID;
 	}
 	r->kind = kind;
 	r->base = base;
@@ -179,13 +211,14 @@ struct region *region_born(struct context *c, uint32_t kind, uint64_t base, uint
 		pthread_mutex_unlock(&lock);
 		region_release(r);
 		recorder_fail("no host memory for a region");
-		return NULL;
+		return TT_NO_ID;
 	}
 	struct entry *m = entries();
-	r->id = next_id++;
+	uint32_t id = r->id = next_id++;
 	atomic_fetch_add(&sequence, 1);
-	memmove(m + i + 1, m + i, (count - i) * sizeof(*m));
-	m[i] = (struct entry){base, base + size, r};
+	for (size_t k = count; k > i; k--)
+		move(&m[k], &m[k - 1]);
+	put(&m[i], base, base + size, r);
 	atomic_store(&count, count + 1);
 	if (base < lowest)
 		atomic_store(&lowest, base);
@@ -195,7 +228,7 @@ struct region *region_born(struct context *c, uint32_t kind, uint64_t base, uint
 	record(r, TT_REGION_BORN, origin);
 	atomic_fetch_add(&regions_version, 1);
 	pthread_mutex_unlock(&lock);
-	return r;
+	return id;
 }
 
 bool region_died(uint64_t base, const struct region_origin *origin)
@@ -207,6 +240,15 @@ bool region_died(uint64_t base, const struct region_origin *origin)
 		remove_at(i, origin);
 	pthread_mutex_unlock(&lock);
 	return found;
+}
+
+void region_ended(struct region *r, const struct region_origin *origin)
+{
+	pthread_mutex_lock(&lock);
+	size_t i = lower(entries(), count, r->base);
+	if (i < count && entries()[i].region == r)
+		remove_at(i, origin);
+	pthread_mutex_unlock(&lock);
 }
 
 static void end_where(bool (*gone)(const struct region *, const void *), const void *what,
@@ -361,8 +403,8 @@ void regions_touch(uint64_t base, uint64_t size)
 		size_t n = atomic_load_explicit(&count, memory_order_acquire);
 		if (n > m->capacity)
 			continue;
-		for (size_t i = lower(m->entries, n, base); i < n && m->entries[i].base < base + size; i++)
-			atomic_store_explicit(&m->entries[i].region->touched, true, memory_order_relaxed);
+		for (size_t i = lower(m->entries, n, base); i < n && base_of(&m->entries[i]) < base + size; i++)
+			atomic_store_explicit(&region_of(&m->entries[i])->touched, true, memory_order_relaxed);
 		atomic_thread_fence(memory_order_acquire);
 	} while (atomic_load_explicit(&sequence, memory_order_relaxed) != before);
 }
@@ -417,11 +459,11 @@ static inline __attribute__((always_inline)) uint64_t visit_pointed(const void *
 			if (word - first >= all || word - from < span)
 				continue;
 			size_t i = lower(m->entries, n, word);
-			if (i == n || m->entries[i].base > word)
+			if (i == n || base_of(&m->entries[i]) > word)
 				continue;
-			from = m->entries[i].base;
-			span = m->entries[i].end - from;
-			if (visit(m->entries[i].region, value))
+			from = base_of(&m->entries[i]);
+			span = end_of(&m->entries[i]) - from;
+			if (visit(region_of(&m->entries[i]), value))
 				found = from;
 		}
 		atomic_thread_fence(memory_order_acquire);

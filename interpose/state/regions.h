@@ -17,6 +17,9 @@
 #include "streams.h"
 
 struct region {
+	/* Marks of the launch path, which may come when the region is another by now. */
+	_Atomic bool touched;
+	_Atomic uint32_t captured_by; /* the last capture that reads it, as context.captures counts them */
 	uint32_t id;
 	uint32_t kind; /* enum tt_region_kind */
 	uint64_t base, size;
@@ -24,8 +27,6 @@ struct region {
 	bool captured;     /* contents are part of epochs */
 	bool readable;     /* false: mapped, but without access for its device as yet */
 	bool fresh;        /* no digests on the device so far: the next epoch takes all of it */
-	_Atomic bool touched;
-	_Atomic uint32_t captured_by; /* the last capture that reads it, as context.captures counts them */
 	_Atomic bool alive;
 	_Atomic uint32_t references;
 	uint64_t slot;     /* first of its block digests in the context's digest store, if placed */
@@ -53,12 +54,14 @@ struct region_origin {
 
 /*
  * Adds a region and writes its birth. Regions that the map still has there died without our
- * seeing it, and are ended first. NULL where memory or the store fails.
+ * seeing it, and are ended first. Its id; TT_NO_ID where memory or the store fails.
  */
-struct region *region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t size, uint32_t module,
-			   const struct region_origin *origin);
+uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t size, uint32_t module,
+		     const struct region_origin *origin);
 /* Ends the region that starts at base; false where there is none. */
 bool region_died(uint64_t base, const struct region_origin *origin);
+/* Ends the region that region_find gave, unless it has ended: its place may be another's by now. */
+void region_ended(struct region *r, const struct region_origin *origin);
 void regions_died_of_context(struct context *c, const struct region_origin *origin);
 void regions_died_of_module(uint32_t module, const struct region_origin *origin);
 

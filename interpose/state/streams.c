@@ -9,6 +9,7 @@
 #include "../recorder.h"
 
 HOT_DATA _Atomic uint32_t streams_generation = 1;
+HOT_DATA _Atomic bool contexts_are_several;
 
 static struct context *_Atomic contexts;
 static uint32_t context_count;
@@ -83,7 +84,7 @@ static bool table_insert(struct stream *s)
 
 uint64_t context_work(const struct context *c)
 {
-	uint64_t work = 0;
+	uint64_t work = atomic_load_explicit(&c->reached, memory_order_relaxed);
 
 	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context)
 		work = work * 0x9e3779b97f4a7c15u + atomic_load_explicit(&s->submitted, memory_order_relaxed);
@@ -144,6 +145,8 @@ static struct context *context_add(CUcontext handle)
 	c->streams = &c->legacy;
 	c->alive = true;
 	struct context *_Atomic *end = &contexts;
+	if (*end)
+		atomic_store(&contexts_are_several, true);
 	while (*end)
 		end = &(*end)->next;
 	atomic_store_explicit(end, c, memory_order_release);
@@ -196,7 +199,8 @@ static struct stream *stream_add(struct context *c, CUstream handle, uint64_t id
 	}
 	s->handle = handle;
 	s->id = id;
-	s->context = c;
+	if (fresh)
+		s->context = c;
 	s->owner = owner;
 	atomic_store(&s->settled, atomic_load(&s->submitted)); /* which stays, for context_work */
 	s->given_up = 0;

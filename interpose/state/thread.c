@@ -13,6 +13,8 @@
 #include "clock.h"
 #include "streams.h"
 
+#define ENDINGS 3 /* thread destructors run in rounds; after so many ours might not */
+
 __thread struct thread thread_self;
 
 static struct thread threads = {.next = &threads, .previous = &threads};
@@ -21,6 +23,7 @@ static pthread_key_t at_exit;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 HOT_DATA _Atomic int gate_closed;
+_Atomic int gate_ahead;
 HOT_DATA bool gate_fenced;
 
 static void unregister(void *value)
@@ -31,6 +34,7 @@ static void unregister(void *value)
 	t->next->previous = t->previous;
 	t->previous->next = t->next;
 	t->registered = false;
+	t->endings++;
 	pthread_mutex_unlock(&lock);
 	streams_thread_ended(t);
 }
@@ -44,7 +48,10 @@ void thread_register(struct thread *t)
 {
 	pthread_once(&once, make_key);
 	t->tid = (uint32_t)syscall(SYS_gettid);
-	pthread_setspecific(at_exit, t);
+	if (t->endings == ENDINGS || pthread_setspecific(at_exit, t)) {
+		t->registered = true; /* nobody could take it off the list: its calls go on, and the gate knows nothing of them */
+		return;
+	}
 	pthread_mutex_lock(&lock);
 	t->next = &threads;
 	t->previous = threads.previous;
@@ -112,8 +119,9 @@ void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, uint32_t stack,
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	}
 	for (struct thread *t = threads.next; t != &threads; t = t->next)
-		if (__atomic_load_n(&t->calls, __ATOMIC_RELAXED))
-			visit(t->tid, __atomic_load_n(&t->call, __ATOMIC_RELAXED), __atomic_load_n(&t->waits_at, __ATOMIC_RELAXED), to);
+		if (thread_in_call(t))
+			visit(t->tid, atomic_load_explicit(&t->call, memory_order_relaxed),
+			      atomic_load_explicit(&t->waits_at, memory_order_relaxed), to);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -123,4 +131,5 @@ void thread_forget_all(void)
 	threads.next = threads.previous = &threads;
 	thread_self = (struct thread){0};
 	atomic_store(&gate_closed, 0);
+	atomic_store(&gate_ahead, 0);
 }

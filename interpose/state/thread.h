@@ -19,14 +19,16 @@ struct context;
 
 struct thread {
 	_Atomic int inside; /* within the gate */
-	int calls;          /* wrapped driver calls that it is in the middle of */
-	uint32_t call;      /* the last of them that is recorded; TT_NO_ID where it is none of the driver's */
-	uint32_t waits_at;  /* call stack of the wait that it is in, where that is recorded; else 0 */
+	/* For threads_in_calls these are read by other threads, too. */
+	_Atomic int calls;         /* wrapped driver calls that it is in the middle of */
+	_Atomic uint32_t call;     /* the last of them that is recorded; TT_NO_ID where it is none of the driver's */
+	_Atomic uint32_t waits_at; /* call stack of the wait that it is in, where that is recorded; else 0 */
 	uint64_t submits_for; /* sequence number of the call whose work it submits; 0: of none, or work of our own */
 	int busy;           /* the recorder itself is at work: wrappers pass straight through */
 	bool holds; /* it has the capture lock and closed the gate, for a launch of the program's */
 	uint32_t tid;
 	bool registered;
+	uint32_t endings; /* how often it was taken off the list as the thread ends */
 	CUcontext context_handle; /* the last context looked up, and what it was found to be */
 	struct context *context;
 	uint32_t context_generation;
@@ -47,6 +49,17 @@ static inline struct thread *thread_current(void)
 	if (unlikely(!t->registered))
 		thread_register(t);
 	return t;
+}
+
+/* Around a call; nobody else writes what this does. */
+static inline void thread_calls(struct thread *t, int more)
+{
+	atomic_store_explicit(&t->calls, atomic_load_explicit(&t->calls, memory_order_relaxed) + more, memory_order_relaxed);
+}
+
+static inline bool thread_in_call(const struct thread *t)
+{
+	return atomic_load_explicit(&t->calls, memory_order_relaxed);
 }
 
 void gate_init(void);
@@ -76,6 +89,9 @@ static inline void gate_leave(struct thread *t)
 {
 	atomic_store_explicit(&t->inside, 0, memory_order_release);
 }
+
+/* Calls that have their number and are yet to be submitted, outside: epochs that others cut can't say up to which call they are. */
+extern _Atomic int gate_ahead;
 
 /*
  * Only one thread closes at a time (the caller holds the capture lock). True: nobody is

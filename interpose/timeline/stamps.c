@@ -32,7 +32,7 @@ struct comparison {
 
 struct clock {
 	CUstream stream;
-	volatile uint64_t *cell; /* pinned */
+	_Atomic uint64_t *cell; /* pinned */
 	CUdeviceptr cell_device;
 	bool refused, asked; /* asked: the kernel was launched and did not run so far */
 	unsigned count;      /* comparisons */

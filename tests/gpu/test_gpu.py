@@ -17,6 +17,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import entries, replay, support
+from tests.devices import check_across
 from tests.gpu import transcripts
 from tests.recordings import check_run, compare, epoch_after_copy, record
 from tests.test_deps import check_fills
@@ -166,6 +167,13 @@ def test_the_race_is_recorded_whatever_it_gives(built: Path, run: Path) -> None:
     assert outcome.status == 0
     assert outcome.stdout.count("step ") == 4
     assert support.ttanalyze("verify", run, "--manifest", run / "manifest.json").status == 0
+
+
+def test_work_of_one_context_on_memory_of_another(built: Path, run: Path) -> None:
+    command = [str(support.build_program("shim_across", built))]
+    bare = support.run(command, BARE)
+    assert support.run(command, support.recording(BARE, run)) == bare
+    check_across(run, bare.stdout)
 
 
 # ---- frameworks ----

@@ -67,6 +67,14 @@ def reproduce(folder: Path, *options: str) -> str:
     return done.stdout
 
 
+def test_all_of_them_again(recorded: Path) -> None:
+    """Clusters and cooperative launches among them."""
+    done = support.ttanalyze("replay", recorded, "--kernel", ".", "--json")
+    found = json.loads(done.stdout)["launches"]
+    assert len(found) >= len(KERNELS)
+    assert {one["status"] for one in found} == {"same"}, found
+
+
 # ---- export ----
 
 

@@ -77,6 +77,7 @@ def test_an_end_of_its_own(how: str, status: int, built: Path, run: Path) -> Non
     )
 
 
+@pytest.mark.alone
 def test_a_time_limit(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_hangs", built)), "spin"]
     outcome = hanging.hang(command, support.recording(BARE, run, timeout="4"))

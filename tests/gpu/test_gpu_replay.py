@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests import support
 from tests.recordings import record
+from tests.support import Outcome
 
 pytestmark = [
     pytest.mark.gpu,
@@ -54,21 +56,69 @@ def test_twenty_kernels_bit_for_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["pipeline", "vecadd", "graph"])
 def test_programs_of_nvcc(name: str, tmp_path: Path) -> None:
     program = support.build_runtime_examples(tmp_path / "built") / f"{name}-static"
-    done = record([str(program)], BARE, tmp_path / "run", "--replayable")
+    run, of_graphs = tmp_path / "run", ("--params", "--deterministic", "--epoch", "graph")
+    options = of_graphs if name == "graph" else ("--replayable",)
+    done = record([str(program)], BARE, run, *options)
     assert done.status == 0, done.stderr
-    found = replayed(tmp_path / "run") if name != "graph" else []
-    assert all(one["status"] == "same" for one in found), said(found)
+    found = replayed(run) if name != "graph" else stretches(run)
+    assert found and all(one["status"] == "same" for one in found), found
 
 
-def test_examples_from_epoch_to_epoch(tmp_path: Path) -> None:
-    for name in ("async", "training", "globals"):
-        run = tmp_path / name
-        options = ("--deterministic", "--params", "--epoch", "launch:1")
-        command = support.command(f"example-{name}", tmp_path / "built")
-        assert record(command, BARE, run, *options).status == 0
-        done = support.ttanalyze("replay", run, "--from", "0", "--json")
-        stretches = json.loads(done.stdout)["stretches"]
-        assert stretches and all(one["status"] == "same" for one in stretches), done.stdout
+def stretches(run: Path) -> list[dict[str, Any]]:
+    done = support.ttanalyze("replay", run, "--from", "0", "--json")
+    assert done.stdout, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)["stretches"]
+    return found
+
+
+SPANS = ("async", "training", "globals", "streams", "pipeline", "graph", "patching", "managed")
+
+
+@pytest.mark.parametrize("name", SPANS)
+def test_examples_from_epoch_to_epoch(name: str, tmp_path: Path) -> None:
+    """Several streams, graphs that change, and memory that the host may write to."""
+    options = ("--deterministic", "--params", "--epoch", "launch:1,graph,sync")
+    command = support.command(f"example-{name}", tmp_path / "built")
+    assert record(command, BARE, tmp_path / "run", *options).status == 0
+    found = stretches(tmp_path / "run")
+    words = {one["status"] for one in found}
+    assert words == ({"same", "refused"} if name == "managed" else {"same"}), found
+    assert all("the host may have written" in one["reason"] for one in found if one["reason"])
+
+
+TOOLS = {
+    "compute-sanitizer": "ERROR SUMMARY: 0 errors",
+    "ncu --metrics gpu__time_duration.sum": "relu (4, 1, 1)x(256, 1, 1)",
+    "cuda-gdb -q -batch -ex run --args": "exited normally",
+}
+
+
+def under(run: Path, tool: str) -> Outcome:
+    if shutil.which(tool.split()[0]) is None:
+        pytest.skip(f"needs {tool}")
+    done = support.ttanalyze("replay", run, "--kernel", ".", "--under", tool, timeout=300)
+    if "ERR_NVGPUCTRPERM" in done.stdout:
+        pytest.skip("counters are not for everybody here")
+    return done
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_one_launch_under_a_tool(tool: str, tmp_path: Path) -> None:
+    """In a checker, a profiler, a debugger; it leaves there what was recorded, too."""
+    command = support.command("example-training", tmp_path / "built")
+    options = ("--replayable", "--kernel", "^relu$", "--max-per-kernel", "1")
+    assert record(command, BARE, tmp_path / "run", *options).status == 0
+    done = under(tmp_path / "run", tool)
+    printed = done.stdout + done.stderr
+    assert TOOLS[tool] in printed, printed
+    assert re.search(r"same: launch \d+ of relu leaves", printed), printed
+
+
+def test_a_checker_finds_what_crashed(tmp_path: Path) -> None:
+    program = support.build_program("fault_illegal_address", tmp_path)
+    record([str(program)], BARE, tmp_path / "run", "--replayable", "--crash-safe")
+    done = under(tmp_path / "run", "compute-sanitizer")
+    assert "Invalid __global__ write of size 4" in done.stdout + done.stderr, done
 
 
 @pytest.mark.parametrize("name", ["fault_illegal_address", "fault_trap"])

@@ -51,8 +51,10 @@ int main(void)
 	OK(cuDevicePrimaryCtxRetain(&context, device));
 	OK(cuCtxSetCurrent(context));
 	char log[256];
-	OK(cuModuleLoadDataEx(&module, KERNELS, 2, (CUjit_option[]){CU_JIT_MAX_REGISTERS, CU_JIT_ERROR_LOG_BUFFER},
-			      (void *[]){(void *)40, log}));
+	OK(cuModuleLoadDataEx(&module, KERNELS, 3,
+			      (CUjit_option[]){CU_JIT_MAX_REGISTERS, CU_JIT_ERROR_LOG_BUFFER,
+					       CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES},
+			      (void *[]){(void *)40, log, (void *)sizeof(log)}));
 	CUfunction fill = get_kernel(module, "fill"), reverse = get_kernel(module, "reverse"), bump = get_kernel(module, "bump");
 	CUfunction mix = get_kernel(module, "mix");
 	OK(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -1));

@@ -270,9 +270,7 @@ def memory(
     process: Annotated[
         int | None, typer.Option(metavar="N", help="Only this process (default: all).")
     ] = None,
-    top: Annotated[
-        int, typer.Option(metavar="N", help="Rows of each table (default 10).", min=1)
-    ] = 10,
+    top: Annotated[int, typer.Option(metavar="N", help="Rows of each table.", min=1)] = 10,
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:

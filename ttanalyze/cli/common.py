@@ -22,8 +22,8 @@ PROGRESS_AFTER = 1.0  # seconds
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-ProcessOption = Annotated[int, typer.Option(metavar="N", help="Which process (default 0).")]
-DeviceOption = Annotated[int, typer.Option(metavar="N", help="On which device (default 0).")]
+ProcessOption = Annotated[int, typer.Option(metavar="N", help="Which process.")]
+DeviceOption = Annotated[int, typer.Option(metavar="N", help="On which device.")]
 
 
 class ReaderGoneError(Exception):

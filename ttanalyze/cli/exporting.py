@@ -57,7 +57,7 @@ def export(
         ),
     ] = False,
     max_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="Warn where the folder is larger (default 25M).")
+        str, typer.Option(metavar="SIZE", help="Warn where the folder is larger.")
     ] = "25M",
     force: Annotated[
         bool, typer.Option("--force", help="Replace a folder that export made.")
@@ -187,7 +187,7 @@ def tune(
         typer.Option(metavar="N", help="So many configurations at most (optuna: default 30)."),
     ] = None,
     times: Annotated[
-        int, typer.Option(metavar="K", help="Launches that each is measured by (default 20).")
+        int, typer.Option(metavar="K", help="Launches that each is measured by.")
     ] = 20,
     seed: Annotated[int, typer.Option(metavar="N", help="Of random and optuna.")] = 0,
     flush_l2: Annotated[
@@ -198,13 +198,15 @@ def tune(
         typer.Option(metavar="TYPES", help="What memory holds, as in `diff`, for --tolerance."),
     ] = None,
     tolerance: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            metavar="ABS,REL,ULP", help="What a result may differ by (default: by no byte)."
+            metavar="ABS,REL,ULP",
+            help="What a result may differ by (default: by no byte); of single regions "
+            "REGION=ABS,REL,ULP; may be given again.",
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For each configuration (default 120).")
+        float, typer.Option(metavar="SECONDS", help="For each configuration.")
     ] = 120.0,
     chart: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw a web page (.html; needs plotly).")
@@ -232,7 +234,7 @@ def tune(
         raise Error("--times and --trials: at least 1 is expected")
     if not 0 < timeout < LONGEST:
         raise Error(f"--timeout {timeout:g}: seconds are expected, more than 0")
-    if tolerance is not None and dtype is None:
+    if tolerance and dtype is None:
         raise Error("--tolerance is of values: it needs --dtype")
     if chart is not None and chart.suffix != ".html":
         raise Error(f"--chart {chart}: a name that ends in .html is expected")
@@ -254,7 +256,7 @@ def tune(
     }
     found = module.find(open_run(run).process(process), launch, kernel)
     wish = module.Wish(
-        search, trials, times, seed, flush_l2, dtype, tolerance, timeout, device, sim
+        search, trials, times, seed, flush_l2, dtype, tolerance or (), timeout, device, sim
     )
     with interruptible(), progress_bar("tuning", quiet) as progress:
         tuned = module.tune(found, out, wish, code or (), progress, **axes)

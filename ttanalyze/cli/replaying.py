@@ -60,11 +60,12 @@ DtypeOption = Annotated[
     ),
 ]
 ToleranceOption = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--tolerance",
         metavar="ABS,REL,ULP",
-        help="What does not count as different, by any of the three; needs --dtype.",
+        help="What does not count as different, by any of the three; needs --dtype. Of single "
+        "regions REGION=ABS,REL,ULP; may be given again.",
     ),
 ]
 
@@ -78,8 +79,8 @@ Examples:
     ttanalyze replay run1 --launch 1234 --times 100 --flush-l2
   The program's work on the device without the program, memory compared at every epoch:
     ttanalyze replay run1 --from 0 --to 12
-  What may differ in the last bits:
-    ttanalyze replay run1 --launch 1234 --dtype f32 --tolerance ,,4
+  What may differ in the last bits, and more in a region:
+    ttanalyze replay run1 --launch 1234 --dtype f32 --tolerance ,,4 --tolerance grad=1e-3
   A launch that crashes its program, once more and in a checker:
     ttanalyze record --replayable --crash-safe --max-per-kernel 0 -o run1 -- ./program
     ttanalyze replay run1 --launch 1234 --under compute-sanitizer
@@ -97,7 +98,9 @@ def replay(
     kernel: KernelOption = None,
     first: Annotated[
         int | None,
-        typer.Option("--from", metavar="E1", help="All the work from this epoch on (with --to)."),
+        typer.Option(
+            "--from", metavar="E1", help="All the work from this epoch on, up to the last or --to."
+        ),
     ] = None,
     last: Annotated[
         int | None,
@@ -107,7 +110,7 @@ def replay(
         int, typer.Option(metavar="K", help="Measure K runs, the input restored before each.")
     ] = 0,
     verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Compare with what was recorded (default).")
+        bool, typer.Option("--verify/--no-verify", help="Compare with what was recorded.")
     ] = True,
     flush_l2: Annotated[
         bool,
@@ -150,13 +153,13 @@ def replay(
     from ttanalyze.replay import show
     from ttanalyze.replay.plan import choice
 
-    types, allowed = _types(dtype, tolerance)
     of = open_run(run).process(process)
+    types, allowed = _types(of, dtype, tolerance)
     if of_span:
         return _replay_span(run, of, (first, last), (types, allowed), (device, sim), json, quiet)
     seqs, others = (launch, 0) if launch else choice(of, kernel)
     if not seqs:
-        raise Error(_none(kernel, others))
+        raise Error(_none(of, kernel, others))
     wish = module.Wish(verify, times, flush_l2, types, allowed, alone)
     with progress_bar("replaying", quiet) as progress:
         found = module.replay(of, seqs, wish, lambda: _device(device, sim), progress)
@@ -172,12 +175,12 @@ def replay(
     return status(found)
 
 
-def _none(kernel: str | None, others: int) -> str:
+def _none(of: Process, kernel: str | None, others: int) -> str:
     """Why there is no launch to be done again."""
-    if kernel is None:
-        return "no launch was recorded"
     if not others:
-        return f"--kernel {kernel}: no launch of such a kernel was recorded"
+        from ttanalyze.replay.plan import none_of
+
+        return none_of(of, kernel)
     many = text.count(others, "launch", "launches")
     none = f"none of {many} was recorded with --replayable"
     return f"--kernel {kernel}: {none}; --launch N tries one nevertheless"
@@ -221,15 +224,17 @@ def status(found: list[Any]) -> int:
     return ERROR if "failed" in words or words == {"refused"} else SAME
 
 
-def _types(dtype: str | None, tolerance: str | None) -> tuple[Any, Any]:
+def _types(of: Process, dtype: str | None, tolerance: list[str] | None) -> tuple[Any, Any]:
     if dtype is None:
-        if tolerance is not None:
+        if tolerance:
             raise Error("--tolerance is of values: it needs --dtype")
-        return {}, None
+        return {}, {}
     from ttanalyze.diff import parse_types
-    from ttanalyze.values import Tolerance
+    from ttanalyze.replay.compare import check_regions, parse_tolerances
 
-    return parse_types(dtype), None if tolerance is None else Tolerance.parse(tolerance)
+    types, tolerances = parse_types(dtype), parse_tolerances(tolerance or ())
+    check_regions(of, types, tolerances)
+    return types, tolerances
 
 
 def _device(ordinal: int, sim: bool) -> Device:
@@ -285,7 +290,7 @@ def prove(
     dtype: DtypeOption = None,
     tolerance: ToleranceOption = None,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Of what else goes on during the runs (default 0).")
+        int, typer.Option(metavar="N", help="Of what else goes on during the runs.")
     ] = 0,
     process: ProcessOption = 0,
     device: DeviceOption = 0,
@@ -307,11 +312,11 @@ def prove(
     from ttanalyze.replay import show
     from ttanalyze.replay.plan import choice
 
-    types, allowed = _types(dtype, tolerance)
     of = open_run(run).process(process)
+    types, allowed = _types(of, dtype, tolerance)
     seqs, others = (launch, 0) if launch else choice(of, kernel)
     if not seqs:
-        raise Error(_none(kernel, others))
+        raise Error(_none(of, kernel, others))
     if sim:  # before it is loaded
         os.environ.setdefault("TT_SIM_SCHEDULE", "random")
     with progress_bar("proving", quiet) as progress:

@@ -161,7 +161,7 @@ def blame(
         ),
     ] = None,
     limit: Annotated[
-        int, typer.Option(metavar="N", help="Show the last N changes only (default 50; 0: all).")
+        int, typer.Option(metavar="N", help="Show the last N changes only (0: all).")
     ] = 50,
     process: ProcessOption = 0,
     json: JsonOption = False,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bisect
 
+import numpy as np
+
 from ttanalyze.model.process import Process
 
 
@@ -12,22 +14,20 @@ class Alive:
 
     def __init__(self, process: Process, seq: int) -> None:
         regions = process.regions
-        births = [(int(s), 1, row) for row, s in enumerate(regions.birth["seq"].tolist())]
-        deaths = [(int(s), 0, row) for row, s in enumerate(regions.death_seq.tolist()) if s]
-        self._changes = sorted(births + deaths)
-        self._at = 0
-        self._base = regions.birth["base"].tolist()
-        self._size = regions.size.tolist()
-        self._rows: list[tuple[int, int]] = []  # base and row
-        self.advance(seq)
+        self._base, self._size = regions.birth["base"], regions.size
+        self._changes = regions.changes
+        self._at = int(np.searchsorted(self._changes["seq"], seq))
+        gone = (regions.death_seq > 0) & (regions.death_seq < seq)
+        rows = np.flatnonzero((regions.birth["seq"] < seq) & ~gone)
+        self._rows = sorted(zip(self._base[rows].tolist(), rows.tolist(), strict=True))
 
     def advance(self, seq: int) -> list[int]:
         """Goes on to where a call finds them. Gives the rows of those that were born on the way."""
         born = []
-        while self._at < len(self._changes) and self._changes[self._at][0] < seq:
-            _, birth, row = self._changes[self._at]
+        while self._at < len(self._changes) and self._changes["seq"][self._at] < seq:
+            row, birth = int(self._changes["row"][self._at]), self._changes["birth"][self._at]
             self._at += 1
-            key = self._base[row], row
+            key = int(self._base[row]), row
             if birth:
                 bisect.insort(self._rows, key)
                 born.append(row)
@@ -48,4 +48,4 @@ class Alive:
         if at < 0:
             return None
         base, row = self._rows[at]
-        return row if address < base + self._size[row] else None
+        return row if address < base + int(self._size[row]) else None

@@ -28,7 +28,7 @@ def pack(
     has to have a type. Raises Error for what does not fit.
     """
     if layout is not None and len(args) != len(layout):
-        raise Error(f"{kernel} takes {text.count(len(layout), 'argument')}: {len(args)} are given")
+        raise Error(f"{kernel} takes {text.count(len(layout), 'argument')}, not {len(args)}")
     out = bytearray()
     for i, value in enumerate(args):
         where = f"argument {i} of {kernel}"

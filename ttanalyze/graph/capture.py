@@ -35,6 +35,7 @@ class StreamCapture:
         self._handle = stream_handle(stream)
         self._recorded: list[Work] = []
         self._graph: Graph | None = None
+        self._error = ""  # that ended it
         with device.use() as driver:
             call = "cuStreamBeginCapture_v2"
             status = self._status()
@@ -46,8 +47,7 @@ class StreamCapture:
             if result:
                 raise driver.error(call, result)
         self.active = True
-        # The stream is kept until then: drivers crash where the stream of a capture is gone.
-        # The stream is among it: drivers crash where a capture ends that has none any more.
+        # The stream is kept until then: drivers crash where a capture ends whose stream is gone.
         kept = (device.context, os.getpid(), self._handle, stream)
         self._abandon = weakref.finalize(self, _drop, *kept)
         device.context.captured.add(self._handle)
@@ -130,7 +130,8 @@ class StreamCapture:
 
     def _check(self) -> None:
         if not self.active:
-            raise EndedError("the capture has ended: StreamCapture.begin(…) begins another")
+            how = f" with an error ({self._error})" if self._error else ""
+            raise EndedError(f"the capture has ended{how}: StreamCapture.begin(…) begins another")
         try:
             stream_handle(self.stream)
         except EndedError:
@@ -148,6 +149,7 @@ class StreamCapture:
     def _look(self, error: DriverError) -> None:
         """What fails may end the capture; then so do we, so that the stream can be used again."""
         if error.result == INVALIDATED or self._status() != ACTIVE:
+            self._error = f"{error.call}: {error.name}"
             self.abandon()
 
     def end(self) -> Graph:

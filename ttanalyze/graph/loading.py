@@ -26,7 +26,8 @@ from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
 
 PIECE = 64  # blocks that are read and copied at once: whole large pages
-THREADS = 8  # at most; each has two places
+THREADS = 8  # at most
+PLACES = 2  # of each: one is copied from while the other is read into
 STREAMS = 2  # one copy begins while the other ends
 CALLS = {  # of struct tt_load_driver
     "lock": "cuMemHostRegister_v2",
@@ -37,7 +38,6 @@ CALLS = {  # of struct tt_load_driver
     "copy": "cuMemcpyHtoDAsync_v2",
     "record": "cuEventRecord",
 }
-WHOLE = np.dtype((np.void, layout.BLOCK.itemsize))  # which numpy copies as one
 PLAIN = layout.enum("encoding")["TT_ENCODING_PLAIN"]
 READ, CHECKED, COPY, FIRST = (
     layout.dtype(f"load_{name}", ffi) for name in ("read", "block", "copy", "piece")
@@ -53,15 +53,15 @@ class Blocks:
 
     def take(self, which: Array | slice) -> Blocks:
         """Some of them."""
-        records = self.records.view(WHOLE)[which].view(layout.BLOCK)
-        return Blocks(records, self.address[which])
+        return Blocks(layout.take(self.records, which), self.address[which])
 
     @staticmethod
     def joined(lists: list[Blocks]) -> Blocks:
         """Those of several, of which there is at least one."""
-        records = np.concatenate([blocks.records.view(WHOLE) for blocks in lists])
+        if len(lists) == 1:
+            return lists[0]
         address = np.concatenate([blocks.address for blocks in lists])
-        return Blocks(records.view(layout.BLOCK), address)
+        return Blocks(layout.joined([blocks.records for blocks in lists]), address)
 
 
 class Loader:
@@ -78,9 +78,41 @@ class Loader:
         self._driver = ffi.new("struct tt_load_driver *")
         for name, call in CALLS.items():
             setattr(self._driver, name, device.driver.function(call))
-        self._threads: list[Any] = []  # struct tt_load_thread
-        lists = device.context, self._library, self._driver, self._threads
-        self._free = weakref.finalize(self, _release, os.getpid(), *lists)
+        self._threads = [ffi.new("struct tt_load_thread *") for _ in range(THREADS)]
+        for number, thread in enumerate(self._threads):
+            thread.stream = ffi.cast("CUstream", self._streams[number % STREAMS].handle)
+        self._area = ffi.new("struct tt_load_area *")
+        self._locking: threading.Thread | None = None
+        of = device.context, self._library, self._driver, self._threads, self._area
+        self._free = weakref.finalize(self, _release, os.getpid(), *of)
+
+    def prepare(self, size: int) -> None:
+        """Locks memory for so many bytes that are to come, or fewer, while the caller goes on."""
+        pieces = size // (PIECE * BLOCK_SIZE)
+        if pieces >= THREADS and not self._area.memory and self._locking is None:
+            self._locking = threading.Thread(target=self._lock, args=(_threads_for(pieces),))
+            self._locking.start()
+
+    def _lock(self, threads: int) -> None:
+        with self._device.use():
+            size = threads * PLACES * PIECE * BLOCK_SIZE
+            self._library.tt_load_lock(self._driver, self._area, size, threads)
+
+    def _give_places(self, threads: int) -> None:
+        """Two to each thread. Raises DriverError where the driver locks no memory."""
+        area, piece = self._area, PIECE * BLOCK_SIZE
+        if self._locking is not None:
+            self._locking.join()
+            self._locking = None
+        if area.size < threads * PLACES * piece:
+            self._library.tt_load_unlock(self._driver, area)
+            self._lock(threads)
+        if area.call != ffi.NULL:
+            raise self._device.driver.error(ffi.string(area.call).decode(), area.result)
+        memory = ffi.cast("char *", area.memory)
+        for number, thread in enumerate(self._threads[:threads]):
+            for turn in range(PLACES):
+                thread.places[turn].memory = memory + (number * PLACES + turn) * piece
 
     def load(self, blocks: Blocks) -> None:
         """Waits until all is there. Raises FormatError where a file is damaged, Error where one is
@@ -90,6 +122,10 @@ class Loader:
         if not len(records):
             return
         key = records["segment"].astype("u8") << np.uint64(48) | records["offset"]
+        if (key[1:] > key[:-1]).all():  # as is usual: nothing to sort, and nothing twice
+            for some in self._groups(blocks):
+                self._read(some)
+            return
         order = np.argsort(key, kind="stable")
         new = np.append(True, np.diff(key[order]) != 0)
         first, which = order[new], np.empty(len(key), "i8")
@@ -109,6 +145,9 @@ class Loader:
         """
         segment = blocks.records["segment"]
         found = layout.distinct(segment)
+        if len(found) <= contents.OPEN_FILES and all(map(self._plain, found.tolist())):
+            yield blocks
+            return
         group = np.searchsorted(found, segment) // contents.OPEN_FILES * 2
         group += np.isin(segment, [number for number in found.tolist() if not self._plain(number)])
         cuts = np.flatnonzero(np.diff(group)) + 1
@@ -126,9 +165,8 @@ class Loader:
             descriptors = {number: files.get(number).fd for number in segments}
             pieces = _Pieces(blocks, descriptors, self._check)
             how = self._in_c if self._plain(segments[0]) else self._in_python
-            threads = min(THREADS, os.cpu_count() or 1, pieces.count)
             try:
-                _together(threads, *how(pieces))
+                _together(_threads_for(pieces.count), *how(pieces))
             finally:
                 for stream in self._streams:
                     stream.synchronize()
@@ -142,11 +180,7 @@ class Loader:
             for name, table in zip(names, tables, strict=True)
         )
         work = ffi.new("struct tt_load_work *", [self._driver, *casts, pieces.count, self._check])
-        while len(self._threads) < THREADS:
-            stream = ffi.cast("CUstream", self._streams[len(self._threads) % STREAMS].handle)
-            thread = ffi.new("struct tt_load_thread *")
-            thread.stream, thread.size = stream, PIECE * BLOCK_SIZE
-            self._threads.append(thread)
+        self._give_places(_threads_for(pieces.count))
 
         def load(number: int) -> None:
             thread = self._threads[number]
@@ -225,11 +259,18 @@ class Loader:
             driver.call("cuStreamSynchronize", stream)
 
 
-def _release(process: int, context: Context, library: Any, driver: Any, threads: list[Any]) -> None:
+def _threads_for(pieces: int) -> int:
+    return min(THREADS, os.cpu_count() or 1, pieces)
+
+
+def _release(
+    process: int, context: Context, library: Any, driver: Any, threads: list[Any], area: Any
+) -> None:
     if process == os.getpid():
         with contextlib.suppress(Error), context.use():
             for thread in threads:
                 library.tt_load_release(driver, thread)
+            library.tt_load_unlock(driver, area)
 
 
 def _together(count: int, work: Callable[[int], None], stop: Callable[[], None]) -> None:

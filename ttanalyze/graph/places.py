@@ -297,6 +297,11 @@ class Places:
         return [int(self._birth["id"][row]) for row in self._rows if self._delta(row)]
 
     @property
+    def deterministic(self) -> bool:
+        """Whether memory was at addresses that are free in any process."""
+        return bool(self._process.info.get("deterministic"))
+
+    @property
     def moved_variables(self) -> list[int]:
         """Those of them that are modules' variables, which are wherever the driver puts them."""
         return [int(self._birth["id"][row]) for row in self._variables if self._delta(row)]
@@ -348,6 +353,8 @@ class Places:
         self.device.synchronize()
         rows = [row for row in self._rows if row in state.records and self.has(row)]
         fresh = not self._restored
+        if fresh:
+            self._loader.prepare(sum(piece.end - piece.begin for piece in self._pieces))
         self._clear(state, fresh, unknown)
         self._restored = True
         for row, data in self._initial.items():
@@ -363,7 +370,8 @@ class Places:
                 same = (records["digest"] == ZEROS) & (row not in self._variables)
             else:
                 same = records["digest"] == known
-            blocks.append(Blocks(records, address).take(np.flatnonzero(~same)))
+            of = Blocks(records, address)
+            blocks.append(of.take(np.flatnonzero(~same)) if same.any() else of)
         if blocks:
             self._loader.load(Blocks.joined(blocks))
         if not self._digests.here:  # what was read was not checked

@@ -7,6 +7,7 @@ lie in memory are not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,10 @@ from ttanalyze.model import Run, layout
 if TYPE_CHECKING:
     import pandas as pd
 
-WHY_NOT = {
-    "managed": "managed memory, which the host may write to at any time",
-    "ipc": "memory of another process, which may write to it at any time",
-    "array": "an array (of textures or surfaces), whose contents are not recorded",
+ARRAY = "an array (of textures or surfaces), whose contents are not recorded"
+OTHERS = {
+    "managed": "managed memory, to which the host may have written meanwhile",
+    "ipc": "memory of another process, which may have written to it meanwhile",
 }
 
 
@@ -120,7 +121,7 @@ class Rebuilt(Graph):
             for upload in self.assumed
         ]
         out += [f"{what}: left out" for what in self.span.left_out]
-        return out
+        return out + written_by_others(self.span)
 
     def restore(self) -> None:
         """Puts memory as it was in the first epoch. Raises FormatError for damaged contents."""
@@ -189,12 +190,23 @@ def build(maker: Maker) -> Graph:
 
 
 def check_kinds(found: Span) -> None:
-    """Raises Error for regions that others than the span's steps may write to."""
+    """Raises Error for regions whose contents are not recorded."""
+    for number, kind in _kinds(found):
+        if kind == "array":
+            raise Error(f"can't be done again: region {number} is {ARRAY}")
+
+
+def written_by_others(found: Span) -> list[str]:
+    """The regions that others than the span's steps may have written to, a line each."""
+    return [
+        f"region {number} is {OTHERS[kind]}" for number, kind in _kinds(found) if kind in OTHERS
+    ]
+
+
+def _kinds(found: Span) -> Iterator[tuple[int, str]]:
     birth = found.process.regions.birth
     for row in found.regions.tolist():
-        kind = layout.REGION_KINDS[int(birth["kind"][row])]
-        if kind in WHY_NOT:
-            raise Error(f"can't be done again: region {int(birth['id'][row])} is {WHY_NOT[kind]}")
+        yield int(birth["id"][row]), layout.REGION_KINDS[int(birth["kind"][row])]
 
 
 def _row(found: Span, region: int) -> int:

@@ -6,6 +6,7 @@ the device may have done them. What can't be done again is refused by name. No d
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeGuard
@@ -73,9 +74,11 @@ def span_to(process: Process, first: int, seq: int) -> Span:
 
 def _check_recorded(process: Process) -> None:
     options = process.info.get("options", {})
+    if options.get("TT_EVENTS") == "0":
+        raise Error(f"{process.path.parent}: recorded with --no-events: its work is not known")
     if options.get("TT_PARAMS") != "1":
         raise Error(
-            f"{process.path.parent}: recorded without --params: "
+            f"{process.path.parent}: recorded without --params, which is part of --replayable: "
             "what its kernels were given is not known"
         )
     counters = process.info.get("counters", {})
@@ -115,6 +118,25 @@ def _check_epoch(process: Process, epoch: int) -> None:
         raise process.cut_short("regions.bin", f"{have} of epoch {epoch} are there")
 
 
+class _Used:
+    """Addresses that were somebody's: ranges in order, none of which overlap."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, begin: int, size: int) -> bool:
+        """Adds a range, and says whether any of it was there."""
+        end = begin + size
+        first = bisect.bisect_right(self._ends, begin)
+        last = bisect.bisect_left(self._begins, end)
+        if first < last:
+            begin, end = min(begin, self._begins[first]), max(end, self._ends[last - 1])
+        self._begins[first:last] = [begin]
+        self._ends[first:last] = [end]
+        return first < last
+
+
 class _Reader:
     """Goes through the calls in order, up to the call `until`."""
 
@@ -131,10 +153,12 @@ class _Reader:
             self._good = self._good[self._good <= last]
         self._alive = Alive(process, self._begin + 1)
         self._lived = dict.fromkeys(self._alive.rows)
+        self._used: _Used | None = None
         self._steps: list[Step] = []
         self._tails: dict[Any, tuple[int, ...]] = {}  # by stream, what its next step comes after
         self._floor: tuple[int, ...] = ()  # what every later step comes after
         self._events: dict[int, tuple[int, ...]] = {}
+        self._values: dict[int, tuple[int, ...]] = {}  # by address, what a wait comes after
         self._left_out: dict[tuple[str, str], int] = {}
 
     def read(self) -> Span:
@@ -155,7 +179,13 @@ class _Reader:
     # ---- what lives ----
 
     def _lives(self, seq: int) -> None:
-        for row in self._alive.advance(seq):
+        born = self._alive.advance(seq)
+        if born and self._used is None:
+            self._used = _Used()
+            for row in self._lived:
+                self._is_used(row)
+        for row in born:
+            used = self._is_used(row)
             self._lived.setdefault(row)
             birth = self._process.regions.birth[row]
             if int(birth["context"]) != self._context:
@@ -166,16 +196,14 @@ class _Reader:
                 if size:
                     fill = Fill(int(birth["base"]), size, 0, 1)
                     self._floor = (self._step(int(birth["seq"]), fill, self._floor),)
-            elif self._used_before(row):
+            elif used:
                 self._barrier()
 
-    def _used_before(self, row: int) -> bool:
+    def _is_used(self, row: int) -> bool:
         """Whether memory of a region was another's, which lived in the span."""
         birth = self._process.regions.birth
-        others = birth[[other for other in self._lived if other != row]]
-        begin, end = birth["base"][row], birth["base"][row] + birth["size"][row]
-        ends = others["base"] + others["size"]
-        return bool(((others["base"] < end) & (begin < ends)).any())
+        assert self._used is not None
+        return self._used.add(int(birth["base"][row]), int(birth["size"][row]))
 
     # ---- order ----
 
@@ -395,9 +423,25 @@ class _Reader:
 
     def _mem_op(self, event: Any) -> None:
         name = self._process.call(int(event["call"])) or ""
+        if "WriteValue" in name and event["shared"]:
+            return self._write_value(event)
         if "WaitValue" not in name:
             raise self._refuse(event, "what values it writes is not known")
-        self._leave_out("wait for a value", "waits for values")
+        written = self._values.get(int(event["src"]), ())
+        if written:
+            self._follows(event, self._joined([self._tail(event), written]))
+        else:
+            self._leave_out("wait for a value", "waits for values")
+
+    def _write_value(self, event: Any) -> None:
+        """Streams tell each other by values, too: a wait comes after what wrote there last."""
+        dst, size = int(event["dst"]), int(event["shared"])
+        words = int(event["src"]).to_bytes(8, "little")
+        if self._is_ours(self._alive.find(dst)):
+            for at in range(0, size, 4):
+                value = int.from_bytes(words[at : at + 4], "little")
+                self._submit(event, self._possible(event, Fill(dst + at, 4, value, 4)))
+        self._values[dst] = self._tail(event)
 
     def _leave_out(self, *what: str) -> None:
         one, several = what

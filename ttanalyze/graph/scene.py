@@ -189,10 +189,12 @@ def moved_notes(places: Places, moved: list[int]) -> list[str]:
     if not moved:
         return []
     why = f" ({places.refused})" if places.refused else ""
+    advice = "; with `record --deterministic` memory is where it was" if why else ""
+    advice *= not places.deterministic
     some = ", ".join(map(str, moved[:SHOWN])) + (" …" * (len(moved) > SHOWN))
     return [
         f"{'regions' if len(moved) > 1 else 'region'} {some}: at other addresses "
-        f"than recorded{why}, to which pointers that lie in memory do not lead"
+        f"than recorded{why}, to which pointers that lie in memory do not lead{advice}"
     ]
 
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ttanalyze.model import layout
-from ttanalyze.model.digest import checks_of
-from ttanalyze.model.files import PIECE, RecordFile, open_records
+from ttanalyze.model.files import PIECE, RecordFile, check_records, open_records
 from ttanalyze.model.layout import Array
 
 KINDS = [layout.EVENT_KINDS.index(k) for k in ("launch", "graph-launch", "copy", "set", "sync")]
@@ -25,7 +24,7 @@ LATEST = np.uint64((1 << 63) - 1)  # time
 
 
 class Activities:
-    """Of one process. All records that are given passed their checks, and none is of kind 0."""
+    """Of one process. Records that are given passed their checks, and none is an unused slot."""
 
     def __init__(self, folder: Path) -> None:
         """Looks at the header only."""
@@ -47,8 +46,8 @@ class Activities:
         The arrays are overwritten when the next is asked for.
         """
         for _, records in self._slots(size):
-            used = records["kind"] != 0
-            yield records if used.all() else records[used]
+            used = records["check"] != 0
+            yield records if used.all() else layout.take(records, used)
 
     def _slots(self, size: int = PIECE) -> Iterator[tuple[int, Array]]:
         """All slots but holes, and where they begin."""
@@ -63,14 +62,10 @@ class Activities:
 
     @staticmethod
     def _check(file: RecordFile, at: int, records: Array) -> None:
-        used = records["kind"] != 0
+        used = records["check"] != 0
         if not used.any():
             return
-        bad = used & (checks_of(records) != records["check"])
-        for i in np.flatnonzero(bad).tolist():  # of a run that goes on, it may be whole by now
-            records[i] = file.read(at + i, 1)[0]
-            if checks_of(records[i : i + 1])[0] != records["check"][i]:
-                raise file.error(at + i, None, "the record does not match its check")
+        check_records(file, at, records, used)
         for field, reason, wrong in (
             ("kind", "not an activity", ~np.isin(records["kind"], KINDS)),
             ("flags", "unknown flags", records["flags"] & ~np.uint32(COARSE | OWN | STAMPED) != 0),
@@ -87,7 +82,7 @@ class Activities:
         """The seq of each record, ascending, and the slot that it is in."""
         seqs, slots = [np.empty(0, "u8")], [np.empty(0, "u4")]
         for at, records in self._slots():
-            used = np.flatnonzero(records["kind"])
+            used = np.flatnonzero(records["check"])
             seqs.append(records["seq"][used])
             slots.append((at + used).astype("u4" if at + PIECE < 1 << 32 else "u8"))
         seq, slot = np.concatenate(seqs), np.concatenate(slots)

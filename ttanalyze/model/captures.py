@@ -23,7 +23,7 @@ LAUNCHES = (LAUNCH, layout.EVENT_KINDS.index("graph-launch"))
 DIGESTS = ("tt_capture_digest", "tt_capture_digest_at")  # the first kernel of each epoch
 NO_CAPTURES = tuple(f"tt_capture_{name}" for name in ("front_at", "turn_at", "stamp_at", "stamp"))
 SLACK = 100_000  # nanoseconds that clocks may be apart, beside what is known of it
-LATEST = np.uint64(1 << 62)  # time: those of calls have no check
+LATEST = np.uint64(1 << 62)  # time: a hostile file may have any
 
 
 class Captures:

@@ -181,7 +181,7 @@ class _Search:
         place = self._starts[which] + blocks["block"][at] - self._first
         new = self._epochs[place] < 0
         at, place = at[new], place[new]
-        self._records[place] = blocks[at]
+        layout.whole(self._records)[place] = layout.whole(blocks)[at]
         self._epochs[place] = self.process.epoch_of("blocks", begin, end)[at]
 
     def _ours(self, records: Array) -> tuple[Array, Array]:

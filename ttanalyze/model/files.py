@@ -19,6 +19,7 @@ import xxhash
 
 from ttanalyze.errors import Error, FormatError, system_error
 from ttanalyze.model import layout
+from ttanalyze.model.digest import checks_of
 from ttanalyze.model.layout import HEADER_SIZE, Array
 
 KINDS = {
@@ -253,20 +254,21 @@ def read_checked(file: RecordFile) -> Array:
     pieces = [np.empty(0, file.dtype)]
     for at in range(0, file.count, PIECE):
         records = file.read(at, min(PIECE, file.count - at))
-        _check_records(file, at, records)
+        check_records(file, at, records)
         pieces.append(records)
     return np.concatenate(pieces) if len(pieces) != 2 else pieces[1]
 
 
-def _check_records(file: RecordFile, first: int, records: Array) -> None:
-    size = records.dtype.itemsize
-    assert records.dtype.fields is not None
-    covered = int(records.dtype.fields["check"][1])
-    raw = records.view("u1").data
-    digest = xxhash.xxh3_64_intdigest
-    for i, check in enumerate(records["check"].tolist()):
-        at = i * size
-        if digest(raw[at : at + covered]) != check:
+def check_records(file: RecordFile, first: int, records: Array, used: Array | None = None) -> None:
+    """Raises FormatError at the first record that its `check` does not match, of those in use.
+
+    first: the record of records[0]. One that was written meanwhile may have been read in part, and
+    is read again.
+    """
+    bad = checks_of(records) != records["check"]
+    for i in np.flatnonzero(bad if used is None else bad & used).tolist():
+        records[i] = file.read(first + i, 1)[0]
+        if checks_of(records[i : i + 1])[0] != records["check"][i]:
             raise file.error(first + i, None, "the record does not match its check")
 
 

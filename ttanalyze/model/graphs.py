@@ -225,6 +225,8 @@ def _read(file: RecordFile) -> Array:
     new = ~(records["op"] == MADE) | (records["graph"] == made - 1)
     require(file, new, "graph", "graphs are not numbered in order")
     require(file, records["graph"] < made, "graph", "a graph that was not made")
+    since = records["seq"][records["op"] == MADE][records["graph"]]
+    require(file, records["seq"] >= since, "seq", "a graph that was made later")
     return _in_sequence(file, records)
 
 

@@ -23,11 +23,13 @@ from ttanalyze.model.activities import Activities
 from ttanalyze.model.annotations import Annotations
 from ttanalyze.model.captures import Captures
 from ttanalyze.model.data import PREFIX, DataReader
+from ttanalyze.model.digest import wrong_event
 from ttanalyze.model.files import (
     DATA_KIND,
     PIECE,
     RecordFile,
     begun,
+    check_records,
     check_values,
     expect,
     expect_list,
@@ -40,11 +42,11 @@ from ttanalyze.model.graphs import Graphs
 from ttanalyze.model.labels import Labels
 from ttanalyze.model.layout import Array
 from ttanalyze.model.node_times import NodeTimes
+from ttanalyze.model.params import Params
 from ttanalyze.model.regions import Regions
 from ttanalyze.model.seen import Seen
 from ttanalyze.model.strings import Strings
 
-WHOLE = np.dtype((np.void, layout.EVENT.itemsize))  # an event as one item, for speed
 SLOTS = 512  # of events.bin that are known by the seq they span
 EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
 CONTROL = layout.EVENT_KINDS.index("control")
@@ -78,11 +80,13 @@ class Process:
         ):
             open_records(folder, name)
         self.strings = Strings(folder)
+        self._params = Params(folder, self._files["params.bin"])
         self.segments = self._find_segments()
         if file is not None:
             self._check_epochs(file, self.epochs)
         self._digests_good = np.zeros(len(self.epochs), bool)
         self._blocks_good = np.zeros(len(self.epochs), bool)
+        self._events_good = False  # all of them, and none will be added
 
     # ---- what is read on opening ----
 
@@ -316,12 +320,11 @@ class Process:
         file = self._files["events.bin"]
         if file is not None and as_they_lie:
             return file.map()[:count]
-        whole = np.dtype((np.void, layout.EVENT.itemsize))  # which numpy copies as one
-        raw = np.empty(count, whole)
+        out = np.empty(count, layout.EVENT)
         for rows, records in self._event_rows(count):
-            raw[rows] = records.view(whole)
-        order = _order(raw.view(layout.EVENT)["seq"])
-        return np.asarray((raw if order is None else raw[order]).view(layout.EVENT))
+            layout.whole(out)[rows] = layout.whole(records)
+        order = _order(out["seq"])
+        return out if order is None else layout.take(out, order)
 
     def _survey_events(self) -> tuple[int, bool]:
         """How many there are, and whether the file begins with just them, by seq."""
@@ -362,7 +365,7 @@ class Process:
         """
         for _, records in self.event_slots(size):
             used = records["kind"] != 0
-            yield records if used.all() else records[used]
+            yield records if used.all() else layout.take(records, used)
 
     def _event_rows(self, count: int) -> Iterator[tuple[slice, Array]]:
         """The first `count` records of event_pieces, and the rows they make."""
@@ -389,17 +392,18 @@ class Process:
         for run in np.split(pieces, np.flatnonzero(apart) + 1) if len(pieces) else []:
             first = int(run[0]) * SLOTS
             records = file.read(first, min(len(run) * SLOTS, file.count - first))
+            self._check_slots(file, first, records)
             inside = (records["seq"] > after) & (records["seq"] <= until) & (records["kind"] != 0)
-            found.append(records.view(WHOLE)[inside].view(layout.EVENT))
+            found.append(layout.take(records, inside))
             count, at = count + int(inside.sum()), at + len(run)
             # Where all pieces that are left begin behind those that are wanted, none is missed.
             if most is not None and count >= most and at < len(pieces):
                 seqs = np.sort(np.concatenate([f["seq"] for f in found]))
                 if seqs[most - 1] < lows[pieces[at]]:
                     break
-        out = np.concatenate(found)
+        out = layout.joined(found)
         order = np.argsort(out["seq"], kind="stable")[:most]
-        return out.view(WHOLE)[order].view(layout.EVENT)
+        return layout.take(out, order)
 
     @functools.cached_property
     def _event_spans(self) -> tuple[Array, Array, int]:
@@ -464,13 +468,20 @@ class Process:
         while file and (at := file.skip_hole(at)) < file.count:
             records = buffer[: file.count - at]
             file.read_into(at, records)
-            kinds, seqs = records["kind"], records["seq"]
-            bad = (kinds >= len(layout.EVENT_KINDS)) | ((seqs == 0) & (kinds != 0))
-            if bad.any():
-                i = int(bad.argmax())
-                raise file.error(at + i, "seq" if seqs[i] == 0 else "kind", "not an event")
+            self._check_slots(file, at, records)
             yield at, records
             at += len(records)
+        self._events_good = self.status != "running"
+
+    def _check_slots(self, file: RecordFile, first: int, records: Array) -> None:
+        """records: the slots from `first` on. Only once, where no more will be written."""
+        if self._events_good:
+            return
+        while (i := wrong_event(records)) is not None:
+            slot = records[i : i + 1]
+            check_records(file, first + i, slot)
+            if wrong_event(slot) is not None:
+                raise file.error(first + i, "kind" if slot["seq"][0] else "seq", "not an event")
 
     @functools.cached_property
     def annotations(self) -> Annotations:
@@ -546,7 +557,7 @@ class Process:
     @functools.cached_property
     def kept(self) -> replayable.Kept:
         """What was in force for launches, and how modules were loaded."""
-        return replayable.Kept(self.path / "params.bin", lambda: self._param_bytes)
+        return replayable.Kept(self._params)
 
     @functools.cached_property
     def frames(self) -> Array:
@@ -577,9 +588,9 @@ class Process:
     def call(self, index: int) -> str | None:
         """The name of a driver call by its index in records; None where there was none."""
         calls: list[str] = self.info.get("calls", [])
-        if index == layout.NO_ID:
-            return None
-        return calls[index] if index < len(calls) else f"call {index}"
+        if index < len(calls):
+            return calls[index]
+        return None if index in (layout.NO_CALL, layout.NO_ID) else f"call {index}"
 
     def kernel(self, function: int) -> str | None:
         """The mangled name of a kernel by its function; None where there was none.
@@ -593,23 +604,12 @@ class Process:
             return f"function {function}"
         return self.strings.get(int(self.functions["name"][at]))
 
-    @functools.cached_property
-    def _param_bytes(self) -> Array:
-        file = self._files["params.bin"]
-        return file.map() if file else np.empty(0, "u1")
-
     def params(self, event: Any) -> bytes:
         """The parameters of a launch (a tt_event) as its kernel sees them, b"" where they were
-        not recorded. Raises FormatError where they do not lie in params.bin.
+        not recorded. Raises FormatError where they are not in params.bin as they were.
         """
-        if not event["params"]:
-            return b""
-        begin = int(event["params"]) * replayable.PARAMS_UNIT - layout.HEADER_SIZE
-        end = begin + int(event["params_size"])
-        if not 0 <= begin <= end <= len(self._param_bytes):
-            reason = f"the parameters of launch {int(event['seq'])} do not lie in it"
-            raise FormatError(self.path / "params.bin", begin + layout.HEADER_SIZE, reason)
-        return self._param_bytes[begin:end].tobytes()
+        what = f"the parameters of launch {int(event['seq'])}"
+        return self._params.piece(int(event["params"]), int(event["params_size"]), what)
 
     @property
     def status(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ttanalyze.model import layout
@@ -43,6 +45,16 @@ class Regions:
 
     def __len__(self) -> int:
         return len(self.id)
+
+    @functools.cached_property
+    def changes(self) -> Array:
+        """Births and deaths by their calls, of one call deaths first: seq, birth, row."""
+        died = np.flatnonzero(self.death_seq)
+        out = np.zeros(len(self) + len(died), [("seq", "u8"), ("birth", "?"), ("row", "i8")])
+        out["seq"] = np.concatenate([self.birth["seq"], self.death_seq[died]])
+        out["birth"][: len(self)] = True
+        out["row"] = np.concatenate([np.arange(len(self)), died])
+        return out[np.lexsort((out["row"], out["birth"], out["seq"]))]
 
     def _check_births(self, file: RecordFile, records: Array, births: Array) -> None:
         is_birth = np.isin(np.arange(len(records)), births)

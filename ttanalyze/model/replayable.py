@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from ttanalyze.errors import FormatError
 from ttanalyze.model import layout
 from ttanalyze.model.files import RecordFile, check_values, open_records, read_checked
 from ttanalyze.model.layout import Array
-
-PARAMS_UNIT = 16  # bytes of params.bin that places in it are counted in
+from ttanalyze.model.params import HEAD, UNIT, Params
 
 
 def read(folder: Path) -> Array:
@@ -43,8 +41,7 @@ def last_of_each(file: RecordFile, records: Array) -> Array:
 class Kept:
     """What records of launches and modules refer to in params.bin."""
 
-    def __init__(self, path: Path, params: Callable[[], Array]) -> None:
-        self._path = path
+    def __init__(self, params: Params) -> None:
         self._params = params
 
     def settings(self, record: Any) -> Array:
@@ -63,20 +60,13 @@ class Kept:
         return self._known(record["views"], out, "kind", "view_kind")
 
     def _records(self, place: Any, count: Any, kind: np.dtype[Any]) -> Array:
-        if not place:
-            return np.empty(0, kind)
-        begin = int(place) * PARAMS_UNIT - layout.HEADER_SIZE
-        end = begin + int(count) * kind.itemsize
-        params = self._params()
-        if not 0 <= begin <= end <= len(params):
-            reason = "records that launches.bin or modules.bin refer to do not lie in it"
-            raise FormatError(self._path, begin + layout.HEADER_SIZE, reason)
-        return np.frombuffer(params[begin:end].tobytes(), kind)
+        what = "records that launches.bin or modules.bin refer to"
+        return np.frombuffer(self._params.piece(int(place), int(count) * kind.itemsize, what), kind)
 
     def _known(self, place: Any, records: Array, member: str, name: str) -> Array:
         unknown = ~np.isin(records[member], list(layout.enum(name).values()))
         if unknown.any():
             value = int(records[member][unknown][0])
-            at = int(place) * PARAMS_UNIT + int(unknown.argmax()) * records.dtype.itemsize
-            raise FormatError(self._path, at, f"unknown {member} {value} of a {name[:-5]}")
+            at = int(place) * UNIT + HEAD + int(unknown.argmax()) * records.dtype.itemsize
+            raise FormatError(self._params.path, at, f"unknown {member} {value} of a {name[:-5]}")
         return records

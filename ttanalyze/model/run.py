@@ -263,6 +263,14 @@ def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
         out.append(f"the recording ended early ({process.status}): {reason or 'no reason given'}")
     elif process.torn:
         out.append("files end in records that no epoch committed")
+    options = process.info.get("options", {})
+    asked = str(options.get("TT_EPOCH", ""))
+    if not len(process.epochs) and ":" in asked:
+        out.append(f"no epoch was cut: nothing happened that --epoch {asked} asks for")
+    if options.get("TT_REPLAYABLE") == "1" and not len(process.launches):
+        chosen = options.get("TT_KERNEL")
+        why = f": --kernel {chosen} chose none" if chosen else "; those inside graphs can't be"
+        out.append(f"no launch was recorded to be run again{why}")
     flags = process.epochs["flags"]
     removed = process.epochs["segment"] < process.oldest_segment
     removed &= (flags & (layout.DROPPED | layout.REFUSED)) == 0

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import xxhash
+
 from ttanalyze.errors import FormatError
 from ttanalyze.model.files import Reader, open_records
-from ttanalyze.model.layout import HEADER_SIZE, NO_ID
+from ttanalyze.model.layout import HEADER_SIZE, NO_ID, constant
+
+HEAD = constant("TT_TEXT_HEAD")  # bytes before a text: its length and its check
 
 
 class Strings:
@@ -29,14 +33,17 @@ class Strings:
         if self._file is None:
             raise FormatError(self.path, offset, "the file is missing")
         with Reader(self.path) as file:
-            room = file.size - offset - 4
+            room = file.size - offset - HEAD
             if offset < HEADER_SIZE or room < 0:
                 raise FormatError(self.path, offset, "no text begins here")
-            length = int.from_bytes(file.bytes(offset, 4), "little")
+            head = file.bytes(offset, HEAD)
+            length, check = (int.from_bytes(head[at : at + 4], "little") for at in (0, 4))
             if length > room:
                 raise FormatError(self.path, offset, f"a text of {length} bytes does not fit")
-            text = file.text(offset + 4, length)
+            text = file.text(offset + HEAD, length)
+        if xxhash.xxh3_64_intdigest(text) & 0xFFFFFFFF != check:
+            raise FormatError(self.path, offset, "the text does not match its check")
         try:
             return text.decode()
         except UnicodeDecodeError as e:
-            raise FormatError(self.path, offset + 4 + e.start, "not UTF-8") from None
+            raise FormatError(self.path, offset + HEAD + e.start, "not UTF-8") from None

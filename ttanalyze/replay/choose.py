@@ -8,7 +8,7 @@ import numpy as np
 
 from ttanalyze.errors import Error
 from ttanalyze.model.process import Process
-from ttanalyze.replay.plan import Plan, launches, plan
+from ttanalyze.replay.plan import Plan, launches, none_of, plan
 
 TRIES = 200  # launches of a kernel that are looked at
 
@@ -26,7 +26,7 @@ def choose(
         )
     seqs = np.array([launch]) if launch is not None else launches(process, kernel)["seq"]
     if not len(seqs):
-        raise Error(f"no launch of a kernel whose name has {kernel!r}")
+        raise Error(none_of(process, kernel))
     kept = np.isin(seqs, process.launches["seq"])  # which most likely can
     reasons = []
     for seq in [*seqs[kept].tolist(), *seqs[~kept].tolist()][:TRIES]:

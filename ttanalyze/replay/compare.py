@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ttanalyze.bytewise import ByteDifference, Contents, compare_bytes
+from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.memory import copy_out
 from ttanalyze.graph.places import Finding, State
@@ -24,6 +25,8 @@ LISTED_BLOCKS = 16
 LISTED_TENSORS = 16
 LOOKED_AT = 1 << 12  # blocks of a region whose bytes are compared
 Types = Mapping[str | int | None, Type]  # by label, by id, None for all others
+Tolerances = Mapping[str | int | None, Tolerance]  # likewise
+T = TypeVar("T")
 
 
 class Memory(Contents):
@@ -72,14 +75,39 @@ class RegionDifference:
         return asdict(self)
 
 
-def typed(types: Types, process: Process, row: int) -> Type | None:
-    """What a region's items were said to be."""
+def parse_tolerances(texts: Iterable[str]) -> dict[str | int | None, Tolerance]:
+    """Of "1e-6,1e-3" and "weights=,,4": what is allowed in regions by id or label, and in all
+    others. Raises Error for all else.
+    """
+    out: dict[str | int | None, Tolerance] = {}
+    for one in texts:
+        region, named, value = one.rpartition("=")
+        number = region.isascii() and region.isdecimal()
+        key = (int(region) if number else region) if named else None
+        if key in out or key == "":
+            raise Error(f"--tolerance {one}: ABS,REL,ULP or REGION=ABS,REL,ULP, each once")
+        out[key] = Tolerance.parse(value)
+    return out
+
+
+def check_regions(process: Process, types: Types, tolerances: Tolerances) -> None:
+    """Raises Error for a region that is named but not there."""
+    regions = process.regions
+    ids, labels = set(regions.id.tolist()), layout.distinct(regions.label).tolist()
+    known = ids.union(process.strings.get(label) for label in labels)
+    for key in (*types, *tolerances):
+        if key is not None and key not in known:
+            raise Error(f"no region {key}: `ttanalyze query --table regions` lists those there are")
+
+
+def of_region(given: Mapping[str | int | None, T], process: Process, row: int) -> T | None:
+    """What was said of a region, by its id or label, or of all."""
     regions = process.regions
     label = process.strings.get(int(regions.label[row]))
     for key in (int(regions.id[row]), label):
-        if key is not None and key in types:
-            return types[key]
-    return types.get(None)
+        if key is not None and key in given:
+            return given[key]
+    return given.get(None)
 
 
 def differences(
@@ -87,7 +115,7 @@ def differences(
     expected: State,
     findings: Iterable[Finding],
     types: Types,
-    tolerance: Tolerance | None,
+    tolerances: Tolerances,
 ) -> list[RegionDifference]:
     """What differs between memory as it is and as it was in an epoch, by what Places.compare found.
     Raises FormatError for damaged contents.
@@ -102,7 +130,7 @@ def differences(
         here = Memory(scene.process, size, scene.device, scene.places.now(row))
         there = Contents(scene.process, records)
         blocks = finding.differ.tolist()
-        found = look(row, expected.epoch, there, here, blocks, types, tolerance)
+        found = look(row, expected.epoch, there, here, blocks, types, tolerances)
         found.new = finding.new
         out.append(found)
     return out
@@ -124,7 +152,7 @@ def look(
     actual: Contents,
     blocks: list[int],
     types: Types,
-    tolerance: Tolerance | None,
+    tolerances: Tolerances,
 ) -> RegionDifference:
     """Looks into these blocks of a region, which differ by their digests; names are those of an
     epoch. Raises FormatError for damaged contents.
@@ -136,7 +164,7 @@ def look(
     blocks = blocks[:LOOKED_AT]
     tally = Tally(process, number, epoch)
     out.bytes = compare_bytes(expected, actual, blocks, tally.add)
-    one = typed(types, process, row)
+    one, tolerance = of_region(types, process, row), of_region(tolerances, process, row)
     if one is not None:
         out.values = _values(one, tolerance, expected, actual, blocks)
         out.tolerated = out.values.same and not out.partial

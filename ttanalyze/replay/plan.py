@@ -5,6 +5,7 @@ epoch says what it left. Read from the run alone, without a driver.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,11 @@ OTHERS = {"managed": "the host", "ipc": "another process"}  # who else writes to
 POINTER = 8  # bytes
 USED = ("textures", "surfaces")
 PARTIAL = "epochs looked only at memory that calls name: what other memory held is not sure"
+WHY_BAD = {  # by flag, of epochs
+    layout.REFUSED: "was given up, as work of the program held it up",
+    layout.DROPPED: "was dropped from the ring",
+    layout.LOOSE: "was cut while work was running: it may be torn",
+}
 WORK = [KIND[name] for name in ("launch", "graph-launch", "copy", "set", "mem-op")]
 
 
@@ -74,13 +80,7 @@ class Plan:
         if launches:
             before = text.count(launches, "launch", "launches")
             out.append(f"its input is what {before} since epoch {self.before} make of it")
-        given = len(self.launch.params)
-        wanted = int(modules.function(self.process, self.launch.function)["param_bytes"])
-        if given < wanted:
-            out.append(
-                f"the program gave {given} of {wanted} bytes of parameters: what the kernel saw of "
-                "the others is not known"
-            )
+        out += lacking(self.process, [self.launch])
         if any(is_partial(self.process, epoch) for epoch in (self.before, self.after)):
             out.append(PARTIAL)
         whats = (step.what for step in self.prepare)
@@ -93,6 +93,19 @@ class Plan:
         return out + [f"{what}: left out" for what in self.span.left_out]
 
 
+def lacking(process: Process, given: Iterable[Launch]) -> list[str]:
+    """What to know of launches whose parameters are not all known, a line each."""
+    out = []
+    for function, has in dict.fromkeys((launch.function, len(launch.params)) for launch in given):
+        wanted = int(modules.function(process, function)["param_bytes"])
+        if has < wanted:
+            out.append(
+                f"the program gave {has} of {wanted} bytes of parameters: what the kernel saw of "
+                "the others is not known"
+            )
+    return out
+
+
 def launches(process: Process, pattern: str | None = None) -> Array:
     """The tt_event records of launches that were executed, by seq. pattern: a regular expression
     that is found in the kernel's name, mangled or not. Raises Error where it is none.
@@ -101,9 +114,11 @@ def launches(process: Process, pattern: str | None = None) -> Array:
     for events in process.events_by_seq():
         some = (events["kind"] == KIND["launch"]) & (events["result"] == 0)
         some &= events["flags"] & FLAGS["capturing"] == 0
-        found.append(events[some])
-    out = np.concatenate(found)
-    return out if pattern is None else out[np.isin(out["id"], _matching(process, out, pattern))]
+        found.append(layout.take(events, some))
+    out = layout.joined(found)
+    if pattern is None:
+        return out
+    return layout.take(out, np.isin(out["id"], _matching(process, out, pattern)))
 
 
 def chosen(process: Process, pattern: str | None = None) -> list[int]:
@@ -119,6 +134,25 @@ def choice(process: Process, pattern: str | None = None) -> tuple[list[int], int
     kept = process.launches["seq"]
     numbers: list[int] = (found[np.isin(found, kept)] if len(kept) else found).tolist()
     return numbers, len(found) - len(numbers)
+
+
+def none_of(process: Process, pattern: str | None = None) -> str:
+    """Why there is no launch to be done again, where launches() gives none."""
+    if process.info.get("options", {}).get("TT_EVENTS") == "0":
+        return "recorded with --no-events: its launches are not known"
+    if pattern is not None and len(launches(process)):
+        return f"no launch of a kernel whose name has {pattern!r}"
+    of_graphs = sum(
+        int(((events["kind"] == KIND["graph-launch"]) & (events["result"] == 0)).sum())
+        for events in process.events_by_seq()
+    )
+    if not of_graphs:
+        return "no launch was recorded"
+    many = text.count(of_graphs, "launch of a graph", "launches of graphs")
+    return (
+        f"{many} and none of a kernel by itself: --from and --to of `ttanalyze replay` do graphs "
+        "again, in runs with --params --epoch graph"
+    )
 
 
 def _matching(process: Process, events: Array, pattern: str) -> list[int]:
@@ -157,9 +191,10 @@ def plan(process: Process, seq: int) -> Plan:
         _check_views(process, kept)
     before, after = _around(process, context, seq) if kept is None else _recorded(process, kept)
     if before is None:
-        raise Error(
-            f"launch {seq}: no epoch has what memory was before it; record with --replayable"
-        )
+        left_out = process.info.get("options", {}).get("TT_REPLAYABLE") == "1"
+        advice = "without the --kernel or --max-per-kernel that left it out" if left_out else ""
+        advice = f"record with --replayable {advice}".rstrip()
+        raise Error(f"launch {seq}: no epoch has what memory was before it; {advice}")
     kernel = process.kernel(int(event["id"])) or "?"
     made = span_to(process, before, seq)
     if not made.steps or made.steps[-1].seq != seq:
@@ -199,9 +234,10 @@ def _recorded(process: Process, kept: Any) -> tuple[int | None, int | None]:
             "--replayable --crash-safe"
         )
     if numbers[0] is None:
-        raise Error(
-            f"launch {seq}: epoch {int(kept['before'])} before it was refused, torn or dropped"
-        )
+        number = int(kept["before"])
+        flags = int(process.epochs["flags"][number])
+        why = next((why for flag, why in WHY_BAD.items() if flags & flag), "has no contents")
+        raise Error(f"launch {seq}: epoch {number} before it {why}")
     return numbers[0], numbers[1]
 
 

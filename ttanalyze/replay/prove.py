@@ -21,6 +21,7 @@ from ttanalyze.model.process import Process
 from ttanalyze.replay.compare import (
     Memory,
     RegionDifference,
+    Tolerances,
     Types,
     differences,
     look,
@@ -31,7 +32,6 @@ from ttanalyze.replay.plan import Plan
 from ttanalyze.replay.provoke import Provoker
 from ttanalyze.replay.replay import Replay
 from ttanalyze.replay.run import FAILED, Outcome, Progress, is_lost, plans, status_of
-from ttanalyze.values import Tolerance
 
 VARIES, STEADY = "varies", "not seen to vary"
 LOOKED_INTO = 8  # runs of a launch whose differences are looked into
@@ -40,7 +40,8 @@ LOOKED_INTO = 8  # runs of a launch whose differences are looked into
 @dataclass
 class Variation:
     """How a region varied: in how many runs it was other than in the first, how many different
-    contents were seen in all; widest: the run that differs in most bytes, beside the first.
+    contents were seen in all; widest: the run that differs in most bytes, beside the first, of
+    those beyond the tolerance, if any is.
     """
 
     region: int
@@ -84,7 +85,7 @@ def prove(
     seqs: Iterable[int],
     times: int = 20,
     types: Types | None = None,
-    tolerance: Tolerance | None = None,
+    tolerances: Tolerances | None = None,
     seed: int = 0,
     device: Callable[[], Device] = Device.default,
     progress: Progress | None = None,
@@ -101,7 +102,7 @@ def prove(
         return [_verdict(process, one) for one in found]
     scene = Scene(process, device(), rows)
     provoker = Provoker(scene.places.own, seed, scene.places.simulated)
-    work = _Work(scene, provoker, times, types or {}, tolerance)
+    work = _Work(scene, provoker, times, types or {}, tolerances or {})
     out: list[Verdict] = []
     lost = ""
     for done, one in enumerate(found):
@@ -144,13 +145,13 @@ class _Work:
         provoker: Provoker,
         times: int,
         types: Types,
-        tolerance: Tolerance | None,
+        tolerances: Tolerances,
     ) -> None:
         self._scene = scene
         self._provoker = provoker
         self._times = times
         self._types = types
-        self._tolerance = tolerance
+        self._tolerances = tolerances
 
     def prove(self, out: Verdict, of: Plan) -> None:
         replay = Replay(of.process, of.seq, scene=self._scene, known=of)
@@ -184,7 +185,7 @@ class _Work:
                 if not blocks:
                     continue
                 runs[row] += 1
-                if runs[row] <= LOOKED_INTO:
+                if runs[row] <= LOOKED_INTO or widest[row].tolerated:
                     self._look(replay, row, kept, blocks, widest)
         out.variations = [
             Variation(int(of.process.regions.id[row]), runs[row], len(seen[row]), widest[row])
@@ -212,21 +213,21 @@ class _Work:
             return
         here = Memory(process, size, replay.device, replay.where(row))
         there = Memory(process, size, replay.device, where)
-        found = look(row, replay.before, there, here, blocks, self._types, self._tolerance)
+        found = look(row, replay.before, there, here, blocks, self._types, self._tolerances)
         before = widest.get(row)
-        if before is None or _size(before) < _size(found):
+        if before is None or _weight(before) < _weight(found):
             widest[row] = found
 
     def _as_recorded(self, out: Verdict, replay: Replay) -> None:
         if replay.after is None:
             return
         findings = [one for one in replay.compare() if not one.new]
-        arguments = (self._scene, replay.expected, findings, self._types, self._tolerance)
+        arguments = (self._scene, replay.expected, findings, self._types, self._tolerances)
         out.differences = differences(*arguments)
         out.recorded = all(one.tolerated for one in out.differences)
         if not out.recorded:
             out.notes += replay.doubts
 
 
-def _size(found: RegionDifference) -> int:
-    return found.bytes.count if found.bytes is not None else 0
+def _weight(found: RegionDifference) -> tuple[bool, int]:
+    return not found.tolerated, found.bytes.count if found.bytes is not None else 0

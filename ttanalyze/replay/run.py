@@ -13,11 +13,10 @@ from ttanalyze.graph.places import Finding
 from ttanalyze.graph.recorded import KIND
 from ttanalyze.graph.scene import Scene
 from ttanalyze.model.process import Process
-from ttanalyze.replay.compare import RegionDifference, Types, differences
+from ttanalyze.replay.compare import RegionDifference, Tolerances, Types, differences
 from ttanalyze.replay.plan import Plan, plan
 from ttanalyze.replay.replay import Replay
 from ttanalyze.replay.timing import Times
-from ttanalyze.values import Tolerance
 
 SAME, DIFFERS, UNCHECKED, REFUSED, FAILED = "same", "differs", "unchecked", "refused", "failed"
 Progress = Callable[[int, int], None]
@@ -68,7 +67,7 @@ class Wish:
     times: int = 0
     flush_l2: bool = False
     types: Types = field(default_factory=dict)
-    tolerance: Tolerance | None = None
+    tolerances: Tolerances = field(default_factory=dict)
     alone: bool = False
 
 
@@ -161,7 +160,7 @@ def _replay(out: Outcome, of: Plan, wish: Wish, scene: Scene) -> None:
         else:
             findings, notes = replay.settled()
             out.notes += notes
-            verify(out, replay, findings, wish.types, wish.tolerance)
+            verify(out, replay, findings, wish.types, wish.tolerances)
         if wish.times:
             out.times = replay.time(wish.times, wish.flush_l2)
     except Error as e:
@@ -184,10 +183,10 @@ def verify(
     replay: Replay,
     findings: Sequence[Finding],
     types: Types,
-    tolerance: Tolerance | None,
+    tolerances: Tolerances,
 ) -> None:
     """Says what a launch left, by what a comparison with what was recorded found."""
     out.regions = len(findings)
-    out.differences = differences(replay.scene, replay.expected, findings, types, tolerance)
+    out.differences = differences(replay.scene, replay.expected, findings, types, tolerances)
     differs = any(not difference.tolerated for difference in out.differences)
     out.status = DIFFERS if differs else SAME

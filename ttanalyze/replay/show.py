@@ -184,7 +184,7 @@ def stretches_text(found: Sequence[Stretch], colour: bool = False, width: int = 
     pairs = list(zip(bounds, found, strict=True))
     out += noted(((which, one.reason) for which, one in pairs if one.reason), ("epochs", "epochs"))
     for which, one in pairs:
-        for difference in one.differences[:1]:
+        for difference in one.differences[: one.status != REFUSED]:
             lines = difference_lines(difference, SIDES, colour)
             out += [f"epochs {which}: {lines[0]}", *lines[1:]]
     out += noted(
@@ -238,6 +238,8 @@ def verdicts_text(found: Sequence[Verdict], colour: bool = False, width: int = 0
         return "\n".join([*out, "no launch was run"])
     several = text.count(proven, "launch", "launches")
     word = text.coloured(VARIES, "red", colour) if varying else STEADY
+    if not varying and any(one.variations for one in found):
+        word += " beyond the tolerance"
     names = ", ".join(kernel_name(kernel) for kernel in varying[:SHOWN])
     tail = f": {text.count(len(varying), 'kernel')} ({names})" if varying else ""
     out.append(f"{word}{tail}, of {text.count(len(kernels), 'kernel')} in {several}")
@@ -255,7 +257,8 @@ def _worst(launches: Iterable[Verdict]) -> int:
 
 
 def _variations(one: Verdict, colour: bool) -> list[str]:
-    word = text.coloured(one.status, VERDICT_HUES[one.status], colour)
+    word = f"{VARIES} within the tolerance" if one.status == STEADY else one.status
+    word = text.coloured(word, VERDICT_HUES[one.status], colour)
     name = text.printable(demangle([one.kernel])[0])
     lines = [f"{word}: launch {one.seq} of {name}"]
     pairs = []

@@ -13,27 +13,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.places import State
-from ttanalyze.graph.rebuild import build, check_kinds
+from ttanalyze.graph.rebuild import build, check_kinds, written_by_others
 from ttanalyze.graph.recorded import good_epochs, is_partial, span
 from ttanalyze.graph.scene import Maker, Scene, moved_notes
-from ttanalyze.graph.steps import Span, Upload, summary
+from ttanalyze.graph.steps import Launch, Span, Upload, summary
 from ttanalyze.model import contents
 from ttanalyze.model.process import Process
-from ttanalyze.replay.compare import RegionDifference, Types, differences
-from ttanalyze.replay.plan import PARTIAL
-from ttanalyze.replay.run import DIFFERS, FAILED, SAME, Progress, is_lost, status_of
+from ttanalyze.replay.compare import RegionDifference, Tolerances, Types, differences
+from ttanalyze.replay.plan import PARTIAL, lacking
+from ttanalyze.replay.run import DIFFERS, FAILED, REFUSED, SAME, Progress, is_lost, status_of
 from ttanalyze.replay.unwritten import settled
-from ttanalyze.values import Tolerance
 
 
 @dataclass
 class Stretch:
     """What came of the work between two epochs. status: "same", "differs", "refused" (it can't be
-    done again) or "failed" (or the run is damaged); reason: of the last two. work: what was done,
+    done again, or others may have written what differs) or "failed" (or the run is damaged);
+    reason: of the last two. work: what was done,
     in words. regions: how many were compared. uploads: copies from the host, whose contents are
     those that the next epoch has, of upload_bytes; notes: what is not sure.
     """
@@ -58,7 +60,7 @@ def replay_span(
     first: int | None = None,
     last: int | None = None,
     types: Types | None = None,
-    tolerance: Tolerance | None = None,
+    tolerances: Tolerances | None = None,
     device: Callable[[], Device] = Device.default,
     progress: Progress | None = None,
 ) -> list[Stretch]:
@@ -67,10 +69,13 @@ def replay_span(
     no such epochs, no driver that works, or not enough memory.
     """
     planned = _plan(process, first, last)
-    rows = {row for one in planned if isinstance(one, Span) for row in one.regions.tolist()}
-    if not rows:
+    there = np.zeros(len(process.regions), bool)
+    for one in planned:
+        if isinstance(one, Span):
+            there[one.regions] = True
+    if not there.any():
         return [one if isinstance(one, Stretch) else _begun(one) for one in planned]
-    scene = Scene(process, device(), sorted(rows))
+    scene = Scene(process, device(), np.flatnonzero(there).tolist())
     out: list[Stretch] = []
     now: State | None = None  # what memory holds
     lost = False
@@ -87,7 +92,7 @@ def replay_span(
             stretch.status, stretch.reason = FAILED, "after what failed before"
             continue
         try:
-            now = _do(stretch, one, scene, now, types or {}, tolerance)
+            now = _do(stretch, one, scene, now, types or {}, tolerances or {})
         except Error as e:
             stretch.status, stretch.reason = status_of(e), str(e)
             now, lost = None, isinstance(e, DriverError) and is_lost(scene.device)
@@ -96,6 +101,8 @@ def replay_span(
 
 def _plan(process: Process, first: int | None, last: int | None) -> list[Span | Stretch]:
     """The stretches from each good epoch to the next."""
+    if not len(process.epochs):
+        raise Error("no epochs, between which work is done again: record with --params and --epoch")
     start = _first(process) if first is None else first
     contents.check_epoch(process, start)
     context = int(process.epochs["context"][start])
@@ -142,6 +149,8 @@ def _begun(found: Span) -> Stretch:
         for what in uploads
         if what.doubt
     ]
+    given = [step.what for step in found.steps if isinstance(step.what, Launch)]
+    out.notes += lacking(found.process, given)
     out.notes += [f"{what}: left out" for what in found.left_out]
     return out
 
@@ -152,7 +161,7 @@ def _do(
     scene: Scene,
     now: State | None,
     types: Types,
-    tolerance: Tolerance | None,
+    tolerances: Tolerances,
 ) -> State | None:
     """Gives what memory holds afterwards, where that is as recorded."""
     places, process, rows = scene.places, found.process, found.regions.tolist()
@@ -173,13 +182,15 @@ def _do(
             work()
             findings, notes = settled(scene, before, after, places.compare(after, before), work)
     out.regions, out.notes = len(findings), [*out.notes, *notes]
-    out.differences = differences(scene, after, findings, types, tolerance)
+    out.differences = differences(scene, after, findings, types, tolerances)
     moved = set(places.moved)
     if out.differences or len(findings) < sum(places.has(row) for row in after.records):
         partial = any(is_partial(process, epoch) for epoch in (found.first, out.last))
         out.notes += [PARTIAL] if partial else []
+    others = written_by_others(found)
     if any(not one.tolerated for one in out.differences):
-        out.status = DIFFERS
+        out.status = REFUSED if others else DIFFERS
+        out.reason = f"it leaves something else, but {others[0]}" if others else ""
     else:
         moved.difference_update(places.moved_variables)
     out.notes += moved_notes(places, sorted(moved))

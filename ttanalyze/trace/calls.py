@@ -300,7 +300,7 @@ def _between(
         if len(seqs) and int(seqs[0]) > until:
             break
         inside = (seqs > after) & (seqs <= until) & ~is_annotation(records["kind"])
-        yield records if inside.all() else records[inside]
+        yield records if inside.all() else layout.take(records, inside)
 
 
 def _held_back(pieces: Iterator[Array]) -> Iterator[tuple[Array, int]]:

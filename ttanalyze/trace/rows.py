@@ -20,7 +20,7 @@ ADDRESSES = ("dst", "src")
 VALUE = NUMBERS.index("bytes")  # of counters
 TEMPLATES = 1 << 14  # kept
 LENGTH = 10_000  # nanoseconds: what a call is drawn as long as at most
-LATEST = np.uint64(1 << 62)  # time: those of calls have no check
+LATEST = np.uint64(1 << 62)  # time: a hostile file may have any
 SLICE, MARK, COUNTER = "slice", "mark", "counter"
 
 

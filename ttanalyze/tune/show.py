@@ -22,7 +22,7 @@ def tuned_text(of: Tuned, colour: bool = False) -> str:
     if of.new < len({row.configuration for row in (of.recorded, *of.rows)}):
         head += f", {of.new:,} of them new"
     varied = _varied(of)
-    good = sorted((row for row in of.rows if row.good), key=lambda row: row.median_ms or 0)
+    good = _good(of)
     bad = [row for row in of.rows if not row.good]
     longest = max([row.median_ms or 0 for row in good], default=0)
     lines = [[*(TITLES.get(n, n) for n in varied), "median", "min", "spread", ""]]
@@ -34,8 +34,7 @@ def tuned_text(of: Tuned, colour: bool = False) -> str:
     numbers = {i for i, name in enumerate(varied) if name not in ("code", "cache")}
     numbers |= {len(varied), len(varied) + 1, len(varied) + 2}
     out = [head, *of.notes]
-    if good:
-        out += ["", text.table(lines, numbers)]
+    out += ["", text.table(lines, numbers)]
     if len(good) > SHOWN:
         out.append(f"… {len(good) - SHOWN:,} slower ones not shown")
     if bad:
@@ -53,6 +52,12 @@ def tuned_text(of: Tuned, colour: bool = False) -> str:
     else:
         best += f", {of.gain:.2f} times as fast as recorded ({_time(of.recorded.median_ms)})"
     return "\n".join([*out, "", text.coloured(best, "bold", colour)])
+
+
+def _good(of: Tuned) -> list[Row]:
+    """Those that can be taken, and the recorded one, the fastest first."""
+    rows = {row.configuration: row for row in (of.recorded, *of.rows) if row.good}
+    return sorted(rows.values(), key=lambda row: row.median_ms or 0)
 
 
 def _varied(of: Tuned) -> list[str]:
@@ -91,7 +96,7 @@ def chart_page(of: Tuned) -> str:
     except ImportError:
         raise Error("--chart needs plotly: pip install 'ttanalyze[report]'") from None
     varied = _varied(of)
-    good = sorted((row for row in of.rows if row.good), key=lambda row: row.median_ms or 0)
+    good = _good(of)
     best, own = of.best.configuration, of.recorded.configuration
     special = {own: "#e9c46a", best: "#2a9d8f"}
     colours = [special.get(row.configuration, "#8d99ae") for row in good]

@@ -94,7 +94,8 @@ class Table:
         for name, value in self._of.items():
             if cells[name] != value:
                 found = text.printable(cells[name])
-                raise Error(f"{self.path}: is of another {name} ({found}): name another file")
+                how = ", or of other --flush-l2, --dtype, --tolerance" * (name == "launch")
+                raise Error(f"{self.path}: is of another {name} ({found}){how}: name another file")
         return Row(made, **times, verified=cells["verified"] == "yes", error=cells["error"])
 
     def add(self, row: Row) -> None:

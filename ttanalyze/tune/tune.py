@@ -32,7 +32,8 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True)
 class Wish:
     """How configurations are tried. times: launches whose time is taken. dtype, tolerance: what
-    does not count as different, as texts. timeout: seconds for each.
+    does not count as different, as texts: "f32", [",,4", "weights=1e-3"]. timeout: seconds for
+    each.
     """
 
     search: str = "grid"
@@ -41,7 +42,7 @@ class Wish:
     seed: int = 0
     flush_l2: bool = False
     dtype: str | None = None
-    tolerance: str | None = None
+    tolerance: Sequence[str] = ()
     timeout: float = 120.0
     device: int = 0
     sim: bool = False
@@ -132,7 +133,7 @@ def tune(
         images = _Images(image, sources, Path(folder), worker.about["architecture"])
         of_all, notes = images.limit(of_all)
         steps = search(wish.search, of_all, wish.trials, wish.seed)
-        table = Table(path, _identity(of, image), of.kernel, worker.about["device"])
+        table = Table(path, _identity(of, image, wish), of.kernel, worker.about["device"])
         known = {row.configuration: row for row in table.rows}
         new = 0
 
@@ -193,12 +194,15 @@ def _name(path: Path, data: bytes) -> str:
     return f"{path.name}:{xxhash.xxh3_64_intdigest(data):016x}"
 
 
-def _identity(of: Plan, image: Path) -> str:
-    """What stands for a launch: all that it depends on."""
+def _identity(of: Plan, image: Path, wish: Wish) -> str:
+    """What stands for a launch: all that its time and whether it is verified depend on."""
     launch = of.launch
     sizes = (launch.grid, launch.block, launch.cluster, launch.shared, launch.cooperative)
     digest = xxhash.xxh3_64(repr((of.kernel, image.name, sizes)).encode())
     digest.update(launch.params)
+    how = wish.flush_l2, wish.dtype, tuple(wish.tolerance)
+    if any(how):
+        digest.update(repr(how).encode())
     ids = of.process.regions.id
     for row, records in sorted(State.of(of.process, of.before, of.rows).records.items()):
         digest.update(int(ids[row]).to_bytes(8, "little"))

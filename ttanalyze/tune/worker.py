@@ -21,9 +21,9 @@ from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.module import Function, Module
 from ttanalyze.graph.scene import Scene
 from ttanalyze.replay import Replay
+from ttanalyze.replay.compare import check_regions, parse_tolerances
 from ttanalyze.replay.run import SAME, Outcome, begun, is_lost, verify
 from ttanalyze.tune.space import CACHES, Configuration
-from ttanalyze.values import Tolerance
 
 MAJOR, MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
 MAX_REGISTERS, OPTIMIZATION_LEVEL = 0, 7  # CU_JIT_…
@@ -42,7 +42,8 @@ class Trier:
         self._replay = Replay(process, job["launch"], self._device)
         self._scene: Scene = self._replay.scene
         self._types = parse_types(job["dtype"]) if job["dtype"] else {}
-        self._tolerance = Tolerance.parse(job["tolerance"]) if job["tolerance"] else None
+        self._tolerances = parse_tolerances(job["tolerance"])
+        check_regions(process, self._types, self._tolerances)
         self._loaded: Any = (job["image"], None, None)
         self._module: Module | None = None
 
@@ -70,7 +71,7 @@ class Trier:
             self._device.synchronize()
             outcome = begun(self._replay.plan)
             findings = self._replay.compare()
-            verify(outcome, self._replay, findings, self._types, self._tolerance)
+            verify(outcome, self._replay, findings, self._types, self._tolerances)
             if outcome.status != SAME:
                 return {"verified": False, "error": _differs(outcome)}
             times = self._replay.time(self._job["times"], self._job["flush_l2"], work)

@@ -24,7 +24,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool enabled[KINDS];
 static cupti_request request_buffer;
 static cupti_complete complete_buffer;
-static uint64_t (*now)(void);
+static uint64_t (*_Atomic now)(void);
 static uint32_t last_correlation;
 static cupti_callback callback;
 static void *callback_user;
@@ -117,12 +117,13 @@ static uint32_t submitted(void)
 /* From the simulator's clock to that which was asked for. */
 static uint64_t shifted(uint64_t ns)
 {
+	uint64_t (*clock)(void) = now;
 	struct timespec t;
 
-	if (!now)
+	if (!clock)
 		return ns;
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	return now() - ((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec - ns);
+	return clock() - ((uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec - ns);
 }
 
 static void ran(const struct trace_work *w)
@@ -175,10 +176,15 @@ EXPORT CUptiResult cuptiGetVersion(uint32_t *version)
 
 EXPORT CUptiResult cuptiSubscribe(void **subscriber, cupti_callback function, void *user)
 {
-	if (callback)
+	pthread_mutex_lock(&lock);
+	bool taken = callback;
+	if (!taken) {
+		callback = function;
+		callback_user = user;
+	}
+	pthread_mutex_unlock(&lock);
+	if (taken)
 		return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS;
-	callback = function;
-	callback_user = user;
 	*subscriber = &callback;
 	return CUPTI_SUCCESS;
 }
@@ -206,7 +212,9 @@ EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, void *subscriber, uint32
 {
 	if (subscriber != &callback || domain != CUPTI_DRIVER_API || id >= sizeof calls / sizeof *calls)
 		return CUPTI_ERROR_INVALID_PARAMETER;
+	pthread_mutex_lock(&lock);
 	followed_calls = (followed_calls & ~(1u << id)) | enable << id;
+	pthread_mutex_unlock(&lock);
 	return follow(true);
 }
 

@@ -1,0 +1,92 @@
+/*
+ * The executable graph of ours that is launched in place of the program's: making it, and having it
+ * follow what changes that. See points.h for the invariant.
+ */
+#include <time.h>
+
+#include "../options.h"
+#include "../recorder.h"
+#include "../state/clock.h"
+#include "inside.h"
+#include "points.h"
+#include "reading.h"
+
+#define ASK_NS 200000
+
+bool points_make_own(struct thread *t, struct points *q, uint64_t flags)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	flags &= ~(uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; /* which needs a stream */
+	t->busy++;
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	bool ok = real.cuGraphInstantiateWithFlags(&q->own, q->twin.graph, flags) == CUDA_SUCCESS;
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	t->busy--;
+	if (!ok)
+		q->own = NULL;
+	return ok;
+}
+
+bool points_apart(const struct points *q)
+{
+	return q->twin.graph;
+}
+
+CUgraphNode points_own_node(const struct points *q, CUgraphNode node)
+{
+	return twin_of(&q->twin, node);
+}
+
+CUgraphExec points_own(const struct points *q)
+{
+	return atomic_load(&q->astray) ? NULL : q->own;
+}
+
+static bool update_own(CUgraphExec own, CUgraph graph)
+{
+	CUgraphExecUpdateResultInfo info = {0};
+	CUgraphExecUpdateResult why;
+	CUgraphNode node;
+
+	return (real.cuGraphExecUpdate_v2 ? real.cuGraphExecUpdate_v2(own, graph, &info)
+					  : real.cuGraphExecUpdate(own, graph, &node, &why)) == CUDA_SUCCESS;
+}
+
+void points_follow(struct thread *t, struct points *q, CUgraph graph)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	const struct kernels *k = kernels_of(q->context);
+	struct twin twin = {0};
+	struct reading g;
+
+	t->busy++;
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	bool ok = reading_take(&g, graph) && k && g.form == q->form && twin_make(&twin, graph) &&
+		  points_add(q, twin.graph, &g, &twin, k) && update_own(q->own, twin.graph);
+	twin_free(&twin);
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	t->busy--;
+	reading_free(&g);
+	if (!ok)
+		points_astray(q);
+}
+
+/* The driver has launches of one executable graph run one after the other, but not those of two. */
+static void wait_for_launches(const struct points *q)
+{
+	uint64_t until = clock_ns() + options.stall_ms * UINT64_C(1000000);
+
+	while (!q->given_up && points_through(q) != atomic_load(&q->launched) && clock_ns() < until)
+		nanosleep(&(struct timespec){.tv_nsec = ASK_NS}, NULL);
+}
+
+void points_astray(struct points *q)
+{
+	if (atomic_load(&q->astray))
+		return;
+	wait_for_launches(q);
+	q->given_up = true;
+	atomic_store(&q->astray, true);
+	recorder_warn("there are no more epochs inside a graph: with them the driver does not change it as the program did");
+}

@@ -1,0 +1,20 @@
+/*
+ * Digests of many short inputs at once.
+ *
+ * The toolkit reads this file, too: what directives say is not seen there.
+ */
+#ifndef TT_LOAD_DIGESTS_H
+#define TT_LOAD_DIGESTS_H
+
+#include <stdint.h>
+
+/* XXH3-64 of the first `covered` bytes of each item of `size`. */
+void tt_digests(const void *items, uint64_t count, uint32_t size, uint32_t covered, uint64_t *digests);
+
+/* What tt_event.check has to be. */
+void tt_event_checks(const void *events, uint64_t count, uint32_t *checks);
+
+/* The first slot in use that has another check, a kind that is not below `kinds`, or no seq; count where there is none. */
+uint64_t tt_wrong_event(const void *events, uint64_t count, uint32_t kinds);
+
+#endif
