@@ -101,6 +101,21 @@ def check_changes(run: Path) -> None:
     assert tt.verify.verify(opened, run / "manifest.json").same
 
 
+def check_paired(run: Path) -> None:
+    """Of shim_points_paired: epochs inside until a node changes of which it can't be told which one
+    it is now, and from then on the run does not say what the graph consists of.
+    """
+    opened = tt.open(run)
+    points = opened.epochs[opened.epochs["trigger"] == "graph-node"]
+    launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
+    assert len(launches) == 4
+    assert points["seq"].tolist() == [launches[0]] * 2 + [launches[1]] * 2
+    known = [opened.processes[0].graphs.known(0, seq) for seq in launches]
+    assert known == [True, True, False, False]
+    assert "does not change it as the program did" in str(opened.warnings)
+    assert tt.verify.verify(opened, run / "manifest.json").same
+
+
 def check_astray(run: Path) -> None:
     """Of shim_points_astray: after the update there are no more epochs inside, as the run says."""
     opened = tt.open(run)

@@ -8,7 +8,14 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.points import check_astray, check_changes, check_order, check_points, check_streams
+from tests.points import (
+    check_astray,
+    check_changes,
+    check_order,
+    check_paired,
+    check_points,
+    check_streams,
+)
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -69,6 +76,12 @@ def test_a_graph_that_ours_can_not_follow(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_points_astray", built))]
     record(command, run, environment, epoch="graph-node:.")
     check_astray(run)
+
+
+def test_nodes_that_the_driver_pairs_otherwise(built: Path, run: Path) -> None:
+    command = [str(support.build_program("shim_points_paired", built))]
+    record(command, run, SIM, epoch="graph-node:.")
+    check_paired(run)
 
 
 def test_only_those_that_were_named(built: Path, run: Path) -> None:

@@ -73,6 +73,7 @@ struct points {
 	struct twin twin; /* of the program's graph; without one that has our nodes */
 	CUgraphExec own;  /* made of it */
 	_Atomic bool astray;
+	bool paired_unseen; /* it followed an update in which the driver may have paired other nodes */
 	CUgraphNode front, last; /* while it is in a graph: the ones that begin and end the turn */
 	struct points_memory *memory; /* all of it */
 	struct tt_replay *replay; /* what the first node reads begins with it */

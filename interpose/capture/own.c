@@ -35,7 +35,7 @@ bool points_apart(const struct points *q)
 
 CUgraphNode points_own_node(const struct points *q, CUgraphNode node)
 {
-	return twin_of(&q->twin, node);
+	return q->paired_unseen ? NULL : twin_of(&q->twin, node);
 }
 
 CUgraphExec points_own(const struct points *q)
@@ -68,6 +68,7 @@ void points_follow(struct thread *t, struct points *q, CUgraph graph)
 	real.cuThreadExchangeStreamCaptureMode(&mode);
 	t->busy--;
 	reading_free(&g);
+	q->paired_unseen |= !graphs_pairs_known();
 	if (!ok)
 		points_astray(q);
 }

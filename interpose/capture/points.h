@@ -31,7 +31,7 @@ struct points *points_insert(struct thread *t, struct context *c, CUgraph graph,
 bool points_apart(const struct points *q);
 /* Makes that, once the program's was made. False: the driver refuses it. */
 bool points_make_own(struct thread *t, struct points *q, uint64_t flags);
-/* What stands for a node of the program's in it; NULL: there is none. */
+/* What stands for a node of the program's in it; NULL: there is none, or it can't be told. */
 CUgraphNode points_own_node(const struct points *q, CUgraphNode node);
 /* After the program's was updated from this graph: so is ours. */
 void points_follow(struct thread *t, struct points *q, CUgraph graph);

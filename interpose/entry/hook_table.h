@@ -55,6 +55,7 @@
 	X(cuGraphExecEventWaitNodeSetEvent) X(cuGraphExecBatchMemOpNodeSetParams) \
 	X(cuGraphExecExternalSemaphoresSignalNodeSetParams) X(cuGraphExecExternalSemaphoresWaitNodeSetParams) \
 	X(cuGraphExecNodeSetParams) X(cuGraphNodeSetEnabled) X(cuGraphAddNode) X(cuGraphAddNode_v2) \
+	X(cuGraphDestroyNode) X(cuGraphRemoveDependencies) X(cuGraphRemoveDependencies_v2) \
 	X(cuGraphInstantiateWithParams_ptsz)
 
 #define HOOK_TABLE(X) \
@@ -107,7 +108,7 @@
 	X(cuMemAddressReserve) X(cuMemRelease) X(cuMemGetAllocationGranularity) \
 	X(cuMemExportToShareableHandle) \
 	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool) \
-	X(cuGraphAddKernelNode_v2) X(cuGraphAddDependencies) X(cuGraphDestroyNode) \
+	X(cuGraphAddKernelNode_v2) X(cuGraphAddDependencies) \
 	X(cuGraphClone) X(cuGraphNodeFindInClone) X(cuGraphDestroy) \
 	X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphGetEdges_v2) X(cuGraphNodeGetType) \
 	X(cuGraphNodeGetDependencies) X(cuGraphNodeGetDependencies_v2) \

@@ -87,7 +87,7 @@
 	X(cuGraphKernelNodeSetAttribute) X(cuGraphKernelNodeSetParams) X(cuGraphKernelNodeSetParams_v2) \
 	X(cuGraphMemcpyNodeSetParams) X(cuGraphMemsetNodeSetParams) \
 	X(cuGraphNodeGetDependentNodes) X(cuGraphNodeGetDependentNodes_v2) X(cuGraphNodeSetParams) X(cuGraphReleaseUserObject) \
-	X(cuGraphRemoveDependencies) X(cuGraphRemoveDependencies_v2) X(cuGraphRetainUserObject) \
+	X(cuGraphRetainUserObject) \
 	X(cuGraphUpload) X(cuUserObjectCreate) X(cuUserObjectRelease) X(cuUserObjectRetain)
 
 /* Views of memory; what is written through them are arrays, whose contents are not captured. */

@@ -281,7 +281,21 @@ UPDATES(cuGraphExecChildGraphNodeSetParams, NULL, , FOLLOW(x, r, real.cuGraphExe
 UPDATES(cuGraphExecUpdate, graph, disown(points, node), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), graph_updated(op.t, x, NULL, graph, op.seq))
 UPDATES(cuGraphExecUpdate_v2, graph, disown_both(points, why), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), graph_updated(op.t, x, NULL, graph, op.seq))
 
-/* ---- conditional nodes ---- */
+/* ---- graphs that executable ones are made of ---- */
+
+#define REMOVES(symbol, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		OP(op); \
+		if (!REAL(symbol)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		graphs_edges_removed(); \
+		return real.symbol args; \
+	}
+
+REMOVES(cuGraphDestroyNode, (CUgraphNode node), (node))
+REMOVES(cuGraphRemoveDependencies, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n), (graph, from, to, n))
+REMOVES(cuGraphRemoveDependencies_v2, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n), (graph, from, to, data, n))
 
 static void end_add(CUresult r, const CUgraphNode *node, const CUgraphNodeParams *p)
 {

@@ -317,6 +317,22 @@ void graph_gone(struct exec *x, uint64_t seq)
 
 /* ---- changes ---- */
 
+/*
+ * The driver pairs nodes of two graphs in the order in which they became the last ones, and in that
+ * of their edges. It does not tell the first, which is that of the nodes as long as no edge is taken out.
+ */
+static _Atomic bool edges_removed;
+
+void graphs_edges_removed(void)
+{
+	atomic_store_explicit(&edges_removed, true, memory_order_relaxed);
+}
+
+bool graphs_pairs_known(void)
+{
+	return !atomic_load_explicit(&edges_removed, memory_order_relaxed);
+}
+
 /* The number of a node by the handle that the program gave; TT_NO_ID where the node is not known. */
 static uint32_t number_of(const struct exec *x, CUgraphNode node)
 {
@@ -334,7 +350,7 @@ size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *ch
 	if (x->unread) {
 		changed = 1;
 	} else if (number == TT_NO_ID) {
-		lose(x, seq, "a node that it does not have was changed");
+		lose(x, seq, "a node was changed that is not known to be in it");
 	} else if (!change->count || !nodes_replace(&x->nodes, number, change, 0, false)) {
 		no_memory();
 	} else {
@@ -354,7 +370,7 @@ size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64
 	pthread_mutex_lock(&lock);
 	uint32_t number = number_of(x, node);
 	if (!x->unread && number == TT_NO_ID) {
-		lose(x, seq, "a node that it does not have was switched");
+		lose(x, seq, "a node was switched that is not known to be in it");
 	} else if (!x->unread) {
 		uint32_t *flags = &x->nodes.nodes[number].record.flags;
 		uint32_t now = enabled ? *flags & ~(uint32_t)TT_GRAPHF_DISABLED : *flags | TT_GRAPHF_DISABLED;
@@ -464,8 +480,8 @@ static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, 
 		lose(x, seq, from->failed);
 	} else if (child && (x->unread || number == TT_NO_ID)) {
 		if (!x->unread)
-			lose(x, seq, "a node that it does not have was changed");
-	} else if (!x->unread && same_form(&x->nodes, part_of(&x->nodes, number), from)) {
+			lose(x, seq, "a node was changed that is not known to be in it");
+	} else if (!x->unread && graphs_pairs_known() && same_form(&x->nodes, part_of(&x->nodes, number), from)) {
 		changed = take_over(x, part_of(&x->nodes, number), from, seq);
 		if (!child) {
 			nodes_free(&x->source);
@@ -474,7 +490,7 @@ static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, 
 		}
 		return changed;
 	} else if (child || any_disabled(&x->nodes)) {
-		lose(x, seq, "it was updated from a graph whose nodes are in another order");
+		lose(x, seq, "it was updated from a graph whose nodes may be in another order");
 	} else {
 		nodes_free(&x->nodes);
 		nodes_free(&x->source);

@@ -29,6 +29,10 @@ void graph_ended(CUgraphExec handle);
 void graph_restored(CUgraphExec handle, struct exec *x);
 void graph_gone(struct exec *x, uint64_t seq);
 
+/* The program takes edges out of some graph: of what is updated from here on it can't be told which node took whose place. */
+void graphs_edges_removed(void);
+bool graphs_pairs_known(void);
+
 /* Each gives how many nodes changed. */
 /* A node does what the only one in `change` does. */
 size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *change, uint64_t seq);

@@ -9,7 +9,14 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.controls import OPTIONS, check_controls
-from tests.points import check_astray, check_changes, check_order, check_points, check_streams
+from tests.points import (
+    check_astray,
+    check_changes,
+    check_order,
+    check_paired,
+    check_points,
+    check_streams,
+)
 
 pytestmark = [
     pytest.mark.gpu,
@@ -54,6 +61,15 @@ def test_a_graph_that_ours_can_not_follow(built: Path, tmp_path: Path) -> None:
     outcome = support.run(command, support.recording(BARE, run, epoch="graph-node:."))
     assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
     check_astray(run)
+
+
+def test_nodes_that_the_driver_pairs_otherwise(built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("shim_points_paired", built))]
+    bare = support.run(command, BARE)
+    run = tmp_path / "run"
+    outcome = support.run(command, support.recording(BARE, run, epoch="graph-node:."))
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    check_paired(run)
 
 
 def test_memory_of_a_graph(built: Path, tmp_path: Path) -> None:
