@@ -296,20 +296,14 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	return false;
 }
 
-/*
- * Around what the recorder does in a thread of the program: wrappers pass straight through,
- * and a stream capture of the program, even one of this thread, forbids us nothing.
- */
 static uint64_t interrupted; /* with the capture lock held: the program's call */
 
 static CUstreamCaptureMode begin_own(struct thread *t)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUstreamCaptureMode mode = thread_own_begin(t);
 
-	t->busy++;
 	if (!t->holds) /* or it is at its end within a launch that holds it */
 		pthread_mutex_lock(&capture_lock);
-	real.cuThreadExchangeStreamCaptureMode(&mode);
 	interrupted = t->submits_for;
 	t->submits_for = 0;
 	return mode;
@@ -318,10 +312,9 @@ static CUstreamCaptureMode begin_own(struct thread *t)
 static void end_own(struct thread *t, CUstreamCaptureMode mode)
 {
 	t->submits_for = interrupted;
-	real.cuThreadExchangeStreamCaptureMode(&mode);
 	if (!t->holds)
 		pthread_mutex_unlock(&capture_lock);
-	t->busy--;
+	thread_own_end(t, mode);
 }
 
 /* Whether there is to be one in the context, and it is ready for one. */

@@ -128,7 +128,7 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 uint32_t capture_after(struct thread *t, struct context *c, uint32_t label, uint64_t seq);
 void capture_let_others(struct thread *t);
 /* Let a stream's next work wait for the last capture. False: it is through. */
-bool capture_catch_up(struct thread *t, struct stream *s);
+bool capture_catch_up(struct stream *s);
 /* Lets a stream's next work wait for a capture under way in another context. False: there is none. */
 bool capture_await(const struct stream *s, const struct context *other);
 /* The stream's next work does not wait: it names nothing that is being read. */

@@ -398,19 +398,15 @@ static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
 
 struct points *points_insert(struct thread *t, struct context *c, CUgraph graph, uint64_t flags)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
 	if (!options.epoch.inside.count && !options.stamps.count)
 		return NULL;
 	if (!driver_has_calls()) {
 		recorder_warn("there is nothing of the recorder's inside graphs: the driver lacks calls for it");
 		return NULL;
 	}
-	t->busy++;
-	real.cuThreadExchangeStreamCaptureMode(&mode);
+	CUstreamCaptureMode mode = thread_own_begin(t);
 	struct points *q = insert(c, graph, flags);
-	real.cuThreadExchangeStreamCaptureMode(&mode);
-	t->busy--;
+	thread_own_end(t, mode);
 	return q;
 }
 

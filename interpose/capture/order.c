@@ -150,13 +150,21 @@ bool capture_order(struct thread *t, struct capture *p, bool *idle)
 	return exact;
 }
 
-bool capture_catch_up(struct thread *t, struct stream *s)
+/* False: that many captures are through, and it need not wait. */
+static bool wait_for_captures(struct capture *p, CUstream stream, uint32_t captures)
+{
+	if (capture_released(p, captures))
+		return false;
+	real.cuStreamWaitValue32_v2(stream, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ);
+	return true;
+}
+
+bool capture_catch_up(struct stream *s)
 {
 	struct context *c = s->context;
 	uint32_t captures = atomic_load(&c->captures);
 	struct capture *p = c->capture;
 	CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-	(void)t;
 
 	if (!p || p->broken || !options.deps) {
 		atomic_store(&s->seen, captures);
@@ -166,9 +174,7 @@ bool capture_catch_up(struct thread *t, struct stream *s)
 	    (real.cuStreamIsCapturing(s->handle, &capturing) != CUDA_SUCCESS ||
 	     capturing != CU_STREAM_CAPTURE_STATUS_NONE))
 		return false;
-	bool waits = !capture_released(p, captures);
-	if (waits)
-		real.cuStreamWaitValue32_v2(s->handle, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ);
+	bool waits = wait_for_captures(p, s->handle, captures);
 	atomic_store(&s->seen, captures);
 	return waits;
 }
@@ -178,10 +184,7 @@ bool capture_await(const struct stream *s, const struct context *other)
 	uint32_t captures = atomic_load(&other->captures);
 	struct capture *p = other->capture;
 
-	if (!p || p->broken || !options.deps || capture_released(p, captures))
-		return false;
-	real.cuStreamWaitValue32_v2(s->handle, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ);
-	return true;
+	return p && !p->broken && options.deps && wait_for_captures(p, s->handle, captures);
 }
 
 void capture_overtake(struct stream *s)

@@ -15,14 +15,10 @@
 
 bool points_make_own(struct thread *t, struct points *q, uint64_t flags)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
 	flags &= ~(uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; /* which needs a stream */
-	t->busy++;
-	real.cuThreadExchangeStreamCaptureMode(&mode);
+	CUstreamCaptureMode mode = thread_own_begin(t);
 	bool ok = real.cuGraphInstantiateWithFlags(&q->own, q->twin.graph, flags) == CUDA_SUCCESS;
-	real.cuThreadExchangeStreamCaptureMode(&mode);
-	t->busy--;
+	thread_own_end(t, mode);
 	if (!ok)
 		q->own = NULL;
 	return ok;
@@ -55,18 +51,14 @@ static bool update_own(CUgraphExec own, CUgraph graph)
 
 void points_follow(struct thread *t, struct points *q, CUgraph graph)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	const struct kernels *k = kernels_of(q->context);
 	struct twin twin = {0};
 	struct reading g;
-
-	t->busy++;
-	real.cuThreadExchangeStreamCaptureMode(&mode);
+	CUstreamCaptureMode mode = thread_own_begin(t);
 	bool ok = reading_take(&g, graph) && k && g.form == q->form && twin_make(&twin, graph) &&
 		  points_add(q, twin.graph, &g, &twin, k) && update_own(q->own, twin.graph);
 	twin_free(&twin);
-	real.cuThreadExchangeStreamCaptureMode(&mode);
-	t->busy--;
+	thread_own_end(t, mode);
 	reading_free(&g);
 	q->paired_unseen |= !graphs_pairs_known();
 	if (!ok)

@@ -297,8 +297,6 @@ static bool capture(struct capture *p, struct points *q, struct exec *x, const s
 static bool capture_inside(struct thread *t, struct points *q, struct exec *x, struct stream *s, uint64_t seq)
 {
 	struct context *c = s->context;
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
 	atomic_fetch_add(&gate_ahead, 1);
 	gate_leave(t); /* the lock is taken first: whoever has it may be closing the gate */
 	pthread_mutex_lock(&capture_lock);
@@ -307,12 +305,10 @@ static bool capture_inside(struct thread *t, struct points *q, struct exec *x, s
 		capture_epoch(t, c, TT_TRIGGER_GRAPH, graph_label(x), seq - 1, true);
 		pthread_mutex_lock(&capture_lock);
 	}
-	t->busy++;
-	real.cuThreadExchangeStreamCaptureMode(&mode);
+	CUstreamCaptureMode mode = thread_own_begin(t);
 	struct capture *p = c->capture;
 	bool on = recorder_state == RECORDER_ON && c == q->context && p && !p->broken && capture(p, q, x, s, seq);
-	real.cuThreadExchangeStreamCaptureMode(&mode);
-	t->busy--;
+	thread_own_end(t, mode);
 	if (!on)
 		pthread_mutex_unlock(&capture_lock);
 	gate_enter(t);

@@ -154,7 +154,6 @@ static bool pinned(struct delays *d)
 
 static struct delays *create(struct thread *t, struct context *c)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct delays *d = calloc(1, sizeof(*d));
 	CUcontext popped;
 
@@ -162,14 +161,12 @@ static struct delays *create(struct thread *t, struct context *c)
 		return NULL;
 	for (unsigned i = 0; i < SLOTS; i++)
 		d->order[i] = (uint16_t)i;
-	t->busy++;
-	real.cuThreadExchangeStreamCaptureMode(&mode);
+	CUstreamCaptureMode mode = thread_own_begin(t);
 	if (real.cuCtxPushCurrent_v2(c->handle) == CUDA_SUCCESS) {
 		pinned(d);
 		real.cuCtxPopCurrent_v2(&popped);
 	}
-	real.cuThreadExchangeStreamCaptureMode(&mode);
-	t->busy--;
+	thread_own_end(t, mode);
 	if (!d->slots)
 		recorder_warn("no pinned memory for delays: streams are not late");
 	d->next = all;

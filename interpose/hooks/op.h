@@ -151,7 +151,7 @@ static inline bool op_is_behind(const struct op *op)
 /* What the op submits comes after the last capture, which reads memory that it may write. */
 static inline void op_catch_up(struct op *op, uint64_t region)
 {
-	if (!capture_catch_up(op->t, op->stream))
+	if (!capture_catch_up(op->stream))
 		return;
 	op->waited = true;
 	op->waited_for = region;

@@ -148,7 +148,6 @@ bool nodes_add_unread(struct node_list *l, uint32_t kind)
 /* The layout of a kernel's parameters is known where it runs, and so are its module's variables from here on. */
 static uint32_t describe(struct thread *t, struct context *c, struct function *f, CUfunction handle, CUcontext in)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUcontext wanted = in ? in : c->handle, popped;
 	const struct context *current = context_current(t);
 	bool other = !current || current->handle != wanted;
@@ -158,11 +157,9 @@ static uint32_t describe(struct thread *t, struct context *c, struct function *f
 	if (in)
 		c = context_current(t);
 	if (c && !(atomic_load(&f->known) & context_bit(c))) {
-		t->busy++;
-		real.cuThreadExchangeStreamCaptureMode(&mode); /* a stream capture of the program forbids us nothing */
+		CUstreamCaptureMode mode = thread_own_begin(t);
 		function_describe(t, c, f, handle);
-		real.cuThreadExchangeStreamCaptureMode(&mode);
-		t->busy--;
+		thread_own_end(t, mode);
 	}
 	if (other)
 		real.cuCtxPopCurrent_v2(&popped);
