@@ -83,6 +83,32 @@ def check_streams(run: Path) -> None:
     assert tt.verify.verify(opened, run / "manifest.json").same
 
 
+def check_cut(run: Path) -> int:
+    """Of shim_cut: an epoch that says up to which call it goes holds the work of all to that one,
+    and of none behind. Gives how many epochs say so.
+    """
+    opened = tt.open(run)
+    events, regions = opened.events, opened.regions
+    counters = [regions[regions["size"] == 256 + 4 * i].iloc[-1] for i in range(6)]
+    counted = [
+        events[
+            (
+                events["kind"].eq("graph-launch") & events["id"].eq(i),
+                events["kind"].eq("launch") & events["block_x"].eq(64 + i),
+                events["kind"].eq("set") & events["dst"].eq(counter["base"]),
+            )[i % 3]
+        ]["seq"].to_numpy()[-40:]
+        for i, counter in enumerate(counters)
+    ]
+    assert [len(seqs) for seqs in counted] == [40] * 6
+    epochs = opened.processes[0].epochs
+    exact = epochs[(epochs["cut"] > counted[0][0]) & (epochs["cut"] != 0)]
+    for number, cut in zip(exact["number"].tolist(), exact["cut"].tolist(), strict=True):
+        held = [opened.read(number, int(c["region"]), dtype="u4")[0] for c in counters]
+        assert held == [(seqs <= cut).sum() for seqs in counted], f"epoch {number}"
+    return len(exact)
+
+
 def check_changes(run: Path) -> None:
     """Of shim_points_changes: each launch has an epoch after, and the time of, each of its kernels,
     by the name of the kernel that ran.

@@ -11,6 +11,7 @@ from tests import support
 from tests.points import (
     check_astray,
     check_changes,
+    check_cut,
     check_order,
     check_paired,
     check_points,
@@ -62,6 +63,15 @@ def test_several_graphs_and_streams(more: dict[str, str], built: Path, run: Path
     record(command, run, environment, epoch="graph-node:.", graph_stamps=".", **more)
     check_streams(run)
     assert tt.open(run).activities["stamped"].sum() == 4 * 3 * 2
+
+
+@pytest.mark.parametrize("epoch", ["sync;graph-node:.", "sync"])
+def test_what_is_in_an_epoch_while_threads_go_on(epoch: str, built: Path, run: Path) -> None:
+    """Others are about to launch, or wait for what stands in their way."""
+    environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
+    command = [str(support.build_program("shim_cut", built))]
+    record(command, run, environment, epoch=epoch)
+    assert check_cut(run) > 5
 
 
 def test_changes_in_odd_ways(built: Path, run: Path) -> None:

@@ -12,6 +12,7 @@ from tests.controls import OPTIONS, check_controls
 from tests.points import (
     check_astray,
     check_changes,
+    check_cut,
     check_order,
     check_paired,
     check_points,
@@ -43,6 +44,15 @@ def test_updates_from_other_orders(built: Path, tmp_path: Path) -> None:
     assert support.run(command, recorded) == bare
     taken = [line == "update 0" for line in bare.stdout.splitlines() if line.startswith("update")]
     check_order(run, taken)
+
+
+@pytest.mark.parametrize("epoch", ["sync;graph-node:.", "sync", "launch"])
+def test_what_is_in_an_epoch_while_threads_go_on(epoch: str, built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("shim_cut", built))]
+    run = tmp_path / "run"
+    outcome = support.run(command, support.recording(BARE, run, epoch=epoch))
+    assert (outcome.stdout, outcome.status) == ("counted: 40\n" * 6, 0)
+    assert check_cut(run) > 5
 
 
 def test_changes_in_odd_ways(built: Path, tmp_path: Path) -> None:
