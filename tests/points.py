@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 import ttanalyze as tt
 
@@ -87,22 +88,42 @@ def check_cut(run: Path) -> int:
     """Of shim_cut: an epoch that says up to which call it goes holds the work of all to that one,
     and of none behind. Gives how many epochs say so.
     """
+    events = tt.open(run).events
+    graphs, launches = events["kind"] == "graph-launch", events["kind"] == "launch"
+    return _check_counted(
+        run,
+        [
+            graphs & (events["id"] == 0),
+            launches & (events["block_x"] == 65),
+            None,
+            graphs & (events["id"] == 3),
+            launches & (events["block_x"] == 68),
+            None,
+        ],
+        40,
+    )
+
+
+def check_late(run: Path) -> int:
+    """The same of shim_late."""
+    return _check_counted(run, [None] * 3, 300)
+
+
+def _check_counted(run: Path, calls: list[pd.Series[bool] | None], rounds: int) -> int:
+    """calls: by which each thread counts, None for sets of its memory."""
     opened = tt.open(run)
     events, regions = opened.events, opened.regions
-    counters = [regions[regions["size"] == 256 + 4 * i].iloc[-1] for i in range(6)]
+    counters = [regions[regions["size"] == 256 + 4 * i].iloc[-1] for i in range(len(calls))]
     counted = [
-        events[
-            (
-                events["kind"].eq("graph-launch") & events["id"].eq(i),
-                events["kind"].eq("launch") & events["block_x"].eq(64 + i),
-                events["kind"].eq("set") & events["dst"].eq(counter["base"]),
-            )[i % 3]
-        ]["seq"].to_numpy()[-40:]
-        for i, counter in enumerate(counters)
+        events[(events["kind"] == "set") & (events["dst"] == c["base"]) if by is None else by][
+            "seq"
+        ]
+        for c, by in zip(counters, calls, strict=True)
     ]
-    assert [len(seqs) for seqs in counted] == [40] * 6
+    counted = [seqs[-rounds:] for seqs in counted]
+    assert {len(seqs) for seqs in counted} == {rounds}
     epochs = opened.processes[0].epochs
-    exact = epochs[(epochs["cut"] > counted[0][0]) & (epochs["cut"] != 0)]
+    exact = epochs[epochs["cut"] >= max(seqs.iloc[0] for seqs in counted)]
     for number, cut in zip(exact["number"].tolist(), exact["cut"].tolist(), strict=True):
         held = [opened.read(number, int(c["region"]), dtype="u4")[0] for c in counters]
         assert held == [(seqs <= cut).sum() for seqs in counted], f"epoch {number}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from tests.points import (
     check_astray,
     check_changes,
     check_cut,
+    check_late,
     check_order,
     check_paired,
     check_points,
@@ -72,6 +74,16 @@ def test_what_is_in_an_epoch_while_threads_go_on(epoch: str, built: Path, run: P
     command = [str(support.build_program("shim_cut", built))]
     record(command, run, environment, epoch=epoch)
     assert check_cut(run) > 5
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="a program for x86-64")
+def test_what_is_in_an_epoch_while_threads_are_late(built: Path, run: Path) -> None:
+    """A thread stops for a moment on its way into a call, and another cuts epochs meanwhile."""
+    command = [str(support.build_program("shim_late", built))]
+    if support.run(command, SIM).status == 77:
+        pytest.skip("the system has no PR_SET_TSC")
+    record(command, run, SIM, epoch="sync")
+    assert check_late(run) > 5
 
 
 def test_changes_in_odd_ways(built: Path, run: Path) -> None:

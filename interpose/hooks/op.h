@@ -170,15 +170,16 @@ static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CU
 	op->writes = writes;
 	if (delays && unlikely(options.launch_delay_ns))
 		op->delays = delay_call(op->t, op->stream, delays, &op->delay_ns, &op->delay_number);
-	op_started(op);
 	if (unlikely(atomic_load_explicit(&captures_active, memory_order_relaxed)))
 		op->capturing = op_is_capturing(op->stream);
-	if (writes && !op->capturing) {
-		if (unlikely(gate_enter(op->t)))
-			op_number(op); /* it comes after what it waited for */
-		if (unlikely(op_is_behind(op)) && !(launches && options.deps == DEPS_REGION))
-			op_catch_up(op, 0);
-	}
+	bool enters = writes && !op->capturing;
+	op->time = clock_ns();
+	if (enters)
+		gate_enter(op->t);
+	op_number(op); /* within the gate: to an epoch that is cut before, the call is a later one */
+	op->on = true;
+	if (enters && unlikely(op_is_behind(op)) && !(launches && options.deps == DEPS_REGION))
+		op_catch_up(op, 0);
 	return true;
 }
 

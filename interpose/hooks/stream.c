@@ -173,6 +173,7 @@ static bool given_back(struct op *op, CUresult r)
 	gate_leave(op->t); /* what gives back may wait for an epoch, and that for the gate */
 	bool more = arena_give_back(op->context) || capture_give_back(op->t, op->context);
 	gate_enter(op->t);
+	op_number(op); /* it comes after the epochs that were cut meanwhile */
 	op_catch_up(op, 0);
 	return more;
 }

@@ -86,19 +86,16 @@ extern _Atomic int gate_closed;
 extern bool gate_fenced; /* no membarrier here: those who enter pay for the fence */
 void gate_wait(void);
 
-/* True: it was closed at first, so that an epoch may have been cut since the caller's beginning. */
-static inline bool gate_enter(struct thread *t)
+static inline void gate_enter(struct thread *t)
 {
-	bool waited = false;
-
-	for (;; waited = true) {
+	for (;;) {
 		atomic_store_explicit(&t->inside, 1, memory_order_relaxed);
 		if (unlikely(gate_fenced))
 			atomic_thread_fence(memory_order_seq_cst);
 		else
 			atomic_signal_fence(memory_order_seq_cst);
 		if (likely(!atomic_load_explicit(&gate_closed, memory_order_acquire)))
-			return waited;
+			return;
 		atomic_store_explicit(&t->inside, 0, memory_order_release);
 		gate_wait();
 	}
