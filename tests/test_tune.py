@@ -118,6 +118,11 @@ def test_the_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path.write_text("a,b\n1,2\n")
     with pytest.raises(FormatError, match="line 1: not a table of configurations"):
         Table(path, "00ff", "k", "d")
+    for other in ("{}", "a,b\n1,2", "launch,kernel,device,code and more"):  # and no line's end
+        path.write_text(other)
+        with pytest.raises(FormatError, match="line 1: not a table of configurations"):
+            Table(path, "00ff", "k", "d")
+        assert path.read_text() == other
     good = ",".join(Table(tmp_path / "new.csv", "a", "k", "d").path.read_text().splitlines())
     times = "a,k,d,recorded,64,2,0,,,,nan,1,1,yes,"
     for line in ("a,k,d,recorded,64", "a,k,d,recorded,64,?,0,,,,1,1,1,yes,", times, "\0"):
