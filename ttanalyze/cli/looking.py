@@ -114,7 +114,9 @@ def graph(
     process: Annotated[int, typer.Option(metavar="N", help="Whose, with --graph.")] = 0,
     at: Annotated[
         int | None,
-        typer.Option(metavar="SEQ", help="As this call found it (default: as it was in the end)."),
+        typer.Option(
+            metavar="SEQ", help="As this call found it, or left it (default: as it was in the end)."
+        ),
     ] = None,
     dot: Annotated[bool, typer.Option("--dot", help="Draw it, or all: for Graphviz.")] = False,
     out: Annotated[
@@ -130,6 +132,8 @@ def graph(
 
     if at is not None and number is None:
         raise Error("--at says how to look at one graph: say which with --graph N")
+    if process and number is None:
+        raise Error("--process says whose graph is meant: say which with --graph N")
     if json and dot:
         raise Error("--json and --dot: one of them")
     check_output(out)
