@@ -536,7 +536,7 @@ def test_what_was_recorded_as_json(tmp_path: Path, built: Path) -> None:
     assert outcome.stdout.startswith("vecadd: ")
     assert (said["out"], said["status"], said["epochs"]) == (str(tmp_path / "run"), 0, 8)
     nothing = ("--epoch", "graph-node:no_such", "--replayable", "--kernel", "no_such")
-    record = ("record", "--sim", "--json", "-o", tmp_path / "none", *nothing, "--", *program)
+    record = ("record", "--sim", "--json", "-o", str(tmp_path / "none"), *nothing, "--", *program)
     said = json.loads(support.ttanalyze(*record).stderr)
     assert (said["epochs"], said["launches"], said["warnings"]) == (0, 0, 2)
     assert len(tt.open(tmp_path / "none").warnings) == 2
