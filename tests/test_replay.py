@@ -33,6 +33,7 @@ RUNS = {
     "free_after_wait": EVERY,
     "threads_allocate": {"epoch": "sync", "params": "1"},
     "graph_threads": {"epoch": "graph", "params": "1"},
+    "example-graph": {"epoch": "graph;graph-node:step", "params": "1"},
     "silent": {"events": "0"},
 }
 
@@ -244,6 +245,14 @@ def test_a_span_of_epochs(runs: dict[str, Path]) -> None:
     assert threads.status == 0 and "refused" not in threads.stdout, threads.stdout
     graphs = replay(runs["graph_threads"], "--from", "0", "--to", "60")
     assert graphs.status == 0 and graphs.stdout.endswith(": same 60\n"), graphs.stdout
+
+
+def test_epochs_inside_graphs_are_no_bounds(runs: dict[str, Path]) -> None:
+    run = runs["graph"]
+    assert replay(run, "--from", "0").stdout.endswith("5 stretches: same 5\n")
+    inside = replay(run, "--from", "1", "--to", "3")
+    assert inside.status == 2
+    assert "epoch 1 can't be a bound: it lies inside a graph: take one before" in inside.stderr
 
 
 def test_managed_memory_in_a_span(runs: dict[str, Path]) -> None:

@@ -321,6 +321,16 @@ ret;
 """
 
 
+def test_the_recorded_one_has_another_try(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+    """As there is nothing to compare with where it took too long."""
+    of = ("tune", recorded, *WORDS, tmp_path / "out.csv", "--kernel", "^scale$", "--blocks", "64")
+    outcome = cli(*of, "--timeout", "0.000001")
+    assert outcome.status == 2
+    assert outcome.stderr.endswith("took longer than 1e-06 s; --timeout gives it more\n")
+    assert cli(*of).status == 0
+    assert [row["verified"] for row in rows(tmp_path / "out.csv")] == ["no", "yes", "yes"]
+
+
 def test_what_fails_does_not_end_it(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     for name, do in {"trap.ptx": "trap;", "loop.ptx": "LOOP: bra LOOP;"}.items():
         (tmp_path / name).write_text(FATAL.replace("DO", do))
