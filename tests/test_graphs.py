@@ -437,6 +437,14 @@ def test_a_graph_is_shown_as_a_call_found_it(cli: Cli, written: Path) -> None:
     assert "not known" in cli("graph", written, "--graph", "1").stdout
 
 
+def test_graphs_of_a_run_without_calls_are_not_known(cli: Cli, run_path: Path) -> None:
+    Writer(run_path).close(options={"TT_EVENTS": "0"})
+    for arguments in ([], ["--json"], ["--dot"], ["--graph", "0"]):
+        outcome = cli("graph", run_path, *arguments)
+        assert (outcome.stdout, outcome.status) == ("", 2)
+        assert outcome.stderr == "ttanalyze: recorded with --no-events: its graphs are not known\n"
+
+
 def test_graphs_are_drawn(cli: Cli, written: Path, tmp_path: Path) -> None:
     text = cli("graph", written, "--graph", "0", "--dot").stdout
     for edge in ("1 -> p0_g0_0", "0 -> p0_g0_2", "2 -> p0_g0_5"):

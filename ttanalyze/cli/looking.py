@@ -138,6 +138,9 @@ def graph(
         raise Error("--json and --dot: one of them")
     check_output(out)
     opened = open_run(run)
+    recorded = [p.info.get("options", {}).get("TT_EVENTS") != "0" for p in opened.processes]
+    if recorded and not any(recorded):
+        raise Error("recorded with --no-events: its graphs are not known")
     width = shutil.get_terminal_size().columns if out is None and os.isatty(1) else 0
     if number is not None:
         one = graphs.graph(opened, number, process, at)
