@@ -423,6 +423,10 @@ def test_a_graph_is_shown_as_a_call_found_it(cli: Cli, written: Path) -> None:
     assert "fill" in before and "fill" not in after
     assert after.count("scale") == 3
     assert "off" in before and "cooperative" in before
+    made, changed = process.graphs.changes(0).tolist()
+    assert f"as call {first:,} found it, after 0 of 1 change" in before
+    left = cli("graph", written, "--graph", "0", "--at", str(changed)).stdout
+    assert f"as call {changed:,} left it, after 1 of 1 change" in left and made < changed
     assert cli("graph", written, "--graph", "0").stdout.splitlines()[3:] == after.splitlines()[3:]
     shown = json.loads(cli("graph", written, "--graph", "0", "--json").stdout)
     assert [node["node"] for node in shown["nodes"]] == [1, 0, 2, 3, 5, 4]
@@ -431,6 +435,14 @@ def test_a_graph_is_shown_as_a_call_found_it(cli: Cli, written: Path) -> None:
     assert shown["edges"][0] == {"from": 1, "to": 0, "from_port": 0, "to_port": 0, "type": 0}
     assert shown["changes"] == process.graphs.changes(0).tolist()
     assert "not known" in cli("graph", written, "--graph", "1").stdout
+
+
+def test_graphs_of_a_run_without_calls_are_not_known(cli: Cli, run_path: Path) -> None:
+    Writer(run_path).close(options={"TT_EVENTS": "0"})
+    for arguments in ([], ["--json"], ["--dot"], ["--graph", "0"]):
+        outcome = cli("graph", run_path, *arguments)
+        assert (outcome.stdout, outcome.status) == ("", 2)
+        assert outcome.stderr == "ttanalyze: recorded with --no-events: its graphs are not known\n"
 
 
 def test_graphs_are_drawn(cli: Cli, written: Path, tmp_path: Path) -> None:
@@ -454,7 +466,9 @@ def test_graphs_are_drawn(cli: Cli, written: Path, tmp_path: Path) -> None:
         (["--graph", "0", "--process", "1"], "no graph 0 in process 1: it has no graphs"),
         (["--graph", "0", "--process", "7"], "no process 7"),
         (["--graph", "0", "--at", "1"], "graph 0 was made by call 2, after call 1"),
+        (["--graph", "1", "--at", "9999"], "graph 1 was destroyed by call "),
         (["--at", "3"], "--at says how to look at one graph"),
+        (["--process", "1"], "--process says whose graph is meant"),
         (["--json", "--dot"], "one of them"),
     ],
 )

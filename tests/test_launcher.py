@@ -20,8 +20,9 @@ from pathlib import Path
 
 import pytest
 
+import ttanalyze as tt
 from tests import support
-from tests.rundir import small_run
+from tests.rundir import Writer, small_run
 from tests.support import Outcome
 from ttanalyze import program, record
 from ttanalyze.errors import Error
@@ -391,6 +392,19 @@ def test_the_closing_line_and_the_exit(
     assert {k: v for k, v in info.items() if k != "exit"} == before
 
 
+def test_the_closing_line_counts_what_info_warns_of(recorded: Record, tmp_path: Path) -> None:
+    w = Writer(tmp_path / "prepared")
+    w.epoch("sync", "refused", "loose")
+    w.epoch("sync", "loose")
+    w.warnings.append("beware")
+    w.close("failed", reason="disk full", counters={"events": 2, "events_lost": 1})
+    copy = ("cp", "-r", "prepared", "out")
+    outcome = recorded("-o", "out", "--", *copy)
+    warnings = tt.open(tmp_path / "out").warnings
+    assert len(warnings) == 5
+    assert outcome.stderr.endswith(f"; 5 warnings: ttanalyze info {tmp_path}/out\n")
+
+
 def test_default_names_count_on(recorded: Record, recorder: list[str], tmp_path: Path) -> None:
     for _ in range(3):
         assert recorded("-q", "--", *recorder).stderr == ""
@@ -521,6 +535,11 @@ def test_what_was_recorded_as_json(tmp_path: Path, built: Path) -> None:
     said = json.loads(outcome.stderr)
     assert outcome.stdout.startswith("vecadd: ")
     assert (said["out"], said["status"], said["epochs"]) == (str(tmp_path / "run"), 0, 8)
+    nothing = ("--epoch", "graph-node:no_such", "--replayable", "--kernel", "no_such")
+    record = ("record", "--sim", "--json", "-o", str(tmp_path / "none"), *nothing, "--", *program)
+    said = json.loads(support.ttanalyze(*record).stderr)
+    assert (said["epochs"], said["launches"], said["warnings"]) == (0, 0, 2)
+    assert len(tt.open(tmp_path / "none").warnings) == 2
     path = support.ttanalyze("shim").stdout.strip()
     assert json.loads(support.ttanalyze("shim", "--json").stdout) == {"shim": path}
 

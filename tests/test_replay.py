@@ -33,6 +33,7 @@ RUNS = {
     "free_after_wait": EVERY,
     "threads_allocate": {"epoch": "sync", "params": "1"},
     "graph_threads": {"epoch": "graph", "params": "1"},
+    "example-graph": {"epoch": "graph;graph-node:step", "params": "1"},
     "silent": {"events": "0"},
 }
 
@@ -129,6 +130,9 @@ def test_memory_that_others_write_to(runs: dict[str, Path]) -> None:
 def test_variables_are_where_the_driver_puts_them(runs: dict[str, Path]) -> None:
     done = replay(runs["globals"], "--kernel", "count")
     assert done.status == 0 and "same 3" in done.stdout
+    done = replay(runs["globals"], "--kernel", "count", "--no-verify")
+    assert done.status == 0 and "not compared" not in done.stdout
+    assert done.stdout.endswith("4 launches: unchecked 3, refused 1\n")
 
 
 def test_work_before_it_is_done_as_well(runs: dict[str, Path]) -> None:
@@ -197,13 +201,15 @@ def look(*arguments, real=module.look):
 
 module.look = look
 process = open_run(sys.argv[1]).process(0)
-(verdict,) = module.prove(process, chosen(process)[:1], 24)
-print(verdict.status, len(seen) >= 10)
+told = []
+progress = lambda *counts: told.append(counts)
+(verdict,) = module.prove(process, chosen(process)[:1], 24, progress=progress)
+print(verdict.status, len(seen) >= 10, sorted(set(told)) == [(run, 24) for run in range(24)])
 """
     environment = simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="1")
     command = [sys.executable, "-c", script, str(runs["race"])]
     done = support.run(command, environment, cwd=support.ROOT)
-    assert (done.stderr, done.stdout) == ("", "varies True\n")
+    assert (done.stderr, done.stdout) == ("", "varies True True\n")
 
 
 def test_what_varies_within_the_tolerance(runs: dict[str, Path]) -> None:
@@ -239,6 +245,14 @@ def test_a_span_of_epochs(runs: dict[str, Path]) -> None:
     assert threads.status == 0 and "refused" not in threads.stdout, threads.stdout
     graphs = replay(runs["graph_threads"], "--from", "0", "--to", "60")
     assert graphs.status == 0 and graphs.stdout.endswith(": same 60\n"), graphs.stdout
+
+
+def test_epochs_inside_graphs_are_no_bounds(runs: dict[str, Path]) -> None:
+    run = runs["graph"]
+    assert replay(run, "--from", "0").stdout.endswith("5 stretches: same 5\n")
+    inside = replay(run, "--from", "1", "--to", "3")
+    assert inside.status == 2
+    assert "epoch 1 can't be a bound: it lies inside a graph: take one before" in inside.stderr
 
 
 def test_managed_memory_in_a_span(runs: dict[str, Path]) -> None:
@@ -283,7 +297,9 @@ def test_what_epochs_did_not_look_at(runs: dict[str, Path]) -> None:
         (("--dtype", "f32", "--tolerance", "99=1"), "no region 99: "),
         (("--dtype", "f32", "--tolerance", "1", "--tolerance", ",,4"), "--tolerance ,,4: "),
         (("--launch", "1", "--under", "no-such-tool"), "no-such-tool is not found"),
+        (("--launch", "1", "--flush-l2"), "--flush-l2 is of measured runs: it needs --times"),
         (("--from", "0", "--times", "3"), "go with no other option"),
+        (("--from", "0", "--flush-l2"), "go with no other option"),
         (("--from", "0", "--to", "99"), "no epoch 99: process 0 has epochs 0 to 12"),
         (("--from", "-1", "--to", "3"), "no epoch -1"),
         (("--from", "12"), "epoch 12 is the last of context 0: there is nothing to compare"),

@@ -118,6 +118,11 @@ def test_the_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path.write_text("a,b\n1,2\n")
     with pytest.raises(FormatError, match="line 1: not a table of configurations"):
         Table(path, "00ff", "k", "d")
+    for other in ("{}", "a,b\n1,2", "launch,kernel,device,code and more"):  # and no line's end
+        path.write_text(other)
+        with pytest.raises(FormatError, match="line 1: not a table of configurations"):
+            Table(path, "00ff", "k", "d")
+        assert path.read_text() == other
     good = ",".join(Table(tmp_path / "new.csv", "a", "k", "d").path.read_text().splitlines())
     times = "a,k,d,recorded,64,2,0,,,,nan,1,1,yes,"
     for line in ("a,k,d,recorded,64", "a,k,d,recorded,64,?,0,,,,1,1,1,yes,", times, "\0"):
@@ -314,6 +319,16 @@ DO
 ret;
 }
 """
+
+
+def test_the_recorded_one_has_another_try(recorded: Path, tmp_path: Path, cli: Cli) -> None:
+    """As there is nothing to compare with where it took too long."""
+    of = ("tune", recorded, *WORDS, tmp_path / "out.csv", "--kernel", "^scale$", "--blocks", "64")
+    outcome = cli(*of, "--timeout", "0.000001")
+    assert outcome.status == 2
+    assert outcome.stderr.endswith("took longer than 1e-06 s; --timeout gives it more\n")
+    assert cli(*of).status == 0
+    assert [row["verified"] for row in rows(tmp_path / "out.csv")] == ["no", "yes", "yes"]
 
 
 def test_what_fails_does_not_end_it(recorded: Path, tmp_path: Path, cli: Cli) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ttanalyze.errors import Error
 
@@ -334,6 +335,22 @@ def _check_replayable(effective: Mapping[str, str]) -> None:
         raise Error("--replayable needs --overwrite backpressure")
     if effective.get("TT_DEPS") == "off":
         raise Error("--replayable can't be had with --deps off: epochs would be torn")
+
+
+def unmet(options: Mapping[str, Any], epochs: int, launches: int) -> list[str]:
+    """What a process was asked to record and what did not happen, a line each.
+
+    options: those of process.json. epochs, launches: how many were recorded.
+    """
+    out = []
+    asked = str(options.get("TT_EPOCH", ""))
+    if not epochs and ":" in asked:
+        out.append(f"no epoch was cut: nothing happened that --epoch {asked} asks for")
+    if options.get("TT_REPLAYABLE") == "1" and not launches:
+        chosen = options.get("TT_KERNEL")
+        why = f": --kernel {chosen} chose none" if chosen else "; those inside graphs can't be"
+        out.append(f"no launch was recorded to be run again{why}")
+    return out
 
 
 def parse_range(value: str, what: str, last: int) -> tuple[int, int]:

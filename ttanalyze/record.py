@@ -38,6 +38,9 @@ FORWARDED = {
     signal.SIGUSR1,
     signal.SIGUSR2,
 }
+HEADER = ffi.sizeof("struct tt_file_header")
+RECORDS = {"epochs.bin": "struct tt_epoch", "launches.bin": "struct tt_launch"}
+WARNED_OF = [ffi.integer_const(f"TT_EPOCHF_{name}") for name in ("REFUSED", "DROPPED", "LOOSE")]
 LOCK_SECONDS = 5
 TIMED_OUT = 124  # exit status, as of timeout(1)
 GRACE_SECONDS = 10  # the recorder has to end a process itself, and then it has to end by SIGTERM
@@ -129,7 +132,7 @@ def record(
     if late or (limit and _timed_out(out)):
         code = TIMED_OUT
     info = note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)})
-    return Recorded(out, code, died, *_sums(out), _warnings(info), seconds)
+    return Recorded(out, code, died, *_sums(out), _warnings(out, info), seconds)
 
 
 # ---- before ----
@@ -313,11 +316,39 @@ def _timed_out(out: Path) -> bool:
     return False
 
 
-def _warnings(info: dict[str, Any]) -> int:
-    """How many things the recorder said of its processes that a user should know."""
-    told = [p for p in info.get("processes", []) if isinstance(p, dict)]
-    endings = sum(p.get("status") not in statuses.WITH_THE_PROCESS for p in told)
-    return endings + sum(len(p.get("warnings", [])) for p in told)
+def _warnings(out: Path, info: dict[str, Any]) -> int:
+    """How many things there are to be said of processes that a user should know: as Run.warnings
+    has them, but without what would take numpy.
+    """
+    count = 0
+    for told in info.get("processes", []):
+        if not isinstance(told, dict):
+            continue
+        folder = out / f"p{told.get('process')}"
+        epochs = _flags(folder / "epochs.bin")
+        launches = _records(folder / "launches.bin")
+        count += len(told.get("warnings", []))
+        count += told.get("status") not in statuses.WITH_THE_PROCESS
+        count += len(options.unmet(told.get("options", {}), len(epochs), launches))
+        count += sum(any(flags & flag for flags in epochs) for flag in WARNED_OF)
+        count += bool(told.get("counters", {}).get("events_lost"))
+    return count
+
+
+def _flags(path: Path) -> bytes:
+    """The low byte of each epoch's flags."""
+    size = ffi.sizeof("struct tt_epoch")
+    with contextlib.suppress(OSError):
+        return path.read_bytes()[HEADER + ffi.offsetof("struct tt_epoch", "flags") :: size]
+    return b""
+
+
+def _records(path: Path) -> int:
+    """How many records there are in a file of a process, by its size."""
+    count = 0
+    with contextlib.suppress(OSError):
+        count = (path.stat().st_size - HEADER) // ffi.sizeof(RECORDS[path.name])
+    return max(0, count)
 
 
 @contextlib.contextmanager
@@ -341,18 +372,16 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _sums(out: Path) -> tuple[int, int, int, int]:
     """Processes, epochs, launches and bytes of a run directory, by its files' sizes."""
-    header = ffi.sizeof("struct tt_file_header")
-    files = {"epochs.bin": "struct tt_epoch", "launches.bin": "struct tt_launch"}
-    counts = dict.fromkeys(files, 0)
+    counts = dict.fromkeys(RECORDS, 0)
     processes = size = 0
     for folder, _, names in os.walk(out):
         for name in names:
             with contextlib.suppress(OSError):
                 length = os.stat(os.path.join(folder, name)).st_size
                 size += length
-                if name in files:
+                if name in RECORDS:
                     processes += name == "epochs.bin"
-                    counts[name] += max(0, length - header) // ffi.sizeof(files[name])
+                    counts[name] += max(0, length - HEADER) // ffi.sizeof(RECORDS[name])
     return processes, counts["epochs.bin"], counts["launches.bin"], size
 
 

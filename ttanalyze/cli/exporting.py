@@ -76,7 +76,10 @@ def export(
     from ttanalyze import options
     from ttanalyze.model import open_run
 
-    limit = options.parse_size(max_size)
+    try:
+        limit = options.parse_size(max_size)
+    except Error as e:
+        raise Error(f"--max-size {max_size}: {e}") from None
     found = module.find(open_run(run).process(process), launch, kernel)
     with interruptible(), progress_bar("exporting", quiet) as progress:
         made = module.export(

@@ -114,7 +114,9 @@ def graph(
     process: Annotated[int, typer.Option(metavar="N", help="Whose, with --graph.")] = 0,
     at: Annotated[
         int | None,
-        typer.Option(metavar="SEQ", help="As this call found it (default: as it was in the end)."),
+        typer.Option(
+            metavar="SEQ", help="As this call found it, or left it (default: as it was in the end)."
+        ),
     ] = None,
     dot: Annotated[bool, typer.Option("--dot", help="Draw it, or all: for Graphviz.")] = False,
     out: Annotated[
@@ -130,10 +132,15 @@ def graph(
 
     if at is not None and number is None:
         raise Error("--at says how to look at one graph: say which with --graph N")
+    if process and number is None:
+        raise Error("--process says whose graph is meant: say which with --graph N")
     if json and dot:
         raise Error("--json and --dot: one of them")
     check_output(out)
     opened = open_run(run)
+    recorded = [p.info.get("options", {}).get("TT_EVENTS") != "0" for p in opened.processes]
+    if recorded and not any(recorded):
+        raise Error("recorded with --no-events: its graphs are not known")
     width = shutil.get_terminal_size().columns if out is None and os.isatty(1) else 0
     if number is not None:
         one = graphs.graph(opened, number, process, at)

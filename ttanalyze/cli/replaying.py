@@ -137,15 +137,18 @@ def replay(
 
     In a process of its own: memory is restored at the addresses it had, the module loaded, the
     kernel launched with its recorded parameters, and what it leaves compared. Exit status 0: the
-    same; 1: different; 2: none can be replayed, or one failed.
+    same, or there was nothing to compare with, which is said; 1: different; 2: none can be
+    replayed, or one failed.
     """
     of_span = first is not None or last is not None
     if (launch is not None) + (kernel is not None) + of_span > 1:
         raise Error("say one of --launch N, --kernel REGEX, and --from E1 --to E2")
-    if of_span and (times or alone or under or not verify):
+    if of_span and (times or flush_l2 or alone or under or not verify):
         raise Error("--from and --to go with no other option but --dtype and --tolerance")
     if times < 0:
         raise Error(f"--times {times}: a whole number is expected")
+    if flush_l2 and not times:
+        raise Error("--flush-l2 is of measured runs: it needs --times")
     if under is not None:
         _run_under(under)
     from ttanalyze.model import open_run

@@ -37,7 +37,8 @@ def graph_text(graph: Graph, width: int = 0) -> str:
 
 def _head(graph: Graph) -> str:
     made, *changed = graph.changes
-    when = "as it was in the end" if graph.seq is None else f"as call {graph.seq:,} found it"
+    how = "left" if graph.seq in graph.changes else "found"
+    when = "as it was in the end" if graph.seq is None else f"as call {graph.seq:,} {how} it"
     if changed:
         when += f", after {graph.state} of {text.count(len(changed), 'change')}"
     pairs = [("graph", f"{graph.number} {when}"), ("made", f"by call {made:,}")]

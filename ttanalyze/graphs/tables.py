@@ -30,16 +30,18 @@ class Graph:
 
 def graph(run: Run, number: int, process: int = 0, seq: int | None = None) -> Graph:
     """A graph as the call with this seq found it, by default as it was in the end. Raises Error
-    where there is no such graph.
+    where there is no such graph, or none at that call.
     """
     of = run.process(process)
     found = of.graphs
     if not 0 <= number < len(found):
         there = f"graphs 0 to {len(found) - 1}" if len(found) else "no graphs"
         raise Error(f"no graph {number} in process {process}: it has {there}")
-    made = int(found.made[number]["seq"])
+    made, ended = int(found.made[number]["seq"]), int(found.ended[number])
     if seq is not None and seq < made:
         raise Error(f"graph {number} was made by call {made}, after call {seq}")
+    if seq is not None and ended and seq > ended:
+        raise Error(f"graph {number} was destroyed by call {ended}, before call {seq}")
     return Graph(
         process,
         number,

@@ -17,6 +17,7 @@ from ttanalyze.model import contents, layout, manifest
 from ttanalyze.model.files import expect, expect_list, newer, read_json
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process, check_process
+from ttanalyze.options import unmet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -264,13 +265,7 @@ def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
     elif process.torn:
         out.append("files end in records that no epoch committed")
     options = process.info.get("options", {})
-    asked = str(options.get("TT_EPOCH", ""))
-    if not len(process.epochs) and ":" in asked:
-        out.append(f"no epoch was cut: nothing happened that --epoch {asked} asks for")
-    if options.get("TT_REPLAYABLE") == "1" and not len(process.launches):
-        chosen = options.get("TT_KERNEL")
-        why = f": --kernel {chosen} chose none" if chosen else "; those inside graphs can't be"
-        out.append(f"no launch was recorded to be run again{why}")
+    out += unmet(options, len(process.epochs), len(process.launches))
     flags = process.epochs["flags"]
     removed = process.epochs["segment"] < process.oldest_segment
     removed &= (flags & (layout.DROPPED | layout.REFUSED)) == 0

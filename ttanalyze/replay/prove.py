@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze import stacks
+from ttanalyze import stacks, text
 from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device
 from ttanalyze.graph.driver import DriverError
@@ -95,7 +95,7 @@ def prove(
     no driver that works, or not enough memory.
     """
     if times < 2:
-        raise Error(f"{times} runs: it takes two to differ")
+        raise Error(f"{text.count(times, 'run')}: it takes two to differ")
     found = plans(process, seqs)
     rows = sorted({row for one in found if isinstance(one, Plan) for row in one.rows})
     if not any(isinstance(one, Plan) for one in found):
@@ -105,18 +105,22 @@ def prove(
     work = _Work(scene, provoker, times, types or {}, tolerances or {})
     out: list[Verdict] = []
     lost = ""
-    for done, one in enumerate(found):
+
+    def tell(run: int) -> None:
         if progress is not None:
-            progress(done, len(found))
+            progress((len(out) - 1) * times + run, len(found) * times)
+
+    for one in found:
         verdict = _verdict(process, one)
         out.append(verdict)
+        tell(0)
         if not isinstance(one, Plan):
             continue
         if lost:
             verdict.status, verdict.reason = FAILED, lost
             continue
         try:
-            work.prove(verdict, one)
+            work.prove(verdict, one, tell)
         except Error as e:
             verdict.status, verdict.reason = status_of(e), str(e)
             failed = isinstance(e, DriverError) and is_lost(scene.device)
@@ -153,7 +157,8 @@ class _Work:
         self._types = types
         self._tolerances = tolerances
 
-    def prove(self, out: Verdict, of: Plan) -> None:
+    def prove(self, out: Verdict, of: Plan, tell: Callable[[int], None]) -> None:
+        """tell: is called with runs done."""
         replay = Replay(of.process, of.seq, scene=self._scene, known=of)
         out.notes = replay.notes
         places, rows = self._scene.places, replay.rows
@@ -167,6 +172,7 @@ class _Work:
         runs = dict.fromkeys(rows, 0)
         widest: dict[int, RegionDifference] = {}
         for run in range(self._times):
+            tell(run)
             if run:
                 replay.restore(written)
             self._provoker.before(run)

@@ -19,6 +19,7 @@ from ttanalyze.replay.replay import Replay
 from ttanalyze.replay.timing import Times
 
 SAME, DIFFERS, UNCHECKED, REFUSED, FAILED = "same", "differs", "unchecked", "refused", "failed"
+NOT_COMPARED = "not compared"
 Progress = Callable[[int, int], None]
 
 
@@ -154,7 +155,7 @@ def _replay(out: Outcome, of: Plan, wish: Wish, scene: Scene) -> None:
         replay.submit()
         replay.device.synchronize()
         if not wish.verify:
-            out.reason = "not compared"
+            out.reason = NOT_COMPARED
         elif replay.after is None:
             out.reason = of.unchecked
         else:

@@ -8,7 +8,7 @@ from ttanalyze import bytewise, text
 from ttanalyze.demangle import demangle, short
 from ttanalyze.replay.compare import RegionDifference
 from ttanalyze.replay.prove import STEADY, VARIES, Verdict
-from ttanalyze.replay.run import DIFFERS, FAILED, REFUSED, SAME, UNCHECKED, Outcome
+from ttanalyze.replay.run import DIFFERS, FAILED, NOT_COMPARED, REFUSED, SAME, UNCHECKED, Outcome
 from ttanalyze.replay.spans import Stretch
 from ttanalyze.replay.timing import Times
 from ttanalyze.values import ValueDifference
@@ -139,7 +139,8 @@ def outcomes_text(found: Sequence[Outcome], colour: bool = False, width: int = 0
     out = [text.table(rows, {0, 4, 6}, width)]
     out += noted((str(one.seq), _why(one)) for one in found if one.status in (REFUSED, FAILED))
     unchecked = [one for one in found if one.status == UNCHECKED]
-    out += noted((str(one.seq), f"not compared: {one.reason}") for one in unchecked)
+    why = [(str(one.seq), one.reason) for one in unchecked if one.reason != NOT_COMPARED]
+    out += noted((seq, f"{NOT_COMPARED}: {reason}") for seq, reason in why)
     for one in found:
         for difference in one.differences[:1]:
             lines = difference_lines(difference, SIDES, colour)

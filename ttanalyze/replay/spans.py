@@ -23,7 +23,7 @@ from ttanalyze.graph.rebuild import build, check_kinds, written_by_others
 from ttanalyze.graph.recorded import good_epochs, is_partial, span
 from ttanalyze.graph.scene import Maker, Scene, moved_notes
 from ttanalyze.graph.steps import Launch, Span, Upload, summary
-from ttanalyze.model import contents
+from ttanalyze.model import contents, layout
 from ttanalyze.model.process import Process
 from ttanalyze.replay.compare import RegionDifference, Tolerances, Types, differences
 from ttanalyze.replay.plan import PARTIAL, lacking
@@ -112,6 +112,8 @@ def _plan(process: Process, first: int | None, last: int | None) -> list[Span | 
             contents.check_epoch(process, bound)
             of = int(process.epochs["context"][bound])
             what = "has no contents, or may be torn" if of == context else f"is of context {of}"
+            if int(process.epochs["trigger"][bound]) == layout.TRIGGERS.index("graph-node"):
+                what = "lies inside a graph: take one before or after its launch"
             raise Error(f"epoch {bound} can't be a bound: it {what}")
     if last is None and start == good[-1]:
         raise Error(f"epoch {start} is the last of context {context}: there is nothing to compare")

@@ -18,6 +18,8 @@ from ttanalyze.tune.space import NAMES, Configuration
 OF = ("launch", "kernel", "device")
 RESULTS = ("median_ms", "min_ms", "spread_ms", "verified", "error")
 COLUMNS = (*OF, *NAMES, *RESULTS)
+HEAD = ",".join(COLUMNS).encode()
+NO_TABLE = "not a table of configurations"
 
 
 @dataclass(frozen=True)
@@ -63,21 +65,23 @@ class Table:
             raise Error(f"{path}: not a file that lines can be added to")
         try:
             content = path.read_bytes() if path.is_file() else b""
-            if content and not content.endswith(b"\n"):  # an interrupted line is none
-                content = content[: content.rfind(b"\n") + 1]
-                os.truncate(path, len(content))
+            whole = content[: content.rfind(b"\n") + 1]
+            if whole:
+                self._read(whole)
+            elif not HEAD.startswith(content):
+                raise FormatError(path, "line 1", NO_TABLE)
+            if len(whole) < len(content):  # an interrupted line is none
+                os.truncate(path, len(whole))
         except OSError as e:
             raise system_error(path, e) from None
-        if content:
-            self._read(content)
-        else:
+        if not whole:
             self._write(COLUMNS)
 
     def _read(self, content: bytes) -> None:
         lines = csv.reader(io.StringIO(content.decode(errors="replace"), newline=""))
         try:
             if tuple(next(lines)) != COLUMNS:
-                raise FormatError(self.path, "line 1", "not a table of configurations")
+                raise FormatError(self.path, "line 1", NO_TABLE)
             for values in lines:
                 if tuple(values) != COLUMNS:  # as where two began at once
                     self.rows.append(self._row(values, lines.line_num))

@@ -24,7 +24,7 @@ from ttanalyze.tune import code as codes
 from ttanalyze.tune.search import check, most, search
 from ttanalyze.tune.space import RECORDED, Configuration, Space, space
 from ttanalyze.tune.table import Row, Table
-from ttanalyze.tune.workers import Worker
+from ttanalyze.tune.workers import TOOK_LONGER, Worker
 
 Progress = Callable[[int, int], None]
 
@@ -137,9 +137,9 @@ def tune(
         known = {row.configuration: row for row in table.rows}
         new = 0
 
-        def attempt(configuration: Configuration) -> Row:
+        def attempt(configuration: Configuration, again: bool = False) -> Row:
             nonlocal new
-            if configuration not in known:
+            if again or configuration not in known:
                 found = images.of(configuration)
                 row = _row(configuration, worker.attempt(str(found), configuration))
                 table.add(row)
@@ -147,11 +147,14 @@ def tune(
                 new += 1
             return known[configuration]
 
-        recorded = attempt(of_all.recorded)
+        recorded = known.get(of_all.recorded)
+        recorded = attempt(of_all.recorded, again=recorded is not None and not recorded.good)
         if not recorded.good:
+            hint = "" if wish.dtype else "; with --dtype and --tolerance values may differ"
+            if recorded.error.startswith(TOOK_LONGER):
+                hint = "; --timeout gives it more"
             raise Error(
-                f"launch {of.seq} as it was recorded can't be the measure: {recorded.error}"
-                + ("" if wish.dtype else "; with --dtype and --tolerance values may differ")
+                f"launch {of.seq} as it was recorded can't be the measure: {recorded.error}{hint}"
             )
         rows = _run(steps, attempt, most(wish.search, of_all, wish.trials), progress)
     return Tuned(of, worker.about["device"], recorded, rows, new, [*notes, *_notes(of)])

@@ -17,6 +17,7 @@ from ttanalyze import paths, text
 from ttanalyze.errors import Error
 from ttanalyze.tune.space import Configuration
 
+TOOK_LONGER = "took longer"
 STARTING = 600.0  # seconds that it may take to restore memory
 
 
@@ -83,7 +84,7 @@ class Worker:
                 left = until - time.monotonic()
                 if left <= 0 or not waiting.select(left):
                     self.stop()
-                    return {"verified": False, "error": f"took longer than {seconds:g} s"}
+                    return {"verified": False, "error": f"{TOOK_LONGER} than {seconds:g} s"}
                 more = os.read(self._process.stdout.fileno(), 1 << 16)
                 if not more:
                     return {"verified": False, "error": self._death()}
