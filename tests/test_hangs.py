@@ -211,7 +211,7 @@ def test_without_recorded_calls(hang: Hang, run: Path) -> None:
 
 def test_an_epoch_behind_the_hang(hang: Hang, run: Path) -> None:
     """It is given up; those before it are in the run."""
-    outcome = hang("spin", signal.SIGTERM, epoch="launch", stall_ms="200")
+    outcome = hang("spin", signal.SIGTERM, epoch="launch", stall_ms="500")
     assert outcome.status == -signal.SIGTERM
     lines = report(outcome)
     assert "  stream 16: 3 calls, the first spin<<<4, 32>>> (call 15, AGO)" in lines
