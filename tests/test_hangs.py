@@ -349,21 +349,21 @@ def test_a_program_that_gives_up_after_an_error(built: Path, run: Path) -> None:
 
 
 def test_a_time_limit(hang: Hang, run: Path) -> None:
-    outcome = hang("spin", timeout="3")
+    outcome = hang("spin", timeout="2")
     assert outcome.status == -signal.SIGTERM
     lines = report(outcome)
-    assert lines[0] == "ended by its time limit of 3 s, with work in flight"
+    assert lines[0] == "ended by its time limit of 2 s, with work in flight"
     assert lines[1].startswith("  stream 16: 3 calls, the first spin<<<4, 32>>>")
-    check_whole(run, "timeout", "its time limit of 3 s")
-    assert incident(run)["reason"] == "its time limit of 3 s"
-    assert "ended by its time limit of 3 s" in support.ttanalyze("info", run).stdout
+    check_whole(run, "timeout", "its time limit of 2 s")
+    assert incident(run)["reason"] == "its time limit of 2 s"
+    assert "ended by its time limit of 2 s" in support.ttanalyze("info", run).stdout
 
 
 def test_a_time_limit_runs_the_programs_handler(hang: Hang, run: Path) -> None:
-    outcome = hang("handler", timeout="3")
+    outcome = hang("handler", timeout="2")
     assert (outcome.stdout, outcome.status) == ("hangs\nlet go\n", 3)
-    assert report(outcome)[0] == "ended by its time limit of 3 s, with work in flight"
-    check_whole(run, "timeout", "its time limit of 3 s")
+    assert report(outcome)[0] == "ended by its time limit of 2 s, with work in flight"
+    check_whole(run, "timeout", "its time limit of 2 s")
 
 
 def test_a_time_limit_that_is_not_reached(built: Path, run: Path) -> None:
@@ -377,10 +377,10 @@ def test_a_time_limit_that_is_not_reached(built: Path, run: Path) -> None:
 
 def test_record_with_a_time_limit(built: Path, run: Path) -> None:
     program = str(support.build_program("shim_hangs", built))
-    arguments = ("record", "--sim", "--timeout", "3", "-o", run, "--", program, "spin")
+    arguments = ("record", "--sim", "--timeout", "2", "-o", run, "--", program, "spin")
     outcome = support.ttanalyze(*arguments, environment=SIM)
     assert outcome.status == 124
-    assert "ended by its time limit of 3 s, with work in flight" in outcome.stderr
+    assert "ended by its time limit of 2 s, with work in flight" in outcome.stderr
     assert f"in {run}" in outcome.stderr.splitlines()[-1]
     ending = json.loads((run / "run.json").read_text())["exit"]
     assert (ending["status"], ending["signal"]) == (124, signal.SIGTERM)
