@@ -5,6 +5,7 @@ TT_LIB names a folder of libraries other than the package's, such as a sanitizer
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
 import signal
@@ -43,8 +44,9 @@ def built() -> Path:
         digest.update(path.read_bytes())
     folder = BUILT / digest.hexdigest()[:16]
     for old in BUILT.glob("*"):
-        if old != folder and time.time() - old.stat().st_mtime > IN_USE_SECONDS:
-            shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # another process of this run was quicker
+            if old != folder and time.time() - old.stat().st_mtime > IN_USE_SECONDS:
+                shutil.rmtree(old, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -11,13 +12,15 @@ import ttanalyze as tt
 from tests import support
 
 AGO = r"\d+(\.\d)? s ago"
-ENDS_WITHIN = 8  # seconds
+ENDS_WITHIN = 20  # seconds; it takes less than one, and a finish that hangs is given up
 
 
 def hang(
     command: list[str], environment: dict[str, str], number: int = 0, after: float = 0.2
 ) -> support.Outcome:
-    """Runs a program, and sends it a signal, if any, once it says that it hangs."""
+    """Runs a program, and sends it a signal, if any, some time (seconds) after it says that it
+    hangs, and not before its main thread waits, or works for half of that.
+    """
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -25,7 +28,10 @@ def hang(
             assert process.stdout
             begun = process.stdout.readline()
             if number:
+                said = _worked(process.pid)[0]
                 time.sleep(after)
+                while not _waits_or_worked(process.pid, said + after / 2):
+                    time.sleep(0.005)
                 process.send_signal(number)
             began = time.monotonic()
             out, err = process.communicate(timeout=60)
@@ -33,6 +39,17 @@ def hang(
         finally:
             process.kill()
     return support.Outcome(begun + out, err, process.returncode)
+
+
+def _worked(pid: int) -> tuple[float, bool]:
+    """Seconds of processor time that a process's main thread has had, and whether it sleeps."""
+    words = Path(f"/proc/{pid}/task/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK"), words[0] != "R"
+
+
+def _waits_or_worked(pid: int, seconds: float) -> bool:
+    worked, sleeps = _worked(pid)
+    return sleeps or worked >= seconds
 
 
 def report(outcome: support.Outcome) -> list[str]:

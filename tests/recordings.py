@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import ttanalyze as tt
 from tests import support
 from tests.support import Outcome
+from ttanalyze.model import layout
 
 # Programs that end so suddenly that nothing can be written at the end.
 KILLED = ("exit_sigkill", "exit_stack")
@@ -46,6 +48,15 @@ def check_run(name: str, run: Path) -> None:
         report = tt.verify.verify(opened, run / "manifest.json")
         assert report.same, report.to_json()
         assert json.loads((run / "manifest.json").read_text()) == opened.manifest()
+
+
+def wait_for_epochs(run: Path, count: int) -> None:
+    """Waits until so many are on disk: the program does not wait for that."""
+    epochs, until = run / "p0" / "epochs.bin", time.monotonic() + 60
+    size = layout.HEADER_SIZE + count * layout.EPOCH.itemsize
+    while not epochs.exists() or epochs.stat().st_size < size:
+        assert time.monotonic() < until
+        time.sleep(0.005)
 
 
 def record(command: list[str], environment: dict[str, str], run: Path, *options: str) -> Outcome:

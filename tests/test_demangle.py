@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,9 +125,9 @@ def test_hostile_names_stay_as_they_are_and_harm_no_others() -> None:
         "_Z999999f",
     ]
     hostile += ["_Z1f" + "DpT_" * 500, "_ZN" * 5000, "", "\x1b[2J", "_Zé", "_Z1fi\udcff", "_Z99f"]
-    began = time.monotonic()
+    began = sum(os.times()[:4])
     found = demangle.demangle(["_Z1gi", *hostile, "_Z1hi"])
-    assert time.monotonic() - began < 15
+    assert sum(os.times()[:4]) - began < 15  # of processors, helpers included
     assert found == ["g(int)", *hostile, "h(int)"]
     assert demangle.demangle([explosive(3)]) != [explosive(3)], "a small one is a name"
 

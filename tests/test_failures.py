@@ -578,7 +578,7 @@ def test_a_driver_that_never_answers(call: str, failing: Path, built: Path, run:
         process.terminate()
         said = process.communicate(timeout=60)[1]
     assert process.returncode == -15
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     assert "ended by signal 15 (SIGTERM), with work in flight (the driver does not answer)" in said
     assert "ttanalyze:   stream 16: 3 calls, the first spin<<<4, 32>>> (call 15, " in said
     info = tt.open(run).processes[0].info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import threading
 import time
 from pathlib import Path
@@ -30,15 +31,23 @@ def test_who_needs_the_device_alone_comes_before_later_ones(tmp_path: Path) -> N
             assert time.monotonic() < until, order
             time.sleep(0.001)
 
-    def begin(name: str) -> None:
-        threads[name].start()
-        time.sleep(0.05)
+    def someone_stands_in_the_turnstile() -> bool:
+        with open(lock.with_suffix(".turnstile"), "w") as turnstile:
+            try:
+                fcntl.flock(turnstile, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
 
     for i, name in enumerate(("a", "b")):
-        begin(name)
+        threads[name].start()
         entered(i + 1)
-    begin("alone")
-    begin("late")
+    threads["alone"].start()
+    until = time.monotonic() + 30
+    while not someone_stands_in_the_turnstile():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    threads["late"].start()
     release["a"].set()
     threads["a"].join(30)
     assert len(order) == 2, "b is still inside"

@@ -211,7 +211,7 @@ def test_without_recorded_calls(hang: Hang, run: Path) -> None:
 
 def test_an_epoch_behind_the_hang(hang: Hang, run: Path) -> None:
     """It is given up; those before it are in the run."""
-    outcome = hang("spin", signal.SIGTERM, epoch="launch", stall_ms="200")
+    outcome = hang("spin", signal.SIGTERM, epoch="launch", stall_ms="500")
     assert outcome.status == -signal.SIGTERM
     lines = report(outcome)
     assert "  stream 16: 3 calls, the first spin<<<4, 32>>> (call 15, AGO)" in lines
@@ -349,21 +349,21 @@ def test_a_program_that_gives_up_after_an_error(built: Path, run: Path) -> None:
 
 
 def test_a_time_limit(hang: Hang, run: Path) -> None:
-    outcome = hang("spin", timeout="0.8")
+    outcome = hang("spin", timeout="2")
     assert outcome.status == -signal.SIGTERM
     lines = report(outcome)
-    assert lines[0] == "ended by its time limit of 0.8 s, with work in flight"
+    assert lines[0] == "ended by its time limit of 2 s, with work in flight"
     assert lines[1].startswith("  stream 16: 3 calls, the first spin<<<4, 32>>>")
-    check_whole(run, "timeout", "its time limit of 0.8 s")
-    assert incident(run)["reason"] == "its time limit of 0.8 s"
-    assert "ended by its time limit of 0.8 s" in support.ttanalyze("info", run).stdout
+    check_whole(run, "timeout", "its time limit of 2 s")
+    assert incident(run)["reason"] == "its time limit of 2 s"
+    assert "ended by its time limit of 2 s" in support.ttanalyze("info", run).stdout
 
 
 def test_a_time_limit_runs_the_programs_handler(hang: Hang, run: Path) -> None:
-    outcome = hang("handler", timeout="0.8")
+    outcome = hang("handler", timeout="2")
     assert (outcome.stdout, outcome.status) == ("hangs\nlet go\n", 3)
-    assert report(outcome)[0] == "ended by its time limit of 0.8 s, with work in flight"
-    check_whole(run, "timeout", "its time limit of 0.8 s")
+    assert report(outcome)[0] == "ended by its time limit of 2 s, with work in flight"
+    check_whole(run, "timeout", "its time limit of 2 s")
 
 
 def test_a_time_limit_that_is_not_reached(built: Path, run: Path) -> None:
@@ -371,16 +371,16 @@ def test_a_time_limit_that_is_not_reached(built: Path, run: Path) -> None:
     bare = support.run(command, SIM)
     began = time.monotonic()
     assert support.run(command, support.recording(SIM, run, timeout="100")) == bare
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 90
     assert tt.open(run).processes[0].status == "complete"
 
 
 def test_record_with_a_time_limit(built: Path, run: Path) -> None:
     program = str(support.build_program("shim_hangs", built))
-    arguments = ("record", "--sim", "--timeout", "1", "-o", run, "--", program, "spin")
+    arguments = ("record", "--sim", "--timeout", "2", "-o", run, "--", program, "spin")
     outcome = support.ttanalyze(*arguments, environment=SIM)
     assert outcome.status == 124
-    assert "ended by its time limit of 1 s, with work in flight" in outcome.stderr
+    assert "ended by its time limit of 2 s, with work in flight" in outcome.stderr
     assert f"in {run}" in outcome.stderr.splitlines()[-1]
     ending = json.loads((run / "run.json").read_text())["exit"]
     assert (ending["status"], ending["signal"]) == (124, signal.SIGTERM)

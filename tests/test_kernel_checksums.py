@@ -273,9 +273,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize("image", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_takes_no_time(image: bytes) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     checksums(image, NAMES)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_hostile_cubin_is_given_up() -> None:
@@ -285,10 +285,10 @@ def test_a_hostile_cubin_is_given_up() -> None:
     at, raw = int(header[5]), bytearray(cubin)
     for i in range(1, 2001):
         raw[at + 64 * i + 24 : at + 64 * i + 40] = struct.pack("<QQ", 0, len(cubin))
-    began = time.monotonic()
+    began = time.process_time()
     found = checksums(bytes(raw), [f"k{i}" for i in range(2000)])
     assert None in found
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
 
 
 # ---- of runs ----

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -224,15 +223,21 @@ def test_pipes_and_devices(busy: Writer) -> None:
 def test_an_interrupt_leaves_nothing(busy: Writer, tmp_path: Path) -> None:
     """Ctrl-C while a file is written: no half of it, no draft, status 130."""
     program = (
-        "import sys, time\n"
+        "import signal, sys, time\n"
         "from ttanalyze.model import contents\n"
         "from ttanalyze.cli import main\n"
+        "asked = []\n"
+        "def interrupt(*given):\n"
+        "    asked.append(given)\n"
+        "    signal.default_int_handler(*given)\n"
         "real = contents.DataFiles.pieces\n"
         "def slow(self, records):\n"
         "    for piece in real(self, records):\n"
         "        print('piece', flush=True)\n"
-        "        time.sleep(0.3)\n"
+        "        while not asked:\n"
+        "            time.sleep(0.01)\n"
         "        yield piece\n"
+        "signal.signal(signal.SIGINT, interrupt)\n"
         "contents.DataFiles.pieces = slow\n"
         "contents.READ_BLOCKS = 1\n"
         "sys.exit(main(sys.argv[1:]))\n"
@@ -246,10 +251,9 @@ def test_an_interrupt_leaves_nothing(busy: Writer, tmp_path: Path) -> None:
         )
         assert child.stdout is not None
         assert child.stdout.readline() == b"piece\n"
-        time.sleep(0.1)
         child.send_signal(signal.SIGINT)
-        child.stdout.close()
         assert child.wait(20) == 130
+        child.stdout.close()
         assert list(out.iterdir()) == []
 
 

@@ -143,8 +143,8 @@ def test_a_capture_that_is_held_up_is_called_off(overwrite: str, built: Path, ru
     """Nothing waits for it for long, and what comes after it is captured."""
     command = support.command("graph_held_back", built)
     bare = support.run(command, SIM)
-    options = {"stall_ms": "200", "overwrite": overwrite}
-    outcome = support.run(command, support.recording(SIM, run, **options), timeout=10)
+    options = {"stall_ms": "500", "overwrite": overwrite}
+    outcome = support.run(command, support.recording(SIM, run, **options))
     assert (outcome.stdout, outcome.status) == (bare.stdout, 0)
     assert "it was called off" in outcome.stderr or "did not end" in outcome.stderr
     opened = tt.open(run)

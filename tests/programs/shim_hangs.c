@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* spin(u32 *flag) runs until the flag is not 0. */
@@ -197,6 +198,19 @@ static void long_ago(void)
 	OK(cuStreamSynchronize(second));
 }
 
+/* What was recorded so far is there, where there are to be epochs. */
+static void wait_for_the_disk(void)
+{
+	const char *run = getenv("TT_OUT"), *epoch = getenv("TT_EPOCH");
+	char path[4096];
+	struct stat found;
+
+	snprintf(path, sizeof(path), "%s/p0/epochs.bin", run ? run : "");
+	for (int i = 0; i < 20000 && (!epoch || strcmp(epoch, "none")) && !stat(path, &found) && found.st_size <= 64; i++)
+		usleep(1000);
+	usleep(50000); /* and the recorder knows that it is */
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "spin";
@@ -218,7 +232,7 @@ int main(int argc, char **argv)
 	launch_on(fill, first);
 	launch_on(add, second);
 	OK(cuCtxSynchronize());
-	usleep(100000); /* what was recorded so far is on disk */
+	wait_for_the_disk();
 	if (!strcmp(how, "idle")) {
 		hangs();
 		for (;;)
