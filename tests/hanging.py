@@ -30,7 +30,10 @@ def hang(
             if number:
                 said = _worked(process.pid)[0]
                 time.sleep(after)
+                until = time.monotonic() + 10  # some systems don't say
                 while not _waits_or_worked(process.pid, said + after / 2):
+                    if time.monotonic() > until:
+                        break
                     time.sleep(0.005)
                 process.send_signal(number)
             began = time.monotonic()
