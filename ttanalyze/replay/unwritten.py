@@ -52,7 +52,7 @@ def settled(
         if count:
             notes.append(
                 f"region {int(process.regions.id[row])}: {text.count(count, 'byte')} that nothing "
-                "wrote since it was allocated are taken to be as recorded"
+                "wrote since it was allocated: taken to be as recorded"
             )
     return places.compare(after, before), notes
 
