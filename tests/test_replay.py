@@ -189,6 +189,7 @@ import dataclasses, sys
 from ttanalyze.model import open_run
 from ttanalyze.replay import prove as module
 from ttanalyze.replay.plan import chosen
+from ttanalyze.replay.run import Wish, replay
 
 seen = []
 
@@ -205,11 +206,14 @@ told = []
 progress = lambda *counts: told.append(counts)
 (verdict,) = module.prove(process, chosen(process)[:1], 24, progress=progress)
 print(verdict.status, len(seen) >= 10, sorted(set(told)) == [(run, 24) for run in range(24)])
+told.clear()
+replay(process, chosen(process)[:2], Wish(times=5), progress=progress)
+print(sorted(set(told)) == [(run, 12) for run in range(12)])
 """
     environment = simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="1")
     command = [sys.executable, "-c", script, str(runs["race"])]
     done = support.run(command, environment, cwd=support.ROOT)
-    assert (done.stderr, done.stdout) == ("", "varies True True\n")
+    assert (done.stderr, done.stdout) == ("", "varies True True\nTrue\n")
 
 
 def test_what_varies_within_the_tolerance(runs: dict[str, Path]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ttanalyze.errors import Error
@@ -179,9 +179,15 @@ class Replay:
             raise Error(f"launch {self.seq}: {self.plan.unchecked}")
         return State.of(self.process, self.after, self.plan.rows)
 
-    def time(self, times: int, flush_l2: bool = False, work: Kernel | None = None) -> Times:
+    def time(
+        self,
+        times: int,
+        flush_l2: bool = False,
+        work: Kernel | None = None,
+        tell: Callable[[int], None] | None = None,
+    ) -> Times:
         """Restores, launches, and measures that by events, so many times; the first run is not
         counted. flush_l2: other memory is written in between, so that the L2 cache has nothing of
-        the input. Raises as restore() and submit() do.
+        the input. tell: is called with runs done. Raises as restore() and submit() do.
         """
-        return measure(self, times, flush_l2, work)
+        return measure(self, times, flush_l2, work, tell)

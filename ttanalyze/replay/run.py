@@ -100,8 +100,8 @@ def replay(
 ) -> list[Outcome]:
     """Replays launches by their numbers in the order of calls, one after the other, on memory that
     they share. device: gives that to run on, if any launch can be replayed. progress: is called
-    with launches done and those in all. Raises Error where there is no such launch, no driver that
-    works, or not enough memory.
+    with runs done and those in all, of which each launch has one more than are timed. Raises
+    Error where there is no such launch, no driver that works, or not enough memory.
     """
     wanted = wish or Wish()
     found = plans(process, seqs)
@@ -111,15 +111,20 @@ def replay(
     scene = Scene(process, device(), rows, wanted.alone or None)
     out: list[Outcome] = []
     lost = ""  # why nothing works in the context any more
-    for done, one in enumerate(found):
+    each = 1 + wanted.times
+
+    def tell(run: int) -> None:
         if progress is not None:
-            progress(done, len(found))
+            progress(len(out) * each + run, len(found) * each)
+
+    for one in found:
+        tell(0)
         if isinstance(one, Plan):
             outcome = begun(one)
             if lost:
                 outcome.status, outcome.reason = FAILED, f"after {lost}"
             else:
-                _replay(outcome, one, wanted, scene)
+                _replay(outcome, one, wanted, scene, tell)
                 lost = f"launch {one.seq} failed" if is_lost(scene.device) else ""
             out.append(outcome)
         else:
@@ -143,7 +148,7 @@ def begun(of: Plan) -> Outcome:
     )
 
 
-def _replay(out: Outcome, of: Plan, wish: Wish, scene: Scene) -> None:
+def _replay(out: Outcome, of: Plan, wish: Wish, scene: Scene, tell: Callable[[int], None]) -> None:
     try:
         replay = Replay(of.process, of.seq, scene=scene, known=of)
     except Error as e:
@@ -163,7 +168,7 @@ def _replay(out: Outcome, of: Plan, wish: Wish, scene: Scene) -> None:
             out.notes += notes
             verify(out, replay, findings, wish.types, wish.tolerances)
         if wish.times:
-            out.times = replay.time(wish.times, wish.flush_l2)
+            out.times = replay.time(wish.times, wish.flush_l2, tell=tell)
     except Error as e:
         out.status, out.reason = status_of(e), str(e)
     if out.status in (DIFFERS, FAILED):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +107,13 @@ def _hold(replay: Replay) -> Kernel | None:
     return places.own.work(places.own.spin, 1, 32, 0, HELD, HELD, 0)
 
 
-def measure(replay: Replay, times: int, flush_l2: bool, work: Kernel | None = None) -> Times:
+def measure(
+    replay: Replay,
+    times: int,
+    flush_l2: bool,
+    work: Kernel | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> Times:
     """Replay.time."""
     if times < 1:
         raise Error(f"{times} runs: at least one can be measured")
@@ -114,7 +121,9 @@ def measure(replay: Replay, times: int, flush_l2: bool, work: Kernel | None = No
     hold = _hold(replay)
     begin, end = Event(replay.device), Event(replay.device)
     runs = []
-    for _ in range(times + 1):
+    for run in range(times + 1):
+        if tell is not None:
+            tell(run)
         replay.restore()
         replay.keep()
         if cache is not None:
