@@ -40,14 +40,14 @@ browser: ## Chromium, in which the tests draw the report page (as root, where th
 		echo "no Chromium: the tests do not draw the report page"
 
 # On a machine that only tests, what they need besides Python is installed. Tests of a file run in
-# one process, which makes what they share once.
+# one process, which makes what they share once; a file of few but long tests does not come last.
 test: ## lint, all tests that need no GPU, and the native ones under sanitizers
 	$(MAKE) --no-print-directory --jobs=$(JOBS) lint examples $(if $(CI),browser)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'not gpu'
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not gpu'
 	$(SANITIZE) $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
 	$(SANITIZE) TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib ASAN_OPTIONS=detect_leaks=0 \
 		LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) \
-		$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'native and not large and not gpu'
+		$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'native and not large and not gpu'
 
 gpu-test: examples ## the same programs and the framework cases on a GPU
 	$(BIN)/python -m pytest -n 8 -m gpu
