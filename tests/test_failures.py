@@ -434,7 +434,7 @@ def counted(outcome: support.Outcome) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("name", "error", "options"),
     [
-        ("example-training", "out of memory", {}),
+        pytest.param("example-training", "out of memory", {}, marks=pytest.mark.large),
         pytest.param(
             *("example-async", "not supported", {"epoch": "launch", "regions": "touched"}),
             marks=pytest.mark.large,

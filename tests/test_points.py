@@ -22,6 +22,7 @@ from tests.points import (
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.large) for seed in (1, 2))]
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def record(command: list[str], run: Path, environment: dict[str, str], **options
 
 
 @pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_an_epoch_after_each_kernel(
     seed: int, more: dict[str, str], built: Path, run: Path
 ) -> None:
@@ -50,7 +51,7 @@ def test_an_epoch_after_each_kernel(
 
 
 @pytest.mark.parametrize("more", [{}, {"regions": "touched"}], ids=str)
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_updates_from_other_orders(seed: int, more: dict[str, str], built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
     command = [str(support.build_program("shim_points_order", built))]
@@ -67,6 +68,7 @@ def test_several_graphs_and_streams(more: dict[str, str], built: Path, run: Path
     assert tt.open(run).activities["stamped"].sum() == 4 * 3 * 2
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("epoch", ["sync;graph-node:.", "sync"])
 def test_what_is_in_an_epoch_while_threads_go_on(epoch: str, built: Path, run: Path) -> None:
     """Others are about to launch, or wait for what stands in their way."""
@@ -76,6 +78,7 @@ def test_what_is_in_an_epoch_while_threads_go_on(epoch: str, built: Path, run: P
     assert check_cut(run) > 5
 
 
+@pytest.mark.large
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="a program for x86-64")
 def test_what_is_in_an_epoch_while_threads_are_late(built: Path, run: Path) -> None:
     """A thread stops for a moment on its way into a call, and another cuts epochs meanwhile."""

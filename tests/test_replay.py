@@ -19,7 +19,7 @@ from tests.support import Outcome, simulator_environment
 from ttanalyze.cli import run_command
 from ttanalyze.graph.recorded import span
 
-pytestmark = pytest.mark.native
+pytestmark = [pytest.mark.native, pytest.mark.large]
 EVERY = {"epoch": "launch:1", "deterministic": "1", "params": "1"}
 RUNS = {
     "example-async": EVERY,
