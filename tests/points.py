@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 import ttanalyze as tt
+from tests import support
 
 N = 40000
 # Of each launch: the kernel's name, and what its buffer holds after it.
@@ -82,6 +83,14 @@ def check_streams(run: Path) -> None:
         contents = opened.read(epoch, regions[of], dtype="u4")
         assert (contents == sums[of]).all()
     assert tt.verify.verify(opened, run / "manifest.json").same
+
+
+def record(command: list[str], run: Path, environment: dict[str, str], **options: str) -> str:
+    """Expects the program to do what it does without us, and gives its error output."""
+    bare = support.run(command, environment)
+    outcome = support.run(command, support.recording(environment, run, **options))
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    return outcome.stderr
 
 
 def check_cut(run: Path) -> int:

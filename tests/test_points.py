@@ -18,6 +18,7 @@ from tests.points import (
     check_paired,
     check_points,
     check_streams,
+    record,
 )
 
 pytestmark = pytest.mark.native
@@ -29,14 +30,6 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.large) for seed in (1, 2))]
 def run(tmp_path: Path) -> Path:
     """Where to record to."""
     return tmp_path / "run"
-
-
-def record(command: list[str], run: Path, environment: dict[str, str], **options: str) -> str:
-    """Expects the program to do what it does without us, and gives its error output."""
-    bare = support.run(command, environment)
-    outcome = support.run(command, support.recording(environment, run, **options))
-    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
-    return outcome.stderr
 
 
 @pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)

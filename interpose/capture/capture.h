@@ -114,7 +114,7 @@ void capture_take_status(struct pending *q, const struct tt_capture_status *s);
 /*
  * Cut an epoch in the context; label: what store_string gave. Takes the capture lock. ahead: of a call
  * that has its number already and is submitted afterwards, so that it is not known up to which call it
- * is; else it is up to the last number given out, since who finds the gate closed takes another.
+ * is; else it is up to the last number given out, as calls that write get theirs within the gate.
  */
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq, bool ahead);
 /*

@@ -17,6 +17,7 @@ from tests.points import (
     check_paired,
     check_points,
     check_streams,
+    record,
 )
 
 pytestmark = [
@@ -66,29 +67,20 @@ def test_changes_in_odd_ways(built: Path, tmp_path: Path) -> None:
 
 def test_a_graph_that_ours_can_not_follow(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_points_astray", built))]
-    bare = support.run(command, BARE)
-    run = tmp_path / "run"
-    outcome = support.run(command, support.recording(BARE, run, epoch="graph-node:."))
-    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
-    check_astray(run)
+    record(command, tmp_path / "run", BARE, epoch="graph-node:.")
+    check_astray(tmp_path / "run")
 
 
 def test_nodes_that_the_driver_pairs_otherwise(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_points_paired", built))]
-    bare = support.run(command, BARE)
-    run = tmp_path / "run"
-    outcome = support.run(command, support.recording(BARE, run, epoch="graph-node:."))
-    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
-    check_paired(run)
+    record(command, tmp_path / "run", BARE, epoch="graph-node:.")
+    check_paired(tmp_path / "run")
 
 
 def test_memory_of_a_graph(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_points_memory", built))]
-    bare = support.run(command, BARE)
-    recorded = support.recording(BARE, tmp_path / "run", epoch="graph-node:.")
-    outcome = support.run(command, recorded)
-    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
-    assert "there are no epochs inside a graph: it allocates memory" in outcome.stderr
+    said = record(command, tmp_path / "run", BARE, epoch="graph-node:.")
+    assert "there are no epochs inside a graph: it allocates memory" in said
     assert "graph-node" not in set(tt.open(tmp_path / "run").epochs["trigger"])
 
 

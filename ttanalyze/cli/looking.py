@@ -138,8 +138,7 @@ def graph(
         raise Error("--json and --dot: one of them")
     check_output(out)
     opened = open_run(run)
-    recorded = [p.info.get("options", {}).get("TT_EVENTS") != "0" for p in opened.processes]
-    if recorded and not any(recorded):
+    if opened.processes and all(p.without_events for p in opened.processes):
         raise Error("recorded with --no-events: its graphs are not known")
     width = shutil.get_terminal_size().columns if out is None and os.isatty(1) else 0
     if number is not None:

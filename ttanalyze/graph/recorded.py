@@ -73,10 +73,9 @@ def span_to(process: Process, first: int, seq: int) -> Span:
 
 
 def _check_recorded(process: Process) -> None:
-    options = process.info.get("options", {})
-    if options.get("TT_EVENTS") == "0":
+    if process.without_events:
         raise Error(f"{process.path.parent}: recorded with --no-events: its work is not known")
-    if options.get("TT_PARAMS") != "1":
+    if process.info.get("options", {}).get("TT_PARAMS") != "1":
         raise Error(
             f"{process.path.parent}: recorded without --params, which is part of --replayable: "
             "what its kernels were given is not known"

@@ -617,6 +617,11 @@ class Process:
         return str(self.info.get("status", "running"))
 
     @property
+    def without_events(self) -> bool:
+        """Whether no calls were recorded, as was asked for."""
+        return bool(self.info.get("options", {}).get("TT_EVENTS") == "0")
+
+    @property
     def torn(self) -> bool:
         """Whether files end in what no epoch committed: the process was killed, or still runs."""
         if self._epochs_file is not None and self._epochs_file.torn:

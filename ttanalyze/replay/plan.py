@@ -138,7 +138,7 @@ def choice(process: Process, pattern: str | None = None) -> tuple[list[int], int
 
 def none_of(process: Process, pattern: str | None = None) -> str:
     """Why there is no launch to be done again, where launches() gives none."""
-    if process.info.get("options", {}).get("TT_EVENTS") == "0":
+    if process.without_events:
         return "recorded with --no-events: its launches are not known"
     if pattern is not None and len(launches(process)):
         return f"no launch of a kernel whose name has {pattern!r}"
