@@ -41,13 +41,21 @@ browser: ## Chromium, in which the tests draw the report page (as root, where th
 
 # On a machine that only tests, what they need besides Python is installed. Tests of a file run in
 # one process, which makes what they share once; a file of few but long tests does not come last.
-test: ## lint, all tests that need no GPU, and the native ones under sanitizers
-	$(MAKE) --no-print-directory --jobs=$(JOBS) lint examples $(if $(CI),browser)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'not gpu'
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+test: examples ## lint, the tests that need no GPU and end soon, and native ones under sanitizers
+	$(MAKE) --no-print-directory --jobs=$(JOBS) lint $(if $(CI),browser)
+	$(PYTEST) -m 'not gpu and not long'
+	$(MAKE) --no-print-directory sanitize MARKS='native and not large and not gpu and not long'
+
+test-all: examples ## test, with the long tests as well, plain and under sanitizers
+	$(MAKE) --no-print-directory --jobs=$(JOBS) lint $(if $(CI),browser)
+	$(PYTEST) -m 'not gpu'
+	$(MAKE) --no-print-directory sanitize MARKS='native and not large and not gpu'
+
+sanitize: build
 	$(SANITIZE) $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
 	$(SANITIZE) TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib ASAN_OPTIONS=detect_leaks=0 \
-		LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) \
-		$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m 'native and not large and not gpu'
+		LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) $(PYTEST) -m '$(MARKS)'
 
 gpu-test: examples ## the same programs and the framework cases on a GPU
 	$(BIN)/python -m pytest -n 8 -m gpu
@@ -69,4 +77,4 @@ clean: ## all that was built, but not .venv
 	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-.PHONY: help build examples browser demo lint test gpu-test bench wheel ptx clean
+.PHONY: help build examples browser demo lint test test-all sanitize gpu-test bench wheel ptx clean
