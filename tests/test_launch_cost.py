@@ -14,7 +14,7 @@ from tests import support
 
 # Instructions of the calling thread that a call may cost outside of the driver, no epoch due.
 LIMITS = {
-    "events": ({"epoch": "none"}, {"launch": 620, "launch_ex": 640, "memset": 520}),
+    "events": ({"epoch": "none"}, {"launch": 620, "launch_ex": 640, "memset": 520, "stream": 1250}),
     "epochs at waits": ({"epoch": "sync"}, {"launch": 620, "launch_ex": 640, "memset": 520}),
     "epochs of a kernel that is not launched": (
         {"epoch": "kernel:^none$"},

@@ -22,12 +22,16 @@ static void no_memory(void)
 	recorder_fail("no host memory for a context or stream");
 }
 
-/* Open addressing over handles; a grown table leaves the old one to readers still in it. */
+/*
+ * Open addressing over handles, with one slot for each living stream: the place of a destroyed one may
+ * be used again under another handle. A grown table leaves the old one to readers still in it.
+ */
 struct table {
 	size_t mask, used;
 	struct stream *_Atomic slots[];
 };
 static struct table *_Atomic table;
+static struct stream removed; /* in a slot that readers of others have to get past */
 
 static size_t hash(CUstream handle)
 {
@@ -48,12 +52,32 @@ static struct stream *table_find(CUstream handle)
 
 static void table_put(struct table *t, struct stream *s)
 {
+	struct stream *there;
 	size_t h = hash(s->handle) & t->mask;
 
-	while (atomic_load_explicit(&t->slots[h], memory_order_relaxed))
+	while ((there = atomic_load_explicit(&t->slots[h], memory_order_relaxed)) && there != &removed)
 		h = (h + 1) & t->mask;
 	atomic_store_explicit(&t->slots[h], s, memory_order_release);
-	t->used++;
+	t->used += !there;
+}
+
+/* Slots that were removed are empty again once nothing lies behind them. */
+static void table_remove(const struct stream *s)
+{
+	struct table *t = atomic_load(&table);
+	size_t h = t ? hash(s->handle) & t->mask : 0;
+
+	while (t && t->slots[h] && t->slots[h] != s)
+		h = (h + 1) & t->mask;
+	if (!t || !t->slots[h])
+		return;
+	atomic_store(&t->slots[h], &removed);
+	if (t->slots[(h + 1) & t->mask])
+		return;
+	for (; t->slots[h] == &removed; h = (h - 1) & t->mask) {
+		atomic_store(&t->slots[h], NULL);
+		t->used--;
+	}
 }
 
 static bool table_insert(struct stream *s)
@@ -61,10 +85,10 @@ static bool table_insert(struct stream *s)
 	struct table *t = atomic_load(&table);
 
 	if (!t || t->used * 2 > t->mask) {
-		size_t alive = 0, size = 256;
+		size_t living = 0, size = 256;
 		for (size_t i = 0; t && i <= t->mask; i++)
-			alive += t->slots[i] && t->slots[i]->alive;
-		while (size < alive * 4)
+			living += t->slots[i] && t->slots[i] != &removed;
+		while (size < living * 4)
 			size *= 2;
 		struct table *n = calloc(1, sizeof(*n) + size * sizeof(n->slots[0]));
 		if (!n) {
@@ -73,13 +97,20 @@ static bool table_insert(struct stream *s)
 		}
 		n->mask = size - 1;
 		for (size_t i = 0; t && i <= t->mask; i++)
-			if (t->slots[i] && t->slots[i]->alive)
+			if (t->slots[i] && t->slots[i] != &removed)
 				table_put(n, t->slots[i]);
 		atomic_store_explicit(&table, n, memory_order_release);
 		t = n;
 	}
 	table_put(t, s);
 	return true;
+}
+
+/* With the lock. */
+static void stream_end(struct stream *s)
+{
+	table_remove(s);
+	atomic_store(&s->alive, false);
 }
 
 uint64_t context_work(const struct context *c)
@@ -180,8 +211,10 @@ HOT struct context *context_current(struct thread *t)
 void context_destroyed(struct context *c)
 {
 	atomic_store(&c->alive, false);
+	pthread_mutex_lock(&lock);
 	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context)
-		atomic_store(&s->alive, false);
+		stream_end(s);
+	pthread_mutex_unlock(&lock);
 	atomic_fetch_add(&streams_generation, 1);
 }
 
@@ -296,10 +329,11 @@ void stream_created(struct thread *t, CUstream handle)
 
 void stream_destroyed(CUstream handle)
 {
+	pthread_mutex_lock(&lock);
 	struct stream *s = table_find(handle);
-
 	if (s)
-		atomic_store(&s->alive, false);
+		stream_end(s);
+	pthread_mutex_unlock(&lock);
 	atomic_fetch_add(&streams_generation, 1);
 }
 

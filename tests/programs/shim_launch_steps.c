@@ -19,7 +19,7 @@
 #define TIMES 3
 #define WARM 600 /* so that what a thread does once, or once in many calls, is behind it */
 
-static const char *const names[] = { "nothing", "launch", "launch_ex", "memset" };
+static const char *const names[] = { "nothing", "launch", "launch_ex", "memset", "stream" };
 #define CALLS (sizeof(names) / sizeof(names[0]))
 
 static CUfunction function;
@@ -28,6 +28,7 @@ static CUdeviceptr p;
 
 static void make(size_t call)
 {
+	CUstream another;
 	CUlaunchConfig config = { .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1,
 		                      .blockDimZ = 1, .hStream = stream };
 	unsigned value = 7;
@@ -41,6 +42,10 @@ static void make(size_t call)
 		break;
 	case 3:
 		OK(cuMemsetD32Async(p, value, 1, stream));
+		break;
+	case 4:
+		OK(cuStreamCreate(&another, CU_STREAM_NON_BLOCKING));
+		OK(cuStreamDestroy(another));
 		break;
 	}
 }
