@@ -103,6 +103,15 @@ def test_a_crash_of_the_host(how: str, number: signal.Signals, hang: Hang, run: 
     check_whole(run, "signal", f"signal {int(number)}")
 
 
+@pytest.mark.parametrize("how", ["release", "reset", "dump"])
+def test_a_signal_while_the_recorder_waits_in_a_call(how: str, hang: Hang, run: Path) -> None:
+    """The thread that takes the signal is the one that captures."""
+    outcome = hang(how, signal.SIGTERM)
+    assert outcome.status == -signal.SIGTERM
+    assert report(outcome)[0].startswith("ended by signal 15 (SIGTERM), with work in flight")
+    check_whole(run, "signal", "signal 15")
+
+
 def test_a_handler_of_the_programs_own(hang: Hang, run: Path) -> None:
     """It lets the kernel go, and the program ends in order: nothing is reported."""
     outcome = hang("handler", signal.SIGTERM)

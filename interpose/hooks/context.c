@@ -40,17 +40,17 @@ static struct context *primary_of(CUdevice d)
 }
 
 /* Our own objects go while the context still lives. */
-static struct context *ending(struct context *c)
+static struct context *ending(struct op *op, uint32_t call, struct context *c)
 {
 	CUcontext popped;
 
-	if (!c || !recording_or_stopped() || thread_current()->busy)
+	if (!c || !op_start(op, call, recording_or_stopped()))
 		return NULL;
 	if (real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
 		return NULL;
 	inflight_handle_ends();
 	delays_context_ends(c);
-	capture_end(thread_current(), c, true, false);
+	capture_end(op->t, c, true, false);
 	timeline_context_ends(c);
 	points_context_ends(c);
 	real.cuCtxPopCurrent_v2(&popped);
@@ -67,10 +67,10 @@ static void ended(struct context *c, CUresult r)
 	context_destroyed(c);
 }
 
-static CUresult release(CUdevice d, CUresult (*release_real)(CUdevice))
+static CUresult release(struct op *op, uint32_t call, CUdevice d, CUresult (*release_real)(CUdevice))
 {
 	bool last = holds(d) && atomic_load(&retains[d]) == 1;
-	struct context *known = last ? primary_of(d) : NULL, *c = ending(known);
+	struct context *known = last ? primary_of(d) : NULL, *c = ending(op, call, known);
 	CUresult r = release_real(d);
 
 	if (r == CUDA_SUCCESS && holds(d) && atomic_load(&retains[d]) > 0)
@@ -81,9 +81,9 @@ static CUresult release(CUdevice d, CUresult (*release_real)(CUdevice))
 	return r;
 }
 
-static CUresult reset(CUdevice d, CUresult (*reset_real)(CUdevice))
+static CUresult reset(struct op *op, uint32_t call, CUdevice d, CUresult (*reset_real)(CUdevice))
 {
-	struct context *known = primary_of(d), *c = ending(known);
+	struct context *known = primary_of(d), *c = ending(op, call, known);
 	CUresult r = reset_real(d);
 
 	ended(c, r);
@@ -92,9 +92,9 @@ static CUresult reset(CUdevice d, CUresult (*reset_real)(CUdevice))
 	return r;
 }
 
-static CUresult destroy(CUcontext handle, CUresult (*destroy_real)(CUcontext))
+static CUresult destroy(struct op *op, uint32_t call, CUcontext handle, CUresult (*destroy_real)(CUcontext))
 {
-	struct context *known = context_find(handle), *c = ending(known);
+	struct context *known = context_find(handle), *c = ending(op, call, known);
 	CUresult r = destroy_real(handle);
 
 	ended(c, r);
@@ -104,13 +104,13 @@ static CUresult destroy(CUcontext handle, CUresult (*destroy_real)(CUcontext))
 }
 
 /* Its objects go with it; memory that was allocated in it ends for the recording. */
-static CUresult destroy_green(CUgreenCtx green, CUresult (*destroy_real)(CUgreenCtx))
+static CUresult destroy_green(struct op *op, uint32_t call, CUgreenCtx green, CUresult (*destroy_real)(CUgreenCtx))
 {
 	CUcontext handle = NULL;
 	struct context *c = NULL;
 
 	if (recording_or_stopped() && real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&handle, green) == CUDA_SUCCESS)
-		c = ending(context_find(handle));
+		c = ending(op, call, context_find(handle));
 	CUresult r = destroy_real(green);
 	ended(c, r);
 	return r;
@@ -119,7 +119,8 @@ static CUresult destroy_green(CUgreenCtx green, CUresult (*destroy_real)(CUgreen
 #define ENDS(symbol, type, how) \
 	EXPORT CUresult CUDAAPI symbol(type what) \
 	{ \
-		return REAL(symbol) ? how(what, real.symbol) : CUDA_ERROR_NOT_SUPPORTED; \
+		OP(op); \
+		return REAL(symbol) ? how(&op, CALL_##symbol, what, real.symbol) : CUDA_ERROR_NOT_SUPPORTED; \
 	}
 ENDS(cuDevicePrimaryCtxRelease, CUdevice, release)
 ENDS(cuDevicePrimaryCtxRelease_v2, CUdevice, release)

@@ -74,9 +74,11 @@ void op_epoch(struct op *op, uint32_t trigger, uint32_t label)
 /* Drop-oldest: what the ring holds goes to the files now. 0, or -1 where nothing is recorded. */
 EXPORT int tt_dump(void)
 {
-	if (recorder_state != RECORDER_ON)
+	OP(op);
+
+	if (!op_start(&op, TT_NO_ID, recorder_state == RECORDER_ON))
 		return -1;
-	capture_dump(thread_current());
+	capture_dump(op.t);
 	return 0;
 }
 

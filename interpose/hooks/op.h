@@ -42,7 +42,10 @@ struct op {
 	uint64_t delay_number; /* of the stream's calls that may be late */
 };
 
-/* Declares a wrapper's op; until it goes out of scope the thread counts as being in a driver call. */
+/*
+ * Declares a wrapper's op; until it goes out of scope the thread counts as being in a driver call: a
+ * signal that ends the process does not hold it up. Who takes the capture lock needs one.
+ */
 #define OP(name) \
 	struct op name __attribute__((cleanup(op_leave))); \
 	thread_calls(&thread_self, 1)

@@ -4,6 +4,7 @@
  */
 #include "program.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -211,11 +212,27 @@ static void wait_for_the_disk(void)
 	usleep(50000); /* and the recorder knows that it is */
 }
 
+/* What waits for the kernel, by its name. */
+static void wait_by(const char *how, CUdevice device)
+{
+	int (*dump)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "tt_dump");
+	int (*epoch)(void *, const char *) = (int (*)(void *, const char *))dlsym(RTLD_DEFAULT, "tt_epoch");
+
+	if (!strcmp(how, "release")) {
+		OK(cuDevicePrimaryCtxRelease(device));
+	} else if (!strcmp(how, "reset")) {
+		OK(cuDevicePrimaryCtxReset(device));
+	} else if (!strcmp(how, "dump") && epoch && dump) {
+		epoch(NULL, "behind it");
+		dump();
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "spin";
+	CUdevice device = start();
 
-	start();
 	CUmodule kernels = load_kernels(), module;
 	OK(cuModuleLoadData(&module, SPIN));
 	spin = get_kernel(module, "spin");
@@ -271,7 +288,8 @@ int main(int argc, char **argv)
 	} else if (!strcmp(how, "value")) {
 		OK(cuStreamWaitValue32(first, device_flag, 1, CU_STREAM_WAIT_VALUE_EQ));
 		launch_on(add, first);
-	} else if (!strcmp(how, "abort") || !strcmp(how, "segv") || !strcmp(how, "exit")) {
+	} else if (!strcmp(how, "abort") || !strcmp(how, "segv") || !strcmp(how, "exit") ||
+		   !strcmp(how, "release") || !strcmp(how, "reset") || !strcmp(how, "dump")) {
 		launch_spin(spin, first);
 	} else {
 		launch_on(add, second);
@@ -286,6 +304,7 @@ int main(int argc, char **argv)
 		*(volatile int *)NULL = 0;
 	if (!strcmp(how, "exit"))
 		return 0;
+	wait_by(how, device);
 	OK(strcmp(how, "streams") ? cuStreamSynchronize(strcmp(how, "behind") ? first : second) : cuCtxSynchronize());
 	printf("let go\n");
 	return 3;
