@@ -395,6 +395,17 @@ def test_record_with_a_time_limit(built: Path, run: Path) -> None:
     assert (ending["status"], ending["signal"]) == (124, signal.SIGTERM)
 
 
+def test_record_with_a_time_limit_for_more_than_is_recorded(built: Path, run: Path) -> None:
+    """The recorder comes first; what does not end with its process is ended then."""
+    program = str(support.build_program("shim_hangs", built))
+    arguments = ("record", "--sim", "--timeout", "2", "-o", run, "--", "sh", "-c")
+    outcome = support.ttanalyze(*arguments, f"{program} spin; sleep 60", environment=SIM)
+    assert outcome.status == 124
+    assert report(outcome)[0] == "ended by its time limit of 2 s, with work in flight"
+    assert report(outcome)[-2] == "sh: ended by its time limit of 2 s"
+    check_whole(run, "timeout", "its time limit of 2 s")
+
+
 # ---- where and how it is told ----
 
 

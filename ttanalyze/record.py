@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import math
 import os
 import shutil
 import signal
@@ -29,6 +30,7 @@ import orjson
 from ttanalyze import options, paths, program, statuses, text
 from ttanalyze._format import ffi
 from ttanalyze.errors import Error, system_error
+from ttanalyze.timelimit import TimeLimit
 
 FORWARDED = {
     signal.SIGHUP,
@@ -43,7 +45,6 @@ RECORDS = {"epochs.bin": "struct tt_epoch", "launches.bin": "struct tt_launch"}
 WARNED_OF = [ffi.integer_const(f"TT_EPOCHF_{name}") for name in ("REFUSED", "DROPPED", "LOOSE")]
 LOCK_SECONDS = 5
 TIMED_OUT = 124  # exit status, as of timeout(1)
-GRACE_SECONDS = 10  # the recorder has to end a process itself, and then it has to end by SIGTERM
 LOOK_SECONDS = 0.5  # another thread of this process may take the signal that the program has ended
 
 
@@ -98,9 +99,9 @@ def record(
 
     out: the run directory, or None for TT_OUT, else one named after the program. variables: TT_
     variables. sim: on the simulator. force: replace a run directory that is there. warn: told in
-    one line what may keep the recorder out, before the program runs. output: what the program
-    prints goes there instead, and it reads nothing. Raises Error where the program can't be run or
-    recording can't begin; then nothing has been run.
+    one line what may keep the recorder out, before the program runs, and that its time limit ended
+    it. output: what the program prints goes there instead, and it reads nothing. Raises Error
+    where the program can't be run or recording can't begin; then nothing has been run.
     """
     path = program.find(argv[0])
     obstacle = program.obstacle(argv[0], path)
@@ -125,7 +126,7 @@ def record(
         if delays := environment.get("TT_DELAY_LOAD"):  # wherever the program goes from here
             environment["TT_DELAY_LOAD"] = os.path.abspath(delays)
         limit = options.parse_seconds(environment.get("TT_TIMEOUT") or "0")
-        status, late = run(path, argv, environment, limit, output)
+        status, late = run(path, argv, environment, limit, output, warn)
     seconds = time.monotonic() - began
     died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = 128 + died if died is not None else os.WEXITSTATUS(status)
@@ -223,32 +224,35 @@ def run(
     program: str,
     argv: Sequence[str],
     environment: Mapping[str, str],
-    limit: float = 0,
+    seconds: float = 0,
     output: BinaryIO | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> tuple[int, bool]:
     """Runs the program to its end; gives its wait status, and whether it was ended from here.
 
-    limit: seconds after which the recorder ends a process, 0 for none. What then is still there,
-    because nothing of it is recorded or it goes on, is ended here.
+    seconds: after which the recorder ends a process, and what else is there is ended from here,
+    which warn is told; 0 for never.
     """
+
+    def tell() -> None:
+        if warn:
+            warn(f"{argv[0]}: ended by its time limit of {seconds:.10g} s")
+
     signal.signal(
         signal.SIGCHLD, signal.SIG_DFL
     )  # where it is ignored there is nothing to wait for
     watched = FORWARDED | {signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    endings = [signal.SIGKILL, signal.SIGTERM] if limit else []
-    due = time.monotonic() + limit + GRACE_SECONDS
     try:
         child = spawn(program, argv, environment, mask, output)
+        limit = TimeLimit(seconds or math.inf, child, Path(environment.get("TT_OUT", "")), tell)
         while True:
-            wait = min(LOOK_SECONDS, due - time.monotonic()) if endings else LOOK_SECONDS
-            info = signal.sigtimedwait(watched, max(0.0, wait))
+            info = signal.sigtimedwait(watched, min(LOOK_SECONDS, limit.wait()))
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid == child:
-                return status, bool(limit) and len(endings) < 2
-            if endings and time.monotonic() >= due:
-                os.kill(child, endings.pop())
-                due += GRACE_SECONDS
+                limit.finish()
+                return status, limit.enforced
+            limit.look()
             if info is not None and info.si_signo in FORWARDED and info.si_code <= 0:
                 # From a process. What the terminal sends, it sends to the program as well.
                 with contextlib.suppress(ProcessLookupError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+COMPLETE = "complete"
 TIMEOUT = "timeout"
-WITH_THE_PROCESS = ("complete", "signal", TIMEOUT)
+WITH_THE_PROCESS = (COMPLETE, "signal", TIMEOUT)
 OVER = (*WITH_THE_PROCESS, "failed")

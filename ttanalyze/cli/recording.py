@@ -230,7 +230,7 @@ def record(
         str | None,
         typer.Option(
             metavar="SECONDS",
-            help="End a process that runs for longer, and say what it was waiting for.",
+            help="End a program that runs for longer, and say what it was waiting for.",
         ),
     ] = None,
     verbose: Annotated[
