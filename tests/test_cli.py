@@ -403,6 +403,23 @@ def test_info_of_what_did_not_end_well(cli: Cli, tmp_path: Path) -> None:
     assert "pid 1000, recording stopped early: disk full\n" in cli("info", failed.run).stdout
 
 
+def test_verify_of_a_recording_that_failed(cli: Cli, tmp_path: Path) -> None:
+    """Neither the same nor different, whether something was recorded or nothing."""
+    w = Writer(tmp_path / "run")
+    w.close("failed", reason="disk full")
+    outcome = cli("verify", w.run)
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "nothing to compare" in outcome.stderr and "disk full" in outcome.stderr
+    w.born(0, b"a")
+    w.epoch("sync", "full")
+    w.close("failed", reason="disk full")
+    outcome = cli("verify", w.run)
+    assert outcome.status == 2
+    assert outcome.stdout.startswith("not known: ")
+    assert "what was compared is the same, but " in outcome.stdout
+    assert json.loads(cli("verify", w.run, "--json").stdout)["same"] is False
+
+
 def test_verify_says_how_to_see_the_bytes(cli: Cli, tmp_path: Path) -> None:
     for name in ("a", "b"):
         w = Writer(tmp_path / name)

@@ -135,7 +135,11 @@ def test_random_runs_agree_whatever_part_is_looked_at(tmp_path: Path, seed: int)
     run = tt.open(tmp_path / "run")
     whole = verify(run)
     assert whole.same, whole.to_json()
+    captured = run.processes[0].epochs["flags"] & layout.REFUSED == 0
+    assert whole.epochs == np.count_nonzero(captured)
     for a, b in [(0, 5), (7, 7), (20, 30), (39, 50)]:
+        if not captured[a : b + 1].any():
+            continue
         part = verify(run, epochs=(a, b))
         assert part.same, part.to_json()
     assert verify(run, regions=[0, 3, 5]).same
@@ -149,6 +153,71 @@ def test_random_runs_agree_whatever_part_is_looked_at(tmp_path: Path, seed: int)
             assert got.tobytes() == contents
             checked += 1
     assert checked > 100
+
+
+def with_refused(path: Path, refused: set[int], changed: int = 0) -> tt.Run:
+    """Five epochs of one region that changes once, before the first of them."""
+    w = Writer(path)
+    w.born(0, bytes([changed]))
+    for step in range(5):
+        w.epoch("sync", *(["refused"] if step in refused else []))
+    w.close()
+    return tt.open(path)
+
+
+def test_a_refused_epoch_is_not_compared(tmp_path: Path) -> None:
+    report = verify(with_refused(tmp_path / "run", {2, 4}))
+    assert report.same
+    assert (report.epochs, report.region_epochs) == (3, 3)
+
+
+def test_what_came_before_a_refused_epoch_is_compared_behind_it(tmp_path: Path) -> None:
+    golden = with_refused(tmp_path / "a", {2, 4}).manifest()
+    other = with_refused(tmp_path / "b", {2, 4}, changed=1)
+    for first, last, shown, until in [(2, 4, 3, 3), (2, 3, 3, 3), (0, 4, 0, 3), (0, 2, 0, 1)]:
+        report = verify(other, golden, epochs=(first, last), keep_going=True)
+        found = report.differences[0]
+        assert (found.epoch, found.until) == (shown, until)
+        assert report.differing == report.region_epochs == report.epochs
+
+
+@pytest.mark.parametrize(
+    ("run", "options", "reason"),
+    [
+        ({0, 1, 2, 3, 4}, {}, "all epochs were refused"),
+        ({2}, {"epochs": (2, 2)}, "all epochs were refused"),
+        (set(), {"regions": [1]}, "no captured region lives in these epochs"),
+    ],
+)
+def test_nothing_compared_is_no_agreement(
+    tmp_path: Path, run: set[int], options: dict[str, Any], reason: str
+) -> None:
+    w = Writer(tmp_path / "run")
+    w.born(0, b"a")
+    w.born(1, b"b", captured=False)
+    for step in range(5):
+        w.epoch("sync", *(["refused"] if step in run else []))
+    w.close()
+    with pytest.raises(Error, match=f"nothing to compare: {reason}"):
+        verify(tt.open(tmp_path / "run"), **options)
+
+
+def test_a_run_without_epochs_is_no_agreement(tmp_path: Path) -> None:
+    w = Writer(tmp_path / "run")
+    w.close("failed", reason="disk full")
+    with pytest.raises(Error, match=r"nothing to compare: .*ended early \(failed\): disk full"):
+        verify(tt.open(tmp_path / "run"))
+
+
+def test_a_recording_that_failed_does_not_agree(first: Path, tmp_path: Path) -> None:
+    steps(tmp_path / "failed").close("failed", reason="disk full")
+    failed, whole = tt.open(tmp_path / "failed"), tt.open(first)
+    reports = verify(failed), verify(failed, against=whole), verify(whole, against=failed)
+    for report in reports:
+        assert not report.same and report.region_epochs == 12 and not report.differences
+        assert report.unknown is not None and "ended early (failed): disk full" in report.unknown
+    tampered = verify(failed, tamper=(1, 0, 0))
+    assert not tampered.same and tampered.differences and tampered.unknown is None
 
 
 def test_contents_that_are_gone_are_compared_by_digest(tmp_path: Path) -> None:

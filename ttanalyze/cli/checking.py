@@ -10,6 +10,7 @@ import typer
 from ttanalyze import text
 from ttanalyze.cli.common import (
     DIFFERS,
+    ERROR,
     SAME,
     JsonOption,
     QuietOption,
@@ -81,7 +82,8 @@ def verify(
 ) -> int:
     """Recompute a run's region digests and compare them with a manifest.
 
-    Exit status 0: the same; 1: different, and where; 2: could not be compared.
+    Exit status 0: the same; 1: different, and where; 2: nothing was compared, or the recording
+    failed, so that a part of it is missing.
     """
     from ttanalyze import options
     from ttanalyze.model import open_run
@@ -108,6 +110,8 @@ def verify(
     if out is not None:
         write_file(out, report.to_json() + "\n")
     print_text(report.to_json() if json else verify_text(report, text.colours_wanted(1)))
+    if report.unknown is not None:
+        return ERROR
     return SAME if report.same else DIFFERS
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from ttanalyze import statuses
 from ttanalyze.errors import Error, FormatError, MissingFileError, system_error
 from ttanalyze.model import callstacks, incidents, layout, replayable
 from ttanalyze.model.activities import Activities
@@ -615,6 +616,14 @@ class Process:
     def status(self) -> str:
         """running, complete, failed or signal, as the process last said."""
         return str(self.info.get("status", "running"))
+
+    @property
+    def failure(self) -> str | None:
+        """Why the recording ended before the process did; None where it did not, or still runs."""
+        if self.status == "running" or self.status in statuses.WITH_THE_PROCESS:
+            return None
+        reason = self.info.get("reason") or "no reason given"
+        return f"the recording ended early ({self.status}): {reason}"
 
     @property
     def without_events(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ttanalyze import statuses, text
+from ttanalyze import text
 from ttanalyze.errors import Error, FormatError, system_error
 from ttanalyze.model import contents, layout, manifest
 from ttanalyze.model.files import expect, expect_list, newer, read_json
@@ -236,6 +236,15 @@ class Run:
     # ---- what is not as it should be ----
 
     @functools.cached_property
+    def failures(self) -> list[str]:
+        """The processes whose recording failed, so that what came later is missing: a line each."""
+        return [
+            f"{self.path}: process {process.index}: {process.failure}"
+            for process in self.processes
+            if process.failure is not None
+        ]
+
+    @functools.cached_property
     def warnings(self) -> list[str]:
         """What the recorder warned of and what is missing, one line each."""
         out = []
@@ -259,9 +268,8 @@ def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
             out.append(f"it was killed by signal {number}: {seen} committed by then")
         else:
             out.append(f"it was killed or still runs: {seen} committed so far")
-    elif process.status not in statuses.WITH_THE_PROCESS:
-        reason = process.info.get("reason")
-        out.append(f"the recording ended early ({process.status}): {reason or 'no reason given'}")
+    elif process.failure is not None:
+        out.append(process.failure)
     elif process.torn:
         out.append("files end in records that no epoch committed")
     options = process.info.get("options", {})

@@ -66,14 +66,17 @@ class Difference:
 
 @dataclass
 class VerifyReport:
-    """What verify found. same: whether run and manifest agree in all that was compared."""
+    """What verify found. same: whether run and manifest agree. unknown: why that can't be said
+    though nothing differs; else None.
+    """
 
     run: str
     manifest: str
     against: str | None
     same: bool
+    unknown: str | None
     processes: int
-    epochs: int
+    epochs: int  # compared; refused ones hold nothing that could be
     regions: int
     region_epochs: int  # compared
     digest_only: int  # of these, states that could only be compared by their recorded digest
@@ -110,18 +113,23 @@ def verify(
     epochs done and those in all.
 
     Raises FormatError where a file is not what it should be, Error where what was asked for
-    does not exist.
+    does not exist, or nothing could be compared.
     """
     began = time.monotonic()
     wanted, name = _expected(run, manifest, against)
     check = _Check(run, against, epochs, regions, keep_going, tamper, progress)
     check.processes(wanted)
     shown = check.differences if keep_going else check.differences[:1]
+    if not check.differences and not check.region_epochs:
+        raise Error(f"{run.path}: nothing to compare: {check.nothing()}")
+    failed = "; ".join(line for one in (run, against) if one for line in one.failures)
+    unknown = failed if failed and not check.differences else None
     return VerifyReport(
         run=str(run.path),
         manifest=name,
         against=str(against.path) if against else None,
-        same=not check.differences,
+        same=not check.differences and unknown is None,
+        unknown=unknown,
         processes=check.process_count,
         epochs=check.epoch_count,
         regions=check.region_count,
@@ -227,6 +235,14 @@ class _Check:
             raise Error(f"tamper: region {region} is not among those compared")
         Tamper(process, epoch, region, offset)
 
+    def nothing(self) -> str:
+        """Why nothing was compared."""
+        if not any(len(process.epochs) for process in self.run.processes):
+            return "; ".join(self.run.failures) or "the run has no epochs"
+        if not self.epoch_count:
+            return "; ".join(["all epochs were refused", *self.run.failures])
+        return "no captured region lives in these epochs"
+
     def _range(self, process: Process) -> tuple[int, int]:
         last = len(process.epochs) - 1
         return (0, last) if self.epochs is None else (self.epochs[0], min(self.epochs[1], last))
@@ -258,7 +274,6 @@ class _Check:
         regions, lives = self._compare_regions(process, wanted, first, common)
         found.take(regions)
         if common >= first:
-            self.epoch_count += common - first + 1
             found.take(self._compare_contents(process, wanted, first, common, lives))
         return found
 
@@ -347,6 +362,7 @@ class _Check:
         )
         refused = process.epochs["flags"][: last + 1] & layout.REFUSED != 0
         refused |= np.array(["refused" in flags for flags in wanted.flags[: last + 1]], bool)
+        self.epoch_count += int(np.count_nonzero(~refused[first:]))
         only = None if self.wanted is None else np.array(sorted(self.wanted), "u4")
         work = Recompute(process, first, last, only)
         batches: list[Batch] = []

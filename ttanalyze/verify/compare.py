@@ -68,7 +68,8 @@ class Comparison:
     contents of the second history; differing: of these, different.
 
     One row per stretch of epochs, `epoch` to `until`, over which a region differs, in the order
-    of epochs. has_first, has_second: whether the history says anything; first, second: what.
+    of epochs; both were compared. has_first, has_second: whether the history says anything;
+    first, second: what.
     """
 
     region_epochs: int
@@ -93,18 +94,24 @@ def compare(
 ) -> Comparison:
     """Compares epochs begin to end - 1 of regions in their lives [born, died).
 
-    skip: by epoch, those to leave out.
+    skip: by epoch, up to end at least, those to leave out. What came in one of them is compared in
+    the next one that is not.
     """
+    compared = np.flatnonzero(~skip).astype("u8")
+    before = np.append(0, np.cumsum(~skip))  # epochs that are compared before each
     ids = np.array(sorted(lives), "u8")
     born = np.array([max(lives[i][0], begin) for i in ids.tolist()], "u8")
     died = np.array([min(lives[i][1], end) for i in ids.tolist()], "u8")
     opening = keys_of(ids[born < died], born[born < died])  # of what began before
     keys = distinct(np.concatenate([first.key, second.key, opening]))
+    keys = keys[keys & EPOCH_MASK < np.uint64(end)]
+    following = before[(keys & EPOCH_MASK).astype("i8")]
+    keys, following = keys[following < len(compared)], following[following < len(compared)]
+    keys = distinct(keys_of(keys >> EPOCH_BITS, compared[following]))
     row = np.searchsorted(ids, keys >> EPOCH_BITS)
     keys, row = keys[row < len(ids)], row[row < len(ids)]
     epoch = keys & EPOCH_MASK
     inside = (ids[row] == keys >> EPOCH_BITS) & (epoch >= born[row]) & (epoch < died[row])
-    inside[inside] &= ~skip[epoch[inside].astype("i8")]
     keys, row, epoch = keys[inside], row[inside], epoch[inside]
     until = died[row]
     until[:-1] = np.where(row[1:] == row[:-1], epoch[1:], until[:-1])
@@ -113,7 +120,8 @@ def compare(
     digest_one, digest_two = _where(first.digest, one, has_one), _where(second.digest, two, has_two)
     differs = (has_one != has_two) | (digest_one != digest_two)
     stored = _where(second.stored, two, has_two)
-    epochs = (until - epoch).astype("i8")
+    last = before[until.astype("i8")]
+    epochs = last - before[epoch.astype("i8")]
     at = np.flatnonzero(differs)
     at = at[np.lexsort((row[at], epoch[at]))]
     return Comparison(
@@ -122,7 +130,7 @@ def compare(
         differing=int(epochs[differs].sum()),
         region=ids[row[at]],
         epoch=epoch[at],
-        until=until[at] - np.uint64(1),
+        until=compared[last[at] - 1],
         has_first=has_one[at],
         first=digest_one[at],
         has_second=has_two[at],

@@ -25,8 +25,12 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
     )
     against = text.printable(report.manifest)
     word, hue = ("same", "green") if report.same else ("different", "red")
+    if report.unknown is not None:
+        word, hue = "not known", "red"
     verdict = f"{text.coloured(word, hue, colour)}: {text.printable(report.run)} and {against}"
     out = [verdict, f"  {compared}"]
+    if report.unknown is not None:
+        out.append(f"  what was compared is the same, but {text.printable(report.unknown)}")
     if report.digest_only:
         out.append(
             f"  {text.count(report.digest_only, 'region-epoch')} by recorded digest only: "
@@ -41,7 +45,7 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
         out += ["", "stopped at the first difference; --continue finds the others"]
     elif hidden:
         out += ["", f"… and {text.count(hidden, 'more difference')}"]
-    if not report.same and not report.stopped:
+    if report.differences and not report.stopped:
         out += ["", f"{text.count(report.differing, 'region-epoch')} differ"]
     return "\n".join(out)
 
