@@ -312,6 +312,36 @@ def test_complex_numbers_are_as_far_apart_as_points() -> None:
     assert compare_values(kind, ours, theirs, Tolerance(abs=1e-5)).first == [0]
 
 
+def test_complex_numbers_of_any_size_are_told_apart() -> None:
+    """A magnitude may be more than float64 holds, a distance too small a part of it."""
+    kind = parse("c128")
+    top = np.finfo("f8").max
+    pairs = [
+        (complex(top, top), complex(top, -top)),
+        (complex(top, top), complex(top, top / 2)),
+        (complex(1e300, 0), complex(1e300, 5e-324)),
+        (complex(math.nan, 1), complex(math.nan, 2)),
+        (complex(math.nan, 1), complex(1, math.nan)),
+        (complex(math.inf, 1), complex(math.inf, 2)),
+    ]
+    ours, theirs = (np.array(side, "c16").view("u1") for side in zip(*pairs, strict=True))
+    for tolerance in (Tolerance(abs=0), Tolerance(rel=0.0), Tolerance(ulp=0)):
+        found = compare_values(kind, ours, theirs, tolerance)
+        assert found.first == list(range(len(pairs))), tolerance
+        assert compare_values(kind, ours, ours, tolerance).same
+    assert found.max_rel == pytest.approx(math.sqrt(2))
+    assert (found.nan, found.inf) == ((2, 2), (1, 1))
+    assert compare_values(kind, ours, theirs, Tolerance(rel=0.5)).first == [0, 3, 4, 5]
+
+
+def test_a_complex_number_of_huge_magnitude_is_finite() -> None:
+    top = np.finfo("f8").max
+    every = np.array([complex(top, top), complex(0, math.inf), 1], "c16")
+    found = summarise(parse("c128"), every.view("u1"))
+    assert (found.inf, found.nan, found.min, found.max) == (1, 0, 1.0, top)
+    assert sum(found.counts) == 2
+
+
 def test_nan_and_zero_and_infinity() -> None:
     kind = parse("f32")
     nan, other = (struct.unpack("<f", b)[0] for b in (b"\0\0\xc0\x7f", b"\1\0\xc0\xff"))
@@ -388,6 +418,14 @@ def test_no_tolerances(given: str) -> None:
 # ---- summaries ----
 
 
+def magnitude(real: float, imaginary: float) -> float:
+    if math.isnan(real) or math.isnan(imaginary):
+        return math.nan
+    if math.isinf(real) or math.isinf(imaginary):
+        return math.inf
+    return min(math.hypot(real, imaginary), float(np.finfo("f8").max))
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_summaries_against_exact_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values.summary, "PIECE", 16 * 40)
@@ -396,8 +434,7 @@ def test_summaries_against_exact_numbers(name: str, monkeypatch: pytest.MonkeyPa
     found = summarise(kind, np.append(raw, np.zeros(kind.itemsize - 1, "u1")))
     every = items(kind, raw)
     if kind.kind == "complex":
-        nan = [any(map(math.isnan, pair)) for pair in every]
-        every = [math.nan if n else math.hypot(*pair) for n, pair in zip(nan, every, strict=True)]
+        every = [magnitude(*pair) for pair in every]
     if kind.name == "bool":
         every = list(map(int, every))
     finite = [v for v in every if math.isfinite(v)]

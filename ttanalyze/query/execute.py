@@ -23,6 +23,7 @@ from ttanalyze.query.tables import TABLES, Piece, Progress, Table
 HELD = 1 << 19  # rows of pieces that are held before they are reduced
 Source = Run | RecordsFile
 AGGREGATES = ("sum", "share", "mean", "min", "max")
+OF_SUMS = ("sum", "share", "mean")
 
 
 @dataclass(frozen=True)
@@ -184,11 +185,15 @@ def _candidates(piece: Piece, rows: Array | None, by: str, top: int) -> Array | 
         return rows
     name = _bare(by)
     keys = column_value(piece.take([name], rows)[name])
-    if not isinstance(keys, Numbers) or keys.missing is not None or not top:
+    if not isinstance(keys, Numbers) or not top:
         return rows
-    place = count - top if by.startswith("-") else top - 1
-    border = np.partition(keys.values, place)[place]
-    kept = keys.values >= border if by.startswith("-") else keys.values <= border
+    present = keys.present
+    known = keys.values[present]
+    if len(known) < top:  # what is missing comes last, but it comes
+        return rows
+    place = len(known) - top if by.startswith("-") else top - 1
+    border = np.partition(known, place)[place]
+    kept = present & (keys.values >= border if by.startswith("-") else keys.values <= border)
     return np.flatnonzero(kept) if rows is None else rows[kept]
 
 
@@ -229,12 +234,15 @@ def _groups(
             rows = len(held[0])
     whole = _combined(held, keys)
     for what, column in figures:
-        if what == "mean":
-            numbers = whole[f"{column}_n"]
-            whole[f"{column}_mean"] = whole[f"{column}_sum"] / numbers.mask(numbers == 0)
-        if what == "share":
-            every = int(whole[f"{column}_sum"].sum())
-            whole[f"{column}_share"] = whole[f"{column}_sum"] * 100.0 / (every or np.nan)
+        if what in OF_SUMS:
+            sums = _sums(whole, column)
+            if what == "sum":
+                whole[f"{column}_sum"] = _integers(sums) if f"{column}_high" in whole else sums
+            elif what == "mean":
+                whole[f"{column}_mean"] = _ratios(sums, whole[f"{column}_n"].tolist())
+            else:
+                every = sum(sums)
+                whole[f"{column}_share"] = _ratios([100 * s for s in sums], [every] * len(sums))
     by = [*(["-count"] if count else [f"-{answer[len(keys)]}"]), *keys]
     whole = ordered(whole, wanted.sort or by).iloc[: wanted.top]
     return iter([whole[list(wanted.fields or answer)].reset_index(drop=True)])
@@ -243,32 +251,69 @@ def _groups(
 def _part(piece: pd.DataFrame, keys: list[str], figures: list[tuple[str, str]]) -> pd.DataFrame:
     """A row per group of a piece, with what it takes to combine them: see _combined."""
     numbers = {}
-    for _, column in figures:
+    for what, column in figures:
         if isinstance(piece[column].dtype, pd.CategoricalDtype):
             raise Error(f"{column} is text: there are sums and such of numbers only")
         values = piece[column]
         numbers[column] = values.astype("i8") if values.dtype == bool else values
+        if what in OF_SUMS and not pd.api.types.is_float_dtype(values.dtype):
+            numbers |= _halves(column, numbers[column])
     by = [piece[key] for key in keys] or [pd.Series(np.zeros(len(piece), "u1"), piece.index)]
     made: dict[str, pd.Series] = {}
     whole = pd.DataFrame(numbers, index=piece.index)
     groups = whole.groupby(by, observed=True, sort=False, dropna=False)
     made["count"] = groups.size()
     for what, column in figures:
-        if what in ("sum", "share", "mean"):
-            made[f"{column}_sum"] = groups[column].sum()
+        if what in OF_SUMS:
+            whole_numbers = f"{column}_high" in numbers
+            for part in (f"{column}_high", f"{column}_low") if whole_numbers else (column,):
+                made[part if whole_numbers else f"{column}_sum"] = groups[part].sum()
         if what == "mean":
             made[f"{column}_n"] = groups[column].count()
         if what in ("min", "max"):
             made[f"{column}_{what}"] = getattr(groups[column], what)()
-    part: pd.DataFrame = pd.DataFrame(made)
-    part = part.rename_axis(keys).reset_index() if keys else _one(part)
-    return part
+    table: pd.DataFrame = pd.DataFrame(made)
+    table = table.rename_axis(keys).reset_index() if keys else _one(table)
+    return table
+
+
+def _halves(column: str, values: pd.Series) -> dict[str, pd.Series]:
+    """Whole numbers as high * 2**32 + low: sums of either do not overflow."""
+    numbers = column_value(values)
+    assert isinstance(numbers, Numbers)
+    bits = numbers.values.dtype.type(32)
+    low = numbers.values & numbers.values.dtype.type(0xFFFFFFFF)
+    parts = {"high": numbers.values >> bits, "low": low}
+    return {f"{column}_{n}": pd.Series(v.astype("i8"), values.index) for n, v in parts.items()}
+
+
+def _sums(whole: pd.DataFrame, column: str) -> list[Any]:
+    """Of each group: exact where the column has whole numbers."""
+    if f"{column}_high" not in whole:
+        return list(whole[f"{column}_sum"])
+    pairs = zip(whole[f"{column}_high"].tolist(), whole[f"{column}_low"].tolist(), strict=True)
+    return [(high << 32) + low for high, low in pairs]
+
+
+def _integers(values: list[int]) -> Any:
+    """Whole numbers as a column that holds them all."""
+    low, high = min(values, default=0), max(values, default=0)
+    if low >= -1 << 63 and high < 1 << 64:
+        return np.array(values, "i8" if high < 1 << 63 else "u8" if low >= 0 else "object")
+    return np.array(values, "object")
+
+
+def _ratios(above: list[Any], below: list[Any]) -> Any:
+    """Quotients, rounded once; missing where there is nothing to divide by."""
+    pairs = zip(above, below, strict=True)
+    return pd.array([a / b if b else pd.NA for a, b in pairs], "Float64")
 
 
 def _one(part: pd.DataFrame) -> pd.DataFrame:
     """The only group's row, also of no rows."""
     if not len(part):
-        zero = {c: 0 if c == "count" or c.endswith(("_sum", "_n")) else pd.NA for c in part.columns}
+        sums = ("_sum", "_high", "_low", "_n")
+        zero = {c: 0 if c == "count" or c.endswith(sums) else pd.NA for c in part.columns}
         part = pd.DataFrame([zero]).astype("Int64")
     one: pd.DataFrame = part.reset_index(drop=True)
     return one

@@ -40,6 +40,7 @@ ARITHMETIC: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
+DIVISIONS = (operator.truediv, operator.floordiv, operator.mod)
 TEXT_METHODS: dict[str, Callable[[str, bool], Callable[[str], object]]] = {
     "contains": lambda pattern, regex: re.compile(pattern if regex else re.escape(pattern)).search,
     "match": lambda pattern, _: re.compile(pattern).match,
@@ -56,6 +57,12 @@ class Numbers:
 
     values: Array
     missing: Array | None = None
+
+    @property
+    def present(self) -> Array:
+        """Where there is a value; NaN is none."""
+        there = self.values == self.values
+        return np.asarray(there if self.missing is None else there & ~self.missing)
 
 
 @dataclass(frozen=True)
@@ -210,10 +217,9 @@ class Expression:
         value = self._value(node.operand, frame)
         if isinstance(node.op, (ast.Not, ast.Invert)):
             return ~self._condition(value, len(frame))
-        sign = operator.neg if isinstance(node.op, ast.USub) else operator.pos
-        if isinstance(value, Numbers):
-            return Numbers(sign(_signed(value.values)), value.missing)
-        return sign(value)
+        return _arithmetic(
+            operator.sub if isinstance(node.op, ast.USub) else operator.add, 0, value
+        )
 
     # ---- methods ----
 
@@ -297,17 +303,8 @@ def _as_python(text: str) -> str:
 
 def _is_whole(value: Any) -> bool:
     if isinstance(value, Numbers):
-        return bool(np.issubdtype(value.values.dtype, np.integer))
+        return value.values.dtype.kind in "iuO"
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _signed(values: Array) -> Array:
-    """So that differences can be negative; digests, which no int64 holds, become float64."""
-    if values.dtype.kind != "u":
-        return values
-    if values.dtype.itemsize == 8 and len(values) and int(values.max()) >= 1 << 63:
-        return values.astype("f8")
-    return values.astype("i8")
 
 
 def _both(left: Any, right: Any) -> tuple[list[Any], Array | None]:
@@ -321,9 +318,38 @@ def _both(left: Any, right: Any) -> tuple[list[Any], Array | None]:
 
 
 def _arithmetic(op: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """Of whole numbers it is exact; what is divided by 0 is missing."""
     if any(isinstance(side, (str, Texts, list)) for side in (left, right)):
         raise TypeError("arithmetic is for numbers")
     values, missing = _both(left, right)
-    signed = [_signed(v) if isinstance(v, np.ndarray) else v for v in values]
-    out = op(*signed)
-    return Numbers(out, missing) if isinstance(out, np.ndarray) else out
+    if not any(isinstance(value, np.ndarray) for value in values):
+        return op(*values)
+    if op in DIVISIONS:
+        none = np.equal(values[1], 0)
+        if none.any():
+            some = none if isinstance(values[1], np.ndarray) else np.full(len(values[0]), True)
+            missing = some if missing is None else missing | some
+            values[1] = np.where(none, 1, values[1])
+    if op is not operator.truediv and _is_whole(left) and _is_whole(right):
+        kind = _wide_enough(op, *values)
+        values = [np.asarray(value, kind) for value in values]
+    else:
+        wide = [isinstance(value, np.ndarray) and value.dtype == object for value in values]
+        values = [v.astype("f8") if w else v for v, w in zip(values, wide, strict=True)]
+    return Numbers(op(*values), missing)
+
+
+def _wide_enough(op: Callable[[Any, Any], Any], left: Any, right: Any) -> str:
+    """A type that holds the whole numbers of both sides and what comes of them."""
+    (a, b), (c, d) = (
+        (int(np.min(side)), int(np.max(side))) if np.size(side) else (0, 0)
+        for side in (left, right)
+    )
+    ends = [a, b, c, d]
+    if op in (operator.add, operator.sub, operator.mul):
+        ends += [op(x, y) for x in (a, b) for y in (c, d)]
+    elif op is operator.floordiv and a < 0:
+        ends.append(-a)
+    if min(ends) >= -1 << 63 and max(ends) < 1 << 63:
+        return "i8"
+    return "u8" if min(ends) >= 0 and max(ends) < 1 << 64 else "O"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any, BinaryIO
 
 import orjson
@@ -30,7 +31,8 @@ def cells(column: Any) -> list[str]:
     if column.dtype == bool:
         shown = ["yes" if value else "no" for value in column.tolist()]
     elif not pd.api.types.is_numeric_dtype(column.dtype):
-        shown = [str(value) for value in column.tolist()]
+        values = column.tolist()
+        shown = [f"{v:,}" if isinstance(v, int) else str(v) for v in values]
     elif pd.api.types.is_float_dtype(column.dtype):
         numbers = column.to_numpy("f8", na_value=0.0).tolist()
         shown = [f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}" for value in numbers]
@@ -109,9 +111,17 @@ def _objects(pieces: Iterator[pd.DataFrame]) -> Iterator[list[bytes]]:
             columns = []
             for name in some.columns:
                 values = some[name].astype("object")
-                columns.append(values.where(~some[name].isna(), None).tolist())
+                values = values.where(~some[name].isna(), None).tolist()
+                if some[name].dtype == object:
+                    values = [_large(value) for value in values]
+                columns.append(values)
             rows = zip(*columns, strict=True)
             yield [orjson.dumps(dict(zip(names, row, strict=True))) for row in rows]
+
+
+def _large(value: Any) -> Any:
+    """A whole number of more than 64 bits as JSON has it."""
+    return orjson.Fragment(str(value)) if isinstance(value, int) else value
 
 
 def write_parquet(pieces: Iterator[pd.DataFrame], file: BinaryIO) -> None:
@@ -123,6 +133,9 @@ def write_parquet(pieces: Iterator[pd.DataFrame], file: BinaryIO) -> None:
             for name in piece.columns:  # dictionaries would have to be the same in all pieces
                 if isinstance(piece[name].dtype, pd.CategoricalDtype):
                     piece = piece.assign(**{name: piece[name].astype("string")})
+                elif piece[name].dtype == object:  # whole numbers of more than 64 bits
+                    wide = [Decimal(v) if isinstance(v, int) else v for v in piece[name]]
+                    piece = piece.assign(**{name: pd.Series(wide, piece.index, "object")})
             made = pyarrow.Table.from_pandas(piece, preserve_index=False)
             writer = writer or parquet.ParquetWriter(file, made.schema)
             writer.write_table(made.cast(writer.schema))

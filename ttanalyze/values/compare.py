@@ -12,6 +12,7 @@ from ttanalyze.model.layout import Array
 from ttanalyze.values.types import PIECE, Number, Type
 
 FIRST = 8  # indices of differing items that are told
+LEAST = 5e-324  # float64 above 0
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,8 @@ class Tolerance:
 
     abs: in value. rel: of the larger one's absolute value. ulp: in units of the last place, for
     integers 1. None: this part allows nothing. NaNs are equal to each other, infinities of the
-    same sign are, and nothing else is near to either.
+    same sign are, and nothing else is near to either; of complex items with such a part, both parts
+    have to be equal.
     """
 
     abs: Number | None = None
@@ -173,12 +175,11 @@ class Comparison:
         numbers = np.ones(len(distances.ulp), bool)
         equal = np.zeros(len(numbers), bool)
         if one.kind in ("float", "complex"):
-            nan = [one.is_nan(raw) for raw in (ours, theirs)]
-            inf = [one.is_inf(raw) for raw in (ours, theirs)]
-            numbers = ~(nan[0] | nan[1] | inf[0] | inf[1])
+            for raw in (ours, theirs):
+                numbers &= ~(one.is_nan(raw) | one.is_inf(raw))
+            a, b = (one.parts(raw) for raw in (ours, theirs))
             with np.errstate(invalid="ignore"):
-                equal = inf[0] & inf[1] & (one.view(ours) == one.view(theirs))
-            equal |= nan[0] & nan[1]
+                equal = ((a == b) | ((a != a) & (b != b))).all(axis=1) & ~numbers
         if numbers.any():
             found = (getattr(distances, name)[numbers].max() for name in ("abs", "rel", "ulp"))
             most = [new.item() for new in found]
@@ -231,11 +232,13 @@ def _distances(type: Type, ours: Array, theirs: Array) -> _Distances:  # noqa: A
         else:
             values = [type.to_float(raw) for raw in (ours, theirs)]
         apart = _size(values[0] - values[1])
-        rel = _ratio(apart, np.maximum(_size(values[0]), _size(values[1])))
-        far = np.isinf(apart)
-        if far.any():  # of halves the difference is a number again
-            halves = [value[far] / 4 for value in values]
-            rel[far] = _ratio(_size(halves[0] - halves[1]), np.maximum(*map(_size, halves)))
+        size = np.maximum(_size(values[0]), _size(values[1]))
+        rel = _ratio(apart, size)
+        far = np.isinf(apart) | np.isinf(size)
+        if far.any():  # of quarters they are numbers again
+            quarters = [value[far] / 4 for value in values]
+            rel[far] = _ratio(_size(quarters[0] - quarters[1]), np.maximum(*map(_size, quarters)))
+        rel[(rel == 0) & (apart > 0)] = LEAST  # too small a number, but not 0
         return _Distances(apart, rel, ulp)
 
 

@@ -13,12 +13,14 @@ from ttanalyze.model.layout import Array
 from ttanalyze.values.types import PIECE, Number, Type
 
 BINS = 16
+LARGEST = np.finfo("f8").max
 HUGE = 2.0**900  # sums of a piece's items below it don't overflow
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a buffer of items holds; of complex ones the absolute values.
+    """What a buffer of items holds; of complex ones the absolute values, at most the largest
+    float64.
 
     elements: items. nan, inf, zero: how many are that. min, max, mean: of the finite ones, None
     where there are none; those of integers are exact. counts: how many finite ones lie from
@@ -130,7 +132,11 @@ def _numbers(type: Type, raw: Array) -> Array:  # noqa: A002
     if type.kind == "int":
         return type.view(raw)
     values = type.to_float(raw)
-    finite = np.isfinite(values)
+    if type.kind == "complex":
+        finite = ~(type.is_nan(raw) | type.is_inf(raw))
+        values = np.minimum(values, LARGEST)
+    else:
+        finite = np.isfinite(values)
     return values if finite.all() else np.asarray(values[finite])
 
 

@@ -46,8 +46,17 @@ class Type:
             return np.asarray(_small_floats(self.name)[raw])
         return raw.view(_NUMPY[self.name])
 
+    def parts(self, raw: Array) -> Array:
+        """The items as rows: of two numbers where they are complex, else of one."""
+        values = self.view(raw)
+        if self.kind == "complex":
+            values = values.view(values.real.dtype).reshape(-1, 2)
+        return values.reshape(len(values), -1)
+
     def to_float(self, raw: Array) -> Array:
-        """The items as float64, of complex ones the absolute values. Raises Error as view does."""
+        """The items as float64, of complex ones the absolute values, infinite where these are more
+        than float64 holds. Raises Error as view does.
+        """
         values = self.view(raw)
         with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs become quiet ones
             if self.kind == "complex":
