@@ -13,6 +13,7 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.recordings import check_run, compare
+from ttanalyze import stacks as texts
 from ttanalyze.symbols import NOWHERE, look_up
 
 pytestmark = pytest.mark.native
@@ -49,6 +50,42 @@ int main(void)
 """
 
 
+HELPER = """
+static inline __attribute__((always_inline)) void fill(CUfunction f, void **params)
+{
+	OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL)); /* line 4 */
+	__asm__ volatile("" ::: "memory");
+}
+"""
+INLINED = """
+#include "program.h"
+#include "helper.h"
+static inline __attribute__((always_inline)) void step(CUfunction f, CUdeviceptr p)
+{
+	unsigned value = 7;
+	fill(f, PARAMS(&p, &value)); /* line 7 */
+	__asm__ volatile("" ::: "memory");
+}
+
+__attribute__((noinline)) static void steps(CUfunction f, CUdeviceptr p)
+{
+	step(f, p); /* line 13 */
+	__asm__ volatile("" ::: "memory");
+}
+
+int main(void)
+{
+	start();
+	CUfunction f = get_kernel(load_kernels(), "poke");
+	CUdeviceptr p;
+	OK(cuMemAlloc(&p, 4096));
+	steps(f, p); /* line 23 */
+	OK(cuCtxSynchronize());
+	return 0;
+}
+"""
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """Where to record to."""
@@ -58,10 +95,15 @@ def run(tmp_path: Path) -> Path:
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     """SOURCE, with debug information."""
-    source, target = tmp_path / "steps.c", tmp_path / "steps"
-    source.write_text(SOURCE)
+    return built_from(tmp_path / "steps.c", SOURCE)
+
+
+def built_from(source: Path, text: str, *options: str) -> Path:
+    """A program, with debug information."""
+    target = source.with_suffix("")
+    source.write_text(text)
     folders = [support.ROOT / "interpose" / "cuda", support.ROOT / "tests" / "programs"]
-    include = [f"-I{folder}" for folder in folders]
+    include = [*options, *(f"-I{folder}" for folder in folders)]
     libraries = ["-Wl,--as-needed", str(support.SIMULATOR), "-ldl"]
     command = ["gcc", "-std=gnu11", "-g", "-O1", *include, str(source), "-o", str(target)]
     subprocess.run([*command, *libraries], check=True)
@@ -94,6 +136,66 @@ def test_functions_and_lines(whose: str, program: Path, run: Path) -> None:
     assert stacks(run, "alloc") == [("make:14", "main:23")]
     frames = tt.open(run).processes[0].frames
     assert len(set(frames["stack"].tolist())) < 10  # each once, not once for each call
+
+
+@needs_addr2line
+def test_inlined_functions_have_frames_of_their_own(tmp_path: Path, run: Path) -> None:
+    """The caller is the program's own source, not the header that it got the call from."""
+    (tmp_path / "helper.h").write_text(HELPER)
+    target = built_from(tmp_path / "steps.c", INLINED, f"-I{tmp_path}")
+    support.run([str(target)], support.recording(SIM, run, cpu_callstack="backtrace"))
+    opened = tt.open(run)
+    process = opened.processes[0]
+    number = int(process.events["stack"][process.events["kind"] == 1][0])
+    stack = process.stack(number)
+    own = [(f, os.path.basename(file), line) for f, file, line in stack]
+    assert own[0][0] in ("fill [inlined]", "[inlined in steps]")  # as far as addr2line knows
+    assert own[0][1:] == ("helper.h", 4)
+    assert own[1:3] == [("step [inlined]", "steps.c", 7), ("steps", "steps.c", 13)]
+    assert own[3][1:] == ("steps.c", 23)
+    assert texts.caller(stack) == "step [inlined] (steps.c:7)"
+    assert texts.site(stack) == "steps.c:7 in step [inlined]"
+    table = opened.stacks[opened.stacks["stack"] == number]
+    assert list(zip(table["function"], table["kind"], strict=True))[1] == (
+        "step [inlined]",
+        "native",
+    )
+    assert list(table["depth"]) == list(range(len(stack)))
+
+
+@pytest.mark.parametrize(
+    ("frames", "caller"),
+    [
+        ([("go", "/usr/include/c++/12/bits/invoke.h", 5), ("f", "/app/a.cpp", 7)], "f (a.cpp:7)"),
+        ([("fill", "/app/common.h", 5), ("f", "/app/a.cc", 7)], "f (a.cc:7)"),
+        ([("fill", "/app/common.h", 5), ("_start", "../csu/start.c", 7)], "fill (common.h:5)"),
+        (
+            [
+                ("cudaLaunchKernel<char> [inlined]", "/usr/local/cuda/include/cuda_runtime.h", 216),
+                ("__device_stub__Z3addPf(float*)", "/tmp/tmpxft_1_2-6_a.cudafe1.stub.c", 9),
+                ("add(float*)", "/app/a.cu", 3),
+                ("main", "/app/a.cu", 40),
+            ],
+            "main (a.cu:40)",
+        ),
+        (
+            [
+                ("linear", "/env/lib/python3.12/site-packages/torch/nn/functional.py", 8),
+                ("forward", "/app/model.py", 12),
+            ],
+            "forward (model.py:12)",
+        ),
+        (
+            [("call", "/v/site-packages/torch/x.py", 8), ("lib.so+0x1", "lib.so", 0)],
+            "call (x.py:8)",
+        ),
+        ([("lib.so+0x1", "/app/lib.so", 0), ("main", "/app/prog", 0)], "lib.so+0x1 (lib.so)"),
+    ],
+)
+def test_the_caller_is_in_the_programs_own_code(
+    frames: list[tuple[str, str, int]], caller: str
+) -> None:
+    assert texts.caller(frames) == caller
 
 
 def test_names_without_debug_information(program: Path, run: Path, tmp_path: Path) -> None:

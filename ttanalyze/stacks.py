@@ -11,7 +11,14 @@ from ttanalyze.model import layout
 from ttanalyze.model.process import Process
 
 Frame = tuple[str, str, int]  # function, file, line; 0 where that is not known
-PASSING_ON = ("/_ctypes", "libffi", "_cffi_backend")  # in the paths of their sources
+# In paths of sources that are not the program's own. Some only pass calls on for Python.
+PASSING_ON = ("/_ctypes", "libffi", "_cffi_backend")
+LIBRARIES = (
+    *("/usr/include/", "/usr/lib/", "/usr/local/cuda", "-linux/include/", "/lib/python3."),
+    *("/site-packages/", "/dist-packages/", "/pytorch/", "/sysdeps/", "/csu/", "<frozen "),
+)
+HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl", ".ipp", ".tcc")
+STUB = ("device_stub_", "tmpxft_")  # in functions or files that nvcc makes for launches
 
 
 def _place(frame: Frame, short: bool = True) -> str:
@@ -27,9 +34,25 @@ def _passes_on(frame: Frame) -> bool:
 
 
 def _calling(frames: Sequence[Frame]) -> Frame:
-    """The innermost frame, if possible one whose line is known and that calls for itself."""
-    known = (frame for frame in frames if frame[2] and not _passes_on(frame))
-    return next(known, frames[0])
+    """The innermost frame, if possible of the program's own sources, or of a header of its own, or
+    at least one whose line is known and that calls for itself.
+    """
+    known = [frame for frame in frames if frame[2] and not _passes_on(frame)]
+    own = [frame for frame in _behind_stubs(known) if not _is_library(frame)]
+    sources = [frame for frame in own if not frame[1].endswith(HEADERS)]
+    return next(iter([*sources, *own, *known]), frames[0])
+
+
+def _behind_stubs(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Without what nvcc makes of `kernel<<<...>>>()`: a stub, and a function named as the kernel,
+    at the kernel's line, that calls it.
+    """
+    stubs = [i for i, frame in enumerate(frames) if any(s in t for s in STUB for t in frame[:2])]
+    return frames[stubs[-1] + 2 :] if stubs else frames
+
+
+def _is_library(frame: Frame) -> bool:
+    return any(part in frame[1] for part in LIBRARIES)
 
 
 def caller(frames: Sequence[Frame]) -> str:

@@ -1,7 +1,7 @@
 """Names and source lines of places in object files.
 
-Functions come from an ELF file's symbol tables (System V ABI, chapter 4), source lines from its
-debug information, read by binutils' addr2line where both are there.
+Functions come from an ELF file's symbol tables (System V ABI, chapter 4), source lines and inlined
+functions from its debug information, read by binutils' addr2line where both are there.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ SYMBOL.names = ("name", "info", "other", "section", "value", "size")
 
 @dataclass(frozen=True)
 class Place:
-    """function: demangled, None where no symbol covers it. file, line: None, 0 where unknown."""
+    """function: demangled, None where it is not known. file, line: None, 0 where unknown."""
 
     function: str | None
     file: str | None
     line: int
 
 
-NOWHERE = Place(None, None, 0)
+Places = list[Place]
+NOWHERE: Places = [Place(None, None, 0)]
 
 
-def look_up(path: str, offsets: list[int], before_ns: int | None = None) -> list[Place]:
-    """What lies at file offsets of an object file. A file that is not there, is no 64-bit
-    little-endian ELF file, or was changed after before_ns (CLOCK_REALTIME) tells nothing.
+def look_up(path: str, offsets: list[int], before_ns: int | None = None) -> list[Places]:
+    """What lies at file offsets of an object file: functions that the compiler inlined there, the
+    innermost first, and last the function that has the code. A file that is not there, is no
+    64-bit little-endian ELF file, or was changed after before_ns (CLOCK_REALTIME) tells nothing.
     """
     try:
         status = os.stat(path)
@@ -51,11 +53,23 @@ def look_up(path: str, offsets: list[int], before_ns: int | None = None) -> list
         names = _demangled(found.functions(addresses))
     except (OSError, ValueError, OverflowError, struct.error, IndexError):
         return [NOWHERE] * len(offsets)
-    lines = _lines(path, addresses) if found.has_lines else {}
+    sources = _sources(path, addresses) if found.has_lines else {}
     return [
-        Place(name, *lines.get(address, (None, 0)))
+        _chain(name, sources.get(address, []))
         for name, address in zip(names, addresses, strict=True)
     ]
+
+
+def _chain(name: str | None, sources: Places) -> Places:
+    """name: of the function that has the code, by the symbol table. addr2line takes that name for
+    the innermost inlined function as well where its debug information has no mangled one.
+    """
+    if not sources:
+        return [Place(name, None, 0)]
+    inner, outer = sources[:-1], sources[-1]
+    if inner and inner[0].function in (name, outer.function):
+        inner[0] = Place(None, inner[0].file, inner[0].line)
+    return [*inner, Place(name or outer.function, outer.file, outer.line)]
 
 
 def _demangled(names: list[str | None]) -> list[str | None]:
@@ -141,14 +155,15 @@ def _text(raw: bytes, at: int) -> str:
     return raw[at : end if end >= 0 else at].decode(errors="replace")
 
 
-def _lines(path: str, addresses: list[int]) -> dict[int, tuple[str, int]]:
+def _sources(path: str, addresses: list[int]) -> dict[int, Places]:
+    """What the debug information says of addresses that it knows, the innermost function first."""
     tool = shutil.which("addr2line")
     wanted = sorted({address for address in addresses if address >= 0})
     if tool is None or not wanted:
         return {}
     try:
         done = subprocess.run(
-            [tool, "-e", path],
+            [tool, "-e", path, "--addresses", "--functions", "--inlines"],
             input="".join(f"{address:#x}\n" for address in wanted),
             capture_output=True,
             text=True,
@@ -158,9 +173,25 @@ def _lines(path: str, addresses: list[int]) -> dict[int, tuple[str, int]]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    out = {}
-    for address, line in zip(wanted, done.stdout.splitlines(), strict=False):
-        file, _, number = line.partition(" ")[0].rpartition(":")
-        if number.isdigit() and int(number) and not file.startswith("?"):
-            out[address] = (file, int(number))
-    return out
+    out: dict[int, list[tuple[str, str]]] = {}
+    lines = iter(done.stdout.splitlines())
+    for line in lines:
+        if line.startswith("0x"):
+            pairs = out.setdefault(int(line, 16), [])
+        elif out:
+            pairs.append((line, next(lines, "")))
+    functions = {function for pairs in out.values() for function, _ in pairs}
+    names = dict(zip(functions, _demangled(list(functions)), strict=True))
+    return {
+        address: [_source(names[function], place) for function, place in pairs]
+        for address, pairs in out.items()
+        if not pairs[-1:] or _source(None, pairs[-1][1]).line
+    }
+
+
+def _source(function: str | None, place: str) -> Place:
+    """place: FILE:LINE, FILE:? or ??:0, maybe with a remark behind."""
+    file, _, number = place.partition(" (")[0].rpartition(":")
+    known = number.isdecimal() and number.isascii() and int(number) and not file.startswith("?")
+    name = None if function == "??" else function
+    return Place(name, file, int(number)) if known else Place(name, None, 0)

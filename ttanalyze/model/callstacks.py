@@ -40,16 +40,18 @@ def read(folder: Path) -> Array:
     return records[: int(first[-1])] if lacks_some else records
 
 
-def native(
-    folder: Path, frames: Array, strings: Strings
-) -> dict[tuple[int, int], tuple[str, str, int]]:
-    """Function, file and line of native frames, by their members file and address. Object files
-    that were changed after the recording tell nothing.
+Frame = tuple[str, str, int]  # function, file, line
+
+
+def native(folder: Path, frames: Array, strings: Strings) -> dict[tuple[int, int], list[Frame]]:
+    """Function, file and line of native frames, by their members file and address: first of what
+    was inlined there, and last of the function that has the code. Object files that were changed
+    after the recording tell nothing.
     """
     from ttanalyze import symbols
 
     frames = frames[frames["kind"] == NATIVE]
-    out: dict[tuple[int, int], tuple[str, str, int]] = {}
+    out: dict[tuple[int, int], list[Frame]] = {}
     if not len(frames):
         return out
     path = folder / "frames.bin"
@@ -62,8 +64,15 @@ def native(
         prefix = f"{os.path.basename(name)}+" if name else ""
         places = layout.distinct(frames["address"][frames["file"] == file]).tolist()
         for at, found in zip(places, symbols.look_up(name, places, recorded), strict=True):
-            function = found.function or f"{prefix}{at:#x}"
-            out[file, at] = (function, found.file or name or "?", found.line)
+            function = found[-1].function or f"{prefix}{at:#x}"
+            inlined = [
+                (f"{one.function} [inlined]" if one.function else f"[inlined in {function}]", one)
+                for one in found[:-1]
+            ]
+            out[file, at] = [
+                (what, one.file or name or "?", one.line)
+                for what, one in [*inlined, (function, found[-1])]
+            ]
     return out
 
 

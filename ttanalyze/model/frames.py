@@ -341,21 +341,23 @@ def checksums(processes: Sequence[Process]) -> Any:
 
 def stacks(processes: Sequence[Process]) -> pd.DataFrame:
     """stack, depth (0: the frame that made the call), kind (python or native), function, file,
-    line (missing where it is not known). A row per frame, by stack and depth.
+    line (missing where it is not known). A row per frame, by stack and depth; functions that the
+    compiler inlined have rows of their own, and say so.
     """
     numbers = [layout.distinct(p.frames["stack"]) for p in processes]
     rows = [
-        (process.index, number, depth, *frame)
+        (process.index, number, depth, kind, *frame)
         for process, some in zip(processes, numbers, strict=True)
         for number in some.tolist()
-        for depth, frame in enumerate(process.stack(number))
+        for depth, (kind, frame) in enumerate(process.stack_frames(number))
     ]
-    whole, number, depth, function, file, line = zip(*rows, strict=True) if rows else ((),) * 6
+    columns_of_rows = zip(*rows, strict=True) if rows else ((),) * 7
+    whole, number, depth, kinds, function, file, line = columns_of_rows
     columns: dict[str, Any] = {
         "process": np.array(whole, "u4"),
         "stack": np.array(number, "u4"),
         "depth": np.array(depth, "u4"),
-        "kind": _named(_joined([p.frames for p in processes], "kind"), layout.FRAME_KINDS),
+        "kind": _named(np.array(kinds, "u4"), layout.FRAME_KINDS),
         "function": _names(function),
         "file": _names(file),
         "line": _nullable(np.array(line, "i8"), 0),

@@ -565,25 +565,31 @@ class Process:
         """tt_frame records of whole stacks, by stack and depth."""
         return callstacks.read(self.path)
 
-    def stack(self, number: int) -> list[tuple[str, str, int]]:
+    def stack(self, number: int) -> list[callstacks.Frame]:
         """Function, file and line of the frames of a call stack, the innermost first; [] where
-        there is no such stack. Of native frames the function may be a place in the object file,
-        and the file may be that one, with line 0.
+        there is no such stack. Functions that the compiler inlined have frames of their own, and
+        say so. Of native frames the function may be a place in the object file, and the file may
+        be that one, with line 0.
         """
+        return [frame for _, frame in self.stack_frames(number)]
+
+    def stack_frames(self, number: int) -> list[tuple[int, callstacks.Frame]]:
+        """The same, each with its kind."""
         first, last = np.searchsorted(self.frames["stack"], [number, number + 1])
         return [
-            self._native[int(frame["file"]), int(frame["address"])]
-            if frame["kind"] == callstacks.NATIVE
-            else (
-                self.strings.get(int(frame["function"])) or "?",
-                self.strings.get(int(frame["file"])) or "?",
-                int(frame["line"]),
-            )
-            for frame in self.frames[first:last]
+            (int(record["kind"]), frame)
+            for record in self.frames[first:last]
+            for frame in self._frames_of(record)
         ]
 
+    def _frames_of(self, record: Any) -> list[callstacks.Frame]:
+        if record["kind"] == callstacks.NATIVE:
+            return self._native[int(record["file"]), int(record["address"])]
+        function, file = (self.strings.get(int(record[name])) for name in ("function", "file"))
+        return [(function or "?", file or "?", int(record["line"]))]
+
     @functools.cached_property
-    def _native(self) -> dict[tuple[int, int], tuple[str, str, int]]:
+    def _native(self) -> dict[tuple[int, int], list[callstacks.Frame]]:
         return callstacks.native(self.path, self.frames, self.strings)
 
     def call(self, index: int) -> str | None:
