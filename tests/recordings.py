@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from pathlib import Path
 
@@ -90,3 +91,36 @@ def epoch_after_copy(run: tt.Run, copy: int) -> int:
     copies = run.events[run.events["kind"] == "copy"].sort_values("seq")
     seq = int(copies["seq"].iloc[copy])
     return int(run.epochs.loc[run.epochs["seq"] > seq, "epoch"].min())
+
+
+FILLS = """
+import ctypes, sys
+driver = ctypes.CDLL("libcuda.so.1")
+shim = ctypes.CDLL(None)
+context = ctypes.c_void_p()
+assert driver.cuInit(0) == 0
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxSetCurrent(context) == 0
+live = []
+for step in sys.argv[1:]:
+    if step == "drain":
+        assert shim.tt_dump() == 0
+        continue
+    count, size, value = map(int, step.split(","))
+    for _ in range(count):
+        if size:
+            p = ctypes.c_uint64()
+            assert driver.cuMemAlloc_v2(ctypes.byref(p), ctypes.c_size_t(size)) == 0
+            live.append((p, ctypes.c_size_t(size)))
+        for p, bytes in live:
+            assert driver.cuMemsetD8_v2(p, ctypes.c_ubyte(value), bytes) == 0
+        assert driver.cuCtxSynchronize() == 0
+"""
+
+
+def fills(*steps: str) -> list[str]:
+    """A program that, COUNT times, allocates SIZE bytes, sets all it has to VALUE, and waits.
+
+    A step is COUNT,SIZE,VALUE; or "drain": the program goes on when all epochs are on disk.
+    """
+    return [sys.executable, "-c", FILLS, *steps]

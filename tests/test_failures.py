@@ -19,7 +19,7 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.drain_run import small_disk, unmount
-from tests.recordings import check_stored, compare
+from tests.recordings import check_stored, compare, fills
 
 SIM = support.simulator_environment()
 NAME = "ttanalyze: "
@@ -416,6 +416,24 @@ def test_a_slow_disk(failing: Path, built: Path, tmp_path: Path) -> None:
     assert opened.processes[0].status == "complete"
     assert len(opened.epochs) == 3
     assert tt.verify.verify(opened, run / "manifest.json").same
+
+
+def test_a_ring_that_is_full_to_the_byte(failing: Path, run: Path) -> None:
+    """An epoch in which no block changed takes room, too: it waits for that.
+
+    The second snapshot goes where the first was as soon as that is drained, and ends where the
+    delta between them begins.
+    """
+    options = {"ring_bytes": "1M", "snapshot_every": "2"}
+    environment = with_failing(failing / "failing.so", "FAILING", "pwrite:1:0", run, **options)
+    command = fills("1,600000,1", "3,0,1")
+    outcome = support.run(command, environment | {"FAILING_PAUSE_US": "10000"})
+    assert (outcome.stdout, outcome.stderr, outcome.status) == ("", "", 0)
+    opened = tt.open(run)
+    assert opened.processes[0].status == "complete"
+    assert opened.epochs["full"].tolist() == [True, False, True, False]
+    assert not opened.epochs[["refused", "dropped", "gap"]].any(axis=None)
+    assert set(opened.read(3, 0).tolist()) == {1}
 
 
 # Those that undo what the recorder did to the program's thread: no driver refuses them.

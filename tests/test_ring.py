@@ -12,7 +12,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.recordings import random_floats
+from tests.recordings import fills, random_floats
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -182,6 +182,28 @@ def test_a_dump_is_on_disk_at_once(run: Path) -> None:
     assert opened.epochs["epoch"].tolist() == [0, 1, 2]
     for epoch in range(3):
         assert set(opened.read(epoch, 0).tolist()) == {epoch + 1}
+
+
+# ---- a ring that is empty ----
+
+
+@pytest.mark.parametrize("overwrite", ["drop-oldest", "fail", "backpressure"])
+def test_a_snapshot_that_is_larger_than_what_the_ring_has_left_at_its_end(
+    overwrite: str, run: Path
+) -> None:
+    """Where it fits into an empty ring, it is captured."""
+    options = {"ring_bytes": "1M", "snapshot_every": "1", "overwrite": overwrite}
+    steps = ["1,400000,1", "1,400000,2", "1,0,3", "1,0,4"]
+    if overwrite == "fail":  # so that the ring is empty
+        steps = [word for step in steps for word in (step, "drain")]
+    outcome = support.run(fills(*steps), support.recording(SIM, run, **options))
+    assert (outcome.stdout, outcome.stderr, outcome.status) == ("", "", 0)
+    opened = tt.open(run)
+    assert tt.verify.verify(opened, run / "manifest.json").same
+    assert not opened.epochs["refused"].any()
+    assert opened.epochs["epoch"].tolist() == [0, 1, 2, 3]
+    for region in (0, 1):
+        assert set(opened.read(3, region).tolist()) == {4}
 
 
 # ---- epochs that are larger than the drain's buffers ----

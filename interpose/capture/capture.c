@@ -92,7 +92,7 @@ static bool gather_parts(struct capture *p, struct tt_capture_params *params, st
 	uint64_t first = 0;
 	uint32_t part = 0;
 
-	while (first < count) {
+	do { /* at least once: a ring may be too full even for a chunk without a block */
 		uint64_t n = (p->ring.size / 2 - TT_RING_ALIGN * 2) / (TT_BLOCK_SIZE + sizeof(struct tt_chunk_entry));
 		if (n > count - first)
 			n = count - first;
@@ -117,7 +117,7 @@ static bool gather_parts(struct capture *p, struct tt_capture_params *params, st
 		q->read = true;
 		if (!drain_add(q))
 			return false;
-	}
+	} while (first < count);
 	return true;
 }
 
@@ -247,9 +247,9 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 									 : "the drain stopped");
 		return false;
 	}
+	wait = (!capture_fits(p, worst, worst) && !capture_begin_ring(p, worst)) || p->managed || !options.deps;
 	params = capture_params(p, q, p->regions.device, p->blocks, p->payload);
 	params.flags = full ? TT_CAPTURE_FULL : 0;
-	wait = p->managed || !capture_fits(p, worst, worst) || !options.deps;
 	if (!submit(p, &params, full)) {
 		p->broken = true;
 		context_failed(p);

@@ -188,8 +188,13 @@ void capture_account(struct capture *p, const struct tt_capture_status *s);
  * moved to its start, what is left before its end is lost.
  */
 uint64_t capture_span(const struct capture *p, uint64_t size, uint64_t largest);
-/* Whether there is room for them behind what is under way. */
+/*
+ * Whether there is room for them behind what is under way. The drain only adds to the room: kernels are
+ * given the ring's tail as it is after this was asked.
+ */
 bool capture_fits(struct capture *p, uint64_t size, uint64_t largest);
+/* An empty ring is used from its start again. True: a chunk of this size fits now. */
+bool capture_begin_ring(struct capture *p, uint64_t size);
 
 /* device.c */
 struct capture *capture_create(struct context *c, bool host_only);

@@ -26,6 +26,7 @@
  *     epoch. The captured memory must hold still until then.
  *   - or launch it once with TT_CAPTURE_DISCARD: the list is forgotten, no stored digest has
  *     changed, so the same changes show in the next epoch.
+ * While no epoch is under way and the ring is empty, head and head_at may be set to 0.
  * Epochs that work before them holds up can be called off by a write to control->cancelled:
  * their kernels then read no memory, and their status says TT_CAPTURE_DISCARDED. The next epoch
  * must be a full one.

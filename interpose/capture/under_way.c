@@ -62,6 +62,19 @@ bool capture_fits(struct capture *p, uint64_t size, uint64_t largest)
 	return size <= p->ring.size && p->reserved + capture_span(p, size, largest) <= ring_free(p);
 }
 
+bool capture_begin_ring(struct capture *p, uint64_t size)
+{
+	size_t position = offsetof(struct tt_capture_control, head);
+	_Static_assert(offsetof(struct tt_capture_control, head_at) == sizeof(uint64_t), "side by side");
+
+	if (p->reserved || p->head != atomic_load(&p->tail) || p->head % p->ring.size == 0 ||
+	    real.cuMemsetD8Async(p->control.device + position, 0, 2 * sizeof(uint64_t), p->stream) != CUDA_SUCCESS)
+		return false;
+	p->head = 0;
+	atomic_store(&p->tail, 0);
+	return capture_fits(p, size, size);
+}
+
 uint32_t capture_slot(struct capture *p)
 {
 	uint32_t slot = drain_slot(p);
