@@ -57,6 +57,11 @@ sanitize: build
 	$(SANITIZE) TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib ASAN_OPTIONS=detect_leaks=0 \
 		LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) $(PYTEST) -m '$(MARKS)'
 
+SECONDS ?= 60
+fuzz: build ## SECONDS for each parser in C (needs clang) and for all readers in Python
+	$(BIN)/python -m tests.fuzz.readers --seconds $(SECONDS) --jobs $(JOBS)
+	$(BIN)/python -m tests.fuzz.parsers --seconds $(SECONDS)
+
 gpu-test: examples ## the same programs and the framework cases on a GPU
 	$(BIN)/python -m pytest -n 8 -m gpu
 
@@ -77,4 +82,4 @@ clean: ## all that was built, but not .venv
 	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-.PHONY: help build examples browser demo lint test test-all sanitize gpu-test bench wheel ptx clean
+.PHONY: help build examples browser demo lint test test-all sanitize fuzz gpu-test bench wheel ptx clean

@@ -374,6 +374,19 @@ def test_absurd_strings(folder: Path, run_path: Path, data: bytes, reason: str) 
     refuses(run_path, "strings.bin", reason)
 
 
+def test_a_name_far_behind_the_end_is_one_line(
+    small: Writer, run_path: Path, cli: support.Cli
+) -> None:
+    rundir.edit(small.path / "functions.bin", 0, name=1 << 31)
+    rundir.reseal_records(small.path / "functions.bin")
+    small.close("running")
+    done = cli("events", run_path, "--format", "csv")
+    assert done.status == 2
+    assert re.fullmatch(
+        r"ttanalyze: .*strings.bin: offset 2147483648: no text begins here\n", done.stderr
+    )
+
+
 def test_a_missing_string_table(folder: Path, run_path: Path) -> None:
     (folder / "strings.bin").unlink()
     refuses(run_path, "strings.bin", "the file is missing")

@@ -325,7 +325,7 @@ static bool check(struct reader *r, struct delay_config *c, unsigned seen)
 	return true;
 }
 
-static void config_free(struct delay_config *c)
+void config_free(struct delay_config *c)
 {
 	for (size_t i = 0; c && i < c->kernel_count; i++) {
 		free(c->kernels[i].name);

@@ -52,6 +52,7 @@ struct delay_config {
 
 /* NULL with a one-line reason. */
 struct delay_config *config_load(const char *path, char *why, size_t size);
+void config_free(struct delay_config *c);
 
 /* NULL where the file does not list it. */
 struct config_kernel *config_find_kernel(struct delay_config *c, const char *name, uint64_t checksum);

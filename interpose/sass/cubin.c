@@ -56,7 +56,7 @@ static const char *read_sections(struct cubin *c)
 		return no_memory;
 	memcpy(c->sections, c->bytes + h->e_shoff, size);
 	c->section_count = h->e_shnum;
-	for (uint32_t i = 1; i < c->section_count; i++) {
+	for (uint32_t i = 0; i < c->section_count; i++) {
 		const Elf64_Shdr *s = &c->sections[i];
 		if (s->sh_type != SHT_NOBITS && !lies_in(c, s->sh_offset, s->sh_size))
 			return damaged;

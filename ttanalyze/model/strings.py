@@ -23,6 +23,7 @@ class Strings:
 
     def get(self, offset: int) -> str | None:
         """The text at an offset; None for "no text". Raises FormatError where none begins there."""
+        offset = int(offset)  # columns give fixed-size numbers, which wrap
         if offset == NO_ID:
             return None
         if offset not in self._known:

@@ -1,0 +1,406 @@
+"""Structure-aware fuzzing of everything that reads run directories: `make fuzz`.
+
+Each input is a run with one to three changes (a bit, a member, records gone, doubled, swapped or
+put in, a file cut off, a JSON value), given to one verb. What may come of it: an answer, or one
+line on standard error and status 2. An exception, more than one line, or more than SLOWEST seconds
+is a failure. Where checks were not made right again and the run was complete, an answer has to be
+that of the run before the change: another one, without an error, is a silent loss.
+
+The same seed and number make the same input again: `--seed S --only N`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import multiprocessing
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from tests import rundir
+from ttanalyze.cli import run_command
+from ttanalyze.model import layout
+from ttanalyze.model.files import KINDS
+
+SLOWEST = 20  # seconds
+MEMORY = 6 << 30  # bytes of address space
+EPOCHS = 6
+ONE_LINE = re.compile(r"[^\n]+\n")
+INTERESTING = [0, 1, 2, 3, 7, 8, 63, 64, 127, 255, 256, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1]
+INTERESTING += [2**32, 2**48, 2**63 - 1, 2**63, 2**64 - 1]
+JSON_VALUES: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    1,
+    2**31,
+    2**63,
+    2**64,
+    1e300,
+    "",
+    "x",
+    [],
+    {},
+    [1],
+    "é\x1b",
+]
+TABLES = ["events", "activities", "epochs", "regions", "labels", "functions", "modules", "allocs"]
+
+
+def commands(run: str, out: str) -> list[list[str]]:
+    """What is asked of a run."""
+    whole = f"{run}.whole"  # the same without changes
+    some = [
+        ["info", run],
+        ["info", run, "--json"],
+        ["verify", run],
+        ["verify", run, "--manifest", f"{run}.manifest"],
+        ["manifest", run],
+        ["diff", whole, run],
+        ["diff", run, whole, "--all"],
+        ["memory", run],
+        ["memory", run, "--at", "end", "--json"],
+        ["events", run],
+        ["events", run, "--format", "csv"],
+        ["trace", run, "-o", f"{out}/trace.json"],
+        ["trace", run, "--format", "perfetto", "-o", f"{out}/trace.pftrace"],
+        ["graph", run],
+        ["graph", run, "--graph", "0", "--json"],
+        ["graph", run, "--dot"],
+        ["blame", run, "-r", "0", "--offset", "65536", "--count", "9"],
+        ["blame", run, "-r", "1", "--watch", "changed"],
+        ["blame", run, "-r", "0", "--element", "20000", "--dtype", "f32", "--watch", "nan"],
+        ["rewind", run, "-e", "1", "-r", "1", "-o", f"{out}/memory.bin"],
+        ["rewind", run, "-e", "3", "--summary", "--dtype", "u8"],
+        ["report", run, "-o", f"{out}/report.html"],
+    ]
+    some += [["query", run, "--table", t, "--format", "csv"] for t in TABLES]
+    return [[*line, "-q"] if line[0] not in ("info", "manifest") else line for line in some]
+
+
+@dataclass
+class Base:
+    """A run to change: its files as they are, and what each command says of it."""
+
+    path: Path
+    complete: bool
+    files: dict[str, bytes]
+    answers: dict[int, tuple[int, str]] = field(default_factory=dict)
+
+
+@dataclass
+class Failure:
+    """What an input did that it must not."""
+
+    number: int
+    changes: list[str]
+    command: list[str]
+    what: str
+
+
+def make_bases(folder: Path) -> list[Base]:
+    bases = []
+    for i, complete in enumerate([True, False] * 2):
+        path = folder / f"base{i}"
+        if i < 2:
+            writer = rundir.small_run(path)
+        else:
+            writer = rundir.busy_run(path, seed=i, epochs=EPOCHS, every=3)
+        if not complete:
+            writer.close("running")
+        status = run(["manifest", str(path), "-o", f"{path}.manifest"])[0]
+        if status and complete:
+            raise SystemExit(f"{path}: no manifest")
+        if not complete:
+            shutil.copy(f"{folder}/base{i - 1}.manifest", f"{path}.manifest")
+        shutil.copytree(path, f"{path}.whole")
+        files = {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+        bases.append(Base(path, complete, files))
+    return bases
+
+
+def take_output() -> None:
+    """From here on what this process prints can be had back by `printed`."""
+    for descriptor in (1, 2):
+        file = os.memfd_create(f"output{descriptor}")
+        os.dup2(file, descriptor)
+        os.close(file)
+
+
+def printed(descriptor: int) -> str:
+    text = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return text
+
+
+def run(command: list[str]) -> tuple[int, str, str]:
+    """Status, standard output and standard error of a command line, in this process."""
+    try:
+        status = run_command(command)
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        out, err = printed(1), printed(2)
+    return status, out, err
+
+
+# ---- changes ----
+
+
+def change_bytes(data: bytearray, pick: random.Random, dtype: np.dtype[Any]) -> str:
+    at = pick.randrange(len(data))
+    data[at] ^= 1 << pick.randrange(8)
+    return f"bit of byte {at}"
+
+
+def change_member(data: bytearray, pick: random.Random, dtype: np.dtype[Any]) -> str:
+    """A member of a record gets an interesting value, or that of another record."""
+    count = (len(data) - layout.HEADER_SIZE) // dtype.itemsize
+    if count < 1 or dtype.fields is None:
+        return change_bytes(data, pick, dtype)
+    name = pick.choice([n for n in dtype.names or () if n != "check"])
+    index, other = pick.randrange(count), pick.randrange(count)
+    records = np.frombuffer(data, dtype, count, layout.HEADER_SIZE).copy()
+    if pick.random() < 0.3:
+        records[name][index] = records[name][other]
+    else:
+        member = records[name][index : index + 1]
+        bits = 8 * member.dtype.itemsize
+        value = pick.choice(INTERESTING) + pick.randrange(-1, 2)
+        if member.dtype.kind in "ui":
+            low = value % (1 << bits)
+            signed = low - (1 << bits) if member.dtype.kind == "i" and low >> (bits - 1) else low
+            member[...] = signed
+    data[layout.HEADER_SIZE : layout.HEADER_SIZE + records.nbytes] = records.tobytes()
+    return f"{name} of record {index}"
+
+
+def change_records(data: bytearray, pick: random.Random, dtype: np.dtype[Any]) -> str:
+    """Records are taken away, doubled or swapped."""
+    count = (len(data) - layout.HEADER_SIZE) // dtype.itemsize
+    if count < 2:
+        return change_bytes(data, pick, dtype)
+    size, start = dtype.itemsize, layout.HEADER_SIZE
+    a, b = sorted(pick.sample(range(count), 2))
+    first = bytes(data[start + a * size : start + (a + 1) * size])
+    second = bytes(data[start + b * size : start + (b + 1) * size])
+    how = pick.choice(["gone", "doubled", "swapped", "inserted"])
+    if how == "gone":
+        del data[start + a * size : start + b * size]
+    elif how == "doubled":
+        data[start + b * size : start + b * size] = first
+    elif how == "swapped":
+        data[start + a * size : start + (a + 1) * size] = second
+        data[start + b * size : start + (b + 1) * size] = first
+    else:
+        at = pick.randrange(len(data) + 1)
+        data[at:at] = bytes(pick.choice([1, size, 160]))
+    return f"records {a} and {b} {how}"
+
+
+def change_length(data: bytearray, pick: random.Random, dtype: np.dtype[Any]) -> str:
+    length = pick.randrange(len(data) + 1)
+    if pick.random() < 0.5 and len(data) > layout.HEADER_SIZE:
+        length -= (length - layout.HEADER_SIZE) % dtype.itemsize
+    del data[max(length, 0) :]
+    return f"cut off at {length}"
+
+
+CHANGES: list[Callable[[bytearray, random.Random, np.dtype[Any]], str]] = [
+    change_bytes,
+    change_member,
+    change_member,
+    change_records,
+    change_length,
+]
+
+
+def change_json(text: bytes, pick: random.Random) -> tuple[bytes, str]:
+    """One value anywhere in a document becomes another, or goes."""
+    document = json.loads(text)
+    places: list[tuple[Any, Any]] = []
+
+    def walk(value: Any) -> None:
+        keys = list(value) if isinstance(value, dict) else range(len(value))
+        for key in keys:
+            places.append((value, key))
+            if isinstance(value[key], dict | list):
+                walk(value[key])
+
+    walk(document)
+    parent, key = pick.choice(places)
+    if pick.random() < 0.2:
+        del parent[key]
+        return json.dumps(document).encode(), f"{key} gone"
+    parent[key] = pick.choice(JSON_VALUES)
+    return json.dumps(document).encode(), f"{key} = {parent[key]!r}"
+
+
+def change(base: Base, pick: random.Random, sealed: bool) -> tuple[dict[str, bytes], list[str]]:
+    """The files that are other ones, and what is other in them."""
+    changed: dict[str, bytes] = {}
+    notes = []
+    for _ in range(pick.choice([1, 1, 1, 2, 3])):
+        name = pick.choice(sorted(base.files))
+        data = changed.get(name, base.files[name])
+        file = Path(name).name
+        if file.endswith(".json"):
+            new, note = change_json(data, pick)
+        elif not data:
+            continue
+        else:
+            dtype = KINDS[file][1] if file in KINDS else np.dtype("u1")
+            raw = bytearray(data)
+            note = pick.choice(CHANGES)(raw, pick, dtype)
+            new = bytes(raw)
+        changed[name] = new
+        notes.append(f"{name}: {note}")
+    return changed, notes
+
+
+def write(base: Base, changed: dict[str, bytes], sealed: bool) -> None:
+    for name, data in changed.items():
+        path = base.path / name
+        path.write_bytes(data)
+        if sealed and path.name in KINDS and "check" in (KINDS[path.name][1].names or ()):
+            with contextlib.suppress(ValueError):
+                rundir.reseal_records(path)
+
+
+def restore(base: Base, changed: dict[str, bytes]) -> None:
+    for name in changed:
+        (base.path / name).write_bytes(base.files[name])
+
+
+# ---- inputs ----
+
+
+def too_slow(*_: object) -> None:
+    raise TimeoutError(f"more than {SLOWEST} s")
+
+
+def judge(base: Base, which: int, command: list[str], sealed: bool) -> str | None:
+    """Gives a command to a changed run; what is wrong with what came of it."""
+    signal.alarm(SLOWEST)
+    try:
+        status, out, err = run(command)
+    except BaseException:
+        return traceback.format_exc()
+    finally:
+        signal.alarm(0)
+    if status not in (0, 1, 2):
+        return f"status {status}: {err}"
+    if status == 2 and not out and not ONE_LINE.fullmatch(err):
+        return f"not one line: {err!r}"
+    if "\x1b" in out + err:
+        return f"an escape sequence: {out + err!r}"
+    if status != 2 and base.complete and not sealed and (status, out) != base.answers[which]:
+        return "SILENT LOSS: another answer, and no error"
+    return None
+
+
+def one(bases: list[Base], folder: Path, seed: int, number: int) -> Failure | None:
+    pick = random.Random(f"{seed}:{number}")
+    base = pick.choice(bases)
+    sealed = pick.random() < 0.6
+    lines = commands(str(base.path), str(folder))
+    which = pick.randrange(len(lines))
+    if base.complete and which not in base.answers:
+        status, out, _ = run(lines[which])
+        base.answers[which] = status, out
+    changed, notes = change(base, pick, sealed)
+    write(base, changed, sealed)
+    try:
+        what = judge(base, which, lines[which], sealed)
+    finally:
+        restore(base, changed)
+    return Failure(number, notes, lines[which], what) if what else None
+
+
+def worker(seed: int, numbers: range, seconds: float, results: Any) -> None:
+    take_output()
+    typer.main.get_command = functools.cache(typer.main.get_command)  # most of what a verb takes
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGALRM, too_slow)
+    place = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    end = time.monotonic() + seconds
+    done = 0
+    try:
+        with tempfile.TemporaryDirectory(dir=place) as name:
+            folder = Path(name)
+            bases = make_bases(folder)
+            for number in numbers:
+                if time.monotonic() > end:
+                    break
+                failure = one(bases, folder, seed, number)
+                done += 1
+                if failure:
+                    results.put(failure)
+    except BaseException:
+        results.put(Failure(done, ["none"], ["the fuzzer itself"], traceback.format_exc()))
+    results.put(done)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--inputs", type=int, default=1 << 40, help="at most so many a worker")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", type=int, help="this input alone")
+    given = parser.parse_args()
+    results: Any = multiprocessing.Queue()
+    if given.only is not None:
+        ranges = [range(given.only, given.only + 1)]
+    else:
+        ranges = [range(j, given.inputs * given.jobs, given.jobs) for j in range(given.jobs)]
+    workers = [
+        multiprocessing.Process(target=worker, args=(given.seed, r, given.seconds, results))
+        for r in ranges
+    ]
+    for w in workers:
+        w.start()
+    done, failures, running = 0, [], len(workers)
+    while running:
+        result = results.get()
+        if isinstance(result, Failure):
+            failures.append(result)
+        else:
+            done += result
+            running -= 1
+    for w in workers:
+        w.join()
+    kinds = Counter(f.what.strip().splitlines()[-1][:150] for f in failures)
+    shown: set[str] = set()
+    for f in sorted(failures, key=lambda f: f.number):
+        kind = f.what.strip().splitlines()[-1][:150]
+        if kind not in shown:
+            shown.add(kind)
+            print(f"input {f.number} ({kinds[kind]} like it): {'; '.join(f.changes)}")
+            print(f"  {' '.join(f.command)}\n  {f.what.strip()[-1500:]}\n")
+    print(f"readers  {done:,} inputs with seed {given.seed}: {len(failures):,} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
