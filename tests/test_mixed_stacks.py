@@ -101,7 +101,7 @@ def recorded(
     python: str, text: str, extension: Path, folder: Path, whose: str = "mixed"
 ) -> list[Stack]:
     """Runs BEGIN and text. Stacks of the sets of memory, in order: the kind, the function, and the
-    line where the frame is Python's, without frames of ctypes.
+    line where the frame is Python's, without frames of ctypes and what was inlined.
     """
     script, run = folder / "script.py", folder / "run"
     script.write_text(BEGIN + text)
@@ -116,12 +116,11 @@ def recorded(
     sets = process.events[process.events["kind"] == 5]
     out = []
     for number in sets["stack"].tolist():
-        kinds = process.frames["kind"][process.frames["stack"] == number]
         stack = []
-        for kind, (function, file, line) in zip(kinds, process.stack(number), strict=True):
+        for kind, (function, file, line) in process.stack_frames(number):
             if kind == PYTHON:
                 stack.append(("python", function, line))
-            elif "ctypes" not in file and "libffi" not in file:
+            elif "ctypes" not in file and "libffi" not in file and "[inlined" not in function:
                 stack.append(("native", function, 0))
         out.append(stack)
     return out
