@@ -261,7 +261,7 @@ enum tt_trigger {
 #define TT_EPOCHF_TOUCHED 2   /* only touched regions were read; others count as unchanged */
 #define TT_EPOCHF_LOOSE 4     /* the cut could not be made exact: contents may be torn */
 #define TT_EPOCHF_REFUSED 8   /* not captured (ring full under "fail", stalled, error); changes show in the next epoch */
-#define TT_EPOCHF_DROPPED 16  /* captured, then overwritten in the ring or removed by --retain: digests only */
+#define TT_EPOCHF_DROPPED 16  /* captured, but its contents were not stored: digests only, or, overwritten in the ring, nothing */
 #define TT_EPOCHF_GAP 32      /* changes of earlier refused epochs may be included */
 
 struct tt_epoch {

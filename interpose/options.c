@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "controls.h"
+#include "drain/disk.h"
 #include "drain/json.h"
 
+#define LEAST_DISK (8 << 20)
 #define COMPRESS_MOST 19 /* levels above need memory that is not ours to take */
 
 _Alignas(64) struct options options;
@@ -27,7 +29,7 @@ static const struct {
 	{"TT_LAUNCH_DELAY", "0"}, {"TT_LAUNCH_DELAY_MODE", "both"}, {"TT_DELAY_SEED", "0"},
 	{"TT_REPLAYABLE", "0"}, {"TT_KERNEL", ""}, {"TT_MAX_PER_KERNEL", NULL}, {"TT_CRASH_SAFE", "0"},
 	{"TT_DELAY", "0"}, {"TT_DELAY_MIN", "0"}, {"TT_DELAY_MODE", "random"}, {"TT_DELAY_PATTERNS", ""},
-	{"TT_DELAY_KERNEL", ""}, {"TT_DELAY_LOAD", ""}, {"TT_GRAPH_STAMPS", ""}, {"TT_CONTROL", ""},
+	{"TT_DELAY_KERNEL", ""}, {"TT_DELAY_LOAD", ""}, {"TT_GRAPH_STAMPS", ""}, {"TT_CONTROL", ""}, {"TT_MAX_DISK", "auto"},
 };
 #define VARIABLES (sizeof(variables) / sizeof(*variables))
 const char *const timeline_names[] = {"off", "events", "cupti", NULL};
@@ -257,7 +259,8 @@ bool options_read(char *error, size_t error_size)
 	static const char *const callers[] = {"off", "auto", "python", "backtrace", "mixed", "pytorch", "auto-gil", NULL};
 	int choice = 0, policy = OVERWRITE_BACKPRESSURE, deps = -1, caller = -1, timeline = TIMELINE_OFF, launch = -1;
 
-	options = (struct options){.snapshot_every = 64, .events = true, .nvtx = true, .stall_ms = 10000};
+	options = (struct options){.snapshot_every = 64, .events = true, .nvtx = true, .stall_ms = 10000,
+				   .max_disk = DISK_KEEP_FREE};
 	v = value_of("TT_OUT");
 	if (!v)
 		return true;
@@ -274,6 +277,11 @@ bool options_read(char *error, size_t error_size)
 	if (v && (!parse_size(v, &options.ring_bytes) || options.ring_bytes < (256 << 10)))
 		return bad(error, error_size, "TT_RING_BYTES", v,
 			   "expected a size of at least 256K, such as 256M or 2G");
+	v = value_of("TT_MAX_DISK");
+	if (v && !strcmp(v, "off"))
+		options.max_disk = 0;
+	else if (v && strcmp(v, "auto") && (!parse_size(v, &options.max_disk) || options.max_disk < LEAST_DISK))
+		return bad(error, error_size, "TT_MAX_DISK", v, "expected auto, off or a size of at least 8M");
 	if (!read_controls(&timeline, error, error_size) ||
 	    !read_choice("TT_REGIONS", regions, "expected all or touched", &choice, error, error_size) ||
 	    !read_choice("TT_OVERWRITE", policies, "expected backpressure, drop-oldest or fail", &policy,

@@ -32,6 +32,7 @@ struct options {
 	uint32_t snapshot_every;
 	uint32_t retain;
 	uint32_t compress; /* level of zstd, 0: none */
+	uint64_t max_disk; /* as disk_limit takes it */
 	enum overwrite_policy overwrite;
 	uint64_t ring_bytes; /* 0: chosen by what is free */
 	uint32_t stall_ms;

@@ -182,6 +182,24 @@ static void counter(struct json *j, const char *key, uint64_t value)
 	json_u64(j, value);
 }
 
+/* Where there is no room for contents. */
+static void json_digests_only(struct json *j)
+{
+	char reason[512];
+	uint32_t since;
+
+	json_key(j, "digests_only");
+	if (!store_digests_only(run, &since, reason, sizeof(reason))) {
+		json_null(j);
+		return;
+	}
+	json_open(j, '{');
+	counter(j, "since", since);
+	json_key(j, "reason");
+	json_string(j, reason);
+	json_close(j, '}');
+}
+
 static void write_process(const char *status, const char *reason, bool ended)
 {
 	const char *const *unknown;
@@ -238,6 +256,7 @@ static void write_process(const char *status, const char *reason, bool ended)
 	counter(&j, "bytes_changed", recorder_counters.bytes_changed);
 	counter(&j, "bytes_stored", recorder_counters.bytes_stored);
 	json_close(&j, '}');
+	json_digests_only(&j);
 	json_key(&j, "unknown_calls");
 	json_open(&j, '[');
 	for (unsigned i = 0, n = entry_unknown_calls(&unknown); i < n; i++)
@@ -328,7 +347,8 @@ static bool start(void)
 		return false;
 	}
 	bool compress = options.compress && compress_open();
-	store_config config = {options.out, options.deterministic, options.retain, compress ? (int)options.compress : 0};
+	store_config config = {options.out, options.deterministic, options.retain, compress ? (int)options.compress : 0,
+			       options.max_disk};
 	run = store_open(&config, error, sizeof(error));
 	if (!run) {
 		recorder_fail("%s", error);

@@ -21,7 +21,9 @@ STRESS = ROOT / "tests" / "programs" / "store_stress.c"
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC"]
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 HEADERS = ["format.h", "drain/store.h", "drain/events.h", "drain/dedup.h", "drain/json.h"]
-NAMES = "compress dedup events file json manifest mapped merge retain store store_epoch strings"
+NAMES = (
+    "compress dedup disk events file json manifest mapped merge retain store store_epoch strings"
+)
 SOURCES = [*(DRAIN / f"{name}.c" for name in NAMES.split()), INTERPOSE / "state" / "clock.c"]
 STREAM = """#include "xxh3_stream.h"
 uint64_t stream_digest(const void *data, size_t length, size_t piece)
@@ -39,6 +41,7 @@ BLOCK = 65536
 HEADER = 64
 LANES = 4
 FULL = 1
+DROPPED = 16
 FILES = {
     "events.bin": (1, "tt_event"),
     "regions.bin": (2, "tt_region"),
@@ -202,14 +205,19 @@ def check_epochs(process: Path) -> Any:
 class Store:
     """An open store, by way of the C functions."""
 
-    def __init__(self, lib: Any, run: Path, retain: int = 0, deterministic: bool = False) -> None:
+    def __init__(
+        self,
+        lib: Any,
+        run: Path,
+        retain: int = 0,
+        deterministic: bool = False,
+        max_disk: int = 0,
+    ) -> None:
         self.lib = lib
         self.path = FFI.new("char[]", os.fsencode(run))
         error = FFI.new("char[512]")
-        config = FFI.new(
-            "store_config *",
-            {"run_dir": self.path, "deterministic": deterministic, "retain": retain},
-        )
+        given = {"deterministic": deterministic, "retain": retain, "max_disk": max_disk}
+        config = FFI.new("store_config *", {"run_dir": self.path, **given})
         self.s = lib.store_open(config, error, 512)
         self.error = FFI.string(error).decode()
         if self.s != FFI.NULL:
@@ -270,6 +278,11 @@ class Store:
     def reason(self) -> str | None:
         text = FFI.new("char[512]")
         return FFI.string(text).decode() if self.lib.store_failed(self.s, text, 512) else None
+
+    def digests_only(self) -> tuple[int, str] | None:
+        since, text = FFI.new("uint32_t *"), FFI.new("char[512]")
+        found = self.lib.store_digests_only(self.s, since, text, 512)
+        return (since[0], FFI.string(text).decode()) if found else None
 
     def close(self) -> None:
         self.lib.store_close(self.s)

@@ -24,6 +24,7 @@ from tests.recordings import check_stored, compare, fills
 SIM = support.simulator_environment()
 NAME = "ttanalyze: "
 STOPPED = f"{NAME}recording stopped: "
+DROPPED = 16  # of an epoch
 REPORTED = re.compile(f"{NAME}(  |CUDA_ERROR_[A-Z_]+ from )")
 KEPT = ("LD_PRELOAD", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TT_OUT")
 
@@ -229,6 +230,34 @@ def test_few_descriptors(
         assert tt.open(run).processes[0].info["status"] == "complete"
 
 
+def without_contents(outcome: support.Outcome, run: Path, reason: str) -> None:
+    """Once there was no room for contents the run went on with digests only, and said so once. What
+    was stored by then is there, of the rest nothing is made up, and readers say why.
+    """
+    (line,) = own_lines(outcome)
+    found = re.fullmatch(f"{NAME}epochs from ([0-9]+) on have digests only: (.*)", line)
+    assert found
+    assert re.search(reason, found[2])
+    opened = tt.open(run)
+    (process,) = opened.processes
+    since = int(found[1])
+    assert process.info["status"] == "complete"
+    assert process.info["digests_only"] == {"since": since, "reason": found[2]}
+    assert line.removeprefix(NAME) in opened.warnings
+    assert (process.epochs["digests_count"] > 0).all()
+    assert (process.epochs["flags"] & DROPPED != 0).tolist() == [
+        number >= since for number in range(len(process.epochs))
+    ]
+    result = tt.verify.verify(opened, opened.manifest())
+    assert result.same
+    assert result.digest_only > 0
+    region, last = 1, len(process.epochs) - 1
+    with pytest.raises(tt.Error, match=f"were not stored .*from {since} on have digests only"):
+        opened.read(last, region)
+    if since:
+        assert len(opened.read(since - 1, region))
+
+
 @pytest.mark.native
 @pytest.mark.parametrize("size", [96 << 10, 1 << 20, 5 << 20, 9 << 20])
 def test_a_disk_that_fills(size: int, built: Path, tmp_path: Path) -> None:
@@ -242,13 +271,36 @@ def test_a_disk_that_fills(size: int, built: Path, tmp_path: Path) -> None:
         command = limited(f"-f {size // 512}", command)
     try:
         run = folder / "run"
-        outcome = support.run(command, support.recording(SIM, run, epoch="launch"))
+        options = {"epoch": "launch", "max_disk": "off"}
+        outcome = support.run(command, support.recording(SIM, run, **options))
         compare("", bare, outcome)
-        stopped(outcome, run, ": (No space left on device|File too large)$")
-        if size >= 9 << 20:
-            opened = tt.open(run)
-            assert opened.processes[0].info["status"] == "failed"
-            assert 1 <= len(opened.epochs) < 8
+        full = ": (No space left on device|File too large)$"
+        if size >= 5 << 20:
+            without_contents(outcome, run, full)
+        else:  # than the least that calls take
+            stopped(outcome, run, full)
+    finally:
+        unmount(folder)
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("limit", ["8M", "auto"])
+def test_a_run_that_may_take_no_more_of_the_disk(limit: str, built: Path, tmp_path: Path) -> None:
+    command = support.command("example-vecadd", built)
+    command += ["--size", "300000", "--steps", "8"]
+    bare = support.run(command, SIM)
+    folder = tmp_path / "small"
+    if limit == "auto":
+        small_disk(folder, 20 << 20, "disk")
+        if not folder.is_mount():
+            pytest.skip("no mount is allowed")
+    try:
+        run = folder if limit == "8M" else folder / "run"
+        outcome = support.run(command, support.recording(SIM, run, epoch="launch", max_disk=limit))
+        compare("", bare, outcome)
+        why = {"8M": "of the 8.0 MiB that --max-disk allows$", "auto": "--max-disk keeps 10.0 MiB$"}
+        without_contents(outcome, run, why[limit])
+        assert sum(p.stat().st_size for p in run.rglob("*") if p.is_file()) < 10 << 20
     finally:
         unmount(folder)
 

@@ -219,7 +219,7 @@ def test_dropped_epochs_leave_what_came_through_them(run_path: Path) -> None:
     assert run.read(3, 0).tobytes() == w.history[3][0]
     assert run.read(4, 0).tobytes() == w.history[4][0]
     assert all(run.read(e, 1).tobytes() == w.history[e][1] for e in range(5))
-    assert "1 epoch was overwritten in the ring" in run.warnings[0]
+    assert "1 epoch was stored without contents" in run.warnings[0]
 
 
 def test_removed_data_files_leave_digests(run_path: Path) -> None:

@@ -16,12 +16,15 @@ import pytest
 
 from tests.drain_run import (
     BLOCK,
+    DROPPED,
     FFI,
+    FULL,
     HEADER,
     LANES,
     NONE,
     Store,
     check_epochs,
+    data_files,
     noise,
     program,
     records,
@@ -62,35 +65,91 @@ FULL_DISK = """
 s = t.Store(lib, run)
 assert s.region(0) and s.epoch(0, True, {0: [t.noise(1)]})
 assert s.fill(1, False, {0: [t.noise(2)]})
-n = next(n for n in range(1000) if not s.block(1, n, t.noise(n + 3)))
-assert n > 20
-print(s.reason())
-assert not s.region(1) and s.string(b"x") == t.NONE and not s.fill(1, False, {}) and not s.commit(1)
-print(lib.store_process(s.s, b'{"status":"failed"}'))
+assert all(s.block(1, n, t.noise(n + 3)) for n in range(100))
+assert s.lib.store_digest(s.s, 1, 1, 100) and s.commit(1)
+print(*s.digests_only())
+assert s.region(1) and s.string(b"x") != t.NONE and s.epoch(2, True, {0: [t.noise(1)]})
+assert s.epoch(3, False, {})
+assert s.reason() is None and lib.store_process(s.s, b'{"status":"complete"}')
 s.close()
-print("went on")
 """
 
 
 @pytest.mark.parametrize("limit", ["file size", "disk"])
-def test_a_full_disk_ends_the_recording_alone(drain_path: Path, tmp_path: Path, limit: str) -> None:
+def test_on_a_full_disk_epochs_have_digests_only(
+    drain_path: Path, tmp_path: Path, limit: str
+) -> None:
     folder = tmp_path / "small"
     prepare, why = small_disk(folder, 4 << 20, limit)
     try:
         done = program(prepare + FULL_DISK, drain_path, folder / "run")
         assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[1:] == ["True", "went on"]
-        assert done.stdout.splitlines()[0] == f"writing {folder}/run/p0/data-00000.bin: {why}"
+        assert done.stdout == f"1 writing {folder}/run/p0/data-00000.bin: {why}\n"
         process = folder / "run" / "p0"
-        assert len(check_epochs(process)) == 1
-        assert len(records(process, "regions.bin")) == 1
+        epochs = check_epochs(process)
+        assert epochs["flags"].tolist() == [FULL, DROPPED, FULL | DROPPED, 0]
+        assert epochs["digests_count"].tolist() == [1, 2, 1, 0]
+        assert epochs["blocks_count"].tolist() == [1, 0, 0, 0]
+        assert epochs["bytes_stored"].tolist() == [BLOCK, 0, 0, 0]
+        assert len(records(process, "regions.bin")) == 2
         assert (process / "data-00000.bin").stat().st_size == HEADER + BLOCK, "space is given back"
-        document = orjson.loads((folder / "run" / "run.json").read_bytes())
-        assert document["processes"] == [{"status": "failed"}]
         document = orjson.loads((folder / "run" / "manifest.json").read_bytes())
-        assert len(document["processes"][0]["epochs"]) == 1
+        assert document["processes"][0]["epochs"][1]["flags"] == ["dropped"]
     finally:
         unmount(folder)
+
+
+def test_without_room_for_records_the_recording_ends_alone(
+    drain_path: Path, tmp_path: Path
+) -> None:
+    body = """
+s = t.Store(lib, run, max_disk=200_000)
+assert s.region(0) and s.epoch(0, True, {0: [t.noise(1)]})
+assert s.epoch(1, False, {0: [t.noise(2), t.noise(3)]})
+print(s.digests_only()[0])
+assert next(n for n in range(1, 9000) if not s.region(n)) > 1000
+assert not s.epoch(2, False, {}) and s.string(b"x") == t.NONE
+print(s.reason())
+assert lib.store_process(s.s, b'{"status":"failed"}')
+s.close()
+"""
+    done = program(body, drain_path, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    reason = "the run has 195.3 KiB of the 195.3 KiB that --max-disk allows"
+    assert done.stdout == f"1\nwriting {tmp_path}/run/p0/regions.bin: {reason}\n"
+    sizes_now = [p.stat().st_size for p in (tmp_path / "run").rglob("*.bin")]
+    assert sum(sizes_now) <= 200_000
+    assert check_epochs(tmp_path / "run" / "p0")["flags"].tolist() == [FULL, DROPPED]
+    document = orjson.loads((tmp_path / "run" / "run.json").read_bytes())
+    assert document["processes"] == [{"status": "failed"}]
+
+
+def test_processes_of_a_run_share_its_limit(drain_path: Path, tmp_path: Path) -> None:
+    body = """
+s = t.Store(lib, run, max_disk=8 << 20)
+n = next(n for n in range(1000) if not s.epoch(n, True, {0: [t.noise(n)]}) or s.digests_only())
+print(n)
+s.close()
+"""
+    counts = []
+    for _ in range(2):
+        done = program(body, drain_path, tmp_path / "run")
+        assert done.returncode == 0, done.stderr
+        counts.append(int(done.stdout))
+    assert 100 < counts[0] < 8 * 16
+    assert counts[1] == 0, "the first has left nothing"
+
+
+def test_old_contents_stay_where_new_ones_have_no_room(drain: Any, tmp_path: Path) -> None:
+    s = Store(drain, tmp_path / "run", retain=1, max_disk=200_000)
+    assert s.region(0)
+    assert s.epoch(0, True, {0: [noise(1)]})
+    for number in range(1, 4):
+        assert s.epoch(number, True, {0: [noise(number), noise(number + 10)]})
+    s.close()
+    epochs = check_epochs(s.process)
+    assert epochs["flags"].tolist() == [FULL, *[FULL | DROPPED] * 3]
+    assert data_files(s.process) == [0]
 
 
 def test_a_signal_of_the_programs_own_stays_pending(drain_path: Path, tmp_path: Path) -> None:
@@ -100,7 +159,8 @@ signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGXFSZ])
 signal.raise_signal(signal.SIGXFSZ)
 s = t.Store(lib, run)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
-assert not s.fill(0, True, {0: [t.noise(i) for i in range(9)]}) and "File too large" in s.reason()
+assert s.epoch(0, True, {0: [t.noise(i) for i in range(9)]})
+assert "File too large" in s.digests_only()[1]
 assert signal.sigpending() == {signal.SIGXFSZ}
 """
     done = program(body, drain_path, tmp_path / "run")

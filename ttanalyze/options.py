@@ -90,6 +90,11 @@ def parse_size(value: str) -> int:
     return size
 
 
+def _disk(value: str) -> None:
+    if value not in ("auto", "off") and parse_size(value) < 8 << 20:
+        raise Error("auto, off or a size of at least 8M is expected")
+
+
 def _switch(value: str) -> None:
     if value not in ("0", "1"):
         raise Error("0 or 1 is expected")
@@ -198,6 +203,7 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "TT_DEPS": _one_of("off", "device", "region"),
     "TT_EVENTS": _switch,
     "TT_COMPRESS": _level,
+    "TT_MAX_DISK": _disk,
     "TT_PARAMS": _switch,
     "TT_NVTX": _switch,
     "TT_CPU_CALLSTACK": _callers,

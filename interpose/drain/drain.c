@@ -298,7 +298,7 @@ static bool store_chunk(struct pending *q, struct arrived *a, uint64_t at)
 
 	if (!ok)
 		no_memory(q);
-	else if (a->have == a->header.size)
+	else if (a->have == a->header.size || !store_takes_contents(recorder_store())) /* which nobody looks at then */
 		ok = store_small(q, a);
 	else
 		ok = store_runs(q, a, at + a->header.payload);
@@ -346,6 +346,18 @@ static bool commit(struct pending *q)
 					  xxh3_64(q->list->regions[i]->mirror, region_blocks(q->list->regions[i]) * 8),
 					  assembled[i].changed);
 	return ok && store_epoch_commit(s, &q->epoch);
+}
+
+/* Once, with the first epoch that lacks contents. */
+static void tell_of_limit(const struct tt_epoch *e)
+{
+	char reason[200];
+	uint32_t since;
+
+	if (!store_digests_only(recorder_store(), &since, reason, sizeof(reason)) || since != e->number)
+		return;
+	recorder_warn("epochs from %u on have digests only: %s", since, reason);
+	recorder_note();
 }
 
 /* Waits for an epoch to be captured; one that work of the program holds up for too long is called off. */
@@ -399,8 +411,10 @@ static bool drain_one(struct pending *q)
 	carried = q->epoch.bytes_changed;
 	if (ok && q->final) {
 		ok = commit(q);
-		if (ok)
+		if (ok) {
 			incident_epoch(&q->epoch);
+			tell_of_limit(&q->epoch);
+		}
 		atomic_fetch_add(&recorder_counters.epochs, 1);
 		bool dropped = q->epoch.flags & TT_EPOCHF_DROPPED;
 		atomic_fetch_add(&recorder_counters.epochs_refused, q->refused && !dropped);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "../capture/xxh3.h"
+#include "disk.h"
 
 #define DIRECT 32768 /* pieces from this size on are not worth a copy into the buffer */
 
@@ -33,9 +34,18 @@ void file_set_created(uint64_t ns)
 
 void file_explain(char *out, size_t size, const char *what, const char *path, int error)
 {
-	char why[128];
+	char buffer[160], *why = buffer;
 
-	snprintf(out, size, "%s %s: %s", what, path, strerror_r(error, why, sizeof(why)));
+	if (error == FILE_LIMIT)
+		disk_explain(buffer, sizeof(buffer));
+	else
+		why = strerror_r(error, buffer, sizeof(buffer));
+	snprintf(out, size, "%s %s: %s", what, path, why);
+}
+
+bool file_no_room(int error)
+{
+	return error == ENOSPC || error == EDQUOT || error == EFBIG || error == FILE_LIMIT;
 }
 
 struct shield {
@@ -87,19 +97,24 @@ static int high(int fd)
 	return fd;
 }
 
-static int open_retry(const char *path, int flags)
+static int open_retry(int directory, const char *path, int flags)
 {
 	int fd;
 
 	do
-		fd = open(path, flags | O_CLOEXEC | O_NOCTTY, 0666);
+		fd = openat(directory, path, flags | O_CLOEXEC | O_NOCTTY, 0666);
 	while (fd < 0 && errno == EINTR);
 	return high(fd);
 }
 
 int file_open_existing(const char *path)
 {
-	return open_retry(path, O_RDONLY);
+	return open_retry(AT_FDCWD, path, O_RDONLY);
+}
+
+int file_open_below(int directory, const char *name)
+{
+	return open_retry(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
 }
 
 bool file_ours(const struct file *f)
@@ -121,7 +136,7 @@ static bool usable(struct file *f)
 		return true;
 	if (f->fd < 0)
 		return false;
-	fd = open_retry(f->path, O_RDWR);
+	fd = open_retry(AT_FDCWD, f->path, O_RDWR);
 	if (fd < 0)
 		return false;
 	f->fd = fd;
@@ -144,7 +159,7 @@ bool file_create(struct file *f, const char *directory, const char *name, bool b
 		errno = ENOMEM;
 		return false;
 	}
-	f->fd = open_retry(f->path, O_RDWR | O_CREAT | O_TRUNC);
+	f->fd = open_retry(AT_FDCWD, f->path, O_RDWR | O_CREAT | O_TRUNC);
 	if (f->fd >= 0 && !fstat(f->fd, &made)) {
 		f->device = made.st_dev;
 		f->inode = made.st_ino;
@@ -180,7 +195,7 @@ bool file_create_records(struct file *f, const char *directory, const char *name
 	if (!file_create(f, directory, name, buffered))
 		return false;
 	if (file_append(f, &header, sizeof(header)) && file_flush(f))
-		return true;
+		return f->limited = true;
 	error = errno;
 	file_discard(f);
 	errno = error;
@@ -222,10 +237,20 @@ bool file_flush(struct file *f)
 	return true;
 }
 
+static bool may_grow(const struct file *f, uint64_t size)
+{
+	if (!f->limited || disk_take(DISK_RECORDS, size))
+		return true;
+	errno = FILE_LIMIT;
+	return false;
+}
+
 bool file_append(struct file *f, const void *data, size_t size)
 {
 	size_t held = (size_t)(f->size - f->written);
 
+	if (!may_grow(f, size))
+		return false;
 	if (f->buffer && size < DIRECT) {
 		if (held + size > FILE_PIECE) {
 			if (!file_flush(f))
@@ -280,7 +305,7 @@ bool file_reserve(struct file *f, uint64_t offset, uint64_t size)
 	struct shield s;
 	int error = 0;
 
-	if (!usable(f))
+	if (!may_grow(f, size) || !usable(f))
 		return false;
 	shield_up(&s);
 	while (fallocate(f->fd, 0, (off_t)offset, (off_t)size) && (error = errno) == EINTR)

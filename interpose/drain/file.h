@@ -16,6 +16,7 @@
 #include "../format.h"
 
 #define FILE_PIECE 262144 /* bytes that buffers hold and streaming readers take at a time */
+#define FILE_LIMIT 4095     /* as errno: --max-disk forbids it */
 
 struct file {
 	char *path;
@@ -25,6 +26,7 @@ struct file {
 	uint64_t size;    /* bytes appended, those still in the buffer included */
 	uint64_t written; /* bytes of them in the file */
 	uint8_t *buffer;  /* NULL: every append is written at once */
+	bool limited;     /* --max-disk counts for it */
 };
 
 #define FILE_CLOSED ((struct file){.fd = -1})
@@ -53,8 +55,12 @@ bool file_truncate(struct file *f, uint64_t size);
 /* The descriptor still is the file that we opened. */
 bool file_ours(const struct file *f);
 
+/* Whether this errno says that there is no room for more. */
+bool file_no_room(int error);
+
 /* An existing file or directory, for reading; -1 with errno. */
 int file_open_existing(const char *path);
+int file_open_below(int directory, const char *name);
 /* Up to size bytes from offset on, short only at the file's end; -1 with errno. */
 ssize_t file_read_some(int fd, void *data, size_t size, uint64_t offset);
 

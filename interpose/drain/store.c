@@ -16,6 +16,7 @@
 
 #include "../capture/xxh3.h"
 #include "../state/clock.h"
+#include "disk.h"
 #include "manifest.h"
 #include "merge.h"
 #include "store_internal.h"
@@ -228,6 +229,7 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 		open_failed(s, made ? config->run_dir : NULL);
 		s = NULL;
 	} else {
+		disk_limit(s->run, config->max_disk);
 		s->digests.committed = s->digests.file.size;
 		s->blocks.committed = s->blocks.file.size;
 		s->data[0].committed = s->data[0].file.size;
@@ -300,6 +302,15 @@ bool store_failed(const store *s, char *reason, size_t size)
 	while (__atomic_load_n(&s->failure, __ATOMIC_ACQUIRE) != 2)
 		sched_yield(); /* another thread is writing the reason */
 	snprintf(reason, size, "%s", s->reason);
+	return true;
+}
+
+bool store_digests_only(const store *s, uint32_t *since, char *reason, size_t size)
+{
+	if (store_takes_contents(s))
+		return false;
+	*since = s->digests_only_since;
+	snprintf(reason, size, "%s", s->digests_only_reason);
 	return true;
 }
 

@@ -3,7 +3,7 @@
  *
  * Invariant: whatever prefix of these calls has happened, the files on disk are a valid run
  * up to the last committed epoch. Every function is safe from any thread. Once an operation
- * has failed (disk full, directory gone) the store stays failed: calls return false at once,
+ * has failed (directory gone, no room for records) the store stays failed: calls return false at once,
  * the first reason is kept, and nothing here ever raises a signal or aborts. Only store_process
  * and store_close still write what they can, so that the failure itself is told.
  */
@@ -23,6 +23,7 @@ typedef struct {
 	bool deterministic; /* times in files that manifests or comparisons cover are written as 0 */
 	unsigned retain;    /* epochs to keep on disk, 0 = all */
 	int compress;       /* level of zstd, 0 = contents as they are; compress_open has given true */
+	uint64_t max_disk;  /* as disk_limit takes it */
 } store_config;
 
 /* NULL on failure with a one-line reason. Creates run_dir and its next pN; takes no other file. */
@@ -58,6 +59,10 @@ bool store_find(store *s, const struct tt_block *blocks, size_t count, uint64_t 
  * the lane's data file. Fills in offset and segment.
  */
 bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane);
+/* False once there was no room for contents: store_blocks takes none then, and commits mark epochs that lack any. */
+bool store_takes_contents(const store *s);
+/* Since which epoch, and in one line why; false while it takes contents. */
+bool store_digests_only(const store *s, uint32_t *since, char *reason, size_t size);
 bool store_digest(store *s, uint32_t region, uint64_t digest, uint32_t changed);
 /* e: number, trigger, flags, context, device, seq, time_ns, label, bytes_read, bytes_changed, regions are the
  * caller's; the rest is filled in. Also deletes segments that config.retain no longer needs. */

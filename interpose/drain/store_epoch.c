@@ -11,6 +11,7 @@
 
 #include "../capture/xxh3.h"
 #include "../state/clock.h"
+#include "disk.h"
 #include "store_internal.h"
 
 #define AHEAD 8 /* look-ups under way at once: each is a cache miss */
@@ -36,16 +37,15 @@ static void roll_back_lane(struct store_lane *lane)
 	lane->planned = lane->committed;
 }
 
-void store_roll_back(store *s)
+/* Forgets the contents that the active epoch wrote, and where they are. */
+static void roll_back_contents(store *s)
 {
 	uint64_t from[TT_DATA_LANES];
 	bool began = s->data_before[0].file.fd >= 0;
 
-	if (!s->active)
-		return;
-	s->active = false;
 	file_rollback(&s->blocks.file, s->blocks.committed);
-	file_rollback(&s->digests.file, s->digests.committed);
+	xxh3_stream_begin(&s->blocks.check);
+	s->stored = 0;
 	for (unsigned i = 0; i < TT_DATA_LANES; i++) {
 		if (began) {
 			file_discard(&s->data[i].file);
@@ -64,12 +64,54 @@ void store_roll_back(store *s)
 	}
 }
 
+void store_roll_back(store *s)
+{
+	if (!s->active)
+		return;
+	s->active = false;
+	roll_back_contents(s);
+	file_rollback(&s->digests.file, s->digests.committed);
+}
+
+bool store_takes_contents(const store *s)
+{
+	return !__atomic_load_n(&s->digests_only, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * There is no room for contents: the active epoch and all after it have digests only. With `capture`
+ * held. Gives true where errno says just that, as nothing has failed then.
+ */
+static bool leave_contents_out(store *s, const char *path)
+{
+	if (!file_no_room(errno))
+		return false;
+	if (store_takes_contents(s)) {
+		if (errno == FILE_LIMIT)
+			disk_explain(s->digests_only_reason, sizeof(s->digests_only_reason));
+		else
+			file_explain(s->digests_only_reason, sizeof(s->digests_only_reason), "writing", path, errno);
+		s->digests_only_since = s->number;
+		__atomic_store_n(&s->digests_only, true, __ATOMIC_RELEASE);
+	}
+	s->lacks = true;
+	return true;
+}
+
+/* What was written for an epoch that lacks contents goes, which makes room for its digests. No lane is being written. */
+static void drop_contents(store *s)
+{
+	if (s->lacks && !s->dropped)
+		roll_back_contents(s);
+	s->dropped = s->lacks;
+}
+
 static bool begin_segment(store *s)
 {
 	struct store_lane next = {.file = FILE_CLOSED};
 
 	if (!store_begin_data(s, &next, s->segment + TT_DATA_LANES))
-		return store_fail(s, "beginning a data file in", s->directory, errno);
+		return leave_contents_out(s, s->directory) || store_fail(s, "beginning a data file in", s->directory, errno);
 	for (unsigned i = 0; i < TT_DATA_LANES; i++) {
 		s->data_before[i] = s->data[i];
 		s->data[i] = i ? (struct store_lane){.file = FILE_CLOSED} : next;
@@ -96,11 +138,12 @@ bool store_epoch_begin(store *s, uint32_t number, bool full)
 		return false;
 	store_roll_back(s);
 	s->active = true;
+	s->lacks = s->dropped = false;
 	if (number != s->number) {
 		char text[32];
 		snprintf(text, sizeof(text), "%u instead of %u", number, s->number);
 		store_fail(s, "beginning epoch", text, EINVAL);
-	} else if (s->retain && full && has_data(s)) {
+	} else if (s->retain && full && has_data(s) && store_takes_contents(s)) {
 		begin_segment(s);
 	}
 	s->stored = 0;
@@ -185,7 +228,7 @@ static bool append_contents(store *s, const struct tt_block *blocks, size_t coun
 			       stored_size(s, &blocks[next], from + ((blocks[next].offset & PLACE_OFFSET) - begin));
 		if ((begin > f->size && !file_append(f, zeros, (size_t)(begin - f->size))) ||
 		    !file_append(f, from, size))
-			return store_fail_write(s, f);
+			return false;
 	}
 	return true;
 }
@@ -207,7 +250,8 @@ static bool are_stored(const store *s, const struct tt_block *blocks, size_t cou
 static bool append_to_span(store *s, struct store_span *p, const void *record, size_t size)
 {
 	xxh3_stream_add(&p->check, record, size);
-	return file_append(&p->file, record, size) || store_fail_write(s, &p->file);
+	return file_append(&p->file, record, size) || (p == &s->blocks && leave_contents_out(s, p->file.path)) ||
+	       store_fail_write(s, &p->file);
 }
 
 /* The caller holds `capture`. */
@@ -228,8 +272,28 @@ static bool begin_contents(store *s, struct tt_block *blocks, size_t count, cons
 	if (!store_enter(s, &s->capture, &v))
 		return false;
 	bool good = s->active && (l->file.fd >= 0 || store_begin_data(s, l, s->segment + lane) ||
-				  store_fail(s, "beginning a data file in", s->directory, errno)) &&
-		    plan(s, blocks, count, contents, lane);
+				  leave_contents_out(s, s->directory) ||
+				  store_fail(s, "beginning a data file in", s->directory, errno));
+	uint64_t before = l->planned;
+	if (good && store_takes_contents(s) && (good = plan(s, blocks, count, contents, lane)) &&
+	    !disk_take(DISK_CONTENTS, l->planned - before)) {
+		errno = FILE_LIMIT;
+		leave_contents_out(s, l->file.path);
+	}
+	store_leave(&s->capture, &v);
+	return good;
+}
+
+/* With errno, from a write of contents that did not succeed. */
+static bool contents_failed(store *s, const struct file *f)
+{
+	struct store_visit v;
+	int error = errno;
+
+	if (!store_enter(s, &s->capture, &v))
+		return false;
+	errno = error;
+	bool good = leave_contents_out(s, f->path) || store_fail_write(s, f);
 	store_leave(&s->capture, &v);
 	return good;
 }
@@ -246,7 +310,8 @@ static bool store_contents(store *s, struct tt_block *blocks, size_t count, cons
 		    store_fail(s, "compressing for", s->directory, ENOMEM);
 	contents = s->compress ? c->out : contents;
 	good = good && begin_contents(s, blocks, count, contents, lane) &&
-	       append_contents(s, blocks, count, contents, &s->data[lane]);
+	       (!store_takes_contents(s) || append_contents(s, blocks, count, contents, &s->data[lane]) ||
+		contents_failed(s, &s->data[lane].file));
 	store_leave(&s->writing[lane], &v);
 	return good;
 }
@@ -255,10 +320,14 @@ bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *c
 {
 	struct store_visit v;
 
-	bool good = !contents || store_contents(s, blocks, count, contents, lane);
+	bool good = !contents || !store_takes_contents(s) || store_contents(s, blocks, count, contents, lane);
 	if (!store_enter(s, &s->capture, &v))
 		return false;
-	good = good && s->active && (contents || are_stored(s, blocks, count)) && append_records(s, blocks, count);
+	good = good && s->active;
+	if (!store_takes_contents(s))
+		s->lacks |= count > 0;
+	else
+		good = good && (contents || are_stored(s, blocks, count)) && append_records(s, blocks, count);
 	store_leave(&s->capture, &v);
 	return good;
 }
@@ -271,6 +340,7 @@ bool store_digest(store *s, uint32_t region, uint64_t digest, uint32_t changed)
 
 	if (!store_enter(s, &s->capture, &v))
 		return false;
+	drop_contents(s);
 	good = s->active && append_to_span(s, &s->digests, &d, sizeof(d));
 	if (store_has_failed(s))
 		store_roll_back(s);
@@ -310,14 +380,25 @@ static bool flush_labels(store *s)
 	return good;
 }
 
+static bool flush_contents(store *s)
+{
+	for (unsigned i = 0; i < TT_DATA_LANES; i++) {
+		struct file *f = &s->data[i].file;
+		if (f->fd >= 0 && !file_flush(f))
+			return leave_contents_out(s, f->path) || store_fail_write(s, f);
+	}
+	return file_flush(&s->blocks.file) || leave_contents_out(s, s->blocks.file.path) ||
+	       store_fail_write(s, &s->blocks.file);
+}
+
 /* The order is the invariant: the epoch's record comes after all that it speaks of. */
 static bool commit(store *s, struct tt_epoch *e)
 {
-	for (unsigned i = 0; i < TT_DATA_LANES; i++)
-		if (s->data[i].file.fd >= 0 && !file_flush(&s->data[i].file))
-			return store_fail_write(s, &s->data[i].file);
-	if (!file_flush(&s->blocks.file))
-		return store_fail_write(s, &s->blocks.file);
+	drop_contents(s);
+	if (!flush_contents(s))
+		return false;
+	drop_contents(s);
+	e->flags |= s->lacks ? TT_EPOCHF_DROPPED : 0;
 	if (!file_flush(&s->digests.file))
 		return store_fail_write(s, &s->digests.file);
 	if (!flush_labels(s))

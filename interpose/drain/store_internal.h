@@ -58,6 +58,10 @@ struct store {
 	bool active;
 	uint32_t number; /* of the active epoch, else of the next */
 	uint64_t stored;
+	bool lacks, dropped; /* the active epoch lacks contents; those that it had are rolled back */
+	bool digests_only;   /* for all epochs from this one on: */
+	uint32_t digests_only_since;
+	char digests_only_reason[512];
 
 	pthread_mutex_t images, json;
 	pthread_mutex_t writing[TT_DATA_LANES];

@@ -39,6 +39,8 @@ def blame_text(found: Blame, colour: bool = False) -> str:
             where += f" to {change.last}"
         out.append(f"{where}  {_epoch(target.process, change.epoch)}: {_what(target, change)}")
         out += _suspects(change.suspects, names) if found.events else []
+    if any(change.after is None and change.blocks is None for change in found.changes):
+        out += _why_gone(target.process)
     return "\n".join(out if found.events else [*out, NO_CALLS])
 
 
@@ -83,7 +85,13 @@ def sighting_text(
     if unseen:
         count = text.count(unseen, "change")
         out.append(f"{count} could not be looked at: the contents are gone")
+        out += _why_gone(process)
     return "\n".join(out)
+
+
+def _why_gone(process: Process) -> list[str]:
+    why = process.digests_only
+    return [text.printable(why)] if why else []
 
 
 def target_text(target: Target) -> str:

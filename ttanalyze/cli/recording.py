@@ -75,6 +75,15 @@ def record(
         str | None,
         typer.Option(metavar="LEVEL", help="Compress contents with zstd: 1 to 19 (default 0: no)."),
     ] = None,
+    max_disk: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|off|SIZE",
+            help="When there is no more room, record digests only: auto (default) keeps 5 GiB or a "
+            "tenth of the disk free, whichever is more; SIZE bounds the run directory; off: until "
+            "the disk is full.",
+        ),
+    ] = None,
     deterministic: Annotated[
         bool | None, typer.Option("--deterministic", help="Same addresses, same manifest.")
     ] = None,
@@ -267,6 +276,7 @@ def record(
         "overwrite": overwrite,
         "ring_bytes": ring_bytes,
         "compress": compress,
+        "max_disk": max_disk,
         "deterministic": deterministic,
         "deps": deps,
         "events": events,

@@ -214,9 +214,10 @@ class _Search:
             good = xxhash.xxh3_64_intdigest(digests.data) == int(self._digests[i])
             good &= bool(self._whole[i])
             if stale and not good:
+                why = self.process.digests_only
                 raise Error(
                     f"the contents of region {region} in epoch {self.epoch} are lost: {stale} of "
-                    f"its {len(records)} blocks were overwritten before they were stored"
+                    f"its {len(records)} blocks were not stored" + (f" ({why})" if why else "")
                 )
             if not good:
                 path = self.process.path / "digests.bin"

@@ -4,7 +4,7 @@ A region's digests say in which epochs it changed at all, and only the block rec
 looked at; of contents no more is read than the blocks asked for. Memory is bounded by the answer
 and a batch of epochs.
 
-An epoch whose contents were overwritten in the ring (`dropped`) says that a region changed, and
+An epoch without contents (`dropped`) says that a region changed, and
 not where. The next epoch that lists its blocks makes them known again.
 """
 

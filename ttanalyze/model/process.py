@@ -632,6 +632,16 @@ class Process:
         return f"the recording ended early ({self.status}): {reason}"
 
     @property
+    def digests_only(self) -> str | None:
+        """Since when epochs have no contents, and why; None where they all may have some."""
+        only = self.info.get("digests_only")
+        if not only:
+            return None
+        return (
+            f"epochs from {only.get('since', '?')} on have digests only: {only.get('reason', '?')}"
+        )
+
+    @property
     def without_events(self) -> bool:
         """Whether no calls were recorded, as was asked for."""
         return bool(self.info.get("options", {}).get("TT_EVENTS") == "0")
@@ -664,7 +674,8 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     expect(path, where, info, started_ns=int, options=dict, ring=dict, counters=dict)
     expect(path, where, info, deterministic=bool, ended_ns=(int, None), reason=(str, None))
     expect(path, f"{where}ring.", info.get("ring", {}), bytes=int, place=str)
-    expect(path, where, info, timeline=dict)
+    expect(path, where, info, timeline=dict, digests_only=(dict, None))
+    expect(path, f"{where}digests_only.", info.get("digests_only") or {}, since=int, reason=str)
     texts = {"asked": str, "source": str, "reason": (str, None)}
     numbers = {"missed": int, "clock_error_ns": (int, None)}
     expect(path, f"{where}timeline.", info.get("timeline", {}), **texts, **numbers)

@@ -26,7 +26,7 @@ USED = ("textures", "surfaces")
 PARTIAL = "epochs looked only at memory that calls name: what other memory held is not sure"
 WHY_BAD = {  # by flag, of epochs
     layout.REFUSED: "was given up, as work of the program held it up",
-    layout.DROPPED: "was dropped from the ring",
+    layout.DROPPED: "was dropped: it has no contents",
     layout.LOOSE: "was cut while work was running: it may be torn",
 }
 WORK = [KIND[name] for name in ("launch", "graph-launch", "copy", "set", "mem-op")]
