@@ -464,6 +464,7 @@ void recorder_forget(void)
 	timeline_forget();
 	delays_forget();
 	points_forget();
+	memory_forget();
 	stacks_forget();
 	graphs_forget();
 	store_forget(run);

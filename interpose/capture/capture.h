@@ -18,22 +18,12 @@
 #include "../drain/drain.h"
 #include "../state/regions.h"
 #include "../state/streams.h"
+#include "free_ranges.h"
 #include "kernels.h"
+#include "memory.h"
 
 #define CAPTURE_PENDING 256 /* epoch parts that may wait for the drain */
 #define CAPTURE_OUTGROWN 64 /* of these there are few: each is larger by a part than the one before */
-
-/* Memory of our own that kernels reach: on the device, or pinned on the host where that is short. */
-struct memory {
-	CUdeviceptr device;
-	void *host; /* NULL: on the device */
-	uint64_t size;
-	bool lent; /* a part of another */
-};
-
-struct free_range {
-	uint64_t address, blocks;
-};
 
 /* A capture whose status was not read so far, and what of the ring it may take. */
 struct open_capture {
@@ -71,8 +61,7 @@ struct capture {
 	unsigned outgrown_count, outgrown_staging_count;
 	struct memory slabs[64];         /* block digests */
 	unsigned slab_count;
-	struct free_range *ranges;
-	size_t range_count, range_capacity;
+	struct free_ranges places;       /* for these */
 	CUevent order;                   /* recorded on the program's streams in turn */
 	CUevent done[CAPTURE_PENDING];
 	_Atomic uint64_t tail;           /* ring position drained so far */

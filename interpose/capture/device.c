@@ -22,8 +22,8 @@ extern const char capture_ptx[];
 #define RING_SMALLEST ((uint64_t)4 << 20)
 #define RING_HOST ((uint64_t)64 << 20)
 #define LENT 64 /* of the ring's memory, the part that is used for lists */
-#define SLAB_BLOCKS ((uint64_t)1 << 17)
-static pthread_mutex_t ranges_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the program reach the ranges too */
+#define SLAB ((uint64_t)1 << 20)
+static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the program reach the places too */
 
 #define ASK_FIRST_NS 200000u
 #define ASK_NS 20000000u
@@ -47,30 +47,6 @@ static void account_since(struct context *c, uint64_t before)
 	atomic_fetch_add(&c->device_bytes, before - available());
 }
 
-static bool host_memory(struct memory *m, uint64_t size)
-{
-	if (real.cuMemHostAlloc(&m->host, size, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS)
-		return false;
-	if (real.cuMemHostGetDevicePointer_v2(&m->device, m->host, 0) != CUDA_SUCCESS) {
-		real.cuMemFreeHost(m->host);
-		m->host = NULL;
-		return false;
-	}
-	m->size = size;
-	return true;
-}
-
-static bool memory_anywhere(struct memory *m, uint64_t size, bool host)
-{
-	*m = (struct memory){0};
-	if (!host && real.cuMemAlloc_v2(&m->device, size) == CUDA_SUCCESS) {
-		m->size = size;
-		return true;
-	}
-	m->device = 0;
-	return host_memory(m, size);
-}
-
 bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host)
 {
 	return capture_memory_of(p->context, m, size, host || p->host_only);
@@ -79,19 +55,10 @@ bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool hos
 bool capture_memory_of(struct context *c, struct memory *m, uint64_t size, bool host)
 {
 	uint64_t before = available();
-	bool ok = memory_anywhere(m, size, host);
+	bool ok = memory_anywhere(c, m, size, host);
 
 	account_since(c, before);
 	return ok;
-}
-
-static void memory_free(struct memory *m)
-{
-	if (m->host && !m->lent)
-		real.cuMemFreeHost(m->host);
-	else if (m->device && !m->lent)
-		real.cuMemFree_v2(m->device);
-	*m = (struct memory){0};
 }
 
 void capture_outgrow(struct capture *p, struct memory *m)
@@ -111,7 +78,7 @@ void capture_outgrow_staging(struct capture *p)
 static void free_outgrown(struct capture *p)
 {
 	while (p->outgrown_count)
-		memory_free(&p->outgrown[--p->outgrown_count]);
+		memory_free(p->context, &p->outgrown[--p->outgrown_count]);
 	while (p->outgrown_staging_count)
 		real.cuMemFreeHost(p->outgrown_staging[--p->outgrown_staging_count]);
 }
@@ -123,32 +90,6 @@ void capture_free_outgrown(struct capture *p)
 	uint64_t before = available();
 	free_outgrown(p);
 	account_since(p->context, before);
-}
-
-static bool range_add(struct capture *p, uint64_t address, uint64_t blocks)
-{
-	for (size_t i = 0; i < p->range_count; i++) {
-		struct free_range *f = &p->ranges[i];
-		if (f->address + f->blocks * 8 == address) {
-			f->blocks += blocks;
-			return true;
-		}
-		if (address + blocks * 8 == f->address) {
-			f->address = address;
-			f->blocks += blocks;
-			return true;
-		}
-	}
-	if (p->range_count == p->range_capacity) {
-		size_t n = p->range_capacity ? p->range_capacity * 2 : 64;
-		struct free_range *more = realloc(p->ranges, n * sizeof(*more));
-		if (!more)
-			return false;
-		p->ranges = more;
-		p->range_capacity = n;
-	}
-	p->ranges[p->range_count++] = (struct free_range){address, blocks};
-	return true;
 }
 
 /* The end of the ring's memory holds block digests and the list of changed blocks, as far as it goes. */
@@ -163,7 +104,7 @@ static void lend(struct capture *p)
 	p->scratch.size = lent - digests;
 	p->scratch.lent = true;
 	if (digests)
-		range_add(p, p->scratch.device + p->scratch.size, digests / 8);
+		free_ranges_add(&p->places, p->scratch.device + p->scratch.size, digests);
 }
 
 static bool make_ring(struct capture *p, uint64_t *wanted)
@@ -182,17 +123,10 @@ static bool make_ring(struct capture *p, uint64_t *wanted)
 		want /= 2;
 	want &= ~(uint64_t)(TT_RING_ALIGN - 1);
 	bool host = p->host_only || want > left / 4;
-	for (; !host && want >= smallest; want = want / 2 & ~(uint64_t)(TT_RING_ALIGN - 1)) {
-		if (real.cuMemAlloc_v2(&p->ring.device, want) == CUDA_SUCCESS) {
-			p->ring.size = want;
-			break;
-		}
-		p->ring.device = 0;
-	}
-	if (!p->ring.size) {
-		if (!host_memory(&p->ring, asked < RING_HOST ? asked : RING_HOST))
-			return false;
-	}
+	while (!host && want >= smallest && !memory_on_device(p->context, &p->ring, want))
+		want = want / 2 & ~(uint64_t)(TT_RING_ALIGN - 1);
+	if (!p->ring.size && !memory_on_host(&p->ring, asked < RING_HOST ? asked : RING_HOST))
+		return false;
 	*wanted = asked;
 	return true;
 }
@@ -208,21 +142,34 @@ static void tell_ring(const struct capture *p, uint64_t wanted)
 	recorder_ring(p->ring.size, p->ring.host ? "host" : "device");
 }
 
+/* Unmapping memory does not wait for work that uses it, as freeing does. */
+static void wait_for_work(struct capture *p)
+{
+	if (!atomic_load(&captures_active)) {
+		real.cuCtxSynchronize();
+		return;
+	}
+	CUstream own[] = {p->stream, p->drain_streams[0], p->drain_streams[1]};
+	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
+		if (own[i])
+			real.cuStreamSynchronize(own[i]);
+}
+
 static void destroy(struct capture *p)
 {
-	pthread_mutex_lock(&ranges_lock);
+	pthread_mutex_lock(&places_lock);
 	if (p->context->capture == p)
 		p->context->capture = NULL;
-	pthread_mutex_unlock(&ranges_lock);
+	pthread_mutex_unlock(&places_lock);
 	points_switch_off(p->context);
-	memory_free(&p->ring);
-	memory_free(&p->control);
-	memory_free(&p->scratch);
-	memory_free(&p->regions);
-	memory_free(&p->shared);
+	memory_free(p->context, &p->ring);
+	memory_free(p->context, &p->control);
+	memory_free(p->context, &p->scratch);
+	memory_free(p->context, &p->regions);
+	memory_free(p->context, &p->shared);
 	free_outgrown(p);
 	for (unsigned i = 0; i < p->slab_count; i++)
-		memory_free(&p->slabs[i]);
+		memory_free(p->context, &p->slabs[i]);
 	if (p->staging)
 		real.cuMemFreeHost(p->staging);
 	for (int i = 0; i < CAPTURE_PENDING; i++)
@@ -244,7 +191,7 @@ static void destroy(struct capture *p)
 	region_list_release(p->list);
 	flight_drop_all(p);
 	free(p->kept);
-	free(p->ranges);
+	free_ranges_end(&p->places);
 	regions_unplace(p->context);
 	free(p);
 }
@@ -284,8 +231,8 @@ static struct capture *create(struct context *c, bool host_only)
 		  had(real.cuStreamCreateWithPriority(&p->drain_streams[0], CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
 		  had(real.cuStreamCreateWithPriority(&p->drain_streams[1], CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
 		  had(real.cuEventCreate(&p->order, CU_EVENT_DISABLE_TIMING), "an event", &refused) &&
-		  host_memory(&p->shared, SHARED_SIZE) &&
-		  memory_anywhere(&p->control, sizeof(struct tt_capture_control), p->host_only) && make_ring(p, &ring_wanted);
+		  memory_on_host(&p->shared, SHARED_SIZE) &&
+		  memory_anywhere(c, &p->control, sizeof(struct tt_capture_control), p->host_only) && make_ring(p, &ring_wanted);
 	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
 		ok = had(real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING), "an event", &refused);
 	for (int i = 0; ok && i < DRAIN_BUFFERS; i++)
@@ -322,6 +269,7 @@ void capture_destroy(struct capture *p)
 	struct context *c = p->context;
 	uint64_t before = available();
 
+	wait_for_work(p);
 	destroy(p);
 	account_since(c, before);
 }
@@ -335,49 +283,37 @@ uint64_t capture_device_bytes(const struct context *c)
 
 static bool place(struct capture *p, struct region *r)
 {
-	uint64_t blocks = region_blocks(r);
+	uint64_t size = region_blocks(r) * sizeof(uint64_t);
 
-	for (int attempt = 0; attempt < 2; attempt++) {
-		for (size_t i = 0; i < p->range_count; i++) {
-			struct free_range *f = &p->ranges[i];
-			if (f->blocks < blocks)
-				continue;
-			r->slot = f->address;
-			r->placed = true;
-			f->address += blocks * 8;
-			f->blocks -= blocks;
-			if (!f->blocks)
-				*f = p->ranges[--p->range_count];
-			return true;
-		}
+	while (!(r->placed = free_ranges_take(&p->places, size, &r->slot))) {
 		struct memory *slab = &p->slabs[p->slab_count];
-		uint64_t size = blocks > SLAB_BLOCKS ? blocks : SLAB_BLOCKS;
+		uint64_t wanted = size > SLAB ? size : SLAB;
 		if (p->slab_count == sizeof(p->slabs) / sizeof(p->slabs[0]) ||
-		    (!capture_memory(p, slab, size * 8, false) && !capture_memory(p, slab, size * 8, true)))
+		    (!capture_memory(p, slab, wanted, false) && !capture_memory(p, slab, wanted, true)))
 			return false;
 		p->slab_count++;
-		if (!range_add(p, slab->device, size))
+		if (!free_ranges_add(&p->places, slab->device, wanted))
 			return false;
 	}
-	return false;
+	return true;
 }
 
 bool capture_place(struct capture *p, struct region *r)
 {
-	pthread_mutex_lock(&ranges_lock);
+	pthread_mutex_lock(&places_lock);
 	bool ok = r->placed || place(p, r);
-	pthread_mutex_unlock(&ranges_lock);
+	pthread_mutex_unlock(&places_lock);
 	return ok;
 }
 
 /* Its digests' place is free at once: later captures run after those that still use it. */
 void capture_region_gone(struct region *r)
 {
-	pthread_mutex_lock(&ranges_lock);
+	pthread_mutex_lock(&places_lock);
 	if (r->placed && r->context->capture)
-		range_add(r->context->capture, r->slot, region_blocks(r));
+		free_ranges_add(&r->context->capture->places, r->slot, region_blocks(r) * sizeof(uint64_t));
 	r->placed = false;
-	pthread_mutex_unlock(&ranges_lock);
+	pthread_mutex_unlock(&places_lock);
 }
 
 uint32_t *capture_copied_word(struct capture *p, int buffer)

@@ -40,6 +40,7 @@ struct sim_settings {
 	uint64_t seed;
 	bool seeded;       /* a seed was given: addresses repeat as well */
 	bool random_order; /* of what no event or stream orders */
+	bool lenient_bounds; /* kernels may use all of a page that an allocation is in, as on a GPU */
 	int driver_version;
 	unsigned long fail_allocation; /* 1-based number of the call that fails, 0 = none */
 	unsigned long fail_launch;

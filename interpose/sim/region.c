@@ -28,6 +28,7 @@ struct range {
 	uint64_t base, size;
 	struct hole *holes;
 	size_t count, room;
+	unsigned char *inside; /* lenient bounds: all of its memory, side by side */
 };
 
 static struct range device_ranges[SIM_MAX_DEVICES], pool_ranges[SIM_MAX_DEVICES];
@@ -114,6 +115,14 @@ static bool range_setup(struct range *range, uint64_t wanted, uint64_t size)
 	return true;
 }
 
+static bool range_setup_inside(struct range *range)
+{
+	void *map = mmap(NULL, range->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	range->inside = map == MAP_FAILED ? NULL : map;
+	return range->inside;
+}
+
 bool region_setup(void)
 {
 	uint64_t size = ROUND_UP(4 * sim_settings.memory, SIM_GRANULARITY) + (8ull << 30);
@@ -123,7 +132,8 @@ bool region_setup(void)
 		if (sim_settings.seeded)
 			wanted = 0x700000000000 + i * (1ull << 42) + (sim_mix(sim_settings.seed) & 0xffffe00000);
 		if (!range_setup(&device_ranges[i], wanted, size)
-			|| !range_setup(&pool_ranges[i], POOL_BASE + i * size, size))
+			|| !range_setup(&pool_ranges[i], POOL_BASE + i * size, size)
+			|| (sim_settings.lenient_bounds && !range_setup_inside(&device_ranges[i])))
 			return false;
 	}
 	return true;
@@ -131,7 +141,10 @@ bool region_setup(void)
 
 static struct range *range_of(enum region_kind kind, int device)
 {
-	return kind == REGION_POOL ? &pool_ranges[device] : &device_ranges[device];
+	/* Modules lie elsewhere than the program's allocations, which shows where bounds are lenient. */
+	bool apart = kind == REGION_POOL || (kind == REGION_GLOBAL && sim_settings.lenient_bounds);
+
+	return apart ? &pool_ranges[device] : &device_ranges[device];
 }
 
 /* ---- table ---- */
@@ -234,6 +247,21 @@ static __thread struct {
 	struct region_access access;
 } recent;
 
+/* Where no allocation holds the span, but each of its pages has a part of one; NULL: it has not. */
+static unsigned char *in_pages(uint64_t address, size_t size, const struct region_access *access)
+{
+	for (unsigned i = 0; i < sim_settings.devices; i++) {
+		const struct range *range = &device_ranges[i];
+		uint64_t page = address / SIM_GRANULARITY * SIM_GRANULARITY;
+		if (!(access->reach >> i & 1) || address - range->base >= range->size)
+			continue;
+		while (page < address + size && region_overlaps(page, SIM_GRANULARITY))
+			page += SIM_GRANULARITY;
+		return page < address + size ? NULL : range->inside + (address - range->base);
+	}
+	return NULL;
+}
+
 void *region_resolve(uint64_t address, size_t size, const struct region_access *access)
 {
 	struct region *first;
@@ -251,6 +279,8 @@ void *region_resolve(uint64_t address, size_t size, const struct region_access *
 		recent.size = first->size;
 		recent.memory = first->memory;
 		recent.access = *access;
+	} else if (sim_settings.lenient_bounds && access->kernel) {
+		memory = in_pages(address, size, access);
 	}
 	pthread_rwlock_unlock(&table_lock);
 	return memory;
@@ -338,6 +368,14 @@ void region_remove(struct region *r)
 
 /* ---- device memory ---- */
 
+static unsigned char *memory_new(const struct range *range, uint64_t base, size_t size)
+{
+	if (!range->inside)
+		return storage_new(size);
+	storage_garbage(range->inside + (base - range->base), size);
+	return range->inside + (base - range->base);
+}
+
 CUresult region_new(int device, CUcontext ctx, size_t size, size_t align, enum region_kind kind,
 	struct region **out)
 {
@@ -353,7 +391,7 @@ CUresult region_new(int device, CUcontext ctx, size_t size, size_t align, enum r
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	struct range *range = range_of(kind, device);
 	uint64_t base = range_take(range, charged, align);
-	unsigned char *memory = base ? storage_new(size) : NULL;
+	unsigned char *memory = base ? memory_new(range, base, size) : NULL;
 	if (!memory) {
 		if (base)
 			range_give(range, base, charged);
@@ -367,8 +405,11 @@ CUresult region_new(int device, CUcontext ctx, size_t size, size_t align, enum r
 
 void region_delete(struct region *r)
 {
+	struct range *range = range_of(r->kind, r->device);
+
 	device_refund(r->device, r->charged);
-	range_give(range_of(r->kind, r->device), r->base, r->charged);
-	storage_delete(r->memory, r->size);
+	range_give(range, r->base, r->charged);
+	if (!range->inside)
+		storage_delete(r->memory, r->size);
 	region_remove(r);
 }

@@ -145,11 +145,17 @@ static bool take_schedule(const char *text)
 	return sim_settings.random_order || !strcmp(text, "fifo");
 }
 
+static bool take_bounds(const char *text)
+{
+	sim_settings.lenient_bounds = !strcmp(text, "lenient");
+	return sim_settings.lenient_bounds || !strcmp(text, "strict");
+}
+
 static void load(void)
 {
 	settings_good = take("TT_SIM_DEVICES", take_devices) & take("TT_SIM_MEMORY", take_memory)
 		& take("TT_SIM_SEED", take_seed) & take("TT_SIM_SCHEDULE", take_schedule)
-		& take("TT_SIM_FAULT", parse_faults);
+		& take("TT_SIM_BOUNDS", take_bounds) & take("TT_SIM_FAULT", parse_faults);
 }
 
 bool settings_load(void)

@@ -1,0 +1,279 @@
+/*
+ * The recorder's own memory. See memory.h for the invariant.
+ *
+ * Each context has one range of addresses. Small memory is a part of a slab there, large memory has
+ * a mapping of its own, and an unmapped page follows each mapping.
+ */
+#include "memory.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "../recorder.h"
+#include "../state/room.h"
+#include "../state/streams.h"
+#include "free_ranges.h"
+
+#define UNIT ((uint64_t)512)            /* alignment, as the driver's */
+#define PAGE ((uint64_t)2 << 20)
+#define LARGE ((uint64_t)1 << 20)       /* more than this has a mapping of its own */
+#define GUARD ((uint64_t)1 << 30)       /* at both ends of the range: addresses cost nothing */
+#define SMALLEST ((uint64_t)64 << 20)   /* range */
+#define RANGES_AT 0x240000000000ull     /* far from what drivers give to programs; only a wish */
+#define RANGES_APART ((uint64_t)1 << 40)
+#define RANGES 64
+
+struct area {
+	uint64_t base, size;
+	CUdeviceptr allocation; /* of the driver that it is a part of; 0: mapped */
+};
+
+struct owner {
+	const struct context *context;
+	uint64_t reserved, reserved_size; /* the range; 0: none */
+	bool maps;                        /* areas lie there; else where the driver likes */
+	struct free_ranges unmapped;      /* of the range */
+	struct free_ranges unused;        /* of the slabs */
+	struct area *areas;
+	size_t count, room;
+	struct owner *next;
+};
+
+static struct owner *owners;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- ranges ---- */
+
+static CUmemAllocationProp properties_of(const struct owner *o)
+{
+	return (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, o->context->device},
+	};
+}
+
+static bool can_map(const struct owner *o)
+{
+	CUmemAllocationProp properties = properties_of(o);
+	size_t granule = 0;
+	int supported = 0;
+
+	return real.cuMemAddressReserve && real.cuMemAddressFree && real.cuMemCreate && real.cuMemRelease &&
+	       real.cuMemMap && real.cuMemUnmap && real.cuMemSetAccess && real.cuMemGetAllocationGranularity &&
+	       real.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+					 o->context->device) == CUDA_SUCCESS && supported &&
+	       real.cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) ==
+		       CUDA_SUCCESS && granule && PAGE % granule == 0;
+}
+
+/* Twice the device's memory, or less where the process may not have so many addresses. */
+static void reserve(struct owner *o)
+{
+	CUdeviceptr wish = RANGES_AT + o->context->index % RANGES * RANGES_APART, got;
+	uint64_t size = (2 * (uint64_t)o->context->device_memory + PAGE - 1) / PAGE * PAGE;
+
+	if (size < SMALLEST)
+		size = SMALLEST;
+	for (; size >= SMALLEST; size = size / 2 / PAGE * PAGE) {
+		if (real.cuMemAddressReserve(&got, size + 2 * GUARD, PAGE, wish, 0) != CUDA_SUCCESS)
+			continue;
+		o->reserved = got;
+		o->reserved_size = size + 2 * GUARD;
+		o->maps = free_ranges_add(&o->unmapped, got + GUARD, size);
+		return;
+	}
+}
+
+static void do_without(struct owner *o)
+{
+	o->maps = false;
+	recorder_warn("device %d can't map memory at chosen addresses: the recorder's memory lies among the program's",
+		      o->context->device);
+}
+
+static struct owner *owner_of(const struct context *c, bool make)
+{
+	struct owner *o = owners;
+
+	while (o && o->context != c)
+		o = o->next;
+	if (o || !make || !(o = calloc(1, sizeof(*o))))
+		return o;
+	o->context = c;
+	o->next = owners;
+	owners = o;
+	if (can_map(o))
+		reserve(o);
+	if (!o->maps)
+		do_without(o);
+	return o;
+}
+
+/* ---- areas ---- */
+
+static CUresult map(const struct owner *o, const struct area *a)
+{
+	CUmemAllocationProp properties = properties_of(o);
+	CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemGenericAllocationHandle handle;
+	CUresult r = real.cuMemCreate(&handle, a->size, &properties, 0);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = real.cuMemMap(a->base, a->size, 0, handle, 0);
+	real.cuMemRelease(handle); /* the mapping keeps it */
+	if (r == CUDA_SUCCESS && (r = real.cuMemSetAccess(a->base, a->size, &access, 1)) != CUDA_SUCCESS)
+		real.cuMemUnmap(a->base, a->size);
+	return r;
+}
+
+static bool area_in_range(struct owner *o, struct area *a)
+{
+	CUresult r;
+
+	if (!free_ranges_take(&o->unmapped, a->size + PAGE, &a->base))
+		return false;
+	if ((r = map(o, a)) == CUDA_SUCCESS)
+		return true;
+	free_ranges_add(&o->unmapped, a->base, a->size + PAGE);
+	if (r != CUDA_ERROR_OUT_OF_MEMORY)
+		do_without(o);
+	return false;
+}
+
+/* With unused pages in front and behind. */
+static bool area_of_driver(struct area *a)
+{
+	if (real.cuMemAlloc_v2(&a->allocation, a->size + 2 * PAGE) != CUDA_SUCCESS)
+		return false;
+	a->base = a->allocation + PAGE;
+	return true;
+}
+
+static struct area *area_new(struct owner *o, uint64_t size)
+{
+	struct area a = {.size = (size + PAGE - 1) / PAGE * PAGE};
+
+	if (!make_room(&o->areas, &o->room, o->count, 1, sizeof(*o->areas)) ||
+	    ((!o->maps || !area_in_range(o, &a)) && (o->maps || !area_of_driver(&a))))
+		return NULL;
+	o->areas[o->count] = a;
+	return &o->areas[o->count++];
+}
+
+static void area_free(struct owner *o, struct area *a)
+{
+	if (a->allocation) {
+		real.cuMemFree_v2(a->allocation);
+	} else {
+		real.cuMemUnmap(a->base, a->size);
+		free_ranges_add(&o->unmapped, a->base, a->size + PAGE);
+	}
+	*a = o->areas[--o->count];
+}
+
+static struct area *area_of(const struct owner *o, uint64_t address)
+{
+	struct area *a = o->areas;
+
+	while (address - a->base >= a->size)
+		a++;
+	return a;
+}
+
+/* ---- memory ---- */
+
+static uint64_t take(struct owner *o, uint64_t size)
+{
+	struct area *a;
+	uint64_t address;
+
+	if (size > LARGE)
+		return (a = area_new(o, size)) ? a->base : 0;
+	size = (size + UNIT - 1) / UNIT * UNIT;
+	while (!free_ranges_take(&o->unused, size, &address))
+		if (!(a = area_new(o, PAGE)) || !free_ranges_add(&o->unused, a->base, a->size))
+			return 0;
+	return address;
+}
+
+static void give(struct owner *o, uint64_t size, CUdeviceptr address)
+{
+	struct area *a = area_of(o, address);
+
+	if (size <= LARGE) {
+		free_ranges_add(&o->unused, address, (size + UNIT - 1) / UNIT * UNIT);
+		if (!free_ranges_remove(&o->unused, a->base, a->size))
+			return;
+	}
+	area_free(o, a);
+}
+
+bool memory_on_device(struct context *c, struct memory *m, uint64_t size)
+{
+	pthread_mutex_lock(&lock);
+	struct owner *o = owner_of(c, true);
+	uint64_t address = o ? take(o, size) : 0;
+	pthread_mutex_unlock(&lock);
+	*m = (struct memory){.device = address, .size = address ? size : 0};
+	return address;
+}
+
+bool memory_on_host(struct memory *m, uint64_t size)
+{
+	*m = (struct memory){0};
+	if (real.cuMemHostAlloc(&m->host, size, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS)
+		return false;
+	if (real.cuMemHostGetDevicePointer_v2(&m->device, m->host, 0) != CUDA_SUCCESS) {
+		real.cuMemFreeHost(m->host);
+		m->host = NULL;
+		return false;
+	}
+	m->size = size;
+	return true;
+}
+
+bool memory_anywhere(struct context *c, struct memory *m, uint64_t size, bool host)
+{
+	return (!host && memory_on_device(c, m, size)) || memory_on_host(m, size);
+}
+
+void memory_free(struct context *c, struct memory *m)
+{
+	if (m->host && !m->lent) {
+		real.cuMemFreeHost(m->host);
+	} else if (m->device && !m->lent) {
+		pthread_mutex_lock(&lock);
+		give(owner_of(c, false), m->size, m->device);
+		pthread_mutex_unlock(&lock);
+	}
+	*m = (struct memory){0};
+}
+
+void memory_context_gone(const struct context *c)
+{
+	pthread_mutex_lock(&lock);
+	struct owner **at = &owners, *o;
+	while ((o = *at) && o->context != c)
+		at = &o->next;
+	if (o)
+		*at = o->next;
+	pthread_mutex_unlock(&lock);
+	if (!o)
+		return;
+	for (size_t i = 0; i < o->count; i++)
+		if (!o->areas[i].allocation) /* the driver's went with the context */
+			real.cuMemUnmap(o->areas[i].base, o->areas[i].size);
+	if (o->reserved)
+		real.cuMemAddressFree(o->reserved, o->reserved_size);
+	free_ranges_end(&o->unmapped);
+	free_ranges_end(&o->unused);
+	free(o->areas);
+	free(o);
+}
+
+void memory_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	owners = NULL;
+}

@@ -1,0 +1,36 @@
+/*
+ * The recorder's own memory that kernels reach: on a device, or pinned on the host.
+ *
+ * Invariant: on a device it lies in addresses of its own, with unmapped pages around, so that a
+ * program that writes past its allocations writes to none of it. Where a device can't map memory
+ * at chosen addresses, unused memory of the recorder takes the place of the unmapped pages.
+ */
+#ifndef TT_CAPTURE_MEMORY_H
+#define TT_CAPTURE_MEMORY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../entry/entry.h"
+
+struct context;
+
+struct memory {
+	CUdeviceptr device;
+	void *host; /* NULL: on the device */
+	uint64_t size;
+	bool lent; /* a part of another */
+};
+
+/* The context is the current one. False: there is none. */
+bool memory_on_device(struct context *c, struct memory *m, uint64_t size);
+bool memory_on_host(struct memory *m, uint64_t size);
+/* On the device unless host says otherwise or it has none. */
+bool memory_anywhere(struct context *c, struct memory *m, uint64_t size, bool host);
+/* No work may use it any more. */
+void memory_free(struct context *c, struct memory *m);
+/* What is left of a context's, after its end. */
+void memory_context_gone(const struct context *c);
+void memory_forget(void); /* in a fork's child */
+
+#endif

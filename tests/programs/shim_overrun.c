@@ -1,0 +1,52 @@
+/*
+ * A kernel writes past an allocation: overrun FIRST|LAST BYTES. Small allocations surround the
+ * moment in which a recorder makes its own, if there is one; the program works on afterwards, as
+ * far as the device lets it, and says what became of each allocation.
+ */
+#include "program.h"
+
+#define COUNT 8
+#define SMALL 3072u
+
+static CUdeviceptr all[COUNT];
+static CUfunction fill, add;
+
+static CUresult work(void)
+{
+	unsigned n = SMALL / 4, one = 1;
+	CUresult r = CUDA_SUCCESS;
+
+	for (unsigned i = 0; !r && i < COUNT; i++)
+		if (all[i] && !(r = launch(add, n, NULL, PARAMS(&all[i], &n, &one))))
+			r = cuCtxSynchronize();
+	return r;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3)
+		return 2;
+	bool first = !strcmp(argv[1], "first");
+	unsigned past = (unsigned)atoi(argv[2]) / 4, value = 100, n = SMALL / 4;
+
+	start();
+	CUmodule module = load_kernels();
+	fill = get_kernel(module, "fill");
+	add = get_kernel(module, "add");
+	for (unsigned i = 0; i < COUNT; i++) {
+		all[i] = allocate(SMALL);
+		OK(cuMemsetD32(all[i], i, n));
+		if (i == 2)
+			OK(cuCtxSynchronize()); /* the first epoch */
+	}
+	SHOW(work());
+	CUdeviceptr end = (first ? all[0] : all[COUNT - 1]) + SMALL;
+	OK(launch(fill, past, NULL, PARAMS(&end, &past, &value)));
+	if (SHOW(cuCtxSynchronize()) != CUDA_SUCCESS)
+		return 3;
+	SHOW(work());
+	SHOW(work());
+	for (unsigned i = 0; i < COUNT; i++)
+		print_words("words", all[i], 4);
+	return 0;
+}
