@@ -432,8 +432,9 @@ def test_watching_finds_what_looking_everywhere_does(
                 wanted = brute(w, region, value)
                 target = None if region is None else find_target(process, region)
                 condition = Condition.parse(f"=={value!r}", kind)
-                found, unseen = watch(process, condition, target)
-                assert unseen == 0
+                seen = watch(process, condition, target, everywhere=True)
+                assert seen.unseen == 0
+                found = seen.sighting
                 assert (found and (found.epoch, found.hit_count)) == wanted
 
 
@@ -454,7 +455,7 @@ def test_what_is_clean_is_read_once(run_path: Path, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(search._Watch, "_test", spy)
     process = tt.open(run_path).process(0)
-    assert watch(process, Condition.parse("==7", parse("u8"))) == (None, 0)
+    assert watch(process, Condition.parse("==7", parse("u8"))) == (None, 0, [], [])
     assert sum(tested) == 31, "the first block of every epoch, and zeros once"
 
 
@@ -473,6 +474,109 @@ def test_removed_and_lost_contents_are_counted(cli: Cli, run_path: Path) -> None
     assert (found["found"]["epoch"], found["unseen"]) == (5, 5)
     part = cli("blame", run_path, "-r", "0", "--offset", "0", "--watch", "==3")
     assert (part.status, "could not be looked at" in part.stdout) == (1, True)
+
+
+def test_a_place_that_is_all_of_its_region_has_values(cli: Cli, run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, f32(1), label="loss")
+    w.born(1, b"a", label="flag")
+    w.epoch("sync", "full")
+    w.write(0, 0, f32(2))
+    w.write(1, 0, b"b")
+    w.epoch("sync")
+    w.close()
+    loss = cli("blame", run_path, "-r", "loss", "--element", "0", "--dtype", "f32").stdout
+    assert "region 0 'loss', f32 [0]: 2 versions" in loss
+    assert "epoch 1  sync: 1.0 → 2.0" in loss
+    assert "epoch 1  sync: 61 → 62" in cli("blame", run_path, "-r", 1, "--offset", 0).stdout
+    address = f"{0x7F0001000000:#x}"
+    assert "epoch 1  sync: 61 → 62" in cli("blame", run_path, "--address", address).stdout
+    assert "epoch 1  sync: changed, 1 block" in cli("blame", run_path, "-r", "flag").stdout
+    watched = ("blame", run_path, "-r", "loss", "--element", "0", "--dtype", "f32", "--watch")
+    assert "==2 in region 0 'loss', f32 [0]: first in epoch 1" in cli(*watched, "==2").stdout
+
+
+def changing(path: Path) -> None:
+    """Region 0 lives in epochs 0 to 2, region 1 from epoch 3 on, region 2 all the time; epochs 1
+    and 4 were refused. All hold 7 from their second byte on.
+    """
+    w = Writer(path)
+    w.born(0, b"\x07" * 100)
+    w.born(2, b"\x07" * 100)
+    w.epoch("sync", "full")
+    w.epoch("sync", "refused")
+    w.write(2, 0, b"\x01")
+    w.epoch("sync")
+    w.died(0)
+    w.born(1, b"\x07" * 100)
+    w.epoch("sync")
+    w.epoch("sync", "refused")
+    w.epoch("sync", "full")
+    w.close()
+
+
+@pytest.mark.parametrize("place", [[], ["--offset", "4", "--count", "8"]])
+@pytest.mark.parametrize(
+    ("region", "epochs", "epoch"),
+    [
+        ("0", "0-", 0),
+        ("0", "1-", 2),
+        ("0", "2-5", 2),
+        ("0", "3-", "region 0 is not there in epochs 3 to 5"),
+        ("0", "1-1", "of epochs 1 to 1 nothing was captured"),
+        ("1", "1-", 3),
+        ("1", "4-", 5),
+        ("1", "0-2", "region 1 is not there in epochs 0 to 2"),
+        ("2", "1-", 2),
+        ("2", "4-", 5),
+        (None, "1-", 2),
+        (None, "4-", 5),
+        (None, "4-4", "of epochs 4 to 4 nothing was captured"),
+    ],
+)
+def test_what_is_there_is_found_in_the_next_epoch_that_holds_it(
+    cli: Cli, run_path: Path, place: list[str], region: str | None, epochs: str, epoch: int | str
+) -> None:
+    changing(run_path)
+    of = ["-r", region, *place] if region is not None else []
+    outcome = cli("blame", run_path, *of, "--watch", "==7", "-e", epochs, "--json")
+    if isinstance(epoch, str):
+        assert (outcome.status, epoch in outcome.stderr) == (2, True)
+    else:
+        assert json.loads(outcome.stdout)["found"]["epoch"] == epoch
+
+
+def test_where_contents_are_lost_the_rest_is_looked_at(cli: Cli, run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, b"a" * 100)
+    w.born(1, b"b" * 100)
+    w.epoch("sync", "full")
+    w.write(0, 0, b"x")
+    w.epoch("sync", "dropped")
+    w.epoch("sync", "full")
+    w.close()
+    found = json.loads(cli("blame", run_path, "--watch", "==98", "-e", "1-", "--json").stdout)
+    assert (found["found"]["epoch"], found["unseen"]) == (1, 1)
+    found = json.loads(cli("blame", run_path, "--watch", "==97", "-e", "1-", "--json").stdout)
+    assert (found["found"]["epoch"], found["unseen"]) == (2, 1)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_change_behind_the_last_whole_item_is_told(cli: Cli, run_path: Path, named: bool) -> None:
+    w = Writer(run_path)
+    w.born(0, bytes(7))
+    w.name(0, 0, 7, "seven", "f32")
+    w.epoch("sync", "full")
+    w.write(0, 5, b"x")
+    w.epoch("sync")
+    w.close()
+    of = ["-r", "seven"] if named else []
+    command = ("blame", run_path, *of, "--watch", "changed", "--dtype", "f32")
+    shown, found = cli(*command), json.loads(cli(*command, "--json").stdout)["found"]
+    assert (shown.status, found["epoch"]) == (0, 1)
+    assert [(hit["items"], hit["first"]) for hit in found["hits"]] == [(0, [])]
+    assert "region 0: only bytes behind the last whole item" in shown.stdout
+    assert cli("blame", run_path, *of, "--watch", "==0", "--dtype", "f32").status == 0
 
 
 # ---- errors ----

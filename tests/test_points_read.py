@@ -125,7 +125,7 @@ def test_when_a_condition_first_held(run_path: Path) -> None:
     points_run(run_path)
     run = tt.open(run_path)
     condition = Condition.parse("== 3", parse("u8"))
-    found, _ = watch(run.process(0), condition)
+    found = watch(run.process(0), condition).sighting
     assert found is not None and (found.epoch, found.since) == (5, 4)
     assert [(h.region, [s.seq for s in h.suspects.listed]) for h in found.hits if h.suspects] == [
         (0, [10, 8])

@@ -161,7 +161,7 @@ def test_watching_a_tensor(runs: tuple[Path, Path], condition: str) -> None:
     target = blame.find_target(process, LARGE)
     assert target.type is not None
     wanted = blame.Condition.parse(condition, target.type)
-    sighting, _ = blame.watch(process, wanted, target)
+    sighting = blame.watch(process, wanted, target).sighting
     assert sighting is not None and sighting.epoch == 1
     (hit,) = sighting.hits
     assert hit.first == ([500_000] if condition == "nan" else [17, 500_000])

@@ -2,7 +2,17 @@
 
 from ttanalyze.blame.changes import Blame, Change, blame
 from ttanalyze.blame.condition import Condition
-from ttanalyze.blame.search import Sighting, watch
+from ttanalyze.blame.search import Sighting, Watched, watch
 from ttanalyze.blame.target import Target, find_target
 
-__all__ = ["Blame", "Change", "Condition", "Sighting", "Target", "blame", "find_target", "watch"]
+__all__ = [
+    "Blame",
+    "Change",
+    "Condition",
+    "Sighting",
+    "Target",
+    "Watched",
+    "blame",
+    "find_target",
+    "watch",
+]

@@ -109,7 +109,7 @@ def blame(
     process = target.process
     end = len(process.epochs) - 1
     first, last = (0, end) if epochs is None else (epochs[0], min(epochs[1], end))
-    if target.whole:
+    if not target.part:
         entries = _of_region(target, last)
     elif target.tensor is not None and target.stop - target.start > MOST_BYTES:
         entries = _of_tensor(target, last)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ttanalyze.blame.changes import described
 from ttanalyze.blame.condition import Condition
+from ttanalyze.blame.plausible import looks_like
 from ttanalyze.blame.suspects import Suspects, suspects
 from ttanalyze.blame.target import Target
 from ttanalyze.errors import Error, FormatError
@@ -23,7 +24,7 @@ from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
 from ttanalyze.model.recompute import Contents
 from ttanalyze.selection import label_of
-from ttanalyze.tensors import Place, tensor_at
+from ttanalyze.tensors import Place, tensor_at, type_of
 from ttanalyze.values import Type
 
 AT_ONCE = 1024  # blocks read before what was found is looked at
@@ -71,35 +72,58 @@ class Sighting:
         return out
 
 
+class Watched(NamedTuple):
+    """What watch found. unseen: how many blocks could not be looked at, for their contents are
+    gone. unlike: regions with items that meet the condition where memory does not look like the
+    type; early: regions with items that met it before they could appear. Both were skipped.
+    """
+
+    sighting: Sighting | None
+    unseen: int
+    unlike: list[int]
+    early: list[int]
+
+
 def watch(
     process: Process,
     condition: Condition,
     target: Target | None = None,
     epochs: tuple[int, int] | None = None,
     progress: Progress = None,
-) -> tuple[Sighting | None, int]:
+    everywhere: bool = False,
+) -> Watched:
     """The first of epochs (first and last) in which any item meets a condition: of the target, or
-    of any captured region; and how many blocks could not be looked at.
+    of any captured region.
 
-    progress: called with the epochs done and those in all. Raises Error, FormatError for damage.
+    everywhere: of any region, items count wherever they are. Otherwise items of float types count
+    in tensors that were named with that type, and elsewhere where their block looks like it, now or
+    in its version before (see plausible.py); and NaN and infinity only where the item was a number
+    before, or the region is younger than its context's first epoch.
+
+    progress: called with the epochs done and those in all. Raises Error, also where no epoch asked
+    for holds anything, and FormatError for damage.
     """
     end = len(process.epochs) - 1
     first, last = (0, end) if epochs is None else (epochs[0], min(epochs[1], end))
-    search = _Watch(process, condition, first, last, progress)
+    _check_epochs(process, None if target is None else target.region, first, last)
+    picky = target is None and not everywhere and condition.operator != "changed"
+    picky &= condition.type.kind in ("float", "complex")
+    search = _Watch(process, condition, first, last, picky, progress)
     if target is not None and not target.whole:
         found = search.parts(target)
     elif condition.operator == "changed":
         found = search.change(None if target is None else target.region)
     else:
         found = search.items(None if target is None else target.region)
+    skipped = sorted(search.unlike), sorted(search.early)
     if found is None:
-        return None, search.unseen
+        return Watched(None, search.unseen, *skipped)
     epoch, hits, begun = found
     since = None if begun else process.seen.before(epoch)
     for hit in hits[:FIRST]:
         if target is not None and not target.whole:
             part = target.start, target.stop
-        elif hit.items is not None and hit.items == len(hit.first):
+        elif hit.first and hit.items == len(hit.first):
             size = condition.type.itemsize
             part = hit.first[0] * size, (hit.first[-1] + 1) * size
         else:
@@ -110,15 +134,41 @@ def watch(
             begin = 0 if target is None or target.whole else target.start
             at = begin + hit.first[0] * condition.type.itemsize
             hit.tensor = tensor_at(process, hit.region, at, epoch=epoch)
-    return Sighting(epoch, since, hits[:FIRST], len(hits), search.unseen), search.unseen
+    sighting = Sighting(epoch, since, hits[:FIRST], len(hits), search.unseen)
+    return Watched(sighting, search.unseen, *skipped)
 
 
+def _check_epochs(process: Process, region: int | None, first: int, last: int) -> None:
+    """Raises Error where none of the epochs holds anything of the region, or of any."""
+    begin, stop = first, last + 1
+    if region is not None:
+        begin, stop = _life(process, region, first, last)
+        if begin >= stop and first <= last:
+            raise Error(f"region {region} is not there in epochs {first} to {last}")
+    if begin < stop and contents.next_captured(process, begin, stop) is None:
+        raise Error(f"of epochs {first} to {last} nothing was captured")
+
+
+def _life(process: Process, region: int, first: int, last: int) -> tuple[int, int]:
+    """The epochs of these, as begin and stop, in which a region is there."""
+    row = contents.captured_row(process, region)
+    born, died = int(process.regions.born[row]), int(process.regions.died[row])
+    return max(first, born), min(last + 1, died)
+
+
+_Before = tuple[Array, Array]  # records, and of each record of a batch the place of the one before
 Found = tuple[int, list[Hit], bool] | None  # epoch, where, whether it was so from the first one on
 
 
 class _Watch:
     def __init__(
-        self, process: Process, condition: Condition, first: int, last: int, progress: Progress
+        self,
+        process: Process,
+        condition: Condition,
+        first: int,
+        last: int,
+        picky: bool,
+        progress: Progress,
     ) -> None:
         self.process = process
         self.condition = condition
@@ -128,6 +178,12 @@ class _Watch:
         self.unseen = 0
         self._progress = progress
         self._clean = Contents()  # the digests of contents that don't meet the condition
+        self.unlike: set[int] = set()
+        self.early: set[int] = set()
+        self._picky = picky
+        self._appears = picky and condition.operator in ("nan", "inf")
+        self._latest = np.empty(0, layout.BLOCK)  # of each block the last record, where picky
+        self._firsts: dict[int, int] = {}  # by context its first epoch that holds anything
 
     def _hit(self, region: int, items: int | None, first: list[int], data: bytes) -> Hit:
         return Hit(region, label_of(self.process, region), items, first, data)
@@ -158,26 +214,27 @@ class _Watch:
         come before them.
         """
         last: bytes | None = None
-        versions = byte_history(self.process, target.region, target.start, target.stop, self.last)
+        begin, stop = _life(self.process, target.region, self.first, self.last)
+        versions = byte_history(self.process, target.region, target.start, target.stop, stop - 1)
         for i, version in enumerate(versions):
+            until = versions[i + 1].first if i + 1 < len(versions) else stop
+            epoch = contents.next_captured(self.process, max(version.first, begin), until)
             if version.data is None:
-                self.unseen += 1
+                self.unseen += epoch is not None
                 continue
-            until = versions[i + 1].first if i + 1 < len(versions) else self.last + 1
             raw = np.frombuffer(version.data, "u1")
+            whole = len(raw) - len(raw) % self.type.itemsize
             if self.condition.operator != "changed":
-                met = self.condition.test(raw)
-                counts = until > self.first
+                met = self.condition.test(raw[:whole])
+                counts = epoch is not None and bool(met.any())
             else:
-                met = np.zeros(len(raw) // self.type.itemsize, bool)
-                if last is not None:
-                    met = _unequal(raw, np.frombuffer(last, "u1"), self.type.itemsize)
-                counts = version.first >= self.first
+                old = raw if last is None else np.frombuffer(last, "u1")
+                met = _unequal(raw, old, self.type.itemsize)
+                counts = version.first >= self.first and bool((raw != old).any())
             last = version.data
-            if counts and met.any():
+            if counts and epoch is not None:
                 begun = version.first < self.first
-                hit = self._met(target.region, met, raw, before)
-                return max(version.first, self.first), [hit], begun
+                return epoch, [self._met(target.region, met, raw, before)], begun
         return None
 
     def _met(self, region: int, met: Array, raw: Array, base: int = 0) -> Hit:
@@ -190,30 +247,45 @@ class _Watch:
 
     def items(self, region: int | None) -> Found:
         """Of whole regions: every block that changed is looked at once."""
-        begin = self.first
-        if begin:  # what was there before
-            found = {}
-            if region is None:
-                found = contents.snapshot_all(self.process, begin)[0]
-            else:
-                found[region] = contents.block_records(self.process, begin, region)
-            records = np.concatenate([np.empty(0, layout.BLOCK), *found.values()])
+        begin, end, born = self.first, self.last + 1, 0
+        if region is not None:
+            begin, end = _life(self.process, region, self.first, self.last)
+            born = int(self.process.regions.born[contents.captured_row(self.process, region)])
+        if begin > born and not self._appears:  # what was there before
+            begin = contents.next_captured(self.process, begin, end) or end
+            records, lost = contents.snapshot_left(self.process, begin, region)
+            self.unseen += lost
             hits = self._scan(np.full(len(records), begin, "u4"), records)
             if hits is not None:
                 return *hits, True
             begin += 1
-        for first, stop in batches(self.process, "blocks", begin, self.last + 1):
+        if self._picky:
+            for first, stop in batches(self.process, "blocks", 0, begin):
+                self._link(self.process.blocks(first, stop))
+        for first, stop in batches(self.process, "blocks", begin, end):
             records = self.process.blocks(first, stop)
             numbers = self.process.epoch_of("blocks", first, stop)
             self._count_lost(first, stop, region)
             if region is not None:
                 of = np.flatnonzero(records["region"] == region)
                 records, numbers = records[of], numbers[of]
-            hits = self._scan(numbers, records)
+            hits = self._scan(numbers, records, self._link(records) if self._picky else None)
             if hits is not None:
                 return *hits, False
             self._advance(stop)
         return None
+
+    def _link(self, records: Array) -> _Before:
+        """Of each record the one before of its block, and remembers the last of each."""
+        every = np.concatenate([self._latest, records])
+        order = np.lexsort((every["block"], every["region"]))
+        region, block = every["region"][order], every["block"][order]
+        same = (region[1:] == region[:-1]) & (block[1:] == block[:-1])
+        before = np.full(len(every), -1, "i8")
+        before[order[1:][same]] = order[:-1][same]
+        before = before[len(self._latest) :]
+        self._latest = every[order[np.append(~same, True)[: len(order)]]]
+        return every, before
 
     def _count_lost(self, first: int, stop: int, region: int | None) -> None:
         if (self.process.epochs["flags"][first:stop] & layout.DROPPED).any():
@@ -224,8 +296,12 @@ class _Watch:
                 lost &= digests["region"] == region
             self.unseen += int(digests["changed"][lost].sum())
 
-    def _scan(self, numbers: Array, records: Array) -> tuple[int, list[Hit]] | None:
-        """Looks at records in the order of epochs; numbers: the epoch of each."""
+    def _scan(
+        self, numbers: Array, records: Array, before: _Before | None = None
+    ) -> tuple[int, list[Hit]] | None:
+        """Looks at records in the order of epochs; numbers: the epoch of each; before: the record
+        before each, where that matters.
+        """
         there = np.isin(records["segment"], list(self.process.segments))
         self.unseen += int(np.count_nonzero(~there))
         new = np.flatnonzero(there)
@@ -244,8 +320,11 @@ class _Watch:
                     self._clean.add(digests[clean], digests[clean])
                 if met.any():
                     of = numbers[new[at : at + AT_ONCE]][met[which]]
-                    epoch = int(of.min())
-                    return epoch, self._hits(files, records[new[numbers[new] == epoch]])
+                    for epoch in np.unique(of).tolist():
+                        some = new[numbers[new] == epoch]
+                        hits = self._hits(files, records, some, epoch, before)
+                        if hits:
+                            return epoch, hits
                 self._advance(int(numbers[new[at]]))
         return None
 
@@ -263,20 +342,88 @@ class _Watch:
             out[order[where]] = True
         return out
 
-    def _hits(self, files: contents.DataFiles, records: Array) -> list[Hit]:
-        """All that meets the condition in the blocks of one epoch."""
+    def _hits(
+        self,
+        files: contents.DataFiles,
+        records: Array,
+        at: Array,
+        epoch: int,
+        before: _Before | None,
+    ) -> list[Hit]:
+        """All that counts in the blocks of one epoch, those `at` these places."""
         out: dict[int, Hit] = {}
-        for record in records[np.lexsort((records["block"], records["region"]))]:
-            if self._clean.find(record["digest"].reshape(1))[1][0]:
-                continue
-            raw = np.empty(int(record["length"]), np.uint8)
-            files.read(record.reshape(1), raw.data)
-            raw = raw[: len(raw) - len(raw) % self.type.itemsize]
+        at = at[~self._clean.find(records["digest"][at])[1]]
+        for i in at[np.lexsort((records["block"][at], records["region"][at]))].tolist():
+            record = records[i]
+            raw = self._read(files, record)
             met = self.condition.test(raw)
+            if self._picky and met.any():
+                older = None
+                if before is not None and before[1][i] >= 0:
+                    older = before[0][before[1][i]]
+                met = self._counted(files, epoch, record, raw, met, older)
             if met.any():
                 base = int(record["block"]) * BLOCK_SIZE // self.type.itemsize
                 _add(out, self._met(int(record["region"]), met, raw, base))
         return list(out.values())
+
+    def _read(self, files: contents.DataFiles, record: Any) -> Array:
+        """The whole items of a block."""
+        raw = np.empty(int(record["length"]), np.uint8)
+        files.read(record.reshape(1), raw.data)
+        return raw[: len(raw) - len(raw) % self.type.itemsize]
+
+    # ---- what counts where nobody said what memory is ----
+
+    def _counted(
+        self, files: contents.DataFiles, epoch: int, record: Any, raw: Array, met: Array, older: Any
+    ) -> Array:
+        """Which of the items of a block that meet the condition count; older: the record before."""
+        region = int(record["region"])
+        known = older is not None and int(older["segment"]) in self.process.segments
+        old = self._read(files, older) if known else None
+        own, other = self._named(region, int(record["block"]), epoch, len(met))
+        unnamed = ~(own | other)
+        counts = own.copy()
+        if (met & unnamed).any():
+            now = looks_like(self.type, raw, unnamed)
+            if now is not False or (old is not None and looks_like(self.type, old, unnamed)):
+                counts |= unnamed
+        if (met & ~counts).any():
+            self.unlike.add(region)
+        met = met & counts
+        if self._appears and met.any():
+            if old is not None:
+                new = ~self.condition.test(old)
+            else:
+                new = np.full(len(met), older is None and self._is_young(region, epoch))
+            if (met & ~new).any():
+                self.early.add(region)
+            met &= new
+        return met
+
+    def _named(self, region: int, block: int, epoch: int, items: int) -> tuple[Array, Array]:
+        """Which items of a block lie in tensors of the type that is watched, and of another."""
+        own, other = np.zeros(items, bool), np.zeros(items, bool)
+        labels, size = self.process.labels, self.type.itemsize
+        for row in labels.parts(region, epoch=epoch) if len(labels) else ():
+            first = -(-(int(row["offset"]) - block * BLOCK_SIZE) // size)
+            stop = (int(row["offset"] + row["bytes"]) - block * BLOCK_SIZE) // size
+            if stop > 0 and first < items:
+                kind = type_of(labels.part(region, row))
+                if kind is not None:
+                    (own if kind == self.type else other)[max(first, 0) : stop] = True
+        return own, other
+
+    def _is_young(self, region: int, epoch: int) -> bool:
+        """Whether a region was born after the first epoch of its context."""
+        context = int(self.process.epochs["context"][epoch])
+        if context not in self._firsts:
+            epochs = self.process.epochs
+            of = (epochs["context"] == context) & (epochs["flags"] & layout.REFUSED == 0)
+            self._firsts[context] = int(np.flatnonzero(of)[0])
+        row = contents.captured_row(self.process, region)
+        return int(self.process.regions.born[row]) > self._firsts[context]
 
     # ---- changes ----
 

@@ -10,12 +10,13 @@ import numpy as np
 from ttanalyze import text
 from ttanalyze.blame.changes import Blame, Change, described
 from ttanalyze.blame.condition import Condition
-from ttanalyze.blame.search import Sighting
+from ttanalyze.blame.search import Watched
 from ttanalyze.blame.suspects import Suspect, Suspects, calls_recorded
 from ttanalyze.blame.target import Target
 from ttanalyze.demangle import demangle
 from ttanalyze.model.labels import Part
 from ttanalyze.model.process import Process
+from ttanalyze.selection import label_of
 from ttanalyze.values import Type
 
 SHOWN_ITEMS = 4
@@ -48,15 +49,14 @@ def sighting_text(
     process: Process,
     condition: Condition,
     target: Target | None,
-    found: Sighting | None,
-    unseen: int,
+    seen: Watched,
     colour: bool = False,
 ) -> str:
     """Where a condition first held, of what watch gives."""
-    kind = condition.type
+    kind, found = condition.type, seen.sighting
     where = "any region" if target is None else target_text(target)
     watched = f"{text.printable(condition.text)} in {where}"
-    if target is None or target.whole:
+    if target is None or not target.part:
         watched += f", as {kind.name}"
     out = []
     if found is None:
@@ -73,6 +73,8 @@ def sighting_text(
             line += f", from {hit.tensor} on: " if hit.tensor is not None else ": "
             if hit.items is None:
                 line += "which items can't be told, for contents are gone"
+            elif not hit.items:
+                line += "only bytes behind the last whole item"
             else:
                 pairs = zip(hit.first, kind.texts(hit.data), strict=True)
                 items = ", ".join(f"[{i}] {value}" for i, value in pairs)
@@ -82,11 +84,26 @@ def sighting_text(
         if found.hit_count > len(found.hits):
             out.append(f"… and in {found.hit_count - len(found.hits):,} more regions")
         out += [] if events else [NO_CALLS]
-    if unseen:
-        count = text.count(unseen, "change")
+    if seen.unseen:
+        count = text.count(seen.unseen, "change")
         out.append(f"{count} could not be looked at: the contents are gone")
         out += _why_gone(process)
+    word = text.printable(condition.text)
+    if seen.unlike:
+        which = _regions(process, seen.unlike)
+        out.append(f"skipped {which}: contents do not look like {kind.name} (--all looks at them)")
+    if seen.early:
+        which = _regions(process, seen.early)
+        out.append(f"skipped what was {word} before, in {which} (--all shows it)")
     return "\n".join(out)
+
+
+def _regions(process: Process, numbers: list[int]) -> str:
+    """region 3 'rng', 7 and 2 more."""
+    labels = [(number, label_of(process, number)) for number in numbers[:SHOWN_ITEMS]]
+    shown = [f"{n} {text.printable(label)!r}" if label else str(n) for n, label in labels]
+    more = f" and {len(numbers) - len(shown):,} more" if len(numbers) > len(shown) else ""
+    return f"{'region' if len(numbers) == 1 else 'regions'} {', '.join(shown)}{more}"
 
 
 def _why_gone(process: Process) -> list[str]:
@@ -100,7 +117,7 @@ def target_text(target: Target) -> str:
         return _tensor_text(target, target.tensor)
     label = f" {text.printable(target.label)!r}" if target.label else ""
     out = f"region {target.region}{label}"
-    if target.whole:
+    if not target.part:
         return out
     kind, length = target.type, target.stop - target.start
     if kind is None:

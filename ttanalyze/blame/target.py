@@ -18,7 +18,8 @@ from ttanalyze.values import Type
 @dataclass(frozen=True)
 class Target:
     """Bytes [start, stop) of a region; type: of their items, None for plain bytes. tensor: what
-    they are or are part of, where that was asked for by its name.
+    they are or are part of, where that was asked for by its name. part: whether a place in the
+    region was asked for, be it all of it.
     """
 
     process: Process
@@ -27,6 +28,7 @@ class Target:
     stop: int
     type: Type | None
     tensor: Part | None = None
+    part: bool = False
 
     @property
     def whole(self) -> bool:
@@ -87,7 +89,7 @@ def find_target(
     if place is None:
         return Target(process, found, 0, size, type)
     _check_place(place, size, f"region {found}")
-    return Target(process, found, *place, type)
+    return Target(process, found, *place, type, part=True)
 
 
 def _in_tensor(
@@ -109,7 +111,7 @@ def _in_tensor(
         start, stop = (part.offset + byte - part.start for byte in place)
         if part.offset <= start and stop <= part.offset + part.bytes:
             captured_row(process, part.region)
-            return Target(process, part.region, start, stop, type, part)
+            return Target(process, part.region, start, stop, type, part, part=True)
     which = ", ".join(str(part.region) for part in parts)
     raise Error(f"{parts[0].name!r} lies in several regions ({which}): use --offset and --count")
 

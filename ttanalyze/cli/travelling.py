@@ -160,6 +160,14 @@ def blame(
             ">=VALUE, <VALUE or <=VALUE, or has changed; in all regions unless one is given.",
         ),
     ] = None,
+    everywhere: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="With --watch in all regions: also memory that does not look like --dtype, and "
+            "items that were nan or inf before.",
+        ),
+    ] = False,
     limit: Annotated[
         int, typer.Option(metavar="N", help="Show the last N changes only (0: all).")
     ] = 50,
@@ -171,6 +179,11 @@ def blame(
 
     Of a region, of an item or of a byte, every epoch in which it changed. With --watch the first
     epoch in which a condition holds; exit status 0: it did, 1: it never did.
+
+    Without a region, --watch with a type of floating-point numbers looks where memory plausibly
+    holds them: in tensors that were named so, and in blocks whose numbers, now or before, are
+    mostly of ordinary size. There nan and inf count once they appear, not where they were from
+    the first snapshot on. What was skipped is said.
     """
     from ttanalyze import blame as module
     from ttanalyze import options
@@ -213,14 +226,15 @@ def blame(
     kind = kind or (target.type if target is not None else None) or parse("u8")
     condition = module.Condition.parse(watch, kind)
     with interruptible(), progress_bar("looking", quiet) as progress:
-        seen, unseen = module.watch(of, condition, target, epochs, progress)
+        seen = module.watch(of, condition, target, epochs, progress, everywhere)
     if json:
-        told = None if seen is None else seen.as_dict(of, condition.type)
+        told = None if seen.sighting is None else seen.sighting.as_dict(of, condition.type)
         head = {"run": str(run), "process": process, "watch": watch, "dtype": condition.type.name}
-        print_text(as_json({**head, "found": told, "unseen": unseen}))
+        skipped = {"unlike": seen.unlike, "early": seen.early}
+        print_text(as_json({**head, "found": told, "unseen": seen.unseen, "skipped": skipped}))
     else:
-        print_text(show.sighting_text(of, condition, target, seen, unseen, colour))
-    return DIFFERS if seen is None else SAME
+        print_text(show.sighting_text(of, condition, target, seen, colour))
+    return DIFFERS if seen.sighting is None else SAME
 
 
 def _epochs(value: str) -> tuple[int, int]:

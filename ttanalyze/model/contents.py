@@ -42,6 +42,14 @@ def check_epoch(process: Process, epoch: int) -> None:
         raise Error(f"epoch {epoch} was overwritten in the ring: nothing is left of it")
 
 
+def next_captured(process: Process, epoch: int, stop: int) -> int | None:
+    """The first of epochs `epoch` to `stop` - 1 that holds anything; None where none does."""
+    some = process.epochs[epoch:stop]
+    empty = (some["flags"] & layout.DROPPED != 0) & (some["digests_count"] == 0)
+    there = np.flatnonzero((some["flags"] & layout.REFUSED == 0) & ~empty)
+    return epoch + int(there[0]) if len(there) else None
+
+
 def captured_row(process: Process, region: int) -> int:
     """The row of a captured region in process.regions. Raises Error where there is none."""
     regions = process.regions
@@ -97,15 +105,37 @@ def snapshot_all(process: Process, epoch: int) -> tuple[dict[int, Array], list[i
     """block_records, by id, of the captured regions that live in an epoch; and the ids of those
     that no epoch up to it has captured.
     """
+    search = _search_all(process, epoch)
+    known = list(zip(search.regions, search.known.tolist(), strict=True))
+    found = {r: search.result(i, check=True) for i, (r, seen) in enumerate(known) if seen}
+    return found, [r for r, seen in known if not seen]
+
+
+def snapshot_left(process: Process, epoch: int, region: int | None = None) -> tuple[Array, int]:
+    """The block records, in an epoch, of a region or of all that live; and how many blocks there
+    are whose contents were lost.
+    """
+    search = _search_all(process, epoch, region)
+    parts, lost = [np.empty(0, layout.BLOCK)], 0
+    for i in np.flatnonzero(search.known).tolist():
+        try:
+            parts.append(search.result(i, check=True))
+        except FormatError:
+            raise
+        except Error:
+            lost += int(process.regions.blocks[captured_row(process, search.regions[i])])
+    return np.concatenate(parts), lost
+
+
+def _search_all(process: Process, epoch: int, region: int | None = None) -> _Search:
     check_epoch(process, epoch)
     regions = process.regions
     alive = (regions.born <= epoch) & (epoch < regions.died)
+    alive &= True if region is None else regions.id == region
     ids: list[int] = regions.id[alive & (regions.flags & layout.CAPTURED != 0)].tolist()
     search = _Search(process, epoch, ids)
     search.run()
-    known = dict(zip(ids, search.known, strict=True))
-    found = {r: search.result(i, check=True) for i, r in enumerate(ids) if known[r]}
-    return found, [r for r in ids if not known[r]]
+    return search
 
 
 def _records_in(process: Process, begin: int, end: int) -> int:

@@ -50,8 +50,8 @@ class Type:
         """The items as rows: of two numbers where they are complex, else of one."""
         values = self.view(raw)
         if self.kind == "complex":
-            values = values.view(values.real.dtype).reshape(-1, 2)
-        return values.reshape(len(values), -1)
+            return values.view(values.real.dtype).reshape(-1, 2)
+        return values.reshape(-1, 1)
 
     def to_float(self, raw: Array) -> Array:
         """The items as float64, of complex ones the absolute values, infinite where these are more

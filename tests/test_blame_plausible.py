@@ -1,0 +1,162 @@
+"""blame --watch where nobody named a region: what memory plausibly holds, and what appeared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.rundir import Writer
+from tests.support import Cli
+from ttanalyze.blame.plausible import looks_like
+from ttanalyze.model.layout import BLOCK_SIZE
+from ttanalyze.values import TYPES, parse
+
+NAN = np.array([np.nan], "f4").tobytes()
+
+
+def ordinary(seed: int, items: int = BLOCK_SIZE // 4) -> bytes:
+    """Numbers as programs have them."""
+    return np.random.default_rng(seed).standard_normal(items).astype("f4").tobytes()
+
+
+def found(cli: Cli, run: Path, *options: str) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(
+        cli("blame", run, "--dtype", "f32", "--watch", "nan", "--json", *options).stdout
+    )
+    return said
+
+
+def where(said: dict[str, Any]) -> tuple[int, dict[int, list[int]]] | None:
+    if said["found"] is None:
+        return None
+    hits = {hit["region"]: hit["first"] for hit in said["found"]["hits"]}
+    return said["found"]["epoch"], hits
+
+
+def test_random_bits_are_no_numbers(cli: Cli, run_path: Path) -> None:
+    """A generator's table has a NaN in every 256 words; the weights get theirs in epoch 3."""
+    w = Writer(run_path)
+    random = np.random.default_rng(3)
+    w.born(0, random.bytes(BLOCK_SIZE), label="states")
+    w.born(1, ordinary(1), label="weights")
+    w.born(2, np.arange(-5, 1000, dtype="i4").tobytes(), label="index")
+    w.epoch("sync", "full")
+    for epoch in range(1, 5):
+        w.write(0, 0, random.bytes(BLOCK_SIZE))
+        w.write(2, 4 * epoch, np.array([-1], "i4").tobytes())
+        if epoch == 3:
+            w.write(1, 44, NAN)
+        w.epoch("sync")
+    w.close()
+    said = found(cli, run_path)
+    assert where(said) == (3, {1: [11]})
+    assert said["skipped"] == {"unlike": [0, 2], "early": []}
+    shown = cli("blame", run_path, "--dtype", "f32", "--watch", "nan").stdout
+    assert (
+        "skipped regions 0 'states', 2 'index': contents do not look like f32 (--all looks at them)"
+    ) in shown.splitlines()
+    everywhere = where(found(cli, run_path, "--all"))
+    assert everywhere is not None and everywhere[0] == 0
+    assert where(found(cli, run_path, "-r", "index")) == (0, {2: [0, 1, 2, 3, 4]})
+    large = cli("blame", run_path, "--dtype", "f32", "--watch", ">1e20", "--json")
+    assert json.loads(large.stdout)["found"] is None
+
+
+def test_a_nan_that_was_there_did_not_appear(cli: Cli, run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, ordinary(1))
+    w.write(0, 400, NAN)
+    w.epoch("sync", "full")  # 0
+    w.write(0, 0, ordinary(2, 8))
+    w.epoch("sync")  # 1: it is as it was
+    w.epoch("sync", "full")  # 2
+    w.write(0, 400, ordinary(3, 1))
+    w.epoch("sync")  # 3: and a number now
+    w.write(0, 400, NAN * 2)
+    w.epoch("sync")  # 4
+    w.write(0, 800, NAN)
+    w.epoch("sync")  # 5
+    w.close()
+    said = found(cli, run_path)
+    assert where(said) == (4, {0: [100, 101]})
+    assert said["skipped"] == {"unlike": [], "early": [0]}
+    shown = cli("blame", run_path, "--dtype", "f32", "--watch", "nan").stdout
+    assert "skipped what was nan before, in region 0 (--all shows it)" in shown
+    assert where(found(cli, run_path, "-e", "5-")) == (5, {0: [200]})
+    assert where(found(cli, run_path, "-e", "1-3")) is None
+    assert where(found(cli, run_path, "--all")) == (0, {0: [100]})
+    assert where(found(cli, run_path, "-r", "0", "-e", "1-")) == (1, {0: [100]})
+
+
+def test_a_young_region_may_be_born_with_one(cli: Cli, run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, ordinary(1))
+    w.epoch("sync", "full")
+    w.epoch("sync")
+    w.born(1, NAN + ordinary(2))
+    w.epoch("sync")
+    w.close()
+    assert where(found(cli, run_path)) == (2, {1: [0]})
+
+
+def test_numbers_that_grew_beyond_bounds_were_numbers(cli: Cli, run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, ordinary(1))
+    w.epoch("sync", "full")
+    w.write(0, 0, np.full(BLOCK_SIZE // 4, 1e30, "f4").tobytes())
+    w.write(0, 8, NAN)
+    w.epoch("sync")
+    w.close()
+    assert where(found(cli, run_path)) == (1, {0: [2]})
+
+
+def test_zeros_and_nan_alone_count(cli: Cli, run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, bytes(BLOCK_SIZE))
+    w.epoch("sync", "full")
+    w.write(0, 4, NAN * 3)
+    w.epoch("sync")
+    w.close()
+    assert where(found(cli, run_path)) == (1, {0: [1, 2, 3]})
+
+
+def test_named_tensors_are_what_they_were_called(cli: Cli, run_path: Path) -> None:
+    """Of one block: random bits that are f32 by name, and numbers that are i32 by name."""
+    w = Writer(run_path)
+    random = np.random.default_rng(1)
+    w.born(0, random.bytes(256) + ordinary(1, 64) + ordinary(2, 64))
+    w.name(0, 0, 256, "bits", "f32")
+    w.name(0, 256, 256, "counts", "i32")
+    w.epoch("sync", "full")
+    w.write(0, 300, NAN)
+    w.epoch("sync")
+    w.write(0, 20, bytes(8))
+    w.epoch("sync")
+    w.write(0, 20, NAN)
+    w.epoch("sync")
+    w.close()
+    said = found(cli, run_path)
+    assert where(said) == (3, {0: [5]})
+    assert said["found"]["hits"][0]["tensor"] == "bits"
+    assert said["skipped"]["unlike"] == [0]
+
+
+@pytest.mark.parametrize("name", [n for n in TYPES if TYPES[n].kind in ("float", "complex")])
+def test_what_looks_like_numbers(name: str) -> None:
+    kind = parse(name)
+    random = np.random.default_rng(7)
+    every = np.ones(256, bool)
+    bits = np.frombuffer(random.bytes(256 * kind.itemsize), "u1")
+    assert looks_like(kind, bits, every) is False
+    one = {1: {"e4m3": b"\x38", "e5m2": b"\x3c"}.get(name, b""), 2: b"\x00\x3c"}
+    one |= {4: np.float32(1).tobytes(), 8: np.float64(1).tobytes()}
+    unit = {"bf16": b"\x80\x3f", "c64": one[4] + one[4], "c128": one[8] + one[8]}
+    ones = np.frombuffer(unit.get(name, one.get(kind.itemsize, b"")) * 256, "u1")
+    assert looks_like(kind, ones, every) is True
+    assert looks_like(kind, np.zeros(256 * kind.itemsize, "u1"), every) is None
+    half = np.concatenate([ones[: len(ones) // 2], bits[: len(bits) // 2]])
+    assert looks_like(kind, half, np.arange(256) < 128) is True
