@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import ttanalyze as tt
-from tests.diff_runs import BLOCK, STEPS, at_step, compared, launch, train
+from tests.diff_runs import BLOCK, STEPS, as_manifest, at_step, compared, launch, train
 from tests.rundir import Writer
 from ttanalyze.diff import diff, states
 from ttanalyze.diff.show import diff_text
@@ -107,6 +108,106 @@ def test_a_run_that_ended_early(first: Path, tmp_path: Path) -> None:
     assert process.launches is not None and process.launches.alone_a == 3
 
 
+def ended_early(path: Path, epochs: int = 3, **process: Any) -> Path:
+    """A run with all calls of train() and its first epochs only."""
+
+    def no_more(w: Writer, step: int) -> None:
+        if step == epochs:
+            w.epoch = lambda *_: None  # type: ignore[assignment, method-assign]
+
+    return train(path, no_more, **process)
+
+
+@pytest.mark.parametrize("manifest", [False, True])
+@pytest.mark.parametrize("events", [False, True])
+def test_a_side_that_lacks_the_last_epochs_is_not_the_same(
+    first: Path, tmp_path: Path, manifest: bool, events: bool
+) -> None:
+    """Whether it still runs and its calls are ahead of its epochs, or its calls are not known."""
+    other = ended_early(tmp_path / "other", status="running", events=events)
+    whole = as_manifest(first) if manifest else first
+    for a, b in ((whole, other), (other, whole)):
+        report = compared(a, b)
+        assert report.memory_same and not report.same
+        assert report.processes[0].common == 3
+        assert "3 epochs of" in diff_text(report) and "the epochs differ" in diff_text(report)
+
+
+def test_killed_at_the_same_point_is_the_same(tmp_path: Path) -> None:
+    a, b = (ended_early(tmp_path / name, status="running") for name in "ab")
+    assert compared(a, b).same
+
+
+def test_refused_epochs_are_no_missing_ones(first: Path, tmp_path: Path) -> None:
+    def refuse(w: Writer, step: int) -> None:
+        epoch = Writer.epoch
+        flags = ["refused"] if step >= 4 else []
+        w.epoch = lambda *given: epoch(w, *given, *flags)  # type: ignore[method-assign]
+
+    other = train(tmp_path / "other", refuse, status="running")
+    assert compared(first, other).same
+    assert compared(as_manifest(first), other).same
+
+
+def test_a_recording_that_failed_is_neither_the_same_nor_different(
+    first: Path, tmp_path: Path
+) -> None:
+    def stop(w: Writer) -> None:
+        w.close("failed", reason="disk full")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "failed", at_step(4, stop))
+    for a, b in ((first, tmp_path / "failed"), (tmp_path / "failed", first)):
+        report = compared(a, b)
+        assert report.memory_same and not report.same
+        assert report.unknown is not None and "disk full" in report.unknown
+        text = diff_text(report)
+        assert text.startswith("not known: memory is the same in all 4 common epochs; the launches")
+        assert text.splitlines()[0].endswith("differ; a recording failed")
+    changed = train(tmp_path / "changed", at_step(2, lambda w: w.write(0, 9, b"\x01")))
+    report = compared(changed, tmp_path / "failed")
+    assert not report.same and report.unknown is None
+    more = train(tmp_path / "more", at_step(1, lambda w: launch(w, 0)))
+    report = compared(more, tmp_path / "failed")
+    assert report.unknown is not None, "it may have been made by the launch that is missing"
+
+
+@pytest.mark.parametrize("size", [None, 8])
+def test_missing_copies_count(tmp_path: Path, size: int | None) -> None:
+    """And copies of another size."""
+
+    def copying(size: int | None) -> Any:
+        return at_step(2, lambda w: size and w.event("copy", dst=0x7F0000000000, bytes=size))
+
+    a, b = train(tmp_path / "a", copying(4)), train(tmp_path / "b", copying(size))
+    report = compared(a, b)
+    assert report.memory_same and not report.same
+    assert "the copies and fills differ" in diff_text(report)
+    said = "1 other call only in A" if size is None else "1 other call of another size"
+    assert said in diff_text(report)
+
+
+def test_calls_without_memory_are_compared(tmp_path: Path) -> None:
+    def written(path: Path, launches: int, epochs: int = 1, regions: int = 0) -> Path:
+        w = Writer(path)
+        for region in range(regions):
+            w.born(region, b"abc")
+        for _ in range(launches):
+            launch(w, 0)
+        for _ in range(epochs):
+            w.epoch("sync", "refused")
+        w.close()
+        return path
+
+    assert compared(written(tmp_path / "a", 2), written(tmp_path / "b", 2)).same
+    assert not compared(written(tmp_path / "c", 2), written(tmp_path / "d", 1)).same
+    for name, given in (("e", (0, 0)), ("f", (2, 1, 1))):
+        one, other = written(tmp_path / name, *given), written(tmp_path / f"{name}2", *given)
+        with pytest.raises(Error, match="nothing to compare"):
+            diff(one, other)
+
+
 # ---- recorded at other points ----
 
 
@@ -169,8 +270,11 @@ def test_without_calls_epochs_are_matched_by_their_order(tmp_path: Path) -> None
     assert report.processes[0].launches is None
     extra = train(tmp_path / "d", at_step(3, lambda w: w.epoch("sync")), events=False)
     report = compared(a, extra)
-    assert report.same, "what changed tells which epoch is the extra one"
-    assert report.processes[0].common == 6
+    assert report.memory_same, "what changed tells which epoch is the extra one"
+    (process,) = report.processes
+    assert (process.common, process.epochs_alone_a, process.epochs_alone_b) == (6, 0, 1)
+    assert not report.same, "nothing tells what was done before it"
+    assert "memory is the same in all 6 common epochs; the epochs differ" in diff_text(report)
 
 
 # ---- regions ----

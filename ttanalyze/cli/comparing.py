@@ -12,6 +12,7 @@ import typer
 from ttanalyze import text
 from ttanalyze.cli.common import (
     DIFFERS,
+    ERROR,
     SAME,
     JsonOption,
     QuietOption,
@@ -71,7 +72,8 @@ def diff(
     """Say where two runs first part, and which calls could have made them.
 
     Launches are aligned, so that runs compare which do not do quite the same, or were recorded
-    at other points. Exit status 0: the same; 1: different; 2: could not be compared.
+    at other points. Exit status 0: the same; 1: different; 2: nothing was compared, or nothing
+    differs but what a recording that failed lacks.
     """
     from ttanalyze.diff import diff as compare
     from ttanalyze.diff import parse_types
@@ -88,4 +90,6 @@ def diff(
     width = shutil.get_terminal_size().columns if os.isatty(1) else 0
     shown = report.to_json() if json else diff_text(report, text.colours_wanted(1), width)
     print_text(shown)
+    if report.unknown is not None:
+        return ERROR
     return SAME if report.same else DIFFERS

@@ -104,20 +104,38 @@ def diff(
         for which, sides in enumerate((sides_a, sides_b))
     ]
     memory_same = not any(p.divergence_count for p in processes)
-    same = all(p.same for p in processes) and not any(alone)
+    unknown = None if any(alone) else _unknown(pairs, processes)
     report = DiffReport(
         a=name_a,
         b=name_b,
-        same=same,
+        same=all(p.same for p in processes) and not any(alone) and unknown is None,
         memory_same=memory_same,
+        unknown=unknown,
         tolerance=_tolerance_text(tolerance),
         processes=processes,
         alone_a=alone[0],
         alone_b=alone[1],
         seconds=round(time.monotonic() - began, 6),
     )
-    _require_something(report)
+    if report.same or report.unknown is not None:
+        _require_something(report, any(len(x.regions.id) for x in (*sides_a, *sides_b)))
     return report
+
+
+def _unknown(pairs: list[tuple[Side, Side]], processes: list[ProcessDiff]) -> str | None:
+    """Which recordings failed, where nothing differs but what they lack."""
+    out = []
+    for sides, found in zip(pairs, processes, strict=True):
+        failed = [
+            (name, side.process)
+            for name, side in zip("ab", sides, strict=True)
+            if side.process is not None and side.process.failure is not None
+        ]
+        if not found.same and not any(found.only_lacks(name) for name, _ in failed):
+            return None
+        for name, process in failed:
+            out.append(f"process {process.index} of {name.upper()}: {process.failure}")
+    return "; ".join(out) or None
 
 
 def _check_types(types: Types, sides: list[Side], names: Names) -> None:
@@ -130,15 +148,19 @@ def _check_types(types: Types, sides: list[Side], names: Names) -> None:
             raise Error(f"a type is given of region {key!r}, which A does not have")
 
 
-def _require_something(report: DiffReport) -> None:
-    """Raises Error where there were epochs but none to compare, and nothing else that differs."""
-    compared = any(p.common for p in report.processes)
-    either = any(p.epochs_a or p.epochs_b for p in report.processes)
-    if report.same and either and not compared:
-        raise Error(
-            f"{report.a} and {report.b}: nothing to compare: no epoch of one is at the same point "
-            "of the program as one of the other"
-        )
+def _require_something(report: DiffReport, memory: bool) -> None:
+    """Raises Error where nothing was compared. memory: whether there are regions."""
+    epochs = any(p.epochs_a or p.epochs_b for p in report.processes)
+    calls = any(p.launches is not None and p.launches.calls for p in report.processes)
+    if any(p.region_epochs for p in report.processes) or (calls and not (epochs and memory)):
+        return
+    why = "neither has epochs or calls"
+    if any(p.common for p in report.processes):
+        why = "no region has contents in an epoch of both"
+    elif epochs:
+        why = "no epoch of one is at the same point of the program as one of the other"
+    lead = f"{report.a} and {report.b}: nothing to compare: {why}"
+    raise Error(lead if report.unknown is None else f"{lead}; {report.unknown}")
 
 
 def _tolerance_text(tolerance: Tolerance | None) -> str | None:
@@ -215,6 +237,8 @@ class _Diff:
         for name, side in (("A", a), ("B", b)):
             if side.process is not None and side.process.status == "running":
                 out.notes.append(f"{name} was killed or still runs")
+            elif side.process is not None and side.process.failure is not None:
+                out.notes.append(f"{name}: {side.process.failure}")
         lanes = 0
         for context in _contexts(a, b, calls_a, calls_b):
             matched = None
@@ -265,6 +289,7 @@ class _Diff:
             calls,
             lambda: [_history(s, epochs[i], regions, i) for i, s in enumerate((a, b))],
         )
+        self._add_alone(out, (a, b), context, epochs, (epochs_a, epochs_b))
         common = _common(a, b, epochs_a, epochs_b, regions)
         details = Details(common, regions, calls, self.names, self.types, self.tolerance)
         judge = details.within_tolerance if self.tolerance is not None else None
@@ -286,6 +311,28 @@ class _Diff:
             if self.every and self.progress:
                 self.progress(i + 1, len(states.pair))
         self._add_spread(out, states, details)
+
+    def _add_alone(
+        self,
+        out: ProcessDiff,
+        sides: tuple[Side, Side],
+        context: int,
+        epochs: list[Array],
+        common: tuple[Array, Array],
+    ) -> None:
+        """Adds the epochs of a context without a counterpart."""
+        since = [int(them[-1]) + 1 if len(them) else 0 for them in common]
+        alone = [len(epochs[i]) - len(common[i]) for i in (0, 1)]
+        out.epochs_alone_a += alone[0]
+        out.epochs_alone_b += alone[1]
+        for i, other in ((0, 1), (1, 0)):
+            # Those that are left out may have been their counterparts.
+            side = sides[other]
+            left_out = np.flatnonzero(~side.usable & (side.context == context))
+            behind = np.count_nonzero(epochs[i] >= since[i])
+            lacks = not side.ended and behind > np.count_nonzero(left_out >= since[other])
+            unsure = out.launches is None and alone[i] > len(left_out)
+            out.epochs_lack |= bool(lacks or unsure)
 
     def _settled(self, out: ProcessDiff, side: Side, epochs: Array, calls: Calls) -> Array:
         """The epochs of which it is known what they hold; their cuts are put right."""
@@ -310,6 +357,8 @@ class _Diff:
         pairs = zip(regions.rows_a[other].tolist(), regions.rows_b[other].tolist(), strict=True)
         rows += [("both", one, two) for one, two in pairs]
         out.regions_alone_count += len(rows)
+        out.regions_alone_a += len(regions.alone(0))
+        out.regions_alone_b += len(regions.alone(1))
         for side, row_a, row_b in rows[: LISTED - len(out.regions_alone)]:
             of, row = (regions.a, row_a) if row_a is not None else (regions.b, row_b)
             assert row is not None

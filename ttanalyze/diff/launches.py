@@ -41,6 +41,8 @@ def add_launches(out: Launches, matched: MatchedCalls, a: Process, b: Process) -
     out.same += len(level) - changed
     out.changed += changed
     others = ~of_launches & matched.a.work[found.a]
+    out.others += int(np.count_nonzero(others))
+    out.others_changed += int(np.count_nonzero(found.level[others]))
     out.others_a += _count_others(matched.a) - int(np.count_nonzero(others))
     out.others_b += _count_others(matched.b) - int(np.count_nonzero(others))
     out.exact &= found.exact

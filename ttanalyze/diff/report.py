@@ -129,7 +129,7 @@ class Launches:
     """How the launches of two processes correspond. a, b: how many there are; same: in all that
     identifies them; changed: of the same kernel with another grid, block, cluster or shared
     memory; the rest is alone. others_a, others_b: copies, fills and the like without a
-    counterpart. exact: whether no more could correspond.
+    counterpart; others_changed: of another size. exact: whether no more could correspond.
     """
 
     a: int = 0
@@ -138,9 +138,16 @@ class Launches:
     changed: int = 0
     others_a: int = 0
     others_b: int = 0
+    others: int = 0
+    others_changed: int = 0
     exact: bool = True
     stretches: list[Stretch] = field(default_factory=list)  # the first
     stretch_count: int = 0
+
+    @property
+    def calls(self) -> bool:
+        """Whether there are any."""
+        return bool(self.a or self.b or self.others_a or self.others_b or self.others)
 
     @property
     def alone_a(self) -> int:
@@ -182,7 +189,10 @@ class ProcessDiff:
     """Two processes compared. process_a, process_b: their numbers.
 
     epochs_a, epochs_b: how many there are; left_out_a, left_out_b: of these, refused or lost;
-    common: points compared. regions: pairs. region_epochs: states compared; differing: of these;
+    common: points compared; epochs_alone_a, epochs_alone_b: without a counterpart, though they may
+    only have been cut at other points; epochs_lack: whether that is not so, as no calls are known
+    to tell the points, or as a side that did not end in order lacks the other's last epochs.
+    regions: pairs. region_epochs: states compared; differing: of these;
     tolerated: the same within the tolerance; unknown: of which only one side says something.
     launches: None where a side's calls are not known. divergences: by epoch; divergence_count:
     of all. stopped: at the first one. spread: regions in the order in which they part, the first.
@@ -196,6 +206,9 @@ class ProcessDiff:
     left_out_a: int = 0
     left_out_b: int = 0
     common: int = 0
+    epochs_alone_a: int = 0
+    epochs_alone_b: int = 0
+    epochs_lack: bool = False
     regions: int = 0
     region_epochs: int = 0
     differing: int = 0
@@ -204,6 +217,8 @@ class ProcessDiff:
     launches: Launches | None = None
     regions_alone: list[RegionAlone] = field(default_factory=list)  # the first
     regions_alone_count: int = 0
+    regions_alone_a: int = 0  # of all these
+    regions_alone_b: int = 0
     divergences: list[Divergence] = field(default_factory=list)
     divergence_count: int = 0
     stopped: bool = False
@@ -217,20 +232,45 @@ class ProcessDiff:
         return found is not None and bool(found.changed or found.alone_a or found.alone_b)
 
     @property
+    def others_differ(self) -> bool:
+        """Copies, fills and the like do."""
+        found = self.launches
+        return found is not None and bool(found.others_changed or found.others_a or found.others_b)
+
+    @property
     def same(self) -> bool:
-        return not (self.divergence_count or self.regions_alone_count or self.launches_differ)
+        return not (
+            self.divergence_count
+            or self.regions_alone_count
+            or self.launches_differ
+            or self.others_differ
+            or self.epochs_lack
+        )
+
+    def only_lacks(self, side: str) -> bool:
+        """Whether a side ("a" or "b") has nothing that the other has not, as if it had ended
+        early.
+        """
+        found = self.launches or Launches()
+        only = self.regions_alone_b if side == "a" else self.regions_alone_a
+        more = (found.alone_a, found.others_a) if side == "a" else (found.alone_b, found.others_b)
+        other = (self.divergence_count, self.regions_alone_count - only)
+        return not any((*other, *more, found.changed, found.others_changed))
 
 
 @dataclass
 class DiffReport:
     """What diff found. a, b: what was compared. same: whether nothing differs, neither memory nor
-    regions nor launches nor processes. memory_same: whether memory is, wherever it was compared.
+    regions nor calls nor processes. memory_same: whether memory is, wherever it was compared.
+    unknown: why neither can be said, though nothing differs but what a recording that failed lacks;
+    else None.
     """
 
     a: str
     b: str
     same: bool
     memory_same: bool
+    unknown: str | None
     tolerance: str | None
     processes: list[ProcessDiff]
     alone_a: list[int]  # processes without a counterpart

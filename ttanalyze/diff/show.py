@@ -76,6 +76,8 @@ class _Show:
     def verdict(self) -> str:
         report = self.report
         word, hue = ("same", "green") if report.same else ("different", "red")
+        if report.unknown is not None:
+            word, hue = "not known", "red"
         return f"{text.coloured(word, hue, self.colour)}: {self._verdict()}"
 
     def _verdict(self) -> str:
@@ -96,11 +98,17 @@ class _Show:
         what = []
         if any(p.launches_differ for p in report.processes):
             what.append("the launches")
+        if any(p.others_differ for p in report.processes):
+            what.append("the copies and fills")
+        if any(p.epochs_lack for p in report.processes):
+            what.append("the epochs")
         if any(p.regions_alone_count for p in report.processes):
             what.append("the allocations")
         if report.alone_a or report.alone_b:
             what.append("the processes")
-        return f"{memory}; {' and '.join(what)} differ" if what else memory
+        listed = " and ".join([", ".join(what[:-1]), what[-1]] if len(what) > 1 else what)
+        failed = "; a recording failed" if report.unknown is not None else ""
+        return (f"{memory}; {listed} differ" if what else memory) + failed
 
     def summary(self) -> list[str]:
         report = self.report
@@ -290,6 +298,8 @@ def _launch_counts(found: Launches) -> str:
     out = ", ".join(parts + [f"{count:,} only in {side}" for side, count in sides if count])
     others = (("A", found.others_a), ("B", found.others_b))
     parts = [f"{text.count(count, 'other call')} only in {side}" for side, count in others if count]
+    if found.others_changed:
+        parts.insert(0, f"{text.count(found.others_changed, 'other call')} of another size")
     return "; ".join([out, ", ".join(parts)] if parts else [out])
 
 
@@ -476,6 +486,9 @@ def _notes(processes: Sequence[ProcessDiff]) -> list[str]:
                 out.append(
                     f"{text.count(count, 'epoch')} of {side} {was} refused or lost: left out"
                 )
+        for side, count in (("A", process.epochs_alone_a), ("B", process.epochs_alone_b)):
+            if count:
+                out.append(f"{text.count(count, 'epoch')} of {side} without a counterpart")
         if process.unknown:
             states = text.count(process.unknown, "region-epoch")
             out.append(f"{states} not compared: one side says nothing of them")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ttanalyze import statuses
 from ttanalyze.model import layout
 from ttanalyze.model.expected import ExpectedProcess
 from ttanalyze.model.layout import Array
@@ -107,7 +108,8 @@ class Side:
     for each: trigger and label are numbers of Names, flags a tt_epoch's, seq that of the call that
     caused it, time when it was cut, cut the seq from which on calls come after it, exact whether
     that is known whatever other threads did, inside whether it was cut inside the last call before
-    that, digest_end where its digests end among all of them.
+    that, digest_end where its digests end among all of them. last_call: the seq of the last call
+    that counts, where more may come.
     """
 
     index: int
@@ -124,12 +126,18 @@ class Side:
     digest_end: Array
     regions: Regions
     expected: ExpectedProcess | None = None
+    last_call: int | None = None
     usable: Array = field(init=False)  # epochs that say what memory was
 
     def __post_init__(self) -> None:
         counts = np.diff(self.digest_end, prepend=np.uint64(0))
         lost = (self.flags & layout.DROPPED != 0) & (counts == 0)
         self.usable = ~lost & (self.flags & layout.REFUSED == 0)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was recorded up to its end, as far as can be known."""
+        return self.process is None or self.process.status in statuses.WITH_THE_PROCESS
 
     def digests(self, first: int, end: int) -> tuple[Array, Array, Array]:
         """Region, epoch and digest of the records of epochs first to end - 1, by epoch."""
@@ -174,7 +182,12 @@ def of_process(process: Process, names: Names) -> Side:
         inside=epochs["trigger"] == INSIDE,
         digest_end=epochs["digests_first"] + epochs["digests_count"],
         regions=regions,
+        last_call=_last_call(process) if process.status == "running" else None,
     )
+
+
+def _last_call(process: Process) -> int:
+    return max((int(events["seq"].max()) for events in process.event_pieces()), default=0)
 
 
 def of_manifest(expected: ExpectedProcess, names: Names) -> Side:
@@ -236,6 +249,8 @@ def read_calls(side: Side, names: Names) -> Calls | None:
     recorded = False
     for records in side.process.event_pieces():
         recorded |= len(records) > 0
+        if side.last_call is not None:
+            records = layout.take(records, records["seq"] <= side.last_call)
         chosen = kinds[records["kind"]] & (records["result"] == 0)
         calls = _calls(side.process, records[chosen], names)
         for name, columns in parts.items():
