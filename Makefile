@@ -68,6 +68,10 @@ gpu-test: examples ## the same programs and the framework cases on a GPU
 bench: examples ## what recording costs
 	$(BIN)/python bench/run.py
 
+PROGRAMS ?= wild
+wild: build ## programs of others, built in $(PROGRAMS), bare and recorded (see bench/wild.py)
+	$(BIN)/python bench/wild.py $(PROGRAMS)
+
 wheel: build ## dist/: a wheel for every glibc from this system's on, and the source archive
 	rm -rf build/wheel && mkdir -p build/wheel dist
 	$(BIN)/python -m build --outdir build/wheel
@@ -82,4 +86,4 @@ clean: ## all that was built, but not .venv
 	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-.PHONY: help build examples browser demo lint test test-all sanitize fuzz gpu-test bench wheel ptx clean
+.PHONY: help build examples browser demo lint test test-all sanitize fuzz gpu-test bench wild wheel ptx clean
