@@ -45,6 +45,8 @@ static _Alignas(64) _Atomic uint64_t last_seq; /* a line to itself: every call w
 static _Atomic uint32_t next_epoch;
 static char warnings[WARNINGS][256];
 static unsigned warning_count;
+static uint64_t of_losses; /* which of them, a bit each */
+_Static_assert(WARNINGS <= 64, "a bit for each");
 static char failure[256]; /* once it is there it stays as it is */
 static _Atomic bool has_failed;
 static uint64_t ring_bytes, started_ns;
@@ -85,26 +87,43 @@ static uint64_t real_time(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-void recorder_warn(const char *format, ...)
+static void warn(bool lost, const char *format, va_list args)
 {
 	char text[256];
-	va_list args;
 	bool fresh = true;
 
 	if (capture_hurried())
 		return; /* what is cut short now has one reason, which is told */
-	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < warning_count; i++)
 		fresh &= strcmp(warnings[i], text) != 0;
 	fresh &= warning_count < WARNINGS;
-	if (fresh)
+	if (fresh) {
+		of_losses |= (uint64_t)lost << warning_count;
 		strcpy(warnings[warning_count++], text);
+	}
 	pthread_mutex_unlock(&lock);
 	if (fresh)
 		say(text);
+}
+
+void recorder_warn(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	warn(false, format, args);
+	va_end(args);
+}
+
+void recorder_lost(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	warn(true, format, args);
+	va_end(args);
 }
 
 /* The first reason is the one that the run and the user are told. */
@@ -200,6 +219,18 @@ static void json_digests_only(struct json *j)
 	json_close(j, '}');
 }
 
+static void json_warnings(struct json *j, const char *key, uint64_t which)
+{
+	json_key(j, key);
+	json_open(j, '[');
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < warning_count; i++)
+		if (which >> i & 1)
+			json_string(j, warnings[i]);
+	pthread_mutex_unlock(&lock);
+	json_close(j, ']');
+}
+
 static void write_process(const char *status, const char *reason, bool ended)
 {
 	const char *const *unknown;
@@ -262,13 +293,8 @@ static void write_process(const char *status, const char *reason, bool ended)
 	for (unsigned i = 0, n = entry_unknown_calls(&unknown); i < n; i++)
 		json_string(&j, unknown[i]);
 	json_close(&j, ']');
-	json_key(&j, "warnings");
-	json_open(&j, '[');
-	pthread_mutex_lock(&lock);
-	for (unsigned i = 0; i < warning_count; i++)
-		json_string(&j, warnings[i]);
-	pthread_mutex_unlock(&lock);
-	json_close(&j, ']');
+	json_warnings(&j, "warnings", UINT64_MAX);
+	json_warnings(&j, "losses", of_losses);
 	json_key(&j, "incidents");
 	incidents_json(&j);
 	json_key(&j, "calls");
@@ -438,11 +464,11 @@ void recorder_finish(const char *status, const char *reason)
 	if (store_failed(run, why, sizeof(why)))
 		stopped(why);
 	if (!has_failed && events_failed(why, sizeof(why)))
-		recorder_warn("events were lost: %s", why);
+		recorder_lost("events were lost: %s", why);
 	if (!has_failed && params_failed(why, sizeof(why)))
-		recorder_warn("parameters of launches were lost: %s", why);
+		recorder_lost("parameters of launches were lost: %s", why);
 	if (!has_failed && activities_failed(why, sizeof(why)))
-		recorder_warn("times were lost: %s", why);
+		recorder_lost("times were lost: %s", why);
 	if (has_failed)
 		write_process("failed", failure, true);
 	else

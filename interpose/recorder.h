@@ -32,6 +32,8 @@ bool recorder_start(void);
 void recorder_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Into the run's warnings, and on stderr, each distinct text once. */
 void recorder_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same, of something that should have been recorded and is not. */
+void recorder_lost(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* On stderr, as long as that is the one that the program was started with. */
 void recorder_say(const char *lines, size_t size);

@@ -244,6 +244,7 @@ def without_contents(outcome: support.Outcome, run: Path, reason: str) -> None:
     assert process.info["status"] == "complete"
     assert process.info["digests_only"] == {"since": since, "reason": found[2]}
     assert line.removeprefix(NAME) in opened.warnings
+    assert process.info["losses"] == [line.removeprefix(NAME)]
     assert (process.epochs["digests_count"] > 0).all()
     assert (process.epochs["flags"] & DROPPED != 0).tolist() == [
         number >= since for number in range(len(process.epochs))

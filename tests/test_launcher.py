@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -408,6 +409,51 @@ def test_the_closing_line_counts_what_info_warns_of(recorded: Record, tmp_path: 
     warnings = tt.open(tmp_path / "out").warnings
     assert len(warnings) == 5
     assert outcome.stderr.endswith(f"; 5 warnings: ttanalyze info {tmp_path}/out\n")
+
+
+COMPLETE: dict[str, Any] = {"warnings": ["a smaller ring"], "losses": []}
+
+
+@pytest.mark.parametrize(
+    ("flags", "status", "members", "reason"),
+    [
+        ((), "complete", COMPLETE, None),
+        ((), "failed", {"reason": "disk full"}, "failed: disk full"),
+        ((), "signal", {"reason": "SIGTERM"}, "signal: SIGTERM"),
+        ((), "running", {}, "it was killed, or still runs"),
+        (("refused",), "complete", {}, "1 refused epoch"),
+        (("dropped",), "complete", {}, "1 dropped epoch"),
+        (("loose",), "complete", {}, "1 loose epoch"),
+        ((), "complete", {"losses": ["times were lost"]}, "times were lost"),
+        ((), "complete", {"counters": {"events_lost": 2}}, "2 lost calls"),
+    ],
+)
+def test_a_recording_that_must_be_complete(
+    flags: tuple[str, ...],
+    status: str,
+    members: dict[str, Any],
+    reason: str | None,
+    recorded: Record,
+    tmp_path: Path,
+) -> None:
+    w = Writer(tmp_path / "prepared")
+    w.epoch("sync", *flags)
+    w.close(status, **members)
+    copy = ("sh", "-c", "cp -r prepared out; exit 5")
+    outcome = recorded("-q", "-o", "out", "--require-complete", "--", *copy)
+    said = f"ttanalyze: {tmp_path}/out is not complete: {reason}\n"
+    assert (outcome.status, outcome.stderr) == ((2, said) if reason else (5, ""))
+
+
+def test_a_recording_that_must_be_there(recorded: Record, tmp_path: Path) -> None:
+    outcome = recorded("-q", "-o", "out", "--require-complete", "--", "true")
+    assert outcome.status == 2
+    assert outcome.stderr.endswith("/out is not complete: no process was recorded\n")
+    (tmp_path / "prepared" / "p0").mkdir(parents=True)
+    (tmp_path / "prepared" / "p0" / "epochs.bin").touch()
+    outcome = recorded("-q", "-o", "out", "--require-complete", "--", "cp", "-r", "prepared", "out")
+    assert outcome.status == 2
+    assert outcome.stderr.endswith(": a process was killed before it could say anything\n")
 
 
 def test_default_names_count_on(recorded: Record, recorder: list[str], tmp_path: Path) -> None:

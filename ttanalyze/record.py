@@ -42,7 +42,9 @@ FORWARDED = {
 }
 HEADER = ffi.sizeof("struct tt_file_header")
 RECORDS = {"epochs.bin": "struct tt_epoch", "launches.bin": "struct tt_launch"}
-WARNED_OF = [ffi.integer_const(f"TT_EPOCHF_{name}") for name in ("REFUSED", "DROPPED", "LOOSE")]
+WARNED_OF = {
+    name: ffi.integer_const(f"TT_EPOCHF_{name.upper()}") for name in ("refused", "dropped", "loose")
+}
 LOCK_SECONDS = 5
 TIMED_OUT = 124  # exit status, as of timeout(1)
 LOOK_SECONDS = 0.5  # another thread of this process may take the signal that the program has ended
@@ -54,7 +56,8 @@ class Recorded:
 
     status: the program's, 128 + n where signal n ended it, 124 where it or a process of it had its
     time limit. processes, epochs, launches (to be run again), bytes: what was recorded. warnings:
-    what info has to say besides.
+    what info has to say besides. incomplete: what is missing of what should have been recorded;
+    None where nothing is.
     """
 
     out: Path
@@ -65,6 +68,7 @@ class Recorded:
     launches: int
     bytes: int
     warnings: int
+    incomplete: str | None
     seconds: float
 
     def to_json(self) -> str:
@@ -133,7 +137,9 @@ def record(
     if late or (limit and _timed_out(out)):
         code = TIMED_OUT
     info = note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)})
-    return Recorded(out, code, died, *_sums(out), _warnings(out, info), seconds)
+    sums, told = _sums(out), _processes(info)
+    warnings = sum(_warnings(out, process) for process in told)
+    return Recorded(out, code, died, *sums, warnings, _incomplete(out, told, sums[0]), seconds)
 
 
 # ---- before ----
@@ -320,23 +326,46 @@ def _timed_out(out: Path) -> bool:
     return False
 
 
-def _warnings(out: Path, info: dict[str, Any]) -> int:
-    """How many things there are to be said of processes that a user should know: as Run.warnings
+def _processes(info: dict[str, Any]) -> list[dict[str, Any]]:
+    return [told for told in info.get("processes", []) if isinstance(told, dict)]
+
+
+def _warnings(out: Path, told: dict[str, Any]) -> int:
+    """How many things there are to be said of a process that a user should know: as Run.warnings
     has them, but without what would take numpy.
     """
-    count = 0
-    for told in info.get("processes", []):
-        if not isinstance(told, dict):
-            continue
-        folder = out / f"p{told.get('process')}"
-        epochs = _flags(folder / "epochs.bin")
-        launches = _records(folder / "launches.bin")
-        count += len(told.get("warnings", []))
-        count += told.get("status") not in statuses.WITH_THE_PROCESS
-        count += len(options.unmet(told.get("options", {}), len(epochs), launches))
-        count += sum(any(flags & flag for flags in epochs) for flag in WARNED_OF)
-        count += bool(told.get("counters", {}).get("events_lost"))
-    return count
+    folder = out / f"p{told.get('process')}"
+    epochs = _flags(folder / "epochs.bin")
+    launches = _records(folder / "launches.bin")
+    count = len(told.get("warnings", []))
+    count += told.get("status") not in statuses.WITH_THE_PROCESS
+    count += len(options.unmet(told.get("options", {}), len(epochs), launches))
+    count += sum(any(flags & flag for flags in epochs) for flag in WARNED_OF.values())
+    return count + bool(told.get("counters", {}).get("events_lost"))
+
+
+def _incomplete(out: Path, processes: list[dict[str, Any]], folders: int) -> str | None:
+    """What is missing of what should have been recorded, the first of it."""
+    if not folders:
+        return "no process was recorded"
+    if len(processes) < folders:
+        return "a process was killed before it could say anything"
+    for told in processes:
+        lead = f"process {told.get('process')}: " if folders > 1 else ""
+        status, reason = told.get("status"), told.get("reason") or "no reason given"
+        if status == statuses.RUNNING:
+            return f"{lead}it was killed, or still runs"
+        if status != statuses.COMPLETE:
+            return f"{lead}{status}: {reason}"
+        if losses := told.get("losses"):
+            return f"{lead}{losses[0]}"
+        epochs = _flags(out / f"p{told.get('process')}" / "epochs.bin")
+        for name, flag in WARNED_OF.items():
+            if count := sum(bool(flags & flag) for flags in epochs):
+                return f"{lead}{text.count(count, f'{name} epoch')}"
+        if lost := told.get("counters", {}).get("events_lost"):
+            return f"{lead}{text.count(lost, 'lost call')}"
+    return None
 
 
 def _flags(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+RUNNING = "running"
 COMPLETE = "complete"
 TIMEOUT = "timeout"
 WITH_THE_PROCESS = (COMPLETE, "signal", TIMEOUT)

@@ -330,7 +330,7 @@ static bool is_due(struct context *c, uint32_t trigger)
 	if (!atomic_load(&p->stalled) || capture_settled(p))
 		return true;
 	p->gap = true;
-	recorder_warn("no epochs are captured while a capture is held up");
+	recorder_lost("no epochs are captured while a capture is held up");
 	return false;
 }
 
@@ -549,7 +549,7 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 	if (p && !p->broken && capture_settled(p)) {
 		flight_dump(p);
 	} else if (p && !p->broken && process_ends && !capture_hurried()) {
-		recorder_warn("work of the program did not end: the last epoch is missing");
+		recorder_lost("work of the program did not end: the last epoch is missing");
 		capture_hurry();
 	}
 	/* What a process leaves behind at its end the system frees, and without a wait. */

@@ -79,12 +79,12 @@ static void add_spot(struct points *q, uint32_t position, const struct function 
 	};
 
 	if (s.captured && q->point_count == POINTS_MOST) {
-		recorder_warn("inside a graph there are epochs after %d kernels at most: others that were chosen are left out",
+		recorder_lost("inside a graph there are epochs after %d kernels at most: others that were chosen are left out",
 			      POINTS_MOST);
 		s.captured = false;
 	}
 	if (s.stamped && q->stamped_count == STAMPED_MOST) {
-		recorder_warn("inside a graph %d kernels at most have times: others that were chosen are left out", STAMPED_MOST);
+		recorder_lost("inside a graph %d kernels at most have times: others that were chosen are left out", STAMPED_MOST);
 		s.stamped = false;
 	}
 	if (!s.captured && !s.stamped)
@@ -387,7 +387,7 @@ static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
 		if (!why && q->stamped_count)
 			stamps_prepare(c);
 		if (why) {
-			recorder_warn("there are no %s inside a graph: %s", q->point_count ? "epochs" : "times", why);
+			recorder_lost("there are no %s inside a graph: %s", q->point_count ? "epochs" : "times", why);
 			points_free(q);
 			q = NULL;
 		}
@@ -401,7 +401,7 @@ struct points *points_insert(struct thread *t, struct context *c, CUgraph graph,
 	if (!options.epoch.inside.count && !options.stamps.count)
 		return NULL;
 	if (!driver_has_calls()) {
-		recorder_warn("there is nothing of the recorder's inside graphs: the driver lacks calls for it");
+		recorder_lost("there is nothing of the recorder's inside graphs: the driver lacks calls for it");
 		return NULL;
 	}
 	CUstreamCaptureMode mode = thread_own_begin(t);

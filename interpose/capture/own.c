@@ -81,5 +81,5 @@ void points_astray(struct points *q)
 	wait_for_launches(q);
 	q->given_up = true;
 	atomic_store(&q->astray, true);
-	recorder_warn("there are no more epochs inside a graph: with them the driver does not change it as the program did");
+	recorder_lost("there are no more epochs inside a graph: with them the driver does not change it as the program did");
 }

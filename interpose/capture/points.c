@@ -38,7 +38,7 @@ void points_switch_off(const struct context *c)
 void points_give_up(struct points *q)
 {
 	q->given_up = true;
-	recorder_warn("there are no more epochs inside a graph: not all of its launches can be followed");
+	recorder_lost("there are no more epochs inside a graph: not all of its launches can be followed");
 }
 
 /* ---- what a point reads ---- */
@@ -274,11 +274,11 @@ static bool capture(struct capture *p, struct points *q, struct exec *x, const s
 	if (atomic_load(&captures_active))
 		return false;
 	if (!queue(p, q, s)) {
-		recorder_warn("epochs inside graphs were not captured: those of launches before are held up");
+		recorder_lost("epochs inside graphs were not captured: those of launches before are held up");
 		return false;
 	}
 	if ((why = prepare_all(p, q, x, &largest))) {
-		recorder_warn("epochs inside graphs were not captured: %s", why);
+		recorder_lost("epochs inside graphs were not captured: %s", why);
 		let_go(q);
 		return false;
 	}

@@ -356,7 +356,7 @@ static void tell_of_limit(const struct tt_epoch *e)
 
 	if (!store_digests_only(recorder_store(), &since, reason, sizeof(reason)) || since != e->number)
 		return;
-	recorder_warn("epochs from %u on have digests only: %s", since, reason);
+	recorder_lost("epochs from %u on have digests only: %s", since, reason);
 	recorder_note();
 }
 

@@ -201,7 +201,7 @@ void graphs_close(void)
 /* The caller holds the lock. */
 static void lose(struct exec *x, uint64_t seq, const char *why)
 {
-	recorder_warn("what a graph consists of is not known: %s", why);
+	recorder_lost("what a graph consists of is not known: %s", why);
 	x->unread = true;
 	nodes_free(&x->nodes);
 	nodes_free(&x->source);
@@ -266,7 +266,7 @@ uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUg
 	uint32_t number = TT_NO_ID;
 
 	if (!whole)
-		recorder_warn("what a graph consists of is not known: %s", nodes.failed);
+		recorder_lost("what a graph consists of is not known: %s", nodes.failed);
 	pthread_mutex_lock(&lock);
 	struct exec *x = take_out(handle);
 	if (x) /* its end was not seen */

@@ -153,7 +153,7 @@ bool timeline_open(const char *directory, char *error, size_t error_size)
 	if (!start_thread()) {
 		atomic_store(&timeline_source, TIMELINE_OFF);
 		reason = "no thread for the timeline";
-		recorder_warn("%s: there are no times", reason);
+		recorder_lost("%s: there are no times", reason);
 		source = TIMELINE_OFF;
 	}
 	used = source;
@@ -202,7 +202,7 @@ void timeline_close(void)
 	while (running && !pthread_cond_timedwait(&changed, &lock, &until))
 		;
 	if (running)
-		recorder_warn("the last times did not come within %u s", seconds);
+		recorder_lost("the last times did not come within %u s", seconds);
 	pthread_mutex_unlock(&lock);
 	activities_close();
 }

@@ -248,6 +248,13 @@ def record(
     sim: Annotated[
         bool, typer.Option("--sim", help="Run on the simulator instead of a GPU.")
     ] = False,
+    require_complete: Annotated[
+        bool,
+        typer.Option(
+            "--require-complete",
+            help="End with status 2, and say why, where something is missing from the recording.",
+        ),
+    ] = False,
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Replace a run directory that is there.")
     ] = False,
@@ -261,7 +268,8 @@ def record(
     """Run a program and record what it does to GPU memory.
 
     Exit status: the program's, 128+n where signal n ended it, 124 where --timeout did; 2 where it
-    could not be run, which is said in one line. Every option can also be set as a variable:
+    could not be run, or --require-complete finds something missing, which is said in one line.
+    Every option can also be set as a variable:
     --ring-bytes 1G is TT_RING_BYTES=1G.
     """
     from ttanalyze import options
@@ -321,6 +329,9 @@ def record(
         print(done.to_json(), file=sys.stderr)
     elif not quiet:
         say(done.line(command[0]))
+    if require_complete and done.incomplete:
+        say(f"{done.out} is not complete: {done.incomplete}")
+        return ERROR
     return done.status
 
 

@@ -680,7 +680,7 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     numbers = {"missed": int, "clock_error_ns": (int, None)}
     expect(path, f"{where}timeline.", info.get("timeline", {}), **texts, **numbers)
     incidents.check(path, where, info)
-    for key in ("argv", "unknown_calls", "warnings", "calls"):
+    for key in ("argv", "unknown_calls", "warnings", "losses", "calls"):
         expect_list(path, where, info, key, str)
     expect_list(path, where, info, "devices", dict)
     for i, device in enumerate(info.get("devices", [])):
