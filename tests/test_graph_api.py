@@ -243,15 +243,19 @@ def test_what_was_copied_over_is_not_known(run_path: Path) -> None:
     )
 
 
+def record_indirect(path: Path) -> tuple[tt.Run, int]:
+    """Kernels that follow pointers in memory; and the first epoch after a graph of them."""
+    script = ["-m", "tests.graph_cases", "indirect"]
+    options = EVERY | {"epoch": "memcpy,graph", "deterministic": "1"}
+    assert python(*script, **support.recording(SIM, path, **options)).status == 0
+    run = tt.open(path)
+    return run, int(run.epochs.index[run.epochs["trigger"] == "graph"][0])
+
+
 @pytest.mark.native
 def test_pointers_in_memory(run_path: Path) -> None:
     """They are good where memory is where it was, and it is said where it is not."""
-    script = ["-m", "tests.graph_cases", "indirect"]
-    options = EVERY | {"epoch": "memcpy,graph", "deterministic": "1"}
-    environment = support.recording(SIM, run_path, **options)
-    assert python(*script, **environment).status == 0
-    run = tt.open(run_path)
-    first = int(run.epochs.index[run.epochs["trigger"] == "graph"][0])
+    run, first = record_indirect(run_path)
     found = rebuilt(run, first - 1, first)
     buffers = run.regions["region"][run.regions["kind"] != "global"].tolist()
     assert found["here"]["same"] and not set(found["here"]["moved"]) & set(buffers)
@@ -260,6 +264,55 @@ def test_pointers_in_memory(run_path: Path) -> None:
     note = found["elsewhere"]["notes"][0]
     assert "to which pointers that lie in memory do not lead" in note
     assert "the driver gives 0x" in note
+
+
+@pytest.mark.native
+def test_what_is_closed_is_given_back(run_path: Path) -> None:
+    """Memory, addresses and code: the next graph of the same work has them again."""
+    run, first = record_indirect(run_path)
+    script = (
+        "import sys, ttanalyze as tt\n"
+        "from ttanalyze._cuda import ffi\n"
+        "from ttanalyze.errors import Error\n"
+        "from ttanalyze.graph import Device, Graph\n"
+        "run, last = tt.open(sys.argv[1]), int(sys.argv[2])\n"
+        "def free():\n"
+        "    with Device.default().use() as driver:\n"
+        "        return driver.get('cuMemGetInfo_v2', 'size_t', ffi.new('size_t *'))\n"
+        "seen = set()\n"
+        "for _ in range(3):\n"
+        "    with Graph.from_run(run, (last - 1, last)) as graph:\n"
+        "        graph.restore()\n"
+        "        graph.launch()\n"
+        "        assert graph.check().same\n"
+        "        seen.add((*graph.moved, *map(graph.where, run.regions['region'])))\n"
+        "    seen.add(free())\n"
+        "try:\n"
+        "    graph.restore()\n"
+        "except Error as e:\n"
+        "    print(len(seen), e)\n"
+    )
+    done = python("-c", script, run.path, str(first))
+    assert (done.stderr, done.stdout) == ("", "2 the graph was closed\n")
+
+
+@pytest.mark.native
+def test_a_stretch_that_fails_says_that_memory_moved(run_path: Path) -> None:
+    run, first = record_indirect(run_path)
+    script = (
+        "import json, sys, ttanalyze as tt\n"
+        "from ttanalyze.graph import Device\n"
+        "from ttanalyze.graph.places import reserve\n"
+        "from ttanalyze.replay.spans import replay_span\n"
+        "taken = reserve(Device.default(), 0x200000000000, 1 << 32)\n"
+        "last = int(sys.argv[2])\n"
+        "(one,) = replay_span(tt.open(sys.argv[1]).process(0), last - 1, last)\n"
+        "print(json.dumps(one.as_dict()))\n"
+    )
+    done = python("-c", script, run.path, str(first))
+    found = json.loads(done.stdout)
+    assert found["status"] == "failed"
+    assert any("at other addresses than recorded" in note for note in found["notes"])
 
 
 @pytest.mark.native

@@ -38,7 +38,7 @@ class Own:
 
     @functools.cached_property
     def module(self) -> Module:
-        return Module.load(KERNELS, self.device)
+        return Module(KERNELS.read_bytes(), self.device, KERNELS.name, lasting=False)
 
     @functools.cached_property
     def digest(self) -> Function:

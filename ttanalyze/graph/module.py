@@ -27,7 +27,7 @@ FREE_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without 
 class Module:
     """Loaded code. It stays until unload(), or until its Device is not used any more: the default
     one is until Python exits. name: what it is called in errors. jit: options of the compiler, of
-    which PTX takes notice: CUjit_option and number.
+    which PTX takes notice: CUjit_option and number. lasting: False unloads it when nothing uses it.
     """
 
     def __init__(
@@ -36,6 +36,7 @@ class Module:
         device: Device | None = None,
         name: str = "a module",
         jit: Mapping[int, int] | None = None,
+        lasting: bool = True,
     ) -> None:
         self.name = name
         self.device = device or Device.default()
@@ -57,7 +58,8 @@ class Module:
         self._unload = self.device.context.give_back(self, "cuModuleUnload", self.handle)
         self._number = next(NUMBERS)
         self.device.context.modules[self._number] = self
-        self.device.modules.append(self)
+        if lasting:
+            self.device.modules.append(self)
 
     @classmethod
     def load(cls, source: bytes | str | os.PathLike[str], device: Device | None = None) -> Module:

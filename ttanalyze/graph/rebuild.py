@@ -7,6 +7,7 @@ lie in memory are not.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,9 @@ import numpy as np
 from ttanalyze import text
 from ttanalyze.errors import Error
 from ttanalyze.graph.device import Device
+from ttanalyze.graph.driver import EndedError
 from ttanalyze.graph.graph import Graph, GraphExec
-from ttanalyze.graph.places import Finding, State
+from ttanalyze.graph.places import Finding, Places, State
 from ttanalyze.graph.recorded import span
 from ttanalyze.graph.scene import Maker, Scene, moved_notes
 from ttanalyze.graph.steps import Span, Upload, summary
@@ -86,13 +88,19 @@ class Rebuilt(Graph):
         super().__init__(graph.device, graph.handle, graph.keeps)
         graph._destroy.detach()
         self.span: Span = maker.span
-        self._places = maker.scene.places
+        self._memory: Places | None = maker.scene.places
         self._first = first
         self._executable: GraphExec | None = None
 
     def __repr__(self) -> str:
         bounds = f"{self.span.first} to {self.span.last}"
         return f"<Graph of epochs {bounds}: {summary(self.span.steps)}>"
+
+    @property
+    def _places(self) -> Places:
+        if self._memory is None:
+            raise EndedError("the graph was closed")
+        return self._memory
 
     @property
     def moved(self) -> list[int]:
@@ -150,9 +158,16 @@ class Rebuilt(Graph):
         return self._places.now(row)
 
     def close(self) -> None:
+        """Waits, and gives back the memory, its addresses and the code, unless an executable graph
+        that instantiate() made still uses them.
+        """
         if self._executable is not None:
+            with contextlib.suppress(Error):  # the work failed, or a stream is captured
+                self.device.synchronize()
             self._executable.close()
+            self._executable = None
         super().close()
+        self._memory = None
 
 
 def rebuild(

@@ -65,7 +65,7 @@ class Scene:
         if number not in self.modules:
             image = modules.image_for(self.process, record, what)
             jit = jit_options(self.process, record)
-            made = Module(image, self.device, f"module {number}", jit)
+            made = Module(image, self.device, f"module {number}", jit, lasting=False)
             self.modules[number] = made
             self.places.add_module(number, made)
         return self.modules[number]

@@ -95,6 +95,7 @@ def replay_span(
             now = _do(stretch, one, scene, now, types or {}, tolerances or {})
         except Error as e:
             stretch.status, stretch.reason = status_of(e), str(e)
+            stretch.notes += moved_notes(scene.places, sorted(scene.places.moved))
             now, lost = None, isinstance(e, DriverError) and is_lost(scene.device)
     return out
 
