@@ -447,7 +447,7 @@ void recorder_finish(const char *status, const char *reason)
 	}
 	for (struct context *c = context_first(); c && recorder_state == RECORDER_ON; c = c->next) {
 		CUcontext popped;
-		if (!c->alive || !c->capture || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+		if (!c->alive || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
 			continue;
 		capture_end(t, c, !reason, true);
 		real.cuCtxPopCurrent_v2(&popped);

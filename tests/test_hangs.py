@@ -266,6 +266,30 @@ main()
 """
 
 
+# A kernel of a library that is loaded before there is a context, so that no call of the program
+# tells the recorder that it may need something in that context.
+LIBRARY = {
+    "cuCtxSetCurrent(context)": "cuLibraryLoadData(ctypes.byref(module), PTX, *[None] * 6)",
+    "cuModuleLoadData(ctypes.byref(module), PTX)": "cuCtxSetCurrent(context)",
+    "cuModuleGetFunction": "cuLibraryGetKernel",
+}
+
+
+@pytest.mark.parametrize("changes", [{}, LIBRARY], ids=["module", "library"])
+def test_an_exit_behind_the_hang_without_any_wait(
+    changes: dict[str, str], run: Path, tmp_path: Path
+) -> None:
+    source = PYTHON.replace("cuda.cuCtxSynchronize()", "pass")
+    for old, new in changes.items():
+        source = source.replace(old, new)
+    (tmp_path / "hanging.py").write_text(source)
+    environment = support.recording(SIM, run, stall_ms="300")
+    outcome = support.run([sys.executable, str(tmp_path / "hanging.py")], environment)
+    assert (outcome.stdout, outcome.status) == ("hangs\n", 0)
+    assert report(outcome)[-1] == "work of the program did not end: the last epoch is missing"
+    assert tt.open(run).processes[0].status == "complete"
+
+
 def test_the_lines_of_python(run: Path, tmp_path: Path) -> None:
     script = tmp_path / "hanging.py"
     script.write_text(PYTHON)

@@ -72,6 +72,30 @@ def test_whatever_the_options(name: str, options: dict[str, str], built: Path, r
     check_run(name, run)
 
 
+def test_a_program_that_never_waits(built: Path, run: Path) -> None:
+    """What it left is in a last epoch."""
+    support.run(support.command("exit_without_wait", built), support.recording(SIM, run))
+    opened = tt.open(run)
+    assert list(opened.epochs["trigger"]) == ["final"]
+    assert set(bytes(opened.read(0, 0))) == {7}
+
+
+def test_kernels_that_the_driver_loads_late(built: Path, run: Path) -> None:
+    """The recorder's own are loaded before the first epoch: that may wait for all that runs."""
+    driver = SIM | {"TT_SIM_FAULT": "lazy:1"}
+    command = support.command("first_wait_while_held", built)
+    bare = support.run(command, driver)
+    assert bare.status == 0
+    assert support.run(command, support.recording(driver, run), timeout=60) == bare
+    assert tt.open(run).epochs["trigger"][0] == "sync"
+
+
+def test_without_epochs_there_is_no_ring(built: Path, run: Path) -> None:
+    command = support.command("exit_without_wait", built)
+    support.run(command, support.recording(SIM, run, epoch="none"))
+    assert tt.open(run).processes[0].info["ring"] == {"bytes": 0, "place": "none"}
+
+
 def test_no_output_folder_means_no_recording(built: Path, tmp_path: Path) -> None:
     command = support.command("loop_progress", built)
     bare = support.run(command, SIM, cwd=tmp_path)

@@ -317,12 +317,35 @@ static void end_own(struct thread *t, CUstreamCaptureMode mode)
 	thread_own_end(t, mode);
 }
 
+static bool epochs_wanted(void)
+{
+	const struct occasions *o = &options.epoch;
+
+	return o->sync || o->copy || o->graph || o->launch || o->kernel.count || o->nvtx.count || o->inside.count ||
+	       options.replayable;
+}
+
+void capture_prepare(struct thread *t, struct context *c)
+{
+	CUcontext popped;
+
+	/* A call within another is a tool's perhaps, while the driver makes the context. */
+	if (c->capture || c->short_of_memory || !epochs_wanted() || t->busy || atomic_load(&t->calls) > 1 || atomic_load(&captures_active))
+		return;
+	CUstreamCaptureMode mode = begin_own(t);
+	if (recorder_state == RECORDER_ON && !c->capture && real.cuCtxPushCurrent_v2(c->handle) == CUDA_SUCCESS) {
+		c->capture = capture_create(c, false);
+		real.cuCtxPopCurrent_v2(&popped);
+	}
+	end_own(t, mode);
+}
+
 /* Whether there is to be one in the context, and it is ready for one. */
 static bool is_due(struct context *c, uint32_t trigger)
 {
 	bool implied = (trigger == TT_TRIGGER_SYNC || trigger == TT_TRIGGER_FINAL) && !atomic_load(&regions_managed);
 
-	if (!c->capture && !(c->capture = capture_create(c, false)))
+	if (!c->capture && !(c->capture = capture_create(c, c->short_of_memory)))
 		return false;
 	struct capture *p = c->capture;
 	if (p->broken || (implied && context_work(c) == c->work_captured && p->epochs))
@@ -482,7 +505,8 @@ bool capture_give_back(struct thread *t, struct context *c)
 	bool gave = false;
 
 	struct capture *p = c->capture;
-	if (p && !p->broken && !p->host_only && capture_settled(p)) {
+	if (p && !p->broken && capture_settled(p)) {
+		bool all = p->host_only; /* the kernels, too: the next epoch needs them again */
 		flight_dump(p);
 		if (!drain_flush(0) && recorder_state == RECORDER_ON)
 			goto out;
@@ -492,7 +516,8 @@ bool capture_give_back(struct thread *t, struct context *c)
 		gate_open();
 		if (!alone)
 			goto out;
-		if (recorder_state == RECORDER_ON) {
+		c->short_of_memory = true;
+		if (recorder_state == RECORDER_ON && !all) {
 			recorder_warn("the program ran short of device memory: the recorder gave its own back");
 			c->capture = capture_create(c, true);
 		}
@@ -531,7 +556,7 @@ void capture_dump(struct thread *t)
 	end_own(t, mode);
 }
 
-/* To free device memory waits for all that runs. */
+/* To free device memory, or to load kernels, waits for all that runs. */
 static bool runs_nothing(const struct thread *t, const struct context *c)
 {
 	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context)
@@ -540,9 +565,26 @@ static bool runs_nothing(const struct thread *t, const struct context *c)
 	return true;
 }
 
+/* Whether a last epoch can be cut: one where there was none before needs what may wait for all that runs. */
+static bool may_end(const struct thread *t, const struct context *c)
+{
+	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
+
+	if (c->capture || !context_work(c))
+		return c->capture;
+	while (!runs_nothing(t, c)) {
+		if (clock_ns() > capture_deadline(deadline, false)) {
+			recorder_warn("work of the program did not end: the last epoch is missing");
+			return false;
+		}
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	return true;
+}
+
 void capture_end(struct thread *t, struct context *c, bool final_epoch, bool process_ends)
 {
-	if (final_epoch && (options.epoch.sync || options.epoch.launch))
+	if (final_epoch && (options.epoch.sync || options.epoch.launch) && may_end(t, c))
 		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, recorder_next_seq(), false);
 	CUstreamCaptureMode mode = begin_own(t);
 	struct capture *p = c->capture;

@@ -98,6 +98,11 @@ struct pending {
 	struct tt_capture_status status;
 };
 
+/*
+ * The context begins to use memory: what captures need there is made now, as a driver that loads
+ * kernels may first wait for all that runs. Nothing is made where no epoch is asked for beforehand.
+ */
+void capture_prepare(struct thread *t, struct context *c);
 /* The capture is through; a cancelled one leaves a refused epoch. */
 void capture_take_status(struct pending *q, const struct tt_capture_status *s);
 /*

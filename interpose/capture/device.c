@@ -203,6 +203,14 @@ static bool had(CUresult r, const char *call, const char **refused)
 	return r == CUDA_SUCCESS;
 }
 
+/* A driver that loads it with its first launch would wait then for all that runs. */
+static CUresult get_kernel(struct capture *p, const char *name, CUfunction *kernel)
+{
+	CUresult r = real.cuModuleGetFunction(kernel, p->module, name);
+
+	return r == CUDA_SUCCESS && real.cuFuncLoad ? real.cuFuncLoad(*kernel) : r;
+}
+
 static struct capture *create(struct context *c, bool host_only)
 {
 	struct capture *p = calloc(1, sizeof(*p));
@@ -217,9 +225,12 @@ static struct capture *create(struct context *c, bool host_only)
 	}
 	p->context = c;
 	p->host_only = host_only;
-	if ((r = real.cuModuleLoadData(&p->module, capture_ptx)) != CUDA_SUCCESS ||
-	    (r = real.cuModuleGetFunction(&p->digest, p->module, TT_KERNEL_DIGEST)) != CUDA_SUCCESS ||
-	    (r = real.cuModuleGetFunction(&p->gather, p->module, TT_KERNEL_GATHER)) != CUDA_SUCCESS) {
+	r = real.cuModuleLoadData(&p->module, capture_ptx);
+	if (r == CUDA_SUCCESS)
+		r = get_kernel(p, TT_KERNEL_DIGEST, &p->digest);
+	if (r == CUDA_SUCCESS)
+		r = get_kernel(p, TT_KERNEL_GATHER, &p->gather);
+	if (r != CUDA_SUCCESS) {
 		real.cuGetErrorName(r, &name);
 		recorder_fail("the driver refused the capture kernels: %s", name);
 		destroy(p);

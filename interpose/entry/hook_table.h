@@ -101,7 +101,7 @@
 	X(cuCtxGetLimit) X(cuCtxGetCacheConfig) X(cuStreamGetPriority) \
 	X(cuStreamGetCtx) X(cuStreamIsCapturing) X(cuStreamQuery) X(cuThreadExchangeStreamCaptureMode) \
 	X(cuEventCreate) X(cuEventQuery) X(cuEventElapsedTime) \
-	X(cuFuncGetName) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \
+	X(cuFuncGetName) X(cuFuncLoad) X(cuFuncGetModule) X(cuFuncGetAttribute) X(cuFuncGetParamInfo) \
 	X(cuKernelGetName) X(cuKernelGetLibrary) X(cuKernelGetParamInfo) X(cuKernelGetAttribute) \
 	X(cuLinkCreate_v2) X(cuLinkAddData_v2) X(cuLinkComplete) X(cuLinkDestroy) \
 	X(cuMemHostGetDevicePointer_v2) \

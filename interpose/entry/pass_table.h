@@ -61,7 +61,7 @@
 
 /* Code is seen when it is loaded, functions when they are looked up or launched. */
 #define PASS_CODE(X) \
-	X(cuFuncLoad) X(cuFuncSetAttribute) X(cuFuncSetSharedMemConfig) \
+	X(cuFuncSetAttribute) X(cuFuncSetSharedMemConfig) \
 	X(cuKernelSetAttribute) X(cuLinkAddData) \
 	X(cuLinkAddFile) X(cuLinkAddFile_v2) X(cuLinkCreate)
 

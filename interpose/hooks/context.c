@@ -22,6 +22,8 @@ static bool holds(CUdevice d)
 
 EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 {
+	OP(op);
+
 	if (!REAL(cuDevicePrimaryCtxRetain))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = real.cuDevicePrimaryCtxRetain(c, d);

@@ -23,6 +23,8 @@ void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64
 		e->id = id;
 		events_publish(e, TT_EVENT_ALLOC);
 	}
+	if (r == CUDA_SUCCESS)
+		capture_prepare(op->t, op->context);
 }
 
 /* Before the driver's call: afterwards the address may be another thread's already. Within the

@@ -32,6 +32,8 @@ static void loaded(struct op *op, CUresult r, void *handle, bool library, const 
 		e->id = id;
 		events_publish(e, TT_EVENT_MODULE_LOAD);
 	}
+	if (op->on && r == CUDA_SUCCESS)
+		capture_prepare(op->t, op->context);
 }
 
 /* What they point to is the program's, as logs are, or is of this process alone. */

@@ -208,6 +208,8 @@ static void born(struct op *op, CUresult r, bool ours, CUdeviceptr *p, size_t n)
 		events_publish(e, TT_EVENT_ALLOC);
 	}
 	op_end(op, r);
+	if (r == CUDA_SUCCESS)
+		capture_prepare(op->t, op->context);
 }
 
 /* While its stream is captured a free is a node of a graph, and none for memory of ours. */

@@ -46,6 +46,7 @@ struct sim_settings {
 	unsigned long fail_launch;
 	unsigned long slow_copy_us;
 	uint64_t pinned; /* allocations of more bytes on the host fail; 0: none */
+	bool lazy;       /* the first launch of a kernel waits for its context, unless it was loaded before */
 	bool ipc;        /* devices say that they can share memory by handles */
 	char *refused_name; /* modules that contain it do not load */
 };
@@ -451,6 +452,7 @@ struct CUfunc_st {
 	const ptx_function_info *info;
 	CUkernel kernel; /* of a library, or NULL */
 	int dynamic_shared_max, carveout, large_clusters, cluster_policy;
+	bool loaded;
 };
 
 struct CUmod_st {
@@ -469,6 +471,7 @@ struct CUmod_st {
 CUresult module_load(CUcontext ctx, const char *text, CUmodule *out, char *log, size_t log_size);
 void module_delete(CUmodule module);
 CUfunction module_function(CUmodule module, const char *name);
+void function_load(CUfunction f);
 CUresult function_get(CUcontext ctx, CUfunction handle, CUfunction *out); /* or a CUkernel */
 CUresult function_attribute(const struct CUfunc_st *f, CUfunction_attribute attribute, int *out);
 CUresult function_set_attribute(CUfunction f, CUfunction_attribute attribute, int value);

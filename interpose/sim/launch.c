@@ -229,6 +229,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **par
 		if (result == CUDA_ERROR_INVALID_VALUE && stream->capture)
 			capture_invalidate(stream->capture);
 	}
+	if (!result && !stream->capture)
+		function_load(work->kernel.function);
 	if (!result)
 		result = stream_submit(stream, work, &op);
 	if (!result)

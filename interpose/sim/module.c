@@ -66,12 +66,20 @@ CUresult module_load(CUcontext ctx, const char *text, CUmodule *out, char *log, 
 		f->info = ptx_info(f->code);
 		f->dynamic_shared_max = 49152 - (int)f->info->shared_bytes;
 		f->carveout = -1;
+		f->loaded = !sim_settings.lazy;
 		handle_add(f, HANDLE_FUNCTION);
 	}
 	LIST_INSERT_HEAD(&ctx->modules, module, all);
 	handle_add(module, HANDLE_MODULE);
 	*out = module;
 	return CUDA_SUCCESS;
+}
+
+void function_load(CUfunction f)
+{
+	if (!f->loaded)
+		context_wait(f->module->ctx);
+	f->loaded = true;
 }
 
 void module_delete(CUmodule module)
@@ -426,7 +434,7 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction f)
 		return result;
 	if (!state)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*state = CU_FUNCTION_LOADING_STATE_LOADED;
+	*state = f->loaded ? CU_FUNCTION_LOADING_STATE_LOADED : CU_FUNCTION_LOADING_STATE_UNLOADED;
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -434,5 +442,8 @@ CUresult cuFuncLoad(CUfunction f)
 {
 	CUresult result = enter_function(&f);
 
-	return result ? result : sim_leave(CUDA_SUCCESS);
+	if (result)
+		return result;
+	function_load(f);
+	return sim_leave(CUDA_SUCCESS);
 }

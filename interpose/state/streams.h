@@ -50,6 +50,7 @@ struct context {
 	_Atomic uint32_t captures; /* epochs cut here so far */
 	_Atomic uint32_t rest_captured_by; /* the last of them that reads what parameters do not name: variables, or all there is */
 	_Atomic bool host_bound;   /* a stream of it may be */
+	_Atomic bool short_of_memory; /* of its device, so that the recorder gave its own back */
 	_Atomic bool lost;         /* an error that nothing ends was seen */
 	_Atomic uint64_t completed; /* all that was submitted before this call is complete, for an epoch or a wait came after it */
 	_Atomic uint64_t reached;  /* how often work of other contexts was submitted that writes to its memory */
