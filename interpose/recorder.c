@@ -21,12 +21,14 @@
 #include "drain/compress.h"
 #include "drain/drain.h"
 #include "drain/events.h"
+#include "drain/file.h"
 #include "drain/json.h"
 #include "drain/params.h"
 #include "ending.h"
 #include "incident.h"
 #include "nvtx/nvtx.h"
 #include "options.h"
+#include "state/clock.h"
 #include "state/stacks.h"
 #include "state/arena.h"
 #include "state/graphs.h"
@@ -35,6 +37,8 @@
 #include "timeline/timeline.h"
 
 #define WARNINGS 32
+#define PATIENT_S 30
+#define HURRIED_S 1
 #define FINISH_MS 5000 /* as long as a thread waits for another that finishes */
 
 HOT_DATA _Atomic int recorder_state;
@@ -288,6 +292,13 @@ static void write_process(const char *status, const char *reason, bool ended)
 	counter(&j, "bytes_stored", recorder_counters.bytes_stored);
 	json_close(&j, '}');
 	json_digests_only(&j);
+	json_key(&j, "files");
+	json_open(&j, '{');
+	store_files(run, &j);
+	events_json(&j);
+	params_json(&j);
+	activities_json(&j);
+	json_close(&j, '}');
 	json_key(&j, "unknown_calls");
 	json_open(&j, '[');
 	for (unsigned i = 0, n = entry_unknown_calls(&unknown); i < n; i++)
@@ -426,6 +437,12 @@ void recorder_note(void)
 	write_process(has_failed ? "failed" : "running", has_failed ? failure : NULL, false);
 }
 
+/* How long the program's end may take for reading files again. */
+static void be_patient(bool hurried)
+{
+	file_set_patience(clock_ns() + (hurried ? HURRIED_S : PATIENT_S) * UINT64_C(1000000000));
+}
+
 void recorder_finish(const char *status, const char *reason)
 {
 	static _Atomic bool begun, done;
@@ -453,14 +470,17 @@ void recorder_finish(const char *status, const char *reason)
 		real.cuCtxPopCurrent_v2(&popped);
 	}
 	t->busy++;
+	be_patient(reason != NULL);
 	delays_close();
 	delays_write(store_directory(run));
 	timeline_close();
 	drain_stop(options.stall_ms);
 	atomic_compare_exchange_strong(&recorder_state, &on, RECORDER_OFF);
+	be_patient(reason != NULL);
 	events_close();
 	params_close();
 	graphs_close();
+	store_seal(run);
 	if (store_failed(run, why, sizeof(why)))
 		stopped(why);
 	if (!has_failed && events_failed(why, sizeof(why)))

@@ -20,7 +20,7 @@ DRAIN = INTERPOSE / "drain"
 STRESS = ROOT / "tests" / "programs" / "store_stress.c"
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC"]
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-HEADERS = ["format.h", "drain/store.h", "drain/events.h", "drain/dedup.h", "drain/json.h"]
+HEADERS = ["format.h", "drain/json.h", "drain/store.h", "drain/events.h", "drain/dedup.h"]
 NAMES = (
     "compress dedup disk events file json manifest mapped merge retain store store_epoch strings"
 )
@@ -72,7 +72,7 @@ def build(target: Path, sources: list[Path], *flags: str) -> Path:
         "gcc",
         *FLAGS,
         *flags,
-        f"-I{DRAIN}",
+        f"-iquote{DRAIN}",
         "-o",
         str(target),
         *map(str, sources),

@@ -82,6 +82,33 @@ assert worst < 64 << 20, worst
     assert done.returncode == 0, done.stderr
 
 
+def test_an_event_after_the_end_does_not_change_the_file(drain_path: Path, tmp_path: Path) -> None:
+    body = """
+import json, xxhash
+error = t.FFI.new("char[512]")
+run.mkdir()
+assert lib.events_open(str(run).encode(), error, 512)
+events = [lib.events_next() for _ in range(3)]
+for event in events:
+    event.seq = 1
+lib.events_publish(events[0], 1)
+lib.events_publish(events[2], 1)
+lib.events_close()
+raw = (run / "events.bin").read_bytes()
+lib.events_publish(events[1], 1)
+assert events[1].kind == 1 and (run / "events.bin").read_bytes() == raw
+out = t.FFI.new("struct json *")
+lib.json_begin(out, t.FFI.NULL, t.FFI.NULL)
+lib.json_open(out, b"{")
+lib.events_json(out)
+lib.json_close(out, b"}")
+told = json.loads(t.FFI.string(lib.json_text(out)))
+assert told == {"events.bin": {"size": 64 + 3 * 128, "check": xxhash.xxh3_64_hexdigest(raw)}}, told
+"""
+    done = program(body, drain_path, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+
+
 def test_events_without_a_recording(drain: Any, tmp_path: Path) -> None:
     assert drain.events_next() == FFI.NULL
     error = FFI.new("char[512]")

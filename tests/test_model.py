@@ -291,10 +291,14 @@ def test_a_killed_process_says_so(run_path: Path) -> None:
     w.epoch("sync", "full")
     w.close("running")
     run = tt.open(run_path)
-    assert run.warnings == ["it was killed or still runs: 1 epoch committed so far"]
+    assert run.warnings == [
+        "it was killed or still runs: 1 epoch committed so far",
+        "it did not say how its files end: whether records are lost is not known",
+    ]
     info = json.loads((run_path / "run.json").read_text())
     (run_path / "run.json").write_text(json.dumps({**info, "exit": {"status": 137, "signal": 9}}))
-    assert tt.open(run_path).warnings == ["it was killed by signal 9: 1 epoch committed by then"]
+    warnings = tt.open(run_path).warnings
+    assert warnings[0] == "it was killed by signal 9: 1 epoch committed by then"
     assert run.read(0, 0).tobytes() == b"abc"
 
 
@@ -312,7 +316,10 @@ def test_a_process_killed_while_it_began(run_path: Path) -> None:
     run = tt.open(run_path)
     assert len(run.processes) == 2
     assert len(run.epochs) == 5
-    assert run.warnings == ["process 1: it was killed or still runs: no epoch committed so far"]
+    assert run.warnings == [
+        "process 1: it was killed or still runs: no epoch committed so far",
+        "process 1: it did not say how its files end: whether records are lost is not known",
+    ]
 
 
 def test_files_that_were_begun_when_the_process_was_killed(small: Writer, run_path: Path) -> None:

@@ -68,6 +68,11 @@ void activities_close(void)
 	errno = saved;
 }
 
+void activities_json(struct json *j)
+{
+	mapped_json(&records, j);
+}
+
 void activities_forget(void)
 {
 	int saved = errno;

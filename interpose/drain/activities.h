@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "../format.h"
+#include "json.h"
 
 bool activities_open(const char *directory, char *error, size_t error_size);
 /* Appends a record; its check is made here. False: there is no room. */
@@ -18,6 +19,7 @@ bool activities_add(const struct tt_activity *a);
 /* The last `most` records, in no order. */
 void activities_recent(size_t most, void (*visit)(const struct tt_activity *a, void *to), void *to);
 bool activities_failed(char *reason, size_t size);
+void activities_json(struct json *j); /* what process.json says of the file, once it is closed */
 void activities_close(void);
 void activities_forget(void); /* in a fork's child */
 

@@ -305,6 +305,11 @@ void events_close(void)
 	errno = saved;
 }
 
+void events_json(struct json *j)
+{
+	mapped_json(&slots, j);
+}
+
 void events_forget(void)
 {
 	int saved = errno;

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "../format.h"
+#include "json.h"
 
 #define EVENTS_RUN 512 /* slots a thread claims at a time */
 
@@ -33,6 +34,7 @@ uint64_t events_count(void); /* slots handed out */
 uint64_t events_lost(void);
 /* Why no more slots come, where something failed: one line. */
 bool events_failed(char *reason, size_t size);
+void events_json(struct json *j); /* what process.json says of the file, once it is closed */
 void events_close(void); /* stops the thread, trims the file; later events_next gives NULL */
 void events_forget(void); /* in a fork's child: detach without touching the file */
 

@@ -22,14 +22,20 @@
 
 #include "../capture/xxh3.h"
 #include "disk.h"
+#include "../state/clock.h"
 
 #define DIRECT 32768 /* pieces from this size on are not worth a copy into the buffer */
 
-static uint64_t created_ns;
+static uint64_t created_ns, patience_ns = UINT64_MAX;
 
 void file_set_created(uint64_t ns)
 {
 	__atomic_store_n(&created_ns, ns, __ATOMIC_RELAXED);
+}
+
+void file_set_patience(uint64_t until_ns)
+{
+	__atomic_store_n(&patience_ns, until_ns, __ATOMIC_RELAXED);
 }
 
 void file_explain(char *out, size_t size, const char *what, const char *path, int error)
@@ -194,6 +200,9 @@ bool file_create_records(struct file *f, const char *directory, const char *name
 	header.check = xxh3_64(&header, offsetof(struct tt_file_header, check));
 	if (!file_create(f, directory, name, buffered))
 		return false;
+	/* Contents have digests, and epochs the checks of their records in these two. */
+	f->summed = kind != TT_FILE_DATA && kind != TT_FILE_DIGESTS && kind != TT_FILE_BLOCKS;
+	xxh3_stream_begin(&f->sum);
 	if (file_append(f, &header, sizeof(header)) && file_flush(f))
 		return f->limited = true;
 	error = errno;
@@ -245,7 +254,7 @@ static bool may_grow(const struct file *f, uint64_t size)
 	return false;
 }
 
-bool file_append(struct file *f, const void *data, size_t size)
+static bool append(struct file *f, const void *data, size_t size)
 {
 	size_t held = (size_t)(f->size - f->written);
 
@@ -266,6 +275,20 @@ bool file_append(struct file *f, const void *data, size_t size)
 	f->size += size;
 	f->written = f->size;
 	return true;
+}
+
+bool file_append(struct file *f, const void *data, size_t size)
+{
+	if (!append(f, data, size))
+		return false;
+	if (f->summed)
+		xxh3_stream_add(&f->sum, data, size);
+	return true;
+}
+
+struct file_end file_end(const struct file *f)
+{
+	return (struct file_end){f->size, f->summed ? xxh3_stream_end(&f->sum) : 0, f->summed};
 }
 
 bool file_truncate(struct file *f, uint64_t size)
@@ -293,6 +316,7 @@ void file_rollback(struct file *f, uint64_t size)
 	/* Even where all of it seems to be in the buffer: a write that failed may have left a part. */
 	if (f->fd >= 0)
 		(void)file_truncate(f, size < f->written ? size : f->written);
+	f->summed &= size == f->size;
 	f->size = size;
 	if (f->written > size)
 		f->written = size;
@@ -348,6 +372,43 @@ bool file_read(struct file *f, void *data, size_t size, uint64_t offset)
 	if (n >= 0)
 		errno = EIO;
 	return false;
+}
+
+struct file_end file_end_read(struct file *f, uint64_t size)
+{
+	struct file_end end = {.size = size};
+	uint8_t *piece = malloc(FILE_PIECE);
+	struct xxh3_stream sum;
+	uint64_t at = 0;
+
+	xxh3_stream_begin(&sum);
+	while (piece && at < size && clock_ns() < __atomic_load_n(&patience_ns, __ATOMIC_RELAXED)) {
+		size_t n = size - at < FILE_PIECE ? (size_t)(size - at) : FILE_PIECE;
+		if (!file_read(f, piece, n, at))
+			break;
+		xxh3_stream_add(&sum, piece, n);
+		at += n;
+	}
+	free(piece);
+	if (at == size) {
+		end.check = xxh3_stream_end(&sum);
+		end.checked = true;
+	}
+	return end;
+}
+
+void file_end_json(struct json *j, const char *name, const struct file_end *end)
+{
+	json_key(j, name);
+	json_open(j, '{');
+	json_key(j, "size");
+	json_u64(j, end->size);
+	json_key(j, "check");
+	if (end->checked)
+		json_hex16(j, end->check);
+	else
+		json_null(j);
+	json_close(j, '}');
 }
 
 void file_close(struct file *f)

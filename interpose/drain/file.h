@@ -14,6 +14,8 @@
 #include <sys/types.h>
 
 #include "../format.h"
+#include "json.h"
+#include "xxh3_stream.h"
 
 #define FILE_PIECE 262144 /* bytes that buffers hold and streaming readers take at a time */
 #define FILE_LIMIT 4095     /* as errno: --max-disk forbids it */
@@ -27,6 +29,14 @@ struct file {
 	uint64_t written; /* bytes of them in the file */
 	uint8_t *buffer;  /* NULL: every append is written at once */
 	bool limited;     /* --max-disk counts for it */
+	bool summed;      /* sum is that of all that was appended */
+	struct xxh3_stream sum;
+};
+
+/* What process.json says of a file that will not change any more. */
+struct file_end {
+	uint64_t size, check;
+	bool checked; /* check is there */
 };
 
 #define FILE_CLOSED ((struct file){.fd = -1})
@@ -40,6 +50,14 @@ bool file_append(struct file *f, const void *data, size_t size);
 bool file_flush(struct file *f);
 /* Forgets what was appended after the first `size` bytes. */
 void file_rollback(struct file *f, uint64_t size);
+/* What was appended. */
+struct file_end file_end(const struct file *f);
+/* The first `size` bytes, which nobody changes any more; unchecked where reading them takes too long. */
+struct file_end file_end_read(struct file *f, uint64_t size);
+/* From this time of clock_ns on, files are not read any more for their checks. */
+void file_set_patience(uint64_t until_ns);
+/* The member `name` of an object: {"size":N,"check":"…"}. */
+void file_end_json(struct json *j, const char *name, const struct file_end *end);
 /* Exactly size bytes of what was flushed. */
 bool file_read(struct file *f, void *data, size_t size, uint64_t offset);
 /* Closes without a flush. Safe to repeat. */

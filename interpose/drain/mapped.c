@@ -210,6 +210,7 @@ static void start_anew(struct mapped *m)
 	atomic_store(&m->failure, 0);
 	atomic_store(&m->stop, false);
 	m->recycled = 0;
+	m->end = (struct file_end){0};
 	sem_init(&m->wake, 0, 0);
 }
 
@@ -219,6 +220,7 @@ bool mapped_open(struct mapped *m, const char *directory, const char *name, enum
 	char what[64];
 
 	start_anew(m);
+	m->name = name;
 	snprintf(what, sizeof(what), "creating %s in", name);
 	if (!file_create_records(&m->file, directory, name, false, kind, record_size, 0, TT_ENCODING_PLAIN)) {
 		file_explain(error, error_size, what, directory, errno);
@@ -248,16 +250,31 @@ bool mapped_stop(struct mapped *m)
 	return !pthread_timedjoin_np(m->helper, NULL, &until);
 }
 
-/* Threads may still hold pieces behind the end: memory of no file takes the file's place there first. */
+static bool detach(struct mapped *m, uint64_t from, uint64_t to, int flags, int fd)
+{
+	return from >= to || mmap(m->base + from, to - from, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED | flags, fd, (off_t)(fd < 0 ? 0 : from)) != MAP_FAILED;
+}
+
+/*
+ * Threads may still hold pieces. Before the end a private copy takes the file's place, so that the
+ * file stays as its check says; behind it, where the file will not be, memory of no file.
+ */
 void mapped_close(struct mapped *m, uint64_t end)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t from = (end + page - 1) / page * page, to = atomic_load(&m->mapped);
 
-	if (from >= to || mmap(m->base + from, to - from, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED)
-		(void)file_truncate(&m->file, end);
+	if (detach(m, from, to, MAP_ANONYMOUS, -1) && file_truncate(&m->file, end) && file_ours(&m->file) &&
+	    detach(m, 0, from, 0, m->file.fd))
+		m->end = file_end_read(&m->file, end);
 	file_close(&m->file);
+}
+
+void mapped_json(const struct mapped *m, struct json *j)
+{
+	if (m->end.size)
+		file_end_json(j, m->name, &m->end);
 }
 
 void mapped_forget(struct mapped *m)

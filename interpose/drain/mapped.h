@@ -36,6 +36,8 @@ struct mapped {
 	_Atomic int failure;       /* 0, 1 while the reason is being written, 2 from then on */
 	char reason[512];
 	struct file file;
+	const char *name;
+	struct file_end end; /* of size 0 where it may still change */
 	uint64_t recycled;
 	sem_t wake;
 	_Atomic bool stop;
@@ -51,8 +53,10 @@ void *mapped_claim(struct mapped *m, uint64_t size);
 bool mapped_failed(struct mapped *m, char *text, size_t size);
 /* Ends the helper. False: the disk holds it up, and it keeps what it uses, and the file its unused end. */
 bool mapped_stop(struct mapped *m);
-/* Cuts the file off at `end` and closes it; the memory behind stays writable. */
+/* Cuts the file off at `end` and closes it; its memory stays writable, and is no longer the file's. */
 void mapped_close(struct mapped *m, uint64_t end);
+/* The member of process.json's `files`, where the file was closed. */
+void mapped_json(const struct mapped *m, struct json *j);
 void mapped_forget(struct mapped *m); /* in a fork's child: detach without touching the file */
 
 #endif

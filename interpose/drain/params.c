@@ -89,6 +89,11 @@ void params_close(void)
 	errno = saved;
 }
 
+void params_json(struct json *j)
+{
+	mapped_json(&bytes, j);
+}
+
 void params_forget(void)
 {
 	int saved = errno;

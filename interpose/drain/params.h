@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "json.h"
+
 #define PARAMS_UNIT 16 /* bytes: what places count in, and what each piece begins at */
 
 /* Creates DIR/params.bin and starts the thread that maps ahead. */
@@ -23,6 +25,7 @@ bool params_open(const char *directory, char *error, size_t error_size);
 uint8_t *params_next(size_t size, uint32_t *place);
 void params_filled(uint8_t *room, size_t size);
 bool params_failed(char *reason, size_t size);
+void params_json(struct json *j); /* what process.json says of the file, once it is closed */
 void params_close(void);
 void params_forget(void); /* in a fork's child */
 

@@ -89,7 +89,7 @@ bool store_enter(store *s, pthread_mutex_t *m, struct store_visit *v)
 		return false;
 	store_visit_begin(v);
 	pthread_mutex_lock(m);
-	if (!store_is_closed(s) && !store_has_failed(s))
+	if (!store_is_closed(s) && !s->sealed && !store_has_failed(s))
 		return true;
 	if (m == &s->capture && !store_is_closed(s))
 		roll_back_idle(s);
@@ -155,13 +155,22 @@ static bool create_files(store *s)
 
 typedef void file_ending(struct file *f);
 
+struct record_files {
+	struct file *files[12];
+};
+
+static struct record_files record_files(store *s)
+{
+	return (struct record_files){{&s->strings.file, &s->regions, &s->labels, &s->frames, &s->launches, &s->graph_data,
+				      &s->graphs, &s->functions, &s->modules, &s->epochs, &s->digests.file, &s->blocks.file}};
+}
+
 static void end_files(store *s, file_ending *end)
 {
-	struct file *files[] = {&s->strings.file, &s->regions, &s->labels, &s->frames, &s->launches, &s->graph_data, &s->graphs, &s->functions,
-				&s->modules, &s->epochs, &s->digests.file, &s->blocks.file};
+	struct record_files r = record_files(s);
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-		end(files[i]);
+	for (size_t i = 0; i < sizeof(r.files) / sizeof(r.files[0]); i++)
+		end(r.files[i]);
 	for (unsigned i = 0; i < TT_DATA_LANES; i++) {
 		end(&s->data[i].file);
 		end(&s->data_before[i].file);
@@ -245,22 +254,85 @@ static bool lock_for_close(pthread_mutex_t *m)
 	return !pthread_mutex_timedlock(m, &until);
 }
 
+/* All locks, or none: a thread that is gone may keep one for ever. */
+struct all_locks {
+	pthread_mutex_t *locks[4 + TT_DATA_LANES];
+	size_t held;
+};
+
+static void unlock_all(struct all_locks *a)
+{
+	while (a->held)
+		pthread_mutex_unlock(a->locks[--a->held]);
+}
+
+static bool lock_all(store *s, struct all_locks *a)
+{
+	size_t all = 2;
+
+	*a = (struct all_locks){.locks = {&s->json, &s->images}};
+	for (unsigned i = 0; i < TT_DATA_LANES; i++)
+		a->locks[all++] = &s->writing[i];
+	a->locks[all++] = &s->capture;
+	a->locks[all++] = &s->records;
+	for (; a->held < all; a->held++)
+		if (!lock_for_close(a->locks[a->held])) {
+			unlock_all(a);
+			return false;
+		}
+	return true;
+}
+
+/* The caller holds all locks. */
+static void settle(store *s)
+{
+	store_roll_back(s);
+	if (s->labels.fd >= 0 && !file_flush(&s->labels))
+		store_fail_write(s, &s->labels);
+	s->sealed = true;
+}
+
+void store_seal(store *s)
+{
+	struct store_visit v;
+	struct all_locks a;
+
+	if (!s || store_is_closed(s))
+		return;
+	store_visit_begin(&v);
+	if (lock_all(s, &a)) {
+		settle(s);
+		unlock_all(&a);
+	}
+	store_visit_end(&v);
+}
+
+void store_files(store *s, struct json *j)
+{
+	struct record_files r = record_files(s);
+	struct store_visit v;
+
+	store_visit_begin(&v);
+	if (lock_for_close(&s->records)) {
+		for (size_t i = 0; s->sealed && i < sizeof(r.files) / sizeof(r.files[0]); i++)
+			if (r.files[i]->fd >= 0) {
+				struct file_end end = file_end(r.files[i]);
+				file_end_json(j, strrchr(r.files[i]->path, '/') + 1, &end);
+			}
+		pthread_mutex_unlock(&s->records);
+	}
+	store_visit_end(&v);
+}
+
 void store_close(store *s)
 {
 	struct store_visit v;
-	pthread_mutex_t *locks[4 + TT_DATA_LANES] = {&s->json, &s->images};
-	size_t held = 0, all = 2;
+	struct all_locks a;
 
 	if (!s || __atomic_exchange_n(&s->closed, true, __ATOMIC_ACQ_REL))
 		return;
 	store_visit_begin(&v);
-	for (unsigned i = 0; i < TT_DATA_LANES; i++)
-		locks[all++] = &s->writing[i];
-	locks[all++] = &s->capture;
-	locks[all++] = &s->records;
-	while (held < all && lock_for_close(locks[held]))
-		held++;
-	if (held == all) {
+	if (lock_all(s, &a)) {
 		struct manifest_source m = {
 			.directory = s->directory,
 			.process = s->process,
@@ -270,17 +342,14 @@ void store_close(store *s)
 			.strings = &s->strings,
 			.oldest_segment = s->oldest_segment,
 		};
-		store_roll_back(s);
-		if (s->labels.fd >= 0 && !file_flush(&s->labels))
-			store_fail_write(s, &s->labels);
+		settle(s);
 		if (!manifest_write(&m))
 			store_fail(s, "writing manifest.json in", s->directory, errno);
 		else if (!merge_processes(MERGE_MANIFEST, s->run, s->directory))
 			store_fail(s, "writing manifest.json in", s->run, errno);
 		close_files(s);
+		unlock_all(&a);
 	}
-	while (held)
-		pthread_mutex_unlock(locks[--held]);
 	store_visit_end(&v);
 }
 

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "../format.h"
+#include "json.h"
 
 typedef struct store store;
 
@@ -28,6 +29,12 @@ typedef struct {
 
 /* NULL on failure with a one-line reason. Creates run_dir and its next pN; takes no other file. */
 store *store_open(const store_config *config, char *error, size_t error_size);
+/*
+ * From here on nothing is appended, and store_files can say how the files end: its members of
+ * process.json's `files`. Until then, or where a thread keeps a lock for long, it says nothing.
+ */
+void store_seal(store *s);
+void store_files(store *s, struct json *j);
 void store_close(store *s); /* writes manifest.json, closes; process.json is the caller's last store_process */
 bool store_failed(const store *s, char *reason, size_t size);
 unsigned store_process_index(const store *s);

@@ -38,7 +38,7 @@ struct store {
 	bool deterministic;
 	unsigned retain;
 	int compress;
-	bool closed;
+	bool sealed, closed;
 	int failure; /* 0, 1 while the reason is being written, 2 from then on */
 	char reason[512];
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
 from ttanalyze.model import layout
-from ttanalyze.model.files import PIECE, RecordFile, check_records, open_records
+from ttanalyze.model.files import PIECE, Folder, RecordFile, check_records
 from ttanalyze.model.layout import Array
 
 KINDS = [layout.EVENT_KINDS.index(k) for k in ("launch", "graph-launch", "copy", "set", "sync")]
@@ -26,9 +25,9 @@ LATEST = np.uint64((1 << 63) - 1)  # time
 class Activities:
     """Of one process. Records that are given passed their checks, and none is an unused slot."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         """Looks at the header only."""
-        self._file = open_records(folder, "timeline.bin")
+        self._file = folder.open("timeline.bin")
 
     def __len__(self) -> int:
         return len(self._index[0])

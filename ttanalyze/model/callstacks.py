@@ -9,18 +9,18 @@ import numpy as np
 
 from ttanalyze.errors import system_error
 from ttanalyze.model import layout
-from ttanalyze.model.files import check_values, open_records, read_checked, require
+from ttanalyze.model.files import Folder, check_values, read_checked, require
 from ttanalyze.model.layout import Array
 from ttanalyze.model.strings import Strings
 
 NATIVE = layout.enum("frame_kind")["TT_FRAME_NATIVE"]
 
 
-def read(folder: Path) -> Array:
+def read(folder: Folder) -> Array:
     """tt_frame records of whole stacks, by stack and depth. Raises FormatError where they are not
     what docs/format.md says.
     """
-    file = open_records(folder, "frames.bin")
+    file = folder.open("frames.bin")
     if file is None:
         return np.empty(0, layout.FRAME)
     records = read_checked(file)

@@ -10,6 +10,7 @@ import errno
 import mmap
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ KINDS = {
 }
 PIECE = 1 << 16  # records read at a time
 TEXT_PIECE = 1 << 24  # bytes
+SUM_PIECE = 1 << 22  # bytes
+HOLE = 1 << 30  # bytes of zeros that no process leaves in a file
 DATA_KIND = (layout.enum("file_kind")["TT_FILE_DATA"], np.dtype("u1"))
 
 
@@ -115,19 +118,85 @@ class Reader:
         return out
 
 
+@dataclass
+class Ending:
+    """What process.json says of a file of a process that has ended.
+
+    size: bytes. check: XXH3-64 of them, None where that is not known. good: it was found right.
+    """
+
+    size: int
+    check: int | None
+    good: bool = False
+
+
 class RecordFile:
     """A binary file of a run whose header was found good. Offsets count from its beginning.
 
     size: bytes when it was looked at; what is appended later is not seen. Holds no descriptor.
+    ending: what it must be, where that is known: its size is compared at once, its bytes before
+    the first of them are read.
     """
 
-    def __init__(self, path: Path, kind: int, dtype: np.dtype[Any], index: int = 0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        kind: int,
+        dtype: np.dtype[Any],
+        index: int = 0,
+        ending: Ending | None = None,
+    ) -> None:
         self.path = path
         self.dtype = dtype
+        self._ending = ending
         with Reader(path) as file:
             self.size = file.size
             header = file.bytes(0, min(self.size, HEADER_SIZE))
         self.encoding = self._check_header(bytes(header), kind, index)
+        if ending and self.size != ending.size:
+            place = min(self.size, ending.size)
+            there, written = (self._amount(size) for size in (self.size, ending.size))
+            what = "cut short: " if self.size < ending.size else "not all its own: "
+            raise FormatError(path, place, f"{what}{there} where the process wrote {written}")
+
+    def _amount(self, size: int) -> str:
+        count, rest = divmod(size - HEADER_SIZE, self.dtype.itemsize)
+        if rest or self.dtype.itemsize == 1:
+            return f"{size:,} bytes"
+        return f"{count:,} records"
+
+    def check(self) -> None:
+        """Raises FormatError where these are not the bytes that the process wrote, as far as it
+        said. Reads all of them the first time.
+        """
+        ending = self._ending
+        if ending is None or ending.good or ending.check is None:
+            return
+        state, piece = xxhash.xxh3_64(), memoryview(bytearray(SUM_PIECE))
+        with Reader(self.path) as file:
+            self._check_holes(file)
+            for at in range(0, self.size, SUM_PIECE):
+                some = piece[: self.size - at]
+                file.into(at, some)
+                state.update(some)
+        if state.intdigest() != ending.check:
+            reason = f"{self._amount(self.size)}, not as the process wrote them"
+            raise FormatError(self.path, f"offsets 0 to {self.size}", reason)
+        ending.good = True
+
+    def _check_holes(self, file: Reader) -> None:
+        """A file of absurd size would be read for ever."""
+        end = 0
+        while end < self.size:
+            try:
+                begin = os.lseek(file.fd, end, os.SEEK_HOLE)
+                end = os.lseek(file.fd, begin, os.SEEK_DATA) if begin < self.size else self.size
+            except OSError as e:
+                if e.errno != errno.ENXIO:  # ENXIO: the hole goes to the file's end
+                    return
+                end = self.size
+            if end - begin > HOLE:
+                raise FormatError(self.path, begin, f"a hole of {end - begin:,} bytes")
 
     def _check_header(self, raw: bytes, kind: int, index: int) -> int:
         """Gives the encoding."""
@@ -177,6 +246,7 @@ class RecordFile:
 
     def read_into(self, first: int, out: Array) -> None:
         """Fills out, contiguous, with the records from first on."""
+        self.check()
         with Reader(self.path) as file:
             file.into(self.at(first), out.view("u1").data)
 
@@ -203,6 +273,7 @@ class RecordFile:
 
     def map(self) -> Array:
         """All whole records, mapped read-only."""
+        self.check()
         if not self.count:
             return np.empty(0, self.dtype)
         with Reader(self.path) as file:
@@ -226,10 +297,29 @@ def _at(field: str) -> int:
     return int(layout.HEADER.fields[field][1])
 
 
-def open_records(folder: Path, name: str) -> RecordFile | None:
-    """The record file of that name; None where there is none, as after an early kill."""
-    path = folder / name
-    return RecordFile(path, *KINDS[name]) if begun(path, folder / "epochs.bin") else None
+class Folder:
+    """The record files of a process."""
+
+    def __init__(self, path: Path, endings: dict[str, Ending]) -> None:
+        """endings: by name, of a process that has ended."""
+        self.path = path
+        self._endings = endings
+
+    def open(self, name: str) -> RecordFile | None:
+        """The record file of that name; None where there is none, as after an early kill."""
+        path, ending = self.path / name, self._endings.get(name)
+        if begun(path, self.path / "epochs.bin"):
+            return RecordFile(path, *KINDS[name], ending=ending)
+        if ending:
+            raise FormatError(path, 0, "missing, and the process wrote it")
+        return None
+
+    def check(self) -> None:
+        """Raises FormatError where any file is not as the process wrote it. Reads all of each."""
+        for name in KINDS:
+            file = self.open(name)
+            if file:
+                file.check()
 
 
 def begun(path: Path, epochs: Path) -> bool:

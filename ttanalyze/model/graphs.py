@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,9 @@ import xxhash
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.model import layout
 from ttanalyze.model.files import (
+    Folder,
     RecordFile,
     check_values,
-    open_records,
     read_checked,
     require,
 )
@@ -47,10 +46,10 @@ class Graphs:
     destroyed it, 0 where none did.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._data_file = open_records(folder, "graphdata.bin")
-        self._data_path = folder / "graphdata.bin"
-        file = open_records(folder, "graphs.bin")
+    def __init__(self, folder: Folder) -> None:
+        self._data_file = folder.open("graphdata.bin")
+        self._data_path = folder.path / "graphdata.bin"
+        file = folder.open("graphs.bin")
         self._records = _read(file) if file else np.empty(0, layout.GRAPH_RECORD)
         ops, graphs = self._records["op"], self._records["graph"]
         self.made = self._records[ops == MADE]

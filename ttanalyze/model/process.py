@@ -28,13 +28,14 @@ from ttanalyze.model.digest import wrong_event
 from ttanalyze.model.files import (
     DATA_KIND,
     PIECE,
+    Ending,
+    Folder,
     RecordFile,
     begun,
     check_records,
     check_values,
     expect,
     expect_list,
-    open_records,
     read_checked,
     read_json,
     require,
@@ -65,11 +66,12 @@ class Process:
         self.index = index
         self.info = self._read_info()
         # Before the files that epochs refer to: in a run that goes on, those may only be ahead.
-        self._epochs_file = open_records(folder, "epochs.bin")
+        self._folder = Folder(folder, _endings(self.info))
+        self._epochs_file = self._folder.open("epochs.bin")
         file = self._epochs_file
         self.epochs = read_checked(file) if file else np.empty(0, layout.EPOCH)
         self._files = {
-            name: open_records(folder, name)
+            name: self._folder.open(name)
             for name in (
                 *("events.bin", "params.bin", "labels.bin"),
                 *("regions.bin", "digests.bin", "blocks.bin"),
@@ -79,8 +81,8 @@ class Process:
             *("frames.bin", "functions.bin", "modules.bin", "timeline.bin"),
             *("graphs.bin", "graphdata.bin", "launches.bin"),
         ):
-            open_records(folder, name)
-        self.strings = Strings(folder)
+            self._folder.open(name)
+        self.strings = Strings(self._folder)
         self._params = Params(folder, self._files["params.bin"])
         self.segments = self._find_segments()
         if file is not None:
@@ -505,7 +507,7 @@ class Process:
     @functools.cached_property
     def activities(self) -> Activities:
         """What the GPU did for calls, and when."""
-        return Activities(self.path)
+        return Activities(self._folder)
 
     @functools.cached_property
     def seen(self) -> Seen:
@@ -521,7 +523,7 @@ class Process:
     @functools.cached_property
     def graphs(self) -> Graphs:
         """The executable graphs that were made, and what they consisted of."""
-        return Graphs(self.path)
+        return Graphs(self._folder)
 
     @functools.cached_property
     def node_times(self) -> NodeTimes:
@@ -531,7 +533,7 @@ class Process:
     @functools.cached_property
     def functions(self) -> Array:
         """tt_function records, by id."""
-        file = open_records(self.path, "functions.bin")
+        file = self._folder.open("functions.bin")
         if file is None:
             return np.empty(0, layout.FUNCTION)
         records = read_checked(file)
@@ -545,7 +547,7 @@ class Process:
     @functools.cached_property
     def modules(self) -> Array:
         """tt_module records, by id."""
-        file = open_records(self.path, "modules.bin")
+        file = self._folder.open("modules.bin")
         if file is None:
             return np.empty(0, layout.MODULE)
         return replayable.last_of_each(file, read_checked(file))
@@ -553,7 +555,7 @@ class Process:
     @functools.cached_property
     def launches(self) -> Array:
         """tt_launch records, by seq: launches that were recorded so that they can be run again."""
-        return replayable.read(self.path)
+        return replayable.read(self._folder)
 
     @functools.cached_property
     def kept(self) -> replayable.Kept:
@@ -563,7 +565,7 @@ class Process:
     @functools.cached_property
     def frames(self) -> Array:
         """tt_frame records of whole stacks, by stack and depth."""
-        return callstacks.read(self.path)
+        return callstacks.read(self._folder)
 
     def stack(self, number: int) -> list[callstacks.Frame]:
         """Function, file and line of the frames of a call stack, the innermost first; [] where
@@ -646,6 +648,17 @@ class Process:
         """Whether no calls were recorded, as was asked for."""
         return bool(self.info.get("options", {}).get("TT_EVENTS") == "0")
 
+    def check_files(self) -> None:
+        """Raises FormatError where a record file is not as the process said in the end. Reads all
+        of each.
+        """
+        self._folder.check()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process came to say how its files end."""
+        return bool(self.info.get("files"))
+
     @property
     def torn(self) -> bool:
         """Whether files end in what no epoch committed: the process was killed, or still runs."""
@@ -664,6 +677,14 @@ def _order(seqs: Array) -> Array | None:
     return None if (seqs[1:] >= seqs[:-1]).all() else np.argsort(seqs, kind="stable")
 
 
+def _endings(info: dict[str, Any]) -> dict[str, Ending]:
+    """How files end, by name, as process.json says, which passed its checks."""
+    return {
+        name: Ending(file["size"], int(file["check"], 16) if file.get("check") else None)
+        for name, file in info.get("files", {}).items()
+    }
+
+
 def data_name(segment: int) -> str:
     return f"data-{segment:05d}.bin"
 
@@ -680,6 +701,14 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     numbers = {"missed": int, "clock_error_ns": (int, None)}
     expect(path, f"{where}timeline.", info.get("timeline", {}), **texts, **numbers)
     incidents.check(path, where, info)
+    expect(path, where, info, files=dict)
+    for name, file in info.get("files", {}).items():
+        place = f"{where}files.{name}"
+        if not isinstance(file, dict) or "size" not in file:
+            raise FormatError(path, place, "an object with a size is expected")
+        expect(path, f"{place}.", file, size=int, check=(str, None))
+        if not re.fullmatch(r"[0-9a-f]{16}", file.get("check") or "0" * 16):
+            raise FormatError(path, f"{place}.check", "16 hexadecimal digits are expected")
     for key in ("argv", "unknown_calls", "warnings", "losses", "calls"):
         expect_list(path, where, info, key, str)
     expect_list(path, where, info, "devices", dict)

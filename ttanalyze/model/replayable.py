@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ttanalyze.errors import FormatError
 from ttanalyze.model import layout
-from ttanalyze.model.files import RecordFile, check_values, open_records, read_checked
+from ttanalyze.model.files import Folder, RecordFile, check_values, read_checked
 from ttanalyze.model.layout import Array
 from ttanalyze.model.params import HEAD, UNIT, Params
 
 
-def read(folder: Path) -> Array:
+def read(folder: Folder) -> Array:
     """The tt_launch records of a process, by seq; none where there are none."""
-    file = open_records(folder, "launches.bin")
+    file = folder.open("launches.bin")
     if file is None:
         return np.empty(0, layout.LAUNCH)
     records = read_checked(file)

@@ -50,6 +50,7 @@ class Run:
         if "run.json" not in names and not indices:
             raise Error(f"{path}: not a run directory: it has no run.json")
         self.info = self._read_info() if "run.json" in names else {}
+        self._check_listed()
         self.processes = [Process(path / f"p{i}", i) for i in indices]
 
     def __repr__(self) -> str:
@@ -71,6 +72,13 @@ class Run:
         for i, process in enumerate(info.get("processes", [])):
             check_process(path, f"processes[{i}].", process)
         return info
+
+    def _check_listed(self) -> None:
+        """A process is in run.json once it has a process.json."""
+        for process in self.info.get("processes", []):
+            path = self.path / f"p{process.get('process', 0)}" / "process.json"
+            if not os.path.lexists(path):
+                raise FormatError(path, 0, "missing, and run.json names the process")
 
     def process(self, index: int) -> Process:
         """A process by its number. Raises Error where there is none."""
@@ -268,6 +276,7 @@ def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
             out.append(f"it was killed by signal {number}: {seen} committed by then")
         else:
             out.append(f"it was killed or still runs: {seen} committed so far")
+        out.append("it did not say how its files end: whether records are lost is not known")
     elif process.failure is not None:
         out.append(process.failure)
     elif process.torn:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import xxhash
 
 from ttanalyze.errors import FormatError
-from ttanalyze.model.files import Reader, open_records
+from ttanalyze.model.files import Folder, Reader
 from ttanalyze.model.layout import HEADER_SIZE, NO_ID, constant
 
 HEAD = constant("TT_TEXT_HEAD")  # bytes before a text: its length and its check
@@ -16,9 +14,9 @@ HEAD = constant("TT_TEXT_HEAD")  # bytes before a text: its length and its check
 class Strings:
     """Texts of one process, each read once. A file that grows is followed."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "strings.bin"
-        self._file = open_records(folder, "strings.bin")
+    def __init__(self, folder: Folder) -> None:
+        self.path = folder.path / "strings.bin"
+        self._file = folder.open("strings.bin")
         self._known: dict[int, str] = {}
 
     def get(self, offset: int) -> str | None:
@@ -33,6 +31,7 @@ class Strings:
     def _read(self, offset: int) -> str:
         if self._file is None:
             raise FormatError(self.path, offset, "the file is missing")
+        self._file.check()
         with Reader(self.path) as file:
             room = file.size - offset - HEAD
             if offset < HEADER_SIZE or room < 0:

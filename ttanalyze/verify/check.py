@@ -116,6 +116,8 @@ def verify(
     does not exist, or nothing could be compared.
     """
     began = time.monotonic()
+    for process in run.processes:
+        process.check_files()
     wanted, name = _expected(run, manifest, against)
     check = _Check(run, against, epochs, regions, keep_going, tamper, progress)
     check.processes(wanted)
