@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -179,8 +180,9 @@ def test_absurd_endings(run: Path, files: object, where: str) -> None:
 
 
 @pytest.mark.long
-def test_every_record_lost_of_every_file(run: Path, cli: Cli, tmp_path: Path) -> None:
-    """Truncated after every record, without every record, by every verb."""
+def test_every_record_lost_of_every_file(run: Path, cli: Cli) -> None:
+    """Truncated after every record, without it and with it twice, by one verb after another."""
+    verbs = itertools.cycle(VERBS)
     for name in FILES:
         path = run / "p0" / name
         raw = path.read_bytes()
@@ -188,8 +190,7 @@ def test_every_record_lost_of_every_file(run: Path, cli: Cli, tmp_path: Path) ->
         for at in range(1, len(parts)):
             for left in (parts[:at], parts[:at] + parts[at + 1 :], parts[: at + 1] + parts[at:]):
                 path.write_bytes(b"".join(left))
-                for verb in VERBS:
-                    assert name in refusal(cli, run, verb)
+                assert name in refusal(cli, run, next(verbs))
         path.write_bytes(raw)
 
 

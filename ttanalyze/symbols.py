@@ -12,12 +12,13 @@ import shutil
 import struct
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from ttanalyze.demangle import demangle
+from ttanalyze.errors import Error
 from ttanalyze.model.layout import Array
+from ttanalyze.regular import read_regular
 
 MOST = 1 << 30  # bytes of an object file that are looked at
 WAIT = 20  # seconds that addr2line gets for one file
@@ -51,7 +52,7 @@ def look_up(path: str, offsets: list[int], before_ns: int | None = None) -> list
         found = _read(path, status.st_mtime_ns)
         addresses = found.addresses(offsets)
         names = _demangled(found.functions(addresses))
-    except (OSError, ValueError, OverflowError, struct.error, IndexError):
+    except (Error, OSError, ValueError, OverflowError, struct.error, IndexError):
         return [NOWHERE] * len(offsets)
     sources = _sources(path, addresses) if found.has_lines else {}
     return [
@@ -104,10 +105,8 @@ class _Object:
 
 @functools.lru_cache(64)
 def _read(path: str, _version: int) -> _Object:
-    """Raises ValueError, OverflowError, struct.error or IndexError for what is no such file."""
-    if os.path.getsize(path) > MOST:
-        raise ValueError("too large")
-    raw = Path(path).read_bytes()
+    """Raises Error, or one of the errors that look_up knows, for what is no such file."""
+    raw = read_regular(path, MOST)
     if raw[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not an ELF file of 64 bits")
     program, section = struct.unpack_from("<QQ", raw, 32)
@@ -156,14 +155,19 @@ def _text(raw: bytes, at: int) -> str:
 
 
 def _sources(path: str, addresses: list[int]) -> dict[int, Places]:
-    """What the debug information says of addresses that it knows, the innermost function first."""
+    """What the debug information says of addresses that it knows, the innermost function first.
+
+    path: of a file that _read took.
+    """
     tool = shutil.which("addr2line")
     wanted = sorted({address for address in addresses if address >= 0})
     if tool is None or not wanted:
         return {}
     try:
         done = subprocess.run(
-            [tool, "-e", path, "--addresses", "--functions", "--inlines"],
+            # Of a name that begins with @ it would read its arguments, and it may ask the network.
+            [tool, "-e", os.path.realpath(path), "--addresses", "--functions", "--inlines"],
+            env={**os.environ, "DEBUGINFOD_URLS": ""},
             input="".join(f"{address:#x}\n" for address in wanted),
             capture_output=True,
             text=True,

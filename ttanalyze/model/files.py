@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from ttanalyze.errors import Error, FormatError, system_error
 from ttanalyze.model import layout
 from ttanalyze.model.digest import checks_of
 from ttanalyze.model.layout import HEADER_SIZE, Array
+from ttanalyze.regular import open_regular
 
 KINDS = {
     "events.bin": (layout.enum("file_kind")["TT_FILE_EVENTS"], layout.EVENT),
@@ -45,18 +45,6 @@ TEXT_PIECE = 1 << 24  # bytes
 SUM_PIECE = 1 << 22  # bytes
 HOLE = 1 << 30  # bytes of zeros that no process leaves in a file
 DATA_KIND = (layout.enum("file_kind")["TT_FILE_DATA"], np.dtype("u1"))
-
-
-def open_regular(path: Path) -> int:
-    """A descriptor for reading a regular file, or Error; never waits for a pipe's writer."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as e:
-        raise system_error(path, e) from None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise Error(f"{path}: not a regular file")
-    return fd
 
 
 def newer(version: int) -> str:

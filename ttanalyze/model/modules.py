@@ -10,9 +10,11 @@ import xxhash
 
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.model import layout
-from ttanalyze.model.files import Reader
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
+from ttanalyze.regular import read_regular
+
+LARGEST = 1 << 32  # bytes of an image
 
 MISSING = {  # why an image is not in the run
     "nothing": "the image of its module was not saved",
@@ -56,10 +58,10 @@ def read(process: Process, image: int) -> bytes:
     """A saved image by its digest. Raises FormatError where the file holds something else, Error
     where it can't be read.
     """
-    with Reader(path_of(process, image)) as file:
-        contents = bytes(file.bytes(0, file.size))
+    path = path_of(process, image)
+    contents = read_regular(path, LARGEST)
     if xxhash.xxh3_64_intdigest(contents) != image:
-        raise FormatError(file.path, 0, "not the image that its name is the digest of")
+        raise FormatError(path, 0, "not the image that its name is the digest of")
     return contents
 
 

@@ -18,8 +18,8 @@ import pandas as pd
 from ttanalyze import demangle, stacks
 from ttanalyze.errors import Error, system_error
 from ttanalyze.model import frames
-from ttanalyze.model.files import open_regular
 from ttanalyze.query.tables import Progress, Table, Whole
+from ttanalyze.regular import open_regular
 
 PIECE = 1 << 15  # lines
 LIMIT = 1 << 63  # of whole numbers

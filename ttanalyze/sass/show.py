@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import linecache
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pandas as pd
 from ttanalyze import demangle
 from ttanalyze import text as texts
 from ttanalyze.errors import Error
+from ttanalyze.regular import read_regular
 from ttanalyze.sass.categories import is_point
 from ttanalyze.sass.tables import Table
 
@@ -142,11 +142,14 @@ def _source(file: str, line: int, inlined_at: str = "") -> str:
     return f"{texts.printable(name)}  {_source_line(file, line)}"[:SOURCE_WIDTH].rstrip()
 
 
-@functools.lru_cache(1 << 14)
 def _source_line(file: str, line: int) -> str:
+    lines = _source_lines(file)
+    return texts.printable(lines[line - 1].strip()) if 0 < line <= len(lines) else ""
+
+
+@functools.lru_cache(64)
+def _source_lines(file: str) -> list[str]:
     try:
-        if not Path(file).is_file() or Path(file).stat().st_size > LARGEST_SOURCE:
-            return ""
-    except (OSError, ValueError):
-        return ""
-    return texts.printable(linecache.getline(file, line).strip())
+        return read_regular(file, LARGEST_SOURCE).decode(errors="replace").split("\n")
+    except Error:
+        return []

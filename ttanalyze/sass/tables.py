@@ -20,10 +20,11 @@ from ttanalyze import demangle, kernels
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.kernels.checksums import LARGEST, image_of
 from ttanalyze.kernels.elf import Cubin, UnreadableError
-from ttanalyze.model.files import Reader, read_json
+from ttanalyze.model.files import read_json
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
 from ttanalyze.output import replacing
+from ttanalyze.regular import read_regular
 from ttanalyze.sass import decode, lines, tools
 from ttanalyze.sass.images import Code, codes
 from ttanalyze.validate import document_faults
@@ -345,7 +346,4 @@ def _keep(run: Run, table: Table) -> None:
 
 def open_image(path: Path) -> bytes:
     """A file with code in it. Raises Error where it can't be read, or is too large."""
-    with Reader(path) as file:
-        if file.size > LARGEST:
-            raise Error(f"{path}: larger than {LARGEST} bytes")
-        return bytes(file.bytes(0, file.size))
+    return read_regular(path, LARGEST)

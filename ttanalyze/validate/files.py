@@ -19,7 +19,7 @@ import orjson
 
 from ttanalyze import text
 from ttanalyze.errors import Error, system_error
-from ttanalyze.model.files import open_regular
+from ttanalyze.regular import open_regular
 from ttanalyze.validate.schema import check_of
 
 RECORDS: dict[str, tuple[str, ...]] = {

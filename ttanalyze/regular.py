@@ -1,0 +1,47 @@
+"""Opens files by names that may come from a stranger's run.
+
+Only regular files are read, and no more of them than is there: a pipe would be waited for without
+end, a device has no end, and the mere opening of one may do something.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from ttanalyze.errors import Error, system_error
+
+
+def open_regular(path: str | os.PathLike[str]) -> int:
+    """A descriptor for reading a regular file. Raises Error for anything else."""
+    try:
+        _check(path, os.stat(path))
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as e:
+        raise system_error(path, e) from None
+    except ValueError:
+        raise Error(f"{os.fspath(path)!r}: no name of a file") from None
+    try:
+        _check(path, os.fstat(fd))
+    except Error:
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
+    """The contents of a regular file of at most so many bytes. Raises Error for anything else."""
+    try:
+        with open(open_regular(path), "rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > most:
+                raise Error(f"{Path(path)}: larger than {most:,} bytes")
+            return file.read(size) or b""
+    except OSError as e:
+        raise system_error(path, e) from None
+
+
+def _check(path: str | os.PathLike[str], status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise Error(f"{Path(path)}: not a regular file")
