@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,7 @@ class Memory:
     kind: int
     captured: bool
     context: int
+    base: int
     known: dict[int, int] = field(default_factory=dict)
     seen: bytes | None = None
 
@@ -210,10 +212,14 @@ class Writer:
         label: str | None = None,
         captured: bool = True,
         context: int = 0,
+        base: int | None = None,
+        **members: Any,
     ) -> None:
+        """members: of the event, such as its thread."""
         which = layout.REGION_KINDS.index(kind)
-        seq = self.event("alloc", "cuMemAlloc_v2", id=region, bytes=len(contents))
-        self.regions[region] = Memory(len(contents), contents, which, captured, context)
+        seq = self.event("alloc", "cuMemAlloc_v2", id=region, bytes=len(contents), **members)
+        base = 0x7F0000000000 + (region << 24) if base is None else base
+        self.regions[region] = Memory(len(contents), contents, which, captured, context, base)
         self._region("TT_REGION_BORN", region, seq, "cuMemAlloc_v2", self.string(label))
 
     def died(self, region: int) -> None:
@@ -245,7 +251,7 @@ class Writer:
             layout.REGION,
             op=layout.enum("region_op")[op],
             id=region,
-            base=0x7F0000000000 + (region << 24),
+            base=memory.base,
             size=memory.size,
             kind=memory.kind,
             flags=layout.CAPTURED if memory.captured else 0,
@@ -288,10 +294,12 @@ class Writer:
         label: str | None = None,
         context: int = 0,
         only: list[int] | None = None,
+        whole: Sequence[int] = (),
         seq: int | None = None,
         **times: int,
     ) -> int:
-        """Cuts an epoch; flags: names. only: the regions that are looked at. seq: of the call that
+        """Cuts an epoch; flags: names. only: the regions that are looked at. whole: those of which
+        all blocks are listed. seq: of the call that
         it was cut at, by default one of its own. times: time_ns, captured_ns, done_ns. Gives its
         number.
         """
@@ -305,9 +313,9 @@ class Writer:
         for region, memory in seen.items():
             if "refused" in flags or (only is not None and region not in only):
                 continue
-            changed = self._changed(memory, full)
+            changed = self._changed(memory, full or region in whole)
             memory.seen = memory.contents
-            if not changed and memory.known and not full:
+            if not changed and memory.known:
                 continue
             digests.append((region, len(changed), digest_of(memory.contents)))
             for i in changed:

@@ -236,6 +236,30 @@ def test_contents_that_are_known_again(cli: Cli, run_path: Path) -> None:
     ]
 
 
+def test_contents_are_known_again_after_removed_data_files(cli: Cli, run_path: Path) -> None:
+    """Nothing changed in the full epochs, which lists anew what is in removed files otherwise."""
+    w = Writer(run_path, segments=True)
+    w.born(0, bytes(2 * BLOCK_SIZE), context=1)
+    w.epoch("sync", "full", context=1)
+    w.epoch("sync", "full")  # of another context: it begins a data file
+    w.write(0, 0, b"x")
+    w.epoch("sync", context=1)
+    w.epoch("sync", "full", context=1)
+    w.close()
+    (w.path / "data-00000.bin").unlink()
+    changed, same = (
+        [
+            line
+            for line in cli("blame", run_path, "-r", "0", "--offset", offset).stdout.splitlines()
+            if line.startswith("epoch")
+        ]
+        for offset in (0, BLOCK_SIZE)
+    )
+    gone = "epoch 0  sync full: may have changed; the contents are gone"
+    assert changed == [gone, "epoch 2  sync: 78 (first contents)"]
+    assert same == [gone, "epoch 3  sync full: 00 (first contents)"]
+
+
 def test_without_recorded_calls(cli: Cli, run_path: Path) -> None:
     w = story(run_path)
     path = w.path / "events.bin"

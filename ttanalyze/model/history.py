@@ -102,7 +102,7 @@ def _changed_blocks(process: Process, region: int, epochs: Array) -> dict[int, i
 
 def block_history(process: Process, region: int, block: int, last: int | None = None) -> Array:
     """BLOCK_CHANGE rows: a block's first contents, and those of each epoch up to `last` in which
-    they changed, or came to be known again after a dropped one.
+    they changed, or came to be known again after a dropped one or removed data files.
     """
     return blocks_history(process, region, block, block + 1, last)
 
@@ -132,7 +132,8 @@ def _blocks_history(process: Process, region: int, first: int, stop: int, rows: 
     order = np.lexsort((out["epoch"], out["block"]))
     block, digest = out["block"][order], out["digest"][order]
     before = np.searchsorted(_lost(process, rows), out["epoch"][order])
-    changed = _differs(block) | _differs(digest) | _differs(before)
+    there = _there(process, out["segment"][order])
+    changed = _differs(block) | _differs(digest) | _differs(before) | _differs(there)
     return out[np.sort(order[changed])]
 
 
@@ -148,10 +149,21 @@ def _lost(process: Process, rows: Array) -> Array:
 
 
 def _listing(process: Process, rows: Array) -> Array:
-    """Of REGION_CHANGE rows, the epochs that list what changed since the last that did."""
+    """Of REGION_CHANGE rows, the epochs that list what changed since the last that did, or what was
+    in data files that are removed by now.
+    """
     kept = rows[process.epochs["flags"][rows["epoch"]] & layout.DROPPED == 0]
     before = np.searchsorted(_lost(process, rows), kept["epoch"])
-    return np.asarray(kept["epoch"][_differs(kept["digest"]) | _differs(before)])
+    listing = _differs(kept["digest"]) | _differs(before)
+    there = _there(process, process.epochs["segment"][kept["epoch"]])
+    if not there.all():
+        listing |= there
+    return np.asarray(kept["epoch"][listing])
+
+
+def _there(process: Process, segments: Array) -> Array:
+    """Which data files have not been removed."""
+    return np.isin(segments, list(process.segments))
 
 
 def _listed(process: Process, region: int, epochs: Array) -> Iterator[tuple[Array, Array]]:
