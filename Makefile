@@ -62,6 +62,9 @@ fuzz: build ## SECONDS for each parser in C (needs clang) and for all readers in
 	$(BIN)/python -m tests.fuzz.readers --seconds $(SECONDS) --jobs $(JOBS)
 	$(BIN)/python -m tests.fuzz.parsers --seconds $(SECONDS)
 
+soak: build ## an hour of recording on the simulator: neither memory nor descriptors may grow
+	$(BIN)/python -m tests.soak
+
 gpu-test: examples ## the same programs and the framework cases on a GPU
 	$(BIN)/python -m pytest -n 8 -m gpu
 
@@ -86,4 +89,4 @@ clean: ## all that was built, but not .venv
 	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-.PHONY: help build examples browser demo lint test test-all sanitize fuzz gpu-test bench wild wheel ptx clean
+.PHONY: help build examples browser demo lint test test-all sanitize fuzz soak gpu-test bench wild wheel ptx clean

@@ -41,18 +41,29 @@ struct module {
 
 /* What the program's look-ups told us about a handle before its first launch. */
 struct lookup {
-	void *handle;
+	void *_Atomic handle;
 	struct function *function;
 	bool kernel;
+	struct lookup *next; /* of those to be used again */
 };
 
 struct lookup_table {
-	size_t mask, used;
+	size_t mask, used; /* used: slots that are not empty */
 	struct lookup *_Atomic slots[];
 };
 
+/*
+ * A launch may still have a function or a look-up in hand while another thread unloads its module. So
+ * look-ups are used again as what they are, and functions when this many others have gone after them.
+ */
+#define GONE_KEPT 256
+
 static struct module *modules;
 static struct function *functions;
+static struct function *gone, **gone_end = &gone; /* of unloaded modules, the oldest first */
+static size_t gone_count;
+static struct lookup *spare_lookups;
+static struct lookup removed = {.handle = &removed}; /* in a slot that readers of others have to get past */
 static uint32_t module_count, function_count;
 static struct lookup_table *_Atomic lookups;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -69,58 +80,110 @@ static struct lookup *lookup_find(const void *handle)
 
 	for (size_t h = t ? hash(handle) & t->mask : 0;
 	     t && (l = atomic_load_explicit(&t->slots[h], memory_order_acquire)); h = (h + 1) & t->mask)
-		if (l->handle == handle)
+		if (atomic_load_explicit(&l->handle, memory_order_acquire) == handle)
 			return l;
 	return NULL;
 }
 
 static void lookup_put(struct lookup_table *t, struct lookup *l)
 {
+	struct lookup *there;
 	size_t h = hash(l->handle) & t->mask;
 
-	while (t->slots[h])
+	while ((there = t->slots[h]) && there != &removed)
 		h = (h + 1) & t->mask;
 	atomic_store_explicit(&t->slots[h], l, memory_order_release);
-	t->used++;
+	t->used += !there;
+}
+
+/* The table with room for one more; NULL without memory. An old one is left to readers in it. */
+static struct lookup_table *lookups_with_room(void)
+{
+	struct lookup_table *t = atomic_load(&lookups), *n;
+
+	if (t && t->used * 2 <= t->mask)
+		return t;
+	size_t living = 0, size = 1024;
+	for (size_t i = 0; t && i <= t->mask; i++)
+		living += t->slots[i] && t->slots[i] != &removed;
+	while (size < living * 4)
+		size *= 2;
+	if (!(n = calloc(1, sizeof(*n) + size * sizeof(n->slots[0]))))
+		return NULL;
+	n->mask = size - 1;
+	for (size_t i = 0; t && i <= t->mask; i++)
+		if (t->slots[i] && t->slots[i] != &removed)
+			lookup_put(n, t->slots[i]);
+	atomic_store_explicit(&lookups, n, memory_order_release);
+	return n;
 }
 
 static void lookup_add(void *handle, struct function *f, bool kernel)
 {
-	struct lookup_table *t = atomic_load(&lookups);
-	struct lookup *l = malloc(sizeof(*l));
+	struct lookup_table *t = lookups_with_room();
+	struct lookup *l = spare_lookups;
 
-	if (!l)
+	if (!t || (!l && !(l = calloc(1, sizeof(*l)))))
 		return;
-	*l = (struct lookup){handle, f, kernel};
-	if (!t || t->used * 2 > t->mask) {
-		size_t size = t ? (t->mask + 1) * 2 : 1024;
-		struct lookup_table *n = calloc(1, sizeof(*n) + size * sizeof(n->slots[0]));
-		if (!n) {
-			free(l);
-			return;
-		}
-		n->mask = size - 1;
-		for (size_t i = 0; t && i <= t->mask; i++)
-			if (t->slots[i])
-				lookup_put(n, t->slots[i]);
-		atomic_store_explicit(&lookups, n, memory_order_release);
-		t = n;
-	}
+	if (l == spare_lookups)
+		spare_lookups = l->next;
+	l->function = f;
+	l->kernel = kernel;
+	atomic_store_explicit(&l->handle, handle, memory_order_release);
 	lookup_put(t, l);
 }
 
-/* Handles of an unloaded module come back as others'. The old table is left to readers in it. */
+/* Handles of an unloaded module come back as others'. */
 static void lookups_forget(uint32_t module)
 {
-	struct lookup_table *t = atomic_load(&lookups), *n;
+	struct lookup_table *t = atomic_load(&lookups);
+	size_t size = t ? t->mask + 1 : 0;
 
-	if (!t || !(n = calloc(1, sizeof(*n) + (t->mask + 1) * sizeof(n->slots[0]))))
-		return;
-	n->mask = t->mask;
-	for (size_t i = 0; i <= t->mask; i++)
-		if (t->slots[i] && t->slots[i]->function->module != module)
-			lookup_put(n, t->slots[i]);
-	atomic_store_explicit(&lookups, n, memory_order_release);
+	for (size_t i = 0; i < size; i++) {
+		struct lookup *l = t->slots[i];
+		if (!l || l == &removed || l->function->module != module)
+			continue;
+		atomic_store(&t->slots[i], &removed);
+		atomic_store(&l->handle, &removed);
+		l->next = spare_lookups;
+		spare_lookups = l;
+	}
+	for (size_t i = 2 * size; i-- > 0;) /* twice: what lies behind the last slot is the first one */
+		if (t->slots[i & t->mask] == &removed && !t->slots[(i + 1) & t->mask]) {
+			atomic_store(&t->slots[i & t->mask], NULL);
+			t->used--;
+		}
+}
+
+static void functions_forget(uint32_t module)
+{
+	for (struct function **link = &functions; *link;) {
+		struct function *f = *link;
+		if (f->module != module) {
+			link = &f->next;
+			continue;
+		}
+		*link = f->next;
+		f->next = NULL;
+		*gone_end = f;
+		gone_end = &f->next;
+		gone_count++;
+	}
+}
+
+/* Zeros; NULL without memory. */
+static struct function *function_new(void)
+{
+	struct function *f = gone;
+
+	if (gone_count <= GONE_KEPT)
+		return calloc(1, sizeof(*f));
+	gone = f->next;
+	gone_count--;
+	free((char *)f->name);
+	free((struct function_param *)f->params);
+	memset(f, 0, sizeof(*f));
+	return f;
 }
 
 static struct function *function_named(uint32_t module, const char *name)
@@ -129,7 +192,7 @@ static struct function *function_named(uint32_t module, const char *name)
 
 	while (f && (f->module != module || strcmp(f->name, name)))
 		f = f->next;
-	if (f || !(f = calloc(1, sizeof(*f))) || !(f->name = strdup(name)))
+	if (f || !(f = function_new()) || !(f->name = strdup(name)))
 		return f;
 	f->id = TT_NO_ID;
 	f->module = module;
@@ -355,6 +418,8 @@ const char *function_name(uint32_t id)
 	}
 	for (f = functions; f && f->id != id; f = f->next)
 		;
+	for (f = f ? f : gone; f && f->id != id; f = f->next)
+		;
 	pthread_mutex_unlock(&lock);
 	return f ? f->name : NULL;
 }
@@ -520,6 +585,7 @@ void module_unloaded(void *handle, uint64_t seq)
 		regions_died_of_module(m->id, &(struct region_origin){.seq = seq, .time_ns = clock_ns(),
 								      .call = TT_NO_ID, .label = TT_NO_ID});
 		lookups_forget(m->id);
+		functions_forget(m->id);
 		held_let_go(&m->held);
 		free(m->settings);
 		free(m->path);

@@ -1,8 +1,8 @@
 /*
  * Modules, libraries and the functions in them, by the handles the program uses.
  *
- * Invariant: a function once looked up is a valid pointer for the life of the process, and a
- * look-up on the launch path takes no lock.
+ * Invariant: a function once looked up is a valid pointer until well after its module is unloaded,
+ * and a look-up on the launch path takes no lock.
  */
 #ifndef TT_STATE_MODULES_H
 #define TT_STATE_MODULES_H
