@@ -474,7 +474,7 @@ void recorder_finish(const char *status, const char *reason)
 	delays_close();
 	delays_write(store_directory(run));
 	timeline_close();
-	drain_stop(options.stall_ms);
+	drain_stop();
 	atomic_compare_exchange_strong(&recorder_state, &on, RECORDER_OFF);
 	be_patient(reason != NULL);
 	events_close();

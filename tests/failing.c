@@ -1,8 +1,8 @@
 /*
  * A library to preload beside the recorder, in which calls of the recorder fail, and of nobody
  * else: FAILING=CALL:N:ERRNO lets the Nth call of that name and all after it fail with that
- * number; CALL:N-M:ERRNO those up to the Mth. With 0 they succeed, but take two seconds. Several
- * are separated by commas.
+ * number; CALL:N-M:ERRNO those up to the Mth. With 0 they succeed, but take two seconds, or what
+ * FAILING_PAUSE_US says, which others that fail take, too. Several are separated by commas.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ static const char *const names[CALLS] = {
 	"calloc", "realloc", "strdup",
 };
 static struct { int from, to, error, count; } failing[CALLS];
-static unsigned pause_us = 2000000; /* of a call that is slow: its error is 0 */
+static unsigned pause_us; /* of calls that fail; 0: of those that are only slow two seconds */
 static uintptr_t begin, end;
 
 static int find_recorder(struct dl_phdr_info *info, size_t size, void *unused)
@@ -78,9 +78,9 @@ static bool fails(enum call call, void *caller)
 	int n = __atomic_add_fetch(&failing[call].count, 1, __ATOMIC_RELAXED);
 	if (n < failing[call].from || n > failing[call].to)
 		return false;
+	if (pause_us || !failing[call].error)
+		usleep(pause_us ? pause_us : 2000000);
 	errno = failing[call].error;
-	if (!errno)
-		usleep(pause_us);
 	return errno != 0;
 }
 

@@ -2,7 +2,8 @@
  * A library to preload beside the recorder, in which calls of the driver fail that the recorder
  * makes for itself, and none that it passes on for the program: FAILING_DRIVER=CALL:N:RESULT lets
  * its Nth call of that symbol and all after it fail with that result; CALL:N-M:RESULT those up to
- * the Mth. A result of 9999 is none: such calls never return. FAILING_DRIVER=count prints, at the end, how often it made each.
+ * the Mth. A result of 9999 is none: such calls never return; with 9998 they work, but take two
+ * seconds. FAILING_DRIVER=count prints, at the end, how often it made each.
  *
  * The recorder looks the driver's calls up through our dlsym, which gives it a stub for each: the
  * stub goes on to the driver with the registers and the stack as they were, or returns the result.
@@ -24,6 +25,7 @@
 #include "../interpose/entry/hook_table.h"
 
 #define HANGS 9999
+#define SLOW 9998
 
 enum call {
 #define X(symbol) CALL_##symbol,
@@ -58,7 +60,9 @@ unsigned failing_decide(unsigned call, uintptr_t caller)
 	bool fails = call == failing && n >= from && n <= to;
 	while (fails && result == HANGS)
 		pause();
-	return fails ? result : 0;
+	if (fails && result == SLOW)
+		sleep(2);
+	return fails && result != SLOW ? result : 0;
 }
 
 /* No argument of these calls is in a floating-point register. */

@@ -106,6 +106,9 @@ for step in sys.argv[1:]:
     if step == "drain":
         assert shim.tt_dump() == 0
         continue
+    if step == "end":
+        assert driver.cuDevicePrimaryCtxRelease_v2(0) == 0
+        break
     count, size, value = map(int, step.split(","))
     for _ in range(count):
         if size:
@@ -121,6 +124,7 @@ for step in sys.argv[1:]:
 def fills(*steps: str) -> list[str]:
     """A program that, COUNT times, allocates SIZE bytes, sets all it has to VALUE, and waits.
 
-    A step is COUNT,SIZE,VALUE; or "drain": the program goes on when all epochs are on disk.
+    A step is COUNT,SIZE,VALUE; or "drain": the program goes on when all epochs are on disk; or
+    "end": the context ends before the program.
     """
     return [sys.executable, "-c", FILLS, *steps]

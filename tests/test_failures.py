@@ -65,6 +65,7 @@ def stopped(outcome: support.Outcome, run: Path, reason: str) -> None:
         check_stored(opened)
         if opened.processes[0].info:
             assert opened.processes[0].info["status"] == "failed"
+            assert opened.processes[0].info["counters"]["epochs"] <= len(opened.epochs)
             assert opened.processes[0].info["reason"] == line.removeprefix(STOPPED)
 
 
@@ -477,7 +478,7 @@ def test_a_ring_that_is_full_to_the_byte(failing: Path, run: Path) -> None:
     The second snapshot goes where the first was as soon as that is drained, and ends where the
     delta between them begins.
     """
-    options = {"ring_bytes": "1M", "snapshot_every": "2"}
+    options = {"ring_bytes": "1M", "snapshot_every": "2", "events": "0"}
     environment = with_failing(failing / "failing.so", "FAILING", "pwrite:1:0", run, **options)
     command = fills("1,600000,1", "3,0,1")
     outcome = support.run(command, environment | {"FAILING_PAUSE_US": "10000"})
@@ -487,6 +488,77 @@ def test_a_ring_that_is_full_to_the_byte(failing: Path, run: Path) -> None:
     assert opened.epochs["full"].tolist() == [True, False, True, False]
     assert not opened.epochs[["refused", "dropped", "gap"]].any(axis=None)
     assert set(opened.read(3, 0).tolist()) == {1}
+
+
+EPOCHS = 12  # without events, the first of the recorder's writes that is of an epoch
+
+
+def slow_disk(failing: Path, run: Path, which: str, ms: int, **options: str) -> dict[str, str]:
+    """The environment of a recording of which some writes take so long."""
+    library, what = failing / "failing.so", f"pwrite:{which}:0"
+    environment = with_failing(library, "FAILING", what, run, events="0", **options)
+    return environment | {"FAILING_PAUSE_US": str(ms * 1000)}
+
+
+def test_parts_of_an_epoch_that_is_refused_are_forgotten(failing: Path, run: Path) -> None:
+    """An epoch that is larger than the ring, of which the disk takes only a part in time."""
+    options = {"ring_bytes": "256K", "stall_ms": "150"}
+    environment = slow_disk(failing, run, f"{EPOCHS}-{EPOCHS}", 600, **options)
+    outcome = support.run(fills("1,600000,1", "8,0,3"), environment)
+    assert (outcome.stdout, outcome.status) == ("", 0)
+    assert "the ring is full" in outcome.stderr
+    opened = tt.open(run)
+    assert opened.processes[0].status == "complete"
+    assert opened.epochs["refused"].iloc[0]
+    stored = opened.epochs[~opened.epochs["refused"]]
+    assert stored["gap"].iloc[0]
+    assert set(opened.read(int(stored["epoch"].iloc[-1]), 0).tolist()) == {3}
+    check_stored(opened)
+
+
+@pytest.mark.parametrize("end", [[], ["end"]], ids=["process", "context"])
+def test_the_end_waits_for_a_slow_disk(end: list[str], failing: Path, run: Path) -> None:
+    """For longer than the bound, as long as it gets on."""
+    environment = slow_disk(failing, run, f"{EPOCHS}", 50, stall_ms="600")
+    outcome = support.run(fills("1,1000,1", "1,0,2", "1,0,3", "1,0,4", "1,0,5", *end), environment)
+    assert (outcome.stdout, outcome.stderr, outcome.status) == ("", "", 0)
+    opened = tt.open(run)
+    assert opened.processes[0].status == "complete"
+    assert len(opened.epochs) == 5 and set(opened.read(4, 0).tolist()) == {5}
+
+
+def test_a_disk_that_hangs_at_the_end_of_the_process(failing: Path, run: Path) -> None:
+    """What was not stored is said."""
+    environment = slow_disk(failing, run, f"{EPOCHS}-{EPOCHS + 2}", 1000, stall_ms="100")
+    outcome = support.run(fills("1,1000,1", "3,0,2"), environment)
+    assert outcome.status == 0
+    stopped(
+        outcome, run, "the drain got no further for 100 ms: 4 epochs may be missing at the end$"
+    )
+
+
+def test_a_disk_that_hangs_at_the_end_of_a_context(failing: Path, run: Path) -> None:
+    """Nothing of the context is used after its end, and the run is whole but for some contents."""
+    environment = slow_disk(failing, run, f"{EPOCHS}-{EPOCHS}", 1500, stall_ms="100")
+    outcome = support.run(fills("1,1000,1", "3,0,2", "end"), environment)
+    (line,) = own_lines(outcome)
+    assert line.endswith("the drain got no further: 4 of its epochs may have no contents")
+    opened = tt.open(run)
+    assert opened.processes[0].status == "complete"
+    assert opened.epochs["refused"].tolist() == [False, True, True, True]
+    assert set(opened.read(0, 0).tolist()) == {1}
+    check_stored(opened)
+
+
+def test_streams_go_on_where_the_disk_is_full(failing: Path, built: Path, run: Path) -> None:
+    """Also those that wait for an epoch that comes after the one that could not be stored."""
+    program = [str(support.build_program("shim_held", built)), "off"]
+    bare = support.run(program, SIM)
+    library, what = failing / "failing.so", "pwrite:29-29:28"  # the first epoch's record
+    environment = with_failing(library, "FAILING", what, run, events="0", stall_ms="100")
+    outcome = support.run(program, environment | {"FAILING_PAUSE_US": "500000"}, timeout=20)
+    compare("", bare, outcome)
+    stopped(outcome, run, ": No space left on device$")
 
 
 # Those that undo what the recorder did to the program's thread: no driver refuses them.
@@ -628,6 +700,38 @@ def test_memory_of_the_ring_is_given_back_in_the_middle(
     assert opened.processes[0].info["ring"]["place"] == "host"
     check_stored(opened)
     assert len(opened.epochs) >= 7
+
+
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+@pytest.mark.parametrize("first", [3, 4, 5])
+def test_a_capture_ends_while_it_is_called_off(
+    first: int, failing: Path, built: Path, run: Path
+) -> None:
+    """Streams that wait for the next one go on when that is through."""
+    command = [str(support.build_program("shim_held", built)), "late"]
+    bare = support.run(command, SIM)
+    library, what = failing / "failing_driver.so", f"cuStreamWriteValue32_v2:{first}-{first}:9998"
+    environment = with_failing(library, "FAILING_DRIVER", what, run, stall_ms="200")
+    outcome = support.run(command, environment, timeout=20)
+    compare("", bare, outcome)
+    opened = tt.open(run)
+    assert not opened.epochs["refused"].iloc[-1]
+    check_stored(opened)
+
+
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+def test_streams_that_the_driver_lets_not_wait(failing: Path, built: Path, run: Path) -> None:
+    """The host waits in their place: no epoch is torn."""
+    command = [*support.command("example-vecadd", built), "--size", "20000", "--steps", "8"]
+    random = SIM | {"TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": "3"}
+    bare = support.run(command, random)
+    library, what = failing / "failing_driver.so", "cuStreamWaitValue32_v2:1:801"
+    environment = with_failing(library, "FAILING_DRIVER", what, run, epoch="launch") | random
+    plain = support.run(command, support.recording(random, run.with_name("plain"), epoch="launch"))
+    outcome = support.run(command, environment)
+    assert (outcome, plain) == (bare, bare)
+    assert tt.verify.verify(tt.open(run), run.with_name("plain") / "manifest.json").same
 
 
 @pytest.mark.native

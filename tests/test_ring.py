@@ -12,7 +12,7 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.recordings import fills, random_floats
+from tests.recordings import check_stored, fills, random_floats
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -155,6 +155,30 @@ def test_a_capture_that_is_held_up_is_called_off(overwrite: str, built: Path, ru
     assert opened.epochs["refused"].any() and not opened.epochs.loc[last, "refused"]
     sizes = opened.regions.loc[opened.regions["kind"] == "device"]
     assert set(opened.read(last, int(sizes["region"].iloc[0])).tolist()) == {3}
+
+
+def test_an_epoch_that_was_called_off_leaves_a_gap(built: Path, run: Path) -> None:
+    """The next one is whole, and says that it holds more than its own changes."""
+    command = [str(support.build_program("shim_held", built)), "off"]
+    bare = support.run(command, SIM)
+    outcome = support.run(command, support.recording(SIM, run, stall_ms="200"))
+    assert (outcome.stdout, outcome.status) == (bare.stdout, 0)
+    epochs = tt.open(run).epochs
+    assert epochs["refused"].tolist()[:3] == [False, True, False]
+    assert epochs["gap"].tolist()[:4] == [False, False, True, False]
+    assert epochs["full"].tolist()[:4] == [True, False, True, False]
+
+
+def test_a_process_ends_while_a_capture_is_held_up(built: Path, run: Path) -> None:
+    """What the ring held before that is stored."""
+    command = [str(support.build_program("shim_held", built)), "end"]
+    environment = support.recording(SIM, run, stall_ms="200", overwrite="drop-oldest")
+    outcome = support.run(command, environment)
+    assert outcome.status == 0
+    assert "work of the program did not end: the last epoch is missing" in outcome.stderr
+    opened = tt.open(run)
+    assert len(opened.epochs) == 1 and opened.epochs["full"].iloc[0]
+    check_stored(opened)
 
 
 DUMPS = """

@@ -65,6 +65,13 @@ void capture_take_status(struct pending *q, const struct tt_capture_status *s)
 	}
 }
 
+static void never_ended(struct capture *p, uint32_t slot)
+{
+	p->broken = true;
+	recorder_fail("a capture did not end within %u ms: the program waits for later work of its own", options.stall_ms);
+	capture_call_off(p, slot);
+}
+
 /* Launches the gather of a range of the list, and waits for it. */
 static bool gather(struct capture *p, struct tt_capture_params *params, struct pending *q, uint64_t blocks)
 {
@@ -74,9 +81,12 @@ static bool gather(struct capture *p, struct tt_capture_params *params, struct p
 	params->status = capture_status_address(p, q->slot);
 	params->sequence++;
 	if (launch(p, p->gather, params, blocks * 8) != CUDA_SUCCESS ||
-	    real.cuEventRecord(p->done[q->slot], p->stream) != CUDA_SUCCESS ||
-	    !capture_wait(p, q->slot, options.stall_ms))
+	    real.cuEventRecord(p->done[q->slot], p->stream) != CUDA_SUCCESS)
 		return false;
+	if (!capture_wait(p, q->slot, options.stall_ms)) {
+		never_ended(p, q->slot);
+		return false;
+	}
 	q->status = *capture_status(p, q->slot);
 	capture_account(p, &q->status);
 	return true;
@@ -105,7 +115,7 @@ static bool gather_parts(struct capture *p, struct tt_capture_params *params, st
 		if (!gather(p, params, q, n))
 			return false;
 		if (q->status.flags & TT_CAPTURE_OVERFLOW) {
-			if (!drain_flush(0))
+			if (!drain_flush())
 				return false;
 			if (atomic_load(&p->tail) == params->tail)
 				return false; /* an empty ring did not take it */
@@ -121,6 +131,11 @@ static bool gather_parts(struct capture *p, struct tt_capture_params *params, st
 	return true;
 }
 
+static bool hand_over(struct capture *p, const struct pending *q)
+{
+	return options.overwrite == OVERWRITE_DROP_OLDEST ? flight_keep(p, q) : drain_add(q);
+}
+
 /* The epoch gets a record without contents. */
 static void leave_out(struct capture *p, struct pending *q, uint32_t flag)
 {
@@ -128,23 +143,16 @@ static void leave_out(struct capture *p, struct pending *q, uint32_t flag)
 	p->gap |= flag == TT_EPOCHF_REFUSED;
 	q->refused = q->final = q->read = true;
 	q->epoch.flags = flag;
+	q->part = 0; /* of what was stored of it nothing is left */
 	for (uint32_t i = 0; q->list && i < q->list->count; i++)
 		q->list->regions[i]->touched = true;
-	region_list_release(q->list);
-	q->list = NULL;
-	if (options.overwrite != OVERWRITE_DROP_OLDEST || !flight_keep(p, q))
-		drain_add(q);
+	hand_over(p, q);
 }
 
 static void refuse(struct capture *p, struct pending *q, const char *why)
 {
 	recorder_warn("epochs were not captured: %s; their changes show in the next one", why);
 	leave_out(p, q, TT_EPOCHF_REFUSED);
-}
-
-static bool hand_over(struct capture *p, const struct pending *q)
-{
-	return options.overwrite == OVERWRITE_DROP_OLDEST ? flight_keep(p, q) : drain_add(q);
 }
 
 /* Drop-oldest: the oldest epochs make room. False: the ring holds nothing else to drop. */
@@ -162,8 +170,9 @@ static void discard(struct capture *p, struct tt_capture_params *params, const s
 {
 	params->flags = TT_CAPTURE_DISCARD;
 	capture_status(p, q->slot)->sequence = 0;
-	if (launch(p, p->gather, params, 1) == CUDA_SUCCESS)
-		capture_wait(p, q->slot, options.stall_ms); /* the next capture may have the slot: that is not its status */
+	/* The next capture may have the slot: that is not its status. */
+	if (!p->broken && (launch(p, p->gather, params, 1) != CUDA_SUCCESS || !capture_wait(p, q->slot, options.stall_ms)))
+		never_ended(p, q->slot);
 	choose_again(p);
 }
 
@@ -222,6 +231,9 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 		refuse(p, q, "the capture before it did not end");
 		return false;
 	}
+	capture_begins(p, q->epoch.number);
+	full |= capture_needs_snapshot(p);
+	q->epoch.flags |= p->gap ? TT_EPOCHF_GAP : 0;
 	if (!capture_order(t, p, &idle) || q->epoch.flags & TT_EPOCHF_LOOSE) {
 		/* A snapshot hashes what it copies; and the next starts from nothing that may be torn. */
 		q->epoch.flags |= TT_EPOCHF_LOOSE;
@@ -231,7 +243,6 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 		capture_free_outgrown(p);
 	q->epoch.flags |= full ? TT_EPOCHF_FULL : controls.touched || controls.choice ? TT_EPOCHF_TOUCHED : 0;
 	q->slot = p->last_slot = capture_slot(p);
-	atomic_store(&p->last_epoch, q->epoch.number);
 	if (!choose_regions(p, q->epoch.number, full, &q->epoch.regions)) {
 		if (context_failed(p))
 			leave_out(p, q, TT_EPOCHF_REFUSED);
@@ -250,6 +261,9 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	wait = (!capture_fits(p, worst, worst) && !capture_begin_ring(p, worst)) || p->managed || !options.deps;
 	params = capture_params(p, q, p->regions.device, p->blocks, p->payload);
 	params.flags = full ? TT_CAPTURE_FULL : 0;
+	p->base = full ? q->epoch.number : p->base;
+	p->force_full = q->epoch.flags & TT_EPOCHF_LOOSE;
+	p->gap = false;
 	if (!submit(p, &params, full)) {
 		p->broken = true;
 		context_failed(p);
@@ -266,10 +280,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 		return hand_over(p, q);
 	}
 	if (!capture_wait(p, q->slot, options.stall_ms)) {
-		p->broken = true;
-		recorder_fail("a capture did not end within %u ms: the program waits for later work of its own",
-			      options.stall_ms);
-		capture_let_go(p);
+		never_ended(p, q->slot);
 		return false;
 	}
 	q->status = *capture_status(p, q->slot);
@@ -291,7 +302,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 		*q = next;
 		return cut(t, p, q, true);
 	}
-	p->force_full |= full;
+	p->force_full |= full || options.overwrite == OVERWRITE_BACKPRESSURE; /* parts of it may have come */
 	refuse(p, q, "the ring is full");
 	return false;
 }
@@ -348,10 +359,10 @@ static bool is_due(struct context *c, uint32_t trigger)
 	if (!c->capture && !(c->capture = capture_create(c, c->short_of_memory)))
 		return false;
 	struct capture *p = c->capture;
-	if (p->broken || (implied && context_work(c) == c->work_captured && p->epochs))
+	if (p->broken)
 		return false;
-	if (!atomic_load(&p->stalled) || capture_settled(p))
-		return true;
+	if (!capture_held_up(p) || capture_settled(p))
+		return !implied || p->gap || !p->epochs || context_work(c) != c->work_captured;
 	p->gap = true;
 	recorder_lost("no epochs are captured while a capture is held up");
 	return false;
@@ -362,14 +373,14 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 {
 	struct capture *p = c->capture;
 	uint32_t number = recorder_next_epoch();
-	bool full = p->force_full || (controls.snapshot_every && p->epochs % controls.snapshot_every == 0);
+	bool full = controls.snapshot_every && p->epochs % controls.snapshot_every == 0;
 	struct pending q = {.capture = p, .epoch = *like};
 
 	q.number = p->number = atomic_load(&c->captures) + 1;
 	q.epoch.number = number;
 	q.epoch.context = c->index;
 	q.epoch.device = (uint32_t)c->device;
-	q.epoch.flags = (exact ? 0 : TT_EPOCHF_LOOSE) | (p->gap ? TT_EPOCHF_GAP : 0);
+	q.epoch.flags = exact ? 0 : TT_EPOCHF_LOOSE;
 	c->work_captured = context_work(c);
 	p->regions_then = regions_version_now();
 	p->last_exact = TT_NO_EPOCH;
@@ -378,8 +389,6 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 	number = q.epoch.number;
 	if (!(q.epoch.flags & TT_EPOCHF_LOOSE))
 		p->last_exact = number;
-	atomic_store(&p->force_full, q.epoch.flags & TT_EPOCHF_LOOSE);
-	p->gap = false;
 	p->epochs++;
 	if (let_go_after(p, p->number) == CUDA_SUCCESS)
 		atomic_store(&c->captures, p->number);
@@ -508,7 +517,7 @@ bool capture_give_back(struct thread *t, struct context *c)
 	if (p && !p->broken && capture_settled(p)) {
 		bool all = p->host_only; /* the kernels, too: the next epoch needs them again */
 		flight_dump(p);
-		if (!drain_flush(0) && recorder_state == RECORDER_ON)
+		if (!drain_flush())
 			goto out;
 		bool alone = gate_close(options.stall_ms);
 		if (alone)
@@ -549,7 +558,7 @@ void capture_dump(struct thread *t)
 			continue;
 		if (capture_settled(p)) {
 			flight_dump(p);
-			drain_flush(0); /* before the ring's tail moves on by anyone else */
+			drain_flush(); /* before the ring's tail moves on by anyone else */
 		}
 		real.cuCtxPopCurrent_v2(&popped);
 	}
@@ -588,17 +597,20 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, recorder_next_seq(), false);
 	CUstreamCaptureMode mode = begin_own(t);
 	struct capture *p = c->capture;
-	if (p && !p->broken && capture_settled(p)) {
+	bool settled = p && !p->broken && capture_settled(p);
+	if (p && !p->broken)
 		flight_dump(p);
-	} else if (p && !p->broken && process_ends && !capture_hurried()) {
+	if (p && !p->broken && !settled && process_ends && !capture_hurried()) {
 		recorder_lost("work of the program did not end: the last epoch is missing");
 		capture_hurry();
 	}
 	/* What a process leaves behind at its end the system frees, and without a wait. */
-	bool frees = p && drain_flush(options.stall_ms) && !p->broken && !capture_hurried() &&
+	bool frees = p && drain_flush() && !p->broken && !capture_hurried() &&
 		     (!process_ends || runs_nothing(t, c)) && gate_close(GATE_MS);
 	if (frees)
 		capture_destroy(p);
+	else if (p && !process_ends)
+		drain_leave(p);
 	c->capture = NULL;
 	gate_open();
 	end_own(t, mode);

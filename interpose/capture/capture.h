@@ -70,15 +70,16 @@ struct capture {
 	uint32_t last_exact;             /* the last epoch, if it has contents and is not loose, else TT_NO_EPOCH */
 	uint64_t regions_then;           /* regions_version_now before it */
 	uint32_t number;                 /* of the capture being cut, as context.captures will count it */
-	_Atomic bool force_full;
-	_Atomic bool stalled;            /* the open capture is late: nothing of the program waits for it */
-	bool gap;
+	bool force_full, gap;            /* of the next epoch */
+	pthread_mutex_t calling_off;     /* guards what is to be called off: a capture's beginning waits for it */
+	uint32_t last_epoch;             /* begun: captures up to it are called off together */
+	_Atomic uint32_t called_off;     /* epochs before this one were, where they were not through */
+	uint32_t base;                   /* the last snapshot: deltas need it to be as new as what was called off */
 	struct open_capture open[CAPTURE_PENDING]; /* from open_first on, in order, and around */
 	uint32_t open_first, open_count;
 	uint64_t reserved;               /* of the ring, for them */
 	const struct stream *open_stream; /* that the last of them is in; NULL: our own */
 	uint32_t last_slot;
-	_Atomic uint32_t last_epoch;
 	struct pending *kept;            /* drop-oldest: the epochs that stay in the ring, oldest first */
 	size_t kept_count, kept_capacity;
 	unsigned char *pinned[DRAIN_BUFFERS];
@@ -173,8 +174,22 @@ uint32_t capture_slot(struct capture *p);
 void capture_opened(struct capture *p, uint32_t slot, uint64_t size);
 /* All captures are through, or were let go. False: the last still reads. The kernels keep one list. */
 bool capture_settled(struct capture *p);
-/* Calls off captures that work before them holds up, and lets run what waits for them. */
+/* Captures since the last snapshot were called off, or may be torn. */
+static inline bool capture_needs_snapshot(const struct capture *p)
+{
+	return p->force_full || atomic_load(&p->called_off) > p->base;
+}
+/* This epoch's capture is next to be submitted: from here on those before it are not called off any more. */
+void capture_begins(struct capture *p, uint32_t epoch);
+/*
+ * Calls off captures that work before them holds up, this slot's and all others under way, and lets run
+ * what waits for them. Nothing where it is through; may be repeated.
+ */
+void capture_call_off(struct capture *p, uint32_t slot);
+/* The same for all that are under way. */
 void capture_let_go(struct capture *p);
+/* What is under way was called off, and is not through: nothing of the program waits for it. */
+bool capture_held_up(const struct capture *p);
 /* One is through: the ring's head is behind it. */
 void capture_account(struct capture *p, const struct tt_capture_status *s);
 /*
@@ -199,7 +214,7 @@ bool capture_memory_of(struct context *c, struct memory *m, uint64_t size, bool 
 bool capture_place(struct capture *p, struct region *r); /* room for its digests, if it has none */
 /* How many captures are through, for the streams that wait: theirs, and the host's to say. */
 bool capture_released(struct capture *p, uint32_t captures);
-void capture_release(struct capture *p, uint32_t captures);
+void capture_release(struct capture *p, uint32_t captures); /* does not take back what the device said */
 struct tt_capture_status *capture_status(struct capture *p, uint32_t slot);
 CUdeviceptr capture_status_address(struct capture *p, uint32_t slot);
 uint32_t *capture_copied_word(struct capture *p, int buffer);

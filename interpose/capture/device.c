@@ -223,6 +223,7 @@ static struct capture *create(struct context *c, bool host_only)
 		recorder_fail("no host memory to capture with");
 		return NULL;
 	}
+	pthread_mutex_init(&p->calling_off, NULL);
 	p->context = c;
 	p->host_only = host_only;
 	r = real.cuModuleLoadData(&p->module, capture_ptx);
@@ -370,7 +371,11 @@ bool capture_released(struct capture *p, uint32_t captures)
 
 void capture_release(struct capture *p, uint32_t captures)
 {
-	__atomic_store_n((uint32_t *)p->shared.host, captures, __ATOMIC_RELEASE);
+	uint32_t *word = p->shared.host, come = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+
+	while ((int32_t)(captures - come) > 0 &&
+	       !__atomic_compare_exchange_n(word, &come, captures, false, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE))
+		continue;
 }
 
 /*
@@ -384,6 +389,8 @@ bool capture_poll(struct capture *p, const uint32_t *word, uint32_t value, CUstr
 	long pause = 0;
 
 	while (!has_come(word, value)) {
+		if (p->broken)
+			return false;
 		now = clock_ns();
 		deadline = capture_deadline(deadline, false);
 		if (now > ask || now > deadline) {

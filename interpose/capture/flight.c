@@ -49,7 +49,7 @@ static bool hand_on(const struct capture *p, const struct pending *q)
 		any = true;
 	}
 	bool ok = drain_add(q);
-	return any ? drain_flush(0) && ok : ok;
+	return any ? drain_flush() && ok : ok;
 }
 
 bool flight_keep(struct capture *p, const struct pending *q)
@@ -57,8 +57,12 @@ bool flight_keep(struct capture *p, const struct pending *q)
 	if (p->kept_count == p->kept_capacity) {
 		size_t n = p->kept_capacity ? p->kept_capacity * 2 : 64;
 		struct pending *more = realloc(p->kept, n * sizeof(*more));
-		if (!more)
-			return hand_on(p, q);
+		if (!more) {
+			flight_dump(p);
+			bool ok = hand_on(p, q);
+			drain_flush(); /* before the ring's tail moves on by anyone else */
+			return ok;
+		}
 		p->kept = more;
 		p->kept_capacity = n;
 	}
@@ -126,7 +130,7 @@ bool flight_make_room(struct capture *p, uint64_t size)
 		return false;
 	while (p->kept_count && !capture_fits(p, size, size))
 		drop_first(p, first_group(p));
-	return capture_fits(p, size, size) || drain_flush(0);
+	return capture_fits(p, size, size) || drain_flush();
 }
 
 void flight_dump(struct capture *p)

@@ -2,6 +2,7 @@
  * What a capture waits for, and what waits for it. See capture.h for the invariant.
  */
 #include "../options.h"
+#include "../recorder.h"
 #include "../state/clock.h"
 #include "capture.h"
 
@@ -155,7 +156,9 @@ static bool wait_for_captures(struct capture *p, CUstream stream, uint32_t captu
 {
 	if (capture_released(p, captures))
 		return false;
-	real.cuStreamWaitValue32_v2(stream, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ);
+	if (real.cuStreamWaitValue32_v2(stream, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS &&
+	    !capture_poll(p, p->shared.host, captures, p->stream, options.stall_ms) && !p->broken)
+		recorder_fail("the driver lets no stream wait for a capture that takes longer than %u ms", options.stall_ms);
 	return true;
 }
 

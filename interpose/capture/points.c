@@ -230,7 +230,7 @@ static uint64_t turn_before(const struct points *q, uint64_t most)
 /* Behind those that are under way, if they are in this stream. */
 static bool queue(struct capture *p, struct points *q, const struct stream *s)
 {
-	if ((p->open_stream != s || atomic_load(&p->stalled)) && !capture_settled(p))
+	if ((p->open_stream != s || capture_held_up(p)) && !capture_settled(p))
 		return false;
 	if (wait_for_turn(q, s, turn_before(q, POINT_SETS)))
 		return true;
@@ -261,7 +261,9 @@ static void submit(struct capture *p, struct points *q, unsigned i, uint64_t seq
 		.table = point->tables_device + (uint64_t)point->table * point->room * sizeof(*point->tables),
 	};
 	capture_opened(p, pending.slot, size);
-	atomic_store(&p->last_epoch, number);
+	capture_begins(p, number);
+	if (atomic_load(&p->called_off) > p->base) /* meanwhile: it would build on what is not there */
+		capture_call_off(p, pending.slot);
 	drain_add(&pending);
 }
 
@@ -300,7 +302,7 @@ static bool capture_inside(struct thread *t, struct points *q, struct exec *x, s
 	atomic_fetch_add(&gate_ahead, 1);
 	gate_leave(t); /* the lock is taken first: whoever has it may be closing the gate */
 	pthread_mutex_lock(&capture_lock);
-	if (!c->capture || !c->capture->epochs || c->capture->force_full) {
+	if (!c->capture || !c->capture->epochs || capture_needs_snapshot(c->capture)) {
 		pthread_mutex_unlock(&capture_lock);
 		capture_epoch(t, c, TT_TRIGGER_GRAPH, graph_label(x), seq - 1, true);
 		pthread_mutex_lock(&capture_lock);

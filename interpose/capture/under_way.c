@@ -38,12 +38,12 @@ static void close_ended(struct capture *p)
 		if (!__atomic_load_n(&s->sequence, __ATOMIC_ACQUIRE))
 			return;
 		capture_account(p, s);
+		p->gap |= (s->flags & TT_CAPTURE_DISCARDED) != 0;
 		if (options.overwrite == OVERWRITE_DROP_OLDEST)
 			flight_settled(p, s);
 		p->reserved -= o->size;
 		p->open_first = (p->open_first + 1) % CAPTURE_PENDING;
-		if (!--p->open_count)
-			atomic_store(&p->stalled, false);
+		p->open_count--;
 	}
 }
 
@@ -84,32 +84,64 @@ uint32_t capture_slot(struct capture *p)
 	return slot;
 }
 
-void capture_let_go(struct capture *p)
+/*
+ * The drain calls captures off while another thread, which has the capture lock, may begin the next
+ * one: as it sees, with this lock, one that is not through, the one that begins comes after it.
+ */
+void capture_begins(struct capture *p, uint32_t epoch)
+{
+	pthread_mutex_lock(&p->calling_off);
+	p->last_epoch = epoch;
+	pthread_mutex_unlock(&p->calling_off);
+}
+
+void capture_call_off(struct capture *p, uint32_t slot)
 {
 	CUdeviceptr word = p->control.device + offsetof(struct tt_capture_control, cancelled);
-	uint32_t captures = atomic_load(&p->context->captures), epoch = atomic_load(&p->last_epoch);
-
-	atomic_store(&p->stalled, true);
-	atomic_store(&p->force_full, true);
-	/* First the capture must not read any more: what the program does next may free memory. */
-	bool asked = real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch + 1, 0) == CUDA_SUCCESS;
 	uint64_t until = clock_ns() + CANCEL_MS * 1000000ull;
+
+	pthread_mutex_lock(&p->calling_off);
+	bool late = !__atomic_load_n(&capture_status(p, slot)->sequence, __ATOMIC_ACQUIRE);
+	uint32_t captures = atomic_load(&p->context->captures), epoch = p->last_epoch + 1;
+	if (late)
+		atomic_store(&p->called_off, epoch);
+	bool asked = late && real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch, 0) == CUDA_SUCCESS;
+	pthread_mutex_unlock(&p->calling_off);
+	/* First they must not read any more: what the program does next may free memory. */
 	while (asked && real.cuStreamQuery(p->drain_streams[0]) == CUDA_ERROR_NOT_READY) {
 		if (clock_ns() > until)
 			return; /* the device does nothing at all, nor would what is let go */
 		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 	}
-	capture_release(p, captures);
+	if (late)
+		capture_release(p, captures);
+}
+
+static uint32_t last_open(const struct capture *p)
+{
+	return p->open[(p->open_first + p->open_count - 1) % CAPTURE_PENDING].slot;
+}
+
+void capture_let_go(struct capture *p)
+{
+	if (p->open_count)
+		capture_call_off(p, last_open(p));
+}
+
+bool capture_held_up(const struct capture *p)
+{
+	return p->open_count && p->last_epoch < atomic_load(&p->called_off);
 }
 
 /* The kernels keep one list: a capture must be through before the next. */
 bool capture_settled(struct capture *p)
 {
+	bool late = capture_held_up(p);
+
 	if (!p->open_count)
 		return true;
-	uint32_t last = p->open[(p->open_first + p->open_count - 1) % CAPTURE_PENDING].slot;
-	if (!capture_wait(p, last, atomic_load(&p->stalled) ? 0 : options.stall_ms)) {
-		if (!atomic_load(&p->stalled) && !p->broken && !capture_hurried())
+	if (!capture_wait(p, last_open(p), late ? 0 : options.stall_ms)) {
+		if (!late && !p->broken && !capture_hurried())
 			capture_let_go(p);
 		return false;
 	}

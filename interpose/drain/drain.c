@@ -30,16 +30,20 @@ static uint64_t added, drained; /* ever */
 static _Atomic uint64_t progress; /* changes while the drain gets on */
 static bool running;
 static _Atomic bool stopping;
-static bool given_up; /* an epoch was left out: none can come after it */
+static _Atomic bool given_up; /* an epoch was left out: none can come after it */
 static pthread_t thread;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-/* The epoch being assembled, over its parts: of each of its regions, by index. */
-static struct {
-	bool listed;
-	uint32_t changed; /* blocks */
-} *assembled;
+/* The epoch being assembled, over its parts. */
+static struct assembled {
+	struct {
+		bool listed;
+		uint32_t changed; /* blocks */
+	} *regions; /* by index */
+	uint64_t bytes_changed;
+	bool written; /* to, while it was read */
+} assembled;
 
 static bool came(struct capture *p, CUresult r, const char *call)
 {
@@ -143,14 +147,13 @@ static bool take(struct pending *q, const struct tt_chunk_entry *e)
 	if (!r->mirror && !(r->mirror = calloc(region_blocks(r), sizeof(*r->mirror))))
 		return no_memory(q);
 	/* What is stored has its own digest, whatever it is; but the cut was not exact. */
-	if (e->more & TT_ENTRY_WRITTEN)
-		q->epoch.flags |= TT_EPOCHF_LOOSE;
+	assembled.written |= (e->more & TT_ENTRY_WRITTEN) != 0;
 	/* A snapshot lists all blocks; others may list some that are as they were. */
 	bool changed = q->epoch.flags & TT_EPOCHF_FULL || r->mirror[e->block] != e->digest;
 	r->mirror[e->block] = e->digest;
-	assembled[e->region].listed = true;
-	assembled[e->region].changed += changed;
-	q->epoch.bytes_changed += changed ? e->length : 0;
+	assembled.regions[e->region].listed = true;
+	assembled.regions[e->region].changed += changed;
+	assembled.bytes_changed += changed ? e->length : 0;
 	return true;
 }
 
@@ -335,19 +338,6 @@ static bool drain_chunk(struct pending *q)
 	return ok;
 }
 
-static bool commit(struct pending *q)
-{
-	store *s = recorder_store();
-	bool ok = true;
-
-	for (uint32_t i = 0; ok && q->list && i < q->list->count; i++)
-		if (assembled[i].listed)
-			ok = store_digest(s, q->list->regions[i]->id,
-					  xxh3_64(q->list->regions[i]->mirror, region_blocks(q->list->regions[i]) * 8),
-					  assembled[i].changed);
-	return ok && store_epoch_commit(s, &q->epoch);
-}
-
 /* Once, with the first epoch that lacks contents. */
 static void tell_of_limit(const struct tt_epoch *e)
 {
@@ -360,84 +350,116 @@ static void tell_of_limit(const struct tt_epoch *e)
 	recorder_note();
 }
 
-/* Waits for an epoch to be captured; one that work of the program holds up for too long is called off. */
+static bool begin(struct pending *q)
+{
+	free(assembled.regions);
+	assembled = (struct assembled){0};
+	assembled.regions = calloc((q->list ? q->list->count : 0) + 1, sizeof(*assembled.regions));
+	return (assembled.regions || no_memory(q)) &&
+	       store_epoch_begin(recorder_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
+}
+
+static bool commit(struct pending *q)
+{
+	store *s = recorder_store();
+	bool ok = true;
+
+	q->epoch.flags |= assembled.written ? TT_EPOCHF_LOOSE : 0;
+	q->epoch.bytes_changed = assembled.bytes_changed;
+	for (uint32_t i = 0; ok && q->list && i < q->list->count; i++)
+		if (assembled.regions[i].listed)
+			ok = store_digest(s, q->list->regions[i]->id,
+					  xxh3_64(q->list->regions[i]->mirror, region_blocks(q->list->regions[i]) * 8),
+					  assembled.regions[i].changed);
+	if (!ok || !store_epoch_commit(s, &q->epoch))
+		return false;
+	incident_epoch(&q->epoch);
+	tell_of_limit(&q->epoch);
+	bool dropped = q->epoch.flags & TT_EPOCHF_DROPPED;
+	atomic_fetch_add(&recorder_counters.epochs, 1);
+	atomic_fetch_add(&recorder_counters.epochs_refused, q->refused && !dropped);
+	atomic_fetch_add(&recorder_counters.epochs_dropped, dropped);
+	atomic_fetch_add(&recorder_counters.bytes_read, q->epoch.bytes_read);
+	atomic_fetch_add(&recorder_counters.bytes_changed, q->epoch.bytes_changed);
+	atomic_fetch_add(&recorder_counters.bytes_stored, q->epoch.bytes_stored);
+	return true;
+}
+
+static bool store_part(struct pending *q)
+{
+	return (q->part || begin(q)) && (q->refused || drain_chunk(q)) && (!q->final || commit(q));
+}
+
+/* Its context went before it was stored: it gets a record without contents. */
+static bool store_lost(struct pending *q)
+{
+	if (!q->refused)
+		q->epoch.flags = q->read ? (q->epoch.flags & TT_EPOCHF_LOOSE) | TT_EPOCHF_DROPPED : TT_EPOCHF_REFUSED;
+	q->refused = true;
+	q->part = 0;
+	return !q->final || store_part(q);
+}
+
+/*
+ * Waits for an epoch to be captured; one that work of the program holds up for too long is called off,
+ * again and again: what was submitted meanwhile may wait for it, too.
+ */
 static bool wait_captured(struct pending *q)
 {
 	struct capture *p = q->capture;
-	bool captured = capture_wait(p, q->slot, options.stall_ms);
+	bool off = q->epoch.number < atomic_load(&p->called_off);
+	bool captured = capture_wait(p, q->slot, off ? 0 : options.stall_ms);
 
-	if (!captured && capture_hurried())
-		return false;
-	if (!captured && !p->broken) {
+	if (!captured && !p->broken && !capture_hurried() && recorder_state == RECORDER_ON)
 		recorder_warn("epoch %u waited more than %u ms for work of the program: it was called off", q->epoch.number,
 			      options.stall_ms);
-		capture_let_go(p);
-	}
-	while (!captured && !p->broken && !atomic_load(&stopping) && !capture_hurried())
+	while (!captured && !p->broken && !atomic_load(&stopping) && !capture_hurried()) {
+		capture_call_off(p, q->slot);
 		captured = capture_wait(p, q->slot, 100);
+	}
 	if (captured)
 		capture_take_status(q, capture_status(p, q->slot));
 	return captured;
 }
 
-static bool drain_one(struct pending *q)
+/* Whatever became of the recording, streams of the program may wait for what was not captured so far. */
+static bool drain_from_device(struct pending *q, bool on)
 {
 	struct capture *p = q->capture;
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUcontext popped;
-
-	if (recorder_state != RECORDER_ON || given_up)
-		return false;
 	CUresult r = real.cuCtxPushCurrent_v2(p->context->handle);
+
 	if (r != CUDA_SUCCESS) {
 		capture_failed(p, r, "cuCtxPushCurrent");
 		return false;
 	}
 	real.cuThreadExchangeStreamCaptureMode(&mode); /* in each context: a capture of the program forbids nothing here */
-	bool ok = q->read || wait_captured(q);
-	if (q->watch) {
-		real.cuCtxPopCurrent_v2(&popped);
-		return ok;
-	}
-	if (ok && q->part == 0) {
-		ok = store_epoch_begin(recorder_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
-		assembled = calloc((q->list ? q->list->count : 0) + 1, sizeof(*assembled));
-		ok = ok && (assembled || no_memory(q));
-	}
-	static uint64_t carried;
-	q->epoch.bytes_changed = q->part ? carried : 0;
-	if (ok && !q->refused)
-		ok = drain_chunk(q);
-	carried = q->epoch.bytes_changed;
-	if (ok && q->final) {
-		ok = commit(q);
-		if (ok) {
-			incident_epoch(&q->epoch);
-			tell_of_limit(&q->epoch);
-		}
-		atomic_fetch_add(&recorder_counters.epochs, 1);
-		bool dropped = q->epoch.flags & TT_EPOCHF_DROPPED;
-		atomic_fetch_add(&recorder_counters.epochs_refused, q->refused && !dropped);
-		atomic_fetch_add(&recorder_counters.epochs_dropped, dropped);
-		atomic_fetch_add(&recorder_counters.bytes_read, q->epoch.bytes_read);
-		atomic_fetch_add(&recorder_counters.bytes_changed, q->epoch.bytes_changed);
-		atomic_fetch_add(&recorder_counters.bytes_stored, q->epoch.bytes_stored);
-	}
-	if (!ok || q->final) {
-		free(assembled);
-		assembled = NULL;
-	}
+	bool ok = (q->read || wait_captured(q)) && on && (q->watch || store_part(q));
 	real.cuCtxPopCurrent_v2(&popped);
-	if (!ok) {
-		char reason[256] = "";
-		given_up = true;
-		store_epoch_abandon(recorder_store());
-		if (store_failed(recorder_store(), reason, sizeof(reason)))
-			recorder_fail("%s", reason);
-		else if (!p->broken && !atomic_load(&stopping))
-			recorder_fail("epoch %u can't be stored", q->epoch.number);
-	}
 	return ok;
+}
+
+static void drain_one(struct pending *q)
+{
+	bool on = recorder_state == RECORDER_ON && !given_up, ok = false;
+	struct capture *p = q->capture;
+	char reason[256] = "";
+
+	if (!p->broken && (on || !q->read))
+		ok = drain_from_device(q, on);
+	if (!on || q->watch)
+		return;
+	if (!ok && p->broken && recorder_state == RECORDER_ON && !store_failed(recorder_store(), reason, sizeof(reason)))
+		ok = store_lost(q);
+	if (ok)
+		return;
+	given_up = true;
+	store_epoch_abandon(recorder_store());
+	if (store_failed(recorder_store(), reason, sizeof(reason)))
+		recorder_fail("%s", reason);
+	else if (!p->broken && !atomic_load(&stopping))
+		recorder_fail("epoch %u can't be stored", q->epoch.number);
 }
 
 /* With the lock held. */
@@ -523,46 +545,70 @@ bool drain_add(const struct pending *p)
 }
 
 /* Until all that was added is drained, or as much of it as lets chunks into the ring of p. */
-static bool wait_drained(struct capture *p, uint64_t size, uint64_t largest, uint32_t timeout_ms)
+static bool wait_drained(struct capture *p, uint64_t size, uint64_t largest)
 {
-	uint32_t bound = timeout_ms ? timeout_ms : options.stall_ms;
 	uint64_t seen = progress, since = clock_ns();
 
 	pthread_mutex_lock(&lock);
 	uint64_t target = added;
 	while (running && drained < target && !(p && capture_fits(p, size, largest))) {
-		if (!timeout_ms && seen != progress) {
+		if (seen != progress) {
 			seen = progress;
 			since = clock_ns();
 		}
-		if (clock_ns() > capture_deadline(since + bound * 1000000ull, true))
+		if (clock_ns() > capture_deadline(since + options.stall_ms * 1000000ull, true))
 			break;
 		wait_for_change(100);
 	}
 	bool ok = drained >= target || (p && capture_fits(p, size, largest));
 	pthread_mutex_unlock(&lock);
-	return ok && recorder_state == RECORDER_ON;
+	return ok;
 }
 
-bool drain_flush(uint32_t timeout_ms)
+bool drain_flush(void)
 {
-	return wait_drained(NULL, 0, 0, timeout_ms);
+	return wait_drained(NULL, 0, 0);
 }
 
 bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest)
 {
-	return wait_drained(p, size, largest, 0);
+	return wait_drained(p, size, largest) && recorder_state == RECORDER_ON;
 }
 
-bool drain_stop(uint32_t timeout_ms)
+/* With the lock held: epochs that are not in the files, of all contexts or of one. */
+static unsigned epochs_left(const struct capture *p)
 {
-	bool ok = drain_flush(timeout_ms);
+	unsigned n = 0;
 
+	for (uint64_t i = drained; i < added; i++) {
+		const struct pending *q = &queue[i % CAPTURE_PENDING];
+		n += q->final && !q->watch && (!p || q->capture == p);
+	}
+	return n;
+}
+
+void drain_leave(struct capture *p)
+{
 	pthread_mutex_lock(&lock);
+	unsigned left = epochs_left(p);
+	atomic_store(&p->broken, true);
+	while (running && drained < added && queue[drained % CAPTURE_PENDING].capture == p)
+		wait_for_change(100);
+	pthread_mutex_unlock(&lock);
+	if (left && recorder_state == RECORDER_ON)
+		recorder_lost("a context ended while the drain got no further: %u of its epochs may have no contents", left);
+}
+
+void drain_stop(void)
+{
+	drain_flush();
+	pthread_mutex_lock(&lock);
+	unsigned left = epochs_left(NULL);
 	stopping = true;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
-	return ok;
+	if (left)
+		recorder_fail("the drain got no further for %u ms: %u epochs may be missing at the end", options.stall_ms, left);
 }
 
 void drain_forget(void)

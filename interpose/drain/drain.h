@@ -22,12 +22,14 @@ bool drain_start(void);
 bool drain_add(const struct pending *p);
 /* The slot that the next drain_add will use; waits for it. */
 uint32_t drain_slot(struct capture *p);
-/* Waits until everything added is in the files; false after timeout_ms, or (0) once the drain gets no further. */
-bool drain_flush(uint32_t timeout_ms);
+/* Waits until everything added is in the files. False: the drain gets no further. */
+bool drain_flush(void);
 /* Waits only until chunks fit into the ring (as capture_fits), or nothing is left to wait for. False: as drain_flush. */
 bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest);
-/* Flushes within the bound and ends the thread. */
-bool drain_stop(uint32_t timeout_ms);
+/* The context is about to go: its memory is not used any more, and epochs not stored by now get no contents. */
+void drain_leave(struct capture *p);
+/* Flushes, and ends the thread. What could not be stored fails the run. */
+void drain_stop(void);
 void drain_forget(void); /* in a fork's child */
 
 #endif

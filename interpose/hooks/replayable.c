@@ -109,7 +109,7 @@ bool replayable_begin(struct op *op, struct function *f, const struct shape *s)
 	op->held = capture_hold(op->t, op->context, f->name_string, &op->seq, &op->before);
 	op->t->submits_for = op->seq;
 	if (op->held && options.crash_safe)
-		drain_flush(0); /* the ring is lost where the launch takes the context down */
+		drain_flush(); /* the ring is lost where the launch takes the context down */
 	return op->held;
 }
 
