@@ -102,6 +102,16 @@ int open(const char *path, int flags, ...)
 	return FAILS(OPEN) ? -1 : REAL(open)(path, flags, mode);
 }
 
+int openat(int directory, const char *path, int flags, ...)
+{
+	va_list args;
+
+	va_start(args, flags);
+	mode_t mode = flags & O_CREAT ? va_arg(args, mode_t) : 0;
+	va_end(args);
+	return FAILS(OPEN) ? -1 : REAL(openat)(directory, path, flags, mode);
+}
+
 ssize_t pwrite(int fd, const void *data, size_t size, off_t at)
 {
 	return FAILS(PWRITE) ? -1 : REAL(pwrite)(fd, data, size, at);
