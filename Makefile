@@ -8,7 +8,7 @@ SANITIZED := build/sanitized
 JOBS ?= 2
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "ttanalyze needs Python 3.10 or later")'
@@ -65,6 +65,9 @@ fuzz: build ## SECONDS for each parser in C (needs clang) and for all readers in
 soak: build ## an hour of recording on the simulator: neither memory nor descriptors may grow
 	$(BIN)/python -m tests.soak
 
+test-threads: build ## the recorder's threads under ThreadSanitizer
+	$(PYTEST) tests/test_data_races.py
+
 gpu-test: examples ## the same programs and the framework cases on a GPU
 	$(BIN)/python -m pytest -n 8 -m gpu
 
@@ -89,4 +92,4 @@ clean: ## all that was built, but not .venv
 	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-.PHONY: help build examples browser demo lint test test-all sanitize fuzz soak gpu-test bench wild wheel ptx clean
+.PHONY: help build examples browser demo lint test test-all sanitize fuzz soak test-threads gpu-test bench wild wheel ptx clean

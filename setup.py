@@ -2,9 +2,9 @@
 
 The libraries are plain shared objects, not extension modules: one is preloaded into programs
 that have no Python in them, two take the place of NVIDIA's, and one the toolkit calls. They are
-built with what CC, CFLAGS and LDFLAGS say; TT_SANITIZE=address,undefined adds sanitizers. An object
-is compiled again only when its source, a header it includes or the compiler's command line has
-changed.
+built with what CC, CFLAGS and LDFLAGS say; TT_SANITIZE=address,undefined adds sanitizers, and
+TT_SANITIZE=thread adds its own to the recorder. An object is compiled again only when its source,
+a header it includes or the compiler's command line has changed.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Library:
     embed: tuple[tuple[str, str], ...] = ()  # symbol, text file
 
 
+RECORDER = "ttanalyze.lib.libttshim"
 LIBRARIES = {
     "ttanalyze.lib.sim.libcuda": Library(
         "ttanalyze/lib/sim/libcuda.so.1",
@@ -60,7 +61,7 @@ LIBRARIES = {
         ("interpose/load/*.c",),
         ("-Wl,-soname,libttload.so", "-Wl,--no-undefined"),
     ),
-    "ttanalyze.lib.libttshim": Library(
+    RECORDER: Library(
         "ttanalyze/lib/libttshim.so",
         (
             "interpose/*.c",
@@ -160,23 +161,24 @@ class BuildLibraries(build_ext):
             Path(library.path).parent.mkdir(parents=True, exist_ok=True)
         super().copy_extensions_to_source()
 
-    def build_extensions(self) -> None:
+    def build_extension(self, ext: Extension) -> None:
+        library = LIBRARIES[ext.name]
+        sanitize = os.environ.get("TT_SANITIZE", "")
+        if sanitize == "thread" and ext.name != RECORDER:
+            sanitize = ""  # what the simulator orders by its lock, a GPU's driver would not
         # Plain commands of our own: those that Python was built with carry flags meant for it.
         cc = shlex.split(os.environ.get("CC", "cc"))
         flags = shlex.split(os.environ.get("CFLAGS", ""))
-        sanitize = os.environ.get("TT_SANITIZE", "")
         extra = [f"-fsanitize={sanitize}", "-fno-sanitize-recover=all"] if sanitize else []
         if sanitize:
             extra.append("-fno-omit-frame-pointer")
+        if sanitize == "thread":  # it knows no fences; ours are between accesses that are atomic
+            extra.append("-Wno-tsan")
         self.compile_command = [*cc, *COMPILE, *WARN, *INCLUDE, *extra, *flags]
-        self.link_command = [*cc, "-shared", "-g", *extra]
-        self.link_flags = shlex.split(os.environ.get("LDFLAGS", ""))
+        link_command = [*cc, "-shared", "-g", *extra]
+        link_flags = shlex.split(os.environ.get("LDFLAGS", ""))
         # Not build_temp, which an editable install throws away.
         self.folder = Path("build") / "native" / (sanitize.replace(",", "-") or "plain")
-        super().build_extensions()
-
-    def build_extension(self, ext: Extension) -> None:
-        library = LIBRARIES[ext.name]
         sources = sources_of(library)
         for symbol, text in library.embed:
             generated = self.folder / f"{symbol}.c"
@@ -186,7 +188,7 @@ class BuildLibraries(build_ext):
             objects = list(pool.map(self.compile_one, sources))
         target = Path(self.get_ext_fullpath(ext.name))
         made = self.folder / target.name
-        command = [*self.link_command, *objects, *self.link_flags, *library.link, "-o", str(made)]
+        command = [*link_command, *objects, *link_flags, *library.link, "-o", str(made)]
         if not newer(made, shlex.join(command), objects):
             made.unlink(missing_ok=True)
             run(command, made, LinkError)

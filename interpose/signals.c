@@ -35,7 +35,7 @@ static _Atomic int caught;
 static _Atomic bool finished;
 static _Atomic pid_t owner; /* 0: not watching */
 
-static void *next(const char *name)
+UNWATCHED static void *next(const char *name)
 {
 	return dlsym(RTLD_NEXT, name);
 }
@@ -47,7 +47,7 @@ __attribute__((constructor)) static void find_next(void)
 	clock_gettime(CLOCK_MONOTONIC, &began);
 }
 
-static int real_sigaction(int number, const struct sigaction *act, struct sigaction *old)
+UNWATCHED static int real_sigaction(int number, const struct sigaction *act, struct sigaction *old)
 {
 	if (unlikely(!next_sigaction))
 		next_sigaction = (sigaction_fn *)next("sigaction");
@@ -141,7 +141,7 @@ static void *watchdog(void *unused)
 	return NULL;
 }
 
-static bool is_fatal(int number)
+UNWATCHED static bool is_fatal(int number)
 {
 	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
 		if (fatal[i] == number)
@@ -226,12 +226,12 @@ void signals_forget(void)
 /* ---- what the program calls ---- */
 
 /* Not in a child that has our memory until it execs. */
-static bool watches(int number)
+UNWATCHED static bool watches(int number)
 {
 	return unlikely(owner) && is_fatal(number) && getpid() == owner;
 }
 
-EXPORT int sigaction(int number, const struct sigaction *restrict act, struct sigaction *restrict old)
+UNWATCHED EXPORT int sigaction(int number, const struct sigaction *restrict act, struct sigaction *restrict old)
 {
 	struct sigaction before, was;
 

@@ -5,26 +5,22 @@ What the simulator orders by its own lock does not count: a GPU's driver would o
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+import ttanalyze as tt
 from tests import support
 
 pytestmark = [pytest.mark.native, pytest.mark.large]
 
-INTERPOSE = support.ROOT / "interpose"
+BUILT = support.ROOT / "build" / "threads"
+RECORDER = BUILT / "ttanalyze" / "lib" / "libttshim.so"
 COMPILE = ["gcc", "-std=gnu11", "-g1", "-pthread", "-w", "-fsanitize=thread"]
-INCLUDE = [f"-I{INTERPOSE}", f"-I{INTERPOSE / 'cuda'}"]
-PTX = """
-	.globl {name}, {name}_size
-{name}:	.incbin "{path}"
-	.byte 0
-	.balign 8
-{name}_size:	.quad {size}
-"""
 LAUNCHES = {"epoch": "launch,graph", "deps": "region", "regions": "touched", "params": "1"}
 RECORDINGS = {
     "threads_start": {"epoch": "sync"},
@@ -58,22 +54,15 @@ def prefix(folder: Path) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recorder, built for ThreadSanitizer."""
+    """For programs; the recorder is built for ThreadSanitizer."""
     folder = tmp_path_factory.mktemp("threads")
     prefix(folder)
-    texts = ["\t.section .rodata\n"]
-    for name in ("capture", "replay"):
-        path = INTERPOSE / "capture" / f"{name}.ptx"
-        texts.append(PTX.format(name=f"{name}_ptx", path=path, size=path.stat().st_size))
-    (folder / "ptx.s").write_text("".join(texts))
-    library = ["-shared", "-Wl,-Bsymbolic-functions", "-Wl,-z,nodelete", "-ldl"]
-    library += ["-o", str(folder / "libttshim.so")]
-    entry = INTERPOSE / "entry" / "entry.c"  # its dlsym must be a tail call
-    build = [*COMPILE, "-D_GNU_SOURCE=", *INCLUDE, "-fPIC", "-fvisibility=hidden"]
-    subprocess.run([*build, "-O2", "-c", entry, "-o", folder / "entry.o"], check=True)
-    sources = [p for p in INTERPOSE.rglob("*.c") if p.parent.name not in ("sim", "cupti", "load")]
-    sources.remove(entry)
-    subprocess.run([*build, *library, *sources, folder / "entry.o", folder / "ptx.s"], check=True)
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", str(BUILT)]
+    with support.sole_maker(BUILT):
+        built = support.run(
+            command, support.bare_environment(TT_SANITIZE="thread"), cwd=support.ROOT, timeout=600
+        )
+    assert built.status == 0, built.stderr
     (folder / "suppressions").write_text("called_from_lib:libcuda.so.1\n")
     return folder
 
@@ -83,18 +72,46 @@ def test_threads_do_not_race(name: str, folder: Path) -> None:
     program = folder / name
     source = str(support.PROGRAMS / f"{name}.c")
     driver = ["-Wl,--as-needed", str(support.SIMULATOR)]
-    subprocess.run([*COMPILE, *INCLUDE, "-o", str(program), source, *driver], check=True)
-    reports = folder / f"{name}.report"
-    environment = support.simulator_environment(
-        TSAN_OPTIONS=f"report_thread_leaks=0 log_path={reports} "
-        f"suppressions={folder / 'suppressions'} atexit_sleep_ms=0"
-    )
+    include = f"-I{support.ROOT / 'interpose' / 'cuda'}"
+    subprocess.run([*COMPILE, include, "-o", str(program), source, *driver], check=True)
+    environment = watched(folder, name)
+    bare = support.run([*prefix(folder), program], environment)
     run = folder / f"{name}.run"
     recorded = support.recording(environment, run, **RECORDINGS[name])
     # Not for what the program is begun with, which is not built for the sanitizer.
-    preload = f"LD_PRELOAD={folder / 'libttshim.so'}"
+    preload = f"LD_PRELOAD={RECORDER}"
     del recorded["LD_PRELOAD"]
-    support.run([*prefix(folder), "env", preload, program], recorded)
-    assert (run / "p0" / "epochs.bin").exists(), "it was recorded"
-    said = "".join(p.read_text(errors="replace") for p in folder.glob(f"{name}.report.*"))
-    assert not said
+    outcome = support.run([*prefix(folder), "env", preload, program], recorded)
+    assert said(folder, name) == ""
+    assert (outcome.transcript(), outcome.status) == (bare.transcript(), bare.status)
+    assert tt.open(run).processes[0].status in ("complete", "signal")
+
+
+def test_a_program_that_is_not_built_for_it(folder: Path, built: Path) -> None:
+    """The runtime calls functions of the recorder before it can do with code that it watches."""
+    name = "threads_own_streams"
+    runtime = support.run(["gcc", "-print-file-name=libtsan.so"], dict(os.environ)).stdout.strip()
+    environment = watched(folder, "plain")
+    bare = support.run(support.command(name, built), environment)
+    recorded = support.recording(environment, folder / "plain.run", **LAUNCHES)
+    preload = f"LD_PRELOAD={runtime}:{RECORDER}"
+    del recorded["LD_PRELOAD"]
+    outcome = support.run(
+        [*prefix(folder), "env", preload, *support.command(name, built)], recorded
+    )
+    assert (outcome.stdout, outcome.status, said(folder, "plain")) == (bare.stdout, 0, "")
+    assert tt.open(folder / "plain.run").processes[0].status == "complete"
+
+
+def watched(folder: Path, name: str) -> dict[str, str]:
+    """A program's environment. The sanitizer takes only some addresses: wishes are refused."""
+    options = f"report_thread_leaks=0 log_path={folder / name}.report atexit_sleep_ms=0"
+    return support.simulator_environment(
+        TSAN_OPTIONS=f"{options} suppressions={folder / 'suppressions'}",
+        TT_SIM_FAULT="elsewhere:1",
+    )
+
+
+def said(folder: Path, name: str) -> str:
+    """What the sanitizer reported."""
+    return "".join(p.read_text(errors="replace") for p in folder.glob(f"{name}.report.*"))

@@ -58,11 +58,8 @@ static unsigned unknown_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool resolved;
 
-/* On the way of a look-up that is none of ours: a sanitizer's runtime makes some before it is ready for
- * code that it watches. */
-#define EARLY __attribute__((no_sanitize("address", "undefined", "thread")))
 
-EARLY static void find_dlsym(void)
+UNWATCHED static void find_dlsym(void)
 {
 	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
 
@@ -222,7 +219,7 @@ const char *entry_lacks(void)
 	return NULL;
 }
 
-EARLY static bool driver_name(const char *name)
+UNWATCHED static bool driver_name(const char *name)
 {
 	return name && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
@@ -263,14 +260,14 @@ static void *driver_dlsym(void *handle, const struct hook *h)
 
 void (*_Atomic entry_cupti_taken)(void);
 
-EARLY static bool takes_cupti(const char *name)
+UNWATCHED static bool takes_cupti(const char *name)
 {
 	return name && name[0] == 'c' && name[1] == 'u' && name[2] == 'p' && atomic_load(&entry_cupti_taken) &&
 	       (!strncmp(name, "cuptiSubscribe", 14) || !strcmp(name, "cuptiActivityRegisterCallbacks"));
 }
 
 /* By which modules that use NVTX find a tool. */
-EARLY static bool nvtx_name(const char *name)
+UNWATCHED static bool nvtx_name(const char *name)
 {
 	return name && name[0] == 'I' && !strcmp(name, NVTX_INITIALIZE);
 }
@@ -279,7 +276,7 @@ EARLY static bool nvtx_name(const char *name)
  * Names that we do not wrap are passed on by a tail call, so that RTLD_NEXT and RTLD_DEFAULT see
  * the program's return address and not ours.
  */
-EARLY EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *restrict handle,
+UNWATCHED EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *restrict handle,
 								     const char *restrict name)
 {
 	if (unlikely(!real_dlsym)) {

@@ -19,6 +19,8 @@
 #include "../hot.h"
 #include "hook_table.h"
 
+/* In what a sanitizer's runtime calls of the C library by way of us, before it is ready for code that it watches. */
+#define UNWATCHED __attribute__((no_sanitize("address", "undefined", "thread")))
 #define EXPORT __attribute__((visibility("default")))
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)

@@ -90,6 +90,8 @@ static bool parse_fault(const char *fault)
 		sim_settings.pinned = number;
 	else if (length == 4 && !strncmp(fault, "lazy", 4) && number <= 1)
 		sim_settings.lazy = number;
+	else if (length == 9 && !strncmp(fault, "elsewhere", 9) && number <= 1)
+		sim_settings.elsewhere = number;
 	else if (length == 3 && !strncmp(fault, "ipc", 3) && number <= 1)
 		sim_settings.ipc = number;
 	else if (length == 7 && !strncmp(fault, "version", 7) && number >= 11000 && number <= 99990)

@@ -48,7 +48,7 @@ static void *reserve(uint64_t wanted, size_t size, size_t align)
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
 	size_t room = size + align;
 
-	if (wanted && wanted % align == 0) {
+	if (wanted && wanted % align == 0 && !sim_settings.elsewhere) {
 		void *map = mmap((void *)(uintptr_t)wanted, size, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
 		if (map != MAP_FAILED)
 			return map;
