@@ -321,6 +321,68 @@ def test_an_allocation_in_between_is_told_from_others_of_its_size(tmp_path: Path
     assert [r.region_b for r in process.regions_alone] == [2]
 
 
+def in_order(
+    path: Path, order: str, pointers: str | None, wrong: int | None = None, sizes: int = 1
+) -> Path:
+    """A run that allocates x, y and z, and fills one after the other. sizes: how many there are.
+    pointers: what tells which is meant: "params" of launches, "copies" to it, or None. wrong: the
+    step that writes to another.
+    """
+    w = Writer(path)
+    w.function(0, "fill")
+    names = {name: number for number, name in enumerate(order)}
+    for name, number in names.items():
+        w.born(number, bytes(4096 + 4096 * ("xyz".index(name) % sizes)))
+    for step, name in enumerate("xyzzxy"):
+        given: dict[str, Any] = {}
+        pointer = 0x7F0000000000 + (names[name] << 24) + 16
+        if pointers == "params":
+            raw = np.array([step, pointer], "<u8").tobytes()
+            given = {"params": w.piece(raw), "params_size": len(raw)}
+        launch(w, 0, **given)
+        if pointers == "copies":
+            w.event("copy", dst=pointer, bytes=8)
+        target = "x" if wrong == step else name
+        w.write(names[target], 16, bytes([step + 1] * 8))
+        w.epoch("sync")
+    w.close()
+    return path
+
+
+@pytest.mark.parametrize("pointers", ["params", "copies", None])
+@pytest.mark.parametrize("sizes", [1, 2, 3])
+@pytest.mark.parametrize("order", ["xyz", "zyx", "yzx"])
+def test_allocations_in_another_order_are_the_same(
+    tmp_path: Path, order: str, sizes: int, pointers: str | None
+) -> None:
+    first = in_order(tmp_path / "a", "xyz", pointers, sizes=sizes)
+    report = compared(first, in_order(tmp_path / "b", order, pointers, sizes=sizes))
+    (process,) = report.processes
+    assert report.same and (process.regions, process.regions_alone_count) == (3, 0)
+    other = in_order(tmp_path / "c", order, pointers, wrong=3, sizes=sizes)
+    report = compared(first, other)
+    assert report.first is not None, "a write to another region is not another order"
+    if pointers or order == "xyz":
+        found = report.first[1]
+        assert found.epoch_a == 3
+        assert "xyz"[found.region_a] == order[found.region_b]
+
+
+def test_many_allocations_in_another_order(tmp_path: Path) -> None:
+    def written(path: Path, order: range) -> Path:
+        w = Writer(path)
+        for number, which in enumerate(order):
+            w.born(number, b"%04d" % which * (1 + which % 7))
+        w.epoch("sync")
+        w.close()
+        return path
+
+    count = 500
+    a = written(tmp_path / "a", range(count))
+    report = compared(a, written(tmp_path / "b", range(count - 1, -1, -1)))
+    assert report.same and report.processes[0].regions == count
+
+
 def test_regions_of_other_sizes_are_named(tmp_path: Path) -> None:
     def written(path: Path, size: int) -> Path:
         w = Writer(path)

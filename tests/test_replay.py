@@ -16,8 +16,9 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
 from tests.support import Outcome, simulator_environment
-from ttanalyze.cli import run_command
+from ttanalyze.cli import replaying, run_command
 from ttanalyze.graph.recorded import span
+from ttanalyze.replay.run import Outcome as Compared
 
 pytestmark = [pytest.mark.native, pytest.mark.large]
 EVERY = {"epoch": "launch:1", "deterministic": "1", "params": "1"}
@@ -125,6 +126,46 @@ def test_memory_that_others_write_to(runs: dict[str, Path]) -> None:
     done = replay(runs["managed"], "--kernel", ".")
     assert done.status == 2
     assert "to which the host may have written since epoch 0" in done.stdout
+
+
+def test_a_recording_that_failed_lacks_launches(
+    runs: dict[str, Path], number: str, tmp_path: Path
+) -> None:
+    """Unless the launches, or the epochs, are named."""
+    run = shutil.copytree(runs["async"], tmp_path / "run")
+    path = run / "p0" / "process.json"
+    info = json.loads(path.read_text()) | {"status": "failed", "reason": "disk full"}
+    path.write_text(json.dumps(info))
+    for arguments in ((), ("--from", "3")):
+        done = replay(run, *arguments)
+        assert done.status == 2
+        assert "what came later is missing: the recording ended early (failed): disk full" in (
+            done.stdout
+        )
+    assert replay(run, "--launch", number).status == 0
+    assert replay(run, "--from", "3", "--to", "5").status == 0
+    lacking = prove(run, "--kernel", "shift", "--times", "2")
+    assert lacking.status == 2 and "what came later is missing" in lacking.stdout
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "status"),
+    [
+        ([("same", 3), ("refused", 0)], True, 0),
+        ([("same", 3), ("failed", 0)], True, 2),
+        ([("same", 3), ("differs", 3), ("failed", 0)], True, 1),
+        ([("unchecked", 0), ("refused", 0)], True, 2),
+        ([("same", 0)], True, 2),
+        ([("refused", 0)], False, 2),
+        ([("unchecked", 0), ("refused", 0)], False, 0),
+        ([], True, 2),
+    ],
+)
+def test_the_exit_status_says_whether_anything_was_compared(
+    found: list[tuple[str, int]], wanted: bool, status: int
+) -> None:
+    outcomes = [Compared(7, "k", word, regions=regions) for word, regions in found]
+    assert replaying.status(outcomes, wanted) == status
 
 
 def test_variables_are_where_the_driver_puts_them(runs: dict[str, Path]) -> None:

@@ -137,8 +137,8 @@ def replay(
 
     In a process of its own: memory is restored at the addresses it had, the module loaded, the
     kernel launched with its recorded parameters, and what it leaves compared. Exit status 0: the
-    same, or there was nothing to compare with, which is said; 1: different; 2: none can be
-    replayed, or one failed.
+    same; 1: different; 2: nothing was compared, one failed, or the recording did before all that
+    was asked for.
     """
     of_span = first is not None or last is not None
     if (launch is not None) + (kernel is not None) + of_span > 1:
@@ -168,14 +168,15 @@ def replay(
         found = module.replay(of, seqs, wish, lambda: _device(device, sim), progress)
     if json:
         said = {"run": str(run), "process": process, "launches": [one.as_dict() for one in found]}
-        print_text(as_json(said | {"not_kept": others}))
+        print_text(as_json(said | {"not_kept": others, "failure": of.failure}))
     elif len(found) == 1:
         print_text(show.outcome_text(found[0], text.colours_wanted(1)))
     else:
         width = shutil.get_terminal_size().columns if os.isatty(1) else 0
         print_text(show.outcomes_text(found, text.colours_wanted(1), width))
     _say_others(others, json)
-    return status(found)
+    lacks = launch is None and _say_failure(of, json)
+    return status(found, wanted=verify, lacks=lacks)
 
 
 def _none(of: Process, kernel: str | None, others: int) -> str:
@@ -196,6 +197,13 @@ def _say_others(others: int, json: bool) -> None:
         print_text(f"{many} not kept by --replayable; --launch N tries one nevertheless")
 
 
+def _say_failure(of: Process, json: bool) -> bool:
+    """Whether the recording failed, and one line on it."""
+    if of.failure is not None and not json:
+        print_text(f"what came later is missing: {text.printable(of.failure)}")
+    return of.failure is not None
+
+
 def _replay_span(
     run: Path,
     of: Process,
@@ -212,19 +220,24 @@ def _replay_span(
         found = replay_span(of, *bounds, *compared, lambda: _device(*where), progress)
     if json:
         said = {"run": str(run), "process": of.index, "stretches": [one.as_dict() for one in found]}
-        print_text(as_json(said))
+        print_text(as_json(said | {"failure": of.failure}))
     else:
         width = shutil.get_terminal_size().columns if os.isatty(1) else 0
         print_text(show.stretches_text(found, text.colours_wanted(1), width))
-    return status(found)
+    lacks = bounds[1] is None and _say_failure(of, json)
+    return status(found, lacks=lacks)
 
 
-def status(found: list[Any]) -> int:
-    """1 where any launch differs, 2 where none could be replayed, or one failed."""
+def status(found: list[Any], wanted: bool = True, lacks: bool = False) -> int:
+    """1 where anything differs; 2 where nothing was compared, or replayed where a comparison was
+    not wanted, where something failed, or lacks what the recording did not come to.
+    """
     words = {one.status for one in found}
     if "differs" in words:
         return DIFFERS
-    return ERROR if "failed" in words or words == {"refused"} else SAME
+    done = any(one.status == ("same" if wanted else "unchecked") for one in found)
+    done &= not wanted or any(one.regions for one in found)
+    return ERROR if "failed" in words or not done or lacks else SAME
 
 
 def _types(of: Process, dtype: str | None, tolerance: list[str] | None) -> tuple[Any, Any]:
@@ -306,7 +319,7 @@ def prove(
     Meanwhile other work keeps processors busy, caches are in another state and launches come late,
     so that the order of blocks changes. What varied is proven to; what did not was not seen to
     vary. Exit status 0: nothing varied, and all is as recorded; 1: something did, or is not; 2: no
-    launch could be replayed.
+    launch could be replayed, one failed, or the recording did before all that was asked for.
     """
     if launch is not None and kernel is not None:
         raise Error("say which launches: --launch N, or --kernel REGEX")
@@ -328,12 +341,14 @@ def prove(
         )
     if json:
         said = {"run": str(run), "process": process, "launches": [one.as_dict() for one in found]}
-        print_text(as_json(said | {"not_kept": others}))
+        print_text(as_json(said | {"not_kept": others, "failure": of.failure}))
     else:
         width = shutil.get_terminal_size().columns if os.isatty(1) else 0
         print_text(show.verdicts_text(found, text.colours_wanted(1), width))
     _say_others(others, json)
+    lacks = launch is None and _say_failure(of, json)
     statuses = {one.status for one in found}
     if module.VARIES in statuses or any(one.recorded is False for one in found):
         return DIFFERS
-    return SAME if module.STEADY in statuses and "failed" not in statuses else ERROR
+    done = module.STEADY in statuses and "failed" not in statuses and not lacks
+    return SAME if done else ERROR

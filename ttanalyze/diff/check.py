@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from ttanalyze.diff.sides import (
     read_calls,
 )
 from ttanalyze.diff.states import Common, Stretches, compare_states
+from ttanalyze.diff.uses import used_alike
 from ttanalyze.errors import Error
 from ttanalyze.model.expected import ExpectedProcess, load, parse
 from ttanalyze.model.layout import Array, distinct
@@ -267,10 +269,14 @@ class _Diff:
         self, out: ProcessDiff, a: Side, b: Side, context: int, calls: MatchedCalls | None
     ) -> None:
         """Adds what is found in one context."""
+        used = None
+        if calls is not None and a.process is not None and b.process is not None:
+            used = partial(used_alike, a.process, b.process, calls)
         regions = match.match_regions(
             a.regions.where(a.regions.context == context),
             b.regions.where(b.regions.context == context),
             calls,
+            used,
         )
         equal = regions.a.size[regions.rows_a] == regions.b.size[regions.rows_b]
         self._add_regions(out, regions, ~equal)
@@ -291,10 +297,12 @@ class _Diff:
         )
         self._add_alone(out, (a, b), context, epochs, (epochs_a, epochs_b))
         common = _common(a, b, epochs_a, epochs_b, regions)
-        details = Details(common, regions, calls, self.names, self.types, self.tolerance)
-        judge = details.within_tolerance if self.tolerance is not None else None
-        stop = judge is not None and not self.every
-        states = compare_states(common, judge, stop, self._advance)
+        states, details = self._states(common, regions, calls)
+        again = self._by_contents(common, regions, states)
+        if again is not None:
+            out.notes.append("regions that were allocated in another order are paired by contents")
+            regions, common = again, _common(a, b, epochs_a, epochs_b, again)
+            states, details = self._states(common, regions, calls)
         self.done += len(epochs_a)
         out.common += len(epochs_a)
         out.regions += len(common.born)
@@ -311,6 +319,31 @@ class _Diff:
             if self.every and self.progress:
                 self.progress(i + 1, len(states.pair))
         self._add_spread(out, states, details)
+
+    def _states(
+        self, common: Common, regions: MatchedRegions, calls: MatchedCalls | None
+    ) -> tuple[Stretches, Details]:
+        details = Details(common, regions, calls, self.names, self.types, self.tolerance)
+        judge = details.within_tolerance if self.tolerance is not None else None
+        stop = judge is not None and not self.every
+        return compare_states(common, judge, stop, self._advance), details
+
+    def _by_contents(
+        self, common: Common, regions: MatchedRegions, states: Stretches
+    ) -> MatchedRegions | None:
+        """The regions of which some that differ are matched with others, which always held the
+        same; None where no such are.
+        """
+        if self.tolerance is not None and len(states.pair):
+            states = compare_states(common)
+        differ = distinct(states.pair)
+        if len(differ) < 2:
+            return None
+        histories = (
+            _held(common.a, common.epochs_a, common.regions_a[differ]),
+            _held(common.b, common.epochs_b, common.regions_b[differ]),
+        )
+        return match.by_contents(regions, differ, histories)
 
     def _add_alone(
         self,
@@ -429,6 +462,33 @@ def _common(a: Side, b: Side, epochs_a: Array, epochs_b: Array, regions: Matched
         np.maximum(born[0], born[1]),
         np.minimum(died[0], died[1]),
     )
+
+
+def _held(side: Side, epochs: Array, regions: Array) -> Array:
+    """For each region, by id, a number that is the same where they held the same in the same of
+    these epochs: of those in which its contents came to be others.
+    """
+    order = np.argsort(regions, kind="stable")
+    out, last = np.zeros(len(regions), "u8"), np.zeros(len(regions), "u8")
+    first = 0
+    for begin in range(0, len(epochs), PIECE):
+        end = min(begin + PIECE, len(epochs))
+        region, epoch, digest = side.digests(first, int(epochs[end - 1]) + 1)
+        first = int(epochs[end - 1]) + 1
+        at = np.minimum(np.searchsorted(regions[order], region), len(regions) - 1)
+        ours = np.flatnonzero(regions[order][at] == region)
+        row, point = order[at[ours]], np.searchsorted(epochs, epoch[ours])
+        in_order = np.lexsort((epoch[ours], row))
+        row, point, digest = row[in_order], point[in_order], digest[ours][in_order]
+        newest = np.append((row[1:] != row[:-1]) | (point[1:] != point[:-1]), True)[: len(row)]
+        row, point, digest = row[newest], point[newest], digest[newest]
+        begins = np.append(True, row[1:] != row[:-1])[: len(row)]
+        before = np.where(begins, last[row], np.append(digest[:1], digest[:-1])[: len(row)])
+        new = digest != before
+        np.add.at(out, row[new], mixed(point[new], digest[new]))
+        ends = np.append(begins[1:], True)[: len(row)]
+        last[row[ends]] = digest[ends]
+    return out
 
 
 def _history(side: Side, epochs: Array, regions: MatchedRegions, which: int) -> tuple[Array, Array]:

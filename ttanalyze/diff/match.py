@@ -178,25 +178,104 @@ class MatchedRegions:
         return np.setdiff1d(np.arange(len(regions.id)), rows)
 
 
-def match_regions(a: Regions, b: Regions, calls: MatchedCalls | None) -> MatchedRegions:
-    """Matches regions in the order of allocation: of the same size and label at the same point of
-    the program, at another point, and then of other sizes. Where several threads allocate, those
-    of threads that correspond are matched first.
+Used = Callable[[], tuple[Pair, Array]]  # ids of regions of a and of b, and how sure it is
+
+
+def match_regions(
+    a: Regions, b: Regions, calls: MatchedCalls | None, used: Used | None = None
+) -> MatchedRegions:
+    """Matches regions: first those that calls use alike, then in the order of allocation, those of
+    the same size and label at the same point of the program, at another point, in another order,
+    and last those of other sizes. Where several threads allocate, those of threads that correspond
+    are matched first.
     """
-    rows_a, rows_b = [np.empty(0, "i8")], [np.empty(0, "i8")]
-    left = np.arange(len(a.id)), np.arange(len(b.id))
+    rows_a, rows_b = _used_alike(a, b, used)
+    parts = [(rows_a, rows_b)]
+    left = np.setdiff1d(np.arange(len(a.id)), rows_a), np.setdiff1d(np.arange(len(b.id)), rows_b)
     for one, other in _match_threads(calls) if calls is not None else []:
         lane = left[0][a.thread[left[0]] == one], left[1][b.thread[left[1]] == other]
-        found = _match_rows(a, b, lane, calls)
-        rows_a.append(lane[0][found.a])
-        rows_b.append(lane[1][found.b])
-        left = np.setdiff1d(left[0], rows_a[-1]), np.setdiff1d(left[1], rows_b[-1])
-    found = _match_rows(a, b, left, calls)
-    rows_a.append(left[0][found.a])
-    rows_b.append(left[1][found.b])
-    pairs = np.concatenate(rows_a), np.concatenate(rows_b)
+        left = _add(parts, left, lane, _match_rows(a, b, lane, calls)[0])
+    same, other_sizes = _match_rows(a, b, left, calls)
+    rest = _add(parts, left, left, same)
+    _add(parts, rest, rest, _match_any_order(a.where(rest[0]), b.where(rest[1])))
+    taken = [np.concatenate(side) for side in zip(*parts, strict=True)]
+    ends = [left[i][other_sizes[i]] for i in (0, 1)]
+    free = ~np.isin(ends[0], taken[0]) & ~np.isin(ends[1], taken[1])
+    parts.append((ends[0][free], ends[1][free]))
+    pairs = [np.concatenate(side) for side in zip(*parts, strict=True)]
     order = np.argsort(pairs[0], kind="stable")
     return MatchedRegions(a, b, pairs[0][order], pairs[1][order])
+
+
+def _add(parts: list[Pair], left: Pair, rows: Pair, found: Pair) -> Pair:
+    """Adds pairs that were found among some rows, and gives what is left."""
+    parts.append((rows[0][found[0]], rows[1][found[1]]))
+    return np.setdiff1d(left[0], parts[-1][0]), np.setdiff1d(left[1], parts[-1][1])
+
+
+def _used_alike(a: Regions, b: Regions, used: Used | None) -> Pair:
+    """Rows of the regions that most calls use alike, of those of the same size and label."""
+    nothing = np.empty(0, "i8")
+    if used is None:
+        return nothing, nothing
+    (ids_a, ids_b), counts = used()
+    rows_a, rows_b = _rows_of(a, ids_a), _rows_of(b, ids_b)
+    keys_a, keys_b = _both([(r.kind, r.label, r.size) for r in (a, b)])
+    good = (rows_a >= 0) & (rows_b >= 0)
+    good[good] = keys_a[rows_a[good]] == keys_b[rows_b[good]]
+    rows_a, rows_b, counts = rows_a[good], rows_b[good], counts[good]
+    order = np.lexsort((np.abs(rows_a - rows_b), -counts))
+    pairs = _best_first(list(zip(rows_a[order].tolist(), rows_b[order].tolist(), strict=True)))
+    return (np.array([x for x, _ in pairs], "i8"), np.array([y for _, y in pairs], "i8"))
+
+
+def _rows_of(regions: Regions, ids: Array) -> Array:
+    """Rows of regions by id, -1 where there is none."""
+    if not len(regions.id):
+        return np.full(len(ids), -1)
+    order = np.argsort(regions.id, kind="stable")
+    at = np.minimum(np.searchsorted(regions.id[order], ids), len(order) - 1)
+    return np.where(regions.id[order][at] == ids, order[at], -1)
+
+
+def _match_any_order(a: Regions, b: Regions, *more: Array) -> Pair:
+    """Of each size and label the first with the first, the second with the second, … more: of a
+    and of b, what has to be equal besides.
+    """
+    keys = _both([(r.label, r.size, *more[i : i + 1]) for i, r in enumerate((a, b))])
+    numbered = _both([(key, _ordinal(key)) for key in keys])
+    _, one, other = np.intersect1d(*numbered, return_indices=True)
+    return one, other
+
+
+def _ordinal(keys: Array) -> Array:
+    """For each how many equal ones come before it."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    begins = np.append(True, ordered[1:] != ordered[:-1])[: len(keys)]
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(keys)), 0))
+    out = np.empty(len(keys), "i8")
+    out[order] = np.arange(len(keys)) - first
+    return out
+
+
+def by_contents(found: MatchedRegions, chosen: Array, histories: Pair) -> MatchedRegions | None:
+    """Matches some pairs anew, so that those correspond that always held the same; None where none
+    do. chosen: pairs, by number. histories: a number for each region of a and of b in these, equal
+    where they did.
+    """
+    rows = found.rows_a[chosen], found.rows_b[chosen]
+    parts: list[Pair] = []
+    sides = found.a.where(rows[0]), found.b.where(rows[1])
+    rest = _add(parts, rows, rows, _match_any_order(*sides, *histories))
+    if not len(parts[0][0]):
+        return None
+    _add(parts, rest, rest, _match_any_order(found.a.where(rest[0]), found.b.where(rest[1])))
+    kept = np.setdiff1d(np.arange(len(found.rows_a)), chosen)
+    parts.append((found.rows_a[kept], found.rows_b[kept]))
+    pairs = [np.concatenate(side) for side in zip(*parts, strict=True)]
+    order = np.argsort(pairs[0], kind="stable")
+    return MatchedRegions(found.a, found.b, pairs[0][order], pairs[1][order])
 
 
 def _match_threads(calls: MatchedCalls) -> list[tuple[int, int]]:
@@ -210,20 +289,25 @@ def _match_threads(calls: MatchedCalls) -> list[tuple[int, int]]:
     return _best_first([(one, other) for one, other in pairs[order].tolist()])
 
 
-def _match_rows(a: Regions, b: Regions, rows: Pair, calls: MatchedCalls | None) -> Alignment:
-    """Matches these rows of either side."""
+def _match_rows(
+    a: Regions, b: Regions, rows: Pair, calls: MatchedCalls | None
+) -> tuple[Pair, Pair]:
+    """Matches these rows of either side in their order: those of the same size, and of others."""
     sides = a.where(rows[0]), b.where(rows[1])
     points = [
         np.zeros(len(r.id), "u8") if calls is None else calls.points(i, r.seq)
         for i, r in enumerate(sides)
     ]
     by_size = [(r.label, r.size) for r in sides]
-    return align(
+    found = align(
         _both([(p, r.kind, *s) for p, r, s in zip(points, sides, by_size, strict=True)]),
         _both([(p, *s) for p, s in zip(points, by_size, strict=True)]),
         _both(by_size),
         _both([(np.where(r.label > 0, 0, p), r.label) for p, r in zip(points, sides, strict=True)]),
     )
+    same = sides[0].size[found.a] == sides[1].size[found.b]
+    same &= sides[0].label[found.a] == sides[1].label[found.b]
+    return (found.a[same], found.b[same]), (found.a[~same], found.b[~same])
 
 
 def _both(columns: Sequence[tuple[Array, ...]]) -> Pair:
