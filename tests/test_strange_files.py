@@ -36,7 +36,12 @@ def test_an_object_file_that_is_none(run_path: Path, tmp_path: Path, cli: Cli, k
     pipe, link = tmp_path / "pipe", tmp_path / "link"
     os.mkfifo(pipe)
     link.symlink_to("pipe")
-    files = {"pipe": pipe, "link": link, "zero": "/dev/zero", "folder": tmp_path}
+    files: dict[str, Path | str] = {
+        "pipe": pipe,
+        "link": link,
+        "zero": "/dev/zero",
+        "folder": tmp_path,
+    }
     with_frame(run_path, files[kind])
     run = tt.open(run_path)
     assert [place[2] for place in run.processes[0].stack(1)] == [0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable
 
@@ -94,6 +95,28 @@ def command(argv: list[str]) -> str:
 def printable(value: str) -> str:
     """The text without anything that a terminal would act on."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
+
+
+OURS = re.compile("\033\\[(?:0|1|31|32|33)m")  # what coloured() adds
+ODD = re.compile("[^\n\t -~]")
+
+
+def screened(value: str, colour: bool) -> str:
+    """What is printed, names from runs included, without anything else that a terminal would act
+    on. What is escaped is so as JSON has it, so that JSON says the same. colour: whether
+    coloured() added anything.
+    """
+    if not colour:
+        return ODD.sub(_escaped, value)
+    parts = zip(OURS.split(value), [*OURS.findall(value), ""], strict=True)
+    return "".join(ODD.sub(_escaped, plain) + ours for plain, ours in parts)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    if found[0].isprintable():
+        return found[0]
+    units = found[0].encode("utf-16-be", errors="surrogatepass")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
 
 
 def coloured(value: str, colour: str, wanted: bool) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +19,7 @@ from ttanalyze.cli.common import (
     output_file,
     print_text,
     progress_bar,
+    say,
 )
 from ttanalyze.errors import Error
 
@@ -70,7 +70,7 @@ def _tell_what_is_missing() -> None:
 
     for note in (demangle.missing(), kernels.missing()):
         if note:
-            print(f"ttanalyze: {text.printable(note)}", file=sys.stderr)
+            say(note)
 
 
 @verbs.command(epilog=QUERY_EXAMPLES)
@@ -187,7 +187,7 @@ def query(
                     file.writelines(part.encode() for part in answer)
     if out is None:
         for part in answer:
-            print_text(part, end="")
+            print_text(part, end="", exact=form == "csv")
     _tell_what_is_missing()
 
 
@@ -248,7 +248,7 @@ def events(
                 file.writelines(parts)
     if out is None:
         for part in parts:
-            print_text(part.decode(), end="")
+            print_text(part.decode(), end="", exact=form == "csv")
     _tell_what_is_missing()
 
 

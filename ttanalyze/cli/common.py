@@ -13,6 +13,7 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
+from ttanalyze import text
 from ttanalyze.errors import Error, system_error
 from ttanalyze.output import replacing
 
@@ -30,8 +31,13 @@ class ReaderGoneError(Exception):
     """Nobody reads what we print any more."""
 
 
-def print_text(content: str, end: str = "\n") -> None:
-    """Writes all of it to stdout, which without a buffer might take only a part."""
+def print_text(content: str, end: str = "\n", exact: bool = False) -> None:
+    """Writes all of it to stdout, which without a buffer might take only a part. All that verbs
+    print goes through here or through say, which let nothing through that a terminal would act on.
+    exact: as it is, unless to a terminal.
+    """
+    if not exact or os.isatty(1):
+        content = text.screened(content, text.colours_wanted(1))
     rest = memoryview((content + end).encode(sys.stdout.encoding or "utf-8", errors="replace"))
     try:
         sys.stdout.flush()
@@ -41,6 +47,11 @@ def print_text(content: str, end: str = "\n") -> None:
         raise ReaderGoneError from None
     except OSError as e:
         raise system_error("standard output", e) from None
+
+
+def say(line: str) -> None:
+    """A line on stderr."""
+    print(f"ttanalyze: {text.printable(line)}", file=sys.stderr, flush=True)
 
 
 def as_json(value: Any) -> str:

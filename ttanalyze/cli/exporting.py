@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ from ttanalyze.cli.common import (
     interruptible,
     print_text,
     progress_bar,
+    say,
     write_file,
 )
 from ttanalyze.errors import Error
@@ -88,7 +88,7 @@ def export(
     notes = made.notes(limit)
     if not json:
         for note in notes:
-            print(f"ttanalyze: {note}", file=sys.stderr)
+            say(note)
     said = {"run": str(run), **made.as_dict(), "notes": notes}
     print_text(as_json(said) if json else str(made))
 

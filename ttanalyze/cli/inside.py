@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from ttanalyze.cli.common import (
     output_file,
     print_text,
     progress_bar,
+    say,
     write_file,
 )
 
@@ -110,9 +110,9 @@ def sass(
                 file.writelines(parts)
         else:
             for part in parts:
-                print_text(part.decode(), end="")
+                print_text(part.decode(), end="", exact=form == "csv")
     for reason in refused:
-        print(f"ttanalyze: {text.printable(reason)}", file=sys.stderr)
+        say(reason)
 
 
 REDUCE_EXAMPLES = """\b

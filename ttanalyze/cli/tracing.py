@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -21,6 +20,7 @@ from ttanalyze.cli.common import (
     output_file,
     print_text,
     progress_bar,
+    say,
     standard_output,
 )
 
@@ -104,7 +104,7 @@ def trace(
         print_text(f"{text.printable(str(out))}: {', '.join(text.count(*pair) for pair in said)}")
     note = demangle.missing()
     if note:
-        print(f"ttanalyze: {text.printable(note)}", file=sys.stderr)
+        say(note)
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +21,7 @@ from ttanalyze.cli.common import (
     interruptible,
     print_text,
     progress_bar,
+    say,
 )
 from ttanalyze.errors import Error
 
@@ -112,7 +112,7 @@ def rewind(
         said["regions"] = [part.as_dict() for part in found.parts]
     said["left_out"] = found.left_out
     if found.left_out and not json:
-        print(f"ttanalyze: {module.left_out_text(found)}", file=sys.stderr)
+        say(module.left_out_text(found))
     if json or shown is not None:
         print_text(as_json(said) if json else str(shown))
 

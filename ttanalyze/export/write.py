@@ -312,24 +312,30 @@ def _readme(needs: Needs, folder: Path, python: bool) -> str:
     version = int(info.get("driver_version", 0))
     changed = sum(int(_changed(m)["length"].sum(dtype="u8")) for m in needs.memory)
     facts = {
-        "kernel": f"`{full}`",
+        "kernel": _code(full),
         "grid, block": f"{_by(needs.launch.grid)} blocks of {_by(needs.launch.block)} threads",
         "dynamic shared memory": text.size(needs.launch.shared),
         "memory": f"{text.size(needs.size)} in "
         f"{text.count(len(needs.memory), 'region')}, of which blocks of {text.size(changed)} "
         "changed",
         "compared with": needs.plan.unchecked or "what it left when it was recorded",
-        "recorded from": f"`{text.command(info.get('argv', []))}`, call {needs.plan.seq}",
-        "on": f"{devices}, driver for CUDA {version // 1000}.{version % 1000 // 10}",
+        "recorded from": f"{_code(text.command(info.get('argv', [])))}, call {needs.plan.seq}",
+        "on": f"{_code(devices)}, driver for CUDA {version // 1000}.{version % 1000 // 10}",
         "exported by": f"ttanalyze {__version__}",
     }
     table = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
     page = (FILES / "README.md").read_text()
     script = (FILES / "README-python.md").read_text() if python else ""
-    rows = "".join(f"| {m.address:#x} | {m.size:,} | {m.name} |\n" for m in needs.memory)
+    rows = "".join(f"| {m.address:#x} | {m.size:,} | {_code(m.name)} |\n" for m in needs.memory)
     for name, value in (("facts", table), ("python", script), ("regions", rows)):
         page = page.replace(f"@{name}@\n", value)
     return page.replace("@image@", f"module.{needs.kind}")
+
+
+def _code(name: str | None) -> str:
+    """A name from a run as code in a cell of a table, which nothing in it can end."""
+    plain = text.printable(name or "?").replace("`", r"\x60").replace("|", r"\|")
+    return f"`{plain}`"
 
 
 def _by(size: tuple[int, int, int]) -> str:
