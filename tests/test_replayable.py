@@ -13,7 +13,7 @@ import xxhash
 import ttanalyze as tt
 from tests import support
 from tests.recordings import record
-from tests.rundir import digest, edit, reseal_records
+from tests.rundir import digest, edit, forget_endings, reseal_records
 from tests.support import Outcome
 from ttanalyze import options
 from ttanalyze.errors import Error
@@ -264,6 +264,7 @@ def damaged(process: Process, to: Path, name: str, **values: int) -> Process:
     shutil.copytree(process.path.parent, copy)
     edit(copy / "p0" / name, 0, **values)
     reseal_records(copy / "p0" / name)
+    forget_endings(copy)
     return tt.open(copy).processes[0]
 
 
