@@ -2,8 +2,8 @@
  * A library to preload beside the recorder, in which calls of the driver fail that the recorder
  * makes for itself, and none that it passes on for the program: FAILING_DRIVER=CALL:N:RESULT lets
  * its Nth call of that symbol and all after it fail with that result; CALL:N-M:RESULT those up to
- * the Mth. A result of 9999 is none: such calls never return; with 9998 they work, but take two
- * seconds. FAILING_DRIVER=count prints, at the end, how often it made each.
+ * the Mth. A result of 9999 is none: such calls never return; with 9998 they work, but take a
+ * second. FAILING_DRIVER=count prints, at the end, how often it made each.
  *
  * The recorder looks the driver's calls up through our dlsym, which gives it a stub for each: the
  * stub goes on to the driver with the registers and the stack as they were, or returns the result.
@@ -61,7 +61,7 @@ unsigned failing_decide(unsigned call, uintptr_t caller)
 	while (fails && result == HANGS)
 		pause();
 	if (fails && result == SLOW)
-		sleep(2);
+		sleep(1);
 	return fails && result != SLOW ? result : 0;
 }
 

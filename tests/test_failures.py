@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import ttanalyze as tt
+from examples.demos import streams
 from tests import support
 from tests.drain_run import small_disk, unmount
 from tests.recordings import check_stored, compare, fills
@@ -519,12 +520,13 @@ def test_parts_of_an_epoch_that_is_refused_are_forgotten(failing: Path, run: Pat
 @pytest.mark.parametrize("end", [[], ["end"]], ids=["process", "context"])
 def test_the_end_waits_for_a_slow_disk(end: list[str], failing: Path, run: Path) -> None:
     """For longer than the bound, as long as it gets on."""
-    environment = slow_disk(failing, run, f"{EPOCHS}", 50, stall_ms="600")
-    outcome = support.run(fills("1,1000,1", "1,0,2", "1,0,3", "1,0,4", "1,0,5", *end), environment)
+    environment = slow_disk(failing, run, f"{EPOCHS}", 30, stall_ms="400")
+    steps = [f"1,0,{value}" for value in range(2, 11)]
+    outcome = support.run(fills("1,1000,1", *steps, *end), environment)
     assert (outcome.stdout, outcome.stderr, outcome.status) == ("", "", 0)
     opened = tt.open(run)
     assert opened.processes[0].status == "complete"
-    assert len(opened.epochs) == 5 and set(opened.read(4, 0).tolist()) == {5}
+    assert len(opened.epochs) == 10 and set(opened.read(9, 0).tolist()) == {10}
 
 
 def test_a_disk_that_hangs_at_the_end_of_the_process(failing: Path, run: Path) -> None:
@@ -703,15 +705,12 @@ def test_memory_of_the_ring_is_given_back_in_the_middle(
 
 
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
-@pytest.mark.parametrize("first", [3, 4, 5])
-def test_a_capture_ends_while_it_is_called_off(
-    first: int, failing: Path, built: Path, run: Path
-) -> None:
+def test_a_capture_ends_while_it_is_called_off(failing: Path, built: Path, run: Path) -> None:
     """Streams that wait for the next one go on when that is through."""
     command = [str(support.build_program("shim_held", built)), "late"]
     bare = support.run(command, SIM)
-    library, what = failing / "failing_driver.so", f"cuStreamWriteValue32_v2:{first}-{first}:9998"
-    environment = with_failing(library, "FAILING_DRIVER", what, run, stall_ms="200")
+    library, what = failing / "failing_driver.so", "cuStreamWriteValue32_v2:4-4:9998"
+    environment = with_failing(library, "FAILING_DRIVER", what, run, stall_ms="100")
     outcome = support.run(command, environment, timeout=20)
     compare("", bare, outcome)
     opened = tt.open(run)
@@ -723,15 +722,15 @@ def test_a_capture_ends_while_it_is_called_off(
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_streams_that_the_driver_lets_not_wait(failing: Path, built: Path, run: Path) -> None:
     """The host waits in their place: no epoch is torn."""
-    command = [*support.command("example-vecadd", built), "--size", "20000", "--steps", "8"]
-    random = SIM | {"TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": "3"}
-    bare = support.run(command, random)
+    program = support.build_examples(built / "examples") / "streams"
+    command = [str(program), "--seed", "1", "--steps", "80", "--size", "2000"]
+    random = {"TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": "1"}
     library, what = failing / "failing_driver.so", "cuStreamWaitValue32_v2:1:801"
-    environment = with_failing(library, "FAILING_DRIVER", what, run, epoch="launch") | random
-    plain = support.run(command, support.recording(random, run.with_name("plain"), epoch="launch"))
-    outcome = support.run(command, environment)
-    assert (outcome, plain) == (bare, bare)
-    assert tt.verify.verify(tt.open(run), run.with_name("plain") / "manifest.json").same
+    options = {"epoch": "launch", "params": "1"}
+    environment = with_failing(library, "FAILING_DRIVER", what, run, **options) | random
+    assert support.run(command, environment) == support.run(command, SIM | random)
+    found = streams.check(tt.open(run))
+    assert found.epochs > 30 and not found.wrong
 
 
 @pytest.mark.native

@@ -20,6 +20,7 @@ from tests.points import (
     check_streams,
     record,
 )
+from tests.recordings import check_stored
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()
@@ -118,6 +119,19 @@ def test_the_example(built: Path, run: Path) -> None:
     points = tt.open(run).epochs.query("trigger == 'graph-node'")
     assert len(points) == 5
     assert tt.verify.verify(tt.open(run), run / "manifest.json").same
+
+
+def test_more_epochs_than_can_be_queued(built: Path, run: Path) -> None:
+    """The program goes on without, where it alone can let those before go."""
+    command = [str(support.build_program("shim_points_held", built))]
+    environment = support.recording(SIM, run, epoch="graph-node:mix", stall_ms="100")
+    outcome = support.run(command, environment, timeout=30)
+    assert (outcome.stdout, outcome.status) == (support.run(command, SIM).stdout, 0)
+    assert "those of launches before are held up" in outcome.stderr
+    opened = tt.open(run)
+    assert opened.processes[0].status == "complete"
+    assert (opened.epochs["trigger"] == "graph-node").sum() >= 20
+    check_stored(opened)
 
 
 def test_a_ring_that_is_too_small(built: Path, run: Path) -> None:

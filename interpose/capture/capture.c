@@ -144,8 +144,8 @@ static void leave_out(struct capture *p, struct pending *q, uint32_t flag)
 	q->refused = q->final = q->read = true;
 	q->epoch.flags = flag;
 	q->part = 0; /* of what was stored of it nothing is left */
-	for (uint32_t i = 0; q->list && i < q->list->count; i++)
-		q->list->regions[i]->touched = true;
+	for (uint32_t i = 0; p->list && i < p->list->count; i++)
+		p->list->regions[i]->touched = true;
 	hand_over(p, q);
 }
 

@@ -118,8 +118,9 @@ bool choose_regions(struct capture *p, uint32_t number, bool full, uint32_t *tot
 	for (; live && i < n; i++)
 		region_release(live[i]);
 	free(live);
+	ok = ok && p->blocks <= TT_CAPTURE_MAX_BLOCKS && capture_scratch(p, p->blocks ? p->blocks : 1);
 	p->staged_all &= ok && !controls.touched && !controls.choice;
-	return ok && p->blocks <= TT_CAPTURE_MAX_BLOCKS && capture_scratch(p, p->blocks ? p->blocks : 1);
+	return ok;
 }
 
 void choose_captured(struct capture *p)

@@ -232,7 +232,7 @@ static bool queue(struct capture *p, struct points *q, const struct stream *s)
 {
 	if ((p->open_stream != s || capture_held_up(p)) && !capture_settled(p))
 		return false;
-	if (wait_for_turn(q, s, turn_before(q, POINT_SETS)))
+	if (wait_for_turn(q, s, turn_before(q, POINT_SETS)) && drain_places(q->point_count))
 		return true;
 	if (!capture_hurried())
 		capture_let_go(p);

@@ -544,13 +544,13 @@ bool drain_add(const struct pending *p)
 	return ok;
 }
 
-/* Until all that was added is drained, or as much of it as lets chunks into the ring of p. */
-static bool wait_drained(struct capture *p, uint64_t size, uint64_t largest)
+/* Until so many more can be added at once, or as much is drained as lets chunks into the ring of p. */
+static bool wait_drained(unsigned places, struct capture *p, uint64_t size, uint64_t largest)
 {
 	uint64_t seen = progress, since = clock_ns();
 
 	pthread_mutex_lock(&lock);
-	uint64_t target = added;
+	uint64_t target = added + places > CAPTURE_PENDING ? added + places - CAPTURE_PENDING : 0;
 	while (running && drained < target && !(p && capture_fits(p, size, largest))) {
 		if (seen != progress) {
 			seen = progress;
@@ -567,12 +567,17 @@ static bool wait_drained(struct capture *p, uint64_t size, uint64_t largest)
 
 bool drain_flush(void)
 {
-	return wait_drained(NULL, 0, 0);
+	return wait_drained(CAPTURE_PENDING, NULL, 0, 0);
+}
+
+bool drain_places(unsigned places)
+{
+	return wait_drained(places, NULL, 0, 0);
 }
 
 bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest)
 {
-	return wait_drained(p, size, largest) && recorder_state == RECORDER_ON;
+	return wait_drained(CAPTURE_PENDING, p, size, largest) && recorder_state == RECORDER_ON;
 }
 
 /* With the lock held: epochs that are not in the files, of all contexts or of one. */

@@ -24,6 +24,8 @@ bool drain_add(const struct pending *p);
 uint32_t drain_slot(struct capture *p);
 /* Waits until everything added is in the files. False: the drain gets no further. */
 bool drain_flush(void);
+/* Waits only until so many more can be added without a wait. */
+bool drain_places(unsigned places);
 /* Waits only until chunks fit into the ring (as capture_fits), or nothing is left to wait for. False: as drain_flush. */
 bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest);
 /* The context is about to go: its memory is not used any more, and epochs not stored by now get no contents. */

@@ -51,12 +51,17 @@ int main(int argc, char **argv)
 	}
 	OK(launch(mix, n, free_stream, PARAMS(&b, &n, &one)));
 	if (!strcmp(how, "late"))
-		usleep(600000);
+		usleep(400000);
 	while (!strcmp(how, "off") && cuStreamQuery(free_stream) == CUDA_ERROR_NOT_READY)
 		usleep(1000);
 	go = 1;
+	while (cuStreamQuery(held) == CUDA_ERROR_NOT_READY)
+		usleep(1000);
+	usleep(100000); /* for the capture behind it */
 	OK(cuStreamSynchronize(held)); /* an epoch */
 	print_device("let go", a, n * 4);
+	if (!strcmp(how, "late"))
+		usleep(1000000);
 	OK(launch(mix, n, free_stream, PARAMS(&b, &n, &one)));
 	OK(cuStreamSynchronize(free_stream));
 	print_device("and on", b, n * 4);
