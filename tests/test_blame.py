@@ -236,6 +236,24 @@ def test_contents_that_are_known_again(cli: Cli, run_path: Path) -> None:
     ]
 
 
+def test_contents_that_did_not_change_after_a_loss_are_known_again(
+    cli: Cli, run_path: Path
+) -> None:
+    """An epoch tells what one block is after it, and the next full one what the other is."""
+    w = Writer(run_path)
+    w.born(0, bytes(2 * BLOCK_SIZE))
+    w.epoch("sync", "dropped")
+    w.write(0, 0, b"x")
+    w.epoch("sync")
+    w.epoch("sync", "full")
+    w.close()
+    out = cli("blame", run_path, "-r", "0", "--offset", BLOCK_SIZE).stdout
+    assert [line for line in out.splitlines() if line.startswith("epoch")] == [
+        "epoch 0  sync dropped: may have changed; the contents are gone",
+        "epoch 2  sync full: 00 (first contents)",
+    ]
+
+
 def test_contents_are_known_again_after_removed_data_files(cli: Cli, run_path: Path) -> None:
     """Nothing changed in the full epochs, which lists anew what is in removed files otherwise."""
     w = Writer(run_path, segments=True)

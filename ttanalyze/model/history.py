@@ -149,12 +149,12 @@ def _lost(process: Process, rows: Array) -> Array:
 
 
 def _listing(process: Process, rows: Array) -> Array:
-    """Of REGION_CHANGE rows, the epochs that list what changed since the last that did, or what was
-    in data files that are removed by now.
+    """Of REGION_CHANGE rows, the epochs that list what changed since the last that did. After a
+    loss all that list anything: what did not change may be known again.
     """
     kept = rows[process.epochs["flags"][rows["epoch"]] & layout.DROPPED == 0]
     before = np.searchsorted(_lost(process, rows), kept["epoch"])
-    listing = _differs(kept["digest"]) | _differs(before)
+    listing = _differs(kept["digest"]) | (before > 0)
     there = _there(process, process.epochs["segment"][kept["epoch"]])
     if not there.all():
         listing |= there
