@@ -34,3 +34,11 @@ def test_memory_without_pages_faults(built: Path) -> None:
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in outside.stdout
     strict = support.run([program, "last", "4"], support.simulator_environment())
     assert strict.status == FAULTED
+
+
+def test_a_read_before_the_first_allocation_does_not_fault(built: Path, tmp_path: Path) -> None:
+    """Where allocations have addresses of ours there is memory before them, as the driver has."""
+    environment = support.simulator_environment()
+    command = [str(support.build_program("shim_overrun", built)), "before", "2048"]
+    recorded = support.recording(environment, tmp_path / "other", deterministic="1")
+    assert support.run(command, recorded).status == 0

@@ -85,7 +85,8 @@ bool arena_give_back(struct context *c)
 		reclaim(c, NULL, mark);
 		arena_drop_row(c);
 	}
-	return arena_retire(c);
+	bool margins = arena_give_margins();
+	return arena_retire(c) || margins;
 }
 
 /* Caller holds the lock. s NULL: all work of the context may still use it. */

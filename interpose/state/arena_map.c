@@ -25,19 +25,66 @@ static bool can_reserve(CUdevice device, size_t *granule, const CUmemAllocationP
 		       CUDA_SUCCESS && *granule && PLACES_LARGE <= *granule && *granule % PLACES_UNIT == 0;
 }
 
-/* The whole stride; less of it where the driver or the process has not that much, but ample room for the device's memory. */
-static uint64_t reserve_at(CUdeviceptr base, uint64_t least)
+static bool reserve_exactly(CUdeviceptr base, uint64_t size)
 {
 	CUdeviceptr got;
 
-	for (uint64_t size = ARENA_STRIDE; size >= least && size >= ARENA_GRANULE; size /= 2) {
-		if (real.cuMemAddressReserve(&got, size, 0, base, 0) != CUDA_SUCCESS)
-			continue;
-		if (got == base)
-			return size;
+	if (real.cuMemAddressReserve(&got, size, 0, base, 0) != CUDA_SUCCESS)
+		return false;
+	if (got != base)
 		real.cuMemAddressFree(got, size);
-	}
+	return got == base;
+}
+
+/*
+ * The stride up to the next device's margin; less of it where the driver or the process has not that much, but
+ * ample room for the device's memory.
+ */
+static uint64_t reserve_at(CUdeviceptr base, uint64_t least)
+{
+	for (uint64_t size = ARENA_STRIDE; size >= least && size > ARENA_GRANULE; size /= 2)
+		if (reserve_exactly(base, size - ARENA_GRANULE))
+			return size - ARENA_GRANULE;
 	return 0;
+}
+
+/*
+ * Memory before the first allocation: the driver's own has other memory there, so that programs which read a
+ * little before an allocation do not fail.
+ */
+static void map_margin(struct range *range)
+{
+	struct mapping m = {.base = range->places.base - ARENA_GRANULE, .size = ARENA_GRANULE};
+
+	if (range->places.granule != ARENA_GRANULE || !reserve_exactly(m.base, m.size))
+		return;
+	if (arena_map(range, &m, 0) == CUDA_SUCCESS)
+		range->margin = m.size;
+	else
+		real.cuMemAddressFree(m.base, m.size);
+}
+
+static bool unmap_margin(struct range *range)
+{
+	CUdeviceptr base = range->places.base - ARENA_GRANULE;
+
+	if (!range->margin)
+		return false;
+	real.cuMemUnmap(base, range->margin);
+	real.cuMemAddressFree(base, range->margin);
+	range->margin = 0;
+	return true;
+}
+
+bool arena_give_margins(void)
+{
+	bool any = false;
+
+	pthread_mutex_lock(&arena_lock);
+	for (int i = 0; i < ARENA_DEVICES; i++)
+		any |= unmap_margin(&arena_ranges[i]);
+	pthread_mutex_unlock(&arena_lock);
+	return any;
 }
 
 static void reserve(CUdevice device)
@@ -72,6 +119,7 @@ static void reserve(CUdevice device)
 	}
 	range->places = (struct places){.base = base, .size = size, .granule = granule};
 	range->state = RESERVED;
+	map_margin(range);
 	atomic_store(&arena_reserved[device], size);
 	atomic_store_explicit(&arena_used, true, memory_order_release);
 }
@@ -91,6 +139,7 @@ void arena_reserve_anew(CUdevice device)
 	struct range *range = device >= 0 && device < ARENA_DEVICES ? &arena_ranges[device] : NULL;
 	if (range && range->state == RESERVED && !range->places.mapping_count) {
 		atomic_store(&arena_reserved[device], 0);
+		unmap_margin(range);
 		real.cuMemAddressFree(range->places.base, range->places.size);
 		places_end(&range->places);
 		range->state = UNTRIED;
@@ -188,7 +237,7 @@ uint64_t arena_available(CUdevice device, uint64_t bytes)
 {
 	if (device >= 0 && device < ARENA_DEVICES && atomic_load(&arena_reserved[device])) {
 		pthread_mutex_lock(&arena_lock);
-		bytes += places_idle(&arena_ranges[device].places);
+		bytes += places_idle(&arena_ranges[device].places) + arena_ranges[device].margin;
 		pthread_mutex_unlock(&arena_lock);
 	}
 	return bytes / ARENA_GRANULE * ARENA_GRANULE;

@@ -20,6 +20,7 @@ struct range {
 	enum { UNTRIED, RESERVED, REFUSED } state;
 	struct places places;
 	CUmemAllocationProp properties;
+	uint64_t margin; /* bytes of memory mapped before the places */
 	uint64_t users; /* devices whose kernels may reach it, a bit each */
 };
 
@@ -51,6 +52,8 @@ CUresult arena_map(const struct range *range, const struct mapping *m, uint64_t 
 CUresult arena_set_access(const struct mapping *m, CUdevice owner, uint64_t users);
 /* Unmaps what lies idle; true: there was something. Waiting may be part of it: not where work waits for the host. */
 bool arena_retire(const struct context *c);
+/* Where memory is short; true: there were any. */
+bool arena_give_margins(void);
 /* A reset of the device may end the reservation as well: without mappings it is made anew. */
 void arena_reserve_anew(CUdevice device);
 

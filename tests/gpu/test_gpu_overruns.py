@@ -23,3 +23,12 @@ def test_the_recorder_survives(
 ) -> None:
     environment = support.bare_environment()
     check_overrun(built, tmp_path / "run", environment, which, size, mode, same_layout=False)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_read_before_the_first_allocation(mode: str, built: Path, tmp_path: Path) -> None:
+    environment = support.bare_environment()
+    command = [str(support.build_program("shim_overrun", built)), "before", "2048"]
+    bare = support.run(command, environment)
+    recorded = support.run(command, support.recording(environment, tmp_path / "run", **MODES[mode]))
+    assert (recorded.stdout, recorded.status) == (bare.stdout, bare.status)

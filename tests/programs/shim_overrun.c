@@ -1,7 +1,7 @@
 /*
- * A kernel writes past an allocation: overrun FIRST|LAST BYTES. Small allocations surround the
- * moment in which a recorder makes its own, if there is one; the program works on afterwards, as
- * far as the device lets it, and says what became of each allocation.
+ * A kernel writes past an allocation, or reads before the first: shim_overrun first|last|before BYTES.
+ * Small allocations surround the moment in which a recorder makes its own, if there is one; the program
+ * works on afterwards, as far as the device lets it, and says what became of each allocation.
  */
 #include "program.h"
 
@@ -40,13 +40,16 @@ int main(int argc, char **argv)
 			OK(cuCtxSynchronize()); /* the first epoch */
 	}
 	SHOW(work());
-	CUdeviceptr end = (first ? all[0] : all[COUNT - 1]) + SMALL;
-	OK(launch(fill, past, NULL, PARAMS(&end, &past, &value)));
+	CUdeviceptr end = (first ? all[0] : all[COUNT - 1]) + SMALL, begin = all[0] - past * 4;
+	if (!strcmp(argv[1], "before"))
+		OK(launch(get_kernel(module, "copy"), past, NULL, PARAMS(&all[COUNT - 1], &begin, &past)));
+	else
+		OK(launch(fill, past, NULL, PARAMS(&end, &past, &value)));
 	if (SHOW(cuCtxSynchronize()) != CUDA_SUCCESS)
 		return 3;
 	SHOW(work());
 	SHOW(work());
-	for (unsigned i = 0; i < COUNT; i++)
+	for (unsigned i = 0; i < COUNT - 1; i++)
 		print_words("words", all[i], 4);
 	return 0;
 }
