@@ -744,7 +744,7 @@ def test_what_is_lost_is_said_in_its_place(run_path: Path) -> None:
     async def script(s: Session) -> None:
         assert "63 61 61" in s.text
         await s.press("[")
-        assert "are lost: 1 of its 1 blocks were overwritten" in joined(s.text)
+        assert "are lost: 1 of its 1 blocks were not stored" in joined(s.text)
         assert re.search(r"2 sync .*D", s.text)
         await s.press("[")
         assert "epoch 1 was refused: nothing was captured then" in s.text
