@@ -160,6 +160,27 @@ def test_beside_loops(built: Path, run: Path) -> None:
     assert tt.verify.verify(opened, run / "manifest.json").same
 
 
+def test_kernels_in_graphs_inside_are_named(built: Path, run: Path) -> None:
+    """They have no epochs, which is said of each graph and kernel, there and in the run."""
+    command = support.command("graph_children", built)
+    bare = support.run(command, SIM)
+    done = support.run(command, support.recording(SIM, run, epoch="sync;graph-node:^add"))
+    assert (done.stdout, done.status) == (bare.stdout, bare.status)
+    opened = tt.open(run)
+    graphs = [opened.graph_nodes(int(graph)) for graph in opened.graphs["graph"]]
+    inside = [
+        number
+        for number, nodes in enumerate(graphs)
+        if ((nodes["kernel"] == "add") & nodes["parent"].notna()).any()
+    ]
+    expected = [
+        f"graph {number}: no epochs after kernel add, where it is in a graph inside this one"
+        for number in inside
+    ]
+    assert expected and [w for w in opened.warnings if "no epochs after" in w] == expected
+    assert all(line in done.stderr for line in expected)
+
+
 def test_memory_of_a_graph(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_points_memory", built))]
     stderr = record(command, run, SIM, epoch="graph-node:.")

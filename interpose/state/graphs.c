@@ -258,6 +258,21 @@ static uint32_t label_of(uint32_t number)
 	return store_string(recorder_store(), text);
 }
 
+/* Points are put behind nodes of the graph itself only: a run without the others must not look whole. */
+static void tell_left_out(const struct node_list *l, uint32_t number)
+{
+	uint32_t before = TT_NO_ID;
+
+	for (size_t i = 0; options.epoch.inside.count && i < l->count; i++) {
+		const struct tt_graph_record *r = &l->nodes[i].record;
+		if (r->kind != TT_NODE_KERNEL || r->parent == TT_NO_ID || r->function == before)
+			continue;
+		const char *name = function_name(before = r->function);
+		if (name && expressions_match(&options.epoch.inside, name))
+			recorder_warn("graph %u: no epochs after kernel %s, where it is in a graph inside this one", number, name);
+	}
+}
+
 uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUgraph graph, uint64_t flags,
 		    uint64_t seq)
 {
@@ -285,11 +300,14 @@ uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUg
 		if (!insert(x)) {
 			no_memory();
 			exec_free(x);
+			x = NULL;
 		}
 	} else {
 		nodes_free(&nodes);
 	}
 	pthread_mutex_unlock(&lock);
+	if (x)
+		tell_left_out(&x->nodes, number);
 	return number;
 }
 
