@@ -258,7 +258,7 @@ enum tt_trigger {
 
 /* tt_epoch.flags */
 #define TT_EPOCHF_FULL 1      /* every captured region was read and every block is listed */
-#define TT_EPOCHF_TOUCHED 2   /* only touched regions were read; others count as unchanged */
+#define TT_EPOCHF_TOUCHED 2   /* only some regions were read: those that have a digest */
 #define TT_EPOCHF_LOOSE 4     /* the cut could not be made exact: contents may be torn */
 #define TT_EPOCHF_REFUSED 8   /* not captured (ring full under "fail", stalled, error); changes show in the next epoch */
 #define TT_EPOCHF_DROPPED 16  /* captured, but its contents were not stored: digests only, or, overwritten in the ring, nothing */

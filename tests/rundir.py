@@ -310,7 +310,7 @@ class Writer:
         number.
         """
         number = len(self.history)
-        full = "full" in flags
+        full, some = "full" in flags, "touched" in flags
         if full and self.segments and self.history:
             self.segment += 1
             self._begin_segment()
@@ -321,7 +321,7 @@ class Writer:
                 continue
             changed = self._changed(memory, full or region in whole)
             memory.seen = memory.contents
-            if not changed and memory.known:
+            if not changed and memory.known and not some:
                 continue
             digests.append((region, len(changed), digest_of(memory.contents)))
             for i in changed:

@@ -124,6 +124,7 @@ def test_types_and_shapes_of_some_regions(cli: Cli, run_path: Path, tmp_path: Pa
             {"region": 1, "name": "y", "dtype": "i16", "shape": [3], "bytes": 6},
         ],
         "left_out": [],
+        "unread": [],
     }
     found = tensors(out)
     assert {n: (t["dtype"], t["shape"]) for n, t in found.items()} == {

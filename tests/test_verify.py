@@ -311,7 +311,7 @@ def test_contents_only_one_side_has(tmp_path: Path) -> None:
         w = Writer(path)
         w.born(0, b"zero")
         w.born(1, b"one")
-        w.epoch("sync", "touched", only=only)
+        w.epoch("sync", only=only)
         w.close()
         return tt.open(path)
 

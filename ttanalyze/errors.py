@@ -21,6 +21,10 @@ class FormatError(Error):
         self.reason = reason
 
 
+class UnreadWarning(UserWarning):
+    """Contents are those of an earlier epoch: the one asked for did not read the region."""
+
+
 class MissingFileError(Error):
     """There is no such file."""
 

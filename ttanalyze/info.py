@@ -16,6 +16,7 @@ from ttanalyze.model import layout
 from ttanalyze.model.captures import LATEST, Captures
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
+from ttanalyze.model.unread import UNREAD
 from ttanalyze.waits import Waits
 
 SHOWN_PROCESSES = 8
@@ -64,6 +65,7 @@ def _process(process: Process) -> dict[str, Any]:
         "epoch_flags": {
             name: int(np.count_nonzero(flags & bit)) for name, bit in layout.EPOCH_FLAGS.items()
         },
+        "unread": process.unread.count(0, len(process.epochs) - 1),
         "bytes_read": int(process.epochs["bytes_read"].sum(dtype="u8")),
         "bytes_changed": int(process.epochs["bytes_changed"].sum(dtype="u8")),
         "bytes_stored": int(process.epochs["bytes_stored"].sum(dtype="u8")),
@@ -231,6 +233,8 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         size = f"{text.size(ring.get('bytes', 0))} in {place} memory"
         pairs.append(("ring", "none" if place == "none" else size))
     pairs.append(("epochs", _epochs(process)))
+    if process["unread"]:
+        pairs.append(("unread", f"{text.count(process['unread'], 'region-epoch')}: {UNREAD}"))
     captured, others = process["regions_captured"], process["regions_not_captured"]
     regions = f"{sum(captured.values()):,} captured"
     regions += f" ({text.listing(captured.items())})" if captured else ""

@@ -27,6 +27,7 @@ from ttanalyze.model.labels import Part as NamedPart
 from ttanalyze.model.layout import BLOCK_SIZE, Array
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
+from ttanalyze.model.unread import UNREAD
 from ttanalyze.output import replacing
 from ttanalyze.selection import by_region, label_of, named
 from ttanalyze.tensors import type_of
@@ -82,6 +83,12 @@ class Rewound:
     epoch: int
     parts: list[Part]
     left_out: list[int]
+
+    @property
+    def unread(self) -> list[int]:
+        """Regions that the epoch did not read: they are as they were when they were read last."""
+        regions = dict.fromkeys(part.region for part in self.parts)
+        return [r for r in regions if self.process.unread.at(r, self.epoch)]
 
     @property
     def size(self) -> int:
@@ -374,11 +381,21 @@ def summary_text(rewound: Rewound, found: Sequence[Summary]) -> str:
     return "\n".join(out)
 
 
-def left_out_text(rewound: Rewound) -> str:
-    """Which regions were not captured by then."""
-    some = ", ".join(map(str, rewound.left_out[:8])) + (" …" if len(rewound.left_out) > 8 else "")
-    count = text.count(len(rewound.left_out), "region")
-    return f"{count} left out, which no epoch had captured by then: {some}"
+def remarks(rewound: Rewound) -> list[str]:
+    """What to know of regions that were left out, or are not sure, a line each."""
+    said = (
+        (rewound.left_out, "left out, which no epoch had captured by then"),
+        (rewound.unread, f"as read last: {UNREAD}"),
+    )
+    return [
+        f"{text.count(len(which), 'region')} {what}: {_some(which)}"
+        for which, what in said
+        if which
+    ]
+
+
+def _some(regions: list[int]) -> str:
+    return ", ".join(map(str, regions[:8])) + (" …" if len(regions) > 8 else "")
 
 
 def _number(value: float | None) -> str:

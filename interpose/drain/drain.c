@@ -366,8 +366,9 @@ static bool commit(struct pending *q)
 
 	q->epoch.flags |= assembled.written ? TT_EPOCHF_LOOSE : 0;
 	q->epoch.bytes_changed = assembled.bytes_changed;
+	/* Of an epoch that read some regions only, readers have to know which. */
 	for (uint32_t i = 0; ok && q->list && i < q->list->count; i++)
-		if (assembled.regions[i].listed)
+		if (assembled.regions[i].listed || (q->epoch.flags & TT_EPOCHF_TOUCHED && q->list->regions[i]->mirror))
 			ok = store_digest(s, q->list->regions[i]->id,
 					  xxh3_64(q->list->regions[i]->mirror, region_blocks(q->list->regions[i]) * 8),
 					  assembled.regions[i].changed);

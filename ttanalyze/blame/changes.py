@@ -50,6 +50,11 @@ class Blame:
     count: int
     events: bool
 
+    @property
+    def unread(self) -> int:
+        """How many of these epochs did not read the region: a change shows in the next that did."""
+        return self.target.process.unread.count(self.first, self.last, self.target.region)
+
     def as_dict(self) -> dict[str, Any]:
         """All of it, by name; values as lists of items of the type, or as hexadecimal bytes."""
         epochs = self.target.process.epochs
@@ -58,6 +63,7 @@ class Blame:
             "first": self.first,
             "last": self.last,
             "count": self.count,
+            "unread": self.unread,
             "events": self.events,
             "changes": [
                 {

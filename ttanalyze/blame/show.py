@@ -16,6 +16,7 @@ from ttanalyze.blame.target import Target
 from ttanalyze.demangle import demangle
 from ttanalyze.model.labels import Part
 from ttanalyze.model.process import Process
+from ttanalyze.model.unread import UNREAD
 from ttanalyze.selection import label_of
 from ttanalyze.values import Type
 
@@ -42,6 +43,7 @@ def blame_text(found: Blame, colour: bool = False) -> str:
         out += _suspects(change.suspects, names) if found.events else []
     if any(change.after is None and change.blocks is None for change in found.changes):
         out += _why_gone(target.process)
+    out += _unread(found.unread, "epoch")
     return "\n".join(out if found.events else [*out, NO_CALLS])
 
 
@@ -88,6 +90,9 @@ def sighting_text(
         count = text.count(seen.unseen, "change")
         out.append(f"{count} could not be looked at: the contents are gone")
         out += _why_gone(process)
+    region = None if target is None else target.region
+    left_out = process.unread.count(0, len(process.epochs) - 1, region)
+    out += _unread(left_out, "epoch" if target is not None else "region-epoch")
     word = text.printable(condition.text)
     if seen.unlike:
         which = _regions(process, seen.unlike)
@@ -104,6 +109,12 @@ def _regions(process: Process, numbers: list[int]) -> str:
     shown = [f"{n} {text.printable(label)!r}" if label else str(n) for n, label in labels]
     more = f" and {len(numbers) - len(shown):,} more" if len(numbers) > len(shown) else ""
     return f"{'region' if len(numbers) == 1 else 'regions'} {', '.join(shown)}{more}"
+
+
+def _unread(count: int, what: str) -> list[str]:
+    if not count:
+        return []
+    return [f"{text.count(count, what)} not looked at: {UNREAD}; what changed then shows later"]
 
 
 def _why_gone(process: Process) -> list[str]:

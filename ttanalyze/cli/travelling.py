@@ -110,9 +110,9 @@ def rewind(
         ]
     else:
         said["regions"] = [part.as_dict() for part in found.parts]
-    said["left_out"] = found.left_out
-    if found.left_out and not json:
-        say(module.left_out_text(found))
+    said |= {"left_out": found.left_out, "unread": found.unread}
+    for line in [] if json else module.remarks(found):
+        say(line)
     if json or shown is not None:
         print_text(as_json(said) if json else str(shown))
 

@@ -310,6 +310,7 @@ class _Diff:
         out.differing += states.differing
         out.tolerated += states.tolerated
         out.unknown += states.unknown
+        out.unread += states.unread
         out.divergence_count += states.total
         out.stopped |= states.points < len(epochs_a)
         for i in range(len(states.pair)):

@@ -193,7 +193,8 @@ class ProcessDiff:
     only have been cut at other points; epochs_lack: whether that is not so, as no calls are known
     to tell the points, or as a side that did not end in order lacks the other's last epochs.
     regions: pairs. region_epochs: states compared; differing: of these;
-    tolerated: the same within the tolerance; unknown: of which only one side says something.
+    tolerated: the same within the tolerance; unknown: of which only one side says something;
+    unread: states that were not compared, as an epoch of a side did not read the region.
     launches: None where a side's calls are not known. divergences: by epoch; divergence_count:
     of all. stopped: at the first one. spread: regions in the order in which they part, the first.
     notes: what else one should know.
@@ -214,6 +215,7 @@ class ProcessDiff:
     differing: int = 0
     tolerated: int = 0
     unknown: int = 0
+    unread: int = 0
     launches: Launches | None = None
     regions_alone: list[RegionAlone] = field(default_factory=list)  # the first
     regions_alone_count: int = 0

@@ -16,6 +16,7 @@ from ttanalyze.diff.report import (
     Stretch,
     Suspect,
 )
+from ttanalyze.model.unread import UNREAD
 from ttanalyze.tensors import Place, TensorDifference
 from ttanalyze.values import ValueDifference
 from ttanalyze.writers import HOW, POSSIBLE
@@ -492,5 +493,8 @@ def _notes(processes: Sequence[ProcessDiff]) -> list[str]:
         if process.unknown:
             states = text.count(process.unknown, "region-epoch")
             out.append(f"{states} not compared: one side says nothing of them")
+        if process.unread:
+            states = text.count(process.unread, "region-epoch")
+            out.append(f"{states} not compared: {UNREAD}")
         out += map(text.printable, process.notes)
     return out

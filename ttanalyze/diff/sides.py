@@ -5,6 +5,7 @@ A manifest knows neither calls nor contexts nor contents: what it lacks is empty
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from ttanalyze.model.expected import ExpectedProcess
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 from ttanalyze.model.seen import INSIDE
+from ttanalyze.model.unread import Unread, find_unread
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
@@ -139,6 +141,15 @@ class Side:
         """Whether it was recorded up to its end, as far as can be known."""
         return self.process is None or self.process.status in statuses.WITH_THE_PROCESS
 
+    @functools.cached_property
+    def unread(self) -> Unread:
+        """What its epochs left out."""
+        of = self.regions
+        regions = of.id, of.born, of.died, of.context
+        return find_unread(
+            self.flags, self.context, regions, lambda: self.digests(0, len(self.flags))[:2]
+        )
+
     def digests(self, first: int, end: int) -> tuple[Array, Array, Array]:
         """Region, epoch and digest of the records of epochs first to end - 1, by epoch."""
         if self.process is not None:
@@ -208,15 +219,13 @@ def of_manifest(expected: ExpectedProcess, names: Names) -> Side:
         born=np.array([r["born"] for _, r in members], "u4"),
         died=np.array(died, "u4"),
     )
-    known = layout.EPOCH_FLAGS
-    flags = [sum(known.get(name, 0) for name in set(them)) for them in expected.flags]
     numbers = np.arange(count, dtype="u4")
     return Side(
         index=expected.index,
         process=None,
         trigger=np.array([names.number(t) for t in expected.triggers], "i8"),
         label=np.array([names.number(t) for t in expected.labels], "i8"),
-        flags=np.array(flags, "u4"),
+        flags=expected.flag_bits,
         context=np.zeros(count, "u4"),
         seq=np.zeros(count, "u8"),
         time=np.zeros(count, "u8"),

@@ -1,12 +1,13 @@
 """Compares the digests of regions at the points that two runs have in common, as a stream.
 
 A region's state in an epoch is that of its last digest up to it. What is kept is the state of each
-region; digests are gone through a batch at a time, each looked at once. An epoch inside a graph's
-launch tells only of regions that it has digests of: the others are compared at the next point.
+region; digests are gone through a batch at a time, each looked at once. A region that an epoch of
+either side left out is compared at the next point at which both read it.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +15,8 @@ import numpy as np
 
 from ttanalyze.diff.sides import Side
 from ttanalyze.model.layout import Array, distinct
-from ttanalyze.verify.compare import EPOCH_BITS, EPOCH_MASK, Points, keys_of
+from ttanalyze.model.unread import EPOCH_BITS, EPOCH_MASK, Unread, keys_of
+from ttanalyze.verify.compare import Points
 
 BATCH = 1 << 20  # digests of a side that are compared at once
 MOST = 1 << 18  # stretches that are kept
@@ -44,8 +46,9 @@ class Stretches:
     pair, first, last: first and last point. since: whether it was compared at the point before,
     where it was the same. digest_a, digest_b: at the first point.
     compared: states, that is, pairs at points; differing: of these; tolerated: of these, the same
-    but by their digests. unknown: states of which one side says nothing. total: of all stretches,
-    only the first MOST of which are listed. points: how many were gone through.
+    but by their digests. unknown: states of which one side says nothing; unread: that the epoch of
+    a side left out. total: of all stretches, only the first MOST of which are listed. points: how
+    many were gone through.
     """
 
     pair: Array
@@ -58,6 +61,7 @@ class Stretches:
     differing: int
     tolerated: int
     unknown: int
+    unread: int
     total: int
     points: int
 
@@ -93,9 +97,21 @@ class _Side:
         before = int(self.ends[begin - 1]) if begin else 0
         return int(np.searchsorted(self.ends, before + BATCH, "right"))
 
-    def points(self, begin: int, end: int) -> tuple[Points, Array]:
-        """What is known at points begin to end - 1, and of what came before at point begin; and the
-        keys of those that have a digest in the very epoch.
+    @functools.cached_property
+    def unread(self) -> Unread:
+        """What points left out, by pair."""
+        begin, end = self.side.unread.begin, self.side.unread.end
+        pair, ours = self._pairs((begin >> EPOCH_BITS).astype("u4"))
+        first, last = (
+            np.searchsorted(self.epochs, keys[ours] & EPOCH_MASK) for keys in (begin, end)
+        )
+        some = first < last
+        keys = keys_of(pair[some], first[some])
+        order = np.argsort(keys)
+        return Unread(keys[order], keys_of(pair[some], last[some])[order])
+
+    def points(self, begin: int, end: int) -> Points:
+        """What is known at points begin to end - 1, and of what came before at point begin.
 
         The points before have to be asked for first.
         """
@@ -106,7 +122,6 @@ class _Side:
         before = np.flatnonzero(self.known)
         keys = np.concatenate([keys_of(before, np.full(len(before), begin)), keys_of(pair, point)])
         values = np.concatenate([self.state[before], digest[ours]])
-        listed = keys_of(pair, point)[epoch[ours] == self.epochs[point]]
         order = np.argsort(keys, kind="stable")
         keys, values = keys[order], values[order]
         newest = np.append(keys[1:] != keys[:-1], True)[: len(keys)]
@@ -114,7 +129,7 @@ class _Side:
         last = np.append(keys[1:] >> EPOCH_BITS != keys[:-1] >> EPOCH_BITS, True)[: len(keys)]
         now = (keys[last] >> EPOCH_BITS).astype("i8")
         self.state[now], self.known[now] = values[last], True
-        return Points(keys, values, np.zeros(len(keys), bool)), listed
+        return Points(keys, values, np.zeros(len(keys), bool))
 
     def _pairs(self, region: Array) -> tuple[Array, Array]:
         """The pair of each record that has one, and which records these are."""
@@ -134,13 +149,9 @@ class _Comparison:
         self.stop = stop
         self.a = _Side(common.a, common.epochs_a, common.regions_a)
         self.b = _Side(common.b, common.epochs_b, common.regions_b)
-        sides = ((common.a, common.epochs_a), (common.b, common.epochs_b))
-        self.inside = np.logical_or(*(side.inside[epochs] for side, epochs in sides))
-        # The first point from each on that is not inside a call.
-        points = np.arange(len(self.inside))
-        later = np.where(self.inside, len(points), points)
-        self.outside = np.minimum.accumulate(later[::-1])[::-1]
+        self.left_out = self.a.unread.joined(self.b.unread)
         self.compared = self.differing = self.tolerated = self.unknown = self.total = 0
+        self.unread = 0
         self.rows: Array = np.empty((0, 5), "u8")  # pair, first, since, digest_a, digest_b
         self.last: Array = np.empty(0, "i8")
         pairs = len(common.born)
@@ -170,6 +181,7 @@ class _Comparison:
             differing=self.differing,
             tolerated=self.tolerated,
             unknown=self.unknown,
+            unread=self.unread,
             total=self.total,
             points=begin,
         )
@@ -178,18 +190,19 @@ class _Comparison:
         """Compares points begin to end - 1; gives the point to go on with."""
         born = np.maximum(self.common.born, begin)
         alive = np.flatnonzero(born < np.minimum(self.common.died, end))
-        (a, in_a), (b, in_b) = self.a.points(begin, end), self.b.points(begin, end)
-        keys = distinct(np.concatenate([a.key, b.key, keys_of(alive, born[alive])]))
+        a, b = self.a.points(begin, end), self.b.points(begin, end)
+        bounds = np.concatenate([self.left_out.begin, self.left_out.end])
+        at = bounds & EPOCH_MASK
+        bounds = bounds[(at >= begin) & (at < end)]
+        keys = distinct(np.concatenate([a.key, b.key, bounds, keys_of(alive, born[alive])]))
         pair, point = (keys >> EPOCH_BITS).astype("i8"), (keys & EPOCH_MASK).astype("i8")
         inside = (point >= born[pair]) & (point < self.common.died[pair])
         keys, pair, point = keys[inside], pair[inside], point[inside]
         behind = self._behind(pair, point, end)
-        if self.inside[begin:end].any():
-            told = ~self.inside[point] | np.isin(keys, np.concatenate([in_a, in_b]))
-            point = np.where(told, point, np.minimum(self.outside[point], behind))
-            kept = point < behind
-            keys, pair, point = keys[kept], pair[kept], point[kept]
-            behind = self._behind(pair, point, end)
+        told = ~self.left_out.holds(keys)
+        said = _values(a, keys)[1] | _values(b, keys)[1]
+        self.unread += int((behind - point)[said & ~told].sum())
+        keys, pair, point, behind = keys[told], pair[told], point[told], behind[told]
         digest_a, has_a = _values(a, keys)
         digest_b, has_b = _values(b, keys)
         known = has_a & has_b

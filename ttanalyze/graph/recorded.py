@@ -48,8 +48,7 @@ def good_epochs(process: Process, context: int) -> Array:
 
 def is_partial(process: Process, epoch: int | None) -> bool:
     """Whether an epoch looked at some memory only."""
-    both = layout.TOUCHED | layout.FULL
-    return epoch is not None and int(process.epochs[epoch]["flags"]) & both == layout.TOUCHED
+    return epoch is not None and bool(process.seen.partial[epoch])
 
 
 def span(process: Process, first: int, last: int, order: str = "streams") -> Span:

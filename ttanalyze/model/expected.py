@@ -32,6 +32,12 @@ class ExpectedProcess:
     epoch: Array
     digest: Array
 
+    @property
+    def flag_bits(self) -> Array:
+        """The flags of each epoch, as a tt_epoch has them, without names that are not known."""
+        known = layout.EPOCH_FLAGS
+        return np.array([sum(known.get(n, 0) for n in set(them)) for them in self.flags], "u4")
+
 
 def load(path: str | os.PathLike[str]) -> list[ExpectedProcess]:
     """Reads a manifest file. Raises FormatError where it isn't one."""

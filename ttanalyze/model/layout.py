@@ -112,6 +112,11 @@ DROPPED = EPOCH_FLAGS["dropped"]
 LOOSE = EPOCH_FLAGS["loose"]
 
 
+def reads_some(flags: Array) -> Array:
+    """Which epochs read some regions only, by their flags."""
+    return np.asarray(flags & (TOUCHED | FULL) == TOUCHED)
+
+
 def blocks_of(size: int) -> int:
     """Blocks of a region of `size` bytes."""
     return -(-size // BLOCK_SIZE)

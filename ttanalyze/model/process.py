@@ -48,6 +48,7 @@ from ttanalyze.model.params import Params
 from ttanalyze.model.regions import Regions
 from ttanalyze.model.seen import Seen
 from ttanalyze.model.strings import Strings
+from ttanalyze.model.unread import Unread, find_unread
 
 SLOTS = 512  # of events.bin that are known by the seq they span
 EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
@@ -513,6 +514,18 @@ class Process:
     def seen(self) -> Seen:
         """What epochs have seen of calls and memory."""
         return Seen(self)
+
+    @functools.cached_property
+    def unread(self) -> Unread:
+        """What epochs left out."""
+        of = self.regions
+        count = len(self.epochs)
+        return find_unread(
+            self.epochs["flags"],
+            self.epochs["context"],
+            (of.id, of.born, of.died, of.birth["context"]),
+            lambda: (self.digests(0, count)["region"], self.epoch_of("digests", 0, count)),
+        )
 
     @functools.cached_property
     def captures(self) -> Captures:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ttanalyze import text
-from ttanalyze.errors import Error, FormatError, system_error
+from ttanalyze.errors import Error, FormatError, UnreadWarning, system_error
 from ttanalyze.model import contents, layout, manifest
 from ttanalyze.model.files import expect, expect_list, newer, read_json
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process, check_process
+from ttanalyze.model.unread import UNREAD
 from ttanalyze.options import unmet
 
 if TYPE_CHECKING:
@@ -207,9 +209,13 @@ class Run:
 
         Gives a 1-D array of uint8, or of dtype. Reads the blocks it needs and checks each
         against its digest. Raises Error where there is no such epoch or region, where the
-        contents are lost or don't divide into items of dtype, FormatError where damaged.
+        contents are lost or don't divide into items of dtype, FormatError where damaged. Warns
+        (UnreadWarning) where the epoch did not read the region.
         """
         end = None if stop is None else int(stop)
+        if self.process(process).unread.at(int(region), int(epoch)):
+            which = f"region {region} in epoch {epoch} is as it was when it was read last"
+            warnings.warn(f"{which}: {UNREAD}", UnreadWarning, stacklevel=2)
         out = contents.read(self.process(process), int(epoch), int(region), int(start), end)
         if dtype is None:
             return out

@@ -1,7 +1,8 @@
 """What each epoch has seen of the program's calls, and of its memory.
 
 Epochs go by their numbers: several may be of one call. Those inside a graph's launch are cut while
-it runs, and have seen a part of what it did; and only the regions that one kernel was given.
+it runs, and have seen a part of what it did; and only the regions that one kernel was given. Others
+may have seen only the regions that calls named.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Recorded(Protocol):
 
 class Seen:
     """Of the epochs of one process. whole: the seq of the last call all of whose work is in an
-    epoch; some: of the last one of whose work anything is.
+    epoch; some: of the last one of whose work anything is. partial: whether it read some regions
+    only.
     """
 
     def __init__(self, process: Recorded) -> None:
@@ -36,6 +38,7 @@ class Seen:
         epochs = process.epochs
         seqs, trigger = epochs["seq"].astype("i8"), epochs["trigger"]
         inside = trigger == INSIDE
+        self.partial: Array = layout.reads_some(epochs["flags"]) | inside
         ahead = (trigger == BEFORE) | self._ahead(epochs, inside)
         cut = epochs["cut"].astype("i8")
         self.some: Array = np.where(cut > 0, cut, seqs - ahead)
@@ -67,9 +70,8 @@ class Seen:
             epochs = self._process.epochs[begin:end]
             usable = (epochs["flags"] & layout.REFUSED == 0) & (epochs["context"] == context)
             for row in np.flatnonzero(usable)[::-1].tolist():
-                if region is None or epochs["trigger"][row] != INSIDE:
+                if region is None or not self.partial[begin + row]:
                     return int(begin + row)
-                # What was read there and had not changed is not told from what was not read.
                 if (self._process.digests(begin + row, begin + row + 1)["region"] == region).any():
                     return int(begin + row)
             end, size = begin, 4 * size

@@ -23,7 +23,8 @@ from ttanalyze.model.expected import ExpectedProcess, load, parse
 from ttanalyze.model.process import Process
 from ttanalyze.model.recompute import Batch, Recompute
 from ttanalyze.model.run import Run
-from ttanalyze.verify.compare import Comparison, Points, compare, keys_of
+from ttanalyze.model.unread import Unread, find_unread, keys_of
+from ttanalyze.verify.compare import Comparison, Points, compare
 from ttanalyze.verify.localise import Localiser, Tamper
 
 LISTED = 100  # differences that a report describes; it counts them all
@@ -81,6 +82,7 @@ class VerifyReport:
     region_epochs: int  # compared
     digest_only: int  # of these, states that could only be compared by their recorded digest
     differing: int  # region-epochs that differ
+    unread: int  # region-epochs that were not compared: the epoch did not read the region
     total_differences: int
     stopped: bool  # at the first difference
     blocks_read: int
@@ -138,6 +140,7 @@ def verify(
         region_epochs=check.region_epochs,
         digest_only=check.digest_only,
         differing=check.differing,
+        unread=check.unread,
         total_differences=check.total_differences,
         stopped=bool(check.differences) and not keep_going,
         blocks_read=check.blocks_read,
@@ -209,7 +212,7 @@ class _Check:
         self.total_differences = 0
         self.localisers: dict[int, Localiser] = {}
         self.process_count = self.epoch_count = self.region_count = 0
-        self.region_epochs = self.digest_only = self.differing = 0
+        self.region_epochs = self.digest_only = self.differing = self.unread = 0
         self.blocks_read = self.bytes_read = 0
         self.epochs_done = 0
         self._check_selection()
@@ -243,6 +246,8 @@ class _Check:
             return "; ".join(self.run.failures) or "the run has no epochs"
         if not self.epoch_count:
             return "; ".join(["all epochs were refused", *self.run.failures])
+        if self.unread:
+            return "these epochs read none of the regions"
         return "no captured region lives in these epochs"
 
     def _range(self, process: Process) -> tuple[int, int]:
@@ -365,6 +370,7 @@ class _Check:
         refused = process.epochs["flags"][: last + 1] & layout.REFUSED != 0
         refused |= np.array(["refused" in flags for flags in wanted.flags[: last + 1]], bool)
         self.epoch_count += int(np.count_nonzero(~refused[first:]))
+        unread = process.unread.joined(_unread(process, wanted))
         only = None if self.wanted is None else np.array(sorted(self.wanted), "u4")
         work = Recompute(process, first, last, only)
         batches: list[Batch] = []
@@ -379,7 +385,7 @@ class _Check:
                 compared = rows
                 actual = self._actual(process, batches)
                 end = min(batch.end, last + 1)
-                result = compare(expected, actual, lives, first, end, refused)
+                result = compare(expected, actual, lives, first, end, refused, unread)
                 if len(result.region) and not self.keep_going:
                     break
         assert result is not None, "the last batch ends behind the last epoch"
@@ -390,6 +396,7 @@ class _Check:
         self.region_epochs += result.region_epochs
         self.digest_only += result.digest_only
         self.differing += result.differing
+        self.unread += result.unread
         # Where the pass was stopped, a stretch that reaches its end may go on.
         known = batches[-1].end - 1 if batches[-1].end <= last else last + 1
         return _mismatches(process, result, known)
@@ -420,6 +427,23 @@ class _Check:
         if difference.region is not None and difference.process in self.localisers:
             self.localisers[difference.process].fill_in(difference)
         return difference
+
+
+def _unread(process: Process, wanted: ExpectedProcess) -> Unread:
+    """What the manifest's epochs left out, in the contexts of the run's."""
+    count = min(len(wanted.flags), len(process.epochs))
+    ids = np.array(sorted(wanted.regions), "u4")
+    row = process.regions.rows(ids)
+    ids, row = ids[row >= 0], row[row >= 0]
+    born, died = ([wanted.regions[i][what] for i in ids.tolist()] for what in ("born", "died"))
+    of = (
+        ids,
+        np.array(born, "u4"),
+        np.array([layout.NO_EPOCH if epoch is None else epoch for epoch in died], "u4"),
+        process.regions.birth["context"][row],
+    )
+    flags, context = wanted.flag_bits[:count], process.epochs["context"][:count]
+    return find_unread(flags, context, of, lambda: (wanted.region, wanted.epoch))
 
 
 def _mismatches(process: Process, result: Comparison, known: int) -> _Found:

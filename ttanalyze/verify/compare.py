@@ -12,14 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ttanalyze.model.layout import Array, distinct
-
-EPOCH_BITS = np.uint64(32)
-EPOCH_MASK = np.uint64(0xFFFFFFFF)
-
-
-def keys_of(region: Array, epoch: Array) -> Array:
-    """region << 32 | epoch, which sorts by region and then by epoch."""
-    return np.asarray((region.astype("u8") << EPOCH_BITS) | epoch.astype("u8"))
+from ttanalyze.model.unread import EPOCH_BITS, EPOCH_MASK, Unread, keys_of
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,8 @@ class Points:
 @dataclass(frozen=True)
 class Comparison:
     """What compare found. region_epochs: states compared; digest_only: of these, without the
-    contents of the second history; differing: of these, different.
+    contents of the second history; differing: of these, different. unread: states that were not
+    compared.
 
     One row per stretch of epochs, `epoch` to `until`, over which a region differs, in the order
     of epochs; both were compared. has_first, has_second: whether the history says anything;
@@ -75,6 +69,7 @@ class Comparison:
     region_epochs: int
     digest_only: int
     differing: int
+    unread: int
     region: Array
     epoch: Array
     until: Array
@@ -91,11 +86,12 @@ def compare(
     begin: int,
     end: int,
     skip: Array,
+    unread: Unread,
 ) -> Comparison:
     """Compares epochs begin to end - 1 of regions in their lives [born, died).
 
     skip: by epoch, up to end at least, those to leave out. What came in one of them is compared in
-    the next one that is not.
+    the next one that is not. unread: those that left regions out.
     """
     compared = np.flatnonzero(~skip).astype("u8")
     before = np.append(0, np.cumsum(~skip))  # epochs that are compared before each
@@ -103,7 +99,7 @@ def compare(
     born = np.array([max(lives[i][0], begin) for i in ids.tolist()], "u8")
     died = np.array([min(lives[i][1], end) for i in ids.tolist()], "u8")
     opening = keys_of(ids[born < died], born[born < died])  # of what began before
-    keys = distinct(np.concatenate([first.key, second.key, opening]))
+    keys = distinct(np.concatenate([first.key, second.key, opening, unread.begin, unread.end]))
     keys = keys[keys & EPOCH_MASK < np.uint64(end)]
     following = before[(keys & EPOCH_MASK).astype("i8")]
     keys, following = keys[following < len(compared)], following[following < len(compared)]
@@ -118,16 +114,19 @@ def compare(
     one, has_one = first.at(keys)
     two, has_two = second.at(keys)
     digest_one, digest_two = _where(first.digest, one, has_one), _where(second.digest, two, has_two)
-    differs = (has_one != has_two) | (digest_one != digest_two)
+    left_out = unread.holds(keys)
+    told = (has_one | has_two) & ~left_out
+    differs = told & ((has_one != has_two) | (digest_one != digest_two))
     stored = _where(second.stored, two, has_two)
     last = before[until.astype("i8")]
     epochs = last - before[epoch.astype("i8")]
     at = np.flatnonzero(differs)
     at = at[np.lexsort((row[at], epoch[at]))]
     return Comparison(
-        region_epochs=int(epochs[has_one | has_two].sum()),
-        digest_only=int(epochs[has_two & ~stored].sum()),
+        region_epochs=int(epochs[told].sum()),
+        digest_only=int(epochs[told & has_two & ~stored].sum()),
         differing=int(epochs[differs].sum()),
+        unread=int(epochs[(has_one | has_two) & left_out].sum()),
         region=ids[row[at]],
         epoch=epoch[at],
         until=compared[last[at] - 1],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ttanalyze import bytewise, text
+from ttanalyze.model.unread import UNREAD
 from ttanalyze.tensors import Place
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
             f"  {text.count(report.digest_only, 'region-epoch')} by recorded digest only: "
             "the contents are gone"
         )
+    if report.unread:
+        out.append(f"  {text.count(report.unread, 'region-epoch')} not verified: {UNREAD}")
     for difference in report.differences:
         out += ["", *_difference(difference, colour)]
     if not report.against and any(d.changed_block_count for d in _unseen(report)):
