@@ -68,6 +68,10 @@ soak: build ## an hour of recording on the simulator: neither memory nor descrip
 test-threads: build ## the recorder's threads under ThreadSanitizer
 	$(PYTEST) tests/test_data_races.py
 
+mutate: build ## a sample of mutants of the answers' core, and which of them no test notices
+	$(BIN)/python -m pip install --quiet -c requirements-dev.lock --editable '.[mutate]'
+	$(BIN)/python -m tests.mutate --sample $(or $(SAMPLE),20)
+
 gpu-test: examples ## the same programs and the framework cases on a GPU
 	$(BIN)/python -m pytest -n 8 -m gpu
 

@@ -1,0 +1,123 @@
+"""Which changes of the answers' core no test notices: a sample of mutants by cosmic-ray.
+
+    python -m tests.mutate [--sample N] [--seed N] [MODULE …]
+
+Each mutant is tried in a copy of the project under build/mutate, by the tests of its module. A
+mutant that changes no test's outcome, or only what nobody can notice, survives. Mutants of type
+annotations are left out: they are never evaluated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cosmic_ray.commands import init
+from cosmic_ray.mutating import mutate_and_test
+from cosmic_ray.work_db import WorkDB, use_db
+from cosmic_ray.work_item import MutationSpec
+
+from tests import support
+from ttanalyze import text
+
+WORK = support.ROOT / "build" / "mutate"
+GENERATED = ("ttanalyze/_cuda.py", "ttanalyze/_format.py", "ttanalyze/lib")
+TESTS = {
+    "verify/check.py": "verify random_runs",
+    "diff/states.py": "diff diff_matching random_runs",
+    "race/pairs.py": "race",
+    "race/order.py": "race",
+    "blame/search.py": "blame blame_plausible random_runs",
+    "diff/match.py": "diff_matching diff random_runs",
+    "memory/analyse.py": "memory random_runs",
+    "model/contents.py": "model rewind random_runs",
+}
+MARKS = "not native and not long and not gpu"
+Place = tuple[int, int]
+
+
+def copied() -> Path:
+    """The project as it is here, to be changed."""
+    tree = WORK / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    names = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=support.ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    for name in filter(None, names.split("\0")):
+        if (support.ROOT / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(support.ROOT / name, tree / name)
+    for name in GENERATED:
+        copy = shutil.copytree if (support.ROOT / name).is_dir() else shutil.copy2
+        copy(support.ROOT / name, tree / name)
+    return tree
+
+
+def mutants(module: Path) -> list[MutationSpec]:
+    """All of a module but those of annotations."""
+    with use_db(str(WORK / "mutants.sqlite"), WorkDB.Mode.create) as db:
+        init([module], db, {})
+        found = [mutation for item in db.work_items for mutation in item.mutations]
+    never = _annotations(ast.parse(module.read_text()))
+    return [m for m in found if not any(a <= m.start_pos and m.end_pos <= b for a, b in never)]
+
+
+def _annotations(tree: ast.AST) -> list[tuple[Place, Place]]:
+    out = []
+    for node in ast.walk(tree):
+        for one in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            if one is not None:
+                begin, end = (one.lineno, one.col_offset), (one.end_lineno, one.end_col_offset)
+                out.append((begin, end))
+    return out
+
+
+def command(module: str) -> str:
+    """What tests a module."""
+    files = [f"tests/test_{name}.py" for name in TESTS[module].split()]
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", MARKS]
+    return shlex.join([sys.executable, "-m", "pytest", *options, *files])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sample", type=int, default=20, help="mutants of each module; 0: all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("modules", nargs="*", choices=[[], *TESTS], metavar="MODULE")
+    asked = parser.parse_args()
+    tree = copied()
+    os.chdir(tree)
+    rows, survivors = [["module", "mutants", "tried", "killed", "survived"]], []
+    for module in asked.modules or TESTS:
+        began = time.monotonic()
+        subprocess.run(shlex.split(command(module)), check=True, stdout=subprocess.DEVNULL)
+        limit = 30 + 4 * (time.monotonic() - began)
+        every = mutants(tree / "ttanalyze" / module)
+        count = min(asked.sample or len(every), len(every))
+        chosen = random.Random(asked.seed).sample(every, count)
+        survived = 0
+        for mutation in chosen:
+            result = mutate_and_test([mutation], command(module), limit)
+            if not result.is_killed:
+                survived += 1
+                survivors.append(f"{module}:{mutation.start_pos[0]}\n{result.diff}")
+        numbers = [len(every), count, count - survived, survived]
+        rows.append([module, *map(str, numbers)])
+        print(f"{module}: {count - survived} of {count} killed", file=sys.stderr, flush=True)
+    print("\n".join([*survivors, text.table(rows, {1, 2, 3, 4})]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
