@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-static volatile int go;
+static _Atomic int go;
 
 static void wait_for_go(void *unused)
 {
