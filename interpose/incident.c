@@ -168,10 +168,7 @@ static void describe_stream(const struct inflight_stream *s, char out[80])
 
 static int open_file(const char *name)
 {
-	char path[4200];
-
-	snprintf(path, sizeof(path), "%s/%s", store_directory(recorder_store()), name);
-	return file_open_existing(path);
+	return file_open_existing(store_folder(recorder_store()), name);
 }
 
 static void read_text(int file, uint32_t offset, char out[NAME])

@@ -346,13 +346,13 @@ static bool start_parts(void)
 		recorder_fail("%s", error);
 	else if (entry_lacks())
 		recorder_fail("this driver is too old: it has no %s", entry_lacks());
-	else if (options.events && !events_open(store_directory(run), error, sizeof(error)))
+	else if (options.events && !events_open(store_folder(run), error, sizeof(error)))
 		recorder_fail("%s", error);
 	else if (options.callstacks && !stacks_open())
 		recorder_fail("no host memory for call stacks");
-	else if (options.params && !params_open(store_directory(run), error, sizeof(error)))
+	else if (options.params && !params_open(store_folder(run), error, sizeof(error)))
 		recorder_fail("%s", error);
-	else if (!timeline_open(store_directory(run), error, sizeof(error)))
+	else if (!timeline_open(store_folder(run), error, sizeof(error)))
 		recorder_fail("%s", error);
 	else if (!drain_start())
 		recorder_fail("no thread for the drain");
@@ -472,7 +472,7 @@ void recorder_finish(const char *status, const char *reason)
 	t->busy++;
 	be_patient(reason != NULL);
 	delays_close();
-	delays_write(store_directory(run));
+	delays_write(store_folder(run));
 	timeline_close();
 	drain_stop();
 	atomic_compare_exchange_strong(&recorder_state, &on, RECORDER_OFF);

@@ -7,6 +7,7 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ DRAIN = INTERPOSE / "drain"
 STRESS = ROOT / "tests" / "programs" / "store_stress.c"
 FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC"]
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-HEADERS = ["format.h", "drain/json.h", "drain/store.h", "drain/events.h", "drain/dedup.h"]
+DECLARED = "folder json store events dedup"
+HEADERS = ["format.h", *(f"drain/{name}.h" for name in DECLARED.split())]
 NAMES = (
-    "compress dedup disk events file json manifest mapped merge retain store store_epoch strings"
+    "compress dedup disk events file folder json manifest mapped merge retain store store_epoch "
+    "strings"
 )
 SOURCES = [*(DRAIN / f"{name}.c" for name in NAMES.split()), INTERPOSE / "state" / "clock.c"]
 STREAM = """#include "xxh3_stream.h"
@@ -200,6 +203,18 @@ def check_epochs(process: Path) -> Any:
 
 
 # ---- a writer ----
+
+
+KEPT: list[Any] = []  # what the library goes on using
+
+
+def open_events(lib: Any, folder: Path, before: Callable[[], None] = lambda: None) -> str | None:
+    """None, or why not. before: called once the folder is found."""
+    found, error = FFI.new("struct folder *"), FFI.new("char[512]")
+    KEPT.append(found)
+    assert lib.folder_find(found, os.fsencode(folder))
+    before()
+    return None if lib.events_open(found, error, 512) else FFI.string(error).decode()
 
 
 class Store:

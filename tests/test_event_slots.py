@@ -14,6 +14,7 @@ from tests.drain_run import (
     HEADER,
     NONE,
     check_epochs,
+    open_events,
     program,
     read_events,
     records,
@@ -63,11 +64,10 @@ def test_a_slot_kept_for_long_stays_writable(stress: Path, tmp_path: Path) -> No
 
 def test_memory_stays_flat(drain_path: Path, tmp_path: Path) -> None:
     body = """
-error = t.FFI.new("char[512]")
 run.mkdir()
 def resident(): return int(open("/proc/self/statm").read().split()[1]) * 4096
 before = resident()
-assert lib.events_open(str(run).encode(), error, 512)
+assert t.open_events(lib, run) is None
 worst = 0
 for i in range(1_000_000):
     event = lib.events_next()
@@ -111,12 +111,10 @@ assert told == {"events.bin": {"size": 64 + 3 * 128, "check": xxhash.xxh3_64_hex
 
 def test_events_without_a_recording(drain: Any, tmp_path: Path) -> None:
     assert drain.events_next() == FFI.NULL
-    error = FFI.new("char[512]")
-    assert not drain.events_open(str(tmp_path / "none").encode(), error, 512)
-    assert (
-        FFI.string(error).decode()
-        == f"creating events.bin in {tmp_path}/none: No such file or directory"
-    )
+    none = tmp_path / "none"
+    none.mkdir()
+    why = open_events(drain, none, before=none.rmdir)
+    assert why == f"creating events.bin in {none}: No such file or directory"
     drain.events_close()
 
 
@@ -145,9 +143,9 @@ def test_fork(stress: Path, tmp_path: Path) -> None:
 
 
 FULL_DISK_EVENTS = """
-error = t.FFI.new("char[512]")
 run.mkdir()
-assert lib.events_open(str(run).encode(), error, 512), t.FFI.string(error)
+error = t.FFI.new("char[512]")
+assert t.open_events(lib, run) is None
 taken = lost = 0
 for i in range(100000):
     e = lib.events_next()
@@ -184,9 +182,8 @@ def test_events_stop_where_the_disk_is_full(drain_path: Path, tmp_path: Path, li
 
 def test_helper_thread_takes_no_signals(drain_path: Path, tmp_path: Path) -> None:
     body = """
-error = t.FFI.new("char[512]")
 run.mkdir()
-assert lib.events_open(str(run).encode(), error, 512)
+assert t.open_events(lib, run) is None
 def tasks():
     path = "/proc/self/task/"
     return {open(f"{path}{n}/comm").read().strip(): n for n in os.listdir(path)}

@@ -308,6 +308,48 @@ def test_a_run_that_may_take_no_more_of_the_disk(limit: str, built: Path, tmp_pa
         unmount(folder)
 
 
+# ---- who may read it, and who may have planted what ----
+
+
+@pytest.mark.native
+def test_a_run_is_for_its_owner_alone(program: list[str], run: Path) -> None:
+    command = ["sh", "-c", 'umask 0; exec "$0" "$@"', *program]
+    support.run(command, support.recording(SIM, run, timeline="events", params="1"))
+    for path in [run, *run.rglob("*")]:
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+@pytest.mark.native
+def test_planted_links_are_not_followed(
+    program: list[str], bare: support.Outcome, tmp_path: Path, run: Path
+) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    run.mkdir()
+    for number, name in enumerate(("run.json.tmp", "merged.json.tmp")):
+        (run / name).symlink_to(kept)
+        (run / f"p{number}").symlink_to(tmp_path)  # taken: the process has the next number
+    outcome = support.run(program, support.recording(SIM, run))
+    compare("", bare, outcome)
+    assert kept.read_text() == "kept"
+    stopped(outcome, run, "writing run.json in .*/run: Not a directory$")
+    assert {p.name for p in tmp_path.iterdir()} == {"kept", "run"}
+
+
+@pytest.mark.native
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what is another's")
+def test_a_directory_of_another_user_is_refused(
+    program: list[str], bare: support.Outcome, run: Path
+) -> None:
+    run.mkdir()
+    run.chmod(0o777)
+    os.chown(run, 65534, 65534)
+    outcome = support.run(program, support.recording(SIM, run))
+    compare("", bare, outcome)
+    stopped(outcome, run, "recording to .*/run: the directory belongs to another user; record to")
+    assert list(run.iterdir()) == []
+
+
 # ---- any call of the recorder ----
 
 

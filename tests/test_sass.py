@@ -327,6 +327,7 @@ def test_tables_are_kept_in_the_run(cli: Cli, recorded: Path, tools: Path) -> No
     assert asked.status == 0
     (kept,) = (recorded / "sass").iterdir()
     assert cli("validate", kept).status == 0
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     (tools / "nvdisasm").unlink()
     assert cli("sass", recorded, "--kernel", "tiles") == asked
     assert "no nvdisasm" in cli("sass", recorded, "--kernel", "exchange").stderr

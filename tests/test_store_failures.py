@@ -170,9 +170,8 @@ assert signal.sigpending() == {signal.SIGXFSZ}
 def test_descriptors_of_the_program_keep_their_numbers(drain_path: Path, tmp_path: Path) -> None:
     body = """
 first = os.open("/dev/null", os.O_RDONLY)
-error = t.FFI.new("char[512]")
 s = t.Store(lib, run)
-assert lib.events_open(str(s.process).encode(), error, 512)
+assert t.open_events(lib, s.process) is None
 assert s.epoch(0, True, {0: [t.noise(1)]}) and lib.store_process(s.s, b"{}")
 assert os.open("/dev/null", os.O_RDONLY) == first + 1
 fds = "/proc/self/fd/"
@@ -202,6 +201,37 @@ def test_a_directory_that_vanishes(drain: Any, tmp_path: Path) -> None:
     assert not drain.store_process(s.s, b"{}")
     s.close()
     assert not (tmp_path / "run").exists()
+
+
+def test_planted_links_are_replaced_not_followed(drain: Any, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    s = Store(drain, tmp_path / "run")
+    for name in ("process.json", "process.json.tmp", "manifest.json.tmp", "data-00001.bin"):
+        (s.process / name).symlink_to(kept)
+    assert drain.store_process(s.s, b"{}")
+    assert s.fill(0, True, {}) and s.block(0, 0, noise(1), lane=1) and s.commit(0)
+    s.close()
+    assert kept.read_text() == "kept"
+    assert not any(p.is_symlink() for p in s.process.iterdir())
+
+
+@pytest.mark.parametrize("what", ["link", "directory"])
+def test_another_directory_in_the_place_of_ours_is_refused(
+    drain: Any, tmp_path: Path, what: str
+) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+    s = Store(drain, run)
+    run.rename(tmp_path / "moved")
+    (other / "p0").mkdir(parents=True)
+    if what == "link":
+        run.symlink_to(other)
+    else:
+        other.rename(run)
+    assert not drain.store_process(s.s, b"{}")
+    assert (s.reason() or "").endswith("/run/p0: Stale file handle")
+    s.close()
+    assert list((run / "p0").iterdir()) == []
 
 
 def test_after_close_nothing_is_taken(drain: Any, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ import orjson
 from ttanalyze import options, paths, program, statuses, text
 from ttanalyze._format import ffi
 from ttanalyze.errors import Error, system_error
+from ttanalyze.output import directory, replace_in
 from ttanalyze.timelimit import TimeLimit
 
 FORWARDED = {
@@ -308,14 +309,12 @@ def note_exit(out: Path, ending: dict[str, Any]) -> dict[str, Any]:
     Gives what run.json says, nothing where there is none.
     """
     path = out / "run.json"
-    with contextlib.suppress(OSError, orjson.JSONDecodeError), _locked(out):
-        info: dict[str, Any] = orjson.loads(path.read_bytes())
+    info: dict[str, Any] = {}
+    with contextlib.suppress(OSError, orjson.JSONDecodeError), _locked(out) as folder:
+        info = orjson.loads(path.read_bytes())
         info.pop("exit", None)
-        draft = out / "run.json.tmp"
-        draft.write_bytes(orjson.dumps({**info, "exit": ending}))
-        draft.replace(path)
-        return info
-    return {}
+        replace_in(folder, "run.json", orjson.dumps({**info, "exit": ending}))
+    return info
 
 
 def _timed_out(out: Path) -> bool:
@@ -385,22 +384,21 @@ def _records(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Holds the lock under which run.json is written, unless someone keeps it for too long."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+def _locked(path: Path) -> Iterator[int]:
+    """Holds the lock under which run.json is written, unless someone keeps it for too long. Gives a
+    descriptor of the run directory.
+    """
+    with directory(path) as folder:
         until = time.monotonic() + LOCK_SECONDS
         while True:
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(0.002)
-        yield
-    finally:
-        os.close(fd)
+        yield folder
 
 
 def _sums(out: Path) -> tuple[int, int, int, int]:

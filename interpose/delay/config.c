@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -340,7 +341,7 @@ void config_free(struct delay_config *c)
 
 static char *contents(const char *path, size_t *size, char *why, size_t why_size)
 {
-	int fd = file_open_existing(path);
+	int fd = file_open(AT_FDCWD, path, O_RDONLY);
 	struct stat s;
 
 	if (fd < 0 || fstat(fd, &s)) {

@@ -409,29 +409,27 @@ static void tell_unused(void)
 			      of_kernels, name, of_kernels > 1 ? ", …" : "");
 }
 
-void delays_write(const char *directory)
+void delays_write(const struct folder *folder)
 {
 	struct json j;
 	struct file f;
-	char path[4200];
 
 	if (!options.launch_delay_ns && !*options.delay_load && !delays_in_kernels())
 		return;
 	pthread_mutex_lock(&lock);
 	tell_unused();
-	snprintf(path, sizeof(path), "%s/delays.json", directory);
-	bool made = file_create(&f, directory, "delays.json.tmp", true), good = false;
+	bool made = file_create(&f, folder, "delays.json.tmp", true), good = false;
 	if (made) {
 		json_begin(&j, sink, &f);
 		write_list(&j);
 		good = json_flush(&j);
 		json_free(&j);
 		if (good)
-			good = file_publish(&f, path);
+			good = file_publish(&f, folder, "delays.json");
 		else
 			file_discard(&f);
 	}
 	pthread_mutex_unlock(&lock);
 	if (!good)
-		recorder_warn("%s was not written", path);
+		recorder_warn("%s/delays.json was not written", folder->path);
 }

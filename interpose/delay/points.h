@@ -9,6 +9,7 @@
 #ifndef TT_DELAY_POINTS_H
 #define TT_DELAY_POINTS_H
 
+#include "../drain/folder.h"
 #include "config.h"
 
 struct delay_kernel;
@@ -49,6 +50,6 @@ uint32_t delay_chosen(uint64_t stream, uint64_t number, uint32_t *ns);
 void delay_list(uint64_t stream, uint64_t number, uint32_t flags, uint32_t ns);
 
 /* The list into the run, at its end; says what a file asked for that there was not. */
-void delays_write(const char *directory);
+void delays_write(const struct folder *folder);
 
 #endif

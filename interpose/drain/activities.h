@@ -11,9 +11,10 @@
 #include <stddef.h>
 
 #include "../format.h"
+#include "folder.h"
 #include "json.h"
 
-bool activities_open(const char *directory, char *error, size_t error_size);
+bool activities_open(const struct folder *folder, char *error, size_t error_size);
 /* Appends a record; its check is made here. False: there is no room. */
 bool activities_add(const struct tt_activity *a);
 /* The last `most` records, in no order. */

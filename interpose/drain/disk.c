@@ -8,7 +8,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,13 +20,13 @@
 #define KEPT ((uint64_t)5 << 30) /* least bytes that stay free, on a large file system a tenth */
 #define DEPTH 3                  /* of folders in a run directory */
 
-static char run[PATH_MAX];
+static const struct folder *run;
 static uint64_t most; /* 0: no limit */
 static _Atomic int64_t granted[2];
 
-void disk_limit(const char *run_directory, uint64_t limit)
+void disk_limit(const struct folder *run_directory, uint64_t limit)
 {
-	snprintf(run, sizeof(run), "%s", run_directory);
+	run = run_directory;
 	most = limit;
 	atomic_store(&granted[DISK_CONTENTS], 0);
 	atomic_store(&granted[DISK_RECORDS], 0);
@@ -49,7 +48,7 @@ static uint64_t add_up(int directory, int depth)
 		if (S_ISREG(found.st_mode))
 			sum += (uint64_t)found.st_size;
 		else if (S_ISDIR(found.st_mode) && depth)
-			sum += add_up(file_open_below(directory, e->d_name), depth - 1);
+			sum += add_up(file_open(directory, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW), depth - 1);
 	}
 	if (entries)
 		closedir(entries);
@@ -64,8 +63,8 @@ static void look(uint64_t *have, uint64_t *gone)
 	*have = most;
 	*gone = 0;
 	if (most != DISK_KEEP_FREE) {
-		*gone = add_up(file_open_existing(run), DEPTH);
-	} else if (!statvfs(run, &system) && system.f_blocks) { /* else: a file system that does not tell */
+		*gone = add_up(folder_open(run), DEPTH);
+	} else if (!statvfs(run->path, &system) && system.f_blocks) { /* else: a file system that does not tell */
 		uint64_t size = (uint64_t)system.f_blocks * system.f_frsize;
 		*have = (uint64_t)system.f_bavail * system.f_frsize;
 		*gone = size / 10 > KEPT ? size / 10 : KEPT < size / 2 ? KEPT : size / 2;

@@ -13,13 +13,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "folder.h"
+
 #define DISK_GRANT ((uint64_t)64 << 20)
 #define DISK_KEEP_FREE UINT64_MAX /* as a limit: some of the file system stays free */
 
 enum disk_use { DISK_CONTENTS, DISK_RECORDS };
 
 /* most: bytes that all of the run directory may take, 0: any, or DISK_KEEP_FREE. */
-void disk_limit(const char *run_directory, uint64_t most);
+void disk_limit(const struct folder *run_directory, uint64_t most);
 /* Whether files of the run may grow by so much; they count as grown. */
 bool disk_take(enum disk_use use, uint64_t size);
 /* Why they may not, in a few words. */

@@ -256,20 +256,20 @@ static void start_anew(void)
 	cursors.after = cursors.before = &cursors;
 }
 
-bool events_open(const char *directory, char *error, size_t error_size)
+bool events_open(const struct folder *folder, char *error, size_t error_size)
 {
 	int saved = errno;
 	bool good = false;
 
 	pthread_mutex_lock(&lock);
 	if (atomic_load(&generation)) {
-		snprintf(error, error_size, "%s/events.bin: events are being recorded already", directory);
+		snprintf(error, error_size, "%s/events.bin: events are being recorded already", folder->path);
 	} else if (!key_made && pthread_key_create(&at_thread_end, thread_ended)) {
-		snprintf(error, error_size, "%s/events.bin: no thread-specific key left", directory);
+		snprintf(error, error_size, "%s/events.bin: no thread-specific key left", folder->path);
 	} else {
 		key_made = true;
 		start_anew();
-		good = mapped_open(&slots, directory, "events.bin", TT_FILE_EVENTS, sizeof(struct tt_event), "tt-events",
+		good = mapped_open(&slots, folder, "events.bin", TT_FILE_EVENTS, sizeof(struct tt_event), "tt-events",
 				   error, error_size);
 		if (good)
 			atomic_store(&generation, ++generations);

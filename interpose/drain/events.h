@@ -15,12 +15,13 @@
 #include <stdint.h>
 
 #include "../format.h"
+#include "folder.h"
 #include "json.h"
 
 #define EVENTS_RUN 512 /* slots a thread claims at a time */
 
 /* Creates DIR/events.bin and starts the thread that maps and prefaults ahead. */
-bool events_open(const char *directory, char *error, size_t error_size);
+bool events_open(const struct folder *folder, char *error, size_t error_size);
 /* The next slot of this thread, all zeros, or NULL when there is none (counted as lost). The caller fills in
  * the members, and publishes it: from then on it stays as it is. */
 struct tt_event *events_next(void);

@@ -40,10 +40,13 @@ void file_set_patience(uint64_t until_ns)
 
 void file_explain(char *out, size_t size, const char *what, const char *path, int error)
 {
-	char buffer[160], *why = buffer;
+	char buffer[160];
+	const char *why = buffer;
 
 	if (error == FILE_LIMIT)
 		disk_explain(buffer, sizeof(buffer));
+	else if (error == FILE_FOREIGN)
+		why = "the directory belongs to another user; record to one of your own";
 	else
 		why = strerror_r(error, buffer, sizeof(buffer));
 	snprintf(out, size, "%s %s: %s", what, path, why);
@@ -103,24 +106,53 @@ static int high(int fd)
 	return fd;
 }
 
-static int open_retry(int directory, const char *path, int flags)
+int file_open(int directory, const char *path, int flags)
 {
 	int fd;
 
 	do
-		fd = openat(directory, path, flags | O_CLOEXEC | O_NOCTTY, 0666);
+		fd = openat(directory, path, flags | O_CLOEXEC | O_NOCTTY, 0600);
 	while (fd < 0 && errno == EINTR);
 	return high(fd);
 }
 
-int file_open_existing(const char *path)
+static int close_quietly(int fd)
 {
-	return open_retry(AT_FDCWD, path, O_RDONLY);
+	int error = errno;
+
+	close(fd);
+	errno = error;
+	return -1;
 }
 
-int file_open_below(int directory, const char *name)
+/* Never what a link names. */
+static int open_in(const struct folder *folder, const char *name, int flags)
 {
-	return open_retry(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+	int above = folder_open(folder), fd;
+
+	if (above < 0)
+		return -1;
+	fd = file_open(above, name, flags | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0 && flags & O_EXCL && errno == EEXIST && !unlinkat(above, name, 0))
+		fd = file_open(above, name, flags | O_NOFOLLOW);
+	close_quietly(above);
+	return fd;
+}
+
+int file_open_existing(const struct folder *folder, const char *name)
+{
+	struct stat found;
+	int fd = open_in(folder, name, O_RDONLY);
+
+	if (fd < 0 || (!fstat(fd, &found) && S_ISREG(found.st_mode)))
+		return fd;
+	errno = EINVAL;
+	return close_quietly(fd);
+}
+
+static const char *name_of(const struct file *f)
+{
+	return strrchr(f->path, '/') + 1;
 }
 
 bool file_ours(const struct file *f)
@@ -142,7 +174,7 @@ static bool usable(struct file *f)
 		return true;
 	if (f->fd < 0)
 		return false;
-	fd = open_retry(AT_FDCWD, f->path, O_RDWR);
+	fd = open_in(f->folder, name_of(f), O_RDWR);
 	if (fd < 0)
 		return false;
 	f->fd = fd;
@@ -154,27 +186,34 @@ static bool usable(struct file *f)
 	return false;
 }
 
-bool file_create(struct file *f, const char *directory, const char *name, bool buffered)
+bool file_create(struct file *f, const struct folder *folder, const char *name, bool buffered)
 {
 	struct stat made;
 	int error;
 
 	*f = FILE_CLOSED;
-	if (asprintf(&f->path, "%s/%s", directory, name) < 0) {
+	if (asprintf(&f->path, "%s/%s", folder->path, name) < 0) {
 		f->path = NULL;
 		errno = ENOMEM;
 		return false;
 	}
-	f->fd = open_retry(AT_FDCWD, f->path, O_RDWR | O_CREAT | O_TRUNC);
+	f->folder = folder;
+	f->fd = open_in(folder, name, O_RDWR | O_CREAT | O_EXCL);
 	if (f->fd >= 0 && !fstat(f->fd, &made)) {
 		f->device = made.st_dev;
 		f->inode = made.st_ino;
-		if (!buffered)
-			return true;
-		f->buffer = malloc(FILE_PIECE);
-		if (f->buffer)
-			return true;
-		errno = ENOMEM;
+		if (made.st_uid != folder->owner) {
+			errno = FILE_FOREIGN;
+		} else {
+			f->buffer = buffered ? malloc(FILE_PIECE) : NULL;
+			if (f->buffer || !buffered)
+				return true;
+			errno = ENOMEM;
+		}
+		error = errno;
+		file_discard(f);
+		errno = error;
+		return false;
 	}
 	error = errno;
 	file_close(f);
@@ -182,7 +221,7 @@ bool file_create(struct file *f, const char *directory, const char *name, bool b
 	return false;
 }
 
-bool file_create_records(struct file *f, const char *directory, const char *name, bool buffered,
+bool file_create_records(struct file *f, const struct folder *folder, const char *name, bool buffered,
 			 enum tt_file_kind kind, uint32_t record_size, uint32_t index, enum tt_encoding encoding)
 {
 	struct tt_file_header header = {
@@ -198,7 +237,7 @@ bool file_create_records(struct file *f, const char *directory, const char *name
 	int error;
 
 	header.check = xxh3_64(&header, offsetof(struct tt_file_header, check));
-	if (!file_create(f, directory, name, buffered))
+	if (!file_create(f, folder, name, buffered))
 		return false;
 	/* Contents have digests, and epochs the checks of their records in these two. */
 	f->summed = kind != TT_FILE_DATA && kind != TT_FILE_DIGESTS && kind != TT_FILE_BLOCKS;
@@ -423,13 +462,25 @@ void file_close(struct file *f)
 void file_discard(struct file *f)
 {
 	if (f->path)
-		unlink(f->path);
+		folder_unlink(f->folder, name_of(f));
 	file_close(f);
 }
 
-bool file_publish(struct file *f, const char *path)
+static bool rename_to(const struct file *f, const struct folder *to, const char *name)
 {
-	bool done = file_flush(f) && !rename(f->path, path);
+	int from = folder_open(f->folder), target = folder_open(to);
+	bool done = from >= 0 && target >= 0 && !renameat(from, name_of(f), target, name);
+
+	if (from >= 0)
+		close_quietly(from);
+	if (target >= 0)
+		close_quietly(target);
+	return done;
+}
+
+bool file_publish(struct file *f, const struct folder *to, const char *name)
+{
+	bool done = file_flush(f) && rename_to(f, to, name);
 	int error = errno;
 
 	if (done)

@@ -14,14 +14,17 @@
 #include <sys/types.h>
 
 #include "../format.h"
+#include "folder.h"
 #include "json.h"
 #include "xxh3_stream.h"
 
 #define FILE_PIECE 262144 /* bytes that buffers hold and streaming readers take at a time */
 #define FILE_LIMIT 4095     /* as errno: --max-disk forbids it */
+#define FILE_FOREIGN 4094   /* as errno: the directory is another user's */
 
 struct file {
 	char *path;
+	const struct folder *folder;
 	int fd; /* -1: not open */
 	dev_t device;
 	ino_t inode;
@@ -41,10 +44,10 @@ struct file_end {
 
 #define FILE_CLOSED ((struct file){.fd = -1})
 
-/* A new, empty file; one of that name is emptied. */
-bool file_create(struct file *f, const char *directory, const char *name, bool buffered);
+/* A new, empty file, for its owner alone, in the place of what has its name. Its folder has to stay as long. */
+bool file_create(struct file *f, const struct folder *folder, const char *name, bool buffered);
 /* A new file that begins with a tt_file_header, already written. */
-bool file_create_records(struct file *f, const char *directory, const char *name, bool buffered,
+bool file_create_records(struct file *f, const struct folder *folder, const char *name, bool buffered,
 			 enum tt_file_kind kind, uint32_t record_size, uint32_t index, enum tt_encoding encoding);
 bool file_append(struct file *f, const void *data, size_t size);
 bool file_flush(struct file *f);
@@ -64,8 +67,8 @@ bool file_read(struct file *f, void *data, size_t size, uint64_t offset);
 void file_close(struct file *f);
 /* Closes and unlinks. */
 void file_discard(struct file *f);
-/* Flushes, closes and renames to `path`, replacing what is there; on failure nothing is left of it. */
-bool file_publish(struct file *f, const char *path);
+/* Flushes, closes and renames, replacing what is there; on failure nothing is left of it. */
+bool file_publish(struct file *f, const struct folder *to, const char *name);
 
 /* Makes these bytes zeros with disk space behind them, so that a mapping of them can't run out of it later. */
 bool file_reserve(struct file *f, uint64_t offset, uint64_t size);
@@ -76,9 +79,10 @@ bool file_ours(const struct file *f);
 /* Whether this errno says that there is no room for more. */
 bool file_no_room(int error);
 
-/* An existing file or directory, for reading; -1 with errno. */
-int file_open_existing(const char *path);
-int file_open_below(int directory, const char *name);
+/* openat, out of the range of descriptors that programs make assumptions about; -1 with errno. */
+int file_open(int directory, const char *path, int flags);
+/* A regular file that is there, for reading; -1 with errno. */
+int file_open_existing(const struct folder *folder, const char *name);
 /* Up to size bytes from offset on, short only at the file's end; -1 with errno. */
 ssize_t file_read_some(int fd, void *data, size_t size, uint64_t offset);
 

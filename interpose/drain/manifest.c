@@ -253,18 +253,11 @@ bool manifest_write(const struct manifest_source *m)
 {
 	struct file out;
 	struct json j;
-	char *path;
 	bool good;
 	int error;
 
-	if (asprintf(&path, "%s/manifest.json", m->directory) < 0) {
-		errno = ENOMEM;
+	if (!file_create(&out, m->folder, "manifest.json.tmp", true))
 		return false;
-	}
-	if (!file_create(&out, m->directory, "manifest.json.tmp", true)) {
-		free(path);
-		return false;
-	}
 	json_begin(&j, to_file, &out);
 	json_open(&j, '{');
 	json_key(&j, "process");
@@ -275,12 +268,11 @@ bool manifest_write(const struct manifest_source *m)
 	error = errno;
 	json_free(&j);
 	if (good) {
-		good = file_publish(&out, path);
+		good = file_publish(&out, m->folder, "manifest.json");
 		error = errno;
 	} else {
 		file_discard(&out);
 	}
-	free(path);
 	errno = error;
 	return good;
 }

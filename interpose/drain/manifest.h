@@ -10,14 +10,14 @@
 #include "strings.h"
 
 struct manifest_source {
-	const char *directory; /* RUN/pN */
+	const struct folder *folder; /* RUN/pN */
 	unsigned process;
 	struct file *regions, *epochs, *digests; /* all flushed */
 	struct strings *strings;
 	uint32_t oldest_segment; /* data files before this one are gone */
 };
 
-/* Writes directory/manifest.json. False with errno. */
+/* Writes the folder's manifest.json. False with errno. */
 bool manifest_write(const struct manifest_source *m);
 
 #endif

@@ -214,7 +214,7 @@ static void start_anew(struct mapped *m)
 	sem_init(&m->wake, 0, 0);
 }
 
-bool mapped_open(struct mapped *m, const char *directory, const char *name, enum tt_file_kind kind, uint32_t record_size,
+bool mapped_open(struct mapped *m, const struct folder *folder, const char *name, enum tt_file_kind kind, uint32_t record_size,
 		 const char *thread, char *error, size_t error_size)
 {
 	char what[64];
@@ -222,8 +222,8 @@ bool mapped_open(struct mapped *m, const char *directory, const char *name, enum
 	start_anew(m);
 	m->name = name;
 	snprintf(what, sizeof(what), "creating %s in", name);
-	if (!file_create_records(&m->file, directory, name, false, kind, record_size, 0, TT_ENCODING_PLAIN)) {
-		file_explain(error, error_size, what, directory, errno);
+	if (!file_create_records(&m->file, folder, name, false, kind, record_size, 0, TT_ENCODING_PLAIN)) {
+		file_explain(error, error_size, what, folder->path, errno);
 	} else if (!reserve_addresses(m)) {
 		file_explain(error, error_size, "reserving addresses for", m->file.path, errno);
 	} else if (!extend(m)) {

@@ -45,7 +45,7 @@ struct mapped {
 };
 
 /* Creates the file with its header and starts the helper. */
-bool mapped_open(struct mapped *m, const char *directory, const char *name, enum tt_file_kind kind, uint32_t record_size,
+bool mapped_open(struct mapped *m, const struct folder *folder, const char *name, enum tt_file_kind kind, uint32_t record_size,
 		 const char *thread, char *error, size_t error_size);
 /* The next `size` bytes, all zeros; NULL where there are none. */
 void *mapped_claim(struct mapped *m, uint64_t size);

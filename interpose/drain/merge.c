@@ -29,10 +29,10 @@
 #define RUN_HEAD HEAD("ttanalyze-run")
 #define MANIFEST_HEAD HEAD("ttanalyze-manifest")
 
-static int lock(const char *directory)
+static int lock(const struct folder *run)
 {
 	const struct timespec pause = {.tv_nsec = 2000000};
-	int fd = file_open_existing(directory);
+	int fd = folder_open(run);
 
 	for (int waited = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB); waited += 2) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
@@ -63,13 +63,13 @@ static uint64_t now_ns(void)
 }
 
 /* What an earlier run.json says that no process does: when the run was created, how it ended. */
-static void read_earlier(const char *path, uint64_t *created, char **ending)
+static void read_earlier(const struct folder *run, uint64_t *created, char **ending)
 {
 	static const char mark[] = ",\"exit\":{";
 	char head[256], *text, *found = NULL;
 	struct stat status;
 	ssize_t n;
-	int fd = file_open_existing(path);
+	int fd = file_open_existing(run, "run.json");
 
 	*created = now_ns();
 	*ending = NULL;
@@ -97,10 +97,10 @@ static void read_earlier(const char *path, uint64_t *created, char **ending)
 	close(fd);
 }
 
-/* Appends the file's contents. A process that has not written its own as yet is left out. */
-static bool append_process(struct file *out, const char *path, bool *first, char *buffer)
+/* Appends what a process has written of itself, which may be nothing as yet. */
+static bool append_process(struct file *out, const struct folder *process, const char *name, bool *first, char *buffer)
 {
-	int fd = file_open_existing(path);
+	int fd = file_open_existing(process, name);
 	uint64_t at = 0;
 	bool good = true;
 	ssize_t n;
@@ -121,37 +121,34 @@ static bool append_text(struct file *out, const char *text)
 	return file_append(out, text, strlen(text));
 }
 
-static bool append_processes(struct file *out, const char *run_directory, const char *name)
+static bool append_processes(struct file *out, const struct folder *run, const char *name)
 {
-	char *buffer = malloc(FILE_PIECE), *path = NULL;
+	char *buffer = malloc(FILE_PIECE), number[16];
 	bool good = buffer != NULL, first = true;
-	struct stat status;
 
 	for (unsigned i = 0; good && i < PROCESSES; i++) {
-		good = asprintf(&path, "%s/p%u/%s", run_directory, i, name) >= 0;
-		if (!good)
+		struct folder process;
+		snprintf(number, sizeof(number), "p%u", i);
+		if (!folder_below(&process, run, number)) {
+			good = errno == ENOENT;
 			break;
-		char *slash = strrchr(path, '/');
-		*slash = 0;
-		bool there = !stat(path, &status);
-		*slash = '/';
-		good = !there || append_process(out, path, &first, buffer);
-		free(path);
-		if (!there)
-			break;
+		}
+		/* Nobody else's: their text might be of a file that only this user may read. */
+		good = process.owner != run->owner || append_process(out, &process, name, &first, buffer);
+		folder_free(&process);
 	}
 	free(buffer);
 	return good;
 }
 
-static bool write_merged(enum merge_kind kind, struct file *out, const char *run_directory, const char *target)
+static bool write_merged(enum merge_kind kind, struct file *out, const struct folder *run)
 {
 	char head[160], *ending = NULL;
 	uint64_t created;
 	bool good;
 
 	if (kind == MERGE_RUN) {
-		read_earlier(target, &created, &ending);
+		read_earlier(run, &created, &ending);
 		snprintf(head, sizeof(head),
 			 RUN_HEAD "\"created_ns\":%llu,\"processes\":[", (unsigned long long)created);
 	} else {
@@ -159,67 +156,52 @@ static bool write_merged(enum merge_kind kind, struct file *out, const char *run
 			 MANIFEST_HEAD "\"block_size\":%d,\"digest\":\"xxh3-64\",\"processes\":[", TT_BLOCK_SIZE);
 	}
 	good = append_text(out, head) &&
-	       append_processes(out, run_directory, kind == MERGE_RUN ? "process.json" : "manifest.json") &&
+	       append_processes(out, run, kind == MERGE_RUN ? "process.json" : "manifest.json") &&
 	       append_text(out, "]") && append_text(out, ending ? ending : "}");
 	free(ending);
 	return good;
 }
 
 /* Nothing there, or a file that begins with what we write. */
-static bool begins_with(const char *path, const char *head)
+static bool begins_with(const struct folder *run, const char *name, const char *head)
 {
 	char found[64];
 	ssize_t n = (ssize_t)strlen(head);
-	int fd = file_open_existing(path);
+	int fd = file_open_existing(run, name);
 
 	if (fd < 0)
-		return errno != EACCES;
+		return errno == ENOENT;
 	bool same = file_read_some(fd, found, (size_t)n, 0) == n && !memcmp(found, head, (size_t)n);
 	close(fd);
 	return same;
 }
 
-bool merge_may(const char *run_directory, char *error, size_t size)
+bool merge_may(const struct folder *run, char *error, size_t size)
 {
 	static const char *const names[] = {"run.json", "manifest.json"}, *const heads[] = {RUN_HEAD, MANIFEST_HEAD};
 
-	for (int i = 0; i < 2; i++) {
-		char *path;
-		bool may = asprintf(&path, "%s/%s", run_directory, names[i]) >= 0;
-		if (!may) {
-			snprintf(error, size, "opening run directory %s: out of memory", run_directory);
+	for (int i = 0; i < 2; i++)
+		if (!begins_with(run, names[i], heads[i])) {
+			snprintf(error, size, "%s/%s is there, and not of a run of this version", run->path, names[i]);
 			return false;
 		}
-		may = begins_with(path, heads[i]);
-		if (!may)
-			snprintf(error, size, "%s is there, and not of a run of this version", path);
-		free(path);
-		if (!may)
-			return false;
-	}
 	return true;
 }
 
-bool merge_processes(enum merge_kind kind, const char *run_directory, const char *process_directory)
+bool merge_processes(enum merge_kind kind, const struct folder *run, const struct folder *process)
 {
-	const char *name = kind == MERGE_RUN ? "run.json" : "manifest.json";
 	const char *draft = kind == MERGE_RUN ? "run.json.tmp" : "merged.json.tmp";
 	struct file out;
-	char *target;
 	bool good;
 	int fd, error;
 
-	if (asprintf(&target, "%s/%s", run_directory, name) < 0) {
-		errno = ENOMEM;
-		return false;
-	}
-	fd = lock(run_directory);
-	good = fd >= 0 && file_create(&out, process_directory, draft, true);
+	fd = lock(run);
+	good = fd >= 0 && file_create(&out, process, draft, true);
 	if (good) {
-		good = write_merged(kind, &out, run_directory, target);
+		good = write_merged(kind, &out, run);
 		error = errno;
 		if (good) {
-			good = file_publish(&out, target);
+			good = file_publish(&out, run, kind == MERGE_RUN ? "run.json" : "manifest.json");
 			error = errno;
 		} else {
 			file_discard(&out);
@@ -229,7 +211,6 @@ bool merge_processes(enum merge_kind kind, const char *run_directory, const char
 	}
 	if (fd >= 0)
 		unlock(fd);
-	free(target);
 	errno = error;
 	return good;
 }

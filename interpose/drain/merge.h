@@ -10,11 +10,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "folder.h"
+
 enum merge_kind { MERGE_RUN, MERGE_MANIFEST };
 
 /* False: there is a run.json or manifest.json that is not of a run of this version; error says which. */
-bool merge_may(const char *run_directory, char *error, size_t size);
-/* process_directory: the caller's own RUN/pN, where the new text is prepared. False with errno. */
-bool merge_processes(enum merge_kind kind, const char *run_directory, const char *process_directory);
+bool merge_may(const struct folder *run, char *error, size_t size);
+/* process: the caller's own RUN/pN, where the new text is prepared. False with errno. */
+bool merge_processes(enum merge_kind kind, const struct folder *run, const struct folder *process);
 
 #endif

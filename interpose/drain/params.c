@@ -64,10 +64,10 @@ void params_filled(uint8_t *room, size_t size)
 	memcpy(room - TT_PIECE_HEAD, &check, TT_PIECE_HEAD);
 }
 
-bool params_open(const char *directory, char *error, size_t error_size)
+bool params_open(const struct folder *folder, char *error, size_t error_size)
 {
 	int saved = errno;
-	bool good = mapped_open(&bytes, directory, "params.bin", TT_FILE_PARAMS, 1, "tt-params", error, error_size);
+	bool good = mapped_open(&bytes, folder, "params.bin", TT_FILE_PARAMS, 1, "tt-params", error, error_size);
 
 	if (good)
 		atomic_store(&generation, ++generations);

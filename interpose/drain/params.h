@@ -12,12 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "folder.h"
 #include "json.h"
 
 #define PARAMS_UNIT 16 /* bytes: what places count in, and what each piece begins at */
 
 /* Creates DIR/params.bin and starts the thread that maps ahead. */
-bool params_open(const char *directory, char *error, size_t error_size);
+bool params_open(const struct folder *folder, char *error, size_t error_size);
 /*
  * Room for so many bytes, all zeros, and its place in the file in PARAMS_UNITs; NULL where there is none. The
  * caller says when it has filled it, before anything refers to it.

@@ -61,7 +61,7 @@ bool store_fail(store *s, const char *what, const char *path, int error)
 
 bool store_fail_write(store *s, const struct file *f)
 {
-	return store_fail(s, "writing", f->path ? f->path : s->directory, errno);
+	return store_fail(s, "writing", f->path ? f->path : s->folder.path, errno);
 }
 
 void store_leave(pthread_mutex_t *m, const struct store_visit *v)
@@ -101,17 +101,12 @@ bool store_enter(store *s, pthread_mutex_t *m, struct store_visit *v)
 
 static bool make_run_directory(store *s, const char *path, bool *made, char *error, size_t size)
 {
-	struct stat status;
-
-	*made = !mkdir(path, 0777);
+	*made = !mkdir(path, 0700);
 	if (!*made && errno != EEXIST) {
 		file_explain(error, size, "creating run directory", path, errno);
 		return false;
 	}
-	s->run = realpath(path, NULL);
-	if (s->run && !stat(s->run, &status) && !S_ISDIR(status.st_mode))
-		errno = ENOTDIR;
-	else if (s->run)
+	if (folder_find(&s->run, path))
 		return true;
 	file_explain(error, size, "opening run directory", path, errno);
 	return false;
@@ -119,28 +114,27 @@ static bool make_run_directory(store *s, const char *path, bool *made, char *err
 
 static bool make_process_directory(store *s, char *error, size_t size)
 {
+	char name[16];
+
 	for (unsigned i = 0; i < PROCESSES; i++) {
-		if (asprintf(&s->directory, "%s/p%u", s->run, i) < 0) {
-			s->directory = NULL;
-			errno = ENOMEM;
-			break;
-		}
-		if (!mkdir(s->directory, 0777)) {
+		snprintf(name, sizeof(name), "p%u", i);
+		if (folder_make(&s->folder, &s->run, name)) {
 			s->process = i;
-			return true;
+			if (s->folder.owner == s->run.owner)
+				return true;
+			file_explain(error, size, "recording to", s->run.path, FILE_FOREIGN);
+			return false;
 		}
 		if (errno != EEXIST)
 			break;
-		free(s->directory);
-		s->directory = NULL;
 	}
-	file_explain(error, size, "creating a process directory in", s->run, errno);
+	file_explain(error, size, "creating a process directory in", s->run.path, errno);
 	return false;
 }
 
 static bool create_files(store *s)
 {
-	const char *d = s->directory;
+	const struct folder *d = &s->folder;
 
 	return strings_create(&s->strings, d) &&
 	       file_create_records(&s->regions, d, "regions.bin", false, TT_FILE_REGIONS, sizeof(struct tt_region), 0, 0) &&
@@ -191,12 +185,12 @@ static void open_failed(store *s, const char *made)
 {
 	end_files(s, file_discard);
 	close_files(s);
-	if (s->directory)
-		rmdir(s->directory);
+	if (s->folder.path)
+		rmdir(s->folder.path);
 	if (made)
 		rmdir(made);
-	free(s->directory);
-	free(s->run);
+	folder_free(&s->folder);
+	folder_free(&s->run);
 	free(s);
 }
 
@@ -230,15 +224,15 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	clock_gettime(CLOCK_REALTIME, &t);
 	file_set_created(s->deterministic ? 0 : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
 	if (!make_run_directory(s, config->run_dir, &made, error, error_size) ||
-	    (!made && !merge_may(s->run, error, error_size)) || !make_process_directory(s, error, error_size)) {
+	    (!made && !merge_may(&s->run, error, error_size)) || !make_process_directory(s, error, error_size)) {
 		open_failed(s, made ? config->run_dir : NULL);
 		s = NULL;
 	} else if (!create_files(s)) {
-		file_explain(error, error_size, "creating files in", s->directory, errno);
+		file_explain(error, error_size, "creating files in", s->folder.path, errno);
 		open_failed(s, made ? config->run_dir : NULL);
 		s = NULL;
 	} else {
-		disk_limit(s->run, config->max_disk);
+		disk_limit(&s->run, config->max_disk);
 		s->digests.committed = s->digests.file.size;
 		s->blocks.committed = s->blocks.file.size;
 		s->data[0].committed = s->data[0].file.size;
@@ -334,7 +328,7 @@ void store_close(store *s)
 	store_visit_begin(&v);
 	if (lock_all(s, &a)) {
 		struct manifest_source m = {
-			.directory = s->directory,
+			.folder = &s->folder,
 			.process = s->process,
 			.regions = &s->regions,
 			.epochs = &s->epochs,
@@ -344,9 +338,9 @@ void store_close(store *s)
 		};
 		settle(s);
 		if (!manifest_write(&m))
-			store_fail(s, "writing manifest.json in", s->directory, errno);
-		else if (!merge_processes(MERGE_MANIFEST, s->run, s->directory))
-			store_fail(s, "writing manifest.json in", s->run, errno);
+			store_fail(s, "writing manifest.json in", s->folder.path, errno);
+		else if (!merge_processes(MERGE_MANIFEST, &s->run, &s->folder))
+			store_fail(s, "writing manifest.json in", s->run.path, errno);
 		close_files(s);
 		unlock_all(&a);
 	}
@@ -390,7 +384,12 @@ unsigned store_process_index(const store *s)
 
 const char *store_directory(const store *s)
 {
-	return s->directory;
+	return s->folder.path;
+}
+
+const struct folder *store_folder(const store *s)
+{
+	return &s->folder;
 }
 
 /* ---- records ---- */
@@ -455,7 +454,7 @@ bool store_region(store *s, struct tt_region *r)
 static bool append_to(store *s, struct file *f, const char *name, bool buffered, enum tt_file_kind kind, const void *records,
 		      size_t count, uint32_t size)
 {
-	return (f->fd >= 0 || file_create_records(f, s->directory, name, buffered, kind, size, 0, TT_ENCODING_PLAIN) ||
+	return (f->fd >= 0 || file_create_records(f, &s->folder, name, buffered, kind, size, 0, TT_ENCODING_PLAIN) ||
 		store_fail(s, "creating", name, errno)) &&
 	       store_append(s, f, records, count * size);
 }
@@ -517,11 +516,11 @@ bool store_function(store *s, struct tt_function *f)
 static bool create_graph_files(store *s)
 {
 	return s->graphs.fd >= 0 ||
-	       (file_create_records(&s->graph_data, s->directory, "graphdata.bin", false, TT_FILE_GRAPH_DATA, 1, 0,
+	       (file_create_records(&s->graph_data, &s->folder, "graphdata.bin", false, TT_FILE_GRAPH_DATA, 1, 0,
 				    TT_ENCODING_PLAIN) &&
-		file_create_records(&s->graphs, s->directory, "graphs.bin", false, TT_FILE_GRAPHS,
+		file_create_records(&s->graphs, &s->folder, "graphs.bin", false, TT_FILE_GRAPHS,
 				    sizeof(struct tt_graph_record), 0, TT_ENCODING_PLAIN)) ||
-	       store_fail(s, "creating graphs.bin in", s->directory, errno);
+	       store_fail(s, "creating graphs.bin in", s->folder.path, errno);
 }
 
 bool store_graph(store *s, struct tt_graph_record *records, size_t count, const uint8_t *data, size_t size)
@@ -547,25 +546,28 @@ bool store_graph(store *s, struct tt_graph_record *records, size_t count, const 
 /* Saves the image under its hash, once. */
 static bool save_image(store *s, uint64_t hash, const void *image, size_t size)
 {
-	char directory[PATH_MAX], path[PATH_MAX + 24], name[32];
+	char name[32], draft[40];
 	struct stat status;
 	struct file f;
 
-	snprintf(directory, sizeof(directory), "%s/modules", s->directory);
-	snprintf(path, sizeof(path), "%s/%016llx", directory, (unsigned long long)hash);
-	snprintf(name, sizeof(name), "%016llx.tmp", (unsigned long long)hash);
-	if (!stat(path, &status) && (uint64_t)status.st_size == size)
+	snprintf(name, sizeof(name), "%016llx", (unsigned long long)hash);
+	snprintf(draft, sizeof(draft), "%s.tmp", name);
+	if (!s->image_folder.path && !folder_make(&s->image_folder, &s->folder, "modules"))
+		return store_fail(s, "creating modules in", s->folder.path, errno);
+	int fd = file_open_existing(&s->image_folder, name);
+	bool there = fd >= 0 && !fstat(fd, &status) && (uint64_t)status.st_size == size;
+	if (fd >= 0)
+		close(fd);
+	if (there)
 		return true;
-	if (mkdir(directory, 0777) && errno != EEXIST)
-		return store_fail(s, "creating", directory, errno);
-	if (!file_create(&f, directory, name, false))
-		return store_fail(s, "creating", path, errno);
+	if (!file_create(&f, &s->image_folder, draft, false))
+		return store_fail(s, "creating an image in", s->image_folder.path, errno);
 	if (!file_append(&f, image, size)) {
 		store_fail_write(s, &f);
 		file_discard(&f);
 		return false;
 	}
-	return file_publish(&f, path) || store_fail(s, "writing", path, errno);
+	return file_publish(&f, &s->image_folder, name) || store_fail(s, "writing an image in", s->image_folder.path, errno);
 }
 
 bool store_module(store *s, struct tt_module *m, const void *image, size_t size)
@@ -593,7 +595,6 @@ bool store_process(store *s, const char *json)
 {
 	struct store_visit v;
 	struct file f;
-	char *path = NULL;
 	bool good = false;
 
 	if (!s || store_is_closed(s))
@@ -601,19 +602,19 @@ bool store_process(store *s, const char *json)
 	store_visit_begin(&v);
 	if (lock_for_close(&s->json)) {
 		/* A failed store writes this all the same: it is where the failure is told. */
-		if (!store_is_closed(s) && asprintf(&path, "%s/process.json", s->directory) >= 0) {
-			good = file_create(&f, s->directory, "process.json.tmp", true);
+		if (!store_is_closed(s)) {
+			good = file_create(&f, &s->folder, "process.json.tmp", true);
 			if (good && !file_append(&f, json, strlen(json))) {
 				int error = errno;
 				file_discard(&f);
 				errno = error;
 				good = false;
 			}
-			good = (good && file_publish(&f, path)) || store_fail(s, "writing", path, errno);
+			good = (good && file_publish(&f, &s->folder, "process.json")) ||
+			       store_fail(s, "writing process.json in", s->folder.path, errno);
 			/* Who could not have the lock leaves run.json to the next one who does. */
-			if (good && !merge_processes(MERGE_RUN, s->run, s->directory))
-				good = errno != ETIMEDOUT && store_fail(s, "writing run.json in", s->run, errno);
-			free(path);
+			if (good && !merge_processes(MERGE_RUN, &s->run, &s->folder))
+				good = errno != ETIMEDOUT && store_fail(s, "writing run.json in", s->run.path, errno);
 		}
 		pthread_mutex_unlock(&s->json);
 	}

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "../format.h"
+#include "folder.h"
 #include "json.h"
 
 typedef struct store store;
@@ -39,6 +40,7 @@ void store_close(store *s); /* writes manifest.json, closes; process.json is the
 bool store_failed(const store *s, char *reason, size_t size);
 unsigned store_process_index(const store *s);
 const char *store_directory(const store *s); /* RUN/pN */
+const struct folder *store_folder(const store *s);
 
 /* Interned: its record's offset from the very beginning of strings.bin; TT_NO_ID for NULL or on failure. */
 uint32_t store_string(store *s, const char *text);

@@ -4,7 +4,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +20,7 @@ bool store_begin_data(store *s, struct store_lane *lane, uint32_t index)
 	char name[32];
 
 	snprintf(name, sizeof(name), "data-%05u.bin", index);
-	if (!file_create_records(&lane->file, s->directory, name, true, TT_FILE_DATA, 1, index,
+	if (!file_create_records(&lane->file, &s->folder, name, true, TT_FILE_DATA, 1, index,
 				 s->compress ? TT_ENCODING_ZSTD : TT_ENCODING_PLAIN))
 		return false;
 	lane->planned = lane->file.size;
@@ -111,7 +110,7 @@ static bool begin_segment(store *s)
 	struct store_lane next = {.file = FILE_CLOSED};
 
 	if (!store_begin_data(s, &next, s->segment + TT_DATA_LANES))
-		return leave_contents_out(s, s->directory) || store_fail(s, "beginning a data file in", s->directory, errno);
+		return leave_contents_out(s, s->folder.path) || store_fail(s, "beginning a data file in", s->folder.path, errno);
 	for (unsigned i = 0; i < TT_DATA_LANES; i++) {
 		s->data_before[i] = s->data[i];
 		s->data[i] = i ? (struct store_lane){.file = FILE_CLOSED} : next;
@@ -272,8 +271,8 @@ static bool begin_contents(store *s, struct tt_block *blocks, size_t count, cons
 	if (!store_enter(s, &s->capture, &v))
 		return false;
 	bool good = s->active && (l->file.fd >= 0 || store_begin_data(s, l, s->segment + lane) ||
-				  leave_contents_out(s, s->directory) ||
-				  store_fail(s, "beginning a data file in", s->directory, errno));
+				  leave_contents_out(s, s->folder.path) ||
+				  store_fail(s, "beginning a data file in", s->folder.path, errno));
 	uint64_t before = l->planned;
 	if (good && store_takes_contents(s) && (good = plan(s, blocks, count, contents, lane)) &&
 	    !disk_take(DISK_CONTENTS, l->planned - before)) {
@@ -307,7 +306,7 @@ static bool store_contents(store *s, struct tt_block *blocks, size_t count, cons
 		return false;
 	struct compressor *c = &s->compressors[lane];
 	bool good = !s->compress || compress_blocks(c, s->compress, blocks, count, contents) ||
-		    store_fail(s, "compressing for", s->directory, ENOMEM);
+		    store_fail(s, "compressing for", s->folder.path, ENOMEM);
 	contents = s->compress ? c->out : contents;
 	good = good && begin_contents(s, blocks, count, contents, lane) &&
 	       (!store_takes_contents(s) || append_contents(s, blocks, count, contents, &s->data[lane]) ||
@@ -358,7 +357,7 @@ static void place(const struct store_span *p, size_t record_size, uint64_t *firs
 /* Deletes the data files that no epoch to keep needs. */
 static void drop_segments(store *s, const struct tt_epoch *e)
 {
-	char path[PATH_MAX + 24];
+	char name[32];
 	uint32_t oldest;
 
 	pthread_mutex_lock(&s->records);
@@ -366,8 +365,8 @@ static void drop_segments(store *s, const struct tt_epoch *e)
 	oldest = e->number >= s->retain ? retain_oldest(&s->kept, e->number + 1 - s->retain, s->segment) : 0;
 	pthread_mutex_unlock(&s->records);
 	for (; s->oldest_segment < oldest; s->oldest_segment++) {
-		snprintf(path, sizeof(path), "%s/data-%05u.bin", s->directory, s->oldest_segment);
-		if (unlink(path) && errno != ENOENT)
+		snprintf(name, sizeof(name), "data-%05u.bin", s->oldest_segment);
+		if (!folder_unlink(&s->folder, name) && errno != ENOENT)
 			break; /* tried again at the next epoch */
 	}
 }

@@ -33,7 +33,8 @@ struct store_lane {
 };
 
 struct store {
-	char *run, *directory;
+	struct folder run, folder; /* RUN and RUN/pN */
+	struct folder image_folder; /* RUN/pN/modules, from the first image on */
 	unsigned process;
 	bool deterministic;
 	unsigned retain;

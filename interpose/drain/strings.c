@@ -19,10 +19,10 @@ struct strings_slot {
 	uint32_t offset; /* 0: free, for the file's header is there */
 };
 
-bool strings_create(struct strings *t, const char *directory)
+bool strings_create(struct strings *t, const struct folder *folder)
 {
 	*t = (struct strings){.count = 256};
-	if (!file_create_records(&t->file, directory, "strings.bin", false, TT_FILE_STRINGS, 1, 0, 0))
+	if (!file_create_records(&t->file, folder, "strings.bin", false, TT_FILE_STRINGS, 1, 0, 0))
 		return false;
 	t->slots = calloc(t->count, sizeof(*t->slots));
 	if (t->slots)

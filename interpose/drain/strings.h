@@ -18,7 +18,7 @@ struct strings {
 	size_t count, used;
 };
 
-bool strings_create(struct strings *t, const char *directory);
+bool strings_create(struct strings *t, const struct folder *folder);
 /* False with errno where it failed, and with EOVERFLOW where the file has its full 4 GiB. */
 bool strings_add(struct strings *t, const char *text, uint32_t *offset);
 /* The text at offset; free() it. NULL where there is none. */

@@ -137,13 +137,13 @@ static bool start_thread(void)
 
 /* ---- on and off ---- */
 
-bool timeline_open(const char *directory, char *error, size_t error_size)
+bool timeline_open(const struct folder *folder, char *error, size_t error_size)
 {
 	int source = options.timeline;
 
 	if (source == TIMELINE_OFF)
 		return true;
-	if (!activities_open(directory, error, error_size))
+	if (!activities_open(folder, error, error_size))
 		return false;
 	if (source == TIMELINE_CUPTI && (reason = cupti_open())) {
 		recorder_warn("%s: events time the program's calls instead", reason);

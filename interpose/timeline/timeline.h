@@ -11,12 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../drain/folder.h"
 #include "../options.h"
 
 extern _Atomic int timeline_source; /* enum timeline, as it is now; the option is what was asked for */
 
 /* As the recording starts. False: with a reason why there can be no recording. */
-bool timeline_open(const char *directory, char *error, size_t error_size);
+bool timeline_open(const struct folder *folder, char *error, size_t error_size);
 /* Writes what there is, within a bound. */
 void timeline_close(void);
 void timeline_forget(void); /* in a fork's child */

@@ -77,9 +77,11 @@ static void nap(long ms)
 
 static void open_events(const char *directory)
 {
+	static struct folder kept; /* the events go on using it */
 	char error[512];
 
-	if (!events_open(directory, error, sizeof(error)))
+	folder_free(&kept);
+	if (!folder_find(&kept, directory) || !events_open(&kept, error, sizeof(error)))
 		die(error);
 }
 

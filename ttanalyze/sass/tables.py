@@ -7,6 +7,7 @@ is, without keeping anything.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -23,7 +24,7 @@ from ttanalyze.kernels.elf import Cubin, UnreadableError
 from ttanalyze.model.files import read_json
 from ttanalyze.model.process import Process
 from ttanalyze.model.run import Run
-from ttanalyze.output import replacing
+from ttanalyze.output import directory, replace_in
 from ttanalyze.regular import read_regular
 from ttanalyze.sass import decode, lines, tools
 from ttanalyze.sass.images import Code, codes
@@ -338,10 +339,11 @@ def read(path: Path) -> Table:
 def _keep(run: Run, table: Table) -> None:
     """For the next time; a run that can't be written to stays as it is."""
     path = _path(run, table.kernel_checksum)
-    with contextlib.suppress(OSError, Error):
-        path.parent.mkdir(exist_ok=True)
-        with replacing(path) as file:
-            file.write(orjson.dumps(table.to_object()))
+    with contextlib.suppress(OSError), directory(run.path.resolve()) as above:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path.parent.name, 0o700, dir_fd=above)
+        with directory(path.parent.name, above) as folder:
+            replace_in(folder, path.name, orjson.dumps(table.to_object()))
 
 
 def open_image(path: Path) -> bytes:
