@@ -33,8 +33,8 @@ GENERATED = ("ttanalyze/_cuda.py", "ttanalyze/_format.py", "ttanalyze/lib")
 TESTS = {
     "verify/check.py": "verify random_runs",
     "diff/states.py": "diff diff_matching random_runs",
-    "race/pairs.py": "race",
-    "race/order.py": "race",
+    "race/pairs.py": "race race_pairs",
+    "race/order.py": "race random_calls race_pairs",
     "blame/search.py": "blame blame_plausible random_runs",
     "diff/match.py": "diff_matching diff random_runs",
     "memory/analyse.py": "memory random_runs",

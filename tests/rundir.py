@@ -22,6 +22,7 @@ from ttanalyze.model.files import DATA_KIND, KINDS
 from ttanalyze.model.layout import BLOCK_SIZE, HEADER_SIZE, NO_ID
 
 CALLS = ["cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel", "cuCtxSynchronize", "cuMemcpyHtoD_v2"]
+CALLS += ["cuMemFreeAsync", "cuStreamWriteValue32_v2", "cuStreamWaitValue32_v2"]
 
 
 def header(kind: int, record_size: int, index: int = 0) -> bytes:
@@ -228,9 +229,9 @@ class Writer:
         self.regions[region] = Memory(len(contents), contents, which, captured, context, base)
         self._region("TT_REGION_BORN", region, seq, "cuMemAlloc_v2", self.string(label))
 
-    def died(self, region: int) -> None:
-        seq = self.event("free", "cuMemFree_v2", id=region)
-        self._region("TT_REGION_DIED", region, seq, "cuMemFree_v2", NO_ID)
+    def died(self, region: int, call: str | None = "cuMemFree_v2") -> None:
+        seq = self.event("free", call, id=region)
+        self._region("TT_REGION_DIED", region, seq, call, NO_ID)
         del self.regions[region]
 
     def label(self, region: int, label: str) -> None:

@@ -10,107 +10,37 @@ from typing import Any
 import pytest
 
 import ttanalyze as tt
+from tests.device_order import CAPTURING, HOST_DST, Program
 from tests.rundir import Writer
 from ttanalyze import writers
-from ttanalyze.model import layout
 from ttanalyze.race.order import calls_between, unordered
 
-LEGACY, PER_THREAD, STREAMS, FREE = 1, 2, (16, 17, 18), 18  # FREE does not wait for LEGACY
-THREADS, HANDLES = (1, 2), (7, 8)
-CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
-HOST_DST = layout.constant("TT_EVENTF_HOST_DST")
-SYNC_COPY = layout.constant("TT_EVENTF_SYNC_COPY")
+WEIGHTS = (6, 1, 1, 2, 2, 15)
 FEW, MANY = range(20), range(1000, 1600)
-Lane = tuple[int, int]
-
-
-class Device:
-    """A graph of calls: what each comes right after. Reachability is the order."""
-
-    def __init__(self) -> None:
-        self.before: list[set[int]] = []
-        self.last: dict[Lane, int] = {}
-        self.recorded: dict[int, int] = {}
-        self.host = self.node(set())
-
-    def node(self, after: set[int]) -> int:
-        self.before.append(after)
-        return len(self.before) - 1
-
-    def ready(self, lane: Lane) -> set[int]:
-        """What the next call of a lane comes right after."""
-        out = {self.host} | ({self.last[lane]} if lane in self.last else set())
-        if lane[0] == LEGACY:
-            out |= {last for other, last in self.last.items() if other[0] != FREE}
-        elif lane[0] != FREE and (LEGACY, 0) in self.last:
-            out.add(self.last[LEGACY, 0])
-        return out
-
-    def submit(self, lane: Lane, more: set[int] = frozenset()) -> int:  # type: ignore[assignment]
-        self.last[lane] = self.node(self.ready(lane) | more)
-        return self.last[lane]
-
-    def learn(self, calls: set[int]) -> None:
-        self.host = self.node({self.host} | calls)
-
-    def all_before(self, node: int) -> set[int]:
-        out: set[int] = set()
-        left = [node]
-        while left:
-            for one in self.before[left.pop()] - out:
-                out.add(one)
-                left.append(one)
-        return out
 
 
 def random_order(path: Path, seed: int) -> tuple[dict[int, set[int]], dict[int, int]]:
     """Writes a run. Gives, of each piece of work by seq, what comes before it and its node."""
-    choose, device, w = random.Random(seed), Device(), Writer(path)
-    for stream in STREAMS:
-        w.event("stream-create", stream=stream, bytes=int(stream == FREE))
-    nodes: dict[int, int] = {}
-    for _ in range(60):
-        stream, thread = (
-            choose.choice((*STREAMS, *STREAMS, LEGACY, PER_THREAD)),
-            choose.choice(THREADS),
-        )
-        lane = stream, thread if stream == PER_THREAD else 0
-        given: dict[str, Any] = {"stream": stream, "thread": thread}
-        handle = choose.choice(HANDLES)
-        kinds = ("launch", "set", "event-record", "event-wait", "sync", "copy", "bad", "captured")
-        kind = choose.choices(kinds, (8, 2, 5, 5, 1, 1, 1, 1))[0]
-        if kind == "bad":
-            w.event(
-                choose.choice(("launch", "event-record", "sync")), result=1, src=handle, **given
-            )
-        elif kind == "captured":
-            w.event(choose.choice(("launch", "event-wait")), flags=CAPTURING, src=handle, **given)
-        elif kind in ("launch", "set"):
-            nodes[w.event(kind, **given)] = device.submit(lane)
-        elif kind == "copy":
-            waits = choose.random() < 0.5
-            flags = HOST_DST | (SYNC_COPY if waits else 0)
-            nodes[w.event(kind, flags=flags, **given)] = node = device.submit(lane)
-            if waits:
-                device.learn({node})
-        elif kind == "event-record":
-            w.event(kind, src=handle, **given)
-            device.recorded[handle] = device.node(device.ready(lane))
-        elif kind == "event-wait":
-            w.event(kind, src=handle, **given)
-            device.submit(lane, {device.recorded[handle]} if handle in device.recorded else set())
+    choose, w = random.Random(seed), Writer(path)
+    program = Program(w, choose)
+    links = [([7], []), ([], [8]), ([8], [7]), ([], [])]
+    for waits, records in links:
+        names = [("event-wait", handle) for handle in waits]
+        names += [("event-record", handle) for handle in records]
+        w.graph([{"kind": kind, "src": handle} for kind, handle in names])
+    for _ in range(50):
+        kind = choose.choices(("launch", "launch-host", "set", "copy", "graph", "order"), WEIGHTS)
+        if kind == ["order"]:
+            program.orders()
+        elif kind == ["copy"]:
+            program.copy()
+        elif kind == ["graph"]:
+            graph = choose.randrange(5)
+            program.launch_graph(graph, *(links[graph] if graph < 4 else ([], [])))
         else:
-            what = choose.choice(("context", "stream", "event"))
-            given |= {"stream": 0} if what != "stream" else {}
-            w.event(kind, src=handle if what == "event" else 0, **given)
-            if what == "context":
-                device.learn(set(device.last.values()))
-            elif what == "stream":
-                device.learn(device.ready(lane))
-            elif handle in device.recorded:
-                device.learn({device.recorded[handle]})
+            program.work(kind[0])
     w.close()
-    return {seq: device.all_before(node) for seq, node in nodes.items()}, nodes
+    return program.before(), program.nodes
 
 
 def check_order(path: Path, seed: int) -> None:

@@ -12,6 +12,7 @@ from ttanalyze import stacks
 from ttanalyze.model import graphs, history, layout
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
+from ttanalyze.model.regions import Regions
 from ttanalyze.race.order import HOST_DST, KIND, Call, calls_between, unordered
 from ttanalyze.race.report import OneCall, Pair
 
@@ -39,9 +40,9 @@ def find(process: Process, region: int, since: int | None, epoch: int) -> list[P
     epochs.
     """
     context = int(process.epochs[epoch]["context"])
-    after, until = 0 if since is None else int(process.seen.some[since]), process.seen.some[epoch]
-    calls = calls_between(process, context, after, int(until))
-    search = _Search(process, calls, after, int(until))
+    after = 0 if since is None else int(process.seen.whole[since])
+    calls = calls_between(process, context, after, int(process.seen.some[epoch]))
+    search = _Search(process, calls)
     return search.pairs(region, set(_changed(process, since, epoch)))[:LISTED]
 
 
@@ -52,46 +53,73 @@ def _changed(process: Process, since: int | None, epoch: int) -> Iterable[int]:
     for region in listed.tolist():
         records = history.region_history(process, region, epoch)
         before = records["digest"][records["epoch"] < first][-1:]
-        if (records["digest"][records["epoch"] >= first] != before).any() or not len(before):
+        if not len(before) or (records["digest"][records["epoch"] >= first] != before).any():
             yield int(process.regions.rows(np.array([region]))[0])
 
 
+class _Living:
+    """The regions that live at a call: an address may be used again and again.
+
+    Calls are asked for in their order, so that those between which nothing changes cost nothing.
+    """
+
+    def __init__(self, regions: Regions) -> None:
+        birth = regions.birth
+        self._rows = np.argsort(birth["base"], kind="stable")
+        self._base, self._size = birth["base"][self._rows], birth["size"][self._rows]
+        self._born, self._died = birth["seq"][self._rows], regions.death_seq[self._rows]
+        self._changes = np.sort(regions.changes["seq"])
+        self._at: tuple[int, tuple[Array, Array, Array]] | None = None
+
+    def _now(self, seq: int) -> tuple[Array, Array, Array]:
+        """Rows, beginnings and ends, ascending."""
+        changes = int(np.searchsorted(self._changes, seq))
+        if self._at is None or self._at[0] != changes:
+            now = (self._born < seq) & ((self._died == 0) | (seq <= self._died))
+            base = self._base[now]
+            self._at = changes, (self._rows[now], base, base + self._size[now])
+        return self._at[1]
+
+    def at(self, seq: int, addresses: Array, size: Any = 1) -> set[int]:
+        """Rows of the regions that these, of so many bytes each, lie in or reach into."""
+        rows, base, end = self._now(seq)
+        first = np.searchsorted(end, addresses, "right")
+        stop = np.searchsorted(base, addresses + np.maximum(np.uint64(size), np.uint64(1)))
+        out: set[int] = set()
+        for i in np.flatnonzero(first < stop).tolist():
+            out.update(rows[first[i] : stop[i]].tolist())
+        return out
+
+
 class _Search:
-    def __init__(self, process: Process, calls: Sequence[Call], after: int, until: int) -> None:
+    def __init__(self, process: Process, calls: Sequence[Call]) -> None:
         self._process = process
-        table = process.regions
-        alive = (table.birth["seq"] <= until) & ((table.death_seq == 0) | (table.death_seq > after))
-        self._rows = np.flatnonzero(alive)[np.argsort(table.birth["base"][alive], kind="stable")]
-        self._base = table.birth["base"][self._rows]
-        self._end = self._base + table.birth["size"][self._rows]
+        self._living = _Living(process.regions)
         reaches = [_Reach(call, self._reach(call.event)) for call in calls[-COMPARED:]]
         self._reaches = [reach for reach in reaches if reach.regions]
 
     # ---- what calls reach ----
 
-    def _at(self, addresses: Array) -> set[int]:
-        """Rows of the regions that these lie in."""
-        if not len(self._rows):
-            return set()
-        found = np.searchsorted(self._base, addresses, "right").astype("i8") - 1
-        inside = (found >= 0) & (addresses < self._end[np.maximum(found, 0)])
-        return set(self._rows[found[inside]].tolist())
-
     def _reach(self, event: Any) -> dict[int, int]:
-        kind, flags = int(event["kind"]), int(event["flags"])
+        kind, flags, seq = int(event["kind"]), int(event["flags"]), int(event["seq"])
         if kind == KIND["launch"]:
-            return dict.fromkeys(self._pointed_to(self._process.params(event)), MAY_WRITE)
+            return self._pointed_to(seq, self._process.params(event), MAY_WRITE)
         if kind == KIND["graph-launch"]:
             return self._of_graph(event)
-        out: dict[int, int] = {}
-        if kind == KIND["copy"]:
-            out |= dict.fromkeys(self._at(event["src"].reshape(1)), READS)
-        if kind in (KIND["copy"], KIND["set"], KIND["mem-op"]) and not flags & HOST_DST:
-            out |= dict.fromkeys(self._at(event["dst"].reshape(1)), WRITES)
-        return out
+        copies = kind == KIND["copy"]
+        if not copies and kind not in (KIND["set"], KIND["mem-op"]):
+            return {}
+        return self._moved(seq, event, event["bytes"], copies, bool(flags & HOST_DST))
 
-    def _pointed_to(self, params: bytes) -> set[int]:
-        return self._at(np.frombuffer(params[: len(params) // 8 * 8], "<u8"))
+    def _pointed_to(self, seq: int, words: bytes, how: int) -> dict[int, int]:
+        addresses = np.frombuffer(words[: len(words) // 8 * 8], "<u8")
+        return dict.fromkeys(self._living.at(seq, addresses), how)
+
+    def _moved(self, seq: int, of: Any, size: Any, copies: bool, to_host: bool) -> dict[int, int]:
+        """What a copy, or a fill, from of["src"] to of["dst"] reaches."""
+        read = self._living.at(seq, of["src"].reshape(1), size) if copies else ()
+        written = () if to_host else self._living.at(seq, of["dst"].reshape(1), size)
+        return dict.fromkeys(read, READS) | dict.fromkeys(written, WRITES)
 
     def _of_graph(self, event: Any) -> dict[int, int]:
         known, number, seq = self._process.graphs, int(event["id"]), int(event["seq"])
@@ -99,16 +127,16 @@ class _Search:
         if number >= len(known) or not known.known(number, seq):
             return out
         for node in known.nodes(number, seq):
+            kind = int(node["kind"])
             if node["flags"] & graphs.DISABLED:
                 continue
-            if node["kind"] == graphs.KERNEL and node["data_size"]:
-                found = dict.fromkeys(self._pointed_to(known.data(node)), MAY_WRITE)
-            elif node["kind"] in (graphs.KIND["copy"], graphs.KIND["set"]):
-                copies = node["kind"] == graphs.KIND["copy"]
-                read = self._at(node["src"].reshape(1)) if copies else ()
-                host = node["flags"] & graphs.HOST_DST
-                written = () if host else self._at(node["dst"].reshape(1))
-                found = dict.fromkeys(read, READS) | dict.fromkeys(written, WRITES)
+            if kind in (graphs.KERNEL, graphs.KIND["mem-op"]) and node["data_size"]:
+                how = MAY_WRITE if kind == graphs.KERNEL else WRITES
+                found = self._pointed_to(seq, known.data(node), how)
+            elif kind in (graphs.KIND["copy"], graphs.KIND["set"]):
+                to_host = bool(node["flags"] & graphs.HOST_DST)
+                copies = kind == graphs.KIND["copy"]
+                found = self._moved(seq, node, node["reach"], copies, to_host)
             else:
                 continue
             for row, how in found.items():

@@ -1,0 +1,189 @@
+"""Random calls as a program makes them, and a plain model of what orders them on the device."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from tests.rundir import Writer
+from ttanalyze.model import layout
+
+LEGACY, PER_THREAD, STREAMS, FREE = 1, 2, (16, 17, 18), 18  # FREE does not wait for LEGACY
+THREADS, HANDLES, WORDS = (1, 2), (7, 8), (0x5000, 0x6000)
+CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+HOST_DST = layout.constant("TT_EVENTF_HOST_DST")
+HOST_SRC = layout.constant("TT_EVENTF_HOST_SRC")
+SYNC_COPY = layout.constant("TT_EVENTF_SYNC_COPY")
+Lane = tuple[int, int]
+NOTHING: frozenset[int] = frozenset()
+
+
+class Device:
+    """A graph of calls: what each comes right after. Reachability is the order."""
+
+    def __init__(self) -> None:
+        self.before: list[set[int]] = []
+        self.last: dict[Lane, int] = {}
+        self.recorded: dict[int, int] = {}
+        self.written: dict[int, set[int]] = {}
+        self.host = self.node(set())
+
+    def node(self, after: set[int]) -> int:
+        self.before.append(after)
+        return len(self.before) - 1
+
+    def ready(self, lane: Lane) -> set[int]:
+        """What the next call of a lane comes right after."""
+        out = {self.host} | ({self.last[lane]} if lane in self.last else set())
+        if lane[0] == LEGACY:
+            out |= {last for other, last in self.last.items() if other[0] != FREE}
+        elif lane[0] != FREE and (LEGACY, 0) in self.last:
+            out.add(self.last[LEGACY, 0])
+        return out
+
+    def submit(self, lane: Lane, more: set[int] | frozenset[int] = NOTHING) -> int:
+        self.last[lane] = self.node(self.ready(lane) | more)
+        return self.last[lane]
+
+    def events(self, handles: list[int]) -> set[int]:
+        return {self.recorded[handle] for handle in handles if handle in self.recorded}
+
+    def learn(self, calls: set[int]) -> None:
+        self.host = self.node({self.host} | calls)
+
+    def all_before(self, node: int) -> set[int]:
+        out: set[int] = set()
+        left = [node]
+        while left:
+            for one in self.before[left.pop()] - out:
+                out.add(one)
+                left.append(one)
+        return out
+
+
+class Program:
+    """Writes calls in several streams of several threads. nodes: of each piece of work by seq, its
+    node in the device's graph.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        choose: random.Random,
+        streams: Sequence[int] = (*STREAMS, *STREAMS, LEGACY, PER_THREAD),
+    ) -> None:
+        self.w, self.choose, self.device = writer, choose, Device()
+        self.streams = streams
+        self.nodes: dict[int, int] = {}
+        for stream in STREAMS:
+            writer.event("stream-create", stream=stream, bytes=3 * (stream == FREE))
+            writer.event("stream-create", stream=stream, bytes=1, result=1)
+            writer.event("stream-create", stream=stream, bytes=2 * (stream != FREE))
+        writer.event("alloc", stream=16, bytes=1)
+
+    def place(self) -> tuple[dict[str, Any], Lane]:
+        """A stream and a thread, and their lane."""
+        stream = self.choose.choice(self.streams)
+        thread = self.choose.choice(THREADS)
+        lane = stream, thread if stream == PER_THREAD else 0
+        return {"stream": stream, "thread": thread}, lane
+
+    def work(self, kind: str, **members: Any) -> int:
+        """A piece of work; gives its seq."""
+        given, lane = self.place()
+        seq = self.w.event(kind, **members, **given)
+        self.nodes[seq] = self.device.submit(lane)
+        return seq
+
+    def copy(self, **members: Any) -> tuple[int, int]:
+        """Gives its flags and its seq."""
+        flags = self.choose.choice((0, HOST_SRC, HOST_DST))
+        flags |= self.choose.choice((0, SYNC_COPY))
+        seq = self.work("copy", flags=flags, **members)
+        if flags & SYNC_COPY and flags != SYNC_COPY:
+            self.device.learn({self.nodes[seq]})
+        return flags, seq
+
+    def launch_graph(self, graph: int, waits: list[int], records: list[int]) -> int:
+        given, lane = self.place()
+        seq = self.w.event("graph-launch", id=graph, **given)
+        self.nodes[seq] = node = self.device.submit(lane, self.device.events(waits))
+        self.device.recorded |= dict.fromkeys(records, node)
+        return seq
+
+    def write_value(self, address: int) -> int:
+        given, lane = self.place()
+        seq = self.w.event("mem-op", "cuStreamWriteValue32_v2", dst=address, bytes=4, **given)
+        self.nodes[seq] = node = self.device.submit(lane)
+        self.device.written.setdefault(address, set()).add(node)
+        return seq
+
+    def wait_for_value(self, address: int) -> None:
+        given, lane = self.place()
+        self.w.event("mem-op", "cuStreamWaitValue32_v2", src=address, **given)
+        self.device.submit(lane, self.device.written.get(address, set()))
+
+    def event(self, kind: str) -> None:
+        """Records an event, or has a stream wait for one."""
+        given, lane = self.place()
+        handle = self.choose.choice(HANDLES)
+        self.w.event(kind, src=handle, **given)
+        if kind == "event-record":
+            self.device.recorded[handle] = self.device.node(self.device.ready(lane))
+        else:
+            self.device.submit(lane, self.device.events([handle]))
+
+    def sync(self) -> None:
+        given, lane = self.place()
+        what = self.choose.choice(("context", "stream", "event"))
+        handle = self.choose.choice(HANDLES) if what == "event" else 0
+        self.w.event("sync", src=handle, **(given | ({} if what == "stream" else {"stream": 0})))
+        if what == "context":
+            self.device.learn(set(self.device.last.values()))
+        elif what == "stream":
+            self.device.learn(self.device.ready(lane))
+        else:
+            self.device.learn(self.device.events([handle]))
+
+    def free(self, call: str | None, region: int | None = None) -> None:
+        """Frees a region, or memory that nobody recorded."""
+        if region is None:
+            self.w.event("free", call)
+        else:
+            self.w.died(region, call)
+        if call is not None and "Async" not in call:
+            self.device.learn(set(self.device.last.values()))
+
+    def ignored(self) -> None:
+        """What orders nothing: calls that failed, were captured, or are of another context."""
+        given, _ = self.place()
+        handle = self.choose.choice(HANDLES)
+        kinds = ("launch", "event-record", "event-wait", "sync", "copy")
+        odd = self.choose.choice(({"result": 1}, {"flags": CAPTURING}, {"context": 1}))
+        self.w.event(self.choose.choice(kinds), **(given | {"src": handle} | odd))
+        self.w.event("sync", **(given | {"stream": 0} | odd))
+
+    def orders(self) -> None:
+        """Something random that may order others."""
+        choose = self.choose
+        kind = choose.choices(
+            ("record", "wait", "sync", "value", "for value", "free", "ignored"),
+            (5, 5, 1, 1, 2, 1, 2),
+        )[0]
+        if kind in ("record", "wait"):
+            self.event(f"event-{kind}")
+        elif kind == "sync":
+            self.sync()
+        elif kind == "value":
+            self.write_value(choose.choice(WORDS))
+        elif kind == "for value":
+            self.wait_for_value(choose.choice(WORDS))
+        elif kind == "free":
+            self.free(choose.choice((None, "cuMemFreeAsync", "cuMemFreeAsync", "cuMemFree_v2")))
+        else:
+            self.ignored()
+
+    def before(self) -> dict[int, set[int]]:
+        """Of each piece of work by seq, the nodes that come before it."""
+        return {seq: self.device.all_before(node) for seq, node in self.nodes.items()}
