@@ -163,6 +163,7 @@ class Program:
         odd = self.choose.choice(({"result": 1}, {"flags": CAPTURING}, {"context": 1}))
         self.w.event(self.choose.choice(kinds), **(given | {"src": handle} | odd))
         self.w.event("sync", **(given | {"stream": 0} | odd))
+        self.w.event(self.choose.choice(("alloc", "epoch", "module-load")), stream=0)
 
     def orders(self) -> None:
         """Something random that may order others."""

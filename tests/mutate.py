@@ -36,7 +36,7 @@ TESTS = {
     "race/pairs.py": "race race_pairs",
     "race/order.py": "race random_calls race_pairs",
     "blame/search.py": "blame blame_plausible random_runs",
-    "diff/match.py": "diff_matching diff random_runs",
+    "diff/match.py": "diff_match diff_matching diff random_runs",
     "memory/analyse.py": "memory random_runs",
     "model/contents.py": "model rewind random_runs",
 }

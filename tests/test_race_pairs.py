@@ -18,7 +18,7 @@ from ttanalyze.race import pairs
 from ttanalyze.race.report import Pair
 
 BASE, SPOTS, SPOT = 1 << 40, 3, 64
-FEW, MANY = range(60), range(1000, 1500)
+FEW, MANY = range(40), range(1000, 1500)
 FREES = ("cuMemFreeAsync", "cuMemFreeAsync", "cuMemFreeAsync", "cuMemFree_v2")
 HOW = ("reads", "reaches", "writes")
 STREAM_DELAYED = pairs.DELAYED & ~(pairs.DELAYED - 1)
@@ -62,7 +62,7 @@ def somewhere(choose: random.Random) -> int:
 
 def random_node(choose: random.Random) -> tuple[dict[str, Any], list[Touch]]:
     kind = choose.choice(("kernel", "copy", "set", "mem-op", "host", "kernel"))
-    flags = choose.choice((0, 0, 0, graphs.DISABLED, graphs.HOST_DST))
+    flags = choose.choice((0, 0, 0, graphs.DISABLED, graphs.HOST_DST, graphs.FLAGS["host_src"]))
     node: dict[str, Any] = {"kind": kind, "flags": flags}
     out: list[Touch] = []
     if kind == "kernel":
@@ -231,7 +231,7 @@ def check_pairs(path: Path, seed: int) -> int:
 def test_pairs_are_those_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "LISTED", 1 << 30)
     count = sum(check_pairs(tmp_path / str(seed), seed) for seed in FEW)
-    assert count > 500
+    assert count > 300
 
 
 @pytest.mark.long

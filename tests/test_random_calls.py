@@ -48,7 +48,7 @@ def check_order(path: Path, seed: int) -> None:
     process = tt.open(path).processes[0]
     choose = random.Random(seed)
     last = max(before, default=0)
-    for after in (0, choose.randint(0, last)):
+    for after in (0, *(choose.randint(0, last) for _ in range(4))):
         calls = calls_between(process, 0, after, last)
         seqs = [int(call.event["seq"]) for call in calls]
         assert seqs == sorted(seq for seq in before if seq > after)

@@ -130,7 +130,7 @@ class _Search:
             kind = int(node["kind"])
             if node["flags"] & graphs.DISABLED:
                 continue
-            if kind in (graphs.KERNEL, graphs.KIND["mem-op"]) and node["data_size"]:
+            if kind in (graphs.KERNEL, graphs.KIND["mem-op"]):
                 how = MAY_WRITE if kind == graphs.KERNEL else WRITES
                 found = self._pointed_to(seq, known.data(node), how)
             elif kind in (graphs.KIND["copy"], graphs.KIND["set"]):
