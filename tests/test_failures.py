@@ -605,6 +605,28 @@ def test_streams_go_on_where_the_disk_is_full(failing: Path, built: Path, run: P
     stopped(outcome, run, ": No space left on device$")
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "memory"),
+    [
+        ("async_reuse", [], "1G"),
+        ("threads_allocate", [], "1G"),
+        ("alloc_neighbours", [], "1G"),
+        ("shim_arena", ["stopped"], "128M"),  # three quarters of it, freed in a stream's order
+    ],
+)
+def test_memory_stays_ours_when_recording_stops(
+    name: str, arguments: list[str], memory: str, failing: Path, built: Path, run: Path
+) -> None:
+    """In the middle of a deterministic run: what was handed out is freed and known as ever."""
+    command = [support.build_program(name, built), *arguments]
+    bare = support.run(command, SIM | {"TT_SIM_MEMORY": memory})
+    options = {"deterministic": "1", "events": "0"}
+    environment = with_failing(failing / "failing.so", "FAILING", "pwrite:15:5", run, **options)
+    outcome = support.run(command, environment | {"TT_SIM_MEMORY": memory})
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    assert f"{STOPPED}writing" in outcome.stderr
+
+
 # Those that undo what the recorder did to the program's thread: no driver refuses them.
 UNDOING = ("cuCtxPopCurrent_v2", "cuThreadExchangeStreamCaptureMode")
 X86_64 = platform.machine() == "x86_64"

@@ -25,26 +25,18 @@ static bool can_reserve(CUdevice device, size_t *granule, const CUmemAllocationP
 		       CUDA_SUCCESS && *granule && PLACES_LARGE <= *granule && *granule % PLACES_UNIT == 0;
 }
 
-static bool reserve_exactly(CUdeviceptr base, uint64_t size)
+/* The whole stride; less of it where the driver or the process has not that much, but ample room for the device's memory. */
+static uint64_t reserve_at(CUdeviceptr base, uint64_t least)
 {
 	CUdeviceptr got;
 
-	if (real.cuMemAddressReserve(&got, size, 0, base, 0) != CUDA_SUCCESS)
-		return false;
-	if (got != base)
+	for (uint64_t size = ARENA_STRIDE; size >= least && size > ARENA_GRANULE; size /= 2) {
+		if (real.cuMemAddressReserve(&got, size, 0, base, 0) != CUDA_SUCCESS)
+			continue;
+		if (got == base)
+			return size;
 		real.cuMemAddressFree(got, size);
-	return got == base;
-}
-
-/*
- * The stride up to the next device's margin; less of it where the driver or the process has not that much, but
- * ample room for the device's memory.
- */
-static uint64_t reserve_at(CUdeviceptr base, uint64_t least)
-{
-	for (uint64_t size = ARENA_STRIDE; size >= least && size > ARENA_GRANULE; size /= 2)
-		if (reserve_exactly(base, size - ARENA_GRANULE))
-			return size - ARENA_GRANULE;
+	}
 	return 0;
 }
 
@@ -54,24 +46,17 @@ static uint64_t reserve_at(CUdeviceptr base, uint64_t least)
  */
 static void map_margin(struct range *range)
 {
-	struct mapping m = {.base = range->places.base - ARENA_GRANULE, .size = ARENA_GRANULE};
+	struct mapping m = {.base = range->base, .size = ARENA_GRANULE};
 
-	if (range->places.granule != ARENA_GRANULE || !reserve_exactly(m.base, m.size))
-		return;
-	if (arena_map(range, &m, 0) == CUDA_SUCCESS)
+	if (range->places.granule == ARENA_GRANULE && arena_map(range, &m, 0) == CUDA_SUCCESS)
 		range->margin = m.size;
-	else
-		real.cuMemAddressFree(m.base, m.size);
 }
 
 static bool unmap_margin(struct range *range)
 {
-	CUdeviceptr base = range->places.base - ARENA_GRANULE;
-
 	if (!range->margin)
 		return false;
-	real.cuMemUnmap(base, range->margin);
-	real.cuMemAddressFree(base, range->margin);
+	real.cuMemUnmap(range->base, range->margin);
 	range->margin = 0;
 	return true;
 }
@@ -117,7 +102,8 @@ static void reserve(CUdevice device)
 			      (unsigned long long)base, device);
 		return;
 	}
-	range->places = (struct places){.base = base, .size = size, .granule = granule};
+	range->base = base;
+	range->places = (struct places){.base = base + ARENA_GRANULE, .size = size - ARENA_GRANULE, .granule = granule};
 	range->state = RESERVED;
 	map_margin(range);
 	atomic_store(&arena_reserved[device], size);
@@ -140,7 +126,7 @@ void arena_reserve_anew(CUdevice device)
 	if (range && range->state == RESERVED && !range->places.mapping_count) {
 		atomic_store(&arena_reserved[device], 0);
 		unmap_margin(range);
-		real.cuMemAddressFree(range->places.base, range->places.size);
+		real.cuMemAddressFree(range->base, range->places.size + ARENA_GRANULE);
 		places_end(&range->places);
 		range->state = UNTRIED;
 	}

@@ -20,7 +20,7 @@ struct range {
 	enum { UNTRIED, RESERVED, REFUSED } state;
 	struct places places;
 	CUmemAllocationProp properties;
-	uint64_t margin; /* bytes of memory mapped before the places */
+	uint64_t base, margin; /* where it begins, and bytes of memory mapped there before the places */
 	uint64_t users; /* devices whose kernels may reach it, a bit each */
 };
 
