@@ -2,6 +2,7 @@
  * Reads the TT_ environment variables. A variable that can't be understood stops the
  * recording before it began: a run that silently meant something else would be worse.
  */
+#define _GNU_SOURCE
 #include "options.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ static char *texts[VARIABLES]; /* a program may change its environment */
 
 static const char *value_of(const char *name)
 {
-	const char *v = getenv(name);
+	const char *v = secure_getenv(name); /* whoever sets the environment must not use rights that the program gains */
 
 	return v && *v ? v : NULL;
 }

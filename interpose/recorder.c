@@ -3,6 +3,7 @@
  */
 #include "recorder.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -487,6 +488,8 @@ void recorder_finish(const char *status, const char *reason)
 		recorder_lost("events were lost: %s", why);
 	if (!has_failed && params_failed(why, sizeof(why)))
 		recorder_lost("parameters of launches were lost: %s", why);
+	if (!has_failed && store_texts_lost(run))
+		recorder_lost(store_texts_lost(run) == ENOMEM ? NAMES_LOST : "names were lost: strings.bin is full");
 	if (!has_failed && activities_failed(why, sizeof(why)))
 		recorder_lost("times were lost: %s", why);
 	if (has_failed)

@@ -35,6 +35,8 @@ void recorder_warn(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* The same, of something that should have been recorded and is not. */
 void recorder_lost(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+#define NAMES_LOST "names were lost: no host memory"
+
 /* On stderr, as long as that is the one that the program was started with. */
 void recorder_say(const char *lines, size_t size);
 /* Writes process.json as it is now. */

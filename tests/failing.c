@@ -19,14 +19,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum call { MKDIR, OPEN, PWRITE, FALLOCATE, FTRUNCATE, RENAME, MMAP, MADVISE, THREAD, MALLOC, CALLOC, REALLOC, STRDUP, CALLS };
+enum call { MKDIR, OPEN, PWRITE, FALLOCATE, FTRUNCATE, RENAME, MMAP, MADVISE, THREAD, MALLOC, CALLOC, REALLOC, STRDUP, STRNDUP, ASPRINTF, CALLS };
 
 static const char *const names[CALLS] = {
 	"mkdir", "open", "pwrite", "fallocate", "ftruncate", "rename", "mmap", "madvise", "pthread_create", "malloc",
-	"calloc", "realloc", "strdup",
+	"calloc", "realloc", "strdup", "strndup", "asprintf",
 };
 static struct { int from, to, error, count; } failing[CALLS];
 static unsigned pause_us; /* of calls that fail; 0: of those that are only slow two seconds */
+static bool counts; /* only */
 static uintptr_t begin, end;
 
 static int find_recorder(struct dl_phdr_info *info, size_t size, void *unused)
@@ -46,10 +47,23 @@ static int find_recorder(struct dl_phdr_info *info, size_t size, void *unused)
 	return 1;
 }
 
+static void print_counts(void)
+{
+	for (int i = 0; i < CALLS; i++)
+		if (failing[i].count)
+			fprintf(stderr, "%s %d\n", names[i], failing[i].count);
+}
+
 __attribute__((constructor)) static void read_settings(void)
 {
 	const char *at = getenv("FAILING");
 
+	dl_iterate_phdr(find_recorder, NULL);
+	if (at && !strcmp(at, "count")) {
+		counts = true;
+		atexit(print_counts);
+		return;
+	}
 	for (; at && *at; at += strcspn(at, ","), at += *at == ',') {
 		char name[32];
 		int from, to, error, call = 0;
@@ -68,15 +82,14 @@ __attribute__((constructor)) static void read_settings(void)
 	}
 	if (getenv("FAILING_PAUSE_US"))
 		pause_us = (unsigned)atoi(getenv("FAILING_PAUSE_US"));
-	dl_iterate_phdr(find_recorder, NULL);
 }
 
 static bool fails(enum call call, void *caller)
 {
-	if (!failing[call].from || (uintptr_t)caller < begin || (uintptr_t)caller >= end)
+	if ((!failing[call].from && !counts) || (uintptr_t)caller < begin || (uintptr_t)caller >= end)
 		return false;
 	int n = __atomic_add_fetch(&failing[call].count, 1, __ATOMIC_RELAXED);
-	if (n < failing[call].from || n > failing[call].to)
+	if (counts || n < failing[call].from || n > failing[call].to)
 		return false;
 	if (pause_us || !failing[call].error)
 		usleep(pause_us ? pause_us : 2000000);
@@ -172,4 +185,27 @@ char *strdup(const char *text)
 	char *copy = FAILS(STRDUP) ? NULL : __libc_malloc(size);
 
 	return copy ? memcpy(copy, text, size) : NULL;
+}
+
+char *strndup(const char *text, size_t most)
+{
+	size_t size = strnlen(text, most);
+	char *copy = FAILS(STRNDUP) ? NULL : __libc_malloc(size + 1);
+
+	if (!copy)
+		return NULL;
+	copy[size] = 0;
+	return memcpy(copy, text, size);
+}
+
+int asprintf(char **text, const char *format, ...)
+{
+	va_list args;
+
+	if (FAILS(ASPRINTF))
+		return -1;
+	va_start(args, format);
+	int length = vasprintf(text, format, args);
+	va_end(args);
+	return length;
 }

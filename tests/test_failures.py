@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -466,6 +467,83 @@ def test_any_call_of_the_system_fails(
         if quiet == (6 if once else 1):  # it makes no more of these
             break
     assert told or call in ("ftruncate", "strdup")
+
+
+# What is recorded of a program that has something of everything, and how often it does so.
+RECORDINGS: dict[str, tuple[str, dict[str, str]]] = {
+    "calls": ("1", {"epoch": "sync,launch:7", "params": "1", "cpu_callstack": "backtrace"}),
+    "flight": ("1", {"overwrite": "drop-oldest", "timeline": "events", "compress": "3"}),
+    "graphs": ("1", {"epoch": "graph-node:add", "timeline": "events", "graph_stamps": "add"}),
+    "times": ("1", {"timeline": "cupti", "launch_delay": "100"}),
+    "replay": ("1", {"replayable": "1"}),
+}
+ALLOCATIONS = ("malloc", "calloc", "realloc", "strdup", "strndup", "asprintf", "mmap")
+COLUMNS = {
+    "epochs": ["trigger", "label", "seq", "full"],
+    "regions": ["label", "size", "captured", "seq", "call", "death_seq"],
+    "events": ["seq", "kind", "call", "kernel", "stream", "bytes", "id", "stack"],
+    "functions": ["name", "module", "registers", "max_threads", "param_bytes", "param_count"],
+    "modules": ["kind", "image", "size", "globals", "missing"],
+    "stacks": ["stack", "depth", "kind", "function", "file"],
+}
+
+
+def recorded_of(run: Path) -> dict[str, str]:
+    """What a run has of its program, but for addresses, times and contents."""
+    opened = tt.open(run)
+    tables = {name: getattr(opened, name)[of].to_csv() for name, of in COLUMNS.items()}
+    graphs = opened.processes[0].graphs
+    known = [graphs.known(0, int(n)) for n in opened.events["seq"] if len(graphs)]
+    return tables | {"graphs": str(known)}
+
+
+def allocations_fail(
+    recording: str, ways: Callable[[str, int], Iterator[str]], failing: Path, built: Path, run: Path
+) -> Iterator[str]:
+    """Records shim_soak once for each of the ways in which one of its calls may fail, by the call
+    and how often it is made. The program does not notice, and what lacks says so. Gives what failed
+    where something was told.
+    """
+    library, (rounds, options) = failing / "failing.so", RECORDINGS[recording]
+    command = [str(support.build_program("shim_soak", built)), "0", rounds]
+    bare = without_sizes(support.run(command, SIM))
+    counting = with_failing(library, "FAILING", "count", run / "whole", **options)
+    counts = re.findall(r"^(\w+) (\d+)$", support.run(command, counting).stderr, re.M)
+    whole = recorded_of(run / "whole")
+    for call, count in counts:
+        for what in ways(call, int(count)) if call in ALLOCATIONS else ():
+            where = run / what.replace(":", "-")
+            environment = with_failing(library, "FAILING", what, where, **options)
+            outcome = without_sizes(support.run(command, environment, timeout=60))
+            if check(bare, outcome, where):
+                yield what
+            else:
+                assert recorded_of(where) == whole, what
+
+
+def without_sizes(outcome: support.Outcome) -> support.Outcome:
+    return replace(outcome, stdout=re.sub(r"\d+ KiB", "", outcome.stdout))
+
+
+def test_some_allocations_fail(failing: Path, built: Path, tmp_path: Path) -> None:
+    def ways(call: str, count: int) -> Iterator[str]:
+        step = 1 if call == "strdup" else count // 2 + 1
+        return (f"{call}:{n}-{n}:12" for n in range(count % step + 1, count + 1, step))
+
+    told = list(allocations_fail("calls", ways, failing, built, tmp_path))
+    assert {"malloc", "calloc", "strdup", "asprintf"} <= {what.partition(":")[0] for what in told}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("to", ["", "-{}"], ids=["from then on", "once"])
+@pytest.mark.parametrize("recording", RECORDINGS)
+def test_each_allocation_fails(
+    recording: str, to: str, failing: Path, built: Path, tmp_path: Path
+) -> None:
+    def ways(call: str, count: int) -> Iterator[str]:
+        return (f"{call}:{n}{to.format(n)}:12" for n in range(1, count + 1))
+
+    assert len(list(allocations_fail(recording, ways, failing, built, tmp_path))) > 60
 
 
 @pytest.mark.parametrize("call", ["pwrite", "pthread_create", "calloc", "open"])

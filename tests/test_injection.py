@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,6 +46,36 @@ def test_without_an_output_folder_nothing_is_said(built: Path, tmp_path: Path) -
     environment = injected(SIM, tmp_path / "run")
     del environment["TT_OUT"]
     assert support.run(command, environment) == support.run(command, SIM)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that all users can read."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes programs of other users")
+def test_a_program_that_gains_rights_takes_no_options(open_folder: Path, tmp_path: Path) -> None:
+    """Whoever starts it must not have it write where they can't."""
+    for library in (support.SHIM, support.SIMULATOR):
+        shutil.copy(library, open_folder)
+    program = open_folder / "program"
+    line = ["gcc", f"-I{support.ROOT / 'interpose' / 'cuda'}", "-o", str(program)]
+    line += [str(support.PROGRAMS / "context_primary.c"), str(support.SIMULATOR), "-pthread"]
+    subprocess.run([*line, f"-Wl,-rpath,{open_folder}", "-ldl"], check=True)
+    os.chown(program, 65534, 65534)
+    bare = support.run([program], {})
+    assert bare.status == 0
+    environment = injected({"LD_PRELOAD": str(support.SHIM)}, tmp_path / "run")
+    environment["CUDA_INJECTION64_PATH"] = str(open_folder / support.SHIM.name)
+    program.chmod(0o4755)
+    outcome = support.run([program], environment)
+    assert outcome.stderr.startswith("ERROR: ld.so: object") or not outcome.stderr
+    assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
+    assert "ttanalyze" not in outcome.stderr
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.gpu

@@ -164,6 +164,24 @@ def test_a_program_that_gains_rights_is_told_of(
     assert program.obstacle("program", path) == "runs with privileges of its own"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes programs of other users")
+def test_a_program_that_gains_rights_is_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stand_ins: Path
+) -> None:
+    path = shutil.copy(shutil.which("true") or "/bin/true", tmp_path / "program")
+    os.chown(path, 65534, 65534)
+    os.chmod(path, 0o4755)
+    monkeypatch.setattr(record, "driver_loads", lambda: True)
+    monkeypatch.setenv("TT_LIB", str(stand_ins))
+    said: list[str] = []
+    outcome = record.record([str(path)], tmp_path / "run", warn=said.append)
+    assert (outcome.status, outcome.processes) == (0, 0)
+    assert said == [
+        f"{path} runs with privileges of its own, so LD_PRELOAD does not reach it: "
+        "nothing will be recorded"
+    ]
+
+
 def test_a_script_without_a_first_line(recorded: Record, tmp_path: Path) -> None:
     (tmp_path / "script").write_text("echo ran $1\n")
     (tmp_path / "script").chmod(0o755)

@@ -13,6 +13,7 @@ import struct
 from ttanalyze.errors import Error
 
 ELF, CLASS_64, INTERPRETER = b"\x7fELF", 2, 3
+PRIVILEGED = "runs with privileges of its own"  # there the recorder takes no options
 SCRIPTS = 4  # interpreters of interpreters, as the kernel has it
 
 
@@ -82,7 +83,7 @@ def _obstacle_of(name: str, path: str, head: bytes) -> str | None:
         raise Error(
             f"{name}: built for musl; the recorder, like the driver, needs the GNU C library"
         )
-    return "runs with privileges of its own" if _privileged(path) else None
+    return PRIVILEGED if _privileged(path) else None
 
 
 def _interpreter(path: str, head: bytes) -> str | None:

@@ -118,7 +118,8 @@ def record(
     out = (out or (Path(given) if given else default_out(argv[0]))).absolute()
     make_way(out, force)
     if obstacle and warn:
-        only = "nothing will be recorded" if sim else "only the driver can let the recorder in"
+        closed = sim or obstacle == program.PRIVILEGED
+        only = "nothing will be recorded" if closed else "only the driver can let the recorder in"
         warn(f"{argv[0]} {obstacle}, so LD_PRELOAD does not reach it: {only}")
     began = time.monotonic()
     with contextlib.ExitStack() as stack:

@@ -96,8 +96,8 @@ static void add_spot(struct points *q, uint32_t position, const struct function 
 	q->spots[q->spot_count++] = s;
 }
 
-/* In order; NULL where there are none, or no memory for them. */
-static struct points *find_spots(struct context *c, const struct reading *g)
+/* In order; NULL where there are none. False without memory for them. */
+static bool find_spots(struct context *c, const struct reading *g, struct points **found)
 {
 	bool times = atomic_load(&timeline_source) == TIMELINE_EVENTS; /* CUPTI has them of all nodes */
 	struct points *q = calloc(1, sizeof(*q));
@@ -110,17 +110,19 @@ static struct points *find_spots(struct context *c, const struct reading *g)
 			add_spot(q, order[i], f, times);
 	}
 	free(order);
-	ok = ok && q->spot_count && (q->points = calloc(q->point_count + 1, sizeof(*q->points))) &&
+	bool none = ok && !q->spot_count;
+	ok = ok && !none && (q->points = calloc(q->point_count + 1, sizeof(*q->points))) &&
 	     (q->launches = calloc(TURNS, sizeof(*q->launches))) &&
 	     (q->stamped = calloc((size_t)TURNS * q->stamped_count + 1, sizeof(*q->stamped)));
 	if (!ok && q) {
 		points_free(q);
-		return NULL;
+		q = NULL;
 	}
 	for (unsigned i = 0; ok && i < q->spot_count; i++)
 		if (q->spots[i].captured)
 			q->points[q->spots[i].point].spot = &q->spots[i];
-	return q;
+	*found = q;
+	return ok || none;
 }
 
 /* ---- memory that the nodes read ---- */
@@ -374,9 +376,13 @@ static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
 	const struct kernels *k;
 	struct points *q = NULL;
 	struct reading g;
+	const char *why = NULL;
 
-	if (reading_take(&g, graph) && (q = find_spots(c, &g))) {
-		const char *why = NULL;
+	if (!reading_take(&g, graph)) {
+		why = g.count ? "it can't be read" : NULL;
+	} else if (!find_spots(c, &g, &q)) {
+		why = "no host memory";
+	} else if (q) {
 		if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
 			why = "it is made to be launched by the device";
 		else if (reading_allocates(&g))
@@ -386,11 +392,13 @@ static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
 			why = "the driver refuses the nodes that capture";
 		if (!why && q->stamped_count)
 			stamps_prepare(c);
-		if (why) {
-			recorder_lost("there are no %s inside a graph: %s", q->point_count ? "epochs" : "times", why);
+	}
+	if (why) {
+		bool epochs = q ? q->point_count : options.epoch.inside.count;
+		recorder_lost("there are no %s inside a graph: %s", epochs ? "epochs" : "times", why);
+		if (q)
 			points_free(q);
-			q = NULL;
-		}
+		q = NULL;
 	}
 	reading_free(&g);
 	return q;

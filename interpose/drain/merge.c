@@ -63,18 +63,19 @@ static uint64_t now_ns(void)
 }
 
 /* What an earlier run.json says that no process does: when the run was created, how it ended. */
-static void read_earlier(const struct folder *run, uint64_t *created, char **ending)
+static bool read_earlier(const struct folder *run, uint64_t *created, char **ending)
 {
 	static const char mark[] = ",\"exit\":{";
 	char head[256], *text, *found = NULL;
 	struct stat status;
 	ssize_t n;
+	bool good = true;
 	int fd = file_open_existing(run, "run.json");
 
 	*created = now_ns();
 	*ending = NULL;
 	if (fd < 0)
-		return;
+		return true;
 	n = file_read_some(fd, head, sizeof(head) - 1, 0);
 	if (n > 0) {
 		head[n] = 0;
@@ -82,19 +83,22 @@ static void read_earlier(const struct folder *run, uint64_t *created, char **end
 		if (text)
 			*created = strtoull(text + 13, NULL, 10);
 	}
-	text = malloc(TAIL + 1);
-	if (text && !fstat(fd, &status) && status.st_size > 0) {
+	if (!(text = malloc(TAIL + 1)))
+		good = false;
+	else if (!fstat(fd, &status) && status.st_size > 0) {
 		uint64_t size = (uint64_t)status.st_size;
 		n = file_read_some(fd, text, TAIL, size > TAIL ? size - TAIL : 0);
 		text[n < 0 ? 0 : n] = 0;
 		/* Within a JSON string the quote would follow a backslash: this is the member. */
 		for (char *p = text; (p = strstr(p, mark)); p++)
 			found = p;
-		if (found)
-			*ending = strdup(found);
+		good = !found || (*ending = strdup(found));
 	}
 	free(text);
 	close(fd);
+	if (!good)
+		errno = ENOMEM;
+	return good;
 }
 
 /* Appends what a process has written of itself, which may be nothing as yet. */
@@ -148,7 +152,8 @@ static bool write_merged(enum merge_kind kind, struct file *out, const struct fo
 	bool good;
 
 	if (kind == MERGE_RUN) {
-		read_earlier(run, &created, &ending);
+		if (!read_earlier(run, &created, &ending))
+			return false;
 		snprintf(head, sizeof(head),
 			 RUN_HEAD "\"created_ns\":%llu,\"processes\":[", (unsigned long long)created);
 	} else {

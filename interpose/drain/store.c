@@ -377,6 +377,11 @@ bool store_digests_only(const store *s, uint32_t *since, char *reason, size_t si
 	return true;
 }
 
+int store_texts_lost(const store *s)
+{
+	return __atomic_load_n(&s->texts_lost, __ATOMIC_RELAXED);
+}
+
 unsigned store_process_index(const store *s)
 {
 	return s->process;
@@ -417,7 +422,9 @@ uint32_t store_string(store *s, const char *text)
 		return TT_NO_ID;
 	if (!strings_add(&s->strings, text, &offset)) {
 		offset = TT_NO_ID;
-		if (errno != EOVERFLOW && errno != ENOMEM)
+		if (errno == EOVERFLOW || errno == ENOMEM)
+			__atomic_store_n(&s->texts_lost, errno, __ATOMIC_RELAXED);
+		else
 			store_fail_write(s, &s->strings.file);
 	}
 	store_leave(&s->records, &v);

@@ -71,6 +71,8 @@ bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *c
 /* False once there was no room for contents: store_blocks takes none then, and commits mark epochs that lack any. */
 bool store_takes_contents(const store *s);
 /* Since which epoch, and in one line why; false while it takes contents. */
+/* Why the texts of some records are missing, by errno; 0 where none is. */
+int store_texts_lost(const store *s);
 bool store_digests_only(const store *s, uint32_t *since, char *reason, size_t size);
 bool store_digest(store *s, uint32_t region, uint64_t digest, uint32_t changed);
 /* e: number, trigger, flags, context, device, seq, time_ns, label, bytes_read, bytes_changed, regions are the

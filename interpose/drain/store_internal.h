@@ -45,6 +45,7 @@ struct store {
 
 	pthread_mutex_t records;
 	struct strings strings;
+	int texts_lost; /* errno */
 	struct file regions, functions, modules;
 	struct file frames, labels, launches, graphs, graph_data; /* from the first of them on */
 	struct retain kept;

@@ -1,6 +1,6 @@
 /*
  * The second door: the driver itself loads us at cuInit (CUDA_INJECTION64_PATH), for programs
- * that LD_PRELOAD does not reach, because a launcher dropped it or the program is setuid.
+ * that LD_PRELOAD does not reach, because a launcher dropped it or the program is static.
  *
  * By then the program may hold the driver's addresses. Every exported call of the driver is a
  * stub of one form that calls its implementation through a pointer of its own; it is these

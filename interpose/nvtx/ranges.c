@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../recorder.h"
+
 #define OPEN_MOST 16384u /* of a thread */
 #define EARLY_MOST 64    /* of a thread */
 #define STARTED ((size_t)4096)
@@ -67,7 +69,9 @@ struct early *ranges_early(const char *message)
 	int error = errno;
 	struct early *e = NULL;
 
-	if (self.early < EARLY_MOST && (e = calloc(1, sizeof(*e) + size + 1)) && message)
+	if (self.early < EARLY_MOST && !(e = calloc(1, sizeof(*e) + size + 1)))
+		recorder_lost(NAMES_LOST);
+	else if (e && message)
 		memcpy(e->message, message, size);
 	errno = error;
 	return e;

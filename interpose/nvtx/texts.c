@@ -60,11 +60,14 @@ static bool is_chosen(unsigned domain, const char *message)
 	char *both = NULL;
 	bool chosen = expressions_match(&options.epoch.nvtx, message);
 
-	if (!chosen && options.epoch.nvtx.count && domain && domain <= DOMAINS &&
-	    asprintf(&both, "%s/%s", atomic_load(&domain_names[domain - 1]), message) >= 0) {
-		chosen = expressions_match(&options.epoch.nvtx, both);
-		free(both);
+	if (chosen || !options.epoch.nvtx.count || !domain || domain > DOMAINS)
+		return chosen;
+	if (asprintf(&both, "%s/%s", atomic_load(&domain_names[domain - 1]), message) < 0) {
+		recorder_lost("epochs at NVTX ranges were lost: no host memory");
+		return false;
 	}
+	chosen = expressions_match(&options.epoch.nvtx, both);
+	free(both);
 	return chosen;
 }
 
@@ -166,8 +169,10 @@ static unsigned number_of(const char *name)
 
 	for (; i < DOMAINS; i++) {
 		if (!(there = atomic_load(&domain_names[i]))) {
-			if (!copy && !(copy = strdup(name)))
+			if (!copy && !(copy = strdup(name))) {
+				recorder_lost(NAMES_LOST);
 				return UNKNOWN;
+			}
 			atomic_store(&domain_strings[i], TT_NO_ID);
 			if (atomic_compare_exchange_strong(&domain_names[i], &there, copy))
 				return i + 1;
@@ -219,7 +224,8 @@ nvtx_handle texts_register(unsigned domain, const char *message, bool recording)
 	if (recorder_state != RECORDER_UNDECIDED || !message || atomic_load(&early_count) >= EARLY ||
 	    (i = atomic_fetch_add(&early_count, 1)) >= EARLY)
 		return OURS | TT_NO_ID;
-	copy = strdup(message);
+	if (!(copy = strdup(message)))
+		recorder_lost(NAMES_LOST);
 	errno = error;
 	early[i].domain = domain;
 	atomic_store(&early[i].text, copy);

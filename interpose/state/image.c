@@ -363,26 +363,35 @@ uint8_t *image_expand(const struct image_entry *e, size_t *size)
 	return out;
 }
 
-static void fatbin_variables(const struct image *image, visit_fn *visit, void *user)
+/* False without memory. */
+static bool fatbin_variables(const struct image *image, visit_fn *visit, void *user)
 {
+	int error = errno;
+	bool all = true;
 	struct image_entry e;
 
 	for (size_t at = 0, size; image_entry(image, &at, &e);) {
+		errno = 0;
 		uint8_t *code = image_expand(&e, &size);
-		if (!code)
+		all = code || errno != ENOMEM;
+		if (!code && all)
 			continue;
-		named((const char *)code, size, visit, user);
+		if (code)
+			named((const char *)code, size, visit, user);
 		free(code);
-		return;
+		break;
 	}
+	errno = error;
+	return all;
 }
 
-void image_variables(const struct image *image, visit_fn *visit, void *user)
+bool image_variables(const struct image *image, visit_fn *visit, void *user)
 {
 	if (image->kind == TT_MODULE_PTX)
 		ptx_variables(image->bytes, image->size, visit, user);
 	else if (image->kind == TT_MODULE_CUBIN)
 		cubin_variables(image->bytes, image->size, visit, user);
 	else
-		fatbin_variables(image, visit, user);
+		return fatbin_variables(image, visit, user);
+	return true;
 }

@@ -48,7 +48,7 @@ uint8_t *image_expand(const struct image_entry *e, size_t *size);
  * must not be left to when a lock is held. */
 void image_prepare(void);
 
-/* The names of the variables in device memory that it declares, each handed to visit once or more. */
-void image_variables(const struct image *image, void (*visit)(void *user, const char *name), void *user);
+/* The names of the variables in device memory that it declares, each handed to visit once or more. False without memory. */
+bool image_variables(const struct image *image, void (*visit)(void *user, const char *name), void *user);
 
 #endif

@@ -21,6 +21,7 @@
  * launches are to be run again. What the program names itself is found all the same. */
 #define IMAGE_MAX ((size_t)8 << 20)
 #define FILE_MAX ((size_t)1 << 30) /* where they are kept all the same */
+#define NO_MEMORY "no host memory for a "
 
 struct module {
 	void *handle, **aliases; /* of a library: its module in each context, as far as the program asked */
@@ -123,8 +124,10 @@ static void lookup_add(void *handle, struct function *f, bool kernel)
 	struct lookup_table *t = lookups_with_room();
 	struct lookup *l = spare_lookups;
 
-	if (!t || (!l && !(l = calloc(1, sizeof(*l)))))
+	if (!t || (!l && !(l = calloc(1, sizeof(*l))))) {
+		recorder_fail(NO_MEMORY "kernel");
 		return;
+	}
 	if (l == spare_lookups)
 		spare_lookups = l->next;
 	l->function = f;
@@ -192,8 +195,13 @@ static struct function *function_named(uint32_t module, const char *name)
 
 	while (f && (f->module != module || strcmp(f->name, name)))
 		f = f->next;
-	if (f || !(f = function_new()) || !(f->name = strdup(name)))
+	if (f)
 		return f;
+	if (!(f = function_new()) || !(f->name = strdup(name))) {
+		recorder_fail(NO_MEMORY "kernel");
+		free(f);
+		return NULL;
+	}
 	f->id = TT_NO_ID;
 	f->module = module;
 	f->name_string = recorder_store() ? store_string(recorder_store(), name) : TT_NO_ID;
@@ -229,7 +237,7 @@ static struct module *module_new(void *handle, bool library)
 	struct module *m = calloc(1, sizeof(*m));
 
 	if (!m) {
-		recorder_fail("no host memory for a module");
+		recorder_fail(NO_MEMORY "module");
 		return NULL;
 	}
 	m->handle = handle;
@@ -241,15 +249,25 @@ static void note_variable(void *user, const char *name)
 {
 	struct module *m = user;
 	size_t n = strlen(name) + 1;
-	char *more = n > 1 && *name != '.' ? realloc(m->variables, m->variables_size + n + 1) : NULL;
 
-	if (!more)
+	if (n == 1 || *name == '.')
 		return;
+	char *more = realloc(m->variables, m->variables_size + n + 1);
+	if (!more) {
+		recorder_fail(NO_MEMORY "module");
+		return;
+	}
 	memcpy(more + m->variables_size, name, n);
 	more[m->variables_size + n] = 0;
 	m->variables = more;
 	m->variables_size += n;
 	m->record.globals++;
+}
+
+static void note_variables(struct module *m)
+{
+	if (!image_variables(&m->held.image, note_variable, m))
+		recorder_fail(NO_MEMORY "module");
 }
 
 static bool is_too_large(const struct module *m)
@@ -301,7 +319,8 @@ static void module_add(struct module *m, const struct context *c, const char *pa
 	m->record.size = i->size;
 	m->record.seq = seq;
 	m->record.path = TT_NO_ID;
-	m->path = path ? strdup(path) : NULL;
+	if (path && !(m->path = strdup(path)))
+		recorder_fail(NO_MEMORY "module");
 	m->record.context = c ? c->index : TT_NO_ID;
 	m->record.missing = m->held.missing;
 	if (is_too_large(m) || is_put_off(m))
@@ -439,8 +458,10 @@ static void read_params(struct function *f, CUfunction handle, bool kernel)
 		if (r != CUDA_SUCCESS)
 			break;
 		struct function_param *more = realloc(params, (n + 1) * sizeof(*more));
-		if (!more)
+		if (!more) {
+			recorder_fail(NO_MEMORY "kernel");
 			break;
+		}
 		params = more;
 		params[n] = (struct function_param){(uint32_t)offset, (uint32_t)size};
 		bytes = (uint32_t)(offset + size);
@@ -502,7 +523,7 @@ static void take_out_of(struct module *m)
 		return;
 	m->record.missing = TT_MISSING_NOTHING;
 	if (held_bytes(&m->held))
-		image_variables(&m->held.image, note_variable, m);
+		note_variables(m);
 	write_record(m);
 }
 
@@ -559,10 +580,12 @@ uint32_t module_loaded(struct thread *t, void *handle, bool library, const struc
 	else
 		held_from_memory(&m->held, l->image);
 	if (!is_put_off(m) && !is_too_large(m))
-		image_variables(&m->held.image, note_variable, m);
+		note_variables(m);
 	else if (m->held.image.kind == TT_MODULE_FATBIN)
 		image_prepare();
-	if (l->setting_count && (m->settings = malloc(l->setting_count * sizeof(*m->settings)))) {
+	if (l->setting_count && !(m->settings = malloc(l->setting_count * sizeof(*m->settings)))) {
+		recorder_fail(NO_MEMORY "module");
+	} else if (l->setting_count) {
 		memcpy(m->settings, l->settings, l->setting_count * sizeof(*m->settings));
 		m->record.setting_count = l->setting_count;
 	}
@@ -617,7 +640,7 @@ void module_alias(struct thread *t, void *library, void *module, uint64_t seq)
 			m->aliases = more;
 			more[m->alias_count++] = module;
 		} else {
-			recorder_fail("no host memory for a module");
+			recorder_fail(NO_MEMORY "module");
 		}
 	}
 	pthread_mutex_unlock(&lock);

@@ -317,18 +317,15 @@ bool nodes_read(struct node_list *l, struct thread *t, struct context *c, CUgrap
 void nodes_conditional(CUgraphNode handle, const CUDA_CONDITIONAL_NODE_PARAMS *p)
 {
 	struct conditional *found;
-	CUgraph *bodies = malloc(p->size * sizeof(*bodies));
+	CUgraph *bodies = p->phGraph_out ? malloc(p->size * sizeof(*bodies)) : NULL;
 
-	if (!bodies || !p->phGraph_out) {
-		free(bodies);
-		return;
-	}
-	memcpy(bodies, p->phGraph_out, p->size * sizeof(*bodies));
+	if (bodies)
+		memcpy(bodies, p->phGraph_out, p->size * sizeof(*bodies));
 	pthread_mutex_lock(&lock);
 	found = conditionals;
 	while (found && found->handle != handle) /* of a node that is gone, whose handle came back */
 		found = found->next;
-	if (!found && (found = calloc(1, sizeof(*found)))) {
+	if (!found && bodies && (found = calloc(1, sizeof(*found)))) {
 		found->handle = handle;
 		found->next = conditionals;
 		conditionals = found;
@@ -336,7 +333,7 @@ void nodes_conditional(CUgraphNode handle, const CUDA_CONDITIONAL_NODE_PARAMS *p
 	if (found) {
 		free(found->bodies);
 		found->bodies = bodies;
-		found->count = p->size;
+		found->count = bodies ? p->size : 0;
 		found->condition = p->handle;
 		found->type = p->type;
 	} else {

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../recorder.h"
+
 #define PATH_SIZE 4096
 
 static struct object *objects;
@@ -41,8 +43,10 @@ void objects_read(void)
 		free(objects[--count].path);
 	while (f && fgets(line, sizeof(line), f))
 		if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %4095[^\n]", &begin, &end, mode, &offset, path) == 5 &&
-		    mode[2] == 'x' && *path == '/' && !add((struct object){begin, end, offset, path}))
+		    mode[2] == 'x' && *path == '/' && !add((struct object){begin, end, offset, path})) {
+			recorder_lost("files of call stacks were lost: no host memory");
 			break;
+		}
 	if (f)
 		fclose(f);
 }

@@ -121,9 +121,9 @@ static void *find_library(void)
 	for (unsigned i = 0; !handle && i < s.count; i++)
 		handle = open_beside(s.paths[i], name);
 	if (!handle)
-		handle = open_in(getenv("CUDA_HOME"), name);
+		handle = open_in(secure_getenv("CUDA_HOME"), name);
 	if (!handle)
-		handle = open_in(getenv("CUDA_PATH"), name);
+		handle = open_in(secure_getenv("CUDA_PATH"), name);
 	return handle ? handle : open_in("/usr/local/cuda", name);
 }
 
@@ -272,6 +272,8 @@ static void request(uint8_t **buffer, size_t *size, size_t *most)
 
 	*buffer = malloc(BUFFER);
 	*size = *buffer ? BUFFER : 0;
+	if (!*buffer)
+		recorder_lost("times were lost: no host memory");
 	*most = 0;
 	errno = error;
 }
