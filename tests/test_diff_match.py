@@ -214,7 +214,7 @@ def random_regions(choose: random.Random, calls: list[Row]) -> list[Row]:
         {
             "id": number,
             "kind": choose.choice((1, 1, 1, 2)),
-            "label": choose.choice((0, 0, 0, 5)),
+            "label": choose.choice((0, 0, 0, 1)),
             "size": choose.choice((8, 8, 16)),
             "thread": choose.choice((7, 8, 9)),
             "seq": seq,

@@ -58,6 +58,15 @@ def check_order(path: Path, seed: int) -> None:
                     assert unordered(a, b) == (nodes[one] not in before[other]), (seed, one, other)
 
 
+def test_work_of_other_contexts_is_left_out(run_path: Path) -> None:
+    writer = Writer(run_path)
+    seqs = [writer.event("launch", stream=16 + i, context=i) for i in range(3)]
+    writer.close()
+    process = tt.open(run_path).processes[0]
+    for context, seq in enumerate(seqs):
+        assert [int(c.event["seq"]) for c in calls_between(process, context, 0, 99)] == [seq]
+
+
 @pytest.mark.parametrize("seed", FEW)
 def test_calls_are_ordered_as_a_graph_of_them_says(tmp_path: Path, seed: int) -> None:
     check_order(tmp_path / "run", seed)

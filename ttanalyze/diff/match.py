@@ -306,7 +306,6 @@ def _match_rows(
         _both([(np.where(r.label > 0, 0, p), r.label) for p, r in zip(points, sides, strict=True)]),
     )
     same = sides[0].size[found.a] == sides[1].size[found.b]
-    same &= sides[0].label[found.a] == sides[1].label[found.b]
     return (found.a[same], found.b[same]), (found.a[~same], found.b[~same])
 
 
