@@ -34,6 +34,7 @@ def digest(contents: bytes) -> int:
 class Region:
     """now: its contents. seen: those of its last epoch. stored: of each block the contents that
     were stored last, in which epoch and segment. lost: its last epoch without stored contents.
+    left_out: whether its last epoch did not read it.
     """
 
     number: int
@@ -46,6 +47,7 @@ class Region:
     seen: bytes | None = None
     stored: dict[int, tuple[bytes, int, int]] = field(default_factory=dict)
     lost: int = -1
+    left_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class State:
     contents: bytes
     blocks: tuple[int | None, ...]
     good: bool  # whether what is stored is right, be it old
+    left_out: bool  # by the last epoch of its context
 
 
 @dataclass
@@ -232,6 +235,7 @@ class RandomProcess:
         digests = {}
         for region in seen:
             if "refused" in flags or (only is not None and region.number not in only):
+                region.left_out |= "touched" in flags
                 continue
             every = "full" in flags or region.number in whole or region.seen is None
             listed = [
@@ -240,8 +244,10 @@ class RandomProcess:
                 if every or _block(region.now, i) != _block(region.seen or b"", i)
             ]
             region.seen = region.now
-            if not listed:
+            if not listed and "touched" not in flags:
+                region.left_out &= "dropped" in flags  # which says only of what it lists
                 continue
+            region.left_out = False
             digests[region.number] = digest(region.now)
             if "dropped" in flags:
                 region.lost = number
@@ -305,4 +311,4 @@ def _state(region: Region) -> State:
         kept = region.stored.get(i)
         blocks.append(None if kept is None or kept[1] < region.lost else kept[2])
     stored = b"".join(region.stored[i][0] for i in range(count) if i in region.stored)
-    return State(region.seen, tuple(blocks), stored == region.seen)
+    return State(region.seen, tuple(blocks), stored == region.seen, region.left_out)

@@ -101,14 +101,15 @@ def _rewinds(run: Run, model: RandomProcess, asked: random.Random) -> None:
         assert False not in known and not model.epochs[epoch].empty, f"epoch {epoch} is lost"
         assert found[0] == {r: state.contents for r, state in states.items()}, f"epoch {epoch}"
         assert found[1] == living - set(states), f"epoch {epoch}"
+        assert found[2] == {r for r, s in states.items() if s.left_out}, f"epoch {epoch}"
 
 
-def _rewound(run: Run, epoch: int, process: int) -> tuple[dict[int, bytes], set[int]]:
-    """Contents by region, and regions that were left out."""
+def _rewound(run: Run, epoch: int, process: int) -> tuple[dict[int, bytes], set[int], set[int]]:
+    """Contents by region, regions without contents, and those that the epoch did not read."""
     found = rewind(run, epoch, process=process)
     with contents.DataFiles(found.process) as files:
         whole = {p.region: b"".join(map(bytes, p.pieces(files))) for p in found.parts}
-    return whole, set(found.left_out)
+    return whole, set(found.left_out), set(found.unread)
 
 
 def _blames(process: Process, model: RandomProcess, asked: random.Random) -> None:
@@ -222,13 +223,30 @@ def _verifies(run: Run, models: list[RandomProcess], asked: random.Random) -> No
         return
     if any(model.removed for model in models):  # manifests call these epochs dropped
         return
-    assert verify(run, whole, keep_going=True).same
+    report = verify(run, whole, keep_going=True)
+    assert report.same
+    told = [e for model in models for e in model.epochs if "refused" not in e.flags]
+    assert report.unread == sum(s.left_out for e in told for s in e.states.values())
     i, epoch, region = asked.choice(places)
     text = whole["processes"][i]["epochs"][epoch]["digests"]
     text[str(region)] = f"{int(text[str(region)], 16) ^ 1:016x}"
     report = verify(run, whole, keep_going=True)
     found = [(d.process, d.region, d.epoch) for d in report.differences]
-    assert found == [(models[i].writer.index, region, epoch)]
+    starts = _stretches(models[i], region, epoch)
+    assert found == [(models[i].writer.index, region, start) for start in starts]
+
+
+def _stretches(model: RandomProcess, region: int, epoch: int) -> Iterator[int]:
+    """Where stretches begin over which epochs read what a region was since this one."""
+    before = False
+    for number, e in enumerate(model.epochs[epoch:], epoch):
+        if region not in e.states or (number > epoch and region in e.digests):
+            return
+        if "refused" not in e.flags:
+            now = not e.states[region].left_out
+            if now and not before:
+                yield number
+            before = now
 
 
 def _diffs(
@@ -263,7 +281,8 @@ def _first_difference(a: RandomProcess, b: RandomProcess) -> tuple[int, set[int]
         known[0].update(ours.digests)
         known[1].update(theirs.digests)
         of = {r for r in ours.states if a.regions[r].context == ours.context}
-        regions = {r for r in of if known[0].get(r) != known[1].get(r)}
+        told = {r for r in of if not ours.states[r].left_out and not theirs.states[r].left_out}
+        regions = {r for r in told if known[0].get(r) != known[1].get(r)}
         if regions and not ours.empty and not theirs.empty:
             return number, regions
         found = found or ((number, set()) if regions else None)

@@ -12,6 +12,7 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
 from tests.support import Cli
+from ttanalyze.diff import diff
 from ttanalyze.errors import UnreadWarning
 from ttanalyze.model.unread import UNREAD, Unread, find_unread, keys_of
 
@@ -104,6 +105,43 @@ def test_what_was_not_read_is_not_compared(tmp_path: Path) -> None:
     assert (alone.same, alone.unread) == (True, 0)
     with pytest.raises(tt.Error, match="these epochs read none of the regions"):
         tt.verify.verify(some, epochs=(1, 1), regions=[1])
+
+
+def lost(path: Path, content: bytes) -> tt.Run:
+    """Region 1 changes in epoch 1, which keeps digests only; epochs 2 and 3 do not read it."""
+    w = Writer(path)
+    w.function(0, "_Z4stepPf")
+    w.born(0, b"zero")
+    w.born(1, b"one ")
+    w.epoch("sync", "full")
+    w.write(1, 0, content)
+    w.epoch("sync", "dropped")
+    for number, read in enumerate(([0], [0], [0, 1])):
+        w.event("launch", "cuLaunchKernel", id=0)
+        w.write(0, 0, bytes([number]))
+        w.epoch("graph-node", "touched", only=read)
+    w.close()
+    return tt.open(path)
+
+
+def test_a_difference_shows_in_the_first_epoch_that_both_runs_read(tmp_path: Path) -> None:
+    """Though one run has a digest from before, of an epoch that the other lost."""
+    a, b = lost(tmp_path / "a", b"one "), lost(tmp_path / "b", b"two ")
+    report = diff(a, b)
+    (process,) = report.processes
+    assert report.first is not None
+    assert (report.first[1].region_a, report.first[1].epoch_a) == (1, 4)
+    assert (process.left_out_a, process.epochs_alone_b, process.unread) == (1, 1, 2)
+
+
+def test_a_difference_ends_where_an_epoch_does_not_read_the_region(tmp_path: Path) -> None:
+    """And begins again where one does: nobody knows what was in between."""
+    run = lost(tmp_path / "run", b"two ")
+    manifest = run.manifest()
+    for epoch in (1, 4):
+        manifest["processes"][0]["epochs"][epoch]["digests"]["1"] = "0" * 16
+    found = tt.verify.verify(run, manifest, keep_going=True)
+    assert [(d.region, d.epoch, d.until) for d in found.differences] == [(1, 1, 1), (1, 4, 4)]
 
 
 def test_stretches() -> None:
