@@ -61,7 +61,7 @@ def somewhere(choose: random.Random) -> int:
 
 
 def random_node(choose: random.Random) -> tuple[dict[str, Any], list[Touch]]:
-    kind = choose.choice(("kernel", "copy", "set", "mem-op", "host", "kernel"))
+    kind = choose.choice(("kernel", "copy", "set", "mem-op", "host", "kernel", "host"))
     flags = choose.choice((0, 0, 0, graphs.DISABLED, graphs.HOST_DST, graphs.FLAGS["host_src"]))
     node: dict[str, Any] = {"kind": kind, "flags": flags}
     out: list[Touch] = []
@@ -89,7 +89,7 @@ def random_program(path: Path, seed: int) -> Made:
     there: list[int] = []
     of_graphs: list[list[Touch]] = []
     for unread in (False, False, True):
-        nodes = [] if unread else [random_node(choose) for _ in range(choose.randint(0, 4))]
+        nodes = [] if unread else [random_node(choose) for _ in range(choose.randint(0, 6))]
         w.graph([node for node, _ in nodes], flags=graphs.UNREAD * unread)
         of_graphs.append([touch for _, touches in nodes for touch in touches])
 
@@ -105,7 +105,7 @@ def random_program(path: Path, seed: int) -> Made:
     for _ in range(choose.randint(40, 80)):
         kind = choose.choices(
             ("born", "died", "launch", "copy", "set", "value", "graph", "order", "epoch", "write"),
-            (6, 2, 8, 4, 3, 1, 2, 3, 3, 12),
+            (6, 2, 8, 4, 3, 1, 3, 3, 3, 5),
         )[0]
         late = choose.choice((0, 0, STREAM_DELAYED, pairs.DELAYED & ~STREAM_DELAYED))
         dst, src, size = somewhere(choose), somewhere(choose), choose.choice((0, 4, 40))

@@ -13,6 +13,7 @@ import ttanalyze as tt
 from tests.device_order import CAPTURING, HOST_DST, Program
 from tests.rundir import Writer
 from ttanalyze import writers
+from ttanalyze.race import order
 from ttanalyze.race.order import calls_between, unordered
 
 WEIGHTS = (6, 1, 1, 2, 2, 15)
@@ -65,6 +66,17 @@ def test_work_of_other_contexts_is_left_out(run_path: Path) -> None:
     process = tt.open(run_path).processes[0]
     for context, seq in enumerate(seqs):
         assert [int(c.event["seq"]) for c in calls_between(process, context, 0, 99)] == [seq]
+
+
+def test_of_very_many_calls_the_last_are_looked_at(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(run_path)
+    seqs = [writer.event("launch") for _ in range(5)]
+    writer.close()
+    monkeypatch.setattr(order, "MOST", 3)
+    found = calls_between(tt.open(run_path).processes[0], 0, 0, 99)
+    assert [int(call.event["seq"]) for call in found] == seqs[2:]
 
 
 @pytest.mark.parametrize("seed", FEW)

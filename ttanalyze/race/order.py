@@ -51,7 +51,7 @@ def unordered(a: Call, b: Call) -> bool:
 
 def calls_between(process: Process, context: int, after: int, until: int) -> list[Call]:
     """The work with seq in (after, until] in a context, in the order of calls; of more than MOST
-    calls the last.
+    calls the last. What orders two of them was called between them, so nothing before matters.
     """
     return _Reader(process, context).read(after, until)
 
@@ -67,29 +67,23 @@ class _Reader:
         self._legacy: Clock = {}
 
     def read(self, after: int, until: int) -> list[Call]:
+        self._learn_streams()
         calls: list[Call] = []
-        for event in self._process.events_between(self._begin(after), until):
+        for event in self._process.events_between(after, until):
             if event["result"] or event["flags"] & CAPTURING:
                 continue
             if event["context"] != self._context:
                 continue
             call = self._event(event)
-            if call is not None and int(event["seq"]) > after:
+            if call is not None:
                 calls.append(call)
         return calls[-MOST:]
 
-    def _begin(self, after: int) -> int:
-        """The last call before that waited for all work, and learns which streams there are."""
-        columns = self._process.event_columns(
-            "seq", "kind", "stream", "src", "context", "result", "bytes"
-        )
+    def _learn_streams(self) -> None:
+        columns = self._process.event_columns("kind", "stream", "result", "bytes")
         made = (columns["kind"] == KIND["stream-create"]) & (columns["result"] == 0)
         made &= columns["bytes"] & NON_BLOCKING != 0
         self._free = set(columns["stream"][made].tolist())
-        whole = (columns["kind"] == KIND["sync"]) & (columns["result"] == 0)
-        whole &= (columns["stream"] == 0) & (columns["src"] == 0)
-        whole &= (columns["context"] == self._context) & (columns["seq"] <= after)
-        return int(columns["seq"][whole].max(initial=0))
 
     # ---- clocks ----
 
