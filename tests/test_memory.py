@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests.rundir import Writer, edit, reseal_records
 from tests.support import Outcome
 from ttanalyze.cli import run_command
 from ttanalyze.memory import memory, timeline
+from ttanalyze.memory.analyse import levels
 from ttanalyze.memory.show import plot
 from ttanalyze.model.layout import HEADER_SIZE
 
@@ -203,6 +206,116 @@ def test_ranges_of_addresses(run_path: Path) -> None:
         },
     }
     assert found.peak.bytes == 191 + 77, "an array has no address, but takes memory"
+
+
+def test_ranges_that_overlap_are_one(run_path: Path) -> None:
+    """Of each kind by itself, and an inner one ends no range."""
+    w = Writer(run_path)
+    places = [(100, 100), (120, 20), (180, 70), (300, 5), (150, 10)]
+    for region, (_, size) in enumerate(places):
+        w.born(region, bytes(size), kind="managed" if region == 4 else "device")
+    for region, (base, _) in enumerate(places):
+        edit(w.path / "regions.bin", region, base=base)
+    reseal_records(w.path / "regions.bin")
+    w.close()
+    (found,) = memory(tt.open(run_path))
+    rows = found.ranges.set_index("kind")
+    device = ("regions", "bytes", "span", "ranges", "largest_range", "gap_bytes", "largest_gap")
+    assert rows.loc["device", list(device)].tolist() == [4, 195, 205, 2, 150, 50, 50]
+    assert rows.loc["device", "used"] == 155 / 205
+    assert rows.loc["managed", list(device)].tolist() == [1, 10, 10, 1, 10, 0, 0]
+
+
+def test_a_moment_says_which_call_it_follows(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.epoch("sync")
+    calls = {0: (0, 0, 0, None, None), w.seq: (0, 0, 0, None, None)}
+    site = "cuMemAlloc_v2, thread 4711"
+    w.born(0, bytes(100))
+    calls[w.seq] = (w.seq * 1000, 100, 1, "cuMemAlloc_v2", site)
+    w.born(1, bytes(500), kind="host", captured=False)
+    calls[w.seq] = ((w.seq - 1) * 1000, 100, 1, None, None)  # the call before it counts
+    w.born(2, bytes(30))
+    calls[w.seq] = (w.seq * 1000, 130, 2, "cuMemAlloc_v2", site)
+    w.epoch("sync", "full")
+    cut = w.seq
+    calls[w.seq] = ((w.seq - 1) * 1000, 130, 2, None, None)
+    w.died(0)
+    calls[w.seq] = (w.seq * 1000, 30, 1, "cuMemFree_v2", None)
+    w.close()
+    run = tt.open(run_path)
+    for seq, expected in calls.items():
+        (found,) = memory(run, f"seq:{seq}")
+        at = found.at
+        assert (at.time_ns, at.bytes, at.allocations, at.call, at.site) == expected, seq
+        assert at.seq == seq
+        assert at.epoch == (0 if seq <= 1 else 1 if seq <= cut else None)
+    (found,) = memory(run)
+    assert (found.peak.bytes, found.peak.epoch, found.peak.call) == (130, 1, "cuMemAlloc_v2")
+    assert (found.end.bytes, found.end.epoch, found.end.call) == (30, None, "cuMemFree_v2")
+    assert found.host_peak is not None
+    assert (found.host_peak.bytes, found.host_peak.allocations, found.host_peak.site) == (
+        *(500, 1),
+        site,
+    )
+    assert found.alive["region"].tolist() == [0, 2], "the largest first"
+    assert found.alive["bytes"].tolist() == [100, 30]
+    assert found.sites["kind"].tolist() == ["host", "device"], "the most bytes first"
+
+
+def test_before_the_first_allocation(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.event("launch", "cuLaunchKernel", id=0)
+    w.epoch("sync")
+    w.born(0, bytes(7))
+    w.epoch("sync")
+    w.close()
+    (found,) = memory(tt.open(run_path), "seq:1")
+    assert found.at == replace(found.at, seq=1, time_ns=0, epoch=0, bytes=0, allocations=0)
+    assert (found.at.call, found.at.site, len(found.alive), len(found.ranges)) == (None, None, 0, 0)
+    assert found.host_peak is None
+
+
+def test_the_most_named_memory_comes_first(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, bytes(5), label="small")
+    w.born(1, bytes(500), label="large")
+    w.epoch("sync")
+    w.close()
+    (found,) = memory(tt.open(run_path))
+    assert found.alive["label"].tolist() == ["large", "small"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("timed", [False, True])
+def test_levels_are_the_most_of_each_part(seed: int, timed: bool) -> None:
+    """Against a look at every moment."""
+    random = np.random.default_rng(seed)
+    count = int(random.integers(1, 40))
+    changes = [int(n) for n in random.integers(-500, 1000, count)]
+    times = np.sort(random.integers(0, 100, count)).tolist() if timed else [7] * count
+    steps = steps_of(changes, times)
+    borders, found, axis = levels(steps, 10)
+    places = times if timed and times[-1] > times[0] else list(range(1, count + 1))
+    assert axis == ("time_ns" if timed and times[-1] > times[0] else "seq")
+    assert (borders[0], borders[-1]) == (places[0], max(places[-1], places[0] + 1))
+    assert len(borders) == 11 and np.allclose(np.diff(borders), (borders[-1] - borders[0]) / 10)
+    sizes = steps["bytes"].tolist()
+    for part, (begin, end) in enumerate(pairwise(borders.tolist())):
+        at = [i for i, place in enumerate(places) if place < begin]
+        during = [sizes[at[-1]]] if at else [0]
+        inside = [b for b, place in zip(sizes, places, strict=True) if begin <= place]
+        during += (
+            inside
+            if part == 9
+            else [b for b, place in zip(sizes, places, strict=True) if begin <= place < end]
+        )
+        assert found[part] == max(during)
+
+
+def test_levels_without_steps() -> None:
+    borders, found, axis = levels(steps_of([], []), 4)
+    assert (borders.tolist(), found.tolist(), axis) == ([0, 0.25, 0.5, 0.75, 1], [0] * 4, "seq")
 
 
 def test_many_regions_of_one_call_count_together(run_path: Path) -> None:
