@@ -15,7 +15,7 @@ import xxhash
 import ttanalyze as tt
 from tests import rundir
 from tests.rundir import Writer, digest_of, small_run
-from ttanalyze.model import layout, manifest
+from ttanalyze.model import contents, layout, manifest
 
 BLOCK = layout.BLOCK_SIZE
 
@@ -24,8 +24,8 @@ def check_contents(run: tt.Run, writer: Writer, process: int = 0) -> int:
     """Everything that can be read is what was written; gives how many regions that were."""
     read = 0
     for epoch, regions in enumerate(writer.history):
-        for region, contents in regions.items():
-            assert run.read(epoch, region, process).tobytes() == contents
+        for region, held in regions.items():
+            assert run.read(epoch, region, process).tobytes() == held
             read += 1
     return read
 
@@ -269,8 +269,8 @@ def test_every_prefix_of_a_run_opens(small: Writer, run_path: Path, tmp_path: Pa
         committed = (cut - 64) // 160
         assert len(run.epochs) == committed
         for epoch in range(committed):
-            for region, contents in small.history[epoch].items():
-                assert run.read(epoch, region).tobytes() == contents
+            for region, held in small.history[epoch].items():
+                assert run.read(epoch, region).tobytes() == held
         assert (len(run.warnings) == 1) == (committed < 5)
         shutil.rmtree(copy)
 
@@ -441,6 +441,89 @@ def test_a_region_of_a_petabyte_costs_nothing_until_it_is_read(run_path: Path) -
     path.write_bytes(raw)
     with pytest.raises(tt.FormatError, match="not the block's length"):
         tt.open(run_path).read(0, 0)
+
+
+def test_a_region_larger_than_all_that_was_stored_is_lost(run_path: Path) -> None:
+    """And the others of the epoch are not."""
+    w = Writer(run_path)
+    w.born(0, b"x" * 2 * BLOCK)
+    w.born(1, b"y" * BLOCK)
+    w.epoch("sync", "full")
+    w.close()
+    rundir.edit(w.path / "regions.bin", 0, size=1 << 50)
+    rundir.reseal_records(w.path / "regions.bin")
+    process = tt.open(run_path).processes[0]
+    with pytest.raises(tt.Error, match=r"region 0 in epoch 0 are lost: of its blocks no more than"):
+        contents.read(process, 0, 0)
+    whole, lost = contents.snapshot_left(process, 0)
+    assert whole["region"].tolist() == [1] and lost == (1 << 50) // BLOCK
+
+
+@pytest.mark.parametrize("block", [0, 1, 2])
+def test_a_damaged_block_is_named(run_path: Path, block: int) -> None:
+    w = Writer(run_path)
+    w.born(0, np.random.default_rng(1).bytes(3 * BLOCK))
+    w.epoch("sync", "full")
+    w.close()
+    process = tt.open(run_path).processes[0]
+    records = contents.block_records(process, 0, 0)
+    assert records["block"].tolist() == [0, 1, 2]
+    offset = int(records["offset"][block])
+    data = bytearray((w.path / w.data).read_bytes())
+    data[offset + 5] ^= 1
+    (w.path / w.data).write_bytes(data)
+    said = rf"{w.data}.*{offset}.*block {block} of region 0 does not match its digest"
+    with pytest.raises(tt.FormatError, match=said):
+        contents.read(process, 0, 0)
+    with pytest.raises(tt.FormatError, match=said):
+        contents.visit(process, records, lambda position, piece: None)
+    with contents.DataFiles(process) as files, pytest.raises(tt.FormatError, match=said):
+        files.compare(records, np.frombuffer(bytes(data[int(records["offset"][0]) :]), "u1"))
+
+
+def test_contents_are_found_in_batches_of_any_size(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Back to the first epoch, and the newest of each block counts."""
+    w = Writer(run_path)
+    w.born(0, bytes(4 * BLOCK))
+    w.epoch("sync", "full")
+    for i in range(40):
+        for block in range(i % 3 + 1):
+            w.write(0, block * BLOCK, bytes([i + 1]))
+        w.epoch("sync")
+    w.close()
+    for batch in (1, 2, 5, 1 << 17):
+        monkeypatch.setattr(contents, "BATCH_RECORDS", batch)
+        assert check_contents(tt.open(run_path), w) == 41
+
+
+def test_several_threads_visit_everything_once(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Positions are those in all of the contents, whoever reads them."""
+    monkeypatch.setattr(contents, "SHARE_BLOCKS", 2)
+    monkeypatch.setattr(contents, "READ_BLOCKS", 2)
+    w = Writer(run_path)
+    for region, size in enumerate((5 * BLOCK, 7, 3 * BLOCK + 1)):
+        w.born(region, np.random.default_rng(region).bytes(size))
+    w.epoch("sync", "full")
+    for i in range(3):
+        w.write(0, i * 2 * BLOCK, bytes([i + 1]))
+        w.epoch("sync")
+    w.close()
+    process = tt.open(run_path).processes[0]
+    records, left_out = contents.snapshot_all(process, 3)
+    assert left_out == []
+    found: dict[int, bytes] = {}
+    contents.visit(
+        process,
+        np.concatenate(list(records.values())),
+        lambda position, piece: found.__setitem__(position, bytes(piece)),
+    )
+    assert b"".join(found[at] for at in sorted(found)) == b"".join(w.history[3].values())
+    ends = np.cumsum([0, *(len(found[at]) for at in sorted(found))])
+    assert sorted(found) == ends[:-1].tolist()
 
 
 def test_the_manifest_is_what_the_recorder_writes(small: Writer, run_path: Path) -> None:
