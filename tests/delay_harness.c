@@ -68,7 +68,11 @@ int main(int argc, char **argv)
 		fwrite(out, 1, made, f);
 		fclose(f);
 	}
-	delays_write(argv[3]);
+	struct folder folder;
+	if (folder_find(&folder, argv[3])) {
+		delays_write(&folder);
+		folder_free(&folder);
+	}
 	free(out);
 	free(image);
 	return 0;

@@ -22,7 +22,8 @@ DATA = Path(__file__).parent / "data" / "sass"
 CUBINS = sorted(DATA.glob("patch_*.cubin"))
 SOURCES = ["delay/image.c", "delay/points.c", "delay/config.c", "delay/reader.c"]
 SOURCES += ["delay/checksum.c", "sass/cubin.c", "sass/code.c", "sass/patch.c"]
-SOURCES += ["drain/file.c", "drain/json.c", "occasions.c"]
+SOURCES += ["drain/disk.c", "drain/file.c", "drain/folder.c", "drain/json.c"]
+SOURCES += ["state/clock.c", "occasions.c"]
 
 
 @dataclass(frozen=True)
