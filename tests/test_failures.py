@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ import ttanalyze as tt
 from examples.demos import streams
 from tests import support
 from tests.drain_run import small_disk, unmount
-from tests.recordings import check_stored, compare, fills
+from tests.recordings import check_stored, compare, fills, wait_for_epochs
 
 SIM = support.simulator_environment()
 NAME = "ttanalyze: "
@@ -349,6 +350,73 @@ def test_a_directory_of_another_user_is_refused(
     compare("", bare, outcome)
     stopped(outcome, run, "recording to .*/run: the directory belongs to another user; record to")
     assert list(run.iterdir()) == []
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("most", [2, 3, 4, 6, 9, 12, 16])
+def test_a_disk_without_inodes(
+    most: int, program: list[str], bare: support.Outcome, tmp_path: Path
+) -> None:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size=64m,nr_inodes={most}", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no mount is allowed")
+    try:
+        said = check(bare, support.run(program, support.recording(SIM, folder / "run")), folder)
+        assert said
+    finally:
+        unmount(folder)
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("renamed", [True, False], ids=["renamed", "removed"])
+def test_a_run_directory_that_goes_away(renamed: bool, built: Path, tmp_path: Path) -> None:
+    """While it is recorded to: the recording ends, in one line, and the program goes on."""
+    command = [str(support.build_program("shim_soak", built)), "1"]
+    run, gone = tmp_path / "run", tmp_path / "gone"
+    environment = support.recording(SIM, run, retain="2")
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_for_epochs(run, 3)
+        run.rename(gone)
+        if not renamed:
+            shutil.rmtree(gone)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert re.fullmatch(r"\d+ rounds, 0 wrong, \d+ KiB\n", out)
+    assert re.fullmatch(rf"{STOPPED}.*{run}.*: No such file or directory\n", err)
+    assert not run.exists()
+    if renamed:
+        opened = tt.open(gone)
+        check_stored(opened)
+        assert len(opened.epochs) >= 3
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("more", [[], ["capturing"]], ids=["working", "capturing"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epoch": "launch", "ring_bytes": "1M"},
+        {"epoch": "launch", "overwrite": "drop-oldest", "timeline": "cupti", "params": "1"},
+        {"replayable": "1"},
+    ],
+    ids=["calls", "flight", "replay"],
+)
+def test_a_device_that_is_reset(
+    more: list[str], options: dict[str, str], built: Path, run: Path
+) -> None:
+    """With streams that work, and captures of epochs that are not through."""
+    command = [str(support.build_program("shim_reset", built)), *more]
+    bare = support.run(command, SIM)
+    assert bare.stdout.count("cuDevicePrimaryCtxReset(device) -> CUDA_SUCCESS") == 4
+    assert support.run(command, support.recording(SIM, run, **options)) == bare
+    opened = tt.open(run)
+    assert opened.processes[0].status == "complete"
+    assert len(opened.epochs) > 8
+    check_stored(opened)
 
 
 # ---- any call of the recorder ----
