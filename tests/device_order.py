@@ -106,8 +106,11 @@ class Program:
         return flags, seq
 
     def launch_graph(self, graph: int, waits: list[int], records: list[int]) -> int:
+        """A number behind those of all graphs is one that was not recorded."""
         given, lane = self.place()
-        seq = self.w.event("graph-launch", id=graph, **given)
+        known = graph < self.w.graphs
+        number = graph if known else self.choose.choice((graph, layout.NO_ID))
+        seq = self.w.event("graph-launch", id=number, **given)
         self.nodes[seq] = node = self.device.submit(lane, self.device.events(waits))
         self.device.recorded |= dict.fromkeys(records, node)
         return seq
