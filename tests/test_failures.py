@@ -764,7 +764,7 @@ def test_memory_stays_ours_when_recording_stops(
     name: str, arguments: list[str], memory: str, failing: Path, built: Path, run: Path
 ) -> None:
     """In the middle of a deterministic run: what was handed out is freed and known as ever."""
-    command = [support.build_program(name, built), *arguments]
+    command: list[str | Path] = [support.build_program(name, built), *arguments]
     bare = support.run(command, SIM | {"TT_SIM_MEMORY": memory})
     options = {"deterministic": "1", "events": "0"}
     environment = with_failing(failing / "failing.so", "FAILING", "pwrite:15:5", run, **options)

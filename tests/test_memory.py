@@ -229,7 +229,7 @@ def test_ranges_that_overlap_are_one(run_path: Path) -> None:
 def test_a_moment_says_which_call_it_follows(run_path: Path) -> None:
     w = Writer(run_path)
     w.epoch("sync")
-    calls = {0: (0, 0, 0, None, None), w.seq: (0, 0, 0, None, None)}
+    calls: dict[int, tuple[object, ...]] = dict.fromkeys((0, w.seq), (0, 0, 0, None, None))
     site = "cuMemAlloc_v2, thread 4711"
     w.born(0, bytes(100))
     calls[w.seq] = (w.seq * 1000, 100, 1, "cuMemAlloc_v2", site)
