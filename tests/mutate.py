@@ -35,6 +35,7 @@ TESTS = {
     "diff/states.py": "diff diff_matching random_runs",
     "race/pairs.py": "race race_pairs",
     "race/order.py": "race random_calls race_pairs",
+    "diff/suspects.py": "diff random_suspects",
     "blame/search.py": "blame blame_plausible random_runs",
     "diff/match.py": "diff_match diff_matching diff random_runs",
     "memory/analyse.py": "memory random_runs",

@@ -19,7 +19,7 @@ from ttanalyze.diff.match import MatchedCalls, MatchedRegions
 from ttanalyze.diff.sides import Names, of_process, read_calls
 from ttanalyze.writers import HOW
 
-FEW, MANY = range(20), range(1000, 1500)
+FEW, MANY = range(80), range(1000, 1500)
 BASES, SIZE, REGIONS = (1 << 40, 1 << 41), 64, 3
 WRITES, POINTER, POSSIBLE, INDIRECT = range(4)
 Word = tuple[int | None, int]  # a region and an offset, or no region and a number
@@ -47,7 +47,7 @@ class Done:
 def random_word(choose: random.Random) -> Word:
     if choose.random() < 0.4:
         return None, choose.choice((0, 3, 300, (1 << 64) - 1))
-    return choose.randrange(REGIONS), choose.choice((0, 8, SIZE - 1))
+    return choose.randrange(REGIONS), choose.choice((0, 8, 16, SIZE - 1))
 
 
 def random_step(choose: random.Random) -> Step:
@@ -66,7 +66,7 @@ def changed(step: Step, choose: random.Random) -> Step:
         return step
     words = list(step.words)
     words[choose.randrange(len(words))] = random_word(choose)
-    tail = choose.choice((step.tail, b"", b"\x01\x03"))
+    tail = choose.choice((*[step.tail] * 4, b"", b"\x01\x03"))
     return replace(step, words=tuple(words), tail=tail)
 
 
@@ -129,7 +129,7 @@ def check(path: Path, seed: int) -> None:
     for _ in range(choose.randint(1, 18)):
         step = random_step(choose)
         who = choose.choices(("both", "a", "b"), (8, 1, 1))[0]
-        other = changed(step, choose) if choose.random() < 0.3 else step
+        other = changed(step, choose) if choose.random() < 0.5 else step
         if who == "both":
             pairs.append((sides[0].do(step), sides[1].do(other)))
         else:
