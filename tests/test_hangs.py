@@ -228,6 +228,16 @@ def test_an_epoch_behind_the_hang(hang: Hang, run: Path) -> None:
     check_whole(run, "signal", "signal 15")
 
 
+def test_a_flight_recorder_behind_the_hang(hang: Hang, run: Path) -> None:
+    """What the ring holds of before goes into the run."""
+    hang("value", signal.SIGTERM, epoch="launch", overwrite="drop-oldest", stall_ms="500")
+    check_whole(run, "signal", "signal 15")
+    opened = tt.open(run)
+    assert not opened.epochs["dropped"].any()
+    before = opened.epochs[~opened.epochs["refused"]]
+    assert len(before) >= 2
+
+
 def test_an_exit_behind_the_hang(hang: Hang, run: Path) -> None:
     """No signal, no report; the last epoch would come after work that never ends."""
     outcome = hang("exit", stall_ms="300")
