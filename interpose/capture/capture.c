@@ -525,6 +525,7 @@ bool capture_give_back(struct thread *t, struct context *c)
 		gate_open();
 		if (!alone)
 			goto out;
+		capture_freed(c);
 		c->short_of_memory = true;
 		if (recorder_state == RECORDER_ON && !all) {
 			recorder_warn("the program ran short of device memory: the recorder gave its own back");

@@ -49,7 +49,8 @@ struct capture {
 	CUfunction digest, gather;
 	unsigned processors;
 	struct memory ring, control, scratch, regions, shared; /* shared: release word, then status slots */
-	struct tt_capture_region *staging; /* pinned */
+	struct memory staging_memory;      /* pinned, on the host */
+	struct tt_capture_region *staging; /* there */
 	uint64_t staging_count, staged_version;
 	uint64_t blocks, payload, bytes; /* over the regions in staging */
 	struct region_list *list;        /* as in staging */
@@ -57,8 +58,7 @@ struct capture {
 	bool staged_all;                 /* it holds for later epochs, while the map's version does */
 	bool any_fresh, managed;         /* of its regions */
 	struct memory outgrown[CAPTURE_OUTGROWN];
-	void *outgrown_staging[CAPTURE_OUTGROWN];
-	unsigned outgrown_count, outgrown_staging_count;
+	unsigned outgrown_count;
 	struct memory slabs[64];         /* block digests */
 	unsigned slab_count;
 	struct free_ranges places;       /* for these */
@@ -144,6 +144,8 @@ bool capture_hurried(void);
 uint64_t capture_deadline(uint64_t usual, bool drain);
 /* Bytes of device memory that are ours. */
 uint64_t capture_device_bytes(const struct context *c);
+/* After a capture went in the middle: a GPU wipes memory that is freed, and counts it as free only then. */
+void capture_freed(struct context *c);
 void capture_region_gone(struct region *r);
 /* Settings as controls_set, between epochs. */
 bool capture_control(const char *what, char *why, size_t size);
@@ -228,7 +230,6 @@ bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms);
 void capture_failed(struct capture *p, CUresult r, const char *call);
 /* To free memory may wait for the whole device: that is done when nothing runs there. */
 void capture_outgrow(struct capture *p, struct memory *m);
-void capture_outgrow_staging(struct capture *p);
 void capture_free_outgrown(struct capture *p);
 
 /* Bytes that all blocks of a region take in a chunk. */

@@ -44,13 +44,14 @@ static bool ensure_staging(struct capture *p, size_t regions)
 	size_t n = p->staging_count ? p->staging_count : 256;
 	while (n < regions)
 		n *= 2;
-	if (p->staging)
-		capture_outgrow_staging(p);
+	capture_outgrow(p, &p->staging_memory);
+	p->staging = NULL;
 	p->staging_count = 0;
 	capture_outgrow(p, &p->regions);
-	if (real.cuMemHostAlloc((void **)&p->staging, n * sizeof(*p->staging), 0) != CUDA_SUCCESS ||
-	    (!capture_memory(p, &p->regions, n * sizeof(*p->staging), false)))
+	if (!memory_on_host(&p->staging_memory, n * sizeof(*p->staging)) ||
+	    !capture_memory(p, &p->regions, n * sizeof(*p->staging), false))
 		return false;
+	p->staging = p->staging_memory.host;
 	p->staging_count = n;
 	return true;
 }

@@ -25,6 +25,8 @@ extern const char capture_ptx[];
 #define SLAB ((uint64_t)1 << 20)
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the program reach the places too */
 
+#define WIPING_MS 100 /* at most, for memory that was freed to be counted as free */
+#define STEADY_MS 5
 #define ASK_FIRST_NS 200000u
 #define ASK_NS 20000000u
 #define WORD_AT(i) (32 * (i)) /* of those that are waited for: each has a line to itself */
@@ -68,24 +70,15 @@ void capture_outgrow(struct capture *p, struct memory *m)
 	*m = (struct memory){0};
 }
 
-void capture_outgrow_staging(struct capture *p)
-{
-	if (p->outgrown_staging_count < CAPTURE_OUTGROWN)
-		p->outgrown_staging[p->outgrown_staging_count++] = p->staging;
-	p->staging = NULL;
-}
-
 static void free_outgrown(struct capture *p)
 {
 	while (p->outgrown_count)
 		memory_free(p->context, &p->outgrown[--p->outgrown_count]);
-	while (p->outgrown_staging_count)
-		real.cuMemFreeHost(p->outgrown_staging[--p->outgrown_staging_count]);
 }
 
 void capture_free_outgrown(struct capture *p)
 {
-	if (!p->outgrown_count && !p->outgrown_staging_count)
+	if (!p->outgrown_count)
 		return;
 	uint64_t before = available();
 	free_outgrown(p);
@@ -170,8 +163,7 @@ static void destroy(struct capture *p)
 	free_outgrown(p);
 	for (unsigned i = 0; i < p->slab_count; i++)
 		memory_free(p->context, &p->slabs[i]);
-	if (p->staging)
-		real.cuMemFreeHost(p->staging);
+	memory_free(p->context, &p->staging_memory);
 	for (int i = 0; i < CAPTURE_PENDING; i++)
 		if (p->done[i])
 			real.cuEventDestroy_v2(p->done[i]);
@@ -284,6 +276,19 @@ void capture_destroy(struct capture *p)
 	wait_for_work(p);
 	destroy(p);
 	account_since(c, before);
+}
+
+void capture_freed(struct context *c)
+{
+	uint64_t before = available(), now = before;
+
+	for (int ms = 0, same = 0; ms < WIPING_MS && same < STEADY_MS; ms++) {
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		uint64_t again = available();
+		same = again == now ? same + 1 : 0;
+		now = again;
+	}
+	atomic_fetch_add(&c->device_bytes, before - now);
 }
 
 uint64_t capture_device_bytes(const struct context *c)

@@ -8,6 +8,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "../recorder.h"
 #include "../state/room.h"
@@ -219,17 +221,50 @@ bool memory_on_device(struct context *c, struct memory *m, uint64_t size)
 	return address;
 }
 
+/* Pages between two that nobody may touch; a fork's child shares them, so that they stay where they are. */
+static void *pages_on_host(uint64_t size, uint64_t *mapped)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), inner = (size + page - 1) / page * page;
+	char *map = mmap(NULL, inner + 2 * page, PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (map == MAP_FAILED)
+		return NULL;
+	if (!mprotect(map + page, inner, PROT_READ | PROT_WRITE) && real.cuMemHostRegister_v2 &&
+	    real.cuMemHostRegister_v2(map + page, inner, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE) ==
+		    CUDA_SUCCESS) {
+		*mapped = inner;
+		return map + page;
+	}
+	munmap(map, inner + 2 * page);
+	return NULL;
+}
+
+static void free_on_host(const struct memory *m)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	if (!m->mapped) {
+		real.cuMemFreeHost(m->host);
+		return;
+	}
+	real.cuMemHostUnregister(m->host);
+	munmap((char *)m->host - page, m->mapped + 2 * page);
+}
+
 bool memory_on_host(struct memory *m, uint64_t size)
 {
-	*m = (struct memory){0};
-	if (real.cuMemHostAlloc(&m->host, size, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS)
-		return false;
-	if (real.cuMemHostGetDevicePointer_v2(&m->device, m->host, 0) != CUDA_SUCCESS) {
-		real.cuMemFreeHost(m->host);
-		m->host = NULL;
+	*m = (struct memory){.size = size};
+	m->host = pages_on_host(size, &m->mapped);
+	if (!m->host &&
+	    real.cuMemHostAlloc(&m->host, size, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS) {
+		*m = (struct memory){0};
 		return false;
 	}
-	m->size = size;
+	if (real.cuMemHostGetDevicePointer_v2(&m->device, m->host, 0) != CUDA_SUCCESS) {
+		free_on_host(m);
+		*m = (struct memory){0};
+		return false;
+	}
 	return true;
 }
 
@@ -241,7 +276,7 @@ bool memory_anywhere(struct context *c, struct memory *m, uint64_t size, bool ho
 void memory_free(struct context *c, struct memory *m)
 {
 	if (m->host && !m->lent) {
-		real.cuMemFreeHost(m->host);
+		free_on_host(m);
 	} else if (m->device && !m->lent) {
 		pthread_mutex_lock(&lock);
 		give(owner_of(c, false), m->size, m->device);

@@ -3,7 +3,8 @@
  *
  * Invariant: on a device it lies in addresses of its own, with unmapped pages around, so that a
  * program that writes past its allocations writes to none of it. Where a device can't map memory
- * at chosen addresses, unused memory of the recorder takes the place of the unmapped pages.
+ * at chosen addresses, unused memory of the recorder takes the place of the unmapped pages. On the
+ * host it lies in pages of its own: small pinned allocations of the driver share pages and flags.
  */
 #ifndef TT_CAPTURE_MEMORY_H
 #define TT_CAPTURE_MEMORY_H
@@ -19,6 +20,7 @@ struct memory {
 	CUdeviceptr device;
 	void *host; /* NULL: on the device */
 	uint64_t size;
+	uint64_t mapped; /* bytes of the host's pages, between two that nobody may touch; 0: the driver's */
 	bool lent; /* a part of another */
 };
 

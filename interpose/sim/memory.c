@@ -225,6 +225,8 @@ CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned int flags)
 		return sim_leave(sim_unsupported("cuMemHostRegister of I/O memory"));
 	if (region_overlaps(address, size))
 		return sim_leave(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+	if (sim_settings.pinned && size > sim_settings.pinned)
+		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	region_at(address, size, REGION_REGISTERED, -1, p, ctx)->flags = flags;
 	return sim_leave(CUDA_SUCCESS);
 }
