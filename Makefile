@@ -70,7 +70,7 @@ test-threads: build ## the recorder's threads under ThreadSanitizer
 
 mutate: build ## a sample of mutants of the answers' core, and which of them no test notices
 	$(BIN)/python -m pip install --quiet -c requirements-dev.lock --editable '.[mutate]'
-	$(BIN)/python -m tests.mutate --sample $(or $(SAMPLE),20)
+	$(BIN)/python -m tests.mutate --sample $(or $(SAMPLE),20) --seed $(or $(SEED),1) $(MODULES)
 
 gpu-test: examples ## the same programs and the framework cases on a GPU
 	$(BIN)/python -m pytest -n 8 -m gpu
