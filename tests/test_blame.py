@@ -422,6 +422,91 @@ def test_watching(
     assert f"first in epoch {epoch} (" in shown.stdout
 
 
+@pytest.mark.parametrize("most", [4, 1 << 20])
+def test_watching_a_part_piece_by_piece(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The first epoch counts, whichever piece it is in, and all items of that epoch."""
+    monkeypatch.setattr(search, "MOST_BYTES", most)
+    w = Writer(run_path)
+    w.born(0, bytes(16))
+    w.epoch("sync", "full")  # 0
+    w.write(0, 13, b"\7")
+    w.epoch("sync")  # 1
+    w.write(0, 3, b"\7\7")
+    w.epoch("sync")  # 2
+    w.write(0, 2, b"\7" * 9)
+    w.epoch("sync")  # 3
+    w.epoch("sync")  # 4: nothing
+    w.write(0, 2, bytes(12))
+    w.epoch("sync")  # 5
+    w.close()
+    process = tt.open(run_path).processes[0]
+    sevens = Condition.parse("==7", parse("u8"))
+    part = find_target(process, 0, 2, count=12)
+
+    def sighted(
+        condition: Condition, *epochs: int
+    ) -> tuple[int, int | None, int | None, list[int]]:
+        seen = watch(process, condition, part, (epochs[0], epochs[1])).sighting
+        assert seen is not None
+        (hit,) = seen.hits
+        data = w.history[seen.epoch][0]
+        assert hit.data == bytes(data[2 + i] for i in hit.first)
+        return seen.epoch, seen.since, hit.items, hit.first
+
+    assert sighted(sevens, 0, 5) == (1, 0, 1, [11])
+    assert sighted(sevens, 1, 5) == (1, 0, 1, [11])
+    assert sighted(sevens, 4, 5) == (4, None, 10, list(range(8)))  # from before
+    changed = Condition.parse("changed", parse("u8"))
+    assert sighted(changed, 0, 5) == (1, 0, 1, [11])
+    assert sighted(changed, 2, 5) == (2, 1, 2, [1, 2])
+    assert sighted(changed, 4, 5) == (5, 4, 10, list(range(8)))
+    assert watch(process, sevens, part, (5, 5)).sighting is None
+    assert watch(process, changed, part, (4, 4)).sighting is None
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 1024])
+def test_watching_many_blocks_at_a_time(
+    run_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(search, "AT_ONCE", at_once)
+    w = Writer(run_path)
+    for region in range(6):
+        w.born(region, bytes([100 + region]) * 64)
+    w.epoch("sync", "full")  # 0
+    for epoch, regions in ((1, (0, 1, 2, 3, 4, 5)), (2, (1, 4, 5))):
+        for region in regions:
+            w.write(region, 0, bytes([epoch, region]))
+        w.epoch("sync")
+    w.close()
+    process = tt.open(run_path).processes[0]
+    told: list[tuple[int, int]] = []
+    for value, epoch, hit in ((105, 0, [5]), (1, 1, [0, 1, 2, 3, 4, 5]), (2, 1, [2])):
+        condition = Condition.parse(f"=={value}", parse("u8"))
+        seen = watch(process, condition, progress=lambda *done: told.append(done)).sighting
+        assert seen is not None
+        assert (seen.epoch, [found.region for found in seen.hits]) == (epoch, hit)
+    assert all(done <= total == 3 for done, total in told)
+
+
+def test_copies_that_miss_the_items_that_were_found_are_no_suspects(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, bytes(256))
+    w.epoch("sync", "full")
+    for offset in (24, 80, 96):
+        w.event("copy", "cuMemcpyHtoD_v2", dst=0x7F0000000000 + offset, src=1, bytes=16)
+        if offset == 80:
+            hit = w.seq
+    w.write(0, 80, f32(7, 8, 7))
+    w.epoch("sync")
+    w.close()
+    process = tt.open(run_path).processes[0]
+    seen = watch(process, Condition.parse("==7", parse("f32")), everywhere=True).sighting
+    assert seen is not None and seen.hits[0].first == [20, 22]
+    assert [call.seq for call in seen.hits[0].suspects.listed] == [hit]
+
+
 def test_a_sighting_says_what_and_who(cli: Cli, run_path: Path) -> None:
     story(run_path)
     out = cli("blame", run_path, "-r", "weights", "--dtype", "f32", "--watch", "nan").stdout

@@ -318,6 +318,23 @@ def test_levels_without_steps() -> None:
     assert (borders.tolist(), found.tolist(), axis) == ([0, 0.25, 0.5, 0.75, 1], [0] * 4, "seq")
 
 
+def test_the_level_of_a_single_call() -> None:
+    steps = steps_of([8], [0])
+    steps["seq"] = [5]
+    borders, found, axis = levels(steps, 2)
+    assert (borders.tolist(), found.tolist(), axis) == ([5, 5.5, 6], [8, 8], "seq")
+
+
+def test_an_empty_region_lies_nowhere(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, b"")
+    w.born(1, b"xy", kind="managed")
+    w.close()
+    (found,) = memory(tt.open(run_path))
+    assert found.ranges["kind"].tolist() == ["managed"]
+    assert found.alive["region"].tolist() == [1, 0]
+
+
 def test_many_regions_of_one_call_count_together(run_path: Path) -> None:
     w = Writer(run_path)
     for region in range(3):
