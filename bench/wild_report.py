@@ -106,10 +106,22 @@ def page(data: dict[str, Any]) -> str:
     return "\n".join(out) + "\n"
 
 
+def text_of(data: dict[str, Any]) -> str:
+    """JSON with a line for each row and remark."""
+    members = []
+    for name, value in sorted(data.items()):
+        text = json.dumps(value)
+        if isinstance(value, dict):
+            lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(value.items()))
+            text = "{\n" + ",\n".join(lines) + "\n}"
+        members.append(f"{json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(members) + "\n}\n"
+
+
 def main() -> None:
     data = json.loads(DATA.read_text())
     take(data, sys.argv[1:])
-    DATA.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
+    DATA.write_text(text_of(data))
     PAGE.write_text(page(data))
 
 
