@@ -140,9 +140,9 @@ int ftruncate(int fd, off_t size)
 	return FAILS(FTRUNCATE) ? -1 : REAL(ftruncate)(fd, size);
 }
 
-int rename(const char *from, const char *to)
+int renameat(int from_folder, const char *from, int to_folder, const char *to)
 {
-	return FAILS(RENAME) ? -1 : REAL(rename)(from, to);
+	return FAILS(RENAME) ? -1 : REAL(renameat)(from_folder, from, to_folder, to);
 }
 
 void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)

@@ -182,7 +182,7 @@ def test_every_launch_of_other_programs_is_known(name: str, built: Path, run_pat
         nodes = process.graphs.nodes(graph, seq)
         assert len(process.graphs.order(graph, seq)) == len(nodes)
         assert not (nodes["flags"] & graphs.UNREAD).any()
-    if not run.epochs["refused"].all():  # else there is nothing to verify
+    if len(run.digests):  # else there is nothing to verify
         assert tt.verify.verify(run, run_path / "manifest.json").same
 
 

@@ -189,7 +189,7 @@ def test_inlined_functions_have_frames_of_their_own(tmp_path: Path, run: Path) -
             [("call", "/v/site-packages/torch/x.py", 8), ("lib.so+0x1", "lib.so", 0)],
             "call (x.py:8)",
         ),
-        ([("lib.so+0x1", "/app/lib.so", 0), ("main", "/app/prog", 0)], "lib.so+0x1 (lib.so)"),
+        ([("lib.so+0x1", "/app/lib.so", 0), ("main", "/app/prog", 0)], "lib.so+0x1"),
     ],
 )
 def test_the_caller_is_in_the_programs_own_code(

@@ -24,12 +24,13 @@ def main() -> None:
     say("What the graph consists of:")
     ttanalyze("graph", folder, "--graph", "0")
     run = tt.open(folder)
+    changes = run.digests[run.digests["changed"] > 0]
     launches = run.events[run.events["kind"] == "graph-launch"]
     region = int(run.regions.loc[run.regions["size"] == 8, "region"].iloc[0])
     say("What each replay left behind:")
     energies = []
     for epoch, seq in zip(run.epochs["epoch"], launches["seq"], strict=True):
-        changed = run.digests.loc[run.digests["epoch"] == epoch, "region"].tolist()
+        changed = changes.loc[changes["epoch"] == epoch, "region"].tolist()
         energies.append(int(run.read(epoch, region, dtype="u8")[0]))
         say(f"  epoch {epoch}, after call {seq}: regions {changed}, energy {energies[-1]}")
     if energies != [int(found) for found in re.findall(r"energy (\d+)", printed)]:
@@ -38,9 +39,10 @@ def main() -> None:
     say("Record it with an epoch after each kernel `step`, inside the graph:")
     folder, _ = record(chosen, "graphs-inside", ["--epoch", "graph-node:^step$"], ["graph"])
     run = tt.open(folder)
+    changes = run.digests[run.digests["changed"] > 0]
     inside = run.epochs[run.epochs["trigger"] == "graph-node"]
     for epoch, seq in zip(inside["epoch"], inside["seq"], strict=True):
-        changed = run.digests.loc[run.digests["epoch"] == epoch, "region"].tolist()
+        changed = changes.loc[changes["epoch"] == epoch, "region"].tolist()
         say(f"  epoch {epoch}, in the replay of call {seq}: regions {changed}")
     if len(inside) != 2 * len(energies):
         sys.exit("demo: two kernels of that name ran in each replay")

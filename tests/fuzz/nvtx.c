@@ -21,6 +21,11 @@ void recorder_warn(const char *format, ...)
 	(void)format;
 }
 
+void recorder_lost(const char *format, ...)
+{
+	(void)format;
+}
+
 /* Any offset will do, but the text is read to its end. */
 uint32_t store_string(store *s, const char *text)
 {

@@ -42,7 +42,8 @@ class Target:
 
 
 SASS = ("sass/cubin.c", "sass/code.c", "sass/patch.c", "state/image.c", "delay/checksum.c")
-JSON = ("delay/config.c", "delay/reader.c", "drain/json.c", "drain/file.c")
+JSON = ("delay/config.c", "delay/reader.c", "drain/json.c", "drain/file.c", "drain/disk.c")
+JSON += ("drain/folder.c", "state/clock.c")
 TARGETS = {
     "ptx": Target(
         ("sim/ptx*.c",), 20000, ("tests/data/ptx/*.ptx", "examples/*.ptx"), by_lines=True
