@@ -42,8 +42,8 @@ class Target:
 
 
 SASS = ("sass/cubin.c", "sass/code.c", "sass/patch.c", "state/image.c", "delay/checksum.c")
-JSON = ("delay/config.c", "delay/reader.c", "drain/json.c", "drain/file.c", "drain/disk.c")
-JSON += ("drain/folder.c", "state/clock.c")
+FILES = ("drain/file.c", "drain/disk.c", "drain/folder.c", "state/clock.c")
+JSON = ("delay/config.c", "delay/reader.c", "drain/json.c", *FILES)
 TARGETS = {
     "ptx": Target(
         ("sim/ptx*.c",), 20000, ("tests/data/ptx/*.ptx", "examples/*.ptx"), by_lines=True
