@@ -821,6 +821,21 @@ def test_any_call_of_the_driver_fails(
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+def test_a_recording_that_stopped_waits_for_no_last_epoch(
+    failing: Path, built: Path, run: Path
+) -> None:
+    command = support.command("example-async", built)
+    library, what = failing / "failing_driver.so", "cuFuncLoad:1:801"
+    options = {"epoch": "launch", "regions": "touched"}
+    environment = with_failing(library, "FAILING_DRIVER", what, run, **options)
+    outcome = support.run(command, environment)
+    compare("", support.run(command, SIM), outcome)
+    assert STOPPED in outcome.stderr
+    assert "did not end" not in outcome.stderr
+
+
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 @pytest.mark.parametrize(
     ("call", "known"),
     [

@@ -580,6 +580,8 @@ static bool may_end(const struct thread *t, const struct context *c)
 {
 	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
 
+	if (atomic_load(&recorder_state) != RECORDER_ON)
+		return false;
 	if (c->capture || !context_work(c))
 		return c->capture;
 	while (!runs_nothing(t, c)) {
