@@ -275,6 +275,7 @@ def test_freed_memory_is_in_use_again_when_that_is_safe(built: Path, run: Path) 
 
 
 @pytest.mark.large
+@pytest.mark.long
 def test_more_than_four_gibibytes(built: Path, run: Path) -> None:
     size = (4 << 30) + 1
     environment = support.recording(

@@ -228,6 +228,7 @@ def test_an_epoch_behind_the_hang(hang: Hang, run: Path) -> None:
     check_whole(run, "signal", "signal 15")
 
 
+@pytest.mark.long
 def test_a_flight_recorder_behind_the_hang(hang: Hang, run: Path) -> None:
     """What the ring holds of before goes into the run."""
     hang("value", signal.SIGTERM, epoch="launch", overwrite="drop-oldest", stall_ms="500")

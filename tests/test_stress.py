@@ -57,6 +57,7 @@ def test_nothing_is_torn_in_buffers_of_several_blocks(built: Path, run_path: Pat
     assert not found.wrong
 
 
+@pytest.mark.long
 def test_nothing_is_torn_in_a_thousand_epochs(built: Path, run_path: Path) -> None:
     arguments = ["--steps", "1700", "--size", "1500", "--async"]
     found = stress(built, run_path, 5, *arguments, deps="region", regions="touched")
