@@ -288,7 +288,7 @@ void capture_freed(struct context *c)
 		same = again == now ? same + 1 : 0;
 		now = again;
 	}
-	atomic_fetch_add(&c->device_bytes, before - now);
+	account_since(c, before);
 }
 
 uint64_t capture_device_bytes(const struct context *c)
