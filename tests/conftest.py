@@ -19,6 +19,7 @@ from tests import drain_run, support
 from tests.rundir import Writer, small_run
 from ttanalyze.cli import run_command
 
+pytest.register_assert_rewrite("tests.recordings")  # its failures show what differs
 BUILT = support.ROOT / "build" / "tests"
 IN_USE_SECONDS = 3600
 

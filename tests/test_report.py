@@ -16,6 +16,7 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer, busy_run, small_run
 from tests.support import Outcome
+from ttanalyze.model.unread import UNREAD
 from ttanalyze.report import document, report
 
 Cli = Callable[..., Outcome]
@@ -96,6 +97,18 @@ def test_what_is_shown_of_a_run(recorded: tuple[Path, Path]) -> None:
     assert process["epochs"]["count"] == 8
     assert process["kernels"]["launches"] == 8
     assert told["hidden"] == 0
+
+
+def test_memory_that_epochs_did_not_read_is_told(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, b"zero")
+    w.born(1, b"one ")
+    w.epoch("sync", "full")
+    w.event("launch", "cuLaunchKernel", id=0)
+    w.write(0, 0, b"Z")
+    w.epoch("sync", "touched", only=[0])
+    w.close()
+    assert f"1 region-epoch not sure: {UNREAD}" in report(tt.open(run_path))
 
 
 def test_the_gpus_time_is_told_where_it_is_known(run_path: Path) -> None:

@@ -730,6 +730,28 @@ def test_without_calls(story: Path) -> None:
 # ---- what is not as it should be ----
 
 
+def test_memory_that_an_epoch_did_not_read_is_not_sure(run_path: Path) -> None:
+    w = Writer(run_path)
+    w.born(0, b"zero")
+    w.born(1, b"one ")
+    w.epoch("sync", "full")
+    w.event("launch", "cuLaunchKernel", id=0)
+    w.write(0, 0, b"Z")
+    w.epoch("sync", "touched", only=[0])
+    w.close()
+
+    async def script(s: Session) -> None:
+        said = "as it was last read: not sure"
+        assert "region 0" in s.text and said not in s.text
+        await s.press("g")
+        await s.type("r1")
+        assert "region 1" in s.text and said in s.text
+        await s.press("[")
+        assert "region 1" in s.text and said not in s.text
+
+    browse(run_path, script)
+
+
 def test_what_is_lost_is_said_in_its_place(run_path: Path) -> None:
     w = Writer(run_path)
     w.born(0, b"a" * 100, label="x")

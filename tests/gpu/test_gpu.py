@@ -107,7 +107,7 @@ def framework(name: str, *arguments: str) -> list[str]:
 
 def test_call_stacks_of_a_training_loop(run: Path) -> None:
     """Forward and optimiser in Python's functions; backward runs in a thread without any."""
-    opened = check_recording(framework("train_adamw"), run, epoch="none", cpu_callstack="auto")
+    opened = check_recording(framework("train_adamw"), run, cpu_callstack="auto")
     process = opened.processes[0]
     assert not any("can't be read" in line for line in opened.warnings)
     stacks = [process.stack(n) for n in process.events[process.events["kind"] == 1]["stack"]]

@@ -12,6 +12,7 @@ from ttanalyze import __version__, text
 from ttanalyze.errors import Error
 from ttanalyze.info import info
 from ttanalyze.model.run import Run
+from ttanalyze.model.unread import UNREAD
 from ttanalyze.report import data, divergence
 from ttanalyze.report.pack import compress, pack
 
@@ -55,6 +56,9 @@ def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
     program = programs[0] if programs else "nothing recorded"
     path = text.printable(told["run"])
     warnings = [text.printable(line) for line in told["warnings"]]
+    unread = sum(p["unread"] for p in told["processes"])
+    if unread:
+        warnings.insert(0, f"{text.count(unread, 'region-epoch')} not sure: {UNREAD}")
     return {
         "title": f"{program[:80]} · ttanalyze",
         "program": program[:400],

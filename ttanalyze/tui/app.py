@@ -174,6 +174,8 @@ class Browser(App[None]):
         regions, row = timeline.process.regions, timeline.row(region)
         name, kind = timeline.region_name(row), timeline.region_kind(row)
         words = [f" region {region}", kind if name == kind else f"{name}, {kind}"]
+        if timeline.process.unread.at(region, self.epoch):
+            words.append("as it was last read: not sure")
         words += [text.size(int(regions.size[row])), f"as {self.view.items.name}"]
         baseline = self._baseline()
         words += [] if baseline is None else [f"against epoch {baseline}"]
