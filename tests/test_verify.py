@@ -79,7 +79,9 @@ def compare(second: Path, first: Path, **options: Any) -> VerifyReport:
 
 
 def test_a_run_agrees_with_itself(first: Path) -> None:
+    began = time.monotonic()
     report = verify(tt.open(first))
+    assert 0 < report.seconds <= time.monotonic() - began
     assert report.same
     assert (report.epochs, report.regions, report.region_epochs) == (6, 2, 12)
     assert report.digest_only == 0
@@ -483,6 +485,22 @@ def test_processes_are_compared_one_by_one(tmp_path: Path) -> None:
     assert (difference.process, difference.first_byte, difference.last_byte) == (2, 50, 52)
 
 
+def test_progress_goes_on_from_process_to_process(tmp_path: Path) -> None:
+    """In epochs of all processes, up to how many there are."""
+    for index, epochs in enumerate((4, 3, 1)):
+        w = Writer(tmp_path / "run", index)
+        w.born(0, bytes(100))
+        for _ in range(epochs):
+            w.epoch("sync", "full")
+        w.close()
+    seen: list[tuple[int, int]] = []
+    verify(tt.open(tmp_path / "run"), progress=lambda *now: seen.append(now))
+    done = [now for now, _ in seen]
+    assert {total for _, total in seen} == {8}
+    assert done == sorted(done) and done[-1] == 8
+    assert {4, 7} <= set(done), "the end of each process"
+
+
 # ---- bad manifests ----
 
 
@@ -586,6 +604,19 @@ def last_state(records: np.ndarray[Any, Any], key: str) -> np.ndarray[Any, Any]:
     ids, at = np.unique(records[key][::-1], return_index=True)
     assert len(ids) == 1000
     return records[::-1][at]
+
+
+def test_nothing_is_read_long_after_the_first_difference(
+    first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recompute, "BATCH_EPOCHS", 1)
+    steps(tmp_path / "second", at_step(0, 0, 9, b"\xa7"))
+    stopped = compare(tmp_path / "second", first)
+    whole = compare(tmp_path / "second", first, keep_going=True)
+    assert stopped.blocks_read < whole.blocks_read
+    assert (stopped.region_epochs, whole.region_epochs) == (2, 12)
+    assert stopped.differences[0].until is None, "where the difference ends was not looked at"
+    assert whole.differences[0].until == 0
 
 
 def test_unchanged_contents_are_read_once(tmp_path: Path) -> None:
