@@ -60,7 +60,7 @@ sanitize: build
 SECONDS ?= 60
 fuzz: build ## SECONDS for each parser in C (needs clang) and for all readers in Python
 	$(BIN)/python -m tests.fuzz.readers --seconds $(SECONDS) --jobs $(JOBS)
-	$(BIN)/python -m tests.fuzz.parsers --seconds $(SECONDS)
+	$(BIN)/python -m tests.fuzz.parsers --seconds $(SECONDS) --jobs $(JOBS)
 
 soak: build ## an hour of recording on the simulator: neither memory nor descriptors may grow
 	$(BIN)/python -m tests.soak

@@ -1,8 +1,11 @@
-"""Every input that fuzzing of the parsers in C is to remember, run once under sanitizers."""
+"""Every input that fuzzing of the parsers in C is to remember, run once under sanitizers, and a
+few inputs of the fuzzer of the readers.
+"""
 
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,15 @@ def test_inputs_that_are_kept(name: str, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_ptx_that_is_kept(tmp_path: Path) -> None:
     run("ptx", tmp_path)
+
+
+@pytest.mark.long
+def test_the_fuzzer_of_the_readers_finds_nothing() -> None:
+    command = [sys.executable, "-m", "tests.fuzz.readers", "--jobs", "1", "--inputs", "400"]
+    done = subprocess.run(
+        [*command, "--seconds", "600"], cwd=support.ROOT, capture_output=True, text=True
+    )
+    assert done.stdout == "readers  400 inputs with seed 1: 0 failures\n", done.stderr
 
 
 def run(name: str, folder: Path) -> None:

@@ -3,8 +3,9 @@
 Each input is a run with one to three changes (a bit, a member, records gone, doubled, swapped or
 put in, a file cut off, a JSON value), given to one verb. What may come of it: an answer, or one
 line on standard error and status 2. An exception, more than one line, or more than SLOWEST seconds
-is a failure. Where checks were not made right again and the run was complete, an answer has to be
-that of the run before the change: another one, without an error, is a silent loss.
+is a failure. Where the run was complete and checks were not made right again, the answer has to be
+that of the run before the change, or say what is wrong: another one with the same status is a
+silent loss. JSON has no check, so this does not hold where that was changed.
 
 The same seed and number make the same input again: `--seed S --only N`.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import functools
 import json
 import multiprocessing
@@ -28,7 +30,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +41,16 @@ from tests import rundir
 from ttanalyze.cli import run_command
 from ttanalyze.model import layout
 from ttanalyze.model.files import KINDS
+from ttanalyze.report import html
 
 SLOWEST = 20  # seconds
 MEMORY = 6 << 30  # bytes of address space
+ROOM = 1 << 30  # bytes that all workers' runs fit into
 EPOCHS = 6
 ONE_LINE = re.compile(r"[^\n]+\n")
+INFO = "p0/process.json"
+PASSING = re.compile(r"\d+\.\d+ s\b|\S+ \S+ on disk|\"bytes_on_disk\": \d+")  # no part of an answer
+WARNING = "files end in records that no epoch committed"
 INTERESTING = [0, 1, 2, 3, 7, 8, 63, 64, 127, 255, 256, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1]
 INTERESTING += [2**32, 2**48, 2**63 - 1, 2**63, 2**64 - 1]
 JSON_VALUES: list[Any] = [
@@ -63,6 +70,8 @@ JSON_VALUES: list[Any] = [
     [1],
     "é\x1b",
 ]
+SHARES = {"memory": 1, "report": 1, "diff": 2, "trace": 2}  # of the inputs: these take long
+SHARE = 4  # of another command
 TABLES = ["events", "activities", "epochs", "regions", "labels", "functions", "modules", "allocs"]
 
 
@@ -99,11 +108,15 @@ def commands(run: str, out: str) -> list[list[str]]:
 
 @dataclass
 class Base:
-    """A run to change: its files as they are, and what each command says of it."""
+    """A run to change: its files as they are, and what each command says of it.
+
+    no_endings: its process.json without the ends and checks of its files.
+    """
 
     path: Path
     complete: bool
     files: dict[str, bytes]
+    no_endings: bytes
     answers: dict[int, tuple[int, str]] = field(default_factory=dict)
 
 
@@ -127,6 +140,9 @@ def make_bases(folder: Path) -> list[Base]:
             writer = rundir.busy_run(path, seed=i, epochs=EPOCHS, every=3)
         if not complete:
             writer.close("running")
+        no_endings = (path / INFO).read_bytes()
+        if complete:
+            rundir.tell_endings(path)
         status = run(["manifest", str(path), "-o", f"{path}.manifest"])[0]
         if status and complete:
             raise SystemExit(f"{path}: no manifest")
@@ -134,7 +150,7 @@ def make_bases(folder: Path) -> list[Base]:
             shutil.copy(f"{folder}/base{i - 1}.manifest", f"{path}.manifest")
         shutil.copytree(path, f"{path}.whole")
         files = {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
-        bases.append(Base(path, complete, files))
+        bases.append(Base(path, complete, files, no_endings))
     return bases
 
 
@@ -258,7 +274,7 @@ def change_json(text: bytes, pick: random.Random) -> tuple[bytes, str]:
 
 def change(base: Base, pick: random.Random, sealed: bool) -> tuple[dict[str, bytes], list[str]]:
     """The files that are other ones, and what is other in them."""
-    changed: dict[str, bytes] = {}
+    changed = {INFO: base.no_endings} if sealed else {}
     notes = []
     for _ in range(pick.choice([1, 1, 1, 2, 3])):
         name = pick.choice(sorted(base.files))
@@ -299,8 +315,10 @@ def too_slow(*_: object) -> None:
     raise TimeoutError(f"more than {SLOWEST} s")
 
 
-def judge(base: Base, which: int, command: list[str], sealed: bool) -> str | None:
-    """Gives a command to a changed run; what is wrong with what came of it."""
+def judge(command: list[str], before: tuple[int, str] | None) -> str | None:
+    """Gives a command to a changed run; what is wrong with what came of it. before: the answer
+    that is right.
+    """
     signal.alarm(SLOWEST)
     try:
         status, out, err = run(command)
@@ -314,9 +332,15 @@ def judge(base: Base, which: int, command: list[str], sealed: bool) -> str | Non
         return f"not one line: {err!r}"
     if "\x1b" in out + err:
         return f"an escape sequence: {out + err!r}"
-    if status != 2 and base.complete and not sealed and (status, out) != base.answers[which]:
-        return "SILENT LOSS: another answer, and no error"
-    return None
+    if before is None or status > before[0] or WARNING in out:
+        return None
+    old, new = (PASSING.sub("", text).splitlines() for text in (before[1], out))
+    if status == before[0] and old == new:
+        return None
+    other = [line for line in difflib.unified_diff(old, new, lineterm="", n=0) if line[0] in "+-"]
+    return "\n".join(
+        [f"SILENT LOSS: {command[0]}, status {before[0]} and now {status}", *other[2:22]]
+    )
 
 
 def one(bases: list[Base], folder: Path, seed: int, number: int) -> Failure | None:
@@ -324,25 +348,36 @@ def one(bases: list[Base], folder: Path, seed: int, number: int) -> Failure | No
     base = pick.choice(bases)
     sealed = pick.random() < 0.6
     lines = commands(str(base.path), str(folder))
-    which = pick.randrange(len(lines))
-    if base.complete and which not in base.answers:
-        status, out, _ = run(lines[which])
-        base.answers[which] = status, out
+    shares = [SHARES.get(line[0], SHARE) for line in lines]
+    which = pick.choices(range(len(lines)), shares)[0]
     changed, notes = change(base, pick, sealed)
+    before = None
+    if base.complete and not sealed and not any(name.endswith(".json") for name in changed):
+        if which not in base.answers:
+            base.answers[which] = run(lines[which])[:2]
+        before = base.answers[which]
     write(base, changed, sealed)
     try:
-        what = judge(base, which, lines[which], sealed)
+        what = judge(lines[which], before)
     finally:
         restore(base, changed)
     return Failure(number, notes, lines[which], what) if what else None
 
 
+def keep_what_never_changes() -> None:
+    """Has made once what a process makes once, however many verbs it is given."""
+    typer.main.get_command = functools.cache(typer.main.get_command)
+    html._library = functools.cache(html._library)
+    html._template = functools.cache(html._template)
+
+
 def worker(seed: int, numbers: range, seconds: float, results: Any) -> None:
     take_output()
-    typer.main.get_command = functools.cache(typer.main.get_command)  # most of what a verb takes
+    keep_what_never_changes()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, too_slow)
-    place = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    memory = Path("/dev/shm")
+    place = memory if memory.is_dir() and shutil.disk_usage(memory).free > ROOM else None
     end = time.monotonic() + seconds
     done = 0
     try:
@@ -361,6 +396,11 @@ def worker(seed: int, numbers: range, seconds: float, results: Any) -> None:
     results.put(done)
 
 
+def kind_of(failure: Failure) -> str:
+    lines = failure.what.strip().splitlines()
+    return lines[-1 if lines[0].startswith("Traceback") else 0][:150]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
@@ -368,6 +408,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="this input alone")
+    parser.add_argument("--failures", type=Path, help="a file for all failures, one a line as JSON")
     given = parser.parse_args()
     results: Any = multiprocessing.Queue()
     if given.only is not None:
@@ -390,10 +431,12 @@ def main() -> int:
             running -= 1
     for w in workers:
         w.join()
-    kinds = Counter(f.what.strip().splitlines()[-1][:150] for f in failures)
+    if given.failures:
+        given.failures.write_text("".join(f"{json.dumps(asdict(f))}\n" for f in failures))
+    kinds = Counter(map(kind_of, failures))
     shown: set[str] = set()
     for f in sorted(failures, key=lambda f: f.number):
-        kind = f.what.strip().splitlines()[-1][:150]
+        kind = kind_of(f)
         if kind not in shown:
             shown.add(kind)
             print(f"input {f.number} ({kinds[kind]} like it): {'; '.join(f.changes)}")
