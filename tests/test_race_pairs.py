@@ -63,7 +63,8 @@ def somewhere(choose: random.Random) -> int:
 def random_node(choose: random.Random) -> tuple[dict[str, Any], list[Touch]]:
     kind = choose.choice(("kernel", "copy", "set", "mem-op", "host", "kernel", "host"))
     flags = choose.choice((0, 0, 0, graphs.DISABLED, graphs.HOST_DST, graphs.FLAGS["host_src"]))
-    node: dict[str, Any] = {"kind": kind, "flags": flags}
+    sure = choose.random() < 0.7  # not in the body of a conditional node
+    node: dict[str, Any] = {"kind": kind, "flags": flags | graphs.CONDITIONAL * (not sure)}
     out: list[Touch] = []
     if kind == "kernel":
         raw, out = words_of(choose)
@@ -71,13 +72,13 @@ def random_node(choose: random.Random) -> tuple[dict[str, Any], list[Touch]]:
     elif kind == "mem-op":
         address = somewhere(choose)
         node |= {"data": struct.pack("<Q", address)}
-        out = [(2, span(address, 1))]
+        out = [(1 + sure, span(address, 1))]
     else:
         dst, src, size = somewhere(choose), somewhere(choose), choose.choice((0, 4, 40))
         node |= {"dst": dst, "src": src, "bytes": size // 2, "reach": size}
         out = [(0, span(src, size))] if kind == "copy" else []
         if kind != "host" and not flags & graphs.HOST_DST:
-            out.append((2, span(dst, size)))
+            out.append((1 + sure, span(dst, size)))
     return node, [] if flags & graphs.DISABLED else out
 
 
@@ -348,3 +349,20 @@ def test_a_graph_that_an_epoch_was_cut_inside_goes_on_after_it(w: Writer) -> Non
     (pair,) = found(w, 0, inside, change(w, 0))
     assert (pair.first.seq, pair.second.seq) == (one, other)
     assert pair.first.kernel is None and pair.second.kernel == "fill"
+
+
+def test_a_node_that_may_not_have_run_is_not_sure_to_write(w: Writer) -> None:
+    """One in the body of a conditional node, which the device runs as often as it likes."""
+    kinds = {"set": {"dst": BASE, "reach": 4}, "mem-op": {"data": pointer(BASE)}}
+    of_graphs = [
+        w.graph([{"kind": kind, "flags": graphs.CONDITIONAL * body, **members}])
+        for kind, members in kinds.items()
+        for body in (True, False)
+    ]
+    for graph in of_graphs:
+        w.event("graph-launch", id=graph, stream=16)
+    launch(w, 17, BASE)
+    listed = found(w, 0, 0, change(w, 0))
+    does = {pair.first.seq: pair.first.does for pair in listed}
+    assert [does[seq] for seq in sorted(does)] == ["reaches", "writes"] * 2
+    assert [pair.first.does for pair in listed] == ["writes"] * 2 + ["reaches"] * 2

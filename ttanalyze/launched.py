@@ -111,7 +111,7 @@ class Launches:
         given = np.full(len(nodes), None, object)
         for i in np.flatnonzero(nodes["data_size"]).tolist():
             given[i] = self._graphs.data(nodes[i])
-        maybe = nodes["flags"] & graphs.FLAGS["conditional"] != 0
+        maybe = nodes["flags"] & graphs.CONDITIONAL != 0
         number = np.full(len(nodes), graph, "u4")
         return Rows(events, number, nodes["node"].astype("i8"), maybe, given)
 

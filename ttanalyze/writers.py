@@ -155,7 +155,7 @@ class _Nodes:
             words = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
             if (words - np.uint64(self._base) < np.uint64(self._size)).any():
                 how[i] = POINTER if kernels[i] else WRITES
-        unsure = (nodes["flags"] & graphs.FLAGS["conditional"] != 0) & (how < POSSIBLE)
+        unsure = (nodes["flags"] & graphs.CONDITIONAL != 0) & (how < POSSIBLE)
         how[unsure] = POSSIBLE
         return int(how.min(initial=len(HOW)))
 

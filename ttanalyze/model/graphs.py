@@ -34,7 +34,9 @@ FLAGS = {
         *("conditional", "device"),
     )
 }
-DISABLED, UNREAD, HOST_DST = (FLAGS[name] for name in ("disabled", "unread", "host_dst"))
+DISABLED, UNREAD, HOST_DST, CONDITIONAL = (
+    FLAGS[name] for name in ("disabled", "unread", "host_dst", "conditional")
+)
 KERNEL = KIND["kernel"]
 STATES = 64  # of a process's graphs that are kept
 

@@ -149,7 +149,7 @@ class NodeTimes:
 
     def _find(self, nodes: Array, records: Array) -> Array | None:
         working = _working(nodes)
-        always = working[nodes["flags"][working] & graphs.FLAGS["conditional"] == 0]
+        always = working[nodes["flags"][working] & graphs.CONDITIONAL == 0]
         if len(records) == len(always):  # of the bodies of conditional nodes none ran
             working = always
         elif len(records) != len(working):

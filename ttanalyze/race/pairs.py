@@ -139,8 +139,9 @@ class _Search:
                 found = self._moved(seq, node, node["reach"], copies, to_host)
             else:
                 continue
+            most = MAY_WRITE if node["flags"] & graphs.CONDITIONAL else WRITES
             for row, how in found.items():
-                out[row] = max(how, out.get(row, READS))
+                out[row] = max(min(how, most), out.get(row, READS))
         return out
 
     # ---- pairs ----
