@@ -353,7 +353,10 @@ def test_a_graph_that_an_epoch_was_cut_inside_goes_on_after_it(w: Writer) -> Non
 
 def test_a_node_that_may_not_have_run_is_not_sure_to_write(w: Writer) -> None:
     """One in the body of a conditional node, which the device runs as often as it likes."""
-    kinds = {"set": {"dst": BASE, "reach": 4}, "mem-op": {"data": pointer(BASE)}}
+    kinds: dict[str, dict[str, Any]] = {
+        "set": {"dst": BASE, "reach": 4},
+        "mem-op": {"data": pointer(BASE)},
+    }
     of_graphs = [
         w.graph([{"kind": kind, "flags": graphs.CONDITIONAL * body, **members}])
         for kind, members in kinds.items()
