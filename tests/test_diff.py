@@ -606,3 +606,41 @@ def test_errors_are_one_line_and_status_2(
     assert outcome.stderr.startswith("ttanalyze: ")
     assert outcome.stderr.count("\n") == 1
     assert reason in outcome.stderr
+
+
+def test_only_the_first_stretches_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And all are counted."""
+    monkeypatch.setattr(states, "MOST", 3)
+    for name in "ab":
+        w = Writer(tmp_path / name)
+        for region in range(2):
+            w.born(region, b"same")
+        for step in range(6):
+            for region in range(2):
+                w.write(region, 0, bytes([step, 99 if step % 2 else ord(name)]))
+            w.epoch("sync")
+        w.close()
+    (process,) = compared(tmp_path / "a", tmp_path / "b", every=True).processes
+    assert (process.divergence_count, process.differing) == (6, 6)
+    assert [(d.epoch_a, d.region_a) for d in process.divergences] == [(0, 0), (0, 1), (2, 0)]
+
+
+@pytest.mark.parametrize("unread", ["a", "b"])
+def test_what_an_epoch_did_not_read_is_counted(tmp_path: Path, unread: str) -> None:
+    """On either side, though nothing changed then."""
+    for name in "ab":
+        w = Writer(tmp_path / name)
+        for region in range(2):
+            w.born(region, b"same")
+        w.epoch("sync", "full")
+        for step in range(5):
+            w.write(0, 0, bytes([step]))
+            some = name == unread and step in (1, 2)
+            w.epoch("sync", *(["touched"] if some else []), only=[0] if some else None)
+        w.epoch("sync", "full")
+        w.close()
+    report = compared(tmp_path / "a", tmp_path / "b")
+    (process,) = report.processes
+    assert report.same and (process.region_epochs, process.unread) == (12, 2)
