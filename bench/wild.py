@@ -211,7 +211,8 @@ def python_path() -> list[str]:
 
 
 def shape(line: str) -> str:
-    return NUMBER.sub("#", line)
+    """A line but for its numbers, and how far apart things stand in it."""
+    return " ".join(NUMBER.sub("#", line).split())
 
 
 def compare(bare: Sequence[Outcome], recorded: Outcome) -> tuple[str, list[str]]:

@@ -20,6 +20,8 @@ def outcome(*lines: str, status: int = 0) -> Outcome:
         (["at 0x10", "at 0x20"], "at 0x30", "varies"),
         (["kernel took 3.1 ms"], "kernel took 4.0 ms", "varies"),
         (["3 GB/s of 8"], "2 GB/s of 8", "varies"),
+        (["total time =  668.66 ms"], "total time = 1031.02 ms", "varies"),
+        (["sum:  9"], "sum: 10", "numbers"),
         (["won", "lost"], "drawn", "varies"),
     ],
 )
