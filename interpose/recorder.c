@@ -415,9 +415,15 @@ bool recorder_start(void)
 {
 	CUcontext current = NULL;
 	struct thread *t = thread_current();
+	int undecided = RECORDER_UNDECIDED;
 
-	if (t->busy || !entry_resolve() || !real.cuCtxGetCurrent || real.cuCtxGetCurrent(&current) != CUDA_SUCCESS ||
-	    !current)
+	if (t->busy || !entry_resolve() || !real.cuCtxGetCurrent)
+		return false;
+	CUresult r = real.cuCtxGetCurrent(&current);
+	if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_INITIALIZED && r != CUDA_ERROR_DEINITIALIZED &&
+	    atomic_compare_exchange_strong(&recorder_state, &undecided, RECORDER_OFF))
+		stopped(CONTEXT_UNKNOWN);
+	if (r != CUDA_SUCCESS || !current)
 		return false;
 	pthread_mutex_lock(&start_lock);
 	t->busy++;

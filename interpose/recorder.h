@@ -35,6 +35,7 @@ void recorder_warn(const char *format, ...) __attribute__((format(printf, 1, 2))
 /* The same, of something that should have been recorded and is not. */
 void recorder_lost(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+#define CONTEXT_UNKNOWN "the driver does not say which context is current"
 #define NAMES_LOST "names were lost: no host memory"
 
 /* On stderr, as long as that is the one that the program was started with. */

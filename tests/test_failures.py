@@ -438,9 +438,13 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# They stand for a call of the program's, which gets their result.
+IN_PLACE = ("arena_wait_for", "arena_free_async_begin")
+
+
 @cache
 def wrappers() -> str:
-    """Where in the recorder the wrappers' code lies: the code of interpose/hooks."""
+    """Where in the recorder the wrappers lie: the code of interpose/hooks, and what is IN_PLACE."""
     files = {path.name for path in (support.ROOT / "interpose" / "hooks").glob("*.c")}
     command = ["readelf", "-sW", str(support.SHIM)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -451,7 +455,8 @@ def wrappers() -> str:
             file = words[7]
         elif len(words) == 8 and words[3] == "FUNC" and words[6] != "UND":
             local = words[4] == "LOCAL" and file in files
-            functions[int(words[1], 16)] = local or bool(re.match("cu[A-Z]", words[7]))
+            wraps = local or re.match("cu[A-Z]", words[7]) or words[7] in IN_PLACE
+            functions[int(words[1], 16)] = bool(wraps)
     ranges: list[list[int]] = []
     for begin, is_wrapper in sorted(functions.items()):
         if ranges and len(ranges[-1]) == 1 and not is_wrapper:
@@ -890,7 +895,7 @@ def test_a_graph_that_is_refused_with_nodes_of_ours(
     environment = with_failing(library, "FAILING_DRIVER", what, run, epoch="graph-node:.")
     outcome = support.run(command, environment | {"FAILING_WRAPPERS": ""})
     compare("", bare, outcome)
-    told = "there is nothing of the recorder's inside a graph: the driver refuses it so"
+    told = "there is nothing of the recorder's insideaph: the driver refuses it so"
     inside = "in a graph inside this one"  # kernels there get no epochs anyway
     warnings = [text for text in tt.open(run).warnings if inside not in text]
     assert warnings[0] == told and "no epoch was cut" in warnings[1] and len(warnings) == 2
@@ -986,6 +991,64 @@ def test_a_driver_that_never_answers(call: str, failing: Path, built: Path, run:
     assert not info["incidents"][0]["answered"]
 
 
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+@pytest.mark.parametrize(
+    ("call", "recording", "told"),
+    [
+        ("cuModuleGetGlobal_v2:2", "calls", "place and contents of .* are not known: cuModule"),
+        ("cuFuncGetAttribute:5", "calls", "registers and limits of add are not known: cuFuncGetAt"),
+        ("cuFuncGetParamInfo:2", "calls", "parameters of fill are not known: cuFuncGetParamInfo: "),
+        ("cuGraphGetNodes:1", "graphs", "there are no epochs inside a graph: it can't be read$"),
+        ("cuGraphNodeGetType:1", "graphs", "there may be no epochs .* of a kernel inside a graph"),
+        ("cuGraphKernelNodeGetParams_v2:2", "graphs", "there may be no epochs .* a kernel inside"),
+        ("cuGraphInstantiateWithFlags:1", "graphs", "there is nothing of the recorder's inside"),
+        ("cuStreamCreateWithPriority:4", "flight", "no events to time the work of context 0 with"),
+    ],
+)  # fmt: skip
+def test_what_the_driver_does_not_tell_is_counted_as_lost(
+    call: str, recording: str, told: str, failing: Path, built: Path, run: Path
+) -> None:
+    """The first of it is what ``record --require-complete`` names."""
+    rounds, options = RECORDINGS[recording]
+    command = [str(support.build_program("shim_soak", built)), "0", rounds]
+    name, n = call.split(":")
+    library, what = failing / "failing_driver.so", f"{name}:{n}-{n}:2"
+    environment = with_failing(library, "FAILING_DRIVER", what, run, **options)
+    outcome = without_sizes(support.run(command, environment))
+    compare("", without_sizes(support.run(command, SIM)), outcome)
+    losses = tt.open(run).processes[0].info["losses"]
+    assert losses and re.match(told, losses[0])
+    check_stored(tt.open(run))
+
+
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+@pytest.mark.parametrize("n", [2, 3])
+def test_launches_of_graphs_that_the_driver_lets_nothing_wait_for(
+    n: int, failing: Path, built: Path, run: Path
+) -> None:
+    """The host waits for the epochs inside: nothing waits for ever for what does not come."""
+    rounds, options = RECORDINGS["graphs"]
+    command = [str(support.build_program("shim_soak", built)), "0", rounds]
+    library, what = failing / "failing_driver.so", f"cuStreamWriteValue32_v2:{n}-{n}:801"
+    environment = with_failing(library, "FAILING_DRIVER", what, run, **options)
+    outcome = without_sizes(support.run(command, environment, timeout=30))
+    check(without_sizes(support.run(command, SIM)), outcome, run)
+
+
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+def test_the_current_context_is_not_known_at_the_first_call(
+    failing: Path, program: list[str], bare: support.Outcome, run: Path
+) -> None:
+    library, what = failing / "failing_driver.so", "cuCtxGetCurrent:1-1:2"
+    outcome = support.run(program, with_failing(library, "FAILING_DRIVER", what, run))
+    compare("", bare, outcome)
+    stopped(outcome, run, "the driver does not say which context is current$")
+    assert not run.exists()
+
+
 # ---- what the driver refuses ----
 
 
@@ -1048,6 +1111,20 @@ def test_the_ring_shrinks(
         assert info["warnings"] == [said.removeprefix(NAME)]
         assert info["status"] == "complete"
         assert len(opened.epochs) == 21
+
+
+@pytest.mark.native
+def test_memory_runs_short_while_work_waits_for_the_host(built: Path, run: Path) -> None:
+    """The recorder can't give its own back then. The call that asks for memory returns."""
+    command = [str(support.build_program("shim_held_memory", built))]
+    environment = SIM | {"TT_SIM_MEMORY": "16M"}
+    bare = support.run(command, environment)
+    outcome = support.run(command, support.recording(environment, run, stall_ms="500"), timeout=20)
+    compare("", bare, outcome)
+    told = "the program ran short of device memory: work of it did not end"
+    assert told in outcome.stderr
+    assert tt.open(run).processes[0].info["status"] == "complete"
+    assert tt.verify.verify(tt.open(run), run / "manifest.json").same
 
 
 @pytest.mark.native

@@ -298,7 +298,9 @@ def test_an_exit_behind_the_hang_without_any_wait(
     outcome = support.run([sys.executable, str(tmp_path / "hanging.py")], environment)
     assert (outcome.stdout, outcome.status) == ("hangs\n", 0)
     assert report(outcome)[-1] == "work of the program did not end: the last epoch is missing"
-    assert tt.open(run).processes[0].status == "complete"
+    (process,) = tt.open(run).processes
+    assert process.status == "complete"
+    assert process.info["losses"] == ["work of the program did not end: the last epoch is missing"]
 
 
 def test_the_lines_of_python(run: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@
 
 #define GATE_MS 200
 #define OTHERS 64         /* contexts that an epoch is of, besides its own */
+#define NO_LAST_EPOCH "work of the program did not end: the last epoch is missing"
 #define HURRY_MS 700      /* in a hurry, for the GPU */
 #define HURRY_DRAIN_MS 3000
 
@@ -48,10 +49,12 @@ static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params
 	return real.cuLaunchKernel(f, grid, 1, 1, TT_DIGEST_THREADS, 1, 1, 0, p->stream, args, NULL);
 }
 
-/* What the program submits from now on waits until the word says that this capture is through. */
-static CUresult let_go_after(struct capture *p, uint32_t captures)
+void capture_let_go_after(struct capture *p, CUstream stream)
 {
-	return real.cuStreamWriteValue32_v2(p->stream, p->shared.device, captures, 0);
+	if (real.cuStreamWriteValue32_v2(stream, p->shared.device, p->number, 0) == CUDA_SUCCESS)
+		atomic_store(&p->context->captures, p->number);
+	else /* nothing can wait for it but we here */
+		capture_settled(p);
 }
 
 void capture_take_status(struct pending *q, const struct tt_capture_status *s)
@@ -390,10 +393,7 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 	if (!(q.epoch.flags & TT_EPOCHF_LOOSE))
 		p->last_exact = number;
 	p->epochs++;
-	if (let_go_after(p, p->number) == CUDA_SUCCESS)
-		atomic_store(&c->captures, p->number);
-	else /* nothing can wait for it but we here */
-		capture_settled(p);
+	capture_let_go_after(p, p->stream);
 	return number;
 }
 
@@ -508,6 +508,33 @@ void capture_settle(struct thread *t, struct context *c)
 	end_own(t, mode);
 }
 
+/*
+ * Nothing of the program's or of ours that may be asked about. To free device memory, or to load
+ * kernels, waits for all that runs: for ever, where that waits for what this thread does next.
+ */
+static bool runs_nothing(const struct thread *t, const struct context *c)
+{
+	const struct capture *p = c->capture;
+
+	for (struct stream *s = atomic_load(&c->streams); s && !atomic_load(&captures_active); s = s->next_of_context)
+		if (atomic_load(&s->alive) && (stream_namable(s, t) ? real.cuStreamQuery(s->handle) == CUDA_ERROR_NOT_READY
+								     : atomic_load(&s->host_bound)))
+			return false;
+	return !p || capture_is_idle(p);
+}
+
+static bool work_ends(const struct thread *t, const struct context *c)
+{
+	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
+
+	while (!runs_nothing(t, c)) {
+		if (clock_ns() > capture_deadline(deadline, false))
+			return false;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	return true;
+}
+
 bool capture_give_back(struct thread *t, struct context *c)
 {
 	CUstreamCaptureMode mode = begin_own(t);
@@ -519,12 +546,14 @@ bool capture_give_back(struct thread *t, struct context *c)
 		flight_dump(p);
 		if (!drain_flush())
 			goto out;
-		bool alone = gate_close(options.stall_ms);
-		if (alone)
+		bool ended = gate_close(options.stall_ms) && work_ends(t, c);
+		if (ended)
 			capture_destroy(p);
 		gate_open();
-		if (!alone)
+		if (!ended) {
+			recorder_warn("the program ran short of device memory: work of it did not end, so the recorder kept its own");
 			goto out;
+		}
 		capture_freed(c);
 		c->short_of_memory = true;
 		if (recorder_state == RECORDER_ON && !all) {
@@ -566,32 +595,17 @@ void capture_dump(struct thread *t)
 	end_own(t, mode);
 }
 
-/* To free device memory, or to load kernels, waits for all that runs. */
-static bool runs_nothing(const struct thread *t, const struct context *c)
-{
-	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context)
-		if (atomic_load(&s->alive) && stream_namable(s, t) && real.cuStreamQuery(s->handle) != CUDA_SUCCESS)
-			return false;
-	return true;
-}
-
 /* Whether a last epoch can be cut: one where there was none before needs what may wait for all that runs. */
 static bool may_end(const struct thread *t, const struct context *c)
 {
-	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
-
 	if (atomic_load(&recorder_state) != RECORDER_ON)
 		return false;
 	if (c->capture || !context_work(c))
 		return c->capture;
-	while (!runs_nothing(t, c)) {
-		if (clock_ns() > capture_deadline(deadline, false)) {
-			recorder_warn("work of the program did not end: the last epoch is missing");
-			return false;
-		}
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	}
-	return true;
+	bool ended = work_ends(t, c);
+	if (!ended)
+		recorder_lost(NO_LAST_EPOCH);
+	return ended;
 }
 
 void capture_end(struct thread *t, struct context *c, bool final_epoch, bool process_ends)
@@ -604,12 +618,12 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 	if (p && !p->broken)
 		flight_dump(p);
 	if (p && !p->broken && !settled && process_ends && !capture_hurried()) {
-		recorder_lost("work of the program did not end: the last epoch is missing");
+		recorder_lost(NO_LAST_EPOCH);
 		capture_hurry();
 	}
 	/* What a process leaves behind at its end the system frees, and without a wait. */
-	bool frees = p && drain_flush() && !p->broken && !capture_hurried() &&
-		     (!process_ends || runs_nothing(t, c)) && gate_close(GATE_MS);
+	bool frees = p && drain_flush() && !p->broken && !capture_hurried() && (process_ends || work_ends(t, c)) &&
+		     gate_close(GATE_MS) && runs_nothing(t, c);
 	if (frees)
 		capture_destroy(p);
 	else if (p && !process_ends)

@@ -190,6 +190,8 @@ void capture_begins(struct capture *p, uint32_t epoch);
 void capture_call_off(struct capture *p, uint32_t slot);
 /* The same for all that are under way. */
 void capture_let_go(struct capture *p);
+/* What the program submits from now on waits until the stream, which captures last, is through with that. */
+void capture_let_go_after(struct capture *p, CUstream stream);
 /* What is under way was called off, and is not through: nothing of the program waits for it. */
 bool capture_held_up(const struct capture *p);
 /* One is through: the ring's head is behind it. */
@@ -209,7 +211,9 @@ bool capture_begin_ring(struct capture *p, uint64_t size);
 
 /* device.c */
 struct capture *capture_create(struct context *c, bool host_only);
+/* Waits for all that runs in the context: the caller has seen what may wait for the program come to an end. */
 void capture_destroy(struct capture *p);
+bool capture_is_idle(const struct capture *p);
 bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host);
 /* The same for what is no capture's. */
 bool capture_memory_of(struct context *c, struct memory *m, uint64_t size, bool host);

@@ -135,17 +135,14 @@ static void tell_ring(const struct capture *p, uint64_t wanted)
 	recorder_ring(p->ring.size, p->ring.host ? "host" : "device");
 }
 
-/* Unmapping memory does not wait for work that uses it, as freeing does. */
-static void wait_for_work(struct capture *p)
+bool capture_is_idle(const struct capture *p)
 {
-	if (!atomic_load(&captures_active)) {
-		real.cuCtxSynchronize();
-		return;
-	}
 	CUstream own[] = {p->stream, p->drain_streams[0], p->drain_streams[1]};
+
 	for (size_t i = 0; i < sizeof(own) / sizeof(*own); i++)
-		if (own[i])
-			real.cuStreamSynchronize(own[i]);
+		if (real.cuStreamQuery(own[i]) == CUDA_ERROR_NOT_READY)
+			return false;
+	return true;
 }
 
 static void destroy(struct capture *p)
@@ -273,7 +270,10 @@ void capture_destroy(struct capture *p)
 	struct context *c = p->context;
 	uint64_t before = available();
 
-	wait_for_work(p);
+	/* Unmapping memory does not wait for work that uses it, as freeing does. What the caller could not
+	 * ask about, in other threads' default streams, ends by itself. */
+	if (!atomic_load(&captures_active))
+		real.cuCtxSynchronize();
 	destroy(p);
 	account_since(c, before);
 }

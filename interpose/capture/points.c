@@ -372,9 +372,8 @@ static void launched(struct capture *p, struct points *q, struct stream *s)
 {
 	for (unsigned i = 0; i < q->active; i++)
 		real.cuEventRecord(p->done[q->points[i].slot], s->handle);
-	real.cuStreamWriteValue32_v2(s->handle, p->shared.device, p->number, 0);
-	atomic_store(&p->context->captures, p->number);
-	atomic_store(&s->seen, p->number);
+	capture_let_go_after(p, s->handle);
+	atomic_store(&s->seen, atomic_load(&p->context->captures));
 }
 
 /* The drain waits for them: they are as good as called off. */

@@ -129,8 +129,10 @@ static bool put_in_order(struct reading *g)
 bool reading_take(struct reading *g, CUgraph graph)
 {
 	*g = (struct reading){0};
-	if (real.cuGraphGetNodes(graph, NULL, &g->count) != CUDA_SUCCESS || !g->count)
+	if (real.cuGraphGetNodes(graph, NULL, &g->count) != CUDA_SUCCESS)
 		return false;
+	if (!g->count)
+		return true;
 	g->nodes = calloc(g->count, sizeof(*g->nodes));
 	g->places = calloc(g->count, sizeof(*g->places));
 	if (!g->nodes || !g->places || real.cuGraphGetNodes(graph, g->nodes, &g->count) != CUDA_SUCCESS ||

@@ -21,7 +21,7 @@ struct reading {
 	uint64_t form; /* the same where each position has what it comes after at the same positions */
 };
 
-/* False: it has no nodes, the driver does not tell them, or there is no memory. Either is followed by reading_free. */
+/* False: the driver does not tell its nodes, or there is no memory. Either is followed by reading_free. */
 bool reading_take(struct reading *g, CUgraph graph);
 void reading_free(struct reading *g);
 /* Positions in an order in which the nodes may run; to be freed. NULL: no memory. */

@@ -443,18 +443,29 @@ const char *function_name(uint32_t id)
 	return f ? f->name : NULL;
 }
 
+/* What the driver does not say of code that it has loaded. */
+static void not_told(const char *what, const char *name, const char *call, CUresult r)
+{
+	const char *error = "?";
+
+	real.cuGetErrorName(r, &error);
+	recorder_lost("%s of %.80s are not known: %s: %s", what, name, call, error);
+}
+
+/* Either all of them or none: a launch of which none are known may reach everything. */
 static void read_params(struct function *f, CUfunction handle, bool kernel)
 {
 	struct function_param *params = NULL;
 	uint32_t n = 0, bytes = 0;
 	size_t offset, size;
 
-	for (;; n++) {
-		CUresult r = kernel ? (real.cuKernelGetParamInfo
-					       ? real.cuKernelGetParamInfo((CUkernel)handle, n, &offset, &size)
-					       : CUDA_ERROR_NOT_FOUND)
-				    : (real.cuFuncGetParamInfo ? real.cuFuncGetParamInfo(handle, n, &offset, &size)
-							       : CUDA_ERROR_NOT_FOUND);
+	for (; kernel ? real.cuKernelGetParamInfo != NULL : real.cuFuncGetParamInfo != NULL; n++) {
+		CUresult r = kernel ? real.cuKernelGetParamInfo((CUkernel)handle, n, &offset, &size)
+				    : real.cuFuncGetParamInfo(handle, n, &offset, &size);
+		if (r != CUDA_SUCCESS && r != CUDA_ERROR_INVALID_VALUE) { /* which is what comes after the last */
+			not_told("parameters", f->name, kernel ? "cuKernelGetParamInfo" : "cuFuncGetParamInfo", r);
+			n = bytes = 0;
+		}
 		if (r != CUDA_SUCCESS)
 			break;
 		struct function_param *more = realloc(params, (n + 1) * sizeof(*more));
@@ -513,6 +524,8 @@ static void find_variables(struct thread *t, struct context *c, struct module *m
 					: real.cuModuleGetGlobal_v2(&address, &size, m->handle, name);
 		if (r == CUDA_SUCCESS && address)
 			variable_born(t, m, name, address, size, recorder_next_seq());
+		else if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_FOUND)
+			not_told("place and contents", name, m->library ? "cuLibraryGetGlobal" : "cuModuleGetGlobal_v2", r);
 	}
 }
 
@@ -537,10 +550,12 @@ static void describe(struct function *f, CUfunction handle, const struct context
 	bool kernel = l && l->kernel;
 
 	for (int i = 0; i < 4; i++) {
-		if (!kernel)
-			real.cuFuncGetAttribute(&value[i], wanted[i], handle);
-		else if (real.cuKernelGetAttribute)
-			real.cuKernelGetAttribute(&value[i], wanted[i], (CUkernel)handle, c->device);
+		CUresult r = !kernel ? real.cuFuncGetAttribute(&value[i], wanted[i], handle)
+			     : real.cuKernelGetAttribute
+				     ? real.cuKernelGetAttribute(&value[i], wanted[i], (CUkernel)handle, c->device)
+				     : CUDA_SUCCESS;
+		if (r != CUDA_SUCCESS)
+			not_told("registers and limits", f->name, kernel ? "cuKernelGetAttribute" : "cuFuncGetAttribute", r);
 	}
 	read_params(f, handle, kernel);
 	struct tt_function record = {

@@ -190,9 +190,12 @@ HOT struct context *context_current(struct thread *t)
 	uint32_t generation = atomic_load_explicit(&streams_generation, memory_order_acquire);
 
 	CUresult r = real.cuCtxGetCurrent(&handle);
-	if (unlikely(r != CUDA_SUCCESS && r != CUDA_ERROR_DEINITIALIZED)) /* it is that when the process ends */
-		recorder_fail("the driver does not say which context is current");
-	if (r != CUDA_SUCCESS || !handle)
+	if (unlikely(r != CUDA_SUCCESS && r != CUDA_ERROR_DEINITIALIZED)) { /* it is that when the process ends */
+		recorder_fail(CONTEXT_UNKNOWN);
+		if (generation == t->context_generation) /* what the program was given of ours it may still free */
+			handle = t->context_handle;
+	}
+	if (!handle)
 		return NULL;
 	if (likely(handle == t->context_handle && generation == t->context_generation))
 		return t->context;

@@ -94,7 +94,7 @@ static struct pool *make_pool(const struct context *c)
 		p->context = c;
 	good = good && set_base(p);
 	if (!good)
-		recorder_warn("no events to time the work of context %u with", c->index);
+		recorder_lost("no events to time the work of context %u with", c->index);
 	return good ? p : NULL; /* what there is of it goes with the context */
 }
 
