@@ -1,19 +1,20 @@
 """Structure-aware fuzzing of everything that reads run directories: `make fuzz`.
 
-Each input is a run with one to three changes (a bit, a member, records gone, doubled, swapped or
-put in, a file cut off, a JSON value), given to one verb. What may come of it: an answer, or one
-line on standard error and status 2. An exception, more than one line, or more than SLOWEST seconds
-is a failure. Where the run was complete and checks were not made right again, the answer has to be
-that of the run before the change, or say what is wrong: another one with the same status is a
-silent loss. JSON has no check, so this does not hold where that was changed.
+Each input is a run, written by tests or recorded on the simulator, with one to three changes (a
+bit, a member, records gone, doubled, swapped or put in, a file cut off, a JSON value), given to one
+verb. What may come of it: an answer, or one line on standard error and status 2. An exception, more
+than one line, or more than SLOWEST seconds is a failure. Where the run was complete and checks were
+not made right again, the answer has to be that of the run before the change, or say what is wrong:
+another one with the same status is a silent loss. JSON has no check, so this does not hold where
+that was changed.
 
-The same seed and number make the same input again: `--seed S --only N`.
+The same seed and number make the same input again: `--seed S --only N`, with the same recorded
+runs, which stay in their folder.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
 import functools
 import json
@@ -37,7 +38,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from tests import rundir
+from tests import rundir, support
 from ttanalyze.cli import run_command
 from ttanalyze.model import layout
 from ttanalyze.model.files import KINDS
@@ -47,6 +48,7 @@ SLOWEST = 20  # seconds
 MEMORY = 6 << 30  # bytes of address space
 ROOM = 1 << 30  # bytes that all workers' runs fit into
 EPOCHS = 6
+RECORDED = ["globals", "graph", "streams"]
 ONE_LINE = re.compile(r"[^\n]+\n")
 INFO = "p0/process.json"
 PASSING = re.compile(r"\d+\.\d+ s\b|\S+ \S+ on disk|\"bytes_on_disk\": \d+")  # no part of an answer
@@ -71,7 +73,7 @@ JSON_VALUES: list[Any] = [
     "é\x1b",
 ]
 SHARES = {"memory": 1, "report": 1, "diff": 2, "trace": 2}  # of the inputs: these take long
-SHARE = 4  # of another command
+SHARE = 6  # of another command, and of a file with more than a header
 TABLES = ["events", "activities", "epochs", "regions", "labels", "functions", "modules", "allocs"]
 
 
@@ -101,6 +103,7 @@ def commands(run: str, out: str) -> list[list[str]]:
         ["rewind", run, "-e", "1", "-r", "1", "-o", f"{out}/memory.bin"],
         ["rewind", run, "-e", "3", "--summary", "--dtype", "u8"],
         ["report", run, "-o", f"{out}/report.html"],
+        ["export", run, "--kernel", ".", "-o", f"{out}/export", "--force"],
     ]
     some += [["query", run, "--table", t, "--format", "csv"] for t in TABLES]
     return [[*line, "-q"] if line[0] not in ("info", "manifest") else line for line in some]
@@ -130,7 +133,28 @@ class Failure:
     what: str
 
 
-def make_bases(folder: Path) -> list[Base]:
+def record(folder: Path) -> None:
+    """Records examples on the simulator, with all that a run may hold."""
+    draft = Path(f"{folder}.{os.getpid()}")
+    draft.mkdir(parents=True)
+    options = {"compress": "3", "epoch": "sync", "replayable": "1", "cpu_callstack": "mixed"}
+    built = support.build_examples(draft / "examples")
+    for name in RECORDED:
+        environment = support.recording(support.simulator_environment(), draft / name, **options)
+        done = support.run([built / name], environment)
+        if done.status or done.stderr:
+            raise SystemExit(f"{name}: {done.stderr}")
+    shutil.rmtree(built)
+    draft.rename(folder)
+
+
+def base_of(path: Path, complete: bool, no_endings: bytes) -> Base:
+    shutil.copytree(path, f"{path}.whole")
+    files = {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+    return Base(path, complete, files, no_endings)
+
+
+def make_bases(folder: Path, recorded: Path) -> list[Base]:
     bases = []
     for i, complete in enumerate([True, False] * 2):
         path = folder / f"base{i}"
@@ -148,9 +172,13 @@ def make_bases(folder: Path) -> list[Base]:
             raise SystemExit(f"{path}: no manifest")
         if not complete:
             shutil.copy(f"{folder}/base{i - 1}.manifest", f"{path}.manifest")
-        shutil.copytree(path, f"{path}.whole")
-        files = {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
-        bases.append(Base(path, complete, files, no_endings))
+        bases.append(base_of(path, complete, no_endings))
+    for name in RECORDED:
+        path = folder / name
+        shutil.copytree(recorded / name, path)
+        shutil.copy(path / "manifest.json", f"{path}.manifest")
+        info = json.loads((path / INFO).read_bytes())
+        bases.append(base_of(path, True, json.dumps({**info, "files": {}}).encode()))
     return bases
 
 
@@ -184,7 +212,8 @@ def run(command: list[str]) -> tuple[int, str, str]:
 
 
 def change_bytes(data: bytearray, pick: random.Random, dtype: np.dtype[Any]) -> str:
-    at = pick.randrange(len(data))
+    behind = layout.HEADER_SIZE if pick.random() < 0.9 and len(data) > layout.HEADER_SIZE else 0
+    at = pick.randrange(behind, len(data))
     data[at] ^= 1 << pick.randrange(8)
     return f"bit of byte {at}"
 
@@ -253,18 +282,15 @@ CHANGES: list[Callable[[bytearray, random.Random, np.dtype[Any]], str]] = [
 
 def change_json(text: bytes, pick: random.Random) -> tuple[bytes, str]:
     """One value anywhere in a document becomes another, or goes."""
+
+    def some_key(value: Any) -> Any:
+        return pick.choice(list(value) if isinstance(value, dict) else range(len(value)))
+
     document = json.loads(text)
-    places: list[tuple[Any, Any]] = []
-
-    def walk(value: Any) -> None:
-        keys = list(value) if isinstance(value, dict) else range(len(value))
-        for key in keys:
-            places.append((value, key))
-            if isinstance(value[key], dict | list):
-                walk(value[key])
-
-    walk(document)
-    parent, key = pick.choice(places)
+    parent, key = document, some_key(document)
+    while parent[key] and isinstance(parent[key], dict | list) and pick.random() < 0.7:
+        parent = parent[key]
+        key = some_key(parent)
     if pick.random() < 0.2:
         del parent[key]
         return json.dumps(document).encode(), f"{key} gone"
@@ -276,8 +302,10 @@ def change(base: Base, pick: random.Random, sealed: bool) -> tuple[dict[str, byt
     """The files that are other ones, and what is other in them."""
     changed = {INFO: base.no_endings} if sealed else {}
     notes = []
+    names = sorted(base.files)
+    shares = [SHARE if len(base.files[name]) > layout.HEADER_SIZE else 1 for name in names]
     for _ in range(pick.choice([1, 1, 1, 2, 3])):
-        name = pick.choice(sorted(base.files))
+        name = pick.choices(names, shares)[0]
         data = changed.get(name, base.files[name])
         file = Path(name).name
         if file.endswith(".json"):
@@ -291,15 +319,33 @@ def change(base: Base, pick: random.Random, sealed: bool) -> tuple[dict[str, byt
             new = bytes(raw)
         changed[name] = new
         notes.append(f"{name}: {note}")
+    if sealed and {"p0/epochs.bin", "p0/digests.bin", "p0/blocks.bin"} & set(changed):
+        seal_spans(base, changed)
     return changed, notes
+
+
+def seal_spans(base: Base, changed: dict[str, bytes]) -> None:
+    """Makes the checks right that epochs have of their digests and blocks."""
+    raw = bytearray(changed.get("p0/epochs.bin", base.files["p0/epochs.bin"]))
+    count = max(0, len(raw) - layout.HEADER_SIZE) // layout.EPOCH.itemsize
+    epochs = np.frombuffer(raw, layout.EPOCH, count, min(len(raw), layout.HEADER_SIZE))
+    for kind, dtype in (("digests", layout.DIGEST), ("blocks", layout.BLOCK)):
+        name = f"p0/{kind}.bin"
+        records = changed.get(name, base.files[name])[layout.HEADER_SIZE :]
+        for epoch in epochs:
+            first = int(epoch[f"{kind}_first"]) * dtype.itemsize
+            size = int(epoch[f"{kind}_count"]) * dtype.itemsize
+            epoch[f"{kind}_check"] = rundir.digest(records[first : first + size])
+    changed["p0/epochs.bin"] = bytes(raw)
 
 
 def write(base: Base, changed: dict[str, bytes], sealed: bool) -> None:
     for name, data in changed.items():
         path = base.path / name
         path.write_bytes(data)
-        if sealed and path.name in KINDS and "check" in (KINDS[path.name][1].names or ()):
-            with contextlib.suppress(ValueError):
+        if sealed and path.name in KINDS and len(data) >= layout.HEADER_SIZE:
+            rundir.reseal_header(path)
+            if "check" in (KINDS[path.name][1].names or ()):
                 rundir.reseal_records(path)
 
 
@@ -371,7 +417,7 @@ def keep_what_never_changes() -> None:
     html._template = functools.cache(html._template)
 
 
-def worker(seed: int, numbers: range, seconds: float, results: Any) -> None:
+def worker(seed: int, numbers: range, seconds: float, recorded: Path, results: Any) -> None:
     take_output()
     keep_what_never_changes()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -383,7 +429,7 @@ def worker(seed: int, numbers: range, seconds: float, results: Any) -> None:
     try:
         with tempfile.TemporaryDirectory(dir=place) as name:
             folder = Path(name)
-            bases = make_bases(folder)
+            bases = make_bases(folder, recorded)
             for number in numbers:
                 if time.monotonic() > end:
                     break
@@ -407,16 +453,21 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1 << 40, help="at most so many a worker")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--recorded", type=Path, default=support.ROOT / "build" / "fuzz" / "runs")
     parser.add_argument("--only", type=int, help="this input alone")
     parser.add_argument("--failures", type=Path, help="a file for all failures, one a line as JSON")
     given = parser.parse_args()
+    if not given.recorded.exists():
+        record(given.recorded)
     results: Any = multiprocessing.Queue()
     if given.only is not None:
         ranges = [range(given.only, given.only + 1)]
     else:
         ranges = [range(j, given.inputs * given.jobs, given.jobs) for j in range(given.jobs)]
     workers = [
-        multiprocessing.Process(target=worker, args=(given.seed, r, given.seconds, results))
+        multiprocessing.Process(
+            target=worker, args=(given.seed, r, given.seconds, given.recorded, results)
+        )
         for r in ranges
     ]
     for w in workers:
