@@ -68,8 +68,11 @@ soak: build ## an hour of recording on the simulator: neither memory nor descrip
 test-threads: build ## the recorder's threads under ThreadSanitizer
 	$(PYTEST) tests/test_data_races.py
 
-mutate: build ## a sample of mutants of the answers' core, and which of them no test notices
+$(VENV)/.mutate: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c requirements-dev.lock --editable '.[mutate]'
+	touch $@
+
+mutate: build $(VENV)/.mutate ## a sample of mutants of the answers' core, and which of them no test notices
 	$(BIN)/python -m tests.mutate --sample $(or $(SAMPLE),20) --seed $(or $(SEED),1) $(MODULES)
 
 gpu-test: examples ## the same programs and the framework cases on a GPU
@@ -96,4 +99,4 @@ clean: ## all that was built, but not .venv
 	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-.PHONY: help build examples browser demo lint test test-all sanitize fuzz soak test-threads gpu-test bench wild wheel ptx clean
+.PHONY: help build examples browser demo lint test test-all sanitize fuzz soak test-threads mutate gpu-test bench wild wheel ptx clean

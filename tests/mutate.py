@@ -5,28 +5,34 @@
 Each mutant is tried in a copy of the project under build/mutate, by the tests of its module. A
 mutant that changes no test's outcome, or only what nobody can notice, survives. Mutants of type
 annotations are left out: they are never evaluated.
+
+Exits with 0 whether mutants survived or not, with 2 where the tests fail without any change, and
+with 130 when interrupted. An interrupted search prints what it found so far.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import difflib
 import os
 import random
-import shlex
+import resource
 import shutil
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from cosmic_ray.commands import init
-from cosmic_ray.mutating import mutate_and_test
+from cosmic_ray.mutating import use_mutation
+from cosmic_ray.plugins import get_operator
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec
 
 from tests import support
 from ttanalyze import text
+from ttanalyze.cli.common import ERROR, INTERRUPTED, progress_bar
 
 WORK = support.ROOT / "build" / "mutate"
 GENERATED = ("ttanalyze/_cuda.py", "ttanalyze/_format.py", "ttanalyze/lib")
@@ -42,6 +48,7 @@ TESTS = {
     "memory/analyse.py": f"{FEW} memory",
     "model/contents.py": f"{FEW} model rewind",
 }
+STUCK = 3600  # seconds
 MARKS = "not native and not long and not gpu"
 Place = tuple[int, int]
 
@@ -85,41 +92,97 @@ def _annotations(tree: ast.AST) -> list[tuple[Place, Place]]:
     return out
 
 
-def command(module: str) -> str:
+def command(module: str) -> list[str]:
     """What tests a module, the quick tests first."""
     names = TESTS[module].split()
     files = [f"tests/test_{name if '::' in name else name + '.py'}" for name in names]
     options = ["-x", "-q", "-p", "no:cacheprovider", "-m", MARKS]
-    return shlex.join([sys.executable, "-m", "pytest", *options, *files])
+    return [sys.executable, "-m", "pytest", *options, *files]
+
+
+def passes(tests: list[str], seconds: int = STUCK) -> bool:
+    """Whether tests pass, each of their processes within so many seconds of the processor's, and
+    all of them before STUCK. None outlives this.
+    """
+    # A cache of compiled modules does not tell two changes within a second from each other.
+    uncached = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    with (WORK / "output").open("wb") as output:
+        running = subprocess.Popen(
+            tests,
+            stdout=output,
+            stderr=output,
+            env=uncached,
+            start_new_session=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds)),
+        )
+        try:
+            return running.wait(STUCK) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            if running.returncode is None:
+                os.killpg(running.pid, signal.SIGKILL)
+                running.wait()
+
+
+def processor_seconds() -> float:
+    """What the tests that ended took of the processor."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def surviving(mutation: MutationSpec, tests: list[str], seconds: int) -> str:
+    """The change where the tests pass with it, else nothing."""
+    operator = get_operator(mutation.operator_name)(**mutation.operator_args)
+    path = mutation.module_path
+    with use_mutation(path, operator, mutation.occurrence) as (before, after):
+        if not passes(tests, seconds):
+            return ""
+    lines = difflib.unified_diff(before.split("\n"), after.split("\n"), f"a/{path}", f"b/{path}")
+    return "\n".join(line.rstrip("\n") for line in lines)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sample", type=int, default=20, help="mutants of each module; 0: all")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("modules", nargs="*", choices=[[], *TESTS], metavar="MODULE")
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=", ".join(TESTS))
     asked = parser.parse_args()
-    tree = copied()
-    os.chdir(tree)
+    for module in asked.modules:
+        if module not in TESTS:
+            parser.error(f"no module {module}: choose from {', '.join(TESTS)}")
+    os.chdir(copied())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     rows = [["module", "mutants", "tried", "killed", "survived"]]
-    for module in asked.modules or TESTS:
-        began = time.monotonic()
-        subprocess.run(shlex.split(command(module)), check=True, stdout=subprocess.DEVNULL)
-        limit = 30 + 4 * (time.monotonic() - began)
-        every = mutants(tree / "ttanalyze" / module)
-        count = min(asked.sample or len(every), len(every))
-        chosen = random.Random(asked.seed).sample(every, count)
-        survived = 0
-        for mutation in chosen:
-            result = mutate_and_test([mutation], command(module), limit)
-            if not result.is_killed:
-                survived += 1
-                print(f"{module}:{mutation.start_pos[0]}\n{result.diff}", flush=True)
-        numbers = [len(every), count, count - survived, survived]
-        rows.append([module, *map(str, numbers)])
-        print(f"{module}: {count - survived} of {count} killed", file=sys.stderr, flush=True)
+    status = 0
+    try:
+        for module in asked.modules or TESTS:
+            every = mutants(Path("ttanalyze") / module)
+            row = [module, str(len(every)), "0", "0", "0"]
+            rows.append(row)
+            tests = command(module)
+            before = processor_seconds()
+            if not passes(tests):
+                print((WORK / "output").read_text(errors="replace"), file=sys.stderr)
+                print(f"{module}: its tests fail without any change", file=sys.stderr)
+                return ERROR
+            limit = 10 + 2 * int(processor_seconds() - before)
+            count = min(asked.sample or len(every), len(every))
+            survived = 0
+            with progress_bar(module, quiet=False) as progress:
+                for done, mutation in enumerate(random.Random(asked.seed).sample(every, count), 1):
+                    change = surviving(mutation, tests, limit)
+                    if change:
+                        survived += 1
+                        print(change, flush=True)
+                    row[2:] = map(str, (done, done - survived, survived))
+                    if progress:
+                        progress(done, count)
+            print(f"{module}: {count - survived} of {count} killed", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        status = INTERRUPTED
     print(text.table(rows, {1, 2, 3, 4}))
-    return 0
+    return status
 
 
 if __name__ == "__main__":
