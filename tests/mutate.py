@@ -46,6 +46,9 @@ TESTS = {
     "blame/search.py": f"{FEW} blame_plausible blame",
     "diff/match.py": f"{FEW} diff_match diff_matching diff",
     "memory/analyse.py": f"{FEW} memory",
+    "replay/plan.py": "plans random_plans",
+    "replay/compare.py": "random_compare",
+    "graph/recorded.py": "plans random_plans",
     "model/contents.py": f"{FEW} model rewind",
 }
 STUCK = 3600  # seconds

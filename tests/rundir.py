@@ -23,6 +23,7 @@ from ttanalyze.model.layout import BLOCK_SIZE, HEADER_SIZE, NO_ID
 
 CALLS = ["cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel", "cuCtxSynchronize", "cuMemcpyHtoD_v2"]
 CALLS += ["cuMemFreeAsync", "cuStreamWriteValue32_v2", "cuStreamWaitValue32_v2"]
+CALLS += ["cuMemcpyDtoD_v2", "cuMemcpyDtoH_v2", "cuMemcpy2D_v2", "cuStreamBatchMemOp_v2"]
 
 
 def header(kind: int, record_size: int, index: int = 0) -> bytes:
@@ -382,9 +383,10 @@ class Writer:
         out = record(layout.MODULE, id=module, kind=which, path=self.string(path), **members)
         self.append("modules.bin", seal(out))
 
-    def function(self, function: int, name: str, module: int = 0) -> None:
-        members = {"registers": 24, "max_threads": 1024, "param_bytes": 28, "param_count": 4}
-        out = record(layout.FUNCTION, id=function, name=self.string(name), module=module, **members)
+    def function(self, function: int, name: str, module: int = 0, **members: int) -> None:
+        given = {"registers": 24, "max_threads": 1024, "param_bytes": 28, "param_count": 4}
+        given |= {"id": function, "name": self.string(name), "module": module, **members}
+        out = record(layout.FUNCTION, **given)
         self.append("functions.bin", seal(out))
 
     def graph(

@@ -63,7 +63,7 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
     stores = np.isin(events["kind"], [KIND["copy"], KIND["set"], KIND["mem-op"]])
     stores &= events["flags"] & HOST_DST == 0
     stores[stores] = _hits(events[stores], int(birth["base"]), int(birth["size"]))
-    stores[stores] = [not _waits(process, call) for call in events["call"][stores].tolist()]
+    stores[stores] = [not waits(process, call) for call in events["call"][stores].tolist()]
     how[stores] = WRITES
 
     launches = np.flatnonzero(events["kind"] == KIND["launch"])
@@ -92,7 +92,7 @@ def _within(dst: Array, length: Array, base: int, size: int) -> Array:
     return np.asarray(begins | reaches)
 
 
-def _waits(process: Process, call: int) -> bool:
+def waits(process: Process, call: int) -> bool:
     """Whether a call only waits for a value."""
     return "Wait" in (process.call(call) or "")
 

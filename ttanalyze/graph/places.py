@@ -26,7 +26,7 @@ from ttanalyze.graph.driver import DriverError
 from ttanalyze.graph.loading import Blocks, Loader
 from ttanalyze.graph.memory import DeviceBuffer, copy_in, copy_out
 from ttanalyze.graph.module import Module
-from ttanalyze.graph.recorded import REGION, is_partial
+from ttanalyze.graph.recorded import REGION, known_of
 from ttanalyze.graph.steps import cut
 from ttanalyze.model import contents, layout
 from ttanalyze.model.layout import BLOCK_SIZE, Array
@@ -174,15 +174,6 @@ class State:
         records = {row: found[number] for row, number in wanted if number in found}
         gone = set(lost)
         return cls(epoch, records, [number for _, number in wanted if number in gone])
-
-
-def known_of(process: Process, after: int, epoch: int) -> frozenset[int] | None:
-    """Ids of the regions that are known to have been read in an epoch, or since another one: None
-    for all. Where only those that calls name were, these are the ones that had changed.
-    """
-    if not is_partial(process, epoch):
-        return None
-    return frozenset(process.digests(after + 1, epoch + 1)["region"].tolist())
 
 
 class Places:

@@ -7,7 +7,7 @@ the device may have done them. What can't be done again is refused by name. No d
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeGuard
 
@@ -21,7 +21,7 @@ from ttanalyze.model import contents, layout, modules
 from ttanalyze.model import graphs as model
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
-from ttanalyze.writers import HOW, POINTER, WRITES, writers
+from ttanalyze.writers import HOW, POSSIBLE, WRITES, writers
 
 KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
 REGION = {name: number for number, name in enumerate(layout.REGION_KINDS) if name}
@@ -49,6 +49,15 @@ def good_epochs(process: Process, context: int) -> Array:
 def is_partial(process: Process, epoch: int | None) -> bool:
     """Whether an epoch looked at some memory only."""
     return epoch is not None and bool(process.seen.partial[epoch])
+
+
+def known_of(process: Process, after: int, epoch: int) -> frozenset[int] | None:
+    """Ids of the regions that are known to have been read in an epoch, or since another one: None
+    for all. Where only those that calls name were, these are the ones that had changed.
+    """
+    if not is_partial(process, epoch):
+        return None
+    return frozenset(process.digests(after + 1, epoch + 1)["region"].tolist())
 
 
 def span(process: Process, first: int, last: int, order: str = "streams") -> Span:
@@ -313,19 +322,21 @@ class _Reader:
         return Launch(function, grid, block, cluster, shared, cooperative, params)
 
     def _copy(self, event: Any) -> None:
-        name = self._process.call(int(event["call"])) or ""
         dst, src, size = (int(event[name]) for name in ("dst", "src", "bytes"))
-        rows = _rows(event)
-        pitched = any(part in name for part in ("2D", "3D"))
-        if pitched and dst and src and not event["grid"].any():
-            raise self._refuse(event, "how far apart the rows are that it copies is not known")
         what = None
         if not event["flags"] & FLAGS["host_dst"]:
-            what = self._copied(event, dst, src, size, rows, True)
+            if dst and src and self._is_vague(event):
+                raise self._refuse(event, "how far apart the rows are that it copies is not known")
+            what = self._copied(event, dst, src, size, _rows(event), True)
         if what is not None:
             self._submit(event, what)
         if event["flags"] & FLAGS["sync_copy"]:
             self._waited(self._tail(event))
+
+    def _is_vague(self, event: Any) -> bool:
+        """Whether a copy is of rows, and how far apart they are is not known."""
+        name = self._process.call(int(event["call"])) or ""
+        return any(part in name for part in ("2D", "3D")) and not event["grid"].any()
 
     def _copied(
         self, event: Any, dst: int, src: int, size: int, rows: Rows | None, alone: bool
@@ -369,16 +380,18 @@ class _Reader:
         for other, how in zip(others.events, others.how.tolist(), strict=True):
             what = self._process.kernel(int(other["id"])) if other["kind"] == KIND["launch"] else ""
             what = what or self._process.call(int(other["call"]))
-            if how == WRITES and other["kind"] in (KIND["copy"], KIND["set"]):
-                begin, end = int(other["dst"]), int(other["dst"]) + int(other["bytes"])
-                if begin < dst + reach and dst < end:
+            begin = int(other["dst"])
+            if how == WRITES and other["kind"] in REACH:
+                if begin < dst + reach and dst < begin + REACH[int(other["kind"])](other):
                     after = f"call {int(other['seq'])} ({what}) wrote there before epoch {epoch}"
                     raise self._refuse(
                         event,
                         f"what it copied from the host is not known, as {after}; "
                         "record with --epoch memcpy",
                     )
-            elif how <= POINTER and not doubt:
+                if not self._is_vague(other):
+                    continue
+            if how <= POSSIBLE and not doubt:
                 doubt = f"{what} (call {int(other['seq'])}) {HOW[how]}"
         base = int(self._process.regions.birth["base"][row])
         return Upload(dst, size, region, dst - base, epoch, doubt, rows)
@@ -386,11 +399,14 @@ class _Reader:
     def _next_epoch(self, seq: int, row: int) -> int | None:
         """The first epoch of the context from a call on that may have a region's contents."""
         regions = self._process.regions
-        at = np.searchsorted(self._process.seen.whole[self._good], seq)
-        at = max(at, np.searchsorted(self._good, regions.born[row]))
-        if at == len(self._good) or self._good[at] >= regions.died[row]:
-            return None
-        return int(self._good[at])
+        good, number = self._good, int(regions.id[row])
+        at = np.searchsorted(self._process.seen.whole[good], seq)
+        at = max(at, np.searchsorted(good, regions.born[row]))
+        for epoch in good[at : np.searchsorted(good, regions.died[row])].tolist():
+            known = known_of(self._process, epoch - 1, epoch)
+            if known is None or number in known:
+                return int(epoch)
+        return None
 
     def _set(self, event: Any) -> None:
         dst, size, item = (int(event[name]) for name in ("dst", "bytes", "shared"))
@@ -548,6 +564,17 @@ def _three(size: Any) -> tuple[int, int, int]:
     return x, y, z
 
 
+def _reach(event: Any) -> int:
+    """Bytes from the first that a copy writes to the last."""
+    rows, size = _rows(event), int(event["bytes"])
+    return size if rows is None else rows.reach(size // (rows.rows * rows.slices))
+
+
+REACH: dict[int, Callable[[Any], int]] = {  # of calls that say where they write
+    KIND["copy"]: _reach,
+    KIND["set"]: lambda event: int(event["bytes"]),
+    KIND["mem-op"]: lambda event: int(event["shared"]),
+}
 HANDLERS = {
     KIND["launch"]: _Reader._launch,
     KIND["launch-host"]: _Reader._launch_host,

@@ -66,7 +66,7 @@ class RegionDifference:
     values: ValueDifference | None = None
     tensors: list[TensorDifference] = field(default_factory=list)
     tensor_count: int = 0
-    tensor_values: dict[str, ValueDifference] = field(default_factory=dict)
+    tensor_values: list[ValueDifference | None] = field(default_factory=list)
     tolerated: bool = False
     new: bool = False
     partial: bool = False
@@ -172,10 +172,9 @@ def look(
     out.tensors, out.tensor_count = found[:LISTED_TENSORS], len(found)
     for part in tally.parts()[:LISTED_TENSORS]:
         of = type_of(part) or one
-        if of is not None:
-            values = _values_of_part(of, tolerance, expected, actual, blocks, part)
-            if values is not None:
-                out.tensor_values[part.name] = values
+        sides = expected, actual, blocks
+        values = None if of is None else _values_of_part(of, tolerance, *sides, part)
+        out.tensor_values.append(values)
     return out
 
 

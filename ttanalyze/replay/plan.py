@@ -13,12 +13,14 @@ import numpy as np
 
 from ttanalyze import demangle, text
 from ttanalyze.errors import Error
+from ttanalyze.graph.alive import Alive
 from ttanalyze.graph.recorded import FLAGS, KIND, good_epochs, is_partial, span_to
-from ttanalyze.graph.steps import Launch, Span, Step, Upload, cut
+from ttanalyze.graph.steps import Launch, Move, Span, Step, Upload, cut
 from ttanalyze.kernels.uses import uses
 from ttanalyze.model import layout, modules
 from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
+from ttanalyze.writers import waits
 
 OTHERS = {"managed": "the host", "ipc": "another process"}  # who else writes to such memory
 POINTER = 8  # bytes
@@ -199,7 +201,8 @@ def plan(process: Process, seq: int) -> Plan:
     made = span_to(process, before, seq)
     if not made.steps or made.steps[-1].seq != seq:
         raise Error(f"launch {seq} is of context {context}, whose epochs do not surround it")
-    _check_memory(made, event)
+    if kept is None and process.epochs["seq"][before] != seq:  # else it is cut right before
+        _check_memory(made, seq)
     unchecked = ""
     if after is None:
         unchecked = "no epoch has what it left"
@@ -276,24 +279,35 @@ def _around(process: Process, context: int, seq: int) -> tuple[int | None, int |
     )
 
 
-def _check_memory(made: Span, event: Any) -> None:
-    """Raises Error where a launch is given memory that others may have written to since the epoch
-    before it.
+def _check_memory(made: Span, seq: int) -> None:
+    """Raises Error where a launch, or a step before it, is given memory that others may have
+    written to since the epoch before it.
     """
-    process, epoch = made.process, made.process.epochs[made.first]
-    if epoch["seq"] == event["seq"] or _kept(process, int(event["seq"])) is not None:
-        return  # right before: a kernel-before epoch has the number of its launch
-    params = process.params(event)
-    words = np.frombuffer(params[: len(params) // POINTER * POINTER], "<u8")
+    process = made.process
     birth = process.regions.birth
-    for row in made.regions.tolist():
-        who = OTHERS.get(layout.REGION_KINDS[int(birth["kind"][row])])
-        if who and (words - birth["base"][row] < birth["size"][row]).any():
-            number, seq = int(birth["id"][row]), int(event["seq"])
-            raise Error(
-                f"launch {seq} is given region {number}, to which {who} may have written since "
-                f"epoch {made.first}; record with --replayable"
-            )
+    alive = Alive(process, cut(process, made.first) + 1)
+    for step in made.steps:
+        alive.advance(step.seq)
+        what, words = step.what, [0]
+        if isinstance(what, Launch):
+            words = np.frombuffer(
+                what.params[: len(what.params) // POINTER * POINTER], "<u8"
+            ).tolist()
+        elif isinstance(what, Move):
+            words = [what.src]
+        for row in map(alive.find, words):
+            who = None if row is None else OTHERS.get(layout.REGION_KINDS[int(birth["kind"][row])])
+            if who is not None:
+                number = int(birth["id"][row])
+                given = (
+                    f"launch {seq} is given"
+                    if step.seq == seq
+                    else f"call {step.seq} before launch {seq} reads"
+                )
+                raise Error(
+                    f"{given} region {number}, to which {who} may have written since epoch "
+                    f"{made.first}; record with --replayable"
+                )
 
 
 def _work(process: Process, context: int, after: int, until: int) -> int:
@@ -302,4 +316,4 @@ def _work(process: Process, context: int, after: int, until: int) -> int:
     some = np.isin(events["kind"], WORK) & (events["context"] == context)
     some &= (events["result"] == 0) & (events["flags"] & FLAGS["capturing"] == 0)
     some &= events["flags"] & FLAGS["host_dst"] == 0
-    return int(some.sum())
+    return sum(not waits(process, call) for call in events["call"][some].tolist())

@@ -99,8 +99,8 @@ def difference_lines(
         pairs.append(("bytes", bytewise.bytes_text(one.count, one.first, one.last) + some))
     if found.values is not None:
         pairs.append(("values", values_text(found.values)))
-    for part in found.tensors[:SHOWN]:
-        of = found.tensor_values.get(part.name)
+    named = zip(found.tensors, found.tensor_values, strict=True)
+    for part, of in list(named)[:SHOWN]:
         first = (
             f"[{part.first_element}]" if part.first_element is not None else f"byte {part.first}"
         )

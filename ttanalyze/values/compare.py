@@ -132,8 +132,10 @@ class Comparison:
         self._tail_differs = bool((ours[whole:] != theirs[whole:]).any())
 
     def skip(self, length: int) -> None:
-        """Counts so many bytes, of whole items, as equal without their being looked at."""
-        self._elements += length // self.type.itemsize
+        """Counts so many bytes, of whole items but at the end, as equal without looking at them."""
+        if length:
+            self._elements += length // self.type.itemsize
+            self._tail, self._tail_differs = length % self.type.itemsize, False
 
     def result(self) -> ValueDifference:
         """What was found in all that was added."""
