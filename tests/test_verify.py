@@ -635,3 +635,30 @@ def test_the_small_run_twice(tmp_path: Path) -> None:
     small_run(tmp_path / "a")
     small_run(tmp_path / "b")
     assert compare(tmp_path / "a", tmp_path / "b").same
+
+
+def test_a_run_of_many_data_files_takes_no_pass_for_each(tmp_path: Path) -> None:
+    """Where all, none or the later ones are there: each pass costs something by itself."""
+    w, random = Writer(tmp_path / "run", segments=True), np.random.default_rng(5)
+    w.born(0, random.bytes(2 * BLOCK))
+    for step in range(60):
+        if step % 4 == 1:
+            w.born(step, random.bytes(40))
+        if step % 4 == 3:
+            w.died(step - 2)
+        w.write(0, step * 9, random.bytes(8))
+        w.epoch("sync", *(["full"] if step % 2 == 0 else []))
+    w.close()
+    files = sorted((tmp_path / "run" / "p0").glob("data-*.bin"))
+    assert len(files) == 30
+    stored = []
+    for kept in (files, files[10:], []):
+        for path in set(files) - set(kept):
+            path.unlink(missing_ok=True)
+        passes: list[tuple[int, int]] = []
+        report = verify(tt.open(tmp_path / "run"), progress=lambda *done: passes.append(done))  # noqa: B023
+        assert report.same
+        assert report.region_epochs == 90
+        assert passes == [(60, 60)] or recompute.BATCH_BLOCKS < 1000
+        stored.append(report.region_epochs - report.digest_only)
+    assert stored == [90, 60, 0]

@@ -175,7 +175,7 @@ class MatchedRegions:
     def alone(self, side: int) -> Array:
         """The rows of a side that nothing corresponds to."""
         regions, rows = ((self.a, self.rows_a), (self.b, self.rows_b))[side]
-        return np.setdiff1d(np.arange(len(regions.id)), rows)
+        return _without(np.arange(len(regions.id)), rows)
 
 
 Used = Callable[[], tuple[Pair, Array]]  # ids of regions of a and of b, and how sure it is
@@ -191,7 +191,7 @@ def match_regions(
     """
     rows_a, rows_b = _used_alike(a, b, used)
     parts = [(rows_a, rows_b)]
-    left = np.setdiff1d(np.arange(len(a.id)), rows_a), np.setdiff1d(np.arange(len(b.id)), rows_b)
+    left = _without(np.arange(len(a.id)), rows_a), _without(np.arange(len(b.id)), rows_b)
     for one, other in _match_threads(calls) if calls is not None else []:
         lane = left[0][a.thread[left[0]] == one], left[1][b.thread[left[1]] == other]
         left = _add(parts, left, lane, _match_rows(a, b, lane, calls)[0])
@@ -210,7 +210,12 @@ def match_regions(
 def _add(parts: list[Pair], left: Pair, rows: Pair, found: Pair) -> Pair:
     """Adds pairs that were found among some rows, and gives what is left."""
     parts.append((rows[0][found[0]], rows[1][found[1]]))
-    return np.setdiff1d(left[0], parts[-1][0]), np.setdiff1d(left[1], parts[-1][1])
+    return _without(left[0], parts[-1][0]), _without(left[1], parts[-1][1])
+
+
+def _without(rows: Array, taken: Array) -> Array:
+    """Different rows but those taken, ascending. Unlike numpy's own, fast for millions."""
+    return np.sort(rows[~np.isin(rows, taken)])
 
 
 def _used_alike(a: Regions, b: Regions, used: Used | None) -> Pair:
@@ -271,7 +276,7 @@ def by_contents(found: MatchedRegions, chosen: Array, histories: Pair) -> Matche
     if not len(parts[0][0]):
         return None
     _add(parts, rest, rest, _match_any_order(found.a.where(rest[0]), found.b.where(rest[1])))
-    kept = np.setdiff1d(np.arange(len(found.rows_a)), chosen)
+    kept = _without(np.arange(len(found.rows_a)), chosen)
     parts.append((found.rows_a[kept], found.rows_b[kept]))
     pairs = [np.concatenate(side) for side in zip(*parts, strict=True)]
     order = np.argsort(pairs[0], kind="stable")

@@ -204,20 +204,18 @@ def _last_call(process: Process) -> int:
 def of_manifest(expected: ExpectedProcess, names: Names) -> Side:
     """A process of a manifest."""
     count = len(expected.triggers)
-    members = list(expected.regions.items())
-    members.sort()
-    zeros = np.zeros(len(members), "u4")
-    died = [layout.NO_EPOCH if r["died"] is None else r["died"] for _, r in members]
+    table = expected.regions
+    zeros = np.zeros(len(table.id), "u4")
     regions = Regions(
-        id=np.array([number for number, _ in members], "u4"),
-        kind=np.array([names.number(r["kind"]) for _, r in members], "i8"),
-        label=np.array([names.number(r["label"]) for _, r in members], "i8"),
-        size=np.array([r["size"] for _, r in members], "u8"),
+        id=table.id,
+        kind=np.array([names.number(kind) for kind in table.kind.tolist()], "i8"),
+        label=np.array([names.number(label) for label in table.label.tolist()], "i8"),
+        size=table.size,
         context=zeros,
         seq=zeros.astype("u8"),
         thread=zeros,
-        born=np.array([r["born"] for _, r in members], "u4"),
-        died=np.array(died, "u4"),
+        born=table.born,
+        died=table.died,
     )
     numbers = np.arange(count, dtype="u4")
     return Side(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -19,12 +19,12 @@ from ttanalyze.model.layout import Array
 
 @dataclass(frozen=True)
 class ExpectedProcess:
-    """One process of a manifest. regions: the members of each by id. The epochs' lists have one
-    item per epoch. region, epoch, digest: one row per digest, in the order of the epochs.
+    """One process of a manifest. The epochs' lists have one item per epoch. region, epoch, digest:
+    one row per digest, in the order of the epochs.
     """
 
     index: int
-    regions: dict[int, dict[str, Any]]
+    regions: manifest.Regions
     triggers: list[str]
     labels: list[str | None]
     flags: list[list[str]]
@@ -36,7 +36,9 @@ class ExpectedProcess:
     def flag_bits(self) -> Array:
         """The flags of each epoch, as a tt_epoch has them, without names that are not known."""
         known = layout.EPOCH_FLAGS
-        return np.array([sum(known.get(n, 0) for n in set(them)) for them in self.flags], "u4")
+        sets = {frozenset(them) for them in self.flags}  # of millions, most are the same few
+        bits = {them: sum(known.get(name, 0) for name in them) for them in sets}
+        return np.array([bits[frozenset(them)] for them in self.flags], "u4")
 
 
 def load(path: str | os.PathLike[str]) -> list[ExpectedProcess]:
@@ -92,25 +94,11 @@ def _text(value: Mapping[str, Any], key: str, where: str) -> str | None:
 
 def _process(value: dict[str, Any]) -> ExpectedProcess:
     index = _number(value.get("process"), "process")
-    regions = {}
-    for i, region in enumerate(_list(value, "regions")):
-        where = f"process {index}, regions[{i}]"
-        number = _number(region.get("id"), f"{where}.id")
-        if number in regions:
-            raise _BadError(where, f"region {number} is listed twice")
-        if "died" not in region:
-            raise _BadError(f"{where}.died", "a whole number or null is expected")
-        died = region["died"]
-        regions[number] = {
-            "kind": _text(region, "kind", where),
-            "size": _number(region.get("size"), f"{where}.size", (1 << 64) - 1),
-            "label": _text(region, "label", where),
-            "born": _number(region.get("born"), f"{where}.born"),
-            "died": None if died is None else _number(died, f"{where}.died"),
-        }
+    regions = _regions(_list(value, "regions"), f"process {index}")
     epochs = _list(value, "epochs")
-    for i, epoch in enumerate(epochs):
-        _check_epoch(epoch, i, f"process {index}, epochs[{i}]")
+    if not _good_epochs(epochs):
+        for i, epoch in enumerate(epochs):
+            _check_epoch(epoch, i, f"process {index}, epochs[{i}]")
     digests = [epoch["digests"] for epoch in epochs]
     ids, values = _digests(digests, f"process {index}")
     counts = np.array([len(d) for d in digests], "i8")
@@ -123,6 +111,83 @@ def _process(value: dict[str, Any]) -> ExpectedProcess:
         ids,
         np.repeat(np.arange(len(epochs), dtype="u4"), counts),
         values,
+    )
+
+
+def _regions(items: list[dict[str, Any]], where: str) -> manifest.Regions:
+    members = [[item.get(key, ...) for item in items] for key in manifest.Regions._fields]
+    if not _good_regions(*members):
+        for i, item in enumerate(items):
+            _check_region(item, f"{where}, regions[{i}]")
+    ids, kind, label, size, born, died = members
+    numbers = np.array(ids, "u4")
+    order = np.argsort(numbers, kind="stable")
+    twice = numbers[order][1:] == numbers[order][:-1]
+    if twice.any():
+        at = int(order[1:][twice].min())
+        raise _BadError(f"{where}, regions[{at}]", f"region {ids[at]} is listed twice")
+    ends = [layout.NO_EPOCH if epoch is None else epoch for epoch in died]
+    return manifest.Regions(
+        numbers[order],
+        np.array(kind, object)[order],
+        np.array(label, object)[order],
+        np.array(size, "u8")[order],
+        np.array(born, "u4")[order],
+        np.array(ends, "u4")[order],
+    )
+
+
+def _types(values: Iterable[Any]) -> set[type]:
+    """Of a million values, one look each: what is wrong with which is asked only then."""
+    return set(map(type, values))
+
+
+def _good_regions(
+    ids: list[Any],
+    kind: list[Any],
+    label: list[Any],
+    size: list[Any],
+    born: list[Any],
+    died: list[Any],
+) -> bool:
+    ends = [epoch for epoch in died if epoch is not None]
+    limits = (
+        (ids, layout.NO_ID),
+        (size, (1 << 64) - 1),
+        (born, layout.NO_ID),
+        (ends, layout.NO_ID),
+    )
+    return _types(chain(kind, label)) <= {str, type(None)} and all(
+        _types(values) <= {int} and min(values, default=0) >= 0 and max(values, default=0) <= most
+        for values, most in limits
+    )
+
+
+def _check_region(region: dict[str, Any], where: str) -> None:
+    _number(region.get("id"), f"{where}.id")
+    if "died" not in region:
+        raise _BadError(f"{where}.died", "a whole number or null is expected")
+    _text(region, "kind", where)
+    _number(region.get("size"), f"{where}.size", (1 << 64) - 1)
+    _text(region, "label", where)
+    _number(region.get("born"), f"{where}.born")
+    if region["died"] is not None:
+        _number(region["died"], f"{where}.died")
+
+
+def _good_epochs(epochs: list[dict[str, Any]]) -> bool:
+    def column(key: str) -> list[Any]:
+        return [epoch.get(key) for epoch in epochs]
+
+    flags = column("flags")
+    return (
+        column("epoch") == list(range(len(epochs)))
+        and _types(column("trigger")) <= {str}
+        and _types(column("label")) <= {str, type(None)}
+        and all("label" in epoch for epoch in epochs)
+        and _types(flags) <= {list}
+        and _types(chain.from_iterable(flags)) <= {str}
+        and _types(column("digests")) <= {dict}
     )
 
 

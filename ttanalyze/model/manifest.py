@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ttanalyze.model import layout
+from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 
 HEAD = {
@@ -29,28 +30,52 @@ def of_process(process: Process, advance: Callable[[int], None] | None = None) -
     """
     return {
         "process": process.index,
-        "regions": regions(process),
+        "regions": _listed(regions(process)),
         "epochs": _epochs(process, advance),
     }
 
 
-def regions(process: Process) -> list[dict[str, Any]]:
-    """The captured regions, by id, as a manifest lists them."""
+class Regions(NamedTuple):
+    """What a manifest says about regions, by id; died is NO_EPOCH while one lives."""
+
+    id: Array
+    kind: Array  # these two are of strings, or None
+    label: Array
+    size: Array
+    born: Array
+    died: Array
+
+    def rows(self, ids: Array) -> Regions:
+        """Those with some of the ids."""
+        which = np.searchsorted(self.id, ids)
+        return Regions(*(column[which] for column in self))
+
+
+def regions(process: Process) -> Regions:
+    """The captured regions."""
     table = process.regions
-    out = []
-    for row in np.flatnonzero(table.flags & layout.CAPTURED).tolist():
-        died = int(table.died[row])
-        out.append(
-            {
-                "id": int(table.id[row]),
-                "kind": layout.REGION_KINDS[int(table.birth["kind"][row])],
-                "size": int(table.size[row]),
-                "label": process.strings.get(int(table.label[row])),
-                "born": int(table.born[row]),
-                "died": None if died == layout.NO_EPOCH else died,
-            }
-        )
-    return out
+    rows = np.flatnonzero(table.flags & layout.CAPTURED)
+    labels, which = np.unique(table.label[rows], return_inverse=True)
+    texts = np.array([process.strings.get(label) for label in labels.tolist()], object)
+    kinds = np.array(layout.REGION_KINDS, object)
+    return Regions(
+        table.id[rows],
+        kinds[table.birth["kind"][rows]],
+        texts[which],
+        table.size[rows],
+        table.born[rows],
+        table.died[rows],
+    )
+
+
+def _listed(table: Regions) -> list[dict[str, Any]]:
+    died = [None if epoch == layout.NO_EPOCH else epoch for epoch in table.died.tolist()]
+    members = ("id", "kind", "size", "label", "born")
+    columns = [getattr(table, name).tolist() for name in members]
+    return [
+        dict(zip((*members, "died"), values, strict=True))
+        for values in zip(*columns, died, strict=True)
+    ]
 
 
 def _epochs(process: Process, advance: Callable[[int], None] | None) -> list[dict[str, Any]]:
@@ -82,7 +107,7 @@ def _epochs(process: Process, advance: Callable[[int], None] | None) -> list[dic
     return out
 
 
-def _hex(digests: layout.Array) -> list[str]:
+def _hex(digests: Array) -> list[str]:
     text = digests.astype(">u8").tobytes().hex()
     return [text[i : i + 16] for i in range(0, len(text), 16)]
 

@@ -286,19 +286,28 @@ class Process:
         # Below its base a file's number wraps around.
         own = records["segment"] - bases < layout.DATA_LANES
         require(file, own, "segment", "not of the epoch's segment", begin)
-        whole = np.isin(bases, list(self.segments))
-        for segment in layout.distinct(records["segment"]).tolist():
-            if segment not in self.segments:
-                good = (records["segment"] != segment) | ~whole
-                require(file, good, "segment", f"{data_name(segment)} is missing", begin)
-            else:
-                size = np.uint64(self.segments[segment].size)
-                # How much room compressed contents take shows when they are read.
-                room = np.uint64(PREFIX) if self.segments[segment].encoding else lengths
-                good = (offsets >= layout.HEADER_SIZE) & (room <= size)
-                good &= offsets <= size - np.minimum(room, size)
-                good |= records["segment"] != segment
-                require(file, good, "offset", f"outside {data_name(segment)}", begin)
+        names = layout.distinct(records["segment"])
+        which = np.searchsorted(names, records["segment"])
+        known = [self.segments.get(segment) for segment in names.tolist()]
+        missing = np.array([one is None for one in known], bool)[which]
+        good = ~missing | ~np.isin(bases, list(self.segments))
+        self._require_in(file, good, records["segment"], "segment", "{} is missing", begin)
+        size = np.array([one.size if one else 0 for one in known], "u8")[which]
+        # How much room compressed contents take shows when they are read.
+        packed = np.array([bool(one and one.encoding) for one in known], bool)[which]
+        room = np.where(packed, np.uint64(PREFIX), lengths)
+        good = (offsets >= layout.HEADER_SIZE) & (room <= size)
+        good &= offsets <= size - np.minimum(room, size)
+        self._require_in(file, good | missing, records["segment"], "offset", "outside {}", begin)
+
+    @staticmethod
+    def _require_in(
+        file: RecordFile, good: Array, segments: Array, field: str, reason: str, begin: int
+    ) -> None:
+        """require, with the name of the first bad one's data file in the reason."""
+        if not good.all():
+            name = data_name(int(segments[good.argmin()]))
+            require(file, good, field, reason.format(name), begin)
 
     # ---- the rest ----
 

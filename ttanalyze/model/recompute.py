@@ -122,14 +122,12 @@ class Recompute:
             at = end
 
     def _batch_end(self, at: int) -> int:
-        """Up to BATCH_BLOCKS records of one segment, at least one epoch, [.., first) by itself."""
+        """Up to BATCH_BLOCKS records, at least one epoch, [.., first) by itself."""
         epochs = self.process.epochs
         limit = min(self.last + 1 if at >= self.first else self.first, at + BATCH_EPOCHS)
         ends = epochs["blocks_first"][at:limit] + epochs["blocks_count"][at:limit]
         fits = int(np.searchsorted(ends, int(epochs["blocks_first"][at]) + BATCH_BLOCKS, "right"))
-        other = epochs["segment"][at:limit] != epochs["segment"][at]
-        same = int(other.argmax()) if other.any() else limit - at
-        return at + max(1, min(fits, same))
+        return at + max(1, fits)
 
     def _batch(self, begin: int, end: int) -> Batch:
         digests, digest_epochs = self._wanted("digests", begin, end)
@@ -150,6 +148,7 @@ class Recompute:
         before = dict(self._digests)
         changes = self._replay(begin, digests, digest_epochs, blocks, block_epochs, found, there)
         digest, stored = _carried_on(begin, digests, digest_epochs, changes, before)
+        self._forget_dead(end)
         return Batch(
             begin, end, digest_epochs, digests["region"], digest, digests["digest"], stored, damage
         )
@@ -168,12 +167,13 @@ class Recompute:
     def _hash(self, blocks: Array) -> tuple[Array, Array]:
         """The digest of each record's stored contents, and whether they are still there."""
         found = blocks["digest"].copy()
-        there = np.ones(len(blocks), bool)
-        for segment in layout.distinct(blocks["segment"]).tolist():
-            of = np.flatnonzero(blocks["segment"] == segment)
-            if segment not in self.process.segments:
-                there[of] = False
-                continue
+        there = np.isin(blocks["segment"], list(self.process.segments))
+        rows = np.flatnonzero(there)
+        rows = rows[np.argsort(blocks["segment"][rows], kind="stable")]
+        segments, starts = np.unique(blocks["segment"][rows], return_index=True)
+        ends = [*starts[1:].tolist(), len(rows)]
+        for segment, a, b in zip(segments.tolist(), starts.tolist(), ends, strict=False):
+            of = rows[a:b]
             known = self._contents.setdefault(segment, Contents())
             # An offset is below 2**47: no file is larger.
             place = (blocks["offset"][of] << np.uint64(17)) | blocks["length"][of].astype("u8")
@@ -248,66 +248,53 @@ class Recompute:
         if len(starts) and there.all() and not dropped.any():
             new = ~_repeated(rows, blocks["block"], place, found)
             changed = np.logical_or.reduceat(new, starts)
-        # Where every change of a region lists all of its blocks, none needs what was before it.
-        alone = stops - starts == regions.blocks[row]
+        lost = np.zeros(len(starts), bool)  # contents that are not stored
         if len(starts):
-            alone &= np.logical_and.reduceat(there, starts)
+            lost = ~np.logical_and.reduceat(there, starts)
+        # Where every change of a region lists all of its blocks or is lost, none needs the others.
         in_parts = np.zeros(len(regions), bool)
-        in_parts[row[changed & ~alone]] = True
-        in_parts[regions.rows(digests["region"][dropped])] = True
-        epoch, region = block_epochs[order][starts], blocks["region"][starts]
+        in_parts[row[changed & ~lost & (stops - starts != regions.blocks[row])]] = True
+        gone = np.flatnonzero(dropped)
+        epoch = np.concatenate([digest_epochs[gone], block_epochs[order][starts]])
+        row = np.concatenate([regions.rows(digests["region"][gone]), row])
+        at = np.concatenate([np.full(len(gone), -1), np.arange(len(starts))])
+        changed = np.concatenate([np.ones(len(gone), bool), changed])
+        by_epoch = np.lexsort((row, epoch))  # what was dropped first
+        by_epoch = by_epoch[changed[by_epoch]]
+        epoch, row, at = epoch[by_epoch], row[by_epoch], at[by_epoch]
+        known = (at >= 0) & ~lost[at] if len(starts) else at >= 0
+        region, values = regions.id[row], np.zeros(len(row), "u8")
 
-        whole = np.flatnonzero(changed & ~in_parts[row])
-        values = self._take_all(region[whole], starts[whole], stops[whole], found)
-
-        todo = [
-            (int(epoch[i]), int(region[i]), i)
-            for i in np.flatnonzero(changed & in_parts[row]).tolist()
-        ]
-        lost = digest_epochs[dropped].tolist(), digests["region"][dropped].tolist()
-        todo += [(e, r, -1) for e, r in zip(*lost, strict=True)]
-        todo.sort()
-        for _, r, i in todo:
-            if i < 0:
-                self._forget(r)
+        whole = np.flatnonzero(known & ~in_parts[row])
+        values[whole] = _digests_of(found, starts[at[whole]], stops[at[whole]])
+        alone = np.flatnonzero(~in_parts[row])
+        last = dict(zip(region[alone].tolist(), alone.tolist(), strict=True))
+        for r, i in last.items():
+            if known[i]:
+                self._states[r] = found[starts[at[i]] : stops[at[i]]].astype("<u8")
+                self._digests[r] = int(values[i])
             else:
-                of = slice(starts[i], stops[i])
-                self._take(r, blocks["block"][of], found[of], bool(there[of].all()))
-            values.append(self._digests.get(r))
-        return Changes(
-            np.concatenate([region[whole], np.array([r for _, r, _ in todo], "u4")]),
-            np.concatenate([epoch[whole], np.array([e for e, _, _ in todo], "u4")]),
-            np.array([value or 0 for value in values], "u8"),
-            np.array([value is not None for value in values], bool),
-        )
+                self._forget(r)
 
-    def _take_all(
-        self, regions: Array, starts: Array, stops: Array, found: Array
-    ) -> list[int | None]:
-        """Regions get found[start:stop] as their blocks' digests; gives their own, in order."""
-        words = digests_of_words(found[starts])
-        several = np.flatnonzero(stops - starts > 1)
-        raw = found.astype("<u8").tobytes()  # whose pieces are mostly small: views would cost more
-        spans = zip((starts[several] * 8).tolist(), (stops[several] * 8).tolist(), strict=True)
-        digest = xxhash.xxh3_64_intdigest
-        words[several] = np.array([digest(raw[a:b]) for a, b in spans], "u8")
-        values: list[int | None] = words.tolist()
-        last = dict(zip(regions.tolist(), range(len(values)), strict=True))
-        for region, i in last.items():
-            self._states[region] = found[starts[i] : stops[i]].astype("<u8")
-            value = values[i]
-            assert value is not None, "these are all known"
-            self._digests[region] = value
-        return values
+        for i in np.flatnonzero(in_parts[row]).tolist():
+            r = int(region[i])
+            if known[i]:
+                of = slice(starts[at[i]], stops[at[i]])
+                self._take(r, blocks["block"][of], found[of])
+            else:
+                self._forget(r)
+            known[i] = r in self._digests
+            values[i] = self._digests.get(r, 0)
+        return Changes(region, epoch, values, known)
 
-    def _take(self, region: int, block: Array, digest: Array, there: bool) -> None:
+    def _take(self, region: int, block: Array, digest: Array) -> None:
         """A region's blocks have new digests."""
         state = self._states.get(region)
-        if state is None and there:
+        if state is None:
             row = self.process.regions.rows(np.array([region]))
             if len(block) == int(self.process.regions.blocks[row][0]):
                 state = self._states[region] = np.empty(len(block), "<u8")
-        if state is None or not there:
+        if state is None:
             self._forget(region)
         else:
             state[block] = digest
@@ -317,6 +304,13 @@ class Recompute:
         """Contents changed that are not stored: unknown until all blocks are listed again."""
         self._states.pop(region, None)
         self._digests.pop(region, None)
+
+    def _forget_dead(self, end: int) -> None:
+        """No later epoch has them; without this, each batch would take longer than the last."""
+        known = np.fromiter(self._digests, "u4", len(self._digests))
+        rows = self.process.regions.rows(known)
+        for region in known[self.process.regions.died[rows] <= end].tolist():
+            self._forget(region)
 
 
 def restart(process: Process, epoch: int) -> int:
@@ -330,6 +324,17 @@ def restart(process: Process, epoch: int) -> int:
         usable = np.flatnonzero((contexts == context) & full)
         starts.append(int(usable[-1]) if len(usable) else 0)
     return min(starts)
+
+
+def _digests_of(found: Array, starts: Array, stops: Array) -> Array:
+    """The digests of regions whose blocks have found[start:stop]."""
+    words = digests_of_words(found[starts])
+    several = np.flatnonzero(stops - starts > 1)
+    raw = found.astype("<u8").tobytes()  # whose pieces are mostly small: views would cost more
+    spans = zip((starts[several] * 8).tolist(), (stops[several] * 8).tolist(), strict=True)
+    digest = xxhash.xxh3_64_intdigest
+    words[several] = np.array([digest(raw[a:b]) for a, b in spans], "u8")
+    return words
 
 
 def _repeated(row: Array, block: Array, place: Array, digest: Array) -> Array:

@@ -20,11 +20,12 @@ import orjson
 from ttanalyze.errors import Error
 from ttanalyze.model import layout, manifest
 from ttanalyze.model.expected import ExpectedProcess, load, parse
+from ttanalyze.model.layout import Array
 from ttanalyze.model.process import Process
 from ttanalyze.model.recompute import Batch, Recompute
 from ttanalyze.model.run import Run
 from ttanalyze.model.unread import Unread, find_unread, keys_of
-from ttanalyze.verify.compare import Comparison, Points, compare
+from ttanalyze.verify.compare import Comparison, Lives, Points, compare
 from ttanalyze.verify.localise import Localiser, Tamper
 
 LISTED = 100  # differences that a report describes; it counts them all
@@ -322,35 +323,47 @@ class _Check:
 
     def _compare_regions(
         self, process: Process, wanted: ExpectedProcess, first: int, last: int
-    ) -> tuple[_Found, dict[int, tuple[int, int]]]:
+    ) -> tuple[_Found, Lives]:
         """The differences, and the epochs [born, died) in which both sides have a region."""
         found = _Found()
-        ours = {r["id"]: r for r in manifest.regions(process)}
-        theirs = wanted.regions
-        lives = {}
-        for region in sorted(ours.keys() | theirs.keys()):
-            sides = [side[region] for side in (theirs, ours) if region in side]
-            born = [side["born"] for side in sides]
-            died = [layout.NO_EPOCH if side["died"] is None else side["died"] for side in sides]
-            if min(born) > last or min(died) <= first or not self._is_wanted(region):
-                continue
-            place: dict[str, Any] = {"epoch": min(born), "region": region}
-            if len(sides) == 1:
-                where = "manifest" if region in ours else "run"
+        sides = wanted.regions, manifest.regions(process)
+        for i, where in enumerate(("run", "manifest")):
+            table = sides[i]
+            alone = self._are_wanted(table.id) & ~np.isin(table.id, sides[1 - i].id)
+            alone &= (table.born <= last) & (table.died > first)
+            only = _Found()
+            for row in np.flatnonzero(alone).tolist():
+                region = int(table.id[row])
                 message = f"region {region} is not in the {where}"
-                found.add(Difference("region", message, process.index, **place))
-                continue
-            for what in ("kind", "size", "label", "born", "died"):
-                a, b = (side[what] for side in sides)
-                if a != b and not (what == "died" and min(died) > last):
-                    message = f"region {region}: {_both(what, a, b)}"
-                    found.add(Difference("region", message, process.index, **place))
-            lives[region] = max(born), min(died)
-        self.region_count += len(lives)
-        return found, lives
+                place: dict[str, Any] = {"epoch": int(table.born[row]), "region": region}
+                only.add(Difference("region", message, process.index, **place))
+            found.take(only)
+        ids = sides[0].id[np.isin(sides[0].id, sides[1].id)]
+        theirs, ours = (table.rows(ids) for table in sides)
+        begin, end = np.minimum(theirs.born, ours.born), np.minimum(theirs.died, ours.died)
+        both = self._are_wanted(ids) & (begin <= last) & (end > first)
+        differs = {
+            what: getattr(theirs, what) != getattr(ours, what)
+            for what in ("kind", "size", "label", "born", "died")
+        }
+        differs["died"] &= end <= last
+        common = _Found()
+        for row in np.flatnonzero(both & np.logical_or.reduce([*differs.values()])).tolist():
+            for what in [what for what, where in differs.items() if where[row]]:
+                a, b = (getattr(table, what)[row] for table in (theirs, ours))
+                if what == "died":
+                    a, b = (None if epoch == layout.NO_EPOCH else epoch for epoch in (a, b))
+                message = f"region {ids[row]}: {_both(what, a, b)}"
+                place = {"epoch": int(begin[row]), "region": int(ids[row])}
+                common.add(Difference("region", message, process.index, **place))
+        found.take(common)
+        self.region_count += int(np.count_nonzero(both))
+        return found, Lives(ids[both], np.maximum(theirs.born, ours.born)[both], end[both])
 
-    def _is_wanted(self, region: int) -> bool:
-        return self.wanted is None or region in self.wanted
+    def _are_wanted(self, ids: Array) -> Array:
+        if self.wanted is None:
+            return np.ones(len(ids), bool)
+        return np.isin(ids, np.array(sorted(self.wanted), "u4"))
 
     # ---- contents ----
 
@@ -360,7 +373,7 @@ class _Check:
         wanted: ExpectedProcess,
         first: int,
         last: int,
-        lives: dict[int, tuple[int, int]],
+        lives: Lives,
     ) -> _Found:
         expected = Points.of(
             keys_of(wanted.region, wanted.epoch),
@@ -432,16 +445,10 @@ class _Check:
 def _unread(process: Process, wanted: ExpectedProcess) -> Unread:
     """What the manifest's epochs left out, in the contexts of the run's."""
     count = min(len(wanted.flags), len(process.epochs))
-    ids = np.array(sorted(wanted.regions), "u4")
-    row = process.regions.rows(ids)
-    ids, row = ids[row >= 0], row[row >= 0]
-    born, died = ([wanted.regions[i][what] for i in ids.tolist()] for what in ("born", "died"))
-    of = (
-        ids,
-        np.array(born, "u4"),
-        np.array([layout.NO_EPOCH if epoch is None else epoch for epoch in died], "u4"),
-        process.regions.birth["context"][row],
-    )
+    known = process.regions.rows(wanted.regions.id)
+    ids = wanted.regions.id[known >= 0]
+    table, context = wanted.regions.rows(ids), process.regions.birth["context"][known[known >= 0]]
+    of = (ids, table.born, table.died, context)
     flags, context = wanted.flag_bits[:count], process.epochs["context"][:count]
     return find_unread(flags, context, of, lambda: (wanted.region, wanted.epoch))
 
@@ -480,4 +487,4 @@ def _shown(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return str(value) if isinstance(value, int) else f"{value!r}"
+    return f"{value!r}" if isinstance(value, str) else f"{value}"

@@ -6,8 +6,8 @@ that of its last point up to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,14 @@ class Points:
         )
 
 
+class Lives(NamedTuple):
+    """Regions by id, and the epochs [born, died) in which they live."""
+
+    region: Array
+    born: Array
+    died: Array
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What compare found. region_epochs: states compared; digest_only: of these, without the
@@ -82,22 +90,22 @@ class Comparison:
 def compare(
     first: Points,
     second: Points,
-    lives: Mapping[int, tuple[int, int]],
+    lives: Lives,
     begin: int,
     end: int,
     skip: Array,
     unread: Unread,
 ) -> Comparison:
-    """Compares epochs begin to end - 1 of regions in their lives [born, died).
+    """Compares epochs begin to end - 1 of regions in their lives.
 
     skip: by epoch, up to end at least, those to leave out. What came in one of them is compared in
     the next one that is not. unread: those that left regions out.
     """
     compared = np.flatnonzero(~skip).astype("u8")
     before = np.append(0, np.cumsum(~skip))  # epochs that are compared before each
-    ids = np.array(sorted(lives), "u8")
-    born = np.array([max(lives[i][0], begin) for i in ids.tolist()], "u8")
-    died = np.array([min(lives[i][1], end) for i in ids.tolist()], "u8")
+    ids = lives.region.astype("u8")
+    born = np.maximum(lives.born, np.uint64(begin))
+    died = np.minimum(lives.died, np.uint64(end))
     opening = keys_of(ids[born < died], born[born < died])  # of what began before
     keys = distinct(np.concatenate([first.key, second.key, opening, unread.begin, unread.end]))
     keys = keys[keys & EPOCH_MASK < np.uint64(end)]
