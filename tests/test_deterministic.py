@@ -261,6 +261,16 @@ def test_freed_memory_can_be_had_in_any_way(deterministic: str, built: Path, run
     assert outcome.transcript() == bare.transcript()
 
 
+def test_a_full_device_waits_for_no_other(built: Path, run: Path) -> None:
+    """The recorder unmaps nothing of its own while work elsewhere waits for the host."""
+    two = SIM | {"TT_SIM_DEVICES": "2"}
+    command = [str(support.build_program("shim_full_elsewhere", built))]
+    bare = support.run(command, two)
+    assert "CUDA_ERROR_OUT_OF_MEMORY" in bare.stdout
+    environment = support.recording(two, run, deterministic="1", epoch="none")
+    assert support.run(command, environment) == bare
+
+
 def test_freed_memory_is_in_use_again_when_that_is_safe(built: Path, run: Path) -> None:
     outcome = recorded(arena(built, "reuse"), run)
     assert re.findall(r"(.+): the same (\d)", outcome.stdout) == [

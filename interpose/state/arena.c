@@ -52,9 +52,9 @@ static void reclaim(const struct context *c, const struct stream *s, uint64_t ma
 	pthread_mutex_lock(&arena_lock);
 	for (int i = 0; i < ARENA_DEVICES; i++) {
 		struct places *p = &arena_ranges[i].places;
-		for (size_t k = p->block_count; p->freed && k-- > 0;) {
-			struct block *b = p->blocks[k];
-			if (b->state == BLOCK_FREED && b->freed_in == c && b->freed_serial <= mark &&
+		for (struct block *b = TAILQ_FIRST(&p->freed), *next; b; b = next) {
+			next = TAILQ_NEXT(b, freed);
+			if (b->freed_in == c && b->freed_serial <= mark &&
 			    (!s || (b->freed_on == s && b->freed_stream == s->id)))
 				places_give(p, b);
 		}
@@ -85,7 +85,7 @@ bool arena_give_back(struct context *c)
 		reclaim(c, NULL, mark);
 		arena_drop_row(c);
 	}
-	bool margins = arena_give_margins();
+	bool margins = arena_give_margins(c);
 	return arena_retire(c) || margins;
 }
 
@@ -286,8 +286,8 @@ void arena_context_gone(struct context *c, bool primary)
 	pthread_mutex_lock(&arena_lock);
 	for (int i = 0; i < ARENA_DEVICES; i++) {
 		struct places *p = &arena_ranges[i].places;
-		for (size_t k = p->block_count; k-- > 0;) {
-			struct block *b = p->blocks[k];
+		for (struct block *b = places_next(p, 0), *next; b; b = next) {
+			next = places_next(p, b->base + b->room);
 			bool live = b->state == BLOCK_LIVE && b->context == c && (primary || !b->stream_ordered);
 			if (live && b->pool)
 				arena_pool_gave(b->pool, b->size, b->room);

@@ -52,26 +52,6 @@ static void map_margin(struct range *range)
 		range->margin = m.size;
 }
 
-static bool unmap_margin(struct range *range)
-{
-	if (!range->margin)
-		return false;
-	real.cuMemUnmap(range->base, range->margin);
-	range->margin = 0;
-	return true;
-}
-
-bool arena_give_margins(void)
-{
-	bool any = false;
-
-	pthread_mutex_lock(&arena_lock);
-	for (int i = 0; i < ARENA_DEVICES; i++)
-		any |= unmap_margin(&arena_ranges[i]);
-	pthread_mutex_unlock(&arena_lock);
-	return any;
-}
-
 static void reserve(CUdevice device)
 {
 	struct range *range = &arena_ranges[device];
@@ -102,8 +82,9 @@ static void reserve(CUdevice device)
 			      (unsigned long long)base, device);
 		return;
 	}
+	uint64_t lead = granule > ARENA_GRANULE ? granule : ARENA_GRANULE;
 	range->base = base;
-	range->places = (struct places){.base = base + ARENA_GRANULE, .size = size - ARENA_GRANULE, .granule = granule};
+	places_begin(&range->places, base + lead, size - lead, granule);
 	range->state = RESERVED;
 	map_margin(range);
 	atomic_store(&arena_reserved[device], size);
@@ -124,9 +105,11 @@ void arena_reserve_anew(CUdevice device)
 	pthread_mutex_lock(&arena_lock);
 	struct range *range = device >= 0 && device < ARENA_DEVICES ? &arena_ranges[device] : NULL;
 	if (range && range->state == RESERVED && !range->places.mapping_count) {
-		atomic_store(&arena_reserved[device], 0);
-		unmap_margin(range);
-		real.cuMemAddressFree(range->base, range->places.size + ARENA_GRANULE);
+		uint64_t size = atomic_exchange(&arena_reserved[device], 0);
+		if (range->margin)
+			real.cuMemUnmap(range->base, range->margin);
+		range->margin = 0;
+		real.cuMemAddressFree(range->base, size);
 		places_end(&range->places);
 		range->state = UNTRIED;
 	}
@@ -216,6 +199,22 @@ bool arena_retire(const struct context *c)
 	for (int i = 0; i < ARENA_DEVICES && !host_bound_elsewhere(c); i++)
 		if (atomic_load(&arena_reserved[i]))
 			any |= retire_of(&arena_ranges[i].places);
+	return any;
+}
+
+bool arena_give_margins(const struct context *c)
+{
+	bool any = false;
+
+	for (int i = 0; i < ARENA_DEVICES && !host_bound_elsewhere(c); i++) {
+		pthread_mutex_lock(&arena_lock);
+		struct mapping m = {.base = arena_ranges[i].base, .size = arena_ranges[i].margin};
+		arena_ranges[i].margin = 0;
+		pthread_mutex_unlock(&arena_lock);
+		if (m.size)
+			unmap(&m);
+		any |= m.size != 0;
+	}
 	return any;
 }
 

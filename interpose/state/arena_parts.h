@@ -52,8 +52,8 @@ CUresult arena_map(const struct range *range, const struct mapping *m, uint64_t 
 CUresult arena_set_access(const struct mapping *m, CUdevice owner, uint64_t users);
 /* Unmaps what lies idle; true: there was something. Waiting may be part of it: not where work waits for the host. */
 bool arena_retire(const struct context *c);
-/* Where memory is short; true: there were any. */
-bool arena_give_margins(void);
+/* The same of the margins, where memory is short. */
+bool arena_give_margins(const struct context *c);
 /* A reset of the device may end the reservation as well: without mappings it is made anew. */
 void arena_reserve_anew(CUdevice device);
 

@@ -1,7 +1,8 @@
 /*
  * Memory pools, as far as the arena serves allocations from them.
  *
- * Invariant: a pool once known stays a valid pointer, since blocks refer to it.
+ * Invariant: a pool once known stays a valid pointer, since blocks refer to it. One that was
+ * destroyed becomes another when no block of its own is left.
  */
 #include "arena.h"
 
@@ -24,13 +25,19 @@ static struct pool *find(CUmemoryPool handle)
 
 static struct pool *add(CUmemoryPool handle, CUdevice device)
 {
-	struct pool *p = find(handle);
+	struct pool *p = find(handle), *gone = pools;
 
-	if (p || !(p = calloc(1, sizeof(*p))))
+	if (p)
 		return p;
-	p->handle = handle;
-	p->device = device;
-	p->next = pools;
+	while (gone && (gone->handle || gone->used))
+		gone = gone->next;
+	if (gone) {
+		*gone = (struct pool){.handle = handle, .device = device, .next = gone->next};
+		return gone;
+	}
+	if (!(p = calloc(1, sizeof(*p))))
+		return NULL;
+	*p = (struct pool){.handle = handle, .device = device, .next = pools};
 	return pools = p;
 }
 

@@ -3,41 +3,47 @@
  */
 #include "places.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include "room.h"
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {
 	return (value + unit - 1) / unit * unit;
 }
 
-/* The list of pointers with room for one more; NULL, and the list as it was, where there is no memory. */
-static void *extend(void *list, size_t count, size_t *capacity)
+void places_begin(struct places *p, uint64_t base, uint64_t size, uint64_t granule)
 {
-	if (count < *capacity)
-		return list;
-	size_t n = *capacity ? *capacity * 2 : 64;
-	void *more = realloc(list, n * sizeof(void *));
-	if (more)
-		*capacity = n;
-	return more;
+	*p = (struct places){.base = base, .size = size, .granule = granule};
+	TAILQ_INIT(&p->freed);
 }
 
 /* ---- mappings ---- */
 
 static struct mapping *mapping_new(uint64_t base, uint64_t size, bool slab)
 {
-	struct mapping *m = calloc(1, sizeof(*m));
-	uint32_t units = (uint32_t)(slab ? size / PLACES_UNIT : 0);
+	uint32_t units = (uint32_t)(slab ? size / PLACES_UNIT : 1);
+	struct mapping *m = calloc(1, sizeof(*m) + units * sizeof(*m->at));
 
-	if (!m)
-		return NULL;
-	*m = (struct mapping){.base = base, .size = size, .free_units = units};
-	if (slab && !(m->used = calloc((units + 63) / 64, sizeof(*m->used)))) {
-		free(m);
-		return NULL;
-	}
+	if (m)
+		*m = (struct mapping){.base = base, .size = size, .slab = slab, .free_units = units};
 	return m;
+}
+
+/* Index of the first mapping that ends behind address. */
+static size_t lower(const struct places *p, uint64_t address)
+{
+	size_t low = 0, n = p->mapping_count;
+
+	while (n) {
+		size_t half = n / 2;
+		const struct mapping *m = p->mappings[low + half];
+		if (m->base + m->size <= address) {
+			low += half + 1;
+			n -= half + 1;
+		} else {
+			n = half;
+		}
+	}
+	return low;
 }
 
 /* In the lowest gap that is large enough. */
@@ -50,10 +56,8 @@ static struct mapping *mapping_add(struct places *p, uint64_t size, bool slab)
 		at = p->mappings[i]->base + p->mappings[i]->size;
 	if (p->base + p->size - at < size)
 		return NULL;
-	struct mapping **list = extend(p->mappings, p->mapping_count, &p->mapping_capacity);
-	if (!list)
+	if (!make_room(&p->mappings, &p->mapping_capacity, p->mapping_count, 1, sizeof(*p->mappings)))
 		return NULL;
-	p->mappings = list;
 	struct mapping *m = mapping_new(at, size, slab);
 	if (!m)
 		return NULL;
@@ -65,13 +69,10 @@ static struct mapping *mapping_add(struct places *p, uint64_t size, bool slab)
 
 void places_drop(struct places *p, struct mapping *m)
 {
-	size_t i = 0;
+	size_t i = lower(p, m->base);
 
-	while (p->mappings[i] != m)
-		i++;
 	p->mapping_count--;
 	memmove(p->mappings + i, p->mappings + i + 1, (p->mapping_count - i) * sizeof(*p->mappings));
-	free(m->used);
 	free(m);
 }
 
@@ -103,92 +104,80 @@ uint64_t places_idle(const struct places *p)
 void places_end(struct places *p)
 {
 	free(p->mappings);
-	free(p->blocks);
 	*p = (struct places){0};
 }
 
-/* ---- slabs ---- */
+/* ---- blocks ---- */
 
-static bool unit_used(const struct mapping *m, uint32_t unit)
+static uint32_t unit_of(const struct mapping *m, uint64_t address)
 {
-	return m->used[unit / 64] >> unit % 64 & 1;
+	return m->slab ? (uint32_t)((address - m->base) / PLACES_UNIT) : 0;
+}
+
+static uint32_t units_of(const struct mapping *m, uint64_t room)
+{
+	return m->slab ? (uint32_t)(room / PLACES_UNIT) : 1;
 }
 
 /* The first of so many free units in a row, or -1. */
 static int64_t find_units(const struct mapping *m, uint32_t units)
 {
-	uint32_t all = (uint32_t)(m->size / PLACES_UNIT), run = 0;
+	uint32_t all = units_of(m, m->size), run = 0;
 
-	for (uint32_t i = 0; i < all; i++) {
-		if (i % 64 == 0 && m->used[i / 64] == UINT64_MAX) {
-			run = 0;
-			i += 63;
-			continue;
-		}
-		run = unit_used(m, i) ? 0 : run + 1;
+	for (uint32_t i = m->full_units; i < all;) {
+		const struct block *b = m->at[i];
+		i += b ? units_of(m, b->room) : 1;
+		run = b ? 0 : run + 1;
 		if (run == units)
-			return (int64_t)(i + 1 - units);
+			return (int64_t)(i - units);
 	}
 	return -1;
 }
 
-static void set_units(struct mapping *m, uint64_t base, uint64_t size, bool used)
+/* b NULL: the units are free. */
+static void set_units(struct mapping *m, uint64_t base, uint64_t room, struct block *b)
 {
-	uint32_t first = (uint32_t)((base - m->base) / PLACES_UNIT), units = (uint32_t)(size / PLACES_UNIT);
+	uint32_t first = unit_of(m, base), units = units_of(m, room);
 
 	for (uint32_t i = first; i < first + units; i++)
-		if (used)
-			m->used[i / 64] |= 1ull << i % 64;
-		else
-			m->used[i / 64] &= ~(1ull << i % 64);
-	m->free_units = used ? m->free_units - units : m->free_units + units;
+		m->at[i] = b;
+	m->free_units = b ? m->free_units - units : m->free_units + units;
+	if (b && m->full_units == first)
+		m->full_units += units;
+	else if (!b && m->full_units > first)
+		m->full_units = first;
 }
 
-/* ---- blocks ---- */
-
-/* Index of the first block that ends behind address. */
-static size_t lower(const struct places *p, uint64_t address)
+struct block *places_next(const struct places *p, uint64_t address)
 {
-	size_t low = 0, n = p->block_count;
-
-	while (n) {
-		size_t half = n / 2;
-		const struct block *b = p->blocks[low + half];
-		if (b->base + b->room <= address) {
-			low += half + 1;
-			n -= half + 1;
-		} else {
-			n = half;
-		}
+	for (size_t i = lower(p, address); i < p->mapping_count; i++) {
+		const struct mapping *m = p->mappings[i];
+		uint32_t all = units_of(m, m->size);
+		for (uint32_t unit = address > m->base ? unit_of(m, address) : 0; unit < all; unit++)
+			if (m->at[unit] && m->at[unit]->base + m->at[unit]->room > address)
+				return m->at[unit];
 	}
-	return low;
+	return NULL;
 }
 
 struct block *places_find(const struct places *p, uint64_t address)
 {
 	size_t i = lower(p, address);
-	struct block *b = i < p->block_count ? p->blocks[i] : NULL;
+	const struct mapping *m = i < p->mapping_count ? p->mappings[i] : NULL;
+	struct block *b = m && m->base <= address ? m->at[unit_of(m, address)] : NULL;
 
-	return b && b->base <= address && address - b->base < b->size ? b : NULL;
+	return b && address - b->base < b->size ? b : NULL;
 }
 
-static struct block *block_add(struct places *p, struct mapping *m, uint64_t base, uint64_t size, uint64_t room)
+static struct block *block_add(struct mapping *m, uint64_t base, uint64_t size, uint64_t room)
 {
-	struct block **list = extend(p->blocks, p->block_count, &p->block_capacity);
-	struct block *b = list ? calloc(1, sizeof(*b)) : NULL;
+	struct block *b = calloc(1, sizeof(*b));
 
-	if (list)
-		p->blocks = list;
 	if (!b)
 		return NULL;
-	size_t i = lower(p, base);
 	*b = (struct block){.base = base, .size = size, .room = room, .mapping = m, .state = BLOCK_NEW};
-	memmove(p->blocks + i + 1, p->blocks + i, (p->block_count - i) * sizeof(*p->blocks));
-	p->blocks[i] = b;
-	p->block_count++;
 	m->blocks++;
-	if (m->used)
-		set_units(m, base, room, true);
+	set_units(m, base, room, b);
 	return b;
 }
 
@@ -200,8 +189,8 @@ static bool finds_place(const struct mapping *m, uint64_t room, uint64_t *base)
 		return false;
 	*base = m->base;
 	if (room > PLACES_LARGE)
-		return !m->used && !m->blocks && m->size == room;
-	if (!m->used || m->free_units < room / PLACES_UNIT ||
+		return !m->slab && !m->blocks && m->size == room;
+	if (!m->slab || m->free_units < room / PLACES_UNIT ||
 	    (unit = find_units(m, (uint32_t)(room / PLACES_UNIT))) < 0)
 		return false;
 	*base += (uint64_t)unit * PLACES_UNIT;
@@ -225,11 +214,11 @@ struct block *places_take(struct places *p, uint64_t size, struct mapping **fres
 	bool slab = room <= PLACES_LARGE;
 	for (size_t i = 0; i < p->mapping_count; i++)
 		if (finds_place(p->mappings[i], room, &base))
-			return block_add(p, p->mappings[i], base, size, room);
+			return block_add(p->mappings[i], base, size, room);
 	*fresh = mapping_add(p, slab ? p->granule : room, slab);
 	if (!*fresh)
 		return NULL;
-	struct block *b = block_add(p, *fresh, (*fresh)->base, size, room);
+	struct block *b = block_add(*fresh, (*fresh)->base, size, room);
 	if (!b) {
 		places_drop(p, *fresh);
 		*fresh = NULL;
@@ -240,11 +229,10 @@ struct block *places_take(struct places *p, uint64_t size, struct mapping **fres
 struct block *places_take_freed(struct places *p, uint64_t size, const struct stream *s, uint64_t stream_id)
 {
 	uint64_t room = size <= p->size ? room_for(p, size) : 0;
+	struct block *b;
 
-	for (size_t i = 0; room && p->freed && i < p->block_count; i++) {
-		struct block *b = p->blocks[i];
-		if (b->state != BLOCK_FREED || b->freed_on != s || b->freed_stream != stream_id ||
-		    b->room < room || b->room / 2 >= room)
+	TAILQ_FOREACH(b, &p->freed, freed) {
+		if (!room || b->freed_on != s || b->freed_stream != stream_id || b->room < room || b->room / 2 >= room)
 			continue;
 		places_set_state(p, b, BLOCK_NEW);
 		b->size = size;
@@ -255,19 +243,17 @@ struct block *places_take_freed(struct places *p, uint64_t size, const struct st
 
 void places_set_state(struct places *p, struct block *b, enum block_state state)
 {
-	p->freed += (state == BLOCK_FREED) - (size_t)(b->state == BLOCK_FREED);
+	if (b->state == BLOCK_FREED)
+		TAILQ_REMOVE(&p->freed, b, freed);
+	if (state == BLOCK_FREED)
+		TAILQ_INSERT_TAIL(&p->freed, b, freed);
 	b->state = state;
 }
 
 void places_give(struct places *p, struct block *b)
 {
-	size_t i = lower(p, b->base);
-
 	places_set_state(p, b, BLOCK_NEW);
-	if (b->mapping->used)
-		set_units(b->mapping, b->base, b->room, false);
+	set_units(b->mapping, b->base, b->room, NULL);
 	b->mapping->blocks--;
-	p->block_count--;
-	memmove(p->blocks + i, p->blocks + i + 1, (p->block_count - i) * sizeof(*p->blocks));
 	free(b);
 }

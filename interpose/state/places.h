@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #define PLACES_UNIT 512            /* alignment of every allocation, as the driver's are */
 #define PLACES_LARGE (1024 * 1024) /* a larger one has a mapping of its own */
@@ -23,9 +24,11 @@ struct pool;
 struct mapping {
 	uint64_t base, size;
 	bool ready;          /* mapped, and not on its way out */
+	bool slab;           /* else it has room for one block */
 	uint32_t blocks;     /* that lie in it, in whatever state */
 	uint32_t free_units; /* of a slab */
-	uint64_t *used;      /* a bit for each unit of a slab; NULL: room for one block */
+	uint32_t full_units; /* from its begin on, at least */
+	struct block *at[];  /* that which holds each unit of a slab, or the one */
 };
 
 enum block_state {
@@ -48,15 +51,17 @@ struct block {
 	struct stream *freed_on;   /* or only this stream's, and its id: its struct may be another's by now */
 	uint64_t freed_stream;
 	uint64_t freed_serial;
+	TAILQ_ENTRY(block) freed;
 };
 
 struct places {
 	uint64_t base, size, granule;
-	struct mapping **mappings; /* both by address */
-	struct block **blocks;
-	size_t mapping_count, mapping_capacity, block_count, block_capacity;
-	size_t freed; /* blocks in that state */
+	struct mapping **mappings; /* by address */
+	size_t mapping_count, mapping_capacity;
+	TAILQ_HEAD(, block) freed; /* blocks in that state, as they came to it */
 };
+
+void places_begin(struct places *p, uint64_t base, uint64_t size, uint64_t granule);
 
 /*
  * A new block of size bytes. *fresh is the mapping that must be mapped for it and then be set
@@ -67,6 +72,8 @@ struct block *places_take(struct places *p, uint64_t size, struct mapping **fres
 struct block *places_take_freed(struct places *p, uint64_t size, const struct stream *s, uint64_t stream_id);
 /* The block that holds address, whatever its state. */
 struct block *places_find(const struct places *p, uint64_t address);
+/* The first block that holds address or lies behind it. */
+struct block *places_next(const struct places *p, uint64_t address);
 void places_set_state(struct places *p, struct block *b, enum block_state state);
 void places_give(struct places *p, struct block *b);
 

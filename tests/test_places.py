@@ -1,0 +1,41 @@
+"""Where the allocations of deterministic runs lie in their range of addresses."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.ptx_machine import sanitizers
+from tests.support import ROOT
+
+pytestmark = pytest.mark.native
+STATE = ROOT / "interpose" / "state"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("places") / "places"
+    command = ["gcc", "-std=gnu11", *sanitizers(), "-O1", "-g", "-I", str(STATE)]
+    sources = [str(ROOT / "tests" / "places.c"), str(STATE / "places.c")]
+    subprocess.run([*command, "-o", str(built), *sources], check=True)
+    return built
+
+
+def said(program: Path, *arguments: str) -> str:
+    ran = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def test_blocks_do_not_overlap_and_are_found(program: Path) -> None:
+    said(program, "random", "40000")
+
+
+def test_a_free_takes_no_longer_among_many(program: Path) -> None:
+    """Of 300,000 the oldest is freed each time: with a look at all, that takes minutes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    assert said(program, "churn", "300000") == "148 MiB\n"
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 10
