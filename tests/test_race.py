@@ -69,6 +69,13 @@ def test_a_missing_wait_is_found(searched: dict[bool, Searched]) -> None:
 
 @pytest.mark.native
 @pytest.mark.large
+def test_a_search_is_for_its_owner_alone(searched: dict[bool, Searched]) -> None:
+    for path in (folder := searched[False].folder, *folder.iterdir()):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+@pytest.mark.native
+@pytest.mark.large
 def test_nothing_is_found_where_nothing_is_missing(searched: dict[bool, Searched]) -> None:
     right = searched[True]
     assert right.outcome.status == 0

@@ -100,6 +100,7 @@ def test_the_file_is_good_at_any_time(tmp_path: Path) -> None:
     table.add(Row(next(one), 0.5, 0.25, 0.125, True))
     table.add(Row(next(other), error='no "such" thing, at all'))
     whole = path.read_bytes()
+    assert path.stat().st_mode & 0o777 == 0o600  # it tells of the program
     again = Table(path, "00ff", "kernel, with a comma", "a device")
     assert again.rows == table.rows and path.read_bytes() == whole
     for size in range(whole.index(b"\n") + 1, len(whole)):

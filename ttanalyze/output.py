@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,8 +42,16 @@ def directory(name: Path | str, below: int | None = None) -> Iterator[int]:
         os.close(folder)
 
 
+Opener = Callable[[str, int], int]
+
+
+def private(path: str | Path, flags: int) -> int:
+    """For `open`: a file that is made is for its owner alone."""
+    return os.open(path, flags, 0o600)
+
+
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path, opener: Opener | None = None) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of what is there once the `with` ends in order.
 
     Devices and pipes are written to as they are. Raises Error where the system refuses, but lets
@@ -57,7 +65,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         target = path.resolve()
         draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
-            with draft.open("wb") as file:
+            with open(draft, "wb", opener=opener) as file:
                 yield file
             draft.replace(target)
         finally:

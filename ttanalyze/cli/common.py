@@ -15,7 +15,7 @@ import typer
 
 from ttanalyze import text
 from ttanalyze.errors import Error, system_error
-from ttanalyze.output import replacing
+from ttanalyze.output import Opener, replacing
 
 SAME, DIFFERS, ERROR, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER = 1.0  # seconds
@@ -73,17 +73,17 @@ def check_output(path: Path | None) -> None:
         raise Error(f"{path}: not writable")
 
 
-def write_file(path: Path, content: str) -> None:
+def write_file(path: Path, content: str, opener: Opener | None = None) -> None:
     """Replaces a file as a whole, or leaves it as it is; devices and pipes are written to."""
-    with output_file(path) as file:
+    with output_file(path, opener) as file:
         file.write(content.encode())
 
 
 @contextlib.contextmanager
-def output_file(path: Path) -> Iterator[BinaryIO]:
+def output_file(path: Path, opener: Opener | None = None) -> Iterator[BinaryIO]:
     """The same for what comes in pieces: a file to write to."""
     try:
-        with interruptible(), replacing(path) as file:
+        with interruptible(), replacing(path, opener) as file:
             yield file
     except BrokenPipeError:
         raise ReaderGoneError from None

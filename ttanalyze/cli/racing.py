@@ -19,6 +19,7 @@ from ttanalyze.cli.common import (
     progress_bar,
     write_file,
 )
+from ttanalyze.output import private
 
 verbs = typer.Typer()
 
@@ -165,6 +166,6 @@ def race(
     search = Race(settings, folder, types=types, tolerance=allowed)
     with progress_bar("recording", quiet) as progress, interruptible():
         report = search.run(progress)
-    write_file(folder / "report.json", report.to_json() + "\n")
+    write_file(folder / "report.json", report.to_json() + "\n", private)
     print_text(report.to_json() if json else race_text(report, text.colours_wanted(1)))
     return DIFFERS if report.found else SAME

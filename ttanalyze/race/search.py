@@ -19,7 +19,7 @@ from ttanalyze.errors import Error, system_error
 from ttanalyze.model import open_run
 from ttanalyze.model.files import expect_list, read_json
 from ttanalyze.options import LATEST_POINT
-from ttanalyze.output import replacing
+from ttanalyze.output import private, replacing
 from ttanalyze.race import pairs
 from ttanalyze.race.instructions import late
 from ttanalyze.race.report import Finding, RaceReport
@@ -126,14 +126,14 @@ class Race:
                     raise Error(f"{self.out} has a search with other options: --force replaces it")
             elif self.out.exists() and any(self.out.iterdir()):
                 raise Error(f"{self.out} exists; choose another name, or replace it with --force")
-            self.out.mkdir(exist_ok=True)
+            self.out.mkdir(0o700, exist_ok=True)
         except OSError as e:
             raise system_error(self.out, e) from None
         self._note()
 
     def _note(self) -> None:
         state = {"settings": _plain(self.settings), "same": self._same, "other": self._other}
-        with replacing(self.out / STATE) as file:
+        with replacing(self.out / STATE, private) as file:
             file.write(orjson.dumps(state, option=orjson.OPT_INDENT_2))
 
     # ---- recording ----
@@ -147,7 +147,7 @@ class Race:
         ended = self.out / f"{name}.status"
         status = _number(ended)
         if status is None:
-            with log.open("wb") as file:
+            with open(log, "wb", opener=private) as file:
                 done = record(
                     settings.command,
                     run,
@@ -161,7 +161,7 @@ class Race:
             if not done.processes:
                 raise Error(f"{done.line(settings.command[0])}; what it printed is in {log}")
             status = done.status
-            with replacing(ended) as whole:
+            with replacing(ended, private) as whole:
                 whole.write(str(status).encode())
         return Recording(run, status, _without_ours(log.read_bytes()))
 
@@ -278,7 +278,7 @@ class Race:
         with contextlib.suppress(Error):
             config = delays.of_run(Path(found.run))
             path = self.out / f"{name}.json"
-            path.write_text(config.to_json())
+            _write(path, config)
             found.delays = str(path)
             points, calls = config.count_on()
             found.before = points + calls
@@ -304,7 +304,7 @@ class Race:
     def _with(self, reference: Recording, name: str, config: delays.Config) -> Finding | None:
         """What is other with exactly these delays."""
         path = self.out / f"{name}.json"
-        path.write_text(config.to_json())
+        _write(path, config)
         self._forget(name)
         return self.compare(reference, self.recording(name, {"TT_DELAY_LOAD": str(path)}))
 
@@ -354,6 +354,11 @@ def _plain(settings: Settings) -> dict[str, Any]:
     known = asdict(settings)
     plain: dict[str, Any] = orjson.loads(orjson.dumps({name: known[name] for name in names}))
     return plain
+
+
+def _write(path: Path, config: delays.Config) -> None:
+    with replacing(path, private) as file:
+        file.write(config.to_json().encode())
 
 
 def _number(path: Path) -> int | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from ttanalyze import text
 from ttanalyze.errors import Error, FormatError, system_error
+from ttanalyze.output import private
 from ttanalyze.tune.space import NAMES, Configuration
 
 OF = ("launch", "kernel", "device")
@@ -112,7 +113,7 @@ class Table:
         line = io.StringIO(newline="")
         csv.writer(line, lineterminator="\n").writerow(values)
         try:
-            file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+            file = private(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 data = line.getvalue().encode()
                 written = os.write(file, data)
