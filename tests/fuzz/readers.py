@@ -3,10 +3,10 @@
 Each input is a run, written by tests or recorded on the simulator, with one to three changes (a
 bit, a member, records gone, doubled, swapped or put in, a file cut off, a JSON value), given to one
 verb. What may come of it: an answer, or one line on standard error and status 2. An exception, more
-than one line, or more than SLOWEST seconds is a failure. Where the run was complete and checks were
-not made right again, the answer has to be that of the run before the change, or say what is wrong:
-another one with the same status is a silent loss. JSON has no check, so this does not hold where
-that was changed.
+than one line, more than SLOWEST seconds or more than MEMORY is a failure. Where the run was
+complete and checks were not made right again, the answer has to be that of the run before the
+change, or say what is wrong: another one with the same status is a silent loss. JSON has no check,
+so this does not hold where that was changed.
 
 The same seed and number make the same input again: `--seed S --only N`, with the same recorded
 runs, which stay in their folder.
@@ -376,6 +376,8 @@ def judge(command: list[str], before: tuple[int, str] | None) -> str | None:
         return f"status {status}: {err}"
     if status == 2 and not out and not ONE_LINE.fullmatch(err):
         return f"not one line: {err!r}"
+    if err == "ttanalyze: out of memory\n":
+        return f"more than {MEMORY} bytes of address space"
     if "\x1b" in out + err:
         return f"an escape sequence: {out + err!r}"
     if before is None or status > before[0] or WARNING in out:
