@@ -5,6 +5,7 @@ The recorder itself is not the matter here: an empty library stands in for it.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -414,6 +415,24 @@ def test_the_closing_line_and_the_exit(
     assert list(info)[-1] == "exit"
     before = json.loads((tmp_path / "prepared" / "run.json").read_text())
     assert {k: v for k, v in info.items() if k != "exit"} == before
+
+
+def test_a_run_of_another_user_is_said_to_lack_the_exit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "the directory belongs to another user")
+
+    small_run(tmp_path / "run")
+    monkeypatch.setattr(record, "replace_in", refuse)
+    said: list[str] = []
+    assert record.note_exit(tmp_path / "run", {"status": 0}, said.append)["processes"]
+    assert said == [
+        f"{tmp_path}/run/run.json does not say how the program ended: "
+        "the directory belongs to another user"
+    ]
+    assert record.note_exit(tmp_path / "nothing", {"status": 0}, said.append) == {}
+    assert len(said) == 1
 
 
 def test_the_closing_line_counts_what_info_warns_of(recorded: Record, tmp_path: Path) -> None:

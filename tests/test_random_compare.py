@@ -165,7 +165,7 @@ class Case:
             new = self.r.choice((near, near, odd, self.r.randbytes(self.r.choice((1, 9, 300)))))
             at = at // 4 * 4 if new is odd else at
             out[at : at + len(new)] = new[: len(out) - at]
-        if self.r.random() < 0.05:
+        if self.r.random() < 0.15:
             out[::BLOCK] = bytes(byte ^ 1 for byte in out[::BLOCK])
         return bytes(out)
 

@@ -16,6 +16,7 @@ import xxhash
 import ttanalyze as tt
 from tests import rundir
 from tests.rundir import Writer, small_run
+from ttanalyze.diff import diff
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.model import layout, manifest, recompute
 from ttanalyze.verify import VerifyReport, verify
@@ -662,3 +663,18 @@ def test_a_run_of_many_data_files_takes_no_pass_for_each(tmp_path: Path) -> None
         assert passes == [(60, 60)] or recompute.BATCH_BLOCKS < 1000
         stored.append(report.region_epochs - report.digest_only)
     assert stored == [90, 60, 0]
+
+
+def test_epochs_without_digests_are_not_counted_as_compared(tmp_path: Path) -> None:
+    """As diff does not count them either."""
+    for name in ("a", "b"):
+        w = Writer(tmp_path / name)
+        w.born(0, bytes(100))
+        w.epoch("sync", "full")
+        w.epoch("sync", "dropped", only=[])
+        w.epoch("sync")
+        w.close()
+    report = compare(tmp_path / "b", tmp_path / "a")
+    assert report.same and (report.epochs, report.region_epochs) == (2, 2)
+    found = diff(tt.open(tmp_path / "a"), tt.open(tmp_path / "b"))
+    assert found.same and found.processes[0].region_epochs == 2

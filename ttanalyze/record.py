@@ -31,7 +31,7 @@ from ttanalyze import options, paths, program, statuses, text
 from ttanalyze._format import ffi
 from ttanalyze.errors import Error, system_error
 from ttanalyze.output import directory, replace_in
-from ttanalyze.timelimit import TimeLimit
+from ttanalyze.timelimit import LOOK_SECONDS, TimeLimit
 
 FORWARDED = {
     signal.SIGHUP,
@@ -48,7 +48,6 @@ WARNED_OF = {
 }
 LOCK_SECONDS = 5
 TIMED_OUT = 124  # exit status, as of timeout(1)
-LOOK_SECONDS = 0.5  # another thread of this process may take the signal that the program has ended
 
 
 @dataclass(frozen=True)
@@ -138,10 +137,10 @@ def record(
     code = 128 + died if died is not None else os.WEXITSTATUS(status)
     if late or (limit and _timed_out(out)):
         code = TIMED_OUT
-    info = note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)})
-    sums, told = _sums(out), _processes(info)
-    warnings = sum(_warnings(out, process) for process in told)
-    return Recorded(out, code, died, *sums, warnings, _incomplete(out, told, sums[0]), seconds)
+    info = note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)}, warn)
+    sums, told = _sums(out), [(one, _flags(_folder(out, one))) for one in _processes(info)]
+    warnings = sum(_warnings(out, *process) for process in told)
+    return Recorded(out, code, died, *sums, warnings, _incomplete(told, sums[0]), seconds)
 
 
 # ---- before ----
@@ -255,6 +254,7 @@ def run(
         child = spawn(program, argv, environment, mask, output)
         limit = TimeLimit(seconds or math.inf, child, Path(environment.get("TT_OUT", "")), tell)
         while True:
+            # Another thread of this process may take the signal that the program has ended.
             info = signal.sigtimedwait(watched, min(LOOK_SECONDS, limit.wait()))
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid == child:
@@ -304,17 +304,26 @@ def spawn(
 # ---- after ----
 
 
-def note_exit(out: Path, ending: dict[str, Any]) -> dict[str, Any]:
+def note_exit(
+    out: Path, ending: dict[str, Any], warn: Callable[[str], None] | None = None
+) -> dict[str, Any]:
     """Adds how the program ended to run.json, as its last member; its children may still run.
 
-    Gives what run.json says, nothing where there is none.
+    Gives what run.json says, nothing where there is none. warn: told in one line where it may not
+    be written.
     """
     path = out / "run.json"
     info: dict[str, Any] = {}
-    with contextlib.suppress(OSError, orjson.JSONDecodeError), _locked(out) as folder:
-        info = orjson.loads(path.read_bytes())
-        info.pop("exit", None)
-        replace_in(folder, "run.json", orjson.dumps({**info, "exit": ending}))
+    try:
+        with contextlib.suppress(orjson.JSONDecodeError), _locked(out) as folder:
+            info = orjson.loads(path.read_bytes())
+            info.pop("exit", None)
+            replace_in(folder, "run.json", orjson.dumps({**info, "exit": ending}))
+    except PermissionError as e:
+        if warn:
+            warn(f"{path} does not say how the program ended: {e.strerror}")
+    except OSError:
+        pass
     return info
 
 
@@ -330,13 +339,15 @@ def _processes(info: dict[str, Any]) -> list[dict[str, Any]]:
     return [told for told in info.get("processes", []) if isinstance(told, dict)]
 
 
-def _warnings(out: Path, told: dict[str, Any]) -> int:
+def _folder(out: Path, told: dict[str, Any]) -> Path:
+    return out / f"p{told.get('process')}"
+
+
+def _warnings(out: Path, told: dict[str, Any], epochs: bytes) -> int:
     """How many things there are to be said of a process that a user should know: as Run.warnings
-    has them, but without what would take numpy.
+    has them, but without what would take numpy. epochs: their flags.
     """
-    folder = out / f"p{told.get('process')}"
-    epochs = _flags(folder / "epochs.bin")
-    launches = _records(folder / "launches.bin")
+    launches = _records(_folder(out, told) / "launches.bin")
     count = len(told.get("warnings", []))
     count += told.get("status") not in statuses.WITH_THE_PROCESS
     count += len(options.unmet(told.get("options", {}), len(epochs), launches))
@@ -344,13 +355,15 @@ def _warnings(out: Path, told: dict[str, Any]) -> int:
     return count + bool(told.get("counters", {}).get("events_lost"))
 
 
-def _incomplete(out: Path, processes: list[dict[str, Any]], folders: int) -> str | None:
-    """What is missing of what should have been recorded, the first of it."""
+def _incomplete(processes: list[tuple[dict[str, Any], bytes]], folders: int) -> str | None:
+    """What is missing of what should have been recorded, the first of it. processes: with the flags
+    of their epochs.
+    """
     if not folders:
         return "no process was recorded"
     if len(processes) < folders:
         return "a process was killed before it could say anything"
-    for told in processes:
+    for told, epochs in processes:
         lead = f"process {told.get('process')}: " if folders > 1 else ""
         status, reason = told.get("status"), told.get("reason") or "no reason given"
         if status == statuses.RUNNING:
@@ -359,7 +372,6 @@ def _incomplete(out: Path, processes: list[dict[str, Any]], folders: int) -> str
             return f"{lead}{status}: {reason}"
         if losses := told.get("losses"):
             return f"{lead}{losses[0]}"
-        epochs = _flags(out / f"p{told.get('process')}" / "epochs.bin")
         for name, flag in WARNED_OF.items():
             if count := sum(bool(flags & flag) for flags in epochs):
                 return f"{lead}{text.count(count, f'{name} epoch')}"
@@ -368,11 +380,12 @@ def _incomplete(out: Path, processes: list[dict[str, Any]], folders: int) -> str
     return None
 
 
-def _flags(path: Path) -> bytes:
-    """The low byte of each epoch's flags."""
+def _flags(folder: Path) -> bytes:
+    """The low byte of the flags of each epoch of a process."""
     size = ffi.sizeof("struct tt_epoch")
     with contextlib.suppress(OSError):
-        return path.read_bytes()[HEADER + ffi.offsetof("struct tt_epoch", "flags") :: size]
+        epochs = (folder / "epochs.bin").read_bytes()
+        return epochs[HEADER + ffi.offsetof("struct tt_epoch", "flags") :: size]
     return b""
 
 

@@ -78,7 +78,7 @@ class VerifyReport:
     same: bool
     unknown: str | None
     processes: int
-    epochs: int  # compared; refused ones hold nothing that could be
+    epochs: int  # compared; refused ones, and dropped ones without digests, hold nothing to compare
     regions: int
     region_epochs: int  # compared
     digest_only: int  # of these, states that could only be compared by their recorded digest
@@ -246,7 +246,9 @@ class _Check:
         if not any(len(process.epochs) for process in self.run.processes):
             return "; ".join(self.run.failures) or "the run has no epochs"
         if not self.epoch_count:
-            return "; ".join(["all epochs were refused", *self.run.failures])
+            return "; ".join(
+                ["all epochs were refused, or nothing is left of them", *self.run.failures]
+            )
         if self.unread:
             return "these epochs read none of the regions"
         return "no captured region lives in these epochs"
@@ -380,9 +382,8 @@ class _Check:
             wanted.digest,
             np.zeros(len(wanted.region), bool),
         )
-        refused = process.epochs["flags"][: last + 1] & layout.REFUSED != 0
-        refused |= np.array(["refused" in flags for flags in wanted.flags[: last + 1]], bool)
-        self.epoch_count += int(np.count_nonzero(~refused[first:]))
+        skip = _says_nothing(process, wanted)[: last + 1]
+        self.epoch_count += int(np.count_nonzero(~skip[first:]))
         unread = process.unread.joined(_unread(process, wanted))
         only = None if self.wanted is None else np.array(sorted(self.wanted), "u4")
         work = Recompute(process, first, last, only)
@@ -398,7 +399,7 @@ class _Check:
                 compared = rows
                 actual = self._actual(process, batches)
                 end = min(batch.end, last + 1)
-                result = compare(expected, actual, lives, first, end, refused, unread)
+                result = compare(expected, actual, lives, first, end, skip, unread)
                 if len(result.region) and not self.keep_going:
                     break
         assert result is not None, "the last batch ends behind the last epoch"
@@ -440,6 +441,21 @@ class _Check:
         if difference.region is not None and difference.process in self.localisers:
             self.localisers[difference.process].fill_in(difference)
         return difference
+
+
+def _says_nothing(process: Process, wanted: ExpectedProcess) -> Array:
+    """Which epochs hold nothing to compare, on either side: refused ones, and dropped ones of which
+    no digest is left.
+    """
+    ours, told = process.epochs, set(wanted.epoch.tolist())
+    lost = (ours["flags"] & layout.DROPPED != 0) & (ours["digests_count"] == 0)
+    theirs = [
+        "refused" in flags or ("dropped" in flags and number not in told)
+        for number, flags in enumerate(wanted.flags)
+    ]
+    both = min(len(ours), len(theirs))
+    nothing: Array = ((ours["flags"] & layout.REFUSED != 0) | lost)[:both] | theirs[:both]
+    return nothing
 
 
 def _unread(process: Process, wanted: ExpectedProcess) -> Unread:
