@@ -384,6 +384,13 @@ def test_less_room_than_a_tebibyte(built: Path, run: Path) -> None:
     assert set(tt.open(run).regions["kind"]) == {"arena"}
 
 
+def test_memory_in_larger_pages(built: Path, run: Path) -> None:
+    """A device that maps memory in pages of 8 MiB: addresses begin at one of these."""
+    outcome = recorded(addresses(built, "plain"), run, fault=f"granularity:{8 << 20}")
+    assert f"at {BASE + (6 << 20):x}, 0 not zero" in outcome.stdout
+    assert set(tt.open(run).regions["kind"]) == {"arena"}
+
+
 @pytest.mark.parametrize("policy", ["drop-oldest", "fail", "backpressure"])
 def test_no_epoch_may_be_lost(policy: str, built: Path, run: Path) -> None:
     """With another policy than backpressure what is lost would depend on timing."""

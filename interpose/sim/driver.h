@@ -48,6 +48,7 @@ struct sim_settings {
 	uint64_t pinned; /* allocations of more bytes on the host fail; 0: none */
 	bool lazy;       /* the first launch of a kernel waits for its context, unless it was loaded before */
 	bool elsewhere;  /* address ranges are not where they are wished to be */
+	uint64_t granularity; /* of physical memory, bytes */
 	bool ipc;        /* devices say that they can share memory by handles */
 	char *refused_name; /* modules that contain it do not load */
 };

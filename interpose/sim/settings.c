@@ -12,7 +12,7 @@
 #include "driver.h"
 
 struct sim_settings sim_settings = {
-	.devices = 1, .memory = 1ull << 30, .driver_version = SIM_DRIVER_VERSION
+	.devices = 1, .memory = 1ull << 30, .driver_version = SIM_DRIVER_VERSION, .granularity = SIM_GRANULARITY
 };
 
 static bool settings_good;
@@ -92,6 +92,9 @@ static bool parse_fault(const char *fault)
 		sim_settings.lazy = number;
 	else if (length == 9 && !strncmp(fault, "elsewhere", 9) && number <= 1)
 		sim_settings.elsewhere = number;
+	else if (length == 11 && !strncmp(fault, "granularity", 11) && number % SIM_GRANULARITY == 0 && number
+		&& !(number & (number - 1)))
+		sim_settings.granularity = number;
 	else if (length == 3 && !strncmp(fault, "ipc", 3) && number <= 1)
 		sim_settings.ipc = number;
 	else if (length == 7 && !strncmp(fault, "version", 7) && number >= 11000 && number <= 99990)

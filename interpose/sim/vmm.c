@@ -38,7 +38,7 @@ static struct reservation *reservation_of(uint64_t address, size_t size)
 
 static bool granular(uint64_t value)
 {
-	return value % SIM_GRANULARITY == 0;
+	return value % sim_settings.granularity == 0;
 }
 
 /* ---- address ranges ---- */
@@ -75,12 +75,12 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t align, CU
 		return result;
 	if (!address || !size || !granular(size) || flags || (align & (align - 1)))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (align < SIM_GRANULARITY)
-		align = SIM_GRANULARITY;
+	if (align < sim_settings.granularity)
+		align = sim_settings.granularity;
 	void *outside = reserve(wanted, size, align);
 	if (outside == MAP_FAILED)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	void *inside = reserve(0, size, SIM_GRANULARITY);
+	void *inside = reserve(0, size, sim_settings.granularity);
 	if (inside == MAP_FAILED) {
 		munmap(outside, size);
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
@@ -239,7 +239,7 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
 			&& option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
-		*granularity = SIM_GRANULARITY;
+		*granularity = sim_settings.granularity;
 	return sim_leave(result);
 }
 
