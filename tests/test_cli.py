@@ -556,18 +556,19 @@ def test_colours_only_on_a_terminal(
 
 SLOW = """
 import sys, time
+import rich.console, rich.progress
 import ttanalyze.doctor, ttanalyze.verify
 from ttanalyze import cli
 from ttanalyze.cli import common
 from ttanalyze.model import Run
-common.PROGRESS_AFTER = 0.2
+common.PROGRESS_AFTER = common.PROGRESS_LINE_AFTER = 0.2
 def slowly(quick):
     def slow(*arguments, **options):
         progress = options.get("progress") or next(filter(callable, arguments), None)
         for done in range(4):
             if progress:
                 progress(done, 4)
-            time.sleep(0.15)
+            time.sleep(0.3)
         return quick(*arguments, **options)
     return slow
 ttanalyze.verify.verify = slowly(ttanalyze.verify.verify)
@@ -582,19 +583,21 @@ sys.exit(cli.run_command(sys.argv[1:]))
     [("verify", "verifying"), ("manifest", "reading digests"), ("doctor", "looking")],
 )
 @pytest.mark.parametrize("to", ["terminal", "file"])
-def test_progress_shows_on_a_terminal_only(
+def test_progress_shows(
     small: Writer, run_path: Path, tmp_path: Path, verb: str, word: str, to: str
 ) -> None:
-    """A bar where something takes a while, on stderr; what is printed is the same with it."""
+    """Where something takes a while, on stderr: a bar on a terminal, lines in a log."""
     arguments = [verb] if verb == "doctor" else [verb, str(run_path)]
     shown = errors_of(arguments, tmp_path / "errors" if to == "file" else None)
     if to == "file":
-        assert shown == ""
+        assert re.match(rf"ttanalyze: {word}: (\d+ % )?after 0 s\n", shown)
+        assert all(line.startswith(f"ttanalyze: {word}: ") for line in shown.splitlines())
     else:
         assert word in shown
-        assert "50%" in shown or "75%" in shown
-        if verb != "doctor":
-            assert errors_of([*arguments, "--quiet"], None) == ""
+        assert re.search(r"\b(25|50|75)%", shown) or verb == "doctor"
+    if verb != "doctor":
+        quietly = tmp_path / "quietly" if to == "file" else None
+        assert errors_of([*arguments, "--quiet"], quietly) == ""
 
 
 def errors_of(arguments: list[str], to: Path | None) -> str:

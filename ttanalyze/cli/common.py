@@ -1,4 +1,4 @@
-"""What verbs share: common options, output as a whole or not at all, progress on a terminal."""
+"""What verbs share: common options, output as a whole or not at all, progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -19,6 +19,7 @@ from ttanalyze.output import Opener, replacing
 
 SAME, DIFFERS, ERROR, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER = 1.0  # seconds
+PROGRESS_LINE_AFTER = 5.0  # the first one; each pause is twice as long as the last, up to a minute
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -118,22 +119,48 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal, for work that takes more than a moment."""
-    if quiet or not os.isatty(2):
+    """On stderr, how far work is that takes more than a moment: a bar on a terminal, else lines."""
+    if quiet:
         yield None
         return
-    began = time.monotonic()
-    with interruptible(), contextlib.ExitStack() as stack:
-        task: list[Any] = []
+    shown, on_terminal = _Progress(what), os.isatty(2)
+    with interruptible() if on_terminal else contextlib.nullcontext():
+        thread = threading.Thread(target=shown.bar if on_terminal else shown.lines, daemon=True)
+        thread.start()
+        try:
+            yield shown.update
+        finally:
+            shown.ended.set()
+            thread.join()
 
-        def show(done: int, total: int) -> None:
-            if not task and time.monotonic() - began > PROGRESS_AFTER:
-                from rich.console import Console
-                from rich.progress import Progress
 
-                bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
-                task.extend([bar, bar.add_task(what)])
-            if task:
-                task[0].update(task[1], completed=done, total=total)
+class _Progress:
+    """What a thread shows, also while the work does not say how far it is."""
 
-        yield show
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.ended = threading.Event()
+        self.state = 0, 0  # done, and in all where that is known
+
+    def update(self, done: int, total: int) -> None:
+        self.state = done, total
+
+    def bar(self) -> None:
+        if self.ended.wait(PROGRESS_AFTER):
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(self.what, total=None)
+            while not self.ended.wait(0.1):
+                done, total = self.state
+                bar.update(task, completed=done, total=total or None)
+
+    def lines(self) -> None:
+        seconds, pause = 0.0, PROGRESS_LINE_AFTER
+        while not self.ended.wait(pause):
+            seconds, (done, total) = seconds + pause, self.state
+            share = f"{100 * done / total:.0f} % " if total else ""
+            say(f"{self.what}: {share}after {seconds:.0f} s")
+            pause = min(2 * pause, 60.0)
