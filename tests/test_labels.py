@@ -51,7 +51,9 @@ def run(tmp_path: Path) -> Path:
 
 def record(script: str, run: Path, status: int = 0, **options: str) -> str:
     """Runs a script under the recorder; gives what it prints."""
-    command = [sys.executable, "-c", HEAD + script]
+    # Newer versions of Python warn of forks where there are threads, as the driver has.
+    quiet = ("-W", "ignore::DeprecationWarning")
+    command = [sys.executable, *quiet, "-c", HEAD + script]
     outcome = support.run(command, support.recording(SIM, run, **options))
     assert (outcome.status, outcome.stderr) == (status, "")
     return outcome.stdout
