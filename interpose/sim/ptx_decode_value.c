@@ -301,6 +301,9 @@ static bool decode_conversion(struct ptx_decoder *d)
 	if (!ptx_all_words_used(d) || d->statement->count != 2 || !to || !from || size < ptx_type_size(to) ||
 	    result->bits || result->negated)
 		return false;
+	/* Only integers are extended to wider registers. */
+	if ((to == PTX_F16 || to == PTX_F32) && size != ptx_type_size(to))
+		return false;
 	ptx_alu alu = ptx_conversion(to, from, flags, rounded);
 	if (!alu)
 		return false;
