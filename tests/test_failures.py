@@ -983,7 +983,7 @@ def test_a_graph_that_is_refused_with_nodes_of_ours(
     environment = with_failing(library, "FAILING_DRIVER", what, run, epoch="graph-node:.")
     outcome = support.run(command, environment | {"FAILING_WRAPPERS": ""})
     compare("", bare, outcome)
-    told = "there is nothing of the recorder's insideaph: the driver refuses it so"
+    told = "there is nothing of the recorder's inside a graph: the driver refuses it so"
     inside = "in a graph inside this one"  # kernels there get no epochs anyway
     warnings = [text for text in tt.open(run).warnings if inside not in text]
     assert warnings[0] == told and "no epoch was cut" in warnings[1] and len(warnings) == 2
