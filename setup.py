@@ -24,7 +24,7 @@ from setuptools.errors import CompileError, LinkError
 
 COMPILE = ["-std=gnu11", "-D_GNU_SOURCE=", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread"]
 WARN = ["-Wall", "-Wextra", "-Werror"]
-INCLUDE = ["-Iinterpose", "-Iinterpose/cuda"]
+INCLUDE = ["-Iinterpose", "-Iinterpose/include"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ RECORDER = "ttanalyze.lib.libttshim"
 LIBRARIES = {
     "ttanalyze.lib.sim.libcuda": Library(
         "ttanalyze/lib/sim/libcuda.so.1",
-        ("interpose/sim/*.c",),
+        ("interpose/sim/driver/*.c", "interpose/sim/ptx/*.c"),
         (
             "-Wl,-soname,libcuda.so.1",
             "-Wl,-z,nodelete",  # it has threads
@@ -64,16 +64,22 @@ LIBRARIES = {
     RECORDER: Library(
         "ttanalyze/lib/libttshim.so",
         (
-            "interpose/*.c",
+            "interpose/util/*.c",
+            "interpose/driver/*.c",
             "interpose/entry/*.c",
-            "interpose/hooks/*.c",
-            "interpose/nvtx/*.c",
-            "interpose/state/*.c",
-            "interpose/capture/*.c",
-            "interpose/delay/*.c",
-            "interpose/drain/*.c",
+            "interpose/store/*.c",
+            "interpose/options/*.c",
+            "interpose/session/*.c",
+            "interpose/track/*.c",
+            "interpose/callstack/*.c",
             "interpose/sass/*.c",
+            "interpose/arena/*.c",
+            "interpose/capture/*.c",
             "interpose/timeline/*.c",
+            "interpose/nvtx/*.c",
+            "interpose/delay/*.c",
+            "interpose/lifecycle/*.c",
+            "interpose/hooks/*.c",
         ),
         (
             "-Wl,-soname,libttshim.so",
@@ -224,6 +230,6 @@ class PlatformWheel(bdist_wheel):
 
 setup(
     ext_modules=[Extension(name, sources_of(library)) for name, library in LIBRARIES.items()],
-    cffi_modules=["interpose/format_ffi.py:ffi", "interpose/cuda/cuda_ffi.py:ffi"],
+    cffi_modules=["interpose/include/format_ffi.py:ffi", "interpose/include/cuda_ffi.py:ffi"],
     cmdclass={"build_ext": BuildLibraries, "bdist_wheel": PlatformWheel},
 )

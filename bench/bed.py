@@ -91,7 +91,7 @@ class Bed:
         """
         target = self.build / name
         sources = [PROGRAMS / f"{name}.c", PROGRAMS / "program.h", PROGRAMS / "work.ptx"]
-        folders = [ROOT / "interpose" / "cuda", ROOT / "examples", PROGRAMS, ROOT / "interpose"]
+        folders = [ROOT / "interpose" / "include", ROOT / "examples", PROGRAMS, ROOT / "interpose"]
         own = [str(ROOT / "interpose" / part) for part in parts]
         link = [*own, str(paths.simulator() / "libcuda.so.1"), "-ldl"]
         return self._compile(target, sources, folders, link)

@@ -1,5 +1,5 @@
 /*
- * Prints every value, size, offset and name mapping that interpose/cuda/cuda.h states.
+ * Prints every value, size, offset and name mapping that interpose/include/cuda.h states.
  *
  * Invariant: built against that header or against the toolkit's, the output is the same. Built
  * with __CUDA_API_VERSION_INTERNAL it prints values and layouts, otherwise what the plain

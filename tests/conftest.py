@@ -39,7 +39,7 @@ def built() -> Path:
     changes; what another run may still be using stays too.
     """
     digest = hashlib.sha256()
-    headers = [support.ROOT / "interpose" / "cuda" / "cuda.h"]
+    headers = [support.ROOT / "interpose" / "include" / "cuda.h"]
     sources = [*support.PROGRAMS.glob("*.[ch]"), *support.EXAMPLES.glob("*.[ch]"), *headers]
     for path in sorted(sources):
         digest.update(path.read_bytes())

@@ -10,8 +10,8 @@
 
 #include "delay/image.h"
 #include "delay/points.h"
-#include "options.h"
-#include "recorder.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
 
 struct options options;
 

@@ -17,18 +17,19 @@ import xxhash
 
 ROOT = Path(__file__).resolve().parent.parent
 INTERPOSE = ROOT / "interpose"
-DRAIN = INTERPOSE / "drain"
+STORE = INTERPOSE / "store"
 STRESS = ROOT / "tests" / "programs" / "store_stress.c"
-FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC"]
+FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC", f"-I{INTERPOSE}"]
+FLAGS += [f"-I{INTERPOSE / 'include'}"]
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-DECLARED = "folder json store events dedup"
-HEADERS = ["format.h", *(f"drain/{name}.h" for name in DECLARED.split())]
+DECLARED = "store/folder util/json_writer store/store store/events store/dedup"
+HEADERS = ["include/format.h", *(f"{name}.h" for name in DECLARED.split())]
 NAMES = (
-    "compress dedup disk events file folder json manifest mapped merge retain store store_epoch "
-    "strings"
+    "compress dedup disk events file folder manifest mapped merge retain store store_epoch strings"
 )
-SOURCES = [*(DRAIN / f"{name}.c" for name in NAMES.split()), INTERPOSE / "state" / "clock.c"]
-STREAM = """#include "xxh3_stream.h"
+SOURCES = [STORE / f"{name}.c" for name in NAMES.split()]
+SOURCES += [INTERPOSE / "util" / f"{name}.c" for name in ("clock", "json_writer")]
+STREAM = """#include "util/xxh3_stream.h"
 uint64_t stream_digest(const void *data, size_t length, size_t piece)
 {
 	struct xxh3_stream s;
@@ -75,7 +76,7 @@ def build(target: Path, sources: list[Path], *flags: str) -> Path:
         "gcc",
         *FLAGS,
         *flags,
-        f"-iquote{DRAIN}",
+        f"-iquote{STORE}",
         "-o",
         str(target),
         *map(str, sources),

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "capture/kernels.h"
-#include "sim/ptx.h"
+#include "sim/ptx/ptx.h"
 
 #define MAX_RANGES 4096
 

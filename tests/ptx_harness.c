@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx.h"
+#include "sim/ptx/ptx.h"
 
 #define MOST 4096
 

@@ -85,11 +85,11 @@ def sanitizers() -> list[str]:
 @functools.cache
 def library() -> tuple[Any, Any]:
     """The interpreter as (ffi, library), compiled where no process has done that."""
-    sources = [*sorted(SIM.glob("ptx*.c")), ROOT / "tests" / "ptx_harness.c"]
-    command = ["gcc", "-std=gnu11", *sanitizers(), *WARNINGS, "-fPIC", "-shared", f"-I{SIM}"]
+    sources = [*sorted((SIM / "ptx").glob("*.c")), ROOT / "tests" / "ptx_harness.c"]
+    command = ["gcc", "-std=gnu11", *sanitizers(), *WARNINGS, "-fPIC", "-shared", f"-I{SIM.parent}"]
     command += [*map(str, sources), "-lm", "-lpthread"]
     of = hashlib.sha256(" ".join(command).encode())
-    for path in [*sources, *sorted(SIM.glob("*.h"))]:
+    for path in [*sources, *sorted((SIM / "ptx").glob("*.h"))]:
         of.update(path.read_bytes())
     target = ROOT / "build" / "tests" / f"ptx-{of.hexdigest()[:16]}" / "libptx.so"
     with support.sole_maker(target):

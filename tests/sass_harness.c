@@ -3,9 +3,9 @@
  */
 #include <stdlib.h>
 
-#include "../interpose/format.h"
-#include "../interpose/sass/fatbin.h"
-#include "../interpose/sass/patch.h"
+#include "format.h"
+#include "sass/fatbin.h"
+#include "sass/patch.h"
 
 #define API __attribute__((visibility("default")))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ("sass/cubin.c", "sass/code.c", "sass/patch.c", "sass/fatbin.c", "state/image.c")
+SOURCES = ("sass/cubin.c", "sass/code.c", "sass/patch.c", "sass/fatbin.c", "track/image.c")
 EMPTY, FIXED, RANDOM, CLUSTER = range(4)
 EVERY = 2**64 - 1
 VISIT = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
@@ -82,6 +82,7 @@ def build(folder: Path) -> Patcher:
         *("-std=gnu11", "-D_GNU_SOURCE=", "-O2", "-g", "-fPIC", "-shared", "-fvisibility=hidden"),
         *("-Wall", "-Wextra", "-Werror"),
         *shlex.split(os.environ.get("CFLAGS", "")),
+        *(f"-I{ROOT / 'interpose'}", f"-I{ROOT / 'interpose' / 'include'}"),
         *(str(ROOT / "interpose" / name) for name in SOURCES),
         *(str(ROOT / "tests" / "sass_harness.c"), "-o", str(made)),
     ]

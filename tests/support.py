@@ -112,7 +112,7 @@ def build_program(name: str, where: Path) -> Path:
 def _compile_program(name: str, program: Path) -> None:
     where = program.parent
     compile_line = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"]
-    compile_line.append(f"-I{ROOT / 'interpose' / 'cuda'}")
+    compile_line.append(f"-I{ROOT / 'interpose' / 'include'}")
     own: list[str] = []
     if (PROGRAMS / f"{name}_lib.c").exists():
         library, source = where / f"lib{name}.so", PROGRAMS / f"{name}_lib.c"

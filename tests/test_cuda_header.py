@@ -1,4 +1,4 @@
-"""interpose/cuda/cuda.h says what the CUDA toolkit's header says."""
+"""interpose/include/cuda.h says what the CUDA toolkit's header says."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = ROOT / "interpose" / "cuda"
+OURS = ROOT / "interpose" / "include"
 EXPECTED = ROOT / "tests" / "data" / "cuda_abi.txt"
 MODES = {
     "plain": [],

@@ -74,7 +74,7 @@ def test_threads_do_not_race(name: str, folder: Path) -> None:
     program = folder / name
     source = str(support.PROGRAMS / f"{name}.c")
     driver = ["-Wl,--as-needed", str(support.SIMULATOR)]
-    include = f"-I{support.ROOT / 'interpose' / 'cuda'}"
+    include = f"-I{support.ROOT / 'interpose' / 'include'}"
     subprocess.run([*COMPILE, include, "-o", str(program), source, *driver], check=True)
     environment = watched(folder, name)
     bare = support.run([*prefix(folder), program], environment)

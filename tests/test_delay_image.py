@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.native, pytest.mark.large]
 
 DATA = Path(__file__).parent / "data" / "sass"
 CUBINS = sorted(DATA.glob("patch_*.cubin"))
-SOURCES = ["delay/image.c", "delay/points.c", "delay/config.c", "delay/reader.c"]
+SOURCES = ["delay/image.c", "delay/points.c", "options/delay_config.c", "util/json_reader.c"]
 SOURCES += ["delay/checksum.c", "sass/cubin.c", "sass/code.c", "sass/patch.c"]
-SOURCES += ["drain/disk.c", "drain/file.c", "drain/folder.c", "drain/json.c"]
-SOURCES += ["state/clock.c", "occasions.c"]
+SOURCES += ["store/disk.c", "store/file.c", "store/folder.c", "util/json_writer.c"]
+SOURCES += ["util/clock.c", "options/triggers.c"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Path:
     interpose = support.ROOT / "interpose"
     command = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE=", "-O1", "-g"]
     command += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    command += [f"-I{interpose}", f"-I{interpose / 'cuda'}", "-o", str(program), "-pthread"]
+    command += [f"-I{interpose}", f"-I{interpose / 'include'}", "-o", str(program), "-pthread"]
     command += [str(support.ROOT / "tests" / "delay_harness.c")]
     subprocess.run([*command, *(str(interpose / name) for name in SOURCES)], check=True)
     return program

@@ -67,9 +67,9 @@ def preprocessed(text: str, include: Path) -> str:
 
 def table(name: str) -> list[str]:
     """The symbols of one of TABLES."""
-    headers = '#include "hook_table.h"\n#include "pass_table.h"\n'
+    headers = '#include "driver/hook_table.h"\n#include "entry/pass_table.h"\n'
     source = f"{headers}#define X(symbol) entry symbol;\n{name}(X)\n"
-    return re.findall(r"entry (\w+);", preprocessed(source, support.ROOT / "interpose" / "entry"))
+    return re.findall(r"entry (\w+);", preprocessed(source, support.ROOT / "interpose"))
 
 
 def declared(include: Path) -> set[str]:
@@ -81,7 +81,7 @@ def declared(include: Path) -> set[str]:
 
 def headers() -> list[Path]:
     """Our own cuda.h, and the toolkit's where there is one of the same version."""
-    return list(filter(None, [support.ROOT / "interpose" / "cuda", toolkit_include()]))
+    return list(filter(None, [support.ROOT / "interpose" / "include", toolkit_include()]))
 
 
 @pytest.mark.parametrize("include", headers(), ids=str)
@@ -101,7 +101,7 @@ def test_every_call_of_the_api_is_in_a_table(include: Path) -> None:
 
 
 def test_a_wrapped_call_is_wrapped_for_both_default_streams() -> None:
-    hooked, calls = set(table("HOOK_TABLE")), declared(support.ROOT / "interpose" / "cuda")
+    hooked, calls = set(table("HOOK_TABLE")), declared(support.ROOT / "interpose" / "include")
     for symbol in hooked:
         assert not {symbol + "_ptsz", symbol + "_ptds"} & calls - hooked, symbol
     assert {re.sub("_pt[sd][sz]$", "", symbol) for symbol in hooked} <= hooked
@@ -126,7 +126,7 @@ def without(folder: Path, *calls: str) -> dict[str, str]:
 
 def needed() -> list[str]:
     """The calls that the recorder can't do without."""
-    table = (support.ROOT / "interpose" / "entry" / "hook_table.h").read_text()
+    table = (support.ROOT / "interpose" / "driver" / "hook_table.h").read_text()
     return re.findall(r"X\((\w+)\)", table.partition("#define NEED_TABLE(X)")[2])
 
 

@@ -22,7 +22,7 @@ from ttanalyze.replay import plan
 
 KERNELS = ("scale", "sums", "follow", "reverse", "fill", "poke", "bump")
 TOOLKIT = Path("/usr/local/cuda/include/cuda.h")
-OWN = support.ROOT / "interpose" / "cuda"
+OWN = support.ROOT / "interpose" / "include"
 pytestmark = [pytest.mark.native, pytest.mark.large]
 
 

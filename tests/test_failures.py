@@ -430,7 +430,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("failing")
     (folder / "versions").write_text("GLIBC_2.34 { dlsym; };\n")
     line = ["gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    line += [f"-I{support.ROOT / 'interpose' / 'cuda'}", "-pthread"]
+    line += [f"-I{support.ROOT / 'interpose' / 'include'}", "-pthread"]
     more = {"failing": [], "failing_driver": [f"-Wl,--version-script={folder / 'versions'}"]}
     for name, flags in more.items():
         source = support.ROOT / "tests" / f"{name}.c"

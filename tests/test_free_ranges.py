@@ -34,7 +34,16 @@ class Ranges(ctypes.Structure):
 def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
     built = tmp_path_factory.mktemp("ranges") / "libranges.so"
     source = ROOT / "interpose" / "capture" / "free_ranges.c"
-    command = ["gcc", "-std=gnu11", *sanitizers(), "-O1", "-g", "-fPIC", "-shared"]
+    command = [
+        "gcc",
+        "-std=gnu11",
+        f"-I{ROOT / 'interpose'}",
+        *sanitizers(),
+        "-O1",
+        "-g",
+        "-fPIC",
+        "-shared",
+    ]
     subprocess.run([*command, "-o", str(built), str(source)], check=True)
     out = ctypes.CDLL(str(built))
     for name in ("add", "take", "remove"):

@@ -179,7 +179,7 @@ def test_without_cupti_there_are_events(built: Path, run: Path, tmp_path: Path) 
 def test_a_program_that_uses_cupti_itself(linked: bool, run: Path, tmp_path: Path) -> None:
     """It gets its own records and none of ours, and from there on events are what times."""
     program = tmp_path / "program"
-    command = ["gcc", "-Wall", "-Wextra", "-Werror", f"-I{support.ROOT / 'interpose' / 'cuda'}"]
+    command = ["gcc", "-Wall", "-Wextra", "-Werror", f"-I{support.ROOT / 'interpose' / 'include'}"]
     command += ["-DLINKED"] if linked else []
     command += [str(support.PROGRAMS / "simonly_cupti.c"), "-o", str(program)]
     command += [str(support.SIMULATOR), "-ldl"]

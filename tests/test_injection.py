@@ -62,7 +62,7 @@ def test_a_program_that_gains_rights_takes_no_options(open_folder: Path, tmp_pat
     for library in (support.SHIM, support.SIMULATOR):
         shutil.copy(library, open_folder)
     program = open_folder / "program"
-    line = ["gcc", f"-I{support.ROOT / 'interpose' / 'cuda'}", "-o", str(program)]
+    line = ["gcc", f"-I{support.ROOT / 'interpose' / 'include'}", "-o", str(program)]
     line += [str(support.PROGRAMS / "context_primary.c"), str(support.SIMULATOR), "-pthread"]
     subprocess.run([*line, f"-Wl,-rpath,{open_folder}", "-ldl"], check=True)
     os.chown(program, 65534, 65534)

@@ -73,12 +73,19 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
     library = tmp_path_factory.mktemp("kernels") / "kernels.so"
     sources = [
         str(ROOT / "tests" / "kernels_harness.c"),
-        *map(str, sorted((INTERPOSE / "sim").glob("ptx*.c"))),
+        *map(str, sorted((INTERPOSE / "sim" / "ptx").glob("*.c"))),
     ]
-    flags = ["-std=gnu11", "-O2", "-shared", "-fPIC", f"-I{INTERPOSE}", f"-I{INTERPOSE / 'sim'}"]
+    flags = [
+        "-std=gnu11",
+        "-O2",
+        "-shared",
+        "-fPIC",
+        f"-I{INTERPOSE}",
+        f"-I{INTERPOSE / 'include'}",
+    ]
     subprocess.run(["gcc", *flags, "-o", str(library), *sources, "-lm", "-lpthread"], check=True)
     ffi = cffi.FFI()
-    ffi.cdef(structs(INTERPOSE / "format.h", "tt_chunk", "tt_chunk_entry"))
+    ffi.cdef(structs(INTERPOSE / "include" / "format.h", "tt_chunk", "tt_chunk_entry"))
     names = ["region", "params", "control", "status"]
     ffi.cdef(
         structs(

@@ -87,7 +87,7 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("extension")
     (folder / "extension.c").write_text(EXTENSION)
     target = folder / "extension.so"
-    include = f"-I{support.ROOT / 'interpose' / 'cuda'}"
+    include = f"-I{support.ROOT / 'interpose' / 'include'}"
     command = ["gcc", "-std=gnu11", "-g", "-O1", "-fno-optimize-sibling-calls", "-shared", "-fPIC"]
     command += [include, str(folder / "extension.c"), "-o", str(target), str(support.SIMULATOR)]
     subprocess.run(command, check=True)

@@ -106,9 +106,18 @@ def test_the_source_archive_is_complete(archives: Path) -> None:
         names = {name.partition("/")[2] for name in tar.getnames()}
     for name in (
         *("Makefile", "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "setup.py"),
-        *("requirements-dev.lock", "docs/format.md", "interpose/format.h", "examples/vecadd.c"),
+        *(
+            "requirements-dev.lock",
+            "docs/format.md",
+            "interpose/include/format.h",
+            "examples/vecadd.c",
+        ),
         *("docs/architecture.md", "docs/limits.md", "docs/python.md", "bench/run.py"),
-        *("interpose/format_ffi.py", "interpose/capture/capture.ptx", "interpose/cuda/cuda.h"),
+        *(
+            "interpose/include/format_ffi.py",
+            "interpose/capture/capture.ptx",
+            "interpose/include/cuda.h",
+        ),
         *("examples/vecadd.ptx", "tests/conftest.py", "tests/programs/program.h", ".ci/run"),
     ):
         assert name in names

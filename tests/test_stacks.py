@@ -102,7 +102,7 @@ def built_from(source: Path, text: str, *options: str) -> Path:
     """A program, with debug information."""
     target = source.with_suffix("")
     source.write_text(text)
-    folders = [support.ROOT / "interpose" / "cuda", support.ROOT / "tests" / "programs"]
+    folders = [support.ROOT / "interpose" / "include", support.ROOT / "tests" / "programs"]
     include = [*options, *(f"-I{folder}" for folder in folders)]
     libraries = ["-Wl,--as-needed", str(support.SIMULATOR), "-ldl"]
     command = ["gcc", "-std=gnu11", "-g", "-O1", *include, str(source), "-o", str(target)]

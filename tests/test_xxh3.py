@@ -14,8 +14,8 @@ import xxhash
 
 from ttanalyze.model.digest import digests_of_words
 
-CAPTURE = Path(__file__).resolve().parent.parent / "interpose" / "capture"
-SOURCE = """#include "xxh3.h"
+INTERPOSE = Path(__file__).resolve().parent.parent / "interpose"
+SOURCE = """#include "util/xxh3.h"
 uint64_t digest(const void *data, size_t length) { return xxh3_64(data, length); }
 """
 LENGTHS = [*range(2049), 65535, 65536, 65537, 1_000_000]
@@ -31,7 +31,7 @@ def library(
     command = [
         "gcc",
         *flags,
-        f"-I{CAPTURE}",
+        f"-I{INTERPOSE}",
         "-o",
         str(folder / "digest.so"),
         str(folder / "digest.c"),

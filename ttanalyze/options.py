@@ -122,7 +122,7 @@ WORDS += "nvtx:REGEX"
 
 def _occasions(value: str) -> Iterator[tuple[str, str]]:
     """What is in lists with commas, separated by semicolons: a form and its expression, or nothing
-    and a word. See interpose/occasions.h.
+    and a word. See interpose/options/triggers.h.
     """
     for rest in value.split(";"):
         while rest:
@@ -153,7 +153,7 @@ def _names(value: str) -> None:
 
 
 def _settings(value: str) -> None:
-    """What tt_control understands. See interpose/controls.h."""
+    """What tt_control understands. See interpose/capture/controls.h."""
     for setting in filter(None, (part.strip(" \t\n") for part in value.split(";"))):
         name, _, given = setting.partition("=")
         if not given or name not in ("points", "stamps", "regions", "snapshot"):

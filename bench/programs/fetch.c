@@ -4,7 +4,7 @@
  */
 #include "program.h"
 
-#include "drain/drain.h"
+#include "capture/drain.h"
 
 int main(int argc, char **argv)
 {

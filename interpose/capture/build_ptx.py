@@ -24,20 +24,21 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-GRAPH = FOLDER.parent.parent / "ttanalyze" / "graph"
+INTERPOSE = FOLDER.parent
+GRAPH = INTERPOSE.parent / "ttanalyze" / "graph"
 KERNELS = {
     FOLDER / "capture.ptx": "kernels.cu",
     FOLDER / "replay.ptx": "replay.cu",
-    GRAPH / "again.ptx": "again.cu",  # which the toolkit loads
+    GRAPH / "again.ptx": "replay_digest.cu",  # which the toolkit loads
 }
 SOURCES = [
     "capture.cuh",
     "device.cuh",
     "digest.cuh",
     "kernels.h",
-    "chunk.h",
-    "xxh3.h",
-    "../format.h",
+    "../include/chunk.h",
+    "../util/xxh3.h",
+    "../include/format.h",
 ]
 NVCC_FALLBACK = "/usr/local/cuda/bin/nvcc"
 
@@ -79,7 +80,14 @@ def compile_ptx(kernels: str, nvcc: str, defines: list[str]) -> str:
     """PTX text as nvcc writes it for compute_75. Raises subprocess.CalledProcessError."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "kernels.ptx"
-        options = ["-ptx", "-arch=compute_75", "-O3", *(f"-D{define}" for define in defines)]
+        options = [
+            "-ptx",
+            "-arch=compute_75",
+            "-O3",
+            f"-I{INTERPOSE}",
+            f"-I{INTERPOSE / 'include'}",
+        ]
+        options += [f"-D{define}" for define in defines]
         subprocess.run(
             [nvcc, *options, kernels, "-o", str(output)], cwd=FOLDER, check=True, timeout=300
         )

@@ -1,17 +1,17 @@
 /*
  * Cutting an epoch. See capture.h for the invariant.
  */
-#include "capture.h"
+#include "capture/capture.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../controls.h"
-#include "../drain/drain.h"
-#include "../options.h"
-#include "../recorder.h"
-#include "../state/clock.h"
+#include "capture/controls.h"
+#include "capture/drain.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
 
 #define GATE_MS 200
 #define OTHERS 64         /* contexts that an epoch is of, besides its own */

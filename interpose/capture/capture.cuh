@@ -6,9 +6,9 @@
  * digest changes only together with that. Nothing outside [base, base + size) of a region is
  * read, whatever its alignment.
  */
-#include "device.cuh"
-#include "digest.cuh"
-#include "kernels.h"
+#include "capture/device.cuh"
+#include "capture/digest.cuh"
+#include "capture/kernels.h"
 
 #define CURSOR_SHIFT 40 /* of the count in tt_capture_control.cursor */
 

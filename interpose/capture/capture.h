@@ -15,12 +15,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../drain/drain.h"
-#include "../state/regions.h"
-#include "../state/streams.h"
-#include "free_ranges.h"
-#include "kernels.h"
-#include "memory.h"
+#include "capture/drain.h"
+#include "track/regions.h"
+#include "track/streams.h"
+#include "capture/free_ranges.h"
+#include "capture/kernels.h"
+#include "capture/memory.h"
 
 #define CAPTURE_PENDING 256 /* epoch parts that may wait for the drain */
 #define CAPTURE_OUTGROWN 64 /* of these there are few: each is larger by a part than the one before */

@@ -6,8 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "../controls.h"
-#include "capture.h"
+#include "capture/controls.h"
+#include "capture/capture.h"
 
 #define GRANULE ((uint64_t)2 << 20) /* of device memory: less takes as much */
 

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../drain/drain.h"
-#include "../incident.h"
-#include "../options.h"
-#include "../recorder.h"
-#include "../state/clock.h"
-#include "capture.h"
-#include "points.h"
+#include "capture/drain.h"
+#include "lifecycle/crash_report.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "capture/capture.h"
+#include "capture/graph_epochs.h"
 
 extern const char capture_ptx[];
 

@@ -6,7 +6,7 @@
 #ifndef TT_DEVICE_CUH
 #define TT_DEVICE_CUH
 
-#include "kernels.h"
+#include "capture/kernels.h"
 
 #define WARP 32
 #define ALL_LANES 0xffffffffu

@@ -9,8 +9,8 @@
 #ifndef TT_DIGEST_CUH
 #define TT_DIGEST_CUH
 
-#include "device.cuh"
-#include "xxh3.h"
+#include "capture/device.cuh"
+#include "util/xxh3.h"
 
 #define BATCH_ROUNDS 4 /* rounds that a warp reads at once: 8 loads of 16 bytes per lane */
 #define BATCH (BATCH_ROUNDS * XXH3_ROUND)

@@ -1,9 +1,9 @@
 /*
  * Free addresses. See free_ranges.h for the invariant.
  */
-#include "free_ranges.h"
+#include "capture/free_ranges.h"
 
-#include "../state/room.h"
+#include "util/vector.h"
 
 /* The index of the first range that starts at or above the address. */
 static size_t lower(const struct free_ranges *f, uint64_t start)

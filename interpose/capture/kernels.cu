@@ -2,7 +2,7 @@
  * The capture kernels as they are launched, and the one that puts memory back. kernels.h says how
  * the host uses them.
  */
-#include "capture.cuh"
+#include "capture/capture.cuh"
 
 DIGEST_KERNEL tt_capture_digest(const struct tt_capture_params p)
 {

@@ -40,12 +40,12 @@
  * one that was written to between digest and gather is hashed again, and its entry says so.
  * Entry order in a delta chunk differs from run to run; a full chunk's is the block order.
  */
-#ifndef TT_KERNELS_H
-#define TT_KERNELS_H
+#ifndef TT_CAPTURE_KERNELS_H
+#define TT_CAPTURE_KERNELS_H
 
 #include <stdint.h>
 
-#include "../format.h"
+#include "format.h"
 #include "chunk.h"
 
 #define TT_KERNELS "tt_capture_" /* so they all begin */

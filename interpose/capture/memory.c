@@ -4,17 +4,17 @@
  * Each context has one range of addresses. Small memory is a part of a slab there, large memory has
  * a mapping of its own, and an unmapped page follows each mapping.
  */
-#include "memory.h"
+#include "capture/memory.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../recorder.h"
-#include "../state/room.h"
-#include "../state/streams.h"
-#include "free_ranges.h"
+#include "lifecycle/recorder.h"
+#include "util/vector.h"
+#include "track/streams.h"
+#include "capture/free_ranges.h"
 
 #define UNIT ((uint64_t)512)            /* alignment, as the driver's */
 #define PAGE ((uint64_t)2 << 20)

@@ -1,10 +1,10 @@
 /*
  * What a capture waits for, and what waits for it. See capture.h for the invariant.
  */
-#include "../options.h"
-#include "../recorder.h"
-#include "../state/clock.h"
-#include "capture.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "capture/capture.h"
 
 #define HOST_BOUND_MS 200 /* an epoch waits so long for streams that may wait for the host */
 #define OTHERS_MS 50      /* and so long for the others, if those stay busy */

@@ -2,7 +2,7 @@
  * The capture kernels as nodes of graphs, and those that note when nodes ran: what they are to do the
  * first node fetches from where the host has written it for the launch. kernels.h says how.
  */
-#include "capture.cuh"
+#include "capture/capture.cuh"
 
 #define SINGLE_KERNEL extern "C" __global__ void __launch_bounds__(1, 1)
 

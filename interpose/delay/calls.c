@@ -3,7 +3,7 @@
  *
  * A stream says in one word that it has got to a delay, and goes on when another has the same number.
  */
-#include "calls.h"
+#include "delay/calls.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -13,11 +13,11 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "../capture/capture.h"
-#include "../options.h"
-#include "../recorder.h"
-#include "../state/clock.h"
-#include "points.h"
+#include "capture/capture.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "delay/points.h"
 
 #define SLOTS 4096
 #define MOST_NS 2000000000u /* of delay that a context's streams may have before them */

@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../format.h"
-#include "../state/streams.h"
+#include "format.h"
+#include "track/streams.h"
 
 #define DELAYS (TT_EVENTF_DELAYED | TT_EVENTF_DELAYED_STREAM)
 

@@ -4,13 +4,13 @@
  * Of a section with instructions and its constants, which name it in sh_info, and of those that its
  * relocations lead to, in turn.
  */
-#include "checksum.h"
+#include "delay/checksum.h"
 
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../drain/xxh3_stream.h"
+#include "util/xxh3_stream.h"
 
 #define CUDA 190
 #define CONSTANT ".nv.constant"

@@ -1,16 +1,16 @@
 /*
  * Puts delays into cubins. See image.h for the invariant.
  */
-#include "image.h"
+#include "delay/image.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../recorder.h"
-#include "../sass/patch.h"
-#include "checksum.h"
-#include "points.h"
+#include "lifecycle/recorder.h"
+#include "sass/patch.h"
+#include "delay/checksum.h"
+#include "delay/points.h"
 
 /*
  * What has delays before it unless patterns say otherwise: what moves memory, synchronises, or waits

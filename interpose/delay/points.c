@@ -1,18 +1,18 @@
 /*
  * Choosing what is late. See points.h for the invariant.
  */
-#include "points.h"
+#include "delay/points.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../drain/file.h"
-#include "../drain/json.h"
-#include "../format.h"
-#include "../options.h"
-#include "../recorder.h"
+#include "store/file.h"
+#include "util/json_writer.h"
+#include "format.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
 
 #define MOST_CALLS (1 << 16) /* that are listed */
 

@@ -9,8 +9,8 @@
 #ifndef TT_DELAY_POINTS_H
 #define TT_DELAY_POINTS_H
 
-#include "../drain/folder.h"
-#include "config.h"
+#include "store/folder.h"
+#include "options/delay_config.h"
 
 struct delay_kernel;
 

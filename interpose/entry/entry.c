@@ -1,11 +1,11 @@
 /*
  * dlsym, cuGetProcAddress and the direct symbols. See entry.h for the invariant.
  */
-#include "entry.h"
+#include "entry/entry.h"
 
-#include "../nvtx/abi.h"
-#include "../nvtx/nvtx.h"
-#include "pass_table.h"
+#include "nvtx/abi.h"
+#include "nvtx/nvtx.h"
+#include "entry/pass_table.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

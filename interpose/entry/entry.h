@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../hot.h"
-#include "hook_table.h"
+#include "util/hot.h"
+#include "driver/hook_table.h"
 
 /* In what a sanitizer's runtime calls of the C library by way of us, before it is ready for code that it watches. */
 #define UNWATCHED __attribute__((no_sanitize("address", "undefined", "thread")))

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "entry.h"
+#include "entry/entry.h"
 
 #ifdef __x86_64__
 

@@ -1,8 +1,8 @@
 /*
  * cuMemAlloc, cuMemAllocPitch and cuMemFree: from the arena in deterministic runs.
  */
-#include "../state/arena.h"
-#include "memory.h"
+#include "arena/arena.h"
+#include "hooks/memory.h"
 
 /* True: *r is settled, and not by the driver where it is CUDA_SUCCESS. */
 static bool from_arena(struct op *op, size_t n, CUdeviceptr *p, CUresult *r)

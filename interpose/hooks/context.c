@@ -1,10 +1,10 @@
 /*
  * Initialisation, contexts and their synchronisation.
  */
-#include "../capture/points.h"
-#include "../inflight.h"
-#include "../state/arena.h"
-#include "op.h"
+#include "capture/graph_epochs.h"
+#include "lifecycle/inflight.h"
+#include "arena/arena.h"
+#include "hooks/op.h"
 
 EXPORT CUresult CUDAAPI cuInit(unsigned flags)
 {

@@ -3,8 +3,8 @@
  */
 #include <string.h>
 
-#include "../state/arena.h"
-#include "op.h"
+#include "arena/arena.h"
+#include "hooks/op.h"
 
 struct span {
 	CUdeviceptr dst, src;

@@ -4,16 +4,16 @@
  * Machine code is changed as it is. Where there is none for the devices here, the driver first makes
  * it of the PTX, as it would have, with the program's own options.
  */
-#include "delayed.h"
+#include "hooks/delayed.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "../delay/image.h"
-#include "../delay/points.h"
-#include "../recorder.h"
-#include "../sass/fatbin.h"
-#include "../state/held.h"
+#include "delay/image.h"
+#include "delay/points.h"
+#include "lifecycle/recorder.h"
+#include "sass/fatbin.h"
+#include "track/image_retention.h"
 
 #define DEVICES 64
 #define SETTINGS 64

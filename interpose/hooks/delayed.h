@@ -7,7 +7,7 @@
 #ifndef TT_HOOKS_DELAYED_H
 #define TT_HOOKS_DELAYED_H
 
-#include "../state/modules.h"
+#include "track/modules.h"
 
 /* Returns an image that the caller frees, or NULL where the module is to be loaded as it is. */
 void *delayed_image(const struct loading *l);

@@ -1,9 +1,9 @@
 /*
  * Executable graphs: making them, changing them, ending them. Their launches are in launch.c.
  */
-#include "../capture/points.h"
-#include "../state/graphs.h"
-#include "op.h"
+#include "capture/graph_epochs.h"
+#include "track/graphs.h"
+#include "hooks/op.h"
 
 /*
  * The executable graph that a call is about, NULL where it is not known. A context that is current is not

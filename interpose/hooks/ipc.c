@@ -3,8 +3,8 @@
  */
 #include <string.h>
 
-#include "../state/arena_share.h"
-#include "memory.h"
+#include "arena/share.h"
+#include "hooks/memory.h"
 
 _Static_assert(sizeof(struct shared_handle) <= sizeof(CUipcMemHandle), "it travels as one");
 

@@ -3,10 +3,10 @@
  */
 #include <string.h>
 
-#include "../capture/points.h"
-#include "../drain/params.h"
-#include "../state/graphs.h"
-#include "launch.h"
+#include "capture/graph_epochs.h"
+#include "store/params.h"
+#include "track/graphs.h"
+#include "hooks/launch.h"
 
 /* Of a launch that succeeded: what its parameters are read from is as the driver found it. Where they are kept. */
 static const uint8_t *keep_params(struct tt_event *e, const struct function *f, const struct shape *s)

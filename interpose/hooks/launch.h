@@ -4,7 +4,7 @@
 #ifndef TT_HOOKS_LAUNCH_H
 #define TT_HOOKS_LAUNCH_H
 
-#include "op.h"
+#include "hooks/op.h"
 
 struct shape {
 	CUfunction f;

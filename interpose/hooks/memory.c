@@ -1,10 +1,10 @@
 /*
  * Allocations and what the program asks about them.
  */
-#include "memory.h"
+#include "hooks/memory.h"
 
-#include "../state/arena.h"
-#include "multicast.h"
+#include "arena/arena.h"
+#include "hooks/multicast.h"
 
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
 {

@@ -4,7 +4,7 @@
 #ifndef TT_HOOKS_MEMORY_H
 #define TT_HOOKS_MEMORY_H
 
-#include "op.h"
+#include "hooks/op.h"
 
 /* After an allocation: its region, if it succeeded, and its event. */
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size);

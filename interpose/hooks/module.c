@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../delay/points.h"
-#include "delayed.h"
-#include "op.h"
+#include "delay/points.h"
+#include "hooks/delayed.h"
+#include "hooks/op.h"
 
 #define SETTINGS 64 /* more options than there are */
 

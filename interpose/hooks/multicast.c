@@ -4,7 +4,7 @@
  * One that another process made is imported like any other handle; but a device is added to it
  * in each process before memory is bound to it or it is mapped, which tells it.
  */
-#include "multicast.h"
+#include "hooks/multicast.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef TT_HOOKS_MULTICAST_H
 #define TT_HOOKS_MULTICAST_H
 
-#include "op.h"
+#include "hooks/op.h"
 
 bool multicast_is(CUmemGenericAllocationHandle h);
 /* The driver gave the handle out for memory: one of a released object comes back. */

@@ -1,8 +1,8 @@
 /*
  * The parts of a wrapper that are not on the launch path.
  */
-#include "../incident.h"
-#include "op.h"
+#include "lifecycle/crash_report.h"
+#include "hooks/op.h"
 
 bool op_is_capturing(struct stream *s)
 {

@@ -7,19 +7,19 @@
 #ifndef TT_HOOKS_OP_H
 #define TT_HOOKS_OP_H
 
-#include "../capture/capture.h"
-#include "../controls.h"
-#include "../delay/calls.h"
-#include "../delay/points.h"
-#include "../drain/events.h"
-#include "../options.h"
-#include "../recorder.h"
-#include "../state/clock.h"
-#include "../state/modules.h"
-#include "../state/regions.h"
-#include "../state/stacks.h"
-#include "../timeline/events.h"
-#include "../timeline/timeline.h"
+#include "capture/capture.h"
+#include "capture/controls.h"
+#include "delay/calls.h"
+#include "delay/points.h"
+#include "store/events.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "track/modules.h"
+#include "track/regions.h"
+#include "callstack/stacks.h"
+#include "timeline/events.h"
+#include "timeline/timeline.h"
 
 struct op {
 	bool on; /* we record this call */

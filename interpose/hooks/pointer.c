@@ -2,8 +2,8 @@
  * What the program asks about pointers, and who may reach its memory. What lies in the arena is
  * answered for as if the driver had allocated it on its own.
  */
-#include "../state/arena.h"
-#include "op.h"
+#include "arena/arena.h"
+#include "hooks/op.h"
 
 EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p)
 {

@@ -7,10 +7,10 @@
  */
 #include <string.h>
 
-#include "../drain/drain.h"
-#include "../drain/params.h"
-#include "../state/views.h"
-#include "launch.h"
+#include "capture/drain.h"
+#include "store/params.h"
+#include "track/views.h"
+#include "hooks/launch.h"
 
 #define SETTINGS 32
 #define VIEWS 64

@@ -1,9 +1,9 @@
 /*
  * Streams, events, stream capture, waits of the host, and stream-ordered allocation.
  */
-#include "../inflight.h"
-#include "../state/arena.h"
-#include "op.h"
+#include "lifecycle/inflight.h"
+#include "arena/arena.h"
+#include "hooks/op.h"
 
 static void end_with(struct op *op, CUresult r, uint32_t kind, uint64_t dst, uint64_t src)
 {

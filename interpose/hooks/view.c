@@ -1,8 +1,8 @@
 /*
  * Texture and surface objects.
  */
-#include "../state/views.h"
-#include "op.h"
+#include "track/views.h"
+#include "hooks/op.h"
 
 EXPORT CUresult CUDAAPI cuTexObjectCreate(CUtexObject *object, const CUDA_RESOURCE_DESC *d, const CUDA_TEXTURE_DESC *t,
 					  const CUDA_RESOURCE_VIEW_DESC *v)

@@ -1,9 +1,9 @@
 /*
  * Digests of many short inputs at once. See digests.h.
  */
-#include "digests.h"
+#include "load/digests.h"
 
-#include "../event_check.h"
+#include "util/event_check.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -3,7 +3,7 @@
  *
  * Invariant: a place is read into only when what was read into it before is copied.
  */
-#include "load.h"
+#include "load/load.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../capture/xxh3.h"
+#include "util/xxh3.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define LARGE_PAGE ((size_t)2 << 20)

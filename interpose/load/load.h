@@ -5,8 +5,8 @@
  *
  * The toolkit reads this file, too: what directives say is not seen there.
  */
-#ifndef TT_LOAD_H
-#define TT_LOAD_H
+#ifndef TT_LOAD_LOAD_H
+#define TT_LOAD_LOAD_H
 
 #include <cuda.h>
 #include <stddef.h>

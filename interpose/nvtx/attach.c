@@ -6,17 +6,17 @@
  * fills the tables, and where it put a function ours goes before it.
  */
 #define _GNU_SOURCE
-#include "nvtx.h"
+#include "nvtx/nvtx.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../entry/entry.h"
-#include "../options.h"
-#include "../recorder.h"
-#include "calls.h"
+#include "entry/entry.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "nvtx/calls.h"
 
 static nvtx_initialize *_Atomic another;
 

@@ -5,7 +5,7 @@
  * number for a range that ends anywhere, a handle for a domain. Where there is another tool behind
  * us it is that one's answers.
  */
-#include "calls.h"
+#include "nvtx/calls.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -13,14 +13,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "../capture/capture.h"
-#include "../drain/events.h"
-#include "../options.h"
-#include "../recorder.h"
-#include "../state/clock.h"
-#include "../state/streams.h"
-#include "nvtx.h"
-#include "ranges.h"
+#include "capture/capture.h"
+#include "store/events.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "track/streams.h"
+#include "nvtx/nvtx.h"
+#include "nvtx/ranges.h"
 
 nvtx_function *_Atomic nvtx_theirs[NVTX_PARTS][NVTX_FUNCTIONS];
 

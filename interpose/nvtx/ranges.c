@@ -1,7 +1,7 @@
 /*
  * Open ranges. See ranges.h for the invariant.
  */
-#include "ranges.h"
+#include "nvtx/ranges.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../recorder.h"
+#include "lifecycle/recorder.h"
 
 #define OPEN_MOST 16384u /* of a thread */
 #define EARLY_MOST 64    /* of a thread */

@@ -7,8 +7,8 @@
 #ifndef TT_NVTX_RANGES_H
 #define TT_NVTX_RANGES_H
 
-#include "../format.h"
-#include "texts.h"
+#include "format.h"
+#include "nvtx/texts.h"
 
 /* What was said before recording began, to be written when it does. */
 struct early {

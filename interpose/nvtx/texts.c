@@ -10,7 +10,7 @@
  * when it is used. What another tool gives for it stands in a table of its own.
  */
 #define _GNU_SOURCE
-#include "texts.h"
+#include "nvtx/texts.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -19,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../capture/xxh3.h"
-#include "../options.h"
-#include "../recorder.h"
+#include "util/xxh3.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
 
 #define WAYS 4
 #define MESSAGES ((size_t)16384)

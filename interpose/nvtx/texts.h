@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "abi.h"
+#include "nvtx/abi.h"
 
 /* A message as the run has it. */
 struct text {

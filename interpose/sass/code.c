@@ -14,12 +14,12 @@
  * computes it has in uniform registers and a predicate that no code of the kernel uses, so that it
  * needs none of the registers that are shared out among threads.
  */
-#include "code.h"
+#include "sass/code.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "encodings.h"
+#include "sass/encodings.h"
 
 #define SCHEDULE 41 /* of the high word */
 #define REUSE ((uint64_t)15 << 58)
@@ -39,7 +39,7 @@ static const struct opcode {
 	char mnemonic[14];
 } opcodes[] = {
 #define OPCODE(opcode, mnemonic, architectures, pinned) {opcode, architectures, pinned, mnemonic},
-#include "opcodes.h"
+#include "sass/opcodes.h"
 #undef OPCODE
 };
 

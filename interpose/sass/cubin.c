@@ -5,7 +5,7 @@
  * names its symbol in the low 24 bits, and attributes in `.nv.info.K`, whose sh_info names the
  * former.
  */
-#include "cubin.h"
+#include "sass/cubin.h"
 
 #include <stdlib.h>
 #include <string.h>

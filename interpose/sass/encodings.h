@@ -6,7 +6,7 @@
 #ifndef TT_SASS_ENCODINGS_H
 #define TT_SASS_ENCODINGS_H
 
-#include "code.h"
+#include "sass/code.h"
 
 /* BRA; BRA.U UP0; NOP */
 static const struct instruction encoding_branch = {0x0000000000007947, 0x0000000003800000};

@@ -5,12 +5,12 @@
  * lower one of its generation. There can be several, made for exactly that capability or for others
  * too: which of these it takes does not matter, as all are replaced.
  */
-#include "fatbin.h"
+#include "sass/fatbin.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "../format.h"
+#include "format.h"
 
 /* Members of headers; entries are padded. */
 #define FATBIN_SIZE 8u

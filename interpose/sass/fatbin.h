@@ -7,7 +7,7 @@
 #ifndef TT_SASS_FATBIN_H
 #define TT_SASS_FATBIN_H
 
-#include "../state/image.h"
+#include "track/image.h"
 
 /* Returns what to have in place of a cubin, which is freed, or NULL. */
 typedef uint8_t *fatbin_replace_fn(const void *cubin, size_t size, size_t *new_size);

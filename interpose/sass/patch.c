@@ -6,7 +6,7 @@
  * attributes of the kernel, which follow those that are moved, and relocations, whose instructions
  * are left alone.
  */
-#include "patch.h"
+#include "sass/patch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -11,8 +11,8 @@
 #ifndef TT_SASS_PATCH_H
 #define TT_SASS_PATCH_H
 
-#include "code.h"
-#include "cubin.h"
+#include "sass/code.h"
+#include "sass/cubin.h"
 
 struct patch_point {
 	uint32_t offset; /* of the instruction in its kernel, bytes */

@@ -7,7 +7,7 @@
  * the number of the runtime's call, which began before we were called.)
  */
 #define _GNU_SOURCE
-#include "cupti.h"
+#include "timeline/cupti.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,14 +18,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "../capture/kernels.h"
-#include "../drain/activities.h"
-#include "../recorder.h"
-#include "../state/clock.h"
-#include "../state/streams.h"
-#include "../state/thread.h"
-#include "cupti_abi.h"
-#include "timeline.h"
+#include "capture/kernels.h"
+#include "store/activities.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "track/streams.h"
+#include "track/thread.h"
+#include "timeline/cupti_abi.h"
+#include "timeline/timeline.h"
 
 #define BUFFER ((size_t)4 << 20)
 #define KNOWN ((size_t)1 << 18)  /* calls whose numbers are remembered */

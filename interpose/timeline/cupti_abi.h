@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "../entry/entry.h"
+#include "entry/entry.h"
 
 typedef int CUptiResult;
 #define CUPTI_SUCCESS 0

@@ -5,17 +5,17 @@
  * context has a base, an event whose time on the recorder's clock is known, and a new one every
  * second, before the float gets too coarse.
  */
-#include "events.h"
+#include "timeline/events.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "../capture/capture.h"
-#include "../drain/activities.h"
-#include "../recorder.h"
-#include "../state/clock.h"
-#include "../state/streams.h"
-#include "timeline.h"
+#include "capture/capture.h"
+#include "store/activities.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "track/streams.h"
+#include "timeline/timeline.h"
 
 #define PAIRS 8192 /* as many may be under way in a context */
 #define CONTEXTS 64

@@ -5,18 +5,18 @@
  * times, of which the narrowest counts. Two such comparisons some time apart are a line, on which
  * times behind the last one lie: how far off it is shows at the next.
  */
-#include "stamps.h"
+#include "timeline/stamps.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "../capture/inside.h"
-#include "../drain/activities.h"
-#include "../recorder.h"
-#include "../state/clock.h"
-#include "timeline.h"
+#include "capture/graph_instrumentation.h"
+#include "store/activities.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "timeline/timeline.h"
 
 #define CONTEXTS 64
 #define TRIES 8

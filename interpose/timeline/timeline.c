@@ -2,23 +2,23 @@
  * Which source of times there is, and the thread that looks after it. See timeline.h.
  */
 #define _GNU_SOURCE
-#include "timeline.h"
+#include "timeline/timeline.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
-#include "../capture/capture.h"
-#include "../drain/activities.h"
-#include "../drain/json.h"
-#include "../entry/entry.h"
-#include "../recorder.h"
-#include "../state/clock.h"
-#include "../state/streams.h"
-#include "cupti.h"
-#include "events.h"
-#include "stamps.h"
+#include "capture/capture.h"
+#include "store/activities.h"
+#include "util/json_writer.h"
+#include "entry/entry.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "track/streams.h"
+#include "timeline/cupti.h"
+#include "timeline/events.h"
+#include "timeline/stamps.h"
 
 #define EVENTS_MS 5   /* between looks: pairs of events are few */
 /* CUPTI relates clocks by a line through two readings: the first when it is told of our clock, the second when it

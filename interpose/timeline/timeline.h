@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "../drain/folder.h"
-#include "../options.h"
+#include "store/folder.h"
+#include "options/options.h"
 
 extern _Atomic int timeline_source; /* enum timeline, as it is now; the option is what was asked for */
 

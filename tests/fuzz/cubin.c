@@ -4,7 +4,7 @@
 #include "delay/checksum.h"
 #include "fuzz.h"
 #include "sass/patch.h"
-#include "state/image.h"
+#include "track/image.h"
 
 static void attributes(const struct cubin *c, uint32_t section)
 {

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "capture/xxh3.h"
+#include "util/xxh3.h"
 #include "format.h"
 #include "fuzz.h"
 #include "load/digests.h"

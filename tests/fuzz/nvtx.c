@@ -5,8 +5,8 @@
 
 #include "fuzz.h"
 #include "nvtx/texts.h"
-#include "options.h"
-#include "recorder.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
 
 struct options options;
 _Atomic int recorder_state = RECORDER_UNDECIDED;

@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "corpus"
 INTERPOSE = ROOT / "interpose"
 FLAGS = ["-std=gnu11", "-D_GNU_SOURCE=", "-O1", "-g", "-pthread", "-fno-omit-frame-pointer"]
-FLAGS += ["-fno-sanitize-recover=all", f"-I{INTERPOSE}", f"-I{INTERPOSE / 'cuda'}"]
+FLAGS += ["-fno-sanitize-recover=all", f"-I{INTERPOSE}", f"-I{INTERPOSE / 'include'}"]
 FUZZER = ["-O2", "-fsanitize=fuzzer,address,undefined"]
 NO_COMPARISONS = "-fno-sanitize-coverage=trace-cmp"
 RUNS = re.compile(r"stat::number_of_executed_units: (\d+)")
@@ -52,21 +52,21 @@ class Target:
         return [HERE / f"{name}.c", *files]
 
 
-SASS = ("sass/cubin.c", "sass/code.c", "sass/patch.c", "state/image.c", "delay/checksum.c")
-FILES = ("drain/file.c", "drain/disk.c", "drain/folder.c", "state/clock.c")
-JSON = ("delay/config.c", "delay/reader.c", "drain/json.c", *FILES)
+SASS = ("sass/cubin.c", "sass/code.c", "sass/patch.c", "track/image.c", "delay/checksum.c")
+FILES = ("store/file.c", "store/disk.c", "store/folder.c", "util/clock.c")
+JSON = ("options/delay_config.c", "util/json_reader.c", "util/json_writer.c", *FILES)
 TARGETS = {
     "ptx": Target(
-        ("sim/ptx*.c",),
+        ("sim/ptx/*.c",),
         12000,
         ("tests/data/ptx/*.ptx", "examples/*.ptx"),
         by_lines=True,
         compares=False,
     ),
     "cubin": Target(SASS, 1 << 15, ("tests/data/sass/*.cubin",), compares=False),
-    "fatbin": Target(("sass/fatbin.c", "state/image.c"), 1 << 16),
+    "fatbin": Target(("sass/fatbin.c", "track/image.c"), 1 << 16),
     "delays": Target(JSON, 4096, by_lines=True),
-    "nvtx": Target(("nvtx/texts.c", "occasions.c"), 4096),
+    "nvtx": Target(("nvtx/texts.c", "options/triggers.c"), 4096),
     "loader": Target(("load/*.c",), 8192),
 }
 

@@ -2,7 +2,7 @@
  * PTX: a text is loaded, and each of its functions launched with whatever parameters.
  */
 #include "fuzz.h"
-#include "sim/ptx.h"
+#include "sim/ptx/ptx.h"
 
 #define VARIABLES 64
 #define LARGEST (1 << 16)

@@ -21,9 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../interpose/capture/xxh3.h"
-#include "../../interpose/drain/events.h"
-#include "../../interpose/drain/store.h"
+#include "../../interpose/util/xxh3.h"
+#include "../../interpose/store/events.h"
+#include "../../interpose/store/store.h"
 
 #define REGIONS 12
 #define BLOCKS 5

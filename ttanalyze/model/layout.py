@@ -1,7 +1,7 @@
 """numpy dtypes and names of the format, derived from the C header through cffi.
 
 Nothing here is written down twice: sizes, offsets and values come from what the build parsed
-out of interpose/format.h.
+out of interpose/include/format.h.
 """
 
 from __future__ import annotations

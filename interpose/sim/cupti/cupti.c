@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../timeline/cupti_abi.h"
-#include "../trace.h"
+#include "timeline/cupti_abi.h"
+#include "sim/driver/trace.h"
 
 #define KINDS 64
 #define FULL 64

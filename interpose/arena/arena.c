@@ -1,0 +1,353 @@
+/*
+ * Memory at fixed addresses: what is allocated, freed, and free again. See arena.h for the invariant.
+ */
+#include "arena/parts.h"
+
+#include "util/clock.h"
+
+_Atomic uint64_t arena_serial;
+pthread_mutex_t arena_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t last_id = 1ull << 62; /* the driver's own buffer ids begin at 1 */
+
+static bool forbidden(CUresult r)
+{
+	return r >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && r <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+}
+
+bool arena_capture_matters(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	if (!atomic_load_explicit(&captures_active, memory_order_relaxed))
+		return false;
+	arena_exchange(&mode);
+	CUstreamCaptureMode programs = mode;
+	arena_exchange(&mode);
+	return programs != CU_STREAM_CAPTURE_MODE_RELAXED;
+}
+
+static struct places *places_of(uint64_t address)
+{
+	return &arena_range_of(address)->places;
+}
+
+/* ---- what was freed ---- */
+
+CUresult arena_wait_for(const struct context *c)
+{
+	CUcontext popped;
+	CUresult r = real.cuCtxPushCurrent_v2(c->handle);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = real.cuCtxSynchronize();
+	real.cuCtxPopCurrent_v2(&popped);
+	return r;
+}
+
+/* What was freed up to the mark in the context, or in the stream, is free for all. */
+static void reclaim(const struct context *c, const struct stream *s, uint64_t mark)
+{
+	pthread_mutex_lock(&arena_lock);
+	for (int i = 0; i < ARENA_DEVICES; i++) {
+		struct places *p = &arena_ranges[i].places;
+		for (struct block *b = TAILQ_FIRST(&p->freed), *next; b; b = next) {
+			next = TAILQ_NEXT(b, freed);
+			if (b->freed_in == c && b->freed_serial <= mark &&
+			    (!s || (b->freed_on == s && b->freed_stream == s->id)))
+				places_give(p, b);
+		}
+	}
+	pthread_mutex_unlock(&arena_lock);
+}
+
+void arena_context_waited_for(struct context *c, uint64_t mark)
+{
+	reclaim(c, NULL, mark);
+	arena_retire(c);
+	arena_drop_row(c);
+}
+
+/* Nothing is unmapped: other streams may wait for the host, and that for them. */
+void arena_stream_waited_for(struct stream *s, uint64_t mark)
+{
+	reclaim(s->context, s, mark);
+}
+
+bool arena_give_back(struct context *c)
+{
+	uint64_t mark = arena_mark();
+
+	if (!atomic_load(&arena_used) || atomic_load(&captures_active) || atomic_load(&c->host_bound))
+		return false;
+	if (mark && arena_wait_for(c) == CUDA_SUCCESS) {
+		reclaim(c, NULL, mark);
+		arena_drop_row(c);
+	}
+	bool margins = arena_give_margins(c);
+	return arena_retire(c) || margins;
+}
+
+/* Caller holds the lock. s NULL: all work of the context may still use it. */
+static uint64_t block_freed(struct block *b, struct context *c, struct stream *s)
+{
+	struct places *p = places_of(b->base);
+	uint64_t serial = atomic_fetch_add(&arena_serial, 1) + 1;
+
+	b->freed_in = c;
+	b->freed_on = s;
+	b->freed_stream = s ? s->id : 0;
+	b->freed_serial = serial;
+	places_set_state(p, b, BLOCK_FREED);
+	if (!atomic_load(&c->alive)) /* no wait for it will come */
+		places_give(p, b);
+	return serial;
+}
+
+/* ---- allocation ---- */
+
+/* A block that is not handed out after all; work that was submitted may use it. */
+static void take_back(struct block *b, struct context *c, struct stream *s)
+{
+	pthread_mutex_lock(&arena_lock);
+	block_freed(b, c, s);
+	pthread_mutex_unlock(&arena_lock);
+}
+
+/* A new block in mapped memory; ordered by s where it is not NULL, and then zero yet to be made. */
+static enum arena_result place(struct context *c, struct stream *s, struct pool *pool, uint64_t size, struct block **out)
+{
+	struct mapping *fresh = NULL;
+	struct block *b = NULL;
+
+	pthread_mutex_lock(&arena_lock);
+	struct range *range = arena_range_for(c->device);
+	if (range && s)
+		b = places_take_freed(&range->places, size, s, s->id);
+	if (range && !b)
+		b = places_take(&range->places, size, &fresh);
+	uint64_t users = range ? range->users : 0;
+	if (b) {
+		b->context = c;
+		b->pool = pool;
+		b->stream_ordered = s != NULL;
+		b->sync_memops = 0;
+		b->id = ++last_id;
+	}
+	pthread_mutex_unlock(&arena_lock);
+	*out = b;
+	if (!b || !fresh)
+		return b ? ARENA_SERVED : ARENA_NOT;
+	CUresult r = arena_map(range, fresh, users);
+	pthread_mutex_lock(&arena_lock);
+	if (r == CUDA_SUCCESS) {
+		fresh->ready = true;
+		users ^= range->users;
+	} else {
+		places_give(&range->places, b);
+		places_drop(&range->places, fresh);
+	}
+	pthread_mutex_unlock(&arena_lock);
+	if (r != CUDA_SUCCESS)
+		return r == CUDA_ERROR_OUT_OF_MEMORY ? ARENA_SHORT : ARENA_NOT;
+	if (users) /* devices came meanwhile */
+		arena_set_access(fresh, c->device, range->users);
+	return ARENA_SERVED;
+}
+
+static void hand_out(struct block *b, CUdeviceptr *out)
+{
+	pthread_mutex_lock(&arena_lock);
+	places_set_state(places_of(b->base), b, BLOCK_LIVE);
+	*out = b->base;
+	pthread_mutex_unlock(&arena_lock);
+}
+
+enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *out, CUresult *refused)
+{
+	struct holding *h;
+	struct block *b;
+	CUdeviceptr none;
+	CUresult r;
+
+	if (!size || !out || !(h = arena_holding(c)))
+		return ARENA_NOT;
+	/* More than there is: where allocating is allowed, it fails for that. */
+	if (arena_capture_matters() && forbidden(r = real.cuMemAlloc_v2(&none, (size_t)1 << 60))) {
+		*refused = r;
+		return ARENA_REFUSED;
+	}
+	enum arena_result result = place(c, NULL, NULL, size, &b);
+	if (result != ARENA_SERVED)
+		return result;
+	if (arena_zero(h, b->base, b->room) != CUDA_SUCCESS) {
+		take_back(b, c, NULL);
+		return ARENA_NOT;
+	}
+	hand_out(b, out);
+	return ARENA_SERVED;
+}
+
+enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, uint64_t size, CUdeviceptr *out)
+{
+	struct context *c = s->context;
+	struct pool *pool;
+	struct block *b;
+
+	if (arena_capture_matters()) /* another stream's: only the driver knows whether it forbids this */
+		return ARENA_NOT;
+	if (!size || !out || !(pool = arena_pool(c->device, handle)))
+		return ARENA_NOT;
+	enum arena_result result = place(c, s, pool, size, &b);
+	if (result != ARENA_SERVED)
+		return result;
+	if (real.cuMemsetD8Async(b->base, 0, b->room, s->handle) != CUDA_SUCCESS) {
+		take_back(b, c, s);
+		return ARENA_NOT;
+	}
+	arena_pool_took(pool, b->size, b->room);
+	hand_out(b, out);
+	return ARENA_SERVED;
+}
+
+/* ---- frees ---- */
+
+/* No longer the program's, and nobody else's so far. NULL: none that the program has begins there. */
+static struct block *withdraw(CUdeviceptr p)
+{
+	pthread_mutex_lock(&arena_lock);
+	struct places *places = places_of(p);
+	struct block *b = places_find(places, p);
+	if (b && (b->base != p || b->state != BLOCK_LIVE))
+		b = NULL;
+	if (b)
+		places_set_state(places, b, BLOCK_NEW);
+	pthread_mutex_unlock(&arena_lock);
+	if (b && b->pool)
+		arena_pool_gave(b->pool, b->size, b->room);
+	return b;
+}
+
+/* The driver's own error for a pointer that is none, or what else keeps it from freeing. */
+static CUresult refusal(void)
+{
+	CUresult r = real.cuMemFree_v2(ARENA_NOWHERE);
+
+	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : r;
+}
+
+CUresult arena_free_begin(CUdeviceptr p, struct block **b)
+{
+	CUresult r;
+
+	if (arena_capture_matters() && forbidden(r = refusal()))
+		return r;
+	*b = withdraw(p);
+	return *b ? CUDA_SUCCESS : refusal();
+}
+
+CUresult arena_free_end(struct context *c, struct block *b)
+{
+	pthread_mutex_lock(&arena_lock);
+	if (atomic_load(&b->context->alive))
+		c = b->context;
+	uint64_t serial = block_freed(b, c, NULL);
+	pthread_mutex_unlock(&arena_lock);
+	if (atomic_load(&captures_active))
+		return CUDA_SUCCESS; /* no context may be waited for now: a later wait ends it */
+	CUresult r = arena_wait_for(c);
+	if (r == CUDA_SUCCESS)
+		arena_context_waited_for(c, serial);
+	return r;
+}
+
+CUresult arena_free_async_begin(CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle,
+				struct block **b)
+{
+	/* Nothing to free: what keeps the stream or the context from freeing anything. */
+	CUresult r = free_real(0, handle);
+
+	if (r != CUDA_SUCCESS && r != CUDA_ERROR_INVALID_VALUE)
+		return r;
+	*b = withdraw(p);
+	return *b ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void arena_free_async_end(struct stream *s, struct block *b)
+{
+	take_back(b, s->context, s);
+}
+
+void arena_context_gone(struct context *c, bool primary)
+{
+	if (!c || !atomic_load(&arena_used))
+		return;
+	pthread_mutex_lock(&arena_lock);
+	for (int i = 0; i < ARENA_DEVICES; i++) {
+		struct places *p = &arena_ranges[i].places;
+		for (struct block *b = places_next(p, 0), *next; b; b = next) {
+			next = places_next(p, b->base + b->room);
+			bool live = b->state == BLOCK_LIVE && b->context == c && (primary || !b->stream_ordered);
+			if (live && b->pool)
+				arena_pool_gave(b->pool, b->size, b->room);
+			if (live || (b->state == BLOCK_FREED && b->freed_in == c))
+				places_give(p, b);
+		}
+	}
+	arena_holding_gone(c);
+	pthread_mutex_unlock(&arena_lock);
+	arena_retire(c);
+	if (primary)
+		arena_reserve_anew(c->device);
+}
+
+/* ---- questions ---- */
+
+bool arena_find(uint64_t address, struct arena_allocation *found)
+{
+	pthread_mutex_lock(&arena_lock);
+	const struct block *b = places_find(places_of(address), address);
+	bool live = b && b->state == BLOCK_LIVE;
+	if (live)
+		*found = (struct arena_allocation){
+			.base = b->base, .size = b->size, .id = b->id,
+			.mapping = b->mapping->base, .mapped = b->mapping->size,
+			.context = b->stream_ordered ? NULL : b->context->handle,
+			.pool = b->pool ? b->pool->handle : NULL, .sync_memops = b->sync_memops,
+		};
+	pthread_mutex_unlock(&arena_lock);
+	return live;
+}
+
+bool arena_set_sync_memops(CUdeviceptr base, unsigned value)
+{
+	pthread_mutex_lock(&arena_lock);
+	struct block *b = places_find(places_of(base), base);
+	bool good = b && b->base == base && b->state == BLOCK_LIVE;
+	if (good)
+		b->sync_memops = value != 0;
+	pthread_mutex_unlock(&arena_lock);
+	return good;
+}
+
+bool arena_contexts(CUdeviceptr a, CUdeviceptr b, CUcontext *of_a, CUcontext *of_b)
+{
+	if (arena_range_of(a) == arena_range_of(b))
+		return false;
+	pthread_mutex_lock(&arena_lock);
+	const struct block *x = places_find(places_of(a), a), *y = places_find(places_of(b), b);
+	bool far = x && y && atomic_load(&x->context->alive) && atomic_load(&y->context->alive);
+	*of_a = far ? x->context->handle : NULL;
+	*of_b = far ? y->context->handle : NULL;
+	pthread_mutex_unlock(&arena_lock);
+	return far;
+}
+
+void arena_forget(void)
+{
+	pthread_mutex_init(&arena_lock, NULL);
+	arena_pool_forget();
+	atomic_store(&arena_used, false);
+	atomic_store(&arena_serial, 0);
+}

@@ -1,0 +1,259 @@
+/*
+ * Placement in a range of addresses. See places.h for the invariant.
+ */
+#include "arena/free_list.h"
+
+#include "room.h"
+
+static uint64_t round_up(uint64_t value, uint64_t unit)
+{
+	return (value + unit - 1) / unit * unit;
+}
+
+void places_begin(struct places *p, uint64_t base, uint64_t size, uint64_t granule)
+{
+	*p = (struct places){.base = base, .size = size, .granule = granule};
+	TAILQ_INIT(&p->freed);
+}
+
+/* ---- mappings ---- */
+
+static struct mapping *mapping_new(uint64_t base, uint64_t size, bool slab)
+{
+	uint32_t units = (uint32_t)(slab ? size / PLACES_UNIT : 1);
+	struct mapping *m = calloc(1, sizeof(*m) + units * sizeof(*m->at));
+
+	if (m)
+		*m = (struct mapping){.base = base, .size = size, .slab = slab, .free_units = units};
+	return m;
+}
+
+/* Index of the first mapping that ends behind address. */
+static size_t lower(const struct places *p, uint64_t address)
+{
+	size_t low = 0, n = p->mapping_count;
+
+	while (n) {
+		size_t half = n / 2;
+		const struct mapping *m = p->mappings[low + half];
+		if (m->base + m->size <= address) {
+			low += half + 1;
+			n -= half + 1;
+		} else {
+			n = half;
+		}
+	}
+	return low;
+}
+
+/* In the lowest gap that is large enough. */
+static struct mapping *mapping_add(struct places *p, uint64_t size, bool slab)
+{
+	uint64_t at = p->base;
+	size_t i = 0;
+
+	for (; i < p->mapping_count && p->mappings[i]->base - at < size; i++)
+		at = p->mappings[i]->base + p->mappings[i]->size;
+	if (p->base + p->size - at < size)
+		return NULL;
+	if (!make_room(&p->mappings, &p->mapping_capacity, p->mapping_count, 1, sizeof(*p->mappings)))
+		return NULL;
+	struct mapping *m = mapping_new(at, size, slab);
+	if (!m)
+		return NULL;
+	memmove(p->mappings + i + 1, p->mappings + i, (p->mapping_count - i) * sizeof(*p->mappings));
+	p->mappings[i] = m;
+	p->mapping_count++;
+	return m;
+}
+
+void places_drop(struct places *p, struct mapping *m)
+{
+	size_t i = lower(p, m->base);
+
+	p->mapping_count--;
+	memmove(p->mappings + i, p->mappings + i + 1, (p->mapping_count - i) * sizeof(*p->mappings));
+	free(m);
+}
+
+static bool is_idle(const struct mapping *m)
+{
+	return m->ready && !m->blocks;
+}
+
+struct mapping *places_retire(struct places *p)
+{
+	for (size_t i = 0; i < p->mapping_count; i++)
+		if (is_idle(p->mappings[i])) {
+			p->mappings[i]->ready = false;
+			return p->mappings[i];
+		}
+	return NULL;
+}
+
+uint64_t places_idle(const struct places *p)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < p->mapping_count; i++)
+		if (is_idle(p->mappings[i]))
+			bytes += p->mappings[i]->size;
+	return bytes;
+}
+
+void places_end(struct places *p)
+{
+	free(p->mappings);
+	*p = (struct places){0};
+}
+
+/* ---- blocks ---- */
+
+static uint32_t unit_of(const struct mapping *m, uint64_t address)
+{
+	return m->slab ? (uint32_t)((address - m->base) / PLACES_UNIT) : 0;
+}
+
+static uint32_t units_of(const struct mapping *m, uint64_t room)
+{
+	return m->slab ? (uint32_t)(room / PLACES_UNIT) : 1;
+}
+
+/* The first of so many free units in a row, or -1. */
+static int64_t find_units(const struct mapping *m, uint32_t units)
+{
+	uint32_t all = units_of(m, m->size), run = 0;
+
+	for (uint32_t i = m->full_units; i < all;) {
+		const struct block *b = m->at[i];
+		i += b ? units_of(m, b->room) : 1;
+		run = b ? 0 : run + 1;
+		if (run == units)
+			return (int64_t)(i - units);
+	}
+	return -1;
+}
+
+/* b NULL: the units are free. */
+static void set_units(struct mapping *m, uint64_t base, uint64_t room, struct block *b)
+{
+	uint32_t first = unit_of(m, base), units = units_of(m, room);
+
+	for (uint32_t i = first; i < first + units; i++)
+		m->at[i] = b;
+	m->free_units = b ? m->free_units - units : m->free_units + units;
+	if (b && m->full_units == first)
+		m->full_units += units;
+	else if (!b && m->full_units > first)
+		m->full_units = first;
+}
+
+struct block *places_next(const struct places *p, uint64_t address)
+{
+	for (size_t i = lower(p, address); i < p->mapping_count; i++) {
+		const struct mapping *m = p->mappings[i];
+		uint32_t all = units_of(m, m->size);
+		for (uint32_t unit = address > m->base ? unit_of(m, address) : 0; unit < all; unit++)
+			if (m->at[unit] && m->at[unit]->base + m->at[unit]->room > address)
+				return m->at[unit];
+	}
+	return NULL;
+}
+
+struct block *places_find(const struct places *p, uint64_t address)
+{
+	size_t i = lower(p, address);
+	const struct mapping *m = i < p->mapping_count ? p->mappings[i] : NULL;
+	struct block *b = m && m->base <= address ? m->at[unit_of(m, address)] : NULL;
+
+	return b && address - b->base < b->size ? b : NULL;
+}
+
+static struct block *block_add(struct mapping *m, uint64_t base, uint64_t size, uint64_t room)
+{
+	struct block *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	*b = (struct block){.base = base, .size = size, .room = room, .mapping = m, .state = BLOCK_NEW};
+	m->blocks++;
+	set_units(m, base, room, b);
+	return b;
+}
+
+static bool finds_place(const struct mapping *m, uint64_t room, uint64_t *base)
+{
+	int64_t unit;
+
+	if (!m->ready)
+		return false;
+	*base = m->base;
+	if (room > PLACES_LARGE)
+		return !m->slab && !m->blocks && m->size == room;
+	if (!m->slab || m->free_units < room / PLACES_UNIT ||
+	    (unit = find_units(m, (uint32_t)(room / PLACES_UNIT))) < 0)
+		return false;
+	*base += (uint64_t)unit * PLACES_UNIT;
+	return true;
+}
+
+/* Up to PLACES_LARGE: in a slab. */
+static uint64_t room_for(const struct places *p, uint64_t size)
+{
+	return round_up(size, size <= PLACES_LARGE ? PLACES_UNIT : p->granule);
+}
+
+struct block *places_take(struct places *p, uint64_t size, struct mapping **fresh)
+{
+	uint64_t base;
+
+	*fresh = NULL;
+	if (!size || size > p->size)
+		return NULL;
+	uint64_t room = room_for(p, size);
+	bool slab = room <= PLACES_LARGE;
+	for (size_t i = 0; i < p->mapping_count; i++)
+		if (finds_place(p->mappings[i], room, &base))
+			return block_add(p->mappings[i], base, size, room);
+	*fresh = mapping_add(p, slab ? p->granule : room, slab);
+	if (!*fresh)
+		return NULL;
+	struct block *b = block_add(*fresh, (*fresh)->base, size, room);
+	if (!b) {
+		places_drop(p, *fresh);
+		*fresh = NULL;
+	}
+	return b;
+}
+
+struct block *places_take_freed(struct places *p, uint64_t size, const struct stream *s, uint64_t stream_id)
+{
+	uint64_t room = size <= p->size ? room_for(p, size) : 0;
+	struct block *b;
+
+	TAILQ_FOREACH(b, &p->freed, freed) {
+		if (!room || b->freed_on != s || b->freed_stream != stream_id || b->room < room || b->room / 2 >= room)
+			continue;
+		places_set_state(p, b, BLOCK_NEW);
+		b->size = size;
+		return b;
+	}
+	return NULL;
+}
+
+void places_set_state(struct places *p, struct block *b, enum block_state state)
+{
+	if (b->state == BLOCK_FREED)
+		TAILQ_REMOVE(&p->freed, b, freed);
+	if (state == BLOCK_FREED)
+		TAILQ_INSERT_TAIL(&p->freed, b, freed);
+	b->state = state;
+}
+
+void places_give(struct places *p, struct block *b)
+{
+	places_set_state(p, b, BLOCK_NEW);
+	set_units(b->mapping, b->base, b->room, NULL);
+	b->mapping->blocks--;
+	free(b);
+}

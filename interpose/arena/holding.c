@@ -1,0 +1,153 @@
+/*
+ * The arena's own stream in each context, and what the driver was asked for there.
+ */
+#include "arena/parts.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "util/clock.h"
+
+static struct holding *holdings;
+
+static uint64_t free_bytes(void)
+{
+	size_t bytes = 0, total;
+
+	return real.cuMemGetInfo_v2(&bytes, &total) == CUDA_SUCCESS ? bytes : 0;
+}
+
+static struct holding *find(const struct context *c)
+{
+	struct holding *h = holdings;
+
+	while (h && h->context != c)
+		h = h->next;
+	return h;
+}
+
+/* What it takes from the device counts as the recorder's. */
+static struct holding *make(struct context *c)
+{
+	struct holding *h = calloc(1, sizeof(*h));
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	if (!h)
+		return NULL;
+	h->context = c;
+	arena_exchange(&mode);
+	uint64_t before = free_bytes();
+	bool ok = real.cuStreamCreateWithPriority(&h->stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS;
+	atomic_fetch_add(&c->device_bytes, before - free_bytes());
+	arena_exchange(&mode);
+	if (ok)
+		return h;
+	free(h);
+	return NULL;
+}
+
+struct holding *arena_holding(struct context *c)
+{
+	pthread_mutex_lock(&arena_lock);
+	struct holding *h = find(c);
+	pthread_mutex_unlock(&arena_lock);
+	if (h)
+		return h;
+	struct holding *made = make(c);
+	if (!made)
+		return NULL;
+	pthread_mutex_lock(&arena_lock);
+	if (!(h = find(c))) {
+		made->next = holdings;
+		h = holdings = made;
+	}
+	pthread_mutex_unlock(&arena_lock);
+	if (h != made) {
+		real.cuStreamDestroy_v2(made->stream);
+		free(made);
+	}
+	return h;
+}
+
+CUresult arena_zero(struct holding *h, CUdeviceptr p, uint64_t size)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
+	long pause = 0;
+	CUresult r;
+
+	arena_exchange(&mode);
+	r = h->held_up ? real.cuStreamQuery(h->stream) : CUDA_SUCCESS; /* then it would be in vain again */
+	if (r == CUDA_SUCCESS) {
+		r = real.cuMemsetD8Async(p, 0, size, h->stream);
+		while (r == CUDA_SUCCESS && (r = real.cuStreamQuery(h->stream)) == CUDA_ERROR_NOT_READY &&
+		       clock_ns() < deadline) {
+			if (pause)
+				nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+			pause = pause ? (pause < 200000 ? pause * 2 : pause) : 1000;
+			r = CUDA_SUCCESS;
+		}
+		if (r == CUDA_ERROR_NOT_READY)
+			recorder_warn("the program's work holds the device up: an allocation's address may differ between runs");
+	}
+	h->held_up = r == CUDA_ERROR_NOT_READY;
+	arena_exchange(&mode);
+	return r;
+}
+
+uint64_t arena_pitch(struct context *c, uint64_t width, unsigned element)
+{
+	struct holding *h = element == 4 || element == 8 || element == 16 ? arena_holding(c) : NULL;
+	size_t pitch = 0;
+	CUdeviceptr row;
+
+	if (!h || !width || width > ARENA_STRIDE)
+		return 0;
+	pthread_mutex_lock(&arena_lock);
+	pitch = h->pitch;
+	pthread_mutex_unlock(&arena_lock);
+	if (!pitch) {
+		if (arena_capture_matters() || real.cuMemAllocPitch_v2(&row, &pitch, 1, 1, 4) != CUDA_SUCCESS || !pitch)
+			return 0;
+		pthread_mutex_lock(&arena_lock);
+		bool second = h->pitch != 0; /* another thread was quicker */
+		if (!second) {
+			h->row = row;
+			h->pitch = pitch;
+			atomic_fetch_add(&arena_serial, 1);
+		}
+		pthread_mutex_unlock(&arena_lock);
+		if (second)
+			real.cuMemFree_v2(row);
+	}
+	return (width + pitch - 1) / pitch * pitch;
+}
+
+void arena_drop_row(const struct context *c)
+{
+	CUdeviceptr row = 0;
+
+	pthread_mutex_lock(&arena_lock);
+	struct holding *h = find(c);
+	if (h) {
+		row = h->row;
+		h->row = 0;
+	}
+	pthread_mutex_unlock(&arena_lock);
+	if (row)
+		real.cuMemFree_v2(row);
+}
+
+void arena_holding_gone(const struct context *c)
+{
+	for (struct holding **h = &holdings; *h;) {
+		struct holding *gone = *h;
+
+		if (gone->context != c) {
+			h = &gone->next;
+			continue;
+		}
+		*h = gone->next;
+		free(gone);
+	}
+}

@@ -1,0 +1,277 @@
+/*
+ * The arena's ranges: reserving them, mapping memory in them, and which devices reach it.
+ */
+#include "arena/parts.h"
+
+#include <stdlib.h>
+
+_Atomic uint64_t arena_reserved[ARENA_DEVICES];
+_Atomic bool arena_used;
+struct range arena_ranges[ARENA_DEVICES];
+
+static unsigned opened[ARENA_DEVICES][ARENA_DEVICES]; /* how often device i is open to device j */
+
+/* ---- ranges ---- */
+
+static bool can_reserve(CUdevice device, size_t *granule, const CUmemAllocationProp *properties)
+{
+	int supported = 0;
+
+	return real.cuMemAddressReserve && real.cuMemAddressFree && real.cuMemCreate && real.cuMemRelease &&
+	       real.cuMemMap && real.cuMemUnmap && real.cuMemSetAccess && real.cuMemGetAllocationGranularity &&
+	       real.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) ==
+		       CUDA_SUCCESS && supported &&
+	       real.cuMemGetAllocationGranularity(granule, properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) ==
+		       CUDA_SUCCESS && *granule && PLACES_LARGE <= *granule && *granule % PLACES_UNIT == 0;
+}
+
+/* The whole stride; less of it where the driver or the process has not that much, but ample room for the device's memory. */
+static uint64_t reserve_at(CUdeviceptr base, uint64_t least)
+{
+	CUdeviceptr got;
+
+	for (uint64_t size = ARENA_STRIDE; size >= least && size > ARENA_GRANULE; size /= 2) {
+		if (real.cuMemAddressReserve(&got, size, 0, base, 0) != CUDA_SUCCESS)
+			continue;
+		if (got == base)
+			return size;
+		real.cuMemAddressFree(got, size);
+	}
+	return 0;
+}
+
+/*
+ * Memory before the first allocation: the driver's own has other memory there, so that programs which read a
+ * little before an allocation do not fail.
+ */
+static void map_margin(struct range *range)
+{
+	struct mapping m = {.base = range->base, .size = ARENA_GRANULE};
+
+	if (range->places.granule == ARENA_GRANULE && arena_map(range, &m, 0) == CUDA_SUCCESS)
+		range->margin = m.size;
+}
+
+static void reserve(CUdevice device)
+{
+	struct range *range = &arena_ranges[device];
+	CUdeviceptr base = ARENA_BASE + (uint64_t)device * ARENA_STRIDE;
+	int rdma = 0, files = 0, ipc = 0;
+	size_t granule = 0, total = 0;
+
+	range->properties = (CUmemAllocationProp){
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
+	};
+	real.cuDeviceGetAttribute(&rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device);
+	range->properties.allocFlags.gpuDirectRDMACapable = rdma != 0;
+	/* Where the driver's own memory could be shared, ours can. */
+	real.cuDeviceGetAttribute(&ipc, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, device);
+	real.cuDeviceGetAttribute(&files, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
+	if (ipc && files && real.cuMemExportToShareableHandle && real.cuMemRetainAllocationHandle)
+		range->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+	range->state = REFUSED;
+	if (!can_reserve(device, &granule, &range->properties)) {
+		recorder_warn("device %d can't map memory at chosen addresses: its addresses may differ between runs",
+			      device);
+		return;
+	}
+	real.cuDeviceTotalMem_v2(&total, device);
+	uint64_t size = reserve_at(base, 2 * total);
+	if (!size) {
+		recorder_warn("the addresses from 0x%llx on are taken: those on device %d may differ between runs",
+			      (unsigned long long)base, device);
+		return;
+	}
+	uint64_t lead = granule > ARENA_GRANULE ? granule : ARENA_GRANULE;
+	range->base = base;
+	places_begin(&range->places, base + lead, size - lead, granule);
+	range->state = RESERVED;
+	map_margin(range);
+	atomic_store(&arena_reserved[device], size);
+	atomic_store_explicit(&arena_used, true, memory_order_release);
+}
+
+struct range *arena_range_for(CUdevice device)
+{
+	if (device < 0 || device >= ARENA_DEVICES)
+		return NULL;
+	if (arena_ranges[device].state == UNTRIED)
+		reserve(device);
+	return arena_ranges[device].state == RESERVED ? &arena_ranges[device] : NULL;
+}
+
+void arena_reserve_anew(CUdevice device)
+{
+	pthread_mutex_lock(&arena_lock);
+	struct range *range = device >= 0 && device < ARENA_DEVICES ? &arena_ranges[device] : NULL;
+	if (range && range->state == RESERVED && !range->places.mapping_count) {
+		uint64_t size = atomic_exchange(&arena_reserved[device], 0);
+		if (range->margin)
+			real.cuMemUnmap(range->base, range->margin);
+		range->margin = 0;
+		real.cuMemAddressFree(range->base, size);
+		places_end(&range->places);
+		range->state = UNTRIED;
+	}
+	pthread_mutex_unlock(&arena_lock);
+}
+
+bool arena_exportable(uint64_t address)
+{
+	return arena_range_of(address)->properties.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE;
+}
+
+/* ---- mappings ---- */
+
+CUresult arena_set_access(const struct mapping *m, CUdevice owner, uint64_t users)
+{
+	CUmemAccessDesc access[ARENA_DEVICES];
+	size_t n = 0;
+
+	users |= 1ull << owner;
+	for (int i = 0; i < ARENA_DEVICES; i++)
+		if (users >> i & 1)
+			access[n++] = (CUmemAccessDesc){
+				.location = {CU_MEM_LOCATION_TYPE_DEVICE, i}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	return real.cuMemSetAccess(m->base, m->size, access, n);
+}
+
+CUresult arena_map(const struct range *range, const struct mapping *m, uint64_t users)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUmemGenericAllocationHandle handle;
+
+	arena_exchange(&mode);
+	CUmemAllocationProp properties = range->properties;
+	CUresult r = real.cuMemCreate(&handle, m->size, &properties, 0);
+	if (r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY && properties.requestedHandleTypes) {
+		properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE; /* what the process may not have */
+		r = real.cuMemCreate(&handle, m->size, &properties, 0);
+	}
+	if (r == CUDA_SUCCESS) {
+		r = real.cuMemMap(m->base, m->size, 0, handle, 0);
+		real.cuMemRelease(handle); /* the mapping keeps it */
+		if (r == CUDA_SUCCESS && (r = arena_set_access(m, range->properties.location.id, users)))
+			real.cuMemUnmap(m->base, m->size);
+	}
+	arena_exchange(&mode);
+	return r;
+}
+
+static void unmap(const struct mapping *m)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	arena_exchange(&mode);
+	real.cuMemUnmap(m->base, m->size);
+	arena_exchange(&mode);
+}
+
+static bool host_bound_elsewhere(const struct context *c)
+{
+	for (struct context *o = context_first(); o; o = atomic_load(&o->next))
+		if (o != c && atomic_load(&o->alive) && atomic_load(&o->host_bound))
+			return true;
+	return false;
+}
+
+static bool retire_of(struct places *p)
+{
+	struct mapping *m;
+	bool any = false;
+
+	pthread_mutex_lock(&arena_lock);
+	while ((m = places_retire(p))) {
+		pthread_mutex_unlock(&arena_lock);
+		unmap(m);
+		any = true;
+		pthread_mutex_lock(&arena_lock);
+		places_drop(p, m);
+	}
+	pthread_mutex_unlock(&arena_lock);
+	return any;
+}
+
+bool arena_retire(const struct context *c)
+{
+	bool any = false;
+
+	for (int i = 0; i < ARENA_DEVICES && !host_bound_elsewhere(c); i++)
+		if (atomic_load(&arena_reserved[i]))
+			any |= retire_of(&arena_ranges[i].places);
+	return any;
+}
+
+bool arena_give_margins(const struct context *c)
+{
+	bool any = false;
+
+	for (int i = 0; i < ARENA_DEVICES && !host_bound_elsewhere(c); i++) {
+		pthread_mutex_lock(&arena_lock);
+		struct mapping m = {.base = arena_ranges[i].base, .size = arena_ranges[i].margin};
+		arena_ranges[i].margin = 0;
+		pthread_mutex_unlock(&arena_lock);
+		if (m.size)
+			unmap(&m);
+		any |= m.size != 0;
+	}
+	return any;
+}
+
+uint64_t arena_available(CUdevice device, uint64_t bytes)
+{
+	if (device >= 0 && device < ARENA_DEVICES && atomic_load(&arena_reserved[device])) {
+		pthread_mutex_lock(&arena_lock);
+		bytes += places_idle(&arena_ranges[device].places) + arena_ranges[device].margin;
+		pthread_mutex_unlock(&arena_lock);
+	}
+	return bytes / ARENA_GRANULE * ARENA_GRANULE;
+}
+
+/* ---- devices ---- */
+
+void arena_open(CUdevice device, CUdevice user, bool open)
+{
+	struct {
+		uint64_t base, size;
+	} *list = NULL;
+	CUmemAccessDesc access = {
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, user},
+		.flags = open ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE,
+	};
+	size_t n = 0;
+
+	if (device < 0 || device >= ARENA_DEVICES || user < 0 || user >= ARENA_DEVICES || device == user)
+		return;
+	pthread_mutex_lock(&arena_lock);
+	struct range *range = &arena_ranges[device];
+	unsigned *times = &opened[device][user];
+	bool changes = open ? !(*times)++ : *times && !--*times;
+	if (changes) {
+		const struct places *p = &range->places;
+		range->users ^= 1ull << user;
+		list = malloc((p->mapping_count + 1) * sizeof(*list));
+		for (size_t i = 0; list && i < p->mapping_count; i++)
+			if (p->mappings[i]->ready) {
+				list[n].base = p->mappings[i]->base;
+				list[n++].size = p->mappings[i]->size;
+			}
+	}
+	pthread_mutex_unlock(&arena_lock);
+	for (size_t i = 0; i < n; i++)
+		real.cuMemSetAccess(list[i].base, list[i].size, &access, 1);
+	free(list);
+}
+
+void arena_bring_near(struct context *c, CUdeviceptr p)
+{
+	CUdevice device = arena_range_of(p)->properties.location.id;
+
+	if (device == c->device)
+		return;
+	pthread_mutex_lock(&arena_lock);
+	bool open = c->device < 0 || c->device >= ARENA_DEVICES || opened[device][c->device];
+	pthread_mutex_unlock(&arena_lock);
+	if (!open)
+		arena_open(device, c->device, true);
+}

@@ -1,0 +1,81 @@
+/*
+ * What the files of the arena share: its ranges of addresses, and what it holds in a context.
+ *
+ * Invariant: arena_lock guards the ranges and the holdings. It is held while a place is chosen
+ * or given up, not while the driver maps, zeroes or waits: what is on its way in (BLOCK_NEW, a
+ * mapping that is not ready) is in nobody else's way.
+ */
+#ifndef TT_ARENA_PARTS_H
+#define TT_ARENA_PARTS_H
+
+#include <pthread.h>
+
+#include "capture/capture.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "arena/arena.h"
+#include "arena/free_list.h"
+
+struct range {
+	enum { UNTRIED, RESERVED, REFUSED } state;
+	struct places places;
+	CUmemAllocationProp properties;
+	uint64_t base, margin; /* where it begins, and bytes of memory mapped there before the places */
+	uint64_t users; /* devices whose kernels may reach it, a bit each */
+};
+
+extern struct range arena_ranges[ARENA_DEVICES];
+extern pthread_mutex_t arena_lock;
+
+static inline struct range *arena_range_of(uint64_t address)
+{
+	return &arena_ranges[(address - ARENA_BASE) / ARENA_STRIDE];
+}
+
+/* For calls of our own: a stream capture of the program forbids nothing. Called again, it undoes itself. */
+static inline void arena_exchange(CUstreamCaptureMode *mode)
+{
+	real.cuThreadExchangeStreamCaptureMode(mode);
+}
+
+/* Whether a stream capture may forbid this thread to allocate and to free: the driver has to be asked. */
+bool arena_capture_matters(void);
+/* The work of the context is complete; its error otherwise. */
+CUresult arena_wait_for(const struct context *c);
+
+/* ---- arena_map.c ---- */
+
+/* The device's range, which is reserved at the first question. Caller holds the lock. NULL: the
+ * device's memory is the driver's affair. */
+struct range *arena_range_for(CUdevice device);
+CUresult arena_map(const struct range *range, const struct mapping *m, uint64_t users);
+CUresult arena_set_access(const struct mapping *m, CUdevice owner, uint64_t users);
+/* Unmaps what lies idle; true: there was something. Waiting may be part of it: not where work waits for the host. */
+bool arena_retire(const struct context *c);
+/* The same of the margins, where memory is short. */
+bool arena_give_margins(const struct context *c);
+/* A reset of the device may end the reservation as well: without mappings it is made anew. */
+void arena_reserve_anew(CUdevice device);
+
+/* ---- arena_holding.c ---- */
+
+/* What we need in a context: zeroing must not wait for, or hold up, a stream of the program. */
+struct holding {
+	struct context *context;
+	CUstream stream;
+	_Atomic bool held_up; /* zeroing did not come to its end in time */
+	uint64_t pitch;  /* the driver's of a row of one byte */
+	CUdeviceptr row; /* that row, until a wait makes its free one without a wait */
+	struct holding *next;
+};
+
+/* In the current context, which is c. NULL: the driver has no stream for us. */
+struct holding *arena_holding(struct context *c);
+/* CUDA_ERROR_NOT_READY: it did not come to its end within the time the recorder waits for anything. */
+CUresult arena_zero(struct holding *h, CUdeviceptr p, uint64_t size);
+/* After a wait for the context. */
+void arena_drop_row(const struct context *c);
+/* With the context itself. Caller holds the lock. */
+void arena_holding_gone(const struct context *c);
+
+#endif

@@ -1,0 +1,146 @@
+/*
+ * Memory pools, as far as the arena serves allocations from them.
+ *
+ * Invariant: a pool once known stays a valid pointer, since blocks refer to it. One that was
+ * destroyed becomes another when no block of its own is left.
+ */
+#include "arena/arena.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "arena/free_list.h"
+
+static struct pool *pools;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct pool *find(CUmemoryPool handle)
+{
+	struct pool *p = pools;
+
+	while (p && p->handle != handle)
+		p = p->next;
+	return p;
+}
+
+static struct pool *add(CUmemoryPool handle, CUdevice device)
+{
+	struct pool *p = find(handle), *gone = pools;
+
+	if (p)
+		return p;
+	while (gone && (gone->handle || gone->used))
+		gone = gone->next;
+	if (gone) {
+		*gone = (struct pool){.handle = handle, .device = device, .next = gone->next};
+		return gone;
+	}
+	if (!(p = calloc(1, sizeof(*p))))
+		return NULL;
+	*p = (struct pool){.handle = handle, .device = device, .next = pools};
+	return pools = p;
+}
+
+struct pool *arena_pool(CUdevice device, CUmemoryPool handle)
+{
+	CUmemoryPool standard = NULL;
+
+	if (!handle && (!real.cuDeviceGetMemPool || real.cuDeviceGetMemPool(&handle, device) != CUDA_SUCCESS))
+		return NULL;
+	bool is_standard = real.cuDeviceGetDefaultMemPool &&
+			   real.cuDeviceGetDefaultMemPool(&standard, device) == CUDA_SUCCESS && standard == handle;
+	pthread_mutex_lock(&lock);
+	struct pool *p = is_standard ? add(handle, device) : find(handle);
+	pthread_mutex_unlock(&lock);
+	return p && p->device == device ? p : NULL;
+}
+
+/* Memory that is exported, limited or elsewhere stays the driver's. */
+void arena_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties)
+{
+	if (properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || properties->handleTypes ||
+	    properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE || properties->maxSize || properties->usage)
+		return;
+	pthread_mutex_lock(&lock);
+	add(handle, properties->location.id);
+	pthread_mutex_unlock(&lock);
+}
+
+void arena_pool_gone(CUmemoryPool handle)
+{
+	pthread_mutex_lock(&lock);
+	struct pool *p = find(handle);
+	if (p)
+		p->handle = NULL;
+	pthread_mutex_unlock(&lock);
+}
+
+void arena_pool_open(CUmemoryPool handle, CUdevice user, bool open)
+{
+	uint64_t bit = user >= 0 && user < 64 ? 1ull << user : 0;
+	CUdevice device = -1;
+
+	pthread_mutex_lock(&lock);
+	struct pool *p = handle ? find(handle) : NULL;
+	if (p && !(p->users & bit) == open) {
+		p->users ^= bit;
+		device = p->device;
+	}
+	pthread_mutex_unlock(&lock);
+	if (device >= 0 && bit)
+		arena_open(device, user, open);
+}
+
+void arena_pool_took(struct pool *p, uint64_t size, uint64_t room)
+{
+	pthread_mutex_lock(&lock);
+	p->used += size;
+	p->reserved += room;
+	if (p->used > p->used_high)
+		p->used_high = p->used;
+	if (p->reserved > p->reserved_high)
+		p->reserved_high = p->reserved;
+	pthread_mutex_unlock(&lock);
+}
+
+void arena_pool_gave(struct pool *p, uint64_t size, uint64_t room)
+{
+	pthread_mutex_lock(&lock);
+	p->used -= size;
+	p->reserved -= room;
+	pthread_mutex_unlock(&lock);
+}
+
+uint64_t arena_pool_usage(CUmemoryPool handle, CUmemPool_attribute attribute)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&lock);
+	const struct pool *p = handle ? find(handle) : NULL;
+	if (p && attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+		bytes = p->used;
+	else if (p && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+		bytes = p->used_high;
+	else if (p && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
+		bytes = p->reserved;
+	else if (p && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+		bytes = p->reserved_high;
+	pthread_mutex_unlock(&lock);
+	return bytes;
+}
+
+void arena_pool_lower(CUmemoryPool handle, CUmemPool_attribute attribute)
+{
+	pthread_mutex_lock(&lock);
+	struct pool *p = handle ? find(handle) : NULL;
+	if (p && attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+		p->used_high = p->used;
+	else if (p && attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
+		p->reserved_high = p->reserved;
+	pthread_mutex_unlock(&lock);
+}
+
+void arena_pool_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+}

@@ -1,0 +1,338 @@
+/*
+ * Sharing the arena's memory with other processes. See arena_share.h for the invariant.
+ */
+#include "arena/share.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "arena/parts.h"
+
+#define SHARE_MARK "tt-share"
+#define PATIENCE_S 5
+
+/* What the other side asks for, and what is sent along with the descriptor. */
+struct request {
+	uint64_t base, id;
+};
+
+struct reply {
+	uint64_t offset; /* of the allocation in the memory */
+};
+
+struct opened {
+	struct shared_handle handle;
+	CUdeviceptr range, address;
+	uint64_t times;
+	struct opened *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char name[sizeof(((struct shared_handle *)0)->socket)]; /* empty: there is no thread */
+static int listener = -1;
+static struct stat listener_status;
+static pid_t server; /* the process whose thread it is: not a fork's child */
+static struct opened *opened;
+
+static socklen_t address_of(const char *socket_name, struct sockaddr_un *a)
+{
+	*a = (struct sockaddr_un){.sun_family = AF_UNIX};
+	memcpy(a->sun_path + 1, socket_name, sizeof(name)); /* a first byte of 0: in no folder */
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + sizeof(name));
+}
+
+static bool of_this_user(int fd)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) && peer.uid == geteuid();
+}
+
+static void be_impatient(int fd)
+{
+	struct timeval t = {.tv_sec = PATIENCE_S};
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t));
+}
+
+/* ---- the side that allocated ---- */
+
+static bool send_descriptor(int to, int fd, const struct reply *reply)
+{
+	struct iovec data = {.iov_base = (void *)reply, .iov_len = sizeof(*reply)};
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control,
+			   .msg_controllen = sizeof(control.room)};
+
+	control.header = (struct cmsghdr){
+		.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	return sendmsg(to, &m, MSG_NOSIGNAL) == (ssize_t)sizeof(*reply);
+}
+
+/* A descriptor of the memory that the allocation lies in, or -1. */
+static int export_memory(uint64_t base)
+{
+	CUmemGenericAllocationHandle memory;
+	int fd = -1;
+
+	if (real.cuMemRetainAllocationHandle(&memory, (void *)(uintptr_t)base) != CUDA_SUCCESS)
+		return -1;
+	if (real.cuMemExportToShareableHandle(&fd, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) != CUDA_SUCCESS)
+		fd = -1;
+	real.cuMemRelease(memory);
+	return fd;
+}
+
+static void answer(int to)
+{
+	struct arena_allocation a;
+	struct request request;
+
+	be_impatient(to);
+	if (!of_this_user(to) || recv(to, &request, sizeof(request), MSG_WAITALL) != (ssize_t)sizeof(request) ||
+	    !arena_holds(request.base) || !arena_find(request.base, &a) || a.base != request.base || a.id != request.id)
+		return;
+	int fd = export_memory(a.base);
+	if (fd < 0)
+		return;
+	send_descriptor(to, fd, &(struct reply){.offset = a.base - a.mapping});
+	close(fd);
+}
+
+/* The program may close what is not its own, and the number may then be another's. */
+static bool is_ours(void)
+{
+	struct stat now;
+
+	return !fstat(listener, &now) && now.st_dev == listener_status.st_dev && now.st_ino == listener_status.st_ino;
+}
+
+static void *serve(void *unused)
+{
+	while (is_ours()) {
+		int to = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+		if (to < 0 && errno != EINTR && errno != ECONNABORTED)
+			break;
+		if (to < 0)
+			continue;
+		answer(to);
+		close(to);
+	}
+	return unused;
+}
+
+static bool start_thread(void)
+{
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	bool ok = !pthread_create(&thread, &attributes, serve, NULL);
+	if (ok)
+		pthread_setname_np(thread, "tt-share");
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ok;
+}
+
+/* Caller holds the lock. */
+static bool serving(void)
+{
+	struct sockaddr_un a;
+	uint64_t number;
+
+	if (server == getpid() && *name && is_ours())
+		return true;
+	if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
+		return false;
+	snprintf(name, sizeof(name), "tt-%016llx", (unsigned long long)number);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return false;
+	listener = fcntl(fd, F_DUPFD_CLOEXEC, 200); /* out of the range that programs make assumptions about */
+	close(fd);
+	socklen_t size = address_of(name, &a);
+	if (listener >= 0 && !fstat(listener, &listener_status) && !bind(listener, (struct sockaddr *)&a, size) &&
+	    !listen(listener, 64) && start_thread()) {
+		server = getpid();
+		return true;
+	}
+	if (listener >= 0)
+		close(listener);
+	listener = -1;
+	*name = 0;
+	return false;
+}
+
+bool arena_share(CUdeviceptr p, struct shared_handle *h)
+{
+	struct arena_allocation a;
+
+	if (!arena_exportable(p) || !arena_find(p, &a) || a.pool)
+		return false;
+	pthread_mutex_lock(&lock);
+	bool ok = serving();
+	if (ok) {
+		*h = (struct shared_handle){.base = a.base, .id = a.id, .size = a.size, .mapped = a.mapped};
+		memcpy(h->mark, SHARE_MARK, sizeof(h->mark));
+		memcpy(h->socket, name, sizeof(h->socket));
+	}
+	pthread_mutex_unlock(&lock);
+	return ok;
+}
+
+/* ---- the side that opens ---- */
+
+bool arena_is_shared_handle(const void *handle)
+{
+	return !memcmp(handle, SHARE_MARK, sizeof(((struct shared_handle *)0)->mark));
+}
+
+static int receive_descriptor(int from, struct reply *reply)
+{
+	struct iovec data = {.iov_base = reply, .iov_len = sizeof(*reply)};
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control,
+			   .msg_controllen = sizeof(control.room)};
+	int fd = -1;
+
+	if (recvmsg(from, &m, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*reply))
+		return -1;
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	return fd;
+}
+
+static int ask(const struct shared_handle *h, struct reply *reply)
+{
+	struct request request = {.base = h->base, .id = h->id};
+	struct sockaddr_un a;
+	int fd = -1, to = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (to < 0)
+		return -1;
+	be_impatient(to);
+	socklen_t size = address_of(h->socket, &a);
+	if (!connect(to, (struct sockaddr *)&a, size) && of_this_user(to) &&
+	    send(to, &request, sizeof(request), MSG_NOSIGNAL) == (ssize_t)sizeof(request))
+		fd = receive_descriptor(to, reply);
+	close(to);
+	return fd;
+}
+
+/* The memory behind the descriptor, at an address of the driver's choice. */
+static CUresult map_memory(int fd, uint64_t size, CUdeviceptr *range)
+{
+	CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+				  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUmemGenericAllocationHandle memory;
+	CUresult r = real.cuCtxGetDevice(&access.location.id);
+
+	if (r != CUDA_SUCCESS)
+		return r;
+	r = real.cuMemImportFromShareableHandle(&memory, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if ((r = real.cuMemAddressReserve(range, size, 0, 0, 0)) == CUDA_SUCCESS) {
+		if ((r = real.cuMemMap(*range, size, 0, memory, 0)) == CUDA_SUCCESS &&
+		    (r = real.cuMemSetAccess(*range, size, &access, 1)) != CUDA_SUCCESS)
+			real.cuMemUnmap(*range, size);
+		if (r != CUDA_SUCCESS)
+			real.cuMemAddressFree(*range, size);
+	}
+	real.cuMemRelease(memory); /* the mapping keeps it */
+	return r;
+}
+
+static CUresult open_new(struct opened *o)
+{
+	struct reply reply;
+	int fd = ask(&o->handle, &reply);
+
+	if (fd < 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult r = map_memory(fd, o->handle.mapped, &o->range);
+	close(fd);
+	o->address = o->range + reply.offset;
+	return r;
+}
+
+CUresult arena_open_shared(const struct shared_handle *h, CUdeviceptr *p)
+{
+	CUresult r = CUDA_SUCCESS;
+
+	if (!real.cuMemImportFromShareableHandle || !real.cuMemAddressReserve || !real.cuMemAddressFree)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	if (!p || (server == getpid() && !memcmp(h->socket, name, sizeof(name))))
+		return CUDA_ERROR_INVALID_VALUE; /* a process has no need to open its own */
+	pthread_mutex_lock(&lock);
+	struct opened *o = opened;
+	while (o && memcmp(&o->handle, h, sizeof(*h)) != 0)
+		o = o->next;
+	if (!o) {
+		if (!(o = calloc(1, sizeof(*o)))) {
+			pthread_mutex_unlock(&lock);
+			return CUDA_ERROR_OUT_OF_MEMORY;
+		}
+		o->handle = *h;
+		if ((r = open_new(o)) == CUDA_SUCCESS) {
+			o->next = opened;
+			opened = o;
+		}
+	}
+	if (r == CUDA_SUCCESS) {
+		o->times++;
+		*p = o->address;
+	} else {
+		free(o);
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+bool arena_close_shared(struct context *c, CUdeviceptr p, CUresult *r)
+{
+	pthread_mutex_lock(&lock);
+	struct opened **at = &opened;
+	while (*at && (*at)->address != p)
+		at = &(*at)->next;
+	struct opened *o = *at, *last = o && !--o->times ? o : NULL;
+	if (last)
+		*at = o->next;
+	pthread_mutex_unlock(&lock);
+	if (o)
+		*r = CUDA_SUCCESS;
+	if (last) {
+		*r = arena_wait_for(c);
+		real.cuMemUnmap(last->range, last->handle.mapped);
+		real.cuMemAddressFree(last->range, last->handle.mapped);
+		free(last);
+	}
+	return o != NULL;
+}

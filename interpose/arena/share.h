@@ -1,0 +1,32 @@
+/*
+ * Memory of the arena for other processes: what stands behind cuIpcGetMemHandle, which the driver
+ * has for its own allocations only. Handles name an allocation; who opens one gets its memory
+ * from a thread of the process that it is of.
+ *
+ * Invariant: only recorded processes of the same user get memory, and only what is allocated when
+ * they ask. A process that was never asked for a handle has neither the thread nor its socket.
+ */
+#ifndef TT_ARENA_SHARE_H
+#define TT_ARENA_SHARE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arena/arena.h"
+
+struct shared_handle {
+	char mark[8];      /* SHARE_MARK */
+	char socket[24];   /* abstract address of the process that it is of */
+	uint64_t base, id; /* of the allocation there */
+	uint64_t size, mapped; /* its bytes, and those of the memory that begins with it or before */
+};
+
+/* False: the memory can't be shared. */
+bool arena_share(CUdeviceptr p, struct shared_handle *h);
+bool arena_is_shared_handle(const void *handle);
+/* Maps it in the current context; opened again it is the same memory. */
+CUresult arena_open_shared(const struct shared_handle *h, CUdeviceptr *p);
+/* What was opened at p as often as it is closed; false: p is none such. c: current. */
+bool arena_close_shared(struct context *c, CUdeviceptr p, CUresult *r);
+
+#endif

@@ -1,0 +1,174 @@
+/*
+ * Taking frames. See frames.h for the invariant.
+ *
+ * Native frames come from the unwinder of exceptions. Where both kinds are wanted, the native frame
+ * that is the interpreter's loop is known by what lies in its part of the stack, the record of the
+ * evaluation, without names or addresses of functions; the functions that it runs take its place.
+ * All other code of the interpreter, which only leads from one to the next, is left out, unless the
+ * interpreter is part of a program of another name, whose own code can't be told from it. So is
+ * what called the outermost function of Python where it can only be the start of the interpreter:
+ * in the first thread of a program that is Python.
+ */
+#define _GNU_SOURCE
+#include "callstack/frames.h"
+
+#include <dlfcn.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unwind.h>
+
+#include "options/options.h"
+#include "callstack/objects.h"
+#include "callstack/python.h"
+
+#define OF_ONE_KIND 64 /* most frames that are kept of a stack whose frames are of one kind */
+#define STACK_MOST ((uintptr_t)64 << 20) /* other threads' stacks are farther below the end of the first one's */
+
+struct range {
+	uintptr_t begin, end;
+};
+
+static struct range own, interpreter, first_stack;
+static __typeof__(_Unwind_Backtrace) *unwind;
+static __typeof__(_Unwind_GetIP) *get_place;
+static __typeof__(_Unwind_GetCFA) *get_stack;
+
+static bool is_in(struct range r, uintptr_t address)
+{
+	return address >= r.begin && address < r.end;
+}
+
+static struct range code_around(uintptr_t address)
+{
+	const struct object *o = objects_find(address);
+
+	return o ? (struct range){o->begin, o->end} : (struct range){0, 0};
+}
+
+static bool is_called_python(uintptr_t address)
+{
+	const struct object *o = objects_find(address);
+
+	return o && strstr(strrchr(o->path, '/'), "python");
+}
+
+static void know_interpreter(uintptr_t inside)
+{
+	uintptr_t end = getauxval(AT_RANDOM); /* the kernel put it there, above all frames */
+
+	if (is_called_python(inside))
+		interpreter = code_around(inside);
+	if (end > STACK_MOST && is_called_python(getauxval(AT_ENTRY)))
+		first_stack = (struct range){end - STACK_MOST, end};
+}
+
+/* As a program does that throws an exception, which would load the same library. */
+static bool load_unwinder(void)
+{
+	void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	if (!library)
+		return false;
+	*(void **)&unwind = dlsym(library, "_Unwind_Backtrace");
+	*(void **)&get_place = dlsym(library, "_Unwind_GetIP");
+	*(void **)&get_stack = dlsym(library, "_Unwind_GetCFA");
+	return unwind && get_place && get_stack;
+}
+
+const char *frames_open(void)
+{
+	const char *unreadable = NULL;
+	const void *inside = NULL;
+
+	objects_read();
+	own = code_around((uintptr_t)frames_open);
+	interpreter = first_stack = (struct range){0, 0};
+	if (options.callstacks != CALLSTACKS_BACKTRACE)
+		unreadable = python_find(&inside);
+	if (inside && options.callstacks == CALLSTACKS_MIXED)
+		know_interpreter((uintptr_t)inside);
+	if (options.callstacks != CALLSTACKS_PYTHON && !load_unwinder()) {
+		unwind = NULL;
+		return "native call stacks need libgcc_s.so.1";
+	}
+	return unreadable;
+}
+
+struct walk {
+	struct frame *frames;
+	int n, most;
+	const struct frame *python;
+	const char *const *evaluations;
+	int next, count; /* of Python's */
+	bool cut;        /* there are more of Python's than these */
+	uintptr_t place, stack; /* of the native frame whose end is not yet known */
+};
+
+/* Whether what called the last of Python's functions is not wanted, or not known to be next to it. */
+static bool is_through(const struct walk *w)
+{
+	return w->count && w->next == w->count && (w->cut || is_in(first_stack, w->stack));
+}
+
+static bool has_room(const struct walk *w)
+{
+	return w->n + (w->count - w->next) < w->most;
+}
+
+/* Puts down what the native frame is whose part of the stack ends here. Whether others are wanted. */
+static bool put(struct walk *w, uintptr_t end)
+{
+	int before = w->next;
+
+	while (w->next < w->count && is_in((struct range){w->stack, end}, (uintptr_t)w->evaluations[w->next]))
+		w->frames[w->n++] = w->python[w->next++];
+	if (w->next == before && has_room(w) && !is_in(own, w->place) && !is_in(interpreter, w->place))
+		w->frames[w->n++] = (struct frame){.place = w->place};
+	return has_room(w) && !is_through(w);
+}
+
+static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument)
+{
+	struct walk *w = argument;
+	uintptr_t place = get_place(context), stack = get_stack(context);
+
+	if (w->place && !put(w, stack))
+		place = 0;
+	w->place = place;
+	w->stack = stack;
+	return place ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+static int merge(struct walk w)
+{
+	if (unwind)
+		unwind(visit, &w);
+	if (w.place)
+		put(&w, w.stack);
+	while (w.next < w.count)
+		w.frames[w.n++] = w.python[w.next++];
+	return w.n;
+}
+
+static int take_mixed(struct frame *frames)
+{
+	struct frame python[OF_ONE_KIND];
+	const char *evaluations[OF_ONE_KIND];
+	int count = python_frames(python, evaluations, OF_ONE_KIND);
+
+	return merge((struct walk){.frames = frames, .most = count ? FRAMES_MOST : OF_ONE_KIND, .python = python,
+				   .evaluations = evaluations, .count = count, .cut = count == OF_ONE_KIND});
+}
+
+int frames_take(struct frame *frames)
+{
+	int n = 0;
+
+	if (options.callstacks == CALLSTACKS_MIXED)
+		return take_mixed(frames);
+	if (options.callstacks != CALLSTACKS_BACKTRACE)
+		n = python_frames(frames, NULL, OF_ONE_KIND);
+	if (!n && options.callstacks != CALLSTACKS_PYTHON)
+		n = merge((struct walk){.frames = frames, .most = OF_ONE_KIND});
+	return n;
+}

@@ -1,0 +1,65 @@
+/*
+ * Executable mappings of files. See objects.h.
+ */
+#define _GNU_SOURCE
+#include "callstack/objects.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lifecycle/recorder.h"
+
+#define PATH_SIZE 4096
+
+static struct object *objects;
+static size_t count, capacity;
+
+static bool add(struct object o)
+{
+	if (count == capacity) {
+		size_t more = capacity ? capacity * 2 : 256;
+		struct object *p = realloc(objects, more * sizeof(*p));
+		if (!p)
+			return false;
+		objects = p;
+		capacity = more;
+	}
+	o.path = strdup(o.path);
+	if (!o.path)
+		return false;
+	objects[count++] = o;
+	return true;
+}
+
+void objects_read(void)
+{
+	char line[PATH_SIZE + 128], path[PATH_SIZE], mode[8];
+	FILE *f = fopen("/proc/self/maps", "re");
+	unsigned long begin, end, offset;
+
+	while (count)
+		free(objects[--count].path);
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %4095[^\n]", &begin, &end, mode, &offset, path) == 5 &&
+		    mode[2] == 'x' && *path == '/' && !add((struct object){begin, end, offset, path})) {
+			recorder_lost("files of call stacks were lost: no host memory");
+			break;
+		}
+	if (f)
+		fclose(f);
+}
+
+const struct object *objects_find(uintptr_t address)
+{
+	for (size_t i = 0; i < count; i++)
+		if (address >= objects[i].begin && address < objects[i].end)
+			return &objects[i];
+	return NULL;
+}
+
+void objects_forget(void)
+{
+	count = 0;
+}

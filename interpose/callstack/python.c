@@ -1,0 +1,252 @@
+/*
+ * Python frames. See python.h. The line tables are those of CPython's Objects/lnotab_notes.txt for
+ * 3.10 and Objects/locations.md from 3.11 on.
+ *
+ * An evaluation is a call of the interpreter's loop. Up to 3.10 it runs one function, later those
+ * that Python code calls as well. Each has a record on the stack of the C code, by which it can be
+ * told where among native frames its functions belong: up to 3.11 the records are a list of their
+ * own, then each is a frame without code, behind the frames of its functions.
+ */
+#define _GNU_SOURCE
+#include "callstack/python.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "callstack/python_layout.h"
+
+#define OWNED_BY_C 3 /* and above: frames that stand for an evaluation, and have no code of their own */
+#define TAGS ((uintptr_t)3) /* bits of a reference that are not of the address */
+
+static struct python_layout layout;
+static bool readable;
+static const void *code_type, *text_type, *bytes_type;
+static char *(*thread_state)(void);
+static int (*finalizing)(void);
+
+static const char *pointer(const char *object, uint16_t offset)
+{
+	const char *p;
+
+	memcpy(&p, object + offset, sizeof(p));
+	return p;
+}
+
+static int64_t integer(const char *object, uint16_t offset, size_t size)
+{
+	int32_t narrow;
+	int64_t wide;
+
+	if (size == sizeof(narrow)) {
+		memcpy(&narrow, object + offset, sizeof(narrow));
+		return narrow;
+	}
+	memcpy(&wide, object + offset, sizeof(wide));
+	return wide;
+}
+
+const char *python_find(const void **inside)
+{
+	static char reason[120];
+	const char *(*version)(void);
+	const char *type_type = dlsym(RTLD_DEFAULT, "PyType_Type");
+	int major, minor;
+
+	readable = false;
+	*(void **)&version = dlsym(RTLD_DEFAULT, "Py_GetVersion");
+	if (!version || sscanf(version(), "%d.%d", &major, &minor) != 2)
+		return NULL;
+	snprintf(reason, sizeof(reason),
+		 "the frames of Python %d.%d can't be read: the run has no call stacks of Python", major, minor);
+	code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
+	text_type = dlsym(RTLD_DEFAULT, "PyUnicode_Type");
+	bytes_type = dlsym(RTLD_DEFAULT, "PyBytes_Type");
+	*(void **)&thread_state = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+	*(void **)&finalizing = dlsym(RTLD_DEFAULT, minor < 13 ? "_Py_IsFinalizing" : "Py_IsFinalizing");
+	/* Builds that trace references have other objects. */
+	readable = major == 3 && type_type && code_type && text_type && bytes_type && thread_state && finalizing &&
+		   python_layout_find(minor, &layout) && pointer(code_type, layout.type) == type_type;
+	if (!readable)
+		return reason;
+	*inside = *(void **)&version;
+	return NULL;
+}
+
+static const char *innermost(const char *state)
+{
+	const char *p = pointer(state, layout.frame);
+
+	return p && layout.indirect != NOWHERE ? pointer(p, layout.indirect) : p;
+}
+
+static const char *code_of(const char *frame)
+{
+	return (const char *)((uintptr_t)pointer(frame, layout.code) & ~TAGS);
+}
+
+/* The instructions that a frame runs. */
+static const char *instructions(const char *frame, const char *code)
+{
+	const char *copies = layout.copies != NOWHERE ? pointer(code, layout.copies) : NULL;
+
+	if (!copies)
+		return code + layout.bytes;
+	return pointer(copies, (uint16_t)(8 + 8 * integer(frame, layout.bytecode, 4))); /* their number comes first */
+}
+
+static uint64_t place_of(const char *frame, const char *code)
+{
+	if (layout.bytes == NOWHERE)
+		return (uint64_t)integer(frame, layout.place, 4) * 2;
+	return (uint64_t)(pointer(frame, layout.place) - instructions(frame, code));
+}
+
+static bool is_evaluation(const char *frame)
+{
+	return layout.owner != NOWHERE && frame[layout.owner] >= OWNED_BY_C;
+}
+
+static const char *before(const char *frame)
+{
+	return finalizing() ? NULL : pointer(frame, layout.previous);
+}
+
+/*
+ * At the interpreter's end states and frames of other threads go away, so that each step asks. In
+ * builds where threads run freely the list of copies of instructions is replaced as it grows; what
+ * was there before is kept for a while.
+ */
+int python_frames(struct frame *frames, const char **evaluations, int most)
+{
+	const char *state = readable && !finalizing() ? thread_state() : NULL, *frame, *record = NULL;
+	int n = 0, known = 0;
+
+	if (!state)
+		return 0;
+	if (layout.evaluation != NOWHERE)
+		record = pointer(state, layout.evaluation);
+	for (frame = innermost(state); frame && n < most; frame = before(frame)) {
+		const char *code = code_of(frame);
+		if (is_evaluation(frame)) {
+			while (evaluations && known < n)
+				evaluations[known++] = frame;
+			continue;
+		}
+		if (!code || pointer(code, layout.type) != code_type)
+			break;
+		frames[n++] = (struct frame){
+			.code = code,
+			.place = place_of(frame, code),
+			.file = pointer(code, layout.file),
+			.name = pointer(code, layout.name),
+		};
+		if (evaluations && record) {
+			evaluations[known++] = record;
+			if (layout.entry == NOWHERE || frame[layout.entry])
+				record = pointer(record, layout.outer);
+		}
+	}
+	if (!evaluations)
+		return n;
+	while (known < n && frame && !is_evaluation(frame))
+		frame = before(frame);
+	while (known < n)
+		evaluations[known++] = frame;
+	return n;
+}
+
+/* ---- names and lines ---- */
+
+static bool is_plain(const char *text, size_t length)
+{
+	for (size_t i = 0; i < length; i++)
+		if (!isprint((unsigned char)text[i]))
+			return false;
+	return true;
+}
+
+/* ASCII, or what the interpreter has made UTF-8 of before; else a question mark. */
+static void text_of(const char *object, char *out, size_t size)
+{
+	bool is_text = object && pointer(object, layout.type) == text_type;
+	size_t length = is_text ? (size_t)integer(object, layout.text_length, 8) : 0;
+	const char *text = object ? object + layout.text : NULL;
+
+	snprintf(out, size, "?");
+	if (!length || length >= size)
+		return;
+	if (!is_plain(text, length)) {
+		length = (size_t)integer(object, layout.text, 8);
+		text = pointer(object, (uint16_t)(layout.text + 8));
+		if (!text || length >= size)
+			return;
+	}
+	memcpy(out, text, length);
+	out[length] = 0;
+}
+
+/* Pairs of bytes: how many instructions, how many lines further. */
+static int64_t line_in_pairs(const uint8_t *p, const uint8_t *end, uint64_t place, int64_t line)
+{
+	uint64_t at = 0;
+
+	for (; p + 1 < end; p += 2) {
+		int8_t step = (int8_t)p[1];
+		at += p[0];
+		line += step == -128 ? 0 : step;
+		if (place < at)
+			return step == -128 ? 0 : line;
+	}
+	return 0;
+}
+
+static int64_t signed_number(const uint8_t *p, const uint8_t *end)
+{
+	uint64_t value = 0;
+
+	for (unsigned shift = 0; p < end && shift < 60; shift += 6, p++) {
+		value |= (uint64_t)(*p & 63) << shift;
+		if (!(*p & 64))
+			break;
+	}
+	return value & 1 ? -(int64_t)(value >> 1) : (int64_t)(value >> 1);
+}
+
+/* Entries whose first byte alone has the highest bit: a form in four bits, how many instructions in three. */
+static int64_t line_in_entries(const uint8_t *p, const uint8_t *end, uint64_t place, int64_t line)
+{
+	uint64_t at = 0;
+
+	while (p < end) {
+		unsigned form = *p >> 3 & 15;
+		at += ((*p & 7) + 1) * 2u;
+		if (form == 13 || form == 14)
+			line += signed_number(p + 1, end);
+		else if (form >= 10 && form <= 12)
+			line += form - 10;
+		if (place < at)
+			return form == 15 ? 0 : line;
+		do
+			p++;
+		while (p < end && !(*p & 128));
+	}
+	return 0;
+}
+
+void python_describe(const struct frame *f, char *function, char *file, size_t size, uint32_t *line)
+{
+	const char *table = pointer(f->code, layout.lines);
+	int64_t first = integer(f->code, layout.first_line, 4), found = 0;
+
+	text_of(f->name, function, size);
+	text_of(f->file, file, size);
+	if (table && pointer(table, layout.type) == bytes_type) {
+		const uint8_t *p = (const uint8_t *)table + layout.bytes_held,
+			      *end = p + integer(table, layout.bytes_length, 8);
+		found = layout.bytes == NOWHERE ? line_in_pairs(p, end, f->place, first)
+						: line_in_entries(p, end, f->place, first);
+	}
+	*line = found > 0 ? (uint32_t)found : 0;
+}

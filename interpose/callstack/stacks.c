@@ -1,0 +1,138 @@
+/*
+ * Call stacks. See stacks.h for the invariant.
+ *
+ * What is kept of a native frame is the object file it lies in and where in it; names and lines are
+ * found after the run, from the files. Python's are told at once, while they are running. The table
+ * of stacks is an open one, by hash; the map of object files is read again when an address is not
+ * in it.
+ */
+#define _GNU_SOURCE
+#include "callstack/stacks.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "util/xxh3.h"
+#include "store/store.h"
+#include "lifecycle/recorder.h"
+#include "callstack/frames.h"
+#include "callstack/objects.h"
+#include "callstack/python.h"
+
+#define SLOTS ((size_t)1 << 16)
+#define FULL (SLOTS / 4 * 3)
+#define TEXT 1024 /* most of a Python function's or file's name */
+
+struct slot {
+	_Atomic uint64_t hash; /* 0: free; 1 is added to one that is 0 */
+	_Atomic uint32_t number;
+};
+
+static struct slot *slots;
+static uint32_t count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* these, but for what slots hold, and the map of object files */
+
+bool stacks_open(void)
+{
+	const char *warning = frames_open();
+
+	if (warning)
+		recorder_warn("%s", warning);
+	if (!slots)
+		slots = calloc(SLOTS, sizeof(*slots));
+	return slots;
+}
+
+static struct tt_frame of_python(const struct frame *f)
+{
+	char function[TEXT], file[TEXT];
+	uint32_t line;
+
+	python_describe(f, function, file, TEXT, &line);
+	return (struct tt_frame){
+		.kind = TT_FRAME_PYTHON, .function = store_string(recorder_store(), function),
+		.file = store_string(recorder_store(), file), .line = line,
+	};
+}
+
+static struct tt_frame native(const struct frame *f, bool *read)
+{
+	uintptr_t call = (uintptr_t)f->place - 1;
+	const struct object *o = objects_find(call);
+
+	if (!o && !*read) {
+		objects_read();
+		*read = true;
+		o = objects_find(call);
+	}
+	return (struct tt_frame){
+		.kind = TT_FRAME_NATIVE, .function = TT_NO_ID,
+		.file = o ? store_string(recorder_store(), o->path) : TT_NO_ID,
+		.address = o ? call - o->begin + o->offset : call,
+	};
+}
+
+static bool write_frames(uint32_t number, const struct frame *frames, int n)
+{
+	static struct tt_frame records[FRAMES_MOST]; /* the lock is held */
+	bool read = false;
+
+	for (int i = 0; i < n; i++) {
+		records[i] = frames[i].code ? of_python(&frames[i]) : native(&frames[i], &read);
+		records[i].stack = number;
+		records[i].depth = (uint32_t)i;
+		records[i].count = (uint32_t)n;
+	}
+	return store_frames(recorder_store(), records, (size_t)n);
+}
+
+static uint32_t add(struct slot *s, uint64_t hash, const struct frame *frames, int n)
+{
+	uint32_t number = 0;
+
+	pthread_mutex_lock(&lock);
+	while (s->hash && s->hash != hash) /* another thread's may have come first */
+		s = s + 1 == slots + SLOTS ? slots : s + 1;
+	if (s->hash == hash) {
+		number = atomic_load(&s->number);
+	} else if (count < FULL && write_frames(count + 1, frames, n)) {
+		number = ++count;
+		atomic_store(&s->number, number);
+		atomic_store(&s->hash, hash);
+	}
+	pthread_mutex_unlock(&lock);
+	return number;
+}
+
+uint32_t stacks_here(void)
+{
+	int error = errno, cancel, n;
+	struct frame frames[FRAMES_MOST];
+	uint32_t number = 0;
+	uint64_t there;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	n = frames_take(frames);
+	if (n) {
+		uint64_t hash = xxh3_64(frames, (uint64_t)n * sizeof(*frames));
+		hash += !hash;
+		struct slot *s = slots + hash % SLOTS;
+		while ((there = atomic_load_explicit(&s->hash, memory_order_acquire)) && there != hash)
+			s = s + 1 == slots + SLOTS ? slots : s + 1;
+		number = there ? atomic_load_explicit(&s->number, memory_order_relaxed) : add(s, hash, frames, n);
+	}
+	pthread_setcancelstate(cancel, NULL);
+	errno = error;
+	return number;
+}
+
+void stacks_forget(void)
+{
+	free(slots);
+	slots = NULL;
+	count = 0;
+	objects_forget();
+	pthread_mutex_init(&lock, NULL);
+}

@@ -1,0 +1,43 @@
+/*
+ * What of the recording a program can change while it goes on: tt_control, and TT_CONTROL for what
+ * it begins with.
+ *
+ *   points=on|off  stamps=on|off  regions=all|touched|IDS|REGEX  snapshot=N
+ *
+ * separated by semicolons. They hold for epochs and graph launches from then on.
+ *
+ * Invariant: they change under the capture lock only, so that an epoch, or a launch with epochs
+ * inside, is made under one set of them, which its record names.
+ */
+#ifndef TT_CAPTURE_CONTROLS_H
+#define TT_CAPTURE_CONTROLS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct region;
+
+struct controls {
+	_Atomic bool points;  /* epochs inside graphs */
+	_Atomic bool stamps;  /* times of their nodes */
+	_Atomic bool touched; /* regions: of those, only what was touched */
+	uint32_t snapshot_every;
+	uint32_t choice; /* number of what was said last of regions; 0: all of them */
+	uint32_t text;   /* string: all of it; 0 where nothing was ever said */
+};
+extern struct controls controls;
+
+/* Whether text can be understood; else with a one-line reason. */
+bool controls_check(const char *text, char *why, size_t size);
+/* As the recording starts, from the options. */
+void controls_begin(void);
+/* The caller holds the capture lock; or it begins. False with a one-line reason, and nothing has changed. */
+bool controls_set(const char *text, char *why, size_t size);
+/* An event says what is set. */
+void controls_note(void);
+/* Whether the region is among those asked for. The caller holds the capture lock. */
+bool controls_want(struct region *r);
+
+#endif

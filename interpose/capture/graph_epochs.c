@@ -1,0 +1,408 @@
+/*
+ * Launches of graphs that have nodes of ours in them: what each is to do. See points.h for the
+ * invariant.
+ *
+ * A launch has a turn, whose number host and device count alike: the host writes what the nodes are
+ * to do in that turn's places, and the last node ends the turn. Launches of one executable graph run
+ * one after the other. Captures of several that are queued in one stream do, too, so that the host
+ * waits for none of them; it does where they are in different streams, since captures that are
+ * called off must not run side by side.
+ */
+#include "capture/graph_epochs.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "capture/controls.h"
+#include "capture/drain.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "capture/capture.h"
+#include "capture/graph_instrumentation.h"
+
+#define ASK_NS 20000000
+
+static void switch_off(struct points *q, void *context)
+{
+	for (unsigned i = 0; i < TURNS && q->context == context; i++)
+		q->turns[i].flags = 0;
+}
+
+void points_switch_off(const struct context *c)
+{
+	points_each(switch_off, (void *)c);
+}
+
+void points_give_up(struct points *q)
+{
+	q->given_up = true;
+	recorder_lost("there are no more epochs inside a graph: not all of its launches can be followed");
+}
+
+/* ---- what a point reads ---- */
+
+/* The regions that the kernel is given and that are asked for, held. NULL: no memory. */
+static struct region_list *regions_of(const struct capture *p, struct exec *x, struct point *point)
+{
+	struct region_gathering g = {0};
+	struct region_list *list = NULL;
+
+	regions_gather_begin(&g);
+	graph_gather_node(x, point->spot->node.number, &g);
+	if (!g.failed)
+		list = region_list_new(g.count);
+	for (size_t i = 0; list && i < g.count; i++) {
+		struct region *r = g.list[i];
+		if (r->context == p->context && r->captured && r->readable && r->size) {
+			region_hold(r);
+			list->regions[list->count++] = r;
+		}
+	}
+	point->regions_version = g.version;
+	regions_gather_end(&g);
+	free(g.list);
+	for (uint32_t i = 0, n = list ? list->count : 0; i < n; i++) { /* names are behind the map's lock */
+		struct region *r = list->regions[i];
+		list->count -= i == 0 ? n : 0;
+		if (controls_want(r))
+			list->regions[list->count++] = r;
+		else
+			region_release(r);
+	}
+	if (list)
+		regions_sort(list->regions, list->count);
+	return list;
+}
+
+static bool choose(struct capture *p, struct point *point, struct exec *x)
+{
+	struct region_list *list;
+
+	point->graph_changes = graph_changes(x);
+	point->choice = controls.choice;
+	if (!(list = regions_of(p, x, point)))
+		return false;
+	region_list_release(point->list);
+	point->list = list;
+	point->blocks = point->payload = point->bytes = 0;
+	for (uint32_t i = 0; i < list->count; i++) {
+		point->blocks += region_blocks(list->regions[i]);
+		point->bytes += list->regions[i]->size;
+		point->payload += region_payload(list->regions[i]);
+	}
+	return true;
+}
+
+static bool holds(const struct point *point, const struct exec *x)
+{
+	return point->list && point->graph_changes == graph_changes(x) && point->choice == controls.choice &&
+	       regions_unchanged_since(point->regions_version);
+}
+
+/* Tables that queued launches use stay where they are. */
+static bool make_room(struct points *q, struct point *point)
+{
+	uint32_t room = point->room;
+	const struct memory *tables, *fetched;
+
+	if (point->list->count <= room)
+		return true;
+	while (room < point->list->count)
+		room *= 2;
+	if (!(tables = points_more_memory(q, (uint64_t)POINT_SETS * room * sizeof(*point->tables), true)) ||
+	    !(fetched = points_more_memory(q, room * sizeof(*point->tables), false)))
+		return false;
+	point->tables = tables->host;
+	point->tables_device = tables->device;
+	point->fetched = fetched->device;
+	point->room = room;
+	return true;
+}
+
+/* A launch has at most one new one, so that none which is in use is written to. */
+static void write_table(struct point *point, bool all)
+{
+	point->table = (point->table + 1) % POINT_SETS;
+	struct tt_capture_region *to = point->tables + (size_t)point->table * point->room;
+	uint32_t first = 0;
+
+	for (uint32_t i = 0; i < point->list->count; i++) {
+		struct region *r = point->list->regions[i];
+		to[i] = (struct tt_capture_region){
+			.base = r->base, .size = r->size, .digests = r->slot, .first_block = first, .region = i,
+			.flags = all || r->fresh ? TT_CAPTURE_REGION_ALL : 0,
+		};
+		first += (uint32_t)region_blocks(r);
+		r->fresh = false; /* for the points behind it, which come after it */
+	}
+}
+
+static bool prepare(struct capture *p, struct points *q, struct point *point, struct exec *x, bool all)
+{
+	bool anew = !holds(point, x), marked = all;
+
+	if ((anew && !choose(p, point, x)) || !make_room(q, point))
+		return false;
+	for (uint32_t i = 0; i < point->list->count; i++) {
+		struct region *r = point->list->regions[i];
+		if (!capture_place(p, r))
+			return false;
+		marked |= r->fresh; /* as what was placed now is */
+	}
+	if (anew || marked || point->marked)
+		write_table(point, all);
+	point->marked = marked;
+	return point->blocks <= TT_CAPTURE_MAX_BLOCKS;
+}
+
+/* As for an epoch that was discarded. */
+static void let_go(struct points *q)
+{
+	for (unsigned i = 0; i < q->point_count; i++) {
+		struct region_list *list = q->points[i].list;
+		for (uint32_t k = 0; list && k < list->count; k++)
+			list->regions[k]->fresh = list->regions[k]->touched = true;
+	}
+}
+
+/* Why it can't be, or NULL. largest: of their chunks. */
+static const char *prepare_all(struct capture *p, struct points *q, struct exec *x, uint64_t *largest)
+{
+	uint32_t every = controls.snapshot_every;
+	bool all = every && q->since_snapshot >= every; /* so that readers need not look back any further */
+	uint64_t most = 1, size = 0;
+
+	*largest = 0;
+	for (unsigned i = 0; i < q->point_count; i++) {
+		struct point *point = &q->points[i];
+		if (!prepare(p, q, point, x, all))
+			return "there is no memory for lists of what their kernels reach";
+		uint64_t chunk = tt_chunk_size(point->blocks, point->payload);
+		most = point->blocks > most ? point->blocks : most;
+		*largest = chunk > *largest ? chunk : *largest;
+		size += chunk;
+	}
+	if (!capture_scratch(p, most))
+		return "there is no memory for lists of blocks";
+	/* They can't wait for room: there has to be enough for whatever changes. */
+	if (size + *largest > p->ring.size)
+		return "the ring is smaller than what their kernels reach";
+	if (!capture_fits(p, size, *largest) &&
+	    !(drain_make_room(p, size, *largest) && capture_fits(p, size, *largest)))
+		return "the ring was full of what was captured before";
+	q->since_snapshot = all ? 0 : q->since_snapshot;
+	return NULL;
+}
+
+/* ---- launches ---- */
+
+static bool has_failed(const struct stream *s)
+{
+	CUresult r = real.cuStreamQuery(s->handle);
+
+	return r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY;
+}
+
+/* Looks at memory; the driver, whose locks the program's threads want, is asked now and then whether all is well. */
+static bool wait_for_turn(const struct points *q, const struct stream *s, uint64_t turn)
+{
+	uint64_t now = clock_ns(), until = now + options.stall_ms * 1000000ull, ask = now + ASK_NS;
+
+	for (; points_through(q) < turn && now <= capture_deadline(until, false); now = clock_ns()) {
+		if (now > ask && has_failed(s))
+			break;
+		ask = now > ask ? now + ASK_NS : ask;
+		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+	}
+	return points_through(q) >= turn;
+}
+
+/* The first turn that has to be over, so that at most `most` launches are under way with the next. */
+static uint64_t turn_before(const struct points *q, uint64_t most)
+{
+	uint64_t launched = atomic_load(&q->launched);
+
+	return launched >= most ? launched - most + 1 : 0;
+}
+
+/* Behind those that are under way, if they are in this stream. */
+static bool queue(struct capture *p, struct points *q, const struct stream *s)
+{
+	if ((p->open_stream != s || capture_held_up(p)) && !capture_settled(p))
+		return false;
+	if (wait_for_turn(q, s, turn_before(q, POINT_SETS)) && drain_places(q->point_count))
+		return true;
+	if (!capture_hurried())
+		capture_let_go(p);
+	return false;
+}
+
+static void submit(struct capture *p, struct points *q, unsigned i, uint64_t seq, uint64_t size)
+{
+	struct point *point = &q->points[i];
+	uint64_t turn = atomic_load(&q->launched);
+	uint32_t number = recorder_next_epoch();
+	struct pending pending = {
+		.capture = p, .number = ++p->number, .final = true, .list = region_list_hold(point->list),
+		.epoch = {.number = number, .trigger = TT_TRIGGER_GRAPH_NODE, .flags = TT_EPOCHF_TOUCHED,
+			  .context = p->context->index, .device = (uint32_t)p->context->device, .seq = seq,
+			  .time_ns = clock_ns(), .label = point->spot->node.name, .bytes_read = point->bytes,
+			  .regions = point->list->count, .controls = controls.text},
+	};
+
+	recorder_set_next_epoch(number + 1);
+	pending.slot = point->slot = capture_slot(p);
+	for (uint32_t k = 0; k < point->list->count; k++)
+		atomic_store(&point->list->regions[k]->captured_by, p->number);
+	q->params[turn % POINT_SETS * q->point_count + i] = (struct tt_replay_point){
+		.params = capture_params(p, &pending, point->fetched, point->blocks, point->payload),
+		.table = point->tables_device + (uint64_t)point->table * point->room * sizeof(*point->tables),
+	};
+	capture_opened(p, pending.slot, size);
+	capture_begins(p, number);
+	if (atomic_load(&p->called_off) > p->base) /* meanwhile: it would build on what is not there */
+		capture_call_off(p, pending.slot);
+	drain_add(&pending);
+}
+
+/* With the lock. */
+static bool capture(struct capture *p, struct points *q, struct exec *x, const struct stream *s, uint64_t seq)
+{
+	const char *why;
+	uint64_t largest;
+
+	if (atomic_load(&captures_active))
+		return false;
+	if (!queue(p, q, s)) {
+		recorder_lost("epochs inside graphs were not captured: those of launches before are held up");
+		return false;
+	}
+	if ((why = prepare_all(p, q, x, &largest))) {
+		recorder_lost("epochs inside graphs were not captured: %s", why);
+		let_go(q);
+		return false;
+	}
+	p->number = atomic_load(&p->context->captures);
+	for (unsigned i = 0; i < q->point_count; i++) {
+		uint64_t chunk = tt_chunk_size(q->points[i].blocks, q->points[i].payload);
+		submit(p, q, i, seq, chunk + (i + 1 == q->point_count ? largest : 0));
+	}
+	q->active = q->point_count;
+	q->since_snapshot += q->active;
+	p->open_stream = s;
+	return true;
+}
+
+/* With the capture lock, unless nothing is captured. */
+static bool capture_inside(struct thread *t, struct points *q, struct exec *x, struct stream *s, uint64_t seq)
+{
+	struct context *c = s->context;
+	atomic_fetch_add(&gate_ahead, 1);
+	gate_leave(t); /* the lock is taken first: whoever has it may be closing the gate */
+	pthread_mutex_lock(&capture_lock);
+	if (!c->capture || !c->capture->epochs || capture_needs_snapshot(c->capture)) {
+		pthread_mutex_unlock(&capture_lock);
+		capture_epoch(t, c, TT_TRIGGER_GRAPH, graph_label(x), seq - 1, true);
+		pthread_mutex_lock(&capture_lock);
+	}
+	CUstreamCaptureMode mode = thread_own_begin(t);
+	struct capture *p = c->capture;
+	bool on = recorder_state == RECORDER_ON && c == q->context && p && !p->broken && capture(p, q, x, s, seq);
+	thread_own_end(t, mode);
+	if (!on)
+		pthread_mutex_unlock(&capture_lock);
+	gate_enter(t);
+	atomic_fetch_sub(&gate_ahead, 1);
+	return on; /* with the lock: nothing else is captured until the graph is launched */
+}
+
+/* Where the graph has changed a kernel may be another. */
+static void name_kernels(struct points *q, struct exec *x)
+{
+	q->named_as_of = graph_changes(x);
+	for (unsigned i = 0; i < q->spot_count; i++) {
+		uint32_t name = graph_node_name(x, q->spots[i].node.number);
+		if (name != TT_NO_ID)
+			q->spots[i].node.name = name;
+	}
+}
+
+/* Times of a launch are looked at later than the graph may change. */
+static void note_stamped(struct points *q, uint64_t turn)
+{
+	struct inside_node *nodes = q->stamped + turn % TURNS * q->stamped_count;
+
+	for (unsigned i = 0; i < q->spot_count; i++)
+		if (q->spots[i].stamped)
+			nodes[q->spots[i].stamp] = q->spots[i].node;
+}
+
+bool points_begin(struct thread *t, struct points *q, struct exec *x, struct stream *s, uint64_t seq)
+{
+	bool stamps = q->stamped_count && atomic_load_explicit(&controls.stamps, memory_order_relaxed);
+
+	q->active = 0;
+	if (q->given_up)
+		return false;
+	if (q->named_as_of != graph_changes(x))
+		name_kernels(q, x);
+	if (!wait_for_turn(q, s, turn_before(q, TURNS))) {
+		points_give_up(q);
+		return false;
+	}
+	bool points = q->point_count && atomic_load_explicit(&controls.points, memory_order_relaxed) &&
+		      capture_inside(t, q, x, s, seq);
+	uint64_t turn = atomic_load(&q->launched);
+	if (stamps) {
+		uint64_t *cells = q->stamps + turn % TURNS * q->replay->stamp_count;
+		memset(cells, 0, q->replay->stamp_count * sizeof(*cells));
+		note_stamped(q, turn);
+	}
+	atomic_store(&q->launches[turn % TURNS].seq, stamps ? seq : 0);
+	atomic_store(&q->launches[turn % TURNS].stream, s->id);
+	q->turns[turn % TURNS] = (struct tt_replay_turn){
+		.number = turn + 1, .flags = (points ? TT_REPLAY_POINTS : 0u) | (stamps ? TT_REPLAY_STAMPS : 0u),
+	};
+	return true;
+}
+
+static void launched(struct capture *p, struct points *q, struct stream *s)
+{
+	for (unsigned i = 0; i < q->active; i++)
+		real.cuEventRecord(p->done[q->points[i].slot], s->handle);
+	capture_let_go_after(p, s->handle);
+	atomic_store(&s->seen, atomic_load(&p->context->captures));
+}
+
+/* The drain waits for them: they are as good as called off. */
+static void not_launched(struct capture *p, struct points *q, const struct tt_replay_point *points)
+{
+	for (unsigned i = 0; i < q->active; i++) {
+		struct tt_capture_status *status = capture_status(p, q->points[i].slot);
+		status->flags = TT_CAPTURE_DISCARDED | TT_CAPTURE_FINAL;
+		__atomic_store_n(&status->sequence, points[i].params.sequence, __ATOMIC_RELEASE);
+	}
+	p->gap = true;
+	let_go(q);
+}
+
+void points_end(struct thread *t, struct points *q, struct stream *s, bool was_launched)
+{
+	struct capture *p = q->context->capture;
+	uint64_t turn = atomic_load(&q->launched);
+
+	t->busy++;
+	if (q->active && was_launched)
+		launched(p, q, s);
+	else if (q->active)
+		not_launched(p, q, q->params + turn % POINT_SETS * q->point_count);
+	if (was_launched)
+		atomic_store(&q->launched, turn + 1);
+	else
+		q->turns[turn % TURNS].number = 0;
+	t->busy--;
+	if (q->active)
+		pthread_mutex_unlock(&capture_lock);
+}

@@ -1,0 +1,554 @@
+/*
+ * Nodes of ours, into a graph and out of it. See points.h for the invariant.
+ *
+ *   what came before ── stamp ── kernel ── stamp ── digest ── gather ── what comes after
+ *
+ * with stamps where times were asked for, and the other two where there is to be an epoch. The
+ * capture kernels keep one list of changed blocks, so all epochs of a graph are in one chain, in an
+ * order in which its nodes may run. Before all of them one more node fetches what they are to do, and
+ * after them one ends the launch's turn.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "track/modules.h"
+#include "timeline/stamps.h"
+#include "timeline/timeline.h"
+#include "capture/graph_instrumentation.h"
+#include "capture/graph_epochs.h"
+#include "capture/graph_topology.h"
+
+#define CONTEXTS 64
+#define TABLE_FIRST 16
+
+extern const char replay_ptx[];
+
+static struct kernels kernels[CONTEXTS];
+static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct points *all;
+static struct points_memory *spares; /* of graphs that are gone */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* both lists */
+
+const struct kernels *kernels_of(const struct context *c)
+{
+	struct kernels *k = &kernels[c->index % CONTEXTS];
+	const struct {
+		CUfunction *f;
+		const char *name;
+	} functions[] = {{&k->front, TT_KERNEL_FRONT_AT}, {&k->digest, TT_KERNEL_DIGEST_AT}, {&k->gather, TT_KERNEL_GATHER_AT},
+			 {&k->stamp_at, TT_KERNEL_STAMP_AT}, {&k->turn, TT_KERNEL_TURN_AT}, {&k->stamp, TT_KERNEL_STAMP}};
+
+	pthread_mutex_lock(&kernels_lock);
+	bool ok = c->index < CONTEXTS;
+	if (ok && !k->module) {
+		ok = real.cuModuleLoadData(&k->module, replay_ptx) == CUDA_SUCCESS;
+		for (size_t i = 0; ok && i < sizeof(functions) / sizeof(*functions); i++)
+			ok = real.cuModuleGetFunction(functions[i].f, k->module, functions[i].name) == CUDA_SUCCESS;
+	}
+	ok = ok && k->stamp;
+	pthread_mutex_unlock(&kernels_lock);
+	return ok ? k : NULL;
+}
+
+/* ---- which kernels ---- */
+
+/* The kernel of a node if it was chosen and runs in this context, else NULL. */
+static const struct function *chosen(const struct context *c, CUgraphNode node)
+{
+	CUDA_KERNEL_NODE_PARAMS p = {0};
+	CUgraphNodeType type;
+	CUfunction f;
+
+	bool told = real.cuGraphNodeGetType(node, &type) == CUDA_SUCCESS;
+	bool kernel = told && type == CU_GRAPH_NODE_TYPE_KERNEL;
+	if (!told || (kernel && real.cuGraphKernelNodeGetParams_v2(node, &p) != CUDA_SUCCESS)) {
+		recorder_lost("there may be no epochs and times of a kernel inside a graph: the driver does not describe it");
+		return NULL;
+	}
+	if (!kernel || (p.ctx && p.ctx != c->handle))
+		return NULL;
+	f = p.func;
+	if (!f && (!p.kern || !real.cuKernelGetFunction || real.cuKernelGetFunction(&f, p.kern) != CUDA_SUCCESS))
+		return NULL;
+	const struct function *known = function_of(f);
+	return known && (known->inside || known->stamped) ? known : NULL;
+}
+
+static void add_spot(struct points *q, uint32_t position, const struct function *f, bool times)
+{
+	struct spot s = {
+		.position = position, .node = {TT_NO_ID, f->name_string}, .captured = f->inside, .stamped = f->stamped && times,
+	};
+
+	if (s.captured && q->point_count == POINTS_MOST) {
+		recorder_lost("inside a graph there are epochs after %d kernels at most: others that were chosen are left out",
+			      POINTS_MOST);
+		s.captured = false;
+	}
+	if (s.stamped && q->stamped_count == STAMPED_MOST) {
+		recorder_lost("inside a graph %d kernels at most have times: others that were chosen are left out", STAMPED_MOST);
+		s.stamped = false;
+	}
+	if (!s.captured && !s.stamped)
+		return;
+	s.point = q->point_count;
+	s.stamp = q->stamped_count;
+	q->point_count += s.captured;
+	q->stamped_count += s.stamped;
+	q->spots[q->spot_count++] = s;
+}
+
+/* In order; NULL where there are none. False without memory for them. */
+static bool find_spots(struct context *c, const struct reading *g, struct points **found)
+{
+	bool times = atomic_load(&timeline_source) == TIMELINE_EVENTS; /* CUPTI has them of all nodes */
+	struct points *q = calloc(1, sizeof(*q));
+	uint32_t *order = reading_order(g);
+	bool ok = q && order && (q->spots = calloc(POINTS_MOST + STAMPED_MOST, sizeof(*q->spots)));
+
+	for (size_t i = 0; ok && i < g->count; i++) {
+		const struct function *f = chosen(c, g->nodes[order[i]]);
+		if (f)
+			add_spot(q, order[i], f, times);
+	}
+	free(order);
+	bool none = ok && !q->spot_count;
+	ok = ok && !none && (q->points = calloc(q->point_count + 1, sizeof(*q->points))) &&
+	     (q->launches = calloc(TURNS, sizeof(*q->launches))) &&
+	     (q->stamped = calloc((size_t)TURNS * q->stamped_count + 1, sizeof(*q->stamped)));
+	if (!ok && q) {
+		points_free(q);
+		q = NULL;
+	}
+	for (unsigned i = 0; ok && i < q->spot_count; i++)
+		if (q->spots[i].captured)
+			q->points[q->spots[i].point].spot = &q->spots[i];
+	*found = q;
+	return ok || none;
+}
+
+/* ---- memory that the nodes read ---- */
+
+static struct points_memory *take_spare(const struct context *c, uint64_t size, bool pinned)
+{
+	pthread_mutex_lock(&lock);
+	struct points_memory **at = &spares, *m;
+	while ((m = *at) && (m->context != c || m->memory.size != size || m->pinned != pinned))
+		at = &m->next;
+	if (m)
+		*at = m->next;
+	pthread_mutex_unlock(&lock);
+	return m;
+}
+
+static struct points_memory *new_memory(struct context *c, uint64_t size, bool pinned)
+{
+	struct points_memory *m = calloc(1, sizeof(*m));
+
+	if (m && !capture_memory_of(c, &m->memory, size, pinned)) {
+		free(m);
+		return NULL;
+	}
+	if (m) {
+		m->context = c;
+		m->pinned = pinned;
+	}
+	return m;
+}
+
+const struct memory *points_more_memory(struct points *q, uint64_t size, bool pinned)
+{
+	struct points_memory *m = take_spare(q->context, size, pinned);
+
+	if (!m && !(m = new_memory(q->context, size, pinned)))
+		return NULL;
+	m->next = q->memory;
+	q->memory = m;
+	return &m->memory;
+}
+
+/* The caller holds the lock. Where launches may be left that look at it, it stays as it is until its context goes. */
+static void leave_memory(struct points *q)
+{
+	bool unused = !q->gone && (!q->replay || (!q->given_up && points_through(q) == atomic_load(&q->launched)));
+
+	for (struct points_memory *m; (m = q->memory);) {
+		q->memory = m->next;
+		if (unused) {
+			m->next = spares;
+			spares = m;
+		} else {
+			free(m);
+		}
+	}
+}
+
+static bool allocate(struct points *q, struct context *c)
+{
+	size_t turns = sizeof(*q->replay), params = turns + TURNS * sizeof(*q->turns);
+	size_t stamps = params + (size_t)POINT_SETS * q->point_count * sizeof(*q->params);
+	size_t tables = stamps + (size_t)TURNS * q->stamped_count * 2 * sizeof(*q->stamps);
+	size_t fetched = TABLE_FIRST * sizeof(*q->points->tables), table = POINT_SETS * fetched;
+	size_t fetched_at = sizeof(struct tt_replay_launch) + q->point_count * sizeof(*q->params);
+	const struct memory *shared, *launch;
+
+	q->context = c;
+	if (!(launch = points_more_memory(q, fetched_at + q->point_count * fetched, false)) ||
+	    !(shared = points_more_memory(q, tables + q->point_count * table, true)))
+		return false;
+	q->launch = launch->device;
+	q->device = shared->device;
+	q->replay = shared->host;
+	char *host = memset(shared->host, 0, shared->size);
+	q->turns = (void *)((char *)host + turns);
+	q->params = (void *)((char *)host + params);
+	q->stamps = (void *)((char *)host + stamps);
+	*q->replay = (struct tt_replay){
+		.turns = q->device + turns, .points = q->device + params, .stamps = q->device + stamps, .turn_mask = TURNS - 1,
+		.point_mask = POINT_SETS - 1, .point_count = q->point_count, .stamp_count = 2 * q->stamped_count,
+	};
+	for (unsigned i = 0; i < q->point_count; i++) {
+		q->points[i].tables = (void *)((char *)host + tables + i * table);
+		q->points[i].tables_device = q->device + tables + i * table;
+		q->points[i].fetched = q->launch + fetched_at + i * fetched;
+		q->points[i].room = TABLE_FIRST;
+	}
+	return true;
+}
+
+/* ---- into the graph and out of it ---- */
+
+static bool add_with(void **params, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
+		     CUfunction f, unsigned threads, unsigned grid)
+{
+	CUDA_KERNEL_NODE_PARAMS p = {
+		.func = f, .gridDimX = grid, .gridDimY = 1, .gridDimZ = 1, .blockDimX = threads, .blockDimY = 1,
+		.blockDimZ = 1, .kernelParams = params,
+	};
+
+	return real.cuGraphAddKernelNode_v2(node, graph, after, n, &p) == CUDA_SUCCESS;
+}
+
+static bool add_kernel(const struct points *q, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
+		       CUfunction f, unsigned threads, unsigned grid, uint32_t which)
+{
+	CUdeviceptr launch = q->launch;
+
+	return add_with((void *[]){&launch, &which}, node, graph, after, n, f, threads, grid);
+}
+
+static bool add_front(struct points *q, CUgraph graph, const struct kernels *k)
+{
+	CUdeviceptr replay = q->device, launch = q->launch;
+
+	return add_with((void *[]){&replay, &launch}, &q->front, graph, NULL, 0, k->front, TT_FRONT_THREADS, 1);
+}
+
+/* What comes after a kernel comes after this. */
+static CUgraphNode behind(const struct spot *s)
+{
+	return s->captured ? s->gather : s->end;
+}
+
+/* What a node comes after, with what is of ours. */
+static CUgraphNode behind_node(const struct points *q, CUgraphNode node, const struct spot *before)
+{
+	for (const struct spot *s = q->spots; s < before; s++)
+		if (s->in == node)
+			return behind(s);
+	return node;
+}
+
+static bool add_stamps(struct points *q, struct spot *s, CUgraph graph, const struct reading *g, const struct kernels *k)
+{
+	CUgraphNode *after = malloc((g->edges + 1) * sizeof(*after));
+	size_t n = 0;
+
+	if (after)
+		after[n++] = q->front;
+	for (size_t e = 0; after && e < g->edges; e++)
+		if (g->to[e] == s->in)
+			after[n++] = behind_node(q, g->from[e], s);
+	bool ok = after && add_kernel(q, &s->begin, graph, after, n, k->stamp_at, 1, 1, 2 * s->stamp) &&
+		  real.cuGraphAddDependencies(graph, &s->begin, &s->in, 1) == CUDA_SUCCESS &&
+		  add_kernel(q, &s->end, graph, &s->in, 1, k->stamp_at, 1, 1, 2 * s->stamp + 1);
+	free(after);
+	return ok;
+}
+
+/* last: of the chain of epochs, or what begins it. */
+static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last, CUgraph graph,
+			   const struct reading *g, const struct kernels *k)
+{
+	int processors = 1;
+
+	if (s->stamped && !add_stamps(q, s, graph, g, k))
+		return false;
+	if (s->captured) {
+		CUgraphNode after[2] = {s->stamped ? s->end : s->in, *last};
+		real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, q->context->device);
+		if (!add_kernel(q, &s->digest, graph, after, 2, k->digest, TT_DIGEST_THREADS,
+				(unsigned)processors * TT_DIGEST_CTAS_PER_SM, s->point) ||
+		    !add_kernel(q, &s->gather, graph, &s->digest, 1, k->gather, TT_DIGEST_THREADS,
+				(unsigned)processors * TT_DIGEST_CTAS_PER_SM, s->point))
+			return false;
+		*last = s->gather;
+	}
+	CUgraphNode from = behind(s);
+	for (size_t e = 0; e < g->edges; e++)
+		if (g->from[e] == s->in && real.cuGraphAddDependencies(graph, &from, &g->to[e], 1) != CUDA_SUCCESS)
+			return false;
+	return true;
+}
+
+static bool add_last(struct points *q, CUgraphNode last, CUgraph graph, const struct kernels *k)
+{
+	CUgraphNode after[STAMPED_MOST + 1] = {last};
+	size_t n = 1;
+
+	for (unsigned i = 0; i < q->spot_count; i++)
+		if (!q->spots[i].captured)
+			after[n++] = q->spots[i].end;
+	return add_kernel(q, &q->last, graph, after, n, k->turn, 1, 1, 0);
+}
+
+static void destroy_node(CUgraphNode *node)
+{
+	if (*node && real.cuGraphDestroyNode(*node) != CUDA_SUCCESS)
+		recorder_warn("a graph of the program has a node of the recorder's: the driver does not take it out again");
+	*node = NULL;
+}
+
+void points_withdraw(struct points *q)
+{
+	destroy_node(&q->last);
+	for (unsigned i = q->spot_count; i-- > 0;) {
+		struct spot *s = &q->spots[i];
+		destroy_node(&s->gather);
+		destroy_node(&s->digest);
+		destroy_node(&s->end);
+		destroy_node(&s->begin);
+	}
+	destroy_node(&q->front);
+}
+
+bool points_add(struct points *q, CUgraph graph, struct reading *g, const struct twin *t, const struct kernels *k)
+{
+	for (unsigned i = 0; i < q->spot_count; i++)
+		q->spots[i].kernel = g->nodes[q->spots[i].position];
+	for (size_t i = 0; t && i < g->count; i++)
+		g->nodes[i] = twin_of(t, g->nodes[i]);
+	for (size_t e = 0; t && e < g->edges; e++) {
+		g->from[e] = twin_of(t, g->from[e]);
+		g->to[e] = twin_of(t, g->to[e]);
+	}
+	for (unsigned i = 0; i < q->spot_count; i++)
+		q->spots[i].in = g->nodes[q->spots[i].position];
+	bool ok = add_front(q, graph, k);
+	CUgraphNode last = q->front;
+
+	for (unsigned i = 0; ok && i < q->spot_count; i++)
+		ok = add_spot_nodes(q, &q->spots[i], &last, graph, g, k);
+	ok = ok && add_last(q, last, graph, k);
+	if (!ok)
+		points_withdraw(q);
+	return ok;
+}
+
+/* Drivers of before CUDA 12 lack some of what is needed. */
+static bool driver_has_calls(void)
+{
+	return real.cuGraphGetNodes && (real.cuGraphGetEdges_v2 || real.cuGraphGetEdges) && real.cuGraphNodeGetType &&
+	       real.cuGraphKernelNodeGetParams_v2 && real.cuGraphChildGraphNodeGetGraph && real.cuGraphAddKernelNode_v2 &&
+	       real.cuGraphAddDependencies && real.cuGraphDestroyNode && real.cuGraphInstantiateWithFlags &&
+	       real.cuGraphExecDestroy && real.cuGraphDestroy && (real.cuGraphExecUpdate_v2 || real.cuGraphExecUpdate);
+}
+
+/* To a twin of the graph, or where that can't be, to the graph. */
+static bool add_somewhere(struct points *q, CUgraph graph, struct reading *g, const struct kernels *k)
+{
+	if (twin_make(&q->twin, graph))
+		return points_add(q, q->twin.graph, g, &q->twin, k);
+	twin_free(&q->twin);
+	return points_add(q, graph, g, NULL, k);
+}
+
+static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
+{
+	const struct kernels *k;
+	struct points *q = NULL;
+	struct reading g;
+	const char *why = NULL;
+
+	if (!reading_take(&g, graph)) {
+		why = "it can't be read";
+	} else if (!find_spots(c, &g, &q)) {
+		why = "no host memory";
+	} else if (q) {
+		if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
+			why = "it is made to be launched by the device";
+		else if (reading_allocates(&g))
+			why = "it allocates memory";
+		q->form = g.form;
+		if (!why && (!(k = kernels_of(c)) || !allocate(q, c) || !add_somewhere(q, graph, &g, k)))
+			why = "the driver refuses the nodes that capture";
+		if (!why && q->stamped_count)
+			stamps_prepare(c);
+	}
+	if (why) {
+		bool epochs = q ? q->point_count : options.epoch.inside.count;
+		recorder_lost("there are no %s inside a graph: %s", epochs ? "epochs" : "times", why);
+		if (q)
+			points_free(q);
+		q = NULL;
+	}
+	reading_free(&g);
+	return q;
+}
+
+struct points *points_insert(struct thread *t, struct context *c, CUgraph graph, uint64_t flags)
+{
+	if (!options.epoch.inside.count && !options.stamps.count)
+		return NULL;
+	if (!driver_has_calls()) {
+		recorder_lost("there is nothing of the recorder's inside graphs: the driver lacks calls for it");
+		return NULL;
+	}
+	CUstreamCaptureMode mode = thread_own_begin(t);
+	struct points *q = insert(c, graph, flags);
+	thread_own_end(t, mode);
+	return q;
+}
+
+bool points_insert_again(struct points *q, CUgraph graph)
+{
+	const struct kernels *k = kernels_of(q->context);
+	struct reading g;
+	bool ok = reading_take(&g, graph) && k && g.form == q->form && !reading_allocates(&g) &&
+		  points_add(q, graph, &g, NULL, k);
+
+	reading_free(&g);
+	return ok;
+}
+
+void points_disown(const struct points *q, CUgraphNode *node)
+{
+	if (*node == q->front || *node == q->last)
+		*node = NULL;
+	for (unsigned i = 0; i < q->spot_count && *node; i++) {
+		const struct spot *s = &q->spots[i];
+		if (*node == s->begin || *node == s->end || *node == s->digest || *node == s->gather)
+			*node = s->kernel;
+	}
+}
+
+void points_updated(struct points *q, struct exec *x)
+{
+	for (unsigned i = 0; i < q->spot_count; i++)
+		q->spots[i].node.number = graph_node_number(x, q->spots[i].kernel);
+}
+
+static void nothing(struct points *q, void *to)
+{
+	(void)q;
+	(void)to;
+}
+
+void points_attach(struct points *q, struct exec *x)
+{
+	points_updated(q, x);
+	pthread_mutex_lock(&lock);
+	q->next = all;
+	all = q;
+	pthread_mutex_unlock(&lock);
+	points_each(nothing, NULL); /* graphs that ended before their launches did */
+	graph_set_points(x, q);
+}
+
+/* ---- all of them ---- */
+
+/* The caller holds the lock. */
+static void let_go(struct points *q)
+{
+	leave_memory(q);
+	for (unsigned i = 0; q->points && i < q->point_count; i++)
+		region_list_release(q->points[i].list);
+	free(q->spots);
+	free(q->points);
+	free(q->launches);
+	free(q->stamped);
+	free(q);
+}
+
+/* With the lock. Its launches are through and were looked at, or that will never be. */
+static bool is_over(const struct points *q)
+{
+	uint64_t launched = atomic_load(&q->launched);
+	bool looked = !q->stamped_count || q->looked == launched;
+
+	return q->ended && (q->gone || q->given_up || (looked && points_through(q) == launched));
+}
+
+void points_each(void (*visit)(struct points *q, void *to), void *to)
+{
+	pthread_mutex_lock(&lock);
+	for (struct points **at = &all, *q; (q = *at);) {
+		visit(q, to);
+		if (is_over(q)) {
+			*at = q->next;
+			let_go(q);
+		} else {
+			at = &q->next;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* The executable graph is gone, or never was. */
+void points_free(struct points *q)
+{
+	bool attached = false;
+
+	if (q->own)
+		real.cuGraphExecDestroy(q->own);
+	twin_free(&q->twin);
+	pthread_mutex_lock(&lock);
+	for (struct points *o = all; o; o = o->next)
+		attached |= o == q;
+	q->ended = true;
+	if (!attached)
+		let_go(q);
+	pthread_mutex_unlock(&lock);
+	points_each(nothing, NULL);
+}
+
+static void mark_gone(struct points *q, void *context)
+{
+	q->gone |= q->context == context;
+}
+
+void points_context_ends(struct context *c)
+{
+	points_each(mark_gone, c);
+	pthread_mutex_lock(&lock);
+	for (struct points_memory **at = &spares, *m; (m = *at);) {
+		bool goes = m->context == c;
+		*at = goes ? m->next : m;
+		if (goes)
+			free(m);
+		else
+			at = &m->next;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void points_forget(void)
+{
+	pthread_mutex_init(&kernels_lock, NULL);
+	pthread_mutex_init(&lock, NULL);
+	all = NULL;
+	spares = NULL;
+}

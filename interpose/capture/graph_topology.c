@@ -1,0 +1,209 @@
+/*
+ * What a graph consists of. See reading.h for the invariant.
+ */
+#include "capture/graph_topology.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct place {
+	CUgraphNode node;
+	uint32_t position, before, after; /* edges that lead to it, and that lead on */
+};
+
+static int by_handle(const void *a, const void *b)
+{
+	uintptr_t x = (uintptr_t)((const struct place *)a)->node, y = (uintptr_t)((const struct place *)b)->node;
+
+	return x < y ? -1 : x > y;
+}
+
+static struct place *place_of(const struct reading *g, CUgraphNode node)
+{
+	return bsearch(&(struct place){.node = node}, g->places, g->count, sizeof(*g->places), by_handle);
+}
+
+static uint32_t position_of(const struct reading *g, CUgraphNode node)
+{
+	return place_of(g, node)->position;
+}
+
+void reading_free(struct reading *g)
+{
+	free(g->nodes);
+	free(g->from);
+	free(g->to);
+	free(g->places);
+}
+
+/* The form with data: the other one refuses edges that have any. */
+static CUresult get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *n)
+{
+	return real.cuGraphGetEdges_v2 ? real.cuGraphGetEdges_v2(graph, from, to, data, n)
+				       : real.cuGraphGetEdges(graph, from, to, n);
+}
+
+static bool read_edges(struct reading *g, CUgraph graph)
+{
+	CUgraphEdgeData *data;
+
+	if (get_edges(graph, NULL, NULL, NULL, &g->edges) != CUDA_SUCCESS)
+		return false;
+	g->from = calloc(g->edges + 1, sizeof(*g->from));
+	g->to = calloc(g->edges + 1, sizeof(*g->to));
+	data = calloc(g->edges + 1, sizeof(*data));
+	bool ok = g->from && g->to && data &&
+		  (!g->edges || get_edges(graph, g->from, g->to, data, &g->edges) == CUDA_SUCCESS);
+	free(data);
+	return ok;
+}
+
+static bool count_edges(struct reading *g)
+{
+	for (size_t i = 0; i < g->edges; i++) {
+		struct place *from = place_of(g, g->from[i]), *to = place_of(g, g->to[i]);
+		if (!from || !to)
+			return false;
+		from->after++;
+		to->before++;
+	}
+	return true;
+}
+
+static CUresult get_before(CUgraphNode node, CUgraphNode *before, CUgraphEdgeData *data, size_t *n)
+{
+	if (real.cuGraphNodeGetDependencies_v2)
+		return real.cuGraphNodeGetDependencies_v2(node, before, data, n);
+	return real.cuGraphNodeGetDependencies ? real.cuGraphNodeGetDependencies(node, before, n) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Unless it has one. */
+static bool set_position(struct reading *g, CUgraphNode node, CUgraphNode *order, size_t *n)
+{
+	struct place *p = place_of(g, node);
+
+	if (p && p->position == UINT32_MAX) {
+		p->position = (uint32_t)*n;
+		order[(*n)++] = node;
+	}
+	return p;
+}
+
+static void add_to_form(struct reading *g, uint64_t value)
+{
+	g->form = (g->form ^ value) * 0x9e3779b185ebca87ull;
+}
+
+/*
+ * First what nothing comes after, then what each comes after, in the order of its edges: as drivers do.
+ * The edges are put in the same order.
+ */
+static bool put_in_order(struct reading *g)
+{
+	CUgraphNode *order = malloc(g->count * sizeof(*order));
+	CUgraphEdgeData *data = malloc((g->edges + 1) * sizeof(*data));
+	bool ok = order && data && count_edges(g);
+	size_t n = 0, edges = 0;
+
+	for (size_t i = 0; ok && i < g->count; i++)
+		if (!place_of(g, g->nodes[i])->after)
+			set_position(g, g->nodes[i], order, &n);
+	for (size_t i = 0; ok && i < n; i++) {
+		size_t before = place_of(g, order[i])->before, end = edges + before;
+		add_to_form(g, before);
+		ok = !before || get_before(order[i], g->from + edges, data, &before) == CUDA_SUCCESS;
+		for (; ok && edges < end; edges++) {
+			g->to[edges] = order[i];
+			if ((ok = set_position(g, g->from[edges], order, &n)))
+				add_to_form(g, position_of(g, g->from[edges]));
+		}
+	}
+	ok = ok && n == g->count && edges == g->edges;
+	if (ok)
+		memcpy(g->nodes, order, n * sizeof(*order));
+	free(order);
+	free(data);
+	return ok;
+}
+
+bool reading_take(struct reading *g, CUgraph graph)
+{
+	*g = (struct reading){0};
+	if (real.cuGraphGetNodes(graph, NULL, &g->count) != CUDA_SUCCESS)
+		return false;
+	if (!g->count)
+		return true;
+	g->nodes = calloc(g->count, sizeof(*g->nodes));
+	g->places = calloc(g->count, sizeof(*g->places));
+	if (!g->nodes || !g->places || real.cuGraphGetNodes(graph, g->nodes, &g->count) != CUDA_SUCCESS ||
+	    !read_edges(g, graph))
+		return false;
+	for (size_t i = 0; i < g->count; i++)
+		g->places[i] = (struct place){.node = g->nodes[i], .position = UINT32_MAX};
+	qsort(g->places, g->count, sizeof(*g->places), by_handle);
+	return put_in_order(g);
+}
+
+uint32_t *reading_order(const struct reading *g)
+{
+	uint32_t *order = malloc(g->count * sizeof(*order)), *before = calloc(g->count, sizeof(*before));
+	uint32_t *first = calloc(g->count + 1, sizeof(*first)), *to = malloc((g->edges + 1) * sizeof(*to));
+	size_t n = 0;
+
+	if (!order || !before || !first || !to)
+		goto out;
+	for (size_t i = 0; i < g->edges; i++) {
+		before[position_of(g, g->to[i])]++;
+		first[position_of(g, g->from[i]) + 1]++;
+	}
+	for (size_t i = 0; i < g->count; i++)
+		first[i + 1] += first[i];
+	for (size_t i = g->edges; i-- > 0;)
+		to[--first[position_of(g, g->from[i]) + 1]] = position_of(g, g->to[i]);
+	/* first[p + 1] is now where the edges of p begin, and first[p + 2] where they end. */
+	for (size_t i = 0; i < g->count; i++)
+		if (!before[i])
+			order[n++] = (uint32_t)i;
+	for (size_t i = 0; i < n; i++) {
+		size_t from = first[order[i] + 1], end = order[i] + 2 <= g->count ? first[order[i] + 2] : g->edges;
+		for (size_t k = from; k < end; k++)
+			if (!--before[to[k]])
+				order[n++] = to[k];
+	}
+out:
+	free(before);
+	free(first);
+	free(to);
+	if (n < g->count) {
+		free(order);
+		return NULL;
+	}
+	return order;
+}
+
+static bool allocates_inside(CUgraphNode node)
+{
+	struct reading inside = {0};
+	CUgraph graph;
+	bool allocates = real.cuGraphChildGraphNodeGetGraph(node, &graph) != CUDA_SUCCESS ||
+			 real.cuGraphGetNodes(graph, NULL, &inside.count) != CUDA_SUCCESS;
+
+	if (!allocates && inside.count) {
+		inside.nodes = calloc(inside.count, sizeof(*inside.nodes));
+		allocates = !inside.nodes || real.cuGraphGetNodes(graph, inside.nodes, &inside.count) != CUDA_SUCCESS ||
+			    reading_allocates(&inside);
+	}
+	reading_free(&inside);
+	return allocates;
+}
+
+bool reading_allocates(const struct reading *g)
+{
+	CUgraphNodeType type;
+
+	for (size_t i = 0; i < g->count; i++)
+		if (real.cuGraphNodeGetType(g->nodes[i], &type) != CUDA_SUCCESS || type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ||
+		    type == CU_GRAPH_NODE_TYPE_MEM_FREE || (type == CU_GRAPH_NODE_TYPE_GRAPH && allocates_inside(g->nodes[i])))
+			return true;
+	return false;
+}

@@ -1,0 +1,32 @@
+/*
+ * A graph as it is read for the capture kernels that are put into it.
+ *
+ * Invariant: a node has the position in which the driver pairs it with those of other graphs when
+ * an executable graph is updated as a whole, in whichever order the nodes were added.
+ */
+#ifndef TT_CAPTURE_GRAPH_TOPOLOGY_H
+#define TT_CAPTURE_GRAPH_TOPOLOGY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "entry/entry.h"
+
+/* A graph as it is read: nodes by position, and by handle, and what leads where. */
+struct reading {
+	CUgraphNode *nodes, *from, *to;
+	struct place *places;
+	size_t count, edges;
+	uint64_t form; /* the same where each position has what it comes after at the same positions */
+};
+
+/* False: the driver does not tell its nodes, or there is no memory. Either is followed by reading_free. */
+bool reading_take(struct reading *g, CUgraph graph);
+void reading_free(struct reading *g);
+/* Positions in an order in which the nodes may run; to be freed. NULL: no memory. */
+uint32_t *reading_order(const struct reading *g);
+/* Whether nodes of it allocate or free memory; true where it can't be told. */
+bool reading_allocates(const struct reading *g);
+
+#endif

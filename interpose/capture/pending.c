@@ -1,0 +1,150 @@
+/*
+ * Captures that were submitted and are not known to be through: what of the ring they may take, how
+ * they come to an end, and how they are called off. See capture.h for the invariant.
+ */
+#include <stddef.h>
+
+#include "capture/drain.h"
+#include "options/options.h"
+#include "util/clock.h"
+#include "capture/capture.h"
+
+#define CANCEL_MS 2000 /* for the device to notice that captures are called off */
+
+/* Free bytes in the ring, as far as the drain has come. */
+static uint64_t ring_free(const struct capture *p)
+{
+	return p->ring.size - (p->head - atomic_load(&p->tail));
+}
+
+void capture_account(struct capture *p, const struct tt_capture_status *s)
+{
+	if (!(s->flags & (TT_CAPTURE_OVERFLOW | TT_CAPTURE_DISCARDED)))
+		p->head = s->position + s->size;
+}
+
+void capture_opened(struct capture *p, uint32_t slot, uint64_t size)
+{
+	p->open[(p->open_first + p->open_count++) % CAPTURE_PENDING] = (struct open_capture){slot, size};
+	p->reserved += size;
+}
+
+/* Those that are through, as they come to an end in order. */
+static void close_ended(struct capture *p)
+{
+	while (p->open_count) {
+		struct open_capture *o = &p->open[p->open_first];
+		struct tt_capture_status *s = capture_status(p, o->slot);
+		if (!__atomic_load_n(&s->sequence, __ATOMIC_ACQUIRE))
+			return;
+		capture_account(p, s);
+		p->gap |= (s->flags & TT_CAPTURE_DISCARDED) != 0;
+		if (options.overwrite == OVERWRITE_DROP_OLDEST)
+			flight_settled(p, s);
+		p->reserved -= o->size;
+		p->open_first = (p->open_first + 1) % CAPTURE_PENDING;
+		p->open_count--;
+	}
+}
+
+uint64_t capture_span(const struct capture *p, uint64_t size, uint64_t largest)
+{
+	uint64_t rest = p->ring.size - p->head % p->ring.size;
+
+	if (p->reserved)
+		return size + largest;
+	return size + (size <= rest ? 0 : largest < rest ? largest : rest);
+}
+
+bool capture_fits(struct capture *p, uint64_t size, uint64_t largest)
+{
+	close_ended(p);
+	return size <= p->ring.size && p->reserved + capture_span(p, size, largest) <= ring_free(p);
+}
+
+bool capture_begin_ring(struct capture *p, uint64_t size)
+{
+	size_t position = offsetof(struct tt_capture_control, head);
+	_Static_assert(offsetof(struct tt_capture_control, head_at) == sizeof(uint64_t), "side by side");
+
+	if (p->reserved || p->head != atomic_load(&p->tail) || p->head % p->ring.size == 0 ||
+	    real.cuMemsetD8Async(p->control.device + position, 0, 2 * sizeof(uint64_t), p->stream) != CUDA_SUCCESS)
+		return false;
+	p->head = 0;
+	atomic_store(&p->tail, 0);
+	return capture_fits(p, size, size);
+}
+
+uint32_t capture_slot(struct capture *p)
+{
+	uint32_t slot = drain_slot(p);
+
+	close_ended(p); /* the slot's last user was drained */
+	capture_status(p, slot)->sequence = 0;
+	return slot;
+}
+
+/*
+ * The drain calls captures off while another thread, which has the capture lock, may begin the next
+ * one: as it sees, with this lock, one that is not through, the one that begins comes after it.
+ */
+void capture_begins(struct capture *p, uint32_t epoch)
+{
+	pthread_mutex_lock(&p->calling_off);
+	p->last_epoch = epoch;
+	pthread_mutex_unlock(&p->calling_off);
+}
+
+void capture_call_off(struct capture *p, uint32_t slot)
+{
+	CUdeviceptr word = p->control.device + offsetof(struct tt_capture_control, cancelled);
+	uint64_t until = clock_ns() + CANCEL_MS * 1000000ull;
+
+	pthread_mutex_lock(&p->calling_off);
+	bool late = !__atomic_load_n(&capture_status(p, slot)->sequence, __ATOMIC_ACQUIRE);
+	uint32_t captures = atomic_load(&p->context->captures), epoch = p->last_epoch + 1;
+	if (late)
+		atomic_store(&p->called_off, epoch);
+	bool asked = late && real.cuStreamWriteValue32_v2(p->drain_streams[0], word, epoch, 0) == CUDA_SUCCESS;
+	pthread_mutex_unlock(&p->calling_off);
+	/* First they must not read any more: what the program does next may free memory. */
+	while (asked && real.cuStreamQuery(p->drain_streams[0]) == CUDA_ERROR_NOT_READY) {
+		if (clock_ns() > until)
+			return; /* the device does nothing at all, nor would what is let go */
+		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+	}
+	if (late)
+		capture_release(p, captures);
+}
+
+static uint32_t last_open(const struct capture *p)
+{
+	return p->open[(p->open_first + p->open_count - 1) % CAPTURE_PENDING].slot;
+}
+
+void capture_let_go(struct capture *p)
+{
+	if (p->open_count)
+		capture_call_off(p, last_open(p));
+}
+
+bool capture_held_up(const struct capture *p)
+{
+	return p->open_count && p->last_epoch < atomic_load(&p->called_off);
+}
+
+/* The kernels keep one list: a capture must be through before the next. */
+bool capture_settled(struct capture *p)
+{
+	bool late = capture_held_up(p);
+
+	if (!p->open_count)
+		return true;
+	if (!capture_wait(p, last_open(p), late ? 0 : options.stall_ms)) {
+		if (!late && !p->broken && !capture_hurried())
+			capture_let_go(p);
+		return false;
+	}
+	close_ended(p);
+	return true;
+}

@@ -1,0 +1,113 @@
+/*
+ * The writers. See writers.h for the invariant.
+ */
+#include "capture/writers.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "format.h"
+#include "lifecycle/recorder.h"
+#include "track/thread.h"
+#include "store/store.h"
+
+#define STACK (256u << 10)
+
+struct writer {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct work {
+		struct tt_block *blocks;
+		size_t count;
+		const void *contents;
+	} queue[WRITERS_QUEUE];
+	uint64_t put, done; /* ever */
+	bool good;
+};
+
+static struct writer writers[TT_DATA_LANES];
+static bool tried, started;
+
+static void *work(void *context)
+{
+	struct writer *w = context;
+
+	thread_current()->busy = 1;
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		while (w->put == w->done)
+			pthread_cond_wait(&w->changed, &w->lock);
+		struct work job = w->queue[w->done % WRITERS_QUEUE];
+		pthread_mutex_unlock(&w->lock);
+		bool good = store_blocks(recorder_store(), job.blocks, job.count, job.contents, (unsigned)(w - writers));
+		pthread_mutex_lock(&w->lock);
+		w->good &= good;
+		w->done++;
+		pthread_cond_signal(&w->changed);
+	}
+	return NULL;
+}
+
+static bool start_all(void)
+{
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	pthread_t thread;
+	bool ok = true;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	for (struct writer *w = writers; ok && w < writers + TT_DATA_LANES; w++) {
+		pthread_mutex_init(&w->lock, NULL);
+		pthread_cond_init(&w->changed, NULL);
+		w->put = w->done = 0;
+		w->good = true;
+		ok = !pthread_create(&thread, &attributes, work, w);
+		if (ok)
+			pthread_setname_np(thread, "tt-writer");
+	}
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ok;
+}
+
+bool writers_start(void)
+{
+	if (!tried)
+		started = start_all();
+	tried = true;
+	return started;
+}
+
+uint64_t writers_put(unsigned lane, struct tt_block *blocks, size_t count, const void *contents)
+{
+	struct writer *w = &writers[lane];
+
+	pthread_mutex_lock(&w->lock);
+	w->queue[w->put % WRITERS_QUEUE] = (struct work){blocks, count, contents};
+	uint64_t piece = ++w->put;
+	pthread_cond_signal(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	return piece;
+}
+
+bool writers_wait(unsigned lane, uint64_t piece)
+{
+	struct writer *w = &writers[lane];
+
+	pthread_mutex_lock(&w->lock);
+	while (w->done < (piece < w->put ? piece : w->put))
+		pthread_cond_wait(&w->changed, &w->lock);
+	bool good = w->good;
+	w->good |= piece == WRITERS_ALL; /* what the next epoch begins with */
+	pthread_mutex_unlock(&w->lock);
+	return good;
+}
+
+void writers_forget(void)
+{
+	tried = started = false;
+}

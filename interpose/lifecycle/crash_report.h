@@ -1,0 +1,31 @@
+/*
+ * What is told when a context is lost or something ends the process: the work in flight, who
+ * submitted it, and the last epoch that is complete; on standard error, and in process.json.
+ *
+ * Invariant: nothing is told of a process that ends in order. A report is one write, of bounded
+ * length, and is made within a bound.
+ */
+#ifndef TT_LIFECYCLE_CRASH_REPORT_H
+#define TT_LIFECYCLE_CRASH_REPORT_H
+
+#include <stdint.h>
+
+#include "entry/entry.h"
+#include "format.h"
+
+struct context;
+struct json;
+
+/* A call gave the program, or us, a result that tells of a lost context; seq: 0 where it is not recorded. */
+void incident_result(struct context *c, CUresult r, const char *call, uint64_t seq);
+/* Something ends the process: "signal 15 (SIGTERM)", and as the run has it, "signal 15". */
+void incident_ending(const char *what, const char *reason);
+/* The files have all that they will have. Safe to repeat. */
+void incident_ended(void);
+/* This epoch is in the files. */
+void incident_epoch(const struct tt_epoch *e);
+
+/* What was told, as a list for process.json. */
+void incidents_json(struct json *j);
+
+#endif

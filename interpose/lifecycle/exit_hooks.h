@@ -1,0 +1,13 @@
+/*
+ * How a process may end, and that the run is whole by then.
+ */
+#ifndef TT_LIFECYCLE_EXIT_HOOKS_H
+#define TT_LIFECYCLE_EXIT_HOOKS_H
+
+/*
+ * From now on: exit, quick_exit, _exit, exec and signals that end the process finish the
+ * recording first; a fork's child drops it.
+ */
+void ending_watch(void);
+
+#endif

@@ -1,0 +1,495 @@
+/*
+ * What is in flight. See inflight.h for the invariant.
+ *
+ * The recorded calls are gone through several times: for waits, for records of events, for work. Each
+ * stream that is met gets a lane, each event that was recorded or waited for a mark.
+ */
+#include "lifecycle/inflight.h"
+
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "capture/capture.h"
+#include "store/activities.h"
+#include "store/events.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "lifecycle/signals.h"
+#include "util/clock.h"
+
+#define LOOK_BACK 65536 /* calls */
+#define LANES 4096
+#define MARKS 4096
+#define PROBES 32       /* in a table that is all but full the rest is left out */
+#define ASK_MS 300
+#define ENDINGS 4096
+#define WAITS 64        /* of streams for events that are looked into */
+
+struct lane {
+	struct inflight_stream told;
+	bool used, busy; /* busy: the driver says so */
+	struct stream *stream; /* NULL: it can't be asked about */
+	struct context *context;
+	_Atomic uint64_t completed; /* all that was submitted to it before this call is complete */
+	uint64_t first;  /* sequence number of its first call that is not */
+};
+
+/* An event of the program's. */
+struct mark {
+	uint64_t event;
+	uint64_t waited;   /* the last wait of the host for it that returned */
+	uint64_t before;   /* when it was recorded before that, and where */
+	struct lane *before_lane;
+	uint64_t recorded; /* when it was last recorded, and where */
+	struct lane *lane;
+};
+
+/* A stream that waits for an event. */
+struct wait {
+	struct lane *lane, *on;
+	uint64_t event, seq, recorded;
+};
+
+static struct lane lanes[LANES];
+static struct mark marks[MARKS];
+static struct wait waits[WAITS];
+static unsigned wait_count;
+static uint64_t oldest; /* the first call that was looked at */
+static struct inflight answer;
+static const struct context *only; /* NULL: all */
+static atomic_flag looking = ATOMIC_FLAG_INIT;
+
+/* The thread that asks. */
+static sem_t wake;
+static _Atomic bool asking, asked, open;
+static _Atomic uint64_t ask_until;
+static _Atomic uint64_t event_ends[ENDINGS]; /* by hash: no event of before that call may be asked about */
+
+bool inflight_fatal(CUresult r)
+{
+	switch (r) {
+	case CUDA_ERROR_ECC_UNCORRECTABLE:
+	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+	case CUDA_ERROR_CONTAINED:
+	case CUDA_ERROR_ILLEGAL_ADDRESS:
+	case CUDA_ERROR_LAUNCH_TIMEOUT:
+	case CUDA_ERROR_ASSERT:
+	case CUDA_ERROR_HARDWARE_STACK_ERROR:
+	case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+	case CUDA_ERROR_MISALIGNED_ADDRESS:
+	case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+	case CUDA_ERROR_INVALID_PC:
+	case CUDA_ERROR_LAUNCH_FAILED:
+	case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+	case CUDA_ERROR_EXTERNAL_DEVICE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* ---- tables ---- */
+
+static size_t hash(uint64_t value)
+{
+	return (size_t)(value * 0x9e3779b97f4a7c15ull >> 40);
+}
+
+static struct context *context_numbered(uint32_t index)
+{
+	struct context *c = context_first();
+
+	while (c && c->index != index)
+		c = c->next;
+	return c;
+}
+
+/* NULL: it is none that was asked for, or there is no room. */
+static struct lane *lane_of(uint32_t context, uint64_t stream, uint32_t thread)
+{
+	uint32_t owner = stream == STREAM_ID_PER_THREAD ? thread : 0;
+	size_t at = hash(stream << 32 ^ (uint64_t)context << 48 ^ owner);
+
+	if (!stream || (only && only->index != context))
+		return NULL;
+	for (size_t i = 0; i < PROBES; i++) {
+		struct lane *l = &lanes[(at + i) % LANES];
+		if (!l->used) {
+			l->used = true;
+			l->told.context = context;
+			l->told.id = stream;
+			l->told.thread = owner;
+			l->context = context_numbered(context);
+			return l;
+		}
+		if (l->told.context == context && l->told.id == stream && l->told.thread == owner)
+			return l;
+	}
+	return NULL;
+}
+
+static struct mark *mark_of(uint64_t event)
+{
+	for (size_t i = 0, at = hash(event); event && i < PROBES; i++) {
+		struct mark *m = &marks[(at + i) % MARKS];
+		if (!m->event)
+			m->event = event;
+		if (m->event == event)
+			return m;
+	}
+	return NULL;
+}
+
+static void raise_to(_Atomic uint64_t *n, uint64_t to)
+{
+	uint64_t was = atomic_load(n);
+
+	while (was < to && !atomic_compare_exchange_weak(n, &was, to))
+		;
+}
+
+void inflight_completed(struct context *c, uint64_t seq)
+{
+	raise_to(&c->completed, seq);
+}
+
+static uint64_t completed(const struct lane *l)
+{
+	uint64_t of_context = l->context ? atomic_load(&l->context->completed) : 0, own = atomic_load(&l->completed);
+
+	return own > of_context ? own : of_context;
+}
+
+/* ---- what is complete, by what was recorded ---- */
+
+static void look_for_waits(const struct tt_event *e, uint32_t kind, void *unused)
+{
+	struct lane *l;
+	struct mark *m;
+
+	(void)unused;
+	if (e->seq < oldest)
+		oldest = e->seq;
+	if (e->result)
+		return;
+	bool copied = kind == TT_EVENT_COPY && (e->flags & TT_EVENTF_SYNC_COPY) && (e->flags & TT_EVENTF_HOST_DST);
+	if (copied || (kind == TT_EVENT_SYNC && e->stream)) {
+		if ((l = lane_of(e->context, e->stream, e->thread)))
+			raise_to(&l->completed, e->seq + 1);
+	} else if (kind == TT_EVENT_SYNC && e->src) {
+		if ((m = mark_of(e->src)) && e->seq > m->waited)
+			m->waited = e->seq;
+	} else if (kind == TT_EVENT_SYNC) {
+		struct context *c = context_numbered(e->context);
+		if (c)
+			inflight_completed(c, e->seq + 1);
+	}
+}
+
+static void look_for_records(const struct tt_event *e, uint32_t kind, void *unused)
+{
+	struct mark *m;
+	struct lane *l;
+
+	(void)unused;
+	if (kind != TT_EVENT_EVENT_RECORD || e->result || (e->flags & TT_EVENTF_CAPTURING) || !(m = mark_of(e->src)) ||
+	    !(l = lane_of(e->context, e->stream, e->thread)))
+		return;
+	if (e->seq > m->recorded) {
+		m->recorded = e->seq;
+		m->lane = l;
+	}
+	if (e->seq < m->waited && e->seq > m->before) {
+		m->before = e->seq;
+		m->before_lane = l;
+	}
+}
+
+static void look_at_activity(const struct tt_activity *a, void *unused)
+{
+	struct lane *l;
+
+	(void)unused;
+	if (a->seq && !a->node && a->stream != STREAM_ID_PER_THREAD && (l = lane_of(a->context, a->stream, 0)))
+		raise_to(&l->completed, a->seq + 1);
+}
+
+static void find_completed(void)
+{
+	oldest = UINT64_MAX;
+	events_recent(LOOK_BACK, look_for_waits, NULL);
+	events_recent(LOOK_BACK, look_for_records, NULL);
+	for (struct mark *m = marks; m < marks + MARKS; m++)
+		if (m->before)
+			raise_to(&m->before_lane->completed, m->before);
+	activities_recent(LOOK_BACK, look_at_activity, NULL);
+}
+
+/* ---- what is not ---- */
+
+static bool is_work(uint32_t kind)
+{
+	return kind == TT_EVENT_LAUNCH || kind == TT_EVENT_LAUNCH_HOST || kind == TT_EVENT_GRAPH_LAUNCH ||
+	       kind == TT_EVENT_COPY || kind == TT_EVENT_SET || kind == TT_EVENT_MEM_OP;
+}
+
+static void list(struct inflight_stream *s, const struct tt_event *e)
+{
+	uint32_t at = s->listed;
+
+	while (at && s->calls[at - 1]->seq > e->seq)
+		at--;
+	if (at == INFLIGHT_CALLS)
+		return;
+	if (s->listed < INFLIGHT_CALLS)
+		s->listed++;
+	memmove(s->calls + at + 1, s->calls + at, (s->listed - at - 1) * sizeof(*s->calls));
+	s->calls[at] = e;
+}
+
+static void look_for_work(const struct tt_event *e, uint32_t kind, void *unused)
+{
+	struct lane *l;
+
+	(void)unused;
+	if (!is_work(kind) || e->result || (e->flags & TT_EVENTF_CAPTURING) ||
+	    !(l = lane_of(e->context, e->stream, e->thread)) || e->seq < completed(l))
+		return;
+	l->told.count++;
+	list(&l->told, e);
+}
+
+static void find_work(void)
+{
+	for (struct lane *l = lanes; l < lanes + LANES; l++)
+		l->told.count = l->told.listed = 0;
+	events_recent(LOOK_BACK, look_for_work, NULL);
+	for (struct lane *l = lanes; l < lanes + LANES; l++) {
+		l->told.destroyed = l->told.id >= STREAM_ID_FIRST && !l->stream;
+		l->told.more = l->told.count && oldest > 1 && completed(l) < oldest;
+		l->first = l->told.listed ? l->told.calls[0]->seq : 0;
+	}
+}
+
+/* ---- what the driver says ---- */
+
+static void find_streams(void)
+{
+	for (struct context *c = context_first(); c; c = c->next) {
+		if (!c->alive)
+			continue;
+		for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context) {
+			struct lane *l = s->alive && s->id != STREAM_ID_PER_THREAD ? lane_of(c->index, s->id, 0) : NULL;
+			if (!l)
+				continue;
+			l->stream = s;
+			raise_to(&l->completed, atomic_load(&s->completed));
+		}
+	}
+}
+
+static bool may_ask(void)
+{
+	return !atomic_load(&captures_active) && clock_ns() < atomic_load(&ask_until);
+}
+
+/* What comes late belongs to a question that is over. */
+static bool heard(const struct context *c, CUresult r)
+{
+	if (clock_ns() > atomic_load(&ask_until))
+		return false;
+	if (inflight_fatal(r)) {
+		answer.lost = r;
+		answer.lost_context = c->index;
+	}
+	return r == CUDA_SUCCESS;
+}
+
+static void ask_about_streams(const struct context *c)
+{
+	for (struct lane *l = lanes; l < lanes + LANES && may_ask(); l++) {
+		if (l->context != c || !l->stream || !l->stream->alive || (options.events && !l->told.count))
+			continue;
+		uint64_t now = recorder_last_seq();
+		CUresult r = real.cuStreamQuery(l->stream->handle);
+		l->busy = r == CUDA_ERROR_NOT_READY;
+		if (heard(c, r))
+			raise_to(&l->completed, now + 1);
+	}
+}
+
+static void ask_about_events(const struct context *c)
+{
+	for (struct mark *m = marks; m < marks + MARKS && may_ask(); m++) {
+		struct lane *l = m->lane;
+		if (!m->recorded || l->context != c || !l->told.count || m->recorded < completed(l) ||
+		    m->recorded < atomic_load(&event_ends[hash(m->event) % ENDINGS]) || (l->stream && !l->stream->alive))
+			continue;
+		if (heard(c, real.cuEventQuery((CUevent)(uintptr_t)m->event)))
+			raise_to(&l->completed, m->recorded);
+	}
+}
+
+static void ask(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUcontext popped;
+
+	for (struct context *c = context_first(); c && may_ask(); c = c->next) {
+		if (!c->alive || c->lost || (only && only != c) || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+			continue;
+		real.cuThreadExchangeStreamCaptureMode(&mode);
+		ask_about_streams(c);
+		ask_about_events(c);
+		real.cuCtxPopCurrent_v2(&popped);
+	}
+}
+
+static void *asker(void *unused)
+{
+	(void)unused;
+	thread_current()->busy = 1;
+	for (;;) {
+		while (sem_wait(&wake))
+			continue;
+		ask();
+		atomic_store(&asking, false);
+		atomic_store(&asked, true);
+	}
+	return NULL;
+}
+
+void inflight_open(void)
+{
+	sem_init(&wake, 0, 0);
+	atomic_store(&open, signals_thread(asker, "tt-asking"));
+}
+
+/* Once it hangs in the driver it is not asked again. */
+static bool answered(void)
+{
+	if (!atomic_load(&open) || atomic_exchange(&asking, true))
+		return false;
+	atomic_store(&asked, false);
+	atomic_store(&ask_until, clock_ns() + ASK_MS * 1000000ull);
+	sem_post(&wake);
+	while (!atomic_load(&asked) && clock_ns() < atomic_load(&ask_until))
+		nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+	return atomic_load(&asked);
+}
+
+/* Whether an event, a stream or a context is being asked about: its end waits a moment. */
+void inflight_handle_ends(void)
+{
+	while (unlikely(atomic_load(&asking)) && clock_ns() < atomic_load(&ask_until))
+		nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+}
+
+void inflight_event_ends(CUevent event)
+{
+	atomic_store(&event_ends[hash((uintptr_t)event) % ENDINGS], recorder_last_seq() + 1);
+	inflight_handle_ends();
+}
+
+/* ---- who waits for whom ---- */
+
+static void look_for_event_waits(const struct tt_event *e, uint32_t kind, void *unused)
+{
+	struct lane *l;
+
+	(void)unused;
+	if (kind != TT_EVENT_EVENT_WAIT || e->result || (e->flags & TT_EVENTF_CAPTURING) || wait_count == WAITS ||
+	    !(l = lane_of(e->context, e->stream, e->thread)) || !l->first || e->seq > l->first || e->seq < completed(l))
+		return;
+	waits[wait_count++] = (struct wait){.lane = l, .event = e->src, .seq = e->seq};
+}
+
+/* An event that is recorded again after the wait is none that the wait is for. */
+static void look_for_waited(const struct tt_event *e, uint32_t kind, void *unused)
+{
+	(void)unused;
+	if (kind != TT_EVENT_EVENT_RECORD || e->result)
+		return;
+	for (struct wait *w = waits; w < waits + wait_count; w++)
+		if (w->event == e->src && e->seq < w->seq && e->seq > w->recorded) {
+			w->recorded = e->seq;
+			w->on = lane_of(e->context, e->stream, e->thread);
+		}
+}
+
+static void find_waits(void)
+{
+	wait_count = 0;
+	events_recent(LOOK_BACK, look_for_event_waits, NULL);
+	if (wait_count)
+		events_recent(LOOK_BACK, look_for_waited, NULL);
+	for (struct wait *w = waits; w < waits + wait_count; w++)
+		if (w->on && w->on != w->lane && w->on->first && w->recorded > w->on->first)
+			w->lane->told.behind = &w->on->told;
+}
+
+/* ---- the answer ---- */
+
+static bool comes_before(const struct inflight_stream *a, const struct inflight_stream *b)
+{
+	if (a->destroyed != b->destroyed)
+		return !a->destroyed;
+	if (!a->behind != !b->behind)
+		return !a->behind;
+	if (!a->listed || !b->listed)
+		return a->listed;
+	return a->calls[0]->seq < b->calls[0]->seq;
+}
+
+static void tell(const struct inflight_stream *s)
+{
+	uint32_t at = answer.count < INFLIGHT_STREAMS ? answer.count : INFLIGHT_STREAMS;
+
+	answer.count++;
+	while (at && comes_before(s, answer.streams[at - 1])) {
+		if (at < INFLIGHT_STREAMS)
+			answer.streams[at] = answer.streams[at - 1];
+		at--;
+	}
+	if (at < INFLIGHT_STREAMS)
+		answer.streams[at] = s;
+}
+
+/* Where calls are not recorded, a stream is in flight if the driver says so or does not say. */
+static bool is_in_flight(const struct lane *l)
+{
+	const struct stream *s = l->stream;
+
+	if (l->told.count || l->busy)
+		return true;
+	return !options.events && s && atomic_load(&s->submitted) >= completed(l) &&
+	       atomic_load(&s->submitted) != atomic_load(&s->settled);
+}
+
+const struct inflight *inflight_look(const struct context *c, bool may_ask_driver)
+{
+	if (atomic_flag_test_and_set(&looking))
+		return NULL;
+	memset(lanes, 0, sizeof(lanes));
+	memset(marks, 0, sizeof(marks));
+	answer = (struct inflight){.lost_context = TT_NO_ID};
+	only = c;
+	find_completed();
+	find_streams();
+	find_work();
+	answer.answered = may_ask_driver && answered();
+	if (may_ask_driver)
+		find_work();
+	find_waits();
+	for (struct lane *l = lanes; l < lanes + LANES; l++)
+		if (l->used && is_in_flight(l))
+			tell(&l->told);
+	return &answer;
+}
+
+void inflight_done(void)
+{
+	atomic_flag_clear(&looking);
+}

@@ -1,0 +1,285 @@
+/*
+ * Signals, and the time limit. See signals.h for the invariant.
+ */
+#include "lifecycle/signals.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "entry/entry.h"
+#include "track/thread.h"
+
+#define WAIT_MS 5000
+#define FAULT_WAIT_MS 2000 /* the fault may have happened under a lock that the finish needs */
+#define GRACE_S 10         /* what does not end by SIGTERM at its time limit is killed */
+
+typedef int sigaction_fn(int, const struct sigaction *, struct sigaction *);
+typedef sighandler_t signal_fn(int, sighandler_t);
+
+/* Where one of these is SIG_DFL it ends the process. */
+static const int fatal[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGTERM, SIGXCPU};
+
+static sigaction_fn *next_sigaction;
+static struct sigaction theirs[NSIG]; /* valid while ours is installed; the handler is SIG_DFL */
+static void (*finish)(int), (*give_up)(void);
+static struct timespec began, time_limit; /* of CLOCK_MONOTONIC; 0: none */
+static _Atomic bool too_late;      /* it is over, and that is what ends the process */
+static sem_t wake_finisher, wake_watchdog;
+static _Atomic int caught;
+static _Atomic bool finished;
+static _Atomic pid_t owner; /* 0: not watching */
+
+UNWATCHED static void *next(const char *name)
+{
+	return dlsym(RTLD_NEXT, name);
+}
+
+/* A fork's child may not look up anything. */
+__attribute__((constructor)) static void find_next(void)
+{
+	next_sigaction = (sigaction_fn *)next("sigaction");
+	clock_gettime(CLOCK_MONOTONIC, &began);
+}
+
+UNWATCHED static int real_sigaction(int number, const struct sigaction *act, struct sigaction *old)
+{
+	if (unlikely(!next_sigaction))
+		next_sigaction = (sigaction_fn *)next("sigaction");
+	return next_sigaction(number, act, old);
+}
+
+static void wait_for_finish(int ms)
+{
+	for (; ms && !finished; ms--)
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+/*
+ * The thread stays here until the recording is finished, as the program must not go on after a
+ * signal that ends it. In the middle of a driver call it goes on to where it holds no lock that the
+ * finish needs; the signal could as well have come a little later.
+ */
+static void on_signal(int number, siginfo_t *info, void *unused)
+{
+	bool fault = info->si_code > 0 && (number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL);
+	bool aborts = number == SIGABRT && info->si_pid == getpid(); /* as soon as this returns */
+	int saved = errno, nothing = 0;
+
+	(void)unused;
+	if (getpid() == owner) {
+		if (atomic_compare_exchange_strong(&caught, &nothing, number)) {
+			sem_post(&wake_finisher);
+			sem_post(&wake_watchdog);
+		}
+		if (!fault && !aborts && thread_in_call(&thread_self)) {
+			errno = saved;
+			return;
+		}
+		wait_for_finish(fault || thread_in_call(&thread_self) ? FAULT_WAIT_MS : WAIT_MS);
+	}
+	real_sigaction(number, &theirs[number], NULL);
+	errno = saved;
+	if (!fault) /* a fault happens again, with the registers and the code that belong to it */
+		raise(number);
+}
+
+static bool is_ours(const struct sigaction *a)
+{
+	return (a->sa_flags & SA_SIGINFO) && a->sa_sigaction == on_signal;
+}
+
+/* A handler of the program's own for the signal of its time limit is run. */
+static void end_process(int number)
+{
+	struct sigaction now;
+
+	if (!real_sigaction(number, NULL, &now) && is_ours(&now))
+		real_sigaction(number, &theirs[number], NULL);
+	kill(getpid(), number);
+}
+
+static void *finisher(void *unused)
+{
+	(void)unused;
+	while (sem_wait(&wake_finisher))
+		continue;
+	finish(too_late ? 0 : caught);
+	finished = true;
+	return NULL;
+}
+
+/* Ends the process where no thread waits to do it, and where the finish does not come to its end. */
+static void *watchdog(void *unused)
+{
+	int nothing = 0, woken;
+
+	(void)unused;
+	do
+		woken = time_limit.tv_sec ? sem_clockwait(&wake_watchdog, CLOCK_MONOTONIC, &time_limit) : sem_wait(&wake_watchdog);
+	while (woken && errno != ETIMEDOUT);
+	if (woken) {
+		too_late = true;
+		if (atomic_compare_exchange_strong(&caught, &nothing, SIGTERM))
+			sem_post(&wake_finisher);
+		else
+			too_late = false;
+	}
+	wait_for_finish(WAIT_MS);
+	if (!finished)
+		give_up();
+	end_process(caught);
+	if (too_late) {
+		nanosleep(&(struct timespec){.tv_sec = GRACE_S}, NULL);
+		kill(getpid(), SIGKILL);
+	}
+	return NULL;
+}
+
+UNWATCHED static bool is_fatal(int number)
+{
+	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
+		if (fatal[i] == number)
+			return true;
+	return false;
+}
+
+/* Puts ours where the disposition is SIG_DFL. */
+static void take(int number)
+{
+	struct sigaction now, ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+
+	if (real_sigaction(number, NULL, &now) || is_ours(&now) || now.sa_handler != SIG_DFL)
+		return;
+	theirs[number] = now;
+	real_sigaction(number, &ours, NULL);
+}
+
+bool signals_thread(void *(*body)(void *), const char *name)
+{
+	pthread_attr_t attributes;
+	sigset_t all, before;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, 256 << 10);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	int error = pthread_create(&thread, &attributes, body, NULL);
+	if (error == EINVAL) { /* thread-local data may need more than the stack we ask for */
+		pthread_attr_setstacksize(&attributes, 8 << 20);
+		error = pthread_create(&thread, &attributes, body, NULL);
+	}
+	bool ok = !error;
+	if (ok)
+		pthread_setname_np(thread, name);
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ok;
+}
+
+/* Counted from when the program began. */
+static void set_time_limit(uint64_t ms)
+{
+	time_limit = (struct timespec){0};
+	if (!ms)
+		return;
+	time_limit.tv_sec = began.tv_sec + (time_t)(ms / 1000);
+	time_limit.tv_nsec = began.tv_nsec + (long)(ms % 1000) * 1000000;
+	if (time_limit.tv_nsec >= 1000000000) {
+		time_limit.tv_sec++;
+		time_limit.tv_nsec -= 1000000000;
+	}
+}
+
+bool signals_watch(void (*with)(int number), void (*without)(void), uint64_t limit_ms)
+{
+	finish = with;
+	give_up = without;
+	set_time_limit(limit_ms);
+	sem_init(&wake_finisher, 0, 0);
+	sem_init(&wake_watchdog, 0, 0);
+	if (!signals_thread(finisher, "tt-ending") || !signals_thread(watchdog, "tt-watchdog"))
+		return false;
+	owner = getpid();
+	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
+		take(fatal[i]);
+	return true;
+}
+
+void signals_forget(void)
+{
+	struct sigaction now;
+
+	owner = 0;
+	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
+		if (!real_sigaction(fatal[i], NULL, &now) && is_ours(&now))
+			real_sigaction(fatal[i], &theirs[fatal[i]], NULL);
+}
+
+/* ---- what the program calls ---- */
+
+/* Not in a child that has our memory until it execs. */
+UNWATCHED static bool watches(int number)
+{
+	return unlikely(owner) && is_fatal(number) && getpid() == owner;
+}
+
+UNWATCHED EXPORT int sigaction(int number, const struct sigaction *restrict act, struct sigaction *restrict old)
+{
+	struct sigaction before, was;
+
+	if (!watches(number))
+		return real_sigaction(number, act, old);
+	if (act && act->sa_handler == SIG_DFL) {
+		int result = real_sigaction(number, NULL, &before);
+		was = theirs[number];
+		if (!result && !is_ours(&before)) {
+			result = real_sigaction(number, act, &before);
+			take(number);
+		} else if (!result)
+			theirs[number] = *act;
+		if (!result && old)
+			*old = is_ours(&before) ? was : before;
+		return result;
+	}
+	was = theirs[number];
+	int result = real_sigaction(number, act, &before);
+	if (!result && old)
+		*old = is_ours(&before) ? was : before;
+	return result;
+}
+
+static sighandler_t set_handler(const char *name, signal_fn **real_signal, int number, sighandler_t handler)
+{
+	if (unlikely(!*real_signal))
+		*real_signal = (signal_fn *)next(name);
+	sighandler_t before = (*real_signal)(number, handler);
+
+	if (before != SIG_ERR && watches(number)) {
+		if ((void *)before == (void *)on_signal)
+			before = SIG_DFL;
+		take(number);
+	}
+	return before;
+}
+
+#define SETS_HANDLER(name)                                                                                             \
+	EXPORT sighandler_t name(int number, sighandler_t handler);                                                    \
+	sighandler_t name(int number, sighandler_t handler)                                                            \
+	{                                                                                                              \
+		static signal_fn *real_##name;                                                                         \
+		return set_handler(#name, &real_##name, number, handler);                                              \
+	}
+SETS_HANDLER(signal)
+SETS_HANDLER(bsd_signal)
+SETS_HANDLER(ssignal)
+SETS_HANDLER(sysv_signal)
+SETS_HANDLER(__sysv_signal)
+SETS_HANDLER(sigset)

@@ -1,0 +1,411 @@
+/*
+ * Reads delay configurations. See config.h for the invariant.
+ */
+#include "options/delay_config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/file.h"
+#include "util/json_reader.h"
+
+#define LARGEST (256 << 20) /* bytes of a file */
+#define MEMBER(bit) (1u << (bit))
+
+/* What a list of members is read into, and which of them were there. */
+struct members {
+	void *of;
+	unsigned seen;
+};
+
+const char *const config_modes[] = {"random", "fixed", "cluster", NULL};
+
+/* ---- members ---- */
+
+/* Their numbers in a list of names; -1: there is none, or it is there again. */
+static int which(struct reader *r, const char *key, const char *const *names, unsigned *seen)
+{
+	for (int i = 0; names[i]; i++)
+		if (!strcmp(key, names[i])) {
+			if (*seen & MEMBER(i)) {
+				reader_fail(r, "a member is there twice");
+				return -1;
+			}
+			*seen |= MEMBER(i);
+			return i;
+		}
+	reader_fail(r, "no such member is known");
+	return -1;
+}
+
+static bool skip_string(struct reader *r)
+{
+	char *text = reader_string(r);
+
+	free(text);
+	return text != NULL;
+}
+
+static bool skip_number(struct reader *r)
+{
+	uint64_t value;
+
+	return reader_number(r, UINT64_MAX, &value);
+}
+
+static bool read_delay(struct reader *r, uint32_t most, uint32_t *ns)
+{
+	uint64_t value = 0;
+
+	if (!reader_number(r, most, &value))
+		return false;
+	*ns = (uint32_t)value;
+	return true;
+}
+
+/* The list with room for one more of this size; NULL where memory is short. */
+static void *grown(struct reader *r, void *list, size_t count, size_t size)
+{
+	bool full = !(count & (count - 1)); /* 0, 1, 2, 4, … */
+	void *more = full ? realloc(list, (count ? count * 2 : 1) * size) : list;
+
+	if (!more)
+		reader_fail(r, "no host memory");
+	return more;
+}
+
+static bool whole_key(const char *key, const char *end)
+{
+	return *key >= '0' && *key <= '9' && !*end;
+}
+
+/* ---- points ---- */
+
+static bool point_member(struct reader *r, const char *key, void *user)
+{
+	static const char *const names[] = {"pc", "sass", "delay", "on", "cluster_seed", NULL};
+	struct members *to = user;
+	struct config_point *p = to->of;
+	uint64_t seed = 0;
+
+	switch (which(r, key, names, &to->seen)) {
+	case 0: return reader_number(r, UINT64_MAX, &p->pc);
+	case 1: return skip_string(r);
+	case 2: return read_delay(r, POINT_MOST_NS, &p->delay);
+	case 3: return reader_bool(r, &p->on);
+	case 4:
+		if (!reader_number(r, UINT32_MAX, &seed))
+			return false;
+		p->cluster_seed = (uint32_t)seed;
+		return true;
+	default: return false;
+	}
+}
+
+static bool point(struct reader *r, const char *key, void *user)
+{
+	struct config_kernel *k = user;
+	struct config_point *more = grown(r, k->points, k->count, sizeof(*more)), *p = more ? &more[k->count] : NULL;
+	struct members to = {p, 0};
+	char *end;
+
+	if (!more)
+		return false;
+	k->points = more;
+	k->count++;
+	*p = (struct config_point){0};
+	if (!reader_object(r, point_member, &to))
+		return false;
+	if ((to.seen & 15) != 15)
+		return reader_fail(r, "a point lacks pc, sass, delay or on");
+	if (strtoull(key, &end, 10) != p->pc || !whole_key(key, end))
+		return reader_fail(r, "a point is listed under another pc than its own");
+	return true;
+}
+
+static int by_pc(const void *a, const void *b)
+{
+	const struct config_point *x = a, *y = b;
+
+	return x->pc < y->pc ? -1 : x->pc > y->pc;
+}
+
+/* ---- kernels ---- */
+
+static bool read_checksum(struct reader *r, struct config_kernel *k)
+{
+	char *text = reader_string(r), *end;
+
+	if (!text)
+		return false;
+	k->checksum = strtoull(text, &end, 16);
+	k->has_checksum = strlen(text) == 16 && strspn(text, "0123456789abcdef") == 16;
+	free(text);
+	return true; /* one of another kind is that of no kernel here */
+}
+
+static bool kernel_member(struct reader *r, const char *key, void *user)
+{
+	static const char *const names[] = {"kernel_name", "kernel_checksum", "instrumentation_points", "timestamp", NULL};
+	struct members *to = user;
+	struct config_kernel *k = to->of;
+
+	switch (which(r, key, names, &to->seen)) {
+	case 0: return (k->name = reader_string(r)) != NULL;
+	case 1: return read_checksum(r, k);
+	case 2: return reader_object(r, point, k);
+	case 3: return skip_string(r);
+	default: return false;
+	}
+}
+
+static bool kernel(struct reader *r, const char *key, void *user)
+{
+	struct delay_config *c = user;
+	struct config_kernel *more = grown(r, c->kernels, c->kernel_count, sizeof(*more)), *k = more ? &more[c->kernel_count] : NULL;
+	struct members to = {k, 0};
+	(void)key;
+
+	if (!more)
+		return false;
+	c->kernels = more;
+	c->kernel_count++;
+	*k = (struct config_kernel){0};
+	if (!reader_object(r, kernel_member, &to))
+		return false;
+	if ((to.seen & 7) != 7)
+		return reader_fail(r, "a kernel lacks kernel_name, kernel_checksum or instrumentation_points");
+	if (k->count)
+		qsort(k->points, k->count, sizeof(*k->points), by_pc);
+	for (size_t i = 1; i < k->count; i++)
+		if (k->points[i].pc == k->points[i - 1].pc)
+			return reader_fail(r, "a point of the kernel is listed twice");
+	return true;
+}
+
+static int by_checksum(const void *a, const void *b)
+{
+	const struct config_kernel *x = a, *y = b;
+
+	if (x->has_checksum != y->has_checksum)
+		return x->has_checksum ? -1 : 1;
+	return x->checksum < y->checksum ? -1 : x->checksum > y->checksum ? 1 : strcmp(x->name, y->name);
+}
+
+/* ---- calls ---- */
+
+static bool read_where(struct reader *r, struct config_launch *l)
+{
+	char *text = reader_string(r);
+
+	if (!text)
+		return false;
+	l->in_stream = strcmp(text, "host") != 0;
+	l->in_call = strcmp(text, "stream") != 0;
+	bool good = !l->in_stream || !l->in_call || !strcmp(text, "both");
+	free(text);
+	return good || reader_fail(r, "stream, host or both is expected");
+}
+
+static bool launch_member(struct reader *r, const char *key, void *user)
+{
+	static const char *const names[] = {"stream", "number", "delay", "on", "where", "seq", "call", "kernel_name", "process", NULL};
+	struct members *to = user;
+	struct config_launch *l = to->of;
+
+	switch (which(r, key, names, &to->seen)) {
+	case 0: return reader_number(r, UINT64_MAX, &l->stream);
+	case 1: return reader_number(r, UINT64_MAX, &l->number);
+	case 2: return read_delay(r, CALL_MOST_NS, &l->delay);
+	case 3: return reader_bool(r, &l->on);
+	case 4: return read_where(r, l);
+	case 5:
+	case 8: return skip_number(r);
+	case 6:
+	case 7: return skip_string(r);
+	default: return false;
+	}
+}
+
+static bool launch(struct reader *r, const char *key, void *user)
+{
+	struct delay_config *c = user;
+	struct config_launch *more = grown(r, c->launches, c->launch_count, sizeof(*more)), *l = more ? &more[c->launch_count] : NULL;
+	struct members to = {l, 0};
+	char *colon, *end;
+
+	if (!more)
+		return false;
+	c->launches = more;
+	c->launch_count++;
+	*l = (struct config_launch){0};
+	if (!reader_object(r, launch_member, &to))
+		return false;
+	if ((to.seen & 31) != 31)
+		return reader_fail(r, "a call lacks stream, number, delay, on or where");
+	uint64_t stream = strtoull(key, &colon, 10);
+	if (*colon != ':' || stream != l->stream || strtoull(colon + 1, &end, 10) != l->number || !whole_key(colon + 1, end))
+		return reader_fail(r, "a call is listed under another stream and number than its own");
+	return true;
+}
+
+static int by_place(const void *a, const void *b)
+{
+	const struct config_launch *x = a, *y = b;
+
+	if (x->stream != y->stream)
+		return x->stream < y->stream ? -1 : 1;
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* ---- the file ---- */
+
+static bool read_version(struct reader *r)
+{
+	char *text = reader_string(r), *end;
+
+	if (!text)
+		return false;
+	bool one = strtoul(text, &end, 10) == 1 && *end == '.' && end[1];
+	free(text);
+	return one || reader_fail(r, "made for another version: 1.0 is known");
+}
+
+static bool read_mode(struct reader *r, enum config_mode *mode)
+{
+	char *text = reader_string(r);
+	bool found = false;
+
+	for (int i = 0; text && config_modes[i]; i++)
+		if (!strcmp(text, config_modes[i])) {
+			*mode = (enum config_mode)i;
+			found = true;
+		}
+	free(text);
+	return found || reader_fail(r, "random, fixed or cluster is expected");
+}
+
+static bool member(struct reader *r, const char *key, void *user)
+{
+	static const char *const names[] = {"version", "delay_ns", "kernels", "delay_min_ns", "mode", "seed", "patterns", "launches", NULL};
+	struct members *to = user;
+	struct delay_config *c = to->of;
+
+	switch (which(r, key, names, &to->seen)) {
+	case 0: return read_version(r);
+	case 1: return read_delay(r, CALL_MOST_NS, &c->delay_ns);
+	case 2: return reader_object(r, kernel, c);
+	case 3: return read_delay(r, POINT_MOST_NS, &c->min_ns);
+	case 4: return read_mode(r, &c->mode);
+	case 5: return reader_number(r, UINT64_MAX, &c->seed);
+	case 6: return skip_string(r);
+	case 7: return reader_object(r, launch, c);
+	default: return false;
+	}
+}
+
+static bool check(struct reader *r, struct delay_config *c, unsigned seen)
+{
+	if ((seen & 7) != 7)
+		return reader_fail(r, "version, delay_ns or kernels is missing");
+	if (c->kernel_count)
+		qsort(c->kernels, c->kernel_count, sizeof(*c->kernels), by_checksum);
+	if (c->launch_count)
+		qsort(c->launches, c->launch_count, sizeof(*c->launches), by_place);
+	for (size_t i = 1; i < c->kernel_count; i++)
+		if (c->kernels[i].has_checksum && !by_checksum(&c->kernels[i], &c->kernels[i - 1]))
+			return reader_fail(r, "a kernel is listed twice");
+	for (size_t i = 1; i < c->launch_count; i++)
+		if (!by_place(&c->launches[i], &c->launches[i - 1]))
+			return reader_fail(r, "a call is listed twice");
+	return true;
+}
+
+void config_free(struct delay_config *c)
+{
+	for (size_t i = 0; c && i < c->kernel_count; i++) {
+		free(c->kernels[i].name);
+		free(c->kernels[i].points);
+	}
+	if (c) {
+		free(c->kernels);
+		free(c->launches);
+	}
+	free(c);
+}
+
+static char *contents(const char *path, size_t *size, char *why, size_t why_size)
+{
+	int fd = file_open(AT_FDCWD, path, O_RDONLY);
+	struct stat s;
+
+	if (fd < 0 || fstat(fd, &s)) {
+		snprintf(why, why_size, "%.200s: %s", path, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return NULL;
+	}
+	bool fits = S_ISREG(s.st_mode) && s.st_size <= LARGEST;
+	char *text = fits ? malloc((size_t)s.st_size + 1) : NULL;
+	ssize_t got = text ? file_read_some(fd, text, (size_t)s.st_size, 0) : -1;
+	close(fd);
+	if (got < 0) {
+		snprintf(why, why_size, "%.200s: %s", path, fits ? "it can't be read" : "no file, or one that is too large");
+		free(text);
+		return NULL;
+	}
+	*size = (size_t)got;
+	return text;
+}
+
+struct delay_config *config_load(const char *path, char *why, size_t size)
+{
+	char reason[160] = "";
+	size_t length = 0;
+	char *text = contents(path, &length, why, size);
+	struct delay_config *c = text ? calloc(1, sizeof(*c)) : NULL;
+	struct reader r = {text, text, text + length, reason, sizeof(reason)};
+	struct members to = {c, 0};
+
+	if (c) {
+		c->mode = CONFIG_FIXED;
+		bool good = reader_object(&r, member, &to) && reader_end(&r) && check(&r, c, to.seen);
+		if (!good) {
+			snprintf(why, size, "%.200s: %s", path, reason);
+			config_free(c);
+			c = NULL;
+		}
+	} else if (text) {
+		snprintf(why, size, "%.200s: no host memory", path);
+	}
+	free(text);
+	return c;
+}
+
+/* ---- looking up ---- */
+
+struct config_kernel *config_find_kernel(struct delay_config *c, const char *name, uint64_t checksum)
+{
+	struct config_kernel wanted = {.name = (char *)name, .checksum = checksum, .has_checksum = true};
+
+	return c->kernel_count ? bsearch(&wanted, c->kernels, c->kernel_count, sizeof(wanted), by_checksum) : NULL;
+}
+
+struct config_point *config_find_point(struct config_kernel *k, uint64_t pc)
+{
+	struct config_point wanted = {.pc = pc};
+
+	return k->count ? bsearch(&wanted, k->points, k->count, sizeof(wanted), by_pc) : NULL;
+}
+
+const struct config_launch *config_find_launch(const struct delay_config *c, uint64_t stream, uint64_t number)
+{
+	struct config_launch wanted = {.stream = stream, .number = number};
+
+	return c->launch_count ? bsearch(&wanted, c->launches, c->launch_count, sizeof(wanted), by_place) : NULL;
+}

@@ -1,0 +1,62 @@
+/*
+ * Delay configurations: which points of kernels, and which calls, are late, as a JSON file.
+ *
+ * Invariant: a file comes from anywhere. One that is not what docs/format.md says is refused as a
+ * whole, with the place and the reason in one line.
+ */
+#ifndef TT_OPTIONS_DELAY_CONFIG_H
+#define TT_OPTIONS_DELAY_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum config_mode { CONFIG_RANDOM, CONFIG_FIXED, CONFIG_CLUSTER };
+extern const char *const config_modes[]; /* by enum config_mode */
+
+#define CALL_MOST_NS 1000000000u
+#define POINT_MOST_NS 100000000u
+
+struct config_point {
+	uint64_t pc;
+	uint32_t delay, cluster_seed;
+	bool on;
+	bool used; /* there was such a point */
+};
+
+struct config_kernel {
+	char *name;
+	uint64_t checksum;
+	bool has_checksum;
+	struct config_point *points; /* by pc */
+	size_t count;
+	bool used;
+};
+
+/* A call that is late: the number-th of its stream among those that may be. */
+struct config_launch {
+	uint64_t stream, number;
+	uint32_t delay;
+	bool on, in_stream, in_call;
+};
+
+struct delay_config {
+	uint32_t delay_ns, min_ns;
+	enum config_mode mode;
+	uint64_t seed;
+	struct config_kernel *kernels; /* by checksum */
+	size_t kernel_count;
+	struct config_launch *launches; /* by stream and number */
+	size_t launch_count;
+};
+
+/* NULL with a one-line reason. */
+struct delay_config *config_load(const char *path, char *why, size_t size);
+void config_free(struct delay_config *c);
+
+/* NULL where the file does not list it. */
+struct config_kernel *config_find_kernel(struct delay_config *c, const char *name, uint64_t checksum);
+struct config_point *config_find_point(struct config_kernel *k, uint64_t pc);
+const struct config_launch *config_find_launch(const struct delay_config *c, uint64_t stream, uint64_t number);
+
+#endif

@@ -1,0 +1,123 @@
+/*
+ * Reads what TT_EPOCH says. See occasions.h.
+ */
+#define _GNU_SOURCE
+#include "options/triggers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KNOWN "sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX, graph-node:REGEX or nvtx:REGEX"
+
+/* A word of the list, or a form with its expression, which are not terminated. */
+struct word {
+	const char *text;
+	size_t length;
+};
+
+static bool word_is(struct word w, const char *text)
+{
+	return w.length == strlen(text) && !memcmp(w.text, text, w.length);
+}
+
+static bool word_begins(struct word w, const char *text)
+{
+	return w.length >= strlen(text) && !memcmp(w.text, text, strlen(text));
+}
+
+static struct word word_after(struct word w, size_t length)
+{
+	return (struct word){w.text + length, w.length - length};
+}
+
+bool expressions_match(const struct expressions *e, const char *text)
+{
+	for (unsigned i = 0; i < e->count; i++)
+		if (!regexec(&e->list[i], text, 0, NULL, 0))
+			return true;
+	return false;
+}
+
+bool expressions_add(struct expressions *e, const char *form, const char *expression, size_t length, char *why, size_t size)
+{
+	char *text = strndup(expression, length);
+	regex_t *list = realloc(e->list, (e->count + 1) * sizeof(*list));
+	char reason[120] = "";
+
+	if (list)
+		e->list = list;
+	if (!text || !list) {
+		snprintf(why, size, "no host memory for an expression");
+	} else if (!*text) {
+		snprintf(why, size, "%sREGEX needs an expression", form);
+	} else {
+		int code = regcomp(&list[e->count], text, REG_EXTENDED | REG_NOSUB);
+		if (!code)
+			e->count++;
+		else
+			regerror(code, &list[e->count], reason, sizeof(reason));
+		snprintf(why, size, "%s%.80s: %s", form, text, reason);
+		free(text);
+		return !code;
+	}
+	free(text);
+	return false;
+}
+
+/* 0 where it is no count from 1. */
+static uint32_t count_of(struct word w)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < w.length; i++) {
+		if (w.text[i] < '0' || w.text[i] > '9' || (n = n * 10 + (uint64_t)(w.text[i] - '0')) > UINT32_MAX)
+			return 0;
+	}
+	return (uint32_t)n;
+}
+
+static bool add_word(struct occasions *o, struct word w, char *why, size_t size)
+{
+	if (word_is(w, "sync")) {
+		o->sync = true;
+	} else if (word_is(w, "memcpy")) {
+		o->copy = true;
+	} else if (word_is(w, "graph")) {
+		o->graph = true;
+	} else if (word_is(w, "launch")) {
+		o->launch = 1;
+	} else if (word_begins(w, "launch:")) {
+		o->launch = count_of(word_after(w, strlen("launch:")));
+		snprintf(why, size, "launch:N needs a count from 1");
+		return o->launch;
+	} else if (w.length && !word_is(w, "api") && !word_is(w, "none")) { /* by tt_epoch they are always cut */
+		snprintf(why, size, "'%.*s' is not " KNOWN, w.length < 80 ? (int)w.length : 80, w.text);
+		return false;
+	}
+	return true;
+}
+
+bool occasions_read(struct occasions *o, const char *text, char *why, size_t size)
+{
+	const struct {
+		const char *form;
+		struct expressions *expressions;
+	} forms[] = {{"kernel:", &o->kernel}, {"graph-node:", &o->inside}, {"nvtx:", &o->nvtx}};
+
+	for (const char *at = text; *at; at += *at != 0) {
+		struct word rest = {at, strcspn(at, ";")};
+		size_t i = 0;
+		while (i < sizeof(forms) / sizeof(*forms) && !word_begins(rest, forms[i].form))
+			i++;
+		bool expression = i < sizeof(forms) / sizeof(*forms);
+		struct word w = {at, expression ? rest.length : strcspn(at, ",;")};
+		struct word said = expression ? word_after(w, strlen(forms[i].form)) : w;
+		if (expression ? !expressions_add(forms[i].expressions, forms[i].form, said.text,
+						  said.length, why, size)
+			       : !add_word(o, w, why, size))
+			return false;
+		at += w.length;
+	}
+	return true;
+}

@@ -1,0 +1,36 @@
+/*
+ * When an epoch is due: what TT_EPOCH says.
+ *
+ * A list with commas, in which an expression takes the rest, commas included; several such lists
+ * are separated by semicolons. ttanalyze/options.py reads the same, and says the same of what is
+ * wrong.
+ */
+#ifndef TT_OPTIONS_TRIGGERS_H
+#define TT_OPTIONS_TRIGGERS_H
+
+#include <regex.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* POSIX extended ones, of which one has to match. */
+struct expressions {
+	regex_t *list;
+	unsigned count;
+};
+
+struct occasions {
+	bool sync, copy, graph;
+	uint32_t launch; /* after every Nth launch, 0 = never */
+	struct expressions kernel, nvtx, inside; /* inside: of graphs */
+};
+
+/* False with a one-line reason. */
+bool occasions_read(struct occasions *o, const char *text, char *why, size_t size);
+
+/* False with a one-line reason, which begins with `form`. */
+bool expressions_add(struct expressions *e, const char *form, const char *expression, size_t length, char *why,
+		     size_t size);
+bool expressions_match(const struct expressions *e, const char *text);
+
+#endif

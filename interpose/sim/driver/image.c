@@ -1,0 +1,184 @@
+/*
+ * Images of code: which kind one is, and the PTX text in it.
+ *
+ * Invariant: only PTX is ever run. A cubin is an image for another device, and so is a fat
+ * binary without plain PTX text in it.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/driver/driver.h"
+
+#define FATBIN_WRAPPER 0x466243b1u
+#define FATBIN 0xba55ed50u
+#define FATBIN_PTX 1
+#define FATBIN_COMPRESSED 0xe000u /* flags of any compression there has been */
+
+struct wrapper {
+	uint32_t magic, version;
+	const void *data;
+};
+
+struct container {
+	uint32_t magic;
+	uint16_t version, header_size;
+	uint64_t size; /* of the entries */
+};
+
+struct entry {
+	uint16_t kind, version;
+	uint32_t header_size;
+	uint64_t size;
+	uint32_t compressed_size, options;
+	uint16_t minor, major;
+	uint32_t architecture, name, name_size;
+	uint64_t flags;
+};
+
+static CUresult fatbin_text(const unsigned char *image, char **text, char *log, size_t log_size)
+{
+	struct container container;
+	struct entry entry;
+	uint64_t at = 0;
+
+	memcpy(&container, image, sizeof container);
+	image += container.header_size;
+	while (at + sizeof entry <= container.size) {
+		memcpy(&entry, image + at, sizeof entry);
+		uint64_t left = container.size - at;
+		if (entry.header_size < sizeof entry || entry.header_size > left
+			|| entry.size > left - entry.header_size)
+			break;
+		if (entry.kind == FATBIN_PTX && !(entry.flags & FATBIN_COMPRESSED)) {
+			*text = sim_alloc(entry.size + 1);
+			memcpy(*text, image + at + entry.header_size, entry.size);
+			return CUDA_SUCCESS;
+		}
+		at += entry.header_size + entry.size;
+	}
+	snprintf(log, log_size, "the fat binary holds no uncompressed PTX");
+	return CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+/* 10 × the newest PTX version a driver of this age reads. */
+static int newest_ptx(void)
+{
+	int major = sim_settings.driver_version / 1000, minor = sim_settings.driver_version % 1000 / 10;
+
+	if (major >= 13)
+		return 90 + minor;
+	if (major == 12)
+		return minor <= 5 ? 80 + minor : 79 + minor;
+	return 70 + minor;
+}
+
+static CUresult check_version(const char *text, char *log, size_t log_size)
+{
+	const char *directive = strstr(text, ".version");
+	int major, minor;
+
+	if (!directive || sscanf(directive, ".version %d.%d", &major, &minor) != 2) {
+		snprintf(log, log_size, "no .version directive");
+		return CUDA_ERROR_INVALID_PTX;
+	}
+	if (major * 10 + minor <= newest_ptx())
+		return CUDA_SUCCESS;
+	snprintf(log, log_size, "PTX version %d.%d is newer than this driver", major, minor);
+	return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+}
+
+CUresult image_text(const void *image, char **text, char *log, size_t log_size)
+{
+	uint32_t magic;
+	struct wrapper wrapper;
+	CUresult result;
+
+	*text = NULL;
+	if (*(const char *)image == 0x7f && !memcmp(image, "\177ELF", 4)) {
+		snprintf(log, log_size, "machine code does not run here, only PTX does");
+		return CUDA_ERROR_NO_BINARY_FOR_GPU;
+	}
+	/* Text may be shorter than a magic number, so look at its first byte before. */
+	if (isspace(*(const unsigned char *)image) || strchr("./", *(const char *)image)) {
+		*text = strdup(image);
+		result = *text ? check_version(*text, log, log_size) : CUDA_ERROR_OUT_OF_MEMORY;
+	} else {
+		memcpy(&magic, image, sizeof magic);
+		if (magic == FATBIN_WRAPPER) {
+			memcpy(&wrapper, image, sizeof wrapper);
+			image = wrapper.data;
+			memcpy(&magic, image, sizeof magic);
+		}
+		if (magic != FATBIN) {
+			snprintf(log, log_size, "neither PTX nor a fat binary");
+			return CUDA_ERROR_INVALID_IMAGE;
+		}
+		result = fatbin_text(image, text, log, log_size);
+		if (!result)
+			result = check_version(*text, log, log_size);
+	}
+	if (!result && sim_settings.refused_name && strstr(*text, sim_settings.refused_name)) {
+		snprintf(log, log_size, "%s: refused by TT_SIM_FAULT", sim_settings.refused_name);
+		result = CUDA_ERROR_INVALID_PTX;
+	}
+	if (result) {
+		free(*text);
+		*text = NULL;
+	}
+	return result;
+}
+
+CUresult image_read(const char *path, void **image)
+{
+	char *bytes = NULL;
+	size_t size = 0, room = 0, got;
+	FILE *file = fopen(path, "rb");
+
+	if (!file)
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	do {
+		if (room - size < 4096) {
+			room = room ? room * 2 : 65536;
+			bytes = realloc(bytes, room + 64);
+			if (!bytes)
+				abort();
+		}
+		got = fread(bytes + size, 1, room - size, file);
+		size += got;
+	} while (got);
+	bool broken = ferror(file);
+	fclose(file);
+	if (broken) {
+		free(bytes);
+		return CUDA_ERROR_FILE_NOT_FOUND;
+	}
+	memset(bytes + size, 0, 64);
+	*image = bytes;
+	return CUDA_SUCCESS;
+}
+
+void image_report(const char *log, unsigned count, const CUjit_option *options, void **values)
+{
+	char *buffer = NULL;
+	unsigned size = 0, size_at = count;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (options[i] == CU_JIT_ERROR_LOG_BUFFER) {
+			buffer = values[i];
+		} else if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
+			size = (unsigned)(uintptr_t)values[i];
+			size_at = i;
+		}
+		/* Nothing is ever noted for information. */
+		if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
+			values[i] = NULL;
+	}
+	if (size_at == count)
+		return;
+	if (buffer && size)
+		snprintf(buffer, size, "%s", log);
+	size_t length = strlen(log);
+	values[size_at] = (void *)(uintptr_t)(buffer && size ? (length < size ? length : size - 1) : 0);
+}

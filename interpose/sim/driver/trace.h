@@ -1,0 +1,31 @@
+/*
+ * What the simulator tells whoever follows its work: its own CUPTI.
+ *
+ * Invariant: all are called with the simulator's lock held, and call nothing of it.
+ */
+#ifndef TT_SIM_DRIVER_TRACE_H
+#define TT_SIM_DRIVER_TRACE_H
+
+#include <stdint.h>
+
+enum trace_kind { TRACE_KERNEL, TRACE_COPY, TRACE_SET, TRACE_WAIT };
+
+struct trace_work {
+	enum trace_kind kind;
+	uint32_t correlation; /* what `submitted` gave */
+	uint64_t begin, end;  /* CLOCK_MONOTONIC */
+	uint64_t bytes;
+	const char *name; /* of a kernel */
+	uint32_t device, context;
+	uint64_t node; /* number of the graph's node it is, else 0 */
+};
+
+struct trace_client {
+	uint32_t (*submitted)(void); /* by the calling thread */
+	void (*ran)(const struct trace_work *w);
+};
+
+/* NULL: nobody. */
+void sim_trace(const struct trace_client *client);
+
+#endif

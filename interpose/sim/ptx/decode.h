@@ -1,0 +1,75 @@
+/*
+ * What the parts of the decoder share: the core (ptx_decode.c), instructions that compute
+ * (ptx_decode_value.c), that touch memory (ptx_decode_memory.c) and that steer
+ * (ptx_decode_control.c).
+ *
+ * Invariant: a decoder function that returns false may have emitted operations, which the
+ * core takes back; the instruction then becomes one that fails when it is launched.
+ */
+#ifndef TT_SIM_PTX_DECODE_H
+#define TT_SIM_PTX_DECODE_H
+
+#include "sim/ptx/internal.h"
+
+#define PTX_WORDS 16
+#define PTX_SCRATCH 16
+
+struct ptx_fixup {
+	size_t op;
+	uint32_t *target; /* NULL: the operation's own */
+	const char *label;
+	unsigned scope, line;
+};
+
+struct ptx_decoder {
+	struct ptx_source *source;
+	ptx_module *module;
+	struct ptx_function *function;
+	const struct ptx_statement *statement;
+	unsigned line;
+	uint32_t guard;
+	char opcode[64]; /* words is what follows its first word */
+	const char *words[PTX_WORDS];
+	unsigned word_count, used; /* used: a bit for each word */
+	const char *why;	   /* the reason of a failure, if there is more to say than the opcode */
+	bool tolerated;		   /* it fails when it is reached, not already at launch */
+	uint32_t scratch[2][PTX_SCRATCH];
+	unsigned scratch_count[2], scratch_used[2];
+	struct ptx_map constants;
+	struct ptx_fixup *fixups;
+	uint32_t *first_of; /* the operation at which a statement begins */
+	size_t code_capacity, constant_capacity, fixup_count, fixup_capacity;
+};
+
+struct ptx_op *ptx_emit(struct ptx_decoder *d, enum ptx_code code);
+bool ptx_is(const struct ptx_decoder *d, const char *opcode);
+/* Whether word follows the opcode, unused so far; it counts as used then. */
+bool ptx_word(struct ptx_decoder *d, const char *word);
+/* The first or last unused word that is a type, PTX_NONE without one. */
+enum ptx_type ptx_type_word(struct ptx_decoder *d, bool first);
+bool ptx_all_words_used(const struct ptx_decoder *d);
+const struct ptx_operand *ptx_operand(const struct ptx_decoder *d, unsigned index);
+
+/* Rows to read an operand from, or write it to, as a value of type; false if it is none. */
+bool ptx_source_row(struct ptx_decoder *d, const struct ptx_operand *o, enum ptx_type type, uint32_t *row);
+bool ptx_result_row(struct ptx_decoder *d, const struct ptx_operand *o, enum ptx_type type, uint32_t *row);
+bool ptx_predicate(struct ptx_decoder *d, const struct ptx_operand *o, uint32_t *predicate);
+bool ptx_result_predicate(struct ptx_decoder *d, const struct ptx_operand *o, uint32_t *predicate);
+bool ptx_split_pair(struct ptx_decoder *d, const struct ptx_operand *o, struct ptx_operand *a, uint32_t *predicate);
+/* Bytes of the register that o names, 0 if it names none. */
+size_t ptx_register_size(const struct ptx_decoder *d, const struct ptx_operand *o);
+uint32_t ptx_constant_row(struct ptx_decoder *d, uint64_t value, bool wide);
+uint32_t ptx_scratch_row(struct ptx_decoder *d, bool wide);
+const struct ptx_variable *ptx_variable_of(const struct ptx_decoder *d, const struct ptx_operand *o);
+void ptx_fix_label(struct ptx_decoder *d, struct ptx_op *op, uint32_t *target, const char *label);
+const struct ptx_label *ptx_find_label(struct ptx_decoder *d, const char *name, unsigned scope);
+
+void ptx_convert_row(struct ptx_decoder *d, uint32_t dst, enum ptx_type to, uint32_t src, enum ptx_type from);
+void ptx_add_constant(struct ptx_decoder *d, uint32_t dst, uint32_t src, uint64_t addend, bool wide);
+void ptx_frame_access(struct ptx_decoder *d, bool store, size_t address, enum ptx_type type, uint32_t row);
+
+bool ptx_decode_value(struct ptx_decoder *d);
+bool ptx_decode_memory(struct ptx_decoder *d);
+bool ptx_decode_control(struct ptx_decoder *d);
+
+#endif

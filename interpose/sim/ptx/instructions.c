@@ -1,0 +1,41 @@
+/*
+ * The instructions of PTX by name, those that this interpreter lacks included: a module that
+ * has any other word in their place is no PTX, and does not load.
+ *
+ * Invariant: the table is sorted as strcmp sorts.
+ */
+#include "sim/ptx/parse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = {
+	"abs", "activemask", "add", "addc", "alloca", "and", "applypriority", "atom", "bar",
+	"barrier", "bfe", "bfi", "bfind", "bmsk", "bra", "brev", "brkpt", "brx", "call",
+	"clusterlaunchcontrol", "clz", "cnot", "copysign", "cos", "cp", "createpolicy", "cvt",
+	"cvta", "discard", "div", "dp2a", "dp4a", "elect", "ex2", "exit", "fence", "fma", "fns",
+	"getctarank", "griddepcontrol", "isspacep", "istypep", "ld", "ldmatrix", "ldu", "lg2",
+	"lop3", "mad", "mad24", "madc", "mapa", "match", "max", "mbarrier", "membar", "min", "mma",
+	"mov", "movmatrix", "mul", "mul24", "multimem", "nanosleep", "neg", "not", "or", "pmevent",
+	"popc", "prefetch", "prefetchu", "prmt", "rcp", "red", "redux", "rem", "ret", "rsqrt",
+	"sad", "selp", "set", "setmaxnreg", "setp", "shf", "shfl", "shl", "shr", "sin", "slct",
+	"sqrt", "st", "stackrestore", "stacksave", "stmatrix", "sub", "subc", "suld", "suq",
+	"sured", "sust", "szext", "tanh", "tcgen05", "tensormap", "testp", "tex", "tld4", "trap",
+	"txq", "vabsdiff", "vabsdiff2", "vabsdiff4", "vadd", "vadd2", "vadd4", "vavrg2", "vavrg4",
+	"vmad", "vmax", "vmax2", "vmax4", "vmin", "vmin2", "vmin4", "vote", "vset", "vset2",
+	"vset4", "vshl", "vshr", "vsub", "vsub2", "vsub4", "wgmma", "wmma", "xor",
+};
+
+static int compare(const void *word, const void *entry)
+{
+	const char *name = *(const char *const *)entry;
+	size_t length = strcspn(word, ".");
+	int order = strncmp(word, name, length);
+
+	return order ? order : -(name[length] != 0);
+}
+
+bool ptx_is_instruction(const char *opcode)
+{
+	return bsearch(opcode, names, sizeof(names) / sizeof(*names), sizeof(*names), compare) != NULL;
+}

@@ -1,0 +1,35 @@
+/*
+ * Block contents, compressed by libzstd where the user asked for it and the system has it.
+ *
+ * Invariant: what is made here is in the form that data files with TT_ENCODING_ZSTD have, for
+ * each block its size in 4 bytes, then a zstd frame; where that would not be smaller, the contents
+ * themselves, whose size is the block's length.
+ */
+#ifndef TT_STORE_COMPRESS_H
+#define TT_STORE_COMPRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format.h"
+
+/* What one thread compresses with; begins as zeros. */
+struct compressor {
+	void *context;
+	uint8_t *out;
+	size_t room;
+};
+
+/* Loads the library. False: there is none. */
+bool compress_open(void);
+/*
+ * Compresses blocks whose offsets count from contents. Their offsets count from c->out then, in
+ * multiples of TT_CHUNK_ALIGN. False: no memory.
+ */
+bool compress_blocks(struct compressor *c, int level, struct tt_block *blocks, size_t count, const uint8_t *contents);
+/* Bytes that a block takes in this form. */
+uint64_t compress_size(const uint8_t *at);
+void compress_close(struct compressor *c);
+
+#endif

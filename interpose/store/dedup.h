@@ -1,0 +1,38 @@
+/*
+ * Which contents the current data segment holds, and where.
+ *
+ * Invariant: what the table gives was put there and not dropped since. It is bounded: when
+ * full it forgets, so a miss only means that the content may be stored a second time.
+ */
+#ifndef TT_STORE_DEDUP_H
+#define TT_STORE_DEDUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format.h"
+
+#define DEDUP_BYTES (32u << 20) /* most memory it takes: two million blocks, 128 GiB of contents */
+
+struct dedup {
+	struct dedup_bucket *buckets; /* a power of two of them */
+	size_t count, limit;
+	uint32_t turn; /* which entry of a full bucket goes next */
+};
+
+/* A place in one of a segment's data files: its offset, a multiple of 32 other than 0, plus the file's lane. */
+#define PLACE_LANE 31
+#define PLACE_OFFSET (~(uint64_t)PLACE_LANE)
+
+void dedup_init(struct dedup *d, size_t limit_bytes);
+bool dedup_find(const struct dedup *d, uint64_t digest, uint32_t length, uint64_t *place);
+/* Before a dedup_find or dedup_put of this digest. */
+void dedup_prefetch(const struct dedup *d, uint64_t digest);
+/* length: 1 to 65536 */
+void dedup_put(struct dedup *d, uint64_t digest, uint32_t length, uint64_t place);
+/* Drops all that lies, in its lane, at from[lane] or behind. from: of TT_DATA_LANES. */
+void dedup_drop(struct dedup *d, const uint64_t *from);
+void dedup_clear(struct dedup *d);
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * How much of the disk a run may take. See disk.h for the invariant.
+ *
+ * All processes of a run share its limit: each adds up the files of all.
+ */
+#define _GNU_SOURCE
+#include "store/disk.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "store/file.h"
+
+#define KEPT ((uint64_t)5 << 30) /* least bytes that stay free, on a large file system a tenth */
+#define DEPTH 3                  /* of folders in a run directory */
+
+static const struct folder *run;
+static uint64_t most; /* 0: no limit */
+static _Atomic int64_t granted[2];
+
+void disk_limit(const struct folder *run_directory, uint64_t limit)
+{
+	run = run_directory;
+	most = limit;
+	atomic_store(&granted[DISK_CONTENTS], 0);
+	atomic_store(&granted[DISK_RECORDS], 0);
+}
+
+/* Bytes of the files in a directory, which is closed, and in those below. */
+static uint64_t add_up(int directory, int depth)
+{
+	DIR *entries = directory < 0 ? NULL : fdopendir(directory);
+	uint64_t sum = 0;
+
+	if (!entries && directory >= 0)
+		close(directory);
+	for (struct dirent *e; entries && (e = readdir(entries));) {
+		struct stat found;
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
+		    fstatat(directory, e->d_name, &found, AT_SYMLINK_NOFOLLOW))
+			continue;
+		if (S_ISREG(found.st_mode))
+			sum += (uint64_t)found.st_size;
+		else if (S_ISDIR(found.st_mode) && depth)
+			sum += add_up(file_open(directory, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW), depth - 1);
+	}
+	if (entries)
+		closedir(entries);
+	return sum;
+}
+
+/* Bytes that there are, and those of them that are not for more files: of the disk or of the limit. */
+static void look(uint64_t *have, uint64_t *gone)
+{
+	struct statvfs system;
+
+	*have = most;
+	*gone = 0;
+	if (most != DISK_KEEP_FREE) {
+		*gone = add_up(folder_open(run), DEPTH);
+	} else if (!statvfs(run->path, &system) && system.f_blocks) { /* else: a file system that does not tell */
+		uint64_t size = (uint64_t)system.f_blocks * system.f_frsize;
+		*have = (uint64_t)system.f_bavail * system.f_frsize;
+		*gone = size / 10 > KEPT ? size / 10 : KEPT < size / 2 ? KEPT : size / 2;
+	}
+}
+
+static uint64_t room(enum disk_use use)
+{
+	uint64_t have, gone;
+
+	look(&have, &gone);
+	if (most == DISK_KEEP_FREE)
+		gone /= use == DISK_RECORDS ? 2 : 1;
+	else
+		gone += use == DISK_CONTENTS ? most / 16 : 0;
+	return have > gone ? have - gone : 0;
+}
+
+bool disk_take(enum disk_use use, uint64_t size)
+{
+	if (!most || atomic_fetch_sub(&granted[use], (int64_t)size) >= (int64_t)size)
+		return true;
+	uint64_t left = room(use);
+	uint64_t grant = left / 8 < DISK_GRANT ? left / 8 : DISK_GRANT;
+	atomic_store(&granted[use], (int64_t)grant);
+	return size <= left;
+}
+
+/* A size with the unit that leaves it a few digits. */
+static const char *readable(uint64_t bytes, char text[24])
+{
+	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+	double n = (double)bytes;
+	unsigned unit = 0;
+
+	for (; n >= 1024 && unit < 4; unit++)
+		n /= 1024;
+	snprintf(text, 24, unit ? "%.1f %s" : "%.0f %s", n, units[unit]);
+	return text;
+}
+
+void disk_explain(char *out, size_t size)
+{
+	uint64_t have, gone;
+	char one[24], other[24];
+
+	look(&have, &gone);
+	if (most == DISK_KEEP_FREE)
+		snprintf(out, size, "%s of the disk are free, of which --max-disk keeps %s", readable(have, one),
+			 readable(gone, other));
+	else
+		snprintf(out, size, "the run has %s of the %s that --max-disk allows", readable(gone, one),
+			 readable(have, other));
+}

@@ -1,0 +1,324 @@
+/*
+ * Event slots. See events.h for the invariant.
+ */
+#define _GNU_SOURCE
+#include "store/events.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "util/event_check.h"
+#include "util/hot.h"
+#include "store/mapped.h"
+
+#define RUN_BYTES (EVENTS_RUN * sizeof(struct tt_event))
+#define LEFTOVERS 4096                  /* rests of runs that ended threads handed back */
+#define ENDINGS 3                       /* thread destructors run in rounds; after so many ours might not */
+
+struct cursor {
+	struct tt_event *next, *end;
+	uint32_t generation; /* of the recording that the slots belong to */
+	uint32_t endings;
+	struct cursor *after, *before; /* all cursors of the generation */
+};
+
+static __thread struct cursor self __attribute__((tls_model("initial-exec")));
+
+HOT_DATA static _Atomic uint32_t generation; /* 0: not recording */
+static uint32_t generations;
+static struct mapped slots = {.file = FILE_CLOSED};
+static _Atomic uint64_t lost;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all below */
+static struct cursor cursors = {.after = &cursors, .before = &cursors};
+static struct {
+	struct tt_event *next, *end;
+} leftovers[LEFTOVERS];
+static _Atomic size_t leftover_count;
+static uint64_t abandoned, final_count;
+static pthread_key_t at_thread_end;
+static bool key_made;
+
+bool events_failed(char *text, size_t size)
+{
+	return mapped_failed(&slots, text, size);
+}
+
+/* ---- claiming ---- */
+
+/* Slots of the run that the cursor has not given out. */
+static uint64_t rest(const struct cursor *c)
+{
+	const struct tt_event *next = __atomic_load_n(&c->next, __ATOMIC_RELAXED);
+
+	if (!next)
+		return 0;
+	return -(uint64_t)(next - (const struct tt_event *)(slots.base + TT_FILE_HEADER_SIZE)) % EVENTS_RUN;
+}
+
+static void take(struct cursor *c, struct tt_event *next, struct tt_event *end)
+{
+	c->end = end;
+	__atomic_store_n(&c->next, next, __ATOMIC_RELAXED);
+}
+
+/* What a thread leaves over goes to the next that asks: threads may be many and short. */
+static void thread_ended(void *value)
+{
+	struct cursor *c = value;
+
+	pthread_mutex_lock(&lock);
+	if (c->generation && c->generation == atomic_load(&generation)) {
+		if (c->next != c->end && leftover_count < LEFTOVERS) {
+			leftovers[leftover_count].next = c->next;
+			leftovers[leftover_count++].end = c->end;
+		} else {
+			abandoned += rest(c);
+		}
+		c->after->before = c->before;
+		c->before->after = c->after;
+	}
+	take(c, NULL, NULL);
+	c->generation = 0;
+	c->endings++;
+	pthread_mutex_unlock(&lock);
+}
+
+static bool enlist(struct cursor *c, uint32_t current)
+{
+	if (c->endings >= ENDINGS || pthread_setspecific(at_thread_end, c))
+		return false;
+	pthread_mutex_lock(&lock);
+	if (atomic_load(&generation) == current) {
+		take(c, NULL, NULL);
+		c->generation = current;
+		c->after = &cursors;
+		c->before = cursors.before;
+		cursors.before->after = c;
+		cursors.before = c;
+	}
+	pthread_mutex_unlock(&lock);
+	return c->generation == current;
+}
+
+static bool take_leftover(struct cursor *c, uint32_t current)
+{
+	bool taken = false;
+
+	if (!atomic_load_explicit(&leftover_count, memory_order_relaxed))
+		return false;
+	pthread_mutex_lock(&lock);
+	if (leftover_count && atomic_load(&generation) == current) {
+		leftover_count--;
+		take(c, leftovers[leftover_count].next, leftovers[leftover_count].end);
+		taken = true;
+	}
+	pthread_mutex_unlock(&lock);
+	return taken;
+}
+
+static bool take_run(struct cursor *c)
+{
+	struct tt_event *run = mapped_claim(&slots, RUN_BYTES);
+
+	if (run)
+		take(c, run, run + EVENTS_RUN);
+	return run;
+}
+
+static __attribute__((noinline, cold)) struct tt_event *claim(struct cursor *c)
+{
+	uint32_t current = atomic_load(&generation);
+	struct tt_event *e = NULL;
+	int error = errno, cancel;
+
+	if (!current)
+		return NULL;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	if ((c->generation == current || enlist(c, current)) && (take_leftover(c, current) || take_run(c))) {
+		e = c->next;
+		take(c, e + 1, c->end);
+	} else if (atomic_load(&generation)) {
+		atomic_fetch_add(&lost, 1);
+	}
+	pthread_setcancelstate(cancel, NULL);
+	errno = error;
+	return e;
+}
+
+static inline void prefetch_write(const void *at)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)at)); /* compilers take it for an extension */
+#else
+	__builtin_prefetch(at, 1);
+#endif
+}
+
+HOT struct tt_event *events_next(void)
+{
+	struct cursor *c = &self;
+	struct tt_event *e = c->next;
+
+	if (__builtin_expect(e == c->end || c->generation != atomic_load_explicit(&generation, memory_order_relaxed), 0))
+		return claim(c);
+	__atomic_store_n(&c->next, e + 1, __ATOMIC_RELAXED);
+	/* By the next call its lines are here: else stores to them would be waited for by the driver's doorbells. */
+	prefetch_write(e + 1);
+	prefetch_write((char *)(e + 1) + 64);
+	return e;
+}
+
+HOT void events_publish(struct tt_event *e, uint32_t kind)
+{
+	typedef uint64_t __attribute__((may_alias)) word;
+	uint64_t named = kind | (uint64_t)e->call << 16;
+
+	__atomic_store_n((word *)&e->kind, named | (uint64_t)event_check(e, named) << 32, __ATOMIC_RELEASE);
+}
+
+static uint64_t claimed(void)
+{
+	return (atomic_load(&slots.claimed) - TT_FILE_HEADER_SIZE) / sizeof(struct tt_event);
+}
+
+/* The caller holds the lock. */
+static uint64_t count_now(void)
+{
+	uint64_t n = claimed() - abandoned;
+
+	for (struct cursor *c = cursors.after; c != &cursors; c = c->after)
+		n -= rest(c);
+	for (size_t i = 0; i < leftover_count; i++)
+		n -= (uint64_t)(leftovers[i].end - leftovers[i].next);
+	return n;
+}
+
+uint64_t events_count(void)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&lock);
+	n = atomic_load(&generation) ? count_now() : final_count;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+static void visit_all(const struct tt_event *from, const struct tt_event *to,
+		      void (*visit)(const struct tt_event *e, uint32_t kind, void *to), void *what)
+{
+	for (const struct tt_event *e = from; e < to; e++) {
+		uint32_t kind = __atomic_load_n(&e->kind, __ATOMIC_ACQUIRE);
+		if (kind)
+			visit(e, kind, what);
+	}
+}
+
+void events_recent(size_t most, void (*visit)(const struct tt_event *e, uint32_t kind, void *to), void *to)
+{
+	const struct tt_event *first = (const struct tt_event *)(slots.base + TT_FILE_HEADER_SIZE);
+
+	if (!slots.base)
+		return;
+	uint64_t end = claimed(), begin = end > most ? end - most : 0;
+	visit_all(first + begin, first + end, visit, to);
+	for (unsigned ms = 0; pthread_mutex_trylock(&lock); ms++) {
+		if (ms == 20)
+			return;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	/* A thread that makes few calls has a run of long ago. */
+	for (struct cursor *c = cursors.after; c != &cursors; c = c->after) {
+		const struct tt_event *next = __atomic_load_n(&c->next, __ATOMIC_RELAXED);
+		if (!next)
+			continue;
+		const struct tt_event *run = first + (uint64_t)(next - 1 - first) / EVENTS_RUN * EVENTS_RUN;
+		visit_all(run, next < first + begin ? next : first + begin, visit, to);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+uint64_t events_lost(void)
+{
+	return atomic_load(&lost);
+}
+
+/* ---- open and close ---- */
+
+static void start_anew(void)
+{
+	atomic_store(&lost, 0);
+	atomic_store(&leftover_count, 0);
+	abandoned = final_count = 0;
+	cursors.after = cursors.before = &cursors;
+}
+
+bool events_open(const struct folder *folder, char *error, size_t error_size)
+{
+	int saved = errno;
+	bool good = false;
+
+	pthread_mutex_lock(&lock);
+	if (atomic_load(&generation)) {
+		snprintf(error, error_size, "%s/events.bin: events are being recorded already", folder->path);
+	} else if (!key_made && pthread_key_create(&at_thread_end, thread_ended)) {
+		snprintf(error, error_size, "%s/events.bin: no thread-specific key left", folder->path);
+	} else {
+		key_made = true;
+		start_anew();
+		good = mapped_open(&slots, folder, "events.bin", TT_FILE_EVENTS, sizeof(struct tt_event), "tt-events",
+				   error, error_size);
+		if (good)
+			atomic_store(&generation, ++generations);
+	}
+	pthread_mutex_unlock(&lock);
+	errno = saved;
+	return good;
+}
+
+/* Bytes of the file up to the end of the last slot in use. */
+static uint64_t used_bytes(void)
+{
+	const struct tt_event *first = (const struct tt_event *)(slots.base + TT_FILE_HEADER_SIZE);
+	uint64_t n = claimed();
+
+	while (n && !__atomic_load_n(&first[n - 1].kind, __ATOMIC_ACQUIRE))
+		n--;
+	return TT_FILE_HEADER_SIZE + n * sizeof(*first);
+}
+
+void events_close(void)
+{
+	int saved = errno;
+
+	pthread_mutex_lock(&lock);
+	if (atomic_load(&generation)) {
+		atomic_store(&generation, 0);
+		final_count = count_now();
+		if (mapped_stop(&slots))
+			mapped_close(&slots, used_bytes());
+	}
+	pthread_mutex_unlock(&lock);
+	errno = saved;
+}
+
+void events_json(struct json *j)
+{
+	mapped_json(&slots, j);
+}
+
+void events_forget(void)
+{
+	int saved = errno;
+
+	mapped_forget(&slots);
+	atomic_store(&generation, 0);
+	take(&self, NULL, NULL);
+	self.generation = 0;
+	start_anew();
+	pthread_mutex_init(&lock, NULL);
+	errno = saved;
+}

@@ -1,0 +1,30 @@
+/*
+ * Directories of a run.
+ *
+ * Invariant: files are made in, read from and removed from the directory that was found or made
+ * first, or not at all: whoever may write to one above it can't put another in its place. It is
+ * opened anew each time, as programs close descriptors. Functions give false or -1 with errno.
+ */
+#ifndef TT_STORE_FOLDER_H
+#define TT_STORE_FOLDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct folder {
+	char *path; /* without links; NULL: none */
+	uint64_t device, inode;
+	uint32_t owner;
+};
+
+/* One that is there. */
+bool folder_find(struct folder *d, const char *path);
+/* One that is there, in another. */
+bool folder_below(struct folder *d, const struct folder *in, const char *name);
+/* A new one in another, for its owner alone. */
+bool folder_make(struct folder *d, const struct folder *in, const char *name);
+int folder_open(const struct folder *d);
+bool folder_unlink(const struct folder *d, const char *name);
+void folder_free(struct folder *d);
+
+#endif

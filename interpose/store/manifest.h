@@ -1,0 +1,23 @@
+/*
+ * manifest.json: what the process's memory was, without times, addresses or paths.
+ *
+ * Invariant: a function of the record files alone, so that identical work gives identical bytes.
+ */
+#ifndef TT_STORE_MANIFEST_H
+#define TT_STORE_MANIFEST_H
+
+#include "store/file.h"
+#include "store/strings.h"
+
+struct manifest_source {
+	const struct folder *folder; /* RUN/pN */
+	unsigned process;
+	struct file *regions, *epochs, *digests; /* all flushed */
+	struct strings *strings;
+	uint32_t oldest_segment; /* data files before this one are gone */
+};
+
+/* Writes the folder's manifest.json. False with errno. */
+bool manifest_write(const struct manifest_source *m);
+
+#endif

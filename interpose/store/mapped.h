@@ -1,0 +1,62 @@
+/*
+ * A file that threads write to through a mapping, each in pieces of its own.
+ *
+ * The file is mapped into one large reserved range, so that a piece's address follows from its
+ * place. A helper thread extends file and mapping ahead of the claims: space is allocated on disk
+ * before it is mapped, since a store into a mapping that the disk has no room for would kill the
+ * program, and its pages are made present before it is given out. Far behind, the mapping is made
+ * anew, which frees its pages from this process and still lets a thread that kept a piece for long
+ * write to it.
+ *
+ * Where the helper falls behind, a claim waits, but for a bounded time; then it and, until the
+ * helper has moved on, those after it get nothing. The helper is up to 32 MiB in front, so that
+ * this takes a disk that hangs.
+ *
+ * Invariant: a piece once given out stays writable memory until the process ends.
+ */
+#ifndef TT_STORE_MAPPED_H
+#define TT_STORE_MAPPED_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "store/file.h"
+
+struct mapped {
+	uint8_t *base;             /* of the reserved range: the file's first byte */
+	uint64_t reserve;          /* its size */
+	_Atomic uint64_t mapped;   /* bytes of the file that are there to be claimed */
+	_Atomic uint64_t claimed;  /* of them, the header included */
+	_Atomic bool open;
+	_Atomic bool stalled;      /* a claim waited in vain, and the helper has not moved since */
+	_Atomic int failure;       /* 0, 1 while the reason is being written, 2 from then on */
+	char reason[512];
+	struct file file;
+	const char *name;
+	struct file_end end; /* of size 0 where it may still change */
+	uint64_t recycled;
+	sem_t wake;
+	_Atomic bool stop;
+	pthread_t helper;
+};
+
+/* Creates the file with its header and starts the helper. */
+bool mapped_open(struct mapped *m, const struct folder *folder, const char *name, enum tt_file_kind kind, uint32_t record_size,
+		 const char *thread, char *error, size_t error_size);
+/* The next `size` bytes, all zeros; NULL where there are none. */
+void *mapped_claim(struct mapped *m, uint64_t size);
+/* Why no more comes, where something failed: one line. */
+bool mapped_failed(struct mapped *m, char *text, size_t size);
+/* Ends the helper. False: the disk holds it up, and it keeps what it uses, and the file its unused end. */
+bool mapped_stop(struct mapped *m);
+/* Cuts the file off at `end` and closes it; its memory stays writable, and is no longer the file's. */
+void mapped_close(struct mapped *m, uint64_t end);
+/* The member of process.json's `files`, where the file was closed. */
+void mapped_json(const struct mapped *m, struct json *j);
+void mapped_forget(struct mapped *m); /* in a fork's child: detach without touching the file */
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * RUN/run.json and RUN/manifest.json: what the processes wrote, in one file each.
+ *
+ * Invariant: at any moment each of them is complete and holds every process that had written
+ * its own by the last merge; processes that merge at once take turns.
+ */
+#ifndef TT_STORE_MERGE_H
+#define TT_STORE_MERGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "store/folder.h"
+
+enum merge_kind { MERGE_RUN, MERGE_MANIFEST };
+
+/* False: there is a run.json or manifest.json that is not of a run of this version; error says which. */
+bool merge_may(const struct folder *run, char *error, size_t size);
+/* process: the caller's own RUN/pN, where the new text is prepared. False with errno. */
+bool merge_processes(enum merge_kind kind, const struct folder *run, const struct folder *process);
+
+#endif

@@ -1,0 +1,27 @@
+/*
+ * Which data segments the epochs to keep still need.
+ *
+ * Invariant: for every context with memory, a segment from which on all its blocks were listed
+ * again is kept; what cannot be told apart is kept too.
+ */
+#ifndef TT_STORE_RETAIN_H
+#define TT_STORE_RETAIN_H
+
+#include <stddef.h>
+
+#include "format.h"
+
+struct retain {
+	struct retain_context *contexts;
+	struct retain_base *bases;
+	size_t context_count, base_count;
+	_Bool blind; /* memory ran out: from then on everything is kept */
+};
+
+void retain_region(struct retain *t, const struct tt_region *r, uint32_t segment);
+void retain_epoch(struct retain *t, const struct tt_epoch *e);
+/* The first segment that epochs from `first` on need; at most `newest`, the one in use. */
+uint32_t retain_oldest(struct retain *t, uint32_t first, uint32_t newest);
+void retain_free(struct retain *t);
+
+#endif

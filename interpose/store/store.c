@@ -1,0 +1,630 @@
+/*
+ * The run directory: its making, the records, the JSON files. See store.h for the invariant.
+ */
+#define _GNU_SOURCE
+#include "store/store.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/xxh3.h"
+#include "util/clock.h"
+#include "store/disk.h"
+#include "store/manifest.h"
+#include "store/merge.h"
+#include "store/store_internal.h"
+
+#define PROCESSES 1000000
+#define CLOSE_WAIT_MS 2000 /* a thread that never gives its lock back must not hang the program's end */
+
+/* ---- around every call ---- */
+
+void store_visit_begin(struct store_visit *v)
+{
+	v->error = errno;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &v->cancel);
+}
+
+void store_visit_end(const struct store_visit *v)
+{
+	pthread_setcancelstate(v->cancel, NULL);
+	errno = v->error;
+}
+
+bool store_is_closed(const store *s)
+{
+	return __atomic_load_n(&s->closed, __ATOMIC_ACQUIRE);
+}
+
+bool store_has_failed(const store *s)
+{
+	return __atomic_load_n(&s->failure, __ATOMIC_ACQUIRE) != 0;
+}
+
+bool store_fail(store *s, const char *what, const char *path, int error)
+{
+	int none = 0;
+
+	if (__atomic_compare_exchange_n(&s->failure, &none, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		file_explain(s->reason, sizeof(s->reason), what, path, error);
+		__atomic_store_n(&s->failure, 2, __ATOMIC_RELEASE);
+	}
+	return false;
+}
+
+bool store_fail_write(store *s, const struct file *f)
+{
+	return store_fail(s, "writing", f->path ? f->path : s->folder.path, errno);
+}
+
+void store_leave(pthread_mutex_t *m, const struct store_visit *v)
+{
+	pthread_mutex_unlock(m);
+	store_visit_end(v);
+}
+
+/* What can't be committed any more only takes space. Where a lane is being written, that comes later. */
+static void roll_back_idle(store *s)
+{
+	unsigned held = 0;
+
+	while (held < TT_DATA_LANES && !pthread_mutex_trylock(&s->writing[held]))
+		held++;
+	if (held == TT_DATA_LANES)
+		store_roll_back(s);
+	while (held)
+		pthread_mutex_unlock(&s->writing[--held]);
+}
+
+bool store_enter(store *s, pthread_mutex_t *m, struct store_visit *v)
+{
+	if (!s || store_is_closed(s))
+		return false;
+	store_visit_begin(v);
+	pthread_mutex_lock(m);
+	if (!store_is_closed(s) && !s->sealed && !store_has_failed(s))
+		return true;
+	if (m == &s->capture && !store_is_closed(s))
+		roll_back_idle(s);
+	store_leave(m, v);
+	return false;
+}
+
+/* ---- open and close ---- */
+
+static bool make_run_directory(store *s, const char *path, bool *made, char *error, size_t size)
+{
+	*made = !mkdir(path, 0700);
+	if (!*made && errno != EEXIST) {
+		file_explain(error, size, "creating run directory", path, errno);
+		return false;
+	}
+	if (folder_find(&s->run, path))
+		return true;
+	file_explain(error, size, "opening run directory", path, errno);
+	return false;
+}
+
+static bool make_process_directory(store *s, char *error, size_t size)
+{
+	char name[16];
+
+	for (unsigned i = 0; i < PROCESSES; i++) {
+		snprintf(name, sizeof(name), "p%u", i);
+		if (folder_make(&s->folder, &s->run, name)) {
+			s->process = i;
+			if (s->folder.owner == s->run.owner)
+				return true;
+			file_explain(error, size, "recording to", s->run.path, FILE_FOREIGN);
+			return false;
+		}
+		if (errno != EEXIST)
+			break;
+	}
+	file_explain(error, size, "creating a process directory in", s->run.path, errno);
+	return false;
+}
+
+static bool create_files(store *s)
+{
+	const struct folder *d = &s->folder;
+
+	return strings_create(&s->strings, d) &&
+	       file_create_records(&s->regions, d, "regions.bin", false, TT_FILE_REGIONS, sizeof(struct tt_region), 0, 0) &&
+	       file_create_records(&s->functions, d, "functions.bin", false, TT_FILE_FUNCTIONS,
+				   sizeof(struct tt_function), 0, 0) &&
+	       file_create_records(&s->modules, d, "modules.bin", false, TT_FILE_MODULES, sizeof(struct tt_module), 0, 0) &&
+	       file_create_records(&s->digests.file, d, "digests.bin", true, TT_FILE_DIGESTS, sizeof(struct tt_digest), 0, 0) &&
+	       file_create_records(&s->blocks.file, d, "blocks.bin", true, TT_FILE_BLOCKS, sizeof(struct tt_block), 0, 0) &&
+	       store_begin_data(s, &s->data[0], 0) &&
+	       file_create_records(&s->epochs, d, "epochs.bin", false, TT_FILE_EPOCHS, sizeof(struct tt_epoch), 0, 0);
+}
+
+typedef void file_ending(struct file *f);
+
+struct record_files {
+	struct file *files[12];
+};
+
+static struct record_files record_files(store *s)
+{
+	return (struct record_files){{&s->strings.file, &s->regions, &s->labels, &s->frames, &s->launches, &s->graph_data,
+				      &s->graphs, &s->functions, &s->modules, &s->epochs, &s->digests.file, &s->blocks.file}};
+}
+
+static void end_files(store *s, file_ending *end)
+{
+	struct record_files r = record_files(s);
+
+	for (size_t i = 0; i < sizeof(r.files) / sizeof(r.files[0]); i++)
+		end(r.files[i]);
+	for (unsigned i = 0; i < TT_DATA_LANES; i++) {
+		end(&s->data[i].file);
+		end(&s->data_before[i].file);
+	}
+}
+
+static void close_files(store *s)
+{
+	end_files(s, file_close);
+	strings_close(&s->strings);
+	for (unsigned i = 0; i < TT_DATA_LANES; i++)
+		compress_close(&s->compressors[i]);
+	retain_free(&s->kept);
+	dedup_clear(&s->dedup);
+}
+
+static void open_failed(store *s, const char *made)
+{
+	end_files(s, file_discard);
+	close_files(s);
+	if (s->folder.path)
+		rmdir(s->folder.path);
+	if (made)
+		rmdir(made);
+	folder_free(&s->folder);
+	folder_free(&s->run);
+	free(s);
+}
+
+store *store_open(const store_config *config, char *error, size_t error_size)
+{
+	store *s = calloc(1, sizeof(*s));
+	struct timespec t;
+	struct store_visit v;
+	bool made = false;
+
+	store_visit_begin(&v);
+	if (!s) {
+		snprintf(error, error_size, "opening run directory %s: out of memory", config->run_dir);
+		store_visit_end(&v);
+		return NULL;
+	}
+	s->deterministic = config->deterministic;
+	s->retain = config->retain;
+	s->compress = config->compress;
+	s->strings.file = s->regions = s->frames = s->functions = s->modules = s->epochs = FILE_CLOSED;
+	s->labels = s->launches = s->graphs = s->graph_data = s->digests.file = s->blocks.file = FILE_CLOSED;
+	for (unsigned i = 0; i < TT_DATA_LANES; i++)
+		s->data[i].file = s->data_before[i].file = FILE_CLOSED;
+	pthread_mutex_init(&s->records, NULL);
+	pthread_mutex_init(&s->capture, NULL);
+	pthread_mutex_init(&s->images, NULL);
+	for (unsigned i = 0; i < TT_DATA_LANES; i++)
+		pthread_mutex_init(&s->writing[i], NULL);
+	pthread_mutex_init(&s->json, NULL);
+	dedup_init(&s->dedup, DEDUP_BYTES);
+	clock_gettime(CLOCK_REALTIME, &t);
+	file_set_created(s->deterministic ? 0 : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
+	if (!make_run_directory(s, config->run_dir, &made, error, error_size) ||
+	    (!made && !merge_may(&s->run, error, error_size)) || !make_process_directory(s, error, error_size)) {
+		open_failed(s, made ? config->run_dir : NULL);
+		s = NULL;
+	} else if (!create_files(s)) {
+		file_explain(error, error_size, "creating files in", s->folder.path, errno);
+		open_failed(s, made ? config->run_dir : NULL);
+		s = NULL;
+	} else {
+		disk_limit(&s->run, config->max_disk);
+		s->digests.committed = s->digests.file.size;
+		s->blocks.committed = s->blocks.file.size;
+		s->data[0].committed = s->data[0].file.size;
+	}
+	store_visit_end(&v);
+	return s;
+}
+
+static bool lock_for_close(pthread_mutex_t *m)
+{
+	struct timespec until = clock_in(CLOSE_WAIT_MS);
+
+	return !pthread_mutex_timedlock(m, &until);
+}
+
+/* All locks, or none: a thread that is gone may keep one for ever. */
+struct all_locks {
+	pthread_mutex_t *locks[4 + TT_DATA_LANES];
+	size_t held;
+};
+
+static void unlock_all(struct all_locks *a)
+{
+	while (a->held)
+		pthread_mutex_unlock(a->locks[--a->held]);
+}
+
+static bool lock_all(store *s, struct all_locks *a)
+{
+	size_t all = 2;
+
+	*a = (struct all_locks){.locks = {&s->json, &s->images}};
+	for (unsigned i = 0; i < TT_DATA_LANES; i++)
+		a->locks[all++] = &s->writing[i];
+	a->locks[all++] = &s->capture;
+	a->locks[all++] = &s->records;
+	for (; a->held < all; a->held++)
+		if (!lock_for_close(a->locks[a->held])) {
+			unlock_all(a);
+			return false;
+		}
+	return true;
+}
+
+/* The caller holds all locks. */
+static void settle(store *s)
+{
+	store_roll_back(s);
+	if (s->labels.fd >= 0 && !file_flush(&s->labels))
+		store_fail_write(s, &s->labels);
+	s->sealed = true;
+}
+
+void store_seal(store *s)
+{
+	struct store_visit v;
+	struct all_locks a;
+
+	if (!s || store_is_closed(s))
+		return;
+	store_visit_begin(&v);
+	if (lock_all(s, &a)) {
+		settle(s);
+		unlock_all(&a);
+	}
+	store_visit_end(&v);
+}
+
+void store_files(store *s, struct json *j)
+{
+	struct record_files r = record_files(s);
+	struct store_visit v;
+
+	store_visit_begin(&v);
+	if (lock_for_close(&s->records)) {
+		for (size_t i = 0; s->sealed && i < sizeof(r.files) / sizeof(r.files[0]); i++)
+			if (r.files[i]->fd >= 0) {
+				struct file_end end = file_end(r.files[i]);
+				file_end_json(j, strrchr(r.files[i]->path, '/') + 1, &end);
+			}
+		pthread_mutex_unlock(&s->records);
+	}
+	store_visit_end(&v);
+}
+
+void store_close(store *s)
+{
+	struct store_visit v;
+	struct all_locks a;
+
+	if (!s || __atomic_exchange_n(&s->closed, true, __ATOMIC_ACQ_REL))
+		return;
+	store_visit_begin(&v);
+	if (lock_all(s, &a)) {
+		struct manifest_source m = {
+			.folder = &s->folder,
+			.process = s->process,
+			.regions = &s->regions,
+			.epochs = &s->epochs,
+			.digests = &s->digests.file,
+			.strings = &s->strings,
+			.oldest_segment = s->oldest_segment,
+		};
+		settle(s);
+		if (!manifest_write(&m))
+			store_fail(s, "writing manifest.json in", s->folder.path, errno);
+		else if (!merge_processes(MERGE_MANIFEST, &s->run, &s->folder))
+			store_fail(s, "writing manifest.json in", s->run.path, errno);
+		close_files(s);
+		unlock_all(&a);
+	}
+	store_visit_end(&v);
+}
+
+void store_forget(store *s)
+{
+	struct store_visit v;
+
+	if (!s || __atomic_exchange_n(&s->closed, true, __ATOMIC_ACQ_REL))
+		return;
+	store_visit_begin(&v);
+	end_files(s, file_close);
+	store_visit_end(&v);
+}
+
+bool store_failed(const store *s, char *reason, size_t size)
+{
+	if (!s || !store_has_failed(s))
+		return false;
+	while (__atomic_load_n(&s->failure, __ATOMIC_ACQUIRE) != 2)
+		sched_yield(); /* another thread is writing the reason */
+	snprintf(reason, size, "%s", s->reason);
+	return true;
+}
+
+bool store_digests_only(const store *s, uint32_t *since, char *reason, size_t size)
+{
+	if (store_takes_contents(s))
+		return false;
+	*since = s->digests_only_since;
+	snprintf(reason, size, "%s", s->digests_only_reason);
+	return true;
+}
+
+int store_texts_lost(const store *s)
+{
+	return __atomic_load_n(&s->texts_lost, __ATOMIC_RELAXED);
+}
+
+unsigned store_process_index(const store *s)
+{
+	return s->process;
+}
+
+const char *store_directory(const store *s)
+{
+	return s->folder.path;
+}
+
+const struct folder *store_folder(const store *s)
+{
+	return &s->folder;
+}
+
+/* ---- records ---- */
+
+char *store_text(store *s, uint32_t offset)
+{
+	struct store_visit v;
+	uint32_t length;
+
+	if (!store_enter(s, &s->records, &v))
+		return NULL;
+	char *text = strings_get(&s->strings, offset, &length);
+	store_leave(&s->records, &v);
+	if (text)
+		text[length] = 0;
+	return text;
+}
+
+uint32_t store_string(store *s, const char *text)
+{
+	uint32_t offset = TT_NO_ID;
+	struct store_visit v;
+
+	if (!text || !store_enter(s, &s->records, &v))
+		return TT_NO_ID;
+	if (!strings_add(&s->strings, text, &offset)) {
+		offset = TT_NO_ID;
+		if (errno == EOVERFLOW || errno == ENOMEM)
+			__atomic_store_n(&s->texts_lost, errno, __ATOMIC_RELAXED);
+		else
+			store_fail_write(s, &s->strings.file);
+	}
+	store_leave(&s->records, &v);
+	return offset;
+}
+
+bool store_append(store *s, struct file *f, const void *record, size_t size)
+{
+	uint64_t before = f->size;
+
+	if (file_append(f, record, size))
+		return true;
+	store_fail_write(s, f);
+	file_rollback(f, before);
+	return false;
+}
+
+bool store_region(store *s, struct tt_region *r)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	r->check = xxh3_64(r, offsetof(struct tt_region, check));
+	good = store_append(s, &s->regions, r, sizeof(*r));
+	if (s->retain)
+		retain_region(&s->kept, r, __atomic_load_n(&s->segment, __ATOMIC_RELAXED));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+/* Appends to a file that is there from its first record on. */
+static bool append_to(store *s, struct file *f, const char *name, bool buffered, enum tt_file_kind kind, const void *records,
+		      size_t count, uint32_t size)
+{
+	return (f->fd >= 0 || file_create_records(f, &s->folder, name, buffered, kind, size, 0, TT_ENCODING_PLAIN) ||
+		store_fail(s, "creating", name, errno)) &&
+	       store_append(s, f, records, count * size);
+}
+
+/* Thousands may come between two epochs, and before the next they mean nothing: they go through a buffer. */
+bool store_label(store *s, struct tt_label *l)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	l->check = xxh3_64(l, offsetof(struct tt_label, check));
+	good = append_to(s, &s->labels, "labels.bin", true, TT_FILE_LABELS, l, 1, sizeof(*l));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+bool store_frames(store *s, struct tt_frame *frames, size_t count)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	for (size_t i = 0; i < count; i++)
+		frames[i].check = xxh3_64(&frames[i], offsetof(struct tt_frame, check));
+	good = append_to(s, &s->frames, "frames.bin", false, TT_FILE_FRAMES, frames, count, sizeof(*frames));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+bool store_launch(store *s, struct tt_launch *l)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	l->check = xxh3_64(l, offsetof(struct tt_launch, check));
+	good = append_to(s, &s->launches, "launches.bin", false, TT_FILE_LAUNCHES, l, 1, sizeof(*l));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+bool store_function(store *s, struct tt_function *f)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	f->check = xxh3_64(f, offsetof(struct tt_function, check));
+	good = store_append(s, &s->functions, f, sizeof(*f));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+static bool create_graph_files(store *s)
+{
+	return s->graphs.fd >= 0 ||
+	       (file_create_records(&s->graph_data, &s->folder, "graphdata.bin", false, TT_FILE_GRAPH_DATA, 1, 0,
+				    TT_ENCODING_PLAIN) &&
+		file_create_records(&s->graphs, &s->folder, "graphs.bin", false, TT_FILE_GRAPHS,
+				    sizeof(struct tt_graph_record), 0, TT_ENCODING_PLAIN)) ||
+	       store_fail(s, "creating graphs.bin in", s->folder.path, errno);
+}
+
+bool store_graph(store *s, struct tt_graph_record *records, size_t count, const uint8_t *data, size_t size)
+{
+	struct store_visit v;
+
+	if (!store_enter(s, &s->records, &v))
+		return false;
+	bool good = create_graph_files(s);
+	for (size_t i = 0; good && i < count; i++) {
+		struct tt_graph_record *r = &records[i];
+		r->data_check = r->data_size ? xxh3_64(data + r->data, r->data_size) : 0;
+		r->data = r->data_size ? r->data + s->graph_data.size : 0;
+		r->check = xxh3_64(r, offsetof(struct tt_graph_record, check));
+	}
+	/* Data first: a record is there only with what it refers to. */
+	good = good && (!size || store_append(s, &s->graph_data, data, size)) &&
+	       store_append(s, &s->graphs, records, count * sizeof(*records));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+/* Saves the image under its hash, once. */
+static bool save_image(store *s, uint64_t hash, const void *image, size_t size)
+{
+	char name[32], draft[40];
+	struct stat status;
+	struct file f;
+
+	snprintf(name, sizeof(name), "%016llx", (unsigned long long)hash);
+	snprintf(draft, sizeof(draft), "%s.tmp", name);
+	if (!s->image_folder.path && !folder_make(&s->image_folder, &s->folder, "modules"))
+		return store_fail(s, "creating modules in", s->folder.path, errno);
+	int fd = file_open_existing(&s->image_folder, name);
+	bool there = fd >= 0 && !fstat(fd, &status) && (uint64_t)status.st_size == size;
+	if (fd >= 0)
+		close(fd);
+	if (there)
+		return true;
+	if (!file_create(&f, &s->image_folder, draft, false))
+		return store_fail(s, "creating an image in", s->image_folder.path, errno);
+	if (!file_append(&f, image, size)) {
+		store_fail_write(s, &f);
+		file_discard(&f);
+		return false;
+	}
+	return file_publish(&f, &s->image_folder, name) || store_fail(s, "writing an image in", s->image_folder.path, errno);
+}
+
+bool store_module(store *s, struct tt_module *m, const void *image, size_t size)
+{
+	struct store_visit v;
+	bool good;
+
+	if (!store_enter(s, &s->images, &v))
+		return false;
+	m->size = size;
+	m->image = image ? xxh3_64(image, size) : 0;
+	good = !image || save_image(s, m->image, image, size);
+	store_leave(&s->images, &v);
+	if (!good || !store_enter(s, &s->records, &v))
+		return false;
+	m->check = xxh3_64(m, offsetof(struct tt_module, check));
+	good = store_append(s, &s->modules, m, sizeof(*m));
+	store_leave(&s->records, &v);
+	return good;
+}
+
+/* ---- process.json ---- */
+
+bool store_process(store *s, const char *json)
+{
+	struct store_visit v;
+	struct file f;
+	bool good = false;
+
+	if (!s || store_is_closed(s))
+		return false;
+	store_visit_begin(&v);
+	if (lock_for_close(&s->json)) {
+		/* A failed store writes this all the same: it is where the failure is told. */
+		if (!store_is_closed(s)) {
+			good = file_create(&f, &s->folder, "process.json.tmp", true);
+			if (good && !file_append(&f, json, strlen(json))) {
+				int error = errno;
+				file_discard(&f);
+				errno = error;
+				good = false;
+			}
+			good = (good && file_publish(&f, &s->folder, "process.json")) ||
+			       store_fail(s, "writing process.json in", s->folder.path, errno);
+			/* Who could not have the lock leaves run.json to the next one who does. */
+			if (good && !merge_processes(MERGE_RUN, &s->run, &s->folder))
+				good = errno != ETIMEDOUT && store_fail(s, "writing run.json in", s->run.path, errno);
+		}
+		pthread_mutex_unlock(&s->json);
+	}
+	store_visit_end(&v);
+	return good;
+}

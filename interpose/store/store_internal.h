@@ -1,0 +1,96 @@
+/*
+ * What the store's own files share: its members, and what surrounds every call.
+ *
+ * Two locks, taken in this order: `capture` for what belongs to epochs, `records` for the files
+ * that the program's own threads append to, so that those never wait for block contents being
+ * written. `images` and `json` come before both and are held while whole files are written, and so
+ * does `writing` of a lane, which is held while its file is written.
+ */
+#ifndef TT_STORE_STORE_INTERNAL_H
+#define TT_STORE_STORE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "store/compress.h"
+#include "store/dedup.h"
+#include "store/file.h"
+#include "store/retain.h"
+#include "store/store.h"
+#include "store/strings.h"
+#include "util/xxh3_stream.h"
+
+struct store_span {
+	struct file file;
+	uint64_t committed; /* bytes of the file that belong to committed epochs */
+	struct xxh3_stream check;
+};
+
+/* One of a segment's data files; one caller at a time appends to it. */
+struct store_lane {
+	struct file file;
+	uint64_t committed;
+	uint64_t planned; /* where the file will end once what was given a place in it is written */
+};
+
+struct store {
+	struct folder run, folder; /* RUN and RUN/pN */
+	struct folder image_folder; /* RUN/pN/modules, from the first image on */
+	unsigned process;
+	bool deterministic;
+	unsigned retain;
+	int compress;
+	bool sealed, closed;
+	int failure; /* 0, 1 while the reason is being written, 2 from then on */
+	char reason[512];
+
+	pthread_mutex_t records;
+	struct strings strings;
+	int texts_lost; /* errno */
+	struct file regions, functions, modules;
+	struct file frames, labels, launches, graphs, graph_data; /* from the first of them on */
+	struct retain kept;
+
+	pthread_mutex_t capture;
+	struct file epochs;
+	struct store_span digests, blocks;
+	struct store_lane data[TT_DATA_LANES];
+	struct store_lane data_before[TT_DATA_LANES]; /* while the epoch that began a segment is not committed */
+	uint32_t segment, oldest_segment;
+	struct dedup dedup;
+	bool active;
+	uint32_t number; /* of the active epoch, else of the next */
+	uint64_t stored;
+	bool lacks, dropped; /* the active epoch lacks contents; those that it had are rolled back */
+	bool digests_only;   /* for all epochs from this one on: */
+	uint32_t digests_only_since;
+	char digests_only_reason[512];
+
+	pthread_mutex_t images, json;
+	pthread_mutex_t writing[TT_DATA_LANES];
+	struct compressor compressors[TT_DATA_LANES]; /* guarded by these */
+};
+
+/* The program's errno is its own, and a thread cancelled in here would keep a lock for ever. */
+struct store_visit {
+	int error, cancel;
+};
+
+void store_visit_begin(struct store_visit *v);
+void store_visit_end(const struct store_visit *v);
+/* False, without the lock, where the store takes nothing any more. */
+bool store_enter(store *s, pthread_mutex_t *m, struct store_visit *v);
+void store_leave(pthread_mutex_t *m, const struct store_visit *v);
+
+bool store_is_closed(const store *s);
+bool store_has_failed(const store *s);
+/* Keeps the first reason. Gives false, for the caller to return. */
+bool store_fail(store *s, const char *what, const char *path, int error);
+bool store_fail_write(store *s, const struct file *f); /* with errno */
+/* Appends a whole record or nothing. */
+bool store_append(store *s, struct file *f, const void *record, size_t size);
+
+/* The caller holds `capture`. */
+bool store_begin_data(store *s, struct store_lane *lane, uint32_t index);
+void store_roll_back(store *s); /* forgets what the active epoch wrote */
+
+#endif

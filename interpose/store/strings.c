@@ -1,0 +1,161 @@
+/*
+ * The string table. The texts themselves stay in the file; a find compares against it, so
+ * that the table in memory is 16 bytes a text. A program may say something else in each step of
+ * many: from so many texts on, those that come are no longer kept there. See strings.h for the
+ * invariant.
+ */
+#define _GNU_SOURCE
+#include "store/strings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/xxh3.h"
+#include "util/json_writer.h"
+
+struct strings_slot {
+	uint64_t hash;
+	uint32_t offset; /* 0: free, for the file's header is there */
+};
+
+bool strings_create(struct strings *t, const struct folder *folder)
+{
+	*t = (struct strings){.count = 256};
+	if (!file_create_records(&t->file, folder, "strings.bin", false, TT_FILE_STRINGS, 1, 0, 0))
+		return false;
+	t->slots = calloc(t->count, sizeof(*t->slots));
+	if (t->slots)
+		return true;
+	file_discard(&t->file);
+	errno = ENOMEM;
+	return false;
+}
+
+void strings_close(struct strings *t)
+{
+	file_close(&t->file);
+	free(t->slots);
+	t->slots = NULL;
+}
+
+static bool grow(struct strings *t)
+{
+	size_t count = t->count * 2;
+	struct strings_slot *slots = calloc(count, sizeof(*slots));
+
+	if (!slots)
+		return false;
+	for (size_t i = 0; i < t->count; i++) {
+		size_t h = t->slots[i].hash & (count - 1);
+		if (!t->slots[i].offset)
+			continue;
+		while (slots[h].offset)
+			h = (h + 1) & (count - 1);
+		slots[h] = t->slots[i];
+	}
+	free(t->slots);
+	t->slots = slots;
+	t->count = count;
+	return true;
+}
+
+/* Whether the record at offset is this one. */
+static bool same(struct strings *t, uint32_t offset, const uint8_t *record, size_t size)
+{
+	uint8_t piece[1024];
+
+	if (size > t->file.size - offset)
+		return false;
+	for (size_t at = 0; at < size; at += sizeof(piece)) {
+		size_t n = size - at < sizeof(piece) ? size - at : sizeof(piece);
+		if (!file_read(&t->file, piece, n, offset + at) || memcmp(piece, record + at, n))
+			return false;
+	}
+	return true;
+}
+
+/* Length, check and valid UTF-8 text, as it goes to the file. */
+static uint8_t *make_record(const char *text, size_t *size)
+{
+	size_t length = strlen(text), to = TT_TEXT_HEAD;
+	uint8_t *record = malloc(TT_TEXT_HEAD + 3 * (length < STRINGS_LONGEST ? length : STRINGS_LONGEST));
+	uint32_t bytes, check;
+
+	if (!record)
+		return NULL;
+	for (size_t i = 0, n; i < length; i += n ? n : 1) {
+		n = json_utf8_length(text + i, length - i);
+		if (to - TT_TEXT_HEAD + (n ? n : 3) > STRINGS_LONGEST)
+			break;
+		memcpy(record + to, n ? text + i : "\xef\xbf\xbd", n ? n : 3);
+		to += n ? n : 3;
+	}
+	bytes = (uint32_t)(to - TT_TEXT_HEAD);
+	check = (uint32_t)xxh3_64(record + TT_TEXT_HEAD, bytes);
+	memcpy(record, &bytes, 4);
+	memcpy(record + 4, &check, 4);
+	*size = to;
+	return record;
+}
+
+static bool add(struct strings *t, const uint8_t *record, size_t size, uint32_t *offset)
+{
+	uint64_t hash = xxh3_64(record, size);
+	size_t h;
+
+	if (t->used * 4 >= t->count * 3 && !grow(t)) {
+		errno = ENOMEM;
+		return false;
+	}
+	for (h = hash & (t->count - 1); t->slots[h].offset; h = (h + 1) & (t->count - 1))
+		if (t->slots[h].hash == hash && same(t, t->slots[h].offset, record, size)) {
+			*offset = t->slots[h].offset;
+			return true;
+		}
+	if (t->file.size + size > TT_NO_ID) {
+		errno = EOVERFLOW;
+		return false;
+	}
+	*offset = (uint32_t)t->file.size;
+	if (!file_append(&t->file, record, size)) {
+		file_rollback(&t->file, *offset);
+		return false;
+	}
+	if (t->used < STRINGS_KNOWN) {
+		t->slots[h] = (struct strings_slot){hash, *offset};
+		t->used++;
+	}
+	return true;
+}
+
+bool strings_add(struct strings *t, const char *text, uint32_t *offset)
+{
+	size_t size;
+	uint8_t *record = make_record(text, &size);
+	int error = ENOMEM;
+	bool added = false;
+
+	if (record) {
+		added = add(t, record, size, offset);
+		error = errno;
+		free(record);
+	}
+	errno = error;
+	return added;
+}
+
+char *strings_get(struct strings *t, uint32_t offset, uint32_t *length)
+{
+	char *text;
+
+	if (offset < TT_FILE_HEADER_SIZE || t->file.size < TT_TEXT_HEAD || offset > t->file.size - TT_TEXT_HEAD ||
+	    !file_read(&t->file, length, 4, offset) || *length > t->file.size - TT_TEXT_HEAD - offset)
+		return NULL;
+	text = malloc(*length + 1u);
+	if (text && !file_read(&t->file, text, *length, offset + TT_TEXT_HEAD)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}

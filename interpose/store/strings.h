@@ -1,0 +1,28 @@
+/*
+ * strings.bin: texts, each of the first STRINGS_KNOWN once, found again by its bytes.
+ *
+ * Invariant: an offset that was given out is that of a complete record in the file, counted
+ * from the file's very beginning, and its text is valid UTF-8.
+ */
+#ifndef TT_STORE_STRINGS_H
+#define TT_STORE_STRINGS_H
+
+#include "store/file.h"
+
+#define STRINGS_KNOWN ((size_t)1 << 18)
+#define STRINGS_LONGEST (1u << 20) /* what is longer is cut */
+
+struct strings {
+	struct file file;
+	struct strings_slot *slots; /* a power of two of them */
+	size_t count, used;
+};
+
+bool strings_create(struct strings *t, const struct folder *folder);
+/* False with errno where it failed, and with EOVERFLOW where the file has its full 4 GiB. */
+bool strings_add(struct strings *t, const char *text, uint32_t *offset);
+/* The text at offset; free() it. NULL where there is none. */
+char *strings_get(struct strings *t, uint32_t offset, uint32_t *length);
+void strings_close(struct strings *t);
+
+#endif

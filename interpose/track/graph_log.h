@@ -1,0 +1,23 @@
+/*
+ * Records of graphs that wait to be written: what changes is of no use before the next launch, and
+ * a program may change many nodes before it.
+ *
+ * Invariant: records are written in the order in which they came, together with their data. Callers
+ * hold the lock of the graphs, but for graph_log_waits.
+ */
+#ifndef TT_TRACK_GRAPH_LOG_H
+#define TT_TRACK_GRAPH_LOG_H
+
+#include <stdbool.h>
+
+#include "format.h"
+
+/* A record and its data_size bytes of data; false where there is no memory. */
+bool graph_log_add(const struct tt_graph_record *r, const void *bytes);
+void graph_log_write(void);
+/* So many wait that they should not wait for a launch. */
+bool graph_log_long(void);
+/* Some wait. */
+bool graph_log_waits(void);
+
+#endif

@@ -1,0 +1,684 @@
+/*
+ * Executable graphs. See graphs.h for the invariant.
+ */
+#include "track/graphs.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "store/store.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "track/graph_log.h"
+#include "track/modules.h"
+#include "track/regions.h"
+
+#define TABLE_FIRST 256
+#define CLOSE_WAIT_MS 1000
+
+struct exec {
+	CUgraphExec _Atomic handle; /* which a late reader of the table may see change */
+	uint32_t number, label;
+	struct context *context;
+	bool unread; /* what it consists of is not known */
+	struct node_list nodes;
+	struct node_list source; /* the graph that it was last updated from: the driver takes its nodes' handles too */
+	_Atomic bool busy;     /* its regions are being looked at */
+	_Atomic bool outdated; /* they are not those that its nodes name any more */
+	_Atomic uint32_t changes;
+	bool reaches_all;
+	struct region_gathering regions;
+	struct points *points;
+	_Atomic bool spread_outdated;
+	_Atomic uint64_t spread; /* context_bit of those whose memory its nodes write to */
+	struct exec *next_spare;
+};
+
+/* Open addressing over handles; a grown table leaves the old one to readers still in it. */
+struct table {
+	size_t mask, used;
+	struct exec *_Atomic slots[];
+};
+
+static struct table *_Atomic table;
+static struct exec vacated; /* in places whose graph is gone */
+static struct exec *spare;
+static uint32_t count;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all but what readers of the table see */
+
+static void no_memory(void)
+{
+	recorder_fail("no host memory for a graph");
+}
+
+/* ---- the table ---- */
+
+static size_t hash(CUgraphExec handle)
+{
+	return (size_t)(((uintptr_t)handle * 0x9e3779b97f4a7c15ull) >> 32);
+}
+
+static struct exec *_Atomic *slot_of(CUgraphExec handle)
+{
+	struct table *t = atomic_load_explicit(&table, memory_order_acquire);
+	struct exec *x;
+
+	for (size_t h = t ? hash(handle) & t->mask : 0;
+	     t && (x = atomic_load_explicit(&t->slots[h], memory_order_acquire)); h = (h + 1) & t->mask)
+		if (x->handle == handle)
+			return &t->slots[h];
+	return NULL;
+}
+
+struct exec *graphs_find(CUgraphExec handle)
+{
+	struct exec *_Atomic *slot = handle ? slot_of(handle) : NULL;
+	struct exec *x = slot ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
+
+	return x != &vacated ? x : NULL;
+}
+
+static void put(struct table *t, struct exec *x)
+{
+	size_t h = hash(x->handle) & t->mask;
+
+	while (t->slots[h] && t->slots[h] != &vacated)
+		h = (h + 1) & t->mask;
+	t->used += !t->slots[h];
+	atomic_store_explicit(&t->slots[h], x, memory_order_release);
+}
+
+static bool insert(struct exec *x)
+{
+	struct table *t = atomic_load(&table);
+
+	if (!t || t->used * 2 > t->mask) {
+		size_t alive = 1, size = TABLE_FIRST;
+		for (size_t i = 0; t && i <= t->mask; i++)
+			alive += t->slots[i] && t->slots[i] != &vacated;
+		while (size < alive * 4)
+			size *= 2;
+		struct table *n = calloc(1, sizeof(*n) + size * sizeof(n->slots[0]));
+		if (!n)
+			return false;
+		n->mask = size - 1;
+		for (size_t i = 0; t && i <= t->mask; i++)
+			if (t->slots[i] && t->slots[i] != &vacated)
+				put(n, t->slots[i]);
+		atomic_store_explicit(&table, n, memory_order_release);
+		t = n;
+	}
+	put(t, x);
+	return true;
+}
+
+uint32_t graph_number(const struct exec *x)
+{
+	return x ? x->number : TT_NO_ID;
+}
+
+struct context *graph_context(const struct exec *x)
+{
+	return x ? x->context : NULL;
+}
+
+uint32_t graph_label(const struct exec *x)
+{
+	return x ? x->label : TT_NO_ID;
+}
+
+uint32_t graph_changes(const struct exec *x)
+{
+	return atomic_load(&x->changes);
+}
+
+static void has_changed(struct exec *x)
+{
+	atomic_fetch_add(&x->changes, 1);
+	atomic_store(&x->outdated, true);
+	atomic_store(&x->spread_outdated, true);
+}
+
+/* ---- records ---- */
+
+/* The caller holds the lock. */
+static void record(struct tt_graph_record r, const struct exec *x, uint64_t seq, const void *bytes)
+{
+	r.graph = x->number;
+	r.seq = seq;
+	if (options.events && recorder_state == RECORDER_ON && !graph_log_add(&r, bytes))
+		no_memory();
+}
+
+static void record_node(const struct exec *x, size_t i, uint64_t seq)
+{
+	const struct tt_graph_record *r = &x->nodes.nodes[i].record;
+
+	record(*r, x, seq, x->nodes.bytes + r->data);
+	if (graph_log_long())
+		graph_log_write();
+}
+
+/* The graph as it is now, whole. It is one piece of the file. */
+static void record_all(const struct exec *x, uint32_t op, uint32_t flags, uint64_t seq)
+{
+	const struct node_list *l = &x->nodes;
+	struct tt_graph_record r = {
+		.op = op, .flags = flags | (x->unread ? TT_GRAPHF_UNREAD : 0), .parent = TT_NO_ID, .function = TT_NO_ID,
+		.context = x->context->index, .node = x->unread ? 0 : (uint32_t)l->count,
+		.data_size = x->unread ? 0 : (uint32_t)(l->edge_count * sizeof(*l->edges)),
+	};
+
+	record(r, x, seq, l->edges);
+	for (size_t i = 0; !x->unread && i < l->count; i++)
+		record(l->nodes[i].record, x, seq, l->bytes + l->nodes[i].record.data);
+	graph_log_write();
+}
+
+void graphs_write(void)
+{
+	if (!graph_log_waits())
+		return;
+	pthread_mutex_lock(&lock);
+	graph_log_write();
+	pthread_mutex_unlock(&lock);
+}
+
+void graphs_close(void)
+{
+	struct timespec until = clock_in(CLOSE_WAIT_MS);
+
+	if (pthread_mutex_timedlock(&lock, &until))
+		return;
+	graph_log_write();
+	pthread_mutex_unlock(&lock);
+}
+
+/* The caller holds the lock. */
+static void lose(struct exec *x, uint64_t seq, const char *why)
+{
+	recorder_lost("what a graph consists of is not known: %s", why);
+	x->unread = true;
+	nodes_free(&x->nodes);
+	nodes_free(&x->source);
+	has_changed(x);
+	record_all(x, TT_GRAPH_REMADE, 0, seq);
+}
+
+/* ---- making and ending ---- */
+
+static struct exec *exec_new(void)
+{
+	struct exec *x = spare;
+
+	if (x) {
+		spare = x->next_spare;
+		x->next_spare = NULL;
+	} else if (!(x = calloc(1, sizeof(*x)))) {
+		no_memory();
+	}
+	return x;
+}
+
+/* The caller holds the lock. What readers of the table may still look at stays as it is. */
+static void exec_free(struct exec *x)
+{
+	nodes_free(&x->nodes);
+	nodes_free(&x->source);
+	x->next_spare = spare;
+	spare = x;
+}
+
+static void end(struct exec *x, uint64_t seq)
+{
+	record((struct tt_graph_record){.op = TT_GRAPH_ENDED, .parent = TT_NO_ID, .function = TT_NO_ID,
+					.context = x->context->index}, x, seq, NULL);
+	exec_free(x);
+}
+
+static struct exec *take_out(CUgraphExec handle)
+{
+	struct exec *_Atomic *slot = handle ? slot_of(handle) : NULL;
+	struct exec *x = slot ? atomic_load(slot) : NULL;
+
+	if (slot)
+		atomic_store_explicit(slot, &vacated, memory_order_release);
+	return x;
+}
+
+static uint32_t label_of(uint32_t number)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "graph %u", number);
+	return store_string(recorder_store(), text);
+}
+
+/* Points are put behind nodes of the graph itself only: a run without the others must not look whole. */
+static void tell_left_out(const struct node_list *l, uint32_t number)
+{
+	uint32_t before = TT_NO_ID;
+
+	for (size_t i = 0; options.epoch.inside.count && i < l->count; i++) {
+		const struct tt_graph_record *r = &l->nodes[i].record;
+		if (r->kind != TT_NODE_KERNEL || r->parent == TT_NO_ID || r->function == before)
+			continue;
+		const char *name = function_name(before = r->function);
+		if (name && expressions_match(&options.epoch.inside, name))
+			recorder_warn("graph %u: no epochs after kernel %s, where it is in a graph inside this one", number, name);
+	}
+}
+
+uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUgraph graph, uint64_t flags,
+		    uint64_t seq)
+{
+	struct node_list nodes;
+	bool whole = nodes_read(&nodes, t, c, graph);
+	uint32_t number = TT_NO_ID;
+
+	if (!whole)
+		recorder_lost("what a graph consists of is not known: %s", nodes.failed);
+	pthread_mutex_lock(&lock);
+	struct exec *x = take_out(handle);
+	if (x) /* its end was not seen */
+		end(x, seq);
+	if ((x = exec_new())) {
+		x->handle = handle;
+		x->number = number = count++;
+		x->label = options.epoch.graph ? label_of(number) : TT_NO_ID;
+		x->context = c;
+		x->unread = !whole;
+		x->nodes = nodes;
+		has_changed(x);
+		if (!whole)
+			nodes_free(&x->nodes);
+		record_all(x, TT_GRAPH_MADE, flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH ? TT_GRAPHF_DEVICE : 0, seq);
+		if (!insert(x)) {
+			no_memory();
+			exec_free(x);
+			x = NULL;
+		}
+	} else {
+		nodes_free(&nodes);
+	}
+	pthread_mutex_unlock(&lock);
+	if (x)
+		tell_left_out(&x->nodes, number);
+	return number;
+}
+
+void graph_ended(CUgraphExec handle)
+{
+	pthread_mutex_lock(&lock);
+	take_out(handle);
+	pthread_mutex_unlock(&lock);
+}
+
+void graph_restored(CUgraphExec handle, struct exec *x)
+{
+	pthread_mutex_lock(&lock);
+	if (!graphs_find(handle) && !insert(x))
+		no_memory();
+	pthread_mutex_unlock(&lock);
+}
+
+void graph_gone(struct exec *x, uint64_t seq)
+{
+	pthread_mutex_lock(&lock);
+	end(x, seq);
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- changes ---- */
+
+/*
+ * The driver pairs nodes of two graphs in the order in which they became the last ones, and in that
+ * of their edges. It does not tell the first, which is that of the nodes as long as no edge is taken out.
+ */
+static _Atomic bool edges_removed;
+
+void graphs_edges_removed(void)
+{
+	atomic_store_explicit(&edges_removed, true, memory_order_relaxed);
+}
+
+bool graphs_pairs_known(void)
+{
+	return !atomic_load_explicit(&edges_removed, memory_order_relaxed);
+}
+
+/* The number of a node by the handle that the program gave; TT_NO_ID where the node is not known. */
+static uint32_t number_of(const struct exec *x, CUgraphNode node)
+{
+	uint32_t number = nodes_find(&x->nodes, node);
+
+	return number != TT_NO_ID ? number : nodes_find(&x->source, node);
+}
+
+size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *change, uint64_t seq)
+{
+	size_t changed = 0;
+
+	pthread_mutex_lock(&lock);
+	uint32_t number = number_of(x, node);
+	if (x->unread) {
+		changed = 1;
+	} else if (number == TT_NO_ID) {
+		lose(x, seq, "a node was changed that is not known to be in it");
+	} else if (!change->count || !nodes_replace(&x->nodes, number, change, 0, false)) {
+		no_memory();
+	} else {
+		record_node(x, number, seq);
+		changed = 1;
+	}
+	has_changed(x);
+	pthread_mutex_unlock(&lock);
+	nodes_free(change);
+	return changed;
+}
+
+size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64_t seq)
+{
+	size_t changed = 0;
+
+	pthread_mutex_lock(&lock);
+	uint32_t number = number_of(x, node);
+	if (!x->unread && number == TT_NO_ID) {
+		lose(x, seq, "a node was switched that is not known to be in it");
+	} else if (!x->unread) {
+		uint32_t *flags = &x->nodes.nodes[number].record.flags;
+		uint32_t now = enabled ? *flags & ~(uint32_t)TT_GRAPHF_DISABLED : *flags | TT_GRAPHF_DISABLED;
+		changed = now != *flags;
+		*flags = now;
+		if (changed)
+			record_node(x, number, seq);
+	}
+	has_changed(x);
+	pthread_mutex_unlock(&lock);
+	return changed;
+}
+
+/* Nodes [first, last) of a graph, and the edges between them. */
+struct part {
+	size_t first, last, first_edge, last_edge;
+};
+
+/* The nodes inside a node come right after it; their edges, too, are one stretch. */
+static struct part part_of(const struct node_list *l, uint32_t number)
+{
+	struct part p = {.last = l->count, .last_edge = l->edge_count};
+
+	if (number == TT_NO_ID)
+		return p;
+	p.first = p.last = (size_t)number + 1;
+	while (p.last < l->count && l->nodes[p.last].record.parent != TT_NO_ID && l->nodes[p.last].record.parent >= number)
+		p.last++;
+	while (p.first_edge < l->edge_count &&
+	       (l->edges[p.first_edge].from < p.first || l->edges[p.first_edge].from >= p.last))
+		p.first_edge++;
+	p.last_edge = p.first_edge;
+	while (p.last_edge < l->edge_count && l->edges[p.last_edge].from >= p.first && l->edges[p.last_edge].from < p.last)
+		p.last_edge++;
+	return p;
+}
+
+/* Whether a part has the form of another graph, so that nodes correspond by number. */
+static bool same_form(const struct node_list *l, struct part p, const struct node_list *other)
+{
+	if (p.last - p.first != other->count || p.last_edge - p.first_edge != other->edge_count)
+		return false;
+	for (size_t i = 0; i < other->count; i++) {
+		const struct tt_graph_record *a = &l->nodes[p.first + i].record, *b = &other->nodes[i].record;
+		bool outermost = b->parent == TT_NO_ID;
+		if (a->kind != b->kind || a->branch != b->branch ||
+		    (outermost ? a->parent != TT_NO_ID && a->parent >= p.first : a->parent != b->parent + p.first))
+			return false;
+	}
+	for (size_t i = 0; i < other->edge_count; i++) {
+		struct tt_graph_edge a = l->edges[p.first_edge + i], b = other->edges[i];
+		b.from += (uint32_t)p.first;
+		b.to += (uint32_t)p.first;
+		if (memcmp(&a, &b, sizeof(a)))
+			return false;
+	}
+	return true;
+}
+
+/* An update may switch on what was off, or not: the driver knows. */
+static bool ask_enabled(struct exec *x, size_t i)
+{
+	struct node *n = &x->nodes.nodes[i];
+	unsigned enabled = 0;
+
+	if (!(n->record.flags & TT_GRAPHF_DISABLED) || !real.cuGraphNodeGetEnabled ||
+	    real.cuGraphNodeGetEnabled(x->handle, n->handle, &enabled) != CUDA_SUCCESS || !enabled)
+		return false;
+	n->record.flags &= ~(uint32_t)TT_GRAPHF_DISABLED;
+	return true;
+}
+
+static size_t take_over(struct exec *x, struct part p, const struct node_list *from, uint64_t seq)
+{
+	size_t changed = 0;
+
+	for (size_t i = 0; i < from->count; i++) {
+		uint32_t number = (uint32_t)(p.first + i);
+		bool switched = ask_enabled(x, number);
+		if (nodes_same(&x->nodes, number, from, (uint32_t)i) && !switched)
+			continue;
+		if (!nodes_replace(&x->nodes, number, from, (uint32_t)i, true)) {
+			no_memory();
+			return changed;
+		}
+		record_node(x, number, seq);
+		changed++;
+	}
+	return changed;
+}
+
+static bool any_disabled(const struct node_list *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (l->nodes[i].record.flags & TT_GRAPHF_DISABLED)
+			return true;
+	return false;
+}
+
+/* The caller holds the lock. Takes what `from` has. */
+static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, uint64_t seq)
+{
+	uint32_t number = child ? number_of(x, child) : TT_NO_ID;
+	size_t changed;
+
+	if (*from->failed) {
+		lose(x, seq, from->failed);
+	} else if (child && (x->unread || number == TT_NO_ID)) {
+		if (!x->unread)
+			lose(x, seq, "a node was changed that is not known to be in it");
+	} else if (!x->unread && graphs_pairs_known() && same_form(&x->nodes, part_of(&x->nodes, number), from)) {
+		changed = take_over(x, part_of(&x->nodes, number), from, seq);
+		if (!child) {
+			nodes_free(&x->source);
+			x->source = *from;
+			*from = (struct node_list){0};
+		}
+		return changed;
+	} else if (child || any_disabled(&x->nodes)) {
+		lose(x, seq, "it was updated from a graph whose nodes may be in another order");
+	} else {
+		nodes_free(&x->nodes);
+		nodes_free(&x->source);
+		x->nodes = *from;
+		x->unread = false;
+		*from = (struct node_list){0};
+		record_all(x, TT_GRAPH_REMADE, 0, seq);
+		return x->nodes.count;
+	}
+	return 0;
+}
+
+size_t graph_updated(struct thread *t, struct exec *x, CUgraphNode child, CUgraph graph, uint64_t seq)
+{
+	struct node_list from;
+
+	nodes_read(&from, t, x->context, graph);
+	pthread_mutex_lock(&lock);
+	size_t changed = update(x, child, &from, seq);
+	has_changed(x);
+	pthread_mutex_unlock(&lock);
+	nodes_free(&from);
+	return changed;
+}
+
+/* ---- what it reaches ---- */
+
+/* Whether what a node writes to can't be told. As for launches: a kernel that is given nothing may write anywhere. */
+static bool reaches_all(const struct tt_graph_record *r)
+{
+	return r->flags & (TT_GRAPHF_UNREAD | TT_GRAPHF_DEVICE) || (r->kind == TT_NODE_KERNEL && !r->data_size);
+}
+
+static void gather_node(const struct node_list *l, const struct tt_graph_record *r, struct region_gathering *g)
+{
+	if (r->kind == TT_NODE_KERNEL || r->kind == TT_NODE_MEM_OP)
+		regions_gather_pointers(g, l->bytes + r->data, r->data_size);
+	else if ((r->kind == TT_NODE_COPY || r->kind == TT_NODE_SET) && r->dst && !(r->flags & TT_GRAPHF_HOST_DST))
+		regions_gather(g, r->dst, r->reach ? r->reach : 1);
+}
+
+static void gather(struct exec *x)
+{
+	const struct node_list *l = &x->nodes;
+
+	x->reaches_all = x->unread;
+	regions_gather_begin(&x->regions);
+	for (size_t i = 0; i < l->count && !x->reaches_all; i++) {
+		const struct tt_graph_record *r = &l->nodes[i].record;
+		if (r->flags & TT_GRAPHF_DISABLED)
+			continue;
+		x->reaches_all = reaches_all(r);
+		gather_node(l, r, &x->regions);
+	}
+	x->reaches_all |= x->regions.failed;
+	regions_gather_end(&x->regions);
+}
+
+/* Takes the graph's regions, up to date; false where they can't be told. */
+static bool enter(struct exec *x)
+{
+	if (atomic_exchange_explicit(&x->busy, true, memory_order_acquire))
+		return false; /* launched by two threads at once, which is not allowed */
+	if (atomic_load(&x->outdated) || !regions_gathered_still(&x->regions)) {
+		pthread_mutex_lock(&lock);
+		atomic_store(&x->outdated, false);
+		gather(x);
+		pthread_mutex_unlock(&lock);
+	}
+	if (x->reaches_all)
+		atomic_store_explicit(&x->busy, false, memory_order_release);
+	return !x->reaches_all;
+}
+
+static void leave(struct exec *x)
+{
+	atomic_store_explicit(&x->busy, false, memory_order_release);
+}
+
+bool graph_touch(struct exec *x)
+{
+	if (!x || !enter(x))
+		return false;
+	for (size_t i = 0; i < x->regions.count; i++)
+		atomic_store_explicit(&x->regions.list[i]->touched, true, memory_order_relaxed);
+	leave(x);
+	return true;
+}
+
+bool graph_may_write_captured(struct exec *x, uint32_t seen, uint64_t *base)
+{
+	bool may = false;
+
+	if (!x || !enter(x))
+		return true;
+	for (size_t i = 0; i < x->regions.count && !may; i++) {
+		const struct region *r = x->regions.list[i];
+		may = (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - seen) > 0;
+		*base = may ? r->base : 0;
+	}
+	leave(x);
+	return may;
+}
+
+/* By the contexts of kernels, and by where copies and sets go. */
+static void find_spread(struct exec *x)
+{
+	uint64_t spread = 0;
+
+	for (size_t i = 0; i < x->nodes.count; i++) {
+		const struct tt_graph_record *r = &x->nodes.nodes[i].record;
+		bool writes = (r->kind == TT_NODE_COPY || r->kind == TT_NODE_SET) && r->dst;
+		struct region *to = writes ? region_find(r->dst) : NULL;
+		if (to)
+			spread |= context_bit(to->context);
+		if (to)
+			region_release(to);
+		if (r->kind == TT_NODE_KERNEL && r->context != TT_NO_ID)
+			spread |= (uint64_t)1 << r->context % 64;
+	}
+	atomic_store(&x->spread, spread);
+}
+
+uint64_t graph_spread(struct exec *x)
+{
+	if (atomic_load(&x->spread_outdated)) {
+		pthread_mutex_lock(&lock);
+		atomic_store(&x->spread_outdated, false);
+		find_spread(x);
+		pthread_mutex_unlock(&lock);
+	}
+	return atomic_load(&x->spread);
+}
+
+struct points *graph_points(const struct exec *x)
+{
+	return x ? x->points : NULL;
+}
+
+void graph_set_points(struct exec *x, struct points *points)
+{
+	x->points = points;
+}
+
+uint32_t graph_node_number(struct exec *x, CUgraphNode handle)
+{
+	pthread_mutex_lock(&lock);
+	uint32_t number = nodes_find(x->source.count ? &x->source : &x->nodes, handle);
+	pthread_mutex_unlock(&lock);
+	return number;
+}
+
+uint32_t graph_node_name(struct exec *x, uint32_t number)
+{
+	pthread_mutex_lock(&lock);
+	uint32_t function = number < x->nodes.count ? x->nodes.nodes[number].record.function : TT_NO_ID;
+	pthread_mutex_unlock(&lock);
+	return store_string(recorder_store(), function_name(function));
+}
+
+/* The map's lock is taken: this one is not, as the program may not change a graph while it launches it. */
+void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering *g)
+{
+	if (number < x->nodes.count && !(x->nodes.nodes[number].record.flags & TT_GRAPHF_DISABLED))
+		gather_node(&x->nodes, &x->nodes.nodes[number].record, g);
+}
+
+void graphs_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	atomic_store(&table, NULL); /* handles mean nothing there */
+	nodes_forget();
+}

@@ -1,0 +1,69 @@
+/*
+ * Executable graphs: their numbers, what each consists of, and what memory it reaches.
+ *
+ * Invariant: what the run says of a graph is what the driver's executable graph does: it is read
+ * when that is made, and follows the calls that succeed in changing it; where a change can't be
+ * followed, the run says that the graph is not known. Records are on disk before a launch that
+ * they matter to. An executable graph once found is a valid pointer for the life of the process.
+ */
+#ifndef TT_TRACK_GRAPHS_H
+#define TT_TRACK_GRAPHS_H
+
+#include "track/nodes.h"
+#include "track/regions.h"
+
+struct exec;
+
+/* The one with this handle; NULL where it is not known. Takes no lock. */
+struct exec *graphs_find(CUgraphExec handle);
+uint32_t graph_number(const struct exec *x);
+struct context *graph_context(const struct exec *x);
+/* Of the epochs that its launches are an occasion for; string offset. */
+uint32_t graph_label(const struct exec *x);
+
+/* One was made of a graph. Its number, TT_NO_ID where there is no memory. */
+uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUgraph graph, uint64_t flags,
+		    uint64_t seq);
+/* Is about to be destroyed: before the call, since the handle may come back at once. graph_restored: it was not. */
+void graph_ended(CUgraphExec handle);
+void graph_restored(CUgraphExec handle, struct exec *x);
+void graph_gone(struct exec *x, uint64_t seq);
+
+/* The program takes edges out of some graph: of what is updated from here on it can't be told which node took whose place. */
+void graphs_edges_removed(void);
+bool graphs_pairs_known(void);
+
+/* Each gives how many nodes changed. */
+/* A node does what the only one in `change` does. */
+size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *change, uint64_t seq);
+size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64_t seq);
+/* The graph of a child node (NULL: all of it) does what this graph does. */
+size_t graph_updated(struct thread *t, struct exec *x, CUgraphNode child, CUgraph graph, uint64_t seq);
+
+/* What was recorded of graphs so far goes to the files. Takes no lock where there is nothing. */
+void graphs_write(void);
+/* The same at the end, when a thread may never give the lock back. */
+void graphs_close(void);
+
+/* Marks the regions that a launch of it may write to; false where they can't be told. */
+bool graph_touch(struct exec *x);
+/* Whether any of them is read by a capture after number `seen`; true where they can't be told. */
+bool graph_may_write_captured(struct exec *x, uint32_t seen, uint64_t *base);
+
+/* context_bit of the contexts to whose memory its nodes write. */
+uint64_t graph_spread(struct exec *x);
+
+/* Epochs inside it: what the capture keeps of it. The number of a node of the graph that it was made of, or updated from last. */
+struct points;
+struct points *graph_points(const struct exec *x);
+void graph_set_points(struct exec *x, struct points *points);
+uint32_t graph_changes(const struct exec *x); /* counts what changes it */
+uint32_t graph_node_number(struct exec *x, CUgraphNode handle);
+/* The name of the kernel that this node runs now, as a string offset; TT_NO_ID where it is not known. */
+uint32_t graph_node_name(struct exec *x, uint32_t number);
+/* The regions that one node is given pointers to. */
+void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering *g);
+
+void graphs_forget(void); /* in a fork's child */
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * A module's image from its loading until it is kept in the run, or not.
+ *
+ * Invariant: what is held can be read, or held_bytes says that it can't any more. Images that
+ * are part of a loaded object file last, and are not copied.
+ */
+#ifndef TT_TRACK_IMAGE_RETENTION_H
+#define TT_TRACK_IMAGE_RETENTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "track/image.h"
+
+struct held {
+	struct image image; /* size 0: nothing is held */
+	void *copy;         /* of our own, if it has to be */
+	const void *object; /* the loaded object file that it is part of */
+	uint32_t missing;   /* enum tt_missing, of what can't be held */
+};
+
+/* What the driver was given: an image, or a file, of at most so many bytes. */
+void held_from_memory(struct held *h, const void *image);
+void held_from_file(struct held *h, const char *path, size_t most);
+/* Makes it last until the module is unloaded. False: no memory for that. */
+bool held_keep(struct held *h);
+/* Its bytes, NULL where they are gone. */
+const void *held_bytes(const struct held *h);
+void held_let_go(struct held *h);
+
+#endif

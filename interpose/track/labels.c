@@ -1,0 +1,148 @@
+/*
+ * Names of parts of a region: a sorted array each. See labels.h for the invariant.
+ */
+#define _GNU_SOURCE
+#include "track/labels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/xxh3.h"
+#include "lifecycle/recorder.h"
+
+#define MOST_KNOWN ((size_t)1 << 20)
+
+struct labels {
+	size_t count, capacity;
+	struct label at[];
+};
+
+/* The first part that ends behind a place. */
+static size_t lower(const struct labels *of, uint64_t place)
+{
+	size_t low = 0, n = of ? of->count : 0;
+
+	while (n) {
+		size_t half = n / 2;
+		if (of->at[low + half].end <= place) {
+			low += half + 1;
+			n -= half + 1;
+		} else {
+			n = half;
+		}
+	}
+	return low;
+}
+
+static bool same(const struct label *a, const struct label *b)
+{
+	return a->begin == b->begin && a->end == b->end && a->start == b->start && a->name == b->name &&
+	       a->type == b->type;
+}
+
+static bool grow(struct labels **of)
+{
+	size_t count = *of ? (*of)->count : 0, capacity = *of ? (*of)->capacity * 2 : 8;
+	struct labels *bigger = realloc(*of, sizeof(*bigger) + capacity * sizeof(bigger->at[0]));
+
+	if (!bigger)
+		return false;
+	bigger->count = count;
+	bigger->capacity = capacity;
+	*of = bigger;
+	return true;
+}
+
+int labels_set(struct labels **of, const struct label *l)
+{
+	size_t first = lower(*of, l->begin), last = first, count = *of ? (*of)->count : 0, n = 0;
+	struct label put[3];
+
+	while (last < count && (*of)->at[last].begin < l->end)
+		last++;
+	if (l->name == TT_NO_ID ? first == last : last == first + 1 && same(&(*of)->at[first], l))
+		return 0;
+	if (first < last && (*of)->at[first].begin < l->begin) {
+		put[n] = (*of)->at[first];
+		put[n++].end = l->begin;
+	}
+	if (l->name != TT_NO_ID)
+		put[n++] = *l;
+	if (first < last && (*of)->at[last - 1].end > l->end) {
+		put[n] = (*of)->at[last - 1];
+		put[n].start += l->end - put[n].begin;
+		put[n++].begin = l->end;
+	}
+	while (!*of || count - (last - first) + n > (*of)->capacity)
+		if (!grow(of))
+			return -1;
+	memmove((*of)->at + first + n, (*of)->at + last, (count - last) * sizeof(put[0]));
+	memcpy((*of)->at + first, put, n * sizeof(put[0]));
+	(*of)->count = count - (last - first) + n;
+	return 1;
+}
+
+bool labels_any(const struct labels *of, bool (*is)(uint32_t name, void *to), void *to)
+{
+	for (size_t i = 0; of && i < of->count; i++)
+		if (of->at[i].name != TT_NO_ID && (i == 0 || of->at[i].name != of->at[i - 1].name) && is(of->at[i].name, to))
+			return true;
+	return false;
+}
+
+void labels_free(struct labels *of)
+{
+	free(of);
+}
+
+/* The texts of all names so far, up to a number: the store has them too, but in its file. */
+static struct known {
+	uint64_t hash;
+	uint32_t offset;
+	char *text; /* NULL: free */
+} *known;
+static size_t known_count, known_capacity; /* a power of two */
+
+static struct known *place(struct known *table, size_t capacity, uint64_t hash, const char *text)
+{
+	size_t at = hash & (capacity - 1);
+
+	while (table[at].text && (table[at].hash != hash || !text || strcmp(table[at].text, text) != 0))
+		at = (at + 1) & (capacity - 1);
+	return table + at;
+}
+
+static bool make_room(void)
+{
+	size_t capacity = known_capacity ? known_capacity * 2 : 1024;
+
+	if (known_count * 2 < known_capacity)
+		return true;
+	struct known *bigger = known_count < MOST_KNOWN ? calloc(capacity, sizeof(*bigger)) : NULL;
+	if (!bigger)
+		return false;
+	for (size_t i = 0; i < known_capacity; i++)
+		if (known[i].text)
+			*place(bigger, capacity, known[i].hash, NULL) = known[i];
+	free(known);
+	known = bigger;
+	known_capacity = capacity;
+	return true;
+}
+
+uint32_t labels_string(const char *text)
+{
+	if (!text || !*text)
+		return TT_NO_ID;
+	uint64_t hash = xxh3_64(text, strlen(text));
+	struct known *found = known ? place(known, known_capacity, hash, text) : NULL;
+	if (found && found->text)
+		return found->offset;
+	uint32_t offset = store_string(recorder_store(), text);
+	char *copy = offset != TT_NO_ID && make_room() ? strdup(text) : NULL;
+	if (copy) {
+		*place(known, known_capacity, hash, NULL) = (struct known){hash, offset, copy};
+		known_count++;
+	}
+	return offset;
+}

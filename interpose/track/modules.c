@@ -1,0 +1,707 @@
+/*
+ * Modules and functions. See modules.h for the invariant.
+ */
+#include "track/modules.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/params.h"
+#include "store/store.h"
+#include "options/options.h"
+#include "lifecycle/recorder.h"
+#include "util/clock.h"
+#include "track/image_retention.h"
+#include "track/image.h"
+#include "track/regions.h"
+
+/* Frameworks load libraries of hundreds of megabytes to use a few kernels of them. Images that last are
+ * kept, and searched for variables, with the first launch from them; larger ones than this only where
+ * launches are to be run again. What the program names itself is found all the same. */
+#define IMAGE_MAX ((size_t)8 << 20)
+#define FILE_MAX ((size_t)1 << 30) /* where they are kept all the same */
+#define NO_MEMORY "no host memory for a "
+
+struct module {
+	void *handle, **aliases; /* of a library: its module in each context, as far as the program asked */
+	size_t alias_count;
+	bool library;
+	bool references;   /* the program took a texture or surface reference out of it */
+	bool awaited;      /* it was loaded before the recording: its record is to come */
+	struct held held;  /* its image, as long as that is to be kept */
+	struct tt_setting *settings; /* of its loading, until its record is written; path likewise */
+	char *path;
+	struct tt_module record;
+	uint32_t id;
+	uint64_t searched; /* context_bit of those where its variables were looked up */
+	char *variables;   /* names, each with its NUL; the last is empty */
+	size_t variables_size;
+	struct module *next;
+};
+
+/* What the program's look-ups told us about a handle before its first launch. */
+struct lookup {
+	void *_Atomic handle;
+	struct function *function;
+	bool kernel;
+	struct lookup *next; /* of those to be used again */
+};
+
+struct lookup_table {
+	size_t mask, used; /* used: slots that are not empty */
+	struct lookup *_Atomic slots[];
+};
+
+/*
+ * A launch may still have a function or a look-up in hand while another thread unloads its module. So
+ * look-ups are used again as what they are, and functions when this many others have gone after them.
+ */
+#define GONE_KEPT 256
+
+static struct module *modules;
+static struct function *functions;
+static struct function *gone, **gone_end = &gone; /* of unloaded modules, the oldest first */
+static size_t gone_count;
+static struct lookup *spare_lookups;
+static struct lookup removed = {.handle = &removed}; /* in a slot that readers of others have to get past */
+static uint32_t module_count, function_count;
+static struct lookup_table *_Atomic lookups;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t hash(const void *p)
+{
+	return (size_t)(((uintptr_t)p * 0x9e3779b97f4a7c15ull) >> 32);
+}
+
+static struct lookup *lookup_find(const void *handle)
+{
+	struct lookup_table *t = atomic_load_explicit(&lookups, memory_order_acquire);
+	struct lookup *l;
+
+	for (size_t h = t ? hash(handle) & t->mask : 0;
+	     t && (l = atomic_load_explicit(&t->slots[h], memory_order_acquire)); h = (h + 1) & t->mask)
+		if (atomic_load_explicit(&l->handle, memory_order_acquire) == handle)
+			return l;
+	return NULL;
+}
+
+static void lookup_put(struct lookup_table *t, struct lookup *l)
+{
+	struct lookup *there;
+	size_t h = hash(l->handle) & t->mask;
+
+	while ((there = t->slots[h]) && there != &removed)
+		h = (h + 1) & t->mask;
+	atomic_store_explicit(&t->slots[h], l, memory_order_release);
+	t->used += !there;
+}
+
+/* The table with room for one more; NULL without memory. An old one is left to readers in it. */
+static struct lookup_table *lookups_with_room(void)
+{
+	struct lookup_table *t = atomic_load(&lookups), *n;
+
+	if (t && t->used * 2 <= t->mask)
+		return t;
+	size_t living = 0, size = 1024;
+	for (size_t i = 0; t && i <= t->mask; i++)
+		living += t->slots[i] && t->slots[i] != &removed;
+	while (size < living * 4)
+		size *= 2;
+	if (!(n = calloc(1, sizeof(*n) + size * sizeof(n->slots[0]))))
+		return NULL;
+	n->mask = size - 1;
+	for (size_t i = 0; t && i <= t->mask; i++)
+		if (t->slots[i] && t->slots[i] != &removed)
+			lookup_put(n, t->slots[i]);
+	atomic_store_explicit(&lookups, n, memory_order_release);
+	return n;
+}
+
+static void lookup_add(void *handle, struct function *f, bool kernel)
+{
+	struct lookup_table *t = lookups_with_room();
+	struct lookup *l = spare_lookups;
+
+	if (!t || (!l && !(l = calloc(1, sizeof(*l))))) {
+		recorder_fail(NO_MEMORY "kernel");
+		return;
+	}
+	if (l == spare_lookups)
+		spare_lookups = l->next;
+	l->function = f;
+	l->kernel = kernel;
+	atomic_store_explicit(&l->handle, handle, memory_order_release);
+	lookup_put(t, l);
+}
+
+/* Handles of an unloaded module come back as others'. */
+static void lookups_forget(uint32_t module)
+{
+	struct lookup_table *t = atomic_load(&lookups);
+	size_t size = t ? t->mask + 1 : 0;
+
+	for (size_t i = 0; i < size; i++) {
+		struct lookup *l = t->slots[i];
+		if (!l || l == &removed || l->function->module != module)
+			continue;
+		atomic_store(&t->slots[i], &removed);
+		atomic_store(&l->handle, &removed);
+		l->next = spare_lookups;
+		spare_lookups = l;
+	}
+	for (size_t i = 2 * size; i-- > 0;) /* twice: what lies behind the last slot is the first one */
+		if (t->slots[i & t->mask] == &removed && !t->slots[(i + 1) & t->mask]) {
+			atomic_store(&t->slots[i & t->mask], NULL);
+			t->used--;
+		}
+}
+
+static void functions_forget(uint32_t module)
+{
+	for (struct function **link = &functions; *link;) {
+		struct function *f = *link;
+		if (f->module != module) {
+			link = &f->next;
+			continue;
+		}
+		*link = f->next;
+		f->next = NULL;
+		*gone_end = f;
+		gone_end = &f->next;
+		gone_count++;
+	}
+}
+
+/* Zeros; NULL without memory. */
+static struct function *function_new(void)
+{
+	struct function *f = gone;
+
+	if (gone_count <= GONE_KEPT)
+		return calloc(1, sizeof(*f));
+	gone = f->next;
+	gone_count--;
+	free((char *)f->name);
+	free((struct function_param *)f->params);
+	memset(f, 0, sizeof(*f));
+	return f;
+}
+
+static struct function *function_named(uint32_t module, const char *name)
+{
+	struct function *f = functions;
+
+	while (f && (f->module != module || strcmp(f->name, name)))
+		f = f->next;
+	if (f)
+		return f;
+	if (!(f = function_new()) || !(f->name = strdup(name))) {
+		recorder_fail(NO_MEMORY "kernel");
+		free(f);
+		return NULL;
+	}
+	f->id = TT_NO_ID;
+	f->module = module;
+	f->name_string = recorder_store() ? store_string(recorder_store(), name) : TT_NO_ID;
+	f->chosen = expressions_match(&options.epoch.kernel, name);
+	f->replayable = options.replayable && (!options.kernel.count || expressions_match(&options.kernel, name));
+	f->inside = expressions_match(&options.epoch.inside, name);
+	f->stamped = expressions_match(&options.stamps, name);
+	f->next = functions;
+	functions = f;
+	return f;
+}
+
+static bool goes_by(const struct module *m, const void *handle)
+{
+	bool found = m->handle == handle;
+
+	for (size_t i = 0; i < m->alias_count && !found; i++)
+		found = m->aliases[i] == handle;
+	return found;
+}
+
+static struct module *module_of(const void *handle)
+{
+	struct module *m = modules;
+
+	while (m && !goes_by(m, handle))
+		m = m->next;
+	return m;
+}
+
+static struct module *module_new(void *handle, bool library)
+{
+	struct module *m = calloc(1, sizeof(*m));
+
+	if (!m) {
+		recorder_fail(NO_MEMORY "module");
+		return NULL;
+	}
+	m->handle = handle;
+	m->library = library;
+	return m;
+}
+
+static void note_variable(void *user, const char *name)
+{
+	struct module *m = user;
+	size_t n = strlen(name) + 1;
+
+	if (n == 1 || *name == '.')
+		return;
+	char *more = realloc(m->variables, m->variables_size + n + 1);
+	if (!more) {
+		recorder_fail(NO_MEMORY "module");
+		return;
+	}
+	memcpy(more + m->variables_size, name, n);
+	more[m->variables_size + n] = 0;
+	m->variables = more;
+	m->variables_size += n;
+	m->record.globals++;
+}
+
+static void note_variables(struct module *m)
+{
+	if (!image_variables(&m->held.image, note_variable, m))
+		recorder_fail(NO_MEMORY "module");
+}
+
+static bool is_too_large(const struct module *m)
+{
+	return m->held.image.size > IMAGE_MAX && !options.replayable;
+}
+
+/* It is kept with the first launch from it. */
+static bool is_put_off(const struct module *m)
+{
+	return m->held.object && !is_too_large(m);
+}
+
+static void write_record(struct module *m)
+{
+	const void *bytes = NULL;
+	uint8_t *to;
+	size_t size = m->record.setting_count * sizeof(*m->settings);
+
+	m->awaited = false;
+	if (m->record.missing == TT_MISSING_NOTHING && !(bytes = held_bytes(&m->held)))
+		m->record.missing = TT_MISSING_GONE;
+	if (m->settings && options.params && (to = params_next(size, &m->record.settings))) {
+		memcpy(to, m->settings, size);
+		params_filled(to, size);
+	} else if (!m->record.settings) {
+		m->record.setting_count = 0;
+	}
+	if (m->path)
+		m->record.path = store_string(recorder_store(), m->path);
+	free(m->settings);
+	free(m->path);
+	m->settings = NULL;
+	m->path = NULL;
+	store_module(recorder_store(), &m->record, bytes, m->record.size);
+	if (m->record.missing != TT_MISSING_UNUSED)
+		held_let_go(&m->held);
+}
+
+static void module_add(struct module *m, const struct context *c, const char *path, uint64_t seq)
+{
+	const struct image *i = &m->held.image;
+
+	m->id = module_count++;
+	m->next = modules;
+	modules = m;
+	m->record.id = m->id;
+	m->record.kind = i->kind;
+	m->record.size = i->size;
+	m->record.seq = seq;
+	m->record.path = TT_NO_ID;
+	if (path && !(m->path = strdup(path)))
+		recorder_fail(NO_MEMORY "module");
+	m->record.context = c ? c->index : TT_NO_ID;
+	m->record.missing = m->held.missing;
+	if (is_too_large(m) || is_put_off(m))
+		m->record.missing = is_too_large(m) ? TT_MISSING_LARGE : TT_MISSING_UNUSED;
+	if (atomic_load(&recorder_state) == RECORDER_ON) {
+		write_record(m);
+	} else {
+		m->awaited = true;
+		if (m->record.missing == TT_MISSING_NOTHING && !held_keep(&m->held))
+			m->record.missing = TT_MISSING_GONE;
+	}
+}
+
+void modules_begin(void)
+{
+	pthread_mutex_lock(&lock);
+	for (struct function *f = functions; f; f = f->next)
+		if (f->name_string == TT_NO_ID)
+			f->name_string = store_string(recorder_store(), f->name);
+	for (;;) { /* in the order in which they came */
+		struct module *first = NULL;
+		for (struct module *m = modules; m; m = m->next)
+			first = m->awaited ? m : first;
+		if (!first)
+			break;
+		write_record(first);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* One whose loading was not seen is known from here on. */
+static struct module *module_of_or_new(struct thread *t, void *handle, bool library, uint64_t seq)
+{
+	struct module *m = module_of(handle);
+
+	if (m || !(m = module_new(handle, library)))
+		return m;
+	m->held.missing = TT_MISSING_UNSEEN;
+	module_add(m, context_current(t), NULL, seq);
+	return m;
+}
+
+/*
+ * The only kernel of that name that the program has taken out of a library that is still there; NULL
+ * where there is none or more than one. A library's module in a context has handles of its own for
+ * its kernels, by which the driver may name what a graph runs.
+ */
+static struct function *function_known_as(const char *name)
+{
+	struct function *found = NULL;
+
+	for (struct function *f = functions; f; f = f->next) {
+		const struct module *m = modules;
+		if (f->module == TT_NO_ID || strcmp(f->name, name))
+			continue;
+		while (m && (m->id != f->module || !m->library))
+			m = m->next;
+		if (m && found)
+			return NULL;
+		if (m)
+			found = f;
+	}
+	return found;
+}
+
+/* A handle that reached the program on a way we don't see: the driver knows its name. */
+static struct lookup *lookup_ask(void *handle)
+{
+	const char *name = NULL;
+	CUmodule module = NULL;
+
+	if (!real.cuFuncGetName || real.cuFuncGetName(&name, handle) != CUDA_SUCCESS || !name)
+		name = "?";
+	else if (real.cuFuncGetModule)
+		real.cuFuncGetModule(&module, handle);
+	pthread_mutex_lock(&lock);
+	struct module *m = module ? module_of(module) : NULL;
+	struct function *f = m ? NULL : function_known_as(name);
+	if (!f)
+		f = function_named(m ? m->id : TT_NO_ID, name);
+	if (f && !lookup_find(handle))
+		lookup_add(handle, f, false);
+	pthread_mutex_unlock(&lock);
+	return lookup_find(handle);
+}
+
+HOT struct function *function_of(CUfunction handle)
+{
+	struct lookup *l = lookup_find(handle);
+
+	if (unlikely(!l))
+		l = lookup_ask(handle);
+	if (unlikely(!l))
+		return NULL;
+	if (unlikely(l->function->id == TT_NO_ID)) {
+		pthread_mutex_lock(&lock);
+		if (l->function->id == TT_NO_ID)
+			l->function->id = function_count++;
+		pthread_mutex_unlock(&lock);
+	}
+	return l->function;
+}
+
+const char *function_name(uint32_t id)
+{
+	const struct function *f;
+
+	if (id == TT_NO_ID) /* of those that were not launched so far, too */
+		return NULL;
+	for (unsigned ms = 0; pthread_mutex_trylock(&lock); ms++) {
+		if (ms == 20)
+			return NULL;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	for (f = functions; f && f->id != id; f = f->next)
+		;
+	for (f = f ? f : gone; f && f->id != id; f = f->next)
+		;
+	pthread_mutex_unlock(&lock);
+	return f ? f->name : NULL;
+}
+
+/* What the driver does not say of code that it has loaded. */
+static void not_told(const char *what, const char *name, const char *call, CUresult r)
+{
+	const char *error = "?";
+
+	real.cuGetErrorName(r, &error);
+	recorder_lost("%s of %.80s are not known: %s: %s", what, name, call, error);
+}
+
+/* Either all of them or none: a launch of which none are known may reach everything. */
+static void read_params(struct function *f, CUfunction handle, bool kernel)
+{
+	struct function_param *params = NULL;
+	uint32_t n = 0, bytes = 0;
+	size_t offset, size;
+
+	for (; kernel ? real.cuKernelGetParamInfo != NULL : real.cuFuncGetParamInfo != NULL; n++) {
+		CUresult r = kernel ? real.cuKernelGetParamInfo((CUkernel)handle, n, &offset, &size)
+				    : real.cuFuncGetParamInfo(handle, n, &offset, &size);
+		if (r != CUDA_SUCCESS && r != CUDA_ERROR_INVALID_VALUE) { /* which is what comes after the last */
+			not_told("parameters", f->name, kernel ? "cuKernelGetParamInfo" : "cuFuncGetParamInfo", r);
+			n = bytes = 0;
+		}
+		if (r != CUDA_SUCCESS)
+			break;
+		struct function_param *more = realloc(params, (n + 1) * sizeof(*more));
+		if (!more) {
+			recorder_fail(NO_MEMORY "kernel");
+			break;
+		}
+		params = more;
+		params[n] = (struct function_param){(uint32_t)offset, (uint32_t)size};
+		bytes = (uint32_t)(offset + size);
+	}
+	f->params = params;
+	f->param_count = n;
+	f->param_bytes = bytes;
+}
+
+static bool is_managed(CUdeviceptr address)
+{
+	int managed = 0;
+
+	return real.cuPointerGetAttribute &&
+	       real.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS && managed;
+}
+
+static void variable_born(struct thread *t, struct module *m, const char *name, CUdeviceptr address, size_t size,
+			  uint64_t seq)
+{
+	struct context *c = context_current(t);
+	struct region *known = region_find(address);
+
+	if (known) {
+		bool same = known->base == address && known->size == size;
+		region_release(known);
+		if (same)
+			return;
+	}
+	if (!c || !size)
+		return;
+	region_born(c, is_managed(address) ? TT_REGION_MANAGED : TT_REGION_GLOBAL, address, size, m->id,
+		    &(struct region_origin){.seq = seq, .time_ns = clock_ns(), .call = TT_NO_ID,
+					    .label = store_string(recorder_store(), name)});
+}
+
+/* A module's variables become regions with the first launch from it in a context: it is loaded
+ * there for good then, and asking any earlier would make the driver load what the program may
+ * never use. */
+static void find_variables(struct thread *t, struct context *c, struct module *m)
+{
+	if (m->searched & context_bit(c))
+		return;
+	m->searched |= context_bit(c);
+	for (char *name = m->variables; name && *name; name += strlen(name) + 1) {
+		CUdeviceptr address = 0;
+		size_t size = 0;
+		CUresult r = m->library ? real.cuLibraryGetGlobal(&address, &size, m->handle, name)
+					: real.cuModuleGetGlobal_v2(&address, &size, m->handle, name);
+		if (r == CUDA_SUCCESS && address)
+			variable_born(t, m, name, address, size, recorder_next_seq());
+		else if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_FOUND)
+			not_told("place and contents", name, m->library ? "cuLibraryGetGlobal" : "cuModuleGetGlobal_v2", r);
+	}
+}
+
+/* Something of it runs: its image is worth keeping. */
+static void take_out_of(struct module *m)
+{
+	if (m->record.missing != TT_MISSING_UNUSED)
+		return;
+	m->record.missing = TT_MISSING_NOTHING;
+	if (held_bytes(&m->held))
+		note_variables(m);
+	write_record(m);
+}
+
+static void describe(struct function *f, CUfunction handle, const struct context *c)
+{
+	static const CUfunction_attribute wanted[] = {
+		CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+		CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK};
+	int value[4] = {0};
+	struct lookup *l = lookup_find(handle);
+	bool kernel = l && l->kernel;
+
+	for (int i = 0; i < 4; i++) {
+		CUresult r = !kernel ? real.cuFuncGetAttribute(&value[i], wanted[i], handle)
+			     : real.cuKernelGetAttribute
+				     ? real.cuKernelGetAttribute(&value[i], wanted[i], (CUkernel)handle, c->device)
+				     : CUDA_SUCCESS;
+		if (r != CUDA_SUCCESS)
+			not_told("registers and limits", f->name, kernel ? "cuKernelGetAttribute" : "cuFuncGetAttribute", r);
+	}
+	read_params(f, handle, kernel);
+	struct tt_function record = {
+		.id = f->id, .name = f->name_string, .module = f->module,
+		.registers = (uint32_t)value[0], .shared = (uint32_t)value[1], .local = (uint32_t)value[2],
+		.max_threads = (uint32_t)value[3], .param_bytes = f->param_bytes, .param_count = f->param_count,
+	};
+	store_function(recorder_store(), &record);
+	f->recorded = true;
+}
+
+void function_describe(struct thread *t, struct context *c, struct function *f, CUfunction handle)
+{
+	pthread_mutex_lock(&lock);
+	if (!f->recorded)
+		describe(f, handle, c);
+	struct module *m = modules;
+	while (m && m->id != f->module)
+		m = m->next;
+	if (m) {
+		take_out_of(m);
+		find_variables(t, c, m);
+	}
+	atomic_fetch_or_explicit(&f->known, context_bit(c), memory_order_release);
+	pthread_mutex_unlock(&lock);
+}
+
+uint32_t module_loaded(struct thread *t, void *handle, bool library, const struct loading *l, uint64_t seq)
+{
+	struct context *c = context_current(t);
+	struct module *m = module_new(handle, library);
+
+	if (!m)
+		return TT_NO_ID;
+	if (l->path)
+		held_from_file(&m->held, l->path, options.replayable ? FILE_MAX : IMAGE_MAX);
+	else
+		held_from_memory(&m->held, l->image);
+	if (!is_put_off(m) && !is_too_large(m))
+		note_variables(m);
+	else if (m->held.image.kind == TT_MODULE_FATBIN)
+		image_prepare();
+	if (l->setting_count && !(m->settings = malloc(l->setting_count * sizeof(*m->settings)))) {
+		recorder_fail(NO_MEMORY "module");
+	} else if (l->setting_count) {
+		memcpy(m->settings, l->settings, l->setting_count * sizeof(*m->settings));
+		m->record.setting_count = l->setting_count;
+	}
+	pthread_mutex_lock(&lock);
+	module_add(m, c, l->path, seq);
+	pthread_mutex_unlock(&lock);
+	return m->id;
+}
+
+void module_unloaded(void *handle, uint64_t seq)
+{
+	struct module **link = &modules;
+
+	pthread_mutex_lock(&lock);
+	while (*link && (*link)->handle != handle)
+		link = &(*link)->next;
+	struct module *m = *link;
+	if (m) {
+		*link = m->next;
+		regions_died_of_module(m->id, &(struct region_origin){.seq = seq, .time_ns = clock_ns(),
+								      .call = TT_NO_ID, .label = TT_NO_ID});
+		lookups_forget(m->id);
+		functions_forget(m->id);
+		held_let_go(&m->held);
+		free(m->settings);
+		free(m->path);
+		free(m->variables);
+		free(m->aliases);
+		free(m);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void module_function(void *module, void *function, const char *name, bool kernel)
+{
+	pthread_mutex_lock(&lock);
+	struct module *m = module_of(module);
+	struct lookup *l = lookup_find(function);
+	struct function *f = l ? NULL : function_named(m ? m->id : TT_NO_ID, name);
+	if (f)
+		lookup_add(function, f, kernel);
+	pthread_mutex_unlock(&lock);
+}
+
+void module_alias(struct thread *t, void *library, void *module, uint64_t seq)
+{
+	pthread_mutex_lock(&lock);
+	struct module *m = module_of_or_new(t, library, true, seq);
+	if (m && !goes_by(m, module)) {
+		void **more = realloc(m->aliases, (m->alias_count + 1) * sizeof(*more));
+		if (more) {
+			m->aliases = more;
+			more[m->alias_count++] = module;
+		} else {
+			recorder_fail(NO_MEMORY "module");
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void module_variable(struct thread *t, void *module, bool library, const char *name, CUdeviceptr address, size_t size,
+		     uint64_t seq)
+{
+	pthread_mutex_lock(&lock);
+	struct module *m = module_of_or_new(t, module, library, seq);
+	if (m)
+		variable_born(t, m, name, address, size, seq);
+	pthread_mutex_unlock(&lock);
+}
+
+void module_reference(void *module)
+{
+	pthread_mutex_lock(&lock);
+	struct module *m = module_of(module);
+	if (m)
+		m->references = true;
+	pthread_mutex_unlock(&lock);
+}
+
+bool module_has_references(uint32_t id)
+{
+	pthread_mutex_lock(&lock);
+	struct module *m = modules;
+	while (m && m->id != id)
+		m = m->next;
+	bool has = m && m->references;
+	pthread_mutex_unlock(&lock);
+	return has;
+}
+
+bool function_is_kernel(CUfunction handle)
+{
+	const struct lookup *l = lookup_find(handle);
+
+	return l && l->kernel;
+}
+
+void function_cache(CUfunction handle, CUfunc_cache config)
+{
+	struct lookup *l = lookup_find(handle);
+
+	if (l)
+		atomic_store(&l->function->cache, (uint32_t)config);
+}

@@ -1,0 +1,86 @@
+/*
+ * Modules, libraries and the functions in them, by the handles the program uses.
+ *
+ * Invariant: a function once looked up is a valid pointer until well after its module is unloaded,
+ * and a look-up on the launch path takes no lock.
+ */
+#ifndef TT_TRACK_MODULES_H
+#define TT_TRACK_MODULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format.h"
+#include "track/streams.h"
+
+struct function {
+	_Atomic uint32_t id; /* tt_function.id; TT_NO_ID: it was not launched so far */
+	uint32_t module;
+	const char *name;
+	uint32_t name_string;
+	bool chosen; /* by --epoch kernel:REGEX */
+	_Atomic bool replayable; /* its next launch is recorded so that it can be run again */
+	uint32_t replayables;    /* launches recorded so: guarded by the capture lock */
+	_Atomic uint32_t cache;  /* CUfunc_cache */
+	bool inside; /* by --epoch graph-node:REGEX */
+	bool stamped; /* by --graph-stamps */
+	bool recorded; /* parameters and attributes below are filled in and its record is written */
+	/* context_bit of those that it was launched in: its module's variables there are known, and the parameters below. */
+	_Atomic uint64_t known;
+	uint32_t param_count, param_bytes;
+	const struct function_param { uint32_t offset, size; } *params;
+	struct function *next;
+};
+
+/* Parameters that the program laid out itself, from the `extra` of a launch; NULL where it has not. */
+static inline const void *launch_buffer(void **extra, size_t *size)
+{
+	const void *buffer = NULL;
+
+	*size = 0;
+	for (void **x = extra; x && *x != CU_LAUNCH_PARAM_END; x += 2)
+		if (*x == CU_LAUNCH_PARAM_BUFFER_POINTER)
+			buffer = x[1];
+		else if (*x == CU_LAUNCH_PARAM_BUFFER_SIZE)
+			*size = *(size_t *)x[1];
+	return buffer;
+}
+
+/* Of a launch. Before the launch only id, name and chosen are sure to be there. */
+struct function *function_of(CUfunction handle);
+/* The name of one that was launched, by its id; NULL where it is not known, or not to be had in a moment. */
+const char *function_name(uint32_t id);
+/* After a launch that succeeded, once a function and context: attributes, its record, its module's variables. */
+void function_describe(struct thread *t, struct context *c, struct function *f, CUfunction handle);
+
+/* What the program had the driver load: an image or a file, and how. */
+struct loading {
+	const void *image;
+	const char *path;
+	const struct tt_setting *settings;
+	uint32_t setting_count;
+};
+
+/* The recording has begun: what was loaded before is part of it. */
+void modules_begin(void);
+/* Returns the module id, TT_NO_ID on failure. library: handle is a CUlibrary. */
+uint32_t module_loaded(struct thread *t, void *handle, bool library, const struct loading *l, uint64_t seq);
+void module_unloaded(void *handle, uint64_t seq);
+/* The program took a function or kernel out of a module or library. */
+void module_function(void *module, void *function, const char *name, bool kernel);
+/* The program took a library's module: a second handle of the same. */
+void module_alias(struct thread *t, void *library, void *module, uint64_t seq);
+/* The program asked for a variable: it is a region from now on. */
+void module_variable(struct thread *t, void *module, bool library, const char *name, CUdeviceptr address, size_t size,
+		     uint64_t seq);
+
+/* The program took a texture or surface reference out of a module: its kernels may use it. */
+void module_reference(void *module);
+bool module_has_references(uint32_t id);
+/* The handle is a CUkernel. */
+bool function_is_kernel(CUfunction handle);
+/* The program asked for a division of shared memory and cache. */
+void function_cache(CUfunction handle, CUfunc_cache config);
+
+#endif

@@ -1,0 +1,69 @@
+/*
+ * Nodes of graphs: what they do, as the driver says or as a call of the program asked for.
+ *
+ * Invariant: nothing here changes a graph. What can't be read is marked so (TT_GRAPHF_UNREAD) and
+ * never guessed. A list is its owner's alone.
+ */
+#ifndef TT_TRACK_NODES_H
+#define TT_TRACK_NODES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "format.h"
+#include "track/streams.h"
+
+struct node {
+	CUgraphNode handle; /* in the graph that the list was read from */
+	struct tt_graph_record record; /* data: where in the list's bytes */
+};
+
+/* The nodes of a graph by number, those of graphs inside right after the node that holds them. */
+struct node_list {
+	struct node *nodes;
+	size_t count, room;
+	struct tt_graph_edge *edges;
+	size_t edge_count, edge_room;
+	uint8_t *bytes; /* data of records */
+	size_t size, bytes_room;
+	uint32_t *index; /* numbers by handle, an open table of index_mask + 1 places */
+	size_t index_mask;
+	CUgraph *graphs; /* while it is read: the whole one and those inside */
+	size_t graph_count, graph_room;
+	char failed[160]; /* why it could not be read; empty where it was */
+};
+
+/* Reads a graph; c: the context of kernels whose own is not told. False where it can't be read, or only in part: see failed. */
+bool nodes_read(struct node_list *l, struct thread *t, struct context *c, CUgraph graph);
+void nodes_free(struct node_list *l);
+/* The number of a node of that handle; TT_NO_ID where there is none. */
+uint32_t nodes_find(const struct node_list *l, CUgraphNode handle);
+
+/* One more node of a kind, without anything else; NULL where there is no memory. */
+struct tt_graph_record *nodes_add(struct node_list *l, uint32_t kind);
+/* Makes the index, once all nodes are there. */
+bool nodes_index(struct node_list *l);
+/* Says so in the list, and gives false. */
+bool nodes_no_memory(struct node_list *l);
+/* One more node that does what these say; false where there is no memory. */
+bool nodes_add_kernel(struct node_list *l, struct thread *t, struct context *c, const CUDA_KERNEL_NODE_PARAMS *p);
+bool nodes_add_copy(struct node_list *l, const CUDA_MEMCPY3D *p);
+bool nodes_add_set(struct node_list *l, const CUDA_MEMSET_NODE_PARAMS *p);
+bool nodes_add_host(struct node_list *l, CUhostFn function, void *argument);
+bool nodes_add_event(struct node_list *l, uint32_t kind, CUevent event);
+bool nodes_add_mem_op(struct node_list *l, unsigned count, const CUstreamBatchMemOpParams *list);
+bool nodes_add_unread(struct node_list *l, uint32_t kind);
+/* Whether two nodes do the same, wherever they are. */
+bool nodes_same(const struct node_list *l, uint32_t number, const struct node_list *other, uint32_t its);
+/*
+ * A node does from here on what one of another list does. Its place stays, and whether it is switched
+ * off; attributes: those of kernels change too. False where there is no memory.
+ */
+bool nodes_replace(struct node_list *l, uint32_t number, const struct node_list *other, uint32_t its, bool attributes);
+
+/* A conditional node was added: the driver tells its bodies then, and never again. */
+void nodes_conditional(CUgraphNode handle, const CUDA_CONDITIONAL_NODE_PARAMS *p);
+void nodes_forget(void); /* in a fork's child */
+
+#endif

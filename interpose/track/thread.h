@@ -1,0 +1,125 @@
+/*
+ * Per-thread state and the gate: what lets one thread cut an epoch while others submit work.
+ *
+ * Invariant: a thread that submits work which may write device memory is inside the gate for
+ * as long as the driver call takes; while the gate is closed nobody is inside. Entering costs
+ * a store and a load; the closer pays for the ordering with membarrier.
+ */
+#ifndef TT_TRACK_THREAD_H
+#define TT_TRACK_THREAD_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "entry/entry.h"
+
+struct stream;
+struct context;
+
+struct thread {
+	_Atomic int inside; /* within the gate */
+	/* For threads_in_calls these are read by other threads, too. */
+	_Atomic int calls;         /* wrapped driver calls that it is in the middle of */
+	_Atomic uint32_t call;     /* the last of them that is recorded; TT_NO_ID where it is none of the driver's */
+	_Atomic uint32_t waits_at; /* call stack of the wait that it is in, where that is recorded; else 0 */
+	uint64_t submits_for; /* sequence number of the call whose work it submits; 0: of none, or work of our own */
+	int busy;           /* the recorder itself is at work: wrappers pass straight through */
+	bool holds; /* it has the capture lock and closed the gate, for a launch of the program's */
+	uint32_t tid;
+	bool registered;
+	uint32_t endings; /* how often it was taken off the list as the thread ends */
+	CUcontext context_handle; /* the last context looked up, and what it was found to be */
+	struct context *context;
+	uint32_t context_generation;
+	struct stream *streams; /* this thread's per-thread default streams, one a context */
+	uintptr_t recent_handle; /* the last stream looked up */
+	struct stream *recent;
+	uint32_t recent_generation;
+	struct thread *next, *previous;
+};
+
+extern __thread struct thread thread_self __attribute__((tls_model("initial-exec")));
+
+void thread_register(struct thread *t);
+static inline struct thread *thread_current(void)
+{
+	struct thread *t = &thread_self;
+
+	if (unlikely(!t->registered))
+		thread_register(t);
+	return t;
+}
+
+/*
+ * Around what the recorder does of its own in a thread of the program: wrappers pass straight
+ * through, and a stream capture of the program, even one of this thread, forbids us nothing.
+ */
+static inline CUstreamCaptureMode thread_own_begin(struct thread *t)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	t->busy++;
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	return mode;
+}
+
+static inline void thread_own_end(struct thread *t, CUstreamCaptureMode mode)
+{
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	t->busy--;
+}
+
+/* Around a call; nobody else writes what this does. */
+static inline void thread_calls(struct thread *t, int more)
+{
+	atomic_store_explicit(&t->calls, atomic_load_explicit(&t->calls, memory_order_relaxed) + more, memory_order_relaxed);
+}
+
+static inline bool thread_in_call(const struct thread *t)
+{
+	return atomic_load_explicit(&t->calls, memory_order_relaxed);
+}
+
+void gate_init(void);
+extern _Atomic int gate_closed;
+extern bool gate_fenced; /* no membarrier here: those who enter pay for the fence */
+void gate_wait(void);
+
+static inline void gate_enter(struct thread *t)
+{
+	for (;;) {
+		atomic_store_explicit(&t->inside, 1, memory_order_relaxed);
+		if (unlikely(gate_fenced))
+			atomic_thread_fence(memory_order_seq_cst);
+		else
+			atomic_signal_fence(memory_order_seq_cst);
+		if (likely(!atomic_load_explicit(&gate_closed, memory_order_acquire)))
+			return;
+		atomic_store_explicit(&t->inside, 0, memory_order_release);
+		gate_wait();
+	}
+}
+
+static inline void gate_leave(struct thread *t)
+{
+	atomic_store_explicit(&t->inside, 0, memory_order_release);
+}
+
+/* Calls that have their number and are yet to be submitted, outside: epochs that others cut can't say up to which call they are. */
+extern _Atomic int gate_ahead;
+
+/*
+ * Only one thread closes at a time (the caller holds the capture lock). True: nobody is
+ * inside. False: after timeout_ms somebody still was, waiting in the driver perhaps for work
+ * that the caller is yet to submit; the gate is closed for newcomers all the same.
+ */
+bool gate_close(unsigned timeout_ms);
+void gate_open(void);
+
+/* The threads that are in the middle of a driver call; gives up where the list is not to be had in a moment. */
+void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, uint32_t stack, void *to), void *to);
+
+void thread_forget_all(void); /* in a fork's child */
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * Texture and surface objects. See views.h.
+ */
+#include "track/views.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lifecycle/recorder.h"
+
+struct live {
+	const struct context *context;
+	struct tt_view view;
+};
+
+static struct live *list;
+static size_t count, room;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void describe(struct tt_view *v, const CUDA_RESOURCE_DESC *d)
+{
+	v->resource = (uint32_t)d->resType;
+	switch (d->resType) {
+	case CU_RESOURCE_TYPE_ARRAY: v->address = (uintptr_t)d->res.array.hArray; break;
+	case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: v->address = (uintptr_t)d->res.mipmap.hMipmappedArray; break;
+	case CU_RESOURCE_TYPE_LINEAR:
+		v->address = d->res.linear.devPtr;
+		v->size = d->res.linear.sizeInBytes;
+		break;
+	case CU_RESOURCE_TYPE_PITCH2D:
+		v->address = d->res.pitch2D.devPtr;
+		v->size = d->res.pitch2D.height * d->res.pitch2D.pitchInBytes;
+		break;
+	}
+}
+
+void view_made(const struct context *c, uint32_t kind, uint64_t object, const CUDA_RESOURCE_DESC *d)
+{
+	struct live l = {c, {.object = object, .kind = kind}};
+
+	describe(&l.view, d);
+	pthread_mutex_lock(&lock);
+	if (count == room) {
+		size_t n = room ? room * 2 : 64;
+		struct live *more = realloc(list, n * sizeof(*list));
+		if (more) {
+			list = more;
+			room = n;
+		}
+	}
+	if (count < room)
+		list[count++] = l;
+	else
+		recorder_fail("no host memory for a texture object");
+	pthread_mutex_unlock(&lock);
+}
+
+void view_gone(const struct context *c, uint32_t kind, uint64_t object)
+{
+	pthread_mutex_lock(&lock);
+	for (size_t i = count; i-- > 0;)
+		if (list[i].view.object == object && list[i].view.kind == kind && list[i].context == c) {
+			list[i] = list[--count];
+			break;
+		}
+	pthread_mutex_unlock(&lock);
+}
+
+uint32_t views_named(const struct context *c, const uint8_t *params, size_t size, struct tt_view *out, uint32_t most)
+{
+	uint32_t n = 0;
+	uint64_t word;
+
+	pthread_mutex_lock(&lock);
+	for (size_t at = 0; count && at + sizeof(word) <= size; at += sizeof(word)) {
+		memcpy(&word, params + at, sizeof(word));
+		for (size_t i = 0; word && i < count && n < most; i++) {
+			if (list[i].view.object != word || list[i].context != c)
+				continue;
+			out[n] = list[i].view;
+			out[n++].param = (uint32_t)at;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return n;
+}

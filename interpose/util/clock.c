@@ -1,0 +1,111 @@
+/*
+ * Keeps the counter's line along CLOCK_MONOTONIC. See clock.h for the invariant.
+ *
+ * Each line begins where the one before it has got to, and is as steep as takes it to the true
+ * time by the next tuning, so that the clock has no steps.
+ */
+#include "util/clock.h"
+
+#include "util/hot.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#define LEAST_NS 20000000ull /* between the two readings that the first line is drawn through */
+#define EVERY_NS 500000000ull
+#define WRONG_NS 1000000     /* so far off, the counter has been stopped or set */
+#define LINES 64             /* a reader that was interrupted for as long as they last would err */
+
+struct reading {
+	uint64_t ticks, ns;
+};
+
+HOT_DATA const struct clock_line *_Atomic clock_line;
+
+static struct clock_line lines[LINES];
+static unsigned next_line;
+static struct reading first, last;
+static bool unreliable;
+
+static bool reliable(void)
+{
+#if defined(__x86_64__)
+	unsigned a, b, c, d = 0;
+	char source[16] = "";
+	FILE *f;
+
+	if (__get_cpuid(0x80000007, &a, &b, &c, &d) && d & 1u << 8) /* the counter never stops nor changes its rate */
+		return true;
+	if (!(f = fopen("/sys/devices/system/clocksource/clocksource0/current_clocksource", "re")))
+		return false;
+	bool trusted = fgets(source, sizeof(source), f) && !strcmp(source, "tsc\n");
+	fclose(f);
+	return trusted;
+#elif defined(__aarch64__)
+	return true;
+#else
+	return false;
+#endif
+}
+
+/* Of a few tries the one that was interrupted least. */
+static struct reading read_both(void)
+{
+	uint64_t width = UINT64_MAX;
+	struct reading best = {0};
+	struct timespec t;
+
+	for (int i = 0; i < 8; i++) {
+		uint64_t before = clock_ticks();
+		clock_gettime(CLOCK_MONOTONIC, &t);
+		uint64_t after = clock_ticks();
+		if (after - before < width) {
+			width = after - before;
+			best = (struct reading){before + width / 2, (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec};
+		}
+	}
+	return best;
+}
+
+static void draw(struct reading from, double rate)
+{
+	struct clock_line *line = &lines[next_line++ % LINES];
+
+	*line = (struct clock_line){from.ticks, from.ns, (int64_t)(rate * 4294967296.0)};
+	atomic_store_explicit(&clock_line, line, memory_order_release);
+}
+
+void clock_tune(void)
+{
+	const struct clock_line *line = atomic_load_explicit(&clock_line, memory_order_relaxed);
+
+	if (unreliable)
+		return;
+	struct reading now = read_both();
+	if (!first.ns) {
+		unreliable = !reliable();
+		first = last = now;
+		return;
+	}
+	if (now.ns - last.ns < (line ? EVERY_NS : LEAST_NS) || now.ticks <= first.ticks)
+		return;
+	double rate = (double)(now.ns - first.ns) / (double)(now.ticks - first.ticks);
+	if (!line) {
+		last = now;
+		draw(now, rate);
+		return;
+	}
+	int64_t behind = (int64_t)(now.ns - clock_on_line(line, now.ticks));
+	if (behind > WRONG_NS || behind < -WRONG_NS) {
+		unreliable = true;
+		atomic_store_explicit(&clock_line, NULL, memory_order_release);
+		return;
+	}
+	last = now;
+	now.ns -= (uint64_t)behind;
+	draw(now, rate * (1 + (double)behind / (double)EVERY_NS));
+}

@@ -1,0 +1,67 @@
+/*
+ * The one clock of the recorder: CLOCK_MONOTONIC, or what a processor's counter says of it.
+ *
+ * Invariant: it has no steps, and is within microseconds of CLOCK_MONOTONIC for as long as
+ * clock_tune is called now and then.
+ */
+#ifndef TT_UTIL_CLOCK_H
+#define TT_UTIL_CLOCK_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <time.h>
+
+/* ns + (counter - ticks) * scale / 2^32 */
+struct clock_line {
+	uint64_t ticks, ns;
+	int64_t scale;
+};
+
+/* NULL where the counter is not known well enough, or is none to rely on. */
+extern const struct clock_line *_Atomic clock_line;
+
+/* Measures the counter against CLOCK_MONOTONIC. By one thread only, every second or so. */
+void clock_tune(void);
+
+static inline uint64_t clock_ticks(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t ticks;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+	return ticks;
+#else
+	return 0;
+#endif
+}
+
+static inline uint64_t clock_on_line(const struct clock_line *line, uint64_t ticks)
+{
+	return line->ns + (uint64_t)((__int128)(int64_t)(ticks - line->ticks) * line->scale >> 32);
+}
+
+static inline uint64_t clock_ns(void)
+{
+	const struct clock_line *line = atomic_load_explicit(&clock_line, memory_order_acquire);
+	struct timespec t;
+
+	if (__builtin_expect(line != NULL, 1))
+		return clock_on_line(line, clock_ticks());
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* So long from now, as the timed waits of pthreads take it. */
+static inline struct timespec clock_in(uint64_t ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	ms += (uint64_t)t.tv_nsec / 1000000;
+	return (struct timespec){.tv_sec = t.tv_sec + (time_t)(ms / 1000),
+				 .tv_nsec = (long)(ms % 1000) * 1000000 + t.tv_nsec % 1000000};
+}
+
+#endif

@@ -1,0 +1,156 @@
+/*
+ * A JSON reader. See reader.h for the invariant.
+ */
+#include "util/json_reader.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/json_writer.h"
+
+bool reader_fail(struct reader *r, const char *why)
+{
+	if (!*r->why)
+		snprintf(r->why, r->why_size, "offset %zu: %s", (size_t)(r->at - r->begin), why);
+	return false;
+}
+
+static char peek(struct reader *r)
+{
+	while (r->at < r->end && strchr(" \t\r\n", *r->at) && *r->at)
+		r->at++;
+	return r->at < r->end ? *r->at : 0;
+}
+
+static bool take(struct reader *r, char c)
+{
+	bool there = peek(r) == c && r->at < r->end;
+
+	r->at += there;
+	return there;
+}
+
+bool reader_object(struct reader *r, reader_member *member, void *user)
+{
+	if (!take(r, '{'))
+		return reader_fail(r, "an object is expected");
+	if (take(r, '}'))
+		return true;
+	do {
+		char *key = reader_string(r);
+		bool good = key && (take(r, ':') || reader_fail(r, "':' is expected")) && member(r, key, user);
+		free(key);
+		if (!good)
+			return reader_fail(r, "a member can't be read");
+	} while (take(r, ','));
+	return take(r, '}') || reader_fail(r, "',' or '}' is expected");
+}
+
+static int hexadecimal(const char *at)
+{
+	int value = 0;
+
+	for (int i = 0; i < 4; i++) {
+		char c = at[i];
+		int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+		if (digit < 0)
+			return -1;
+		value = value * 16 + digit;
+	}
+	return value;
+}
+
+/* What is escaped, behind the backslash; NULL where it is nothing. */
+static char *unescape(struct reader *r, char *out)
+{
+	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+	const char *found = r->at < r->end && *r->at ? strchr(from, *r->at) : NULL;
+
+	if (found) {
+		*out++ = to[found - from];
+		r->at++;
+		return out;
+	}
+	int code = r->end - r->at >= 5 && *r->at == 'u' ? hexadecimal(r->at + 1) : -1;
+	if (code <= 0)
+		return NULL; /* no text here has a NUL in it */
+	r->at += 5;
+	if (code < 0x80) {
+		*out++ = (char)code;
+		return out;
+	}
+	memcpy(out, "\xef\xbf\xbd", 3);
+	return out + 3;
+}
+
+char *reader_string(struct reader *r)
+{
+	const char *close;
+
+	if (!take(r, '"')) {
+		reader_fail(r, "a string is expected");
+		return NULL;
+	}
+	for (close = r->at; close < r->end && *close != '"'; close++)
+		close += *close == '\\';
+	if (close >= r->end) {
+		reader_fail(r, "a string does not end");
+		return NULL;
+	}
+	char *text = malloc((size_t)(close - r->at) + 1), *out = text;
+	while (out && *r->at != '"') {
+		unsigned n = json_utf8_length(r->at, (size_t)(close - r->at));
+		bool plain = n && (unsigned char)*r->at >= ' ' && *r->at != '\\';
+		if (plain)
+			memcpy(out, r->at, n);
+		else if (*r->at++ != '\\' || !(out = unescape(r, out)))
+			break;
+		out += plain ? n : 0;
+		r->at += plain ? n : 0;
+	}
+	if (!text || !out || r->at != close) {
+		reader_fail(r, text ? "a string holds what it may not" : "no host memory");
+		free(text);
+		return NULL;
+	}
+	*out = 0;
+	r->at++;
+	return text;
+}
+
+bool reader_number(struct reader *r, uint64_t most, uint64_t *value)
+{
+	char first = peek(r);
+	uint64_t n = 0;
+
+	if (first < '0' || first > '9')
+		return reader_fail(r, "a whole number from 0 is expected");
+	for (const char *begin = r->at; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++) {
+		unsigned digit = (unsigned)(*r->at - '0');
+		if (n > (most - digit) / 10 || digit > most || (r->at > begin && first == '0'))
+			return reader_fail(r, "the number is too large, or begins with 0");
+		n = n * 10 + digit;
+	}
+	if (r->at < r->end && *r->at && strchr(".eE", *r->at))
+		return reader_fail(r, "a whole number from 0 is expected");
+	*value = n;
+	return true;
+}
+
+bool reader_bool(struct reader *r, bool *value)
+{
+	peek(r);
+	size_t left = (size_t)(r->end - r->at);
+	*value = left >= 4 && !memcmp(r->at, "true", 4);
+	if (!*value && (left < 5 || memcmp(r->at, "false", 5)))
+		return reader_fail(r, "true or false is expected");
+	r->at += *value ? 4 : 5;
+	return true;
+}
+
+bool reader_end(struct reader *r)
+{
+	peek(r);
+	return r->at == r->end || reader_fail(r, "there is something behind the object");
+}

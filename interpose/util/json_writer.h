@@ -1,0 +1,48 @@
+/*
+ * A JSON writer: into memory, or through a buffer into whatever takes the text.
+ *
+ * Invariant: what it wrote is valid JSON in ASCII and UTF-8, whatever bytes the strings hold:
+ * what is not UTF-8 becomes U+FFFD. Commas are its own business. A failure sticks, and is
+ * asked for once at the end.
+ */
+#ifndef TT_UTIL_JSON_WRITER_H
+#define TT_UTIL_JSON_WRITER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef bool json_sink(void *to, const char *text, size_t size);
+
+struct json {
+	char *text;
+	size_t used, capacity;
+	bool failed;
+	bool comma; /* the next value or key is not the first one */
+	json_sink *sink; /* NULL: all stays in memory */
+	void *to;
+};
+
+void json_begin(struct json *j, json_sink *sink, void *to);
+/* Whether all went well, what is buffered for the sink handed on. */
+bool json_flush(struct json *j);
+/* The text, terminated by a NUL; NULL where memory ran out. Valid until json_free. */
+const char *json_text(struct json *j);
+void json_free(struct json *j);
+
+void json_open(struct json *j, char bracket); /* { or [ */
+void json_close(struct json *j, char bracket);
+void json_line(struct json *j); /* a line break in front of the next value */
+void json_key(struct json *j, const char *key); /* key: plain ASCII without quotes */
+void json_string(struct json *j, const char *value); /* null for NULL */
+void json_string_n(struct json *j, const char *value, size_t length);
+void json_u64(struct json *j, uint64_t value);
+void json_hex16(struct json *j, uint64_t value); /* a string of 16 hexadecimal digits */
+void json_bool(struct json *j, bool value);
+void json_null(struct json *j);
+void json_raw(struct json *j, const char *value); /* one value that is JSON already */
+
+/* The length of the valid UTF-8 sequence that begins the n > 0 bytes at p; 0 where there is none. */
+unsigned json_utf8_length(const char *p, size_t n);
+
+#endif
