@@ -11,11 +11,11 @@
 #include "delay/image.h"
 #include "delay/points.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 
 struct options options;
 
-void recorder_warn(const char *format, ...)
+void session_warn(const char *format, ...)
 {
 	va_list args;
 

@@ -3,7 +3,7 @@
  */
 #include "arena/free_list.h"
 
-#include "room.h"
+#include "util/vector.h"
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
 {

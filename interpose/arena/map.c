@@ -71,14 +71,14 @@ static void reserve(CUdevice device)
 		range->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	range->state = REFUSED;
 	if (!can_reserve(device, &granule, &range->properties)) {
-		recorder_warn("device %d can't map memory at chosen addresses: its addresses may differ between runs",
+		session_warn("device %d can't map memory at chosen addresses: its addresses may differ between runs",
 			      device);
 		return;
 	}
 	real.cuDeviceTotalMem_v2(&total, device);
 	uint64_t size = reserve_at(base, 2 * total);
 	if (!size) {
-		recorder_warn("the addresses from 0x%llx on are taken: those on device %d may differ between runs",
+		session_warn("the addresses from 0x%llx on are taken: those on device %d may differ between runs",
 			      (unsigned long long)base, device);
 		return;
 	}

@@ -10,9 +10,8 @@
 
 #include <pthread.h>
 
-#include "capture/capture.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "arena/arena.h"
 #include "arena/free_list.h"
 

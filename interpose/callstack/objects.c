@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 
 #define PATH_SIZE 4096
 
@@ -44,7 +44,7 @@ void objects_read(void)
 	while (f && fgets(line, sizeof(line), f))
 		if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %4095[^\n]", &begin, &end, mode, &offset, path) == 5 &&
 		    mode[2] == 'x' && *path == '/' && !add((struct object){begin, end, offset, path})) {
-			recorder_lost("files of call stacks were lost: no host memory");
+			session_lost("files of call stacks were lost: no host memory");
 			break;
 		}
 	if (f)

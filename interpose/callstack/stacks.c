@@ -16,7 +16,7 @@
 
 #include "util/xxh3.h"
 #include "store/store.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "callstack/frames.h"
 #include "callstack/objects.h"
 #include "callstack/python.h"
@@ -39,7 +39,7 @@ bool stacks_open(void)
 	const char *warning = frames_open();
 
 	if (warning)
-		recorder_warn("%s", warning);
+		session_warn("%s", warning);
 	if (!slots)
 		slots = calloc(SLOTS, sizeof(*slots));
 	return slots;
@@ -52,8 +52,8 @@ static struct tt_frame of_python(const struct frame *f)
 
 	python_describe(f, function, file, TEXT, &line);
 	return (struct tt_frame){
-		.kind = TT_FRAME_PYTHON, .function = store_string(recorder_store(), function),
-		.file = store_string(recorder_store(), file), .line = line,
+		.kind = TT_FRAME_PYTHON, .function = store_string(session_store(), function),
+		.file = store_string(session_store(), file), .line = line,
 	};
 }
 
@@ -69,7 +69,7 @@ static struct tt_frame native(const struct frame *f, bool *read)
 	}
 	return (struct tt_frame){
 		.kind = TT_FRAME_NATIVE, .function = TT_NO_ID,
-		.file = o ? store_string(recorder_store(), o->path) : TT_NO_ID,
+		.file = o ? store_string(session_store(), o->path) : TT_NO_ID,
 		.address = o ? call - o->begin + o->offset : call,
 	};
 }
@@ -85,7 +85,7 @@ static bool write_frames(uint32_t number, const struct frame *frames, int n)
 		records[i].depth = (uint32_t)i;
 		records[i].count = (uint32_t)n;
 	}
-	return store_frames(recorder_store(), records, (size_t)n);
+	return store_frames(session_store(), records, (size_t)n);
 }
 
 static uint32_t add(struct slot *s, uint64_t hash, const struct frame *frames, int n)

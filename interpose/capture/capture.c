@@ -10,7 +10,7 @@
 #include "capture/controls.h"
 #include "capture/drain.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 
 #define GATE_MS 200
@@ -21,21 +21,9 @@
 
 pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static _Atomic uint64_t hurry_since; /* 0: there is none */
-
-void capture_hurry(void)
-{
-	atomic_store(&hurry_since, clock_ns());
-}
-
-bool capture_hurried(void)
-{
-	return atomic_load(&hurry_since) != 0;
-}
-
 uint64_t capture_deadline(uint64_t usual, bool drain)
 {
-	uint64_t since = atomic_load(&hurry_since), until = since + (drain ? HURRY_DRAIN_MS : HURRY_MS) * 1000000ull;
+	uint64_t since = session_hurried(), until = since + (drain ? HURRY_DRAIN_MS : HURRY_MS) * 1000000ull;
 
 	return since && until < usual ? until : usual;
 }
@@ -71,7 +59,7 @@ void capture_take_status(struct pending *q, const struct tt_capture_status *s)
 static void never_ended(struct capture *p, uint32_t slot)
 {
 	p->broken = true;
-	recorder_fail("a capture did not end within %u ms: the program waits for later work of its own", options.stall_ms);
+	session_fail("a capture did not end within %u ms: the program waits for later work of its own", options.stall_ms);
 	capture_call_off(p, slot);
 }
 
@@ -142,7 +130,7 @@ static bool hand_over(struct capture *p, const struct pending *q)
 /* The epoch gets a record without contents. */
 static void leave_out(struct capture *p, struct pending *q, uint32_t flag)
 {
-	recorder_set_next_epoch(q->epoch.number + 1);
+	session_set_next_epoch(q->epoch.number + 1);
 	p->gap |= flag == TT_EPOCHF_REFUSED;
 	q->refused = q->final = q->read = true;
 	q->epoch.flags = flag;
@@ -154,7 +142,7 @@ static void leave_out(struct capture *p, struct pending *q, uint32_t flag)
 
 static void refuse(struct capture *p, struct pending *q, const char *why)
 {
-	recorder_warn("epochs were not captured: %s; their changes show in the next one", why);
+	session_warn("epochs were not captured: %s; their changes show in the next one", why);
 	leave_out(p, q, TT_EPOCHF_REFUSED);
 }
 
@@ -270,7 +258,7 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	if (!submit(p, &params, full)) {
 		p->broken = true;
 		context_failed(p);
-		recorder_fail("the driver refused a capture; the run ends before epoch %u", q->epoch.number);
+		session_fail("the driver refused a capture; the run ends before epoch %u", q->epoch.number);
 		leave_out(p, q, TT_EPOCHF_REFUSED);
 		return false;
 	}
@@ -347,7 +335,7 @@ void capture_prepare(struct thread *t, struct context *c)
 	if (c->capture || c->short_of_memory || !epochs_wanted() || t->busy || atomic_load(&t->calls) > 1 || atomic_load(&captures_active))
 		return;
 	CUstreamCaptureMode mode = begin_own(t);
-	if (recorder_state == RECORDER_ON && !c->capture && real.cuCtxPushCurrent_v2(c->handle) == CUDA_SUCCESS) {
+	if (session_state == SESSION_ON && !c->capture && real.cuCtxPushCurrent_v2(c->handle) == CUDA_SUCCESS) {
 		c->capture = capture_create(c, false);
 		real.cuCtxPopCurrent_v2(&popped);
 	}
@@ -367,7 +355,7 @@ static bool is_due(struct context *c, uint32_t trigger)
 	if (!capture_held_up(p) || capture_settled(p))
 		return !implied || p->gap || !p->epochs || context_work(c) != c->work_captured;
 	p->gap = true;
-	recorder_lost("no epochs are captured while a capture is held up");
+	session_lost("no epochs are captured while a capture is held up");
 	return false;
 }
 
@@ -375,7 +363,7 @@ static bool is_due(struct context *c, uint32_t trigger)
 static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_epoch *like, bool exact)
 {
 	struct capture *p = c->capture;
-	uint32_t number = recorder_next_epoch();
+	uint32_t number = session_next_epoch();
 	bool full = controls.snapshot_every && p->epochs % controls.snapshot_every == 0;
 	struct pending q = {.capture = p, .epoch = *like};
 
@@ -419,7 +407,7 @@ static unsigned find_others(const struct context *c, uint32_t trigger, struct co
 /* That was submitted, with the gate closed; 0: not known. */
 static uint64_t last_call(void)
 {
-	return atomic_load(&gate_ahead) ? 0 : recorder_last_seq();
+	return atomic_load(&gate_ahead) ? 0 : session_last_seq();
 }
 
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq, bool ahead)
@@ -430,7 +418,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	if (atomic_load(&captures_active) || t->busy)
 		return; /* what a capturing program may submit is not ours to change */
 	CUstreamCaptureMode mode = begin_own(t);
-	if (recorder_state == RECORDER_ON && is_due(c, trigger)) {
+	if (session_state == SESSION_ON && is_due(c, trigger)) {
 		unsigned n = find_others(c, trigger, others);
 		bool exact = gate_close(GATE_MS);
 		struct tt_epoch like = {.trigger = trigger, .seq = seq, .time_ns = clock_ns(), .label = label,
@@ -461,9 +449,9 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 	if (atomic_load(&captures_active) || t->busy)
 		return false;
 	CUstreamCaptureMode mode = begin_own(t);
-	bool gate = recorder_state == RECORDER_ON && is_due(c, TT_TRIGGER_KERNEL_BEFORE);
+	bool gate = session_state == SESSION_ON && is_due(c, TT_TRIGGER_KERNEL_BEFORE);
 	bool exact = gate && gate_close(GATE_MS);
-	*seq = recorder_next_seq(); /* who comes to the closed gate gets a later one */
+	*seq = session_next_seq(); /* who comes to the closed gate gets a later one */
 	if (exact && is_as_captured(c)) {
 		*before = c->capture->last_exact;
 	} else if (gate) {
@@ -485,7 +473,7 @@ uint32_t capture_after(struct thread *t, struct context *c, uint32_t label, uint
 	CUstreamCaptureMode mode = begin_own(t);
 	uint32_t number = TT_NO_EPOCH;
 
-	if (recorder_state == RECORDER_ON && !atomic_load(&captures_active) && is_due(c, TT_TRIGGER_KERNEL_AFTER))
+	if (session_state == SESSION_ON && !atomic_load(&captures_active) && is_due(c, TT_TRIGGER_KERNEL_AFTER))
 		number = cut_epoch(t, c, &like, true);
 	end_own(t, mode);
 	return number;
@@ -551,13 +539,13 @@ bool capture_give_back(struct thread *t, struct context *c)
 			capture_destroy(p);
 		gate_open();
 		if (!ended) {
-			recorder_warn("the program ran short of device memory: work of it did not end, so the recorder kept its own");
+			session_warn("the program ran short of device memory: work of it did not end, so the recorder kept its own");
 			goto out;
 		}
 		capture_freed(c);
 		c->short_of_memory = true;
-		if (recorder_state == RECORDER_ON && !all) {
-			recorder_warn("the program ran short of device memory: the recorder gave its own back");
+		if (session_state == SESSION_ON && !all) {
+			session_warn("the program ran short of device memory: the recorder gave its own back");
 			c->capture = capture_create(c, true);
 		}
 		gave = true;
@@ -598,31 +586,31 @@ void capture_dump(struct thread *t)
 /* Whether a last epoch can be cut: one where there was none before needs what may wait for all that runs. */
 static bool may_end(const struct thread *t, const struct context *c)
 {
-	if (atomic_load(&recorder_state) != RECORDER_ON)
+	if (atomic_load(&session_state) != SESSION_ON)
 		return false;
 	if (c->capture || !context_work(c))
 		return c->capture;
 	bool ended = work_ends(t, c);
 	if (!ended)
-		recorder_lost(NO_LAST_EPOCH);
+		session_lost(NO_LAST_EPOCH);
 	return ended;
 }
 
 void capture_end(struct thread *t, struct context *c, bool final_epoch, bool process_ends)
 {
 	if (final_epoch && (options.epoch.sync || options.epoch.launch) && may_end(t, c))
-		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, recorder_next_seq(), false);
+		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, session_next_seq(), false);
 	CUstreamCaptureMode mode = begin_own(t);
 	struct capture *p = c->capture;
 	bool settled = p && !p->broken && capture_settled(p);
 	if (p && !p->broken)
 		flight_dump(p);
-	if (p && !p->broken && !settled && process_ends && !capture_hurried()) {
-		recorder_lost(NO_LAST_EPOCH);
-		capture_hurry();
+	if (p && !p->broken && !settled && process_ends && !session_hurried()) {
+		session_lost(NO_LAST_EPOCH);
+		session_hurry();
 	}
 	/* What a process leaves behind at its end the system frees, and without a wait. */
-	bool frees = p && drain_flush() && !p->broken && !capture_hurried() && (process_ends || work_ends(t, c)) &&
+	bool frees = p && drain_flush() && !p->broken && !session_hurried() && (process_ends || work_ends(t, c)) &&
 		     gate_close(GATE_MS) && runs_nothing(t, c);
 	if (frees)
 		capture_destroy(p);

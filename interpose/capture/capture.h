@@ -138,8 +138,6 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
  * Something ends the process: from now on nothing of the recorder waits for the GPU or the drain
  * for longer than a moment, and what is cut short by that is no failure.
  */
-void capture_hurry(void);
-bool capture_hurried(void);
 /* The earlier of this time and when waiting for the GPU, or for the drain, is over. */
 uint64_t capture_deadline(uint64_t usual, bool drain);
 /* Bytes of device memory that are ours. */
@@ -152,7 +150,6 @@ bool capture_control(const char *what, char *why, size_t size);
 /* Drop-oldest: hand what the rings hold to the drain. */
 void capture_dump(struct thread *t);
 
-extern _Atomic int captures_active; /* stream captures the program has under way */
 /* One that was counted as under way did begin, in this stream; it ended, or its stream is gone. */
 void capture_stream_began(struct stream *s);
 void capture_stream_ended(struct stream *s);

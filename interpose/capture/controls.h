@@ -1,10 +1,7 @@
 /*
  * What of the recording a program can change while it goes on: tt_control, and TT_CONTROL for what
  * it begins with.
- *
- *   points=on|off  stamps=on|off  regions=all|touched|IDS|REGEX  snapshot=N
- *
- * separated by semicolons. They hold for epochs and graph launches from then on.
+ * They hold for epochs and graph launches from then on. options/control_text.h has their text.
  *
  * Invariant: they change under the capture lock only, so that an epoch, or a launch with epochs
  * inside, is made under one set of them, which its record names.
@@ -29,8 +26,6 @@ struct controls {
 };
 extern struct controls controls;
 
-/* Whether text can be understood; else with a one-line reason. */
-bool controls_check(const char *text, char *why, size_t size);
 /* As the recording starts, from the options. */
 void controls_begin(void);
 /* The caller holds the capture lock; or it begins. False with a one-line reason, and nothing has changed. */

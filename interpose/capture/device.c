@@ -8,9 +8,8 @@
 #include <string.h>
 
 #include "capture/drain.h"
-#include "lifecycle/crash_report.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "capture/capture.h"
 #include "capture/graph_epochs.h"
@@ -127,12 +126,12 @@ static bool make_ring(struct capture *p, uint64_t *wanted)
 static void tell_ring(const struct capture *p, uint64_t wanted)
 {
 	if (p->ring.host)
-		recorder_warn("no device memory to spare: the ring is %llu MiB of pinned host memory",
+		session_warn("no device memory to spare: the ring is %llu MiB of pinned host memory",
 			      (unsigned long long)(p->ring.size >> 20));
 	else if (p->ring.size < wanted)
-		recorder_warn("little device memory to spare: the ring is %llu MiB instead of %llu",
+		session_warn("little device memory to spare: the ring is %llu MiB instead of %llu",
 			      (unsigned long long)(p->ring.size >> 20), (unsigned long long)(wanted >> 20));
-	recorder_ring(p->ring.size, p->ring.host ? "host" : "device");
+	session_set_ring(p->ring.size, p->ring.host ? "host" : "device");
 }
 
 bool capture_is_idle(const struct capture *p)
@@ -209,7 +208,7 @@ static struct capture *create(struct context *c, bool host_only)
 	CUresult r;
 
 	if (!p) {
-		recorder_fail("no host memory to capture with");
+		session_fail("no host memory to capture with");
 		return NULL;
 	}
 	pthread_mutex_init(&p->calling_off, NULL);
@@ -222,7 +221,7 @@ static struct capture *create(struct context *c, bool host_only)
 		r = get_kernel(p, TT_KERNEL_GATHER, &p->gather);
 	if (r != CUDA_SUCCESS) {
 		real.cuGetErrorName(r, &name);
-		recorder_fail("the driver refused the capture kernels: %s", name);
+		session_fail("the driver refused the capture kernels: %s", name);
 		destroy(p);
 		return NULL;
 	}
@@ -240,11 +239,11 @@ static struct capture *create(struct context *c, bool host_only)
 		ok = real.cuMemHostAlloc((void **)&p->pinned[i], DRAIN_BUFFER, 0) == CUDA_SUCCESS;
 	ok = ok && had(real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream), "to clear memory", &refused);
 	if (!ok) {
-		recorder_ring(0, "none");
+		session_set_ring(0, "none");
 		if (refused)
-			recorder_fail("the driver refused the recorder %s", refused);
+			session_fail("the driver refused the recorder %s", refused);
 		else
-			recorder_fail("no memory for the ring, neither on the device nor pinned on the host");
+			session_fail("no memory for the ring, neither on the device nor pinned on the host");
 		destroy(p);
 		return NULL;
 	}
@@ -358,9 +357,9 @@ void capture_failed(struct capture *p, CUresult r, const char *call)
 	const char *name = "?";
 
 	real.cuGetErrorName(r, &name);
-	incident_result(p->context, r, call, 0);
+	session_listeners.context_failed(p->context, r, call, 0);
 	atomic_store(&p->broken, true);
-	recorder_fail("the context failed (%s from %s): what was not drained before is lost", name, call);
+	session_fail("the context failed (%s from %s): what was not drained before is lost", name, call);
 }
 
 /* What the device wrote before is read after. */

@@ -11,9 +11,8 @@
 
 #include "capture/capture.h"
 #include "util/xxh3.h"
-#include "lifecycle/crash_report.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "store/store.h"
 #include "capture/writers.h"
@@ -70,7 +69,7 @@ static bool fetched(struct capture *p, int buffer)
 
 	while (!capture_poll(p, capture_copied_word(p, buffer), p->copies[buffer],
 			     p->drain_streams[buffer & 1], options.stall_ms)) {
-		if (p->broken || atomic_load(&stopping) || (capture_hurried() && clock_ns() - since > HURRY_MS * 1000000ull))
+		if (p->broken || atomic_load(&stopping) || (session_hurried() && clock_ns() - since > HURRY_MS * 1000000ull))
 			return false;
 		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
 	}
@@ -80,7 +79,7 @@ static bool fetched(struct capture *p, int buffer)
 
 static bool no_memory(const struct pending *q)
 {
-	recorder_fail("no host memory for epoch %u", q->epoch.number);
+	session_fail("no host memory for epoch %u", q->epoch.number);
 	return false;
 }
 
@@ -131,7 +130,7 @@ static bool read_entries(const struct pending *q, uint64_t at, struct arrived *a
 		return true;
 	free(a->entries);
 	if (!p->broken && !atomic_load(&stopping))
-		recorder_fail("epoch %u came damaged out of the ring", q->epoch.number);
+		session_fail("epoch %u came damaged out of the ring", q->epoch.number);
 	return false;
 }
 
@@ -179,7 +178,7 @@ static bool look(struct pending *q, struct arrived *a)
 		a->records[i - first] = record_of(q, &a->entries[i], 0);
 	}
 	a->looked = last;
-	if (!store_find(recorder_store(), a->records, last - first, a->known + first))
+	if (!store_find(session_store(), a->records, last - first, a->known + first))
 		return false;
 	for (uint64_t i = first; i < last; i++)
 		if (a->known[i]) {
@@ -187,7 +186,7 @@ static bool look(struct pending *q, struct arrived *a)
 				return false;
 			a->records[n++] = record_of(q, &a->entries[i], a->known[i]);
 		}
-	if (n && !store_blocks(recorder_store(), a->records, n, NULL, 0))
+	if (n && !store_blocks(session_store(), a->records, n, NULL, 0))
 		return false;
 	a->records += n;
 	return true;
@@ -271,7 +270,7 @@ static bool store_runs(struct pending *q, struct arrived *a, uint64_t payload)
 		if (ok && writers)
 			pieces[b] = writers_put(b % TT_DATA_LANES, a->records, n, p->pinned[b]);
 		else if (ok)
-			ok = store_blocks(recorder_store(), a->records, n, p->pinned[b], 0);
+			ok = store_blocks(session_store(), a->records, n, p->pinned[b], 0);
 		a->records += ok ? n : 0;
 	}
 	for (unsigned lane = 0; writers && lane < TT_DATA_LANES; lane++)
@@ -289,7 +288,7 @@ static bool store_small(struct pending *q, struct arrived *a)
 		if (!look(q, a))
 			return false;
 	return take_run(q, a, &(struct run){.last = a->header.count}, &n) &&
-	       store_blocks(recorder_store(), a->records, n, contents, 0);
+	       store_blocks(session_store(), a->records, n, contents, 0);
 }
 
 /* Writes a chunk's blocks; contents stored before are not written again, nor, where that saves a copy, copied. */
@@ -301,7 +300,7 @@ static bool store_chunk(struct pending *q, struct arrived *a, uint64_t at)
 
 	if (!ok)
 		no_memory(q);
-	else if (a->have == a->header.size || !store_takes_contents(recorder_store())) /* which nobody looks at then */
+	else if (a->have == a->header.size || !store_takes_contents(session_store())) /* which nobody looks at then */
 		ok = store_small(q, a);
 	else
 		ok = store_runs(q, a, at + a->header.payload);
@@ -344,10 +343,10 @@ static void tell_of_limit(const struct tt_epoch *e)
 	char reason[200];
 	uint32_t since;
 
-	if (!store_digests_only(recorder_store(), &since, reason, sizeof(reason)) || since != e->number)
+	if (!store_digests_only(session_store(), &since, reason, sizeof(reason)) || since != e->number)
 		return;
-	recorder_lost("epochs from %u on have digests only: %s", since, reason);
-	recorder_note();
+	session_lost("epochs from %u on have digests only: %s", since, reason);
+	session_listeners.changed();
 }
 
 static bool begin(struct pending *q)
@@ -356,12 +355,12 @@ static bool begin(struct pending *q)
 	assembled = (struct assembled){0};
 	assembled.regions = calloc((q->list ? q->list->count : 0) + 1, sizeof(*assembled.regions));
 	return (assembled.regions || no_memory(q)) &&
-	       store_epoch_begin(recorder_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
+	       store_epoch_begin(session_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
 }
 
 static bool commit(struct pending *q)
 {
-	store *s = recorder_store();
+	store *s = session_store();
 	bool ok = true;
 
 	q->epoch.flags |= assembled.written ? TT_EPOCHF_LOOSE : 0;
@@ -374,15 +373,15 @@ static bool commit(struct pending *q)
 					  assembled.regions[i].changed);
 	if (!ok || !store_epoch_commit(s, &q->epoch))
 		return false;
-	incident_epoch(&q->epoch);
+	session_listeners.epoch_stored(&q->epoch);
 	tell_of_limit(&q->epoch);
 	bool dropped = q->epoch.flags & TT_EPOCHF_DROPPED;
-	atomic_fetch_add(&recorder_counters.epochs, 1);
-	atomic_fetch_add(&recorder_counters.epochs_refused, q->refused && !dropped);
-	atomic_fetch_add(&recorder_counters.epochs_dropped, dropped);
-	atomic_fetch_add(&recorder_counters.bytes_read, q->epoch.bytes_read);
-	atomic_fetch_add(&recorder_counters.bytes_changed, q->epoch.bytes_changed);
-	atomic_fetch_add(&recorder_counters.bytes_stored, q->epoch.bytes_stored);
+	atomic_fetch_add(&session_counters.epochs, 1);
+	atomic_fetch_add(&session_counters.epochs_refused, q->refused && !dropped);
+	atomic_fetch_add(&session_counters.epochs_dropped, dropped);
+	atomic_fetch_add(&session_counters.bytes_read, q->epoch.bytes_read);
+	atomic_fetch_add(&session_counters.bytes_changed, q->epoch.bytes_changed);
+	atomic_fetch_add(&session_counters.bytes_stored, q->epoch.bytes_stored);
 	return true;
 }
 
@@ -411,10 +410,10 @@ static bool wait_captured(struct pending *q)
 	bool off = q->epoch.number < atomic_load(&p->called_off);
 	bool captured = capture_wait(p, q->slot, off ? 0 : options.stall_ms);
 
-	if (!captured && !p->broken && !capture_hurried() && recorder_state == RECORDER_ON)
-		recorder_warn("epoch %u waited more than %u ms for work of the program: it was called off", q->epoch.number,
+	if (!captured && !p->broken && !session_hurried() && session_state == SESSION_ON)
+		session_warn("epoch %u waited more than %u ms for work of the program: it was called off", q->epoch.number,
 			      options.stall_ms);
-	while (!captured && !p->broken && !atomic_load(&stopping) && !capture_hurried()) {
+	while (!captured && !p->broken && !atomic_load(&stopping) && !session_hurried()) {
 		capture_call_off(p, q->slot);
 		captured = capture_wait(p, q->slot, 100);
 	}
@@ -443,7 +442,7 @@ static bool drain_from_device(struct pending *q, bool on)
 
 static void drain_one(struct pending *q)
 {
-	bool on = recorder_state == RECORDER_ON && !given_up, ok = false;
+	bool on = session_state == SESSION_ON && !given_up, ok = false;
 	struct capture *p = q->capture;
 	char reason[256] = "";
 
@@ -451,16 +450,16 @@ static void drain_one(struct pending *q)
 		ok = drain_from_device(q, on);
 	if (!on || q->watch)
 		return;
-	if (!ok && p->broken && recorder_state == RECORDER_ON && !store_failed(recorder_store(), reason, sizeof(reason)))
+	if (!ok && p->broken && session_state == SESSION_ON && !store_failed(session_store(), reason, sizeof(reason)))
 		ok = store_lost(q);
 	if (ok)
 		return;
 	given_up = true;
-	store_epoch_abandon(recorder_store());
-	if (store_failed(recorder_store(), reason, sizeof(reason)))
-		recorder_fail("%s", reason);
+	store_epoch_abandon(session_store());
+	if (store_failed(session_store(), reason, sizeof(reason)))
+		session_fail("%s", reason);
 	else if (!p->broken && !atomic_load(&stopping))
-		recorder_fail("epoch %u can't be stored", q->epoch.number);
+		session_fail("epoch %u can't be stored", q->epoch.number);
 }
 
 /* With the lock held. */
@@ -578,7 +577,7 @@ bool drain_places(unsigned places)
 
 bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest)
 {
-	return wait_drained(CAPTURE_PENDING, p, size, largest) && recorder_state == RECORDER_ON;
+	return wait_drained(CAPTURE_PENDING, p, size, largest) && session_state == SESSION_ON;
 }
 
 /* With the lock held: epochs that are not in the files, of all contexts or of one. */
@@ -601,8 +600,8 @@ void drain_leave(struct capture *p)
 	while (running && drained < added && queue[drained % CAPTURE_PENDING].capture == p)
 		wait_for_change(100);
 	pthread_mutex_unlock(&lock);
-	if (left && recorder_state == RECORDER_ON)
-		recorder_lost("a context ended while the drain got no further: %u of its epochs may have no contents", left);
+	if (left && session_state == SESSION_ON)
+		session_lost("a context ended while the drain got no further: %u of its epochs may have no contents", left);
 }
 
 void drain_stop(void)
@@ -614,7 +613,7 @@ void drain_stop(void)
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
 	if (left)
-		recorder_fail("the drain got no further for %u ms: %u epochs may be missing at the end", options.stall_ms, left);
+		session_fail("the drain got no further for %u ms: %u epochs may be missing at the end", options.stall_ms, left);
 }
 
 void drain_forget(void)

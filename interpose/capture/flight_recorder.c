@@ -10,7 +10,7 @@
 
 #include "capture/drain.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "capture/capture.h"
 
 static void take_first(struct capture *p, size_t n)

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "entry/entry.h"
+#include "driver/driver.h"
 
 struct twin_node {
 	CUgraphNode of, node;

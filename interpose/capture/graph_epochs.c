@@ -17,7 +17,7 @@
 #include "capture/controls.h"
 #include "capture/drain.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "capture/capture.h"
 #include "capture/graph_instrumentation.h"
@@ -38,7 +38,7 @@ void points_switch_off(const struct context *c)
 void points_give_up(struct points *q)
 {
 	q->given_up = true;
-	recorder_lost("there are no more epochs inside a graph: not all of its launches can be followed");
+	session_lost("there are no more epochs inside a graph: not all of its launches can be followed");
 }
 
 /* ---- what a point reads ---- */
@@ -234,7 +234,7 @@ static bool queue(struct capture *p, struct points *q, const struct stream *s)
 		return false;
 	if (wait_for_turn(q, s, turn_before(q, POINT_SETS)) && drain_places(q->point_count))
 		return true;
-	if (!capture_hurried())
+	if (!session_hurried())
 		capture_let_go(p);
 	return false;
 }
@@ -243,7 +243,7 @@ static void submit(struct capture *p, struct points *q, unsigned i, uint64_t seq
 {
 	struct point *point = &q->points[i];
 	uint64_t turn = atomic_load(&q->launched);
-	uint32_t number = recorder_next_epoch();
+	uint32_t number = session_next_epoch();
 	struct pending pending = {
 		.capture = p, .number = ++p->number, .final = true, .list = region_list_hold(point->list),
 		.epoch = {.number = number, .trigger = TT_TRIGGER_GRAPH_NODE, .flags = TT_EPOCHF_TOUCHED,
@@ -252,7 +252,7 @@ static void submit(struct capture *p, struct points *q, unsigned i, uint64_t seq
 			  .regions = point->list->count, .controls = controls.text},
 	};
 
-	recorder_set_next_epoch(number + 1);
+	session_set_next_epoch(number + 1);
 	pending.slot = point->slot = capture_slot(p);
 	for (uint32_t k = 0; k < point->list->count; k++)
 		atomic_store(&point->list->regions[k]->captured_by, p->number);
@@ -276,11 +276,11 @@ static bool capture(struct capture *p, struct points *q, struct exec *x, const s
 	if (atomic_load(&captures_active))
 		return false;
 	if (!queue(p, q, s)) {
-		recorder_lost("epochs inside graphs were not captured: those of launches before are held up");
+		session_lost("epochs inside graphs were not captured: those of launches before are held up");
 		return false;
 	}
 	if ((why = prepare_all(p, q, x, &largest))) {
-		recorder_lost("epochs inside graphs were not captured: %s", why);
+		session_lost("epochs inside graphs were not captured: %s", why);
 		let_go(q);
 		return false;
 	}
@@ -309,7 +309,7 @@ static bool capture_inside(struct thread *t, struct points *q, struct exec *x, s
 	}
 	CUstreamCaptureMode mode = thread_own_begin(t);
 	struct capture *p = c->capture;
-	bool on = recorder_state == RECORDER_ON && c == q->context && p && !p->broken && capture(p, q, x, s, seq);
+	bool on = session_state == SESSION_ON && c == q->context && p && !p->broken && capture(p, q, x, s, seq);
 	thread_own_end(t, mode);
 	if (!on)
 		pthread_mutex_unlock(&capture_lock);

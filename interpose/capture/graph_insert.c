@@ -12,10 +12,8 @@
 #include <string.h>
 
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "track/modules.h"
-#include "timeline/stamps.h"
-#include "timeline/timeline.h"
 #include "capture/graph_instrumentation.h"
 #include "capture/graph_epochs.h"
 #include "capture/graph_topology.h"
@@ -65,7 +63,7 @@ static const struct function *chosen(const struct context *c, CUgraphNode node)
 	bool told = real.cuGraphNodeGetType(node, &type) == CUDA_SUCCESS;
 	bool kernel = told && type == CU_GRAPH_NODE_TYPE_KERNEL;
 	if (!told || (kernel && real.cuGraphKernelNodeGetParams_v2(node, &p) != CUDA_SUCCESS)) {
-		recorder_lost("there may be no epochs and times of a kernel inside a graph: the driver does not describe it");
+		session_lost("there may be no epochs and times of a kernel inside a graph: the driver does not describe it");
 		return NULL;
 	}
 	if (!kernel || (p.ctx && p.ctx != c->handle))
@@ -84,12 +82,12 @@ static void add_spot(struct points *q, uint32_t position, const struct function 
 	};
 
 	if (s.captured && q->point_count == POINTS_MOST) {
-		recorder_lost("inside a graph there are epochs after %d kernels at most: others that were chosen are left out",
+		session_lost("inside a graph there are epochs after %d kernels at most: others that were chosen are left out",
 			      POINTS_MOST);
 		s.captured = false;
 	}
 	if (s.stamped && q->stamped_count == STAMPED_MOST) {
-		recorder_lost("inside a graph %d kernels at most have times: others that were chosen are left out", STAMPED_MOST);
+		session_lost("inside a graph %d kernels at most have times: others that were chosen are left out", STAMPED_MOST);
 		s.stamped = false;
 	}
 	if (!s.captured && !s.stamped)
@@ -101,10 +99,12 @@ static void add_spot(struct points *q, uint32_t position, const struct function 
 	q->spots[q->spot_count++] = s;
 }
 
+struct node_timer node_timer;
+
 /* In order; NULL where there are none. False without memory for them. */
 static bool find_spots(struct context *c, const struct reading *g, struct points **found)
 {
-	bool times = atomic_load(&timeline_source) == TIMELINE_EVENTS; /* CUPTI has them of all nodes */
+	bool times = node_timer.wanted && node_timer.wanted();
 	struct points *q = calloc(1, sizeof(*q));
 	uint32_t *order = reading_order(g);
 	bool ok = q && order && (q->spots = calloc(POINTS_MOST + STAMPED_MOST, sizeof(*q->spots)));
@@ -318,7 +318,7 @@ static bool add_last(struct points *q, CUgraphNode last, CUgraph graph, const st
 static void destroy_node(CUgraphNode *node)
 {
 	if (*node && real.cuGraphDestroyNode(*node) != CUDA_SUCCESS)
-		recorder_warn("a graph of the program has a node of the recorder's: the driver does not take it out again");
+		session_warn("a graph of the program has a node of the recorder's: the driver does not take it out again");
 	*node = NULL;
 }
 
@@ -396,11 +396,11 @@ static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
 		if (!why && (!(k = kernels_of(c)) || !allocate(q, c) || !add_somewhere(q, graph, &g, k)))
 			why = "the driver refuses the nodes that capture";
 		if (!why && q->stamped_count)
-			stamps_prepare(c);
+			node_timer.prepare(c);
 	}
 	if (why) {
 		bool epochs = q ? q->point_count : options.epoch.inside.count;
-		recorder_lost("there are no %s inside a graph: %s", epochs ? "epochs" : "times", why);
+		session_lost("there are no %s inside a graph: %s", epochs ? "epochs" : "times", why);
 		if (q)
 			points_free(q);
 		q = NULL;
@@ -414,7 +414,7 @@ struct points *points_insert(struct thread *t, struct context *c, CUgraph graph,
 	if (!options.epoch.inside.count && !options.stamps.count)
 		return NULL;
 	if (!driver_has_calls()) {
-		recorder_lost("there is nothing of the recorder's inside graphs: the driver lacks calls for it");
+		session_lost("there is nothing of the recorder's inside graphs: the driver lacks calls for it");
 		return NULL;
 	}
 	CUstreamCaptureMode mode = thread_own_begin(t);

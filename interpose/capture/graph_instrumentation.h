@@ -115,4 +115,11 @@ static inline uint64_t points_through(const struct points *q)
 	return __atomic_load_n(&q->replay->turn, __ATOMIC_ACQUIRE);
 }
 
+/* Who takes the times of nodes by stamps inside their graphs; it says so before the first graph is made. */
+struct node_timer {
+	bool (*wanted)(void);
+	void (*prepare)(const struct context *c); /* a graph of the context, which is the current one, is about to have some */
+};
+extern struct node_timer node_timer;
+
 #endif

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "entry/entry.h"
+#include "driver/driver.h"
 
 /* A graph as it is read: nodes by position, and by handle, and what leads where. */
 struct reading {

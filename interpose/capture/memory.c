@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/vector.h"
 #include "track/streams.h"
 #include "capture/free_ranges.h"
@@ -89,7 +89,7 @@ static void reserve(struct owner *o)
 static void do_without(struct owner *o)
 {
 	o->maps = false;
-	recorder_warn("device %d can't map memory at chosen addresses: the recorder's memory lies among the program's",
+	session_warn("device %d can't map memory at chosen addresses: the recorder's memory lies among the program's",
 		      o->context->device);
 }
 

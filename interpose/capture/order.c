@@ -2,14 +2,13 @@
  * What a capture waits for, and what waits for it. See capture.h for the invariant.
  */
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "capture/capture.h"
 
 #define HOST_BOUND_MS 200 /* an epoch waits so long for streams that may wait for the host */
 #define OTHERS_MS 50      /* and so long for the others, if those stay busy */
 
-HOT_DATA _Atomic int captures_active;
 
 void capture_stream_began(struct stream *s)
 {
@@ -158,7 +157,7 @@ static bool wait_for_captures(struct capture *p, CUstream stream, uint32_t captu
 		return false;
 	if (real.cuStreamWaitValue32_v2(stream, p->shared.device, captures, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS &&
 	    !capture_poll(p, p->shared.host, captures, p->stream, options.stall_ms) && !p->broken)
-		recorder_fail("the driver lets no stream wait for a capture that takes longer than %u ms", options.stall_ms);
+		session_fail("the driver lets no stream wait for a capture that takes longer than %u ms", options.stall_ms);
 	return true;
 }
 

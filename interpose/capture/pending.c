@@ -8,6 +8,7 @@
 #include "options/options.h"
 #include "util/clock.h"
 #include "capture/capture.h"
+#include "session/session.h"
 
 #define CANCEL_MS 2000 /* for the device to notice that captures are called off */
 
@@ -141,7 +142,7 @@ bool capture_settled(struct capture *p)
 	if (!p->open_count)
 		return true;
 	if (!capture_wait(p, last_open(p), late ? 0 : options.stall_ms)) {
-		if (!late && !p->broken && !capture_hurried())
+		if (!late && !p->broken && !session_hurried())
 			capture_let_go(p);
 		return false;
 	}

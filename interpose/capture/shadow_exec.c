@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "capture/graph_instrumentation.h"
 #include "capture/graph_epochs.h"
@@ -81,5 +81,5 @@ void points_astray(struct points *q)
 	wait_for_launches(q);
 	q->given_up = true;
 	atomic_store(&q->astray, true);
-	recorder_lost("there are no more epochs inside a graph: with them the driver does not change it as the program did");
+	session_lost("there are no more epochs inside a graph: with them the driver does not change it as the program did");
 }

@@ -7,7 +7,7 @@
 #include <signal.h>
 
 #include "format.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "track/thread.h"
 #include "store/store.h"
 
@@ -39,7 +39,7 @@ static void *work(void *context)
 			pthread_cond_wait(&w->changed, &w->lock);
 		struct work job = w->queue[w->done % WRITERS_QUEUE];
 		pthread_mutex_unlock(&w->lock);
-		bool good = store_blocks(recorder_store(), job.blocks, job.count, job.contents, (unsigned)(w - writers));
+		bool good = store_blocks(session_store(), job.blocks, job.count, job.contents, (unsigned)(w - writers));
 		pthread_mutex_lock(&w->lock);
 		w->good &= good;
 		w->done++;

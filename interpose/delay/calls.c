@@ -15,7 +15,7 @@
 
 #include "capture/capture.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "delay/points.h"
 
@@ -103,7 +103,7 @@ static void *work(void *unused)
 		bool any = false;
 		uint64_t now = clock_ns();
 		for (struct delays *d = all; d; d = d->next)
-			any |= look(d, now, closing || capture_hurried());
+			any |= look(d, now, closing || session_hurried());
 		if (closing)
 			break;
 		if (any) {
@@ -168,7 +168,7 @@ static struct delays *create(struct thread *t, struct context *c)
 	}
 	thread_own_end(t, mode);
 	if (!d->slots)
-		recorder_warn("no pinned memory for delays: streams are not late");
+		session_warn("no pinned memory for delays: streams are not late");
 	d->next = all;
 	all = d;
 	return d;
@@ -239,7 +239,7 @@ void delays_look_for_clusters(const char *kernel, CUfunction f, const uint32_t c
 		any |= cluster[i] > 1 || (real.cuFuncGetAttribute(&own, sizes[i], f) == CUDA_SUCCESS && own > 1);
 	}
 	if (!any)
-		recorder_warn("%.150s has no clusters: all of its blocks are late alike", kernel);
+		session_warn("%.150s has no clusters: all of its blocks are late alike", kernel);
 }
 
 void delays_context_ends(struct context *c)

@@ -12,7 +12,7 @@
 #include "util/json_writer.h"
 #include "format.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 
 #define MOST_CALLS (1 << 16) /* that are listed */
 
@@ -69,7 +69,7 @@ static void load(void)
 		return;
 	loaded = config_load(options.delay_load, why, sizeof(why));
 	if (!loaded)
-		recorder_warn("nothing is late: %s", why);
+		session_warn("nothing is late: %s", why);
 }
 
 void delays_open(void)
@@ -219,7 +219,7 @@ void delay_kernel_done(struct delay_kernel *k, const char *why)
 	k->done = true;
 	pthread_mutex_unlock(&lock);
 	if (why)
-		recorder_warn("nothing in %.120s is late: %s", k->name, why);
+		session_warn("nothing in %.120s is late: %s", k->name, why);
 }
 
 bool delays_by_cluster(const char *name)
@@ -256,7 +256,7 @@ void delay_list(uint64_t stream, uint64_t number, uint32_t flags, uint32_t ns)
 		calls[call_count++] = (struct late_call){stream, number, flags, ns};
 	pthread_mutex_unlock(&lock);
 	if (!fits)
-		recorder_warn("more than %u calls are late: delays.json has the first of them", MOST_CALLS);
+		session_warn("more than %u calls are late: delays.json has the first of them", MOST_CALLS);
 }
 
 /* Half of them, and by half of those each. */
@@ -403,9 +403,9 @@ static void tell_unused(void)
 		name = on ? k->name : name;
 	}
 	if (options.delay_ns && !kernels)
-		recorder_warn("nothing inside kernels is late: no code was loaded that delays can be put into");
+		session_warn("nothing inside kernels is late: no code was loaded that delays can be put into");
 	if (points)
-		recorder_warn("%zu delays in %zu kernels were not put in, for there was no such code: %.100s%s", points,
+		session_warn("%zu delays in %zu kernels were not put in, for there was no such code: %.100s%s", points,
 			      of_kernels, name, of_kernels > 1 ? ", …" : "");
 }
 
@@ -431,5 +431,5 @@ void delays_write(const struct folder *folder)
 	}
 	pthread_mutex_unlock(&lock);
 	if (!good)
-		recorder_warn("%s/delays.json was not written", folder->path);
+		session_warn("%s/delays.json was not written", folder->path);
 }

@@ -3,8 +3,7 @@
  */
 #include "entry/entry.h"
 
-#include "nvtx/abi.h"
-#include "nvtx/nvtx.h"
+#include "nvtx_abi.h"
 #include "entry/pass_table.h"
 
 #include <dlfcn.h>
@@ -13,40 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct driver real;
-
-const char *const call_names[CALL_COUNT] = {
-#define X(symbol) #symbol,
-	HOOK_TABLE(X)
-#undef X
-};
-
-/* Every hooked call: its symbol, our wrapper, where the driver's address is kept. */
-static const struct hook {
-	const char *symbol;
-	void *wrapper;
-	void **member;
-} hooks[CALL_COUNT] = {
-#define X(symbol) {#symbol, (void *)symbol, (void **)&real.symbol},
-	HOOK_TABLE(X)
-#undef X
-};
-
-static const struct used {
-	const char *symbol;
-	void **member;
-} used[] = {
-#define X(symbol) {#symbol, (void **)&real.symbol},
-	CALL_TABLE(X)
-#undef X
-};
-
-typedef void *dlsym_fn(void *, const char *);
-static dlsym_fn *real_dlsym;
-
-#define SLOTS 1024 /* power of two, well above CALL_COUNT */
-static struct slot { void *address, *wrapper; } by_address[SLOTS];
-static const struct hook *by_symbol[SLOTS];
 static char (*unknown)[96];
 
 /* The names that programs ask for: those of the tables without version and default stream. */
@@ -56,167 +21,15 @@ static bool names_indexed;
 static const char *unknown_list[ENTRY_UNKNOWN_MAX];
 static unsigned unknown_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool resolved;
-
-
-UNWATCHED static void find_dlsym(void)
-{
-	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-
-	for (unsigned i = 0; !real_dlsym && i < sizeof(versions) / sizeof(*versions); i++)
-		real_dlsym = (dlsym_fn *)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-	if (!real_dlsym)
-		fputs("ttanalyze: no dlsym in this C library; the program can't look up symbols\n", stderr);
-}
-
-static unsigned hash_pointer(const void *p)
-{
-	return (unsigned)(((uintptr_t)p * 0x9e3779b97f4a7c15ull) >> 54) & (SLOTS - 1);
-}
-
-static unsigned hash_name(const char *s, size_t n)
-{
-	unsigned h = 2166136261u;
-
-	while (n--)
-		h = (h ^ (unsigned char)*s++) * 16777619u;
-	return (h ^ h >> 15) & (SLOTS - 1);
-}
-
-static void index_symbols(void)
-{
-	for (unsigned i = 0; i < CALL_COUNT; i++) {
-		unsigned h = hash_name(hooks[i].symbol, strlen(hooks[i].symbol));
-		while (by_symbol[h])
-			h = (h + 1) & (SLOTS - 1);
-		by_symbol[h] = &hooks[i];
-	}
-}
-
-__attribute__((constructor)) static void start(void)
-{
-	find_dlsym();
-	index_symbols();
-}
-
-static const struct hook *hook_of_symbol(const char *name)
-{
-	for (unsigned h = hash_name(name, strlen(name)); by_symbol[h]; h = (h + 1) & (SLOTS - 1))
-		if (!strcmp(by_symbol[h]->symbol, name))
-			return by_symbol[h];
-	return NULL;
-}
-
-static void *wrapper_of(void *address)
-{
-	for (unsigned h = hash_pointer(address); by_address[h].address; h = (h + 1) & (SLOTS - 1))
-		if (by_address[h].address == address)
-			return by_address[h].wrapper;
-	return NULL;
-}
-
-/* A symbol of the driver itself: never our own export, which a global look-up finds first. */
-static void *driver_symbol(void *handle, const char *symbol)
-{
-	void *p = real_dlsym(handle, symbol);
-	const struct hook *h = hook_of_symbol(symbol);
-
-	return h && p == h->wrapper ? NULL : p;
-}
-
-/* From an open driver library, take all addresses. Caller holds the lock. */
-static void take_addresses(void *handle)
-{
-	for (unsigned i = 0; i < CALL_COUNT; i++) {
-		void *p = driver_symbol(handle, hooks[i].symbol);
-		unsigned h = hash_pointer(p);
-
-		if (!p)
-			continue;
-		while (by_address[h].address && by_address[h].address != p)
-			h = (h + 1) & (SLOTS - 1);
-		if (!by_address[h].address) { /* aliases of one address: the first in the table stands for it */
-			by_address[h].wrapper = hooks[i].wrapper;
-			by_address[h].address = p;
-		}
-		__atomic_store_n(hooks[i].member, p, __ATOMIC_RELEASE);
-	}
-	for (unsigned i = 0; i < sizeof(used) / sizeof(*used); i++)
-		*used[i].member = real_dlsym(handle, used[i].symbol);
-	dlerror(); /* what this driver lacks is no error of the program's */
-	__atomic_store_n(&resolved, true, __ATOMIC_RELEASE);
-}
-
-/* We use the driver until the process ends, though the program may close it before. */
-static void keep_driver(void)
-{
-	Dl_info found;
-
-	if (dladdr((void *)real.cuInit, &found))
-		dlopen(found.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
-}
-
-static bool resolve_from(void *handle)
-{
-	bool first = false;
-
-	if (likely(__atomic_load_n(&resolved, __ATOMIC_ACQUIRE)))
-		return true;
-	pthread_mutex_lock(&lock);
-	if (!resolved && handle) {
-		take_addresses(handle);
-		first = true;
-	}
-	pthread_mutex_unlock(&lock);
-	if (first)
-		keep_driver();
-	return resolved;
-}
-
-bool entry_resolve(void)
-{
-	if (likely(__atomic_load_n(&resolved, __ATOMIC_ACQUIRE)))
-		return true;
-	if (!real_dlsym)
-		start(); /* called from another library's constructor, before ours ran */
-	return resolve_from(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL));
-}
 
 bool entry_preloaded(void)
 {
 	void *program = dlopen(NULL, RTLD_NOW);
-	bool found = real_dlsym && program && real_dlsym(program, "cuGetProcAddress_v2") == (void *)cuGetProcAddress_v2;
+	bool found = driver_dlsym && program && driver_dlsym(program, "cuGetProcAddress_v2") == (void *)cuGetProcAddress_v2;
 
 	if (program)
 		dlclose(program);
 	return found;
-}
-
-const void *entry_driver_address(unsigned call)
-{
-	return *hooks[call].member;
-}
-
-void entry_exchange(unsigned call, void **pointer, bool install)
-{
-	__atomic_store_n(hooks[call].member, *pointer, __ATOMIC_RELEASE);
-	if (install)
-		*pointer = hooks[call].wrapper;
-}
-
-bool entry_resolve_for(void **member)
-{
-	return entry_resolve() && *member;
-}
-
-const char *entry_lacks(void)
-{
-#define X(symbol) \
-	if (!real.symbol) \
-		return #symbol;
-	NEED_TABLE(X)
-#undef X
-	return NULL;
 }
 
 UNWATCHED static bool driver_name(const char *name)
@@ -233,18 +46,18 @@ static void *instead_of_ours(const struct hook *h)
 {
 	void *driver;
 
-	if (real_dlsym(RTLD_NEXT, h->symbol))
+	if (driver_dlsym(RTLD_NEXT, h->symbol))
 		return h->wrapper;
 	driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-	void *p = driver ? real_dlsym(driver, h->symbol) : real_dlsym(RTLD_NEXT, h->symbol);
+	void *p = driver ? driver_dlsym(driver, h->symbol) : driver_dlsym(RTLD_NEXT, h->symbol);
 	if (driver)
 		dlclose(driver);
 	return p ? h->wrapper : NULL;
 }
 
-static void *driver_dlsym(void *handle, const struct hook *h)
+static void *look_up(void *handle, const struct hook *h)
 {
-	void *p = real_dlsym(handle, h->symbol);
+	void *p = driver_dlsym(handle, h->symbol);
 
 	if (!p)
 		return p;
@@ -252,9 +65,9 @@ static void *driver_dlsym(void *handle, const struct hook *h)
 		return instead_of_ours(h);
 	/* Another library's own symbol of that name, a second interposer say, is left alone unless
 	 * it is the first we hear of a driver at all. */
-	if (!resolve_from(handle == RTLD_DEFAULT || handle == RTLD_NEXT ? NULL : handle) && !entry_resolve())
+	if (!driver_resolve_from(handle == RTLD_DEFAULT || handle == RTLD_NEXT ? NULL : handle) && !driver_resolve())
 		return p;
-	void *w = wrapper_of(p);
+	void *w = driver_wrapper_of(p);
 	return w ? w : p;
 }
 
@@ -279,29 +92,28 @@ UNWATCHED static bool nvtx_name(const char *name)
 UNWATCHED EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *restrict handle,
 								     const char *restrict name)
 {
-	if (unlikely(!real_dlsym)) {
-		find_dlsym();
-		if (!real_dlsym)
+	if (unlikely(!driver_dlsym)) {
+		driver_find_dlsym();
+		if (!driver_dlsym)
 			return NULL;
 	}
 	if (unlikely(driver_name(name)) && handle != RTLD_NEXT) {
-		if (unlikely(!by_symbol[hash_name("cuInit", 6)]))
-			start();
-		const struct hook *h = hook_of_symbol(name);
+		driver_begin();
+		const struct hook *h = driver_hook_of(name);
 		if (h)
-			return driver_dlsym(handle, h);
+			return look_up(handle, h);
 	}
 	if (unlikely(nvtx_name(name)) && handle != RTLD_NEXT)
-		return nvtx_instead_of(real_dlsym(handle, name));
+		return entry_nvtx_tool(driver_dlsym(handle, name));
 	if (unlikely(takes_cupti(name)))
 		atomic_load(&entry_cupti_taken)();
-	return real_dlsym(handle, name);
+	return driver_dlsym(handle, name);
 }
 
 /* Where the name is or belongs. */
 static struct name *name_slot(const char *name, size_t length)
 {
-	unsigned h = hash_name(name, length);
+	unsigned h = name_hash(name, length) & (NAMES - 1);
 
 	while (by_name[h].symbol && (by_name[h].length != length || memcmp(by_name[h].symbol, name, length)))
 		h = (h + 1) & (NAMES - 1);
@@ -365,9 +177,9 @@ unsigned entry_unknown_calls(const char *const **list)
 
 static void substitute(const char *name, void **address, int version, uint64_t flags)
 {
-	if (!name || !address || !*address || !entry_resolve())
+	if (!name || !address || !*address || !driver_resolve())
 		return;
-	void *w = wrapper_of(*address);
+	void *w = driver_wrapper_of(*address);
 	if (w)
 		*address = w;
 	else if (driver_name(name))

@@ -90,7 +90,7 @@ static unsigned first_of(unsigned call)
 {
 	unsigned i = 0;
 
-	while (entry_driver_address(i) != entry_driver_address(call))
+	while (driver_address(i) != driver_address(call))
 		i++;
 	return i;
 }
@@ -106,7 +106,7 @@ static const char *exchange(void *driver)
 	b.path = map->l_name;
 	dl_iterate_phdr(find_bounds, &b);
 	for (unsigned i = 0; i < CALL_COUNT; i++) {
-		const unsigned char *stub = entry_driver_address(i);
+		const unsigned char *stub = driver_address(i);
 		if (!stub || first_of(i) != i)
 			continue;
 		pointers[i] = pointer_of(&b, stub);
@@ -117,8 +117,8 @@ static const char *exchange(void *driver)
 				return "this driver's entry points share what would be exchanged";
 	}
 	for (unsigned i = CALL_COUNT; i-- > 0;) /* aliases before what they are aliases of */
-		if (entry_driver_address(i))
-			entry_exchange(i, pointers[first_of(i)], pointers[i] != NULL);
+		if (driver_address(i))
+			driver_exchange(i, pointers[first_of(i)], pointers[i] != NULL);
 	return NULL;
 }
 
@@ -136,5 +136,5 @@ const char *entry_inject(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 
-	return driver && entry_resolve() ? exchange(driver) : "the driver can't be found";
+	return driver && driver_resolve() ? exchange(driver) : "the driver can't be found";
 }

@@ -11,7 +11,7 @@
 
 #include "delay/image.h"
 #include "delay/points.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "sass/fatbin.h"
 #include "track/image_retention.h"
 
@@ -70,7 +70,7 @@ static uint8_t *delayed_ptx(const struct image *image, const struct loading *l)
 		real.cuLinkDestroy(link);
 	}
 	if (r != CUDA_SUCCESS)
-		recorder_warn("a module has no delays: the driver makes no machine code of its PTX (%s)", error_name(r));
+		session_warn("a module has no delays: the driver makes no machine code of its PTX (%s)", error_name(r));
 	return out;
 }
 
@@ -112,5 +112,5 @@ void delayed_refused(CUresult refused, CUresult as_it_is)
 {
 	delays_not_loaded();
 	if (as_it_is == CUDA_SUCCESS)
-		recorder_warn("a module has no delays: the driver does not load it with them (%s)", error_name(refused));
+		session_warn("a module has no delays: the driver does not load it with them (%s)", error_name(refused));
 }

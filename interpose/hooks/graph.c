@@ -73,7 +73,7 @@ static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph
 	bool made = op->on && r == CUDA_SUCCESS && exec && *exec;
 
 	if (points && made && points_apart(points) && !points_make_own(op->t, points, flags)) {
-		recorder_lost(REFUSED);
+		session_lost(REFUSED);
 		points_free(points);
 		points = NULL;
 	}
@@ -97,7 +97,7 @@ static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph
 		struct points *points = begin_make(&op, graph, flags); \
 		CUresult r = real.symbol args; \
 		if (take_out(&points, r) && (r = real.symbol args) == CUDA_SUCCESS) \
-			recorder_lost(REFUSED); \
+			session_lost(REFUSED); \
 		end_make(&op, r, exec, graph, flags, points); \
 		return r; \
 	}

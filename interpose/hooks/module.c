@@ -13,7 +13,7 @@
 /* Also before there is a context, and so before we record: libraries are loaded so. */
 static bool watching(void)
 {
-	return (recording() || (atomic_load(&recorder_state) == RECORDER_UNDECIDED && real.cuCtxGetCurrent)) &&
+	return (recording() || (atomic_load(&session_state) == SESSION_UNDECIDED && real.cuCtxGetCurrent)) &&
 	       !thread_current()->busy;
 }
 
@@ -25,7 +25,7 @@ static void loaded(struct op *op, CUresult r, void *handle, bool library, const 
 	if (r == CUDA_SUCCESS && (op->on || watching())) {
 		struct thread *t = thread_current();
 		t->busy++;
-		id = module_loaded(t, handle, library, l, op->on ? op->seq : recorder_next_seq());
+		id = module_loaded(t, handle, library, l, op->on ? op->seq : session_next_seq());
 		t->busy--;
 	}
 	if (op->on && (e = op_event(op, r))) {
@@ -146,7 +146,7 @@ LOADS(cuLibraryLoadFromFile, true, NULL, name, LIBRARY_OPTIONS, LIBRARY_VALUES, 
 			gate_leave(op.t); \
 			capture_settle(op.t, op.context); /* its variables may be being read */ \
 		} else if (watching()) { \
-			module_unloaded(handle, recorder_next_seq()); \
+			module_unloaded(handle, session_next_seq()); \
 		} \
 		CUresult r = real.symbol(handle); \
 		struct tt_event *e = op_event(&op, r); \

@@ -59,7 +59,7 @@ static void note(CUmemGenericAllocationHandle h)
 	}
 	pthread_mutex_unlock(&lock);
 	if (!room)
-		recorder_fail("no host memory for a multicast object");
+		session_fail("no host memory for a multicast object");
 }
 
 #define NAMES_OBJECT(symbol, params, args) \

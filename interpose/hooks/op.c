@@ -67,7 +67,7 @@ void op_reaches_address(struct op *op, CUdeviceptr address)
 
 void op_epoch(struct op *op, uint32_t trigger, uint32_t label)
 {
-	if (op->on && recorder_state == RECORDER_ON)
+	if (op->on && session_state == SESSION_ON)
 		capture_epoch(op->t, op->context, trigger, label, op->seq, trigger == TT_TRIGGER_KERNEL_BEFORE);
 }
 
@@ -76,7 +76,7 @@ EXPORT int tt_dump(void)
 {
 	OP(op);
 
-	if (!op_start(&op, TT_NO_ID, recorder_state == RECORDER_ON))
+	if (!op_start(&op, TT_NO_ID, session_state == SESSION_ON))
 		return -1;
 	capture_dump(op.t);
 	return 0;
@@ -94,7 +94,7 @@ EXPORT int tt_control(const char *what)
 	if (!op_start(&op, TT_NO_ID, recording()) || !what)
 		return -1;
 	if (!capture_control(what, why, sizeof(why))) {
-		recorder_warn("tt_control: %s", why);
+		session_warn("tt_control: %s", why);
 		return -1;
 	}
 	return 0;
@@ -108,7 +108,7 @@ EXPORT int tt_label(unsigned long long address, const char *name)
 	if (!op_begin(&op, TT_NO_ID))
 		return -1;
 	struct region_origin origin = op_origin(&op);
-	origin.label = store_string(recorder_store(), name);
+	origin.label = store_string(session_store(), name);
 	return region_label(address, &origin) ? 0 : -1;
 }
 
@@ -134,6 +134,6 @@ EXPORT int tt_epoch(void *stream, const char *label)
 
 	if (!op_begin_stream(&op, TT_NO_ID, stream, false, false))
 		return -1;
-	op_epoch(&op, TT_TRIGGER_API, store_string(recorder_store(), label));
+	op_epoch(&op, TT_TRIGGER_API, store_string(session_store(), label));
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include "store/events.h"
 #include "options/options.h"
 #include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "track/modules.h"
 #include "track/regions.h"
@@ -59,16 +60,16 @@ static inline void op_leave(struct op *op)
 
 static inline bool recording(void)
 {
-	int state = atomic_load_explicit(&recorder_state, memory_order_acquire);
+	int state = atomic_load_explicit(&session_state, memory_order_acquire);
 
-	return state == RECORDER_ON || (state == RECORDER_UNDECIDED && recorder_start());
+	return state == SESSION_ON || (state == SESSION_UNDECIDED && recorder_start());
 }
 
 /* For calls that take memory away or need all there is: what the recorder left behind when it
  * failed may still read the one and hold the other. */
 static inline bool recording_or_stopped(void)
 {
-	return recording() || unlikely(atomic_load(&recorder_state) == RECORDER_STOPPED);
+	return recording() || unlikely(atomic_load(&session_state) == SESSION_STOPPED);
 }
 
 static inline bool op_start(struct op *op, uint32_t call, bool recorded)
@@ -91,7 +92,7 @@ static inline bool op_start(struct op *op, uint32_t call, bool recorded)
 
 static inline void op_number(struct op *op)
 {
-	op->seq = recorder_next_seq();
+	op->seq = session_next_seq();
 	thread_self.submits_for = op->seq;
 }
 

@@ -94,7 +94,7 @@ static void write_record(struct tt_launch *l, const struct op *op, struct functi
 	l->attributes = keep(s->attributes, &l->attribute_count, sizeof(*s->attributes));
 	l->view_count = find_views(views, op, f, params);
 	l->views = keep(views, &l->view_count, sizeof(*views));
-	store_launch(recorder_store(), l);
+	store_launch(session_store(), l);
 }
 
 bool replayable_begin(struct op *op, struct function *f, const struct shape *s)

@@ -19,7 +19,7 @@
 #include "util/json_writer.h"
 #include "lifecycle/inflight.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "track/modules.h"
 
@@ -69,7 +69,7 @@ __attribute__((format(printf, 2, 3))) static void line(int depth, const char *fo
 
 static void say_page(void)
 {
-	recorder_say(page.text, page.used);
+	session_say(page.text, page.used);
 	page.used = 0;
 }
 
@@ -168,7 +168,7 @@ static void describe_stream(const struct inflight_stream *s, char out[80])
 
 static int open_file(const char *name)
 {
-	return file_open_existing(store_folder(recorder_store()), name);
+	return file_open_existing(store_folder(session_store()), name);
 }
 
 static void read_text(int file, uint32_t offset, char out[NAME])
@@ -468,7 +468,7 @@ void incident_result(struct context *c, CUresult r, const char *call, uint64_t s
 	const char *name = "?";
 	char at[40] = "";
 
-	if (!inflight_fatal(r) || atomic_exchange(&c->lost, true) || recorder_state != RECORDER_ON ||
+	if (!inflight_fatal(r) || atomic_exchange(&c->lost, true) || session_state != SESSION_ON ||
 	    !(in = inflight_look(c, false)))
 		return;
 	thread_count = 0;
@@ -481,7 +481,7 @@ void incident_result(struct context *c, CUresult r, const char *call, uint64_t s
 	say_page();
 	keep(in, name, call, seq);
 	inflight_done();
-	recorder_note();
+	session_listeners.changed();
 }
 
 void incident_ending(const char *what, const char *reason)
@@ -492,7 +492,7 @@ void incident_ending(const char *what, const char *reason)
 
 	for (struct context *c = context_first(); c; c = c->next)
 		lost |= atomic_load(&c->lost);
-	if (lost || recorder_state != RECORDER_ON || !(in = inflight_look(NULL, true)))
+	if (lost || session_state != SESSION_ON || !(in = inflight_look(NULL, true)))
 		return;
 	thread_count = 0;
 	threads_in_calls(note_thread, NULL);

@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "entry/entry.h"
+#include "driver/driver.h"
 #include "format.h"
 
 struct context;

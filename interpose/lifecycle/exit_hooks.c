@@ -18,11 +18,12 @@
 #include <unistd.h>
 
 #include "capture/capture.h"
-#include "entry/entry.h"
+#include "driver/driver.h"
 #include "lifecycle/crash_report.h"
 #include "lifecycle/inflight.h"
 #include "options/options.h"
 #include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "lifecycle/signals.h"
 
 static pid_t owner;
@@ -47,7 +48,7 @@ static void finish_by_signal(int number)
 		snprintf(what, sizeof(what), "%s (SIG%s)", reason, name);
 	else
 		snprintf(what, sizeof(what), "%s", reason);
-	capture_hurry();
+	session_hurry();
 	incident_ending(what, reason);
 	recorder_finish(number ? "signal" : "timeout", reason);
 	incident_ended();
@@ -64,7 +65,7 @@ void ending_watch(void)
 	owner = getpid();
 	inflight_open(); /* without it, reports go by what was recorded */
 	if (!signals_watch(finish_by_signal, incident_ended, options.timeout_ms))
-		recorder_warn("no thread for signals: one that ends the process ends the recording where it is");
+		session_warn("no thread for signals: one that ends the process ends the recording where it is");
 	atexit(finish);
 	at_quick_exit(finish);
 	pthread_atfork(NULL, NULL, in_child);
@@ -119,14 +120,14 @@ static bool found_in_path(const char *name)
 
 static bool watching(void)
 {
-	return owner && getpid() == owner && recorder_state == RECORDER_ON;
+	return owner && getpid() == owner && session_state == SESSION_ON;
 }
 
 /* An exec that was foreseen to succeed and did not. */
 static int returned(int result, bool finished)
 {
 	if (finished)
-		recorder_warn("recording ended at an exec that failed");
+		session_warn("recording ended at an exec that failed");
 	return result;
 }
 

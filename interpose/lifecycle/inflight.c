@@ -15,7 +15,7 @@
 #include "store/activities.h"
 #include "store/events.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "lifecycle/signals.h"
 #include "util/clock.h"
 
@@ -312,7 +312,7 @@ static void ask_about_streams(const struct context *c)
 	for (struct lane *l = lanes; l < lanes + LANES && may_ask(); l++) {
 		if (l->context != c || !l->stream || !l->stream->alive || (options.events && !l->told.count))
 			continue;
-		uint64_t now = recorder_last_seq();
+		uint64_t now = session_last_seq();
 		CUresult r = real.cuStreamQuery(l->stream->handle);
 		l->busy = r == CUDA_ERROR_NOT_READY;
 		if (heard(c, r))
@@ -389,7 +389,7 @@ void inflight_handle_ends(void)
 
 void inflight_event_ends(CUevent event)
 {
-	atomic_store(&event_ends[hash((uintptr_t)event) % ENDINGS], recorder_last_seq() + 1);
+	atomic_store(&event_ends[hash((uintptr_t)event) % ENDINGS], session_last_seq() + 1);
 	inflight_handle_ends();
 }
 

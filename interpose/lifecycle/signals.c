@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "entry/entry.h"
+#include "driver/driver.h"
 #include "track/thread.h"
 
 #define WAIT_MS 5000

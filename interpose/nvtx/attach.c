@@ -15,7 +15,7 @@
 
 #include "entry/entry.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "nvtx/calls.h"
 
 static nvtx_initialize *_Atomic another;
@@ -28,7 +28,7 @@ struct slots {
 static bool wanted(void)
 {
 	return *options.out && options.nvtx && (options.events || options.epoch.nvtx.count) &&
-	       (recorder_state == RECORDER_UNDECIDED || recorder_state == RECORDER_ON);
+	       (session_state == SESSION_UNDECIDED || session_state == SESSION_ON);
 }
 
 static nvtx_slot *table_of(nvtx_get_export *get, int part, unsigned *entries)
@@ -100,7 +100,7 @@ static int initialize_after_another(nvtx_get_export *get)
 	return result;
 }
 
-void *nvtx_instead_of(void *theirs)
+void *entry_nvtx_tool(void *theirs)
 {
 	nvtx_initialize *known = NULL, *given = (nvtx_initialize *)theirs;
 

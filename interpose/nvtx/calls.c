@@ -16,7 +16,7 @@
 #include "capture/capture.h"
 #include "store/events.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "track/streams.h"
 #include "nvtx/nvtx.h"
@@ -37,12 +37,12 @@ struct said {
 
 static inline bool recording(void)
 {
-	return recorder_state == RECORDER_ON && !thread_self.busy;
+	return session_state == SESSION_ON && !thread_self.busy;
 }
 
 static inline bool may_record_later(void)
 {
-	return recorder_state == RECORDER_UNDECIDED;
+	return session_state == SESSION_UNDECIDED;
 }
 
 /* ---- writing ---- */
@@ -70,7 +70,7 @@ static uint32_t context_known(void)
 
 static void fill(struct tt_event *e, const struct said *s)
 {
-	e->seq = recorder_next_seq();
+	e->seq = session_next_seq();
 	e->time_ns = clock_ns();
 	e->thread = thread_self.registered ? thread_self.tid : (uint32_t)syscall(SYS_gettid);
 	e->context = context_known();
@@ -89,7 +89,7 @@ static uint64_t write_event(uint32_t kind, const struct said *s, struct text tex
 	struct tt_event *e = options.events ? events_next() : NULL;
 
 	if (!e)
-		return recorder_next_seq();
+		return session_next_seq();
 	fill(e, s);
 	e->id = text.offset;
 	e->dst = texts_domain_name(s->domain);

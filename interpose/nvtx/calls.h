@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "nvtx/abi.h"
+#include "nvtx_abi.h"
 
 /* By part and number of the function; NULL where we have none. */
 extern nvtx_function *const nvtx_ours[NVTX_PARTS][NVTX_FUNCTIONS];

@@ -12,8 +12,6 @@
 
 /* Lets modules find us, in a process that is to be recorded. */
 void nvtx_announce(void);
-/* Instead of another tool's function by which it is given a module: one that takes part, and hands on to it. */
-void *nvtx_instead_of(void *theirs);
 /* Recording has begun: what is open in this thread becomes part of it. */
 void nvtx_recording_begins(void);
 /* Annotations recorded so far. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 
 #define OPEN_MOST 16384u /* of a thread */
 #define EARLY_MOST 64    /* of a thread */
@@ -70,7 +70,7 @@ struct early *ranges_early(const char *message)
 	struct early *e = NULL;
 
 	if (self.early < EARLY_MOST && !(e = calloc(1, sizeof(*e) + size + 1)))
-		recorder_lost(NAMES_LOST);
+		session_lost(NAMES_LOST);
 	else if (e && message)
 		memcpy(e->message, message, size);
 	errno = error;

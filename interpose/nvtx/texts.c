@@ -21,7 +21,7 @@
 
 #include "util/xxh3.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 
 #define WAYS 4
 #define MESSAGES ((size_t)16384)
@@ -63,7 +63,7 @@ static bool is_chosen(unsigned domain, const char *message)
 	if (chosen || !options.epoch.nvtx.count || !domain || domain > DOMAINS)
 		return chosen;
 	if (asprintf(&both, "%s/%s", atomic_load(&domain_names[domain - 1]), message) < 0) {
-		recorder_lost("epochs at NVTX ranges were lost: no host memory");
+		session_lost("epochs at NVTX ranges were lost: no host memory");
 		return false;
 	}
 	chosen = expressions_match(&options.epoch.nvtx, both);
@@ -79,7 +79,7 @@ static __attribute__((noinline, cold)) struct text add(unsigned domain, const ch
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	t.chosen = is_chosen(domain, message);
-	t.offset = store_string(recorder_store(), message);
+	t.offset = store_string(session_store(), message);
 	pthread_setcancelstate(cancel, NULL);
 	errno = error;
 	struct pair *p = &set[atomic_fetch_add(&next_way, 1) % WAYS];
@@ -135,7 +135,7 @@ void texts_also(nvtx_handle theirs, nvtx_handle ours)
 	if (p)
 		atomic_store(&p->value, ours);
 	else if (theirs)
-		recorder_warn("NVTX: there are too many domains and registered messages to know them all by name");
+		session_warn("NVTX: there are too many domains and registered messages to know them all by name");
 }
 
 /* 0 where it is none that we know. */
@@ -170,7 +170,7 @@ static unsigned number_of(const char *name)
 	for (; i < DOMAINS; i++) {
 		if (!(there = atomic_load(&domain_names[i]))) {
 			if (!copy && !(copy = strdup(name))) {
-				recorder_lost(NAMES_LOST);
+				session_lost(NAMES_LOST);
 				return UNKNOWN;
 			}
 			atomic_store(&domain_strings[i], TT_NO_ID);
@@ -221,11 +221,11 @@ nvtx_handle texts_register(unsigned domain, const char *message, bool recording)
 
 	if (recording)
 		return OURS | pack(texts_find(domain, message));
-	if (recorder_state != RECORDER_UNDECIDED || !message || atomic_load(&early_count) >= EARLY ||
+	if (session_state != SESSION_UNDECIDED || !message || atomic_load(&early_count) >= EARLY ||
 	    (i = atomic_fetch_add(&early_count, 1)) >= EARLY)
 		return OURS | TT_NO_ID;
 	if (!(copy = strdup(message)))
-		recorder_lost(NAMES_LOST);
+		session_lost(NAMES_LOST);
 	errno = error;
 	early[i].domain = domain;
 	atomic_store(&early[i].text, copy);

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#include "nvtx/abi.h"
+#include "nvtx_abi.h"
 
 /* A message as the run has it. */
 struct text {

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "capture/controls.h"
+#include "options/control_text.h"
 #include "store/disk.h"
 #include "util/json_writer.h"
 
@@ -242,7 +242,7 @@ static bool read_controls(int *timeline, char *error, size_t size)
 		return bad(error, size, "TT_GRAPH_STAMPS", stamps, why);
 	if (stamps) /* who asks for stamps wants times */
 		*timeline = TIMELINE_EVENTS;
-	if (control && !controls_check(control, why, sizeof(why)))
+	if (control && !control_check(control, why, sizeof(why)))
 		return bad(error, size, "TT_CONTROL", control, why);
 	if (control && (size_t)snprintf(options.control, sizeof(options.control), "%s", control) >= sizeof(options.control))
 		return bad(error, size, "TT_CONTROL", control, "it is too long");

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "util/event_check.h"
-#include "util/hot.h"
+#include "util/compiler.h"
 #include "store/mapped.h"
 
 #define RUN_BYTES (EVENTS_RUN * sizeof(struct tt_event))

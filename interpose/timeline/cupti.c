@@ -20,11 +20,11 @@
 
 #include "capture/kernels.h"
 #include "store/activities.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "track/streams.h"
 #include "track/thread.h"
-#include "timeline/cupti_abi.h"
+#include "cupti_abi.h"
 #include "timeline/timeline.h"
 
 #define BUFFER ((size_t)4 << 20)
@@ -225,7 +225,7 @@ static void take_kernel(const struct cupti_kernel *k)
 	take(&(struct tt_activity){
 		.kind = TT_EVENT_LAUNCH, .flags = is_own(k) ? TT_ACTIVITYF_OWN : 0, .begin_ns = k->start,
 		.end_ns = k->end, .node = k->node, .device = k->device,
-		.context = context_index(k->context), .name = k->name ? store_string(recorder_store(), k->name) : TT_NO_ID,
+		.context = context_index(k->context), .name = k->name ? store_string(session_store(), k->name) : TT_NO_ID,
 	}, k->correlation);
 }
 
@@ -273,7 +273,7 @@ static void request(uint8_t **buffer, size_t *size, size_t *most)
 	*buffer = malloc(BUFFER);
 	*size = *buffer ? BUFFER : 0;
 	if (!*buffer)
-		recorder_lost("times were lost: no host memory");
+		session_lost("times were lost: no host memory");
 	*most = 0;
 	errno = error;
 }

@@ -9,7 +9,8 @@
 #include <link.h>
 #include <string.h>
 
-#include "timeline/cupti_abi.h"
+#include "cupti_abi.h"
+#include "util/compiler.h"
 #include "timeline/timeline.h"
 
 static int find_cupti(struct dl_phdr_info *info, size_t size, void *into)

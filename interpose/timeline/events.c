@@ -12,7 +12,7 @@
 
 #include "capture/capture.h"
 #include "store/activities.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "track/streams.h"
 #include "timeline/timeline.h"
@@ -94,7 +94,7 @@ static struct pool *make_pool(const struct context *c)
 		p->context = c;
 	good = good && set_base(p);
 	if (!good)
-		recorder_lost("no events to time the work of context %u with", c->index);
+		session_lost("no events to time the work of context %u with", c->index);
 	return good ? p : NULL; /* what there is of it goes with the context */
 }
 

@@ -14,7 +14,7 @@
 
 #include "capture/graph_instrumentation.h"
 #include "store/activities.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "timeline/timeline.h"
 
@@ -55,7 +55,7 @@ static void prepare(struct clock *k)
 		     real.cuMemHostGetDevicePointer_v2(&k->cell_device, host, 0) != CUDA_SUCCESS ||
 		     real.cuStreamCreateWithPriority(&k->stream, CU_STREAM_NON_BLOCKING, -100) != CUDA_SUCCESS;
 	if (k->refused) {
-		recorder_lost("the clock of a device can't be read: nodes of graphs have no times");
+		session_lost("the clock of a device can't be read: nodes of graphs have no times");
 		k->stream = NULL;
 		return;
 	}

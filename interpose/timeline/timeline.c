@@ -10,10 +10,11 @@
 #include <time.h>
 
 #include "capture/capture.h"
+#include "capture/graph_instrumentation.h"
 #include "store/activities.h"
 #include "util/json_writer.h"
 #include "entry/entry.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "track/streams.h"
 #include "timeline/cupti.h"
@@ -137,23 +138,30 @@ static bool start_thread(void)
 
 /* ---- on and off ---- */
 
+/* Of nodes of graphs; CUPTI has the times of all. */
+static bool stamps_wanted(void)
+{
+	return atomic_load(&timeline_source) == TIMELINE_EVENTS;
+}
+
 bool timeline_open(const struct folder *folder, char *error, size_t error_size)
 {
 	int source = options.timeline;
 
 	if (source == TIMELINE_OFF)
 		return true;
+	node_timer = (struct node_timer){stamps_wanted, stamps_prepare};
 	if (!activities_open(folder, error, error_size))
 		return false;
 	if (source == TIMELINE_CUPTI && (reason = cupti_open())) {
-		recorder_warn("%s: events time the program's calls instead", reason);
+		session_warn("%s: events time the program's calls instead", reason);
 		source = TIMELINE_EVENTS;
 	}
 	atomic_store(&timeline_source, source);
 	if (!start_thread()) {
 		atomic_store(&timeline_source, TIMELINE_OFF);
 		reason = "no thread for the timeline";
-		recorder_lost("%s: there are no times", reason);
+		session_lost("%s: there are no times", reason);
 		source = TIMELINE_OFF;
 	}
 	used = source;
@@ -176,7 +184,7 @@ void timeline_give_way(void)
 	t->busy--;
 	used = TIMELINE_EVENTS;
 	reason = "the program uses CUPTI itself";
-	recorder_warn("%s: from here on events time its calls", reason);
+	session_warn("%s: from here on events time its calls", reason);
 }
 
 void timeline_context_ends(const struct context *c)
@@ -193,7 +201,7 @@ void timeline_context_ends(const struct context *c)
 
 void timeline_close(void)
 {
-	unsigned seconds = capture_hurried() ? HURRIED_S : CLOSE_S;
+	unsigned seconds = session_hurried() ? HURRIED_S : CLOSE_S;
 	struct timespec until = clock_in(seconds * 1000);
 
 	pthread_mutex_lock(&lock);
@@ -202,7 +210,7 @@ void timeline_close(void)
 	while (running && !pthread_cond_timedwait(&changed, &lock, &until))
 		;
 	if (running)
-		recorder_lost("the last times did not come within %u s", seconds);
+		session_lost("the last times did not come within %u s", seconds);
 	pthread_mutex_unlock(&lock);
 	activities_close();
 }

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "store/store.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/vector.h"
 
 #define LONG ((size_t)1 << 10)
@@ -35,7 +35,7 @@ void graph_log_write(void)
 {
 	atomic_store(&waiting, false);
 	if (count)
-		store_graph(recorder_store(), records, count, data, data_size);
+		store_graph(session_store(), records, count, data, data_size);
 	count = data_size = 0;
 	if (room > LONG * 4) { /* of a large graph, not to be kept */
 		free(records);

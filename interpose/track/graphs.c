@@ -11,7 +11,7 @@
 
 #include "store/store.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "track/graph_log.h"
 #include "track/modules.h"
@@ -52,7 +52,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all but what readers
 
 static void no_memory(void)
 {
-	recorder_fail("no host memory for a graph");
+	session_fail("no host memory for a graph");
 }
 
 /* ---- the table ---- */
@@ -150,7 +150,7 @@ static void record(struct tt_graph_record r, const struct exec *x, uint64_t seq,
 {
 	r.graph = x->number;
 	r.seq = seq;
-	if (options.events && recorder_state == RECORDER_ON && !graph_log_add(&r, bytes))
+	if (options.events && session_state == SESSION_ON && !graph_log_add(&r, bytes))
 		no_memory();
 }
 
@@ -201,7 +201,7 @@ void graphs_close(void)
 /* The caller holds the lock. */
 static void lose(struct exec *x, uint64_t seq, const char *why)
 {
-	recorder_lost("what a graph consists of is not known: %s", why);
+	session_lost("what a graph consists of is not known: %s", why);
 	x->unread = true;
 	nodes_free(&x->nodes);
 	nodes_free(&x->source);
@@ -255,7 +255,7 @@ static uint32_t label_of(uint32_t number)
 	char text[32];
 
 	snprintf(text, sizeof(text), "graph %u", number);
-	return store_string(recorder_store(), text);
+	return store_string(session_store(), text);
 }
 
 /* Points are put behind nodes of the graph itself only: a run without the others must not look whole. */
@@ -269,7 +269,7 @@ static void tell_left_out(const struct node_list *l, uint32_t number)
 			continue;
 		const char *name = function_name(before = r->function);
 		if (name && expressions_match(&options.epoch.inside, name))
-			recorder_warn("graph %u: no epochs after kernel %s, where it is in a graph inside this one", number, name);
+			session_warn("graph %u: no epochs after kernel %s, where it is in a graph inside this one", number, name);
 	}
 }
 
@@ -281,7 +281,7 @@ uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUg
 	uint32_t number = TT_NO_ID;
 
 	if (!whole)
-		recorder_lost("what a graph consists of is not known: %s", nodes.failed);
+		session_lost("what a graph consists of is not known: %s", nodes.failed);
 	pthread_mutex_lock(&lock);
 	struct exec *x = take_out(handle);
 	if (x) /* its end was not seen */
@@ -666,7 +666,7 @@ uint32_t graph_node_name(struct exec *x, uint32_t number)
 	pthread_mutex_lock(&lock);
 	uint32_t function = number < x->nodes.count ? x->nodes.nodes[number].record.function : TT_NO_ID;
 	pthread_mutex_unlock(&lock);
-	return store_string(recorder_store(), function_name(function));
+	return store_string(session_store(), function_name(function));
 }
 
 /* The map's lock is taken: this one is not, as the program may not change a graph while it launches it. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "util/xxh3.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 
 #define MOST_KNOWN ((size_t)1 << 20)
 
@@ -138,7 +138,7 @@ uint32_t labels_string(const char *text)
 	struct known *found = known ? place(known, known_capacity, hash, text) : NULL;
 	if (found && found->text)
 		return found->offset;
-	uint32_t offset = store_string(recorder_store(), text);
+	uint32_t offset = store_string(session_store(), text);
 	char *copy = offset != TT_NO_ID && make_room() ? strdup(text) : NULL;
 	if (copy) {
 		*place(known, known_capacity, hash, NULL) = (struct known){hash, offset, copy};

@@ -10,7 +10,7 @@
 #include "store/params.h"
 #include "store/store.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 #include "util/clock.h"
 #include "track/image_retention.h"
 #include "track/image.h"
@@ -125,7 +125,7 @@ static void lookup_add(void *handle, struct function *f, bool kernel)
 	struct lookup *l = spare_lookups;
 
 	if (!t || (!l && !(l = calloc(1, sizeof(*l))))) {
-		recorder_fail(NO_MEMORY "kernel");
+		session_fail(NO_MEMORY "kernel");
 		return;
 	}
 	if (l == spare_lookups)
@@ -198,13 +198,13 @@ static struct function *function_named(uint32_t module, const char *name)
 	if (f)
 		return f;
 	if (!(f = function_new()) || !(f->name = strdup(name))) {
-		recorder_fail(NO_MEMORY "kernel");
+		session_fail(NO_MEMORY "kernel");
 		free(f);
 		return NULL;
 	}
 	f->id = TT_NO_ID;
 	f->module = module;
-	f->name_string = recorder_store() ? store_string(recorder_store(), name) : TT_NO_ID;
+	f->name_string = session_store() ? store_string(session_store(), name) : TT_NO_ID;
 	f->chosen = expressions_match(&options.epoch.kernel, name);
 	f->replayable = options.replayable && (!options.kernel.count || expressions_match(&options.kernel, name));
 	f->inside = expressions_match(&options.epoch.inside, name);
@@ -237,7 +237,7 @@ static struct module *module_new(void *handle, bool library)
 	struct module *m = calloc(1, sizeof(*m));
 
 	if (!m) {
-		recorder_fail(NO_MEMORY "module");
+		session_fail(NO_MEMORY "module");
 		return NULL;
 	}
 	m->handle = handle;
@@ -254,7 +254,7 @@ static void note_variable(void *user, const char *name)
 		return;
 	char *more = realloc(m->variables, m->variables_size + n + 1);
 	if (!more) {
-		recorder_fail(NO_MEMORY "module");
+		session_fail(NO_MEMORY "module");
 		return;
 	}
 	memcpy(more + m->variables_size, name, n);
@@ -267,7 +267,7 @@ static void note_variable(void *user, const char *name)
 static void note_variables(struct module *m)
 {
 	if (!image_variables(&m->held.image, note_variable, m))
-		recorder_fail(NO_MEMORY "module");
+		session_fail(NO_MEMORY "module");
 }
 
 static bool is_too_large(const struct module *m)
@@ -297,12 +297,12 @@ static void write_record(struct module *m)
 		m->record.setting_count = 0;
 	}
 	if (m->path)
-		m->record.path = store_string(recorder_store(), m->path);
+		m->record.path = store_string(session_store(), m->path);
 	free(m->settings);
 	free(m->path);
 	m->settings = NULL;
 	m->path = NULL;
-	store_module(recorder_store(), &m->record, bytes, m->record.size);
+	store_module(session_store(), &m->record, bytes, m->record.size);
 	if (m->record.missing != TT_MISSING_UNUSED)
 		held_let_go(&m->held);
 }
@@ -320,12 +320,12 @@ static void module_add(struct module *m, const struct context *c, const char *pa
 	m->record.seq = seq;
 	m->record.path = TT_NO_ID;
 	if (path && !(m->path = strdup(path)))
-		recorder_fail(NO_MEMORY "module");
+		session_fail(NO_MEMORY "module");
 	m->record.context = c ? c->index : TT_NO_ID;
 	m->record.missing = m->held.missing;
 	if (is_too_large(m) || is_put_off(m))
 		m->record.missing = is_too_large(m) ? TT_MISSING_LARGE : TT_MISSING_UNUSED;
-	if (atomic_load(&recorder_state) == RECORDER_ON) {
+	if (atomic_load(&session_state) == SESSION_ON) {
 		write_record(m);
 	} else {
 		m->awaited = true;
@@ -339,7 +339,7 @@ void modules_begin(void)
 	pthread_mutex_lock(&lock);
 	for (struct function *f = functions; f; f = f->next)
 		if (f->name_string == TT_NO_ID)
-			f->name_string = store_string(recorder_store(), f->name);
+			f->name_string = store_string(session_store(), f->name);
 	for (;;) { /* in the order in which they came */
 		struct module *first = NULL;
 		for (struct module *m = modules; m; m = m->next)
@@ -449,7 +449,7 @@ static void not_told(const char *what, const char *name, const char *call, CUres
 	const char *error = "?";
 
 	real.cuGetErrorName(r, &error);
-	recorder_lost("%s of %.80s are not known: %s: %s", what, name, call, error);
+	session_lost("%s of %.80s are not known: %s: %s", what, name, call, error);
 }
 
 /* Either all of them or none: a launch of which none are known may reach everything. */
@@ -470,7 +470,7 @@ static void read_params(struct function *f, CUfunction handle, bool kernel)
 			break;
 		struct function_param *more = realloc(params, (n + 1) * sizeof(*more));
 		if (!more) {
-			recorder_fail(NO_MEMORY "kernel");
+			session_fail(NO_MEMORY "kernel");
 			break;
 		}
 		params = more;
@@ -506,7 +506,7 @@ static void variable_born(struct thread *t, struct module *m, const char *name, 
 		return;
 	region_born(c, is_managed(address) ? TT_REGION_MANAGED : TT_REGION_GLOBAL, address, size, m->id,
 		    &(struct region_origin){.seq = seq, .time_ns = clock_ns(), .call = TT_NO_ID,
-					    .label = store_string(recorder_store(), name)});
+					    .label = store_string(session_store(), name)});
 }
 
 /* A module's variables become regions with the first launch from it in a context: it is loaded
@@ -523,7 +523,7 @@ static void find_variables(struct thread *t, struct context *c, struct module *m
 		CUresult r = m->library ? real.cuLibraryGetGlobal(&address, &size, m->handle, name)
 					: real.cuModuleGetGlobal_v2(&address, &size, m->handle, name);
 		if (r == CUDA_SUCCESS && address)
-			variable_born(t, m, name, address, size, recorder_next_seq());
+			variable_born(t, m, name, address, size, session_next_seq());
 		else if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_FOUND)
 			not_told("place and contents", name, m->library ? "cuLibraryGetGlobal" : "cuModuleGetGlobal_v2", r);
 	}
@@ -563,7 +563,7 @@ static void describe(struct function *f, CUfunction handle, const struct context
 		.registers = (uint32_t)value[0], .shared = (uint32_t)value[1], .local = (uint32_t)value[2],
 		.max_threads = (uint32_t)value[3], .param_bytes = f->param_bytes, .param_count = f->param_count,
 	};
-	store_function(recorder_store(), &record);
+	store_function(session_store(), &record);
 	f->recorded = true;
 }
 
@@ -599,7 +599,7 @@ uint32_t module_loaded(struct thread *t, void *handle, bool library, const struc
 	else if (m->held.image.kind == TT_MODULE_FATBIN)
 		image_prepare();
 	if (l->setting_count && !(m->settings = malloc(l->setting_count * sizeof(*m->settings)))) {
-		recorder_fail(NO_MEMORY "module");
+		session_fail(NO_MEMORY "module");
 	} else if (l->setting_count) {
 		memcpy(m->settings, l->settings, l->setting_count * sizeof(*m->settings));
 		m->record.setting_count = l->setting_count;
@@ -655,7 +655,7 @@ void module_alias(struct thread *t, void *library, void *module, uint64_t seq)
 			m->aliases = more;
 			more[m->alias_count++] = module;
 		} else {
-			recorder_fail(NO_MEMORY "module");
+			session_fail(NO_MEMORY "module");
 		}
 	}
 	pthread_mutex_unlock(&lock);

@@ -35,6 +35,9 @@ struct node_list {
 };
 
 /* Reads a graph; c: the context of kernels whose own is not told. False where it can't be read, or only in part: see failed. */
+/* Called for each kernel that nodes_read finds, where it is not NULL. */
+extern void (*nodes_kernel_found)(const char *name, CUfunction f, const uint32_t cluster[3]);
+
 bool nodes_read(struct node_list *l, struct thread *t, struct context *c, CUgraph graph);
 void nodes_free(struct node_list *l);
 /* The number of a node of that handle; TT_NO_ID where there is none. */

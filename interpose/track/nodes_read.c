@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "delay/calls.h"
 #include "track/modules.h"
 #include "track/nodes.h"
 #include "util/vector.h"
@@ -62,6 +61,8 @@ static void read_attributes(CUgraphNode handle, struct tt_graph_record *r)
 		r->flags |= TT_GRAPHF_DEVICE;
 }
 
+void (*nodes_kernel_found)(const char *name, CUfunction f, const uint32_t cluster[3]);
+
 static bool read_kernel(struct node_list *l, struct thread *t, struct context *c, CUgraphNode handle)
 {
 	CUDA_KERNEL_NODE_PARAMS p = {0};
@@ -75,8 +76,8 @@ static bool read_kernel(struct node_list *l, struct thread *t, struct context *c
 	struct tt_graph_record *r = &l->nodes[l->count - 1].record;
 	read_attributes(handle, r);
 	const char *name = function_name(r->function);
-	if (name && p.func)
-		delays_look_for_clusters(name, p.func, r->cluster);
+	if (name && p.func && nodes_kernel_found)
+		nodes_kernel_found(name, p.func, r->cluster);
 	return true;
 }
 

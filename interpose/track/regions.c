@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 
 struct entry {
 	uint64_t base, end;
@@ -135,14 +135,14 @@ static void record(struct region *r, uint32_t op, const struct region_origin *o)
 		.stream = o->stream,
 		.seq = o->seq,
 		.time_ns = o->time_ns,
-		.epoch = recorder_next_epoch(),
+		.epoch = session_next_epoch(),
 		.label = o->label,
 		.call = o->call,
 		.module = r->module,
 	};
 	r->label = op == TT_REGION_DIED ? r->label : o->label;
 	r->judged = 0;
-	recorder_region(&record);
+	session_region(&record);
 }
 
 static void remove_at(size_t i, const struct region_origin *o)
@@ -157,7 +157,7 @@ static void remove_at(size_t i, const struct region_origin *o)
 	atomic_fetch_add(&sequence, 1);
 	atomic_store(&r->alive, false);
 	record(r, TT_REGION_DIED, o);
-	recorder_region_gone(r);
+	session_listeners.region_gone(r);
 	region_release(r);
 	atomic_fetch_add(&regions_version, 1);
 }
@@ -187,7 +187,7 @@ uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t s
 	if (base + size <= base)
 		return TT_NO_ID;
 	if (!(r = region_new())) {
-		recorder_fail("no host memory for a region");
+		session_fail("no host memory for a region");
 		return TT_NO_ID;
 	}
 	r->kind = kind;
@@ -210,7 +210,7 @@ uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t s
 	if (!grow()) {
 		pthread_mutex_unlock(&lock);
 		region_release(r);
-		recorder_fail("no host memory for a region");
+		session_fail("no host memory for a region");
 		return TT_NO_ID;
 	}
 	struct entry *m = entries();
@@ -304,14 +304,14 @@ static int label_in(struct region *r, uint64_t address, uint64_t end, struct lab
 	if (changed > 0)
 		r->judged = 0;
 	if (changed > 0)
-		store_label(recorder_store(), &(struct tt_label){
+		store_label(session_store(), &(struct tt_label){
 						      .region = r->id,
 						      .label = label.name,
 						      .offset = label.begin,
 						      .size = label.end - label.begin,
 						      .start = label.start,
 						      .seq = seq,
-						      .epoch = recorder_next_epoch(),
+						      .epoch = session_next_epoch(),
 						      .type = label.type,
 					      });
 	return changed;
@@ -331,7 +331,7 @@ bool regions_label(uint64_t address, uint64_t size, const char *name, const char
 	}
 	pthread_mutex_unlock(&lock);
 	if (done < 0)
-		recorder_fail("no host memory for a label");
+		session_fail("no host memory for a label");
 	return found;
 }
 
@@ -343,7 +343,7 @@ struct naming {
 static bool name_is(uint32_t name, void *to)
 {
 	const struct naming *n = to;
-	char *text = store_text(recorder_store(), name);
+	char *text = store_text(session_store(), name);
 	bool is = text && n->is(text, n->to);
 
 	free(text);
@@ -585,7 +585,7 @@ bool regions_unchanged(uint64_t version, uint32_t next)
 	pthread_mutex_lock(&lock);
 	bool same = version == atomic_load(&regions_version);
 	if (same)
-		recorder_set_next_epoch(next);
+		session_set_next_epoch(next);
 	pthread_mutex_unlock(&lock);
 	return same;
 }
@@ -593,7 +593,7 @@ bool regions_unchanged(uint64_t version, uint32_t next)
 struct region **regions_live(struct context *c, uint32_t next, uint64_t *version, size_t *live, bool *managed)
 {
 	pthread_mutex_lock(&lock);
-	recorder_set_next_epoch(next);
+	session_set_next_epoch(next);
 	*version = atomic_load(&regions_version);
 	struct region **list = malloc((count + 1) * sizeof(*list));
 	size_t n = 0;

@@ -6,10 +6,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 
 HOT_DATA _Atomic uint32_t streams_generation = 1;
 HOT_DATA _Atomic bool contexts_are_several;
+
+HOT_DATA _Atomic int captures_active;
 
 static struct context *_Atomic contexts;
 static uint32_t context_count;
@@ -19,7 +21,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* A call of the program went by unseen: what came after it would be told wrongly. */
 static void no_memory(void)
 {
-	recorder_fail("no host memory for a context or stream");
+	session_fail("no host memory for a context or stream");
 }
 
 /*
@@ -156,7 +158,7 @@ static struct context *context_add(CUcontext handle)
 	if (r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED)
 		return NULL; /* the program destroyed the context that is current */
 	if (r != CUDA_SUCCESS) {
-		recorder_fail("the driver does not say which device a context is on");
+		session_fail("the driver does not say which device a context is on");
 		return NULL;
 	}
 	if (!(c = calloc(1, sizeof(*c)))) {
@@ -191,7 +193,7 @@ HOT struct context *context_current(struct thread *t)
 
 	CUresult r = real.cuCtxGetCurrent(&handle);
 	if (unlikely(r != CUDA_SUCCESS && r != CUDA_ERROR_DEINITIALIZED)) { /* it is that when the process ends */
-		recorder_fail(CONTEXT_UNKNOWN);
+		session_fail(CONTEXT_UNKNOWN);
 		if (generation == t->context_generation) /* what the program was given of ours it may still free */
 			handle = t->context_handle;
 	}

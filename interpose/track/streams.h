@@ -98,4 +98,6 @@ void streams_thread_ended(struct thread *t);
 /* Handles of destroyed streams and contexts come back: what threads cached is void. */
 extern _Atomic uint32_t streams_generation;
 
+extern _Atomic int captures_active; /* stream captures the program has under way */
+
 #endif

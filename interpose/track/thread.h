@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "entry/entry.h"
+#include "driver/driver.h"
 
 struct stream;
 struct context;

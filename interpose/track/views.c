@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 
 struct live {
 	const struct context *context;
@@ -52,7 +52,7 @@ void view_made(const struct context *c, uint32_t kind, uint64_t object, const CU
 	if (count < room)
 		list[count++] = l;
 	else
-		recorder_fail("no host memory for a texture object");
+		session_fail("no host memory for a texture object");
 	pthread_mutex_unlock(&lock);
 }
 

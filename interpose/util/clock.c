@@ -6,7 +6,7 @@
  */
 #include "util/clock.h"
 
-#include "util/hot.h"
+#include "util/compiler.h"
 
 #include <stdbool.h>
 #include <stdio.h>

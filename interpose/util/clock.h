@@ -53,6 +53,15 @@ static inline uint64_t clock_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Nanoseconds since 1970. */
+static inline uint64_t clock_real_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* So long from now, as the timed waits of pthreads take it. */
 static inline struct timespec clock_in(uint64_t ms)
 {

@@ -6,22 +6,22 @@
 #include "fuzz.h"
 #include "nvtx/texts.h"
 #include "options/options.h"
-#include "lifecycle/recorder.h"
+#include "session/session.h"
 
 struct options options;
-_Atomic int recorder_state = RECORDER_UNDECIDED;
+_Atomic int session_state = SESSION_UNDECIDED;
 
-store *recorder_store(void)
+store *session_store(void)
 {
 	return NULL;
 }
 
-void recorder_warn(const char *format, ...)
+void session_warn(const char *format, ...)
 {
 	(void)format;
 }
 
-void recorder_lost(const char *format, ...)
+void session_lost(const char *format, ...)
 {
 	(void)format;
 }

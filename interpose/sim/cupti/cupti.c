@@ -7,11 +7,13 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "timeline/cupti_abi.h"
+#include "cupti_abi.h"
+#include "util/compiler.h"
 #include "sim/driver/trace.h"
 
 #define KINDS 64

@@ -1,13 +1,13 @@
 /*
  * What is used of CUPTI: its calls and the members of its records, as they have been since CUDA 12.0.
  */
-#ifndef TT_TIMELINE_CUPTI_ABI_H
-#define TT_TIMELINE_CUPTI_ABI_H
+#ifndef TT_CUPTI_ABI_H
+#define TT_CUPTI_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "entry/entry.h"
+#include <cuda.h>
 
 typedef int CUptiResult;
 #define CUPTI_SUCCESS 0

@@ -1,0 +1,188 @@
+/*
+ * The driver's functions, and which of their addresses are those of calls that have a wrapper.
+ * See driver.h for the invariant.
+ */
+#include "driver/driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+struct driver real;
+
+const char *const call_names[CALL_COUNT] = {
+#define X(symbol) #symbol,
+	HOOK_TABLE(X)
+#undef X
+};
+
+/* Every hooked call: its symbol, our wrapper, where the driver's address is kept. */
+static const struct hook hooks[CALL_COUNT] = {
+#define X(symbol) {#symbol, (void *)symbol, (void **)&real.symbol},
+	HOOK_TABLE(X)
+#undef X
+};
+
+static const struct used {
+	const char *symbol;
+	void **member;
+} used[] = {
+#define X(symbol) {#symbol, (void **)&real.symbol},
+	CALL_TABLE(X)
+#undef X
+};
+
+driver_dlsym_fn *driver_dlsym;
+
+#define SLOTS 1024 /* power of two, well above CALL_COUNT */
+static struct slot { void *address, *wrapper; } by_address[SLOTS];
+static const struct hook *by_symbol[SLOTS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool resolved;
+
+UNWATCHED void driver_find_dlsym(void)
+{
+	static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+
+	for (unsigned i = 0; !driver_dlsym && i < sizeof(versions) / sizeof(*versions); i++)
+		driver_dlsym = (driver_dlsym_fn *)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+	if (!driver_dlsym)
+		fputs("ttanalyze: no dlsym in this C library; the program can't look up symbols\n", stderr);
+}
+
+static unsigned hash_pointer(const void *p)
+{
+	return (unsigned)(((uintptr_t)p * 0x9e3779b97f4a7c15ull) >> 54) & (SLOTS - 1);
+}
+
+static void index_symbols(void)
+{
+	for (unsigned i = 0; i < CALL_COUNT; i++) {
+		unsigned h = name_hash(hooks[i].symbol, strlen(hooks[i].symbol)) & (SLOTS - 1);
+		while (by_symbol[h])
+			h = (h + 1) & (SLOTS - 1);
+		by_symbol[h] = &hooks[i];
+	}
+}
+
+/* Another library's constructor may call before this one ran. */
+__attribute__((constructor)) void driver_begin(void)
+{
+	static bool indexed;
+
+	driver_find_dlsym();
+	if (!indexed)
+		index_symbols();
+	indexed = true;
+}
+
+const struct hook *driver_hook_of(const char *name)
+{
+	for (unsigned h = name_hash(name, strlen(name)) & (SLOTS - 1); by_symbol[h]; h = (h + 1) & (SLOTS - 1))
+		if (!strcmp(by_symbol[h]->symbol, name))
+			return by_symbol[h];
+	return NULL;
+}
+
+void *driver_wrapper_of(void *address)
+{
+	for (unsigned h = hash_pointer(address); by_address[h].address; h = (h + 1) & (SLOTS - 1))
+		if (by_address[h].address == address)
+			return by_address[h].wrapper;
+	return NULL;
+}
+
+/* A symbol of the driver itself: never our own export, which a global look-up finds first. */
+static void *driver_symbol(void *handle, const char *symbol)
+{
+	void *p = driver_dlsym(handle, symbol);
+	const struct hook *h = driver_hook_of(symbol);
+
+	return h && p == h->wrapper ? NULL : p;
+}
+
+/* From an open driver library, take all addresses. Caller holds the lock. */
+static void take_addresses(void *handle)
+{
+	for (unsigned i = 0; i < CALL_COUNT; i++) {
+		void *p = driver_symbol(handle, hooks[i].symbol);
+		unsigned h = hash_pointer(p);
+
+		if (!p)
+			continue;
+		while (by_address[h].address && by_address[h].address != p)
+			h = (h + 1) & (SLOTS - 1);
+		if (!by_address[h].address) { /* aliases of one address: the first in the table stands for it */
+			by_address[h].wrapper = hooks[i].wrapper;
+			by_address[h].address = p;
+		}
+		__atomic_store_n(hooks[i].member, p, __ATOMIC_RELEASE);
+	}
+	for (unsigned i = 0; i < sizeof(used) / sizeof(*used); i++)
+		*used[i].member = driver_dlsym(handle, used[i].symbol);
+	dlerror(); /* what this driver lacks is no error of the program's */
+	__atomic_store_n(&resolved, true, __ATOMIC_RELEASE);
+}
+
+/* We use the driver until the process ends, though the program may close it before. */
+static void keep_driver(void)
+{
+	Dl_info found;
+
+	if (dladdr((void *)real.cuInit, &found))
+		dlopen(found.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+bool driver_resolve_from(void *handle)
+{
+	bool first = false;
+
+	if (likely(__atomic_load_n(&resolved, __ATOMIC_ACQUIRE)))
+		return true;
+	pthread_mutex_lock(&lock);
+	if (!resolved && handle) {
+		take_addresses(handle);
+		first = true;
+	}
+	pthread_mutex_unlock(&lock);
+	if (first)
+		keep_driver();
+	return resolved;
+}
+
+bool driver_resolve(void)
+{
+	if (likely(__atomic_load_n(&resolved, __ATOMIC_ACQUIRE)))
+		return true;
+	if (!driver_dlsym)
+		driver_begin();
+	return driver_resolve_from(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL));
+}
+
+const void *driver_address(unsigned call)
+{
+	return *hooks[call].member;
+}
+
+void driver_exchange(unsigned call, void **pointer, bool install)
+{
+	__atomic_store_n(hooks[call].member, *pointer, __ATOMIC_RELEASE);
+	if (install)
+		*pointer = hooks[call].wrapper;
+}
+
+bool driver_resolve_for(void **member)
+{
+	return driver_resolve() && *member;
+}
+
+const char *driver_lacks(void)
+{
+#define X(symbol) \
+	if (!real.symbol) \
+		return #symbol;
+	NEED_TABLE(X)
+#undef X
+	return NULL;
+}

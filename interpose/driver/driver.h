@@ -1,0 +1,85 @@
+/*
+ * The driver's functions by name, and its wrapped calls by address.
+ *
+ * Invariant: a wrapper is found only by the very address that the driver gives for its call; our
+ * own export is never taken for the driver's.
+ */
+#ifndef TT_DRIVER_DRIVER_H
+#define TT_DRIVER_DRIVER_H
+
+#ifndef __CUDA_API_VERSION_INTERNAL
+#define __CUDA_API_VERSION_INTERNAL /* declare every version of a call, and no macros that rename them */
+#endif
+#include <cuda.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "util/compiler.h"
+#include "driver/hook_table.h"
+
+enum call {
+#define X(symbol) CALL_##symbol,
+	HOOK_TABLE(X)
+#undef X
+	CALL_COUNT
+};
+
+/* The driver's own functions; a member is NULL where this driver lacks the call. */
+struct driver {
+#define X(symbol) __typeof__(&symbol) symbol;
+	HOOK_TABLE(X) CALL_TABLE(X)
+#undef X
+};
+extern struct driver real;
+
+extern const char *const call_names[CALL_COUNT];
+
+/*
+ * Fills `real`, once. False where no driver can be loaded. A wrapper may run as soon as its own call is
+ * there: what else is used of `real` is there after this.
+ */
+bool driver_resolve(void);
+/* The same with an open driver library; NULL: only whether it is done. */
+bool driver_resolve_from(void *library);
+
+/* The first call that the recorder can't do without and this driver has not, or NULL. */
+const char *driver_lacks(void);
+
+/* A wrapper's way to its real call: resolves first where the program linked libcuda directly. */
+#define REAL(symbol) \
+	(likely(__atomic_load_n(&real.symbol, __ATOMIC_ACQUIRE) != NULL) || driver_resolve_for((void **)&real.symbol) \
+		 ? real.symbol : NULL)
+bool driver_resolve_for(void **member);
+
+/* ---- for the doors in entry/ ---- */
+
+/* A wrapped call: its symbol, our wrapper, where the driver's address is kept. */
+struct hook {
+	const char *symbol;
+	void *wrapper;
+	void **member;
+};
+
+typedef void *driver_dlsym_fn(void *, const char *);
+extern driver_dlsym_fn *driver_dlsym; /* the C library's */
+
+void driver_begin(void); /* before our constructor, where another library's calls us */
+void driver_find_dlsym(void);
+const struct hook *driver_hook_of(const char *name); /* NULL: it has no wrapper */
+void *driver_wrapper_of(void *address);
+/* What the driver exports for a call (NULL: lacks it), and its exchange for our wrapper. */
+const void *driver_address(unsigned call);
+void driver_exchange(unsigned call, void **pointer, bool install);
+
+static inline unsigned name_hash(const char *s, size_t n)
+{
+	unsigned h = 2166136261u;
+
+	while (n--)
+		h = (h ^ (unsigned char)*s++) * 16777619u;
+	return h ^ h >> 15;
+}
+
+#endif

@@ -1,0 +1,178 @@
+/*
+ * process.json: what a process is, how it was recorded and how the recording stands.
+ */
+#include "lifecycle/process_json.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "entry/entry.h"
+#include "lifecycle/crash_report.h"
+#include "nvtx/nvtx.h"
+#include "options/options.h"
+#include "session/session.h"
+#include "store/activities.h"
+#include "store/events.h"
+#include "store/params.h"
+#include "timeline/timeline.h"
+#include "track/streams.h"
+#include "util/clock.h"
+#include "util/json_writer.h"
+
+static uint64_t started_ns;
+
+void process_json_begin(void)
+{
+	started_ns = clock_real_ns();
+}
+
+static void json_arguments(struct json *j)
+{
+	char text[65536];
+	FILE *f = fopen("/proc/self/cmdline", "re");
+	size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+
+	if (f)
+		fclose(f);
+	text[n] = 0;
+	json_open(j, '[');
+	for (size_t at = 0; at < n; at += strlen(text + at) + 1)
+		json_string(j, text + at);
+	json_close(j, ']');
+}
+
+static void json_devices(struct json *j)
+{
+	json_open(j, '[');
+	for (struct context *c = context_first(); c; c = c->next) {
+		bool listed = false;
+		for (struct context *o = context_first(); o != c; o = o->next)
+			listed |= o->device == c->device;
+		if (listed)
+			continue;
+		json_open(j, '{');
+		json_key(j, "ordinal");
+		json_u64(j, (uint64_t)c->device);
+		json_key(j, "name");
+		json_string(j, c->device_name);
+		json_key(j, "memory");
+		json_u64(j, c->device_memory);
+		json_key(j, "capability");
+		json_u64(j, (uint64_t)c->device_capability);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
+static void counter(struct json *j, const char *key, uint64_t value)
+{
+	json_key(j, key);
+	json_u64(j, value);
+}
+
+/* Where there is no room for contents. */
+static void json_digests_only(struct json *j)
+{
+	char reason[512];
+	uint32_t since;
+
+	json_key(j, "digests_only");
+	if (!store_digests_only(session_store(), &since, reason, sizeof(reason))) {
+		json_null(j);
+		return;
+	}
+	json_open(j, '{');
+	counter(j, "since", since);
+	json_key(j, "reason");
+	json_string(j, reason);
+	json_close(j, '}');
+}
+
+void process_json_write(const char *status, const char *reason, bool ended)
+{
+	store *run = session_store();
+	struct session_ring ring = session_ring();
+	const char *const *unknown;
+	char cwd[4096];
+	int driver = 0;
+	struct json j;
+
+	if (real.cuDriverGetVersion)
+		real.cuDriverGetVersion(&driver);
+	json_begin(&j, NULL, NULL);
+	json_open(&j, '{');
+	counter(&j, "process", store_process_index(run));
+	counter(&j, "pid", (uint64_t)getpid());
+	json_key(&j, "argv");
+	json_arguments(&j);
+	json_key(&j, "cwd");
+	json_string(&j, getcwd(cwd, sizeof(cwd)) ? cwd : "");
+	counter(&j, "started_ns", started_ns);
+	json_key(&j, "ended_ns");
+	if (ended)
+		json_u64(&j, clock_real_ns());
+	else
+		json_null(&j);
+	json_key(&j, "status");
+	json_string(&j, status);
+	json_key(&j, "reason");
+	json_string(&j, reason);
+	json_key(&j, "deterministic");
+	json_bool(&j, options.deterministic);
+	counter(&j, "driver_version", (uint64_t)driver);
+	json_key(&j, "devices");
+	json_devices(&j);
+	json_key(&j, "options");
+	options_json(&j);
+	json_key(&j, "timeline");
+	timeline_json(&j);
+	json_key(&j, "ring");
+	json_open(&j, '{');
+	counter(&j, "bytes", ring.bytes);
+	json_key(&j, "place");
+	json_string(&j, ring.place);
+	json_close(&j, '}');
+	json_key(&j, "counters");
+	json_open(&j, '{');
+	counter(&j, "events", events_count());
+	counter(&j, "events_lost", events_lost());
+	counter(&j, "annotations", nvtx_count());
+	counter(&j, "epochs", session_counters.epochs);
+	counter(&j, "epochs_refused", session_counters.epochs_refused);
+	counter(&j, "epochs_dropped", session_counters.epochs_dropped);
+	counter(&j, "bytes_read", session_counters.bytes_read);
+	counter(&j, "bytes_changed", session_counters.bytes_changed);
+	counter(&j, "bytes_stored", session_counters.bytes_stored);
+	json_close(&j, '}');
+	json_digests_only(&j);
+	json_key(&j, "files");
+	json_open(&j, '{');
+	store_files(run, &j);
+	events_json(&j);
+	params_json(&j);
+	activities_json(&j);
+	json_close(&j, '}');
+	json_key(&j, "unknown_calls");
+	json_open(&j, '[');
+	for (unsigned i = 0, n = entry_unknown_calls(&unknown); i < n; i++)
+		json_string(&j, unknown[i]);
+	json_close(&j, ']');
+	json_key(&j, "warnings");
+	session_warnings_json(&j, false);
+	json_key(&j, "losses");
+	session_warnings_json(&j, true);
+	json_key(&j, "incidents");
+	incidents_json(&j);
+	json_key(&j, "calls");
+	json_open(&j, '[');
+	for (unsigned i = 0; i < CALL_COUNT; i++)
+		json_string(&j, call_names[i]);
+	json_close(&j, ']');
+	json_close(&j, '}');
+	if (json_text(&j))
+		store_process(run, json_text(&j));
+	else
+		session_stopped("no host memory for process.json");
+	json_free(&j);
+}

@@ -1,0 +1,12 @@
+/* process.json of the recorded process. */
+#ifndef TT_LIFECYCLE_PROCESS_JSON_H
+#define TT_LIFECYCLE_PROCESS_JSON_H
+
+#include <stdbool.h>
+
+/* The recording begins now. */
+void process_json_begin(void);
+/* Writes it anew. reason: NULL where there is none; ended: nothing more comes. */
+void process_json_write(const char *status, const char *reason, bool ended);
+
+#endif

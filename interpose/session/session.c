@@ -1,0 +1,222 @@
+/*
+ * What all parts of the recording share. See session.h for the invariant.
+ */
+#include "session/session.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "options/options.h"
+#include "util/clock.h"
+#include "util/json_writer.h"
+
+#define WARNINGS 32
+
+HOT_DATA _Atomic int session_state;
+struct session_counters session_counters;
+struct session_listeners session_listeners;
+
+static store *_Atomic run;
+static _Alignas(64) _Atomic uint64_t last_seq; /* a line to itself: every call writes it */
+static _Atomic uint32_t next_epoch;
+static _Atomic uint64_t hurry_since; /* 0: there is none */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static char warnings[WARNINGS][256];
+static unsigned warning_count;
+static uint64_t of_losses; /* which of them, a bit each */
+_Static_assert(WARNINGS <= 64, "a bit for each");
+static char failure[256]; /* once it is there it stays as it is */
+static _Atomic bool has_failed;
+static struct session_ring ring = {0, "none"};
+
+static struct stat error_output; /* the one that the program was started with */
+
+/* ---- messages ---- */
+
+void session_take_stderr(void)
+{
+	if (fstat(STDERR_FILENO, &error_output))
+		error_output.st_ino = 0;
+}
+
+/* A file of the program's own that came to have the number is none of ours to write to. */
+static bool has_error_output(void)
+{
+	struct stat now;
+
+	return error_output.st_ino && !fstat(STDERR_FILENO, &now) && now.st_dev == error_output.st_dev &&
+	       now.st_ino == error_output.st_ino;
+}
+
+void session_say(const char *lines, size_t size)
+{
+	if (has_error_output() && write(STDERR_FILENO, lines, size) < 0)
+		return; /* a program without stderr is not told */
+}
+
+static void say(const char *text)
+{
+	char line[320];
+	int n = snprintf(line, sizeof(line), "ttanalyze: %s\n", text);
+
+	session_say(line, (size_t)n);
+}
+
+static void warn(bool lost, const char *format, va_list args)
+{
+	char text[256];
+	bool fresh = true;
+
+	if (session_hurried())
+		return; /* what is cut short now has one reason, which is told */
+	vsnprintf(text, sizeof(text), format, args);
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < warning_count; i++)
+		fresh &= strcmp(warnings[i], text) != 0;
+	fresh &= warning_count < WARNINGS;
+	if (fresh) {
+		of_losses |= (uint64_t)lost << warning_count;
+		strcpy(warnings[warning_count++], text);
+	}
+	pthread_mutex_unlock(&lock);
+	if (fresh)
+		say(text);
+}
+
+void session_warn(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	warn(false, format, args);
+	va_end(args);
+}
+
+void session_lost(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	warn(true, format, args);
+	va_end(args);
+}
+
+/* The first reason is the one that the run and the user are told. */
+void session_stopped(const char *reason)
+{
+	char line[300];
+
+	pthread_mutex_lock(&lock);
+	bool first = !has_failed;
+	if (first)
+		snprintf(failure, sizeof(failure), "%s", reason);
+	has_failed = true;
+	pthread_mutex_unlock(&lock);
+	snprintf(line, sizeof(line), "recording stopped: %s", reason);
+	if (first)
+		say(line);
+}
+
+void session_fail(const char *format, ...)
+{
+	int was = SESSION_ON;
+	char text[256];
+	va_list args;
+
+	if (session_hurried())
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (atomic_compare_exchange_strong(&session_state, &was, SESSION_STOPPED) || was == SESSION_UNDECIDED)
+		session_stopped(text);
+}
+
+const char *session_failure(void)
+{
+	return has_failed ? failure : NULL;
+}
+
+void session_warnings_json(struct json *j, bool losses)
+{
+	json_open(j, '[');
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < warning_count; i++)
+		if (!losses || of_losses >> i & 1)
+			json_string(j, warnings[i]);
+	pthread_mutex_unlock(&lock);
+	json_close(j, ']');
+}
+
+/* ---- numbers ---- */
+
+uint64_t session_last_seq(void)
+{
+	return atomic_load_explicit(&last_seq, memory_order_relaxed);
+}
+
+HOT uint64_t session_next_seq(void)
+{
+	return atomic_fetch_add_explicit(&last_seq, 1, memory_order_relaxed) + 1;
+}
+
+uint32_t session_next_epoch(void)
+{
+	return atomic_load(&next_epoch);
+}
+
+void session_set_next_epoch(uint32_t number)
+{
+	atomic_store(&next_epoch, number);
+}
+
+void session_set_ring(uint64_t bytes, const char *place)
+{
+	pthread_mutex_lock(&lock);
+	ring = (struct session_ring){bytes, place};
+	pthread_mutex_unlock(&lock);
+}
+
+struct session_ring session_ring(void)
+{
+	pthread_mutex_lock(&lock);
+	struct session_ring now = ring;
+	pthread_mutex_unlock(&lock);
+	return now;
+}
+
+/* ---- files ---- */
+
+store *session_store(void)
+{
+	return run;
+}
+
+void session_set_store(store *opened)
+{
+	run = opened;
+}
+
+void session_region(struct tt_region *record)
+{
+	if (options.deterministic)
+		record->time_ns = 0;
+	store_region(run, record);
+}
+
+/* ---- an end that must not take long ---- */
+
+void session_hurry(void)
+{
+	atomic_store(&hurry_since, clock_ns());
+}
+
+uint64_t session_hurried(void)
+{
+	return atomic_load(&hurry_since);
+}
