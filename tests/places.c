@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "places.h"
+#include "arena/free_list.h"
 
 #define LIVE 3000
 #define CHECK(what) (void)((what) || (printf("line %d: %s\n", __LINE__, #what), exit(1), 0))

@@ -12,14 +12,14 @@ from tests.ptx_machine import sanitizers
 from tests.support import ROOT
 
 pytestmark = pytest.mark.native
-STATE = ROOT / "interpose" / "state"
+INTERPOSE = ROOT / "interpose"
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = tmp_path_factory.mktemp("places") / "places"
-    command = ["gcc", "-std=gnu11", *sanitizers(), "-O1", "-g", "-I", str(STATE)]
-    sources = [str(ROOT / "tests" / "places.c"), str(STATE / "places.c")]
+    command = ["gcc", "-std=gnu11", *sanitizers(), "-O1", "-g", "-I", str(INTERPOSE)]
+    sources = [str(ROOT / "tests" / "places.c"), str(INTERPOSE / "arena" / "free_list.c")]
     subprocess.run([*command, "-o", str(built), *sources], check=True)
     return built
 
