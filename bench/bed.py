@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bench.figures import Figure
-from ttanalyze import paths
 from ttanalyze.errors import Error
-from ttanalyze.model.process import Process
+from ttanalyze.format.process import Process
+from ttanalyze.util import libraries
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "bench" / "programs"
@@ -93,7 +93,7 @@ class Bed:
         sources = [PROGRAMS / f"{name}.c", PROGRAMS / "program.h", PROGRAMS / "work.ptx"]
         folders = [ROOT / "interpose" / "include", ROOT / "examples", PROGRAMS, ROOT / "interpose"]
         own = [str(ROOT / "interpose" / part) for part in parts]
-        link = [*own, str(paths.simulator() / "libcuda.so.1"), "-ldl"]
+        link = [*own, str(libraries.simulator() / "libcuda.so.1"), "-ldl"]
         return self._compile(target, sources, folders, link)
 
     def library(self, name: str, folders: Sequence[Path] = (), link: Sequence[str] = ()) -> Path:
@@ -128,7 +128,7 @@ class Bed:
         """This process's environment without the recorder, with `more` added."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
         if self.sim:
-            environment["LD_LIBRARY_PATH"] = str(paths.simulator())
+            environment["LD_LIBRARY_PATH"] = str(libraries.simulator())
         return environment | more
 
     def recorded(
@@ -139,7 +139,7 @@ class Bed:
         before: libraries to preload in front of it.
         """
         named = {f"TT_{name.upper()}": value for name, value in options.items()}
-        preload = ":".join(str(p) for p in [*before, paths.shim()])
+        preload = ":".join(str(p) for p in [*before, libraries.shim()])
         return self.bare(LD_PRELOAD=preload, TT_OUT=str(run), **named)
 
     @contextlib.contextmanager

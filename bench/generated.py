@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from ttanalyze.model import layout, manifest, open_run
-from ttanalyze.model.digest import checks_of
-from ttanalyze.model.files import DATA_KIND, KINDS
-from ttanalyze.model.layout import HEADER_SIZE, NO_ID, Array
+from ttanalyze.format import layout, manifest, open_run
+from ttanalyze.format.digest import checks_of
+from ttanalyze.format.files import DATA_KIND, KINDS
+from ttanalyze.format.layout import HEADER_SIZE, NO_ID, Array
 
 ALIGN = 32  # contents begin at multiples of this
 EVENTS = 1 << 16  # written at a time

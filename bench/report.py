@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bench import figures, plot
 from bench.bed import ROOT
 from bench.run import FORMAT, PARTS
-from ttanalyze import text
+from ttanalyze.output import text
 
 TEMPLATE = ROOT / "bench" / "performance.md"
 LOGARITHMIC = {"bytes": (True, True), "regions": (True, True), "launches": (True, False)}

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench import figures, machine
 from bench.bed import ROOT, Bed, ProgramError, Result, SkipError
-from ttanalyze import doctor
 from ttanalyze.errors import Error
+from ttanalyze.verbs.doctor import checks
 
 # What each part may take, in seconds.
 PARTS = {
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="where runs are recorded to, that is, the file system that is measured",
     )
     options = parser.parse_args(arguments)
-    sim = options.sim or not doctor.check_driver()[2]
+    sim = options.sim or not checks.check_driver()[2]
     runs = options.runs.absolute()
     bed = Bed(sim, options.quick, runs, ROOT / "build" / "bench" / "programs")
     runs.mkdir(parents=True, exist_ok=True)

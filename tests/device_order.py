@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.rundir import Writer
-from ttanalyze.model import layout
+from ttanalyze.format import layout
 
 LEGACY, PER_THREAD, STREAMS, FREE = 1, 2, (16, 17, 18), 18  # FREE does not wait for LEGACY
 THREADS, HANDLES, WORDS = (1, 2), (7, 8), (0x5000, 0x6000)

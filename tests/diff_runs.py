@@ -11,9 +11,9 @@ import numpy as np
 
 import ttanalyze as tt
 from tests.rundir import Writer
-from ttanalyze.diff import DiffReport, diff
-from ttanalyze.diff.show import diff_text
-from ttanalyze.model import layout, manifest
+from ttanalyze.format import layout, manifest
+from ttanalyze.verbs.diff import DiffReport, diff
+from ttanalyze.verbs.diff.show import diff_text
 
 BLOCK = layout.BLOCK_SIZE
 STEPS = 6

@@ -1,4 +1,4 @@
-"""What programs do with ttanalyze.graph, a function each: `python -m tests.graph_cases NAME`.
+"""What programs do with ttanalyze.gpu, a function each: `python -m tests.graph_cases NAME`.
 
 Each runs in a process of its own, on the simulator or on a GPU, recorded or not, and must print
 the same: what it prints is compared.
@@ -19,7 +19,7 @@ import numpy as np
 
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
-from ttanalyze.graph import (
+from ttanalyze.gpu import (
     Device,
     DeviceBuffer,
     EndedError,

@@ -12,7 +12,7 @@ from typing import Any
 
 import ttanalyze as tt
 from ttanalyze.errors import Error
-from ttanalyze.graph import Graph, Rebuilt
+from ttanalyze.gpu import Graph, Rebuilt
 
 
 def outcome(graph: Rebuilt) -> dict[str, Any]:

@@ -31,25 +31,25 @@ from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec
 
 from tests import support
-from ttanalyze import text
 from ttanalyze.cli.common import ERROR, INTERRUPTED, progress_bar
+from ttanalyze.output import text
 
 WORK = support.ROOT / "build" / "mutate"
 GENERATED = ("ttanalyze/_cuda.py", "ttanalyze/_format.py", "ttanalyze/lib")
 FEW = "random_runs.py::test_random_runs[0]"  # quick, and finds most
 TESTS = {
-    "verify/check.py": f"{FEW} verify",
-    "diff/states.py": f"{FEW} diff_matching diff",
-    "race/pairs.py": "race race_pairs",
-    "race/order.py": "race random_calls race_pairs",
-    "diff/suspects.py": "diff random_suspects",
-    "blame/search.py": f"{FEW} blame_plausible blame",
-    "diff/match.py": f"{FEW} diff_match diff_matching diff",
-    "memory/analyse.py": f"{FEW} memory",
-    "replay/plan.py": "plans random_plans",
-    "replay/compare.py": "random_compare",
-    "graph/recorded.py": "plans random_plans",
-    "model/contents.py": f"{FEW} model rewind",
+    "verbs/verify/check.py": f"{FEW} verify",
+    "verbs/diff/states.py": f"{FEW} diff_matching diff",
+    "verbs/race/pairs.py": "race race_pairs",
+    "verbs/race/order.py": "race random_calls race_pairs",
+    "verbs/diff/suspects.py": "diff random_suspects",
+    "verbs/blame/search.py": f"{FEW} blame_plausible blame",
+    "verbs/diff/match.py": f"{FEW} diff_match diff_matching diff",
+    "core/allocations.py": f"{FEW} memory",
+    "verbs/replay/plan.py": "plans random_plans",
+    "verbs/replay/compare.py": "random_compare",
+    "gpu/rebuild/dependency_graph.py": "plans random_plans",
+    "format/contents.py": f"{FEW} model rewind",
 }
 STUCK = 3600  # seconds
 MARKS = "not native and not long and not gpu"

@@ -15,7 +15,7 @@ import ttanalyze as tt
 from tests import support
 from tests.support import Outcome
 from ttanalyze.errors import Error
-from ttanalyze.model import layout
+from ttanalyze.format import layout
 
 # Programs that end so suddenly that nothing can be written at the end.
 KILLED = ("exit_sigkill", "exit_stack")

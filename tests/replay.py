@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import ttanalyze as tt
-from ttanalyze.model import graphs, layout
-from ttanalyze.model.process import Process
+from ttanalyze.format import graphs, layout
+from ttanalyze.format.process import Process
 
 KINDS = layout.EVENT_KINDS
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]

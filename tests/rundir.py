@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from ttanalyze.model import layout
-from ttanalyze.model.files import DATA_KIND, KINDS
-from ttanalyze.model.layout import BLOCK_SIZE, HEADER_SIZE, NO_ID
+from ttanalyze.format import layout
+from ttanalyze.format.files import DATA_KIND, KINDS
+from ttanalyze.format.layout import BLOCK_SIZE, HEADER_SIZE, NO_ID
 
 CALLS = ["cuMemAlloc_v2", "cuMemFree_v2", "cuLaunchKernel", "cuCtxSynchronize", "cuMemcpyHtoD_v2"]
 CALLS += ["cuMemFreeAsync", "cuStreamWriteValue32_v2", "cuStreamWaitValue32_v2"]

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ttanalyze import align as aligning
-from ttanalyze.align import Alignment, align
-from ttanalyze.model.layout import Array
+from ttanalyze.core import align as aligning
+from ttanalyze.core.align import Alignment, align
+from ttanalyze.format.layout import Array
 
 LONG = 200_000
 

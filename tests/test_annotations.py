@@ -17,10 +17,10 @@ from tests import support, traces
 from tests.recordings import record
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze.model import layout
-from ttanalyze.model.layout import NO_ID
-from ttanalyze.query import Query, query
+from ttanalyze.format import layout
+from ttanalyze.format.layout import NO_ID
 from ttanalyze.tui.timeline import Timeline
+from ttanalyze.verbs.query import Query, query
 
 PER_THREAD = ("range-push", "range-pop", "mark")
 
@@ -164,7 +164,7 @@ def by_hand(process: Any) -> Iterator[tuple[int, str | None]]:
 def test_ranges_of_calls_are_those_of_a_walk(
     seed: int, piece: int, talker: Talker, run_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ttanalyze.query.tables.PIECE", piece)
+    monkeypatch.setattr("ttanalyze.core.run_tables.PIECE", piece)
     random = np.random.default_rng(seed)
     w = talker
     for _ in range(400):

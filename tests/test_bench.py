@@ -16,7 +16,7 @@ from bench import figures, plot, report
 from bench.figures import MISSED, REACHED, UNJUDGED, Figure, Quantity
 from bench.parts import kernels, training
 from tests import support
-from ttanalyze.model import layout
+from ttanalyze.format import layout
 
 RUN: list[str | Path] = [sys.executable, support.ROOT / "bench" / "run.py"]
 REPORT: list[str | Path] = [sys.executable, support.ROOT / "bench" / "report.py"]

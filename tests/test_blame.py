@@ -15,11 +15,11 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer, busy_run
 from tests.support import Cli
-from ttanalyze.blame import Condition, blame, find_target, search, watch
+from ttanalyze.core.values import TYPES, parse
 from ttanalyze.errors import Error
-from ttanalyze.model import history, layout
-from ttanalyze.model.layout import BLOCK_SIZE, Array
-from ttanalyze.values import TYPES, parse
+from ttanalyze.format import history, layout
+from ttanalyze.format.layout import BLOCK_SIZE, Array
+from ttanalyze.verbs.blame import Condition, blame, find_target, search, watch
 
 SEEDS = [1, 2]
 

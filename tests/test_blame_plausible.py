@@ -11,9 +11,9 @@ import pytest
 
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze.blame.plausible import looks_like
-from ttanalyze.model.layout import BLOCK_SIZE
-from ttanalyze.values import TYPES, parse
+from ttanalyze.core.values import TYPES, parse
+from ttanalyze.format.layout import BLOCK_SIZE
+from ttanalyze.verbs.blame.plausible import looks_like
 
 NAN = np.array([np.nan], "f4").tobytes()
 

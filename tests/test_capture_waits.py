@@ -13,13 +13,13 @@ from tests import support
 from tests.rundir import Writer
 from tests.support import Cli
 from tests.traces import Item, traced
-from ttanalyze.diff import diff
-from ttanalyze.info import info, info_text
-from ttanalyze.model.activities import OWN
-from ttanalyze.model.captures import WAITED
-from ttanalyze.query import Query, query
-from ttanalyze.trace import FORMATS, calls
-from ttanalyze.writers import writers
+from ttanalyze.core.writers import writers
+from ttanalyze.format.activities import OWN
+from ttanalyze.format.captures import WAITED
+from ttanalyze.verbs.diff import diff
+from ttanalyze.verbs.info import info, info_text
+from ttanalyze.verbs.query import Query, query
+from ttanalyze.verbs.trace import FORMATS, calls
 
 KERNEL = "_Z4stepPf"
 BASE = 0x7F0000000000

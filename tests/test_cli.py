@@ -20,8 +20,8 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
 from tests.support import Outcome
-from ttanalyze import doctor
 from ttanalyze.cli import run_command
+from ttanalyze.verbs.doctor import checks
 
 Cli = Callable[..., Outcome]
 VERBS = [
@@ -176,10 +176,10 @@ def test_an_interrupt_is_130_and_leaves_no_half_file(
     small: Writer, run_path: Path, tmp_path: Path, when: str
 ) -> None:
     """Interrupted in the midst of something long, which a call that waits stands for."""
-    place = {"verifying": "ttanalyze.verify.verify", "writing": "pathlib.Path.replace"}[when]
+    place = {"verifying": "ttanalyze.verbs.verify.verify", "writing": "pathlib.Path.replace"}[when]
     report = tmp_path / "report.json"
     program = (
-        "import pathlib, sys, time, ttanalyze.verify\n"
+        "import pathlib, sys, time, ttanalyze.verbs.verify\n"
         "from ttanalyze import __main__\n"
         "def waiting(*a, **k):\n    print('ready', flush=True); time.sleep(60)\n"
         f"{place} = waiting\n"
@@ -557,10 +557,10 @@ def test_colours_only_on_a_terminal(
 SLOW = """
 import sys, time
 import rich.console, rich.progress
-import ttanalyze.doctor, ttanalyze.verify
+import ttanalyze.verbs.doctor.checks, ttanalyze.verbs.verify
 from ttanalyze import cli
 from ttanalyze.cli import common
-from ttanalyze.model import Run
+from ttanalyze.format import Run
 common.PROGRESS_AFTER = common.PROGRESS_LINE_AFTER = 0.2
 def slowly(quick):
     def slow(*arguments, **options):
@@ -571,8 +571,8 @@ def slowly(quick):
             time.sleep(0.3)
         return quick(*arguments, **options)
     return slow
-ttanalyze.verify.verify = slowly(ttanalyze.verify.verify)
-ttanalyze.doctor.doctor = slowly(ttanalyze.doctor.doctor)
+ttanalyze.verbs.verify.verify = slowly(ttanalyze.verbs.verify.verify)
+ttanalyze.verbs.doctor.checks.doctor = slowly(ttanalyze.verbs.doctor.checks.doctor)
 Run.manifest = slowly(Run.manifest)
 sys.exit(cli.run_command(sys.argv[1:]))
 """
@@ -647,7 +647,7 @@ def test_doctor_where_nothing_may_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    check = doctor.check_disk(tmp_path)
+    check = checks.check_disk(tmp_path)
     assert (check.status, check.found) == ("fail", f"{tmp_path} is not writable")
     assert check.advice
 

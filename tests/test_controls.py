@@ -11,7 +11,7 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.controls import OPTIONS, check_controls
-from ttanalyze.query import Query, query
+from ttanalyze.verbs.query import Query, query
 
 pytestmark = [pytest.mark.native]
 SIM = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="3")
@@ -114,7 +114,7 @@ def test_what_can_not_be_understood(given: str, reason: str) -> None:
 SCRIPT = """
 import ctypes
 from ttanalyze.control import control
-from ttanalyze.graph import DeviceBuffer
+from ttanalyze.gpu import DeviceBuffer
 buffers = [DeviceBuffer(size) for size in (64, 128, 256)]
 print(control(regions=[0, 2]))
 print(control(points=False, regions="^x"), control(snapshot=3), control(regions="("))

@@ -19,11 +19,11 @@ import xxhash
 import ttanalyze as tt
 from tests import rundir, support
 from tests.rundir import Writer, small_run
-from ttanalyze.info import info, info_text
-from ttanalyze.model import layout, manifest
-from ttanalyze.model.files import KINDS
-from ttanalyze.model.process import Process
-from ttanalyze.verify import verify
+from ttanalyze.format import layout, manifest
+from ttanalyze.format.files import KINDS
+from ttanalyze.format.process import Process
+from ttanalyze.verbs.info import info, info_text
+from ttanalyze.verbs.verify import verify
 
 RECORDS = [name for name in KINDS if name != "strings.bin"]
 BINARY = [*KINDS, "data-00000.bin"]

@@ -14,7 +14,7 @@ import pytest
 
 from tests import support
 from tests.support import Cli
-from ttanalyze import kernels
+from ttanalyze import code
 
 pytestmark = [pytest.mark.native, pytest.mark.large]
 
@@ -90,7 +90,7 @@ def test_every_other_point_is_late(cubin: Path, put: Put, cli: Cli, tmp_path: Pa
     assert {point["delay"] for point in points.values()} == {2000}
     names = [kernel["kernel_name"] for kernel in made.config["kernels"].values()]
     sums = [kernel["kernel_checksum"] for kernel in made.config["kernels"].values()]
-    assert sums == kernels.checksums(cubin.read_bytes(), names)
+    assert sums == code.checksums(cubin.read_bytes(), names)
     assert cli("validate", tmp_path / "delays.json").status == 0
     assert {"LDG", "STG"} <= {point["sass"] for point in points.values()}
 

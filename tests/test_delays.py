@@ -12,9 +12,9 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.support import Cli, Outcome
-from ttanalyze import delays
-from ttanalyze.diff import diff
-from ttanalyze.query import Query, query
+from ttanalyze.core import delays
+from ttanalyze.verbs.diff import diff
+from ttanalyze.verbs.query import Query, query
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ttanalyze import demangle
-from ttanalyze.demangle import short
+from ttanalyze.code import demangle
+from ttanalyze.code.demangle import short
 
 COPY = (
     "_ZN2at6native29vectorized_elementwise_kernelILi4EZZZNS0_23direct_copy_kernel_cudaERNS_18Tensor"

@@ -19,12 +19,12 @@ from tests.diff_runs import BLOCK, STEPS, as_manifest, at_step, compared, launch
 from tests.rundir import Writer, small_run
 from tests.support import Outcome
 from tests.test_damage import cut, flip, reseal
-from ttanalyze import values
 from ttanalyze.cli import run_command
-from ttanalyze.diff import diff, parse_types, states
-from ttanalyze.diff.show import diff_text
+from ttanalyze.core import values
+from ttanalyze.core.values import Tolerance
 from ttanalyze.errors import Error, FormatError
-from ttanalyze.values import Tolerance
+from ttanalyze.verbs.diff import diff, parse_types, states
+from ttanalyze.verbs.diff.show import diff_text
 
 
 @pytest.fixture(autouse=True, params=["one batch", "many batches"])

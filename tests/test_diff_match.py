@@ -11,9 +11,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from ttanalyze.align import align
-from ttanalyze.diff import match
-from ttanalyze.diff.sides import Calls, Regions
+from ttanalyze.core.align import align
+from ttanalyze.verbs.diff import match
+from ttanalyze.verbs.diff.sides import Calls, Regions
 
 FEW, MANY = range(200), range(1000, 2500)
 Pairs = list[tuple[int, int]]

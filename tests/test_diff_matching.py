@@ -11,9 +11,9 @@ import pytest
 import ttanalyze as tt
 from tests.diff_runs import BLOCK, STEPS, as_manifest, at_step, compared, launch, train
 from tests.rundir import Writer
-from ttanalyze.diff import diff, states
-from ttanalyze.diff.show import diff_text
 from ttanalyze.errors import Error
+from ttanalyze.verbs.diff import diff, states
+from ttanalyze.verbs.diff.show import diff_text
 
 
 @pytest.fixture(autouse=True, params=["one batch", "many batches"])

@@ -10,8 +10,8 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.diff_runs import compared
-from ttanalyze import values
-from ttanalyze.diff.show import diff_text
+from ttanalyze.core import values
+from ttanalyze.verbs.diff.show import diff_text
 
 Record = Callable[..., Path]
 

@@ -14,8 +14,8 @@ import pytest
 from tests import rundir, support
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze import text
-from ttanalyze.export.write import _code
+from ttanalyze.output import text
+from ttanalyze.verbs.export.write import _code
 
 HOSTILE = "\x1b]0;owned\x07 \x9b2J \u202e <script>alert(1)</script>"
 BAD = "\x1b\x07\x9b\u202e"

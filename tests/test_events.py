@@ -15,8 +15,8 @@ import ttanalyze as tt
 from tests import recordings, support
 from tests.rundir import Writer, edit, reseal_records, small_run
 from tests.support import Cli
-from ttanalyze import events
-from ttanalyze.query import EventsFile, Query, query
+from ttanalyze.verbs import events
+from ttanalyze.verbs.query import EventsFile, Query, query
 
 APP = "/opt/app/train.py"
 INNER = [("step", APP, 12), ("<module>", APP, 40)]
@@ -349,7 +349,7 @@ def others(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_other_tools_files(others: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ttanalyze.query.files.PIECE", size)
+    monkeypatch.setattr("ttanalyze.verbs.query.files.PIECE", size)
     fields = ["launch", "short", "caller", "registers", "shmem", "stream", "grid_z", "checksum"]
     found = query(EventsFile(others), Query(fields=fields))
     found["caller"] = found["caller"].astype("object").where(found["caller"].notna(), None)
@@ -418,7 +418,7 @@ def test_a_bad_line_is_named(cli: Cli, tmp_path: Path, line: str, reason: str) -
 
 
 def test_a_line_without_an_end(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ttanalyze.query.files.LONGEST", 1000)
+    monkeypatch.setattr("ttanalyze.verbs.query.files.LONGEST", 1000)
     path = tmp_path / "events.ndjson"
     path.write_text(GOOD + " " * 2000)
     outcome = cli("query", path)

@@ -15,10 +15,10 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
 from tests.support import Cli, Outcome
-from ttanalyze import export
 from ttanalyze.errors import Error
-from ttanalyze.export.contents import HEAD, PAGE, Pieces
-from ttanalyze.replay import plan
+from ttanalyze.verbs import export
+from ttanalyze.verbs.export.contents import HEAD, PAGE, Pieces
+from ttanalyze.verbs.replay import plan
 
 KERNELS = ("scale", "sums", "follow", "reverse", "fill", "poke", "bump")
 TOOLKIT = Path("/usr/local/cuda/include/cuda.h")

@@ -24,7 +24,7 @@ from examples.demos import streams
 from tests import support
 from tests.drain_run import small_disk, unmount
 from tests.recordings import check_stored, compare, fills, wait_for_epochs
-from ttanalyze.model import layout
+from ttanalyze.format import layout
 
 SIM = support.simulator_environment()
 NAME = "ttanalyze: "

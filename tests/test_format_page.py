@@ -11,8 +11,8 @@ import pytest
 from tests import support
 from tests.rundir import Writer
 from ttanalyze._format import ffi
-from ttanalyze.model import layout
-from ttanalyze.model.files import DATA_KIND, KINDS
+from ttanalyze.format import layout
+from ttanalyze.format.files import DATA_KIND, KINDS
 
 PAGE = (support.ROOT / "docs" / "format.md").read_text()
 STRUCTS = re.findall(r"^`struct (tt_\w+)`, (\d+) bytes", PAGE, re.M)

@@ -15,9 +15,9 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from ttanalyze.model import layout
-from ttanalyze.model.layout import Array
-from ttanalyze.model.process import Process
+from ttanalyze.format import layout
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()

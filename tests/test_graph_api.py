@@ -14,8 +14,9 @@ import ttanalyze as tt
 from tests import graph_cases, support
 from tests.rundir import Writer
 from ttanalyze.errors import Error, FormatError
-from ttanalyze.graph import Driver, Graph, MissingDriverError, recorded
-from ttanalyze.graph.steps import Fill, Move, Step, Upload
+from ttanalyze.gpu import Driver, Graph, MissingDriverError
+from ttanalyze.gpu.rebuild import dependency_graph
+from ttanalyze.gpu.rebuild.steps import Fill, Move, Step, Upload
 
 pytestmark = pytest.mark.large  # mostly Python: under sanitizers it would say little more
 SIM = support.simulator_environment()
@@ -68,7 +69,7 @@ def test_threads_in_any_order() -> None:
 
 
 def test_importing_loads_no_driver() -> None:
-    script = "import ttanalyze.graph; print('libcuda' in open('/proc/self/maps').read())"
+    script = "import ttanalyze.gpu; print('libcuda' in open('/proc/self/maps').read())"
     assert python("-c", script).stdout == "False\n"
 
 
@@ -79,7 +80,7 @@ def test_a_driver_that_is_not_there() -> None:
 
 @pytest.mark.skipif(support.gpu_name() is not None, reason="there is a driver")
 def test_no_driver_at_all() -> None:
-    script = "from ttanalyze.graph import StreamCapture; StreamCapture.begin()"
+    script = "from ttanalyze.gpu import StreamCapture; StreamCapture.begin()"
     command = [sys.executable, "-c", script]
     done = support.run(command, support.bare_environment(), cwd=support.ROOT)
     last = done.stderr.splitlines()[-1]
@@ -89,7 +90,7 @@ def test_no_driver_at_all() -> None:
 
 @pytest.mark.native
 def test_no_device() -> None:
-    script = "from ttanalyze.graph import DeviceBuffer; DeviceBuffer(1)"
+    script = "from ttanalyze.gpu import DeviceBuffer; DeviceBuffer(1)"
     done = python("-c", script, TT_SIM_DEVICES="0")
     last = done.stderr.splitlines()[-1]
     assert done.status == 1
@@ -99,7 +100,7 @@ def test_no_device() -> None:
 @pytest.mark.native
 def test_a_stream_that_is_closed_while_it_is_captured() -> None:
     script = (
-        "from ttanalyze.graph import *\n"
+        "from ttanalyze.gpu import *\n"
         "with Stream() as stream:\n"
         "    capture = StreamCapture.begin(stream)\n"
         "try:\n"
@@ -115,7 +116,7 @@ def test_a_stream_that_is_closed_while_it_is_captured() -> None:
 def test_the_simulator_by_choice() -> None:
     """Without a library path."""
     script = (
-        "from ttanalyze.graph import *\n"
+        "from ttanalyze.gpu import *\n"
         "device = Device(0, simulator())\n"
         "buffer = DeviceBuffer(8, device)\n"
         "with StreamCapture.begin(Stream(device)) as capture:\n"
@@ -237,7 +238,7 @@ def test_what_was_copied_over_is_not_known(run_path: Path) -> None:
     writer.epoch()
     writer.close(options={"TT_PARAMS": "1"})
     with pytest.raises(Error) as raised:
-        recorded.span(tt.open(run_path).process(0), 0, 1)
+        dependency_graph.span(tt.open(run_path).process(0), 0, 1)
     assert str(raised.value) == (
         "call 4 (cuMemcpyHtoD_v2) can't be done again: what it copied from the host is not known, "
         "as call 5 (cuMemcpyHtoD_v2) wrote there before epoch 1; record with --epoch memcpy"
@@ -275,7 +276,7 @@ def test_what_is_closed_is_given_back(run_path: Path) -> None:
         "import sys, ttanalyze as tt\n"
         "from ttanalyze._cuda import ffi\n"
         "from ttanalyze.errors import Error\n"
-        "from ttanalyze.graph import Device, Graph\n"
+        "from ttanalyze.gpu import Device, Graph\n"
         "run, last = tt.open(sys.argv[1]), int(sys.argv[2])\n"
         "def free():\n"
         "    with Device.default().use() as driver:\n"
@@ -302,9 +303,9 @@ def test_a_stretch_that_fails_says_that_memory_moved(run_path: Path) -> None:
     run, first = record_indirect(run_path)
     script = (
         "import json, sys, ttanalyze as tt\n"
-        "from ttanalyze.graph import Device\n"
-        "from ttanalyze.graph.places import reserve\n"
-        "from ttanalyze.replay.spans import replay_span\n"
+        "from ttanalyze.gpu import Device\n"
+        "from ttanalyze.gpu.rebuild.address_map import reserve\n"
+        "from ttanalyze.verbs.replay.spans import replay_span\n"
         "taken = reserve(Device.default(), 0x200000000000, 1 << 32)\n"
         "last = int(sys.argv[2])\n"
         "(one,) = replay_span(tt.open(sys.argv[1]).process(0), last - 1, last)\n"
@@ -322,7 +323,7 @@ def test_drivers_that_place_small_ranges_themselves(built: Path, run_path: Path)
     script = (
         "import json, sys\n"
         "from tests.graph_rebuild import rebuilt\n"
-        "from ttanalyze.graph import Driver\n"
+        "from ttanalyze.gpu import Driver\n"
         "get = Driver.get\n"
         "def change(self, call, kind, *given, **named):\n"
         "    if call == 'cuMemAddressReserve' and given[0] < 1 << 30:\n"
@@ -359,7 +360,7 @@ def test_what_differs_is_told(built: Path, run_path: Path) -> None:
     run = record(run_path, *support.command("example-vecadd", built))
     script = (
         "import sys, ttanalyze as tt\n"
-        "from ttanalyze.graph import Graph\n"
+        "from ttanalyze.gpu import Graph\n"
         "graph = Graph.from_run(tt.open(sys.argv[1]), (1, 9))\n"
         "print(graph)\n"
         "graph.restore()\n"
@@ -485,7 +486,7 @@ def ordered(run: Path, order: str = "streams") -> dict[int, set[int]]:
     fill(96, 16)
     writer.epoch()
     writer.close(options={"TT_PARAMS": "1"})
-    span = recorded.span(tt.open(run).process(0), 0, 1, order)
+    span = dependency_graph.span(tt.open(run).process(0), 0, 1, order)
     assert span.left_out == ["1 host function"]
     return before(span.steps)
 
@@ -548,11 +549,11 @@ def test_spans_that_cannot_be_read(run_path: Path) -> None:
         ((8, 9), f"call 16 {again} it copies more than there is: its record is damaged"),
     ]:
         with pytest.raises(Error) as raised:
-            recorded.span(process, *epochs)
+            dependency_graph.span(process, *epochs)
         assert str(raised.value) == why
     writer.close(options={"TT_PARAMS": "1"}, counters={"events_lost": 3})
     with pytest.raises(Error, match="3 calls were lost"):
-        recorded.span(tt.open(run_path).process(0), 0, 5)
+        dependency_graph.span(tt.open(run_path).process(0), 0, 5)
 
 
 def test_spans_of_files_that_are_cut_short(run_path: Path) -> None:
@@ -561,7 +562,7 @@ def test_spans_of_files_that_are_cut_short(run_path: Path) -> None:
     writer.epoch("sync", "full")
     writer.epoch()
     writer.close(options={"TT_PARAMS": "1"}, counters={"events": 3})
-    assert not recorded.span(tt.open(run_path).process(0), 0, 1).steps
+    assert not dependency_graph.span(tt.open(run_path).process(0), 0, 1).steps
     for name, reason in [
         ("events.bin", "offset 320: cut short: 2 of 3 calls are there"),
         ("regions.bin", "offset 64: cut short: 0 of 1 regions of epoch 0 are there"),
@@ -570,7 +571,7 @@ def test_spans_of_files_that_are_cut_short(run_path: Path) -> None:
         whole = file.read_bytes()
         file.write_bytes(whole[:-1])
         with pytest.raises(FormatError, match=f"{name}: {reason}"):
-            recorded.span(tt.open(run_path).process(0), 0, 1)
+            dependency_graph.span(tt.open(run_path).process(0), 0, 1)
         file.write_bytes(whole)
 
 
@@ -587,7 +588,7 @@ def test_copies_between_contexts(run_path: Path) -> None:
     writer.event("copy", dst=base + 64, src=base, bytes=64, flags=32)
     writer.epoch()
     writer.close(options={"TT_PARAMS": "1"})
-    steps = recorded.span(tt.open(run_path).process(0), 0, 1).steps
+    steps = dependency_graph.span(tt.open(run_path).process(0), 0, 1).steps
     assert [step.what for step in steps] == [
         Upload(base, 64, 0, 0, 1),
         Move(base + 64, base, 64),
@@ -606,6 +607,6 @@ def test_epochs_know_what_they_have(run_path: Path) -> None:
     writer.epoch()
     writer.close(options={"TT_PARAMS": "1"})
     process = tt.open(run_path).process(0)
-    values = [step.what.value for step in recorded.span(process, first, second).steps]  # type: ignore[union-attr]
+    values = [step.what.value for step in dependency_graph.span(process, first, second).steps]  # type: ignore[union-attr]
     assert values == [1, 2]
-    assert not recorded.span(process, second, second + 1).steps
+    assert not dependency_graph.span(process, second, second + 1).steps

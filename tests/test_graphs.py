@@ -16,9 +16,9 @@ import ttanalyze as tt
 from tests import recordings, replay, support
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze import graphs as verb
-from ttanalyze.model import graphs, layout
-from ttanalyze.model.process import Process
+from ttanalyze.format import graphs, layout
+from ttanalyze.format.process import Process
+from ttanalyze.verbs import graphs as verb
 
 SIM = support.simulator_environment()
 UPDATES, CHILDREN = 18, 25  # launches that the programs make
@@ -389,7 +389,8 @@ def test_the_kernels_of_each_launch_are_records(cli: Cli, written: Path) -> None
 
 
 def test_many_launches_come_in_pieces(cli: Cli, written: Path, monkeypatch: Any) -> None:
-    from ttanalyze import events, launched
+    from ttanalyze.core import graph_kernels as launched
+    from ttanalyze.verbs import events
 
     whole = cli("events", written, "--format", "csv").stdout
     assert whole.count("\n") == 11

@@ -12,10 +12,10 @@ import xxhash
 
 import ttanalyze as tt
 from tests.rundir import Writer, busy_run
-from ttanalyze.model import contents, history, layout
-from ttanalyze.model.history import block_history, byte_history, changes, region_history
-from ttanalyze.model.layout import BLOCK_SIZE, Array
-from ttanalyze.model.process import Process
+from ttanalyze.format import contents, history, layout
+from ttanalyze.format.history import block_history, byte_history, changes, region_history
+from ttanalyze.format.layout import BLOCK_SIZE, Array
+from ttanalyze.format.process import Process
 
 SEEDS = [1, 2]
 

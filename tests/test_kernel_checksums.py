@@ -15,9 +15,9 @@ import xxhash
 import ttanalyze as tt
 from tests.rundir import Writer, edit, reseal_records
 from tests.support import Cli
-from ttanalyze.kernels import checksums
-from ttanalyze.kernels import fatbin as fatbins
-from ttanalyze.model import layout
+from ttanalyze.code import checksums
+from ttanalyze.code import fatbin as fatbins
+from ttanalyze.format import layout
 
 HELPERS = (
     ".visible .func (.param .b32 r) helper(.param .b32 x)\n{ st.param.f32 [r], 0f3FC00000; ret; }\n"

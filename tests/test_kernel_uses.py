@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from tests.test_kernel_checksums import Cubin, entry, fatbin
-from ttanalyze.kernels import uses
+from ttanalyze.code import uses
 
 PTX = """
 .version 8.0

@@ -12,9 +12,9 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer, seal
-from ttanalyze.model import layout
-from ttanalyze.model.labels import Part
-from ttanalyze.rewind import rewind, save
+from ttanalyze.format import layout
+from ttanalyze.format.labels import Part
+from ttanalyze.verbs.rewind import rewind, save
 
 SIM = support.simulator_environment()
 

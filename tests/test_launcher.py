@@ -26,8 +26,9 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer, small_run
 from tests.support import Outcome
-from ttanalyze import program, record
 from ttanalyze.errors import Error
+from ttanalyze.verbs.record import program
+from ttanalyze.verbs.record import run as record
 
 Record = Callable[..., Outcome]
 
@@ -334,9 +335,9 @@ def test_the_terminals_interrupt_comes_once(environment: dict[str, str], tmp_pat
 
 IMPATIENT = """
 import sys
-from ttanalyze import timelimit
 from ttanalyze.cli import main
-timelimit.GRACE_SECONDS = 0.3
+from ttanalyze.verbs.record import time_limit
+time_limit.GRACE_SECONDS = 0.3
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -636,7 +637,7 @@ def test_the_end_of_a_program_is_seen_beside_other_threads() -> None:
     """One of which may take the signal that tells of it."""
     script = """
 import os, threading, time
-from ttanalyze import record
+from ttanalyze.verbs.record import run as record
 threading.Thread(target=time.sleep, args=(100,), daemon=True).start()
 def late(*given, spawn=record.spawn):
     child = spawn(*given)

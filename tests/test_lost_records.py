@@ -17,9 +17,9 @@ from tests import rundir, support
 from tests.rundir import Writer, small_run
 from tests.support import Cli
 from tests.test_damage import use_all
-from ttanalyze.model.files import KINDS
-from ttanalyze.model.layout import HEADER_SIZE
-from ttanalyze.verify import verify
+from ttanalyze.format.files import KINDS
+from ttanalyze.format.layout import HEADER_SIZE
+from ttanalyze.verbs.verify import verify
 
 FILES = [name for name in KINDS if name != "launches.bin"]  # of which the run has none
 CHECKED = [name for name in FILES if name not in ("digests.bin", "blocks.bin")]

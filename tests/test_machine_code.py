@@ -16,7 +16,7 @@ import ttanalyze as tt
 from tests import support
 from tests.test_kernel_checksums import entry, fatbin, lz4
 from tests.test_sass_patch import Elf, check_detours
-from ttanalyze.kernels import fatbin as fatbins
+from ttanalyze.code import fatbin as fatbins
 
 pytestmark = pytest.mark.native
 

@@ -18,10 +18,10 @@ from tests import recordings, support
 from tests.rundir import Writer, edit, reseal_records
 from tests.support import Outcome
 from ttanalyze.cli import run_command
-from ttanalyze.memory import memory, timeline
-from ttanalyze.memory.analyse import levels
-from ttanalyze.memory.show import plot
-from ttanalyze.model.layout import HEADER_SIZE
+from ttanalyze.core.allocations import levels
+from ttanalyze.format.layout import HEADER_SIZE
+from ttanalyze.verbs.memory import memory, timeline
+from ttanalyze.verbs.memory.show import plot
 
 Cli = Callable[..., Outcome]
 KINDS = ("device", "managed", "async", "arena")

@@ -11,8 +11,8 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from ttanalyze import stacks
-from ttanalyze.model import layout
+from ttanalyze.core import stacks
+from ttanalyze.format import layout
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()

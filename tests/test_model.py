@@ -15,7 +15,7 @@ import xxhash
 import ttanalyze as tt
 from tests import rundir
 from tests.rundir import Writer, digest_of, small_run
-from ttanalyze.model import contents, layout, manifest
+from ttanalyze.format import contents, layout, manifest
 
 BLOCK = layout.BLOCK_SIZE
 

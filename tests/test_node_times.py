@@ -12,11 +12,11 @@ import ttanalyze as tt
 from tests import recordings, support
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze import graphs
-from ttanalyze.events import records
-from ttanalyze.model.activities import OWN
-from ttanalyze.model.graphs import DISABLED, FLAGS
-from ttanalyze.query import Query, query
+from ttanalyze.format.activities import OWN
+from ttanalyze.format.graphs import DISABLED, FLAGS
+from ttanalyze.verbs import graphs
+from ttanalyze.verbs.events import records
+from ttanalyze.verbs.query import Query, query
 
 A, B = {"function": 0}, {"function": 1}
 COPY: dict[str, Any] = {"kind": "copy", "bytes": 64}

@@ -15,7 +15,7 @@ import ttanalyze as tt
 from tests import support
 from tests.recordings import record
 from tests.test_cuda_header import toolkit_include
-from ttanalyze.model import layout
+from ttanalyze.format import layout
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()

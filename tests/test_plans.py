@@ -14,9 +14,9 @@ import pytest
 import ttanalyze as tt
 from tests.rundir import Writer
 from ttanalyze.errors import Error
-from ttanalyze.graph.recorded import span
-from ttanalyze.graph.steps import Upload
-from ttanalyze.replay.plan import Plan, plan
+from ttanalyze.gpu.rebuild.dependency_graph import span
+from ttanalyze.gpu.rebuild.steps import Upload
+from ttanalyze.verbs.replay.plan import Plan, plan
 
 BASE, HOST, HOST_DST = 0x7F0000000000, 0x5000, 8
 

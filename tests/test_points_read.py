@@ -16,17 +16,17 @@ from tests import support
 from tests.rundir import Writer
 from tests.support import Cli
 from tests.traces import traced
-from ttanalyze.blame import Condition, blame, find_target, watch
-from ttanalyze.diff import diff
-from ttanalyze.model import layout
-from ttanalyze.model.activities import OWN
-from ttanalyze.model.seen import INSIDE
-from ttanalyze.query import Query, query
-from ttanalyze.report import document, report
-from ttanalyze.trace import FORMATS
+from ttanalyze.core.values import parse
+from ttanalyze.core.writers import HOW, POINTER
+from ttanalyze.format import layout
+from ttanalyze.format.activities import OWN
+from ttanalyze.format.epoch_coverage import INSIDE
 from ttanalyze.tui.timeline import Timeline
-from ttanalyze.values import parse
-from ttanalyze.writers import HOW, POINTER
+from ttanalyze.verbs.blame import Condition, blame, find_target, watch
+from ttanalyze.verbs.diff import diff
+from ttanalyze.verbs.query import Query, query
+from ttanalyze.verbs.report import document, report
+from ttanalyze.verbs.trace import FORMATS
 
 BASE = 0x7F0000000000
 SIZE = 1000

@@ -24,9 +24,10 @@ from tests import recordings, support
 from tests.rundir import Writer, edit, small_run
 from tests.support import Outcome
 from ttanalyze.cli import asking, run_command
-from ttanalyze.model import layout
-from ttanalyze.model.layout import HEADER_SIZE
-from ttanalyze.query import TABLES, Query, query, stream, tables
+from ttanalyze.core import run_tables
+from ttanalyze.format import layout
+from ttanalyze.format.layout import HEADER_SIZE
+from ttanalyze.verbs.query import TABLES, Query, query, stream
 
 Cli = Callable[..., Outcome]
 
@@ -92,8 +93,8 @@ def mixed(run_path: Path) -> Path:
 @pytest.fixture(params=[7, 1 << 18], ids=["small pieces", "large pieces"])
 def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many rows of a table are looked at together."""
-    monkeypatch.setattr(tables, "PIECE", request.param)
-    monkeypatch.setattr("ttanalyze.query.execute.HELD", 3 * request.param)
+    monkeypatch.setattr(run_tables, "PIECE", request.param)
+    monkeypatch.setattr("ttanalyze.verbs.query.execute.HELD", 3 * request.param)
     return int(request.param)
 
 
@@ -616,8 +617,8 @@ def test_names_can_not_act_on_the_terminal(cli: Cli, run_path: Path) -> None:
 def test_without_a_demangler_it_is_said_once(
     cli: Cli, mixed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("ttanalyze.demangle._known", {})
-    monkeypatch.setattr("ttanalyze.demangle.RUNTIME", "raise SystemExit(3)")
+    monkeypatch.setattr("ttanalyze.code.demangle._known", {})
+    monkeypatch.setattr("ttanalyze.code.demangle.RUNTIME", "raise SystemExit(3)")
     outcome = cli("query", mixed, "--group-by", "demangled", "--count")
     assert "_ZN3lib4fillIfEEvPT_i" in outcome.stdout
     assert outcome.status == 0
@@ -672,7 +673,7 @@ def test_runs_with_nothing_in_them(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_an_answer_comes_in_pieces(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "PIECE", 10)
+    monkeypatch.setattr(run_tables, "PIECE", 10)
     seen: list[tuple[int, int]] = []
     run = tt.open(mixed)
     found: Iterator[pd.DataFrame] = stream(run, Query(), lambda done, of: seen.append((done, of)))

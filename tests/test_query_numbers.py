@@ -14,8 +14,9 @@ import pytest
 
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze.query import Query, RecordsFile, query, show
-from ttanalyze.query.tables import Progress, Table, Whole
+from ttanalyze.core.run_tables import Progress, Table, Whole
+from ttanalyze.output import tables
+from ttanalyze.verbs.query import Query, RecordsFile, query
 
 LARGE = (1 << 64) - 1
 
@@ -92,7 +93,7 @@ def test_the_first_rows_are_those_of_all_sorted(
 def test_sums_and_means_and_shares_are_exact(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, column: str
 ) -> None:
-    monkeypatch.setattr("ttanalyze.query.execute.HELD", 2)
+    monkeypatch.setattr("ttanalyze.verbs.query.execute.HELD", 2)
     frame = numbers(seed)
     source = rows_of(frame, tmp_path / "t")
     of = [column]
@@ -124,12 +125,12 @@ def test_a_sum_of_more_than_64_bits_can_be_written(tmp_path: Path) -> None:
     found = query(rows_of(wide, tmp_path / "t"), Query("t", sum=["u"], max=["u"]))
     assert found["u_sum"].tolist() == [2 * LARGE + 7]
     assert found["u_max"].tolist() == [LARGE]
-    assert json.loads("".join(show.written(iter([found]), "json"))) == [
+    assert json.loads("".join(tables.written(iter([found]), "json"))) == [
         {"u_sum": 2 * LARGE + 7, "u_max": LARGE}
     ]
-    assert "36,893,488,147,419,103,237" in show.frame_text(found)
+    assert "36,893,488,147,419,103,237" in tables.frame_text(found)
     with (tmp_path / "out").open("wb") as file:
-        show.write_parquet(iter([found]), file)
+        tables.write_parquet(iter([found]), file)
     assert [int(v) for v in pd.read_parquet(tmp_path / "out")["u_sum"]] == [2 * LARGE + 7]
 
 

@@ -14,9 +14,9 @@ from tests import support
 from tests.rundir import Writer
 from tests.support import Cli, Outcome
 from ttanalyze.cli import run_command
-from ttanalyze.race import Race, Settings
-from ttanalyze.race.instructions import counterpart
-from ttanalyze.race.order import calls_between, unordered
+from ttanalyze.verbs.race import Race, Settings
+from ttanalyze.verbs.race.instructions import counterpart
+from ttanalyze.verbs.race.order import calls_between, unordered
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import pytest
 import ttanalyze as tt
 from tests.device_order import HOST_DST, LEGACY, PER_THREAD, STREAMS, Program
 from tests.rundir import Writer
-from ttanalyze.model import graphs
-from ttanalyze.race import pairs
-from ttanalyze.race.report import Pair
+from ttanalyze.format import graphs
+from ttanalyze.verbs.race import pairs
+from ttanalyze.verbs.race.report import Pair
 
 BASE, SPOTS, SPOT = 1 << 40, 3, 64
 FEW, MANY = range(30), range(1000, 1500)

@@ -12,9 +12,9 @@ import pytest
 import ttanalyze as tt
 from tests.device_order import CAPTURING, HOST_DST, Program
 from tests.rundir import Writer
-from ttanalyze import writers
-from ttanalyze.race import order
-from ttanalyze.race.order import calls_between, unordered
+from ttanalyze.core import writers
+from ttanalyze.verbs.race import order
+from ttanalyze.verbs.race.order import calls_between, unordered
 
 WEIGHTS = (6, 1, 1, 2, 2, 15)
 FEW, MANY = range(20), range(1000, 1600)

@@ -17,13 +17,13 @@ import pytest
 
 import ttanalyze as tt
 from tests.rundir import Writer
-from ttanalyze.bytewise import Contents
 from ttanalyze.cli import replaying
-from ttanalyze.graph.places import Finding, State
-from ttanalyze.replay import compare
-from ttanalyze.replay.run import Outcome, verify
-from ttanalyze.replay.show import difference_lines
-from ttanalyze.values import Comparison, Tolerance, parse
+from ttanalyze.core.bytewise import Contents
+from ttanalyze.core.values import Comparison, Tolerance, parse
+from ttanalyze.gpu.rebuild.address_map import Finding, State
+from ttanalyze.verbs.replay import compare
+from ttanalyze.verbs.replay.run import Outcome, verify
+from ttanalyze.verbs.replay.show import difference_lines
 
 FEW, MANY = range(120), range(1000, 4000)
 BLOCK, BASE = 65536, 1 << 40

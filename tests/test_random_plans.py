@@ -17,11 +17,11 @@ import pytest
 import ttanalyze as tt
 from tests.rundir import CALLS, Writer, digest, record, seal
 from ttanalyze.errors import Error
-from ttanalyze.graph.recorded import span
-from ttanalyze.graph.steps import Span
-from ttanalyze.model import layout
-from ttanalyze.model.process import Process
-from ttanalyze.replay.plan import PARTIAL, choice, launches, none_of, plan
+from ttanalyze.format import layout
+from ttanalyze.format.process import Process
+from ttanalyze.gpu.rebuild.dependency_graph import span
+from ttanalyze.gpu.rebuild.steps import Span
+from ttanalyze.verbs.replay.plan import PARTIAL, choice, launches, none_of, plan
 
 FEW, MANY = range(150), range(1000, 4000)
 SLOTS, SLOT, FIRST = 6, 0x1000, 0x7F0000000000

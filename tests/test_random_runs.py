@@ -15,17 +15,17 @@ import pytest
 
 import ttanalyze as tt
 from tests.random_runs import HOST, RandomProcess
-from ttanalyze.blame import Condition, blame, find_target, watch
-from ttanalyze.diff import diff
+from ttanalyze.core.values import parse
 from ttanalyze.errors import Error
-from ttanalyze.memory import memory
-from ttanalyze.model import contents
-from ttanalyze.model.process import Process
-from ttanalyze.model.run import Run
-from ttanalyze.query import Query, query
-from ttanalyze.rewind import rewind
-from ttanalyze.values import parse
-from ttanalyze.verify import verify
+from ttanalyze.format import contents
+from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
+from ttanalyze.verbs.blame import Condition, blame, find_target, watch
+from ttanalyze.verbs.diff import diff
+from ttanalyze.verbs.memory import memory
+from ttanalyze.verbs.query import Query, query
+from ttanalyze.verbs.rewind import rewind
+from ttanalyze.verbs.verify import verify
 
 AT_ONCE = 5  # runs of a test
 SOME, MANY = 50, 3050  # runs of `make test`, of `make test-all`

@@ -13,11 +13,11 @@ import pytest
 
 import ttanalyze as tt
 from tests.rundir import Writer
-from ttanalyze.align import Alignment
-from ttanalyze.diff import suspects
-from ttanalyze.diff.match import MatchedCalls, MatchedRegions
-from ttanalyze.diff.sides import Names, of_process, read_calls
-from ttanalyze.writers import HOW
+from ttanalyze.core.align import Alignment
+from ttanalyze.core.writers import HOW
+from ttanalyze.verbs.diff import suspects
+from ttanalyze.verbs.diff.match import MatchedCalls, MatchedRegions
+from ttanalyze.verbs.diff.sides import Names, of_process, read_calls
 
 FEW, MANY = range(80), range(1000, 1500)
 BASES, SIZE, REGIONS = (1 << 40, 1 << 41), 64, 3

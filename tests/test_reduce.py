@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import Cli
-from ttanalyze import delays
+from ttanalyze.core import delays
 from ttanalyze.errors import Error
-from ttanalyze.reduce import Point, reduce
-from ttanalyze.reduce.search import Answers, points_of
+from ttanalyze.verbs.reduce import Point, reduce
+from ttanalyze.verbs.reduce.search import Answers, points_of
 
 KEY = "step_60a14089564f1c4c"
 

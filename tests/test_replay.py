@@ -17,8 +17,8 @@ from tests import support
 from tests.rundir import Writer
 from tests.support import Outcome, simulator_environment
 from ttanalyze.cli import replaying, run_command
-from ttanalyze.graph.recorded import span
-from ttanalyze.replay.run import Outcome as Compared
+from ttanalyze.gpu.rebuild.dependency_graph import span
+from ttanalyze.verbs.replay.run import Outcome as Compared
 
 pytestmark = [pytest.mark.native, pytest.mark.large]
 EVERY = {"epoch": "launch:1", "deterministic": "1", "params": "1"}
@@ -227,10 +227,10 @@ def test_a_run_beyond_the_tolerance_counts_though_another_differs_in_more(
 ) -> None:
     script = """
 import dataclasses, sys
-from ttanalyze.model import open_run
-from ttanalyze.replay import prove as module
-from ttanalyze.replay.plan import chosen
-from ttanalyze.replay.run import Wish, replay
+from ttanalyze.format import open_run
+from ttanalyze.verbs.replay import prove as module
+from ttanalyze.verbs.replay.plan import chosen
+from ttanalyze.verbs.replay.run import Wish, replay
 
 seen = []
 
@@ -428,7 +428,7 @@ def test_many_allocations_in_a_span(run_path: Path) -> None:
 
 def test_a_replay_starts_without_what_it_does_not_need() -> None:
     """Most of all without pandas, which takes longer to import than a replay takes."""
-    program = "import sys, ttanalyze.cli.replaying, ttanalyze.replay.run; print(*sys.modules)"
+    program = "import sys, ttanalyze.cli.replaying, ttanalyze.verbs.replay.run; print(*sys.modules)"
     done = support.run(
         [sys.executable, "-c", program], support.bare_environment(), cwd=support.ROOT
     )
@@ -441,12 +441,12 @@ def test_with_our_own_kernels(runs: dict[str, Path]) -> None:
     """
     script = """
 import sys
-from ttanalyze.graph import Device
-from ttanalyze.graph.driver import Driver
-from ttanalyze.graph.scene import Scene
-from ttanalyze.model import open_run
-from ttanalyze.replay import Replay
-from ttanalyze.replay.plan import chosen, plan
+from ttanalyze.gpu import Device
+from ttanalyze.gpu.driver import Driver
+from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.format import open_run
+from ttanalyze.verbs.replay import Replay
+from ttanalyze.verbs.replay.plan import chosen, plan
 
 def result(self, call, *arguments, real=Driver.result):
     code = real(self, call, *arguments)
@@ -474,8 +474,8 @@ def test_digests_on_the_device() -> None:
     """Those of the kernel are those of the host, of memory of any size and alignment."""
     script = """
 import numpy as np
-from ttanalyze.graph import Device, DeviceBuffer
-from ttanalyze.graph.digests import Digests, Own
+from ttanalyze.gpu import Device, DeviceBuffer
+from ttanalyze.gpu.digests import Digests, Own
 
 device = Device.default()
 data = np.random.default_rng(1).integers(0, 256, 65536 * 2 + 1000, dtype="u1")

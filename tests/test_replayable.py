@@ -17,9 +17,9 @@ from tests.rundir import digest, edit, forget_endings, reseal_records
 from tests.support import Outcome
 from ttanalyze import options
 from ttanalyze.errors import Error
-from ttanalyze.info import info, info_text
-from ttanalyze.model import layout
-from ttanalyze.model.process import Process
+from ttanalyze.format import layout
+from ttanalyze.format.process import Process
+from ttanalyze.verbs.info import info, info_text
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()

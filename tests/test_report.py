@@ -16,8 +16,8 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer, busy_run, small_run
 from tests.support import Outcome
-from ttanalyze.model.unread import UNREAD
-from ttanalyze.report import document, report
+from ttanalyze.format.unread import UNREAD
+from ttanalyze.verbs.report import document, report
 
 Cli = Callable[..., Outcome]
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>&\"'"
@@ -157,7 +157,7 @@ def test_the_divergence_is_on_the_page(recorded: tuple[Path, Path]) -> None:
 
 def test_a_page_has_a_bounded_size(tmp_path: Path) -> None:
     """However much there is in a run, what lies side by side is put together."""
-    from ttanalyze.report.data import Limits
+    from ttanalyze.verbs.report.data import Limits
 
     run = tt.open(busy_run(tmp_path / "busy", 3000).run)
     whole, less = document(run), document(run, Limits().divided(1 << 17))

@@ -19,9 +19,9 @@ import ttanalyze as tt
 from tests import rundir, support
 from tests.rundir import Writer, busy_run
 from tests.support import Cli
-from ttanalyze import rewind
-from ttanalyze.model import contents
-from ttanalyze.model.layout import BLOCK_SIZE
+from ttanalyze.format import contents
+from ttanalyze.format.layout import BLOCK_SIZE
+from ttanalyze.verbs import rewind
 
 EPOCH = 40
 
@@ -225,7 +225,7 @@ def test_an_interrupt_leaves_nothing(busy: Writer, tmp_path: Path) -> None:
     """Ctrl-C while a file is written: no half of it, no draft, status 130."""
     program = (
         "import signal, sys, time\n"
-        "from ttanalyze.model import contents\n"
+        "from ttanalyze.format import contents\n"
         "from ttanalyze.cli import main\n"
         "asked = []\n"
         "def interrupt(*given):\n"
@@ -403,7 +403,7 @@ def test_memory_is_bounded(run_path: Path, tmp_path: Path) -> None:
     program = (
         "import resource, sys\n"
         "from ttanalyze.cli import main\n"
-        "import ttanalyze.rewind\n"
+        "import ttanalyze.verbs.rewind\n"
         "pages = int(open('/proc/self/statm').read().split()[0])\n"
         "most = pages * resource.getpagesize() + (88 << 20)\n"
         "resource.setrlimit(resource.RLIMIT_AS, (most, most))\n"

@@ -26,16 +26,16 @@ from tests import support
 from tests.rundir import Writer, edit, reseal_records
 from tests.support import Cli
 from tests.test_kernel_checksums import entry, fatbin
-from ttanalyze import sass
-from ttanalyze.delays import Config
+from ttanalyze.code.elf import Cubin
+from ttanalyze.core.delays import Config
+from ttanalyze.disassembly import categories
+from ttanalyze.disassembly import tools as searched
+from ttanalyze.disassembly.lines import sections
+from ttanalyze.disassembly.registers import registers
 from ttanalyze.errors import Error
-from ttanalyze.kernels.elf import Cubin
-from ttanalyze.reduce import Point, places
-from ttanalyze.reduce.report import places_text
-from ttanalyze.sass import categories
-from ttanalyze.sass import tools as searched
-from ttanalyze.sass.lines import sections
-from ttanalyze.sass.registers import registers
+from ttanalyze.verbs import sass
+from ttanalyze.verbs.reduce import Point, places
+from ttanalyze.verbs.reduce.report import places_text
 
 DATA = support.ROOT / "tests" / "data" / "sass"
 KERNELS = {

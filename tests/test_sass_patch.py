@@ -13,7 +13,7 @@ import zstandard
 
 from tests import sass_patcher as sp
 from tests.test_kernel_checksums import entry, fatbin, lz4
-from ttanalyze.kernels import fatbin as fatbins
+from ttanalyze.code import fatbin as fatbins
 
 DATA = Path(__file__).parent / "data" / "sass"
 CUBINS = sorted(DATA.glob("patch_*.cubin"))

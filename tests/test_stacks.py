@@ -13,8 +13,8 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.recordings import check_run, compare
-from ttanalyze import stacks as texts
-from ttanalyze.symbols import NOWHERE, look_up
+from ttanalyze.code.symbols import NOWHERE, look_up
+from ttanalyze.core import stacks as texts
 
 pytestmark = pytest.mark.native
 SIM = support.simulator_environment()

@@ -11,8 +11,8 @@ import pytest
 import ttanalyze as tt
 from tests.drain_run import Store
 from tests.rundir import digest_of
-from ttanalyze.model import layout, manifest
-from ttanalyze.verify import verify
+from ttanalyze.format import layout, manifest
+from ttanalyze.verbs.verify import verify
 
 BLOCK = layout.BLOCK_SIZE
 CAPTURED, BORN, DIED, LABEL = 1, 1, 2, 3

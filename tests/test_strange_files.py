@@ -12,8 +12,8 @@ import ttanalyze as tt
 from tests import rundir
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze.model import layout
-from ttanalyze.regular import read_regular
+from ttanalyze.format import layout
+from ttanalyze.util.regular_files import read_regular
 
 NATIVE = layout.enum("frame_kind")["TT_FRAME_NATIVE"]
 
@@ -59,7 +59,7 @@ def test_addr2line_takes_no_arguments_from_a_run(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("DEBUGINFOD_URLS", "http://localhost:1")
     monkeypatch.setattr(
-        "ttanalyze.symbols._Object.addresses", lambda _, offsets: [1] * len(offsets)
+        "ttanalyze.code.symbols._Object.addresses", lambda _, offsets: [1] * len(offsets)
     )
     raw = Path(sys.executable).resolve().read_bytes()[:64]
     at = len(raw) + 64  # of one section, whose name is what is looked for

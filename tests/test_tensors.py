@@ -11,14 +11,15 @@ import pytest
 import ttanalyze as tt
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze import blame, values
-from ttanalyze.diff import diff
-from ttanalyze.diff.show import diff_text
-from ttanalyze.memory import memory
-from ttanalyze.query import Query, query
-from ttanalyze.rewind import rewind, save, summaries
-from ttanalyze.tensors import tensor_at
-from ttanalyze.verify import verify
+from ttanalyze.core import values
+from ttanalyze.core.tensors import tensor_at
+from ttanalyze.verbs import blame
+from ttanalyze.verbs.diff import diff
+from ttanalyze.verbs.diff.show import diff_text
+from ttanalyze.verbs.memory import memory
+from ttanalyze.verbs.query import Query, query
+from ttanalyze.verbs.rewind import rewind, save, summaries
+from ttanalyze.verbs.verify import verify
 
 SIZE = 6 << 20
 LARGE = "layers.0.weight"  # 3 MiB from 1000 on, float32

@@ -14,11 +14,12 @@ import pytest
 import ttanalyze as tt
 from tests.rundir import Writer, seal
 from tests.support import Cli
-from ttanalyze.info import info, info_text
-from ttanalyze.model import activities, files, layout
-from ttanalyze.model.digest import checks_of
-from ttanalyze.query import Query, query, tables
+from ttanalyze.core import run_tables
+from ttanalyze.format import activities, files, layout
+from ttanalyze.format.digest import checks_of
 from ttanalyze.tui.timeline import Timeline
+from ttanalyze.verbs.info import info, info_text
+from ttanalyze.verbs.query import Query, query
 
 KERNEL = "_Z4stepPf"
 LAST = (1 << 64) - 1
@@ -164,7 +165,7 @@ def test_run_activities(run_path: Path) -> None:
 def test_which_kernels_took_the_time(
     run_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
-    monkeypatch.setattr(tables, "PIECE", piece)
+    monkeypatch.setattr(run_tables, "PIECE", piece)
     work_run(run_path)
     run = tt.open(run_path)
     kernels = Query("activities", 'kind == "launch"', ["short"], True, ["gpu_time"], ["gpu_time"])
@@ -179,7 +180,7 @@ def test_which_kernels_took_the_time(
 
 @pytest.mark.parametrize("piece", [2, 1 << 18])
 def test_times_of_calls(run_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
-    monkeypatch.setattr(tables, "PIECE", piece)
+    monkeypatch.setattr(run_tables, "PIECE", piece)
     work_run(run_path)
     run = tt.open(run_path)
     fields = ["gpu_begin", "gpu_end", "gpu_time", "queue_time", "wait_time"]

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import ttanalyze as tt
-import ttanalyze.torch as names
+import ttanalyze.integrations.torch as names
 from tests import support
 from tests.torch_standin import Memory, Module, Optimizer, Storage, Tensor, model, parameter
 

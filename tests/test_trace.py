@@ -16,10 +16,10 @@ from tests import recordings, support
 from tests.rundir import CALLS, Writer, copy_of, edit, reseal_records
 from tests.support import Cli
 from tests.traces import READERS, chrome, traced
-from ttanalyze.memory import timeline
-from ttanalyze.model import layout
-from ttanalyze.trace import FORMATS, Traced, calls, rows, trace, tracks
-from ttanalyze.trace.rows import LENGTH
+from ttanalyze.format import layout
+from ttanalyze.verbs.memory import timeline
+from ttanalyze.verbs.trace import FORMATS, Traced, calls, rows, trace, tracks
+from ttanalyze.verbs.trace.rows import LENGTH
 
 HOSTILE = 'k"e\\r{0}%s%d<b>\x1b[2J\u2028\U0001f600\n'
 

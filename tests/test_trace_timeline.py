@@ -14,8 +14,8 @@ import ttanalyze as tt
 from tests import recordings, support
 from tests.rundir import Writer
 from tests.traces import Item, traced
-from ttanalyze.model.activities import OWN
-from ttanalyze.trace import FORMATS, calls, rows, trace, work
+from ttanalyze.format.activities import OWN
+from ttanalyze.verbs.trace import FORMATS, calls, rows, trace, work
 
 KERNEL = "_Z4stepPf"
 CUPTI = {"asked": "cupti", "source": "cupti", "reason": None, "missed": 0, "clock_error_ns": 1500}

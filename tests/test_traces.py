@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support import Cli
-from ttanalyze.query import EventsFile, Query, TraceFile, open_file, query
+from ttanalyze.verbs.query import EventsFile, Query, TraceFile, open_file, query
 
 METADATA = {
     "type": "kernel_metadata",

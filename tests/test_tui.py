@@ -28,8 +28,8 @@ from textual import events
 import ttanalyze as tt
 from tests import rundir, support
 from tests.rundir import Writer
-from ttanalyze.model import layout
-from ttanalyze.model.layout import BLOCK_SIZE
+from ttanalyze.format import layout
+from ttanalyze.format.layout import BLOCK_SIZE
 from ttanalyze.tui.app import Browser
 from ttanalyze.tui.items import NAMES, Items
 from ttanalyze.tui.keys import KEYS

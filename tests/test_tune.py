@@ -20,12 +20,12 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.support import Cli
+from ttanalyze.code import elf
 from ttanalyze.errors import Error, FormatError
-from ttanalyze.graph.steps import Launch
-from ttanalyze.kernels import elf
-from ttanalyze.tune import code, search
-from ttanalyze.tune.space import Configuration, Space, parse_three, space
-from ttanalyze.tune.table import Row, Table
+from ttanalyze.gpu.rebuild.steps import Launch
+from ttanalyze.verbs.tune import code, search
+from ttanalyze.verbs.tune.space import Configuration, Space, parse_three, space
+from ttanalyze.verbs.tune.table import Row, Table
 
 pytestmark = [pytest.mark.native, pytest.mark.large]
 RECORDED = Launch(0, (20, 1, 1), (128, 1, 1), (0, 0, 0), 0, False, b"")
@@ -483,7 +483,7 @@ def test_what_can_not_be_tuned(recorded: Path, tmp_path: Path, cli: Cli) -> None
 
 
 def test_a_compiled_image(tmp_path: Path) -> None:
-    from ttanalyze.tune.tune import _Images
+    from ttanalyze.verbs.tune.tune import _Images
 
     path = tmp_path / "image"
     path.write_bytes(elf.MAGIC + bytes(60))

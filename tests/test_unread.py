@@ -12,9 +12,9 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze.diff import diff
 from ttanalyze.errors import UnreadWarning
-from ttanalyze.model.unread import UNREAD, Unread, find_unread, keys_of
+from ttanalyze.format.unread import UNREAD, Unread, find_unread, keys_of
+from ttanalyze.verbs.diff import diff
 
 TABLE, TARGET, OTHER = 0, 1, 2
 

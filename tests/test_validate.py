@@ -11,7 +11,7 @@ import pytest
 from tests import support
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze.validate import KINDS, schema
+from ttanalyze.schemas import KINDS, schema
 
 SCHEMAS = sorted(path.stem for path in (support.ROOT / "ttanalyze" / "schemas").glob("*.json"))
 LAUNCH = {

@@ -12,10 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ttanalyze import values
+from ttanalyze.core import values
+from ttanalyze.core.values import (
+    TYPES,
+    Comparison,
+    Tolerance,
+    Type,
+    compare_values,
+    parse,
+    summarise,
+)
 from ttanalyze.errors import Error
-from ttanalyze.model.layout import Array
-from ttanalyze.values import TYPES, Comparison, Tolerance, Type, compare_values, parse, summarise
+from ttanalyze.format.layout import Array
 
 # Exponent and fraction bits of the floats, and whether the largest exponent has infinities.
 FLOATS = {

@@ -16,10 +16,10 @@ import xxhash
 import ttanalyze as tt
 from tests import rundir
 from tests.rundir import Writer, small_run
-from ttanalyze.diff import diff
 from ttanalyze.errors import Error, FormatError
-from ttanalyze.model import layout, manifest, recompute
-from ttanalyze.verify import VerifyReport, verify
+from ttanalyze.format import layout, manifest, recompute
+from ttanalyze.verbs.diff import diff
+from ttanalyze.verbs.verify import VerifyReport, verify
 
 BLOCK = layout.BLOCK_SIZE
 STEPS = 6

@@ -11,9 +11,9 @@ import pytest
 import ttanalyze as tt
 from tests import rundir
 from tests.rundir import Writer
+from ttanalyze.core.writers import HOW, INDIRECT, POINTER, POSSIBLE, WRITES, writers
 from ttanalyze.errors import Error, FormatError
-from ttanalyze.model import layout
-from ttanalyze.writers import HOW, INDIRECT, POINTER, POSSIBLE, WRITES, writers
+from ttanalyze.format import layout
 
 SIZE = 1000
 EVER = 1 << 62

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from ttanalyze.model.digest import digests_of_words
+from ttanalyze.format.digest import digests_of_words
 
 INTERPOSE = Path(__file__).resolve().parent.parent / "interpose"
 SOURCE = """#include "util/xxh3.h"

@@ -213,7 +213,7 @@ def model(memory: Memory) -> Module:
 
 
 def main(spoiled: str | None) -> None:
-    import ttanalyze.torch
+    import ttanalyze.integrations.torch
 
     cuda = ctypes.CDLL("libcuda.so.1")
 
@@ -240,7 +240,7 @@ def main(spoiled: str | None) -> None:
     net = model(memory)
     parameters = dict(net.named_parameters())
     optimizer = Optimizer(list(parameters.values()))
-    ttanalyze.torch.watch(net, optimizer)
+    ttanalyze.integrations.torch.watch(net, optimizer)
     for step in range(5):
         for p in parameters.values():
             p.grad = None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ttanalyze as tt
-from ttanalyze.trace import Traced, trace
+from ttanalyze.verbs.trace import Traced, trace
 
 
 @dataclass

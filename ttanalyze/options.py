@@ -53,7 +53,7 @@ def _delay_file(value: str) -> None:
     """A delay configuration that the recorder will take."""
     from pathlib import Path
 
-    from ttanalyze.validate import validate
+    from ttanalyze.schemas import validate
 
     report = validate(Path(value), "delay-config")
     if not report.good:

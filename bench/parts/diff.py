@@ -25,8 +25,8 @@ REGIONS, CHANGED, CONTENTS = 100, 2, 64
 DIFF = """
 import resource, sys, time
 import ttanalyze as tt
-from ttanalyze.diff import diff
-from ttanalyze.diff.show import diff_text
+from ttanalyze.verbs.diff import diff
+from ttanalyze.verbs.diff.show import diff_text
 a, b, missing, epoch = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 began = time.perf_counter()
 report = diff(tt.open(a), tt.open(b))

@@ -18,9 +18,10 @@ from bench.bed import (
     median,
     process_of,
 )
-from ttanalyze import paths, text
-from ttanalyze.model import open_run
-from ttanalyze.verify import verify
+from ttanalyze.format import open_run
+from ttanalyze.output import text
+from ttanalyze.util import libraries
+from ttanalyze.verbs.verify import verify
 
 NAMES = ("vecadd", "pipeline", "training", "async", "graph")
 EPOCHS = ("none", "sync", "launch")
@@ -29,7 +30,7 @@ EPOCHS = ("none", "sync", "launch")
 def measure(bed: Bed) -> Result:
     """data: rows, a table with its head first; times are medians, in seconds."""
     build = bed.build.parent / "examples"
-    library = paths.simulator() / "libcuda.so.1"
+    library = libraries.simulator() / "libcuda.so.1"
     make = ["make", "-s", "-C", str(ROOT / "examples"), f"BUILD={build}", f"LIBCUDA={library}"]
     done = subprocess.run(make, capture_output=True, text=True, check=False)
     if done.returncode:

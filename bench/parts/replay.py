@@ -23,12 +23,12 @@ ITEM = 4
 REPLAY = """
 import sys, time
 began = time.perf_counter()
-from ttanalyze.graph import Device, driver, simulator
-from ttanalyze.model import open_run
-from ttanalyze.replay.plan import chosen
-from ttanalyze.replay.replay import Replay
-from ttanalyze.graph import loading, places
-from ttanalyze.model import contents
+from ttanalyze.gpu import Device, driver, simulator
+from ttanalyze.format import open_run
+from ttanalyze.verbs.replay.plan import chosen
+from ttanalyze.verbs.replay.replay import Replay
+from ttanalyze.gpu import loading, places
+from ttanalyze.format import contents
 sim = sys.argv[2] == "sim"
 times = {"import": time.perf_counter() - began}
 parts = dict.fromkeys(("map", "clear", "find", "list", "read", "copy again", "check"), 0.0)
@@ -69,8 +69,8 @@ assert all(finding.same for finding in replay.compare())
 at = lap("compare", at)
 times["all"] = time.perf_counter() - began
 times["bytes"] = replay.bytes
-from ttanalyze.graph.memory import DeviceBuffer, Pinned
-from ttanalyze.graph.work import Copy
+from ttanalyze.gpu.memory import DeviceBuffer, Pinned
+from ttanalyze.gpu.work import Copy
 size = replay.bytes // 4
 pinned, buffer = Pinned(size, device), DeviceBuffer(size, device)
 copy = Copy(buffer.address, pinned.address, size, False, True)

@@ -22,7 +22,7 @@ SIZE = 1 << 30  # bytes
 REWIND = """
 import sys, time
 import ttanalyze as tt
-from ttanalyze.rewind import rewind, save
+from ttanalyze.verbs.rewind import rewind, save
 run, out = sys.argv[1:]
 began = time.perf_counter()
 save(rewind(tt.open(run), 0), out, "bin")

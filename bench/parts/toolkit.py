@@ -31,10 +31,10 @@ print(time.perf_counter() - began[0], time.process_time() - began[1])
 ASK = """
 import sys, time
 import ttanalyze as tt
-from ttanalyze.info import info, info_text
-from ttanalyze.query import Query, query
-from ttanalyze.trace import FORMATS, trace
-from ttanalyze.verify import verify
+from ttanalyze.verbs.info import info, info_text
+from ttanalyze.verbs.query import Query, query
+from ttanalyze.verbs.trace import FORMATS, trace
+from ttanalyze.verbs.verify import verify
 what, run = sys.argv[1:]
 began = time.perf_counter(), time.process_time()
 found = tt.open(run)

@@ -28,7 +28,7 @@ from bench.bed import (
     torch_python,
 )
 from bench.figures import RATIO, Figure, Quantity
-from ttanalyze.model.layout import Array
+from ttanalyze.format.layout import Array
 
 SANITIZER_SECONDS = 45
 WAYS = {

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ttanalyze import paths
 from ttanalyze.errors import Error
+from ttanalyze.util import libraries
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path("examples") / "build"
@@ -40,7 +40,7 @@ def perform(main: Callable[[], None]) -> None:
 
 def start(chosen: argparse.Namespace) -> None:
     """Makes the folder of the runs, and builds the examples."""
-    paths.shim()
+    libraries.shim()
     (ROOT / chosen.out).mkdir(parents=True, exist_ok=True)
     subprocess.run(["make", "-s", "-C", "examples"], cwd=ROOT, check=True)
 

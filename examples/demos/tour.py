@@ -6,7 +6,7 @@ Uses a GPU where one works, else the simulator. Every command is shown as it wou
 from __future__ import annotations
 
 from examples.demos.common import options, perform, record, say, start, ttanalyze
-from ttanalyze import doctor
+from ttanalyze.verbs.doctor import checks
 
 PERTURBED_STEP = 5
 ASKED = ["--params", "--cpu-callstack", "auto"]  # with them more can be said of who did it
@@ -15,7 +15,7 @@ ASKED = ["--params", "--cpu-callstack", "auto"]  # with them more can be said of
 def main() -> None:
     chosen = options(__doc__.splitlines()[0]).parse_args()
     start(chosen)
-    chosen.sim = chosen.sim or not doctor.check_driver()[2]
+    chosen.sim = chosen.sim or not checks.check_driver()[2]
     say("Running on " + ("the simulator." if chosen.sim else "the GPU."))
     say()
     say("Record a program that adds vectors, eight steps with a wait after each:")

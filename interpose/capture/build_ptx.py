@@ -25,7 +25,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 INTERPOSE = FOLDER.parent
-GRAPH = INTERPOSE.parent / "ttanalyze" / "graph"
+GRAPH = INTERPOSE.parent / "ttanalyze" / "gpu"
 KERNELS = {
     FOLDER / "capture.ptx": "kernels.cu",
     FOLDER / "replay.ptx": "replay.cu",

@@ -1,5 +1,5 @@
 /*
- * The checksum of a kernel's code in a cubin, as ttanalyze/kernels/elf.py has it: equal wherever
+ * The checksum of a kernel's code in a cubin, as ttanalyze/code/elf.py has it: equal wherever
  * the code is.
  *
  * Invariant: nothing outside the image is read, whatever the image says.

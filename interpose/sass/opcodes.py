@@ -18,8 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from ttanalyze import sass
 from ttanalyze.errors import Error
+from ttanalyze.verbs import sass
 
 TABLE = Path(__file__).with_suffix(".h")
 ENTRY = re.compile(r'OPCODE\((0x[0-9a-f]{3}), "(\w+)", (0x[0-9a-f]{2}), (true|false)\)')

@@ -40,9 +40,9 @@ import typer
 
 from tests import rundir, support
 from ttanalyze.cli import run_command
-from ttanalyze.model import layout
-from ttanalyze.model.files import KINDS
-from ttanalyze.report import html
+from ttanalyze.format import layout
+from ttanalyze.format.files import KINDS
+from ttanalyze.verbs.report import html
 
 SLOWEST = 20  # seconds
 MEMORY = 6 << 30  # bytes of address space

@@ -78,7 +78,7 @@ def test_streams_and_tensors_of_torch() -> None:
     script = """
 import torch
 from tests.graph_cases import PTX
-from ttanalyze.graph import Device, Graph, Module, StreamCapture
+from ttanalyze.gpu import Device, Graph, Module, StreamCapture
 values = torch.arange(1000, dtype=torch.int32, device="cuda")
 stream = torch.cuda.Stream()
 module = Module.load(PTX)

@@ -13,8 +13,8 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from ttanalyze import sass
-from ttanalyze.sass import tools
+from ttanalyze.disassembly import tools
+from ttanalyze.verbs import sass
 
 pytestmark = [
     pytest.mark.gpu,

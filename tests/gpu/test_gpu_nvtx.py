@@ -12,7 +12,7 @@ import ttanalyze as tt
 from tests import support
 from tests.recordings import compare, record
 from tests.test_nvtx import REAL
-from ttanalyze.query import Query, query
+from ttanalyze.verbs.query import Query, query
 
 pytestmark = [
     pytest.mark.gpu,

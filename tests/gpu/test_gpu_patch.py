@@ -15,7 +15,7 @@ import pytest
 import ttanalyze as tt
 from tests import sass_patcher as sp
 from tests import support
-from ttanalyze.demangle import demangle
+from ttanalyze.code.demangle import demangle
 
 pytestmark = [
     pytest.mark.gpu,

@@ -12,7 +12,7 @@ import pytest
 
 from tests import support
 from tests.recordings import record
-from ttanalyze.demangle import demangle
+from ttanalyze.code.demangle import demangle
 
 pytestmark = [
     pytest.mark.gpu,

@@ -14,9 +14,9 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.recordings import compare, record
-from ttanalyze.kernels import missing, uses
-from ttanalyze.model import layout
-from ttanalyze.model.process import Process
+from ttanalyze.code import missing, uses
+from ttanalyze.format import layout
+from ttanalyze.format.process import Process
 
 pytestmark = [
     pytest.mark.gpu,

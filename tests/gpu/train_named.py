@@ -17,7 +17,7 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import torch
 
-import ttanalyze.torch
+import ttanalyze.integrations.torch
 
 SPOILED = 17
 
@@ -61,7 +61,7 @@ def main() -> None:
     model = Model(64, options.depth).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     if not options.bare:
-        ttanalyze.torch.watch(model, optimizer)
+        ttanalyze.integrations.torch.watch(model, optimizer)
     inputs = torch.randn(32, 16, 64).cuda()
     labels = torch.randint(0, 10, (32,)).cuda()
     weight = model.layers[1].mlp[0].weight

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from ttanalyze import __version__, text
+from ttanalyze import __version__
 from ttanalyze.cli import (
     asking,
     checking,
@@ -31,6 +31,7 @@ from ttanalyze.cli import (
 )
 from ttanalyze.cli.common import ERROR, INTERRUPTED, SAME, ReaderGoneError, print_text
 from ttanalyze.errors import Error, system_error
+from ttanalyze.output import text
 
 app = typer.Typer(
     name="ttanalyze",

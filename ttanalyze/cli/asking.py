@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from ttanalyze import text
 from ttanalyze.cli.common import (
     JsonOption,
     QuietOption,
@@ -22,6 +21,7 @@ from ttanalyze.cli.common import (
     say,
 )
 from ttanalyze.errors import Error
+from ttanalyze.output import text
 
 verbs = typer.Typer()
 
@@ -66,9 +66,10 @@ def _width() -> int:
 
 def _tell_what_is_missing() -> None:
     """Why names or checksums are not what they could be, on stderr."""
-    from ttanalyze import demangle, kernels
+    from ttanalyze import code
+    from ttanalyze.code import demangle
 
-    for note in (demangle.missing(), kernels.missing()):
+    for note in (demangle.missing(), code.missing()):
         if note:
             say(note)
 
@@ -143,8 +144,9 @@ def query(
     str.endswith of texts. COLUMNS are names with commas between them; a name that there is not
     lists those that there are, and docs/python.md says what they mean.
     """
-    from ttanalyze.model import open_run
-    from ttanalyze.query import TABLES, Query, RecordsFile, open_file, show, stream
+    from ttanalyze.format import open_run
+    from ttanalyze.output import tables as show
+    from ttanalyze.verbs.query import TABLES, Query, RecordsFile, open_file, stream
 
     form = "json" if json else form
     if form not in show.FORMATS:
@@ -234,8 +236,8 @@ def events(
     behind which come the launches of its kernels, and callstack_def, with the members of
     CUTracer's kernel-event files, and more. REGEX is searched in mangled and demangled names.
     """
-    from ttanalyze.events import written
-    from ttanalyze.model import open_run
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs.events import written
 
     form = "json" if json else form
     check_output(out)
@@ -275,9 +277,9 @@ def memory(
     quiet: QuietOption = False,
 ) -> None:
     """Say how much was allocated when, by which calls, and what was never freed."""
-    from ttanalyze.memory import memory as analyse
-    from ttanalyze.memory.show import memory_text, to_object
-    from ttanalyze.model import open_run
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs.memory import memory as analyse
+    from ttanalyze.verbs.memory.show import memory_text, to_object
 
     opened = open_run(run)
     with progress_bar("reading calls", quiet) as progress:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ttanalyze import text
 from ttanalyze.cli.common import (
     DIFFERS,
     ERROR,
@@ -21,6 +20,7 @@ from ttanalyze.cli.common import (
     progress_bar,
     write_file,
 )
+from ttanalyze.output import text
 
 verbs = typer.Typer()
 
@@ -28,9 +28,9 @@ verbs = typer.Typer()
 @verbs.command(epilog="\b\nExample:\n  ttanalyze info run1")
 def info(run: RunArgument, json: JsonOption = False) -> None:
     """Say what was recorded, on one screen."""
-    from ttanalyze.info import info as summarise
-    from ttanalyze.info import info_text
-    from ttanalyze.model import open_run
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs.info import info as summarise
+    from ttanalyze.verbs.info import info_text
 
     summary = summarise(open_run(run))
     print_text(as_json(summary) if json else info_text(summary, text.colours_wanted(1)))
@@ -86,9 +86,9 @@ def verify(
     failed, so that a part of it is missing.
     """
     from ttanalyze import options
-    from ttanalyze.model import open_run
-    from ttanalyze.verify import verify as compare
-    from ttanalyze.verify.show import verify_text
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs.verify import verify as compare
+    from ttanalyze.verbs.verify.show import verify_text
 
     wanted = None if epochs is None else options.parse_range(epochs, "--epochs", 0xFFFFFFFE)
     some = None if regions is None else options.parse_regions(regions)
@@ -128,8 +128,8 @@ def manifest(
     quiet: QuietOption = False,
 ) -> None:
     """Print the manifest of a run from its recorded digests."""
-    from ttanalyze.model import manifest as manifests
-    from ttanalyze.model import open_run
+    from ttanalyze.format import manifest as manifests
+    from ttanalyze.format import open_run
 
     check_output(out)
     opened = open_run(run)
@@ -166,8 +166,8 @@ def validate(
 
     Exit status 0: all are good; 1: faults, a line for each; 2: a file could not be checked.
     """
-    from ttanalyze.validate import report_text, to_object
-    from ttanalyze.validate import validate as check
+    from ttanalyze.schemas import report_text, to_object
+    from ttanalyze.schemas import validate as check
 
     reports = []
     for file in files:

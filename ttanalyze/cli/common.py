@@ -13,9 +13,9 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 
-from ttanalyze import text
 from ttanalyze.errors import Error, system_error
-from ttanalyze.output import Opener, replacing
+from ttanalyze.output import text
+from ttanalyze.output.files import Opener, replacing
 
 SAME, DIFFERS, ERROR, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER = 1.0  # seconds

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from ttanalyze import text
 from ttanalyze.cli.common import (
     DIFFERS,
     ERROR,
@@ -21,6 +20,7 @@ from ttanalyze.cli.common import (
     progress_bar,
     write_file,
 )
+from ttanalyze.output import text
 
 verbs = typer.Typer()
 
@@ -75,10 +75,10 @@ def diff(
     at other points. Exit status 0: the same; 1: different; 2: nothing was compared, or nothing
     differs but what a recording that failed lacks.
     """
-    from ttanalyze.diff import diff as compare
-    from ttanalyze.diff import parse_types
-    from ttanalyze.diff.show import diff_text
-    from ttanalyze.values import Tolerance
+    from ttanalyze.core.values import Tolerance
+    from ttanalyze.verbs.diff import diff as compare
+    from ttanalyze.verbs.diff import parse_types
+    from ttanalyze.verbs.diff.show import diff_text
 
     types = None if dtype is None else parse_types(dtype)
     allowed = None if tolerance is None else Tolerance.parse(tolerance)

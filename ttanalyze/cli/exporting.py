@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ttanalyze import text
 from ttanalyze.cli.common import (
     DeviceOption,
     JsonOption,
@@ -24,6 +23,7 @@ from ttanalyze.cli.common import (
     write_file,
 )
 from ttanalyze.errors import Error
+from ttanalyze.output import text
 
 verbs = typer.Typer()
 LONGEST = 1e6  # seconds for a configuration
@@ -72,9 +72,9 @@ def export(
     compiler and the driver's library alone, launches, and compares what it leaves. Memory is what
     the kernel may reach: through its parameters and variables, and addresses that lie in memory.
     """
-    from ttanalyze import export as module
     from ttanalyze import options
-    from ttanalyze.model import open_run
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs import export as module
 
     try:
         limit = options.parse_size(max_size)
@@ -229,9 +229,9 @@ def tune(
     written as soon as it is known: after an interrupt, the same command goes on.
     """
     from ttanalyze import options
-    from ttanalyze import tune as module
-    from ttanalyze.model import open_run
-    from ttanalyze.tune.space import CACHES, parse_grid, parse_three
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs import tune as module
+    from ttanalyze.verbs.tune.space import CACHES, parse_grid, parse_three
 
     if times < 1 or (trials is not None and trials < 1):
         raise Error("--times and --trials: at least 1 is expected")

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ttanalyze import text
 from ttanalyze.cli.common import (
     JsonOption,
     QuietOption,
@@ -20,6 +19,7 @@ from ttanalyze.cli.common import (
     say,
     write_file,
 )
+from ttanalyze.output import text
 
 verbs = typer.Typer()
 
@@ -95,7 +95,7 @@ def sass(
     kernel of a run, which keeps the tables. REGEX is searched in mangled and demangled names.
     """
     from ttanalyze import options
-    from ttanalyze.sass import find_tables, show
+    from ttanalyze.verbs.sass import find_tables, show
 
     form = "json" if json else form
     if patterns:
@@ -191,7 +191,7 @@ def reduce(
     Answers are kept in REPORT.state (next to the report, or FILE.state of the delays), so that a
     search that was interrupted goes on where it was.
     """
-    from ttanalyze.reduce import Settings, reduce_test, reduce_text
+    from ttanalyze.verbs.reduce import Settings, reduce_test, reduce_text
 
     check_output(out)
     check_output(minimal)

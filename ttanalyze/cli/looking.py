@@ -53,7 +53,7 @@ def tui(
     Press ? there for all keys. Needs a terminal and the extra [tui].
     """
     from ttanalyze.errors import Error
-    from ttanalyze.model import open_run
+    from ttanalyze.format import open_run
     from ttanalyze.tui import tui as browse
 
     try:
@@ -85,9 +85,9 @@ def report(
     The page needs nothing but a browser: no server, no network. Making it needs the extra
     [report].
     """
-    from ttanalyze import text
-    from ttanalyze.model import open_run
-    from ttanalyze.report import report as page
+    from ttanalyze.format import open_run
+    from ttanalyze.output import text
+    from ttanalyze.verbs.report import report as page
 
     check_output(out)
     opened = open_run(run)
@@ -126,9 +126,9 @@ def graph(
     quiet: QuietOption = False,
 ) -> None:
     """List and draw the executable graphs of a run: nodes, edges, parameters, changes, launches."""
-    from ttanalyze import graphs
     from ttanalyze.errors import Error
-    from ttanalyze.model import open_run
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs import graphs
 
     if at is not None and number is None:
         raise Error("--at says how to look at one graph: say which with --graph N")

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from ttanalyze import text
 from ttanalyze.cli.common import (
     DIFFERS,
     SAME,
@@ -19,7 +18,8 @@ from ttanalyze.cli.common import (
     progress_bar,
     write_file,
 )
-from ttanalyze.output import private
+from ttanalyze.output import text
+from ttanalyze.output.files import private
 
 verbs = typer.Typer()
 
@@ -124,11 +124,11 @@ def race(
     Exit status 0: nothing found; 1: found; 2: could not be run.
     """
     from ttanalyze import options
-    from ttanalyze.diff import parse_types
-    from ttanalyze.race import Race, Settings
-    from ttanalyze.race.search import remove
-    from ttanalyze.race.show import race_text
-    from ttanalyze.values import Tolerance
+    from ttanalyze.core.values import Tolerance
+    from ttanalyze.verbs.diff import parse_types
+    from ttanalyze.verbs.race import Race, Settings
+    from ttanalyze.verbs.race.search import remove
+    from ttanalyze.verbs.race.show import race_text
 
     given: dict[str, object] = {
         "epoch": ";".join(epoch) if epoch else None,

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from ttanalyze import text
 from ttanalyze.cli.common import (
     ERROR,
     SAME,
@@ -20,6 +19,7 @@ from ttanalyze.cli.common import (
     progress_bar,
     write_file,
 )
+from ttanalyze.output import text
 
 verbs = typer.Typer()
 
@@ -273,8 +273,8 @@ def record(
     --ring-bytes 1G is TT_RING_BYTES=1G.
     """
     from ttanalyze import options
-    from ttanalyze.record import record as run
-    from ttanalyze.record import say
+    from ttanalyze.verbs.record.run import record as run
+    from ttanalyze.verbs.record.run import say
 
     given: dict[str, object] = {
         "epoch": ";".join(epoch) if epoch else None,
@@ -318,7 +318,7 @@ def record(
         check_output(delay_dump)
     done = run(command, out, variables, sim=sim, force=force, warn=say)
     if delay_dump is not None and done.processes:
-        from ttanalyze.delays import of_run
+        from ttanalyze.core.delays import of_run
         from ttanalyze.errors import Error
 
         try:
@@ -338,9 +338,9 @@ def record(
 @verbs.command(epilog="\b\nExample:\n  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd")
 def shim(json: JsonOption = False) -> None:
     """Print the path of the recorder, for LD_PRELOAD."""
-    from ttanalyze import paths
+    from ttanalyze.util import libraries
 
-    path = str(paths.shim())
+    path = str(libraries.shim())
     print_text(as_json({"shim": path}) if json else path)
 
 
@@ -350,8 +350,8 @@ def doctor(json: JsonOption = False) -> int:
 
     Exit status 0: fit, on a GPU or on the simulator; 2: not fit.
     """
-    from ttanalyze.doctor import doctor as examine
-    from ttanalyze.doctor import doctor_text
+    from ttanalyze.verbs.doctor.checks import doctor as examine
+    from ttanalyze.verbs.doctor.checks import doctor_text
 
     with progress_bar("looking", False) as progress:
         found = examine(progress=progress)

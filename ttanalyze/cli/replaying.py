@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ttanalyze import text
 from ttanalyze.cli.common import (
     DIFFERS,
     ERROR,
@@ -26,10 +25,11 @@ from ttanalyze.cli.common import (
     progress_bar,
 )
 from ttanalyze.errors import Error, system_error
+from ttanalyze.output import text
 
 if TYPE_CHECKING:
-    from ttanalyze.graph.device import Device
-    from ttanalyze.model.process import Process
+    from ttanalyze.format.process import Process
+    from ttanalyze.gpu.device import Device
 
 verbs = typer.Typer()
 
@@ -151,10 +151,10 @@ def replay(
         raise Error("--flush-l2 is of measured runs: it needs --times")
     if under is not None:
         _run_under(under)
-    from ttanalyze.model import open_run
-    from ttanalyze.replay import run as module
-    from ttanalyze.replay import show
-    from ttanalyze.replay.plan import choice
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs.replay import run as module
+    from ttanalyze.verbs.replay import show
+    from ttanalyze.verbs.replay.plan import choice
 
     of = open_run(run).process(process)
     types, allowed = _types(of, dtype, tolerance)
@@ -182,7 +182,7 @@ def replay(
 def _none(of: Process, kernel: str | None, others: int) -> str:
     """Why there is no launch to be done again."""
     if not others:
-        from ttanalyze.replay.plan import none_of
+        from ttanalyze.verbs.replay.plan import none_of
 
         return none_of(of, kernel)
     many = text.count(others, "launch", "launches")
@@ -213,8 +213,8 @@ def _replay_span(
     json: bool,
     quiet: bool,
 ) -> int:
-    from ttanalyze.replay import show
-    from ttanalyze.replay.spans import replay_span
+    from ttanalyze.verbs.replay import show
+    from ttanalyze.verbs.replay.spans import replay_span
 
     with progress_bar("replaying", quiet) as progress:
         found = replay_span(of, *bounds, *compared, lambda: _device(*where), progress)
@@ -245,8 +245,8 @@ def _types(of: Process, dtype: str | None, tolerance: list[str] | None) -> tuple
         if tolerance:
             raise Error("--tolerance is of values: it needs --dtype")
         return {}, {}
-    from ttanalyze.diff import parse_types
-    from ttanalyze.replay.compare import check_regions, parse_tolerances
+    from ttanalyze.verbs.diff import parse_types
+    from ttanalyze.verbs.replay.compare import check_regions, parse_tolerances
 
     types, tolerances = parse_types(dtype), parse_tolerances(tolerance or ())
     check_regions(of, types, tolerances)
@@ -254,7 +254,7 @@ def _types(of: Process, dtype: str | None, tolerance: list[str] | None) -> tuple
 
 
 def _device(ordinal: int, sim: bool) -> Device:
-    from ttanalyze.graph import Device, driver, simulator
+    from ttanalyze.gpu import Device, driver, simulator
 
     return Device(ordinal, simulator() if sim else driver())
 
@@ -323,10 +323,10 @@ def prove(
     """
     if launch is not None and kernel is not None:
         raise Error("say which launches: --launch N, or --kernel REGEX")
-    from ttanalyze.model import open_run
-    from ttanalyze.replay import prove as module
-    from ttanalyze.replay import show
-    from ttanalyze.replay.plan import choice
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs.replay import determinism as module
+    from ttanalyze.verbs.replay import show
+    from ttanalyze.verbs.replay.plan import choice
 
     of = open_run(run).process(process)
     types, allowed = _types(of, dtype, tolerance)

@@ -10,7 +10,6 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from ttanalyze import text
 from ttanalyze.cli.common import (
     JsonOption,
     QuietOption,
@@ -23,6 +22,7 @@ from ttanalyze.cli.common import (
     say,
     standard_output,
 )
+from ttanalyze.output import text
 
 verbs = typer.Typer()
 
@@ -77,11 +77,12 @@ def trace(
     """
     from dataclasses import asdict
 
-    from ttanalyze import demangle, options
+    from ttanalyze import options
+    from ttanalyze.code import demangle
     from ttanalyze.errors import Error
-    from ttanalyze.model import open_run
-    from ttanalyze.trace import FORMATS
-    from ttanalyze.trace import trace as write
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs.trace import FORMATS
+    from ttanalyze.verbs.trace import trace as write
 
     if form not in FORMATS:
         raise Error(f"--format {form}: there are {', '.join(FORMATS)}")

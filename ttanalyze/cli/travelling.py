@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ttanalyze import text
 from ttanalyze.cli.common import (
     DIFFERS,
     SAME,
@@ -24,6 +23,7 @@ from ttanalyze.cli.common import (
     say,
 )
 from ttanalyze.errors import Error
+from ttanalyze.output import text
 
 verbs = typer.Typer()
 
@@ -83,8 +83,8 @@ def rewind(
 
     In files with several arrays, each is called by its region's label, or region-ID.
     """
-    from ttanalyze import rewind as module
-    from ttanalyze.model import open_run
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs import rewind as module
 
     if out is None and not summary:
         raise Error("say where to: -o FILE, or --summary")
@@ -185,11 +185,11 @@ def blame(
     mostly of ordinary size. There nan and inf count once they appear, not where they were from
     the first snapshot on. What was skipped is said.
     """
-    from ttanalyze import blame as module
     from ttanalyze import options
-    from ttanalyze.blame import show
-    from ttanalyze.model import open_run
-    from ttanalyze.values import parse
+    from ttanalyze.core.values import parse
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs import blame as module
+    from ttanalyze.verbs.blame import show
 
     if limit < 0:
         raise Error(f"--limit {limit}: a whole number is expected")

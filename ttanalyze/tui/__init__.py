@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ttanalyze.errors import Error
-from ttanalyze.model.run import Run
+from ttanalyze.format.run import Run
 
 
 def tui(

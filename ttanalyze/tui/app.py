@@ -14,11 +14,11 @@ from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.widgets import Footer, Static
 
-from ttanalyze import statuses, text
+from ttanalyze.core.selection import named, region_at
 from ttanalyze.errors import Error
-from ttanalyze.model import open_run
-from ttanalyze.model.run import Run
-from ttanalyze.selection import named, region_at
+from ttanalyze.format import open_run, statuses
+from ttanalyze.format.run import Run
+from ttanalyze.output import text
 from ttanalyze.tui import search
 from ttanalyze.tui.items import HEX, NAMES, Items
 from ttanalyze.tui.keys import KEYS

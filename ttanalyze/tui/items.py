@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ttanalyze.core.values import TYPES, Type, parse
 from ttanalyze.errors import Error
-from ttanalyze.model.layout import Array
-from ttanalyze.values import TYPES, Type, parse
+from ttanalyze.format.layout import Array
 
 HEX = "hex"
 USUAL = ("f32", "f16", "bf16", "f64", "i32", "u32")

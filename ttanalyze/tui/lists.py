@@ -10,7 +10,7 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 
 from ttanalyze.errors import Error
-from ttanalyze.model.layout import Array
+from ttanalyze.format.layout import Array
 from ttanalyze.tui.lane import Lane
 from ttanalyze.tui.rows import Cells, Rows
 from ttanalyze.tui.timeline import EpochRow, RegionRow, Timeline

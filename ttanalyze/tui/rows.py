@@ -16,8 +16,8 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ttanalyze import text
 from ttanalyze.errors import Error
+from ttanalyze.output import text
 from ttanalyze.tui.lane import Lane
 
 Cells = list[tuple[str, str]]  # texts and what they are: "" or the end of a component class

@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
-from ttanalyze import text
+from ttanalyze.output import text
 from ttanalyze.tui.keys import KEYS, MOVING, NAMES
 from ttanalyze.tui.lists import fit
 from ttanalyze.tui.rows import Cells, Rows

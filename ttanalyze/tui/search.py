@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze.demangle import demangle
+from ttanalyze.code.demangle import demangle
+from ttanalyze.core.values import Type
 from ttanalyze.errors import Error
-from ttanalyze.model import contents, layout
-from ttanalyze.model.layout import BLOCK_SIZE, Array
+from ttanalyze.format import contents, layout
+from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.tui.timeline import Timeline
-from ttanalyze.values import Type
 
 PIECE_BLOCKS = 16  # blocks looked through at a time
 STRETCH = 4096  # epochs looked at together, at most

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze import text
-from ttanalyze.demangle import demangle, short
+from ttanalyze.code.demangle import demangle, short
+from ttanalyze.core.tensors import place_of
+from ttanalyze.core.writers import HOW, writers
 from ttanalyze.errors import Error
-from ttanalyze.model import activities, contents, layout
-from ttanalyze.model.annotations import is_annotation
-from ttanalyze.model.history import byte_history
-from ttanalyze.model.layout import BLOCK_SIZE, Array
-from ttanalyze.model.process import Process
-from ttanalyze.tensors import place_of
+from ttanalyze.format import activities, contents, layout
+from ttanalyze.format.annotations import is_annotation
+from ttanalyze.format.history import byte_history
+from ttanalyze.format.layout import BLOCK_SIZE, Array
+from ttanalyze.format.process import Process
+from ttanalyze.output import text
 from ttanalyze.tui.items import Items
-from ttanalyze.writers import HOW, writers
 
 KEPT_BLOCKS = 512  # contents kept in memory, 32 MiB
 MOST_CALLS = 100_000  # between two epochs, that are looked at

@@ -18,10 +18,10 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ttanalyze import text
 from ttanalyze.errors import Error
-from ttanalyze.model.labels import PARTS
-from ttanalyze.model.layout import Array
+from ttanalyze.format.labels import PARTS
+from ttanalyze.format.layout import Array
+from ttanalyze.output import text
 from ttanalyze.tui.items import HEX, Items, as_several
 from ttanalyze.tui.lane import Lane
 from ttanalyze.tui.rows import wrapped

@@ -13,8 +13,8 @@ from pathlib import Path
 import orjson
 import xxhash
 
-from ttanalyze.kernels.elf import Cubin
-from ttanalyze.sass import tools
+from ttanalyze.code.elf import Cubin
+from ttanalyze.disassembly import tools
 
 FOLDER = Path(__file__).parent
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120a")

@@ -1,0 +1,201 @@
+"""Names and source lines of places in object files.
+
+Functions come from an ELF file's symbol tables (System V ABI, chapter 4), source lines and inlined
+functions from its debug information, read by binutils' addr2line where both are there.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import struct
+import subprocess
+from dataclasses import dataclass
+
+import numpy as np
+
+from ttanalyze.code.demangle import demangle
+from ttanalyze.errors import Error
+from ttanalyze.format.layout import Array
+from ttanalyze.util.regular_files import read_regular
+
+MOST = 1 << 30  # bytes of an object file that are looked at
+WAIT = 20  # seconds that addr2line gets for one file
+LOAD, SYMBOLS, DYNAMIC_SYMBOLS, FUNCTION = 1, 2, 11, 2  # PT_LOAD, SHT_SYMTAB, SHT_DYNSYM, STT_FUNC
+SYMBOL = np.dtype("<u4, u1, u1, <u2, <u8, <u8")  # an Elf64_Sym
+SYMBOL.names = ("name", "info", "other", "section", "value", "size")
+
+
+@dataclass(frozen=True)
+class Place:
+    """function: demangled, None where it is not known. file, line: None, 0 where unknown."""
+
+    function: str | None
+    file: str | None
+    line: int
+
+
+Places = list[Place]
+NOWHERE: Places = [Place(None, None, 0)]
+
+
+def look_up(path: str, offsets: list[int], before_ns: int | None = None) -> list[Places]:
+    """What lies at file offsets of an object file: functions that the compiler inlined there, the
+    innermost first, and last the function that has the code. A file that is not there, is no
+    64-bit little-endian ELF file, or was changed after before_ns (CLOCK_REALTIME) tells nothing.
+    """
+    try:
+        status = os.stat(path)
+        if before_ns is not None and status.st_mtime_ns > before_ns:
+            return [NOWHERE] * len(offsets)
+        found = _read(path, status.st_mtime_ns)
+        addresses = found.addresses(offsets)
+        names = _demangled(found.functions(addresses))
+    except (Error, OSError, ValueError, OverflowError, struct.error, IndexError):
+        return [NOWHERE] * len(offsets)
+    sources = _sources(path, addresses) if found.has_lines else {}
+    return [
+        _chain(name, sources.get(address, []))
+        for name, address in zip(names, addresses, strict=True)
+    ]
+
+
+def _chain(name: str | None, sources: Places) -> Places:
+    """name: of the function that has the code, by the symbol table. addr2line takes that name for
+    the innermost inlined function as well where its debug information has no mangled one.
+    """
+    if not sources:
+        return [Place(name, None, 0)]
+    inner, outer = sources[:-1], sources[-1]
+    if inner and inner[0].function in (name, outer.function):
+        inner[0] = Place(None, inner[0].file, inner[0].line)
+    return [*inner, Place(name or outer.function, outer.file, outer.line)]
+
+
+def _demangled(names: list[str | None]) -> list[str | None]:
+    known = [name for name in names if name is not None]
+    readable = dict(zip(known, demangle(known), strict=True))
+    return [None if name is None else readable[name] for name in names]
+
+
+@dataclass(frozen=True)
+class _Object:
+    segments: list[tuple[int, int, int]]  # offset, size and address of each
+    starts: Array  # of functions, ascending
+    ends: Array
+    names: list[str]
+    has_lines: bool
+
+    def addresses(self, offsets: list[int]) -> list[int]:
+        """-1 where nothing is loaded from there."""
+        out = []
+        for offset in offsets:
+            inside = (a + offset - o for o, size, a in self.segments if o <= offset < o + size)
+            out.append(next(inside, -1))
+        return out
+
+    def functions(self, addresses: list[int]) -> list[str | None]:
+        at = np.searchsorted(self.starts, np.array(addresses, "i8"), "right") - 1
+        return [
+            self.names[i] if i >= 0 and address < self.ends[i] else None
+            for i, address in zip(at.tolist(), addresses, strict=True)
+        ]
+
+
+@functools.lru_cache(64)
+def _read(path: str, _version: int) -> _Object:
+    """Raises Error, or one of the errors that look_up knows, for what is no such file."""
+    raw = read_regular(path, MOST)
+    if raw[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("not an ELF file of 64 bits")
+    program, section = struct.unpack_from("<QQ", raw, 32)
+    program_size, programs, section_size, sections, names_at = struct.unpack_from("<5H", raw, 54)
+    segments = []
+    for i in range(programs):
+        kind, _, offset, address, _, size = struct.unpack_from(
+            "<IIQQQQ", raw, program + i * program_size
+        )
+        if kind == LOAD:
+            segments.append((offset, size, address))
+    headers = [
+        struct.unpack_from("<IIQQQQII", raw, section + i * section_size) for i in range(sections)
+    ]
+    tables = [h for h in headers if h[1] == SYMBOLS] or [
+        h for h in headers if h[1] == DYNAMIC_SYMBOLS
+    ]
+    starts, ends, names = _functions(raw, headers, tables[:1])
+    shown = headers[names_at][4] if headers else 0
+    has_lines = any(_text(raw, shown + h[0]) == ".debug_line" for h in headers)
+    return _Object(segments, starts, ends, names, has_lines)
+
+
+def _functions(
+    raw: bytes, headers: list[tuple[int, ...]], tables: list[tuple[int, ...]]
+) -> tuple[Array, Array, list[str]]:
+    symbols = np.empty(0, SYMBOL)
+    texts = 0
+    for table in tables:
+        count = min(table[5], len(raw) - table[4]) // SYMBOL.itemsize
+        symbols = np.frombuffer(raw, SYMBOL, max(0, count), table[4])
+        texts = headers[table[6]][4]
+    wanted = (symbols["info"] & 15 == FUNCTION) & (symbols["value"] != 0)
+    symbols = symbols[wanted]
+    symbols = symbols[np.argsort(symbols["value"], kind="stable")]
+    starts = symbols["value"].astype("i8")
+    following = np.append(starts[1:], np.iinfo("i8").max)[: len(starts)]
+    ends = np.where(symbols["size"] > 0, starts + symbols["size"].astype("i8"), following)
+    names = [_text(raw, texts + int(offset)) for offset in symbols["name"].tolist()]
+    return starts, ends, names
+
+
+def _text(raw: bytes, at: int) -> str:
+    end = raw.find(b"\0", at, at + 4096)
+    return raw[at : end if end >= 0 else at].decode(errors="replace")
+
+
+def _sources(path: str, addresses: list[int]) -> dict[int, Places]:
+    """What the debug information says of addresses that it knows, the innermost function first.
+
+    path: of a file that _read took.
+    """
+    tool = shutil.which("addr2line")
+    wanted = sorted({address for address in addresses if address >= 0})
+    if tool is None or not wanted:
+        return {}
+    try:
+        done = subprocess.run(
+            # Of a name that begins with @ it would read its arguments, and it may ask the network.
+            [tool, "-e", os.path.realpath(path), "--addresses", "--functions", "--inlines"],
+            env={**os.environ, "DEBUGINFOD_URLS": ""},
+            input="".join(f"{address:#x}\n" for address in wanted),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=WAIT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    out: dict[int, list[tuple[str, str]]] = {}
+    lines = iter(done.stdout.splitlines())
+    for line in lines:
+        if line.startswith("0x"):
+            pairs = out.setdefault(int(line, 16), [])
+        elif out:
+            pairs.append((line, next(lines, "")))
+    functions = {function for pairs in out.values() for function, _ in pairs}
+    names = dict(zip(functions, _demangled(list(functions)), strict=True))
+    return {
+        address: [_source(names[function], place) for function, place in pairs]
+        for address, pairs in out.items()
+        if not pairs[-1:] or _source(None, pairs[-1][1]).line
+    }
+
+
+def _source(function: str | None, place: str) -> Place:
+    """place: FILE:LINE, FILE:? or ??:0, maybe with a remark behind."""
+    file, _, number = place.partition(" (")[0].rpartition(":")
+    known = number.isdecimal() and number.isascii() and int(number) and not file.startswith("?")
+    name = None if function == "??" else function
+    return Place(name, file, int(number)) if known else Place(name, None, 0)

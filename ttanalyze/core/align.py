@@ -1,0 +1,409 @@
+"""Which items of two sequences correspond: a sequence alignment, as of lines by a text diff.
+
+Sequences are arrays of integers that are equal where the items are. What both begin and end with
+corresponds. What lies between is aligned exactly, so that as many items as possible correspond,
+where few differ (Myers' O(ND) algorithm, up to MOST_EDITS) or where it is short (dynamic
+programming over at most CELLS pairs). Anything else is first divided at stretches that occur
+equally often on both sides, the k-th with the k-th, as far as their order is the same; what can't
+be divided any further is gone through with a window of WINDOW items, within which the alignment is
+exact. So a million items take seconds at most, whatever they are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+
+from ttanalyze.format.layout import Array
+
+MOST_EDITS = 32
+CELLS = 1 << 24
+SMALL = 1 << 16  # so many take less time than looking for few edits does
+WINDOW = 4096
+KEPT = 3072  # of it: what comes behind might be better aligned with what follows
+STRETCHES = (64, 8, 1)  # items that are looked for as anchors, one length after the other
+HARD = 8  # windows after one in which there are many edits
+STEPS = 8  # items by which many gaps are compared at once
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Pairs of items that correspond. a, b: their indices, ascending (int64). level: by which of
+    the levels they are equal. exact: whether no more items of level 0 could correspond.
+    """
+
+    a: Array
+    b: Array
+    level: Array
+    exact: bool
+
+
+@dataclass(frozen=True)
+class _Gaps:
+    """Boxes, a[begin_a:end_a] by b[begin_b:end_b], in order, in which nothing corresponds yet."""
+
+    begin_a: Array
+    end_a: Array
+    begin_b: Array
+    end_b: Array
+
+    def where(self, chosen: Array) -> _Gaps:
+        columns = (self.begin_a, self.end_a, self.begin_b, self.end_b)
+        return _Gaps(*(column[chosen] for column in columns))
+
+    def moved(self, by_a: int, by_b: int) -> _Gaps:
+        return _Gaps(self.begin_a + by_a, self.end_a + by_a, self.begin_b + by_b, self.end_b + by_b)
+
+    def wide(self) -> _Gaps:
+        """Those with items on both sides."""
+        return self.where((self.begin_a < self.end_a) & (self.begin_b < self.end_b))
+
+
+Runs = list[tuple[int, int, int]]  # (a, b, length): a[a:a+length] corresponds to b[b:b+length]
+
+
+def align(*levels: tuple[Array, Array]) -> Alignment:
+    """Aligns two sequences; of each level, the two arrays say which items are equal.
+
+    What isn't equal by the first level may be by the next, within the gaps that are left. Items
+    of equal arrays correspond one to one.
+    """
+    count_a, count_b = len(levels[0][0]), len(levels[0][1])
+    pairs = [np.empty((0, 2), "i8")]
+    at_level = [np.empty(0, "u1")]
+    exact = True
+    gaps = _Gaps(*(np.array([end]) for end in (0, count_a, 0, count_b)))
+    for number, (a, b) in enumerate(levels):
+        found, sure = _fill(np.asarray(a), np.asarray(b), gaps.wide())
+        exact &= sure or number > 0
+        pairs.append(found)
+        at_level.append(np.full(len(found), number, "u1"))
+        done = np.concatenate(pairs)
+        done = done[np.argsort(done[:, 0], kind="stable")]
+        gaps = _between(done, count_a, count_b)
+    both = np.concatenate(pairs)
+    order = np.argsort(both[:, 0], kind="stable")
+    return Alignment(both[order, 0], both[order, 1], np.concatenate(at_level)[order], exact)
+
+
+def _between(pairs: Array, count_a: int, count_b: int) -> _Gaps:
+    """What lies before, between and behind pairs that ascend."""
+    a, b = pairs[:, 0], pairs[:, 1]
+    return _Gaps(
+        np.append(0, a + 1), np.append(a, count_a), np.append(0, b + 1), np.append(b, count_b)
+    )
+
+
+def _fill(a: Array, b: Array, gaps: _Gaps) -> tuple[Array, bool]:
+    """The pairs within gaps, ascending, and whether there can't be more."""
+    aligner = _Aligner(a, b)
+    aligner.boxes(gaps, 0)
+    pairs = np.concatenate([_expanded(np.array(aligner.runs, "i8").reshape(-1, 3)), *aligner.pairs])
+    pairs = pairs[a[pairs[:, 0]] == b[pairs[:, 1]]]  # anchors were only compared by a hash
+    return pairs[np.argsort(pairs[:, 0], kind="stable")], aligner.exact
+
+
+def _strip_many(a: Array, b: Array, gaps: _Gaps) -> tuple[_Gaps, Array]:
+    """What gaps begin or end with on both sides, up to STEPS items each; and what is left."""
+    found = []
+    begin_a, end_a, begin_b, end_b = (
+        column.copy() for column in (gaps.begin_a, gaps.end_a, gaps.begin_b, gaps.end_b)
+    )
+    for from_end in (False, True):
+        open_ = np.arange(len(begin_a))
+        for _ in range(STEPS):
+            open_ = open_[(begin_a[open_] < end_a[open_]) & (begin_b[open_] < end_b[open_])]
+            at_a = end_a[open_] - 1 if from_end else begin_a[open_]
+            at_b = end_b[open_] - 1 if from_end else begin_b[open_]
+            same = a[at_a] == b[at_b]
+            open_ = open_[same]
+            if not len(open_):
+                break
+            found.append(np.stack([at_a[same], at_b[same]], axis=1))
+            if from_end:
+                end_a[open_] -= 1
+                end_b[open_] -= 1
+            else:
+                begin_a[open_] += 1
+                begin_b[open_] += 1
+    pairs = np.concatenate(found) if found else np.empty((0, 2), "i8")
+    return _Gaps(begin_a, end_a, begin_b, end_b).wide(), pairs
+
+
+def _expanded(runs: Array) -> Array:
+    """The pairs of runs, one row each; of runs as well."""
+    begin_a, begin_b, length = runs.T
+    within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+    return np.stack([np.repeat(begin, length) + within for begin in (begin_a, begin_b)], axis=1)
+
+
+class _Aligner:
+    """Collects what corresponds in one pair of sequences, as runs and as pairs.
+
+    exact: whether every box was aligned exactly.
+    """
+
+    def __init__(self, a: Array, b: Array) -> None:
+        self.a = a
+        self.b = b
+        self.runs: Runs = []
+        self.pairs: list[Array] = []
+        self.exact = True
+
+    def boxes(self, gaps: _Gaps, stretch: int) -> None:
+        """Aligns what lies in each of the gaps, none of them empty on a side."""
+        if len(gaps.begin_a) > 1:
+            gaps, easy = _strip_many(self.a, self.b, gaps)
+            self.pairs.append(easy)
+        columns = np.stack([gaps.begin_a, gaps.end_a, gaps.begin_b, gaps.end_b], axis=1)
+        for begin_a, end_a, begin_b, end_b in columns.tolist():
+            self.box(begin_a, end_a, begin_b, end_b, stretch)
+
+    def box(self, begin_a: int, end_a: int, begin_b: int, end_b: int, stretch: int) -> None:
+        """Aligns a[begin_a:end_a] and b[begin_b:end_b]; stretch: the first of STRETCHES to try."""
+        a, b = self.a, self.b
+        same = _common(a[begin_a:end_a], b[begin_b:end_b])
+        self._add(begin_a, begin_b, same)
+        begin_a, begin_b = begin_a + same, begin_b + same
+        same = _common(a[begin_a:end_a][::-1], b[begin_b:end_b][::-1])
+        end_a, end_b = end_a - same, end_b - same
+        self._add(end_a, end_b, same)
+        length_a, length_b = end_a - begin_a, end_b - begin_b
+        if not length_a or not length_b:
+            return
+        in_a, in_b = a[begin_a:end_a], b[begin_b:end_b]
+        cells = length_a * length_b
+        runs = _few_edits(in_a, in_b) if cells > SMALL else None
+        if runs is None and cells <= CELLS:
+            runs = _longest(in_a, in_b)
+        if runs is not None:
+            self.runs += [(begin_a + i, begin_b + j, n) for i, j, n in runs]
+            return
+        self.exact = False
+        for number in range(stretch, len(STRETCHES)):
+            anchors = _anchors(in_a, in_b, STRETCHES[number])
+            if len(anchors):
+                self._divide(anchors, (begin_a, end_a, begin_b, end_b), number + 1)
+                return
+        self._window(begin_a, end_a, begin_b, end_b)
+
+    def _add(self, at_a: int, at_b: int, length: int) -> None:
+        if length:
+            self.runs.append((at_a, at_b, length))
+
+    def _divide(self, anchors: Array, corners: tuple[int, int, int, int], stretch: int) -> None:
+        """Takes anchors, pairs that count from a box's corner, and aligns what lies between."""
+        begin_a, end_a, begin_b, end_b = corners
+        gaps = _between(anchors, end_a - begin_a, end_b - begin_b).moved(begin_a, begin_b)
+        self.pairs.append(anchors + np.array([begin_a, begin_b]))
+        self.boxes(gaps.wide(), stretch)
+
+    def _window(self, at_a: int, end_a: int, at_b: int, end_b: int) -> None:
+        """Aligns WINDOW items at a time and keeps the first KEPT of them."""
+        hard = 0  # windows to go without hope that few edits will do
+        while at_a < end_a and at_b < end_b:
+            in_a = self.a[at_a : min(end_a, at_a + WINDOW)]
+            in_b = self.b[at_b : min(end_b, at_b + WINDOW)]
+            last = at_a + len(in_a) == end_a and at_b + len(in_b) == end_b
+            most = WINDOW if last else KEPT
+            next_a = next_b = most
+            runs = None if hard else _few_edits(in_a, in_b)
+            if runs is None:
+                hard = hard - 1 if hard else HARD
+                runs = _longest(in_a, in_b)
+            for i, j, length in runs:
+                length = min(length, most - i, most - j)
+                if length > 0:
+                    self._add(at_a + i, at_b + j, length)
+                    next_a, next_b = i + length, j + length
+            at_a, at_b = at_a + next_a, at_b + next_b
+
+
+def _common(a: Array, b: Array) -> int:
+    """How many items both begin with."""
+    count = min(len(a), len(b))
+    at, piece = 0, 64
+    while at < count:
+        end = min(count, at + piece)
+        differs = a[at:end] != b[at:end]
+        if differs.any():
+            return at + int(differs.argmax())
+        at, piece = end, piece * 4
+    return count
+
+
+def _few_edits(a: Array, b: Array) -> Runs | None:
+    """An alignment with the most pairs, if at most MOST_EDITS items have no counterpart.
+
+    After Eugene W. Myers, An O(ND) Difference Algorithm and Its Variations, 1986: the furthest
+    points that can be reached with so many edits, by diagonal.
+    """
+    furthest = {1: 0}
+    trace: list[dict[int, int]] = []
+    for edits in range(MOST_EDITS + 1):
+        trace.append(dict(furthest))
+        for diagonal in range(-edits, edits + 1, 2):
+            x = _step(furthest, diagonal, edits)
+            y = x - diagonal
+            if x <= len(a) and 0 <= y <= len(b):
+                x += _common(a[x:], b[y:])
+            furthest[diagonal] = x
+            if x >= len(a) and x - diagonal >= len(b):
+                return _back(trace, len(a), len(b))
+    return None
+
+
+def _step(furthest: dict[int, int], diagonal: int, edits: int) -> int:
+    """Where a diagonal is entered with one more edit: from above (b alone) or from the left."""
+    if diagonal == -edits or (
+        diagonal != edits and furthest[diagonal - 1] < furthest[diagonal + 1]
+    ):
+        return furthest[diagonal + 1]
+    return furthest[diagonal - 1] + 1
+
+
+def _back(trace: list[dict[int, int]], x: int, y: int) -> Runs:
+    """The way to (x, y), from the furthest points before each edit."""
+    runs: Runs = []
+    for edits in range(len(trace) - 1, -1, -1):
+        diagonal = x - y
+        entered = _step(trace[edits], diagonal, edits) if edits else 0
+        if x > entered:
+            runs.append((entered, entered - diagonal, x - entered))
+        x, y = entered, entered - diagonal
+        if edits:
+            down = diagonal == -edits or (
+                diagonal != edits and trace[edits][diagonal - 1] < trace[edits][diagonal + 1]
+            )
+            x, y = (x, y - 1) if down else (x - 1, y)
+    return runs[::-1]
+
+
+def _longest(a: Array, b: Array) -> Runs:
+    """A longest common subsequence.
+
+    Rows of the table of lengths are Python's integers: a bit is 0 where the length grows from one
+    column to the next. (After Maxime Crochemore and others, A fast and practical bit-vector
+    algorithm for the longest common subsequence problem, 2001.)
+    """
+    if len(a) > len(b):
+        return [(i, j, length) for j, i, length in _longest(b, a)]
+    items = a.tolist()
+    places = _places(b, items)
+    whole = (1 << len(b)) - 1
+    row = whole
+    rows = [row]
+    for item in items:
+        met = row & places.get(item, 0)
+        row = ((row + met) | (row - met)) & whole
+        rows.append(row)
+    runs: Runs = []
+    i, j = len(items), len(b)
+    while i > 0:
+        grows = ~rows[i] & ((1 << j) - 1)
+        if not grows:
+            break
+        j = grows.bit_length()
+        i -= 1
+        # A length grows from one row to the next at one column less or not at all.
+        if rows[i] >> (j - 1) & 1:
+            j -= 1
+            if runs and runs[-1][:2] == (i + 1, j + 1):
+                runs[-1] = (i, j, runs[-1][2] + 1)
+            else:
+                runs.append((i, j, 1))
+    return runs[::-1]
+
+
+def _places(items: Array, wanted: list[int]) -> dict[int, int]:
+    """For each wanted item where it is, as an integer with those bits."""
+    out: dict[int, int] = {}
+    if len(items) > WINDOW:
+        for item in set(wanted):
+            bits = np.packbits(items == item, bitorder="little")
+            out[item] = int.from_bytes(bits.tobytes(), "little")
+        return out
+    for i, item in enumerate(items.tolist()):
+        out[item] = out.get(item, 0) | 1 << i
+    return out
+
+
+def _anchors(a: Array, b: Array, length: int) -> Array:
+    """Stretches of so many items that both have once. Where most of the stretches that both have
+    are there equally often, those as well, the k-th with the k-th: then it is no coincidence.
+
+    Of those that cross each other, as many as don't. Gives the pairs of their items, ascending.
+    """
+    if min(len(a), len(b)) < length:
+        return np.empty((0, 2), "i8")
+    order_a, counts_a, values_a = _ordered(_stretches(a, length))
+    order_b, counts_b, values_b = _ordered(_stretches(b, length))
+    _, in_a, in_b = np.intersect1d(values_a, values_b, True, return_indices=True)
+    equal = counts_a[in_a] == counts_b[in_b]
+    if equal.sum() < len(equal) / 2:
+        equal &= counts_a[in_a] == 1
+    good_a, good_b = np.zeros(len(values_a), bool), np.zeros(len(values_b), bool)
+    good_a[in_a[equal]] = good_b[in_b[equal]] = True
+    at_a, at_b = order_a[np.repeat(good_a, counts_a)], order_b[np.repeat(good_b, counts_b)]
+    order = np.argsort(at_a, kind="stable")
+    at_a, at_b = at_a[order], at_b[order]
+    if (at_b[1:] <= at_b[:-1]).any():
+        kept = _ascending(at_b.tolist())
+        at_a, at_b = at_a[kept], at_b[kept]
+    if not len(at_a):
+        return np.empty((0, 2), "i8")
+    breaks = np.flatnonzero((np.diff(at_a) != 1) | (np.diff(at_b) != 1)) + 1
+    starts = np.append(0, breaks)
+    begin_a, begin_b = at_a[starts], at_b[starts]
+    lengths = np.append(breaks, len(at_a)) - starts + (length - 1)
+    # Stretches that follow each other on different diagonals may overlap.
+    cut = np.zeros(len(starts), "i8")
+    for begin in (begin_a, begin_b):
+        ends = np.maximum.accumulate(begin + lengths)
+        cut[1:] = np.maximum(cut[1:], ends[:-1] - begin[1:])
+    kept = cut < lengths
+    runs = np.stack([begin_a + cut, begin_b + cut, lengths - cut], axis=1)
+    return _expanded(runs[kept])
+
+
+def _stretches(items: Array, length: int) -> Array:
+    """A hash of every `length` items that follow each other, a power of two."""
+    with np.errstate(over="ignore"):
+        out: Array = (items.astype("u8") ^ FACTOR) * FACTOR
+        out ^= out >> np.uint64(29)
+        done = 1
+        while done < length:
+            out = (out[:-done] * FACTOR + out[done:]) * FACTOR
+            out ^= out >> np.uint64(29)
+            done *= 2
+    return out
+
+
+def _ordered(values: Array) -> tuple[Array, Array, Array]:
+    """The order that sorts, stable; how often each value is there; the values, ascending."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    first = np.append(True, ordered[1:] != ordered[:-1])
+    starts = np.flatnonzero(first)
+    return order, np.diff(np.append(starts, len(values))), ordered[starts]
+
+
+def _ascending(values: list[int]) -> Array:
+    """Indices of a longest ascending subsequence."""
+    ends: list[int] = []  # the smallest last value of those of each length
+    at: list[int] = []  # and where it is
+    before = []
+    for i, value in enumerate(values):
+        length = bisect_left(ends, value)
+        before.append(at[length - 1] if length else -1)
+        ends[length : length + 1] = [value]
+        at[length : length + 1] = [i]
+    out = []
+    i = at[-1]
+    while i >= 0:
+        out.append(i)
+        i = before[i]
+    return np.array(out[::-1])

@@ -1,0 +1,125 @@
+"""What was in flight when a context was lost or something ended the process, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ttanalyze.code.demangle import demangle, short
+from ttanalyze.core import stacks
+from ttanalyze.format import layout
+from ttanalyze.format.process import Process
+from ttanalyze.output import text
+
+SHOWN_STREAMS = 8
+SHOWN_CALLS = 4
+SHOWN_FRAMES = 8
+PER_THREAD, LEGACY = 2, 1  # streams
+
+
+def incidents(process: Process) -> list[dict[str, Any]]:
+    """As process.json has them, and with each call the kernel's name as its source has it (`name`)
+    and the call stack (`frames`, the innermost first), where they are known.
+    """
+    found: list[dict[str, Any]] = process.info.get("incidents", [])
+    return [
+        {
+            **incident,
+            "in_flight": [
+                {**stream, "calls": [_named(process, call) for call in stream.get("calls", [])]}
+                for stream in incident.get("in_flight", [])
+            ],
+            "threads": [_named(process, thread) for thread in incident.get("threads", [])],
+        }
+        for incident in found
+    ]
+
+
+def _named(process: Process, call: dict[str, Any]) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if call.get("kernel"):
+        (more["name"],) = demangle([call["kernel"]])
+    if call.get("stack"):
+        more["frames"] = [stacks.one(frame) for frame in process.stack(call["stack"])]
+    return {**call, **more}
+
+
+def last_epoch(process: Process) -> dict[str, Any] | None:
+    """The last epoch with contents: number, trigger, and the call that it came after."""
+    lost = layout.REFUSED | layout.DROPPED
+    for epoch in reversed(process.epochs[-1000:]):
+        if not epoch["flags"] & lost:
+            trigger = layout.TRIGGERS[int(epoch["trigger"])]
+            return {"epoch": int(epoch["number"]), "trigger": trigger, "seq": int(epoch["seq"])}
+    return None
+
+
+def incident_text(incident: dict[str, Any], pid: int | None) -> str:
+    """In lines, the first of which says what happened."""
+    streams = incident["in_flight"]
+    what = text.printable(incident["reason"])
+    if incident.get("call"):
+        what += f" from {text.printable(incident['call'])}"
+        what += f" (call {incident['seq']})" if incident.get("seq") else ""
+    lines = [f"{what}, {'with work in flight' if streams else 'nothing in flight'}"]
+    several = len({stream["context"] for stream in streams}) > 1
+    for stream in streams[:SHOWN_STREAMS]:
+        lines += _stream(stream, incident, several)
+    more = incident.get("streams", len(streams)) - min(len(streams), SHOWN_STREAMS)
+    if more > 0:
+        lines.append(f"and work in {text.count(more, 'more stream')}")
+    if streams:
+        for thread in incident.get("threads", [])[:SHOWN_STREAMS]:
+            who = "the main thread" if thread["thread"] == pid else f"thread {thread['thread']}"
+            lines.append(f"{who} was in {text.printable(thread['call'])}")
+            lines += _frames(thread)
+    return "\n".join(lines)
+
+
+def _place(stream: dict[str, Any], several: bool) -> str:
+    number = stream["stream"]
+    if number == PER_THREAD:
+        name = f"default stream of thread {stream.get('thread', 'not known')}"
+    else:
+        name = "default stream" if number == LEGACY else f"stream {number}"
+        name += " (destroyed)" if stream.get("destroyed") else ""
+    return f"context {stream['context']}, {name}" if several else name
+
+
+def _stream(stream: dict[str, Any], incident: dict[str, Any], several: bool) -> list[str]:
+    calls, count = stream["calls"], stream.get("count", 0)
+    behind = f", behind {_place(stream['behind'], several)}" if "behind" in stream else ""
+    if not calls:
+        return [f"{_place(stream, several)}: work whose calls are not recorded{behind}"]
+    number = f"{text.count(count, 'call')}, the first " if count > 1 else ""
+    if stream.get("more"):
+        number = f"{text.count(count, 'call')} or more, the first known "
+    first, *others = (_call(call, incident) for call in calls[:SHOWN_CALLS])
+    lines = [f"{_place(stream, several)}: {number}{first}{behind}"]
+    lines += _frames(calls[0])
+    lines += [f"  then {other}" for other in others]
+    if count > SHOWN_CALLS:
+        lines.append(f"  and {count - SHOWN_CALLS:,} more")
+    return lines
+
+
+def _frames(call: dict[str, Any]) -> list[str]:
+    frames = call.get("frames", [])
+    lines = [f"    {text.printable(frame)}" for frame in frames[:SHOWN_FRAMES]]
+    if len(frames) > SHOWN_FRAMES:
+        lines.append(f"    … and {len(frames) - SHOWN_FRAMES} more")
+    return lines
+
+
+def _call(call: dict[str, Any], incident: dict[str, Any]) -> str:
+    if call.get("name"):
+        grid, block = (_dimensions(call.get(shape, [])) for shape in ("grid", "block"))
+        what = f"{short(call['name'])}<<<{grid}, {block}>>>"
+    else:
+        what = call["call"]
+        what += f" of {call['bytes']:,} bytes" if call.get("bytes") else ""
+    before = max(0, incident.get("time_ns", 0) - call.get("submitted_ns", 0))
+    return f"{text.printable(what)} (call {call['seq']}, {text.duration(before)} before)"
+
+
+def _dimensions(shape: list[int]) -> str:
+    return "x".join(map(str, shape[:1] if shape[1:] == [1, 1] else shape)) or "?"

@@ -1,0 +1,109 @@
+"""What was late in a run: delay configurations, as recorded and as files.
+
+A configuration says which points of kernels and which calls are late, and how long. The recorder
+writes one for each process, and takes one with `record --delay-load`. schemas/delay_config.json is
+the form.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ttanalyze.errors import Error, FormatError
+from ttanalyze.format import layout, statuses
+from ttanalyze.format.files import read_json
+from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
+from ttanalyze.schemas import document_faults
+
+NAME = "delays.json"
+DELAYED = layout.constant("TT_EVENTF_DELAYED") | layout.constant("TT_EVENTF_DELAYED_STREAM")
+LAUNCH = layout.EVENT_KINDS.index("launch")
+
+
+@dataclass(frozen=True)
+class Config:
+    """document: as in the file."""
+
+    document: dict[str, Any]
+
+    @property
+    def kernels(self) -> dict[str, Any]:
+        """By name and checksum."""
+        found: dict[str, Any] = self.document["kernels"]
+        return found
+
+    @property
+    def launches(self) -> dict[str, Any]:
+        """Calls that were late, by stream and number."""
+        found: dict[str, Any] = self.document.get("launches", {})
+        return found
+
+    def count_on(self) -> tuple[int, int]:
+        """How many points of kernels, and how many calls, are late."""
+        kernels = self.kernels.values()
+        points = [p for k in kernels for p in k["instrumentation_points"].values()]
+        return sum(p["on"] for p in points), sum(c["on"] for c in self.launches.values())
+
+    def to_json(self) -> str:
+        """The document, indented."""
+        return orjson.dumps(self.document, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def read(path: str | os.PathLike[str]) -> Config:
+    """A file. Raises Error where it can't be read, FormatError where it is none."""
+    path = Path(path)
+    document = read_json(path)
+    for where, reason in document_faults("delay-config", document):
+        raise FormatError(path, where or "the whole", reason)
+    return Config(document)
+
+
+def of_process(process: Process) -> Config | None:
+    """What was late in a process, and which calls that were; None where nothing was to be."""
+    path = process.path / NAME
+    if not path.exists():
+        return None
+    config = read(path)
+    _name_calls(config, process)
+    return config
+
+
+def of_run(source: Run | str | os.PathLike[str]) -> Config:
+    """What was late in all processes of a run together. Raises Error where nothing was to be."""
+    run = source if isinstance(source, Run) else Run(Path(source))
+    found = [config for process in run.processes if (config := of_process(process)) is not None]
+    if not found:
+        over = all(process.info.get("status") in statuses.OVER for process in run.processes)
+        why = "recorded without delays" if over else "killed before what was late was written"
+        raise Error(f"{run.path}: {why}")
+    whole = dict(found[0].document)
+    for part in ("kernels", "launches"):
+        whole[part] = {k: v for config in found for k, v in config.document.get(part, {}).items()}
+    return Config(whole)
+
+
+def _name_calls(config: Config, process: Process) -> None:
+    """Adds to the calls that were late which they were, where the run has all of them."""
+    late: dict[int, list[Any]] = {}
+    for records in process.events_by_seq():
+        for event in records[records["flags"] & np.uint32(DELAYED) != 0]:
+            what = {"seq": int(event["seq"]), "call": process.call(int(event["call"]))}
+            if event["kind"] == LAUNCH and event["id"] != layout.NO_ID:
+                what["kernel_name"] = process.kernel(int(event["id"]))
+            late.setdefault(int(event["stream"]), []).append(what)
+    streams: dict[int, list[Any]] = {}
+    for call in config.launches.values():
+        streams.setdefault(call["stream"], []).append(call)
+    for stream, calls in streams.items():
+        if len(calls) == len(late.get(stream, [])):
+            calls.sort(key=lambda call: call["number"])
+            for call, what in zip(calls, late[stream], strict=True):
+                call |= {k: v for k, v in what.items() if v is not None}
+                call["process"] = process.index

@@ -1,0 +1,101 @@
+"""Graphs as pictures: the language of Graphviz."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+
+from ttanalyze.output import text
+from ttanalyze.verbs.graphs.show import rows, what
+from ttanalyze.verbs.graphs.tables import Graph
+
+SHAPES = {
+    "kernel": "box",
+    "copy": "cds",
+    "set": "cds",
+    "host": "component",
+    "conditional": "diamond",
+    "graph": "tab",
+    "empty": "point",
+}
+INSIDE = ("graph", "conditional")  # kinds whose nodes are drawn in a box
+
+
+def dot(found: Iterable[Graph]) -> str:
+    """All of these in one picture, each in a box of its own."""
+    return drawing(
+        (f"p{graph.process}_g{graph.number}", _title(graph), graph.nodes, graph.edges)
+        for graph in found
+    )
+
+
+def _title(graph: Graph) -> str:
+    title = f"graph {graph.number}" + ("" if graph.known else ": not known")
+    return title if not graph.process else f"process {graph.process}, {title}"
+
+
+def drawing(parts: Iterable[tuple[str, str, pd.DataFrame, pd.DataFrame]]) -> str:
+    """Boxes in one picture: of each a name that the others don't have, the title, and nodes and
+    edges as in graph_frames.
+    """
+    lines = ["digraph run {", "  rankdir=TB;", '  node [fontname="sans-serif", fontsize=10];']
+    for part in parts:
+        lines += (f"  {line}" for line in _box(*part))
+    return "\n".join([*lines, "}"])
+
+
+def _box(prefix: str, title: str, nodes: pd.DataFrame, edges: pd.DataFrame) -> Iterator[str]:
+    yield f"subgraph cluster_{prefix} {{"
+    yield f"  label={_quoted(title)};"
+    inside: dict[int, list[dict[str, Any]]] = {}
+    for node in rows(nodes.sort_values("node")):
+        inside.setdefault(-1 if node["parent"] is None else node["parent"], []).append(node)
+    levels = [iter(inside.get(-1, []))]
+    while levels:
+        indent = "  " * len(levels)
+        node = next(levels[-1], {})
+        if not node:
+            levels.pop()
+            if levels:
+                yield "  " * len(levels) + "}"
+            continue
+        yield f"{indent}{prefix}_{node['node']} [{_attributes(node)}];"
+        if node["node"] in inside:
+            yield f"{indent}subgraph cluster_{prefix}_{node['node']} {{"
+            yield f"{indent}  label={_quoted('in node ' + str(node['node']))};"
+            levels.append(iter(inside[node["node"]]))
+    for edge in rows(edges):
+        dashed = " [style=dashed]" if edge["type"] else ""
+        yield f"  {prefix}_{edge['from']} -> {prefix}_{edge['to']}{dashed};"
+    # What a node holds hangs on it.
+    for holder, held in inside.items():
+        if holder >= 0:
+            first = held[0]["node"]
+            yield f"  {prefix}_{holder} -> {prefix}_{first} [style=dotted, arrowhead=none];"
+    yield "}"
+
+
+def _attributes(node: dict[str, Any]) -> str:
+    words = [f"{node['node']} {node['kind']}", what(node)]
+    if node["kind"] == "kernel":
+        sizes = (
+            ",".join(str(node[f"{size}_{axis}"]) for axis in "xyz") for size in ("grid", "block")
+        )
+        words.append(" by ".join(sizes))
+    if node["regions"]:
+        words.append("regions " + " ".join(map(str, node["regions"])))
+    label = "\n".join(word for word in words if word)
+    style = [name for name, holds in (("dashed", not node["enabled"]),) if holds]
+    style += ["dotted"] if node["conditional"] else []
+    made = [f"label={_quoted(label)}", f"shape={SHAPES.get(node['kind'], 'ellipse')}"]
+    if style:
+        made.append(f'style="{",".join(style)}"')
+    return ", ".join(made)
+
+
+def _quoted(value: str) -> str:
+    r"""A string of the language, in which \n begins a new line."""
+    lines = (text.printable(line) for line in value.split("\n"))
+    return '"' + "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines) + '"'

@@ -1,0 +1,124 @@
+"""Launches of a process, with the kernels that graphs ran behind the launches of the graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.format import graphs, layout
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+
+CAPTURED = layout.constant("TT_EVENTF_CAPTURING")
+COOPERATIVE = layout.constant("TT_EVENTF_COOPERATIVE")
+LAUNCH = layout.EVENT_KINDS.index("launch")
+GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
+PIECE = 1 << 13  # rows
+KEPT = 256  # states of graphs whose kernels are at hand
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Arrays by row. events: tt_event, of a kernel that a graph launched what it would be. graph:
+    of launches of graphs and such kernels, else NO_ID. node: of such kernels, else -1. maybe:
+    the kernel ran as often as a conditional node said. given: the parameters of a node, or None.
+    """
+
+    events: Array
+    graph: Array
+    node: Array
+    maybe: Array
+    given: Array
+
+    def take(self, rows: Array) -> Rows:
+        """Some of them."""
+        some = (self.graph, self.node, self.maybe, self.given)
+        return Rows(layout.take(self.events, rows), *(a[rows] for a in some))
+
+    def params(self, process: Process) -> list[bytes | None]:
+        """The parameters that each kernel was given; None where they were not recorded."""
+        out: list[bytes | None] = self.given.tolist()
+        for i in np.flatnonzero(self.events["params"]).tolist():
+            out[i] = process.params(self.events[i])
+        return out
+
+
+def as_they_are(events: Array) -> Rows:
+    """Rows of tt_event records alone."""
+    graph = np.where(events["kind"] == GRAPH_LAUNCH, events["id"], layout.NO_ID)
+    count = len(events)
+    given = np.full(count, None, object)
+    return Rows(events, graph, np.full(count, -1, "i8"), np.zeros(count, bool), given)
+
+
+NONE = as_they_are(np.empty(0, layout.EVENT))
+
+
+class Launches:
+    """Finds the launches among the events of a process."""
+
+    def __init__(self, process: Process) -> None:
+        self._graphs = process.graphs
+        self._known: dict[tuple[int, int], Rows] = {}
+
+    def among(self, events: Array) -> Iterator[Rows]:
+        """In the order of the events, some PIECE rows at a time. Raises FormatError where what is
+        recorded of graphs is damaged.
+        """
+        launches = np.isin(events["kind"], (LAUNCH, GRAPH_LAUNCH))
+        rows = as_they_are(layout.take(events, launches))
+        found = rows.events
+        ran = (found["result"] == 0) & (found["flags"] & CAPTURED == 0)
+        ran &= (found["kind"] == GRAPH_LAUNCH) & (found["id"] < len(self._graphs))
+        parts, count, at = [], 0, 0
+        for i in np.flatnonzero(ran).tolist():
+            parts += [rows.take(np.arange(at, i + 1)), self._kernels_of(found[i])]
+            count += i + 1 - at + len(parts[-1].events)
+            at = i + 1
+            if count >= PIECE:
+                yield _joined(parts)
+                parts, count = [], 0
+        yield _joined([*parts, rows.take(np.arange(at, len(found)))])
+
+    def _kernels_of(self, launch: Any) -> Rows:
+        """What a launch of a graph ran, as it found the graph."""
+        graph, seq = int(launch["id"]), int(launch["seq"])
+        key = graph, self._graphs.state(graph, seq)
+        if key not in self._known:
+            if len(self._known) >= KEPT:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = self._kernels(graph, seq)
+        rows = self._known[key]
+        events = rows.events.copy()
+        for name in ("seq", "time_ns", "thread", "call", "stream", "stack"):
+            events[name] = launch[name]
+        events["context"][events["context"] == layout.NO_ID] = launch["context"]
+        return replace(rows, events=events)
+
+    def _kernels(self, graph: int, seq: int) -> Rows:
+        nodes = self._graphs.nodes(graph, seq)
+        nodes = nodes[self._graphs.order(graph, seq)]
+        nodes = nodes[(nodes["kind"] == graphs.KERNEL) & (nodes["flags"] & graphs.DISABLED == 0)]
+        events = np.zeros(len(nodes), layout.EVENT)
+        events["kind"] = LAUNCH
+        events["id"] = nodes["function"]
+        events["flags"] = nodes["flags"] & COOPERATIVE
+        for name in ("context", "shared", "grid", "block", "cluster"):
+            events[name] = nodes[name]
+        given = np.full(len(nodes), None, object)
+        for i in np.flatnonzero(nodes["data_size"]).tolist():
+            given[i] = self._graphs.data(nodes[i])
+        maybe = nodes["flags"] & graphs.CONDITIONAL != 0
+        number = np.full(len(nodes), graph, "u4")
+        return Rows(events, number, nodes["node"].astype("i8"), maybe, given)
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    if len(parts) == 1:
+        return parts[0]
+    events = layout.joined([part.events for part in parts])
+    names = ("graph", "node", "maybe", "given")
+    return Rows(events, *(np.concatenate([getattr(p, name) for p in parts]) for name in names))

@@ -1,0 +1,625 @@
+"""The tables that can be asked: a run's, `allocs`, and columns that are worked out when asked.
+
+Only what is asked for is read. Events, activities and digests, of which there may be many millions,
+come in pieces; the others as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from ttanalyze.code import Checksums, demangle
+from ttanalyze.core import stacks
+from ttanalyze.format import annotations as annotation_records
+from ttanalyze.format import graph_tables, layout
+from ttanalyze.format import tables as frames
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
+
+Progress = Callable[[int, int], None] | None
+PIECE = 1 << 18  # rows
+OF_KERNELS = ("demangled", "short", "checksum")  # texts of events
+OF_THE_GPU = {"gpu_begin", "gpu_end", "gpu_time", "queue_time"}
+OF_ANNOTATIONS = {"annotation", "domain", "range"}
+OF_WAITS = {"waited", "waited_region"}
+DELAYED = (layout.constant("TT_EVENTF_DELAYED"), layout.constant("TT_EVENTF_DELAYED_STREAM"))
+DELAYS = ["call", "stream", "call and stream"]  # by which of these flags
+OF_GRAPHS = [i for i, kind in enumerate(layout.EVENT_KINDS) if kind.startswith("graph-")]
+NODE_TEXTS = ("kind", "kernel", "short", "demangled", "params", "regions")
+OF_STACKS = {"caller": stacks.caller, "stack_text": stacks.whole}
+
+
+class Piece(Protocol):
+    """Rows of a table, of which columns are made when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
+        """Some columns of some rows, by their numbers; of all rows by default."""
+        ...
+
+
+Pieces = Callable[[Any, Sequence[str], bool, Progress], Iterator[Piece]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """recorded: the columns that are given unless others are asked for. worked_out: those that
+    take some work. shown: what fits on a screen.
+
+    order: columns by which rows are in order, if pieces may come out of order.
+
+    pieces: of a run, or of what else has such a table, given the columns that will be asked for,
+    and whether rows have to come in that order. A piece is good until the next is asked for; there
+    is one at least.
+    """
+
+    recorded: tuple[str, ...]
+    worked_out: tuple[str, ...]
+    shown: tuple[str, ...]
+    pieces: Pieces
+    order: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All that can be asked for."""
+        return self.recorded + self.worked_out
+
+
+@dataclass
+class Whole:
+    """A piece that is a DataFrame already."""
+
+    frame: pd.DataFrame
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
+        some: pd.DataFrame = self.frame[list(columns)]
+        return some if rows is None else some.iloc[rows]
+
+
+# ---- events ----
+
+
+class _Names:
+    """Kernels' names as the source has them: in full, or short."""
+
+    def __init__(self, run: Run, short: bool) -> None:
+        names = [p.strings.get(n) for p in run.processes for n in p.functions["name"].tolist()]
+        texts = list(dict.fromkeys(name for name in names if name is not None))
+        full = demangle.demangle(texts)
+        made = map(demangle.short, full) if short else full
+        self._names = dict(zip(texts, made, strict=True))
+
+    def get(self, process: Process, function: int) -> str | None:
+        name = process.kernel(function)
+        return None if name is None else self.text(name)
+
+    def text(self, mangled: str) -> str:
+        return self._names.get(mangled, mangled)
+
+
+def _string(process: Process, offset: int) -> str | None:
+    return process.strings.get(offset)
+
+
+class _Events:
+    """What the pieces of events have in common."""
+
+    def __init__(self, run: Run, columns: Sequence[str]) -> None:
+        self.frames = frames.EventFrames()
+        self.texts: dict[str, frames.Texts] = {}
+        for column in columns:
+            if column in OF_STACKS:
+                self.texts[column] = frames.Texts(stacks.StackTexts(OF_STACKS[column]).get)
+            elif column in OF_KERNELS:
+                names = Checksums() if column == "checksum" else _Names(run, column == "short")
+                self.texts[column] = frames.Texts(names.get)
+            elif column in OF_ANNOTATIONS:
+                text_of = frames.annotation_path if column == "range" else _string
+                self.texts[column] = frames.Texts(text_of)
+            elif column == "controls":
+                self.texts[column] = frames.Texts(_string)
+
+
+@dataclass
+class _EventPiece:
+    """host: the process's, if host_ns is asked for."""
+
+    common: _Events
+    process: Process
+    records: Array
+    host: _HostTimes | None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
+        recorded = [c for c in columns if c in frames.EVENT_FIELDS]
+        fields = {"seq", *(f for c in recorded for f in frames.EVENT_FIELDS[c])}
+        fields |= {"kind", "id"} if {*OF_KERNELS, "graph"} & {*columns} else set()
+        fields |= {"stack"} if {*OF_STACKS} & {*columns} else set()
+        fields |= {"time_ns"} if OF_THE_GPU & {*columns} else set()
+        fields |= {"kind", "id", "dst", "thread"} if OF_ANNOTATIONS & {*columns} else set()
+        fields |= {"flags"} if "delayed" in columns else set()
+        fields |= {*WAIT_FIELDS} if OF_WAITS & {*columns} else set()
+        members = {f: self.records[f] for f in fields}
+        members = {f: v.copy() if rows is None else v[rows] for f, v in members.items()}
+        made = self.common.frames.frame([self.process], [members], recorded or ["process"])
+        if OF_THE_GPU & {*columns}:
+            made = made.assign(**_gpu_times(self.process, members))
+        for column in columns:
+            if column in OF_STACKS:
+                made[column] = self.common.texts[column].column([self.process], [members["stack"]])
+            elif column in OF_KERNELS:
+                launch = members["kind"] == layout.EVENT_KINDS.index("launch")
+                functions = np.where(launch, members["id"], layout.NO_ID)
+                made[column] = self.common.texts[column].column([self.process], [functions])
+            elif column in OF_ANNOTATIONS:
+                numbers = _said(self.process, column, members)
+                made[column] = self.common.texts[column].column([self.process], [numbers])
+            elif column == "graph":
+                of_graphs = np.isin(members["kind"], OF_GRAPHS)
+                unknown = ~of_graphs | (members["id"] == layout.NO_ID)
+                made[column] = pd.arrays.IntegerArray(members["id"].astype("i8"), unknown)
+            elif column in OF_WAITS:
+                made[column] = _waits(self.process, column, members)
+            elif column == "delayed":
+                made[column] = _delays(members["flags"])
+            elif column == "controls":
+                numbers = _set_at(self.process, members["seq"])
+                made[column] = self.common.texts[column].column([self.process], [numbers])
+            elif column == "epoch":
+                made[column] = epoch_of(self.process, members["seq"])
+            elif column == "host_ns":
+                assert self.host is not None, "it was said that it will be asked for"
+                made[column] = self.host.until_next(members["seq"])
+            elif column == "wait_time":
+                begins, ends, known = self.process.activities.spans(members["seq"], waits=True)
+                made[column] = pd.arrays.IntegerArray(ends - begins, ~known)
+        some: pd.DataFrame = made[list(columns)]
+        return some
+
+
+def _said(process: Process, column: str, members: dict[str, Array]) -> Array:
+    """Numbers for the texts of OF_ANNOTATIONS."""
+    if column == "range":
+        return process.annotations.paths_at(members["thread"], members["seq"])
+    said = annotation_records.is_annotation(members["kind"])
+    if column == "annotation":
+        return np.where(said, members["id"], layout.NO_ID)
+    return np.where(
+        said & (members["kind"] != annotation_records.NAME), members["dst"], layout.NO_ID
+    )
+
+
+def _set_at(process: Process, seqs: Array) -> Array:
+    """Strings of the settings that calls were made under; none where nothing was ever set."""
+    since, strings = process.controls
+    return np.append(strings, layout.NO_ID)[np.searchsorted(since, seqs, "right") - 1]
+
+
+WAIT_FIELDS = ("time_ns", "kind", "flags", "context", "dst")
+
+
+def _waits(process: Process, column: str, members: dict[str, Array]) -> Any:
+    """OF_WAITS of events; missing where they did not wait, or for no region that is known."""
+    events = np.zeros(len(members["seq"]), layout.EVENT)
+    for name in ("seq", *WAIT_FIELDS):
+        events[name] = members[name]
+    rows = np.flatnonzero(process.captures.waited(events))
+    out = np.full(len(events), -1, "i8")
+    if column == "waited":
+        out[rows] = process.captures.waited_for(events[rows])
+    else:
+        regions = process.captures.regions_of(events[rows])
+        out[rows] = np.where(regions < 0, -1, np.append(process.regions.id, 0)[regions])
+    return pd.arrays.IntegerArray(out, out < 0)
+
+
+def _delays(flags: Array) -> Any:
+    """What of each event was made late."""
+    call, stream = (flags & flag != 0 for flag in DELAYED)
+    return frames.categories(call + 2 * stream - 1, DELAYS)
+
+
+def _events(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
+    common = _Events(run, columns)
+    total, done = sum(p.count_events() for p in run.processes) if progress else 0, 0
+    for process in run.processes:
+        host = _HostTimes(process) if "host_ns" in columns else None
+        pieces = process.events_by_seq(PIECE) if ordered else process.event_pieces(PIECE)
+        for records in pieces:
+            yield _EventPiece(common, process, records, host)
+            done += len(records)
+            if progress:
+                progress(done, total)
+    if not done:
+        yield Whole(_no_events(common, columns))
+
+
+def _no_events(common: _Events, columns: Sequence[str]) -> pd.DataFrame:
+    recorded = [c for c in columns if c in frames.EVENT_FIELDS]
+    made = common.frames.frame([], [], recorded or ["process"])
+    for column in columns:
+        if column not in frames.EVENT_FIELDS:
+            texts = common.texts.get(column)
+            made[column] = texts.column([], []) if texts else pd.array([], "Int64")
+    if "delayed" in columns:
+        made["delayed"] = _delays(np.empty(0, "u4"))
+    return made
+
+
+def epoch_of(process: Process, seqs: Array) -> Any:
+    """The first epoch that was cut at these calls or after them; missing where none was."""
+    cuts = np.sort(process.epochs["seq"])
+    numbers = process.epochs["number"][np.argsort(process.epochs["seq"], kind="stable")]
+    at = np.searchsorted(cuts, seqs)
+    none = at == len(cuts)
+    return pd.arrays.IntegerArray(np.append(numbers, 0)[at].astype("i8"), none)
+
+
+def _gpu_times(process: Process, members: dict[str, Array]) -> dict[str, Any]:
+    """OF_THE_GPU of events; missing where they are not known."""
+    begins, ends, known = process.activities.spans(members["seq"])
+    times = {"gpu_begin": begins, "gpu_end": ends, "gpu_time": ends - begins}
+    times |= {"queue_time": begins - members["time_ns"].astype("i8")}
+    return {name: pd.arrays.IntegerArray(of, ~known) for name, of in times.items()}
+
+
+class _HostTimes:
+    """For each event of a process the time until the next call of its thread."""
+
+    def __init__(self, process: Process) -> None:
+        events = process.event_columns("seq", "thread", "time_ns", "kind")
+        calls = ~annotation_records.is_annotation(events.pop("kind"))
+        if not calls.all():
+            events = {name: column[calls] for name, column in events.items()}
+        self._seqs = events["seq"]
+        numbers, different = pd.factorize(events["thread"])
+        small = numbers.astype("u2") if len(different) <= 1 << 16 else numbers  # sorts much faster
+        order = np.argsort(small, kind="stable")
+        threads, times = small[order], events["time_ns"][order].astype("i8")
+        gaps = np.append(np.diff(times), 0)[: len(times)]
+        last = np.append(threads[1:] != threads[:-1], True)[: len(threads)]
+        self._gaps, self._last = np.empty(len(times), "i8"), np.empty(len(times), bool)
+        self._gaps[order], self._last[order] = gaps, last
+
+    def until_next(self, seqs: Array) -> Any:
+        """Of events by their seq; missing of a thread's last."""
+        if not len(self._seqs):
+            return pd.arrays.IntegerArray(np.zeros(len(seqs), "i8"), np.ones(len(seqs), bool))
+        at = np.minimum(np.searchsorted(self._seqs, seqs), len(self._seqs) - 1)
+        unknown = self._seqs[at] != seqs  # of a run that goes on, there may be more by now
+        return pd.arrays.IntegerArray(self._gaps[at], self._last[at] | unknown)
+
+
+# ---- activities ----
+
+
+@dataclass
+class _ActivityPiece:
+    frames: frames.ActivityFrames
+    process: Process
+    records: Array
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
+        records = self.records if rows is None else self.records[rows]
+        named = [c for c in columns if c in OF_KERNELS]
+        wanted = [c for c in columns if c not in named] + ["kernel"] * bool(named)
+        made = self.frames.frame([self.process], [records], [*dict.fromkeys(wanted)])
+        for column in named:
+            made[column] = _as_in_the_source(made["kernel"].array, column == "short")
+        some: pd.DataFrame = made[list(columns)]
+        return some
+
+
+def _as_in_the_source(kernels: Any, short: bool) -> Any:
+    """A categorical of mangled names as one of demangled ones, or short ones."""
+    names = demangle.demangle(kernels.categories)
+    texts: dict[str, int] = {}
+    made = map(demangle.short, names) if short else names
+    codes = [texts.setdefault(text, len(texts)) for text in made]
+    return frames.categories(np.array([*codes, -1], "i4")[kernels.codes], list(texts))
+
+
+def _activities(
+    run: Run, columns: Sequence[str], ordered: bool, progress: Progress
+) -> Iterator[Piece]:
+    common = frames.ActivityFrames()
+    total, done = sum(len(p.activities) for p in run.processes) if progress else 0, 0
+    for process in run.processes:
+        for records in process.activities.by_seq(PIECE):
+            yield _ActivityPiece(common, process, records)
+            done += len(records)
+            if progress:
+                progress(done, total)
+    if not done:
+        yield Whole(frames.activities(()).assign(demangled=NO_TEXTS, short=NO_TEXTS))
+
+
+# ---- the others ----
+
+
+def _whole(
+    make: Callable[[Sequence[Process]], pd.DataFrame],
+    **more: Callable[[Run, pd.DataFrame], Any],
+) -> Pieces:
+    """A table in one piece; more: columns that are made of it and of the run."""
+
+    def pieces(
+        run: Run, columns: Sequence[str], ordered: bool, progress: Progress
+    ) -> Iterator[Piece]:
+        frame = make(run.processes)
+        for column in columns:
+            if column in more:
+                frame[column] = more[column](run, frame)
+        yield Whole(frame)
+
+    return pieces
+
+
+def _digest_spans(process: Process) -> Iterator[tuple[int, int]]:
+    """Epochs [first, last), one span after the other, of some PIECE digests each."""
+    ends = np.cumsum(process.epochs["digests_count"])
+    first = 0
+    while first < len(ends):
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + PIECE, "right")))
+        yield first, last
+        first = last
+
+
+def _digests(
+    run: Run, columns: Sequence[str], ordered: bool, progress: Progress
+) -> Iterator[Piece]:
+    total, done = sum(len(p.epochs) for p in run.processes), 0
+    for process in run.processes:
+        for first, last in _digest_spans(process):
+            yield Whole(frames.digests([process], first, last))
+            done += last - first
+            if progress:
+                progress(done, total)
+    if not done:
+        yield Whole(frames.digests(()))
+
+
+def _changes(run: Run, regions: pd.DataFrame) -> Array:
+    """How often each region was found changed: epochs with another digest than it had before."""
+    counts = [np.empty(0, "i8"), *(_changes_of(p) for p in run.processes)]
+    return np.concatenate(counts)
+
+
+def _changes_of(process: Process) -> Array:
+    regions = process.regions
+    known, seen = np.zeros(len(regions), "u8"), np.zeros(len(regions), bool)
+    count = np.zeros(len(regions), "i8")
+    for first, last in _digest_spans(process):
+        records = process.digests(first, last)
+        rows = regions.rows(records["region"])
+        order = np.argsort(rows, kind="stable")
+        rows, digests = rows[order], records["digest"][order]
+        begins = np.append(True, rows[1:] != rows[:-1])[: len(rows)]
+        ends = np.append(begins[1:], True)[: len(rows)]
+        before = np.append(np.uint64(0), digests[:-1])[: len(rows)]
+        before[begins] = known[rows[begins]]
+        np.add.at(count, rows, (digests != before) & (~begins | seen[rows]))
+        known[rows[ends]], seen[rows] = digests[ends], True
+    return count
+
+
+def _allocs(processes: Sequence[Process]) -> pd.DataFrame:
+    """run.regions with the names of allocations: how large, by which call, freed when."""
+    regions = frames.regions(processes)
+    names = {"size": "bytes", "death_call": "free_call", "death_seq": "free_seq"}
+    allocs: pd.DataFrame = regions.rename(columns=names)
+    ends = np.concatenate([np.empty(0, "u8"), *(p.regions.death_ns for p in processes)])
+    alive = allocs["free_seq"].isna().to_numpy()
+    lived = ends.astype("i8") - allocs["time_ns"].to_numpy().astype("i8")
+    allocs["freed"] = ~alive
+    allocs["free_ns"] = pd.arrays.IntegerArray(ends.astype("i8"), alive)
+    allocs["live_ns"] = pd.arrays.IntegerArray(lived, alive.copy())
+    return allocs
+
+
+def allocating_calls(
+    process: Process, advance: Callable[[int], None] | None = None
+) -> tuple[Any, Array]:
+    """The thread and the stack of the call that made each region, by region: missing, and 0, where
+    that wasn't recorded.
+
+    advance: is told of how many more events were looked at.
+    """
+    regions = process.regions
+    by_seq = np.argsort(regions.birth["seq"], kind="stable")
+    births = regions.birth["seq"][by_seq]
+    threads, known = np.zeros(len(births), "i8"), np.zeros(len(births), bool)
+    made_by = np.zeros(len(births), "u4")
+    for records in process.event_pieces() if len(births) else ():
+        at = np.minimum(np.searchsorted(births, records["seq"]), len(births) - 1)
+        mine = births[at] == records["seq"]
+        # Several regions may be of one call, as the variables of a module are.
+        first = at[mine]
+        count = np.searchsorted(births, births[first], "right") - first
+        rows = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
+        threads[by_seq[rows]] = np.repeat(records["thread"][mine], count)
+        made_by[by_seq[rows]] = np.repeat(records["stack"][mine], count)
+        known[by_seq[rows]] = True
+        if advance:
+            advance(len(records))
+    return pd.arrays.IntegerArray(threads, ~known), made_by
+
+
+def _threads(run: Run, frame: pd.DataFrame) -> Any:
+    parts = [pd.Series(allocating_calls(p)[0]) for p in run.processes]
+    return pd.concat(parts).array if parts else pd.array([], "Int64")
+
+
+def _sites(run: Run, allocs: pd.DataFrame) -> Any:
+    return allocation_sites(run.processes, allocs["call"])
+
+
+def allocation_sites(
+    processes: Sequence[Process], calls: Any, advance: Callable[[int], None] | None = None
+) -> Any:
+    """Of each region the line that made it, or, where no stack was recorded, the call and the
+    thread: a categorical. calls: one too. advance: see allocating_calls.
+    """
+    made = [allocating_calls(p, advance) for p in processes]
+    threads = [of.to_numpy("i8", na_value=-1) for of, _ in made]
+    lines = frames.Texts(stacks.StackTexts(stacks.site).get)
+    where = lines.column(processes, [stack for _, stack in made])
+    numbers = np.concatenate([np.empty(0, "i8"), *threads])
+    kinds, which = np.unique(
+        np.stack([calls.cat.codes.to_numpy("i8"), numbers, where.codes.astype("i8")]),
+        axis=1,
+        return_inverse=True,
+    )
+    texts: dict[str, int] = {}
+    codes = np.empty(kinds.shape[1], "i4")
+    for i, (call, thread, line) in enumerate(kinds.T.tolist()):
+        name = "unknown call" if call < 0 else str(calls.cat.categories[call])
+        site = name if thread < 0 else f"{name}, thread {thread}"
+        site = site if line < 0 else str(where.categories[line])
+        codes[i] = texts.setdefault(site, len(texts))
+    return frames.categories(codes[which.ravel()], list(texts))
+
+
+def _graphs(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
+    yield Whole(graph_tables.graphs(run.processes, progress))
+
+
+def _nodes(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
+    """Of each graph as it was in the end; lists and bytes are texts."""
+    total, parts = sum(len(p.graphs) for p in run.processes), []
+    for process in run.processes:
+        for number in range(len(process.graphs)):
+            nodes = graph_tables.nodes(process, number, times="gpu_time" in columns)
+            parts.append(nodes.assign(process=process.index, graph=number))
+            if progress:
+                progress(len(parts), total)
+    found = pd.concat(parts, ignore_index=True) if parts else graph_tables.no_nodes()
+    found["params"] = [p and p.hex() for p in found["params"]]
+    found["regions"] = [" ".join(map(str, some)) for some in found["regions"]]
+    names = _Names(run, False)
+    found["demangled"] = [k and names.text(k) for k in found["kernel"]]
+    for column in NODE_TEXTS:
+        codes, texts = pd.factorize(found[column])
+        found[column] = frames.categories(codes, list(texts))
+    yield Whole(found)
+
+
+def _kernel_names(short: bool) -> Callable[[Run, pd.DataFrame], Any]:
+    def column(run: Run, functions: pd.DataFrame) -> Any:
+        texts = frames.Texts(_Names(run, short).get)
+        return texts.column(run.processes, [p.functions["id"] for p in run.processes])
+
+    return column
+
+
+def _table(
+    recorded: str, worked_out: str, shown: str, pieces: Pieces, order: tuple[str, ...] = ()
+) -> Table:
+    given, more, fitting = (tuple(names.split()) for names in (recorded, worked_out, shown))
+    return Table(given, more, fitting, pieces, order)
+
+
+NO_TEXTS = frames.categories(np.empty(0, "i4"), [])
+REGION = "process region kind label"
+OWNER = "base captured unstable device context stream module call"
+TABLES = {
+    "events": _table(
+        " ".join(frames.EVENT_FIELDS),
+        "demangled short checksum caller stack_text graph epoch host_ns gpu_begin gpu_end gpu_time "
+        "queue_time wait_time waited waited_region delayed annotation domain range controls",
+        "seq kind call short thread context stream bytes grid_x grid_y grid_z block_x",
+        _events,
+        ("process", "seq"),
+    ),
+    "activities": _table(
+        " ".join(frames.ACTIVITY_COLUMNS),
+        "demangled short",
+        "seq kind short context stream bytes begin_ns gpu_time wait_time",
+        _activities,
+        ("process", "seq", "begin_ns"),
+    ),
+    "ranges": _table(
+        "process kind annotation domain path level thread context seq end_seq begin_ns end_ns time "
+        "color category payload",
+        "",
+        "kind path domain thread seq end_seq time",
+        _whole(frames.ranges),
+    ),
+    "epochs": _table(
+        "process epoch trigger label full touched loose refused dropped gap context device seq "
+        "time_ns done_ns regions changed_regions changed_blocks bytes_read bytes_changed "
+        "bytes_stored segment controls",
+        "",
+        "epoch trigger label full refused context seq regions changed_regions changed_blocks "
+        "bytes_changed bytes_stored",
+        _whole(frames.epochs),
+    ),
+    "regions": _table(
+        f"{REGION} size {OWNER} seq time_ns born died death_call death_seq",
+        "thread changes",
+        "region kind label size base captured context call seq born died",
+        _whole(frames.regions, thread=_threads, changes=_changes),
+    ),
+    "allocs": _table(
+        f"{REGION} bytes {OWNER} seq time_ns born died freed free_call free_seq free_ns live_ns",
+        "thread site changes",
+        "region kind label bytes call seq freed free_call free_seq live_ns",
+        _whole(_allocs, thread=_threads, site=_sites, changes=_changes),
+    ),
+    "functions": _table(
+        "process function name module registers shared local max_threads param_bytes param_count "
+        "checksum",
+        "demangled short",
+        "function short registers shared local max_threads param_bytes param_count",
+        _whole(
+            frames.functions,
+            checksum=lambda run, _: frames.checksums(run.processes),
+            demangled=_kernel_names(False),
+            short=_kernel_names(True),
+        ),
+    ),
+    "modules": _table(
+        "process module kind image size seq path context globals missing",
+        "",
+        "module kind image size seq path context globals missing",
+        _whole(frames.modules),
+    ),
+    "graphs": _table(
+        "process graph context seq ended nodes kernels copies sets edges changes launches device",
+        "",
+        "graph nodes kernels copies sets edges launches changes seq ended",
+        _graphs,
+    ),
+    "nodes": _table(
+        f"process graph node kind parent branch kernel context {' '.join(frames.AXES)} shared dst "
+        "src bytes params regions enabled cooperative conditional device known",
+        "demangled short gpu_time",
+        "graph node kind parent short dst src bytes grid_x block_x regions enabled",
+        _nodes,
+    ),
+    "labels": _table(
+        "process region offset bytes tensor type start address epoch seq",
+        "",
+        "region offset bytes tensor type epoch seq",
+        _whole(frames.labels),
+    ),
+    "digests": _table(
+        "process epoch region digest changed", "", "epoch region digest changed", _digests
+    ),
+}

@@ -1,0 +1,119 @@
+"""Regions and tensors as people name them: by id, by label, by an address that lies in one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ttanalyze.errors import Error
+from ttanalyze.format import layout
+from ttanalyze.format.labels import Part
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+from ttanalyze.output import text
+
+
+def region_named(process: Process, name: str, epoch: int | None = None) -> int:
+    """The captured region with that id or label, of several the one that lives in an epoch.
+
+    Raises Error where there is none, or more than one.
+    """
+    if _has_id(process, name):
+        return int(name)
+    what = "region or tensor" if len(process.labels) else "region"
+    missing = f"no {what} {name!r} in process {process.index}"
+    return _only(process, _rows_labelled(process, name), epoch, missing, "--region")
+
+
+def named(process: Process, name: str, epoch: int | None = None) -> int | list[Part]:
+    """The region that region_named gives, or else the tensor that the program called so, in an
+    epoch or when it was there last: its parts, from its beginning to its end.
+
+    Raises Error where there is neither, or only pieces of it are left.
+    """
+    if _has_id(process, name) or len(_rows_labelled(process, name)):
+        return region_named(process, name, epoch)
+    parts = process.labels.named(name, epoch)
+    if not parts:
+        return region_named(process, name, epoch)
+    parts.sort(key=lambda part: part.start)
+    ends = [part.start + part.bytes for part in parts]
+    if [part.start for part in parts] != [0, *ends[:-1]]:
+        places = ", ".join(f"region {p.region} from byte {p.offset}" for p in parts[:8])
+        places += " …" if len(parts) > 8 else ""
+        raise Error(f"{name!r} is not in one place ({places}): use --region and --offset")
+    return parts
+
+
+def _has_id(process: Process, name: str) -> bool:
+    if not (name.isdecimal() and name.isascii()):
+        return False
+    return bool(process.regions.rows(np.array([min(int(name), layout.NO_ID)]))[0] >= 0)
+
+
+def _rows_labelled(process: Process, name: str) -> Array:
+    """The rows of regions with that label."""
+    regions = process.regions
+    labels = {offset: process.strings.get(offset) for offset in np.unique(regions.label).tolist()}
+    wanted = [offset for offset, label in labels.items() if label == name]
+    return np.flatnonzero(np.isin(regions.label, wanted))
+
+
+def region_at(process: Process, address: int, epoch: int | None = None) -> tuple[int, int]:
+    """The captured region that an address lies in, and the offset in it. Raises Error as above."""
+    regions = process.regions
+    base = regions.birth["base"]
+    there = np.uint64(min(address, (1 << 64) - 1))
+    rows = np.flatnonzero((base <= there) & (there - base < regions.size))
+    missing = f"no captured region at {address:#x} in process {process.index}"
+    region = _only(process, rows, epoch, missing, "--region and --offset")
+    return region, address - int(base[regions.rows(np.array([region]))[0]])
+
+
+def _only(process: Process, rows: Array, epoch: int | None, missing: str, instead: str) -> int:
+    regions = process.regions
+    rows = rows[regions.flags[rows] & layout.CAPTURED != 0]
+    if epoch is not None and len(rows) > 1:
+        rows = rows[(regions.born[rows] <= epoch) & (epoch < regions.died[rows])]
+    if not len(rows):
+        raise Error(missing)
+    if len(rows) > 1:
+        some = ", ".join(map(str, regions.id[rows[:8]].tolist()))
+        some += " …" if len(rows) > 8 else ""
+        raise Error(f"that is {text.count(len(rows), 'region')} ({some}): use {instead}")
+    return int(regions.id[rows[0]])
+
+
+def label_of(process: Process, region: int) -> str | None:
+    """A region's label, as it came from the file."""
+    row = int(process.regions.rows(np.array([region]))[0])
+    return process.strings.get(int(process.regions.label[row]))
+
+
+def by_region(
+    process: Process,
+    given: Iterable[str],
+    option: str,
+    epoch: int | None = None,
+    tensors: Iterable[str] = (),
+) -> tuple[str | None, dict[int | str, str]]:
+    """Of values given as VALUE or REGION=VALUE: the one for all regions, and those for some.
+    tensors: names that may stand in the place of a region.
+
+    Raises Error, naming the option, where something is given twice or for no region.
+    """
+    for_all: str | None = None
+    for_some: dict[int | str, str] = {}
+    for item in given:
+        name, equals, value = item.rpartition("=")
+        if not equals:
+            if for_all is not None:
+                raise Error(f"{option} {item}: {for_all} is given for all regions already")
+            for_all = value
+            continue
+        region = name if name in tensors else region_named(process, name, epoch)
+        if region in for_some:
+            raise Error(f"{option} {item}: {for_some[region]} is given for this region already")
+        for_some[region] = value
+    return for_all, for_some

@@ -1,0 +1,253 @@
+"""How far apart two buffers are."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ttanalyze.core.values.types import PIECE, Number, Type
+from ttanalyze.errors import Error
+from ttanalyze.format.layout import Array
+
+FIRST = 8  # indices of differing items that are told
+LEAST = 5e-324  # float64 above 0
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What does not count as different: items no further apart than any one part allows.
+
+    abs: in value. rel: of the larger one's absolute value. ulp: in units of the last place, for
+    integers 1. None: this part allows nothing. NaNs are equal to each other, infinities of the
+    same sign are, and nothing else is near to either; of complex items with such a part, both parts
+    have to be equal.
+    """
+
+    abs: Number | None = None
+    rel: float | None = None
+    ulp: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Tolerance:
+        """Of "abs,rel,ulp", such as "1e-6", "1e-6,1e-3" or ",,4". Raises Error for all else."""
+        parts = [part.strip() for part in text.split(",")]
+        if len(parts) > 3 or not any(parts):
+            raise Error(f"tolerance {text}: ABS,REL,ULP is expected, such as 1e-6,1e-3 or ,,4")
+        parts += [""] * (3 - len(parts))
+        names = ("ABS", "REL", "ULP")
+        numbers = [_tolerance(text, *pair) for pair in zip(names, parts, strict=True)]
+        if not isinstance(numbers[2], int | None):
+            raise Error(f"tolerance {text}: ULP is a whole number")
+        return cls(numbers[0], None if numbers[1] is None else float(numbers[1]), numbers[2])
+
+
+def _tolerance(text: str, name: str, part: str) -> Number | None:
+    if not part:
+        return None
+    try:
+        number: Number = int(part) if part.isdecimal() else float(part)
+        if math.isfinite(number) and number >= 0:
+            return number
+    except (ValueError, OverflowError):
+        pass
+    raise Error(f"tolerance {text}: {name} is a number from 0")
+
+
+@dataclass(frozen=True)
+class ValueDifference:
+    """How two buffers of items differ.
+
+    elements: items compared. unequal: those whose bytes differ. count: those that count as
+    different: the unequal ones, of which a tolerance allows some. first: the indices of the first
+    of these. max_abs, max_rel, max_ulp: how far apart unequal items are at most, of those that are
+    finite on both sides; 0 where there are none. nan, inf: how many each side has. tail: bytes
+    behind the last whole item, tail_differs whether they do.
+    """
+
+    type: str
+    elements: int
+    unequal: int
+    count: int
+    max_abs: Number
+    max_rel: float
+    max_ulp: int
+    nan: tuple[int, int]
+    inf: tuple[int, int]
+    first: list[int]
+    tail: int = 0
+    tail_differs: bool = False
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing counts as different."""
+        return not self.count and not self.tail_differs
+
+
+def compare_values(
+    type: Type,  # noqa: A002
+    ours: Array,
+    theirs: Array,
+    tolerance: Tolerance | None = None,
+    first: int = FIRST,
+) -> ValueDifference:
+    """Compares two buffers of one length item by item; first: how many indices are told.
+
+    Without a tolerance every item whose bytes differ counts, as -0 and 0, or two NaNs, may.
+    Raises Error for buffers that aren't of one length.
+    """
+    comparison = Comparison(type, tolerance, first)
+    comparison.add(ours, theirs)
+    return comparison.result()
+
+
+class Comparison:
+    """compare_values for buffers that come in parts, each but the last of whole items."""
+
+    def __init__(
+        self,
+        type: Type,  # noqa: A002
+        tolerance: Tolerance | None = None,
+        first: int = FIRST,
+    ) -> None:
+        self.type = type
+        self.tolerance = tolerance
+        self._most = first
+        self._elements = self._unequal = self._count = 0
+        self._max: tuple[Number, float, int] = (0, 0.0, 0)
+        self._nan, self._inf = [0, 0], [0, 0]
+        self._first: list[int] = []
+        self._tail, self._tail_differs = 0, False
+
+    def add(self, ours: Array, theirs: Array) -> None:
+        """Compares what comes next. Raises Error where the two aren't of one length."""
+        if len(ours) != len(theirs):
+            raise Error(f"{len(ours)} bytes can't be compared with {len(theirs)}")
+        whole = len(ours) - len(ours) % self.type.itemsize
+        for at in range(0, whole, PIECE):
+            end = min(at + PIECE, whole)
+            self._add(np.ascontiguousarray(ours[at:end]), np.ascontiguousarray(theirs[at:end]))
+        self._tail = len(ours) - whole
+        self._tail_differs = bool((ours[whole:] != theirs[whole:]).any())
+
+    def skip(self, length: int) -> None:
+        """Counts so many bytes, of whole items but at the end, as equal without looking at them."""
+        if length:
+            self._elements += length // self.type.itemsize
+            self._tail, self._tail_differs = length % self.type.itemsize, False
+
+    def result(self) -> ValueDifference:
+        """What was found in all that was added."""
+        return ValueDifference(
+            self.type.name,
+            self._elements,
+            self._unequal,
+            self._count,
+            *self._max,
+            (self._nan[0], self._nan[1]),
+            (self._inf[0], self._inf[1]),
+            list(self._first),
+            self._tail,
+            self._tail_differs,
+        )
+
+    def _add(self, ours: Array, theirs: Array) -> None:
+        size = self.type.itemsize
+        for side, raw in enumerate((ours, theirs)):
+            if self.type.kind in ("float", "complex"):
+                self._nan[side] += int(np.count_nonzero(self.type.is_nan(raw)))
+                self._inf[side] += int(np.count_nonzero(self.type.is_inf(raw)))
+        words = f"<u{min(size, 8)}"
+        unequal = ours.view(words) != theirs.view(words)
+        at = np.flatnonzero(unequal.reshape(-1, 2).any(axis=1) if size == 16 else unequal)
+        if len(at):
+            both = [raw.reshape(-1, size)[at].reshape(-1) for raw in (ours, theirs)]
+            allowed = self._look_at(*both)
+            self._unequal += len(at)
+            at = at[~allowed]
+            self._count += len(at)
+            missing = max(0, self._most - len(self._first))
+            self._first += (at[:missing] + self._elements).tolist()
+        self._elements += len(ours) // size
+
+    def _look_at(self, ours: Array, theirs: Array) -> Array:
+        """Takes the maxima of items that are all unequal; which of them the tolerance allows."""
+        one, distances = self.type, _distances(self.type, ours, theirs)
+        numbers = np.ones(len(distances.ulp), bool)
+        equal = np.zeros(len(numbers), bool)
+        if one.kind in ("float", "complex"):
+            for raw in (ours, theirs):
+                numbers &= ~(one.is_nan(raw) | one.is_inf(raw))
+            a, b = (one.parts(raw) for raw in (ours, theirs))
+            with np.errstate(invalid="ignore"):
+                equal = ((a == b) | ((a != a) & (b != b))).all(axis=1) & ~numbers
+        if numbers.any():
+            found = (getattr(distances, name)[numbers].max() for name in ("abs", "rel", "ulp"))
+            most = [new.item() for new in found]
+            self._max = (
+                max(self._max[0], most[0]),
+                max(self._max[1], most[1]),
+                max(self._max[2], most[2]),
+            )
+        if self.tolerance is None:
+            return np.zeros(len(numbers), bool)
+        return equal | (numbers & distances.within(self.tolerance))
+
+
+@dataclass(frozen=True)
+class _Distances:
+    """How far apart items are; uint64 or float64, float64, uint64."""
+
+    abs: Array
+    rel: Array
+    ulp: Array
+
+    def within(self, tolerance: Tolerance) -> Array:
+        out = np.zeros(len(self.ulp), bool)
+        if tolerance.abs is not None:
+            out |= self._at_most(self.abs, tolerance.abs)
+        if tolerance.rel is not None:
+            out |= self.rel <= tolerance.rel
+        if tolerance.ulp is not None:
+            out |= self._at_most(self.ulp, tolerance.ulp)
+        return out
+
+    @staticmethod
+    def _at_most(distance: Array, limit: Number) -> Array:
+        if distance.dtype.kind == "f":
+            return np.asarray(distance <= float(limit))
+        return np.asarray(distance <= np.uint64(min(math.floor(limit), (1 << 64) - 1)))
+
+
+def _distances(type: Type, ours: Array, theirs: Array) -> _Distances:  # noqa: A002
+    a, b = type.ordinals(ours), type.ordinals(theirs)
+    # The differences of int64 need 64 bits; they come out right modulo 2**64.
+    ulp = np.where(a >= b, a.view("u8") - b.view("u8"), b.view("u8") - a.view("u8"))
+    with np.errstate(all="ignore"):
+        if type.kind in ("int", "bool"):
+            size = np.maximum(*(np.abs(type.to_float(raw)) for raw in (ours, theirs)))
+            return _Distances(ulp, _ratio(ulp.astype("f8"), size), ulp)
+        if type.kind == "complex":
+            ulp = ulp.max(axis=1)
+            values = [type.view(raw).astype("c16") for raw in (ours, theirs)]
+        else:
+            values = [type.to_float(raw) for raw in (ours, theirs)]
+        apart = _size(values[0] - values[1])
+        size = np.maximum(_size(values[0]), _size(values[1]))
+        rel = _ratio(apart, size)
+        far = np.isinf(apart) | np.isinf(size)
+        if far.any():  # of quarters they are numbers again
+            quarters = [value[far] / 4 for value in values]
+            rel[far] = _ratio(_size(quarters[0] - quarters[1]), np.maximum(*map(_size, quarters)))
+        rel[(rel == 0) & (apart > 0)] = LEAST  # too small a number, but not 0
+        return _Distances(apart, rel, ulp)
+
+
+def _size(values: Array) -> Array:
+    return np.hypot(values.real, values.imag) if values.dtype.kind == "c" else np.abs(values)
+
+
+def _ratio(distance: Array, size: Array) -> Array:
+    """distance / size, and 0 where both are."""
+    return np.divide(distance, size, out=np.zeros(len(size)), where=size != 0)

@@ -1,0 +1,102 @@
+"""Streams that waited: for another stream's work, by events that were recorded there, and for a
+capture that read what they would write.
+
+The GPU does not say when a stream waits. But it is known when what it waited for was through: where
+that is later than all that the stream had to do before, it waited until then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ttanalyze.format import layout
+from ttanalyze.format.captures import Captures
+from ttanalyze.format.layout import Array
+
+RECORD, WAIT = (layout.EVENT_KINDS.index(kind) for kind in ("event-record", "event-wait"))
+
+
+@dataclass(frozen=True)
+class Found:
+    """Waits: the rows of the calls that made their streams wait, from when until when they did."""
+
+    rows: Array
+    begins: Array
+    ends: Array
+
+
+class Waits:
+    """Of one process, call after call."""
+
+    def __init__(self, captures: Captures) -> None:
+        self._captures = captures
+        self._idle: dict[int, int] = {}  # by lane of a stream: when all that it had to do is done
+        self._reached: dict[int, int] = {}  # by event: when all is done that it was recorded behind
+
+    def find(
+        self,
+        calls: Array,
+        lanes: Array,
+        submits: Array,
+        made: Array,
+        of: Array,
+        spans: tuple[Array, Array],
+    ) -> tuple[Found, Found]:
+        """calls: the next ones, with the lanes of their streams, which of them asked the GPU for
+        something, and when they were made. of: rows of those whose work is known to have been from
+        and until spans.
+
+        Gives waits for events, and those for captures.
+        """
+        known = np.zeros(len(calls), bool)
+        known[of] = True
+        begins, ends = made.copy(), made.copy()
+        begins[of], ends[of] = spans
+        through = capture_ends(self._captures, calls)
+        marks = submits & np.isin(calls["kind"], (RECORD, WAIT))
+        rows = np.flatnonzero(known | marks | (through > 0))
+        for_events: list[tuple[int, int, int]] = []
+        for_captures: list[tuple[int, int, int]] = []
+        for row, kind, mark, lane, event, time, done, begin, end in zip(
+            rows.tolist(),
+            calls["kind"][rows].tolist(),
+            marks[rows].tolist(),
+            lanes[rows].tolist(),
+            calls["src"][rows].tolist(),
+            made[rows].tolist(),
+            through[rows].tolist(),
+            np.where(known[rows], begins[rows], through[rows]).tolist(),
+            ends[rows].tolist(),
+            strict=True,
+        ):
+            idle = max(self._idle.get(lane, 0), time)
+            if min(done, begin) > idle:
+                for_captures.append((row, idle, min(done, begin)))
+                idle = self._idle[lane] = min(done, begin)
+            if not mark:
+                self._idle[lane] = max(idle, end)
+            elif kind == RECORD:
+                self._reached[event] = idle
+            elif self._reached.get(event, 0) > idle:
+                self._idle[lane] = self._reached[event]
+                for_events.append((row, idle, self._reached[event]))
+        return _found(for_events), _found(for_captures)
+
+
+def capture_ends(captures: Captures, calls: Array) -> Array:
+    """When the captures were through that calls made their streams wait for; 0 where they did not,
+    or that is not known.
+    """
+    out = np.zeros(len(calls), "i8")
+    rows = np.flatnonzero(captures.waited(calls))
+    if len(rows):
+        epochs = captures.waited_for(calls[rows])
+        out[rows] = np.append(captures.ends, 0)[epochs]
+    return out
+
+
+def _found(waits: list[tuple[int, int, int]]) -> Found:
+    columns = np.array(waits, "i8").reshape(-1, 3)
+    return Found(columns[:, 0], columns[:, 1], columns[:, 2])

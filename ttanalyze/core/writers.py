@@ -1,0 +1,170 @@
+"""Which calls may have written to a region between two points of a run.
+
+A copy or a fill names where it writes. A launch is given pointers, which is known where its
+parameters were recorded; it may also reach memory by a pointer that lies in memory. The launch of a
+graph is as sure as the surest of its nodes. So every call comes with how sure it is, and only those
+are left out that can't have been it: failed ones, those that write elsewhere, those of other
+contexts, those recorded into a graph but not executed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.errors import Error
+from ttanalyze.format import graphs, layout
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+
+# By how sure it is that a call wrote, the surest first.
+WRITES, POINTER, POSSIBLE, INDIRECT = range(4)
+HOW = (
+    "writes there",
+    "is given a pointer to it",
+    "may write there",
+    "is given no pointer to it",
+)
+CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+HOST_DST = layout.constant("TT_EVENTF_HOST_DST")
+SHARED_KINDS = ("managed", "ipc")  # that more than one context may write to
+KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
+
+
+@dataclass(frozen=True)
+class Writers:
+    """events: tt_event records, by seq. how: for each WRITES, POINTER, POSSIBLE or INDIRECT."""
+
+    events: Array
+    how: Array
+
+    def surest(self) -> Array:
+        """Indices, the surest first and of those the latest first."""
+        return np.lexsort((-np.arange(len(self.how)), self.how))
+
+
+def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Writers:
+    """The calls with seq in (after_seq, until_seq], within the region's life, that may have
+    written to it. Raises Error where there is no such region, FormatError where files are damaged.
+    """
+    regions = process.regions
+    row = int(regions.rows(np.array([region]))[0]) if 0 <= region < layout.NO_ID else -1
+    if row < 0:
+        raise Error(f"no region {region} in process {process.index}")
+    birth = regions.birth[row]
+    after_seq = max(after_seq, int(birth["seq"]))
+    if regions.death_seq[row]:
+        until_seq = min(until_seq, int(regions.death_seq[row]) - 1)
+    events = process.events_between(after_seq, until_seq)
+    events = events[(events["result"] == 0) & (events["flags"] & CAPTURING == 0)]
+    how = np.full(len(events), len(HOW), "u1")
+    stores = np.isin(events["kind"], [KIND["copy"], KIND["set"], KIND["mem-op"]])
+    stores &= events["flags"] & HOST_DST == 0
+    stores[stores] = _hits(events[stores], int(birth["base"]), int(birth["size"]))
+    stores[stores] = [not waits(process, call) for call in events["call"][stores].tolist()]
+    how[stores] = WRITES
+
+    launches = np.flatnonzero(events["kind"] == KIND["launch"])
+    how[launches] = _launches(process, events[launches], row)
+    of_graphs = np.flatnonzero(events["kind"] == KIND["graph-launch"])
+    nodes = _Nodes(process, row)
+    how[of_graphs] = [nodes.how(launch) for launch in events[of_graphs]]
+    if layout.REGION_KINDS[int(birth["kind"])] not in SHARED_KINDS:
+        elsewhere = events["context"] != birth["context"]
+        how[elsewhere & (how >= POSSIBLE)] = len(HOW)
+    found = how < len(HOW)
+    return Writers(events[found], how[found])
+
+
+def _hits(events: Array, base: int, size: int) -> Array:
+    """Which of these write to [base, base + size). Of a pitched copy only the bytes are known."""
+    return _within(events["dst"], events["bytes"], base, size)
+
+
+def _within(dst: Array, length: Array, base: int, size: int) -> Array:
+    """Which of [dst, dst + length) have a part of [base, base + size)."""
+    low, high = np.uint64(base), np.uint64(base + size)
+    length = np.maximum(length, np.uint64(1))
+    begins = (dst >= low) & (dst < high)
+    reaches = (dst < low) & (low - dst < length)
+    return np.asarray(begins | reaches)
+
+
+def waits(process: Process, call: int) -> bool:
+    """Whether a call only waits for a value."""
+    return "Wait" in (process.call(call) or "")
+
+
+def _launches(process: Process, launches: Array, row: int) -> Array:
+    """How sure each launch is."""
+    birth = process.regions.birth[row]
+    out = np.full(len(launches), POSSIBLE, "u1")
+    known = launches["params"] != 0
+    out[known] = INDIRECT
+    out[np.isin(launches["id"], _of_module(process, birth))] = POSSIBLE
+    at = np.flatnonzero(known)
+    given = _pointers(process, launches[at], int(birth["base"]), int(birth["size"]))
+    out[at[given]] = POINTER
+    return out
+
+
+def _of_module(process: Process, birth: Any) -> Array:
+    """The kernels that can name a region because it is a variable of their own module."""
+    functions = process.functions
+    if birth["module"] == layout.NO_ID:
+        return np.empty(0, "u4")
+    return np.asarray(functions["id"][functions["module"] == birth["module"]])
+
+
+class _Nodes:
+    """How sure launches of graphs are, by what their nodes are given and write to."""
+
+    def __init__(self, process: Process, row: int) -> None:
+        self._graphs = process.graphs
+        birth = process.regions.birth[row]
+        self._base, self._size = int(birth["base"]), int(birth["size"])
+        self._of_module = _of_module(process, birth)
+        self._known: dict[tuple[int, int], int] = {}
+
+    def how(self, launch: Any) -> int:
+        graph, seq = int(launch["id"]), int(launch["seq"])
+        if graph >= len(self._graphs) or not self._graphs.known(graph, seq):
+            return POSSIBLE
+        key = graph, self._graphs.state(graph, seq)
+        if key not in self._known:
+            self._known[key] = self._surest(self._graphs.nodes(graph, seq))
+        return self._known[key]
+
+    def _surest(self, nodes: Array) -> int:
+        nodes = nodes[nodes["flags"] & graphs.DISABLED == 0]
+        how = np.full(len(nodes), len(HOW), "u1")
+        maybe = nodes["flags"] & (graphs.FLAGS["device"] | graphs.UNREAD) != 0
+        stores = np.isin(nodes["kind"], (graphs.KIND["copy"], graphs.KIND["set"]))
+        stores &= nodes["flags"] & graphs.HOST_DST == 0
+        stores[stores] = _within(nodes["dst"], nodes["reach"], self._base, self._size)[stores]
+        how[stores] = WRITES
+        kernels = nodes["kind"] == graphs.KERNEL
+        own = kernels & ((nodes["data_size"] == 0) | np.isin(nodes["function"], self._of_module))
+        how[kernels] = INDIRECT
+        how[own | maybe] = POSSIBLE
+        given = kernels | (nodes["kind"] == graphs.KIND["mem-op"])
+        for i in np.flatnonzero(given & (nodes["data_size"] != 0)).tolist():
+            data = self._graphs.data(nodes[i])
+            words = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
+            if (words - np.uint64(self._base) < np.uint64(self._size)).any():
+                how[i] = POINTER if kernels[i] else WRITES
+        unsure = (nodes["flags"] & graphs.CONDITIONAL != 0) & (how < POSSIBLE)
+        how[unsure] = POSSIBLE
+        return int(how.min(initial=len(HOW)))
+
+
+def _pointers(process: Process, launches: Array, base: int, size: int) -> Array:
+    """Which launches have a parameter, or an aligned part of one, within [base, base + size)."""
+    params = [given[: len(given) // 8 * 8] for given in map(process.params, launches)]
+    words = np.frombuffer(b"".join(params), "<u8")
+    owner = np.repeat(np.arange(len(params)), [len(given) // 8 for given in params])
+    out = np.zeros(len(launches), bool)
+    out[owner[words - np.uint64(base) < np.uint64(size)]] = True
+    return out

@@ -1,6 +1,0 @@
-"""Where two runs first part, and why there."""
-
-from ttanalyze.diff.check import diff, parse_types
-from ttanalyze.diff.report import DiffReport, Divergence, ProcessDiff, Suspect
-
-__all__ = ["DiffReport", "Divergence", "ProcessDiff", "Suspect", "diff", "parse_types"]

@@ -1,0 +1,1 @@
+"""The machine code of kernels as tables of instructions."""

@@ -1,0 +1,352 @@
+"""Instruction tables of kernels: disassembled once, and kept in the run as RUN/sass/CHECKSUM.json.
+
+A table that was kept is read without a disassembler. A run that can't be written to is used as it
+is, without keeping anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ttanalyze import code as kernels
+from ttanalyze.code import demangle
+from ttanalyze.code.checksums import LARGEST, image_of
+from ttanalyze.code.elf import Cubin, UnreadableError
+from ttanalyze.disassembly import decode, lines, tools
+from ttanalyze.disassembly.images import Code, codes
+from ttanalyze.errors import Error, FormatError
+from ttanalyze.format.files import read_json
+from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
+from ttanalyze.output.files import directory, replace_in
+from ttanalyze.schemas import document_faults
+from ttanalyze.util.regular_files import read_regular
+
+FOLDER = "sass"
+FORMAT = {"format": "ttanalyze-instructions", "version": 1}
+BATCH = 1 << 22  # bytes of code that are disassembled together
+LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s*")
+RELATIVE = re.compile(r"(?:@!?U?P\w )?(?:BRA|BSSY|CALL\.REL|RET\.REL|LEPC|WARPSYNC\.COLL)")
+LAST = re.compile(r"0x([0-9a-f]+)\s*$")
+
+Progress = Callable[[int, int], None] | None
+Wanted = Callable[[Sequence[str]], list[str]]  # of mangled names those that are
+
+
+@dataclass(frozen=True)
+class Table:
+    """kernel_name: mangled. kernel_checksum: as kernel events have it; code_checksum: of the code
+    for this architecture alone. instructions: members as schemas/instruction.json says.
+    """
+
+    kernel_name: str
+    kernel_checksum: str
+    code_checksum: str
+    architecture: int
+    disassembler: str
+    instructions: list[dict[str, Any]]
+
+    def to_object(self) -> dict[str, Any]:
+        return {**FORMAT, **asdict(self)}
+
+
+def of_codes(
+    found: Iterable[Code],
+    image: bytes,
+    wanted: Wanted,
+    capability: int = 0,
+    sums: Mapping[str, str] | None = None,
+    progress: Progress = None,
+) -> Iterator[Table]:
+    """Of the kernels that are wanted, in code that was found in an image. capability: what PTX is
+    compiled for (90 is sm_90; 0: what it says itself).
+
+    sums: checksums by mangled name, where they are known. Raises Error where code can't be
+    disassembled, or PTX not be compiled.
+    """
+    for code in found:
+        cubin, made_by = _cubin(code, capability)
+        names = wanted(cubin.kernels())
+        sources = _lines(cubin)
+        known: Mapping[str, str | None] = sums or dict(
+            zip(names, kernels.checksums(image, names), strict=True)
+        )
+        for batch in _batches(cubin, names):
+            texts, by = _disassembled([text for _, _, text in batch], cubin.architecture)
+            by = f"{made_by}, {by}" if made_by else by
+            for (name, section, text), said in zip(batch, texts, strict=True):
+                own = cubin.checksum(name) or ""
+                rows = _instructions(text, said, sources.get(section))
+                yield Table(name, known[name] or own, own, cubin.architecture, by, rows)
+            if progress:
+                progress(names.index(batch[-1][0]) + 1, len(names))
+
+
+def _cubin(code: Code, capability: int) -> tuple[Cubin, str]:
+    """That of a piece of code, and what made it where it is none."""
+    if code.cubin is not None:
+        return code.cubin, ""
+    architecture = capability or code.architecture
+    if not architecture:
+        raise Error("PTX alone: --arch says which architecture to compile it for")
+    made, tool = tools.assembled(code.ptx or b"", architecture)
+    try:
+        return Cubin(made), tools.version(tool)
+    except UnreadableError:
+        raise Error(f"{tool}: what it made of PTX is no cubin") from None
+
+
+def _batches(cubin: Cubin, names: Iterable[str]) -> Iterator[list[tuple[str, int, memoryview]]]:
+    """Kernels with sections and code, as many at a time as are disassembled together."""
+    batch: list[tuple[str, int, memoryview]] = []
+    size = 0
+    for name in names:
+        try:
+            section, text = cubin.code(name)
+        except UnreadableError:
+            continue
+        if batch and size + len(text) > BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append((name, section, text[: len(text) // decode.SIZE * decode.SIZE]))
+        size += len(text)
+    if batch:
+        yield batch
+
+
+def _disassembled(texts: Sequence[memoryview], architecture: int) -> tuple[list[list[str]], str]:
+    """The instructions of each as text, and by what."""
+    said, tool = tools.disassembled(b"".join(texts), architecture)
+    found = [match for line in said.splitlines() if (match := LINE.fullmatch(line))]
+    if len(found) != sum(map(len, texts)) // decode.SIZE:
+        raise Error(f"{tool}: it does not write a line for each instruction")
+    out, at = [], 0
+    for text in texts:
+        count = len(text) // decode.SIZE
+        base = at * decode.SIZE
+        out.append([_based(match[2], base) for match in found[at : at + count]])
+        at += count
+    return out, tools.version(tool)
+
+
+def _based(line: str, base: int) -> str:
+    """An instruction that lies at another address: what it says of its target moves as well."""
+    if base and RELATIVE.match(line):
+        return LAST.sub(lambda m: hex((int(m[1], 16) - base) & ((1 << 64) - 1)), line)
+    return line
+
+
+def _lines(cubin: Cubin) -> dict[int, lines.Lines]:
+    """Source lines by section; nothing where there are none that can be read."""
+    try:
+        data = cubin.contents(b".debug_line")
+        strings = cubin.contents(b".debug_line_str") or cubin.contents(b".debug_str")
+        return lines.sections(data, strings, cubin.relocated(b".debug_line")) if data else {}
+    except UnreadableError:
+        return {}
+
+
+def _instructions(
+    code: memoryview, said: Sequence[str], known: lines.Lines | None
+) -> list[dict[str, Any]]:
+    words = np.frombuffer(code, "<u8").reshape(-1, 2)
+    control = decode.control(words)
+    pairs = zip(words[:, 1].tolist(), words[:, 0].tolist(), strict=True)
+    rows = []
+    for i, (line, (high, low), *bits) in enumerate(
+        zip(said, pairs, *control.values(), strict=True)
+    ):
+        text = decode.parsed(line)
+        place = known.at(i * decode.SIZE) if known else None
+        rows.append(
+            {
+                "opcode_id": i,
+                "pc": i * decode.SIZE,
+                "sass": text.sass,
+                "opcode": text.opcode,
+                "mnemonic": text.mnemonic,
+                "operands": list(text.operands),
+                "predicate": text.predicate,
+                "category": text.category,
+                "delay_point": text.delay_point,
+                "binary": f"{high:016x}{low:016x}",
+                **text.registers._asdict(),
+                "target": text.target,
+                "file": place.file if place else None,
+                "line": place.line if place else None,
+                "inlined_at": list(place.inlined_at) if place else [],
+                **dict(zip(control, bits, strict=True)),
+            }
+        )
+    return rows
+
+
+# ---- of a run ----
+
+
+def matcher(kernel: str | None) -> Wanted:
+    """What tells which of some mangled names are wanted: kernel is a regular expression, searched
+    in mangled and demangled names. Raises Error where it is none.
+    """
+    if kernel is None:
+        return list
+    try:
+        wanted = re.compile(kernel)
+    except re.error as e:
+        raise Error(f"--kernel {kernel}: not a regular expression: {e}") from None
+
+    def those(names: Sequence[str]) -> list[str]:
+        pairs = zip(names, demangle.demangle(names), strict=True)
+        return [pair[0] for pair in pairs if any(map(wanted.search, pair))]
+
+    return those
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A kernel of a run. image: the digest of the module that it is in."""
+
+    name: str
+    checksum: str
+    process: Process
+    image: int
+
+
+def recorded(run: Run, kernel: str | None = None) -> list[Recorded]:
+    """The kernels of a run with saved code, each code once. Only modules with such are read."""
+    wanted = matcher(kernel)
+    found: dict[str, Recorded] = {}
+    for process in run.processes:
+        modules = process.modules
+        images = dict(zip(modules["id"].tolist(), modules["image"].tolist(), strict=True))
+        names: dict[int, dict[str, None]] = {}
+        for function in process.functions:
+            image = images.get(int(function["module"]), 0)
+            name = process.strings.get(int(function["name"]))
+            if image and name:
+                names.setdefault(image, {})[name] = None
+        some = set(wanted(list(dict.fromkeys(name for of in names.values() for name in of))))
+        for image, of in names.items():
+            mine = [name for name in of if name in some]
+            contents = image_of(process, image) if mine else None
+            sums = kernels.checksums(contents, mine) if contents else [None] * len(mine)
+            for name, checksum in zip(mine, sums, strict=True):
+                if checksum is not None:
+                    found.setdefault(checksum, Recorded(name, checksum, process, image))
+    return list(found.values())
+
+
+def of_run(
+    run: Run,
+    kernel: str | None = None,
+    capability: int = 0,
+    progress: Progress = None,
+    refused: list[str] | None = None,
+) -> Iterator[Table]:
+    """Of the kernels of a run, for the devices that it ran on, or for another capability.
+
+    refused: gets a line for each module that can't be disassembled. Raises Error where none can.
+    """
+    found = recorded(run, kernel)
+    waiting = {each.checksum: each for each in found}
+    reasons: list[str] = []
+    given = False
+    for each in found:
+        if each.checksum not in waiting:
+            continue
+        try:
+            for table in _of_module(run, each, waiting, capability):
+                del waiting[table.kernel_checksum]
+                given = True
+                if progress:
+                    progress(len(found) - len(waiting), len(found))
+                yield table
+        except Error as e:
+            reasons.append(f"{each.name}: {e}")
+        for other in [k for k in waiting.values() if k.image == each.image]:
+            waiting.pop(other.checksum)
+    if reasons and not given:
+        raise Error(reasons[0])
+    if refused is not None:
+        refused += reasons
+
+
+def _of_module(
+    run: Run, first: Recorded, waiting: Mapping[str, Recorded], capability: int
+) -> Iterator[Table]:
+    """Of those that are waited for and in the same module: kept ones, then others."""
+    same = {k.checksum: k.name for k in waiting.values() if k.image == first.image}
+    if not capability:
+        for checksum in list(same):
+            kept = _kept(run, checksum)
+            if kept is not None:
+                del same[checksum]
+                yield kept
+    if not same:
+        return
+    image = image_of(first.process, first.image) or b""
+    sums = {name: checksum for checksum, name in same.items()}
+    device = capability or _capability(first.process)
+    found = codes(image, device)
+
+    def wanted(names: Sequence[str]) -> list[str]:
+        return [name for name in names if name in sums]
+
+    for table in of_codes(found, image, wanted, device, sums):
+        if same.pop(table.kernel_checksum, None) is not None:
+            if not capability:
+                _keep(run, table)
+            yield table
+
+
+def _capability(process: Process) -> int:
+    """That of the devices of a process, where they are of one kind."""
+    found = {int(device.get("capability", 0)) for device in process.info.get("devices", [])}
+    return found.pop() if len(found) == 1 else 0
+
+
+def _path(run: Run, checksum: str) -> Path:
+    return run.path / FOLDER / f"{checksum}.json"
+
+
+def _kept(run: Run, checksum: str) -> Table | None:
+    path = _path(run, checksum)
+    if not path.is_file():
+        return None
+    table = read(path)
+    if table.kernel_checksum != checksum:
+        raise FormatError(path, "kernel_checksum", "another kernel's table")
+    return table
+
+
+def read(path: Path) -> Table:
+    """A table from its file. Raises Error where it is none."""
+    made = read_json(path)
+    for where, reason in document_faults("instructions", made):
+        raise FormatError(path, where or "the whole", reason)
+    members = {name: made.get(name, "") for name in Table.__dataclass_fields__}
+    return Table(**members)
+
+
+def _keep(run: Run, table: Table) -> None:
+    """For the next time; a run that can't be written to stays as it is."""
+    path = _path(run, table.kernel_checksum)
+    with contextlib.suppress(OSError), directory(run.path.resolve()) as above:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path.parent.name, 0o700, dir_fd=above)
+        with directory(path.parent.name, above) as folder:
+            replace_in(folder, path.name, orjson.dumps(table.to_object()))
+
+
+def open_image(path: Path) -> bytes:
+    """A file with code in it. Raises Error where it can't be read, or is too large."""
+    return read_regular(path, LARGEST)

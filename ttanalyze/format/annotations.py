@@ -1,0 +1,197 @@
+"""What the program said of itself through NVTX: ranges, marks, names of threads and streams.
+
+A thread's ranges lie one within the other; the path of one names those around it as well, as
+train/step 3/forward. Ranges that may end in another thread than they began in have no path but
+their message.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.format import layout
+from ttanalyze.format.layout import NO_ID, Array
+from ttanalyze.format.strings import Strings
+
+KINDS = {name: i for i, name in enumerate(layout.EVENT_KINDS) if name}
+MARK, PUSH, POP, START, END, NAME = (
+    KINDS[name] for name in ("mark", "range-push", "range-pop", "range-start", "range-end", "name")
+)
+FIRST, LAST = MARK, NAME  # kinds of events that are annotations
+THREAD, STREAM = layout.enum("named").values()  # what has a name
+PAYLOADS = {1: "<u8", 2: "<i8", 3: "<f8", 4: "<u4", 5: "<i4", 6: "<f4"}
+
+# A range, or a mark: rows of records where it begins and ends (-1: it never did), and the number
+# of its path; level: how many ranges of its thread are around it.
+RANGE = np.dtype([("begin", "i8"), ("end", "i8"), ("path", "u4"), ("level", "u4")])
+
+
+def is_annotation(kinds: Array) -> Array:
+    """Of events by their kinds."""
+    return np.asarray((kinds >= FIRST) & (kinds <= LAST))
+
+
+class Annotations:
+    """All of one process. records: the tt_event records, by seq."""
+
+    def __init__(self, pieces: Iterable[Array], strings: Strings) -> None:
+        """pieces: all tt_event records, in any order."""
+        found = [np.empty(0, layout.EVENT)]
+        for records in pieces:
+            some = is_annotation(records["kind"])
+            if some.any():
+                found.append(records[some])
+        together = np.concatenate(found)
+        self.records = together[np.argsort(together["seq"], kind="stable")]
+        self._strings = strings
+        self._paths: list[tuple[int, int]] = []  # of each: the one around it, or NO_ID; message
+        self._numbers: dict[tuple[int, int], int] = {}
+        self._texts: dict[int, str] = {}
+
+    # ---- names ----
+
+    @functools.cached_property
+    def threads(self) -> dict[int, str]:
+        """The last name of each thread that was given one."""
+        return {int(r["src"]): name for r, name in self._names(THREAD)}
+
+    @functools.cached_property
+    def streams(self) -> dict[tuple[int, int], str]:
+        """The last name of each stream that was given one, by context and stream."""
+        return {(int(r["context"]), int(r["stream"])): name for r, name in self._names(STREAM)}
+
+    def _names(self, of: int) -> Iterator[tuple[Any, str]]:
+        some = (self.records["kind"] == NAME) & (self.records["dst"] == of)
+        for record in self.records[some]:
+            name = self._strings.get(int(record["id"]))
+            if name is not None:
+                yield record, name
+
+    # ---- ranges ----
+
+    @functools.cached_property
+    def ranges(self) -> Array:
+        """RANGE records of ranges and marks, in the order in which they began."""
+        return self._walked[0]
+
+    def path(self, number: int) -> str | None:
+        """The text of a path; None for NO_ID."""
+        if number == NO_ID:
+            return None
+        if number not in self._texts:
+            around, message = self._paths[number]
+            own = self._strings.get(message) or "?"
+            outer = self.path(around)
+            self._texts[number] = own if outer is None else f"{outer}/{own}"
+        return self._texts[number]
+
+    def paths_at(self, threads: Array, seqs: Array) -> Array:
+        """The number of the path that was open in a thread right after a call; NO_ID for none."""
+        states = self._walked[1]
+        out = np.full(len(seqs), NO_ID, "u4")
+        for thread in layout.distinct(threads).tolist() if states else ():
+            known = states.get(thread)
+            if known is not None:
+                rows = np.flatnonzero(threads == thread)
+                at = np.searchsorted(known[0], seqs[rows], "right")
+                out[rows] = known[1][at]
+        return out
+
+    def range_of(self, event: Any) -> str | None:
+        """The path that was open in the thread of a call (a tt_event) right after it."""
+        threads, seqs = np.array([event["thread"]]), np.array([event["seq"]])
+        return self.path(int(self.paths_at(threads, seqs)[0]))
+
+    @functools.cached_property
+    def _walked(self) -> tuple[Array, dict[int, tuple[Array, Array]]]:
+        """The ranges, and of each thread what is the innermost path from one call to the next."""
+        stacks: dict[int, _Stack] = {}
+        started: dict[int, int] = {}  # ranges that may end anywhere
+        made: list[list[int]] = []
+        names = ("kind", "thread", "id", "dst", "src", "seq")
+        columns = (self.records[name].tolist() for name in names)
+        for row, (kind, thread, message, domain, number, seq) in enumerate(
+            zip(*columns, strict=True)
+        ):
+            if kind in (PUSH, POP, MARK):
+                stack = stacks.setdefault(thread, _Stack(self))
+                if kind == MARK:
+                    path = self._number(stack.path, message)
+                    made.append([row, row, path, len(stack.open)])
+                elif kind == PUSH:
+                    stack.push(len(made), domain, message, seq)
+                    made.append([row, -1, stack.path, len(stack.open) - 1])
+                else:
+                    ended = stack.pop(domain, seq)
+                    if ended is not None:
+                        made[ended][1] = row
+            elif kind == START:
+                started[number] = len(made)
+                made.append([row, -1, self._number(NO_ID, message), 0])
+            elif kind == END and number in started:
+                made[started.pop(number)][1] = row
+        states = {
+            thread: (np.array(s.seqs, "u8"), np.array([NO_ID, *s.paths], "u4"))
+            for thread, s in stacks.items()
+        }
+        return np.array([tuple(r) for r in made], RANGE), states
+
+    def _number(self, around: int, message: int) -> int:
+        key = (around, message)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._paths)
+            self._paths.append(key)
+        return self._numbers[key]
+
+
+class _Stack:
+    """The open ranges of a thread. seqs, paths: what was the innermost's path from when on."""
+
+    def __init__(self, owner: Annotations) -> None:
+        self._owner = owner
+        self.open: list[tuple[int, int, int, int]] = []  # which, domain, message, path
+        self.seqs: list[int] = []
+        self.paths: list[int] = []
+
+    @property
+    def path(self) -> int:
+        return self.open[-1][3] if self.open else NO_ID
+
+    def _note(self, seq: int) -> None:
+        self.seqs.append(seq)
+        self.paths.append(self.path)
+
+    def push(self, which: int, domain: int, message: int, seq: int) -> None:
+        self.open.append((which, domain, message, self._owner._number(self.path, message)))
+        self._note(seq)
+
+    def pop(self, domain: int, seq: int) -> int | None:
+        """Gives which range ends; None where the domain has none that is open."""
+        at = len(self.open) - 1
+        while at >= 0 and self.open[at][1] != domain:
+            at -= 1
+        if at < 0:
+            return None
+        inner = self.open[at + 1 :]
+        which = self.open[at][0]
+        del self.open[at:]
+        for range_, of, message, _ in inner:  # they are in one less now
+            self.open.append((range_, of, message, self._owner._number(self.path, message)))
+        self._note(seq)
+        return which
+
+
+def payloads(records: Array) -> Array:
+    """The numbers that the program gave along, as float64; NaN where it gave none."""
+    out = np.full(len(records), np.nan)
+    kinds = records["grid"][:, 0]
+    for kind, dtype in PAYLOADS.items():
+        some = np.flatnonzero(kinds == kind)
+        raw = np.ascontiguousarray(records["bytes"][some]).view("u1").reshape(-1, 8)
+        size = np.dtype(dtype).itemsize
+        out[some] = np.ascontiguousarray(raw[:, :size]).view(dtype)[:, 0]
+    return out

@@ -1,0 +1,83 @@
+"""Call stacks: frames.bin, and what native frames are called."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from ttanalyze.errors import system_error
+from ttanalyze.format import layout
+from ttanalyze.format.files import Folder, check_values, read_checked, require
+from ttanalyze.format.layout import Array
+from ttanalyze.format.strings import Strings
+
+NATIVE = layout.enum("frame_kind")["TT_FRAME_NATIVE"]
+
+
+def read(folder: Folder) -> Array:
+    """tt_frame records of whole stacks, by stack and depth. Raises FormatError where they are not
+    what docs/format.md says.
+    """
+    file = folder.open("frames.bin")
+    if file is None:
+        return np.empty(0, layout.FRAME)
+    records = read_checked(file)
+    check_values(file, records, "kind", list(layout.enum("frame_kind").values()))
+    begins = records["depth"] == 0
+    before, after = records[:-1], records[1:]
+    follows = (after["stack"] == before["stack"]) & (after["depth"] == before["depth"] + 1)
+    good = begins | np.append(False, follows)[: len(records)]
+    require(file, good, "depth", "the frames of a stack are not in order")
+    first = np.flatnonzero(begins)
+    grows = np.diff(records["stack"][first].astype("i8"), prepend=0) > 0
+    require(file, ~begins | _at(first, grows, len(records)), "stack", "not a new number")
+    whole = np.diff(np.append(first, len(records))) == records["count"][first]
+    lacks_some = len(whole) > 0 and not whole[-1]
+    whole[-1:] = True  # the last stack may lack frames
+    require(file, ~begins | _at(first, whole, len(records)), "count", "frames are missing")
+    return records[: int(first[-1])] if lacks_some else records
+
+
+Frame = tuple[str, str, int]  # function, file, line
+
+
+def native(folder: Path, frames: Array, strings: Strings) -> dict[tuple[int, int], list[Frame]]:
+    """Function, file and line of native frames, by their members file and address: first of what
+    was inlined there, and last of the function that has the code. Object files that were changed
+    after the recording tell nothing.
+    """
+    from ttanalyze.code import symbols
+
+    frames = frames[frames["kind"] == NATIVE]
+    out: dict[tuple[int, int], list[Frame]] = {}
+    if not len(frames):
+        return out
+    path = folder / "frames.bin"
+    try:
+        recorded = os.stat(path).st_mtime_ns
+    except OSError as e:
+        raise system_error(path, e) from None
+    for file in layout.distinct(frames["file"]).tolist():
+        name = strings.get(file) or ""
+        prefix = f"{os.path.basename(name)}+" if name else ""
+        places = layout.distinct(frames["address"][frames["file"] == file]).tolist()
+        for at, found in zip(places, symbols.look_up(name, places, recorded), strict=True):
+            function = found[-1].function or f"{prefix}{at:#x}"
+            inlined = [
+                (f"{one.function} [inlined]" if one.function else f"[inlined in {function}]", one)
+                for one in found[:-1]
+            ]
+            out[file, at] = [
+                (what, one.file or name or "?", one.line)
+                for what, one in [*inlined, (function, found[-1])]
+            ]
+    return out
+
+
+def _at(places: Array, values: Array, count: int) -> Array:
+    """An array of so many bools that has these values at these places, and is False elsewhere."""
+    out: Array = np.zeros(count, bool)
+    out[places] = values
+    return out

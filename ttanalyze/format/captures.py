@@ -1,0 +1,194 @@
+"""When the device read epochs, and which epoch each call that had to wait for one waited for.
+
+The drain sees that an epoch was read, maybe some time later. A timeline has the kernels that read
+it: those of a context come one after the other, one listing changes for each epoch.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ttanalyze.format import layout
+from ttanalyze.format.activities import OWN, Activities
+from ttanalyze.format.epoch_coverage import BEFORE, INSIDE
+from ttanalyze.format.layout import Array
+from ttanalyze.format.regions import Regions
+from ttanalyze.format.strings import Strings
+
+WAITED = layout.constant("TT_EVENTF_WAITED")
+LAUNCH = layout.EVENT_KINDS.index("launch")
+LAUNCHES = (LAUNCH, layout.EVENT_KINDS.index("graph-launch"))
+DIGESTS = ("tt_capture_digest", "tt_capture_digest_at")  # the first kernel of each epoch
+NO_CAPTURES = tuple(f"tt_capture_{name}" for name in ("front_at", "turn_at", "stamp_at", "stamp"))
+SLACK = 100_000  # nanoseconds that clocks may be apart, beside what is known of it
+LATEST = np.uint64(1 << 62)  # time: a hostile file may have any
+
+
+class Captures:
+    """Of one process. epochs: its tt_epoch records; clock_error: of the activities, nanoseconds."""
+
+    def __init__(
+        self,
+        epochs: Array,
+        regions: Regions,
+        activities: Activities,
+        strings: Strings,
+        clock_error: int,
+    ) -> None:
+        self._epochs = epochs
+        self._regions = regions
+        self._activities = activities
+        self._strings = strings
+        self._slack = clock_error + SLACK
+        self._cut = np.minimum(epochs["time_ns"], LATEST).astype("i8")
+        self._seen = np.minimum(epochs["captured_ns"], LATEST).astype("i8")
+
+    # ---- when ----
+
+    @property
+    def begins(self) -> Array:
+        """For each epoch when the device began to read it, where a timeline tells; else 0."""
+        return self._times[0]
+
+    @property
+    def ends(self) -> Array:
+        """For each epoch when the device was through, or, without a timeline, when that was seen;
+        0 where neither is known.
+        """
+        return self._times[1]
+
+    @functools.cached_property
+    def cuts(self) -> Array:
+        """When each epoch was cut; of those inside graphs, which the device cuts, when it began to
+        read them, or was through.
+        """
+        read = np.where(self.begins > 0, self.begins, self.ends)
+        inside = self._epochs["trigger"] == INSIDE
+        return np.asarray(np.where(inside, np.maximum(read, self._cut), self._cut))
+
+    @functools.cached_property
+    def _times(self) -> tuple[Array, Array]:
+        begins, ends = np.zeros(len(self._epochs), "i8"), self._seen.copy()
+        if len(self._epochs) and self._activities.there:
+            self._time_apart(begins, ends)
+            self._time_inside(begins, ends)
+        return begins, ends
+
+    def _time_apart(self, begins: Array, ends: Array) -> None:
+        """Of epochs that are not inside graphs."""
+        epochs = self._epochs
+        own = self._kernels(self._activities.between(-1, 0))
+        meant = (epochs["trigger"] != INSIDE) & (epochs["flags"] & layout.REFUSED == 0)
+        for context in layout.distinct(own["context"]).tolist():
+            rows = np.flatnonzero(meant & (epochs["context"] == context))
+            if len(rows):
+                until = self._seen[rows[-1]] + self._slack
+                kernels = own[(own["context"] == context) & (own["begin_ns"] <= until)]
+                self._pair(rows, kernels, begins, ends)
+
+    def _time_inside(self, begins: Array, ends: Array) -> None:
+        """Of those inside graphs, whose kernels are among what the launch did."""
+        rows = np.flatnonzero(self._epochs["trigger"] == INSIDE)
+        if not len(rows):
+            return
+        launches = self._epochs["seq"][rows]
+        rows = rows[np.argsort(launches, kind="stable")]
+        own, which = self._activities.of(layout.distinct(launches))
+        kept = own["flags"] & OWN != 0
+        own, which = own[kept], which[kept]
+        first = np.searchsorted(self._epochs["seq"][rows], layout.distinct(launches))
+        for launch, of_launch in enumerate(np.split(rows, first[1:])):
+            self._pair(of_launch, self._kernels(own[which == launch]), begins, ends)
+
+    @staticmethod
+    def _kernels(records: Array) -> Array:
+        """Those of the recorder among them, by when they began."""
+        kernels = records[(records["kind"] == LAUNCH) & (records["flags"] & OWN != 0)]
+        return np.asarray(kernels[np.argsort(kernels["begin_ns"], kind="stable")])
+
+    def _pair(self, rows: Array, kernels: Array, begins: Array, ends: Array) -> None:
+        """Epochs, in order, with the kernels that read them; nothing where those do not fit."""
+        names = layout.distinct(kernels["name"])
+        reads = [name for name in names.tolist() if self._strings.get(name) not in NO_CAPTURES]
+        kernels = kernels[np.isin(kernels["name"], reads)]
+        lists = [name for name in names.tolist() if self._strings.get(name) in DIGESTS]
+        first = np.flatnonzero(np.isin(kernels["name"], lists))
+        if len(first) != len(rows) or not len(rows):
+            return
+        began = kernels["begin_ns"][first].astype("i8")
+        ended = np.maximum.reduceat(kernels["end_ns"].astype("i8"), first)
+        good = (began >= self._cut[rows] - self._slack) & (began <= self._seen[rows] + self._slack)
+        begins[rows[good]], ends[rows[good]] = began[good], ended[good]
+
+    # ---- what waited ----
+
+    @staticmethod
+    def waited(events: Array) -> Array:
+        """Which of some calls made their stream wait for a capture."""
+        return np.asarray(events["flags"] & WAITED != 0)
+
+    def waited_for(self, events: Array) -> Array:
+        """The numbers of the epochs that some such calls (tt_event) waited for; -1 where there is
+        none.
+        """
+        out = np.full(len(events), -1, "i8")
+        for context in layout.distinct(events["context"]).tolist():
+            of = np.flatnonzero(events["context"] == context)
+            rows = self._captured.get(context)
+            if rows is not None:
+                out[of] = np.append(rows, -1)[self._last_before(rows, events[of])]
+        return out
+
+    @functools.cached_property
+    def _captured(self) -> dict[int, Array]:
+        """By context, the epochs that were captured."""
+        rows = np.flatnonzero(self._epochs["flags"] & layout.REFUSED == 0)
+        contexts = self._epochs["context"][rows]
+        return {c: rows[contexts == c] for c in layout.distinct(contexts).tolist()}
+
+    def _last_before(self, rows: Array, events: Array) -> Array:
+        """Which one of these epochs of a context each call came after; -1: none."""
+        seqs, cut, seen = self._epochs["seq"][rows], self._cut[rows], self._seen[rows]
+        made = np.minimum(events["time_ns"], LATEST).astype("i8")
+        by_seq = np.searchsorted(np.maximum.accumulate(seqs), events["seq"]) - 1
+        # A call that waited may have made an epoch that is cut when later calls of others are over.
+        by_time = np.searchsorted(np.maximum.accumulate(cut), made, "right") - 1
+        at = np.where((made > 0) & cut.all(), by_time, by_seq)
+        # Nobody waits for what is over: it was the next one, which was cut while the call began.
+        over = (at >= 0) & (seen[at] > 0) & (seen[at] < made) & (at + 1 < len(rows))
+        over |= at < 0
+        follows = np.minimum(at + 1, len(rows) - 1)
+        at = np.where(over & (seqs[follows] < events["seq"]), follows, at)
+        own = np.flatnonzero(self._epochs["trigger"][rows] == BEFORE)
+        if len(own):
+            order = own[np.argsort(seqs[own], kind="stable")]
+            place = np.minimum(np.searchsorted(seqs[order], events["seq"]), len(order) - 1)
+            at = np.where(seqs[order[place]] == events["seq"], order[place], at)
+        return np.asarray(at)
+
+    def regions_of(self, events: Array) -> Array:
+        """The rows of the regions that the capture read which some such calls waited for; -1 where
+        it may have been any.
+        """
+        out = np.full(len(events), -1, "i8")
+        given = np.flatnonzero(np.isin(events["kind"], LAUNCHES) & (events["dst"] != 0))
+        order, bases = self._by_base
+        for i in given.tolist():
+            base, seq = events["dst"][i], events["seq"][i]
+            first, last = np.searchsorted(bases, base), np.searchsorted(bases, base, "right")
+            for row in order[first:last][::-1].tolist():  # the last one that was there
+                died = self._regions.death_seq[row]
+                if self._regions.birth["seq"][row] < seq and (died == 0 or died > seq):
+                    out[i] = row
+                    break
+        return out
+
+    @functools.cached_property
+    def _by_base(self) -> tuple[Array, Array]:
+        """The rows of captured regions by base and birth, and their bases."""
+        rows = np.flatnonzero(self._regions.flags & layout.CAPTURED)
+        birth = self._regions.birth[rows]
+        rows = rows[np.lexsort((birth["seq"], birth["base"]))]
+        return rows, self._regions.birth["base"][rows]

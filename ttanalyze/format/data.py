@@ -1,0 +1,72 @@
+"""Data files: block contents, plain or compressed.
+
+The form of compressed contents is that of docs/format.md, their frames' that of RFC 8878.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+from ttanalyze.errors import Error, FormatError
+from ttanalyze.format import layout
+from ttanalyze.format.files import Reader
+from ttanalyze.format.layout import BLOCK_SIZE
+
+PREFIX = 4  # bytes of the size before compressed contents
+
+
+class DataReader(Reader):
+    """An open data file. plain: contents are in it as they were."""
+
+    def __init__(self, path: Path, encoding: int) -> None:
+        super().__init__(path)
+        self.plain = encoding == layout.enum("encoding")["TT_ENCODING_PLAIN"]
+
+    def __enter__(self) -> DataReader:
+        return self
+
+    def fill(self, offset: int, out: memoryview) -> None:
+        """Fills out with the contents of blocks at places BLOCK_SIZE apart, from offset on."""
+        if self.plain:
+            self.into(offset, out)
+            return
+        for at in range(0, len(out), BLOCK_SIZE):
+            length = min(BLOCK_SIZE, len(out) - at)
+            out[at : at + length] = self.contents(offset + at, length)
+
+    def contents(self, offset: int, length: int) -> bytes | bytearray | memoryview:
+        """The contents of a block of `length` bytes that begin at offset.
+
+        Raises FormatError where these are no such contents.
+        """
+        if self.plain:
+            return self.bytes(offset, length)
+        raw = memoryview(self.bytes(offset, min(PREFIX + length, self.size - offset)))
+        size = int.from_bytes(raw[:PREFIX], "little")
+        if size > len(raw) - PREFIX:
+            raise FormatError(self.path, offset, f"a size of {size} where {length} are the most")
+        stored = raw[PREFIX : PREFIX + size]
+        return stored if size == length else self._inflated(offset, stored, length)
+
+    def _inflated(self, offset: int, frame: memoryview, length: int) -> bytes:
+        zstandard = _zstandard()
+        try:
+            if zstandard.frame_content_size(frame) != length:
+                raise FormatError(self.path, offset, f"not a zstd frame of {length} bytes")
+            contents: bytes = zstandard.ZstdDecompressor().decompress(frame)
+        except zstandard.ZstdError as e:
+            raise FormatError(self.path, offset, f"not a zstd frame: {e}") from None
+        if len(contents) != length:
+            raise FormatError(self.path, offset, f"not a zstd frame of {length} bytes")
+        return contents
+
+
+def _zstandard() -> ModuleType:
+    """The library. Raises Error where it is not installed."""
+    try:
+        import zstandard
+    except ImportError:
+        reason = "contents are compressed; to read them: pip install 'ttanalyze[zstd]'"
+        raise Error(reason) from None
+    return zstandard

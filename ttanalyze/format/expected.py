@@ -1,0 +1,226 @@
+"""A manifest as tables: what verify compares a run with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.errors import FormatError
+from ttanalyze.format import layout, manifest
+from ttanalyze.format.files import newer, read_json
+from ttanalyze.format.layout import Array
+
+
+@dataclass(frozen=True)
+class ExpectedProcess:
+    """One process of a manifest. The epochs' lists have one item per epoch. region, epoch, digest:
+    one row per digest, in the order of the epochs.
+    """
+
+    index: int
+    regions: manifest.Regions
+    triggers: list[str]
+    labels: list[str | None]
+    flags: list[list[str]]
+    region: Array
+    epoch: Array
+    digest: Array
+
+    @property
+    def flag_bits(self) -> Array:
+        """The flags of each epoch, as a tt_epoch has them, without names that are not known."""
+        known = layout.EPOCH_FLAGS
+        sets = {frozenset(them) for them in self.flags}  # of millions, most are the same few
+        bits = {them: sum(known.get(name, 0) for name in them) for them in sets}
+        return np.array([bits[frozenset(them)] for them in self.flags], "u4")
+
+
+def load(path: str | os.PathLike[str]) -> list[ExpectedProcess]:
+    """Reads a manifest file. Raises FormatError where it isn't one."""
+    return parse(read_json(Path(path)), path)
+
+
+def parse(value: Mapping[str, Any], path: str | os.PathLike[str]) -> list[ExpectedProcess]:
+    """The processes of a manifest object; path: what errors call it."""
+    if value.get("format") != manifest.HEAD["format"]:
+        raise FormatError(path, "format", f"{manifest.HEAD['format']!r} is expected")
+    version = value.get("version")
+    if not isinstance(version, int) or version != layout.VERSION:
+        known = isinstance(version, int)
+        raise FormatError(path, "version", newer(int(version or 0)) if known else "no version")
+    for key in ("block_size", "digest"):
+        if value.get(key) != manifest.HEAD[key]:
+            raise FormatError(path, key, f"{manifest.HEAD[key]!r} is expected")
+    try:
+        processes = [_process(item) for item in _list(value, "processes")]
+    except _BadError as e:
+        raise FormatError(path, e.where, e.reason) from None
+    if len({p.index for p in processes}) != len(processes):
+        raise FormatError(path, "processes", "a process is listed twice")
+    return sorted(processes, key=lambda p: p.index)
+
+
+class _BadError(Exception):
+    def __init__(self, where: str, reason: str) -> None:
+        self.where = where
+        self.reason = reason
+
+
+def _list(value: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    items = value.get(key)
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise _BadError(key, "a list of objects is expected")
+    return items
+
+
+def _number(value: Any, where: str, most: int = layout.NO_ID) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise _BadError(where, f"a whole number up to {most} is expected")
+    return value
+
+
+def _text(value: Mapping[str, Any], key: str, where: str) -> str | None:
+    text = value.get(key)
+    if key not in value or (text is not None and not isinstance(text, str)):
+        raise _BadError(f"{where}.{key}", "a string or null is expected")
+    return text
+
+
+def _process(value: dict[str, Any]) -> ExpectedProcess:
+    index = _number(value.get("process"), "process")
+    regions = _regions(_list(value, "regions"), f"process {index}")
+    epochs = _list(value, "epochs")
+    if not _good_epochs(epochs):
+        for i, epoch in enumerate(epochs):
+            _check_epoch(epoch, i, f"process {index}, epochs[{i}]")
+    digests = [epoch["digests"] for epoch in epochs]
+    ids, values = _digests(digests, f"process {index}")
+    counts = np.array([len(d) for d in digests], "i8")
+    return ExpectedProcess(
+        index,
+        regions,
+        [epoch["trigger"] for epoch in epochs],
+        [epoch.get("label") for epoch in epochs],
+        [epoch["flags"] for epoch in epochs],
+        ids,
+        np.repeat(np.arange(len(epochs), dtype="u4"), counts),
+        values,
+    )
+
+
+def _regions(items: list[dict[str, Any]], where: str) -> manifest.Regions:
+    members = [[item.get(key, ...) for item in items] for key in manifest.Regions._fields]
+    if not _good_regions(*members):
+        for i, item in enumerate(items):
+            _check_region(item, f"{where}, regions[{i}]")
+    ids, kind, label, size, born, died = members
+    numbers = np.array(ids, "u4")
+    order = np.argsort(numbers, kind="stable")
+    twice = numbers[order][1:] == numbers[order][:-1]
+    if twice.any():
+        at = int(order[1:][twice].min())
+        raise _BadError(f"{where}, regions[{at}]", f"region {ids[at]} is listed twice")
+    ends = [layout.NO_EPOCH if epoch is None else epoch for epoch in died]
+    return manifest.Regions(
+        numbers[order],
+        np.array(kind, object)[order],
+        np.array(label, object)[order],
+        np.array(size, "u8")[order],
+        np.array(born, "u4")[order],
+        np.array(ends, "u4")[order],
+    )
+
+
+def _types(values: Iterable[Any]) -> set[type]:
+    """Of a million values, one look each: what is wrong with which is asked only then."""
+    return set(map(type, values))
+
+
+def _good_regions(
+    ids: list[Any],
+    kind: list[Any],
+    label: list[Any],
+    size: list[Any],
+    born: list[Any],
+    died: list[Any],
+) -> bool:
+    ends = [epoch for epoch in died if epoch is not None]
+    limits = (
+        (ids, layout.NO_ID),
+        (size, (1 << 64) - 1),
+        (born, layout.NO_ID),
+        (ends, layout.NO_ID),
+    )
+    return _types(chain(kind, label)) <= {str, type(None)} and all(
+        _types(values) <= {int} and min(values, default=0) >= 0 and max(values, default=0) <= most
+        for values, most in limits
+    )
+
+
+def _check_region(region: dict[str, Any], where: str) -> None:
+    _number(region.get("id"), f"{where}.id")
+    if "died" not in region:
+        raise _BadError(f"{where}.died", "a whole number or null is expected")
+    _text(region, "kind", where)
+    _number(region.get("size"), f"{where}.size", (1 << 64) - 1)
+    _text(region, "label", where)
+    _number(region.get("born"), f"{where}.born")
+    if region["died"] is not None:
+        _number(region["died"], f"{where}.died")
+
+
+def _good_epochs(epochs: list[dict[str, Any]]) -> bool:
+    def column(key: str) -> list[Any]:
+        return [epoch.get(key) for epoch in epochs]
+
+    flags = column("flags")
+    return (
+        column("epoch") == list(range(len(epochs)))
+        and _types(column("trigger")) <= {str}
+        and _types(column("label")) <= {str, type(None)}
+        and all("label" in epoch for epoch in epochs)
+        and _types(flags) <= {list}
+        and _types(chain.from_iterable(flags)) <= {str}
+        and _types(column("digests")) <= {dict}
+    )
+
+
+def _check_epoch(epoch: dict[str, Any], number: int, where: str) -> None:
+    if epoch.get("epoch") != number:
+        raise _BadError(f"{where}.epoch", f"epoch numbers are consecutive: {number} is expected")
+    if not isinstance(epoch.get("trigger"), str):
+        raise _BadError(f"{where}.trigger", "a string is expected")
+    _text(epoch, "label", where)
+    flags = epoch.get("flags")
+    if not isinstance(flags, list) or not all(isinstance(f, str) for f in flags):
+        raise _BadError(f"{where}.flags", "a list of strings is expected")
+    if not isinstance(epoch.get("digests"), dict):
+        raise _BadError(f"{where}.digests", "an object is expected")
+
+
+def _digests(parts: list[dict[str, Any]], where: str) -> tuple[Array, Array]:
+    """Region ids and digests of all epochs, as arrays."""
+    keys = list(chain.from_iterable(parts))
+    values = list(chain.from_iterable(part.values() for part in parts))
+    names = set(keys)  # of a million keys, most are the same few
+    if not all(map(str.isdecimal, names)) or not all(map(str.isascii, names)):
+        raise _BadError(where, "a key of digests is not a region id")
+    if set(map(type, values)) - {str} or set(map(len, values)) - {16}:
+        raise _BadError(where, "a digest is not a string of 16 hexadecimal digits")
+    try:
+        raw = bytes.fromhex("".join(values))
+    except ValueError:
+        raw = b""
+    if len(raw) != 8 * len(values):
+        raise _BadError(where, "a digest is not a string of 16 hexadecimal digits")
+    ids = dict(zip(names, map(int, names), strict=True))
+    if max(ids.values(), default=0) >= layout.NO_ID:
+        raise _BadError(where, "a key of digests is not a region id")
+    region = np.fromiter(map(ids.__getitem__, keys), "u4", len(keys))
+    return region, np.frombuffer(raw, ">u8").astype("u8")

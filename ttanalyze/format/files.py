@@ -1,0 +1,405 @@
+"""Reads files of a run directory: headers, records, pieces of data, JSON.
+
+Every function raises FormatError for contents that the format does not allow, and Error
+where the operating system refuses. What is mapped is never written to.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import xxhash
+
+from ttanalyze.errors import Error, FormatError, system_error
+from ttanalyze.format import layout
+from ttanalyze.format.digest import checks_of
+from ttanalyze.format.layout import HEADER_SIZE, Array
+from ttanalyze.util.regular_files import open_regular
+
+KINDS = {
+    "events.bin": (layout.enum("file_kind")["TT_FILE_EVENTS"], layout.EVENT),
+    "regions.bin": (layout.enum("file_kind")["TT_FILE_REGIONS"], layout.REGION),
+    "epochs.bin": (layout.enum("file_kind")["TT_FILE_EPOCHS"], layout.EPOCH),
+    "digests.bin": (layout.enum("file_kind")["TT_FILE_DIGESTS"], layout.DIGEST),
+    "blocks.bin": (layout.enum("file_kind")["TT_FILE_BLOCKS"], layout.BLOCK),
+    "functions.bin": (layout.enum("file_kind")["TT_FILE_FUNCTIONS"], layout.FUNCTION),
+    "modules.bin": (layout.enum("file_kind")["TT_FILE_MODULES"], layout.MODULE),
+    "strings.bin": (layout.enum("file_kind")["TT_FILE_STRINGS"], np.dtype("u1")),
+    "frames.bin": (layout.enum("file_kind")["TT_FILE_FRAMES"], layout.FRAME),
+    "labels.bin": (layout.enum("file_kind")["TT_FILE_LABELS"], layout.LABEL),
+    "graphs.bin": (layout.enum("file_kind")["TT_FILE_GRAPHS"], layout.GRAPH_RECORD),
+    "graphdata.bin": (layout.enum("file_kind")["TT_FILE_GRAPH_DATA"], np.dtype("u1")),
+    "params.bin": (layout.enum("file_kind")["TT_FILE_PARAMS"], np.dtype("u1")),
+    "launches.bin": (layout.enum("file_kind")["TT_FILE_LAUNCHES"], layout.LAUNCH),
+    "timeline.bin": (layout.enum("file_kind")["TT_FILE_TIMELINE"], layout.ACTIVITY),
+}
+PIECE = 1 << 16  # records read at a time
+TEXT_PIECE = 1 << 24  # bytes
+SUM_PIECE = 1 << 22  # bytes
+HOLE = 1 << 30  # bytes of zeros that no process leaves in a file
+DATA_KIND = (layout.enum("file_kind")["TT_FILE_DATA"], np.dtype("u1"))
+
+
+def newer(version: int) -> str:
+    """What is said of a format version that this package does not know."""
+    if version > layout.VERSION:
+        this = f"this one reads up to {layout.VERSION}"
+        return f"made by a newer ttanalyze (format {version}; {this})"
+    return f"format version {version} does not exist"
+
+
+class Reader:
+    """An open file, read at given places; close it or use it in a `with`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fd = open_regular(path)
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def into(self, offset: int, out: memoryview) -> None:
+        """Fills out with the bytes from offset on."""
+        done = 0
+        while done < len(out):
+            try:
+                n = os.preadv(self.fd, [out[done : done + (1 << 30)]], offset + done)
+            except OSError as e:
+                raise system_error(self.path, e) from None
+            if n == 0:
+                raise FormatError(self.path, offset + done, "the file ends here, too early")
+            done += n
+
+    def bytes(self, offset: int, length: int) -> bytearray:
+        """Exactly these bytes."""
+        out = bytearray(length)
+        self.into(offset, memoryview(out))
+        return out
+
+    def text(self, offset: int, length: int) -> bytearray:
+        """Bytes of text, which has no zeros: a file of absurd size is a hole for the most part."""
+        out = bytearray()
+        for at in range(offset, offset + length, TEXT_PIECE):
+            piece = self.bytes(at, min(TEXT_PIECE, offset + length - at))
+            if b"\0" in piece:
+                raise FormatError(self.path, at + piece.index(b"\0"), "a zero within text")
+            out += piece
+        return out
+
+
+@dataclass
+class Ending:
+    """What process.json says of a file of a process that has ended.
+
+    size: bytes. check: XXH3-64 of them, None where that is not known. good: it was found right.
+    """
+
+    size: int
+    check: int | None
+    good: bool = False
+
+
+class RecordFile:
+    """A binary file of a run whose header was found good. Offsets count from its beginning.
+
+    size: bytes when it was looked at; what is appended later is not seen. Holds no descriptor.
+    ending: what it must be, where that is known: its size is compared at once, its bytes before
+    the first of them are read.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: int,
+        dtype: np.dtype[Any],
+        index: int = 0,
+        ending: Ending | None = None,
+    ) -> None:
+        self.path = path
+        self.dtype = dtype
+        self._ending = ending
+        with Reader(path) as file:
+            self.size = file.size
+            header = file.bytes(0, min(self.size, HEADER_SIZE))
+        self.encoding = self._check_header(bytes(header), kind, index)
+        if ending and self.size != ending.size:
+            place = min(self.size, ending.size)
+            there, written = (self._amount(size) for size in (self.size, ending.size))
+            what = "cut short: " if self.size < ending.size else "not all its own: "
+            raise FormatError(path, place, f"{what}{there} where the process wrote {written}")
+
+    def _amount(self, size: int) -> str:
+        count, rest = divmod(size - HEADER_SIZE, self.dtype.itemsize)
+        if rest or self.dtype.itemsize == 1:
+            return f"{size:,} bytes"
+        return f"{count:,} records"
+
+    def check(self) -> None:
+        """Raises FormatError where these are not the bytes that the process wrote, as far as it
+        said. Reads all of them the first time.
+        """
+        ending = self._ending
+        if ending is None or ending.good or ending.check is None:
+            return
+        state, piece = xxhash.xxh3_64(), memoryview(bytearray(SUM_PIECE))
+        with Reader(self.path) as file:
+            self._check_holes(file)
+            for at in range(0, self.size, SUM_PIECE):
+                some = piece[: self.size - at]
+                file.into(at, some)
+                state.update(some)
+        if state.intdigest() != ending.check:
+            reason = f"{self._amount(self.size)}, not as the process wrote them"
+            raise FormatError(self.path, f"offsets 0 to {self.size}", reason)
+        ending.good = True
+
+    def _check_holes(self, file: Reader) -> None:
+        """A file of absurd size would be read for ever."""
+        end = 0
+        while end < self.size:
+            try:
+                begin = os.lseek(file.fd, end, os.SEEK_HOLE)
+                end = os.lseek(file.fd, begin, os.SEEK_DATA) if begin < self.size else self.size
+            except OSError as e:
+                if e.errno != errno.ENXIO:  # ENXIO: the hole goes to the file's end
+                    return
+                end = self.size
+            if end - begin > HOLE:
+                raise FormatError(self.path, begin, f"a hole of {end - begin:,} bytes")
+
+    def _check_header(self, raw: bytes, kind: int, index: int) -> int:
+        """Gives the encoding."""
+        if len(raw) < HEADER_SIZE:
+            raise FormatError(
+                self.path, len(raw), f"cut short: the header takes {HEADER_SIZE} bytes"
+            )
+        header = np.frombuffer(raw, layout.HEADER)[0]
+        if raw[: len(layout.MAGIC)] != layout.MAGIC:
+            raise FormatError(self.path, 0, "not a file of a ttanalyze run")
+        version = int(header["version"])
+        if version != layout.VERSION:
+            raise FormatError(self.path, _at("version"), newer(version))
+        end = _at("check")
+        if xxhash.xxh3_64_intdigest(raw[:end]) != int(header["check"]):
+            raise FormatError(self.path, end, "the header does not match its check")
+        wanted = {
+            "kind": kind,
+            "header_size": HEADER_SIZE,
+            "record_size": self.dtype.itemsize,
+            "index": index,
+        }
+        for field, value in wanted.items():
+            if int(header[field]) != value:
+                reason = f"{field.replace('_', ' ')} {int(header[field])} where {value} is expected"
+                raise FormatError(self.path, _at(field), reason)
+        encoding = int(header["encoding"])
+        if encoding not in (layout.enum("encoding").values() if kind == DATA_KIND[0] else (0,)):
+            raise FormatError(self.path, _at("encoding"), f"unknown encoding {encoding}")
+        return encoding
+
+    @property
+    def count(self) -> int:
+        """Whole records."""
+        return (self.size - HEADER_SIZE) // self.dtype.itemsize
+
+    @property
+    def torn(self) -> bool:
+        """Whether an unfinished record follows the last whole one."""
+        return (self.size - HEADER_SIZE) % self.dtype.itemsize != 0
+
+    def read(self, first: int, count: int) -> Array:
+        """Records first to first + count - 1, in memory."""
+        out = np.empty(count, self.dtype)
+        self.read_into(first, out)
+        return out
+
+    def read_into(self, first: int, out: Array) -> None:
+        """Fills out, contiguous, with the records from first on."""
+        self.check()
+        with Reader(self.path) as file:
+            file.into(self.at(first), out.view("u1").data)
+
+    def take(self, records: Array) -> Array:
+        """Records by their numbers, which are best near one another, in memory."""
+        whole = np.dtype((np.void, self.dtype.itemsize))  # which numpy copies as one
+        if not len(records):
+            return np.empty(0, self.dtype)
+        first, last = int(records.min()), int(records.max()) + 1
+        if last - first <= 4 * len(records):
+            out = self.read(first, last - first).view(whole)[records - records.dtype.type(first)]
+        else:
+            out = self.map().view(whole)[records]
+        return np.asarray(out.view(self.dtype))
+
+    def skip_hole(self, record: int) -> int:
+        """The first record from this one on that may hold anything but zeros."""
+        with Reader(self.path) as file:
+            try:
+                at = os.lseek(file.fd, self.at(record), os.SEEK_DATA)
+            except OSError as e:
+                return self.count if e.errno == errno.ENXIO else record
+        return (at - HEADER_SIZE) // self.dtype.itemsize
+
+    def map(self) -> Array:
+        """All whole records, mapped read-only."""
+        self.check()
+        if not self.count:
+            return np.empty(0, self.dtype)
+        with Reader(self.path) as file:
+            try:
+                mapped = mmap.mmap(file.fd, self.size, prot=mmap.PROT_READ)
+            except (OSError, ValueError) as e:
+                raise Error(f"{self.path}: cannot be mapped: {e}") from None
+        return np.frombuffer(mapped, self.dtype, self.count, HEADER_SIZE)
+
+    def at(self, record: int, field: str | None = None) -> int:
+        """The file offset of a record, or of a field of it."""
+        within = self.dtype.fields[field][1] if field and self.dtype.fields else 0
+        return HEADER_SIZE + int(record) * self.dtype.itemsize + int(within)
+
+    def error(self, record: int, field: str | None, reason: str) -> FormatError:
+        return FormatError(self.path, self.at(record, field), reason)
+
+
+def _at(field: str) -> int:
+    assert layout.HEADER.fields is not None
+    return int(layout.HEADER.fields[field][1])
+
+
+class Folder:
+    """The record files of a process."""
+
+    def __init__(self, path: Path, endings: dict[str, Ending]) -> None:
+        """endings: by name, of a process that has ended."""
+        self.path = path
+        self._endings = endings
+
+    def open(self, name: str) -> RecordFile | None:
+        """The record file of that name; None where there is none, as after an early kill."""
+        path, ending = self.path / name, self._endings.get(name)
+        if begun(path, self.path / "epochs.bin"):
+            return RecordFile(path, *KINDS[name], ending=ending)
+        if ending:
+            raise FormatError(path, 0, "missing, and the process wrote it")
+        return None
+
+    def check(self) -> None:
+        """Raises FormatError where any file is not as the process wrote it. Reads all of each."""
+        for name in KINDS:
+            file = self.open(name)
+            if file:
+                file.check()
+
+
+def begun(path: Path, epochs: Path) -> bool:
+    """Whether a file is there and has a header, or must have one.
+
+    Of a process killed while it created its files, the last of which is epochs.bin, some are
+    empty or missing.
+    """
+    try:
+        return path.stat().st_size > 0 or (path != epochs and begun(epochs, epochs))
+    except FileNotFoundError:
+        return False
+    except OSError as e:
+        raise system_error(path, e) from None
+
+
+def read_checked(file: RecordFile) -> Array:
+    """All records, in memory. Raises FormatError at the first that its `check` does not match.
+
+    Piece by piece, so that a file of whatever size takes no more memory than its good records.
+    """
+    pieces = [np.empty(0, file.dtype)]
+    for at in range(0, file.count, PIECE):
+        records = file.read(at, min(PIECE, file.count - at))
+        check_records(file, at, records)
+        pieces.append(records)
+    return np.concatenate(pieces) if len(pieces) != 2 else pieces[1]
+
+
+def check_records(file: RecordFile, first: int, records: Array, used: Array | None = None) -> None:
+    """Raises FormatError at the first record that its `check` does not match, of those in use.
+
+    first: the record of records[0]. One that was written meanwhile may have been read in part, and
+    is read again.
+    """
+    bad = checks_of(records) != records["check"]
+    for i in np.flatnonzero(bad if used is None else bad & used).tolist():
+        records[i] = file.read(first + i, 1)[0]
+        if checks_of(records[i : i + 1])[0] != records["check"][i]:
+            raise file.error(first + i, None, "the record does not match its check")
+
+
+def check_values(file: RecordFile, records: Array, field: str, allowed: list[int]) -> None:
+    """Raises FormatError at the first record whose field has none of the allowed values."""
+    bad = ~np.isin(records[field], np.array(allowed, records[field].dtype))
+    if bad.any():
+        i = int(bad.argmax())
+        raise file.error(i, field, f"unknown {field} {int(records[field][i])}")
+
+
+def require(file: RecordFile, good: Array, field: str, reason: str, first: int = 0) -> None:
+    """Raises FormatError for the first record that isn't good; first: the record of good[0]."""
+    if not good.all():
+        raise file.error(first + int(good.argmin()), field, reason)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
+    with Reader(path) as file:
+        text = file.text(0, file.size)
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as e:
+        at = len(text.decode(errors="replace")[: e.pos].encode())
+        raise FormatError(path, at, f"not JSON: {e.msg.partition(':')[0]}") from None
+    if not isinstance(value, dict):
+        raise FormatError(path, 0, "not a JSON object")
+    return value
+
+
+def expect(path: Path, where: str, value: dict[str, Any], **kinds: Any) -> None:
+    """Checks the types of those members of a JSON object that are there.
+
+    kinds: int, str, bool, list or dict, or a tuple of one of them and None for a member that
+    may be null.
+    """
+    for key, kind in kinds.items():
+        item = value.get(key)
+        one, nullable = kind if isinstance(kind, tuple) else (kind, 0)
+        good = isinstance(item, one) and not (one is int and isinstance(item, bool))
+        if key in value and not good and not (item is None and nullable is None):
+            or_null = " or null" if nullable is None else ""
+            raise FormatError(path, f"{where}{key}", f"{_named(one)}{or_null} is expected")
+
+
+def expect_list(path: Path, where: str, value: dict[str, Any], key: str, kind: Any) -> None:
+    """Checks that a member, if it is there, is a list of items of one type."""
+    items = value.get(key, [])
+    if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
+        raise FormatError(path, f"{where}{key}", f"a list is expected, each item {_named(kind)}")
+
+
+def _named(kind: Any) -> str:
+    names = {int: "a whole number", str: "a string", bool: "true or false", dict: "an object"}
+    return names.get(kind, "a list" if kind is list else "another value")

@@ -1,0 +1,197 @@
+"""Graphs of a run as DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ttanalyze.code import demangle
+from ttanalyze.format import graphs as model
+from ttanalyze.format import layout
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+
+Progress = Callable[[int, int], None] | None
+GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
+CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+SIZES = ("grid", "block", "cluster")
+COUNTED = ("kernel", "copy", "set")  # kinds of nodes with a column of their own
+
+
+def graphs(processes: Sequence[Process], progress: Progress = None) -> pd.DataFrame:
+    """A row per executable graph: process, graph, context, seq (of its making), ended (seq; missing
+    while it is there), nodes, kernels, copies, sets, edges (of what it was in the end; missing
+    where that is not known), changes (calls that changed it), launches (that the driver took),
+    device (whether kernels may launch it, which is not recorded).
+    """
+    total = sum(p.count_events() for p in processes) if progress else 0
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress:
+            progress(done, total)
+
+    rows = [row for process in processes for row in _rows(process, advance)]
+    names = (
+        *("process", "graph", "context", "seq", "ended", "nodes", "kernels", "copies", "sets"),
+        *("edges", "changes", "launches", "device"),
+    )
+    columns: dict[str, Any] = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
+    made: dict[str, Any] = {}
+    for name in names:
+        values = list(columns.get(name, ()))
+        made[name] = np.array(values, bool) if name == "device" else pd.array(values, "Int64")
+    frame: pd.DataFrame = pd.DataFrame(made)
+    return frame
+
+
+def _rows(process: Process, advance: Callable[[int], None]) -> list[tuple[Any, ...]]:
+    found = process.graphs
+    launches = _launches(process, len(found), advance)
+    out = []
+    for number, record in enumerate(found.made):
+        counts: list[int | None] = [None] * 5
+        if found.known(number):
+            kinds = found.nodes(number)["kind"]
+            by_kind = [int((kinds == model.KIND[kind]).sum()) for kind in COUNTED]
+            counts = [len(kinds), *by_kind, len(found.edges(number))]
+        ended = int(found.ended[number]) or None
+        row = (process.index, number, int(record["context"]), int(record["seq"]), ended, *counts)
+        device = bool(record["flags"] & model.FLAGS["device"])
+        out.append((*row, len(found.changes(number)) - 1, int(launches[number]), device))
+    return out
+
+
+def _launches(process: Process, count: int, advance: Callable[[int], None]) -> Array:
+    """How often each graph was launched."""
+    out = np.zeros(count, "i8")
+    if not count:
+        return out
+    for events in process.event_pieces():
+        ran = (events["kind"] == GRAPH_LAUNCH) & (events["result"] == 0)
+        ran &= (events["flags"] & CAPTURING == 0) & (events["id"] < count)
+        out += np.bincount(events["id"][ran], minlength=count)
+        advance(len(events))
+    return out
+
+
+def nodes(
+    process: Process, number: int, seq: int | None = None, times: bool = False
+) -> pd.DataFrame:
+    """A row per node, each behind those it comes after: node, kind, parent (the node whose graph it
+    is in), branch (which body of a conditional node), kernel (mangled), short, context, grid_x …
+    cluster_z, shared, dst, src, bytes, params (bytes of a kernel's parameters, or None), regions
+    (ids of those that it names, where a call with this seq finds them), enabled, cooperative,
+    conditional (runs as often as a conditional node says), device (kernels may change it), known;
+    with times gpu_time (nanoseconds, the mean of the launches; missing where that is not known).
+
+    What a kind of node does not have is missing, or 0.
+    """
+    found = process.graphs
+    records = found.nodes(number, seq)[found.order(number, seq)]
+    flags = {name: records["flags"] & bit != 0 for name, bit in model.FLAGS.items()}
+    kernels = [process.kernel(f) for f in records["function"].tolist()]
+    texts = {k: demangle.short(full) for k, full in _demangled(kernels)}
+    reached = Reached(process, _moment(process, number, seq))
+    columns: dict[str, Any] = {
+        "node": records["node"].astype("i8"),
+        "kind": [model.KINDS[kind] for kind in records["kind"].tolist()],
+        "parent": _nullable(records["parent"], layout.NO_ID),
+        "branch": records["branch"],
+        "kernel": kernels,
+        "short": [None if kernel is None else texts[kernel] for kernel in kernels],
+        "context": _nullable(records["context"], layout.NO_ID),
+        **{f"{size}_{axis}": records[size][:, i] for size in SIZES for i, axis in enumerate("xyz")},
+        **{name: records[name] for name in ("shared", "dst", "src", "bytes")},
+        "params": [
+            found.data(record) if record["kind"] == model.KERNEL and record["data_size"] else None
+            for record in records
+        ],
+        "regions": [reached.by(record) for record in records],
+        "enabled": ~flags["disabled"],
+        **{name: flags[name] for name in ("cooperative", "conditional", "device")},
+        "known": ~flags["unread"],
+    }
+    if times:
+        columns["gpu_time"] = _mean_times(process, number, seq, records["node"])
+    frame: pd.DataFrame = pd.DataFrame(columns)
+    return frame
+
+
+def _mean_times(process: Process, number: int, seq: int | None, numbers: Array) -> Any:
+    means = process.node_times.means(number, seq)
+    at = means.rows(numbers)
+    return pd.arrays.IntegerArray(np.append(means.took, 0)[at], at < 0)
+
+
+def no_nodes() -> pd.DataFrame:
+    """The table without a row, but for those that say whose node it is."""
+    names = (
+        *("process", "graph", "node", "kind", "parent", "branch", "kernel", "short", "context"),
+        *(f"{size}_{axis}" for size in SIZES for axis in "xyz"),
+        *("shared", "dst", "src", "bytes", "params", "regions", "enabled", "cooperative"),
+        *("conditional", "device", "known"),
+    )
+    frame: pd.DataFrame = pd.DataFrame({name: [] for name in names})
+    frame["gpu_time"] = pd.array([], "Int64")
+    return frame
+
+
+def _demangled(kernels: Sequence[str | None]) -> list[tuple[str, str]]:
+    different = list(dict.fromkeys(kernel for kernel in kernels if kernel is not None))
+    return list(zip(different, demangle.demangle(different), strict=True))
+
+
+def _moment(process: Process, number: int, seq: int | None) -> int:
+    """When the graph is looked at: in the end, that is when it was there last."""
+    return seq or int(process.graphs.ended[number]) or (1 << 63) - 1
+
+
+def edges(process: Process, number: int, seq: int | None = None) -> pd.DataFrame:
+    """A row per edge: from, to (nodes; the second comes after the first), from_port, to_port,
+    type (as the driver has them: 0 the default, 1 programmatic).
+    """
+    records = process.graphs.edges(number, seq)
+    names = ("from", "to", "from_port", "to_port", "type")
+    frame: pd.DataFrame = pd.DataFrame({name: records[name].astype("i8") for name in names})
+    return frame
+
+
+class Reached:
+    """Which regions nodes name, of those that were there at a moment."""
+
+    def __init__(self, process: Process, seq: int) -> None:
+        regions = process.regions
+        born, died = regions.birth["seq"], regions.death_seq
+        there = np.flatnonzero((born <= seq) & ((died == 0) | (died >= seq)))
+        order = there[np.argsort(regions.birth["base"][there], kind="stable")]
+        self._ids = regions.id[order]
+        self._bases = regions.birth["base"][order]
+        self._ends = self._bases + regions.size[order]
+        self._process = process
+
+    def by(self, record: Any) -> list[int]:
+        """The ids of the regions that a node reads or writes, or that it gives to a kernel."""
+        kind = model.KINDS[record["kind"]]
+        if kind in ("kernel", "mem-op"):
+            params = self._process.graphs.data(record)
+            words = np.frombuffer(params[: len(params) // 8 * 8], "<u8")
+        elif kind == "copy":
+            words = np.array([record["dst"], record["src"]], "u8")
+        elif kind == "set":
+            words = np.array([record["dst"]], "u8")
+        else:
+            return []
+        at = np.searchsorted(self._bases, words, "right") - 1
+        inside = at >= 0
+        inside[inside] = words[inside] < self._ends[at[inside]]
+        return list(dict.fromkeys(self._ids[at[inside]].tolist()))
+
+
+def _nullable(values: Array, missing: int) -> Any:
+    return pd.arrays.IntegerArray(values.astype("i8"), values == missing)

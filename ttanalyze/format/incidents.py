@@ -1,0 +1,61 @@
+"""What process.json says of a lost context, or of what ended the process: the work in flight."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ttanalyze.errors import FormatError
+from ttanalyze.format.files import expect, expect_list
+
+NUMBERS = ("seq", "submitted_ns", "thread", "stack", "bytes")
+
+
+def check(path: Path, where: str, process: dict[str, Any]) -> None:
+    """Raises FormatError where members of incidents aren't of the types they must have."""
+    expect_list(path, where, process, "incidents", dict)
+    for i, incident in enumerate(process.get("incidents", [])):
+        here = f"{where}incidents[{i}]."
+        _require(path, here, incident, "reason")
+        expect(path, here, incident, reason=str, call=(str, None), seq=int, time_ns=int)
+        expect(path, here, incident, answered=bool, streams=int)
+        expect_list(path, here, incident, "threads", dict)
+        for k, thread in enumerate(incident.get("threads", [])):
+            _require(path, f"{here}threads[{k}].", thread, "thread", "call")
+            expect(path, f"{here}threads[{k}].", thread, thread=int, call=str, stack=int)
+        expect_list(path, here, incident, "in_flight", dict)
+        for k, stream in enumerate(incident.get("in_flight", [])):
+            _check_stream(path, f"{here}in_flight[{k}].", stream)
+
+
+def _check_stream(path: Path, where: str, stream: dict[str, Any]) -> None:
+    _require(path, where, stream, "context", "stream")
+    expect(
+        path,
+        where,
+        stream,
+        context=int,
+        stream=int,
+        thread=int,
+        count=int,
+        more=bool,
+        destroyed=bool,
+    )
+    expect(path, where, stream, behind=dict)
+    if "behind" in stream:
+        _require(path, f"{where}behind.", stream["behind"], "context", "stream")
+        expect(path, f"{where}behind.", stream["behind"], context=int, stream=int, thread=int)
+    expect_list(path, where, stream, "calls", dict)
+    for i, call in enumerate(stream.get("calls", [])):
+        here = f"{where}calls[{i}]."
+        _require(path, here, call, "seq", "kind", "call")
+        expect(path, here, call, **dict.fromkeys(NUMBERS, int))
+        expect(path, here, call, kind=str, call=str, kernel=(str, None))
+        for shape in ("grid", "block"):
+            expect_list(path, here, call, shape, int)
+
+
+def _require(path: Path, where: str, value: dict[str, Any], *keys: str) -> None:
+    for key in keys:
+        if key not in value:
+            raise FormatError(path, f"{where}{key}", "it is missing")

@@ -1,0 +1,197 @@
+"""Names of parts of regions, such as tensors in what an allocator holds: labels.bin.
+
+A part has its name from one epoch on, or from one place in the order of calls on, until another
+takes its place or the region ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ttanalyze.format import layout
+from ttanalyze.format.files import RecordFile, read_checked, require
+from ttanalyze.format.layout import Array
+from ttanalyze.format.regions import Regions
+from ttanalyze.format.strings import Strings
+
+PARTS = np.dtype(
+    [("offset", "u8"), ("bytes", "u8"), ("start", "u8"), ("label", "u4"), ("type", "u4")]
+)
+KEPT = 256  # states of regions that are remembered
+
+
+@dataclass(frozen=True)
+class Part:
+    """Bytes [offset, offset + bytes) of a region, and what they are called.
+
+    start: where they begin in what is called so, which may lie in several regions. type: what its
+    items are, None where that was not said.
+    """
+
+    region: int
+    offset: int
+    bytes: int
+    name: str
+    start: int
+    type: str | None
+
+    def within(self, offset: int) -> int:
+        """Where a byte of the region lies in what is called so."""
+        return self.start + offset - self.offset
+
+
+class Labels:
+    """All names that a process gave. records: tt_label records, in the order of the file."""
+
+    def __init__(self, file: RecordFile | None, regions: Regions, strings: Strings) -> None:
+        """Raises FormatError for a record that no recorder can have written."""
+        self.records = read_checked(file) if file else np.empty(0, layout.LABEL)
+        self._strings = strings
+        self._table = regions
+        self._states: dict[tuple[int, int], Array] = {}
+        rows = regions.rows(self.records["region"])
+        if file is not None and len(self.records):
+            self._check(file, rows)
+        self._order = np.argsort(rows, kind="stable")
+        self._regions = self.records["region"][self._order]
+
+    def _check(self, file: RecordFile, rows: Array) -> None:
+        records, regions = self.records, self._table
+        require(file, rows >= 0, "region", "no such region was born")
+        size = regions.size[rows]
+        inside = (records["offset"] < size) & (records["size"] <= size - records["offset"])
+        require(file, inside & (records["size"] > 0), "offset", "no part of the region")
+        epochs = records["epoch"]
+        alive = (regions.born[rows] <= epochs) & (epochs <= regions.died[rows])
+        require(file, alive, "epoch", "the region does not live then")
+        in_order = np.append(True, epochs[1:] >= epochs[:-1])[: len(epochs)]
+        require(file, in_order, "epoch", "before that of an earlier record")
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def _until(self, region: int, epoch: int | None, seq: int | None) -> Array:
+        """The records of a region up to an epoch or a place in the order of calls; none where it
+        has died by then.
+        """
+        if self._gone(region, epoch, seq):
+            return self.records[:0]
+        first, last = np.searchsorted(self._regions, [region, region + 1])
+        records: Array = self.records[self._order[first:last]]
+        if epoch is not None:
+            records = records[: int(np.searchsorted(records["epoch"], epoch, "right"))]
+        if seq is not None:
+            seqs = np.maximum.accumulate(records["seq"])  # threads may overtake each other a little
+            records = records[: int(np.searchsorted(seqs, seq, "right"))]
+        return records
+
+    def _gone(self, region: int, epoch: int | None, seq: int | None) -> bool:
+        row = int(self._table.rows(np.array([region]))[0])
+        if row < 0:
+            return True
+        died, death_seq = int(self._table.died[row]), int(self._table.death_seq[row])
+        if epoch is None and seq is None:
+            return died != layout.NO_EPOCH
+        return (epoch is not None and epoch >= died) or (seq is not None and 0 < death_seq <= seq)
+
+    def at(
+        self, region: int, offset: int, *, epoch: int | None = None, seq: int | None = None
+    ) -> Part | None:
+        """What a byte of a region is called in an epoch, or after a call: at the end unless either
+        is given. None where it has no name.
+        """
+        if not len(self.records):
+            return None
+        return self.part_at(region, self.parts(region, epoch=epoch, seq=seq), offset)
+
+    def part_at(self, region: int, parts: Array, offset: int) -> Part | None:
+        """Of what parts() gave, the one that a byte lies in."""
+        at = int(np.searchsorted(parts["offset"], offset, "right")) - 1
+        if at < 0 or offset - int(parts["offset"][at]) >= int(parts["bytes"][at]):
+            return None
+        return self.part(region, parts[at])
+
+    def part(self, region: int, row: Array) -> Part:
+        """A row of parts(), with its texts."""
+        name = self._strings.get(int(row["label"]))
+        assert name is not None, "what has no name is no part"
+        return Part(
+            region,
+            int(row["offset"]),
+            int(row["bytes"]),
+            name,
+            int(row["start"]),
+            self._strings.get(int(row["type"])),
+        )
+
+    def parts(self, region: int, *, epoch: int | None = None, seq: int | None = None) -> Array:
+        """The parts of a region that have names then, by offset: offset, bytes, start, and label
+        and type as offsets in strings.bin. They do not overlap.
+        """
+        records = self._until(region, epoch, seq)
+        key = region, len(records)
+        if key not in self._states:
+            if len(self._states) >= KEPT:
+                del self._states[next(iter(self._states))]
+            self._states[key] = _painted(records)
+        return self._states[key]
+
+    def all_parts(
+        self, *, epoch: int | None = None, seq: int | None = None
+    ) -> Iterator[tuple[int, Array]]:
+        """Regions that have any names then, and their parts."""
+        for region in layout.distinct(self._regions).tolist():
+            parts = self.parts(region, epoch=epoch, seq=seq)
+            if len(parts):
+                yield region, parts
+
+    def named(self, name: str, epoch: int | None = None) -> list[Part]:
+        """The parts that are called so in an epoch, or, unless one is given, in the last in which
+        any is: by region and offset. Several, where it lies in several regions, or where others
+        took a place in its midst.
+        """
+        strings = layout.distinct(self.records["label"]).tolist()
+        wanted = [n for n in strings if self._strings.get(n) == name]
+        mine = np.isin(self.records["label"], wanted)
+        epochs = layout.distinct(self.records["epoch"][mine])
+        if epoch is not None:
+            epochs = epochs[epochs <= epoch][-1:]
+        for number in reversed(epochs.tolist()):
+            at = number if epoch is None else epoch
+            regions = layout.distinct(self.records["region"][mine & (self.records["epoch"] <= at)])
+            found = [
+                self.part(region, row)
+                for region in regions.tolist()
+                for row in self.parts(region, epoch=at)
+                if int(row["label"]) in wanted
+            ]
+            if found:
+                return found
+        return []
+
+
+def _painted(records: Array) -> Array:
+    """What is left of parts, where later ones took the place of earlier ones: PARTS, by offset."""
+    begins, ends = records["offset"], records["offset"] + records["size"]
+    # Of parts in the same place only the last can be left, and in a loop all of them come again.
+    order = np.lexsort((ends, begins))
+    last = (begins[order][1:] != begins[order][:-1]) | (ends[order][1:] != ends[order][:-1])
+    kept = np.sort(order[np.append(last, True)[: len(order)]])
+    edges = layout.distinct(np.concatenate([begins[kept], ends[kept]]))
+    first, stop = np.searchsorted(edges, begins[kept]), np.searchsorted(edges, ends[kept])
+    owner: Array = np.full(len(edges), -1, "i8")  # of the bytes from each edge to the next
+    named = np.where(records["label"][kept] == layout.NO_ID, -1, kept)
+    for record, a, b in zip(named.tolist(), first.tolist(), stop.tolist(), strict=True):
+        owner[a:b] = record
+    begin = np.flatnonzero(np.append(True, owner[1:] != owner[:-1])[: len(owner)])
+    end = np.append(begin[1:], len(edges))
+    begin, end = begin[owner[begin] >= 0], end[owner[begin] >= 0]
+    of = records[owner[begin]]
+    out = np.empty(len(begin), PARTS)
+    out["offset"], out["bytes"] = edges[begin], edges[end] - edges[begin]
+    out["start"] = of["start"] + (edges[begin] - of["offset"])
+    out["label"], out["type"] = of["label"], of["type"]
+    return out

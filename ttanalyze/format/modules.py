@@ -1,0 +1,75 @@
+"""Modules of a process, and their images as the run saved them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from ttanalyze.errors import Error, FormatError
+from ttanalyze.format import layout
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+from ttanalyze.util.regular_files import read_regular
+
+LARGEST = 1 << 32  # bytes of an image
+
+MISSING = {  # why an image is not in the run
+    "nothing": "the image of its module was not saved",
+    "unseen": "the image of its module was loaded before that could be seen",
+    "unknown": "its module is no image that is known",
+    "unreadable": "the file of its module could not be read",
+    "large": "the image of its module was too large to be kept",
+    "unused": "the image of its module is kept with the first launch that is recorded to be run "
+    "again, and none was",
+    "gone": "the image of its module was not in memory any more",
+}
+
+
+def _by_id(records: Array, number: int) -> Any:
+    at = int(np.searchsorted(records["id"], number))
+    return records[at] if at < len(records) and records["id"][at] == number else None
+
+
+def function(process: Process, number: int) -> Any:
+    """A tt_function by its id; None where there is none."""
+    return _by_id(process.functions, number)
+
+
+def of_kernel(process: Process, number: int) -> Any:
+    """The tt_module of a kernel, by its tt_function.id; None where that is not known."""
+    record = function(process, number)
+    return None if record is None else _by_id(process.modules, int(record["module"]))
+
+
+def by_number(process: Process, number: int) -> Any:
+    """A tt_module by its id; None where there is none."""
+    return _by_id(process.modules, number)
+
+
+def path_of(process: Process, image: int) -> Path:
+    """The file with a saved image, by its digest."""
+    return process.path / "modules" / f"{image:016x}"
+
+
+def read(process: Process, image: int) -> bytes:
+    """A saved image by its digest. Raises FormatError where the file holds something else, Error
+    where it can't be read.
+    """
+    path = path_of(process, image)
+    contents = read_regular(path, LARGEST)
+    if xxhash.xxh3_64_intdigest(contents) != image:
+        raise FormatError(path, 0, "not the image that its name is the digest of")
+    return contents
+
+
+def image_for(process: Process, module: Any, what: str) -> bytes:
+    """The image of a tt_module, or None, that something is needed of. Raises Error where it was
+    not saved, and why, and as read() does.
+    """
+    if module is None or not module["image"]:
+        why = "nothing" if module is None else layout.MISSING[int(module["missing"])]
+        raise Error(f"{what} can't be had again: {MISSING[why]}")
+    return read(process, int(module["image"]))

@@ -1,0 +1,213 @@
+"""When the GPU ran the nodes of graphs: the driver's numbers of nodes brought together with ours.
+
+The driver numbers the nodes of a graph as they were made, and so do we; but it may leave gaps, and
+numbers graphs inside a graph for themselves. So what a launch did is, by the driver's numbers, in
+the order of the nodes that do work, or in one of few orders where graphs are inside. A match has to
+be exact, in number, kinds and kernels' names, and the only one: otherwise nothing is known.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ttanalyze.format import graphs, layout
+from ttanalyze.format.activities import OWN, STAMPED, Activities, nodes_of
+from ttanalyze.format.graphs import Graphs
+from ttanalyze.format.layout import NO_ID, Array
+from ttanalyze.format.strings import Strings
+
+# What a node that does work shows up as.
+WORK = {
+    graphs.KIND[node]: layout.EVENT_KINDS.index(activity)
+    for node, activity in (("kernel", "launch"), ("copy", "copy"), ("set", "set"))
+}
+GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
+CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+KEPT = 256  # matches that are remembered
+LAUNCHES = 1 << 12  # of a graph, the last ones, that are looked at for a mean
+
+
+@dataclass(frozen=True)
+class Times:
+    """Of the nodes that a launch ran, by number. begins, ends: of the first and the last time that
+    a node ran; took: nanoseconds, of all times together.
+    """
+
+    nodes: Array
+    begins: Array
+    ends: Array
+    took: Array
+
+    def rows(self, nodes: Array) -> Array:
+        """Where some nodes are in these arrays; -1: nothing is known."""
+        if not len(self.nodes):
+            return np.full(len(nodes), -1, "i8")
+        at = np.minimum(np.searchsorted(self.nodes, nodes), len(self.nodes) - 1)
+        return np.where(self.nodes[at] == nodes, at, -1)
+
+
+NO_SEQS = np.empty(0, "u8")
+NONE = Times(*(np.empty(0, "i8") for _ in range(4)))
+
+
+class NodeTimes:
+    """Of one process. kernel: gives the mangled name of a function; events: all calls."""
+
+    def __init__(
+        self,
+        found: Graphs,
+        activities: Activities,
+        strings: Strings,
+        kernel: Callable[[int], str | None],
+        events: Callable[[], Iterator[Array]],
+    ) -> None:
+        self._graphs = found
+        self._activities = activities
+        self._strings = strings
+        self._kernel = kernel
+        self._events = events
+        self._matches: dict[tuple[int, int, bytes], Array | None] = {}
+
+    @property
+    def there(self) -> bool:
+        """Whether anything may be known."""
+        return len(self._graphs) > 0 and self._activities.there
+
+    def of(self, graph: int, seq: int) -> Times:
+        """What a launch of a graph, the call with this seq, ran and when."""
+        if not self.there:
+            return NONE
+        records = self._activities.between(seq - 1, seq)
+        records = records[(records["node"] != 0) & (records["flags"] & OWN == 0)]
+        numbers, first, which = np.unique(records["node"], return_index=True, return_inverse=True)
+        nodes = self._nodes(graph, seq, records[first]) if len(numbers) else None
+        if nodes is None:
+            return NONE
+        begins, ends = records["begin_ns"].astype("i8"), records["end_ns"].astype("i8")
+        since = np.full(len(numbers), np.iinfo("i8").max)
+        until, took = np.zeros(len(numbers), "i8"), np.zeros(len(numbers), "i8")
+        np.minimum.at(since, which, begins)
+        np.maximum.at(until, which, ends)
+        np.add.at(took, which, ends - begins)
+        order = np.argsort(nodes)
+        return Times(nodes[order], since[order], until[order], took[order])
+
+    def means(self, graph: int, seq: int | None = None) -> Times:
+        """Of each node how long it took in the mean, over the last LAUNCHES of the launches that
+        found the graph made of these nodes, as the call with this seq did, by default the last
+        ones; and when it ran first and last in these.
+        """
+        first, last = self._graphs.numbered(graph, seq)
+        launches = self._launches.get(graph, NO_SEQS).tolist() if self.there else []
+        found: dict[int, list[int]] = {}
+        for launch in [s for s in launches if first <= s < last][-LAUNCHES:]:
+            times = self.of(graph, launch)
+            columns = (a.tolist() for a in vars(times).values())
+            for node, begin, end, took in zip(*columns, strict=True):
+                seen = found.setdefault(node, [begin, end, 0, 0])
+                seen[:] = min(seen[0], begin), max(seen[1], end), seen[2] + took, seen[3] + 1
+        nodes = sorted(found)
+        rows = [(n, found[n][0], found[n][1], round(found[n][2] / found[n][3])) for n in nodes]
+        return Times(*np.array(rows, "i8").reshape(-1, 4).T)
+
+    @functools.cached_property
+    def _launches(self) -> dict[int, Array]:
+        """The seqs of the launches of each graph, ascending."""
+        ids, seqs = [np.empty(0, "u4")], [NO_SEQS]
+        for events in self._events():
+            ran = (events["kind"] == GRAPH_LAUNCH) & (events["result"] == 0)
+            ran &= events["flags"] & CAPTURING == 0
+            ids.append(events["id"][ran])
+            seqs.append(events["seq"][ran])
+        every, of = np.concatenate(seqs), np.concatenate(ids)
+        return {graph: np.sort(every[of == graph]) for graph in layout.distinct(of).tolist()}
+
+    # ---- matching ----
+
+    def _nodes(self, graph: int, seq: int, records: Array) -> Array | None:
+        """As _match; of what stamps timed the nodes are known."""
+        stamped = records["flags"] & STAMPED != 0
+        if stamped.all():
+            return nodes_of(records)[0].astype("i8")
+        return None if stamped.any() else self._match(graph, seq, records)
+
+    def _match(self, graph: int, seq: int, records: Array) -> Array | None:
+        """The numbers of the nodes that these are the activities of, one for each, by the driver's
+        numbers.
+        """
+        what = np.stack([records[name].astype("u8") for name in ("node", "kind", "name")])
+        key = graph, self._graphs.state(graph, seq), what.tobytes()
+        if key not in self._matches:
+            if len(self._matches) >= KEPT:
+                self._matches.pop(next(iter(self._matches)))
+            self._matches[key] = self._find(self._graphs.nodes(graph, seq), records)
+        return self._matches[key]
+
+    def _find(self, nodes: Array, records: Array) -> Array | None:
+        working = _working(nodes)
+        always = working[nodes["flags"][working] & graphs.CONDITIONAL == 0]
+        if len(records) == len(always):  # of the bodies of conditional nodes none ran
+            working = always
+        elif len(records) != len(working):
+            return None
+        seen = [
+            (kind, self._strings.get(name)) for kind, name in records[["kind", "name"]].tolist()
+        ]
+        fitting: dict[bytes, Array] = {}
+        for order in _orders(nodes, working):
+            if self._fits(nodes[order], records["node"], seen):
+                fitting[order.tobytes()] = order
+        return next(iter(fitting.values())) if len(fitting) == 1 else None
+
+    def _fits(self, nodes: Array, numbers: Array, seen: list[tuple[int, str | None]]) -> bool:
+        for node, (kind, name) in zip(nodes, seen, strict=True):
+            if WORK[int(node["kind"])] != kind:
+                return False
+            if node["kind"] == graphs.KERNEL:
+                kernel = self._kernel(int(node["function"]))
+                if kernel is None or kernel != name:
+                    return False
+        # Where graphs inside are numbered for themselves, each has a number.
+        outer = layout.distinct(numbers >> np.uint64(32))
+        if len(outer) == 1:
+            return True
+        inside = list(zip(nodes["parent"].tolist(), nodes["branch"].tolist(), strict=True))
+        pairs = set(zip((numbers >> np.uint64(32)).tolist(), inside, strict=True))
+        return len(pairs) == len(outer) == len(set(inside))
+
+
+def _working(nodes: Array) -> Array:
+    """The numbers of the nodes that do work, but for those that are switched off, or in such."""
+    off = nodes["flags"] & graphs.DISABLED != 0
+    for number in np.flatnonzero(nodes["parent"] != NO_ID).tolist():  # the holder is before it
+        off[number] |= off[nodes["parent"][number]]
+    return np.flatnonzero(np.isin(nodes["kind"], list(WORK)) & ~off)
+
+
+def _orders(nodes: Array, working: Array) -> Iterator[Array]:
+    """Orders in which the driver may have numbered nodes: graphs inside at the places of the nodes
+    that hold them, or behind or before the graph that they are in, or level by level.
+    """
+    yield working
+    parents, branches = nodes["parent"], nodes["branch"]
+    if (parents[working] == NO_ID).all():
+        return
+    holder = np.where(parents == NO_ID, -1, parents.astype("i8"))
+    depth = np.zeros(len(nodes), "i8")
+    for number in np.flatnonzero(holder >= 0).tolist():
+        depth[number] = depth[holder[number]] + 1
+    last = np.arange(len(nodes))  # the last node within each
+    for number in reversed(np.flatnonzero(holder >= 0).tolist()):
+        last[holder[number]] = max(last[holder[number]], last[number])
+    end = np.where(holder < 0, len(nodes), last[holder])
+    keys = (
+        (working, branches[working], holder[working]),
+        (working, branches[working], holder[working], depth[working]),
+        (working, branches[working], -depth[working], end[working]),
+    )
+    for key in keys:
+        yield working[np.lexsort(key)]

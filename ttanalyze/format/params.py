@@ -1,0 +1,43 @@
+"""params.bin: parameters of launches, and what else records refer to there."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import xxhash
+
+from ttanalyze.errors import FormatError
+from ttanalyze.format.files import RecordFile
+from ttanalyze.format.layout import HEADER_SIZE, Array, constant
+
+UNIT = 16  # bytes that places are counted in
+HEAD = constant("TT_PIECE_HEAD")  # bytes before each piece: its check
+
+
+class Params:
+    """Of one process. file: None where there is none."""
+
+    def __init__(self, folder: Path, file: RecordFile | None) -> None:
+        self.path = folder / "params.bin"
+        self._file = file
+
+    @functools.cached_property
+    def _bytes(self) -> Array:
+        return self._file.map() if self._file else np.empty(0, "u1")
+
+    def piece(self, place: int, size: int, what: str) -> bytes:
+        """So many bytes that a record says begin at this place, b"" where that is 0. what: what
+        they are. Raises FormatError where they do not lie in the file or do not match their check.
+        """
+        if not place:
+            return b""
+        check = place * UNIT - HEADER_SIZE
+        begin, end = check + HEAD, check + HEAD + size
+        if not 0 <= check <= end <= len(self._bytes):
+            raise FormatError(self.path, check + HEADER_SIZE, f"{what} do not lie in it")
+        piece = self._bytes[begin:end].tobytes()
+        if xxhash.xxh3_64_intdigest(piece) != int(self._bytes[check:begin].view("<u8")[0]):
+            raise FormatError(self.path, check + HEADER_SIZE, f"{what} do not match their check")
+        return piece

@@ -1,0 +1,507 @@
+"""Tables of a run as DataFrames. Every one has a `process` column: N of RUN/pN.
+
+Times are nanoseconds of CLOCK_MONOTONIC, sizes are bytes, addresses are the driver's. A text
+that was not recorded is missing; numbers that may be missing are of the nullable Int64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ttanalyze.code import Checksums
+from ttanalyze.format import annotations as said
+from ttanalyze.format import layout
+from ttanalyze.format.activities import COARSE, OWN, STAMPED, SYNC, nodes_of, rows_of
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+
+
+def epochs(processes: Sequence[Process]) -> pd.DataFrame:
+    """epoch, trigger, label (kernel or tt_epoch label), full, touched, loose, refused, dropped,
+    gap, context, device, seq, time_ns, done_ns, regions (captured, live), changed_regions,
+    changed_blocks, bytes_read, bytes_changed, bytes_stored, segment, controls (the settings that
+    tt_control had made by then; missing where there were none).
+
+    changed_regions, changed_blocks: how many the epoch lists; all of them in a full epoch.
+    """
+    records = [p.epochs for p in processes]
+    removed = [p.epochs["segment"] < p.oldest_segment for p in processes]
+    flags = _joined(records, "flags")
+    kept = flags & layout.REFUSED == 0
+    flags = np.where(_concat(removed, bool) & kept, flags | layout.DROPPED, flags)
+    columns: dict[str, Any] = {
+        "process": _process_column(processes, records),
+        "epoch": _joined(records, "number"),
+        "trigger": _named(_joined(records, "trigger"), layout.TRIGGERS),
+        "label": _texts(processes, [r["label"] for r in records], _string),
+        **{name: flags & bit != 0 for name, bit in layout.EPOCH_FLAGS.items()},
+        **_plain(records, "context", "device", "seq", "time_ns", "done_ns", "regions"),
+        "changed_regions": _joined(records, "digests_count"),
+        "changed_blocks": _joined(records, "blocks_count"),
+        **_plain(records, "bytes_read", "bytes_changed", "bytes_stored", "segment"),
+        "controls": _texts(processes, [r["controls"] for r in records], _setting),
+    }
+    return _frame(columns)
+
+
+def _setting(process: Process, offset: int) -> str | None:
+    return process.strings.get(offset) if offset else None
+
+
+def regions(processes: Sequence[Process]) -> pd.DataFrame:
+    """region, kind, label, size, base, captured, unstable, device, context, stream, module,
+    call (that made it), seq, time_ns, born, died (epochs [born, died); missing while it lives),
+    death_call, death_seq (missing while it lives).
+    """
+    tables = [p.regions for p in processes]
+    records = [t.birth for t in tables]
+    flags = _joined(records, "flags")
+    died = _concat([t.died for t in tables], "u4")
+    alive = died == layout.NO_EPOCH
+    columns: dict[str, Any] = {
+        "process": _process_column(processes, records),
+        "region": _joined(records, "id"),
+        "kind": _named(_joined(records, "kind"), layout.REGION_KINDS),
+        "label": _texts(processes, [t.label for t in tables], _string),
+        **_plain(records, "size", "base"),
+        "captured": flags & layout.CAPTURED != 0,
+        "unstable": flags & layout.UNSTABLE != 0,
+        **_plain(records, "device", "context", "stream"),
+        "module": _nullable(_joined(records, "module"), layout.NO_ID),
+        "call": _texts(processes, [r["call"] for r in records], Process.call),
+        **_plain(records, "seq", "time_ns"),
+        "born": _joined(records, "epoch"),
+        "died": _nullable(died, layout.NO_EPOCH),
+        "death_call": _texts(processes, [t.death_call for t in tables], Process.call),
+        "death_seq": _masked(_concat([t.death_seq for t in tables], "u8"), alive),
+    }
+    return _frame(columns)
+
+
+AXES = {
+    f"{size}_{axis}": (size, i)
+    for size in ("grid", "block", "cluster")
+    for i, axis in enumerate("xyz")
+}
+EVENT_FIELDS: dict[str, tuple[str, ...]] = {
+    "process": (),
+    **{name: (name,) for name in ("seq", "time_ns", "kind", "call")},
+    "kernel": ("kind", "id"),
+    **{name: (name,) for name in ("thread", "result", "context", "stream", "dst", "src")},
+    **{name: (name,) for name in ("bytes", "id", "flags", "shared")},
+    **{name: (size,) for name, (size, _) in AXES.items()},
+    "stack": ("stack",),
+}
+
+
+def events(processes: Sequence[Process], columns: Sequence[str] = ()) -> pd.DataFrame:
+    """seq, time_ns, kind, call, kernel (of a launch), thread, result (CUresult), context, stream,
+    dst, src, bytes, id (function, region, module or epoch, by kind; may be missing), flags, shared,
+    grid_x, grid_y, grid_z, block_x, block_y, block_z, cluster_x, cluster_y, cluster_z, stack (of
+    stacks(); missing where it was not recorded).
+
+    columns: only these, which is faster and takes less memory. By process and seq.
+    """
+    fields = [f for column in columns or EVENT_FIELDS for f in EVENT_FIELDS[column]]
+    records = [p.event_columns("seq", *fields) for p in processes]
+    return EventFrames().frame(processes, records, columns)
+
+
+class EventFrames:
+    """Makes DataFrames of events, piece by piece, whose categories go on from one to the next."""
+
+    def __init__(self) -> None:
+        self._texts = {"call": Texts(Process.call), "kernel": Texts(Process.kernel)}
+
+    def frame(
+        self,
+        processes: Sequence[Process],
+        records: Sequence[Any],
+        columns: Sequence[str] = (),
+    ) -> pd.DataFrame:
+        """The columns, as in events, of some tt_event records of each process, or of arrays by
+        their members.
+        """
+        wanted = columns or list(EVENT_FIELDS)
+        made = {c: self._column(c, processes, records) for c in wanted}
+        frame: pd.DataFrame = pd.DataFrame(made, copy=False)
+        return frame
+
+    def _column(self, column: str, processes: Sequence[Process], records: Sequence[Any]) -> Any:
+        if column == "process":
+            return _process_column(processes, [r["seq"] for r in records])
+        if column == "kernel":
+            launch = layout.EVENT_KINDS.index("launch")
+            kernels = [np.where(r["kind"] == launch, r["id"], layout.NO_ID) for r in records]
+            return self._texts["kernel"].column(processes, kernels)
+        if column in AXES:
+            field, axis = AXES[column]
+            return _concat([r[field][:, axis] for r in records], "u4")
+        values = _concat([r[column] for r in records], layout.EVENT[column])
+        if column == "call":
+            return self._texts["call"].column(processes, [r["call"] for r in records])
+        if column == "kind":
+            return _named(values, layout.EVENT_KINDS)
+        missing = {"id": layout.NO_ID, "stack": 0}.get(column)
+        return values if missing is None else _nullable(values, missing)
+
+
+ACTIVITY_COLUMNS = (
+    *("process", "seq", "kind", "kernel", "context", "device", "stream", "bytes", "node"),
+    *("begin_ns", "end_ns", "gpu_time", "wait_time", "coarse", "own", "stamped"),
+)
+
+BITS = {"coarse": COARSE, "own": OWN, "stamped": STAMPED}
+
+
+def activities(processes: Sequence[Process]) -> pd.DataFrame:
+    """seq (of the call; missing where it is not known), kind, kernel (of a launch), context,
+    device, stream, bytes, node (of a graph: the driver's number, of what is stamped that of
+    graph_nodes), begin_ns, end_ns, gpu_time (end - begin of what the GPU did), wait_time (of waits
+    of the host), coarse, own (work of the recorder), stamped (by the device's clock within a
+    graph). What may not be known may be missing.
+
+    By process, seq and when they began.
+    """
+    records = [p.activities.between(-1, (1 << 64) - 1) for p in processes]
+    return ActivityFrames().frame(processes, records)
+
+
+class ActivityFrames:
+    """Makes DataFrames of activities, piece by piece, whose categories go on from one to the next.
+    What an activity does not say of its kernel and stream is looked up in its call.
+    """
+
+    def __init__(self) -> None:
+        self._kernels = Texts(_kernel_of)
+
+    def frame(
+        self,
+        processes: Sequence[Process],
+        records: Sequence[Array],
+        columns: Sequence[str] = ACTIVITY_COLUMNS,
+    ) -> pd.DataFrame:
+        """The columns, as in activities, of some tt_activity records of each process, by seq."""
+        made = {c: self._column(c, processes, records) for c in columns}
+        return _frame(made)
+
+    def _column(self, column: str, processes: Sequence[Process], records: Sequence[Array]) -> Any:
+        if column == "process":
+            return _process_column(processes, records)
+        if column == "kernel":
+            both = zip(processes, records, strict=True)
+            return self._kernels.column(processes, [_kernels_of(p, r) for p, r in both])
+        if column == "stream":
+            both = zip(processes, records, strict=True)
+            return _nullable(_concat([_streams_of(p, r) for p, r in both], "u8"), 0)
+        kind = _concat([r["kind"] for r in records], "u4")
+        if column == "kind":
+            return _named(kind, layout.EVENT_KINDS)
+        if column in ("gpu_time", "wait_time"):
+            took = [r["end_ns"] - r["begin_ns"] for r in records]
+            return _masked(_concat(took, "u8"), (kind == SYNC) != (column == "wait_time"))
+        if column in BITS:
+            return _concat([r["flags"] for r in records], "u4") & BITS[column] != 0
+        if column == "node":
+            found = [nodes_of(r) for r in records]
+            there = _concat([known for _, known in found], bool)
+            return _masked(_concat([nodes for nodes, _ in found], "u8"), ~there)
+        values = _concat([r[column] for r in records], layout.ACTIVITY[column])
+        missing = {"seq": 0, "context": layout.NO_ID, "device": layout.NO_ID}
+        return _nullable(values, missing[column]) if column in missing else values
+
+
+LAUNCH = layout.EVENT_KINDS.index("launch")
+FUNCTIONS = 1 << 32  # what names functions instead of texts begins here
+
+
+def _kernel_of(process: Process, number: int) -> str | None:
+    if number < FUNCTIONS:
+        return process.strings.get(number)
+    return process.kernel(number - FUNCTIONS)
+
+
+def _kernels_of(process: Process, records: Array) -> Array:
+    """Numbers for _kernel_of."""
+    names = records["name"].astype("i8")
+    unsaid = (records["kind"] == LAUNCH) & (records["name"] == layout.NO_ID)
+    if unsaid.any():
+        calls, rows = _calls_of(process, records[unsaid])
+        launch = (rows >= 0) & (calls["kind"][rows] == LAUNCH)
+        names[unsaid] = np.where(launch, calls["id"][rows].astype("i8") + FUNCTIONS, layout.NO_ID)
+    return np.asarray(names)
+
+
+def _streams_of(process: Process, records: Array) -> Array:
+    """0 where none is known."""
+    streams = records["stream"].copy()
+    unsaid = (streams == 0) & (records["seq"] != 0)
+    if unsaid.any():
+        calls, rows = _calls_of(process, records[unsaid])
+        streams[unsaid] = np.where(rows >= 0, calls["stream"][rows], 0)
+    return np.asarray(streams)
+
+
+def _calls_of(process: Process, records: Array) -> tuple[Array, Array]:
+    """Calls, one at least, and of each activity, by seq, the row of its call, or -1."""
+    first, last = int(records["seq"][0]), int(records["seq"][-1])
+    calls = process.events_between(max(first - 1, 0), last)
+    return np.append(calls, np.zeros(1, layout.EVENT)), rows_of(calls["seq"], records["seq"])
+
+
+RANGE_KINDS = {said.PUSH: "push", said.START: "start", said.MARK: "mark"}
+
+
+def ranges(processes: Sequence[Process]) -> pd.DataFrame:
+    """What the program said through NVTX: kind (push: a range of its thread, start: one that may
+    end in another thread, mark), annotation (the message), domain (missing: the default one), path
+    (the annotations around it and its own, with slashes), level (how many are around it), thread,
+    context (the last one that the thread had used), seq and end_seq of the two calls, begin_ns,
+    end_ns, time (end - begin; missing, as the ends are, where it did not end), color (ARGB),
+    category, payload (as float64). A row per range or mark, as they began.
+    """
+    tables = [p.annotations.ranges for p in processes]
+    both = list(zip(processes, tables, strict=True))
+    begins = [p.annotations.records[t["begin"]] for p, t in both]
+    # Of what did not end: any record, which is masked.
+    ends = [
+        p.annotations.records[t["end"]] if len(t) else b
+        for (p, t), b in zip(both, begins, strict=True)
+    ]
+    endless = _concat([t["end"] < 0 for t in tables], bool)
+    begun, ended = _joined(begins, "time_ns"), _joined(ends, "time_ns")
+    columns: dict[str, Any] = {
+        "process": _process_column(processes, begins),
+        "kind": _names([RANGE_KINDS[k] for r in begins for k in r["kind"].tolist()]),
+        "annotation": _texts(processes, [r["id"] for r in begins], _string),
+        "domain": _texts(processes, [r["dst"] for r in begins], _string),
+        "path": _texts(processes, [t["path"] for t in tables], annotation_path),
+        **_plain(tables, "level"),
+        **_plain(begins, "thread"),
+        "context": _nullable(_joined(begins, "context"), layout.NO_ID),
+        **_plain(begins, "seq"),
+        "end_seq": _masked(_joined(ends, "seq"), endless),
+        "begin_ns": begun,
+        "end_ns": _masked(ended, endless),
+        "time": _masked(ended - begun, endless),
+        "color": _joined(begins, "shared"),
+        "category": _concat([r["grid"][:, 1] for r in begins], "u4"),
+        "payload": _concat([said.payloads(r) for r in begins], "f8"),
+    }
+    return _frame(columns)
+
+
+def annotation_path(process: Process, number: int) -> str | None:
+    """The text of one of Annotations' paths."""
+    return process.annotations.path(number)
+
+
+def digests(processes: Sequence[Process], first: int = 0, last: int | None = None) -> pd.DataFrame:
+    """epoch, region, digest (XXH3-64 over the block digests), changed (blocks in this epoch).
+
+    Of epochs first to last - 1 of each process, by default of all.
+    """
+    ends = [len(p.epochs) if last is None else last for p in processes]
+    records = [p.digests(first, end) for p, end in zip(processes, ends, strict=True)]
+    numbers = [p.epoch_of("digests", first, end) for p, end in zip(processes, ends, strict=True)]
+    columns: dict[str, Any] = {
+        "process": _process_column(processes, records),
+        "epoch": _concat(numbers, "u4"),
+        **_plain(records, "region", "digest", "changed"),
+    }
+    return _frame(columns)
+
+
+def functions(processes: Sequence[Process]) -> pd.DataFrame:
+    """function, name (mangled), module, registers, shared (static), local (per thread),
+    max_threads, param_bytes, param_count. checksums() is one column more.
+    """
+    records = [p.functions for p in processes]
+    columns: dict[str, Any] = {
+        "process": _process_column(processes, records),
+        "function": _joined(records, "id"),
+        "name": _texts(processes, [r["name"] for r in records], _string),
+        "module": _nullable(_joined(records, "module"), layout.NO_ID),
+        **_plain(records, "registers", "shared", "local", "max_threads"),
+        **_plain(records, "param_bytes", "param_count"),
+    }
+    return _frame(columns)
+
+
+def checksums(processes: Sequence[Process]) -> Any:
+    """A column for functions(): a checksum of each kernel's code, 16 hexadecimal digits; missing
+    where the code was not saved or can't be read. Reads the images of modules.
+    """
+    return _texts(processes, [p.functions["id"] for p in processes], Checksums().get)
+
+
+def stacks(processes: Sequence[Process]) -> pd.DataFrame:
+    """stack, depth (0: the frame that made the call), kind (python or native), function, file,
+    line (missing where it is not known). A row per frame, by stack and depth; functions that the
+    compiler inlined have rows of their own, and say so.
+    """
+    numbers = [layout.distinct(p.frames["stack"]) for p in processes]
+    rows = [
+        (process.index, number, depth, kind, *frame)
+        for process, some in zip(processes, numbers, strict=True)
+        for number in some.tolist()
+        for depth, (kind, frame) in enumerate(process.stack_frames(number))
+    ]
+    columns_of_rows = zip(*rows, strict=True) if rows else ((),) * 7
+    whole, number, depth, kinds, function, file, line = columns_of_rows
+    columns: dict[str, Any] = {
+        "process": np.array(whole, "u4"),
+        "stack": np.array(number, "u4"),
+        "depth": np.array(depth, "u4"),
+        "kind": _named(np.array(kinds, "u4"), layout.FRAME_KINDS),
+        "function": _names(function),
+        "file": _names(file),
+        "line": _nullable(np.array(line, "i8"), 0),
+    }
+    return _frame(columns)
+
+
+def _names(texts: Sequence[str]) -> Any:
+    """A categorical of texts, in order of their first appearance."""
+    numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return categories(np.array([numbers[text] for text in texts], "i4"), list(numbers))
+
+
+def labels(processes: Sequence[Process]) -> pd.DataFrame:
+    """region, offset and bytes of the part that is named, tensor (the name, missing where it is
+    taken away), type of its items, start (where in the tensor the part begins), address, epoch
+    (the first in which it holds), seq. In the order in which names were given.
+    """
+    records = [p.labels.records for p in processes]
+    return _frame(_label_columns(processes, records) | _plain(records, "epoch", "seq"))
+
+
+def tensors(process: Process, *, epoch: int | None = None, seq: int | None = None) -> pd.DataFrame:
+    """What parts of captured memory are called in an epoch, or after a call: the columns of labels
+    but for epoch and seq. By region and offset.
+    """
+    found = [np.empty(0, layout.LABEL)]
+    for region, parts in process.labels.all_parts(epoch=epoch, seq=seq):
+        some = np.zeros(len(parts), layout.LABEL)
+        some["region"], some["size"] = region, parts["bytes"]
+        for name in ("offset", "start", "label", "type"):
+            some[name] = parts[name]
+        found.append(some)
+    return _frame(_label_columns([process], [np.concatenate(found)]))
+
+
+def _label_columns(processes: Sequence[Process], records: Sequence[Array]) -> dict[str, Any]:
+    bases = [
+        p.regions.birth["base"][p.regions.rows(r["region"])]
+        for p, r in zip(processes, records, strict=True)
+    ]
+    return {
+        "process": _process_column(processes, records),
+        **_plain(records, "region", "offset"),
+        "bytes": _joined(records, "size"),
+        "tensor": _texts(processes, [r["label"] for r in records], _string),
+        "type": _texts(processes, [r["type"] for r in records], _string),
+        **_plain(records, "start"),
+        "address": _concat(bases, "u8") + _joined(records, "offset"),
+    }
+
+
+def modules(processes: Sequence[Process]) -> pd.DataFrame:
+    """module, kind, image (its XXH3-64, 0 where it was not saved), size, seq, path (file it came
+    from), context, globals (variables of it that became regions), missing (why the image was not
+    saved; "nothing" where it was).
+    """
+    records = [p.modules for p in processes]
+    columns: dict[str, Any] = {
+        "process": _process_column(processes, records),
+        "module": _joined(records, "id"),
+        "kind": _named(_joined(records, "kind"), layout.MODULE_KINDS),
+        **_plain(records, "image", "size", "seq"),
+        "path": _texts(processes, [r["path"] for r in records], _string),
+        **_plain(records, "context", "globals"),
+        "missing": _named(_joined(records, "missing"), layout.MISSING),
+    }
+    return _frame(columns)
+
+
+def _frame(columns: dict[str, Any]) -> pd.DataFrame:
+    frame: pd.DataFrame = pd.DataFrame(columns)
+    return frame
+
+
+def categories(codes: Array, names: list[str]) -> Any:
+    """A categorical of different texts by their numbers, -1 for none."""
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="object"))
+
+
+def _concat(parts: Sequence[Array], dtype: Any) -> Array:
+    whole = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
+    return whole.astype(dtype, copy=False)
+
+
+def _joined(records: Sequence[Array], field: str) -> Array:
+    return np.concatenate([r[field] for r in records]) if records else np.empty(0, "u4")
+
+
+def _plain(records: Sequence[Array], *fields: str) -> dict[str, Array]:
+    return {field: _joined(records, field) for field in fields}
+
+
+def _process_column(processes: Sequence[Process], records: Sequence[Array]) -> Array:
+    counts = [len(r) for r in records]
+    return np.repeat(np.array([p.index for p in processes], "u4"), counts)
+
+
+def _nullable(values: Array, missing: int) -> Any:
+    return _masked(values, values == missing)
+
+
+def _masked(values: Array, mask: Array) -> Any:
+    return pd.arrays.IntegerArray(values.astype("i8"), mask)
+
+
+def _named(values: Array, names: list[str]) -> Any:
+    """A categorical of an enumeration whose values were checked."""
+    used = [i for i, name in enumerate(names) if name]
+    codes = np.zeros(len(names), "i1")
+    codes[used] = np.arange(len(used))
+    return categories(codes[values], [names[i] for i in used])
+
+
+class Texts:
+    """Texts that records of each process give by number, as categories in order of first use."""
+
+    def __init__(self, text_of: Callable[[Process, int], str | None]) -> None:
+        self._text_of = text_of
+        self._categories: dict[str, int] = {}
+
+    def column(self, processes: Sequence[Process], parts: Sequence[Array]) -> Any:
+        """A categorical of the numbers of each process, one process after the other."""
+        codes = [self._codes(p, values) for p, values in zip(processes, parts, strict=True)]
+        return categories(_concat(codes, "i4"), list(self._categories))
+
+    def _codes(self, process: Process, values: Array) -> Array:
+        which, different = pd.factorize(values)
+        own = np.empty(len(different), "i4")
+        for i, value in enumerate(different.tolist()):
+            text = self._text_of(process, value)
+            own[i] = (
+                -1 if text is None else self._categories.setdefault(text, len(self._categories))
+            )
+        return own[which]
+
+
+def _texts(
+    processes: Sequence[Process],
+    parts: Sequence[Array],
+    text_of: Callable[[Process, int], str | None],
+) -> Any:
+    return Texts(text_of).column(processes, parts)
+
+
+def _string(process: Process, offset: int) -> str | None:
+    return process.strings.get(offset)

@@ -1,0 +1,48 @@
+"""Graphs of CUDA from Python, on a GPU and on the simulator, and graphs made of recorded work.
+
+    from ttanalyze.graph import DeviceBuffer, Module, StreamCapture
+
+    module, memory = Module.load("kernels.ptx"), DeviceBuffer(4096)
+    with StreamCapture.begin() as capture:
+        capture.record_memset(4096, 0, memory)
+        capture.record_kernel("fill", grid=4, block=256, args=(memory, 1024, 7))
+    executable = capture.graph.instantiate()
+    executable.launch()
+    memory.read("u4")
+
+No driver is loaded before something of it is needed.
+"""
+
+from ttanalyze.gpu.capture import StreamCapture
+from ttanalyze.gpu.device import Device, Stream
+from ttanalyze.gpu.driver import (
+    Driver,
+    DriverError,
+    EndedError,
+    MissingDriverError,
+    driver,
+    simulator,
+)
+from ttanalyze.gpu.graph import Graph, GraphExec
+from ttanalyze.gpu.memory import DeviceBuffer
+from ttanalyze.gpu.module import Function, Module
+from ttanalyze.gpu.rebuild.graph import Check, Rebuilt
+
+__all__ = [
+    "Check",
+    "Device",
+    "DeviceBuffer",
+    "Driver",
+    "DriverError",
+    "EndedError",
+    "Function",
+    "Graph",
+    "GraphExec",
+    "MissingDriverError",
+    "Module",
+    "Rebuilt",
+    "Stream",
+    "StreamCapture",
+    "driver",
+    "simulator",
+]

@@ -1,0 +1,148 @@
+"""The driver's library: loaded when something is first asked of it, and every call checked.
+
+Invariant: nothing here, and nothing that imports it, loads a driver; only making a Driver does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+import weakref
+from typing import Any
+
+from ttanalyze._cuda import ffi
+from ttanalyze.errors import Error
+from ttanalyze.gpu.once_init import once
+from ttanalyze.util import libraries
+
+NAME = "libcuda.so.1"
+FLAGS = ffi.RTLD_NOW | ffi.RTLD_NODELETE  # it has threads, and work to do when the process ends
+INVALIDATED, UPDATE_FAILURE = 901, 910
+ADVICE = {
+    46: "another process has it for itself",
+    100: "there is none, or CUDA_VISIBLE_DEVICES hides it; --sim, graph.simulator() need none",
+    209: "the image has no code for this device",
+    218: "the PTX is not valid, or newer than this driver",
+    222: "the PTX is newer than this driver",
+    700: "a kernel reached memory that is not there; nothing else works in this context any more",
+    715: "a kernel's code is for another device; nothing else works in this context any more",
+    719: "a kernel failed; nothing else works in this context any more",
+    900: "not while a stream is captured",
+    901: "a call that is not allowed during it ended the capture: begin again without that call",
+    905: "work of the captured stream and of another one that is not part of the capture",
+    906: "it would have used the default stream, which waits for the captured one",
+    908: "the capture has to end in the thread that began it",
+}
+
+
+class DriverError(Error):
+    """A call that the driver refused. call: its name; result: the CUresult; name: of the result."""
+
+    def __init__(self, call: str, result: int, name: str, text: str, doing: str = "") -> None:
+        what = f"{doing}: {call}" if doing else call
+        advice = f" ({ADVICE[result]})" if result in ADVICE else ""
+        super().__init__(f"{what}: {name}: {text}{advice}")
+        self.call = call
+        self.result = result
+        self.name = name
+
+
+class MissingDriverError(Error):
+    """There is no driver to load, or it lacks a call that is needed."""
+
+
+class EndedError(Error):
+    """Something that has ended, or whose memory was given back, was used again."""
+
+
+class Driver:
+    """A libcuda.so.1 that is loaded and initialised. path: a file, or a name that the loader finds.
+
+    Raises MissingDriverError where it can't be loaded, DriverError where it doesn't start, as
+    without a GPU.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] = NAME) -> None:
+        self.path = os.fspath(path)
+        try:
+            self._library: Any = ffi.dlopen(self.path, FLAGS)
+        except OSError as e:
+            raise MissingDriverError(
+                f"no driver: {e}; install NVIDIA's, or take the simulator: --sim, graph.simulator()"
+            ) from None
+        # Of device.py: the contexts that are in use here, by their address, and for making them.
+        self.contexts: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self.lock = threading.RLock()
+        self.call("cuInit", 0)
+
+    def __repr__(self) -> str:
+        return f"<Driver {self.path!r}, version {self.version}>"
+
+    @functools.cached_property
+    def version(self) -> int:
+        """Of the driver API: 13000 is CUDA 13.0."""
+        return int(self.get("cuDriverGetVersion", "int"))
+
+    @property
+    def devices(self) -> int:
+        """How many devices there are."""
+        return int(self.get("cuDeviceGetCount", "int"))
+
+    def has(self, call: str) -> bool:
+        """Whether the library has a call."""
+        return hasattr(self._library, call)
+
+    def function(self, call: str) -> Any:
+        """A call of the library. Raises MissingDriverError where it has none of that name."""
+        try:
+            return getattr(self._library, call)
+        except AttributeError:
+            raise MissingDriverError(f"{self.path} has no {call}: a newer one is needed") from None
+
+    def result(self, call: str, *arguments: Any) -> int:
+        """Makes a call and gives its CUresult. Raises Error for numbers that do not fit."""
+        try:
+            return int(self.function(call)(*arguments))
+        except OverflowError as e:
+            raise Error(f"{call}: {e}") from None
+
+    def call(self, call: str, *arguments: Any, doing: str = "") -> None:
+        """Makes a call. Raises DriverError where it does not succeed; doing: what it was for."""
+        result = self.result(call, *arguments)
+        if result:
+            raise self.error(call, result, doing)
+
+    def get(self, call: str, kind: str, *arguments: Any, doing: str = "") -> Any:
+        """Makes a call that gives something of a type in its first argument."""
+        out = ffi.new(f"{kind} *")
+        self.call(call, out, *arguments, doing=doing)
+        return out[0]
+
+    def error(self, call: str, result: int, doing: str = "") -> DriverError:
+        """What a result means, as an error."""
+        name, text = (self._text(what, result) for what in ("cuGetErrorName", "cuGetErrorString"))
+        return DriverError(call, result, name, text, doing)
+
+    def _text(self, call: str, result: int) -> str:
+        out = ffi.new("char **")
+        known = self.result(call, result, out) == 0 and out[0] != ffi.NULL
+        return str(ffi.string(out[0]).decode()) if known else f"error {result}"
+
+
+@once
+def driver() -> Driver:
+    """The driver that programs find here: NVIDIA's, or the simulator where LD_LIBRARY_PATH names
+    its folder, as `ttanalyze record --sim` does. Raises as Driver does.
+    """
+    return Driver()
+
+
+@once
+def simulator() -> Driver:
+    """The simulator, wherever the library path leads. Raises Error where it was not built."""
+    # Both libraries call themselves by one name, and who asks for that gets the first one loaded.
+    with contextlib.suppress(OSError):
+        ffi.dlopen(NAME, FLAGS)
+    return Driver(libraries.simulator() / NAME)

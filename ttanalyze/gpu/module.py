@@ -1,0 +1,238 @@
+"""Modules and their kernels."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import itertools
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ttanalyze._cuda import ffi
+from ttanalyze.code import demangle
+from ttanalyze.errors import Error, system_error
+from ttanalyze.gpu import arguments
+from ttanalyze.gpu.device import Context, Device
+from ttanalyze.gpu.driver import EndedError
+
+LOG_BUFFER, LOG_SIZE = 5, 6  # CU_JIT_ERROR_LOG_BUFFER and …_SIZE_BYTES
+LOG_BYTES = 8192
+REGISTERS, MAX_THREADS, STATIC_SHARED, MAX_DYNAMIC_SHARED = 4, 0, 1, 8  # CU_FUNC_ATTRIBUTE_…
+NUMBERS = itertools.count()  # of modules
+FREE_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without asking
+
+
+class Module:
+    """Loaded code. It stays until unload(), or until its Device is not used any more: the default
+    one is until Python exits. name: what it is called in errors. jit: options of the compiler, of
+    which PTX takes notice: CUjit_option and number. lasting: False unloads it when nothing uses it.
+    """
+
+    def __init__(
+        self,
+        image: bytes,
+        device: Device | None = None,
+        name: str = "a module",
+        jit: Mapping[int, int] | None = None,
+        lasting: bool = True,
+    ) -> None:
+        self.name = name
+        self.device = device or Device.default()
+        self._image = ffi.from_buffer(image + b"\0")  # PTX ends where a zero is
+        log = ffi.new("char[]", LOG_BYTES)
+        given = {LOG_BUFFER: log, LOG_SIZE: LOG_BYTES, **(jit or {})}
+        options = ffi.new("CUjit_option[]", list(given))
+        values = ffi.new("void *[]", [ffi.cast("void *", value) for value in given.values()])
+        out = ffi.new("CUmodule *")
+        with self.device.use() as driver:
+            what = "cuModuleLoadDataEx"
+            result = driver.result(what, out, self._image, len(given), options, values)
+            if result:
+                said = ffi.string(log).decode(errors="replace").split("\n")
+                lines = [line.strip() for line in said if line.strip()]
+                more = f": {lines[0]}" if lines else ""
+                raise driver.error(what, result, f"loading {name}{more}")
+        self.handle = out[0]
+        self._unload = self.device.context.give_back(self, "cuModuleUnload", self.handle)
+        self._number = next(NUMBERS)
+        self.device.context.modules[self._number] = self
+        if lasting:
+            self.device.modules.append(self)
+
+    @classmethod
+    def load(cls, source: bytes | str | os.PathLike[str], device: Device | None = None) -> Module:
+        """Loads code: a path, or the bytes of PTX, a cubin or a fatbin. Raises Error where there is
+        no such file, DriverError where the driver refuses the code.
+        """
+        if isinstance(source, (bytes, bytearray, memoryview)):
+            return cls(bytes(source), device)
+        path = Path(source)
+        try:
+            image = path.read_bytes()
+        except OSError as e:
+            raise system_error(path, e) from None
+        return cls(image, device, str(path))
+
+    def __repr__(self) -> str:
+        return f"<Module {self.name}>"
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """The names of its kernels, mangled; none where the driver does not say (before 12.4)."""
+        with self.device.use() as driver:
+            if not driver.has("cuModuleEnumerateFunctions"):
+                return []
+            count = driver.get("cuModuleGetFunctionCount", "unsigned int", self.handle)
+            out = ffi.new("CUfunction[]", count)
+            if count:
+                driver.call("cuModuleEnumerateFunctions", out, count, self.handle)
+            return [_name(self.device.context, out[i]) for i in range(count)]
+
+    def function(self, name: str) -> Function:
+        """A kernel by its name, as the module has it, or as its source does where that is said of
+        one only. Raises Error where there is none, with those that are called nearly so.
+        """
+        return find([self], name)
+
+    def variable(self, name: str) -> tuple[int, int]:
+        """Address and bytes of a `__device__` or `__constant__` variable. Raises DriverError where
+        there is none.
+        """
+        address, size = ffi.new("CUdeviceptr *"), ffi.new("size_t *")
+        with self.device.use() as driver:
+            self._check()
+            doing = f"variable {name} of {self.name}"
+            driver.call(
+                "cuModuleGetGlobal_v2", address, size, self.handle, name.encode(), doing=doing
+            )
+        return int(address[0]), int(size[0])
+
+    def get(self, name: str) -> Function | None:
+        """A kernel by its name as the module has it; None where there is none."""
+        out = ffi.new("CUfunction *")
+        with self.device.use() as driver:
+            self._check()
+            if driver.result("cuModuleGetFunction", out, self.handle, name.encode()):
+                return None
+        return Function(self.device, out[0], name, self)
+
+    def _check(self) -> None:
+        if not self._unload.alive:
+            raise EndedError(f"{self.name} was unloaded")
+
+    def unload(self) -> None:
+        """Gives it back. Graphs that use it must not be launched any more."""
+        self._unload()
+        self.device.context.modules.pop(self._number, None)
+        self.device.modules = [other for other in self.device.modules if other is not self]
+
+
+def find(modules: Iterable[Module], name: str) -> Function:
+    """A kernel by its name in some modules. Raises Error where there is none, or several."""
+    if not isinstance(name, str):
+        raise Error(f"no kernel {name!r}: give its name or a Function")
+    among = list(modules)
+    for module in among:
+        found = module.get(name)
+        if found is not None:
+            return found
+    if not among:
+        raise Error(f"no kernel {name}: no module is loaded here; Module.load(…) loads one")
+    mangled = {known: module for module in among for known in module.names}
+    texts = dict(zip(mangled, demangle.demangle(list(mangled)), strict=True))
+    same = [k for k, full in texts.items() if _is_called(full, name)]
+    if len(same) == 1:
+        found = mangled[same[0]].get(same[0])
+        if found is not None:
+            return found
+    if same:
+        raise Error(f"several kernels are called {name}: say which: {', '.join(sorted(same))}")
+    close = difflib.get_close_matches(name, [*mangled, *texts.values()], 3, 0.5)
+    close += [k for k in mangled if name.lower() in k.lower() and k not in close][: 3 - len(close)]
+    hint = f": perhaps {' or '.join(dict.fromkeys(close))}" if close else ""
+    if not close and mangled:
+        more = ", …" if len(mangled) > 6 else ""
+        hint = f": there are {', '.join(sorted(mangled)[:6])}{more}"
+    raise Error(f"no kernel {name} in {' or '.join(m.name for m in among[:3])}{hint}")
+
+
+def _is_called(full: str, name: str) -> bool:
+    """Whether a demangled name is that of a kernel as people say it, template arguments or not."""
+    return name in (full, demangle.short(full)) or f" {name}(" in f" {full}"
+
+
+class Function:
+    """A kernel. layout: offset and bytes of each parameter, None where the driver does not say
+    (before 12.4). module: None where another library loaded it.
+    """
+
+    def __init__(self, device: Device, handle: Any, name: str, module: Module | None) -> None:
+        self.device = device
+        self.handle = handle
+        self.name = name
+        self.module = module
+
+    @classmethod
+    def wrap(cls, device: Device, handle: Any) -> Function:
+        """One that another library loaded, by its CUfunction, or a CUkernel cast to one."""
+        return cls(device, handle, _name(device.context, handle), None)
+
+    def __repr__(self) -> str:
+        return f"<Function {self.name}>"
+
+    @functools.cached_property
+    def layout(self) -> list[tuple[int, int]] | None:
+        return self.layout_within(None)
+
+    def layout_within(self, total: int | None) -> list[tuple[int, int]] | None:
+        """The layout of parameters that take so many bytes in all. Where that is not known the
+        driver is asked until it refuses, which tools that watch a program call an error of it.
+        """
+        offset, size = ffi.new("size_t *"), ffi.new("size_t *")
+        out: list[tuple[int, int]] = []
+        end = 0
+        with self.device.use() as driver:
+            if not driver.has("cuFuncGetParamInfo"):
+                return None
+            while total is None or end < total:
+                if driver.result("cuFuncGetParamInfo", self.handle, len(out), offset, size):
+                    break
+                out.append((int(offset[0]), int(size[0])))
+                end = sum(out[-1])
+        return out
+
+    def pack(self, args: Sequence[Any]) -> tuple[bytes, list[Any]]:
+        """Arguments as the kernel sees them, and what has to be kept while it may run. Raises Error
+        where there are too many, too few, or one that does not fit.
+        """
+        return arguments.pack(self.name, self.layout, args)
+
+    def attribute(self, number: int) -> int:
+        """A CUfunction_attribute."""
+        with self.device.use() as driver:
+            return int(driver.get("cuFuncGetAttribute", "int", number, self.handle))
+
+    def allow_shared(self, dynamic: int) -> None:
+        """Asks for as much dynamic shared memory, in bytes, where it is more than a kernel has
+        without asking. Raises DriverError where the device has not that much.
+        """
+        if dynamic + self.attribute(STATIC_SHARED) <= FREE_SHARED:
+            return
+        if self.attribute(MAX_DYNAMIC_SHARED) < dynamic:
+            doing = f"{dynamic:,} bytes of shared memory for {self.name}"
+            with self.device.use() as driver:
+                which = MAX_DYNAMIC_SHARED
+                driver.call("cuFuncSetAttribute", self.handle, which, dynamic, doing=doing)
+
+
+def _name(context: Context, handle: Any) -> str:
+    """The name of a CUfunction, or of a CUkernel."""
+    for call, kind in (("cuFuncGetName", "CUfunction"), ("cuKernelGetName", "CUkernel")):
+        out = ffi.new("char **")
+        with context.use() as driver:
+            given = ffi.cast(kind, handle)
+            if driver.has(call) and not driver.result(call, out, given) and out[0] != ffi.NULL:
+                return str(ffi.string(out[0]).decode(errors="replace"))
+    return "?"

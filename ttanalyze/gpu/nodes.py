@@ -1,0 +1,255 @@
+"""What a graph of the driver consists of, in the tables that recorded graphs have as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ttanalyze._cuda import ffi
+from ttanalyze.code import demangle
+from ttanalyze.format.graphs import KIND
+from ttanalyze.gpu.device import Device
+from ttanalyze.gpu.module import Function
+from ttanalyze.gpu.work import CLUSTER, COOPERATIVE, HOST, Copy, Kernel, Set, Work
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ARRAY = 3  # CU_MEMORYTYPE_ARRAY
+NODE_KINDS = (  # CU_GRAPH_NODE_TYPE_…
+    *("kernel", "copy", "set", "host", "graph", "empty", "event-wait", "event-record"),
+    *("signal", "wait", "alloc", "free", "mem-op", "conditional"),
+)
+assert all(kind in KIND for kind in NODE_KINDS)
+
+
+@dataclass
+class Node:
+    """number: from 0 as the driver lists them, those of a graph inside right behind the node that
+    holds it, which is their parent. work: what a kernel, a copy or a set does, where it is known.
+    """
+
+    number: int
+    handle: Any
+    kind: str
+    parent: int | None
+    work: Work | None = None
+    row: dict[str, Any] = field(default_factory=dict)
+
+
+def read(device: Device, graph: Any, work: bool = True) -> list[Node]:
+    """The nodes of a graph, those of child graphs included. work: whether what they do is asked
+    for. Raises DriverError where the driver does not say.
+    """
+    out: list[Node] = []
+    with device.use():
+        levels = [_Level(iter(_handles(device, graph)), None)]
+        while levels:
+            handle = next(levels[-1].handles, None)
+            if handle is None:
+                levels.pop()
+                continue
+            kind = ffi.new("CUgraphNodeType *")
+            device.driver.call("cuGraphNodeGetType", handle, kind)
+            number = int(kind[0])
+            name = NODE_KINDS[number] if 0 <= number < len(NODE_KINDS) else "other"
+            node = Node(len(out), handle, name, levels[-1].parent)
+            out.append(node)
+            if work and name in READERS:
+                READERS[name](device, node)
+            if name == "graph":
+                inner = ffi.new("CUgraph *")
+                device.driver.call("cuGraphChildGraphNodeGetGraph", handle, inner)
+                levels.append(_Level(iter(_handles(device, inner[0])), node.number))
+    return out
+
+
+@dataclass
+class _Level:
+    handles: Iterator[Any]
+    parent: int | None
+
+
+def _handles(device: Device, graph: Any) -> list[Any]:
+    count = ffi.new("size_t *")
+    device.driver.call("cuGraphGetNodes", graph, ffi.NULL, count)
+    out = ffi.new("CUgraphNode[]", count[0])
+    if count[0]:  # the driver refuses to list nothing
+        device.driver.call("cuGraphGetNodes", graph, out, count)
+    return [out[i] for i in range(count[0])]
+
+
+def address(handle: Any) -> int:
+    """A handle as a number."""
+    return int(ffi.cast("uintptr_t", handle))
+
+
+# ---- what nodes do ----
+
+
+def _kernel(device: Device, node: Node) -> None:
+    driver = device.driver
+    made = ffi.new("CUDA_KERNEL_NODE_PARAMS *")
+    driver.call("cuGraphKernelNodeGetParams_v2", node.handle, made)
+    handle = made.func
+    if handle == ffi.NULL and made.kern != ffi.NULL:
+        out = ffi.new("CUfunction *")
+        if not driver.result("cuKernelGetFunction", out, made.kern):
+            handle = out[0]
+    if handle == ffi.NULL:
+        return
+    function = Function.wrap(device, handle)
+    cluster = ffi.new("CUlaunchAttributeValue *")
+    if driver.result("cuGraphKernelNodeGetAttribute", node.handle, CLUSTER, cluster):
+        cluster = ffi.new("CUlaunchAttributeValue *")
+    alike = ffi.new("CUlaunchAttributeValue *")
+    if driver.result("cuGraphKernelNodeGetAttribute", node.handle, COOPERATIVE, alike):
+        alike = ffi.new("CUlaunchAttributeValue *")
+    of = cluster.clusterDim
+    node.work = Kernel(
+        function,
+        (made.gridDimX, made.gridDimY, made.gridDimZ),
+        (made.blockDimX, made.blockDimY, made.blockDimZ),
+        int(made.sharedMemBytes),
+        _params(function, made),
+        (of.x, of.y, of.z),
+        bool(alike.cooperative),
+    )
+
+
+def _params(function: Function, made: Any) -> bytes | None:
+    if made.extra != ffi.NULL:
+        words: list[Any] = []
+        while len(words) < 8 and made.extra[len(words)] != ffi.NULL:
+            words.append(made.extra[len(words)])
+        given = {address(k): v for k, v in zip(words[::2], words[1::2], strict=False)}
+        if 1 in given and 2 in given:
+            return bytes(ffi.buffer(given[1], ffi.cast("size_t *", given[2])[0]))
+    layout = function.layout
+    if layout is None:
+        return None
+    if not layout:
+        return b""
+    if made.kernelParams == ffi.NULL:
+        return None
+    out = bytearray(layout[-1][0] + layout[-1][1])
+    for i, (offset, size) in enumerate(layout):
+        out[offset : offset + size] = bytes(ffi.buffer(made.kernelParams[i], size))
+    return bytes(out)
+
+
+def _copy(device: Device, node: Node) -> None:
+    made = ffi.new("CUDA_MEMCPY3D *")
+    device.driver.call("cuGraphMemcpyNodeGetParams", node.handle, made)
+    rows, slices = max(1, made.Height), max(1, made.Depth)
+    sides = []
+    for side in ("dst", "src"):
+        kind = getattr(made, f"{side}MemoryType")
+        if kind == HOST:
+            base = address(getattr(made, f"{side}Host"))
+        else:
+            base = 0 if kind == ARRAY else int(getattr(made, f"{side}Device"))
+        row = getattr(made, f"{side}Y") + getattr(made, f"{side}Z") * getattr(made, f"{side}Height")
+        skip = getattr(made, f"{side}XInBytes") + row * getattr(made, f"{side}Pitch")
+        sides.append((base + skip if base else 0, kind))
+    size = int(made.WidthInBytes) * rows * slices
+    (dst, of_dst), (src, of_src) = sides
+    node.row = {"dst": dst, "src": src, "bytes": size}
+    if dst and src:
+        pitches = (int(made.dstPitch), int(made.srcPitch))
+        shape = (rows, slices, *pitches, int(made.dstHeight), int(made.srcHeight))
+        width, sides_of_host = int(made.WidthInBytes), (of_dst == HOST, of_src == HOST)
+        node.work = Copy(dst, src, width, *sides_of_host, rows=shape)
+
+
+def _set(device: Device, node: Node) -> None:
+    made = ffi.new("CUDA_MEMSET_NODE_PARAMS *")
+    device.driver.call("cuGraphMemsetNodeGetParams", node.handle, made)
+    item, rows = int(made.elementSize), max(1, made.height)
+    size = int(made.width) * item * rows
+    node.row = {"dst": int(made.dst), "src": int(made.value), "bytes": size, "shared": item}
+    if rows == 1:
+        node.work = Set(int(made.dst), size, int(made.value), item)
+
+
+READERS = {"kernel": _kernel, "copy": _copy, "set": _set}
+
+
+# ---- tables ----
+
+
+def table(nodes: list[Node]) -> pd.DataFrame:
+    """A row per node, with the columns of model.graph_frames.nodes."""
+    import pandas as pd  # which takes longer to import than all else together
+
+    kernels = [n.work.function.name if isinstance(n.work, Kernel) else None for n in nodes]
+    different = list(dict.fromkeys(k for k in kernels if k is not None))
+    texts = dict(zip(different, demangle.demangle(different), strict=True))
+    zeros = (0, 0, 0)
+    columns: dict[str, Any] = {
+        "node": [n.number for n in nodes],
+        "kind": [n.kind for n in nodes],
+        "parent": pd.array([n.parent for n in nodes], "Int64"),
+        "branch": [0] * len(nodes),
+        "kernel": kernels,
+        "short": [None if k is None else demangle.short(texts[k]) for k in kernels],
+        "context": pd.array([None] * len(nodes), "Int64"),
+    }
+    for size in ("grid", "block", "cluster"):
+        of = [getattr(n.work, size) if isinstance(n.work, Kernel) else zeros for n in nodes]
+        columns |= {f"{size}_{axis}": [s[i] for s in of] for i, axis in enumerate("xyz")}
+    for name in ("shared", "dst", "src", "bytes"):
+        columns[name] = [
+            n.work.shared if name == "shared" and isinstance(n.work, Kernel) else n.row.get(name, 0)
+            for n in nodes
+        ]
+    columns |= {
+        "params": [n.work.params if isinstance(n.work, Kernel) else None for n in nodes],
+        "regions": [[] for _ in nodes],
+        "enabled": [True] * len(nodes),
+        "cooperative": [isinstance(n.work, Kernel) and n.work.cooperative for n in nodes],
+        "conditional": [False] * len(nodes),
+        "device": [False] * len(nodes),
+        "known": [bool(n.work or n.row) or n.kind not in READERS for n in nodes],
+    }
+    frame: pd.DataFrame = pd.DataFrame(columns)
+    return frame
+
+
+def edges(device: Device, graph: Any, nodes: list[Node]) -> pd.DataFrame:
+    """A row per edge, with the columns of model.graph_frames.edges."""
+    import pandas as pd
+
+    numbers = {address(n.handle): n.number for n in nodes}
+    rows: list[tuple[int, ...]] = []
+    with device.use() as driver:
+        graphs = [graph]
+        for node in nodes:
+            if node.kind == "graph":
+                inner = ffi.new("CUgraph *")
+                driver.call("cuGraphChildGraphNodeGetGraph", node.handle, inner)
+                graphs.append(inner[0])
+        for one in graphs:
+            count = ffi.new("size_t *")
+            call = "cuGraphGetEdges_v2"
+            driver.call(call, one, ffi.NULL, ffi.NULL, ffi.NULL, count)
+            begins, ends = (ffi.new("CUgraphNode[]", count[0]) for _ in range(2))
+            data = ffi.new("CUgraphEdgeData[]", count[0])
+            if count[0]:
+                driver.call(call, one, begins, ends, data, count)
+            rows += [
+                (
+                    numbers[address(begins[i])],
+                    numbers[address(ends[i])],
+                    int(data[i].from_port),
+                    int(data[i].to_port),
+                    int(data[i].type),
+                )
+                for i in range(count[0])
+            ]
+    names = ("from", "to", "from_port", "to_port", "type")
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
+    made = {name: pd.array(list(c), "int64") for name, c in zip(names, columns, strict=True)}
+    frame: pd.DataFrame = pd.DataFrame(made)
+    return frame

@@ -1,0 +1,589 @@
+"""What a process submitted between two epochs, as steps and which come after which.
+
+Invariant: an order of the steps in which each comes after those it has in `after` is one in which
+the device may have done them. What can't be done again is refused by name. No driver is needed.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from ttanalyze.core.writers import HOW, POSSIBLE, WRITES, writers
+from ttanalyze.errors import Error
+from ttanalyze.format import contents, layout, modules
+from ttanalyze.format import graphs as model
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+from ttanalyze.gpu.rebuild.live_regions import Alive
+from ttanalyze.gpu.rebuild.steps import Fill, Launch, Move, Rows, Span, Step, Upload, cut
+from ttanalyze.output import text
+
+KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
+REGION = {name: number for number, name in enumerate(layout.REGION_KINDS) if name}
+FLAGS = {
+    name: layout.constant(f"TT_EVENTF_{name.upper()}")
+    for name in ("capturing", "cooperative", "sync_copy", "host_dst")
+}
+ORDERS = ("streams", "serial")
+LEGACY, PER_THREAD = 1, 2  # numbers of streams
+HOST = (REGION["host"], REGION["host-registered"])
+ELSEWHERE = (0, 2, 4)  # CU_LAUNCH_ATTRIBUTE_IGNORE, and those that the event has
+UNUSABLE = layout.REFUSED | layout.DROPPED | layout.LOOSE
+LAST_ATTRIBUTE = 1 << 16  # numbers of launch attributes are smaller
+JOIN = 4  # steps that all others come after, from which on one stands for them
+
+
+def good_epochs(process: Process, context: int) -> Array:
+    """The numbers of a context's epochs that have contents, which can't be torn."""
+    epochs = process.epochs
+    good = (epochs["flags"] & UNUSABLE == 0) & (epochs["context"] == context)
+    good &= epochs["trigger"] != layout.TRIGGERS.index("graph-node")
+    return np.flatnonzero(good)
+
+
+def is_partial(process: Process, epoch: int | None) -> bool:
+    """Whether an epoch looked at some memory only."""
+    return epoch is not None and bool(process.seen.partial[epoch])
+
+
+def known_of(process: Process, after: int, epoch: int) -> frozenset[int] | None:
+    """Ids of the regions that are known to have been read in an epoch, or since another one: None
+    for all. Where only those that calls name were, these are the ones that had changed.
+    """
+    if not is_partial(process, epoch):
+        return None
+    return frozenset(process.digests(after + 1, epoch + 1)["region"].tolist())
+
+
+def span(process: Process, first: int, last: int, order: str = "streams") -> Span:
+    """The steps from epoch first to epoch last, in the order of their streams and events, or
+    "serial" one after the other. Raises Error for what can't be done again, and why.
+    """
+    if order not in ORDERS:
+        raise Error(f"order {order!r}: there are {', '.join(ORDERS)}")
+    _check_epochs(process, first, last)
+    _check_recorded(process)
+    return _Reader(process, first, cut(process, last), last, order).read()
+
+
+def span_to(process: Process, first: int, seq: int) -> Span:
+    """The steps from an epoch up to a call, one after the other as they were submitted. Raises
+    Error for what can't be done again, and why.
+    """
+    _check_first(process, first)
+    _check_recorded(process)
+    return _Reader(process, first, seq, None, "serial").read()
+
+
+def _check_recorded(process: Process) -> None:
+    if process.without_events:
+        raise Error(f"{process.path.parent}: recorded with --no-events: its work is not known")
+    if process.info.get("options", {}).get("TT_PARAMS") != "1":
+        raise Error(
+            f"{process.path.parent}: recorded without --params, which is part of --replayable: "
+            "what its kernels were given is not known"
+        )
+    counters = process.info.get("counters", {})
+    lost = int(counters.get("events_lost", 0))
+    if lost:
+        raise Error(f"{process.path.parent}: {text.count(lost, 'call')} were lost")
+    process.check_events()
+
+
+def _check_epochs(process: Process, first: int, last: int) -> None:
+    if first >= last:
+        raise Error(f"epochs {first} to {last}: the second comes after the first")
+    _check_first(process, first)
+    _check_epoch(process, last)
+    one, other = (int(process.epochs[epoch]["context"]) for epoch in (first, last))
+    if one != other:
+        raise Error(f"epoch {first} is of context {one}, epoch {last} of context {other}")
+
+
+def _check_first(process: Process, epoch: int) -> None:
+    _check_epoch(process, epoch)
+    if process.epochs[epoch]["flags"] & layout.LOOSE:
+        raise Error(f"epoch {epoch} was cut while work was running: its contents may be torn")
+
+
+def _check_epoch(process: Process, epoch: int) -> None:
+    contents.check_epoch(process, epoch)
+    record, regions = process.epochs[epoch], process.regions
+    if layout.TRIGGERS[int(record["trigger"])] == "graph-node":
+        raise Error(f"epoch {epoch} lies inside a graph: take one before or after its launch")
+    there = (regions.born <= epoch) & (epoch < regions.died)
+    there &= (regions.flags & layout.CAPTURED != 0) & (
+        regions.birth["context"] == record["context"]
+    )
+    if there.sum() < record["regions"]:
+        have = f"{int(there.sum())} of {int(record['regions'])} regions"
+        raise process.cut_short("regions.bin", f"{have} of epoch {epoch} are there")
+
+
+class _Used:
+    """Addresses that were somebody's: ranges in order, none of which overlap."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, begin: int, size: int) -> bool:
+        """Adds a range, and says whether any of it was there."""
+        end = begin + size
+        first = bisect.bisect_right(self._ends, begin)
+        last = bisect.bisect_left(self._begins, end)
+        if first < last:
+            begin, end = min(begin, self._begins[first]), max(end, self._ends[last - 1])
+        self._begins[first:last] = [begin]
+        self._ends[first:last] = [end]
+        return first < last
+
+
+class _Reader:
+    """Goes through the calls in order, up to the call `until`."""
+
+    def __init__(
+        self, process: Process, first: int, until: int, last: int | None, order: str
+    ) -> None:
+        self._process = process
+        self._first, self._until, self._last = first, until, last
+        self._serial = order == "serial"
+        self._context = int(process.epochs[first]["context"])
+        self._begin = cut(process, first)
+        self._good = good_epochs(process, self._context)
+        if last is not None:
+            self._good = self._good[self._good <= last]
+        self._alive = Alive(process, self._begin + 1)
+        self._lived = dict.fromkeys(self._alive.rows)
+        self._used: _Used | None = None
+        self._steps: list[Step] = []
+        self._tails: dict[Any, tuple[int, ...]] = {}  # by stream, what its next step comes after
+        self._floor: tuple[int, ...] = ()  # what every later step comes after
+        self._events: dict[int, tuple[int, ...]] = {}
+        self._values: dict[int, tuple[int, ...]] = {}  # by address, what a wait comes after
+        self._left_out: dict[tuple[str, str], int] = {}
+
+    def read(self) -> Span:
+        for event in self._process.events_between(self._begin, self._until):
+            self._lives(int(event["seq"]))
+            if event["result"] or event["flags"] & FLAGS["capturing"]:
+                continue
+            if int(event["context"]) == self._context:
+                self._event(event)
+            elif event["kind"] in (KIND["copy"], KIND["set"]):
+                self._check_elsewhere(event)
+        self._lives(self._until + 1)
+        rows = np.array(list(self._lived), "i8")
+        rows = rows[self._process.regions.birth["context"][rows] == self._context]
+        out = [text.count(n, *what) for what, n in self._left_out.items()]
+        return Span(self._process, self._first, self._last, self._steps, rows, out)
+
+    # ---- what lives ----
+
+    def _lives(self, seq: int) -> None:
+        born = self._alive.advance(seq)
+        if born and self._used is None:
+            self._used = _Used()
+            for row in self._lived:
+                self._is_used(row)
+        for row in born:
+            used = self._is_used(row)
+            self._lived.setdefault(row)
+            birth = self._process.regions.birth[row]
+            if int(birth["context"]) != self._context:
+                continue
+            if birth["kind"] == REGION["arena"]:  # which is zero when it is given out
+                self._barrier()
+                size = int(birth["size"])
+                if size:
+                    fill = Fill(int(birth["base"]), size, 0, 1)
+                    self._floor = (self._step(int(birth["seq"]), fill, self._floor),)
+            elif used:
+                self._barrier()
+
+    def _is_used(self, row: int) -> bool:
+        """Whether memory of a region was another's, which lived in the span."""
+        birth = self._process.regions.birth
+        assert self._used is not None
+        return self._used.add(int(birth["base"][row]), int(birth["size"][row]))
+
+    # ---- order ----
+
+    def _step(self, seq: int, what: Any, after: Iterable[int]) -> int:
+        self._steps.append(Step(seq, what, tuple(sorted(set(after)))))
+        return len(self._steps) - 1
+
+    def _stream(self, event: Any) -> Any:
+        number = int(event["stream"])
+        return (number, int(event["thread"])) if number == PER_THREAD else number
+
+    def _everything(self) -> tuple[int, ...]:
+        return self._joined([self._floor, *self._tails.values()])
+
+    def _joined(self, parts: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+        """Steps of which each comes after no other of them, as far as that is plain to see."""
+        steps = {step for part in parts for step in part}
+        for step in list(steps):
+            steps -= set(self._steps[step].after)
+        if len(steps) > JOIN:
+            last = max(self._steps[step].seq for step in steps)
+            return (self._step(last, None, steps),)
+        return tuple(steps)
+
+    def _barrier(self) -> None:
+        """All that is submitted from here on comes after all that was before."""
+        self._floor = self._everything()
+        self._tails.clear()
+
+    def _waited(self, steps: tuple[int, ...]) -> None:
+        """The host waited for these."""
+        self._floor = self._joined([self._floor, steps])
+
+    def _tail(self, event: Any) -> tuple[int, ...]:
+        """What a call in its stream comes after."""
+        stream = self._stream(event)
+        if self._serial or stream == LEGACY:
+            return self._everything()
+        return self._joined([self._tails.get(stream, ()), self._floor])
+
+    def _submit(self, event: Any, what: Any) -> None:
+        step = self._step(int(event["seq"]), what, self._tail(event))
+        self._follows(event, (step,))
+
+    def _follows(self, event: Any, steps: tuple[int, ...]) -> None:
+        """What comes behind a call in its stream, and of the default one in others too."""
+        if self._serial or self._stream(event) == LEGACY:
+            self._tails.clear()
+            self._floor = steps
+        else:
+            self._tails[self._stream(event)] = steps
+
+    # ---- calls ----
+
+    def _event(self, event: Any) -> None:
+        handler = HANDLERS.get(int(event["kind"]))
+        if handler is not None:
+            handler(self, event)
+
+    def _check_elsewhere(self, event: Any) -> None:
+        """Raises Error where a call of another context writes to memory of this one."""
+        if self._is_ours(self._alive.find(int(event["dst"]))):
+            other = int(event["context"])
+            raise self._refuse(event, f"it writes to memory of this context in context {other}")
+
+    def _refuse(self, event: Any, why: str) -> Error:
+        call = self._process.call(int(event["call"])) or "a call"
+        return Error(f"call {int(event['seq'])} ({call}) can't be done again: {why}")
+
+    def _launch(self, event: Any) -> None:
+        function = int(event["id"])
+        if function == layout.NO_ID:
+            raise self._refuse(event, "its kernel is not known")
+        params, cooperative = self._process.params(event), event["flags"] & FLAGS["cooperative"]
+        launch = self._launch_of(event, event, params, bool(cooperative))
+        self._submit(event, self._in_force(event, launch))
+
+    def _in_force(self, event: Any, launch: Launch) -> Launch:
+        """A launch with what else is known of it."""
+        launches = self._process.launches
+        at = int(np.searchsorted(launches["seq"], event["seq"]))
+        if at == len(launches) or launches["seq"][at] != event["seq"]:
+            return launch
+        kept, record = self._process.kept, launches[at]
+        given = kept.attributes(record)
+        attributes = zip(given["id"].tolist(), given["value"], strict=True)
+        settings = kept.settings(record)
+        if (given["id"] > LAST_ATTRIBUTE).any():
+            raise self._refuse(event, f"it has launch attribute {given['id'].max()}")
+        names = (layout.SETTING_KINDS[what] for what in settings["what"].tolist())
+        found = zip(names, settings["number"].tolist(), settings["value"].tolist(), strict=True)
+        return replace(
+            launch,
+            attributes=tuple((n, bytes(value)) for n, value in attributes if n not in ELSEWHERE),
+            settings=tuple(found),
+        )
+
+    def _launch_of(self, event: Any, record: Any, params: bytes, cooperative: bool) -> Launch:
+        """record: the event, or a node of a graph."""
+        function = int(record["function" if "function" in record.dtype.names else "id"])
+        kernel = modules.function(self._process, function)
+        if kernel is None:
+            raise self._refuse(event, "its kernel is not known")
+        if kernel["param_count"] and not params:
+            name = self._process.kernel(function)
+            raise self._refuse(event, f"the parameters of {name} were not recorded")
+        grid, block, cluster = (_three(record[of]) for of in ("grid", "block", "cluster"))
+        shared = int(record["shared"])
+        return Launch(function, grid, block, cluster, shared, cooperative, params)
+
+    def _copy(self, event: Any) -> None:
+        dst, src, size = (int(event[name]) for name in ("dst", "src", "bytes"))
+        what = None
+        if not event["flags"] & FLAGS["host_dst"]:
+            if dst and src and self._is_vague(event):
+                raise self._refuse(event, "how far apart the rows are that it copies is not known")
+            what = self._copied(event, dst, src, size, _rows(event), True)
+        if what is not None:
+            self._submit(event, what)
+        if event["flags"] & FLAGS["sync_copy"]:
+            self._waited(self._tail(event))
+
+    def _is_vague(self, event: Any) -> bool:
+        """Whether a copy is of rows, and how far apart they are is not known."""
+        name = self._process.call(int(event["call"])) or ""
+        return any(part in name for part in ("2D", "3D")) and not event["grid"].any()
+
+    def _copied(
+        self, event: Any, dst: int, src: int, size: int, rows: Rows | None, alone: bool
+    ) -> Move | Upload | None:
+        """What a copy does to the context's memory, where it does anything. alone: the call did
+        nothing else.
+        """
+        to, source = self._alive.find(dst), self._alive.find(src)
+        if not dst or not src:
+            raise self._refuse(event, "it copies from or to an array, or a list of places")
+        if not self._is_ours(to) or not size:
+            return None
+        if rows is not None:
+            size //= rows.rows * rows.slices
+        reach = size if rows is None else rows.reach(size)
+        if not size or reach > self._process.regions.size.sum():
+            raise self._refuse(event, "it copies more than there is: its record is damaged")
+        if not self._is_ours(source):
+            return self._upload(event, to, dst, size, rows, alone)
+        return Move(dst, src, size, rows)
+
+    def _is_ours(self, row: int | None) -> TypeGuard[int]:
+        """Whether a region is memory of the context."""
+        if row is None:
+            return False
+        birth = self._process.regions.birth[row]
+        return int(birth["context"]) == self._context and int(birth["kind"]) not in HOST
+
+    def _upload(
+        self, event: Any, row: int, dst: int, size: int, rows: Rows | None, alone: bool
+    ) -> Upload:
+        """A copy from elsewhere: the bytes are those that the next epoch has there."""
+        region = int(self._process.regions.id[row])
+        seq = int(event["seq"])
+        epoch = self._next_epoch(seq, row)
+        if epoch is None:
+            raise self._refuse(event, "no epoch has what it copied from the host, or elsewhere")
+        others = writers(self._process, region, seq, cut(self._process, epoch))
+        reach = size if rows is None else rows.reach(size)
+        doubt = "" if alone else "other nodes of the graph may write there"
+        for other, how in zip(others.events, others.how.tolist(), strict=True):
+            what = self._process.kernel(int(other["id"])) if other["kind"] == KIND["launch"] else ""
+            what = what or self._process.call(int(other["call"]))
+            begin = int(other["dst"])
+            if how == WRITES and other["kind"] in REACH:
+                if begin < dst + reach and dst < begin + REACH[int(other["kind"])](other):
+                    after = f"call {int(other['seq'])} ({what}) wrote there before epoch {epoch}"
+                    raise self._refuse(
+                        event,
+                        f"what it copied from the host is not known, as {after}; "
+                        "record with --epoch memcpy",
+                    )
+                if not self._is_vague(other):
+                    continue
+            if how <= POSSIBLE and not doubt:
+                doubt = f"{what} (call {int(other['seq'])}) {HOW[how]}"
+        base = int(self._process.regions.birth["base"][row])
+        return Upload(dst, size, region, dst - base, epoch, doubt, rows)
+
+    def _next_epoch(self, seq: int, row: int) -> int | None:
+        """The first epoch of the context from a call on that may have a region's contents."""
+        regions = self._process.regions
+        good, number = self._good, int(regions.id[row])
+        at = np.searchsorted(self._process.seen.whole[good], seq)
+        at = max(at, np.searchsorted(good, regions.born[row]))
+        for epoch in good[at : np.searchsorted(good, regions.died[row])].tolist():
+            known = known_of(self._process, epoch - 1, epoch)
+            if known is None or number in known:
+                return int(epoch)
+        return None
+
+    def _set(self, event: Any) -> None:
+        dst, size, item = (int(event[name]) for name in ("dst", "bytes", "shared"))
+        if not item:
+            raise self._refuse(event, "what value it sets was not recorded")
+        if not self._is_ours(self._alive.find(dst)):
+            return
+        width, rows = int(event["grid"][0]), int(event["grid"][1])
+        if not size or (rows and not width):
+            return
+        fill = Fill(dst, size, int(event["src"]), item)
+        if rows:
+            fill = Fill(dst, width * item, int(event["src"]), item, rows, size // rows)
+        self._submit(event, self._possible(event, fill))
+        if event["flags"] & FLAGS["sync_copy"]:
+            self._waited(self._tail(event))
+
+    def _possible(self, event: Any, fill: Fill) -> Fill:
+        """A set. Raises Error for one that no driver takes, as of a damaged record."""
+        if fill.item not in (1, 2, 4) or fill.size % fill.item or fill.value >> 8 * fill.item:
+            raise self._refuse(event, "it sets what can't be set: its record is damaged")
+        if fill.rows > 1 and fill.pitch < fill.size:
+            raise self._refuse(event, "its rows overlap: its record is damaged")
+        return fill
+
+    def _launch_host(self, event: Any) -> None:
+        self._leave_out("host function", "host functions")
+
+    def _mem_op(self, event: Any) -> None:
+        name = self._process.call(int(event["call"])) or ""
+        if "WriteValue" in name and event["shared"]:
+            return self._write_value(event)
+        if "WaitValue" not in name:
+            raise self._refuse(event, "what values it writes is not known")
+        written = self._values.get(int(event["src"]), ())
+        if written:
+            self._follows(event, self._joined([self._tail(event), written]))
+        else:
+            self._leave_out("wait for a value", "waits for values")
+
+    def _write_value(self, event: Any) -> None:
+        """Streams tell each other by values, too: a wait comes after what wrote there last."""
+        dst, size = int(event["dst"]), int(event["shared"])
+        words = int(event["src"]).to_bytes(8, "little")
+        if self._is_ours(self._alive.find(dst)):
+            for at in range(0, size, 4):
+                value = int.from_bytes(words[at : at + 4], "little")
+                self._submit(event, self._possible(event, Fill(dst + at, 4, value, 4)))
+        self._values[dst] = self._tail(event)
+
+    def _leave_out(self, *what: str) -> None:
+        one, several = what
+        self._left_out[one, several] = self._left_out.get((one, several), 0) + 1
+
+    def _event_record(self, event: Any) -> None:
+        self._events[int(event["src"])] = self._tail(event)
+
+    def _event_wait(self, event: Any) -> None:
+        steps = self._events.get(int(event["src"]), ())
+        if steps:
+            self._follows(event, self._joined([self._tail(event), steps]))
+
+    def _sync(self, event: Any) -> None:
+        if event["src"]:
+            self._waited(self._events.get(int(event["src"]), ()))
+        elif not event["stream"]:
+            self._barrier()
+        else:
+            self._waited(self._tail(event))
+
+    def _free(self, event: Any) -> None:
+        if "Async" not in (self._process.call(int(event["call"])) or ""):
+            self._barrier()  # it waits for the device
+
+    # ---- graphs ----
+
+    def _graph_launch(self, event: Any) -> None:
+        graphs, number, seq = self._process.graphs, int(event["id"]), int(event["seq"])
+        if number >= len(graphs) or not graphs.known(number, seq):
+            raise self._refuse(event, "what the graph consists of is not known")
+        nodes, before = graphs.nodes(number, seq), self._tail(event)
+        follows: dict[int, list[int]] = {}
+        edges = graphs.edges(number, seq)
+        for begin, end in zip(edges["from"].tolist(), edges["to"].tolist(), strict=True):
+            follows.setdefault(end, []).append(begin)
+        starts: dict[int, tuple[int, ...]] = {layout.NO_ID: before}  # of the graph in a node
+        ends: dict[int, tuple[int, ...]] = {}  # by node, what comes after it comes after
+        top: list[int] = []
+        for node in graphs.order(number, seq).tolist():
+            record = nodes[node]
+            parent = int(record["parent"])
+            begins = [ends[other] for other in follows.get(node, [])] or [starts[parent]]
+            if record["kind"] == model.KIND["event-wait"]:
+                begins.append(self._events.get(int(record["src"]), ()))
+            after = starts[node] = self._joined(begins)
+            what = None
+            if not record["flags"] & model.DISABLED:
+                what = self._node(event, record, after)
+            ends[node] = after if what is None else (self._step(seq, what, after),)
+            holder = parent  # whatever comes after a graph comes after all that is in it
+            while holder != layout.NO_ID:
+                ends[holder] = tuple({*ends[holder], *ends[node]})
+                holder = int(nodes["parent"][holder])
+            if parent == layout.NO_ID:
+                top.append(node)
+        last = self._joined([before, *(ends[node] for node in top)])
+        self._follows(event, last)
+
+    def _node(
+        self, event: Any, record: Any, after: tuple[int, ...]
+    ) -> Launch | Move | Upload | Fill | None:
+        kind = model.KINDS[int(record["kind"])]
+        where = f"node {int(record['node'])} of graph {int(record['graph'])}"
+        if record["flags"] & (model.UNREAD | model.FLAGS["conditional"] | model.FLAGS["device"]):
+            raise self._refuse(event, f"what {where} did is not known")
+        if kind == "event-record":
+            self._events[int(record["src"])] = after
+        if kind in ("graph", "empty", "event-wait", "event-record"):
+            return None
+        if kind == "host":
+            self._launch_host(event)
+            return None
+        if kind == "kernel":
+            cooperative = bool(record["flags"] & model.FLAGS["cooperative"])
+            params = self._process.graphs.data(record)
+            return self._launch_of(event, record, params, cooperative)
+        dst, src, size = (int(record[name]) for name in ("dst", "src", "bytes"))
+        flat, rows = int(record["reach"]) == size, _rows(record)
+        if kind in ("copy", "set") and not flat and not record["grid"].any():
+            raise self._refuse(event, f"how far apart the rows of {where} are is not known")
+        if kind == "copy":
+            if record["flags"] & model.HOST_DST:
+                return None
+            return self._copied(event, dst, src, size, rows, False)
+        if kind == "set":
+            item, count = int(record["shared"]), int(record["grid"][1])
+            fill = Fill(dst, size, src, item)
+            if not flat and count:
+                fill = Fill(dst, size // count, src, item, count, int(record["block"][0]))
+            return self._possible(event, fill)
+        raise self._refuse(event, f"{where} is of kind {kind}")
+
+
+def _rows(record: Any) -> Rows | None:
+    """Of a copy (an event, or a node) of more than one row, where that is known."""
+    width, rows, slices = _three(record["grid"])
+    if not width or rows * slices < 2:
+        return None
+    (to, source, _), (high, far, _) = _three(record["block"]), _three(record["cluster"])
+    return Rows(rows, slices, to, source, high, far)
+
+
+def _three(size: Any) -> tuple[int, int, int]:
+    x, y, z = (int(n) for n in size)
+    return x, y, z
+
+
+def _reach(event: Any) -> int:
+    """Bytes from the first that a copy writes to the last."""
+    rows, size = _rows(event), int(event["bytes"])
+    return size if rows is None else rows.reach(size // (rows.rows * rows.slices))
+
+
+REACH: dict[int, Callable[[Any], int]] = {  # of calls that say where they write
+    KIND["copy"]: _reach,
+    KIND["set"]: lambda event: int(event["bytes"]),
+    KIND["mem-op"]: lambda event: int(event["shared"]),
+}
+HANDLERS = {
+    KIND["launch"]: _Reader._launch,
+    KIND["launch-host"]: _Reader._launch_host,
+    KIND["graph-launch"]: _Reader._graph_launch,
+    KIND["copy"]: _Reader._copy,
+    KIND["set"]: _Reader._set,
+    KIND["free"]: _Reader._free,
+    KIND["event-record"]: _Reader._event_record,
+    KIND["event-wait"]: _Reader._event_wait,
+    KIND["sync"]: _Reader._sync,
+    KIND["mem-op"]: _Reader._mem_op,
+}

@@ -1,0 +1,209 @@
+"""Recorded work on a device: its memory, where it was if possible, its code, and each step as what
+a stream or a graph does.
+
+Invariant: what is made of a step names where things are now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ttanalyze.errors import Error
+from ttanalyze.format import contents, layout, modules
+from ttanalyze.format.process import Process
+from ttanalyze.gpu.device import Device
+from ttanalyze.gpu.memory import Pinned
+from ttanalyze.gpu.module import Function, Module
+from ttanalyze.gpu.rebuild.address_map import Places
+from ttanalyze.gpu.rebuild.dependency_graph import REGION
+from ttanalyze.gpu.rebuild.launch_state import apply_settings, jit_options, kept_attributes
+from ttanalyze.gpu.rebuild.live_regions import Alive
+from ttanalyze.gpu.rebuild.steps import Fill, Launch, Move, Rows, Span, Step, Upload, cut
+from ttanalyze.gpu.work import Copy, Kernel, Set, Work
+
+POINTER = 8  # bytes
+STAGED = 256  # what copies from the host begin at multiples of
+SHOWN = 8  # regions in a note
+
+
+class Scene:
+    """Memory of some regions of a process, by row, and the code of its kernels, as it is needed."""
+
+    def __init__(
+        self, process: Process, device: Device, rows: list[int], alone: bool | None = None
+    ) -> None:
+        """alone: no kernels of our own run on the device; None: only where they pay. Raises Error
+        where there is not enough memory.
+        """
+        self.process = process
+        self.device = device
+        self.places = Places(device, process, rows, alone)
+        self.rows = frozenset(rows)
+        self.modules: dict[int, Module] = {}
+        self._functions: dict[int, Function] = {}
+
+    def function(self, number: int) -> Function:
+        """A kernel by its tt_function.id. Raises Error where its code can't be had."""
+        if number not in self._functions:
+            name = self.process.kernel(number) or "?"
+            module = self._load(modules.of_kernel(self.process, number), f"kernel {name}")
+            found = module.get(name)
+            if found is None:
+                raise Error(f"kernel {name} is not in the image that was saved of its module")
+            self._functions[number] = found
+        return self._functions[number]
+
+    def module(self, number: int, what: str) -> Module:
+        """A module of the run, loaded. what: it is needed for. Raises Error where its code can't
+        be had.
+        """
+        return self._load(modules.by_number(self.process, number), what)
+
+    def _load(self, record: Any, what: str) -> Module:
+        number = layout.NO_ID if record is None else int(record["id"])
+        if number not in self.modules:
+            image = modules.image_for(self.process, record, what)
+            jit = jit_options(self.process, record)
+            made = Module(image, self.device, f"module {number}", jit, lasting=False)
+            self.modules[number] = made
+            self.places.add_module(number, made)
+        return self.modules[number]
+
+    def replace(self, number: int, kernel: Function, module: Module) -> None:
+        """Has another kernel do what one did, by its tt_function.id, and the variables of its
+        module in the place of those of the same name; recorded ones that it lacks are not here.
+        """
+        of = int(modules.of_kernel(self.process, number)["id"])
+        self.modules[of] = module
+        self.places.add_module(of, module, lacking=True)
+        self._functions = {number: kernel}
+
+
+class Maker:
+    """Makes work of the steps of a span, which are given to it in their order. keeps: what has to
+    be kept as long as any of it may run.
+    """
+
+    def __init__(self, scene: Scene, span: Span) -> None:
+        self.scene = scene
+        self.span = span
+        self._process = span.process
+        self._rows = frozenset(span.regions.tolist())
+        whats = [step.what for step in span.steps]
+        size = sum(_padded(what.reach) for what in whats if isinstance(what, Upload))
+        self._staging = Pinned(size, scene.device) if size else None
+        self._used = 0
+        self._alive = Alive(self._process, cut(self._process, span.first) + 1)
+        for what in whats:  # before anything is said of where variables are
+            if isinstance(what, Launch):
+                scene.function(what.function)
+
+    @property
+    def keeps(self) -> list[Any]:
+        return [self.scene.places, self._staging, *self.scene.modules.values()]
+
+    def work(self, step: Step) -> Work | None:
+        """What a step does, if anything."""
+        self._alive.advance(step.seq)
+        what = step.what
+        if isinstance(what, Launch):
+            return self._kernel(what)
+        if isinstance(what, Move):
+            to, source = self._address(what.dst), self._address(what.src)
+            return Copy(to, source, what.size, rows=_shape(what.rows))
+        if isinstance(what, Upload):
+            to, source, rows = self._address(what.dst), self._staged(what), what.rows
+            if rows is not None:  # which are staged as they lie at the destination
+                rows = replace(rows, src_pitch=rows.dst_pitch, src_height=rows.dst_height)
+            return Copy(to, source, what.size, False, True, rows=_shape(rows))
+        if isinstance(what, Fill):
+            to = self._address(what.dst)
+            return Set(to, what.size, what.value, what.item, (), what.rows, what.pitch)
+        return None
+
+    def _staged(self, upload: Upload) -> int:
+        """Where in the host's memory what was copied from there is now."""
+        end = upload.offset + upload.reach
+        data = contents.read(self._process, upload.epoch, upload.region, upload.offset, end)
+        at, self._used = self._used, self._used + _padded(upload.reach)
+        assert self._staging is not None
+        self._staging.array[at : at + len(data)] = data
+        return self._staging.address + at
+
+    def _kernel(self, launch: Launch) -> Kernel:
+        function = self.scene.function(launch.function)
+        apply_settings(function, launch)
+        return Kernel(
+            function,
+            launch.grid,
+            launch.block,
+            launch.shared,
+            self._translated(function, launch.params),
+            launch.cluster,
+            launch.cooperative,
+            (function,),
+            kept_attributes(launch),
+        )
+
+    def _translated(self, function: Function, params: bytes) -> bytes:
+        """Parameters in which pointers lead to where things are now."""
+        out = bytearray(params)
+        layout = function.layout_within(len(params))
+        for begin, size in [(0, len(params))] if layout is None else layout:
+            first = -(-begin // POINTER) * POINTER
+            for at in range(first, begin + size - POINTER + 1, POINTER):
+                word = int.from_bytes(out[at : at + POINTER], "little")
+                out[at : at + POINTER] = self._pointer(function, word).to_bytes(POINTER, "little")
+        return bytes(out)
+
+    def _pointer(self, function: Function, word: int) -> int:
+        row = self._alive.find(word)
+        if row is None:
+            return self.scene.places.translate(word, None)
+        birth = self._process.regions.birth[row]
+        kind, number = layout.REGION_KINDS[int(birth["kind"])], int(birth["id"])
+        if kind in ("host", "host-registered"):
+            raise Error(
+                f"{function.name} can't be done again: it is given a pointer to host memory "
+                f"(region {number}), whose contents are not recorded"
+            )
+        if row not in self._rows:
+            other = int(birth["context"])
+            raise Error(
+                f"{function.name} can't be done again: it is given a pointer to memory of context "
+                f"{other} (region {number})"
+            )
+        return self._address(word)
+
+    def _address(self, address: int) -> int:
+        """Where something is now."""
+        row = self._alive.find(address)
+        if row is not None and self._process.regions.birth["kind"][row] == REGION["global"]:
+            self.scene.module(int(self._process.regions.birth["module"][row]), "a variable")
+        return self.scene.places.translate(address, row)
+
+
+def moved_notes(places: Places, moved: list[int]) -> list[str]:
+    """What to know of regions, by id, that are at other addresses than they were."""
+    if not moved:
+        return []
+    why = f" ({places.refused})" if places.refused else ""
+    advice = "; with `record --deterministic` memory is where it was" if why else ""
+    advice *= not places.deterministic
+    some = ", ".join(map(str, moved[:SHOWN])) + (" …" * (len(moved) > SHOWN))
+    return [
+        f"{'regions' if len(moved) > 1 else 'region'} {some}: at other addresses "
+        f"than recorded{why}, to which pointers that lie in memory do not lead{advice}"
+    ]
+
+
+def _shape(rows: Rows | None) -> tuple[int, int, int, int, int, int]:
+    if rows is None:
+        return 1, 1, 0, 0, 0, 0
+    pitches = rows.dst_pitch, rows.src_pitch
+    return rows.rows, rows.slices, *pitches, rows.dst_height, rows.src_height
+
+
+def _padded(size: int) -> int:
+    return -(-size // STAGED) * STAGED

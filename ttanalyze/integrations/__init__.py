@@ -1,0 +1,1 @@
+"""What other programs import: names for tensors of PyTorch, control, the pytest plugin."""

@@ -1,0 +1,360 @@
+"""Finds GPU tests that do not do the same twice: `pytest --tt-verify`.
+
+A test that is marked `gpu_determinism`, or uses the fixture of that name, then runs in a process
+of its own, twice, with the recorder in it, and fails where the two runs left different memory. A
+golden manifest beside it, written by --tt-update, is compared as well.
+
+Pytest imports this wherever ttanalyze is installed, so that nothing else is imported before it
+is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAME = "gpu_determinism"
+# Besides what the comparison needs, what tells most of who wrote where.
+RECORDED = {"deterministic": True, "params": True, "cpu_callstack": "auto"}
+CHILD = "import ttanalyze.pytest_plugin as p; raise SystemExit(p.child())"
+# What must not be the same in the process of a test as in ours.
+OFF = ("tt_verify", "tt_update", "lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip")
+CHILD_OPTIONS: dict[str, Any] = {
+    **dict.fromkeys((*OFF, "usepdb", "trace"), False),
+    **dict.fromkeys(("numprocesses", "xmlpath", "deselect", "pastebin", "log_file")),
+    **dict.fromkeys(("keyword", "markexpr"), ""),
+    "dist": "no",
+    "tx": [],
+    "maxfail": 0,
+    "verbose": 0,
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("ttanalyze", "GPU memory (ttanalyze)")
+    group.addoption(
+        "--tt-verify",
+        action="store_true",
+        help=f"run tests marked {NAME} twice under the recorder; fail where GPU memory differs",
+    )
+    group.addoption(
+        "--tt-update",
+        action="store_true",
+        help="the same, and write the golden manifests that later runs are compared with",
+    )
+    group.addoption("--tt-sim", action="store_true", help="record on the simulator, without a GPU")
+    group.addoption(
+        "--tt-epoch",
+        metavar="WHEN",
+        default="sync,api",
+        help="when to capture, as in ttanalyze record (default sync,api)",
+    )
+    group.addoption("--tt-keep", metavar="DIR", help="keep the recorded runs in this folder")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{NAME}(epoch=WHEN, golden=True): with --tt-verify, the test must leave the same GPU "
+        "memory whenever it runs",
+    )
+
+
+def _wanted(config: pytest.Config) -> bool:
+    return bool(config.option.tt_verify or config.option.tt_update)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    if not _wanted(config):
+        return None
+    where = "on the simulator" if config.option.tt_sim else "on the GPU"
+    return f"ttanalyze: tests marked {NAME} run twice, {where}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Puts others in the place of the tests that are to be recorded."""
+    if not _wanted(config):
+        return
+    for i, item in enumerate(items):
+        marked = item.get_closest_marker(NAME) or NAME in getattr(item, "fixturenames", ())
+        if marked and item.parent is not None:
+            items[i] = RecordedItem.from_parent(item.parent, name=item.name, test=item)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What the fixture gives. recorded: whether this process is being recorded."""
+
+    recorded: bool
+
+    def epoch(self, label: str, stream: int = 0) -> None:
+        """Captures memory as it is after all work on a stream so far, under this label.
+
+        stream: a CUstream. Does nothing where nothing records.
+        """
+        import ctypes
+
+        recorder = ctypes.CDLL(None)
+        if hasattr(recorder, "tt_epoch"):
+            recorder.tt_epoch(ctypes.c_void_p(stream), label.encode())
+
+
+@pytest.fixture(name=NAME)
+def _recording() -> Recording:
+    """Has --tt-verify check that the test leaves the same GPU memory whenever it runs."""
+    import ctypes
+
+    return Recording(hasattr(ctypes.CDLL(None), "tt_epoch"))
+
+
+class _DifferentError(Exception):
+    """Why a test fails, in words that are shown as they are."""
+
+
+class RecordedItem(pytest.Item):
+    """Stands for a test, which runs in processes of its own."""
+
+    def __init__(self, *, test: pytest.Item, **options: Any) -> None:
+        super().__init__(**options)
+        self._test = test
+        self.own_markers = [*test.own_markers]
+        self.keywords.update(test.keywords)
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        return self._test.reportinfo()
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        from ttanalyze.errors import Error
+
+        if isinstance(excinfo.value, (_DifferentError, Error)):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def runtest(self) -> None:
+        keep = self.config.option.tt_keep
+        with contextlib.ExitStack() as stack:
+            if keep:
+                folder = self.config.invocation_params.dir / keep / self._file_name()
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True)
+            else:
+                made = tempfile.TemporaryDirectory(prefix="ttanalyze-pytest-")
+                folder = Path(stack.enter_context(made))
+            first = self._run(folder / "first", "its first run")
+            second = self._run(folder / "second", "its second run")
+            self._compare(first, second, "two runs of the test leave different GPU memory", folder)
+            self._golden(first, folder)
+
+    # ---- running ----
+
+    def _run(self, out: Path, which: str) -> Path:
+        """Runs the test under the recorder. Fails, or is skipped, as the test does by itself."""
+        with tempfile.TemporaryDirectory(prefix="ttanalyze-pytest-") as name:
+            scratch = Path(name)
+            order, told = scratch / "order", scratch / "told"
+            order.write_bytes(pickle.dumps(self._order(scratch, told)))
+            with self._environment(out) as environment:
+                done = subprocess.run(
+                    [sys.executable, "-c", CHILD, str(order)],
+                    env=environment,
+                    cwd=self.config.invocation_params.dir,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    check=False,
+                )
+            reports = [json.loads(line) for line in _lines(told)]
+        for kind, content in (("stdout", done.stdout), ("stderr", done.stderr)):
+            if content:
+                self.add_report_section("call", kind, f"in {which}:\n{content}")
+        if done.returncode == pytest.ExitCode.INTERRUPTED and not reports:
+            raise KeyboardInterrupt
+        self._judge(reports, done.returncode, which)
+        if not (out / "run.json").exists() and not (out / "p0").exists():
+            raise _DifferentError("nothing was recorded: the test made no CUDA context current")
+        return out
+
+    def _judge(self, reports: list[dict[str, Any]], status: int, which: str) -> None:
+        for report in reports:
+            if report["outcome"] == "failed" or report["xfailed"]:
+                head = f"the test fails by itself, in {which} ({report['when']})"
+                raise _DifferentError(f"{head}:\n\n{report['text']}")
+            if report["outcome"] == "skipped":
+                pytest.skip(report["text"])
+        if status:
+            ending = f"signal {-status}" if status < 0 else f"status {status}"
+            raise _DifferentError(f"the test's process ended with {ending}, in {which}")
+
+    def _order(self, scratch: Path, told: Path) -> dict[str, Any]:
+        """What the process of a test must know."""
+        option = self.config.option
+        options = {key: value for key, value in vars(option).items() if _can_be_sent(value)}
+        options |= {key: value for key, value in CHILD_OPTIONS.items() if hasattr(option, key)}
+        options["plugins"] = [*options.get("plugins", []), "no:terminal"]
+        options["basetemp"] = str(scratch / "tmp")
+        options["rootdir"] = str(self.config.rootpath)
+        options["inifilename"] = str(self.config.inipath) if self.config.inipath else None
+        options["override_ini"] = [
+            *(options.get("override_ini") or []),
+            f"cache_dir={scratch / 'cache'}",
+        ]
+        inside = self.nodeid.partition("::")[2]
+        return {
+            "path": sys.path,
+            "options": options,
+            "arguments": [f"{self.path}::{inside}"],
+            "told": str(told),
+        }
+
+    @contextlib.contextmanager
+    def _environment(self, out: Path) -> Iterator[dict[str, str]]:
+        """The environment of a process that is recorded."""
+        from ttanalyze import options
+        from ttanalyze.errors import Error
+        from ttanalyze.util import libraries
+        from ttanalyze.verbs.record.run import driver_loads, launch_environment, without
+
+        sim = self.config.option.tt_sim
+        if not sim and not driver_loads():
+            raise Error("no GPU driver (libcuda.so.1) here; add --tt-sim for the simulator")
+        marker = self.get_closest_marker(NAME)
+        chosen = marker.kwargs.get("epoch") if marker else None
+        given = {"epoch": chosen or self.config.option.tt_epoch, **RECORDED}
+        simulator = str(libraries.simulator()) if sim else None
+        with contextlib.ExitStack() as stack:
+            environment = launch_environment(
+                os.environ,
+                preload=stack.enter_context(without(str(libraries.shim()), " :")),
+                simulator=stack.enter_context(without(simulator, ":;")) if simulator else None,
+            )
+            environment |= options.variables(given, os.environ)
+            yield environment | {"TT_OUT": str(out), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    # ---- comparing ----
+
+    def _compare(self, a: Path, b: Path, what: str, folder: Path) -> None:
+        from ttanalyze.verbs.diff import diff
+        from ttanalyze.verbs.diff.show import diff_text
+
+        report = diff(a, b)
+        compared = sum(process.common for process in report.processes)
+        if report.same:
+            self.user_properties.append((NAME, f"{compared} epochs are the same"))
+            return
+        if self.config.option.tt_keep:
+            hint = f"The runs are in {folder}; ttanalyze diff and ttanalyze tui look into them."
+        else:
+            hint = "To look into the runs, keep them with --tt-keep DIR."
+        raise _DifferentError(f"{what}\n\n{diff_text(report)}\n\n{hint}")
+
+    def _golden(self, run: Path, folder: Path) -> None:
+        """Compares with the golden manifest, or writes it."""
+        marker = self.get_closest_marker(NAME)
+        if marker is not None and not marker.kwargs.get("golden", True):
+            return
+        path = self.path.parent / "__gpu__" / self.path.stem / f"{self._file_name()}.json"
+        if self.config.option.tt_update:
+            self._update(path, run)
+        elif path.exists():
+            what = f"GPU memory is not what {path} has (--tt-update accepts it as it is now)"
+            self._compare(path, run, what, folder)
+
+    def _update(self, path: Path, run: Path) -> None:
+        from ttanalyze.format import manifest, open_run
+
+        text = manifest.text(open_run(run).manifest())
+        if path.exists() and path.read_text() == text:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        draft.write_text(text)
+        draft.replace(path)
+        self.user_properties.append(("gpu_golden", str(path)))
+
+    def _file_name(self) -> str:
+        """The test's name within its file, as a file may be called."""
+        name = self.nodeid.partition("::")[2].replace("::", ".")
+        plain = re.sub(r"[^\w.\[\]+,=-]", "_", name, flags=re.ASCII)[:100]
+        if plain == name:
+            return plain
+        return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _can_be_sent(value: Any) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:  # whatever a plugin keeps in its options
+        return False
+    return True
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if not config.option.tt_update:
+        return
+    reports = [r for found in terminalreporter.stats.values() for r in found]
+    written = {
+        value
+        for report in reports
+        for key, value in getattr(report, "user_properties", ())
+        if key == "gpu_golden"
+    }
+    for path in sorted(written):
+        terminalreporter.write_line(f"ttanalyze: wrote {path}")
+
+
+# ---- in the process of a test ----
+
+
+class _Teller:
+    """Writes down how the test went, a line of JSON for each step."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._tell(report, "collection")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._tell(report, report.when)
+
+    def _tell(self, report: Any, when: str | None) -> None:
+        skipped = report.outcome == "skipped" and isinstance(report.longrepr, tuple)
+        words = report.longrepr[2] if skipped else report.longreprtext
+        line = {
+            "when": when,
+            "outcome": report.outcome,
+            "xfailed": report.outcome == "skipped" and hasattr(report, "wasxfail"),
+            "text": words.removeprefix("Skipped: ") if skipped else words,
+        }
+        with open(self._path, "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def child() -> int:
+    """Runs one test; what is wanted is in the file that the first argument names."""
+    order = pickle.loads(Path(sys.argv[1]).read_bytes())
+    sys.path[:] = order["path"]
+    config = pytest.Config.fromdictargs(order["options"], order["arguments"])
+    config.pluginmanager.register(_Teller(order["told"]))
+    return int(config.hook.pytest_cmdline_main(config=config))

@@ -1,5 +1,0 @@
-"""Reads run directories: run.open_run gives a Run; docs/format.md says what the files hold."""
-
-from ttanalyze.model.run import Run, open_run
-
-__all__ = ["Run", "open_run"]

@@ -1,0 +1,1 @@
+"""What people and programs read: numbers and words, tables, JSON, whole files."""

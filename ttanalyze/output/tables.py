@@ -1,0 +1,154 @@
+"""Answers as people and programs read them: aligned text, CSV, JSON, lines of JSON, Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any, BinaryIO
+
+import orjson
+import pandas as pd
+
+from ttanalyze.errors import Error
+from ttanalyze.output import text
+
+FORMATS = ("table", "csv", "json", "ndjson", "parquet")
+SHOWN = 50  # rows of a text table, unless more are asked for
+OBJECTS = 1 << 12  # rows that are made to JSON at a time
+ADDRESSES = {"base", "dst", "src", "digest", "image"}
+IDS = (
+    "process thread region epoch function module context device stream graph node parent id born "
+    "died segment result flags"
+)
+UNGROUPED = {*IDS.split()}  # numbers that are names
+
+
+def cells(column: Any) -> list[str]:
+    """A column's values for a screen: numbers grouped, addresses hexadecimal, "-" for what is
+    missing.
+    """
+    name, missing = str(column.name), column.isna().tolist()
+    if column.dtype == bool:
+        shown = ["yes" if value else "no" for value in column.tolist()]
+    elif not pd.api.types.is_numeric_dtype(column.dtype):
+        values = column.tolist()
+        shown = [f"{v:,}" if isinstance(v, int) else str(v) for v in values]
+    elif pd.api.types.is_float_dtype(column.dtype):
+        numbers = column.to_numpy("f8", na_value=0.0).tolist()
+        shown = [f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}" for value in numbers]
+    elif name in ADDRESSES:
+        shown = ["" if gone else f"{value:#x}" for value, gone in zip(column, missing, strict=True)]
+    else:
+        grouping = "" if name in UNGROUPED else ","
+        values = zip(column.tolist(), missing, strict=True)
+        shown = ["" if gone else format(value, grouping) for value, gone in values]
+    return ["-" if gone else value for value, gone in zip(shown, missing, strict=True)]
+
+
+def frame_text(frame: pd.DataFrame, width: int = 0) -> str:
+    """A table for a screen that is width letters wide; 0: as wide as it gets."""
+    columns = [[str(name), *cells(frame[name])] for name in frame.columns]
+    kinds = [frame[name].dtype for name in frame.columns]
+    numbers = {i for i, kind in enumerate(kinds) if pd.api.types.is_numeric_dtype(kind)}
+    return text.table([list(row) for row in zip(*columns, strict=True)], numbers, width)
+
+
+def table_text(pieces: Iterator[pd.DataFrame], most: int | None, width: int = 0) -> str:
+    """An answer for a screen: its first rows, and how many there are if they are more."""
+    shown: list[pd.DataFrame] = []
+    rows = given = 0
+    for piece in pieces:
+        room = len(piece) if most is None else most - given
+        if room > 0 or not shown:
+            shown.append(piece.iloc[:room])
+            given += len(shown[-1])
+        rows += len(piece)
+    from ttanalyze.verbs.query.execute import join
+
+    frame = join(shown)
+    if not len(frame):
+        return "no rows"
+    out = frame_text(frame, width)
+    if rows > given:
+        out += f"\n… and {rows - given:,} more rows (--top N shows N, --format csv all)"
+    return out
+
+
+def written(pieces: Iterator[pd.DataFrame], form: str) -> Iterator[str]:
+    """An answer as csv, json (a list of objects) or ndjson (an object per line), in pieces."""
+    makers: dict[str, Callable[[Iterator[pd.DataFrame]], Iterator[str]]] = {
+        "csv": _csv,
+        "json": _json,
+        "ndjson": _ndjson,
+    }
+    return makers[form](pieces)
+
+
+def _csv(pieces: Iterator[pd.DataFrame]) -> Iterator[str]:
+    for i, piece in enumerate(pieces):
+        yield piece.to_csv(index=False, header=i == 0)
+
+
+def _ndjson(pieces: Iterator[pd.DataFrame]) -> Iterator[str]:
+    for rows in _objects(pieces):
+        yield b"\n".join(rows).decode() + "\n"
+
+
+def _json(pieces: Iterator[pd.DataFrame]) -> Iterator[str]:
+    lead = "[\n"
+    for rows in _objects(pieces):
+        yield lead + b",\n".join(rows).decode()
+        lead = ",\n"
+    yield "[]\n" if lead == "[\n" else "\n]\n"
+
+
+def _objects(pieces: Iterator[pd.DataFrame]) -> Iterator[list[bytes]]:
+    """Rows as JSON objects, some at a time; what is missing is null."""
+    for piece in pieces:
+        names = [str(name) for name in piece.columns]
+        for at in range(0, len(piece), OBJECTS):
+            some = piece.iloc[at : at + OBJECTS]
+            columns = []
+            for name in some.columns:
+                values = some[name].astype("object")
+                values = values.where(~some[name].isna(), None).tolist()
+                if some[name].dtype == object:
+                    values = [_large(value) for value in values]
+                columns.append(values)
+            rows = zip(*columns, strict=True)
+            yield [orjson.dumps(dict(zip(names, row, strict=True))) for row in rows]
+
+
+def _large(value: Any) -> Any:
+    """A whole number of more than 64 bits as JSON has it."""
+    return orjson.Fragment(str(value)) if isinstance(value, int) else value
+
+
+def write_parquet(pieces: Iterator[pd.DataFrame], file: BinaryIO) -> None:
+    """Writes an answer as a Parquet file. Raises Error where pyarrow is missing."""
+    pyarrow, parquet = load_parquet()
+    writer = None
+    try:
+        for piece in pieces:
+            for name in piece.columns:  # dictionaries would have to be the same in all pieces
+                if isinstance(piece[name].dtype, pd.CategoricalDtype):
+                    piece = piece.assign(**{name: piece[name].astype("string")})
+                elif piece[name].dtype == object:  # whole numbers of more than 64 bits
+                    wide = [Decimal(v) if isinstance(v, int) else v for v in piece[name]]
+                    piece = piece.assign(**{name: pd.Series(wide, piece.index, "object")})
+            made = pyarrow.Table.from_pandas(piece, preserve_index=False)
+            writer = writer or parquet.ParquetWriter(file, made.schema)
+            writer.write_table(made.cast(writer.schema))
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def load_parquet() -> tuple[Any, Any]:
+    """The modules that write Parquet. Raises Error where they are missing."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise Error("--format parquet needs pyarrow: pip install 'ttanalyze[scale]'") from None
+    return pyarrow, pyarrow.parquet

@@ -1,6 +1,0 @@
-"""Whether a program does the same whatever is late."""
-
-from ttanalyze.race.report import Finding, Instruction, Late, OneCall, Pair, RaceReport
-from ttanalyze.race.search import Race, Settings
-
-__all__ = ["Finding", "Instruction", "Late", "OneCall", "Pair", "Race", "RaceReport", "Settings"]

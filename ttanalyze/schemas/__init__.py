@@ -1,0 +1,13 @@
+"""Whether files of records are what their schemas say: ours, and those of CUTracer."""
+
+from ttanalyze.schemas.files import (
+    KINDS,
+    Fault,
+    Report,
+    document_faults,
+    report_text,
+    to_object,
+    validate,
+)
+
+__all__ = ["KINDS", "Fault", "Report", "document_faults", "report_text", "to_object", "validate"]

@@ -1,5 +1,0 @@
-"""A run as a trace for Perfetto and chrome://tracing: calls, streams, epochs, memory over time."""
-
-from ttanalyze.trace.build import FORMATS, Traced, trace
-
-__all__ = ["FORMATS", "Traced", "trace"]

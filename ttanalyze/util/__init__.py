@@ -1,0 +1,1 @@
+"""What needs nothing of a run: where our libraries are, and files opened with care."""

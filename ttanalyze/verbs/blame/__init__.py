@@ -1,0 +1,18 @@
+"""Where memory comes from: the history of a byte or an item, and when a condition first held."""
+
+from ttanalyze.verbs.blame.changes import Blame, Change, blame
+from ttanalyze.verbs.blame.condition import Condition
+from ttanalyze.verbs.blame.search import Sighting, Watched, watch
+from ttanalyze.verbs.blame.target import Target, find_target
+
+__all__ = [
+    "Blame",
+    "Change",
+    "Condition",
+    "Sighting",
+    "Target",
+    "Watched",
+    "blame",
+    "find_target",
+    "watch",
+]

@@ -1,0 +1,189 @@
+"""The history of memory: what it was, from when on, and which calls may have done it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from ttanalyze.format import layout
+from ttanalyze.format.history import MOST_BYTES, Version, blocks_history, byte_history, changes
+from ttanalyze.format.layout import BLOCK_SIZE
+from ttanalyze.format.process import Process
+from ttanalyze.verbs.blame.suspects import Suspects, calls_recorded, suspects
+from ttanalyze.verbs.blame.target import Target
+
+SHOWN = 50
+Progress = Callable[[int, int], None] | None
+
+
+@dataclass(frozen=True)
+class Change:
+    """A region or a part of it from an epoch on.
+
+    after: the bytes of a part; None where the contents of epochs epoch to last are gone. before:
+    its bytes before, None where these are not known or there are none. blocks: of a whole region,
+    how many changed. since: the last epoch in which all was as before; None where these are the
+    region's first contents.
+    """
+
+    epoch: int
+    last: int
+    since: int | None
+    before: bytes | None
+    after: bytes | None
+    blocks: int | None
+    suspects: Suspects
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The changes of a target in epochs first to last, the latest of `count`. events: whether calls
+    were recorded.
+    """
+
+    target: Target
+    first: int
+    last: int
+    changes: list[Change]
+    count: int
+    events: bool
+
+    @property
+    def unread(self) -> int:
+        """How many of these epochs did not read the region: a change shows in the next that did."""
+        return self.target.process.unread.count(self.first, self.last, self.target.region)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, by name; values as lists of items of the type, or as hexadecimal bytes."""
+        epochs = self.target.process.epochs
+        return {
+            **self.target.as_dict(),
+            "first": self.first,
+            "last": self.last,
+            "count": self.count,
+            "unread": self.unread,
+            "events": self.events,
+            "changes": [
+                {
+                    "epoch": change.epoch,
+                    "last": change.last,
+                    "since": change.since,
+                    **described(self.target.process, epochs[change.epoch]),
+                    "before": self._values(change.before),
+                    "after": self._values(change.after),
+                    "blocks": change.blocks,
+                    "suspects": asdict(change.suspects),
+                }
+                for change in self.changes
+            ],
+        }
+
+    def _values(self, data: bytes | None) -> Any:
+        if data is None or self.target.type is None:
+            return None if data is None else data.hex()
+        return self.target.type.listed(data)
+
+
+class _Entry(NamedTuple):
+    """A change before suspects are looked for. begun: the first epoch in which it may have
+    happened; None for the region's first contents.
+    """
+
+    epoch: int
+    last: int
+    begun: int | None
+    before: bytes | None
+    after: bytes | None
+    blocks: int | None
+
+
+def blame(
+    target: Target,
+    epochs: tuple[int, int] | None = None,
+    most: int = SHOWN,
+    progress: Progress = None,
+) -> Blame:
+    """The changes of a target in epochs (first and last), the latest `most` of them with suspects;
+    0: all. Of a whole region, or a tensor of more than MOST_BYTES, only which epochs changed it is
+    looked at, not its contents.
+
+    progress: called with what is done and all there is, first of contents, then of suspects.
+    Raises Error where the part is too large, FormatError where files are damaged.
+    """
+    process = target.process
+    end = len(process.epochs) - 1
+    first, last = (0, end) if epochs is None else (epochs[0], min(epochs[1], end))
+    if not target.part:
+        entries = _of_region(target, last)
+    elif target.tensor is not None and target.stop - target.start > MOST_BYTES:
+        entries = _of_tensor(target, last)
+    else:
+        entries = _of_part(target, last, progress)
+    entries = [entry for entry in entries if entry.last >= first]
+    shown = []
+    for entry in entries[-most:] if most else entries:
+        shown.append(_change(target, entry))
+        if progress is not None:
+            progress(len(shown), min(most or len(entries), len(entries)))
+    return Blame(target, first, last, shown, len(entries), calls_recorded(process))
+
+
+def _of_region(target: Target, last: int) -> list[_Entry]:
+    rows = changes(target.process, target.region, last)
+    pairs = zip(rows["epoch"].tolist(), rows["changed"].tolist(), strict=True)
+    return [
+        _Entry(epoch, epoch, epoch if i else None, None, None, blocks)
+        for i, (epoch, blocks) in enumerate(pairs)
+    ]
+
+
+def _of_tensor(target: Target, last: int) -> list[_Entry]:
+    """As _of_region. Of its first and last block only bytes of its own count."""
+    process, region, start, stop = target.process, target.region, target.start, target.stop
+    first, end = -(-start // BLOCK_SIZE), stop // BLOCK_SIZE
+    inner = blocks_history(process, region, first, end, last)
+    blocks = Counter(inner["epoch"].tolist())
+    for begin, until in ((start, first * BLOCK_SIZE), (end * BLOCK_SIZE, stop)):
+        if begin < until:
+            blocks.update(v.first for v in byte_history(process, region, begin, until, last))
+    numbers = sorted(blocks.items())
+    return [
+        _Entry(epoch, epoch, epoch if i else None, None, None, count)
+        for i, (epoch, count) in enumerate(numbers)
+    ]
+
+
+def _of_part(target: Target, last: int, progress: Progress) -> list[_Entry]:
+    place = target.region, target.start, target.stop
+    out: list[_Entry] = []
+    known: Version | None = None  # the last contents that are
+    begun: int | None = None
+    for version in byte_history(target.process, *place, last, progress):
+        # What is found behind epochs whose contents are gone may have happened in any of them.
+        begun = begun if begun is not None or known is None else version.first
+        before = None if known is None else known.data
+        out.append(_Entry(version.first, version.last, begun, before, version.data, None))
+        if version.data is not None:
+            known, begun = version, None
+    return out
+
+
+def _change(target: Target, entry: _Entry) -> Change:
+    since = None
+    if entry.begun is not None:
+        since = target.process.seen.before(entry.begun, target.region)
+    part = target.start, target.stop
+    found = suspects(target.process, target.region, part, since, entry.last)
+    return Change(entry.epoch, entry.last, since, entry.before, entry.after, entry.blocks, found)
+
+
+def described(process: Process, epoch: Any) -> dict[str, Any]:
+    """trigger, epoch_label and flags of a tt_epoch."""
+    flags = int(epoch["flags"])
+    return {
+        "trigger": layout.TRIGGERS[int(epoch["trigger"])],
+        "epoch_label": process.strings.get(int(epoch["label"])),
+        "flags": [name for name, bit in layout.EPOCH_FLAGS.items() if flags & bit],
+    }

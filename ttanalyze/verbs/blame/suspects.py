@@ -1,0 +1,108 @@
+"""The calls that may have made a change, as much as is known of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.core import stacks
+from ttanalyze.core.writers import HOW, INDIRECT, WRITES, writers
+from ttanalyze.format import layout
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+
+LISTED = 8
+GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A call. kernel: mangled; how: one of writers.HOW; grid and block: of launches, bytes: of
+    copies and fills; caller: who made the call, where that was recorded.
+    """
+
+    seq: int
+    kind: str
+    call: str | None
+    kernel: str | None
+    stream: int
+    thread: int
+    grid: list[int] | None
+    block: list[int] | None
+    bytes: int | None
+    how: str
+    caller: str | None
+
+
+@dataclass(frozen=True)
+class Suspects:
+    """Calls that may have made a change. listed: the likeliest of count. indirect: how many
+    launches more are only possible because a kernel may find pointers in memory.
+    """
+
+    listed: list[Suspect]
+    count: int
+    indirect: int
+
+
+def calls_recorded(process: Process) -> bool:
+    """Whether there are any calls that could be suspected."""
+    return next(process.event_pieces(512), None) is not None
+
+
+def suspects(
+    process: Process,
+    region: int,
+    part: tuple[int, int],
+    since: int | None,
+    epoch: int,
+    most: int = LISTED,
+) -> Suspects:
+    """The calls between two epochs (since None: from the region's birth on) that may have written
+    to bytes [start, stop) of a region. Those that were given no pointer to it count as suspects
+    only where there are no others.
+    """
+    after = 0 if since is None else int(process.seen.whole[since])
+    found = writers(process, region, after, int(process.seen.some[epoch]))
+    base = int(process.regions.birth["base"][process.regions.rows(np.array([region]))[0]])
+    reaches = (found.how != WRITES) | _reaches(
+        process, found.events, base + part[0], base + part[1]
+    )
+    order = [i for i in found.surest().tolist() if reaches[i]]
+    sure = [i for i in order if found.how[i] != INDIRECT]
+    chosen = sure or order
+    listed = [_suspect(process, found.events[i], int(found.how[i])) for i in chosen[:most]]
+    return Suspects(listed, len(chosen), len(order) - len(chosen))
+
+
+def _reaches(process: Process, events: Array, start: int, stop: int) -> Array:
+    """Which copies and fills write to addresses [start, stop); rows of others end nobody knows
+    where, but none begins below its destination; where graphs write is not looked at here.
+    """
+    dst, length = events["dst"], np.maximum(events["bytes"], np.uint64(1))
+    names = [process.call(call) or "" for call in events["call"].tolist()]
+    in_rows = np.array(["2D" in name or "3D" in name for name in names], bool)
+    begins = dst < np.uint64(stop)
+    ends = (dst >= np.uint64(start)) | (np.uint64(start) - dst < length)
+    return np.asarray((begins & (in_rows | ends)) | (events["kind"] == GRAPH_LAUNCH))
+
+
+def _suspect(process: Process, event: Any, how: int) -> Suspect:
+    kind = layout.EVENT_KINDS[int(event["kind"])]
+    launch = kind == "launch"
+    frames = process.stack(int(event["stack"])) if event["stack"] else []
+    return Suspect(
+        seq=int(event["seq"]),
+        kind=kind,
+        call=process.call(int(event["call"])),
+        kernel=process.kernel(int(event["id"])) if launch else None,
+        stream=int(event["stream"]),
+        thread=int(event["thread"]),
+        grid=event["grid"].tolist() if launch else None,
+        block=event["block"].tolist() if launch else None,
+        bytes=int(event["bytes"]) if kind in ("copy", "set") else None,
+        how=HOW[how],
+        caller=stacks.caller(frames) if frames else None,
+    )

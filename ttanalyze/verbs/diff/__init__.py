@@ -1,0 +1,6 @@
+"""Where two runs first part, and why there."""
+
+from ttanalyze.verbs.diff.check import diff, parse_types
+from ttanalyze.verbs.diff.report import DiffReport, Divergence, ProcessDiff, Suspect
+
+__all__ = ["DiffReport", "Divergence", "ProcessDiff", "Suspect", "diff", "parse_types"]

@@ -1,0 +1,514 @@
+"""Compares two runs: aligns what they did, and says where their memory first parts and why there.
+
+Processes are compared with those of the same command line, else in their order; within a process,
+each context by itself. All of memory is compared by digests, which takes no contents; contents are
+read of what is then described, and where a tolerance decides what counts as different.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.core.values import Tolerance, Type
+from ttanalyze.core.values import parse as parse_type
+from ttanalyze.errors import Error
+from ttanalyze.format.expected import ExpectedProcess, load, parse
+from ttanalyze.format.layout import Array, distinct
+from ttanalyze.format.run import Run
+from ttanalyze.output import text
+from ttanalyze.verbs.diff import match
+from ttanalyze.verbs.diff.details import Details, Types
+from ttanalyze.verbs.diff.launches import add_launches
+from ttanalyze.verbs.diff.match import MatchedCalls, MatchedRegions
+from ttanalyze.verbs.diff.report import DiffReport, Launches, ProcessDiff, RegionAlone, Spread
+from ttanalyze.verbs.diff.sides import (
+    Calls,
+    Names,
+    Side,
+    mixed,
+    of_manifest,
+    of_process,
+    read_calls,
+)
+from ttanalyze.verbs.diff.states import Common, Stretches, compare_states
+from ttanalyze.verbs.diff.uses import used_alike
+
+LISTED = 100  # regions without a counterpart that a report lists
+SPREAD = 16
+TRIED = 64  # divergences that are looked at for one that is more than leftovers
+PIECE = 1 << 12  # epochs whose digests are looked at together
+Progress = Callable[[int, int], None]
+Source = Run | Mapping[str, Any] | str | os.PathLike[str]
+
+
+def parse_types(value: str) -> Types:
+    """Of "f32,3=bf16,weights=f16": a type for regions by id or label, and one for all others.
+
+    Raises Error for all else.
+    """
+    types: dict[str | int | None, Type] = {}
+    for part in value.split(","):
+        region, _, name = part.rpartition("=")
+        number = region.isascii() and region.isdecimal()
+        key = (int(region) if number else region) if region else None
+        if key in types or (not region and "=" in part):
+            raise Error(f"--dtype {value}: TYPE or REGION=TYPE is expected, each once")
+        types[key] = parse_type(name)
+    return types
+
+
+def diff(
+    a: Source,
+    b: Source,
+    *,
+    every: bool = False,
+    types: Types | Type | None = None,
+    tolerance: Tolerance | None = None,
+    progress: Progress | None = None,
+) -> DiffReport:
+    """Compares two runs, or manifests: files, or objects as parsed from one.
+
+    every: describe every divergence, not only the first of each process. types: of the items of
+    all regions, or by region (its id in a, or its label; None: of all others), to compare values.
+    tolerance: what does not count as different, of regions whose type is given. progress: called
+    with epochs done and those in all, and with divergences where every one is described.
+
+    Raises FormatError where a file is not what it should be, Error where there is nothing that
+    could be compared.
+    """
+    began = time.monotonic()
+    by_region: Types = {None: types} if isinstance(types, Type) else types or {}
+    if tolerance is not None and not by_region:
+        raise Error("a tolerance is of values: it needs a type to see them as")
+    work = _Diff(every, by_region, tolerance, progress)
+    name_a, sides_a = _sides(a, work.names)
+    name_b, sides_b = _sides(b, work.names)
+    _check_types(by_region, sides_a, work.names)
+    pairs = _pairs(sides_a, sides_b)
+    work.total = sum(min(len(x.flags), len(y.flags)) for x, y in pairs)
+    processes = [work.process(x, y) for x, y in pairs]
+    alone = [
+        [s.index for s in sides if s.index not in {p[which].index for p in pairs}]
+        for which, sides in enumerate((sides_a, sides_b))
+    ]
+    memory_same = not any(p.divergence_count for p in processes)
+    unknown = None if any(alone) else _unknown(pairs, processes)
+    report = DiffReport(
+        a=name_a,
+        b=name_b,
+        same=all(p.same for p in processes) and not any(alone) and unknown is None,
+        memory_same=memory_same,
+        unknown=unknown,
+        tolerance=_tolerance_text(tolerance),
+        processes=processes,
+        alone_a=alone[0],
+        alone_b=alone[1],
+        seconds=round(time.monotonic() - began, 6),
+    )
+    if report.same or report.unknown is not None:
+        _require_something(report, any(len(x.regions.id) for x in (*sides_a, *sides_b)))
+    return report
+
+
+def _unknown(pairs: list[tuple[Side, Side]], processes: list[ProcessDiff]) -> str | None:
+    """Which recordings failed, where nothing differs but what they lack."""
+    out = []
+    for sides, found in zip(pairs, processes, strict=True):
+        failed = [
+            (name, side.process)
+            for name, side in zip("ab", sides, strict=True)
+            if side.process is not None and side.process.failure is not None
+        ]
+        if not found.same and not any(found.only_lacks(name) for name, _ in failed):
+            return None
+        for name, process in failed:
+            out.append(f"process {process.index} of {name.upper()}: {process.failure}")
+    return "; ".join(out) or None
+
+
+def _check_types(types: Types, sides: list[Side], names: Names) -> None:
+    """Raises Error for a region that a type was given of but that is not there."""
+    ids = np.concatenate([np.empty(0, "u4"), *(side.regions.id for side in sides)])
+    labels = np.concatenate([np.empty(0, "i8"), *(side.regions.label for side in sides)])
+    for key in types:
+        there = (ids == key) if isinstance(key, int) else (labels == names.number(key))
+        if key is not None and not there.any():
+            raise Error(f"a type is given of region {key!r}, which A does not have")
+
+
+def _require_something(report: DiffReport, memory: bool) -> None:
+    """Raises Error where nothing was compared. memory: whether there are regions."""
+    epochs = any(p.epochs_a or p.epochs_b for p in report.processes)
+    calls = any(p.launches is not None and p.launches.calls for p in report.processes)
+    if any(p.region_epochs for p in report.processes) or (calls and not (epochs and memory)):
+        return
+    why = "neither has epochs or calls"
+    if any(p.common for p in report.processes):
+        why = "no region has contents in an epoch of both"
+    elif epochs:
+        why = "no epoch of one is at the same point of the program as one of the other"
+    lead = f"{report.a} and {report.b}: nothing to compare: {why}"
+    raise Error(lead if report.unknown is None else f"{lead}; {report.unknown}")
+
+
+def _tolerance_text(tolerance: Tolerance | None) -> str | None:
+    if tolerance is None:
+        return None
+    parts = (tolerance.abs, tolerance.rel, tolerance.ulp)
+    return ",".join("" if part is None else str(part) for part in parts).rstrip(",")
+
+
+def _sides(source: Source, names: Names) -> tuple[str, list[Side]]:
+    if isinstance(source, Run):
+        return str(source.path), [of_process(p, names) for p in source.processes]
+    if isinstance(source, Mapping):
+        return "manifest", _of_manifest(parse(source, "manifest"), names)
+    if Path(source).is_dir():
+        run = Run(Path(source))
+        return str(run.path), [of_process(p, names) for p in run.processes]
+    return os.fspath(source), _of_manifest(load(source), names)
+
+
+def _of_manifest(expected: list[ExpectedProcess], names: Names) -> list[Side]:
+    return [of_manifest(process, names) for process in expected]
+
+
+def _pairs(a: list[Side], b: list[Side]) -> list[tuple[Side, Side]]:
+    """Processes of one command line, in their order, and then the others in theirs."""
+    pairs: list[tuple[Side, Side]] = []
+    left = list(b)
+    for by_command in (True, False):
+        taken = {id(x) for x, _ in pairs}
+        for one in a:
+            if id(one) in taken:
+                continue
+            for other in left:
+                if not by_command or _command(one) == _command(other) != ():
+                    pairs.append((one, other))
+                    left.remove(other)
+                    break
+    return sorted(pairs, key=lambda pair: pair[0].index)
+
+
+def _command(side: Side) -> tuple[str, ...]:
+    return tuple(side.process.info.get("argv", [])) if side.process is not None else ()
+
+
+class _Diff:
+    def __init__(
+        self, every: bool, types: Types, tolerance: Tolerance | None, progress: Progress | None
+    ) -> None:
+        self.names = Names()
+        self.every = every
+        self.types = types
+        self.tolerance = tolerance
+        self.progress = progress
+        self.done = self.total = 0
+
+    def process(self, a: Side, b: Side) -> ProcessDiff:
+        """Compares two processes."""
+        out = ProcessDiff(
+            a.index,
+            b.index,
+            epochs_a=len(a.flags),
+            epochs_b=len(b.flags),
+            left_out_a=int(np.count_nonzero(~a.usable)),
+            left_out_b=int(np.count_nonzero(~b.usable)),
+        )
+        if a.process is None or b.process is None:
+            a, b = _without_contexts(a), _without_contexts(b)
+        calls_a, calls_b = read_calls(a, self.names), read_calls(b, self.names)
+        if calls_a is not None and calls_b is not None:
+            out.launches = Launches()
+        else:
+            out.notes.append("the calls of a side are not known: epochs are matched by their order")
+        for name, side in (("A", a), ("B", b)):
+            if side.process is not None and side.process.status == "running":
+                out.notes.append(f"{name} was killed or still runs")
+            elif side.process is not None and side.process.failure is not None:
+                out.notes.append(f"{name}: {side.process.failure}")
+        lanes = 0
+        for context in _contexts(a, b, calls_a, calls_b):
+            matched = None
+            if calls_a is not None and calls_b is not None:
+                of_a, of_b = calls_a.of_context(context), calls_b.of_context(context)
+                matched = match.match_calls(of_a, of_b)
+                assert out.launches is not None
+                assert a.process is not None and b.process is not None
+                add_launches(out.launches, matched, a.process, b.process)
+                lanes = max(lanes, matched.lanes)
+            self._context(out, a, b, context, matched)
+        if lanes > 1:
+            out.notes.append("several threads submit work: streams, or threads, are aligned alone")
+        out.divergences.sort(key=lambda d: (d.epoch_a, d.region_a))
+        if not self.every:
+            out.divergences.sort(key=lambda d: d.leftover)
+            del out.divergences[1:]
+        out.spread.sort(key=lambda s: (s.epoch_a, s.region_a))
+        del out.spread[SPREAD:]
+        for side in (a, b):
+            if side.process is not None:
+                side.process.release()
+        return out
+
+    def _context(
+        self, out: ProcessDiff, a: Side, b: Side, context: int, calls: MatchedCalls | None
+    ) -> None:
+        """Adds what is found in one context."""
+        used = None
+        if calls is not None and a.process is not None and b.process is not None:
+            used = partial(used_alike, a.process, b.process, calls)
+        regions = match.match_regions(
+            a.regions.where(a.regions.context == context),
+            b.regions.where(b.regions.context == context),
+            calls,
+            used,
+        )
+        equal = regions.a.size[regions.rows_a] == regions.b.size[regions.rows_b]
+        self._add_regions(out, regions, ~equal)
+        regions = MatchedRegions(regions.a, regions.b, regions.rows_a[equal], regions.rows_b[equal])
+        epochs = [np.flatnonzero(s.usable & (s.context == context)) for s in (a, b)]
+        if calls is not None:
+            epochs = [
+                self._settled(out, s, epochs[i], (calls.a, calls.b)[i])
+                for i, s in enumerate((a, b))
+            ]
+        epochs_a, epochs_b = match.match_epochs(
+            a,
+            b,
+            epochs[0],
+            epochs[1],
+            calls,
+            lambda: [_history(s, epochs[i], regions, i) for i, s in enumerate((a, b))],
+        )
+        self._add_alone(out, (a, b), context, epochs, (epochs_a, epochs_b))
+        common = _common(a, b, epochs_a, epochs_b, regions)
+        states, details = self._states(common, regions, calls)
+        again = self._by_contents(common, regions, states)
+        if again is not None:
+            out.notes.append("regions that were allocated in another order are paired by contents")
+            regions, common = again, _common(a, b, epochs_a, epochs_b, again)
+            states, details = self._states(common, regions, calls)
+        self.done += len(epochs_a)
+        out.common += len(epochs_a)
+        out.regions += len(common.born)
+        out.region_epochs += states.compared
+        out.differing += states.differing
+        out.tolerated += states.tolerated
+        out.unknown += states.unknown
+        out.unread += states.unread
+        out.divergence_count += states.total
+        out.stopped |= states.points < len(epochs_a)
+        for i in range(len(states.pair)):
+            if not self.every and (i == TRIED or (i and not out.divergences[-1].leftover)):
+                break
+            out.divergences.append(details.divergence(states, i))
+            if self.every and self.progress:
+                self.progress(i + 1, len(states.pair))
+        self._add_spread(out, states, details)
+
+    def _states(
+        self, common: Common, regions: MatchedRegions, calls: MatchedCalls | None
+    ) -> tuple[Stretches, Details]:
+        details = Details(common, regions, calls, self.names, self.types, self.tolerance)
+        judge = details.within_tolerance if self.tolerance is not None else None
+        stop = judge is not None and not self.every
+        return compare_states(common, judge, stop, self._advance), details
+
+    def _by_contents(
+        self, common: Common, regions: MatchedRegions, states: Stretches
+    ) -> MatchedRegions | None:
+        """The regions of which some that differ are matched with others, which always held the
+        same; None where no such are.
+        """
+        if self.tolerance is not None and len(states.pair):
+            states = compare_states(common)
+        differ = distinct(states.pair)
+        if len(differ) < 2:
+            return None
+        histories = (
+            _held(common.a, common.epochs_a, common.regions_a[differ]),
+            _held(common.b, common.epochs_b, common.regions_b[differ]),
+        )
+        return match.by_contents(regions, differ, histories)
+
+    def _add_alone(
+        self,
+        out: ProcessDiff,
+        sides: tuple[Side, Side],
+        context: int,
+        epochs: list[Array],
+        common: tuple[Array, Array],
+    ) -> None:
+        """Adds the epochs of a context without a counterpart."""
+        since = [int(them[-1]) + 1 if len(them) else 0 for them in common]
+        alone = [len(epochs[i]) - len(common[i]) for i in (0, 1)]
+        out.epochs_alone_a += alone[0]
+        out.epochs_alone_b += alone[1]
+        for i, other in ((0, 1), (1, 0)):
+            # Those that are left out may have been their counterparts.
+            side = sides[other]
+            left_out = np.flatnonzero(~side.usable & (side.context == context))
+            behind = np.count_nonzero(epochs[i] >= since[i])
+            lacks = not side.ended and behind > np.count_nonzero(left_out >= since[other])
+            unsure = out.launches is None and alone[i] > len(left_out)
+            out.epochs_lack |= bool(lacks or unsure)
+
+    def _settled(self, out: ProcessDiff, side: Side, epochs: Array, calls: Calls) -> Array:
+        """The epochs of which it is known what they hold; their cuts are put right."""
+        if not match.several_threads(calls):
+            return epochs
+        side.cut[epochs], sure = match.settled_cuts(side, epochs, calls)
+        unsure = int(np.count_nonzero(~sure))
+        if unsure:
+            count = text.count(unsure, "epoch")
+            out.notes.append(f"{count} left out: other threads submitted work as they were cut")
+        return epochs[sure]
+
+    def _advance(self, done: int, total: int) -> None:
+        if self.progress:
+            self.progress(min(self.done + done, self.total), self.total)
+
+    def _add_regions(self, out: ProcessDiff, regions: MatchedRegions, other: Array) -> None:
+        """Adds the regions without a counterpart, and the pairs of `other` sizes."""
+        rows: list[tuple[str, int | None, int | None]] = []
+        rows += [("a", row, None) for row in regions.alone(0).tolist()]
+        rows += [("b", None, row) for row in regions.alone(1).tolist()]
+        pairs = zip(regions.rows_a[other].tolist(), regions.rows_b[other].tolist(), strict=True)
+        rows += [("both", one, two) for one, two in pairs]
+        out.regions_alone_count += len(rows)
+        out.regions_alone_a += len(regions.alone(0))
+        out.regions_alone_b += len(regions.alone(1))
+        for side, row_a, row_b in rows[: LISTED - len(out.regions_alone)]:
+            of, row = (regions.a, row_a) if row_a is not None else (regions.b, row_b)
+            assert row is not None
+            out.regions_alone.append(
+                RegionAlone(
+                    side=side,
+                    region_a=None if row_a is None else int(regions.a.id[row_a]),
+                    region_b=None if row_b is None else int(regions.b.id[row_b]),
+                    kind=self.names.text(int(of.kind[row])) or "",
+                    label=self.names.text(int(of.label[row])),
+                    size_a=None if row_a is None else int(regions.a.size[row_a]),
+                    size_b=None if row_b is None else int(regions.b.size[row_b]),
+                )
+            )
+
+    def _add_spread(self, out: ProcessDiff, states: Stretches, details: Details) -> None:
+        """Adds where each pair parts first."""
+        pairs, first, counts = np.unique(states.pair, return_index=True, return_counts=True)
+        out.regions_differing += len(pairs)
+        order = np.argsort(first, kind="stable")[:SPREAD]
+        common, regions = details.common, details.regions
+        for pair, i, count in zip(pairs[order], first[order], counts[order], strict=True):
+            row, point = int(regions.rows_a[pair]), int(states.first[i])
+            out.spread.append(
+                Spread(
+                    region_a=int(common.regions_a[pair]),
+                    region_b=int(common.regions_b[pair]),
+                    label=self.names.text(int(regions.a.label[row])),
+                    size=int(regions.a.size[row]),
+                    epoch_a=int(common.epochs_a[point]),
+                    epoch_b=int(common.epochs_b[point]),
+                    stretches=int(count),
+                )
+            )
+
+
+def _without_contexts(side: Side) -> Side:
+    """A process as a manifest knows it."""
+    regions = replace(side.regions, context=np.zeros_like(side.regions.context))
+    return replace(side, context=np.zeros_like(side.context), regions=regions)
+
+
+def _contexts(a: Side, b: Side, *calls: Calls | None) -> list[int]:
+    them = [of.context for side in (a, b) for of in (side, side.regions)]
+    them += [of.context for of in calls if of is not None]
+    contexts: list[int] = np.unique(np.concatenate([distinct(one) for one in them])).tolist()
+    return contexts
+
+
+def _common(a: Side, b: Side, epochs_a: Array, epochs_b: Array, regions: MatchedRegions) -> Common:
+    """Points and pairs, and in which points both sides of a pair live."""
+    rows_a, rows_b = regions.rows_a, regions.rows_b
+    born = [
+        np.searchsorted(epochs, of.born[rows])
+        for epochs, of, rows in ((epochs_a, regions.a, rows_a), (epochs_b, regions.b, rows_b))
+    ]
+    died = [
+        np.searchsorted(epochs, of.died[rows])
+        for epochs, of, rows in ((epochs_a, regions.a, rows_a), (epochs_b, regions.b, rows_b))
+    ]
+    return Common(
+        a,
+        b,
+        epochs_a,
+        epochs_b,
+        regions.a.id[rows_a],
+        regions.b.id[rows_b],
+        np.maximum(born[0], born[1]),
+        np.minimum(died[0], died[1]),
+    )
+
+
+def _held(side: Side, epochs: Array, regions: Array) -> Array:
+    """For each region, by id, a number that is the same where they held the same in the same of
+    these epochs: of those in which its contents came to be others.
+    """
+    order = np.argsort(regions, kind="stable")
+    out, last = np.zeros(len(regions), "u8"), np.zeros(len(regions), "u8")
+    first = 0
+    for begin in range(0, len(epochs), PIECE):
+        end = min(begin + PIECE, len(epochs))
+        region, epoch, digest = side.digests(first, int(epochs[end - 1]) + 1)
+        first = int(epochs[end - 1]) + 1
+        at = np.minimum(np.searchsorted(regions[order], region), len(regions) - 1)
+        ours = np.flatnonzero(regions[order][at] == region)
+        row, point = order[at[ours]], np.searchsorted(epochs, epoch[ours])
+        in_order = np.lexsort((epoch[ours], row))
+        row, point, digest = row[in_order], point[in_order], digest[ours][in_order]
+        newest = np.append((row[1:] != row[:-1]) | (point[1:] != point[:-1]), True)[: len(row)]
+        row, point, digest = row[newest], point[newest], digest[newest]
+        begins = np.append(True, row[1:] != row[:-1])[: len(row)]
+        before = np.where(begins, last[row], np.append(digest[:1], digest[:-1])[: len(row)])
+        new = digest != before
+        np.add.at(out, row[new], mixed(point[new], digest[new]))
+        ends = np.append(begins[1:], True)[: len(row)]
+        last[row[ends]] = digest[ends]
+    return out
+
+
+def _history(side: Side, epochs: Array, regions: MatchedRegions, which: int) -> tuple[Array, Array]:
+    """For each epoch a number that is the same where all pairs had the same digests, and one that
+    is the same where the same pairs got the same digests in it.
+    """
+    of, rows = ((regions.a, regions.rows_a), (regions.b, regions.rows_b))[which]
+    ids, died = of.id[rows], of.died[rows].astype("i8")
+    order = np.argsort(ids, kind="stable")
+    count = len(side.flags)
+    states, changes = np.zeros(count + 1, "u8"), np.zeros(count, "u8")
+    last = np.zeros(len(ids), "u8")  # of each pair, what it adds to the state
+    for first in range(0, count if len(ids) else 0, PIECE):
+        region, epoch, digest = side.digests(first, min(first + PIECE, count))
+        at = np.minimum(np.searchsorted(ids[order], region), len(ids) - 1)
+        ours = np.flatnonzero(ids[order][at] == region)
+        ours = ours[np.argsort(order[at[ours]], kind="stable")]
+        pair, epoch, now = order[at[ours]], epoch[ours], digest[ours]
+        now = mixed(pair, now)
+        np.add.at(changes, epoch, now)
+        follows = np.append(False, pair[1:] == pair[:-1])[: len(pair)]
+        before = np.where(follows, np.append(now[:1], now[:-1])[: len(now)], last[pair])
+        np.add.at(states, epoch, now - before)
+        ends = np.append(~follows[1:], True)[: len(pair)]
+        last[pair[ends]] = now[ends]
+    gone = died < count
+    np.subtract.at(states, died[gone], last[gone])
+    return np.cumsum(states)[epochs], changes[epochs]

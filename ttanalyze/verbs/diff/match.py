@@ -1,0 +1,363 @@
+"""What corresponds in two processes: calls, and through them epochs and regions.
+
+Calls of one thread are aligned in the order in which the program made them; where several threads
+submit work, their order among each other is chance, and the calls of each stream, or of each
+thread, are aligned by themselves. Two epochs are at the same point if as many of the calls that
+correspond come before each, in every one of them: so runs that were recorded at other points share
+some, and calls that only one run makes shift nothing. A context of one run is compared with the
+same one of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ttanalyze.core.align import Alignment, align
+from ttanalyze.format.layout import Array, distinct
+from ttanalyze.verbs.diff.sides import Calls, Regions, Side, mixed
+
+MOST_GROUPS = 64  # streams or threads whose pairs are looked for by what they do
+Pair = tuple[Array, Array]
+
+
+@dataclass(frozen=True)
+class MatchedCalls:
+    """A context's calls of either side, and which correspond.
+
+    lane: of each pair, which part of the calls it was found in; b ascends only within a lane.
+    """
+
+    a: Calls
+    b: Calls
+    alignment: Alignment
+    lane: Array
+
+    @property
+    def lanes(self) -> int:
+        return int(self.lane.max()) + 1 if len(self.lane) else 1
+
+    def points(self, side: int, cuts: Array, all_calls: bool = False) -> Array:
+        """For each cut, a number that is the same where the same calls come before it.
+
+        side: 0 or 1. cuts: seqs from which on calls come after. all_calls: not only those that
+        may change memory.
+        """
+        calls = (self.a, self.b)[side]
+        own = (self.alignment.a, self.alignment.b)[side]
+        counted = np.ones(len(own), bool) if all_calls else calls.work[own]
+        seqs, lane = calls.seq[own[counted]], self.lane[counted]
+        out = np.zeros(len(cuts), "u8")
+        for number in range(self.lanes):
+            out = mixed(out, np.searchsorted(seqs[lane == number], cuts))
+        return out
+
+
+def several_threads(calls: Calls) -> bool:
+    """Whether more than one thread submits work."""
+    return len(distinct(calls.thread[calls.work])) > 1
+
+
+def settled_cuts(side: Side, epochs: Array, calls: Calls) -> tuple[Array, Array]:
+    """Where several threads submit work: the cuts of these epochs, and which are sure.
+
+    An epoch at a wait is cut when the wait is over, so that it holds what other threads submitted
+    meanwhile. Most epochs say up to which call. Of the others the last call of each thread may have
+    been held up by the cut itself, and whether it is in the epoch is known only where it changes no
+    memory.
+    """
+    cuts, times, exact = side.cut[epochs].copy(), side.time[epochs], side.exact[epochs]
+    sure = np.ones(len(epochs), bool)
+    before = np.zeros(len(epochs), "i8")
+    for own in _places(calls.thread).values():
+        last = np.searchsorted(np.maximum.accumulate(calls.time[own]), times, "right") - 1
+        call = own[np.maximum(last, 0)]
+        meanwhile = ~exact & (last >= 0) & (calls.seq[call] >= cuts)
+        meanwhile &= calls.seq[call] != side.seq[epochs]  # itself, before which the cut is
+        sure &= ~(meanwhile & calls.work[call])
+        before = np.maximum(before, np.where(meanwhile, calls.seq[call].astype("i8") + 1, 0))
+    return np.maximum(cuts, before.astype("u8")), sure
+
+
+def match_calls(a: Calls, b: Calls) -> MatchedCalls:
+    """Aligns the calls of one context: in their order where one thread made them, else the calls
+    of each stream or of each thread by themselves, whichever lets more correspond.
+    """
+    if not (several_threads(a) or several_threads(b)):
+        found = align((a.same, b.same), (a.alike, b.alike))
+        return MatchedCalls(a, b, found, np.zeros(len(found.a), "u1"))
+    ways = [_in_lanes(a, b, a.stream, b.stream), _in_lanes(a, b, a.thread, b.thread)]
+    return max(ways, key=lambda way: len(way.alignment.a))
+
+
+def _in_lanes(a: Calls, b: Calls, group_a: Array, group_b: Array) -> MatchedCalls:
+    """Aligns the calls of each group by themselves."""
+    parts = []
+    in_a, in_b = _places(group_a), _places(group_b)
+    for one, other in _match_groups(a, b, in_a, in_b):
+        of_a, of_b = in_a[one], in_b[other]
+        found = align((a.same[of_a], b.same[of_b]), (a.alike[of_a], b.alike[of_b]))
+        parts.append(Alignment(of_a[found.a], of_b[found.b], found.level, found.exact))
+    at_a = np.concatenate([np.empty(0, "i8"), *(part.a for part in parts)])
+    at_b = np.concatenate([np.empty(0, "i8"), *(part.b for part in parts)])
+    level = np.concatenate([np.empty(0, "u1"), *(part.level for part in parts)])
+    lane = np.repeat(np.arange(len(parts)), [len(part.a) for part in parts])
+    order = np.argsort(at_a, kind="stable")
+    exact = all(part.exact for part in parts)
+    whole = Alignment(at_a[order], at_b[order], level[order], exact)
+    return MatchedCalls(a, b, whole, lane[order])
+
+
+Groups = dict[int, Array]
+
+
+def _places(group: Array) -> Groups:
+    """Where the items of each group are, ascending; groups in the order of their first items."""
+    order = np.argsort(group, kind="stable")
+    breaks = np.flatnonzero(group[order][1:] != group[order][:-1]) + 1
+    parts = np.split(order, breaks) if len(order) else []
+    parts.sort(key=lambda part: int(part[0]))
+    return {int(group[part[0]]): part for part in parts}
+
+
+def _match_groups(a: Calls, b: Calls, in_a: Groups, in_b: Groups) -> list[tuple[int, int]]:
+    """Streams or threads that do the same, or else alike things; of equally good ones those that
+    began as early, and so they all are where there are very many.
+    """
+    if max(len(in_a), len(in_b)) > MOST_GROUPS:
+        return list(zip(in_a, in_b, strict=False))
+    same = _in_common(a.same, in_a, b.same, in_b)
+    alike = _in_common(a.alike, in_a, b.alike, in_b)
+    ranked = sorted(
+        (-int(same[i, j]), -int(alike[i, j]), abs(i - j), i, j)
+        for i, j in zip(*(at.tolist() for at in alike.nonzero()), strict=True)
+    )
+    names_a, names_b = list(in_a), list(in_b)
+    return [(names_a[i], names_b[j]) for i, j in _best_first([(i, j) for *_, i, j in ranked])]
+
+
+def _best_first(ranked: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Of pairs, the best first, those neither side of which is in a better one."""
+    pairs: dict[int, int] = {}
+    taken: set[int] = set()
+    for one, other in ranked:
+        if one not in pairs and other not in taken:
+            pairs[one] = other
+            taken.add(other)
+    return sorted(pairs.items())
+
+
+def _in_common(a: Array, in_a: Groups, b: Array, in_b: Groups) -> Array:
+    """How many items each group of a has in common with each of b."""
+    numbers = np.unique(np.concatenate([a, b]), return_inverse=True)[1]
+    most = int(numbers.max()) + 1 if len(numbers) else 0
+    of_a, of_b = numbers[: len(a)], numbers[len(a) :]
+    counts_a = [np.bincount(of_a[own], minlength=most) for own in in_a.values()]
+    counts_b = [np.bincount(of_b[own], minlength=most) for own in in_b.values()]
+    found = [[int(np.minimum(x, y).sum()) for y in counts_b] for x in counts_a]
+    return np.array(found, "i8").reshape(len(counts_a), len(counts_b))
+
+
+# ---- regions ----
+
+
+@dataclass(frozen=True)
+class MatchedRegions:
+    """Rows of a and b that correspond. a, b: the regions of a context."""
+
+    a: Regions
+    b: Regions
+    rows_a: Array
+    rows_b: Array
+
+    def alone(self, side: int) -> Array:
+        """The rows of a side that nothing corresponds to."""
+        regions, rows = ((self.a, self.rows_a), (self.b, self.rows_b))[side]
+        return _without(np.arange(len(regions.id)), rows)
+
+
+Used = Callable[[], tuple[Pair, Array]]  # ids of regions of a and of b, and how sure it is
+
+
+def match_regions(
+    a: Regions, b: Regions, calls: MatchedCalls | None, used: Used | None = None
+) -> MatchedRegions:
+    """Matches regions: first those that calls use alike, then in the order of allocation, those of
+    the same size and label at the same point of the program, at another point, in another order,
+    and last those of other sizes. Where several threads allocate, those of threads that correspond
+    are matched first.
+    """
+    rows_a, rows_b = _used_alike(a, b, used)
+    parts = [(rows_a, rows_b)]
+    left = _without(np.arange(len(a.id)), rows_a), _without(np.arange(len(b.id)), rows_b)
+    for one, other in _match_threads(calls) if calls is not None else []:
+        lane = left[0][a.thread[left[0]] == one], left[1][b.thread[left[1]] == other]
+        left = _add(parts, left, lane, _match_rows(a, b, lane, calls)[0])
+    same, other_sizes = _match_rows(a, b, left, calls)
+    rest = _add(parts, left, left, same)
+    _add(parts, rest, rest, _match_any_order(a.where(rest[0]), b.where(rest[1])))
+    taken = [np.concatenate(side) for side in zip(*parts, strict=True)]
+    ends = [left[i][other_sizes[i]] for i in (0, 1)]
+    free = ~np.isin(ends[0], taken[0]) & ~np.isin(ends[1], taken[1])
+    parts.append((ends[0][free], ends[1][free]))
+    pairs = [np.concatenate(side) for side in zip(*parts, strict=True)]
+    order = np.argsort(pairs[0], kind="stable")
+    return MatchedRegions(a, b, pairs[0][order], pairs[1][order])
+
+
+def _add(parts: list[Pair], left: Pair, rows: Pair, found: Pair) -> Pair:
+    """Adds pairs that were found among some rows, and gives what is left."""
+    parts.append((rows[0][found[0]], rows[1][found[1]]))
+    return _without(left[0], parts[-1][0]), _without(left[1], parts[-1][1])
+
+
+def _without(rows: Array, taken: Array) -> Array:
+    """Different rows but those taken, ascending. Unlike numpy's own, fast for millions."""
+    return np.sort(rows[~np.isin(rows, taken)])
+
+
+def _used_alike(a: Regions, b: Regions, used: Used | None) -> Pair:
+    """Rows of the regions that most calls use alike, of those of the same size and label."""
+    nothing = np.empty(0, "i8")
+    if used is None:
+        return nothing, nothing
+    (ids_a, ids_b), counts = used()
+    rows_a, rows_b = _rows_of(a, ids_a), _rows_of(b, ids_b)
+    keys_a, keys_b = _both([(r.kind, r.label, r.size) for r in (a, b)])
+    good = (rows_a >= 0) & (rows_b >= 0)
+    good[good] = keys_a[rows_a[good]] == keys_b[rows_b[good]]
+    rows_a, rows_b, counts = rows_a[good], rows_b[good], counts[good]
+    order = np.lexsort((np.abs(rows_a - rows_b), -counts))
+    pairs = _best_first(list(zip(rows_a[order].tolist(), rows_b[order].tolist(), strict=True)))
+    return (np.array([x for x, _ in pairs], "i8"), np.array([y for _, y in pairs], "i8"))
+
+
+def _rows_of(regions: Regions, ids: Array) -> Array:
+    """Rows of regions by id, -1 where there is none."""
+    if not len(regions.id):
+        return np.full(len(ids), -1)
+    order = np.argsort(regions.id, kind="stable")
+    at = np.minimum(np.searchsorted(regions.id[order], ids), len(order) - 1)
+    return np.where(regions.id[order][at] == ids, order[at], -1)
+
+
+def _match_any_order(a: Regions, b: Regions, *more: Array) -> Pair:
+    """Of each size and label the first with the first, the second with the second, … more: of a
+    and of b, what has to be equal besides.
+    """
+    keys = _both([(r.label, r.size, *more[i : i + 1]) for i, r in enumerate((a, b))])
+    numbered = _both([(key, _ordinal(key)) for key in keys])
+    _, one, other = np.intersect1d(*numbered, return_indices=True)
+    return one, other
+
+
+def _ordinal(keys: Array) -> Array:
+    """For each how many equal ones come before it."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    begins = np.append(True, ordered[1:] != ordered[:-1])[: len(keys)]
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(keys)), 0))
+    out = np.empty(len(keys), "i8")
+    out[order] = np.arange(len(keys)) - first
+    return out
+
+
+def by_contents(found: MatchedRegions, chosen: Array, histories: Pair) -> MatchedRegions | None:
+    """Matches some pairs anew, so that those correspond that always held the same; None where none
+    do. chosen: pairs, by number. histories: a number for each region of a and of b in these, equal
+    where they did.
+    """
+    rows = found.rows_a[chosen], found.rows_b[chosen]
+    parts: list[Pair] = []
+    sides = found.a.where(rows[0]), found.b.where(rows[1])
+    rest = _add(parts, rows, rows, _match_any_order(*sides, *histories))
+    if not len(parts[0][0]):
+        return None
+    _add(parts, rest, rest, _match_any_order(found.a.where(rest[0]), found.b.where(rest[1])))
+    kept = _without(np.arange(len(found.rows_a)), chosen)
+    parts.append((found.rows_a[kept], found.rows_b[kept]))
+    pairs = [np.concatenate(side) for side in zip(*parts, strict=True)]
+    order = np.argsort(pairs[0], kind="stable")
+    return MatchedRegions(found.a, found.b, pairs[0][order], pairs[1][order])
+
+
+def _match_threads(calls: MatchedCalls) -> list[tuple[int, int]]:
+    """Threads most of whose calls correspond, where there are several."""
+    threads = calls.a.thread[calls.alignment.a], calls.b.thread[calls.alignment.b]
+    if all(len(distinct(them)) <= 1 for them in threads):
+        return []
+    both = np.stack(threads, axis=1).astype("i8")
+    pairs, counts = np.unique(both, axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return _best_first([(one, other) for one, other in pairs[order].tolist()])
+
+
+def _match_rows(
+    a: Regions, b: Regions, rows: Pair, calls: MatchedCalls | None
+) -> tuple[Pair, Pair]:
+    """Matches these rows of either side in their order: those of the same size, and of others."""
+    sides = a.where(rows[0]), b.where(rows[1])
+    points = [
+        np.zeros(len(r.id), "u8") if calls is None else calls.points(i, r.seq)
+        for i, r in enumerate(sides)
+    ]
+    by_size = [(r.label, r.size) for r in sides]
+    found = align(
+        _both([(p, r.kind, *s) for p, r, s in zip(points, sides, by_size, strict=True)]),
+        _both([(p, *s) for p, s in zip(points, by_size, strict=True)]),
+        _both(by_size),
+        _both([(np.where(r.label > 0, 0, p), r.label) for p, r in zip(points, sides, strict=True)]),
+    )
+    same = sides[0].size[found.a] == sides[1].size[found.b]
+    return (found.a[same], found.b[same]), (found.a[~same], found.b[~same])
+
+
+def _both(columns: Sequence[tuple[Array, ...]]) -> Pair:
+    """The columns of a and of b, as keys that are equal where they are."""
+    return mixed(*columns[0]), mixed(*columns[1])
+
+
+# ---- epochs ----
+
+
+def match_epochs(
+    a: Side,
+    b: Side,
+    epochs_a: Array,
+    epochs_b: Array,
+    calls: MatchedCalls | None,
+    histories: Callable[[], Sequence[Pair]],
+) -> Pair:
+    """Which of these epochs, by number, are at the same point of the program. Both ascend.
+
+    histories: gives what to go by where no calls are known: for either side two numbers for each
+    epoch, equal where memory was the same, and where the same changed.
+    """
+    sides = ((a, epochs_a), (b, epochs_b))
+    causes = [(side.trigger[them], side.label[them]) for side, them in sides]
+    if calls is None:
+        whole = _both(causes)
+        if np.array_equal(whole[0], whole[1]):
+            return epochs_a, epochs_b
+        states, changes = zip(*histories(), strict=True)
+        found = align(
+            (states[0], states[1]),
+            _both([(*c, d) for c, d in zip(causes, changes, strict=True)]),
+            whole,
+        )
+        return epochs_a[found.a], epochs_b[found.b]
+    cuts = [side.cut[them] for side, them in sides]
+    points = [
+        # Inside a call, epochs are at the points that their labels name.
+        mixed(calls.points(i, cut), np.where(side.inside[them], label + 1, 0))
+        for i, (cut, (side, them), (_, label)) in enumerate(zip(cuts, sides, causes, strict=True))
+    ]
+    waits = [calls.points(i, cut, all_calls=True) for i, cut in enumerate(cuts)]
+    found = align(
+        _both([(p, w, *c) for p, w, c in zip(points, waits, causes, strict=True)]),
+        _both([(p, *c) for p, c in zip(points, causes, strict=True)]),
+        (points[0], points[1]),
+    )
+    return epochs_a[found.a], epochs_b[found.b]

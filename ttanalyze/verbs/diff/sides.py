@@ -1,0 +1,290 @@
+"""The two sides of a comparison, in one form: a recorded process, or one of a manifest.
+
+A manifest knows neither calls nor contexts nor contents: what it lacks is empty or zero here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ttanalyze.format import layout, statuses
+from ttanalyze.format.epoch_coverage import INSIDE
+from ttanalyze.format.expected import ExpectedProcess
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+from ttanalyze.format.unread import Unread, find_unread
+
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
+WORK = ("launch", "graph-launch", "copy", "set", "mem-op")  # may change memory
+CALLS = (*WORK, "launch-host", "sync")  # are aligned
+LAUNCHES = ("launch", "graph-launch")
+BIRTHS = ("alloc", "module-load")
+CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+# Of an event's flags, those that are the program's doing.
+HOST_DST = layout.constant("TT_EVENTF_HOST_DST")
+FLAGS = CAPTURING | HOST_DST | layout.constant("TT_EVENTF_HOST_SRC")
+FLAGS |= layout.constant("TT_EVENTF_COOPERATIVE") | layout.constant("TT_EVENTF_PEER")
+
+
+class Names:
+    """Texts by number, the same for the same text on both sides. 0 is no text."""
+
+    def __init__(self) -> None:
+        self._texts: list[str | None] = [None]
+        self._numbers: dict[str | None, int] = {None: 0}
+
+    def number(self, text: str | None) -> int:
+        if text not in self._numbers:
+            self._numbers[text] = len(self._texts)
+            self._texts.append(text)
+        return self._numbers[text]
+
+    def text(self, number: int) -> str | None:
+        return self._texts[number]
+
+
+def mixed(*columns: Array) -> Array:
+    """A uint64 for each row of columns, equal where they are."""
+    with np.errstate(over="ignore"):
+        out = np.zeros(len(columns[0]), "u8")
+        for column in columns:
+            out = (out ^ column.astype("u8")) * FACTOR
+            out ^= out >> np.uint64(32)
+        return out
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What a program asked of the driver, by seq. same: equal where calls are the same in all
+    that was recorded but addresses; alike: where it is the same kernel or the same kind of call.
+    """
+
+    seq: Array
+    time: Array
+    context: Array
+    stream: Array
+    thread: Array
+    same: Array
+    alike: Array
+    work: Array  # bool: may change memory
+    launch: Array  # bool: of a kernel or a graph
+
+    def where(self, chosen: Array) -> Calls:
+        return Calls(*(getattr(self, name)[chosen] for name in Calls.__dataclass_fields__))
+
+    def of_context(self, context: int) -> Calls:
+        """Those of one context; without a copy where it is the only one."""
+        own = self.context == context
+        return self if own.all() else self.where(own)
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Captured regions, by id. kind, label: numbers of Names. born, died: as in a manifest, the
+    latter NO_EPOCH while it lives. seq: of the birth; thread: that made it, 0 where not known.
+    """
+
+    id: Array
+    kind: Array
+    label: Array
+    size: Array
+    context: Array
+    seq: Array
+    thread: Array
+    born: Array
+    died: Array
+
+    def where(self, chosen: Array) -> Regions:
+        return Regions(*(getattr(self, name)[chosen] for name in Regions.__dataclass_fields__))
+
+
+@dataclass
+class Side:
+    """One process of one side. process: None for a manifest's. The epochs' arrays have an item
+    for each: trigger and label are numbers of Names, flags a tt_epoch's, seq that of the call that
+    caused it, time when it was cut, cut the seq from which on calls come after it, exact whether
+    that is known whatever other threads did, inside whether it was cut inside the last call before
+    that, digest_end where its digests end among all of them. last_call: the seq of the last call
+    that counts, where more may come.
+    """
+
+    index: int
+    process: Process | None
+    trigger: Array
+    label: Array
+    flags: Array
+    context: Array
+    seq: Array
+    time: Array
+    cut: Array
+    exact: Array
+    inside: Array
+    digest_end: Array
+    regions: Regions
+    expected: ExpectedProcess | None = None
+    last_call: int | None = None
+    usable: Array = field(init=False)  # epochs that say what memory was
+
+    def __post_init__(self) -> None:
+        counts = np.diff(self.digest_end, prepend=np.uint64(0))
+        lost = (self.flags & layout.DROPPED != 0) & (counts == 0)
+        self.usable = ~lost & (self.flags & layout.REFUSED == 0)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was recorded up to its end, as far as can be known."""
+        return self.process is None or self.process.status in statuses.WITH_THE_PROCESS
+
+    @functools.cached_property
+    def unread(self) -> Unread:
+        """What its epochs left out."""
+        of = self.regions
+        regions = of.id, of.born, of.died, of.context
+        return find_unread(
+            self.flags, self.context, regions, lambda: self.digests(0, len(self.flags))[:2]
+        )
+
+    def digests(self, first: int, end: int) -> tuple[Array, Array, Array]:
+        """Region, epoch and digest of the records of epochs first to end - 1, by epoch."""
+        if self.process is not None:
+            records = self.process.digests(first, end)
+            epochs = self.process.epoch_of("digests", first, end)
+            return records["region"], epochs, records["digest"]
+        assert self.expected is not None, "a side is a process or a manifest's"
+        before = int(self.digest_end[first - 1]) if first else 0
+        of = slice(before, int(self.digest_end[end - 1]) if end > first else before)
+        return self.expected.region[of], self.expected.epoch[of], self.expected.digest[of]
+
+
+def of_process(process: Process, names: Names) -> Side:
+    """A recorded process; its calls are read only when they are asked for."""
+    epochs = process.epochs
+    table = process.regions
+    captured = np.flatnonzero(table.flags & layout.CAPTURED)
+    birth = table.birth[captured]
+    regions = Regions(
+        id=table.id[captured],
+        kind=_numbers(birth["kind"], lambda k: layout.REGION_KINDS[k], names),
+        label=_numbers(table.label[captured], process.strings.get, names),
+        size=birth["size"],
+        context=birth["context"],
+        seq=birth["seq"],
+        thread=np.zeros(len(captured), "u4"),
+        born=table.born[captured],
+        died=table.died[captured],
+    )
+    return Side(
+        index=process.index,
+        process=process,
+        trigger=_numbers(epochs["trigger"], lambda t: layout.TRIGGERS[t], names),
+        label=_numbers(epochs["label"], process.strings.get, names),
+        flags=epochs["flags"],
+        context=epochs["context"],
+        seq=epochs["seq"],
+        time=epochs["time_ns"],
+        cut=(process.seen.some + 1).astype("u8"),
+        exact=epochs["cut"] != 0,
+        inside=epochs["trigger"] == INSIDE,
+        digest_end=epochs["digests_first"] + epochs["digests_count"],
+        regions=regions,
+        last_call=_last_call(process) if process.status == "running" else None,
+    )
+
+
+def _last_call(process: Process) -> int:
+    return max((int(events["seq"].max()) for events in process.event_pieces()), default=0)
+
+
+def of_manifest(expected: ExpectedProcess, names: Names) -> Side:
+    """A process of a manifest."""
+    count = len(expected.triggers)
+    table = expected.regions
+    zeros = np.zeros(len(table.id), "u4")
+    regions = Regions(
+        id=table.id,
+        kind=np.array([names.number(kind) for kind in table.kind.tolist()], "i8"),
+        label=np.array([names.number(label) for label in table.label.tolist()], "i8"),
+        size=table.size,
+        context=zeros,
+        seq=zeros.astype("u8"),
+        thread=zeros,
+        born=table.born,
+        died=table.died,
+    )
+    numbers = np.arange(count, dtype="u4")
+    return Side(
+        index=expected.index,
+        process=None,
+        trigger=np.array([names.number(t) for t in expected.triggers], "i8"),
+        label=np.array([names.number(t) for t in expected.labels], "i8"),
+        flags=expected.flag_bits,
+        context=np.zeros(count, "u4"),
+        seq=np.zeros(count, "u8"),
+        time=np.zeros(count, "u8"),
+        cut=np.zeros(count, "u8"),
+        exact=np.zeros(count, bool),
+        inside=np.zeros(count, bool),
+        digest_end=np.searchsorted(expected.epoch, numbers, "right").astype("u8"),
+        regions=regions,
+        expected=expected,
+    )
+
+
+def _numbers(values: Array, text_of: Callable[[int], str | None], names: Names) -> Array:
+    """The number of the text of each value."""
+    different, which = np.unique(values, return_inverse=True)
+    return np.array([names.number(text_of(v)) for v in different.tolist()], "i8")[which]
+
+
+def read_calls(side: Side, names: Names) -> Calls | None:
+    """The calls of a process that succeeded and are aligned; None where none was recorded.
+
+    Fills in the threads of the side's regions on the way.
+    """
+    if side.process is None:
+        return None
+    kinds, births = np.zeros((2, len(layout.EVENT_KINDS)), bool)
+    kinds[[KIND[name] for name in CALLS]] = True
+    births[[KIND[name] for name in BIRTHS]] = True
+    parts: dict[str, list[Array]] = {name: [] for name in Calls.__dataclass_fields__}
+    recorded = False
+    for records in side.process.event_pieces():
+        recorded |= len(records) > 0
+        if side.last_call is not None:
+            records = layout.take(records, records["seq"] <= side.last_call)
+        chosen = kinds[records["kind"]] & (records["result"] == 0)
+        calls = _calls(side.process, records[chosen], names)
+        for name, columns in parts.items():
+            columns.append(getattr(calls, name))
+        made = records[births[records["kind"]]]
+        _, rows, at = np.intersect1d(side.regions.seq, made["seq"], return_indices=True)
+        side.regions.thread[rows] = made["thread"][at]
+    if not recorded:
+        return None
+    out = Calls(*(np.concatenate(parts.pop(name)) for name in Calls.__dataclass_fields__))
+    in_order = (out.seq[1:] >= out.seq[:-1]).all()
+    return out if in_order else out.where(np.argsort(out.seq, kind="stable"))
+
+
+def _calls(process: Process, events: Array, names: Names) -> Calls:
+    kind, flags = events["kind"], events["flags"] & FLAGS
+    launch = kind == KIND["launch"]
+    kernel = _numbers(np.where(launch, events["id"], layout.NO_ID), process.kernel, names)
+    sizes = [events[size][:, axis] for size in ("grid", "block", "cluster") for axis in range(3)]
+    alike = mixed(kind, flags, kernel)
+    return Calls(
+        seq=events["seq"].copy(),
+        time=events["time_ns"].copy(),
+        context=events["context"].copy(),
+        stream=events["stream"].copy(),
+        thread=events["thread"].copy(),
+        same=mixed(alike, events["bytes"], events["shared"], *sizes),
+        alike=alike,
+        work=np.isin(kind, [KIND[name] for name in WORK]) & (flags & (CAPTURING | HOST_DST) == 0),
+        launch=np.isin(kind, [KIND[name] for name in LAUNCHES]),
+    )

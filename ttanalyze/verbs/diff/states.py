@@ -1,0 +1,291 @@
+"""Compares the digests of regions at the points that two runs have in common, as a stream.
+
+A region's state in an epoch is that of its last digest up to it. What is kept is the state of each
+region; digests are gone through a batch at a time, each looked at once. A region that an epoch of
+either side left out is compared at the next point at which both read it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ttanalyze.core.digests import Points
+from ttanalyze.format.layout import Array, distinct
+from ttanalyze.format.unread import EPOCH_BITS, EPOCH_MASK, Unread, keys_of
+from ttanalyze.verbs.diff.sides import Side
+
+BATCH = 1 << 20  # digests of a side that are compared at once
+MOST = 1 << 18  # stretches that are kept
+Judge = Callable[[int, int], bool]  # (pair, point): whether contents count as the same
+
+
+@dataclass(frozen=True)
+class Common:
+    """What is compared. epochs: of either side at each point, ascending. regions: their ids, one
+    row for each pair. born, died: the points [born, died) in which both sides have the pair.
+    """
+
+    a: Side
+    b: Side
+    epochs_a: Array
+    epochs_b: Array
+    regions_a: Array
+    regions_b: Array
+    born: Array
+    died: Array
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Stretches of points over which a pair of regions differs, by where they begin.
+
+    pair, first, last: first and last point. since: whether it was compared at the point before,
+    where it was the same. digest_a, digest_b: at the first point.
+    compared: states, that is, pairs at points; differing: of these; tolerated: of these, the same
+    but by their digests. unknown: states of which one side says nothing; unread: that the epoch of
+    a side left out. total: of all stretches, only the first MOST of which are listed. points: how
+    many were gone through.
+    """
+
+    pair: Array
+    first: Array
+    last: Array
+    since: Array
+    digest_a: Array
+    digest_b: Array
+    compared: int
+    differing: int
+    tolerated: int
+    unknown: int
+    unread: int
+    total: int
+    points: int
+
+
+def compare_states(
+    common: Common,
+    judge: Judge | None = None,
+    stop: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Stretches:
+    """Compares all pairs at all points.
+
+    judge: asked where digests differ whether the contents count as the same all the same. stop:
+    at the first that does not. progress: called with points done and in all.
+    """
+    return _Comparison(common, judge, stop).run(progress)
+
+
+class _Side:
+    """The digests of one side by pair and point."""
+
+    def __init__(self, side: Side, epochs: Array, regions: Array) -> None:
+        self.side = side
+        self.epochs = epochs
+        self.order = np.argsort(regions, kind="stable")
+        self.ids = regions[self.order]
+        self.ends = side.digest_end[epochs].astype("i8")
+        self.known = np.zeros(len(regions), bool)
+        self.state = np.zeros(len(regions), "u8")
+
+    def fits(self, begin: int) -> int:
+        """The last point up to which there is a batch's worth of digests, from `begin` on."""
+        before = int(self.ends[begin - 1]) if begin else 0
+        return int(np.searchsorted(self.ends, before + BATCH, "right"))
+
+    @functools.cached_property
+    def unread(self) -> Unread:
+        """What points left out, by pair."""
+        begin, end = self.side.unread.begin, self.side.unread.end
+        pair, ours = self._pairs((begin >> EPOCH_BITS).astype("u4"))
+        first, last = (
+            np.searchsorted(self.epochs, keys[ours] & EPOCH_MASK) for keys in (begin, end)
+        )
+        some = first < last
+        keys = keys_of(pair[some], first[some])
+        order = np.argsort(keys)
+        return Unread(keys[order], keys_of(pair[some], last[some])[order])
+
+    def points(self, begin: int, end: int) -> Points:
+        """What is known at points begin to end - 1, and of what came before at point begin.
+
+        The points before have to be asked for first.
+        """
+        first = int(self.epochs[begin - 1]) + 1 if begin else 0
+        region, epoch, digest = self.side.digests(first, int(self.epochs[end - 1]) + 1)
+        pair, ours = self._pairs(region)
+        point = begin + np.searchsorted(self.epochs[begin:end], epoch[ours])
+        before = np.flatnonzero(self.known)
+        keys = np.concatenate([keys_of(before, np.full(len(before), begin)), keys_of(pair, point)])
+        values = np.concatenate([self.state[before], digest[ours]])
+        order = np.argsort(keys, kind="stable")
+        keys, values = keys[order], values[order]
+        newest = np.append(keys[1:] != keys[:-1], True)[: len(keys)]
+        keys, values = keys[newest], values[newest]
+        last = np.append(keys[1:] >> EPOCH_BITS != keys[:-1] >> EPOCH_BITS, True)[: len(keys)]
+        now = (keys[last] >> EPOCH_BITS).astype("i8")
+        self.state[now], self.known[now] = values[last], True
+        return Points(keys, values, np.zeros(len(keys), bool))
+
+    def _pairs(self, region: Array) -> tuple[Array, Array]:
+        """The pair of each record that has one, and which records these are."""
+        if not len(self.ids):
+            return np.empty(0, "i8"), np.empty(0, "i8")
+        at = np.minimum(np.searchsorted(self.ids, region), len(self.ids) - 1)
+        ours = np.flatnonzero(self.ids[at] == region)
+        return self.order[at[ours]], ours
+
+
+class _Comparison:
+    """The state of one comparison: what each pair was at the last point, and the stretches."""
+
+    def __init__(self, common: Common, judge: Judge | None, stop: bool) -> None:
+        self.common = common
+        self.judge = judge
+        self.stop = stop
+        self.a = _Side(common.a, common.epochs_a, common.regions_a)
+        self.b = _Side(common.b, common.epochs_b, common.regions_b)
+        self.left_out = self.a.unread.joined(self.b.unread)
+        self.compared = self.differing = self.tolerated = self.unknown = self.total = 0
+        self.unread = 0
+        self.rows: Array = np.empty((0, 5), "u8")  # pair, first, since, digest_a, digest_b
+        self.last: Array = np.empty(0, "i8")
+        pairs = len(common.born)
+        # Of each pair at its last point: its stretch if that is listed, and what it was.
+        self.row_of = np.full(pairs, -1, "i8")
+        self.differed = np.zeros(pairs, bool)
+        self.was_same = np.zeros(pairs, bool)
+
+    def run(self, progress: Callable[[int, int], None] | None) -> Stretches:
+        points = len(self.common.epochs_a)
+        begin = 0
+        while begin < points and not (self.stop and self.total):
+            end = max(begin + 1, min(self.a.fits(begin), self.b.fits(begin), points))
+            begin = self._batch(begin, end)
+            if progress:
+                progress(begin, points)
+        order = np.lexsort((self.rows[:, 0], self.rows[:, 1]))
+        rows = self.rows[order]
+        return Stretches(
+            pair=rows[:, 0].astype("i8"),
+            first=rows[:, 1].astype("i8"),
+            last=self.last[order],
+            since=rows[:, 2].astype(bool),
+            digest_a=rows[:, 3],
+            digest_b=rows[:, 4],
+            compared=self.compared,
+            differing=self.differing,
+            tolerated=self.tolerated,
+            unknown=self.unknown,
+            unread=self.unread,
+            total=self.total,
+            points=begin,
+        )
+
+    def _batch(self, begin: int, end: int) -> int:
+        """Compares points begin to end - 1; gives the point to go on with."""
+        born = np.maximum(self.common.born, begin)
+        alive = np.flatnonzero(born < np.minimum(self.common.died, end))
+        a, b = self.a.points(begin, end), self.b.points(begin, end)
+        bounds = np.concatenate([self.left_out.begin, self.left_out.end])
+        at = bounds & EPOCH_MASK
+        bounds = bounds[(at >= begin) & (at < end)]
+        keys = distinct(np.concatenate([a.key, b.key, bounds, keys_of(alive, born[alive])]))
+        pair, point = (keys >> EPOCH_BITS).astype("i8"), (keys & EPOCH_MASK).astype("i8")
+        inside = (point >= born[pair]) & (point < self.common.died[pair])
+        keys, pair, point = keys[inside], pair[inside], point[inside]
+        behind = self._behind(pair, point, end)
+        told = ~self.left_out.holds(keys)
+        said = _values(a, keys)[1] | _values(b, keys)[1]
+        self.unread += int((behind - point)[said & ~told].sum())
+        keys, pair, point, behind = keys[told], pair[told], point[told], behind[told]
+        digest_a, has_a = _values(a, keys)
+        digest_b, has_b = _values(b, keys)
+        known = has_a & has_b
+        differs = known & (digest_a != digest_b)
+        if self.judge is not None:
+            end = self._judge(pair, point, differs, behind, end)
+            kept = point < end
+            columns = (pair, point, behind, digest_a, digest_b, has_a, has_b, known, differs)
+            pair, point, behind, digest_a, digest_b, has_a, has_b, known, differs = (
+                column[kept] for column in columns
+            )
+            behind = np.minimum(behind, end)
+        length = behind - point
+        self.compared += int(length[known].sum())
+        self.differing += int(length[differs].sum())
+        self.unknown += int(length[has_a != has_b].sum())
+        self._take(pair, point, behind, known & ~differs, differs, digest_a, digest_b)
+        return end
+
+    def _behind(self, pair: Array, point: Array, end: int) -> Array:
+        """Up to which point each row holds. Rows by pair and point."""
+        behind = np.minimum(self.common.died[pair], end)
+        behind[:-1] = np.where(pair[1:] == pair[:-1], point[1:], behind[:-1])
+        return np.asarray(behind)
+
+    def _judge(self, pair: Array, point: Array, differs: Array, behind: Array, end: int) -> int:
+        """Looks at contents whose digests differ, and takes back what counts as the same.
+
+        Gives the point to end at: where it is to stop, the one behind the first difference.
+        """
+        assert self.judge is not None, "only asked where there is one"
+        at = np.flatnonzero(differs)
+        for i in at[np.lexsort((pair[at], point[at]))].tolist():
+            if point[i] >= end:
+                break
+            if self.judge(int(pair[i]), int(point[i])):
+                differs[i] = False
+                self.tolerated += int(behind[i] - point[i])
+            elif self.stop:
+                end = int(point[i]) + 1
+        return end
+
+    def _take(
+        self,
+        pair: Array,
+        point: Array,
+        behind: Array,
+        same: Array,
+        differs: Array,
+        digest_a: Array,
+        digest_b: Array,
+    ) -> None:
+        """Lets stretches go on, begin and end. Rows by pair and point."""
+        follows = np.append(False, pair[1:] == pair[:-1])[: len(pair)]
+        was_same, goes_on = self.was_same[pair], self.differed[pair]
+        was_same[1:] = np.where(follows[1:], same[:-1], was_same[1:])
+        goes_on[1:] = np.where(follows[1:], differs[:-1], goes_on[1:])
+        new = np.flatnonzero(differs & ~goes_on)
+        self.total += len(new)
+        new = np.sort(new[np.argsort(point[new], kind="stable")][: MOST - len(self.rows)])
+        rows = np.full(len(pair), -1, "i8")
+        rows[new] = len(self.rows) + np.arange(len(new))
+        carried = differs & goes_on & ~follows
+        rows[carried] = self.row_of[pair[carried]]
+        # What goes on within the batch belongs to the row that began last.
+        begins = (differs & ~goes_on) | carried
+        chain = np.cumsum(begins) - 1
+        rows[differs] = rows[begins][chain[differs]]
+        columns = (pair, point, was_same, digest_a, digest_b)
+        made = np.stack([column[new].astype("u8") for column in columns], axis=1)
+        self.rows = np.concatenate([self.rows, made])
+        self.last = np.concatenate([self.last, np.zeros(len(new), "i8")])
+        listed = rows >= 0
+        np.maximum.at(self.last, rows[listed], behind[listed] - 1)
+        ends = np.append(~follows[1:], True)[: len(pair)]
+        self.was_same[pair[ends]] = same[ends]
+        self.differed[pair[ends]] = differs[ends]
+        self.row_of[pair[ends]] = rows[ends]
+
+
+def _values(points: Points, keys: Array) -> tuple[Array, Array]:
+    """The digest at each key, and whether there is one."""
+    row, there = points.at(keys)
+    out = np.zeros(len(keys), "u8")
+    out[there] = points.digest[row[there]]
+    return out, there

@@ -1,0 +1,300 @@
+"""Whether this machine is fit for recording, and what to do where it is not."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ttanalyze.errors import Error
+from ttanalyze.output import text
+from ttanalyze.util import libraries
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+CHECKS = 12
+PROBE_SECONDS = 60
+LEAST_DISK = 1 << 30
+LEAST_MEMLOCK = 64 << 20
+LEAST_DRIVER = 12000
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. status: ok, warn or fail; advice: what to do about it."""
+
+    name: str
+    status: str
+    found: str
+    advice: str | None = None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What doctor found. gpu, simulator: whether recording works there."""
+
+    gpu: bool
+    simulator: bool
+    checks: list[Check]
+
+    @property
+    def fit(self) -> bool:
+        """Whether recording works at all."""
+        return self.gpu or self.simulator
+
+    def to_json(self) -> str:
+        """The diagnosis as a JSON object."""
+        return json.dumps({"fit": self.fit, **asdict(self)}, indent=2)
+
+
+def doctor(
+    folder: Path | None = None, progress: Callable[[int, int], None] | None = None
+) -> Diagnosis:
+    """Looks at driver, devices, libraries and limits.
+
+    folder: where runs would be written, by default the current one. progress: called with the
+    checks done and those in all.
+    """
+    checks: list[Check] = []
+    for check in _checks(folder or Path.cwd()):
+        checks.append(check)
+        if progress:
+            progress(len(checks), CHECKS)
+    works = {check.name: check.status == OK for check in checks}
+    fit = works["recorder"]
+    return Diagnosis(fit and works["device"], fit and works["simulator"], checks)
+
+
+def _checks(folder: Path) -> Iterator[Check]:
+    yield check_shim()
+    driver, devices, gpu = check_driver()
+    yield driver
+    yield devices
+    yield check_simulator()
+    yield check_cupti()
+    yield check_disassembler()
+    yield check_device_files(gpu)
+    yield check_profiling()
+    yield check_glibc()
+    yield check_ptrace()
+    yield check_memlock()
+    yield check_disk(folder)
+
+
+def doctor_text(diagnosis: Diagnosis, colour: bool = False) -> str:
+    """The diagnosis for a screen."""
+    colours = {OK: "green", WARN: "yellow", FAIL: "red"}
+    width = max(len(check.name) for check in diagnosis.checks) + 2
+    out = []
+    for check in diagnosis.checks:
+        status = text.coloured(check.status.ljust(6), colours[check.status], colour)
+        out.append(f"{status}{check.name.ljust(width)}{text.printable(check.found)}")
+        if check.advice:
+            out.append(" " * (6 + width) + f"→ {check.advice}")
+    where = [name for name, works in (("the GPU", diagnosis.gpu),) if works]
+    where += ["the simulator (--sim)"] if diagnosis.simulator else []
+    verdict = f"fit for recording on {' and on '.join(where)}" if where else "not fit for recording"
+    return "\n".join([*out, "", verdict])
+
+
+# ---- what is looked at ----
+
+
+def run_probe(simulator: Path | None = None) -> dict[str, Any]:
+    """What probe.py says of the driver, or of the simulator in that folder."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "TT_OUT")}
+    environment.pop("CUDA_INJECTION64_PATH", None)
+    environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[3])
+    if simulator:
+        others = environment.get("LD_LIBRARY_PATH")
+        environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(simulator), others]))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "ttanalyze.verbs.doctor.probe"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PROBE_SECONDS,
+            check=False,
+        )
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer within {PROBE_SECONDS} s"}
+    except json.JSONDecodeError:
+        return {"error": f"it ended the process that asked (status {done.returncode})"}
+    return answer
+
+
+def check_driver() -> tuple[Check, Check, bool]:
+    """Driver, devices, and whether one of them works."""
+    found = run_probe()
+    unknown = Check("device", WARN, "none: no driver to ask", "see to the driver first")
+    if found["error"]:
+        if found.get("path") is None:
+            advice = "install NVIDIA's driver to record on a GPU; --sim works without one"
+        else:
+            advice = "see what nvidia-smi says, and dmesg; in a container, start it with its GPUs"
+        return Check("driver", WARN, found["error"], advice), unknown, False
+    version = found["version"]
+    if found["path"] and Path(found["path"]).parent == libraries.library_folder() / "sim":
+        driver = Check("driver", WARN, "the simulator, by LD_LIBRARY_PATH", "unset LD_LIBRARY_PATH")
+        return driver, unknown, False
+    shown = f"CUDA {version // 1000}.{version % 1000 // 10}, {found['path']}"
+    if version < LEAST_DRIVER:
+        return (
+            Check("driver", WARN, shown, "update it to one for CUDA 12 or later"),
+            unknown,
+            False,
+        )
+    driver = Check("driver", OK, shown)
+    devices = [
+        f"{d['ordinal']}: {d['name']}, {text.size(d['memory'])}"
+        + ("" if d["works"] == "yes" else f" ({d['works']})")
+        for d in found["devices"]
+    ]
+    works = any(d["works"] == "yes" for d in found["devices"])
+    if not works:
+        advice = "free its memory, or check CUDA_VISIBLE_DEVICES and nvidia-smi"
+        return driver, Check("device", WARN, "; ".join(devices) or "none", advice), False
+    return driver, Check("device", OK, "; ".join(devices)), True
+
+
+def check_simulator() -> Check:
+    try:
+        folder = libraries.simulator()
+    except Error as e:
+        return Check("simulator", FAIL, str(e), "make build, or install the package again")
+    found = run_probe(folder)
+    devices = found.get("devices") or []
+    if found["error"] or not devices or devices[0]["works"] != "yes":
+        why = found["error"] or (devices[0]["works"] if devices else "it has no device")
+        return Check("simulator", FAIL, str(why), "unset TT_SIM_ variables, then build it again")
+    return Check("simulator", OK, f"{devices[0]['name']}, {text.size(devices[0]['memory'])}")
+
+
+def check_shim() -> Check:
+    """Whether programs take the recorder by LD_PRELOAD."""
+    try:
+        shim = libraries.shim()
+    except Error as e:
+        return Check("recorder", FAIL, str(e), "make build, or install the package again")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TT_")}
+    environment["LD_PRELOAD"] = str(shim)
+    program = shutil.which("true") or "/bin/true"
+    try:
+        done = subprocess.run(
+            [program], env=environment, capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as e:
+        return Check("recorder", FAIL, f"{program}: {e}", "see whether LD_PRELOAD is allowed here")
+    if done.returncode or done.stderr:
+        why = done.stderr.strip().splitlines()
+        found = why[0] if why else f"{program} ended with status {done.returncode}"
+        return Check("recorder", FAIL, found, "it was built for another system: build it here")
+    return Check("recorder", OK, str(shim))
+
+
+def check_cupti() -> Check:
+    folders = [
+        *glob.glob("/usr/local/cuda*/extras/CUPTI/lib64"),
+        *glob.glob("/usr/local/cuda*/lib64"),
+        *glob.glob("/usr/lib/*-linux-gnu"),
+        *(os.path.join(p, "nvidia", "cuda_cupti", "lib") for p in sys.path if p),
+        *(os.path.join(p, "nvidia", "cu13", "lib") for p in sys.path if p),
+        *os.environ.get("LD_LIBRARY_PATH", "").split(":"),
+    ]
+    home = os.environ.get("CUDA_HOME")
+    if home:
+        folders.insert(0, os.path.join(home, "extras", "CUPTI", "lib64"))
+    for folder in filter(None, folders):
+        found = sorted(glob.glob(os.path.join(glob.escape(folder), "libcupti.so*")))
+        if found:
+            return Check("CUPTI", OK, os.path.realpath(found[0]))
+    return Check("CUPTI", OK, "not found; recording does without it")
+
+
+def check_disassembler() -> Check:
+    from ttanalyze.disassembly import tools  # which needs more than other checks do
+
+    found = tools.find("nvdisasm")
+    if found:
+        return Check("nvdisasm", OK, f"{found[0]} ({tools.version(found[0])})")
+    return Check("nvdisasm", OK, "not found; `ttanalyze sass` alone needs it")
+
+
+def check_device_files(gpu: bool) -> Check:
+    files = [p for p in glob.glob("/dev/nvidia*") if not os.path.isdir(p)]
+    if not files:
+        advice = "install NVIDIA's driver, or start the container with its GPUs"
+        return Check(
+            "device files", OK if gpu else WARN, "no /dev/nvidia*", None if gpu else advice
+        )
+    closed = [p for p in files if "caps" not in p and not os.access(p, os.R_OK | os.W_OK)]
+    if closed:
+        advice = (
+            "ask for membership in the group that owns them, or run the container with its GPUs"
+        )
+        return Check("device files", WARN, f"no access to {', '.join(sorted(closed))}", advice)
+    return Check("device files", OK, f"{len(files)} in /dev, accessible")
+
+
+def check_profiling() -> Check:
+    """NVIDIA's switch that keeps performance counters for administrators."""
+    try:
+        parameters = Path("/proc/driver/nvidia/params").read_text()
+    except OSError:
+        return Check("profiling", OK, "no restriction known")
+    if "RmProfilingAdminOnly: 1" in parameters and os.geteuid() != 0:
+        advice = "only timelines need it: NVreg_RestrictProfilingToAdminUsers=0 as module option"
+        return Check("profiling", WARN, "for administrators only", advice)
+    return Check("profiling", OK, "allowed")
+
+
+def check_glibc() -> Check:
+    try:
+        version = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        version = ""
+    if not version:
+        advice = "use a system with the GNU C library: the driver needs it as well"
+        return Check("C library", FAIL, "not glibc", advice)
+    return Check("C library", OK, version)
+
+
+def check_ptrace() -> Check:
+    """LD_PRELOAD needs no ptrace; attaching a debugger to a traced program does."""
+    try:
+        scope = int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text())
+    except (OSError, ValueError):
+        return Check("ptrace", OK, "not restricted")
+    if scope >= 2:
+        advice = "recording does not need it; attaching a debugger does: kernel.yama.ptrace_scope=1"
+        return Check("ptrace", OK, f"restricted (ptrace_scope {scope})", advice)
+    return Check("ptrace", OK, f"ptrace_scope {scope}")
+
+
+def check_memlock() -> Check:
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if soft == resource.RLIM_INFINITY:
+        return Check("locked memory", OK, "unlimited")
+    if soft < LEAST_MEMLOCK:
+        advice = "harmless with most drivers; if the ring is refused: ulimit -l unlimited"
+        return Check("locked memory", OK, f"at most {text.size(soft)}", advice)
+    return Check("locked memory", OK, f"at most {text.size(soft)}")
+
+
+def check_disk(folder: Path) -> Check:
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return Check("disk", FAIL, f"{folder} is not writable", "record to another place with -o")
+    free = shutil.disk_usage(folder).free
+    found = f"{text.size(free)} free in {folder}"
+    if free < LEAST_DISK:
+        return Check("disk", WARN, found, "record to another place with -o, or use --retain")
+    return Check("disk", OK, found)

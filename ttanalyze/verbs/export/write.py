@@ -1,0 +1,345 @@
+"""Writes a launch as a folder: a program in C, optionally one in Python, and what they read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttanalyze import __version__
+from ttanalyze.code import demangle
+from ttanalyze.errors import Error, system_error
+from ttanalyze.format import layout
+from ttanalyze.format.contents import DataFiles
+from ttanalyze.format.layout import BLOCK_SIZE, Array
+from ttanalyze.output import text
+from ttanalyze.verbs.export.contents import Pieces
+from ttanalyze.verbs.export.needs import Memory, Needs
+from ttanalyze.verbs.export.prepare import digests
+
+FILES = resources.files("ttanalyze.verbs.export") / "files"
+PARAMS, BEFORE, AFTER = "params.bin", "before.bin", "after.bin"
+ATTRIBUTES = {2: "cooperative", 4: "cluster dimension", 6: "programmatic stream serialization"}
+ATTRIBUTES |= {8: "priority", 14: "preferred shared memory carve-out"}
+SETTINGS = {8: "maximum dynamic shared memory", 9: "preferred shared memory carve-out"}
+SETTINGS |= {11: "required cluster width", 12: "height", 13: "depth"}
+SETTINGS |= {14: "non-portable cluster size allowed", 15: "cluster scheduling policy"}
+LIMITS = {0: "stack size", 1: "printf FIFO size", 2: "malloc heap size"}
+JIT = {0: "maximum registers", 7: "optimization level", 9: "target"}
+OURS = ("main.c", "launch.h", BEFORE)  # by which a folder is known
+SOME = 64  # blocks that are read at once
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """folder: what was written. files: their sizes in bytes, by name."""
+
+    folder: Path
+    needs: Needs
+    files: dict[str, int]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(self.files.values())
+
+    def notes(self, limit: int) -> list[str]:
+        """What to know of it, a line each. limit: bytes from which on it is said to be large."""
+        out = list(self.needs.plan.notes)
+        if self.needs.plan.unchecked:
+            out.append(f"the program compares nothing: {self.needs.plan.unchecked}")
+        lucky = [m for m in self.needs.memory if m.lucky]
+        if lucky:
+            name = lucky[0].name + (f" and {len(lucky) - 1} more" if len(lucky) > 1 else "")
+            where = (
+                f"{name}: at an address that the driver chose, which another process may not get"
+            )
+            advice = "; record with --replayable or --deterministic"
+            out.append(where + ("" if self.needs.process.info.get("deterministic") else advice))
+        unknown = [m for m in self.needs.memory if m.variable is None]
+        unknown = [m for m in unknown if m.before is None and m.made is None]
+        out += [f"{m.name}: no epoch has what it held, it is zeros" for m in unknown]
+        if self.size > limit:
+            largest = max(self.files, key=lambda name: self.files[name])
+            size, most = text.size(self.size), text.size(self.files[largest])
+            out.append(
+                f"{self.folder} takes {size}, of which {largest} {most}: more than asked for"
+            )
+        return out
+
+    def __str__(self) -> str:
+        of, folder = self.needs, text.printable(str(self.folder))
+        (name,) = demangle.demangle([of.plan.kernel])
+        lines = [
+            f"launch {of.plan.seq}, {text.printable(name)}",
+            f"  memory  {text.size(of.size)} in {text.count(len(of.memory), 'region')}",
+            f"  files   {text.size(self.size)} in {folder}",
+            f"  run     make -C {folder} && {folder}/reproduce",
+        ]
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        of = self.needs
+        return {
+            "folder": str(self.folder),
+            "call": of.plan.seq,
+            "kernel": of.plan.kernel,
+            "grid": of.launch.grid,
+            "block": of.launch.block,
+            "regions": [{"region": m.region, "size": m.size} for m in of.memory],
+            "memory": of.size,
+            "files": self.files,
+            "bytes": self.size,
+        }
+
+
+def export(
+    needs: Needs,
+    folder: Path,
+    python: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Exported:
+    """Writes the folder as a whole, or nothing. force: in the place of one that this has made.
+    progress: called with the blocks done and those in all. Raises Error where it can't be written,
+    or where contents are lost or damaged.
+    """
+    to = folder.resolve()
+    if to == Path.cwd():
+        raise Error(f"{folder}: is the current folder: name one in it, which is made as a whole")
+    there = to.exists() and not _empty(to)
+    if there and not all((to / name).exists() for name in OURS):
+        raise Error(f"{folder}: is there already, and nothing that export made: name another")
+    if there and not force:
+        raise Error(f"{folder}: is there already; --force replaces it")
+    draft, old = (to.with_name(f".{to.name}.{os.getpid()}.{what}") for what in ("tmp", "old"))
+    try:
+        try:
+            draft.mkdir(parents=True)
+            _write(needs, draft, python, progress)
+            if there:
+                to.rename(old)
+            draft.rename(to)
+        finally:
+            if old.exists() and not to.exists():
+                old.rename(to)
+            for left in (draft, old):
+                shutil.rmtree(left, ignore_errors=True)
+    except OSError as e:
+        raise system_error(folder, e) from None
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    sizes = {str(path.relative_to(folder)): path.stat().st_size for path in paths}
+    return Exported(folder, needs, sizes)
+
+
+def _empty(folder: Path) -> bool:
+    return folder.is_dir() and not any(folder.iterdir())
+
+
+def _write(needs: Needs, folder: Path, python: bool, progress: Progress | None) -> None:
+    (folder / "include").mkdir()
+    for name, to in (("main.c", "main.c"), ("Makefile", "Makefile"), ("cuda.h", "include/cuda.h")):
+        (folder / to).write_text((FILES / name).read_text())
+    image = f"module.{needs.kind}"
+    (folder / image).write_bytes(needs.image)
+    (folder / PARAMS).write_bytes(needs.launch.params)
+    (folder / "launch.h").write_text(_header(needs, image))
+    if python:
+        (folder / "reproduce.py").write_text((FILES / "reproduce.py").read_text())
+        (folder / "launch.py").write_text(_module(needs, image))
+    _contents(needs, folder, progress)
+    (folder / "README.md").write_text(_readme(needs, folder, python))
+
+
+def _contents(needs: Needs, folder: Path, progress: Progress | None) -> None:
+    """Memory before the launch, and those blocks that it changed after it."""
+    changes = [_changed(memory) for memory in needs.memory]
+    sizes = [0 if m.before is None else len(m.before) for m in needs.memory]
+    total, done = sum(sizes) + sum(map(len, changes)), 0
+
+    def advance(blocks: int) -> None:
+        nonlocal done
+        done += blocks
+        if progress:
+            progress(done, total)
+
+    with DataFiles(needs.process) as files:
+        with (folder / BEFORE).open("wb") as file:
+            out = Pieces(file)
+            for region, memory in enumerate(needs.memory):
+                sparse = memory.variable is None  # others hold what their module says
+                if memory.made is not None:
+                    out.add(region, 0, memory.made, sparse)
+                elif memory.before is not None:
+                    _add(out, region, memory.before, files, sparse, advance)
+            out.flush()
+        if needs.plan.after is None:
+            return
+        with (folder / AFTER).open("wb") as file:
+            out = Pieces(file)
+            for region, records in enumerate(changes):
+                _add(out, region, records, files, False, advance)
+            out.flush()
+
+
+def _add(
+    out: Pieces,
+    region: int,
+    records: Array,
+    files: DataFiles,
+    sparse: bool,
+    advance: Callable[[int], None],
+) -> None:
+    for first in range(0, len(records), SOME):
+        some = records[first : first + SOME]
+        buffer = np.empty(int(some["length"].sum(dtype="u8")), "u1")
+        files.read(some, buffer.data)
+        at = 0
+        for block, size in zip(some["block"].tolist(), some["length"].tolist(), strict=True):
+            out.add(region, block * BLOCK_SIZE, buffer[at : at + size], sparse)
+            at += size
+        advance(len(some))
+
+
+def _changed(memory: Memory) -> Array:
+    """The blocks that the launch changed."""
+    if memory.after is None:
+        return np.empty(0, layout.BLOCK)
+    if memory.made is not None:
+        found = digests(memory.made)
+    elif memory.before is not None:
+        found = memory.before["digest"]
+    else:
+        return memory.after
+    return np.asarray(memory.after[memory.after["digest"] != found])
+
+
+# ---- what is launched, in both languages ----
+
+
+def _c_string(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    plain = (chr(b) if 32 <= b < 127 and b not in b'"\\?' else f"\\{b:03o}" for b in value.encode())
+    return f'"{"".join(plain)}"'
+
+
+def _c_list(kind: str, name: str, items: Iterable[str], none: str) -> str:
+    lines = "".join(f"\t{item}\n" for item in [*items, none])
+    return f"static {kind} {name}[] = {{\n{lines}}};\n"
+
+
+def _settings(pairs: list[tuple[int, int]], names: dict[int, str]) -> list[str]:
+    return [f"{{{n}, {value}}}, /* {names.get(n, 'unnamed')} */" for n, value in pairs]
+
+
+def _header(needs: Needs, image: str) -> str:
+    memory = [
+        f"{{{m.address:#x}, {m.size}, {_c_string(m.variable)}, {_c_string(m.name)}}},"
+        for m in needs.memory
+    ]
+    attributes = [
+        f"{{{n}, {{{', '.join(map(str, value.rstrip(bytes(1)) or bytes(1)))}}}}}, "
+        f"/* {ATTRIBUTES.get(n, 'unnamed')} */"
+        for n, value in needs.attributes
+    ]
+    sizes = "\n".join(
+        f"static const unsigned int {name}[3] = {{{', '.join(map(str, value))}}};"
+        for name, value in (("grid", needs.launch.grid), ("block", needs.launch.block))
+    )
+    pointers = [f"{{{at}, {i}}}," for at, i in needs.pointers]
+    lists = [
+        ("struct region", "regions", memory, "{0, 0, NULL, NULL}"),
+        ("const struct pointer", "pointers", pointers, "{0, -1}"),
+        ("const struct attribute", "launch_attributes", attributes, "{-1, {0}}"),
+    ]
+    lists += [
+        ("const struct setting", name, _settings(pairs, names), "{-1, 0}")
+        for name, pairs, names in (
+            ("function_attributes", needs.settings, SETTINGS),
+            ("limits", needs.limits, LIMITS),
+            ("jit_options", needs.jit, JIT),
+        )
+    ]
+    return (
+        "/* What main.c launches. */\n"
+        f"#define KERNEL {_c_string(needs.plan.kernel)}\n"
+        f"#define IMAGE {_c_string(image)}\n"
+        f"#define SHARED {needs.launch.shared} /* bytes of dynamic shared memory */\n"
+        f"#define CACHE {needs.cache} /* CUfunc_cache */\n"
+        f"#define EXPECTED {int(needs.plan.after is not None)} "
+        "/* whether it is known what it left */\n\n"
+        f"{sizes}\n\n" + "\n".join(_c_list(*one) for one in lists)
+    )
+
+
+def _module(needs: Needs, image: str) -> str:
+    memory = "".join(f"    {(m.address, m.size, m.variable, m.name)!r},\n" for m in needs.memory)
+    lines = [
+        '"""What reproduce.py launches."""\n',
+        f"KERNEL = {needs.plan.kernel!r}",
+        f"IMAGE = {image!r}",
+        f"GRID = {needs.launch.grid!r}",
+        f"BLOCK = {needs.launch.block!r}",
+        f"SHARED = {needs.launch.shared!r}",
+        f"CACHE = {needs.cache!r}  # CUfunc_cache",
+        f"EXPECTED = {needs.plan.after is not None!r}  # whether it is known what it left",
+        "# Address (of a variable: where it was), bytes, name of a variable of the module, name.",
+        f"REGIONS = [\n{memory}]",
+        "# Parameters that point into a variable: offset, position in REGIONS.",
+        f"POINTERS = {needs.pointers!r}",
+        "# Numbers and values.",
+        f"LAUNCH_ATTRIBUTES = {needs.attributes!r}",
+        f"FUNCTION_ATTRIBUTES = {needs.settings!r}",
+        f"LIMITS = {needs.limits!r}",
+        f"JIT_OPTIONS = {needs.jit!r}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# ---- what it is ----
+
+
+def _readme(needs: Needs, folder: Path, python: bool) -> str:
+    info = needs.process.info
+    (full,) = demangle.demangle([needs.plan.kernel])
+    devices = ", ".join(str(device.get("name", "?")) for device in info.get("devices", []))
+    version = int(info.get("driver_version", 0))
+    changed = sum(int(_changed(m)["length"].sum(dtype="u8")) for m in needs.memory)
+    facts = {
+        "kernel": _code(full),
+        "grid, block": f"{_by(needs.launch.grid)} blocks of {_by(needs.launch.block)} threads",
+        "dynamic shared memory": text.size(needs.launch.shared),
+        "memory": f"{text.size(needs.size)} in "
+        f"{text.count(len(needs.memory), 'region')}, of which blocks of {text.size(changed)} "
+        "changed",
+        "compared with": needs.plan.unchecked or "what it left when it was recorded",
+        "recorded from": f"{_code(text.command(info.get('argv', [])))}, call {needs.plan.seq}",
+        "on": f"{_code(devices)}, driver for CUDA {version // 1000}.{version % 1000 // 10}",
+        "exported by": f"ttanalyze {__version__}",
+    }
+    table = "".join(f"| {name} | {value} |\n" for name, value in facts.items())
+    page = (FILES / "README.md").read_text()
+    script = (FILES / "README-python.md").read_text() if python else ""
+    rows = "".join(f"| {m.address:#x} | {m.size:,} | {_code(m.name)} |\n" for m in needs.memory)
+    for name, value in (("facts", table), ("python", script), ("regions", rows)):
+        page = page.replace(f"@{name}@\n", value)
+    return page.replace("@image@", f"module.{needs.kind}")
+
+
+def _code(name: str | None) -> str:
+    """A name from a run as code in a cell of a table, which nothing in it can end."""
+    plain = text.printable(name or "?").replace("`", r"\x60").replace("|", r"\|")
+    return f"`{plain}`"
+
+
+def _by(size: tuple[int, int, int]) -> str:
+    x, y, z = size
+    return f"{x}" if y == z == 1 else f"{x} by {y}" if z == 1 else f"{x} by {y} by {z}"

@@ -1,0 +1,19 @@
+"""The executable graphs that a run used: their nodes and edges, how they changed, as pictures."""
+
+from ttanalyze.core.graph_dot import dot
+from ttanalyze.format.graph_tables import edges, graphs, nodes
+from ttanalyze.verbs.graphs.show import graph_text, graphs_text, rows, to_object
+from ttanalyze.verbs.graphs.tables import Graph, graph
+
+__all__ = [
+    "Graph",
+    "dot",
+    "edges",
+    "graph",
+    "graph_text",
+    "graphs",
+    "graphs_text",
+    "nodes",
+    "rows",
+    "to_object",
+]

@@ -1,0 +1,148 @@
+"""Graphs on a screen, and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from ttanalyze.output import text
+from ttanalyze.output.tables import frame_text
+from ttanalyze.verbs.graphs.tables import Graph
+
+SIZES = ("grid", "block")
+LISTED = (
+    *("graph", "nodes", "kernels", "copies", "sets", "edges", "launches", "changes"),
+    *("seq", "ended"),
+)
+AFTER = 6  # edges of a node that are named
+
+
+def graphs_text(found: pd.DataFrame, processes: int, width: int = 0) -> str:
+    """The graphs of a run, for a screen that is width letters wide; 0: as wide as it gets."""
+    if not len(found):
+        return "no graphs"
+    names = LISTED if processes < 2 else ("process", *LISTED)
+    out = frame_text(found[list(names)], width)
+    if found["device"].any():
+        count = text.count(int(found["device"].sum()), "graph")
+        out += f"\n{count} may have been launched by kernels as well, which is not recorded"
+    return out
+
+
+def graph_text(graph: Graph, width: int = 0) -> str:
+    """One graph for a screen: what it is, and its nodes in order."""
+    return "\n\n".join([_head(graph), *([_nodes(graph, width)] if len(graph.nodes) else [])])
+
+
+def _head(graph: Graph) -> str:
+    made, *changed = graph.changes
+    how = "left" if graph.seq in graph.changes else "found"
+    when = "as it was in the end" if graph.seq is None else f"as call {graph.seq:,} {how} it"
+    if changed:
+        when += f", after {graph.state} of {text.count(len(changed), 'change')}"
+    pairs = [("graph", f"{graph.number} {when}"), ("made", f"by call {made:,}")]
+    if changed:
+        some = ", ".join(f"{seq:,}" for seq in changed[:8]) + (" …" if len(changed) > 8 else "")
+        pairs.append(("changed", f"by {text.count(len(changed), 'call')}: {some}"))
+    if not graph.known:
+        pairs.append(("nodes", "not known: the run's warnings say why"))
+    else:
+        edges = text.count(len(graph.edges), "edge")
+        pairs.append(("nodes", f"{len(graph.nodes):,}, {edges}"))
+    return text.rows(pairs)
+
+
+def _nodes(graph: Graph, width: int) -> str:
+    after: dict[int, list[int]] = {}
+    for begin, end in zip(graph.edges["from"].tolist(), graph.edges["to"].tolist(), strict=True):
+        after.setdefault(end, []).append(begin)
+    timed = bool(graph.nodes["gpu_time"].notna().any())
+    head = ["node", "kind", "what", "grid", "block", "regions", "after", "in", "time", ""]
+    lines = [head]
+    for node in rows(graph.nodes):
+        parent = node["parent"]
+        before = after.get(node["node"], [])
+        more = " …" if len(before) > AFTER else ""
+        lines.append(
+            [
+                str(node["node"]),
+                node["kind"],
+                what(node),
+                *_shape(node),
+                _numbers(node["regions"]),
+                _numbers(before[:AFTER]) + more,
+                "" if parent is None else str(parent),
+                "" if node["gpu_time"] is None else text.duration(node["gpu_time"]),
+                ", ".join(_remarks(node)),
+            ]
+        )
+    if not timed:
+        lines = [line[:-2] + line[-1:] for line in lines]
+    return text.table(lines, {0, len(head) - 2} if timed else {0}, width)
+
+
+def _numbers(values: list[int]) -> str:
+    return " ".join(map(str, values))
+
+
+def _shape(node: dict[str, Any]) -> tuple[str, str]:
+    if node["kind"] != "kernel":
+        return "", ""
+    grid, block = (",".join(str(node[f"{size}_{axis}"]) for axis in "xyz") for size in SIZES)
+    return grid, block
+
+
+def what(node: dict[str, Any]) -> str:
+    """What a node does, in a few words. node: a row of tables.nodes."""
+    kind = node["kind"]
+    if kind == "kernel":
+        return str(node["short"] or "?")
+    if kind == "copy":
+        return f"{node['bytes']:,} bytes to {node['dst']:#x} from {node['src']:#x}"
+    if kind == "set":
+        return f"{node['bytes']:,} bytes at {node['dst']:#x} to {node['src']:#x}"
+    if kind == "alloc":
+        return f"{node['bytes']:,} bytes at {node['dst']:#x}"
+    if kind == "free":
+        return f"{node['dst']:#x}"
+    if kind in ("host", "event-wait", "event-record"):
+        return f"{node['src']:#x}"
+    if kind == "conditional":
+        return {0: "if", 1: "while", 2: "switch"}.get(node["dst"], "?")
+    return ""
+
+
+def _remarks(node: dict[str, Any]) -> list[str]:
+    said = {
+        "off": not node["enabled"],
+        "cooperative": node["cooperative"],
+        "maybe": node["conditional"],
+        "device": node["device"],
+        "not known": not node["known"],
+    }
+    return [name for name, holds in said.items() if holds]
+
+
+def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """A table as JSON has it: an object for each row, null for what is missing."""
+    whole = frame.astype("object").where(~frame.isna(), None)
+    made: list[dict[str, Any]] = whole.to_dict("records")
+    return made
+
+
+def to_object(graph: Graph) -> dict[str, Any]:
+    """A graph as JSON has it: parameters are hexadecimal."""
+    nodes = rows(graph.nodes)
+    for node in nodes:
+        node["params"] = node["params"] and node["params"].hex()
+    return {
+        "process": graph.process,
+        "graph": graph.number,
+        "seq": graph.seq,
+        "state": graph.state,
+        "changes": graph.changes,
+        "known": graph.known,
+        "nodes": nodes,
+        "edges": rows(graph.edges),
+    }

@@ -1,0 +1,348 @@
+"""What was recorded, on one screen. Looks at JSON and at small records, not at contents."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.core import delays
+from ttanalyze.core.crash_report import incident_text, incidents, last_epoch
+from ttanalyze.core.waits import Waits
+from ttanalyze.format import layout, statuses
+from ttanalyze.format.captures import LATEST, Captures
+from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
+from ttanalyze.format.unread import UNREAD
+from ttanalyze.output import text
+
+SHOWN_PROCESSES = 8
+SHOWN_WARNINGS = 10
+LAUNCHES = [layout.EVENT_KINDS.index(kind) for kind in ("launch", "graph-launch")]
+IN_GRAPH = 1  # flag: recorded into a graph, not executed
+
+
+def info(run: Run) -> dict[str, Any]:
+    """The summary as an object: run, bytes_on_disk, exit, warnings, and processes with each one's
+    program, driver, devices, options, epochs, regions, counters.
+    """
+    return {
+        "run": str(run.path),
+        "format": run.info.get("version", layout.VERSION),
+        "created_ns": run.info.get("created_ns"),
+        "bytes_on_disk": _disk_usage(run.path),
+        "exit": run.info.get("exit"),
+        "processes": [_process(p) for p in run.processes],
+        "warnings": run.warnings,
+    }
+
+
+def _process(process: Process) -> dict[str, Any]:
+    flags = process.epochs["flags"]
+    regions = process.regions
+    kinds = [layout.REGION_KINDS[kind] for kind in regions.birth["kind"].tolist()]
+    captured = (regions.flags & layout.CAPTURED != 0).tolist()
+    told = process.info
+    return {
+        "process": process.index,
+        "pid": told.get("pid"),
+        "argv": told.get("argv", []),
+        "cwd": told.get("cwd"),
+        "status": process.status,
+        "reason": told.get("reason"),
+        "started_ns": told.get("started_ns"),
+        "ended_ns": told.get("ended_ns"),
+        "driver_version": told.get("driver_version"),
+        "devices": told.get("devices", []),
+        "deterministic": told.get("deterministic", False),
+        "options": told.get("options", {}),
+        "ring": told.get("ring", {}),
+        "epochs": len(process.epochs),
+        "triggers": _tally([layout.TRIGGERS[t] for t in process.epochs["trigger"].tolist()]),
+        "epoch_flags": {
+            name: int(np.count_nonzero(flags & bit)) for name, bit in layout.EPOCH_FLAGS.items()
+        },
+        "unread": process.unread.count(0, len(process.epochs) - 1),
+        "bytes_read": int(process.epochs["bytes_read"].sum(dtype="u8")),
+        "bytes_changed": int(process.epochs["bytes_changed"].sum(dtype="u8")),
+        "bytes_stored": int(process.epochs["bytes_stored"].sum(dtype="u8")),
+        "regions_captured": _tally([k for k, c in zip(kinds, captured, strict=True) if c]),
+        "regions_not_captured": _tally([k for k, c in zip(kinds, captured, strict=True) if not c]),
+        "bytes_captured": int(regions.size[np.array(captured, bool)].sum(dtype="u8")),
+        "kernels": len(process.functions),
+        "replayable": _replayable(process),
+        "modules": len(process.modules),
+        "events": _events(process),
+        "events_lost": told.get("counters", {}).get("events_lost", 0),
+        "annotations": told.get("counters", {}).get("annotations", 0),
+        "timeline": _timeline(process),
+        "capture_waits": _capture_waits(process),
+        "late": _late(process),
+        "unknown_calls": told.get("unknown_calls", []),
+        "incidents": incidents(process),
+        "last_epoch": last_epoch(process),
+    }
+
+
+def _events(process: Process) -> int:
+    """What the process counted, where it came to tell."""
+    if process.status in statuses.OVER and "events" in process.info.get("counters", {}):
+        return int(process.info["counters"]["events"])
+    return process.count_events()
+
+
+def _replayable(process: Process) -> dict[str, Any] | None:
+    """What can be run again, and whose code is missing and why; None where it was not asked for."""
+    if process.info.get("options", {}).get("TT_REPLAYABLE") != "1":
+        return None
+    launched = layout.distinct(process.launches["function"])
+    functions = process.functions[np.isin(process.functions["id"], launched)]
+    why = dict(
+        zip(process.modules["id"].tolist(), process.modules["missing"].tolist(), strict=True)
+    )
+    missing = [layout.MISSING[why.get(m, 1)] for m in functions["module"].tolist()]
+    return {
+        "launches": len(process.launches),
+        "kernels": len(launched),
+        "without_code": _tally([reason for reason in missing if reason != "nothing"]),
+    }
+
+
+def _timeline(process: Process) -> dict[str, Any] | None:
+    """What process.json says of the GPU's times, and how many launches there are and have some.
+    None where none were asked for.
+    """
+    told = process.info.get("timeline", {})
+    if told.get("asked", "off") == "off" and not process.activities.there:
+        return None
+    launches = timed = 0
+    for records in process.event_pieces() if process.activities.there else ():
+        meant = np.isin(records["kind"], LAUNCHES) & (records["result"] == 0)
+        meant &= records["flags"] & IN_GRAPH == 0
+        known = process.activities.known(records["seq"][meant])
+        launches, timed = launches + len(known), timed + int(np.count_nonzero(known))
+    return {**told, "launches": launches, "timed_launches": timed}
+
+
+def _capture_waits(process: Process) -> dict[str, Any]:
+    """How many calls made their stream wait for a capture, and, where a timeline tells, for how
+    long these waits held the streams up in all.
+    """
+    pieces = process.event_pieces() if len(process.epochs) else ()
+    count = sum(int(np.count_nonzero(Captures.waited(records))) for records in pieces)
+    known = count > 0 and process.activities.there
+    return {"count": count, "time_ns": _held_up(process) if known else None}
+
+
+def _late(process: Process) -> dict[str, int] | None:
+    """How many calls and instructions were late, of a recording with delays."""
+    if not (process.path / delays.NAME).exists():
+        return None
+    points, calls = delays.read(process.path / delays.NAME).count_on()
+    return {"calls": calls, "instructions": points}
+
+
+def _held_up(process: Process) -> int:
+    total, waits = 0, Waits(process.captures)
+    for calls in process.events_by_seq():
+        made = np.minimum(calls["time_ns"], LATEST).astype("i8")
+        begins, ends, known = process.activities.spans(calls["seq"])
+        lanes = (calls["context"].astype("u8") << np.uint64(32)) ^ calls["stream"]
+        ran = (calls["result"] == 0) & (calls["flags"] & IN_GRAPH == 0)
+        of = np.flatnonzero(known)
+        span = (np.maximum(begins[of], made[of]), np.maximum(ends[of], made[of]))
+        _, found = waits.find(calls, lanes, ran, made, of, span)
+        total += int((found.ends - found.begins).sum())
+    return total
+
+
+def _tally(names: list[str]) -> dict[str, int]:
+    return dict(Counter(names).most_common())
+
+
+def _disk_usage(path: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(folder, name)).st_size
+            except FileNotFoundError:  # a run that goes on renames its drafts
+                continue
+    return total
+
+
+def info_text(summary: dict[str, Any], colour: bool = False) -> str:
+    """The summary for a screen."""
+    head = f"format {summary['format']}, {text.size(summary['bytes_on_disk'])} on disk"
+    pairs = [("run", f"{text.printable(summary['run'])}  ({head})")]
+    processes = summary["processes"]
+    if summary["exit"] and processes:
+        pairs.append(("exit", _ending(summary["exit"])))
+    if len(processes) == 1:
+        out = [text.rows([*pairs, *process_rows(processes[0])])]
+    else:
+        out = [text.rows(pairs)]
+        for process in processes[:SHOWN_PROCESSES]:
+            out += ["", text.coloured(f"process {process['process']}", "bold", colour)]
+            out.append(text.rows(process_rows(process)))
+    if len(processes) > SHOWN_PROCESSES:
+        out.append(f"… and {len(processes) - SHOWN_PROCESSES} more processes (--json has them all)")
+    warnings = summary["warnings"]
+    out.append("")
+    for warning in warnings[:SHOWN_WARNINGS]:
+        line = f"warning: {text.printable(warning)}"
+        out.append(text.coloured(line, "yellow", colour))
+    if len(warnings) > SHOWN_WARNINGS:
+        out.append(f"… and {len(warnings) - SHOWN_WARNINGS} more warnings")
+    if not warnings:
+        out.append("no warnings")
+    return "\n".join(out)
+
+
+def _ending(ending: dict[str, Any]) -> str:
+    if ending.get("signal") is not None:
+        return f"killed by signal {ending['signal']}"
+    return f"status {ending.get('status')}"
+
+
+def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
+    pairs = [("program", _program(process))]
+    if process["started_ns"] is not None:
+        pairs.append(("time", _times(process)))
+    version = process["driver_version"]
+    if version is not None:
+        pairs.append(("driver", f"CUDA {version // 1000}.{version % 1000 // 10}"))
+    devices = [
+        f"{d.get('ordinal')}: {text.printable(d.get('name', '?'))}, {text.size(d.get('memory', 0))}"
+        for d in process["devices"]
+    ]
+    pairs.append(("device", "\n".join(devices) or "not known"))
+    options = [
+        f"{name.removeprefix('TT_').lower().replace('_', '-')}={value}"
+        for name, value in process["options"].items()
+        if name != "TT_OUT" and value not in ("", "0")
+    ]
+    if options:
+        pairs.append(("options", text.printable(" ".join(options))))
+    ring = process["ring"]
+    if ring:
+        place = text.printable(ring.get("place", "unknown"))
+        size = f"{text.size(ring.get('bytes', 0))} in {place} memory"
+        pairs.append(("ring", "none" if place == "none" else size))
+    pairs.append(("epochs", _epochs(process)))
+    if process["unread"]:
+        pairs.append(("unread", f"{text.count(process['unread'], 'region-epoch')}: {UNREAD}"))
+    captured, others = process["regions_captured"], process["regions_not_captured"]
+    regions = f"{sum(captured.values()):,} captured"
+    regions += f" ({text.listing(captured.items())})" if captured else ""
+    regions += f", {text.size(process['bytes_captured'])}"
+    if others:
+        regions += f"; {sum(others.values()):,} not captured ({text.listing(others.items())})"
+    pairs.append(("regions", regions))
+    kernels, modules = text.count(process["kernels"], "kernel"), process["modules"]
+    calls = f"{process['events']:,} recorded, {kernels}, {text.count(modules, 'module')}"
+    said = process["annotations"]
+    pairs.append(("calls", f"{calls}, {text.count(said, 'annotation')}" if said else calls))
+    if process["replayable"]:
+        pairs.append(("again", _again(process["replayable"])))
+    if process["timeline"]:
+        pairs.append(("GPU", _gpu_times(process["timeline"])))
+    if process["capture_waits"]["count"]:
+        pairs.append(("waits", _waits_text(process["capture_waits"])))
+    if process["late"]:
+        calls, instructions = process["late"]["calls"], process["late"]["instructions"]
+        what = f"{text.count(calls, 'call')}, {text.count(instructions, 'instruction')} in kernels"
+        pairs.append(("late", what))
+    pairs.append(("bytes", _bytes(process)))
+    pairs.append(("lost", _losses(process)))
+    for incident in process["incidents"]:
+        pairs.append(("incident", incident_text(incident, process["pid"])))
+    if process["incidents"] and process["last_epoch"]:
+        last = process["last_epoch"]
+        pairs.append(("last", f"epoch {last['epoch']} ({last['trigger']}, call {last['seq']})"))
+    if process["unknown_calls"]:
+        names = ", ".join(process["unknown_calls"][:6])
+        more = len(process["unknown_calls"]) - 6
+        names += f" and {more} more" if more > 0 else ""
+        pairs.append(("unknown", f"{text.printable(names)} (passed through, not recorded)"))
+    return pairs
+
+
+def _program(process: dict[str, Any]) -> str:
+    argv = text.command(process["argv"]) or "not known"
+    shown = argv if len(argv) <= 200 else argv[:200] + "…"
+    reason = text.printable(process["reason"] or "no reason given")
+    endings = {
+        "complete": "recording complete",
+        "signal": f"recorded until it ended by {reason}",
+        "timeout": f"recorded until it was ended by {reason}",
+        "failed": f"recording stopped early: {reason}",
+        "running": "killed, or still running",
+    }
+    ending = endings.get(process["status"], text.printable(process["status"]))
+    return f"{shown}\npid {'not known' if process['pid'] is None else process['pid']}, {ending}"
+
+
+def _times(process: dict[str, Any]) -> str:
+    started, ended = process["started_ns"], process["ended_ns"]
+    if not started:
+        return "not kept (deterministic)"
+    try:
+        out = datetime.fromtimestamp(started / 1e9).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError):
+        return f"{started} ns"
+    return out if ended is None else f"{out}, {(ended - started) / 1e9:.3f} s"
+
+
+def _epochs(process: dict[str, Any]) -> str:
+    out = f"{process['epochs']:,}"
+    if process["triggers"]:
+        out += f" ({text.listing(process['triggers'].items())})"
+    flags = [(name, n) for name, n in process["epoch_flags"].items() if n]
+    return f"{out}; {text.listing(flags)}" if flags else out
+
+
+def _again(replayable: dict[str, Any]) -> str:
+    launches = text.count(replayable["launches"], "launch", "launches")
+    out = f"{launches} of {text.count(replayable['kernels'], 'kernel')} with all to run again"
+    missing = replayable["without_code"]
+    return f"{out}, but for the code of {text.listing(missing.items())}" if missing else out
+
+
+def _gpu_times(timeline: dict[str, Any]) -> str:
+    """How many launches have times, from where, how sure; and what there is not, and why not."""
+    asked, source = (text.printable(timeline.get(name, "none")) for name in ("asked", "source"))
+    out = "no times"
+    if timeline["launches"]:
+        launches = text.count(timeline["launches"], "launch", "launches")
+        out = f"times of {timeline['timed_launches']:,} of {launches}, by {source}"
+    error, reason = timeline.get("clock_error_ns"), timeline.get("reason")
+    out += "" if error is None else f", ±{error:,} ns"
+    out += "" if source == asked else f", not by {asked}"
+    out += f" ({text.printable(reason)})" if reason else ""
+    missed = timeline.get("missed", 0)
+    return out + (f"; {missed:,} missed" if missed else "")
+
+
+def _waits_text(waits: dict[str, Any]) -> str:
+    out = f"{text.count(waits['count'], 'call')} had to wait for a capture"
+    return out if waits["time_ns"] is None else f"{out}, {text.duration(waits['time_ns'])} in all"
+
+
+def _bytes(process: dict[str, Any]) -> str:
+    read, changed, stored = (process[f"bytes_{k}"] for k in ("read", "changed", "stored"))
+    out = f"{text.size(read)} read, {text.size(changed)} changed, {text.size(stored)} stored"
+    return f"{out} ({100 * stored / read:.3g}% of what was read)" if read else out
+
+
+def _losses(process: dict[str, Any]) -> str:
+    lost = [
+        ("event", "", process["events_lost"]),
+        ("epoch", " refused", process["epoch_flags"]["refused"]),
+        ("epoch", " dropped", process["epoch_flags"]["dropped"]),
+    ]
+    return ", ".join(text.count(n, noun) + how for noun, how, n in lost if n) or "nothing"

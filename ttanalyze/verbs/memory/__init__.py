@@ -1,0 +1,21 @@
+"""What a program allocated: how much when, by which calls, where it lay, what was never freed."""
+
+from ttanalyze.core.allocations import (
+    Moment,
+    ProcessMemory,
+    address_ranges,
+    alive_at,
+    allocation_sites,
+    memory,
+    timeline,
+)
+
+__all__ = [
+    "Moment",
+    "ProcessMemory",
+    "address_ranges",
+    "alive_at",
+    "allocation_sites",
+    "memory",
+    "timeline",
+]

@@ -1,0 +1,349 @@
+"""What is asked of a table, and the answer: rows, or figures of groups of rows.
+
+Tables are gone through in pieces. What is kept of a piece is what the answer still needs of it:
+nothing of rows that are given on, the best of the rows that are asked for, and a row per group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ttanalyze.core.run_tables import TABLES, Piece, Progress, Table
+from ttanalyze.errors import Error
+from ttanalyze.format.layout import Array
+from ttanalyze.format.run import Run
+from ttanalyze.verbs.query.expression import Expression, Numbers, column_value
+from ttanalyze.verbs.query.files import RecordsFile
+
+HELD = 1 << 19  # rows of pieces that are held before they are reduced
+Source = Run | RecordsFile
+AGGREGATES = ("sum", "share", "mean", "min", "max")
+OF_SUMS = ("sum", "share", "mean")
+
+
+@dataclass(frozen=True)
+class Query:
+    """filter: a condition, see expression.py. group_by, sum, share (of the sum of all rows, in
+    percent), mean, min, max, fields: columns.
+
+    sort: columns of the answer, with "-" before those whose largest value comes first. top: how
+    many rows at most. Without group_by and figures the answer is rows of the table.
+    """
+
+    table: str = "events"
+    filter: str | None = None
+    group_by: Sequence[str] = ()
+    count: bool = False
+    sum: Sequence[str] = ()
+    share: Sequence[str] = ()
+    mean: Sequence[str] = ()
+    min: Sequence[str] = ()
+    max: Sequence[str] = ()
+    sort: Sequence[str] = ()
+    top: int | None = None
+    fields: Sequence[str] = ()
+
+    @property
+    def aggregates(self) -> list[tuple[str, str]]:
+        """(what, column) of each figure but the count."""
+        return [(what, column) for what in AGGREGATES for column in getattr(self, what)]
+
+    @property
+    def grouped(self) -> bool:
+        return bool(self.group_by or self.count or self.aggregates)
+
+
+def query(run: Source, wanted: Query, progress: Progress = None) -> pd.DataFrame:
+    """The whole answer. Raises Error for what can't be asked."""
+    return join(list(stream(run, wanted, progress)))
+
+
+def stream(
+    run: Source, wanted: Query, progress: Progress = None, default: Sequence[str] = ()
+) -> Iterator[pd.DataFrame]:
+    """The answer in pieces, one at least. Raises Error for what can't be asked, at once.
+
+    default: the fields of rows where the query names none.
+    """
+    tables = run.tables if isinstance(run, RecordsFile) else TABLES
+    if wanted.table not in tables:
+        raise Error(f"--table {wanted.table}: there are {', '.join(tables)}")
+    table = tables[wanted.table]
+    if wanted.top is not None and wanted.top < 0:
+        raise Error(f"--top {wanted.top}: a number of rows is expected")
+    condition = None
+    if wanted.filter is not None:
+        condition = Expression(wanted.filter, table.columns, wanted.table, "--filter")
+    for option in ("group_by", "fields", *AGGREGATES):
+        _check(
+            f"--{option.replace('_', '-')}", getattr(wanted, option), table.columns, wanted.table
+        )
+    if wanted.grouped:
+        return _groups(run, table, wanted, condition, progress)
+    return _rows(run, table, wanted, condition, progress, default)
+
+
+def _check(option: str, columns: Iterable[str], known: Sequence[str], where: str) -> None:
+    for column in columns:
+        if column not in known:
+            raise Error(f"{option} {column}: no such column; {where} has: {', '.join(known)}")
+
+
+def _filtered(
+    run: Source,
+    table: Table,
+    columns: Iterable[str],
+    condition: Expression | None,
+    ordered: bool,
+    progress: Progress,
+) -> Iterator[tuple[Piece, Array | None]]:
+    """Pieces of which these columns can be asked for, and the rows that the condition holds of;
+    None where that is all of them.
+    """
+    named = condition.columns if condition else []
+    for piece in table.pieces(run, list(dict.fromkeys([*columns, *named])), ordered, progress):
+        if condition is None:
+            yield piece, None
+        else:
+            frame = piece.take(named or table.recorded[:1])
+            yield piece, np.flatnonzero(condition.rows(frame))
+
+
+# ---- rows ----
+
+
+def _rows(
+    run: Source,
+    table: Table,
+    wanted: Query,
+    condition: Expression | None,
+    progress: Progress,
+    default: Sequence[str],
+) -> Iterator[pd.DataFrame]:
+    fields = list(dict.fromkeys(wanted.fields or default or table.recorded))
+    _check("--sort", map(_bare, wanted.sort), table.columns, wanted.table)
+    if not wanted.sort:
+        pieces = _filtered(run, table, fields, condition, True, progress)
+        return _first(pieces, fields, wanted.top)
+    by = [*wanted.sort, *table.order]
+    columns = list(dict.fromkeys([*fields, *map(_bare, by)]))
+    pieces = _filtered(run, table, columns, condition, False, progress)
+    return iter([_best(pieces, columns, by, wanted.top)[fields]])
+
+
+def _bare(column: str) -> str:
+    """A column to sort by, without the sign that says which way."""
+    return column.removeprefix("-")
+
+
+def _first(
+    pieces: Iterator[tuple[Piece, Array | None]], fields: list[str], top: int | None
+) -> Iterator[pd.DataFrame]:
+    given = 0
+    for piece, rows in pieces:
+        if top is not None:
+            rows = (np.arange(len(piece)) if rows is None else rows)[: top - given]
+        count = len(piece) if rows is None else len(rows)
+        if count or not given:  # an answer without rows has columns still
+            yield piece.take(fields, rows).reset_index(drop=True)
+        given += count
+        if top is not None and given >= top:
+            break
+
+
+def _best(
+    pieces: Iterator[tuple[Piece, Array | None]],
+    columns: list[str],
+    order: Sequence[str],
+    top: int | None,
+) -> pd.DataFrame:
+    held: list[pd.DataFrame] = []
+    count = 0
+    for piece, rows in pieces:
+        if top is not None:
+            rows = _candidates(piece, rows, order[0], top)
+        some = piece.take(columns, rows)
+        if len(some) or not held:
+            held.append(some)
+            count += len(some)
+        if top is not None and count > max(HELD, 4 * top):
+            held = [ordered(join(held), order).iloc[:top]]
+            count = len(held[0])
+    best: pd.DataFrame = ordered(join(held), order).iloc[:top].reset_index(drop=True)
+    return best
+
+
+def _candidates(piece: Piece, rows: Array | None, by: str, top: int) -> Array | None:
+    """Those of the rows that can be among the first `top` by a column; all if that is unknown."""
+    count = len(piece) if rows is None else len(rows)
+    if count <= top:
+        return rows
+    name = _bare(by)
+    keys = column_value(piece.take([name], rows)[name])
+    if not isinstance(keys, Numbers) or not top:
+        return rows
+    present = keys.present
+    known = keys.values[present]
+    if len(known) < top:  # what is missing comes last, but it comes
+        return rows
+    place = len(known) - top if by.startswith("-") else top - 1
+    border = np.partition(known, place)[place]
+    kept = present & (keys.values >= border if by.startswith("-") else keys.values <= border)
+    return np.flatnonzero(kept) if rows is None else rows[kept]
+
+
+def ordered(frame: pd.DataFrame, order: Sequence[str]) -> pd.DataFrame:
+    """By columns, of which those with "-" before them go from the largest to the smallest."""
+    for name in reversed(order):
+        column = frame[_bare(name)]
+        if isinstance(column.dtype, pd.CategoricalDtype):  # else by their first appearance
+            column = column.cat.set_categories(sorted(column.cat.categories), ordered=True)
+        column = column.reset_index(drop=True)
+        by = column.sort_values(ascending=not name.startswith("-"), kind="stable")
+        frame = frame.iloc[by.index.to_numpy()]
+    return frame
+
+
+# ---- groups ----
+
+
+def _groups(
+    run: Source, table: Table, wanted: Query, condition: Expression | None, progress: Progress
+) -> Iterator[pd.DataFrame]:
+    keys = list(dict.fromkeys(wanted.group_by))
+    figures = wanted.aggregates
+    count = wanted.count or not figures
+    answer = [*keys, *(["count"] if count else []), *(f"{c}_{what}" for what, c in figures)]
+    for option, names in (("--sort", wanted.sort), ("--fields", wanted.fields)):
+        _check(option, map(_bare, names), answer, "the answer")
+    columns = list(dict.fromkeys([*keys, *(column for _, column in figures)]))
+    held: list[pd.DataFrame] = []
+    rows = 0
+    for piece, some in _filtered(run, table, columns, condition, False, progress):
+        part = _part(piece.take(columns or table.recorded[:1], some), keys, figures)
+        if len(part) or not held:
+            held.append(part)
+            rows += len(part)
+        if rows > HELD:
+            held = [_combined(held, keys)]
+            rows = len(held[0])
+    whole = _combined(held, keys)
+    for what, column in figures:
+        if what in OF_SUMS:
+            sums = _sums(whole, column)
+            if what == "sum":
+                whole[f"{column}_sum"] = _integers(sums) if f"{column}_high" in whole else sums
+            elif what == "mean":
+                whole[f"{column}_mean"] = _ratios(sums, whole[f"{column}_n"].tolist())
+            else:
+                every = sum(sums)
+                whole[f"{column}_share"] = _ratios([100 * s for s in sums], [every] * len(sums))
+    by = [*(["-count"] if count else [f"-{answer[len(keys)]}"]), *keys]
+    whole = ordered(whole, wanted.sort or by).iloc[: wanted.top]
+    return iter([whole[list(wanted.fields or answer)].reset_index(drop=True)])
+
+
+def _part(piece: pd.DataFrame, keys: list[str], figures: list[tuple[str, str]]) -> pd.DataFrame:
+    """A row per group of a piece, with what it takes to combine them: see _combined."""
+    numbers = {}
+    for what, column in figures:
+        if isinstance(piece[column].dtype, pd.CategoricalDtype):
+            raise Error(f"{column} is text: there are sums and such of numbers only")
+        values = piece[column]
+        numbers[column] = values.astype("i8") if values.dtype == bool else values
+        if what in OF_SUMS and not pd.api.types.is_float_dtype(values.dtype):
+            numbers |= _halves(column, numbers[column])
+    by = [piece[key] for key in keys] or [pd.Series(np.zeros(len(piece), "u1"), piece.index)]
+    made: dict[str, pd.Series] = {}
+    whole = pd.DataFrame(numbers, index=piece.index)
+    groups = whole.groupby(by, observed=True, sort=False, dropna=False)
+    made["count"] = groups.size()
+    for what, column in figures:
+        if what in OF_SUMS:
+            whole_numbers = f"{column}_high" in numbers
+            for part in (f"{column}_high", f"{column}_low") if whole_numbers else (column,):
+                made[part if whole_numbers else f"{column}_sum"] = groups[part].sum()
+        if what == "mean":
+            made[f"{column}_n"] = groups[column].count()
+        if what in ("min", "max"):
+            made[f"{column}_{what}"] = getattr(groups[column], what)()
+    table: pd.DataFrame = pd.DataFrame(made)
+    table = table.rename_axis(keys).reset_index() if keys else _one(table)
+    return table
+
+
+def _halves(column: str, values: pd.Series) -> dict[str, pd.Series]:
+    """Whole numbers as high * 2**32 + low: sums of either do not overflow."""
+    numbers = column_value(values)
+    assert isinstance(numbers, Numbers)
+    bits = numbers.values.dtype.type(32)
+    low = numbers.values & numbers.values.dtype.type(0xFFFFFFFF)
+    parts = {"high": numbers.values >> bits, "low": low}
+    return {f"{column}_{n}": pd.Series(v.astype("i8"), values.index) for n, v in parts.items()}
+
+
+def _sums(whole: pd.DataFrame, column: str) -> list[Any]:
+    """Of each group: exact where the column has whole numbers."""
+    if f"{column}_high" not in whole:
+        return list(whole[f"{column}_sum"])
+    pairs = zip(whole[f"{column}_high"].tolist(), whole[f"{column}_low"].tolist(), strict=True)
+    return [(high << 32) + low for high, low in pairs]
+
+
+def _integers(values: list[int]) -> Any:
+    """Whole numbers as a column that holds them all."""
+    low, high = min(values, default=0), max(values, default=0)
+    if low >= -1 << 63 and high < 1 << 64:
+        return np.array(values, "i8" if high < 1 << 63 else "u8" if low >= 0 else "object")
+    return np.array(values, "object")
+
+
+def _ratios(above: list[Any], below: list[Any]) -> Any:
+    """Quotients, rounded once; missing where there is nothing to divide by."""
+    pairs = zip(above, below, strict=True)
+    return pd.array([a / b if b else pd.NA for a, b in pairs], "Float64")
+
+
+def _one(part: pd.DataFrame) -> pd.DataFrame:
+    """The only group's row, also of no rows."""
+    if not len(part):
+        sums = ("_sum", "_high", "_low", "_n")
+        zero = {c: 0 if c == "count" or c.endswith(sums) else pd.NA for c in part.columns}
+        part = pd.DataFrame([zero]).astype("Int64")
+    one: pd.DataFrame = part.reset_index(drop=True)
+    return one
+
+
+def _combined(parts: list[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
+    """The same rows of all pieces as of one."""
+    whole = join(parts)
+    how = {c: c.rpartition("_")[2] for c in whole.columns if c not in keys}
+    by = [whole[key] for key in keys] or [pd.Series(np.zeros(len(whole), "u1"))]
+    groups = whole[list(how)].groupby(by, observed=True, sort=False, dropna=False)
+    made = {c: getattr(groups[c], w if w in ("min", "max") else "sum")() for c, w in how.items()}
+    combined: pd.DataFrame = pd.DataFrame(made)
+    combined = combined.rename_axis(keys or None).reset_index(drop=not keys)
+    return combined
+
+
+# ---- pieces ----
+
+
+def join(pieces: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables one below the other, whose categories may be of different number."""
+    if len(pieces) == 1:
+        one: pd.DataFrame = pieces[0].reset_index(drop=True)
+        return one
+    for column in pieces[0].columns:
+        kinds: list[Any] = [piece[column].dtype for piece in pieces]
+        if isinstance(kinds[0], pd.CategoricalDtype) and any(k != kinds[0] for k in kinds):
+            names = dict.fromkeys(name for kind in kinds for name in kind.categories)
+            index = pd.Index(list(names), dtype="object")
+            pieces = [p.assign(**{column: p[column].cat.set_categories(index)}) for p in pieces]
+    whole: pd.DataFrame = pd.concat(pieces, ignore_index=True)
+    return whole

@@ -1,0 +1,269 @@
+"""Kernel-event files as a table: lines of JSON that `ttanalyze events` and other tools write.
+
+Each line is an object of type `kernel_launch`, `kernel_node`, `graph_launch` or `callstack_def`.
+Columns are named as those of a run's events; what a file does not say is missing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pandas as pd
+
+from ttanalyze.code import demangle
+from ttanalyze.core import stacks
+from ttanalyze.core.run_tables import Progress, Table, Whole
+from ttanalyze.errors import Error, system_error
+from ttanalyze.format import tables as frames
+from ttanalyze.util.regular_files import open_regular
+
+PIECE = 1 << 15  # lines
+LIMIT = 1 << 63  # of whole numbers
+LONGEST = 1 << 24  # bytes of a line
+KINDS = {"kernel_launch": "launch", "kernel_node": "launch", "graph_launch": "graph-launch"}
+TYPES = (*KINDS, "callstack_def")
+NUMBERS = {
+    "launch": "kernel_launch_id",
+    "registers": "nregs",
+    "shmem": "shmem",
+    "stream": "stream_id",
+    **{name: name for name in ("process", "seq", "time_ns", "context", "device", "thread")},
+    **{name: name for name in ("flags", "result", "epoch", "graph", "node")},
+    "gpu_begin": "gpu_begin_ns",
+    "gpu_end": "gpu_end_ns",
+}
+TEXTS = {"checksum": "kernel_checksum", "params": "params"}
+AXES = {
+    f"{size}_{axis}": (size, i)
+    for size in ("grid", "block", "cluster")
+    for i, axis in enumerate("xyz")
+}
+NAMED = {"kernel", "demangled", "short"}
+RECORDED = (
+    *("process", "launch", "seq", "time_ns", "kind", "kernel", "checksum", "registers", "shmem"),
+    *("context", "device", "stream", "thread", "result", "flags", "epoch", "gpu_begin", "gpu_end"),
+    *(*AXES, "params", "graph", "node"),
+)
+SHOWN = ("launch", "short", *list(AXES)[:6], "registers", "shmem", "stream", "caller")
+
+
+class RecordsFile:
+    """A file of records, whose tables can be asked as a run's."""
+
+    def __init__(self, path: str | os.PathLike[str], tables: dict[str, Table]) -> None:
+        self.path, self.tables = Path(path), tables
+        os.close(open_regular(self.path))
+
+
+class EventsFile(RecordsFile):
+    """A file of kernel events, with the table `events`.
+
+    Raises Error, which names the line, where one is not what it should be.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        worked_out = ("demangled", "short", "caller", "stack_text", "gpu_time")
+        super().__init__(path, {"events": Table(RECORDED, worked_out, SHOWN, _pieces)})
+
+    def pieces(self, columns: Sequence[str], progress: Progress) -> Iterator[pd.DataFrame]:
+        """These columns of its launches, at most PIECE at a time; one piece at least."""
+        lines, rows, numbers = Lines(self.path, TYPES, "kernel event"), [], []
+        total, given = os.path.getsize(self.path), False
+        known = _Stacks(any(column in ("caller", "stack_text") for column in columns))
+        made = {column: _texts_of(column, known) for column in columns}
+        for number, record in lines.records():
+            if record["type"] == "callstack_def":
+                known.define(lines, number, record)
+                continue
+            known.resolve(lines, number, record)
+            rows.append(record)
+            numbers.append(number)
+            if len(rows) == PIECE:
+                yield _Batch(lines, rows, numbers).frame(columns, made)
+                rows, numbers, given = [], [], True
+                if progress:
+                    progress(lines.at, total)
+        if rows or not given:
+            yield _Batch(lines, rows, numbers).frame(columns, made)
+
+
+def _pieces(
+    file: EventsFile, columns: Sequence[str], ordered: bool, progress: Progress
+) -> Iterator[Whole]:
+    yield from map(Whole, file.pieces(columns, progress))
+
+
+class Lines:
+    """Of a file of records of these types, each of which is a `what`. at: bytes read so far."""
+
+    def __init__(self, path: Path, types: Collection[str], what: str) -> None:
+        self._path, self._types, self._what = path, types, what
+        self.at = 0
+
+    def error(self, number: int, reason: str) -> Error:
+        return Error(f"{self._path}: line {number}: {reason}")
+
+    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The object of each line that is not empty, and the line's number from 1."""
+        try:
+            with os.fdopen(open_regular(self._path), "rb") as file:
+                number = 0
+                while line := file.readline(LONGEST):
+                    number += 1
+                    self.at += len(line)
+                    if len(line) == LONGEST:
+                        raise self.error(number, f"longer than {LONGEST} bytes")
+                    if line.strip():
+                        yield number, self._record(number, line)
+        except OSError as e:
+            raise system_error(self._path, e) from None
+
+    def _record(self, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError as e:
+            raise self.error(number, f"not JSON: {e.msg}") from None
+        kind = record.get("type") if isinstance(record, dict) else None
+        if not isinstance(kind, str):
+            raise self.error(number, "not an object with a type")
+        if kind not in self._types:
+            raise self.error(number, f"a record of type {kind[:40]!r}, which is no {self._what}")
+        found: dict[str, Any] = record
+        return found
+
+
+class _Stacks:
+    """Call stacks by their id; wanted: whether anybody asks for them."""
+
+    def __init__(self, wanted: bool) -> None:
+        self._wanted = wanted
+        self.frames: list[tuple[stacks.Frame, ...]] = []  # of each different one
+        self._numbers: dict[tuple[stacks.Frame, ...], int] = {}
+        self._known: dict[str, int | None] = {}
+        self._lines: dict[str, stacks.Frame] = {}  # each once, however many stacks it is in
+
+    def define(self, lines: Lines, number: int, record: dict[str, Any]) -> None:
+        name = record.get("callstack_id")
+        if not isinstance(name, str):
+            raise lines.error(number, "callstack_id: a text is expected")
+        found = self._number(lines, number, record, "frames", "source")
+        if self._wanted:
+            self._known[name] = found
+
+    def resolve(self, lines: Lines, number: int, record: dict[str, Any]) -> None:
+        """Puts the place of a launch's stack in frames into it, as "stack"; None if it has none."""
+        if not self._wanted:
+            return
+        name = record.get("callstack_id")
+        if name is not None and not isinstance(name, str):
+            raise lines.error(number, "callstack_id: a text is expected")
+        if record.get("cpu_callstack") is not None:
+            which = "cpu_callstack", "cpu_callstack_source"
+            record["stack"] = self._number(lines, number, record, *which)
+        else:
+            record["stack"] = None if name is None else self._known.get(name)
+
+    def _number(
+        self, lines: Lines, number: int, record: dict[str, Any], member: str, source: str
+    ) -> int | None:
+        """The innermost first, as which `backtrace` writes them, and others the other way."""
+        texts = record.get(member)
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise lines.error(number, f"{member}: a list of texts is expected")
+        found = []
+        for text in texts:
+            if text not in self._lines:
+                self._lines[text] = stacks.parse(text)
+            found.append(self._lines[text])
+        stack = tuple(found if record.get(source) == "backtrace" else found[::-1])
+        if not stack:
+            return None
+        if stack not in self._numbers:
+            self._numbers[stack] = len(self.frames)
+            self.frames.append(stack)
+        return self._numbers[stack]
+
+
+class _Texts:
+    """Texts of rows, as categories in order of first use."""
+
+    def __init__(self, made: Callable[[list[Any]], list[str]]) -> None:
+        self._made = made
+        self._known: dict[Any, int] = {}
+        self._categories: dict[str, int] = {}
+
+    def column(self, keys: list[Any]) -> Any:
+        """A categorical of what is made of each key, None of which is missing."""
+        new = [k for k in dict.fromkeys(keys) if k is not None and k not in self._known]
+        for key, text in zip(new, self._made(new), strict=True):
+            self._known[key] = self._categories.setdefault(text, len(self._categories))
+        codes = [-1 if key is None else self._known[key] for key in keys]
+        return frames.categories(np.array(codes, "i4"), list(self._categories))
+
+
+def _texts_of(column: str, known: _Stacks) -> _Texts:
+    makers: dict[str, Callable[[list[Any]], list[str]]] = {
+        "demangled": demangle.demangle,
+        "short": lambda names: [demangle.short(name) for name in demangle.demangle(names)],
+        "caller": lambda found: [stacks.caller(known.frames[n]) for n in found],
+        "stack_text": lambda found: [stacks.whole(known.frames[n]) for n in found],
+    }
+    return _Texts(makers.get(column, list))
+
+
+class _Batch:
+    """Records of launches, and the numbers of their lines."""
+
+    def __init__(self, lines: Lines, rows: list[dict[str, Any]], numbers: list[int]) -> None:
+        self._lines, self._rows, self._numbers = lines, rows, numbers
+
+    def frame(self, columns: Sequence[str], texts: dict[str, _Texts]) -> pd.DataFrame:
+        made = {column: self._column(column, texts[column]) for column in columns}
+        frame: pd.DataFrame = pd.DataFrame(made, index=range(len(self._rows)))
+        return frame
+
+    def _column(self, column: str, texts: _Texts) -> Any:
+        if column == "kind":
+            return texts.column([KINDS[row["type"]] for row in self._rows])
+        if column in AXES:
+            size, axis = AXES[column]
+            return pd.array(self._sizes(size, axis), "Int64")
+        if column in NUMBERS:
+            return pd.array(self._members(NUMBERS[column], int, "a whole number"), "Int64")
+        if column == "gpu_time":
+            return self._column("gpu_end", texts) - self._column("gpu_begin", texts)
+        if column in ("caller", "stack_text"):
+            return texts.column([row["stack"] for row in self._rows])
+        if column not in NAMED:
+            return texts.column(self._members(TEXTS[column], str, "a text"))
+        names = self._members("kernel_name", str, "a text")
+        mangled = self._members("kernel_name_mangled", str, "a text")
+        both = zip(names, mangled, strict=True)
+        return texts.column([n if m is None or column != "kernel" else m for n, m in both])
+
+    def _members(self, member: str, kind: type, expected: str) -> list[Any]:
+        found = [row.get(member) for row in self._rows]
+        for i, value in enumerate(found):
+            if value is None:
+                continue
+            if type(value) is not kind or (type(value) is int and not -LIMIT <= value < LIMIT):
+                raise self._lines.error(self._numbers[i], f"{member}: {expected} is expected")
+        return found
+
+    def _sizes(self, member: str, axis: int) -> list[int | None]:
+        found: list[int | None] = []
+        for number, row in zip(self._numbers, self._rows, strict=True):
+            value = row.get(member)
+            if value is None:
+                found.append(None)
+                continue
+            good = isinstance(value, list) and len(value) == 3
+            if not good or not all(type(v) is int and 0 <= v < 1 << 32 for v in value):
+                raise self._lines.error(number, f"{member}: three whole numbers are expected")
+            found.append(value[axis])
+        return found

@@ -1,0 +1,6 @@
+"""Whether a program does the same whatever is late."""
+
+from ttanalyze.verbs.race.report import Finding, Instruction, Late, OneCall, Pair, RaceReport
+from ttanalyze.verbs.race.search import Race, Settings
+
+__all__ = ["Finding", "Instruction", "Late", "OneCall", "Pair", "Race", "RaceReport", "Settings"]

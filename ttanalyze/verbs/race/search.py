@@ -1,0 +1,388 @@
+"""Looks for races: records a program again and again, with other delays each time, and compares."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ttanalyze.core import delays
+from ttanalyze.core.values import Tolerance, Type
+from ttanalyze.errors import Error, system_error
+from ttanalyze.format import open_run
+from ttanalyze.format.files import expect_list, read_json
+from ttanalyze.options import LATEST_POINT
+from ttanalyze.output import text
+from ttanalyze.output.files import private, replacing
+from ttanalyze.verbs.diff import DiffReport, Divergence, ProcessDiff, diff
+from ttanalyze.verbs.race import pairs
+from ttanalyze.verbs.race.instructions import late
+from ttanalyze.verbs.race.report import Finding, RaceReport
+from ttanalyze.verbs.record.run import record
+from ttanalyze.verbs.reduce import places, reduce
+from ttanalyze.verbs.reduce.search import NothingError
+
+STATE = "race.json"
+RECORDED = {"TT_PARAMS": "1", "TT_DETERMINISTIC": "1"}
+MOST = 0xFFFFFFFF
+OURS = (b"ttanalyze: ", b"ttanalyze simulator: ")
+SCALES = (10, 1)  # of the delay, by seed
+REFERENCE, AGAIN = "reference", "again"
+Progress = Callable[[int, int], None] | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """command: the program and its arguments. runs: how many recordings with delays; first: seed of
+    the first; stop: after so many that did something else, 0 for none. delay: nanoseconds within
+    kernels, of which every other seed takes ten times as much, since what a race needs
+    depends on the work that hides it; launch_delay: between calls, 0 for none. record: further
+    options of `record`, by variable: without parameters nothing can be said of who reaches what.
+    keep: also runs that did the same. reduce: look for the fewest delays that do it, in so many
+    tests at most, each tried `confidence` times.
+    """
+
+    command: tuple[str, ...]
+    runs: int = 20
+    first: int = 1
+    stop: int = 1
+    delay: int = 10_000
+    launch_delay: int = 500_000
+    record: Mapping[str, str] = field(default_factory=lambda: dict(RECORDED))
+    sim: bool = False
+    keep: bool = False
+    reduce: bool = True
+    confidence: int = 1
+    tests: int = 200
+
+    def check(self) -> None:
+        """Raises Error for what makes no sense."""
+        if not self.command:
+            raise Error("a program is expected")
+        for option, value, least in (
+            ("runs", self.runs, 1),
+            ("seed", self.first, 0),
+            ("stop", self.stop, 0),
+            ("confidence", self.confidence, 1),
+            ("tests", self.tests, 1),
+        ):
+            if not least <= value <= MOST:
+                raise Error(f"--{option} {value}: a number from {least} to {MOST} is expected")
+        if not self.delay and not self.launch_delay:
+            raise Error("--delay 0 and --launch-delay 0: nothing would be late")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A run as far as it can be compared. output: what the program printed."""
+
+    run: Path
+    status: int
+    output: bytes
+
+
+class Race:
+    """The search in a folder, which holds the runs; one that was interrupted there goes on."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        out: Path,
+        *,
+        types: Mapping[str | int | None, Type] | None = None,
+        tolerance: Tolerance | None = None,
+    ) -> None:
+        """Raises Error where the folder has something else in it."""
+        settings.check()
+        self.settings, self.out = settings, out
+        self._types = dict(types) if types else None
+        self._tolerance = tolerance
+        self._varying: set[tuple[int, int]] = set()  # process and region
+        self._incomparable: list[str] = []
+        self._prints_the_same = True
+        self._endings: set[int] = set()
+        self._progress: Progress = None
+        self._same: list[int] = []
+        self._other: list[int] = []
+        self._prepare()
+
+    def _prepare(self) -> None:
+        wanted = _plain(self.settings)
+        state = self.out / STATE
+        try:
+            if state.exists():
+                known = read_json(state)
+                if known.get("settings") == wanted:
+                    for name, seeds in (("same", self._same), ("other", self._other)):
+                        expect_list(state, "", known, name, int)
+                        seeds += known.get(name, [])
+                elif any(self.out.glob("*.status")):  # something was recorded
+                    raise Error(f"{self.out} has a search with other options: --force replaces it")
+            elif self.out.exists() and any(self.out.iterdir()):
+                raise Error(f"{self.out} exists; choose another name, or replace it with --force")
+            self.out.mkdir(0o700, exist_ok=True)
+        except OSError as e:
+            raise system_error(self.out, e) from None
+        self._note()
+
+    def _note(self) -> None:
+        state = {"settings": _plain(self.settings), "same": self._same, "other": self._other}
+        with replacing(self.out / STATE, private) as file:
+            file.write(orjson.dumps(state, option=orjson.OPT_INDENT_2))
+
+    # ---- recording ----
+
+    def recording(self, name: str, variables: Mapping[str, str]) -> Recording:
+        """Records the program, or takes the recording that is there.
+
+        Raises Error where it can't be recorded.
+        """
+        settings, run, log = self.settings, self.out / name, self.out / f"{name}.log"
+        ended = self.out / f"{name}.status"
+        status = _number(ended)
+        if status is None:
+            with open(log, "wb", opener=private) as file:
+                done = record(
+                    settings.command,
+                    run,
+                    {**settings.record, **NO_DELAYS, **variables},
+                    sim=settings.sim,
+                    force=True,
+                    output=file,
+                )
+            if done.signal == signal.SIGINT:
+                raise KeyboardInterrupt
+            if not done.processes:
+                raise Error(f"{done.line(settings.command[0])}; what it printed is in {log}")
+            status = done.status
+            with replacing(ended, private) as whole:
+                whole.write(str(status).encode())
+        return Recording(run, status, _without_ours(log.read_bytes()))
+
+    def variables(self, seed: int) -> dict[str, str]:
+        """What a seed's recording is told."""
+        delay = min(self.settings.delay * SCALES[seed % len(SCALES)], LATEST_POINT)
+        given = {"TT_DELAY": delay, "TT_LAUNCH_DELAY": self.settings.launch_delay}
+        return {"TT_DELAY_SEED": str(seed)} | {k: str(v) for k, v in given.items() if v}
+
+    def _forget(self, name: str) -> None:
+        shutil.rmtree(self.out / name, ignore_errors=True)
+        for ending in ("log", "status"):
+            (self.out / f"{name}.{ending}").unlink(missing_ok=True)
+
+    # ---- comparing ----
+
+    def compare(self, reference: Recording, other: Recording) -> Finding | None:
+        """What is other in a recording, but for what varies anyway; None where nothing is."""
+        report = self._diff(reference, other, every=bool(self._varying))
+        divergence = self._first(report) if report is not None else None
+        found = Finding(seed=-1, run=str(other.run), delays="")
+        if other.status not in self._endings:
+            found.status = other.status
+        if divergence is not None:
+            assert report is not None
+            found.diff = report
+        found.output = self._prints_the_same and other.output != reference.output
+        differs = found.output or found.status is not None or found.diff
+        return found if differs else None
+
+    def _diff(self, a: Recording, b: Recording, *, every: bool) -> DiffReport | None:
+        """None where they can't be compared."""
+        try:
+            return diff(a.run, b.run, every=every, types=self._types, tolerance=self._tolerance)
+        except Error:
+            self._incomparable.append(b.run.name)
+            return None
+
+    def _first(self, report: DiffReport) -> tuple[ProcessDiff, Divergence] | None:
+        """Where memory first parts that does not vary anyway; the report keeps what counts."""
+        for process in report.processes:
+            process.divergences = [
+                d
+                for d in process.divergences
+                if not d.leftover and (process.process_a, d.region_a) not in self._varying
+            ]
+        return report.first
+
+    # ---- the search ----
+
+    def run(self, progress: Progress = None) -> RaceReport:
+        """Records and compares until something differs often enough, or all runs are done.
+
+        progress: runs done and those in all, and, when one is reduced, delays settled and in all.
+        Raises Error where the program can't be recorded, or leaves nothing to compare.
+        """
+        self._progress = progress
+        began = time.monotonic()
+        settings = self.settings
+        report = RaceReport(list(settings.command), str(self.out / REFERENCE), settings.sim)
+        report.wanted = settings.runs
+        reference = self._undelayed(report)
+        for done, seed in enumerate(range(settings.first, settings.first + settings.runs)):
+            if progress:
+                progress(done, settings.runs)
+            report.runs = done + 1
+            if seed in self._same:
+                continue
+            found = self._try(reference, seed)
+            if found is not None:
+                report.findings.append(found)
+            if settings.stop and len(report.findings) >= settings.stop:
+                break
+        if self._incomparable:
+            names = ", ".join(dict.fromkeys(self._incomparable))
+            report.notes.append(f"memory can't be compared with the reference's: {names}")
+        report.seconds = round(time.monotonic() - began, 3)
+        return report
+
+    def _undelayed(self, report: RaceReport) -> Recording:
+        """The recording that others are compared with, and what differs without delays."""
+        reference, again = (self.recording(name, {}) for name in (REFERENCE, AGAIN))
+        self._prints_the_same = reference.output == again.output
+        self._endings = {reference.status, again.status}
+        found = self._diff(reference, again, every=True)
+        if found is not None and not found.memory_same:
+            meant = [(p, d) for p in found.processes for d in p.divergences if not d.leftover]
+            self._varying = {(p.process_a, d.region_a) for p, d in meant}
+            report.varies = sorted({d.label or f"region {d.region_a}" for _, d in meant})
+            report.unsteady = found if meant else None
+        if reference.status != again.status:
+            statuses = f"{reference.status} and {again.status}"
+            report.notes.append(f"without delays it ends with status {statuses}")
+        elif reference.status:
+            report.notes.append(f"without delays, too, it ends with status {reference.status}")
+        if not self._prints_the_same:
+            report.notes.append("what it prints differs from run to run, and is not compared")
+        return reference
+
+    def _try(self, reference: Recording, seed: int) -> Finding | None:
+        name = f"seed-{seed}"
+        found = self.compare(reference, self.recording(name, self.variables(seed)))
+        if found is None:
+            self._same.append(seed)
+            self._note()
+            if not self.settings.keep:
+                self._forget(name)
+            return None
+        if seed not in self._other:
+            self._other.append(seed)
+            self._note()
+        found.seed = seed
+        self._explain(found)
+        with contextlib.suppress(Error):
+            config = delays.of_run(Path(found.run))
+            path = self.out / f"{name}.json"
+            _write(path, config)
+            found.delays = str(path)
+            points, calls = config.count_on()
+            found.before = points + calls
+            found.notes.append(
+                f"late were {text.count(calls, 'call')} and "
+                f"{text.count(points, 'instruction')} in kernels"
+            )
+            if self.settings.reduce:
+                self._reduce(reference, found, config)
+        return found
+
+    def _explain(self, found: Finding) -> None:
+        """Adds which calls nothing orders."""
+        first = self._first(found.diff) if found.diff is not None else None
+        if first is None:
+            return
+        process, divergence = first
+        side = open_run(Path(found.run)).process(process.process_b)
+        found.pairs = pairs.find(side, divergence.region_b, divergence.equal_b, divergence.epoch_b)
+
+    # ---- the fewest delays ----
+
+    def _with(self, reference: Recording, name: str, config: delays.Config) -> Finding | None:
+        """What is other with exactly these delays."""
+        path = self.out / f"{name}.json"
+        _write(path, config)
+        self._forget(name)
+        return self.compare(reference, self.recording(name, {"TT_DELAY_LOAD": str(path)}))
+
+    def _reduce(self, reference: Recording, found: Finding, config: delays.Config) -> None:
+        """Adds what has to be late, and has the finding be about a run with that alone."""
+        name = f"seed-{found.seed}-trial"
+        try:
+            reduction = reduce(
+                config,
+                lambda tried: self._with(reference, name, tried) is not None,
+                confidence=self.settings.confidence,
+                limit=self.settings.tests,
+                progress=self._progress,
+            )
+        except NothingError as e:
+            found.notes.append(f"not reduced: {e}")
+            return
+        finally:
+            self._forget(name)
+            (self.out / f"{name}.json").unlink(missing_ok=True)
+        found.tests, found.reduced = reduction.runs, True
+        fewest = f"seed-{found.seed}-fewest"
+        alone = self._with(reference, fewest, reduction.minimal)
+        if reduction.status != "reduced" or alone is None:
+            found.notes.append(
+                f"with the delays that are left it differs only sometimes, or more "
+                f"tests were needed ({reduction.status})"
+            )
+        if alone is not None:
+            found.run, found.diff = alone.run, alone.diff
+            found.status, found.output = alone.status, alone.output
+            found.delays = str(self.out / f"{fewest}.json")
+            self._explain(found)
+        run = open_run(Path(found.run))
+        found.late = late(places(reduction.minimal, reduction.points, run), run)
+        if all(one.instruction is not None for one in found.late):
+            found.pairs = []  # it is within a kernel
+
+
+# In place of what the environment says.
+NO_DELAYS = {"TT_DELAY": "", "TT_LAUNCH_DELAY": "", "TT_DELAY_LOAD": ""}
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    """What recordings depend on, as it comes back from JSON."""
+    names = ("command", "delay", "launch_delay", "record", "sim")
+    known = asdict(settings)
+    plain: dict[str, Any] = orjson.loads(orjson.dumps({name: known[name] for name in names}))
+    return plain
+
+
+def _write(path: Path, config: delays.Config) -> None:
+    with replacing(path, private) as file:
+        file.write(config.to_json().encode())
+
+
+def _number(path: Path) -> int | None:
+    """In a file; None where it is not there, or not whole."""
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _without_ours(output: bytes) -> bytes:
+    """Without the lines of the recorder and the simulator, which name folders."""
+    lines = output.splitlines(keepends=True)
+    return b"".join(line for line in lines if not line.startswith(OURS))
+
+
+def remove(folder: Path) -> None:
+    """Removes a search. Raises Error for a folder that is none."""
+    if not folder.exists():
+        return
+    if not (folder / STATE).is_file():
+        raise Error(f"{folder} exists and is no search; it will not be replaced")
+    try:
+        shutil.rmtree(folder)
+    except OSError as e:
+        raise Error(f"{folder}: {e.strerror}") from None

@@ -1,0 +1,440 @@
+"""Runs a program with the recorder in it, and stays out of its way.
+
+The program gets our standard streams, terminal and process group; signals sent to us are passed
+on; how it ended is how we end. Nothing here is needed for a recording: the variables that are
+set can be set by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import math
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from ttanalyze import options
+from ttanalyze._format import ffi
+from ttanalyze.errors import Error, system_error
+from ttanalyze.format import statuses
+from ttanalyze.output import text
+from ttanalyze.output.files import directory, replace_in
+from ttanalyze.util import libraries
+from ttanalyze.verbs.record import program
+from ttanalyze.verbs.record.time_limit import LOOK_SECONDS, TimeLimit
+
+FORWARDED = {
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+}
+HEADER = ffi.sizeof("struct tt_file_header")
+RECORDS = {"epochs.bin": "struct tt_epoch", "launches.bin": "struct tt_launch"}
+WARNED_OF = {
+    name: ffi.integer_const(f"TT_EPOCHF_{name.upper()}") for name in ("refused", "dropped", "loose")
+}
+LOCK_SECONDS = 5
+TIMED_OUT = 124  # exit status, as of timeout(1)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """How a recording went.
+
+    status: the program's, 128 + n where signal n ended it, 124 where it or a process of it had its
+    time limit. processes, epochs, launches (to be run again), bytes: what was recorded. warnings:
+    what info has to say besides. incomplete: what is missing of what should have been recorded;
+    None where nothing is.
+    """
+
+    out: Path
+    status: int
+    signal: int | None
+    processes: int
+    epochs: int
+    launches: int
+    bytes: int
+    warnings: int
+    incomplete: str | None
+    seconds: float
+
+    def to_json(self) -> str:
+        """The members, in one line."""
+        return orjson.dumps({**asdict(self), "out": str(self.out)}).decode()
+
+    def line(self, program: str) -> str:
+        """What is said of it in one line."""
+        if not self.processes:
+            return f"nothing recorded: no CUDA context of {program} was seen"
+        of = f" of {self.processes} processes" if self.processes > 1 else ""
+        amount = text.count(self.epochs, "epoch")
+        if self.launches:
+            amount += f" and {text.count(self.launches, 'launch', 'launches')} to run again"
+        line = f"recorded {amount}{of}, {text.size(self.bytes)}, in {self.out}"
+        if self.warnings:
+            line += f"; {text.count(self.warnings, 'warning')}: ttanalyze info {self.out}"
+        return line
+
+
+def record(
+    argv: Sequence[str],
+    out: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+    *,
+    sim: bool = False,
+    force: bool = False,
+    warn: Callable[[str], None] | None = None,
+    output: BinaryIO | None = None,
+) -> Recorded:
+    """Runs argv under the recorder and waits for it.
+
+    out: the run directory, or None for TT_OUT, else one named after the program. variables: TT_
+    variables. sim: on the simulator. force: replace a run directory that is there. warn: told in
+    one line what may keep the recorder out, before the program runs, and that its time limit ended
+    it. output: what the program prints goes there instead, and it reads nothing. Raises Error
+    where the program can't be run or recording can't begin; then nothing has been run.
+    """
+    path = program.find(argv[0])
+    obstacle = program.obstacle(argv[0], path)
+    shim = libraries.shim()
+    simulator = libraries.simulator() if sim else None
+    if simulator is None and not driver_loads():
+        raise Error("no GPU driver (libcuda.so.1) here; add --sim to record on the simulator")
+    given = os.environ.get("TT_OUT")
+    out = (out or (Path(given) if given else default_out(argv[0]))).absolute()
+    make_way(out, force)
+    if obstacle and warn:
+        closed = sim or obstacle == program.PRIVILEGED
+        only = "nothing will be recorded" if closed else "only the driver can let the recorder in"
+        warn(f"{argv[0]} {obstacle}, so LD_PRELOAD does not reach it: {only}")
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        environment = launch_environment(
+            os.environ,
+            preload=stack.enter_context(without(str(shim), " :")),
+            simulator=stack.enter_context(without(str(simulator), ":;")) if simulator else None,
+        )
+        environment |= {**(variables or {}), "TT_OUT": str(out)}
+        if delays := environment.get("TT_DELAY_LOAD"):  # wherever the program goes from here
+            environment["TT_DELAY_LOAD"] = os.path.abspath(delays)
+        limit = options.parse_seconds(environment.get("TT_TIMEOUT") or "0")
+        status, late = run(path, argv, environment, limit, output, warn)
+    seconds = time.monotonic() - began
+    died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    code = 128 + died if died is not None else os.WEXITSTATUS(status)
+    if late or (limit and _timed_out(out)):
+        code = TIMED_OUT
+    info = note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)}, warn)
+    sums, told = _sums(out), [(one, _flags(_folder(out, one))) for one in _processes(info)]
+    warnings = sum(_warnings(out, *process) for process in told)
+    return Recorded(out, code, died, *sums, warnings, _incomplete(told, sums[0]), seconds)
+
+
+# ---- before ----
+
+
+def driver_loads() -> bool:
+    """Whether a program would find a libcuda.so.1."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def default_out(program: str) -> Path:
+    """PROGRAM.tt in the current directory, or PROGRAM-2.tt and so on where that is taken."""
+    name = os.path.basename(program) or "run"
+    out = Path(f"{name}.tt")
+    number = 2
+    while os.path.lexists(out):
+        out = Path(f"{name}-{number}.tt")
+        number += 1
+    return out
+
+
+def make_way(out: Path, force: bool) -> None:
+    """Leaves nothing at out. Raises Error where there is something that must stay."""
+    parent = out.parent
+    if not parent.is_dir():
+        raise Error(f"{out}: no directory {parent}")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise Error(f"{out}: {parent} is not writable")
+    try:
+        mode = out.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as e:
+        raise system_error(out, e) from None
+    try:
+        if stat.S_ISDIR(mode) and not os.listdir(out):
+            out.rmdir()
+            return
+        if not force:
+            raise Error(f"{out} exists; choose another name, or replace it with --force")
+        if not stat.S_ISDIR(mode) or not _is_run(out):
+            raise Error(f"{out} exists and is not a run directory; it will not be replaced")
+        shutil.rmtree(out)
+    except OSError as e:
+        raise system_error(out, e) from None
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "run.json").is_file() or (folder / "p0" / "epochs.bin").is_file()
+
+
+@contextlib.contextmanager
+def without(path: str, separators: str) -> Iterator[str]:
+    """A name for path that has none of these characters, which its variable takes to separate."""
+    if not set(path) & set(separators):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="ttanalyze-") as folder:
+        link = os.path.join(folder, os.path.basename(path))
+        if set(link) & set(separators):
+            raise Error(f"{path}: a path with {separators!r} in it can't be used; set TMPDIR")
+        os.symlink(path, link)
+        yield link
+
+
+def launch_environment(
+    environment: Mapping[str, str], preload: str, simulator: str | None
+) -> dict[str, str]:
+    """The environment with the recorder (and the simulator) in front of what is there."""
+    out = dict(environment)
+    out["LD_PRELOAD"] = ":".join(filter(None, [preload, out.get("LD_PRELOAD")]))
+    out["CUDA_INJECTION64_PATH"] = preload
+    # One that is named there keeps its place: the recorder goes along with it.
+    out["NVTX_INJECTION64_PATH"] = out.get("NVTX_INJECTION64_PATH") or preload
+    if simulator is not None:
+        out["LD_LIBRARY_PATH"] = ":".join(filter(None, [simulator, out.get("LD_LIBRARY_PATH")]))
+    return out
+
+
+# ---- meanwhile ----
+
+
+def run(
+    program: str,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float = 0,
+    output: BinaryIO | None = None,
+    warn: Callable[[str], None] | None = None,
+) -> tuple[int, bool]:
+    """Runs the program to its end; gives its wait status, and whether it was ended from here.
+
+    seconds: after which the recorder ends a process, and what else is there is ended from here,
+    which warn is told; 0 for never.
+    """
+
+    def tell() -> None:
+        if warn:
+            warn(f"{argv[0]}: ended by its time limit of {seconds:.10g} s")
+
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_DFL
+    )  # where it is ignored there is nothing to wait for
+    watched = FORWARDED | {signal.SIGCHLD}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    try:
+        child = spawn(program, argv, environment, mask, output)
+        limit = TimeLimit(seconds or math.inf, child, Path(environment.get("TT_OUT", "")), tell)
+        while True:
+            # Another thread of this process may take the signal that the program has ended.
+            info = signal.sigtimedwait(watched, min(LOOK_SECONDS, limit.wait()))
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid == child:
+                limit.finish()
+                return status, limit.enforced
+            limit.look()
+            if info is not None and info.si_signo in FORWARDED and info.si_code <= 0:
+                # From a process. What the terminal sends, it sends to the program as well.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, info.si_signo)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def spawn(
+    program: str,
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    mask: set[Any],
+    output: BinaryIO | None,
+) -> int:
+    """Starts the program with this signal mask; gives its process id."""
+
+    def start(path: str, words: Sequence[str]) -> int:
+        # By fork: posix_spawn leaves signals ignored in the program that the C library uses.
+        child = subprocess.Popen(
+            list(words),
+            executable=path,
+            env=environment,
+            stdin=None if output is None else subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            close_fds=False,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
+        )
+        child.returncode = 0  # it is waited for by its number
+        return child.pid
+
+    try:
+        return start(program, argv)
+    except OSError as e:
+        if e.errno == errno.ENOEXEC:  # a script without a first line, which shells run themselves
+            return start("/bin/sh", ["/bin/sh", program, *argv[1:]])
+        raise Error(f"{argv[0]}: {e.strerror}") from None
+
+
+# ---- after ----
+
+
+def note_exit(
+    out: Path, ending: dict[str, Any], warn: Callable[[str], None] | None = None
+) -> dict[str, Any]:
+    """Adds how the program ended to run.json, as its last member; its children may still run.
+
+    Gives what run.json says, nothing where there is none. warn: told in one line where it may not
+    be written.
+    """
+    path = out / "run.json"
+    info: dict[str, Any] = {}
+    try:
+        with contextlib.suppress(orjson.JSONDecodeError), _locked(out) as folder:
+            info = orjson.loads(path.read_bytes())
+            info.pop("exit", None)
+            replace_in(folder, "run.json", orjson.dumps({**info, "exit": ending}))
+    except PermissionError as e:
+        if warn:
+            warn(f"{path} does not say how the program ended: {e.strerror}")
+    except OSError:
+        pass
+    return info
+
+
+def _timed_out(out: Path) -> bool:
+    """Whether the recorder ended a process because its time was over."""
+    with contextlib.suppress(OSError, orjson.JSONDecodeError):
+        told = orjson.loads((out / "run.json").read_bytes()).get("processes", [])
+        return any(isinstance(p, dict) and p.get("status") == statuses.TIMEOUT for p in told)
+    return False
+
+
+def _processes(info: dict[str, Any]) -> list[dict[str, Any]]:
+    return [told for told in info.get("processes", []) if isinstance(told, dict)]
+
+
+def _folder(out: Path, told: dict[str, Any]) -> Path:
+    return out / f"p{told.get('process')}"
+
+
+def _warnings(out: Path, told: dict[str, Any], epochs: bytes) -> int:
+    """How many things there are to be said of a process that a user should know: as Run.warnings
+    has them, but without what would take numpy. epochs: their flags.
+    """
+    launches = _records(_folder(out, told) / "launches.bin")
+    count = len(told.get("warnings", []))
+    count += told.get("status") not in statuses.WITH_THE_PROCESS
+    count += len(options.unmet(told.get("options", {}), len(epochs), launches))
+    count += sum(any(flags & flag for flags in epochs) for flag in WARNED_OF.values())
+    return count + bool(told.get("counters", {}).get("events_lost"))
+
+
+def _incomplete(processes: list[tuple[dict[str, Any], bytes]], folders: int) -> str | None:
+    """What is missing of what should have been recorded, the first of it. processes: with the flags
+    of their epochs.
+    """
+    if not folders:
+        return "no process was recorded"
+    if len(processes) < folders:
+        return "a process was killed before it could say anything"
+    for told, epochs in processes:
+        lead = f"process {told.get('process')}: " if folders > 1 else ""
+        status, reason = told.get("status"), told.get("reason") or "no reason given"
+        if status == statuses.RUNNING:
+            return f"{lead}it was killed, or still runs"
+        if status != statuses.COMPLETE:
+            return f"{lead}{status}: {reason}"
+        if losses := told.get("losses"):
+            return f"{lead}{losses[0]}"
+        for name, flag in WARNED_OF.items():
+            if count := sum(bool(flags & flag) for flags in epochs):
+                return f"{lead}{text.count(count, f'{name} epoch')}"
+        if lost := told.get("counters", {}).get("events_lost"):
+            return f"{lead}{text.count(lost, 'lost call')}"
+    return None
+
+
+def _flags(folder: Path) -> bytes:
+    """The low byte of the flags of each epoch of a process."""
+    size = ffi.sizeof("struct tt_epoch")
+    with contextlib.suppress(OSError):
+        epochs = (folder / "epochs.bin").read_bytes()
+        return epochs[HEADER + ffi.offsetof("struct tt_epoch", "flags") :: size]
+    return b""
+
+
+def _records(path: Path) -> int:
+    """How many records there are in a file of a process, by its size."""
+    count = 0
+    with contextlib.suppress(OSError):
+        count = (path.stat().st_size - HEADER) // ffi.sizeof(RECORDS[path.name])
+    return max(0, count)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """Holds the lock under which run.json is written, unless someone keeps it for too long. Gives a
+    descriptor of the run directory.
+    """
+    with directory(path) as folder:
+        until = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.002)
+        yield folder
+
+
+def _sums(out: Path) -> tuple[int, int, int, int]:
+    """Processes, epochs, launches and bytes of a run directory, by its files' sizes."""
+    counts = dict.fromkeys(RECORDS, 0)
+    processes = size = 0
+    for folder, _, names in os.walk(out):
+        for name in names:
+            with contextlib.suppress(OSError):
+                length = os.stat(os.path.join(folder, name)).st_size
+                size += length
+                if name in RECORDS:
+                    processes += name == "epochs.bin"
+                    counts[name] += max(0, length - HEADER) // ffi.sizeof(RECORDS[name])
+    return processes, counts["epochs.bin"], counts["launches.bin"], size
+
+
+def say(line: str) -> None:
+    """One line on stderr, if anyone can be told."""
+    with contextlib.suppress(OSError):
+        print(f"ttanalyze: {text.printable(line)}", file=sys.stderr, flush=True)

@@ -1,0 +1,93 @@
+"""Where the points of a configuration are: kernel, instruction and source line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ttanalyze.code import demangle
+from ttanalyze.core import delays
+from ttanalyze.errors import Error
+from ttanalyze.format.run import Run
+from ttanalyze.verbs.reduce.search import Point
+from ttanalyze.verbs.sass import Table, find_tables
+
+
+@dataclass(frozen=True)
+class Place:
+    """point: as the configuration has it. kernel: demangled. instruction: a row of the kernel's
+    table, where there is one.
+    """
+
+    point: Point
+    member: dict[str, Any]
+    kernel_name: str | None
+    kernel: str | None
+    checksum: str | None
+    instruction: dict[str, Any] | None
+
+    def to_object(self) -> dict[str, Any]:
+        """As schemas/reduce_report.json has it."""
+        kind = "launch" if self.point.kernel is None else "instruction"
+        made = {"kind": kind, "key": self.point.kernel or self.point.key, **self.member}
+        made |= {"kernel_name": self.kernel_name, "kernel": self.kernel}
+        if kind == "instruction":
+            made["kernel_checksum"] = self.checksum
+            row = self.instruction or {}
+            made |= {name: row.get(name) for name in ("opcode_id", "file", "line", "inlined_at")}
+            made["sass"] = row.get("sass") or self.member["sass"]
+        return made
+
+
+def places(config: delays.Config, points: Iterable[Point], run: Run | None = None) -> list[Place]:
+    """Of points, with instructions as far as the run has, or gives, tables of their kernels."""
+    points = list(points)
+    kernels = [config.kernels[p.kernel] for p in points if p.kernel is not None]
+    tables = _tables(run, kernels) if run is not None and kernels else {}
+    calls = _calls(run) if run is not None and len(kernels) < len(points) else {}
+    return [_place(config, point, tables, calls) for point in points]
+
+
+def _place(
+    config: delays.Config, point: Point, tables: dict[str, Table], calls: dict[str, Any]
+) -> Place:
+    member = point.member(config)
+    if point.kernel is None:
+        member = {**calls.get(point.key, {}), **member}
+    if point.kernel is None:
+        name, checksum = member.get("kernel_name"), None
+    else:
+        kernel = config.kernels[point.kernel]
+        name, checksum = kernel["kernel_name"], kernel["kernel_checksum"]
+    shown = demangle.demangle([name])[0] if name else None
+    row = None
+    if checksum in tables:
+        pc = member["pc"]
+        row = next((r for r in tables[checksum].instructions if r["pc"] == pc), None)
+    return Place(point, member, name, shown, checksum, row)
+
+
+def _tables(run: Run, kernels: Iterable[dict[str, Any]]) -> dict[str, Table]:
+    """By the checksum that a configuration knows a kernel by; nothing where none can be made."""
+    found: dict[str, Table] = {}
+    wanted = {kernel["kernel_checksum"] for kernel in kernels}
+    names = "|".join(sorted({re.escape(kernel["kernel_name"]) for kernel in kernels}))
+    try:
+        for table in find_tables(run, f"^(?:{names})$"):
+            for checksum in {table.code_checksum, table.kernel_checksum} & wanted:
+                found[checksum] = table
+            if wanted <= found.keys():
+                break
+    except Error:
+        pass  # the report has what the configuration says then
+    return found
+
+
+def _calls(run: Run) -> dict[str, Any]:
+    """What is said of calls in the configuration of the run, which were which; by key."""
+    try:
+        return delays.of_run(run).launches
+    except Error:
+        return {}

@@ -1,0 +1,216 @@
+"""Reduces with a program as the judge: it is run with one configuration after the other.
+
+Answers are kept in a file until the search is over, so that one that was interrupted goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import xxhash
+
+from ttanalyze.core import delays
+from ttanalyze.errors import Error, FormatError, system_error
+from ttanalyze.format import open_run
+from ttanalyze.format.files import read_json
+from ttanalyze.format.run import Run
+from ttanalyze.output.files import replacing
+from ttanalyze.verbs.reduce.places import places
+from ttanalyze.verbs.reduce.report import ReduceReport
+from ttanalyze.verbs.reduce.search import Answers, NothingError, Progress, points_of, reduce
+
+STATE = {"format": "ttanalyze-reduce-state", "version": 1}
+CONFIG = "{config}"
+VARIABLE = "TT_DELAY_LOAD"
+NOT_RUN = (126, 127)  # what shells say of a program that could not be run
+
+
+@dataclass(frozen=True)
+class Settings:
+    """config: a file. test: a command line; {config} in it is the file with a candidate, which
+    TT_DELAY_LOAD names as well. timeout: seconds, after which a run counts as failed; 0: none.
+    run: where the kernels' instructions are; by default that which the configuration is of.
+    """
+
+    config: Path
+    test: str
+    strategy: str = "bisect"
+    confidence: int = 1
+    limit: int = 0
+    timeout: float = 0
+    run: Path | None = None
+
+    def command(self) -> list[str]:
+        """The words of the test. Raises Error where it has none."""
+        if os.path.isfile(self.test):
+            return [os.path.abspath(self.test)]
+        try:
+            words = shlex.split(self.test)
+        except ValueError as e:
+            raise Error(f"--test {self.test}: {e}") from None
+        if not words:
+            raise Error("--test: a command is expected")
+        return words
+
+
+def reduce_test(
+    settings: Settings,
+    state: Path | None = None,
+    progress: Progress = None,
+    anew: bool = False,
+) -> ReduceReport:
+    """state: the file with answers, which is taken up if it is there, unless anew, and removed
+    when the search is over.
+
+    Raises Error where the test can't be run, or there is nothing to reduce.
+    """
+    config = delays.read(settings.config)
+    known = _Known(state, settings, config)
+    if anew:
+        known.forget()
+    known.load()
+    run = _run(settings)
+    with tempfile.TemporaryDirectory(prefix="ttanalyze-") as folder:
+        test = _Test(settings, Path(folder, "delays.json"))
+
+        def fails(candidate: delays.Config) -> bool:
+            known.save()  # what was answered before
+            return test.fails(candidate)
+
+        try:
+            found = reduce(
+                config,
+                fails,
+                strategy=settings.strategy,
+                confidence=settings.confidence,
+                limit=settings.limit,
+                known=known.answers,
+                progress=progress,
+            )
+        except NothingError:
+            known.forget()
+            raise
+        finally:
+            known.save()
+    if found.status != "stopped":
+        known.forget()
+    named = places(config, found.points, run)
+    return ReduceReport(
+        str(settings.config),
+        settings.command(),
+        settings.strategy,
+        settings.confidence,
+        found,
+        named,
+    )
+
+
+def _run(settings: Settings) -> Run | None:
+    """The run with the kernels. Raises Error where one that was asked for can't be read."""
+    if settings.run is not None:
+        return open_run(settings.run)
+    for folder in settings.config.resolve().parents[:2]:
+        if (folder / "run.json").is_file():
+            with contextlib.suppress(Error):
+                return open_run(folder)
+    return None
+
+
+class _Test:
+    def __init__(self, settings: Settings, file: Path) -> None:
+        self._settings, self._file = settings, file
+
+    def fails(self, candidate: delays.Config) -> bool:
+        """Runs it. Raises Error where that can't be done."""
+        self._file.write_text(candidate.to_json())
+        words = [word.replace(CONFIG, str(self._file)) for word in self._settings.command()]
+        try:
+            child = subprocess.Popen(
+                words,
+                env={**os.environ, VARIABLE: str(self._file)},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as e:
+            raise system_error(words[0], e) from None
+        try:
+            status = child.wait(self._settings.timeout or None)
+        except subprocess.TimeoutExpired:
+            return True
+        finally:
+            _end(child)
+        if status in NOT_RUN:
+            raise Error(f"{shlex.join(words)}: it could not be run: status {status}")
+        return status != 0
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Whatever is left of a test, which has a process group of its own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _answers(failed: Any, runs: Any) -> Answers:
+    """Raises ValueError where they can't be."""
+    if not (isinstance(failed, int) and isinstance(runs, int) and 0 <= failed <= runs):
+        raise ValueError
+    return Answers(failed, runs)
+
+
+class _Known:
+    """Answers, and the file that they are kept in: by sets of points, as bits of a number."""
+
+    def __init__(self, path: Path | None, settings: Settings, config: delays.Config) -> None:
+        self._path = path
+        digest = xxhash.xxh3_64_hexdigest(config.to_json().encode())
+        asked = {"test": settings.command(), "confidence": settings.confidence}
+        self._of = {**STATE, "config": digest, "strategy": settings.strategy, **asked}
+        self._count = len(points_of(config))
+        self.answers: dict[frozenset[int], Answers] = {}
+
+    def load(self) -> None:
+        """Raises Error where the file is of another search."""
+        if self._path is None or not self._path.exists():
+            return
+        try:
+            state = read_json(self._path)
+            tried = state.pop("tried")
+            same = state == self._of
+            for bits, (failed, runs) in tried.items():
+                self.answers[self._set(int(bits, 16))] = _answers(failed, runs)
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise FormatError(self._path, "tried", "not what a search was kept in") from None
+        if not same:
+            raise Error(f"{self._path} is of another search: --force begins anew")
+
+    def _set(self, bits: int) -> frozenset[int]:
+        if not 0 <= bits < 1 << self._count:
+            raise ValueError
+        return frozenset(i for i in range(self._count) if bits >> i & 1)
+
+    def save(self) -> None:
+        if self._path is None or not self.answers:
+            return
+        tried = {
+            f"{sum(1 << i for i in points):x}": [answers.failed, answers.runs]
+            for points, answers in self.answers.items()
+        }
+        with replacing(self._path) as file:
+            file.write(orjson.dumps(self._of | {"tried": tried}))
+
+    def forget(self) -> None:
+        self.answers.clear()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)

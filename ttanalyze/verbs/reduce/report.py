@@ -1,0 +1,84 @@
+"""What a reduction found, as an object and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ttanalyze.output import text
+from ttanalyze.verbs.reduce.places import Place
+from ttanalyze.verbs.reduce.search import Reduction
+
+FORMAT = {"format": "ttanalyze-reduce", "version": 1}
+
+
+@dataclass(frozen=True)
+class ReduceReport:
+    """config: the file; test: the command that was run. places: of the points that are left."""
+
+    config: str
+    test: list[str]
+    strategy: str
+    confidence: int
+    found: Reduction
+    places: list[Place]
+
+    def to_object(self) -> dict[str, Any]:
+        """As schemas/reduce_report.json has it."""
+        found = self.found
+        return {
+            **FORMAT,
+            "config": self.config,
+            "test": self.test,
+            "strategy": self.strategy,
+            "confidence": self.confidence,
+            "status": found.status,
+            "points": found.total,
+            "essential": [place.to_object() for place in self.places],
+            "tests": found.tests,
+            "runs": found.runs,
+            "failures": {"failed": found.failures.failed, "runs": found.failures.runs},
+            "minimal_config": found.minimal.document,
+        }
+
+
+def reduce_text(report: ReduceReport, colours: bool = False) -> str:
+    found = report.found
+    head = f"{text.count(len(found.points), 'delay')} of {found.total:,}"
+    runs = f"{text.count(found.tests, 'test')}, {text.count(found.runs, 'run')}"
+    said = {
+        "reduced": f"enough, and each needed: {head} ({runs})",
+        "flaky": f"left: {head} ({runs}); with them it fails sometimes only, "
+        f"{found.failures.failed} times of {found.failures.runs}",
+        "stopped": f"left so far, at the limit of runs: {head} ({runs})",
+    }[found.status]
+    return "\n".join([text.coloured(said, "bold", colours), *places_text(report.places)])
+
+
+def places_text(places: Sequence[Place]) -> list[str]:
+    """A line or two for each."""
+    lines = []
+    for place in places:
+        member = place.member
+        late = f"{text.duration(member['delay'])} before"
+        if place.point.kernel is None:
+            what = f"call {member['number']} of stream {member['stream']}"
+            name = member.get("call")
+            what += f" ({name})" if name else ""
+            lines.append(f"  {late} {text.printable(what)} {_of_kernel(place)}".rstrip())
+            continue
+        row = place.instruction or {}
+        lines.append(f"  {late} {text.printable(row.get('sass') or member['sass'])}")
+        where = f"{member['pc']:#x} {_of_kernel(place)}"
+        if row.get("line"):
+            chain = [f"{row['file']}:{row['line']}", *row["inlined_at"]]
+            short = [f"{Path(part).name}" for part in chain]
+            where += f", {text.printable(' in '.join(short))}"
+        lines.append(f"    at {where}")
+    return lines
+
+
+def _of_kernel(place: Place) -> str:
+    return f"of {text.printable(place.kernel)}" if place.kernel else ""

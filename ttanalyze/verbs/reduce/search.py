@@ -1,0 +1,238 @@
+"""Which delays a failure needs: delta debugging over the points of a configuration that are on.
+
+Invariant: every answer about a set of points is asked for once. The search depends on answers
+alone, so that one that was interrupted goes on where it was if it is given those that it had.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ttanalyze.core import delays
+from ttanalyze.errors import Error
+
+STRATEGIES = ("bisect", "linear")
+
+Fails = Callable[[delays.Config], bool]
+Progress = Callable[[int, int], None] | None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A delay: of an instruction, by the key of its kernel and its pc as the configuration has
+    them, or of a call (kernel None), by its key.
+    """
+
+    kernel: str | None
+    key: str
+
+    def member(self, config: delays.Config) -> dict[str, Any]:
+        """What a configuration says of it."""
+        if self.kernel is None:
+            found: dict[str, Any] = config.launches[self.key]
+        else:
+            found = config.kernels[self.kernel]["instrumentation_points"][self.key]
+        return found
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How often a set of points was tried, and how often that failed."""
+
+    failed: int
+    runs: int
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """points: those that are left, of `total` that were on; minimal: the configuration with them
+    alone. status: reduced (each of them is needed), flaky (with them it fails sometimes only) or
+    stopped (the limit was reached before). failures: of the points that are left. tests: sets of
+    points that were tried, in so many runs.
+    """
+
+    points: list[Point]
+    minimal: delays.Config
+    total: int
+    status: str
+    failures: Answers
+    tests: int
+    runs: int
+
+
+class NothingError(Error):
+    """There is nothing to reduce."""
+
+
+class _LimitError(Exception):
+    """No more runs are allowed."""
+
+
+def points_of(config: delays.Config) -> list[Point]:
+    """Those that are on: kernel by kernel in the order of addresses, then calls."""
+    found = [
+        Point(name, key)
+        for name, kernel in config.kernels.items()
+        for key, point in sorted(kernel["instrumentation_points"].items(), key=lambda p: p[1]["pc"])
+        if point["on"]
+    ]
+    return found + [Point(None, key) for key, call in config.launches.items() if call["on"]]
+
+
+def with_points(config: delays.Config, points: Iterable[Point]) -> delays.Config:
+    """The same configuration with these points on and all others off."""
+    made = delays.Config(copy.deepcopy(config.document))
+    for kernel in made.kernels.values():
+        for point in kernel["instrumentation_points"].values():
+            point["on"] = False
+    for call in made.launches.values():
+        call["on"] = False
+    for point in points:
+        point.member(made)["on"] = True
+    return made
+
+
+def reduce(
+    config: delays.Config,
+    fails: Fails,
+    *,
+    strategy: str = "bisect",
+    confidence: int = 1,
+    limit: int = 0,
+    known: dict[frozenset[int], Answers] | None = None,
+    progress: Progress = None,
+) -> Reduction:
+    """Leaves points out as long as it still fails with the others.
+
+    fails: whether it does with a configuration. confidence: each set of points is tried so many
+    times at most, and fails if more than half of them do. limit: of runs, 0 for none. known:
+    answers that are there already, by numbers of points_of, to which the new ones are added.
+    progress: points that are settled, of all.
+
+    Raises NothingError where there is nothing to reduce: no delays are on, it does not fail with
+    all of them, or fails without any.
+    """
+    if strategy not in STRATEGIES:
+        raise Error(f"--strategy {strategy}: there are {', '.join(STRATEGIES)}")
+    if confidence < 1 or limit < 0:
+        raise Error("--confidence: one run at least is needed")
+    points = points_of(config)
+    if not points:
+        raise NothingError("no delays are on in this configuration")
+    search = _Search(config, points, fails, confidence, limit, {} if known is None else known)
+    search.progress = progress
+    status = "reduced"
+    try:
+        search.begin()
+        (search.bisect if strategy == "bisect" else search.linear)()
+        answers = search.settle()
+        status = "flaky" if answers.failed < answers.runs else "reduced"
+    except _LimitError:
+        status = "stopped"
+    left = [points[i] for i in search.left]
+    answers = search.known.get(frozenset(search.left), Answers(0, 0))
+    runs = sum(a.runs for a in search.known.values())
+    minimal = with_points(config, left)
+    return Reduction(left, minimal, len(points), status, answers, len(search.known), runs)
+
+
+class _Search:
+    """left: numbers of the points that are not left out yet; with them it fails."""
+
+    def __init__(
+        self,
+        config: delays.Config,
+        points: Sequence[Point],
+        fails: Fails,
+        confidence: int,
+        limit: int,
+        known: dict[frozenset[int], Answers],
+    ) -> None:
+        self._config, self._points, self._ask = config, points, fails
+        self._confidence, self._limit = confidence, limit
+        self.known = known
+        self.left = list(range(len(points)))
+        self.progress: Progress = None
+        self._needed = 0  # of those that are left, known to be
+
+    def begin(self) -> None:
+        if not self._fails(self.left):
+            raise NothingError("the test does not fail with all delays of this configuration")
+        if self._fails([]):
+            raise NothingError("the test fails without any delay")
+
+    def linear(self) -> None:
+        """Point by point."""
+        for i in list(self.left):
+            without = [j for j in self.left if j != i]
+            if without and self._fails(without):
+                self._leave(without)
+            else:
+                self._needed += 1
+                self._tell()
+
+    def bisect(self) -> None:
+        """Parts alone, then all but a part, in ever smaller parts: ddmin."""
+        count = 2
+        while len(self.left) > 1:
+            count = min(count, len(self.left))
+            parts = _parts(self.left, count)
+            rests = [[i for i in self.left if i not in set(part)] for part in parts]
+            if (part := self._first(parts)) is not None:
+                self._leave(part)
+                count = 2
+            elif count > 2 and (rest := self._first(rests)) is not None:
+                self._leave(rest)
+                count -= 1
+            elif count == len(self.left):
+                break
+            else:
+                count *= 2
+
+    def settle(self) -> Answers:
+        """Tries those that are left as often as was asked for."""
+        return self._answers(self.left, whole=True)
+
+    def _first(self, sets: Iterable[list[int]]) -> list[int] | None:
+        return next((points for points in sets if self._fails(points)), None)
+
+    def _leave(self, points: list[int]) -> None:
+        self.left = points
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.progress:
+            settled = len(self._points) - len(self.left) + self._needed
+            self.progress(settled, len(self._points))
+
+    def _fails(self, points: Sequence[int]) -> bool:
+        answers = self._answers(points, whole=False)
+        return 2 * answers.failed > self._confidence
+
+    def _answers(self, points: Sequence[int], whole: bool) -> Answers:
+        """whole: tries as often as was asked for; else until more tries would change nothing."""
+        key = frozenset(points)
+        answers = self.known.get(key, Answers(0, 0))
+        config = None
+        while answers.runs < self._confidence:
+            passed = answers.runs - answers.failed
+            decided = 2 * max(answers.failed, passed) > self._confidence
+            if decided and not whole:
+                break
+            if self._limit and sum(a.runs for a in self.known.values()) >= self._limit:
+                raise _LimitError
+            config = config or with_points(self._config, [self._points[i] for i in points])
+            failed = self._ask(config)
+            answers = Answers(answers.failed + failed, answers.runs + 1)
+            self.known[key] = answers
+        return answers
+
+
+def _parts(points: list[int], count: int) -> list[list[int]]:
+    """As many parts of about the same size."""
+    bounds = [len(points) * i // count for i in range(count + 1)]
+    return [points[a:b] for a, b in itertools.pairwise(bounds)]

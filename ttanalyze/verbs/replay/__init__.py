@@ -1,0 +1,19 @@
+"""Recorded launches again, alone: from memory as it was, in a process that is not the program.
+
+    import ttanalyze as tt
+    from ttanalyze.replay import Replay
+
+    replay = Replay(tt.open("run1").process(0), 1234)
+    replay.restore()
+    replay.submit()
+    all(finding.same for finding in replay.compare())
+    replay.time(100).median    # microseconds
+
+plan() says of a launch whether it can be done again, without a driver.
+"""
+
+from ttanalyze.verbs.replay.plan import Plan, launches, plan
+from ttanalyze.verbs.replay.replay import Replay
+from ttanalyze.verbs.replay.timing import Times
+
+__all__ = ["Plan", "Replay", "Times", "launches", "plan"]

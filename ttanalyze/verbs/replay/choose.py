@@ -1,0 +1,40 @@
+"""Which launch is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ttanalyze.errors import Error
+from ttanalyze.format.process import Process
+from ttanalyze.verbs.replay.plan import Plan, launches, none_of, plan
+
+TRIES = 200  # launches of a kernel that are looked at
+
+
+def choose(
+    process: Process, launch: int | None, kernel: str | None, check: Callable[[Plan], None]
+) -> Plan:
+    """The launch with a number in the order of calls, or the first of a kernel in whose name a
+    regular expression is found, that can be done again and passes a check, which raises Error.
+    Raises Error where there is none, with the first one's reason.
+    """
+    if (launch is None) == (kernel is None):
+        raise Error(
+            "say which launch: either --launch N, or --kernel REGEX; `ttanalyze query` lists them"
+        )
+    seqs = np.array([launch]) if launch is not None else launches(process, kernel)["seq"]
+    if not len(seqs):
+        raise Error(none_of(process, kernel))
+    kept = np.isin(seqs, process.launches["seq"])  # which most likely can
+    reasons = []
+    for seq in [*seqs[kept].tolist(), *seqs[~kept].tolist()][:TRIES]:
+        try:
+            found = plan(process, seq)
+            check(found)
+            return found
+        except Error as e:
+            reasons.append(str(e))
+    many = f" (and none of {len(reasons) - 1:,} more can)" if len(reasons) > 1 else ""
+    raise Error(f"{reasons[0]}{many}")

@@ -1,0 +1,56 @@
+"""Copies of regions on the device, beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ttanalyze._cuda import ffi
+from ttanalyze.gpu.memory import DeviceBuffer
+from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.gpu.work import Copy
+
+SHARE = 0.5  # of the free memory, at most
+
+
+class Copied:
+    """What some regions, by row, held when this was made."""
+
+    def __init__(self, scene: Scene, rows: Iterable[int]) -> None:
+        """Raises DriverError where there is not enough memory."""
+        self._scene = scene
+        sizes = {row: int(scene.process.regions.size[row]) for row in rows}
+        self._sizes = {row: size for row, size in sizes.items() if size}
+        self._at: dict[int, int] = {}
+        total = sum(self._sizes.values())
+        if not total:
+            return
+        self._buffer = DeviceBuffer(total, scene.device)
+        to = self._buffer.address
+        for row, size in self._sizes.items():
+            self._at[row] = to
+            self._copy(to, scene.places.now(row), size)
+            to += size
+        scene.device.stream.synchronize()
+
+    @classmethod
+    def of(cls, scene: Scene, rows: list[int]) -> Copied | None:
+        """None where there is little room."""
+        wanted = sum(int(scene.process.regions.size[row]) for row in rows)
+        free, total = ffi.new("size_t *"), ffi.new("size_t *")
+        with scene.device.use() as driver:
+            driver.call("cuMemGetInfo_v2", free, total)
+        return cls(scene, rows) if wanted <= free[0] * SHARE else None
+
+    def where(self, row: int) -> int | None:
+        """Where the copy of a region is; None where it has none."""
+        return self._at.get(row)
+
+    def put_back(self, rows: Iterable[int] | None = None) -> None:
+        """In the device's stream: of some regions, by default of all."""
+        for row in self._at if rows is None else rows:
+            if row in self._at:
+                self._copy(self._scene.places.now(row), self._at[row], self._sizes[row])
+
+    def _copy(self, to: int, source: int, size: int) -> None:
+        device = self._scene.device
+        Copy(to, source, size).submit(device, device.stream.handle)

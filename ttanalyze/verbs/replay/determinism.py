@@ -1,0 +1,240 @@
+"""Whether kernels give the same every time: each recorded launch many times, from the same memory.
+
+What varies is proven to: two runs are there that differ. What never did was not seen to vary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.core import stacks
+from ttanalyze.errors import Error
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+from ttanalyze.gpu.device import Device
+from ttanalyze.gpu.driver import DriverError
+from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.output import text
+from ttanalyze.verbs.replay.compare import (
+    Memory,
+    RegionDifference,
+    Tolerances,
+    Types,
+    differences,
+    look,
+    unknown,
+)
+from ttanalyze.verbs.replay.copied import Copied
+from ttanalyze.verbs.replay.perturb import Provoker
+from ttanalyze.verbs.replay.plan import Plan
+from ttanalyze.verbs.replay.replay import Replay
+from ttanalyze.verbs.replay.run import FAILED, Outcome, Progress, is_lost, plans, status_of
+
+VARIES, STEADY = "varies", "not seen to vary"
+LOOKED_INTO = 8  # runs of a launch whose differences are looked into
+
+
+@dataclass
+class Variation:
+    """How a region varied: in how many runs it was other than in the first, how many different
+    contents were seen in all; widest: the run that differs in most bytes, beside the first, of
+    those beyond the tolerance, if any is.
+    """
+
+    region: int
+    runs: int
+    contents: int
+    widest: RegionDifference
+
+    def as_dict(self) -> dict[str, Any]:
+        return vars(self) | {"widest": self.widest.as_dict()}
+
+
+@dataclass
+class Verdict:
+    """What is known of a launch. status: "varies", "not seen to vary", "refused" or "failed";
+    reason: of the last two. runs: how many there were. variations: by region. recorded: whether the
+    first run left what was recorded, None where no epoch has that; differences: where not. site,
+    range: who launched it, and in which NVTX range, where these were recorded.
+    """
+
+    seq: int
+    kernel: str
+    status: str = STEADY
+    reason: str = ""
+    runs: int = 0
+    variations: list[Variation] = field(default_factory=list)
+    recorded: bool | None = None
+    differences: list[RegionDifference] = field(default_factory=list)
+    site: str | None = None
+    range: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return vars(self) | {
+            "variations": [one.as_dict() for one in self.variations],
+            "differences": [one.as_dict() for one in self.differences],
+        }
+
+
+def prove(
+    process: Process,
+    seqs: Iterable[int],
+    times: int = 20,
+    types: Types | None = None,
+    tolerances: Tolerances | None = None,
+    seed: int = 0,
+    device: Callable[[], Device] = Device.default,
+    progress: Progress | None = None,
+) -> list[Verdict]:
+    """Does each launch again so many times, with something else going on each time. seed: of what
+    that is. progress: is called with runs done and those in all. Raises Error where there is
+    no driver that works, or not enough memory.
+    """
+    if times < 2:
+        raise Error(f"{text.count(times, 'run')}: it takes two to differ")
+    found = plans(process, seqs)
+    rows = sorted({row for one in found if isinstance(one, Plan) for row in one.rows})
+    if not any(isinstance(one, Plan) for one in found):
+        return [_verdict(process, one) for one in found]
+    scene = Scene(process, device(), rows)
+    provoker = Provoker(scene.places.own, seed, scene.places.simulated)
+    work = _Work(scene, provoker, times, types or {}, tolerances or {})
+    out: list[Verdict] = []
+    lost = ""
+
+    def tell(run: int) -> None:
+        if progress is not None:
+            progress((len(out) - 1) * times + run, len(found) * times)
+
+    for one in found:
+        verdict = _verdict(process, one)
+        out.append(verdict)
+        tell(0)
+        if not isinstance(one, Plan):
+            continue
+        if lost:
+            verdict.status, verdict.reason = FAILED, lost
+            continue
+        try:
+            work.prove(verdict, one, tell)
+        except Error as e:
+            verdict.status, verdict.reason = status_of(e), str(e)
+            failed = isinstance(e, DriverError) and is_lost(scene.device)
+            lost = f"after launch {one.seq} failed" if failed else ""
+    return out
+
+
+def _verdict(process: Process, of: Plan | Outcome) -> Verdict:
+    out = Verdict(of.seq, of.kernel)
+    if isinstance(of, Outcome):
+        out.status, out.reason = of.status, of.reason
+    found = process.events_between(of.seq - 1, of.seq)
+    if len(found):
+        stack = process.stack(int(found[0]["stack"]))
+        out.site = stacks.site(stack) if stack else None
+        out.range = process.annotations.range_of(found[0])
+    return out
+
+
+class _Work:
+    """Proves launches that share memory."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        provoker: Provoker,
+        times: int,
+        types: Types,
+        tolerances: Tolerances,
+    ) -> None:
+        self._scene = scene
+        self._provoker = provoker
+        self._times = times
+        self._types = types
+        self._tolerances = tolerances
+
+    def prove(self, out: Verdict, of: Plan, tell: Callable[[int], None]) -> None:
+        """tell: is called with runs done."""
+        replay = Replay(of.process, of.seq, scene=self._scene, known=of)
+        out.notes = replay.notes
+        places, rows = self._scene.places, replay.rows
+        replay.restore()
+        replay.keep()
+        found = places.digests(rows)  # what it finds
+        written: set[int] = set()
+        first: dict[int, Array] = {}
+        kept: Copied | None = None  # what the first run left
+        seen: dict[int, set[bytes]] = {row: set() for row in rows}
+        runs = dict.fromkeys(rows, 0)
+        widest: dict[int, RegionDifference] = {}
+        for run in range(self._times):
+            tell(run)
+            if run:
+                replay.restore(written)
+            self._provoker.before(run)
+            replay.submit()
+            self._provoker.after()
+            now = places.digests(rows)
+            out.runs += 1
+            written |= {row for row in rows if (now[row] != found[row]).any()}
+            if not run:
+                first = now
+                self._as_recorded(out, replay)
+                kept = Copied.of(self._scene, [row for row in rows if row in written])
+            for row in rows:
+                seen[row].add(now[row].tobytes())
+                blocks = np.flatnonzero(now[row] != first[row]).tolist()
+                if not blocks:
+                    continue
+                runs[row] += 1
+                if runs[row] <= LOOKED_INTO or widest[row].tolerated:
+                    self._look(replay, row, kept, blocks, widest)
+        out.variations = [
+            Variation(int(of.process.regions.id[row]), runs[row], len(seen[row]), widest[row])
+            for row in rows
+            if row in widest
+        ]
+        if any(not one.widest.tolerated for one in out.variations):
+            out.status = VARIES
+
+    def _look(
+        self,
+        replay: Replay,
+        row: int,
+        kept: Copied | None,
+        blocks: list[int],
+        widest: dict[int, RegionDifference],
+    ) -> None:
+        """Looks into a run that differs from the first one."""
+        process, size = replay.process, int(replay.process.regions.size[row])
+        # What the first run did not write to holds what it found.
+        copies = (copied.where(row) for copied in (kept, replay.kept) if copied is not None)
+        where = next((at for at in copies if at is not None), None)
+        if where is None:
+            widest.setdefault(row, unknown(process, row, blocks))
+            return
+        here = Memory(process, size, replay.device, replay.where(row))
+        there = Memory(process, size, replay.device, where)
+        found = look(row, replay.before, there, here, blocks, self._types, self._tolerances)
+        before = widest.get(row)
+        if before is None or _weight(before) < _weight(found):
+            widest[row] = found
+
+    def _as_recorded(self, out: Verdict, replay: Replay) -> None:
+        if replay.after is None:
+            return
+        findings = [one for one in replay.compare() if not one.new]
+        arguments = (self._scene, replay.expected, findings, self._types, self._tolerances)
+        out.differences = differences(*arguments)
+        out.recorded = all(one.tolerated for one in out.differences)
+        if not out.recorded:
+            out.notes += replay.doubts
+
+
+def _weight(found: RegionDifference) -> tuple[bool, int]:
+    return not found.tolerated, found.bytes.count if found.bytes is not None else 0

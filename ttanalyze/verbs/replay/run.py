@@ -1,0 +1,198 @@
+"""Replays launches and says of each what came of it: the same, different, or why it can't be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ttanalyze.errors import Error, FormatError
+from ttanalyze.format.process import Process
+from ttanalyze.gpu.device import Device
+from ttanalyze.gpu.driver import DriverError
+from ttanalyze.gpu.rebuild.address_map import Finding
+from ttanalyze.gpu.rebuild.dependency_graph import KIND
+from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.verbs.replay.compare import RegionDifference, Tolerances, Types, differences
+from ttanalyze.verbs.replay.plan import Plan, plan
+from ttanalyze.verbs.replay.replay import Replay
+from ttanalyze.verbs.replay.timing import Times
+
+SAME, DIFFERS, UNCHECKED, REFUSED, FAILED = "same", "differs", "unchecked", "refused", "failed"
+NOT_COMPARED = "not compared"
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Outcome:
+    """What came of a launch. status: "same", "differs", "unchecked" (there is nothing to compare
+    with, or that was not wanted), "refused" (it can't be replayed), "failed" (the driver or the
+    kernel failed, or the run is damaged); reason: of the last three. regions: how many were
+    compared, of how many bytes.
+    """
+
+    seq: int
+    kernel: str
+    status: str
+    reason: str = ""
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    shared: int = 0
+    before: int | None = None
+    after: int | None = None
+    regions: int = 0
+    bytes: int = 0
+    differences: list[RegionDifference] = field(default_factory=list)
+    times: Times | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing is known to differ."""
+        return self.status in (SAME, UNCHECKED)
+
+    def as_dict(self) -> dict[str, Any]:
+        out = dict(vars(self))
+        out["differences"] = [difference.as_dict() for difference in self.differences]
+        out["times"] = None if self.times is None else self.times.as_dict()
+        return out
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be done with each launch. times: of how many runs the time is taken, 0: none.
+    alone: no kernels of our own run on the device.
+    """
+
+    verify: bool = True
+    times: int = 0
+    flush_l2: bool = False
+    types: Types = field(default_factory=dict)
+    tolerances: Tolerances = field(default_factory=dict)
+    alone: bool = False
+
+
+def status_of(error: Error) -> str:
+    """What an error makes of a launch: damage and what the driver refuses are failures."""
+    return FAILED if isinstance(error, (FormatError, DriverError)) else REFUSED
+
+
+def plans(process: Process, seqs: Iterable[int]) -> list[Plan | Outcome]:
+    """A plan for each launch, or the outcome that says why there is none."""
+    out: list[Plan | Outcome] = []
+    for seq in seqs:
+        try:
+            out.append(plan(process, seq))
+        except Error as e:
+            found = process.events_between(seq - 1, seq)
+            launch = len(found) and found["kind"][0] == KIND["launch"]
+            kernel = process.kernel(int(found["id"][0])) if launch else None
+            out.append(Outcome(seq, kernel or "", status_of(e), str(e)))
+    return out
+
+
+def replay(
+    process: Process,
+    seqs: Iterable[int],
+    wish: Wish | None = None,
+    device: Callable[[], Device] = Device.default,
+    progress: Progress | None = None,
+) -> list[Outcome]:
+    """Replays launches by their numbers in the order of calls, one after the other, on memory that
+    they share. device: gives that to run on, if any launch can be replayed. progress: is called
+    with runs done and those in all, of which each launch has one more than are timed. Raises
+    Error where there is no such launch, no driver that works, or not enough memory.
+    """
+    wanted = wish or Wish()
+    found = plans(process, seqs)
+    rows = sorted({row for one in found if isinstance(one, Plan) for row in one.rows})
+    if not any(isinstance(one, Plan) for one in found):
+        return [one for one in found if isinstance(one, Outcome)]
+    scene = Scene(process, device(), rows, wanted.alone or None)
+    out: list[Outcome] = []
+    lost = ""  # why nothing works in the context any more
+    each = 1 + wanted.times
+
+    def tell(run: int) -> None:
+        if progress is not None:
+            progress(len(out) * each + run, len(found) * each)
+
+    for one in found:
+        tell(0)
+        if isinstance(one, Plan):
+            outcome = begun(one)
+            if lost:
+                outcome.status, outcome.reason = FAILED, f"after {lost}"
+            else:
+                _replay(outcome, one, wanted, scene, tell)
+                lost = f"launch {one.seq} failed" if is_lost(scene.device) else ""
+            out.append(outcome)
+        else:
+            out.append(one)
+    return out
+
+
+def begun(of: Plan) -> Outcome:
+    """An outcome that says what is to be replayed."""
+    launch = of.launch
+    return Outcome(
+        of.seq,
+        of.kernel,
+        UNCHECKED,
+        "",
+        launch.grid,
+        launch.block,
+        launch.shared,
+        of.before,
+        of.after,
+    )
+
+
+def _replay(out: Outcome, of: Plan, wish: Wish, scene: Scene, tell: Callable[[int], None]) -> None:
+    try:
+        replay = Replay(of.process, of.seq, scene=scene, known=of)
+    except Error as e:
+        out.status, out.reason = status_of(e), str(e)
+        return
+    out.notes, out.bytes = replay.notes, replay.bytes
+    try:
+        replay.restore()
+        replay.submit()
+        replay.device.synchronize()
+        if not wish.verify:
+            out.reason = NOT_COMPARED
+        elif replay.after is None:
+            out.reason = of.unchecked
+        else:
+            findings, notes = replay.settled()
+            out.notes += notes
+            verify(out, replay, findings, wish.types, wish.tolerances)
+        if wish.times:
+            out.times = replay.time(wish.times, wish.flush_l2, tell=tell)
+    except Error as e:
+        out.status, out.reason = status_of(e), str(e)
+    if out.status in (DIFFERS, FAILED):
+        out.notes += replay.doubts
+
+
+def is_lost(device: Device) -> bool:
+    """Whether nothing works in a context any more."""
+    try:
+        device.synchronize()
+    except DriverError:
+        return True
+    return False
+
+
+def verify(
+    out: Outcome,
+    replay: Replay,
+    findings: Sequence[Finding],
+    types: Types,
+    tolerances: Tolerances,
+) -> None:
+    """Says what a launch left, by what a comparison with what was recorded found."""
+    out.regions = len(findings)
+    out.differences = differences(replay.scene, replay.expected, findings, types, tolerances)
+    differs = any(not difference.tolerated for difference in out.differences)
+    out.status = DIFFERS if differs else SAME

@@ -1,0 +1,286 @@
+"""How replays look on a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ttanalyze.code.demangle import demangle, short
+from ttanalyze.core import bytewise
+from ttanalyze.core.values import ValueDifference
+from ttanalyze.output import text
+from ttanalyze.verbs.replay.compare import RegionDifference
+from ttanalyze.verbs.replay.determinism import STEADY, VARIES, Verdict
+from ttanalyze.verbs.replay.run import (
+    DIFFERS,
+    FAILED,
+    NOT_COMPARED,
+    REFUSED,
+    SAME,
+    UNCHECKED,
+    Outcome,
+)
+from ttanalyze.verbs.replay.spans import Stretch
+from ttanalyze.verbs.replay.timing import Times
+
+HUES = {SAME: "green", DIFFERS: "red", FAILED: "red", REFUSED: "yellow", UNCHECKED: "yellow"}
+WHOLE = 40  # letters of a kernel's name
+SHOWN = 8  # regions, tensors
+TIMES = "\N{MULTIPLICATION SIGN}"
+SIDES = ("recorded", "replayed")
+
+
+def kernel_name(kernel: str) -> str:
+    """A kernel's name as one reads it, whole where it is short; safe to print."""
+    name = demangle([kernel])[0]
+    return text.printable(name if len(name) <= WHOLE else short(name))
+
+
+def outcome_text(found: Outcome, colour: bool = False) -> str:
+    """One launch."""
+    word = text.coloured(found.status, HUES[found.status], colour)
+    lines = [f"{word}: {_verdict(found)}"]
+    pairs = []
+    if found.kernel:
+        pairs.append(("kernel", text.printable(demangle([found.kernel])[0])))
+    if found.grid:
+        pairs.append(("launch", _shape(found)))
+    if found.before is not None:
+        pairs.append(("input", f"epoch {found.before}, {text.size(found.bytes)}"))
+    if found.times is not None:
+        pairs.append(("time", times_text(found.times)))
+    pairs += [("note", text.printable(note)) for note in found.notes]
+    lines += [f"  {line}" for line in text.rows(pairs).splitlines()]
+    for difference in found.differences[:SHOWN]:
+        lines += ["", *difference_lines(difference, SIDES, colour)]
+    more = len(found.differences) - SHOWN
+    if more > 0:
+        lines.append(f"… and {text.count(more, 'region')} more")
+    return "\n".join(lines)
+
+
+def _verdict(found: Outcome) -> str:
+    what = f"launch {found.seq}" + (f" of {kernel_name(found.kernel)}" if found.kernel else "")
+    if found.status == SAME:
+        within = " within the tolerance" if found.differences else ""
+        regions = text.count(found.regions, "region")
+        return f"{what} leaves {regions} as recorded{within}"
+    if found.status == DIFFERS:
+        differ = text.count(len(found.differences), "region")
+        return f"{what} leaves {differ} of {found.regions} other than recorded"
+    if found.status == UNCHECKED:
+        return f"{what} ran: {text.printable(found.reason)}"
+    return f"{what}: {text.printable(_why(found))}"
+
+
+def _why(found: Outcome | Verdict) -> str:
+    """The reason, where it is plain which launch it is about."""
+    name = f"launch {found.seq}"
+    rest = found.reason.removeprefix(f"{name}: ")
+    return f"it{rest.removeprefix(name)}" if rest.startswith(f"{name} ") else rest
+
+
+def _shape(found: Outcome) -> str:
+    grid, block = (f" {TIMES} ".join(map(str, size)) for size in (found.grid, found.block))
+    shared = f", {found.shared:,} bytes of dynamic shared memory" if found.shared else ""
+    return f"{grid} blocks of {block} threads{shared}"
+
+
+def times_text(times: Times) -> str:
+    """Median, least and spread."""
+    cache = "L2 flushed" if times.flushed else "L2 warm"
+    runs = text.count(len(times.runs), "run")
+    return (
+        f"{times.median:,.2f} µs median of {runs}, least {times.least:,.2f}, "
+        f"spread {times.spread:,.2f} ({cache})"
+    )
+
+
+def difference_lines(
+    found: RegionDifference, names: tuple[str, str], colour: bool = False
+) -> list[str]:
+    """A region that differs. names: what the two sides are called."""
+    label = f" {text.printable(found.label)!r}" if found.label else ""
+    head = f"region {found.region}{label}: {found.kind}, {found.size:,} bytes"
+    pairs = [("blocks", bytewise.blocks_text(found.blocks, found.block_count))]
+    if found.bytes is not None:
+        one = found.bytes
+        some = " of those looked at" if found.partial else ""
+        pairs.append(("bytes", bytewise.bytes_text(one.count, one.first, one.last) + some))
+    if found.values is not None:
+        pairs.append(("values", values_text(found.values)))
+    named = zip(found.tensors, found.tensor_values, strict=True)
+    for part, of in list(named)[:SHOWN]:
+        first = (
+            f"[{part.first_element}]" if part.first_element is not None else f"byte {part.first}"
+        )
+        said = values_text(of) if of is not None else f"{text.count(part.differing, 'byte')} differ"
+        pairs.append(("tensor", f"{text.printable(part.name)} from {first}: {said}"))
+    if found.tensor_count > SHOWN:
+        pairs.append(("", f"… and {found.tensor_count - SHOWN} more tensors"))
+    if found.tolerated:
+        pairs.append(("note", "all of it within the tolerance"))
+    lines = [text.coloured(head, "bold", colour)]
+    lines += [f"  {line}" for line in text.rows(pairs).splitlines()]
+    if found.bytes is not None:
+        lines += bytewise.window_lines(found.bytes.window, names, colour)
+    return lines
+
+
+def values_text(found: ValueDifference) -> str:
+    """How far apart values are."""
+    differ = f"{found.count:,} of {found.elements:,} {found.type} differ"
+    if not found.unequal:
+        return differ
+    apart = f"at most {found.max_abs:.4g} apart, {found.max_rel:.3g} of the value"
+    return f"{differ}, {apart}, {found.max_ulp:,} ulp"
+
+
+def outcomes_text(found: Sequence[Outcome], colour: bool = False, width: int = 0) -> str:
+    """A table of several launches, and what there is to say of those that did not turn out so."""
+    demangle([one.kernel for one in found])  # all at once, as each by itself takes a process
+    timed = any(one.times is not None for one in found)
+    head = ["launch", "kernel", "grid", "block", "input", "result"]
+    rows = [[*head, *(["µs"] if timed else [])]]
+    for one in found:
+        grid, block = (",".join(map(str, size)) for size in (one.grid, one.block))
+        row = [str(one.seq), kernel_name(one.kernel), grid, block, text.size(one.bytes), one.status]
+        rows.append([*row, *([f"{one.times.median:,.2f}" if one.times else ""] if timed else [])])
+    out = [text.table(rows, {0, 4, 6}, width)]
+    out += noted((str(one.seq), _why(one)) for one in found if one.status in (REFUSED, FAILED))
+    unchecked = [one for one in found if one.status == UNCHECKED]
+    why = [(str(one.seq), one.reason) for one in unchecked if one.reason != NOT_COMPARED]
+    out += noted((seq, f"{NOT_COMPARED}: {reason}") for seq, reason in why)
+    for one in found:
+        for difference in one.differences[:1]:
+            lines = difference_lines(difference, SIDES, colour)
+            out += [f"launch {one.seq}: {lines[0]}", *lines[1:]]
+    out += noted((str(one.seq), note) for one in found for note in one.notes)
+    out.append(summary(found))
+    return "\n".join(out)
+
+
+def noted(
+    notes: Iterable[tuple[str, str]], noun: tuple[str, str] = ("launch", "launches")
+) -> list[str]:
+    """Notes of launches, each once. noun: what else they are of."""
+    of: dict[str, list[str]] = {}
+    for seq, note in notes:
+        of.setdefault(note, []).append(seq)
+    lines = []
+    for note, seqs in of.items():
+        some = ", ".join(seqs[:SHOWN]) + (" …" if len(seqs) > SHOWN else "")
+        lines.append(f"{noun[len(seqs) > 1]} {some}: {text.printable(note)}")
+    return lines
+
+
+def summary(found: Iterable[Outcome]) -> str:
+    """How many of each status."""
+    return _counted([one.status for one in found], "launch", "launches")
+
+
+def _counted(statuses: list[str], *noun: str) -> str:
+    words = (SAME, DIFFERS, UNCHECKED, REFUSED, FAILED)
+    counts = [(word, statuses.count(word)) for word in words if word in statuses]
+    return f"{text.count(len(statuses), *noun)}: {text.listing(counts)}"
+
+
+def stretches_text(found: Sequence[Stretch], colour: bool = False, width: int = 0) -> str:
+    """A span of epochs: a row for each stretch, then what there is to say of some."""
+    rows = [["epochs", "work", "regions", "result"]]
+    for one in found:
+        rows.append([f"{one.first} to {one.last}", one.work, str(one.regions), one.status])
+    out = [text.table(rows, {2}, width)]
+    bounds = [f"{one.first} to {one.last}" for one in found]
+    pairs = list(zip(bounds, found, strict=True))
+    out += noted(((which, one.reason) for which, one in pairs if one.reason), ("epochs", "epochs"))
+    for which, one in pairs:
+        for difference in one.differences[: one.status != REFUSED]:
+            lines = difference_lines(difference, SIDES, colour)
+            out += [f"epochs {which}: {lines[0]}", *lines[1:]]
+    out += noted(
+        ((which, note) for which, one in pairs for note in one.notes), ("epochs", "epochs")
+    )
+    uploads, size = sum(one.uploads for one in found), sum(one.upload_bytes for one in found)
+    if uploads:
+        copies = text.count(uploads, "copy from the host", "copies from the host")
+        out.append(f"taken on trust: {copies}, {text.size(size)}, as the next epoch has them")
+    out.append(_counted([one.status for one in found], "stretch", "stretches"))
+    return "\n".join(out)
+
+
+# ---- prove ----
+
+VERDICT_HUES = {VARIES: "red", STEADY: "green", FAILED: "red", REFUSED: "yellow"}
+FIRST_AND_OTHER = ("first run", "another")
+
+
+def verdicts_text(found: Sequence[Verdict], colour: bool = False, width: int = 0) -> str:
+    """Kernels that vary first, with where and how much; then all of them in a table."""
+    demangle([one.kernel for one in found])
+    out = []
+    kernels: dict[str, list[Verdict]] = {}
+    for one in found:
+        kernels.setdefault(one.kernel, []).append(one)
+    for launches in kernels.values():  # of each that varies the launch that does so most
+        if any(one.variations for one in launches):
+            out += [*_variations(max(launches, key=_width), colour), ""]
+    rows = [["kernel", "launches", "runs", "result", "as recorded"]]
+    for kernel, launches in sorted(kernels.items(), key=lambda pair: _worst(pair[1])):
+        statuses = [one.status for one in launches]
+        result = text.listing([(s, statuses.count(s)) for s in VERDICT_HUES if s in statuses])
+        if len(set(statuses)) == 1:
+            result = statuses[0]
+        runs = sum(one.runs for one in launches)
+        known = [one.recorded for one in launches if one.recorded is not None]
+        recorded = "yes" if known and all(known) else "no" if known else ""
+        rows.append([kernel_name(kernel), str(len(launches)), f"{runs:,}", result, recorded])
+    out.append(text.table(rows, {1, 2}, width))
+    out += noted((str(one.seq), _why(one)) for one in found if one.reason)
+    for one in found:
+        if one.recorded is False and one.status == STEADY:
+            out.append(f"launch {one.seq}: the same in all runs, but not what was recorded")
+            for difference in one.differences[:1]:
+                out += difference_lines(difference, SIDES, colour)
+    out += noted((str(one.seq), note) for one in found for note in one.notes)
+    varying = [kernel for kernel, launches in kernels.items() if _worst(launches) == 0]
+    proven = sum(bool(one.runs) for one in found)
+    if not proven:
+        return "\n".join([*out, "no launch was run"])
+    several = text.count(proven, "launch", "launches")
+    word = text.coloured(VARIES, "red", colour) if varying else STEADY
+    if not varying and any(one.variations for one in found):
+        word += " beyond the tolerance"
+    names = ", ".join(kernel_name(kernel) for kernel in varying[:SHOWN])
+    tail = f": {text.count(len(varying), 'kernel')} ({names})" if varying else ""
+    out.append(f"{word}{tail}, of {text.count(len(kernels), 'kernel')} in {several}")
+    return "\n".join(out)
+
+
+def _width(one: Verdict) -> int:
+    sizes = (v.widest.bytes.count for v in one.variations if v.widest.bytes is not None)
+    return sum(sizes)
+
+
+def _worst(launches: Iterable[Verdict]) -> int:
+    order = list(VERDICT_HUES)
+    return min(order.index(one.status) for one in launches)
+
+
+def _variations(one: Verdict, colour: bool) -> list[str]:
+    word = f"{VARIES} within the tolerance" if one.status == STEADY else one.status
+    word = text.coloured(word, VERDICT_HUES[one.status], colour)
+    name = text.printable(demangle([one.kernel])[0])
+    lines = [f"{word}: launch {one.seq} of {name}"]
+    pairs = []
+    if one.site:
+        pairs.append(("launched", text.printable(one.site)))
+    if one.range:
+        pairs.append(("in range", text.printable(one.range)))
+    lines += [f"  {line}" for line in text.rows(pairs).splitlines()]
+    for variation in one.variations[:SHOWN]:
+        first, *more = difference_lines(variation.widest, FIRST_AND_OTHER, colour)
+        others = text.count(one.runs - 1, "other run")
+        contents = text.count(variation.contents, "different content")
+        lines += [f"{first}: not as in the first in {variation.runs} of {others}, {contents}"]
+        lines += more
+    return lines

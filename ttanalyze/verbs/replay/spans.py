@@ -1,0 +1,200 @@
+"""The device work of a process between epochs, without the process: from each epoch to the next,
+and memory compared at each on the way.
+
+Each stretch is a graph whose nodes come after each other as streams, events and waits of the host
+ordered them. Where memory is not as recorded at an epoch, it is put so before work goes on: what
+is said of a stretch is of that alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.errors import Error
+from ttanalyze.format import contents, layout
+from ttanalyze.format.process import Process
+from ttanalyze.gpu.device import Device
+from ttanalyze.gpu.driver import DriverError
+from ttanalyze.gpu.rebuild.address_map import State
+from ttanalyze.gpu.rebuild.dependency_graph import good_epochs, is_partial, span
+from ttanalyze.gpu.rebuild.graph import build, check_kinds, written_by_others
+from ttanalyze.gpu.rebuild.replay_context import Maker, Scene, moved_notes
+from ttanalyze.gpu.rebuild.steps import Launch, Span, Upload, summary
+from ttanalyze.verbs.replay.compare import RegionDifference, Tolerances, Types, differences
+from ttanalyze.verbs.replay.plan import PARTIAL, lacking
+from ttanalyze.verbs.replay.run import DIFFERS, FAILED, REFUSED, SAME, Progress, is_lost, status_of
+from ttanalyze.verbs.replay.uninitialized import settled
+
+
+@dataclass
+class Stretch:
+    """What came of the work between two epochs. status: "same", "differs", "refused" (it can't be
+    done again, or others may have written what differs) or "failed" (or the run is damaged);
+    reason: of the last two. work: what was done,
+    in words. regions: how many were compared. uploads: copies from the host, whose contents are
+    those that the next epoch has, of upload_bytes; notes: what is not sure.
+    """
+
+    first: int
+    last: int
+    status: str = SAME
+    reason: str = ""
+    work: str = ""
+    regions: int = 0
+    differences: list[RegionDifference] = field(default_factory=list)
+    uploads: int = 0
+    upload_bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return vars(self) | {"differences": [one.as_dict() for one in self.differences]}
+
+
+def replay_span(
+    process: Process,
+    first: int | None = None,
+    last: int | None = None,
+    types: Types | None = None,
+    tolerances: Tolerances | None = None,
+    device: Callable[[], Device] = Device.default,
+    progress: Progress | None = None,
+) -> list[Stretch]:
+    """Does the work between two epochs again, by default the first and the last of the first's
+    context. progress: is called with stretches done and those in all. Raises Error where there are
+    no such epochs, no driver that works, or not enough memory.
+    """
+    planned = _plan(process, first, last)
+    there = np.zeros(len(process.regions), bool)
+    for one in planned:
+        if isinstance(one, Span):
+            there[one.regions] = True
+    if not there.any():
+        return [one if isinstance(one, Stretch) else _begun(one) for one in planned]
+    scene = Scene(process, device(), np.flatnonzero(there).tolist())
+    out: list[Stretch] = []
+    now: State | None = None  # what memory holds
+    lost = False
+    for done, one in enumerate(planned):
+        if progress is not None:
+            progress(done, len(planned))
+        if isinstance(one, Stretch):
+            out.append(one)
+            now = None
+            continue
+        stretch = _begun(one)
+        out.append(stretch)
+        if lost:
+            stretch.status, stretch.reason = FAILED, "after what failed before"
+            continue
+        try:
+            now = _do(stretch, one, scene, now, types or {}, tolerances or {})
+        except Error as e:
+            stretch.status, stretch.reason = status_of(e), str(e)
+            stretch.notes += moved_notes(scene.places, sorted(scene.places.moved))
+            now, lost = None, isinstance(e, DriverError) and is_lost(scene.device)
+    return out
+
+
+def _plan(process: Process, first: int | None, last: int | None) -> list[Span | Stretch]:
+    """The stretches from each good epoch to the next."""
+    if not len(process.epochs):
+        raise Error("no epochs, between which work is done again: record with --params and --epoch")
+    start = _first(process) if first is None else first
+    contents.check_epoch(process, start)
+    context = int(process.epochs["context"][start])
+    good = good_epochs(process, context).tolist()
+    for bound in (start, *(() if last is None else (last,))):
+        if bound not in good:
+            contents.check_epoch(process, bound)
+            of = int(process.epochs["context"][bound])
+            what = "has no contents, or may be torn" if of == context else f"is of context {of}"
+            if int(process.epochs["trigger"][bound]) == layout.TRIGGERS.index("graph-node"):
+                what = "lies inside a graph: take one before or after its launch"
+            raise Error(f"epoch {bound} can't be a bound: it {what}")
+    if last is None and start == good[-1]:
+        raise Error(f"epoch {start} is the last of context {context}: there is nothing to compare")
+    end = good[-1] if last is None else last
+    if start >= end:
+        raise Error(f"epochs {start} to {end}: the second comes after the first")
+    bounds = good[good.index(start) : good.index(end) + 1]
+    out: list[Span | Stretch] = []
+    for begin, stop in itertools.pairwise(bounds):
+        try:
+            found = span(process, begin, stop)
+            check_kinds(found)
+            out.append(found)
+        except Error as e:
+            out.append(Stretch(begin, stop, status_of(e), str(e)))
+    return out
+
+
+def _first(process: Process) -> int:
+    for context in dict.fromkeys(process.epochs["context"].tolist()):
+        good = good_epochs(process, context)
+        if len(good):
+            return int(good[0])
+    raise Error(f"process {process.index} has no epoch to begin from")
+
+
+def _begun(found: Span) -> Stretch:
+    assert found.last is not None
+    out = Stretch(found.first, found.last, work=summary(found.steps))
+    uploads = [step.what for step in found.steps if isinstance(step.what, Upload)]
+    out.uploads, out.upload_bytes = len(uploads), sum(what.reach for what in uploads)
+    out.notes = [
+        f"region {what.region}: what the host copied there is taken from epoch {what.epoch}, "
+        f"though {what.doubt}"
+        for what in uploads
+        if what.doubt
+    ]
+    given = [step.what for step in found.steps if isinstance(step.what, Launch)]
+    out.notes += lacking(found.process, given)
+    out.notes += [f"{what}: left out" for what in found.left_out]
+    return out
+
+
+def _do(
+    out: Stretch,
+    found: Span,
+    scene: Scene,
+    now: State | None,
+    types: Types,
+    tolerances: Tolerances,
+) -> State | None:
+    """Gives what memory holds afterwards, where that is as recorded."""
+    places, process, rows = scene.places, found.process, found.regions.tolist()
+    stream = scene.device.stream
+    loaded = len(scene.modules)
+    maker = Maker(scene, found)
+    with build(maker) as graph:
+        before = State.of(process, found.first, rows)
+        known = now is not None and before.records.keys() <= now.records.keys()
+        if not known or len(scene.modules) > loaded:  # whose variables are as in its image
+            places.restore(before)
+        after = State.of(process, out.last, rows)
+        with graph.instantiate() as executable:
+
+            def work() -> None:
+                executable.launch(stream)
+
+            work()
+            findings, notes = settled(scene, before, after, places.compare(after, before), work)
+    out.regions, out.notes = len(findings), [*out.notes, *notes]
+    out.differences = differences(scene, after, findings, types, tolerances)
+    moved = set(places.moved)
+    if out.differences or len(findings) < sum(places.has(row) for row in after.records):
+        partial = any(is_partial(process, epoch) for epoch in (found.first, out.last))
+        out.notes += [PARTIAL] if partial else []
+    others = written_by_others(found)
+    if any(not one.tolerated for one in out.differences):
+        out.status = REFUSED if others else DIFFERS
+        out.reason = f"it leaves something else, but {others[0]}" if others else ""
+    else:
+        moved.difference_update(places.moved_variables)
+    out.notes += moved_notes(places, sorted(moved))
+    return None if out.differences else after

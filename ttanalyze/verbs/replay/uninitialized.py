@@ -1,0 +1,66 @@
+"""What nobody wrote in memory that came meanwhile: what it held is not known, so that it is no
+difference where it holds something else now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ttanalyze.format import contents
+from ttanalyze.format.layout import Array
+from ttanalyze.gpu.memory import copy_in, copy_out
+from ttanalyze.gpu.rebuild.address_map import Finding, State
+from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.output import text
+
+FULL_OF = (0x00, 0xFF)  # what new memory is, in turn
+
+
+def settled(
+    scene: Scene,
+    before: State,
+    after: State,
+    findings: Sequence[Finding],
+    again: Callable[[], None],
+) -> tuple[Sequence[Finding], list[str]]:
+    """Findings anew, where memory that came meanwhile was given what an epoch has of it wherever
+    nobody wrote: that is where it is as it was when the work is done twice, on other contents. It
+    may also lie where memory was that is gone by now, whose contents it then has. again: does the
+    work, where memory was restored. And what to know of that, a line for each region. Raises as
+    these do.
+    """
+    rows = [_row(scene, one) for one in findings if one.new and not one.same]
+    if not rows:
+        return findings, []
+    process, places, notes = scene.process, scene.places, []
+    now = {row: np.empty(int(process.regions.size[row]), "u1") for row in rows}
+    unwritten = {row: np.ones(len(data), bool) for row, data in now.items()}
+    for value in FULL_OF:
+        places.restore(before, value)
+        found = {row: _read(scene, row, np.empty_like(data)) for row, data in now.items()}
+        again()
+        scene.device.synchronize()
+        for row, data in now.items():
+            unwritten[row] &= _read(scene, row, data) == found[row]
+    for row, data in now.items():
+        recorded = np.empty_like(data)
+        contents.read_blocks(process, after.records[row], recorded)
+        count = int(np.count_nonzero(unwritten[row]))
+        copy_in(scene.device, places.now(row), np.where(unwritten[row], recorded, data))
+        if count:
+            notes.append(
+                f"region {int(process.regions.id[row])}: {text.count(count, 'byte')} that nothing "
+                "wrote since it was allocated: taken to be as recorded"
+            )
+    return places.compare(after, before), notes
+
+
+def _row(scene: Scene, one: Finding) -> int:
+    return int(scene.process.regions.rows(np.array([one.region]))[0])
+
+
+def _read(scene: Scene, row: int, out: Array) -> Array:
+    copy_out(scene.device, out, scene.places.now(row))
+    return out

@@ -1,0 +1,229 @@
+"""What changed where and when: cells of (region, epochs) and (block, epochs) with counts.
+
+One pass over the block records of a process, in pieces. The cells of both tables are bounded:
+where there would be too many, neighbouring epochs are put together, in powers of two. A block
+counts as changed in an epoch where its digest is not the one that it had before: neither the
+copies in full snapshots nor the first look at a block count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ttanalyze.errors import Error
+from ttanalyze.format import layout
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+
+PIECE = 1 << 20  # block records looked at together
+ROWS = 512  # rows of one region's blocks
+MOST_BLOCKS = 1 << 36
+EPOCH_BITS = np.uint64(32)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Counts by row and group of epochs, in order of both.
+
+    row, column, count: equally long. Column c stands for the epochs [c << shift, (c + 1) << shift).
+    """
+
+    row: Array
+    column: Array
+    count: Array
+    shift: int
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What changed in one process.
+
+    shown: rows of process.regions that the cells are of, ascending: all that were captured, or
+    those that changed most. regions: cells by index into shown. blocks: cells by row of blocks;
+    those of shown[i] are the rows first[i] up to first[i + 1], each of 1 << merged[i] blocks.
+    Of every region in process.regions: epochs, the number of those in which it changed;
+    changed, how many blocks did, over all epochs; earliest and latest of these epochs (latest is
+    meaningless where epochs is 0). Of every epoch: blocks that changed.
+    """
+
+    shown: Array
+    regions: Cells
+    blocks: Cells
+    first: Array
+    merged: Array
+    epochs: Array
+    changed: Array
+    earliest: Array
+    latest: Array
+    per_epoch: Array
+
+
+class _Gatherer:
+    """Adds cells up, and halves the resolution of epochs until at most `limit` are left."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.shift = 0
+        self.keys: list[Array] = []
+        self.counts: list[Array] = []
+
+    def add(self, rows: Array, epochs: Array) -> None:
+        """rows and epochs, one each for every change."""
+        keys = rows.astype("u8") << EPOCH_BITS | (epochs >> np.uint32(self.shift)).astype("u8")
+        keys, counts = np.unique(keys, return_counts=True)
+        self.keys.append(keys)
+        self.counts.append(counts.astype("u8"))
+        if sum(map(len, self.keys)) > 4 * self.limit:
+            self._merge()
+
+    def _merge(self) -> None:
+        keys, counts = _summed(np.concatenate(self.keys), np.concatenate(self.counts))
+        while len(keys) > self.limit and self.shift < 32:
+            self.shift += 1
+            low = keys & np.uint64(0xFFFFFFFF)
+            keys, counts = _summed(keys - low + (low >> np.uint64(1)), counts)
+        self.keys, self.counts = [keys], [counts]
+
+    def cells(self) -> Cells:
+        if not self.keys:
+            empty = np.empty(0, "u4")
+            return Cells(empty, empty, empty, 0)
+        self._merge()
+        keys = self.keys[0]
+        rows, columns = keys >> EPOCH_BITS, keys & np.uint64(0xFFFFFFFF)
+        return Cells(rows.astype("u4"), columns.astype("u4"), self.counts[0], self.shift)
+
+
+def _summed(keys: Array, counts: Array) -> tuple[Array, Array]:
+    """Each key once, ascending, with the sum of its counts."""
+    order = np.argsort(keys, kind="stable")
+    keys, counts = keys[order], counts[order]
+    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
+    return keys[starts], np.add.reduceat(counts, starts) if len(starts) else counts
+
+
+def changes(
+    process: Process,
+    shown: int,
+    cells: int,
+    progress: Callable[[int], None] | None = None,
+) -> Changes:
+    """Looks at all block records once; raises FormatError where they are damaged.
+
+    shown: at most so many regions get cells; cells: at most so many cells in each table (but one
+    for each row that changed). progress: called with the epochs done since it was called last.
+    """
+    regions, total = process.regions, len(process.epochs)
+    count = len(regions)
+    picked = _most_written(process, shown)
+    index = np.full(count, -1, "i8")
+    index[picked] = np.arange(len(picked))
+    first, merged = _block_rows(regions.blocks[picked], cells)
+    captured = np.where(regions.flags & layout.CAPTURED != 0, regions.blocks, 0)
+    if captured.sum(dtype="f8") > MOST_BLOCKS:
+        raise Error(f"{process.path / 'regions.bin'}: more memory than any run can have")
+    places = np.cumsum(captured.astype("i8")) - captured.astype("i8")
+    known = np.zeros(int(captured.sum()), "u8")  # touched only where blocks were recorded
+    by_region, by_block = _Gatherer(cells), _Gatherer(cells)
+    epochs, changed = np.zeros(count, "u8"), np.zeros(count, "u8")
+    earliest, latest = np.full(count, total, "u4"), np.zeros(count, "u4")
+    per_epoch = np.zeros(total, "u8")
+    for begin, end in _pieces(process):
+        records = process.blocks(begin, end)
+        at = process.epoch_of("blocks", begin, end)
+        rows = regions.rows(records["region"])
+        new = _changed(known, places[rows] + records["block"], records["digest"])
+        rows, at, block = rows[new], at[new], records["block"][new].astype("i8")
+        per_epoch[begin:end] = np.bincount(at - np.uint32(begin), minlength=end - begin)
+        changed += np.bincount(rows, minlength=count).astype("u8")
+        pairs = np.unique(rows.astype("u8") << EPOCH_BITS | at.astype("u8"))
+        of, when = (pairs >> EPOCH_BITS).astype("i8"), (pairs & np.uint64(0xFFFFFFFF)).astype("u4")
+        epochs += np.bincount(of, minlength=count).astype("u8")
+        np.minimum.at(earliest, of, when)
+        np.maximum.at(latest, of, when)
+        which = index[rows]
+        keep = which >= 0
+        which, at, block = which[keep], at[keep], block[keep]
+        by_region.add(which, at)
+        by_block.add(first[which] + (block >> merged[which]), at)
+        process.release()
+        if progress:
+            progress(end - begin)
+    return Changes(
+        picked,
+        by_region.cells(),
+        by_block.cells(),
+        first,
+        merged,
+        epochs,
+        changed,
+        earliest,
+        latest,
+        per_epoch,
+    )
+
+
+def _most_written(process: Process, limit: int) -> Array:
+    """Rows of the captured regions, or of the `limit` ones that most blocks are listed of."""
+    regions = process.regions
+    captured = np.flatnonzero(regions.flags & layout.CAPTURED)
+    if len(captured) <= limit:
+        return captured
+    listed = np.zeros(len(regions), "f8")
+    for begin, end in _pieces(process, "digests"):
+        records = process.digests(begin, end)
+        rows = regions.rows(records["region"])
+        listed += np.bincount(rows, records["changed"], len(regions))
+    order = np.argsort(-listed[captured], kind="stable")
+    return np.sort(captured[order[:limit]])
+
+
+def _block_rows(blocks: Array, limit: int) -> tuple[Array, Array]:
+    """First row of each region's blocks, one more than there are regions, and by how many binary
+    places its block numbers are shifted to make rows: at most ROWS each and `limit` in all.
+    """
+    blocks = blocks.astype("i8")
+    most = ROWS
+    while True:
+        merged = np.zeros(len(blocks), "i8")
+        while (over := -(-blocks >> merged) > most).any():
+            merged[over] += 1
+        first = np.concatenate([[0], np.cumsum(-(-blocks >> merged))]).astype("i8")
+        if first[-1] <= limit or most == 1:
+            return first, merged
+        most //= 2
+
+
+def _pieces(process: Process, kind: str = "blocks") -> list[tuple[int, int]]:
+    """Epochs [begin, end) with about PIECE records each, and at least one epoch."""
+    total = len(process.epochs)
+    ends = process.epochs[f"{kind}_first"] + process.epochs[f"{kind}_count"]
+    out, begin, done = [], 0, 0
+    while begin < total:
+        end = max(begin + 1, int(np.searchsorted(ends, done + PIECE, "right")))
+        out.append((begin, end))
+        begin, done = end, int(ends[end - 1])
+    return out
+
+
+def _changed(known: Array, places: Array, digests: Array) -> Array:
+    """Which records have another digest than the one that their block had before.
+
+    places: of each record's block in known, which holds the last digests, 0 for none, and is
+    brought up to date. The records are in the order of their epochs.
+    """
+    order = np.argsort(places, kind="stable")
+    where, what = places[order], digests[order]
+    again = np.append(False, where[1:] == where[:-1])[: len(where)]
+    before = np.where(again, np.roll(what, 1), known[where])
+    last = np.append(~again[1:], True)[: len(where)]
+    known[where[last]] = what[last]
+    out = np.empty(len(order), bool)
+    out[order] = (what != before) & (before != 0)
+    return out

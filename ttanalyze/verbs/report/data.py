@@ -1,0 +1,305 @@
+"""What a page shows of a run, as plain data: tables of numpy columns, of bounded size.
+
+However large the run, no table gets longer than its limit: what is next to each other in time is
+put together until it fits. The page does the rest: it bins what is in view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.code import demangle
+from ttanalyze.format import layout
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
+from ttanalyze.output import text
+from ttanalyze.verbs.info import info, process_rows
+from ttanalyze.verbs.report.changes import Cells, changes
+from ttanalyze.verbs.report.timeline import Timeline, timeline
+from ttanalyze.verbs.report.usage import usage
+
+PROCESSES = 8  # shown of a run
+KERNELS = 500  # in the table
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Rows of the tables of one process. marks: calls on the timeline; cells: of either heat map;
+    epochs, regions, usage: of these tables; shown: regions in the heat map.
+    """
+
+    marks: int = 1 << 20
+    cells: int = 1 << 20
+    epochs: int = 1 << 17
+    regions: int = 1 << 14
+    usage: int = 1 << 16
+    shown: int = 1 << 13
+
+    def divided(self, by: int) -> Limits:
+        return Limits(*(max(1, n // by) for n in vars(self).values()))
+
+
+def document(run: Run, limits: Limits | None = None, progress: Progress | None = None) -> Any:
+    """All that the page shows of a run: {"processes": […], "hidden": processes not shown}.
+
+    progress: called with the epochs done and those in all. Raises FormatError where the run is
+    damaged.
+    """
+    told = info(run)
+    shown = sorted(run.processes, key=lambda p: -len(p.epochs))[:PROCESSES]
+    shown.sort(key=lambda p: p.index)
+    limits = (limits or Limits()).divided(max(1, len(shown)))
+    total, done = sum(len(p.epochs) for p in shown), 0
+
+    def advance(epochs: int) -> None:
+        nonlocal done
+        done += epochs
+        if progress:
+            progress(done, total)
+
+    summaries = {p["process"]: p for p in told["processes"]}
+    return {
+        "processes": [_process(p, summaries[p.index], limits, advance) for p in shown],
+        "hidden": len(run.processes) - len(shown),
+    }
+
+
+@dataclass(frozen=True)
+class Clock:
+    """From places in the order of calls to times, which start at 0 and never go back.
+
+    known: [2, n] seqs ascending, and their times. unit: "ns", or "calls" where no times were kept.
+    """
+
+    known: Array
+    unit: str
+
+    def __call__(self, seqs: Array) -> Array:
+        if not self.known.shape[1]:
+            return np.zeros(len(seqs))
+        times: Array = np.floor(np.interp(seqs.astype("f8"), self.known[0], self.known[1]))
+        return times
+
+
+def clock_of(process: Process, events: Array) -> Clock:
+    """What is known of times, from all records that have one."""
+    births = process.regions.birth
+    tables = (events, process.epochs, births)
+    seqs = np.concatenate([t["seq"] for t in tables])
+    times = np.concatenate([t["time_ns"] for t in tables])
+    timed = times > 0
+    if not timed.any() or times[timed].min() == times[timed].max():
+        last = int(seqs.max()) if len(seqs) else 0
+        return Clock(np.array([[0.0, last], [0.0, last]]), "calls")
+    seqs, times = seqs[timed], times[timed]
+    order = np.argsort(seqs, kind="stable")
+    relative = np.maximum.accumulate((times[order] - times.min()).astype("f8"))
+    return Clock(np.stack([seqs[order].astype("f8"), relative]), "ns")
+
+
+class Texts:
+    """Texts by number, each once; 0 is none."""
+
+    def __init__(self) -> None:
+        self.known: dict[str | None, int] = {None: 0}
+
+    def numbers(self, values: Array, text_of: Callable[[int], str | None]) -> Array:
+        """For each value the number of its text."""
+        different, which = np.unique(values, return_inverse=True)
+        own = [self._number(text_of(value)) for value in different.tolist()]
+        return np.array(own, "u4")[which] if len(own) else np.empty(0, "u4")
+
+    def _number(self, value: str | None) -> int:
+        value = None if value is None else text.printable(value)
+        return self.known.setdefault(value, len(self.known))
+
+    def listed(self) -> list[str]:
+        return [value or "" for value in self.known]
+
+
+def _process(
+    process: Process, summary: dict[str, Any], limits: Limits, advance: Callable[[int], None]
+) -> dict[str, Any]:
+    events = process.events
+    clock = clock_of(process, events)
+    names = _kernel_names(process)
+    times = clock(events["seq"])
+    marks = timeline(events, times, {i: n[1] for i, n in names.items()}, limits.marks)
+    changed = changes(process, limits.shown, limits.cells, advance)
+    rows, regions = _regions(process, clock, changed, limits.regions)
+    used = usage(process.regions, clock, limits.usage)
+    span = max([float(clock.known[1][-1])] if clock.known.shape[1] else [0.0])
+    return {
+        "process": process.index,
+        "summary": [list(pair) for pair in process_rows(summary)],
+        "clock": {"unit": clock.unit, "span": span},
+        "timeline": {
+            "lanes": [vars(lane) for lane in marks.lanes],
+            "names": marks.names,
+            "kernels": len(marks.kernels),
+            "bin": marks.bin,
+            "left_out": marks.left_out,
+        },
+        "usage": vars(used),
+        "epochs": _epochs(process, clock, changed.per_epoch, limits.epochs),
+        "changes": {
+            "rows": np.searchsorted(rows, changed.shown),
+            "regions": _cells(changed.regions),
+            "blocks": _cells(changed.blocks),
+            "first": changed.first,
+            "merged": changed.merged,
+        },
+        "regions": regions,
+        "kernels": _kernels(process, events, times, marks, names),
+    }
+
+
+def _cells(cells: Cells) -> dict[str, Any]:
+    """Cells with row and column in one ascending key: row * width + column."""
+    width = int(cells.column.max()) + 1 if len(cells) else 1
+    key = cells.row.astype("u8") * np.uint64(width) + cells.column
+    return {"key": key, "count": cells.count, "width": width, "shift": cells.shift}
+
+
+def _epochs(process: Process, clock: Clock, changed: Array, limit: int) -> dict[str, Any]:
+    """Epochs, `step` of them in a row: numbers are summed up, the rest is the first one's."""
+    epochs, texts = process.epochs, Texts()
+    step = 1
+    while len(epochs) > step * limit:
+        step *= 2
+    starts = np.arange(0, len(epochs), step)
+    first = epochs[starts]
+
+    def summed(values: Array) -> Array:
+        return np.add.reduceat(values.astype("f8"), starts) if len(starts) else np.empty(0)
+
+    flags = np.bitwise_or.reduceat(epochs["flags"], starts) if len(starts) else epochs["flags"]
+    return {
+        "count": len(epochs),
+        "step": step,
+        "time": clock(first["seq"]),
+        "trigger": first["trigger"],
+        "flags": flags,
+        "label": texts.numbers(first["label"], process.strings.get),
+        "context": first["context"],
+        "seq": first["seq"],
+        "changed": summed(changed),
+        "regions": first["regions"],
+        "bytes_read": summed(epochs["bytes_read"]),
+        "bytes_stored": summed(epochs["bytes_stored"]),
+        "texts": texts.listed(),
+        "triggers": layout.TRIGGERS,
+        "flag_names": dict(layout.EPOCH_FLAGS),
+    }
+
+
+def _regions(
+    process: Process, clock: Clock, changed: Any, limit: int
+) -> tuple[Array, dict[str, Any]]:
+    """The rows of process.regions that are listed, ascending, and what is said of them."""
+    regions, texts = process.regions, Texts()
+    rows = np.arange(len(regions))
+    if len(regions) > limit:
+        size = regions.size.astype("f8")
+        size[changed.shown] = np.inf
+        rows = np.sort(np.argsort(-size, kind="stable")[: max(limit, len(changed.shown))])
+    birth = regions.birth[rows]
+    total = len(process.epochs)
+    died = np.where(regions.died[rows] == layout.NO_EPOCH, total + 1, regions.died[rows])
+    return rows, {
+        "count": len(regions),
+        "id": birth["id"],
+        "kind": birth["kind"],
+        "kinds": layout.REGION_KINDS,
+        "label": texts.numbers(regions.label[rows], process.strings.get),
+        "size": birth["size"].astype("f8"),
+        "base": [f"{base:#x}" for base in birth["base"].tolist()],
+        "call": texts.numbers(birth["call"], process.call),
+        "seq": birth["seq"],
+        "time": clock(birth["seq"]),
+        "captured": regions.flags[rows] & layout.CAPTURED,
+        "born": np.minimum(birth["epoch"], total),
+        "died": died,
+        "epochs": changed.epochs[rows],
+        "changed": changed.changed[rows],
+        "earliest": changed.earliest[rows],
+        "latest": changed.latest[rows],
+        "texts": texts.listed(),
+    }
+
+
+def _kernel_names(process: Process) -> dict[int, tuple[str, str]]:
+    """By function id: the whole demangled name, and a short one."""
+    mangled = [process.strings.get(int(name)) or "" for name in process.functions["name"]]
+    whole = [text.printable(name) for name in demangle.demangle(mangled)]
+    ids = process.functions["id"].tolist()
+    return {i: (name, demangle.short(name)) for i, name in zip(ids, whole, strict=True)}
+
+
+def _kernels(
+    process: Process,
+    events: Array,
+    times: Array,
+    marks: Timeline,
+    names: dict[int, tuple[str, str]],
+) -> dict[str, Any]:
+    """The kernels that were launched most, and of each how, when and where."""
+    launch = (events["kind"] == layout.EVENT_KINDS.index("launch")) & (events["flags"] & 1 == 0)
+    of, times = events["id"][launch], times[launch]
+    begins, ends, known = process.activities.spans(events["seq"][launch])
+    took = np.where(known, ends - begins, 0)
+    order = np.argsort(of, kind="stable")
+    ids, starts, counts = np.unique(of[order], return_index=True, return_counts=True)
+    events = events[launch]
+    listed = []
+    for function in marks.kernels[:KERNELS]:
+        i = int(np.searchsorted(ids, function))
+        own = order[starts[i] : starts[i] + counts[i]]
+        gpu_time = float(took[own].sum()) if known[own].any() else None
+        told = _kernel(process, function, names, events[own], times[own])
+        listed.append({**told, "gpu_time": gpu_time})
+    return {"count": len(ids), "launches": int(launch.sum()), "listed": listed}
+
+
+def _kernel(
+    process: Process,
+    function: int,
+    names: dict[int, tuple[str, str]],
+    launches: Array,
+    times: Array,
+) -> dict[str, Any]:
+    at = int(np.searchsorted(process.functions["id"], function))
+    known = at < len(process.functions) and int(process.functions["id"][at]) == function
+    whole, short = names.get(function, (f"function {function}",) * 2)
+    shape = np.ascontiguousarray(np.concatenate([launches["grid"], launches["block"]], axis=1))
+    mixed = _mixed(shape)
+    _, first, counts = np.unique(mixed, return_index=True, return_counts=True)
+    usual = shape[first[counts.argmax()]].tolist()
+    return {
+        "name": whole,
+        "short": short,
+        "launches": len(launches),
+        "grid": usual[:3],
+        "block": usual[3:],
+        "shapes": len(counts),
+        "first": float(times[0]),
+        "last": float(times[-1]),
+        "streams": len(np.unique(launches["stream"])),
+        "registers": int(process.functions["registers"][at]) if known else None,
+        "shared": int(process.functions["shared"][at]) if known else None,
+    }
+
+
+def _mixed(shapes: Array) -> Array:
+    """A number for each row of six that tells rows apart."""
+    out = np.zeros(len(shapes), "u8")
+    for column in shapes.T:
+        out = (out ^ column) * np.uint64(0x9E3779B97F4A7C15)
+        out ^= out >> np.uint64(29)
+    return out

@@ -1,0 +1,142 @@
+"""The page: a template filled in, with the plotting library, the data and our scripts inside."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from ttanalyze import __version__
+from ttanalyze.errors import Error
+from ttanalyze.format.run import Run
+from ttanalyze.format.unread import UNREAD
+from ttanalyze.output import text
+from ttanalyze.verbs.info import info
+from ttanalyze.verbs.report import data, divergence
+from ttanalyze.verbs.report.pack import compress, pack
+
+SCRIPTS = ("data", "bins", "plots", "timeline", "usage", "heat", "tables", "main")
+WARNINGS = 20
+BUDGET = 12_000_000  # characters of data in a page, beside the library's two million
+MISSING = "a report needs plotly and jinja2: pip install 'ttanalyze[report]'"
+
+
+def page(run: Run, against: Run | None = None, progress: data.Progress | None = None) -> str:
+    """The HTML of a run, and of where another one parts from it. Raises Error where the libraries
+    are missing, FormatError for damage.
+    """
+    template, library = _template(), _library()
+    compared = None if against is None else divergence.compare(run, against, progress)
+    limits = data.Limits()
+    while True:
+        shown = data.document(run, limits, progress)
+        packed = pack(shown)
+        if len(packed) <= BUDGET:
+            break
+        limits = limits.divided(2)
+    script = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
+    nonce = hashlib.sha256(f"{packed}{script}".encode()).hexdigest()[:32]
+    html: str = template.render(
+        **_head(run, shown),
+        divergence=compared,
+        nonce=nonce,
+        style=_safe(_read("style.css")),
+        script=_safe(script),
+        library=_safe(library),
+        data=_safe(packed),
+        version=__version__,
+    )
+    return html
+
+
+def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
+    told = info(run)
+    programs = [text.command(p["argv"]) or "not known" for p in told["processes"]]
+    program = programs[0] if programs else "nothing recorded"
+    path = text.printable(told["run"])
+    warnings = [text.printable(line) for line in told["warnings"]]
+    unread = sum(p["unread"] for p in told["processes"])
+    if unread:
+        warnings.insert(0, f"{text.count(unread, 'region-epoch')} not sure: {UNREAD}")
+    return {
+        "title": f"{program[:80]} · ttanalyze",
+        "program": program[:400],
+        "subtitle": _subtitle(told),
+        "path": path,
+        "processes": [
+            {"process": p["process"], "name": programs[i][:60]}
+            for i, p in enumerate(told["processes"])
+            if p["process"] in {q["process"] for q in shown["processes"]}
+        ],
+        "tiles": _tiles(told, shown),
+        "warnings": warnings[:WARNINGS],
+        "hidden_warnings": max(0, len(warnings) - WARNINGS),
+        "hidden": shown["hidden"],
+    }
+
+
+def _subtitle(told: dict[str, Any]) -> str:
+    processes = told["processes"]
+    devices = {d.get("name", "?"): None for p in processes for d in p["devices"]}
+    parts = [text.printable(told["run"]), f"{text.size(told['bytes_on_disk'])} on disk"]
+    parts += [text.printable(name) for name in devices]
+    return " · ".join(parts)
+
+
+def _tiles(told: dict[str, Any], shown: dict[str, Any]) -> list[dict[str, str]]:
+    processes = told["processes"]
+    total = {
+        key: sum(p[key] for p in processes)
+        for key in ("epochs", "kernels", "bytes_read", "bytes_changed", "bytes_stored")
+    }
+    flags = {
+        name: sum(p["epoch_flags"][name] for p in processes) for name in ("refused", "dropped")
+    }
+    lost = ", ".join(f"{n:,} {name}" for name, n in flags.items() if n)
+    regions = sum(sum(p["regions_captured"].values()) for p in processes)
+    captured = sum(p["bytes_captured"] for p in processes)
+    launches = sum(p["kernels"]["launches"] for p in shown["processes"])
+    peaks = [p["usage"]["peak"] for p in shown["processes"]]
+    tiles = [
+        ("epochs", f"{total['epochs']:,}", lost),
+        ("launches", f"{launches:,}", text.count(total["kernels"], "kernel")),
+        ("regions captured", f"{regions:,}", f"{text.size(captured)} in all"),
+        ("most device memory at once", text.size(max(peaks, default=0)), ""),
+        ("changed", text.size(total["bytes_changed"]), f"of {text.size(total['bytes_read'])} read"),
+        ("stored", text.size(total["bytes_stored"]), ""),
+    ]
+    return [{"name": n, "value": v, "note": note} for n, v, note in tiles]
+
+
+def _template() -> Any:
+    try:
+        import jinja2
+    except ImportError:
+        raise Error(MISSING) from None
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(_read("page.html.j2"))
+
+
+def _library() -> str:
+    """plotly.js, as the plotly package brings it, compressed."""
+    found = importlib.util.find_spec("plotly")
+    if found is None or found.origin is None:
+        raise Error(MISSING)
+    path = Path(found.origin).parent / "package_data" / "plotly.min.js"
+    try:
+        return compress(path.read_bytes())
+    except FileNotFoundError:
+        raise Error(f"{path}: missing; {MISSING}") from None
+
+
+def _read(name: str) -> str:
+    return (importlib.resources.files(__package__) / "page" / name).read_text()
+
+
+def _safe(content: str) -> Any:
+    """Our own content, not escaped by the template."""
+    from markupsafe import Markup
+
+    return Markup(content)

@@ -1,0 +1,84 @@
+"""Puts a document with numpy arrays in it into a page: compressed, as base64.
+
+Nothing of base64 means anything to HTML, so what a run holds can't act on the page. page/data.js
+is the other side. The layout, once decompressed: the length of the JSON as 32-bit little-endian,
+the JSON, the arrays. In the JSON an array is {"$": [offset, count, type, ascending]}, the offset
+counted from the end of the JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ttanalyze.format.layout import Array
+
+LEVEL = 6  # of compression: more takes several times as long and saves a few percent
+UNSIGNED = ("u1", "u2", "u4")
+
+
+def compress(data: bytes) -> str:
+    """Bytes as the text that the page decompresses."""
+    return base64.b64encode(gzip.compress(data, LEVEL, mtime=0)).decode()
+
+
+def pack(document: dict[str, Any]) -> str:
+    """The document as text. Its arrays are 1-D, of integers from 0 on or of floats."""
+    body = bytearray()
+    head = orjson.dumps(_replaced(document, body))
+    return compress(len(head).to_bytes(4, "little") + head + body)
+
+
+def unpack(packed: str) -> dict[str, Any]:
+    """What was packed; the arrays have the types that they were packed as."""
+    data = gzip.decompress(base64.b64decode(packed))
+    end = 4 + int.from_bytes(data[:4], "little")
+    document: dict[str, Any] = _restored(orjson.loads(data[4:end]), data[end:])
+    return document
+
+
+def _replaced(value: Any, body: bytearray) -> Any:
+    if isinstance(value, dict):
+        return {key: _replaced(item, body) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced(item, body) for item in value]
+    if isinstance(value, np.ndarray):
+        return {"$": _append(value, body)}
+    return value
+
+
+def _append(values: Array, body: bytearray) -> list[Any]:
+    """Appends an array, and gives its description.
+
+    Ascending integers are kept as their differences, and bytes of the same weight together: that
+    way they compress best.
+    """
+    integers = values.dtype.kind in "ub" or (values.dtype.kind == "i" and not (values < 0).any())
+    ascending = integers and len(values) > 0 and bool((values[1:] >= values[:-1]).all())
+    if ascending:
+        values = np.diff(values.astype("u8"), prepend=np.uint64(0))
+    largest = int(values.max()) if integers and len(values) else 0
+    kind = next((t for t in UNSIGNED if largest < 1 << 8 * int(t[1])), "f8")
+    kind = kind if integers else f"f{values.dtype.itemsize}"
+    raw = values.astype(f"<{kind}").view("u1").reshape(-1, int(kind[1]))
+    at = len(body)
+    body += raw.T.tobytes()
+    return [at, len(values), kind, ascending]
+
+
+def _restored(value: Any, body: bytes) -> Any:
+    if isinstance(value, list):
+        return [_restored(item, body) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$" not in value:
+        return {key: _restored(item, body) for key, item in value.items()}
+    at, count, kind, ascending = value["$"]
+    width = int(kind[1])
+    raw = np.frombuffer(body, "u1", count * width, at).reshape(width, count)
+    values = np.ascontiguousarray(raw.T).view(f"<{kind}").reshape(count)
+    return np.cumsum(values, dtype="f8") if ascending else values

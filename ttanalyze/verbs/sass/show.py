@@ -1,0 +1,155 @@
+"""Instruction tables as text beside the source, JSON, CSV or lines of JSON, and as a DataFrame."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pandas as pd
+
+from ttanalyze.code import demangle
+from ttanalyze.disassembly.categories import is_point
+from ttanalyze.disassembly.tables import Table
+from ttanalyze.errors import Error
+from ttanalyze.output import text as texts
+from ttanalyze.util.regular_files import read_regular
+
+FORMATS = ("text", "json", "csv", "ndjson")
+OF_KERNEL = ("kernel_name", "kernel_checksum", "architecture")
+LISTS = ("operands", "reads", "writes", "uniform_reads", "uniform_writes", "inlined_at", "wait")
+NUMBERS = ("target", "line", "write_barrier", "read_barrier")
+SASS_WIDTH = 60  # letters, before what is said of an instruction
+SOURCE_WIDTH = 72
+LARGEST_SOURCE = 1 << 24  # bytes
+
+
+def written(tables: Iterable[Table], form: str, points: str | None = None) -> Iterator[bytes]:
+    """Tables in one of FORMATS, in pieces. points: as rows has it."""
+    if form not in FORMATS:
+        raise Error(f"--format {form}: there are {', '.join(FORMATS)}")
+    if form == "json":
+        return _json(tables, points)
+    if form == "csv":
+        return _csv(tables, points)
+    if form == "ndjson":
+        return _ndjson(tables, points)
+    return (f"{table_text(table, points)}\n".encode() for table in tables)
+
+
+def rows(table: Table, points: str | None = None) -> list[dict[str, Any]]:
+    """points: those alone that delays may come before, by such patterns; "" for the usual ones."""
+    if points is None:
+        return table.instructions
+    return [row for row in table.instructions if is_point(row["opcode"], points)]
+
+
+def frame(tables: Iterable[Table]) -> pd.DataFrame:
+    """A row for each instruction, with its kernel; lists are tuples, numbers that may be missing
+    Int64.
+    """
+    made = []
+    for table in tables:
+        part = pd.DataFrame.from_records(table.instructions)
+        for i, name in enumerate(OF_KERNEL):
+            part.insert(i, name, getattr(table, name))
+        made.append(part)
+    if not made:
+        empty: pd.DataFrame = pd.DataFrame(columns=list(OF_KERNEL))
+        return empty
+    whole: pd.DataFrame = pd.concat(made, ignore_index=True)
+    for name in NUMBERS:
+        whole[name] = whole[name].astype("Int64")
+    for name in LISTS:
+        whole[name] = whole[name].map(tuple)
+    return whole
+
+
+def _json(tables: Iterable[Table], points: str | None) -> Iterator[bytes]:
+    start = b"[\n"
+    for table in tables:
+        made = table.to_object() | {"instructions": rows(table, points)}
+        yield start + orjson.dumps(made)
+        start = b",\n"
+    yield b"\n]\n" if start == b",\n" else b"[]\n"
+
+
+def _ndjson(tables: Iterable[Table], points: str | None) -> Iterator[bytes]:
+    for table in tables:
+        head = {"type": "instruction"} | {name: getattr(table, name) for name in OF_KERNEL}
+        yield b"".join(
+            orjson.dumps(head | row, option=orjson.OPT_APPEND_NEWLINE)
+            for row in rows(table, points)
+        )
+
+
+def _csv(tables: Iterable[Table], points: str | None) -> Iterator[bytes]:
+    headed = False
+    for table in tables:
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        for row in rows(table, points):
+            if not headed:
+                writer.writerow([*OF_KERNEL, *row])
+                headed = True
+            cells = [
+                (" " if k != "operands" else ", ").join(map(str, v)) if k in LISTS else v
+                for k, v in row.items()
+            ]
+            writer.writerow([*(getattr(table, name) for name in OF_KERNEL), *cells])
+        yield out.getvalue().encode()
+
+
+def table_text(table: Table, points: str | None = None) -> str:
+    """For people: where, when, what, and the source beside it."""
+    name = demangle.demangle([table.kernel_name])[0]
+    count = texts.count(len(table.instructions), "instruction")
+    delayed = sum(row["delay_point"] for row in table.instructions)
+    head = (
+        f"{texts.printable(name)}\n  {table.kernel_checksum}, sm_{table.architecture}, {count}, "
+        f"{texts.count(delayed, 'delay point')} (*), by {texts.printable(table.disassembler)}"
+    )
+    shown = rows(table, points)
+    width = min(SASS_WIDTH, max((len(row["sass"]) for row in shown), default=0))
+    lines, last = [head], None
+    for row in shown:
+        place = (row["file"], row["line"], *row["inlined_at"][-1:])
+        source = _source(*place) if place != last and row["line"] else ""
+        last = place
+        line = (
+            f"{row['opcode_id']:6} {row['pc']:#07x} {'*' if row['delay_point'] else ' '} "
+            f"{_control(row)}  {texts.printable(row['sass']).ljust(width)}  {source}"
+        )
+        lines.append(line.rstrip())
+    return "\n".join(lines)
+
+
+def _control(row: dict[str, Any]) -> str:
+    """Barriers waited for, set when operands are read, when results are written; cycles."""
+    waits = "".join(map(str, row["wait"])) or "-"
+    barriers = ("-" if row[b] is None else row[b] for b in ("read_barrier", "write_barrier"))
+    read, write = barriers
+    return f"{waits:>6}:{read}:{write}:{'y' if row['yield'] else '-'}:{row['stall']:02}"
+
+
+def _source(file: str, line: int, inlined_at: str = "") -> str:
+    """The name of a file, a line's number, where that was inlined, and the line if it is here."""
+    name = f"{Path(file).name}:{line}" + (f" in {Path(inlined_at).name}" if inlined_at else "")
+    return f"{texts.printable(name)}  {_source_line(file, line)}"[:SOURCE_WIDTH].rstrip()
+
+
+def _source_line(file: str, line: int) -> str:
+    lines = _source_lines(file)
+    return texts.printable(lines[line - 1].strip()) if 0 < line <= len(lines) else ""
+
+
+@functools.lru_cache(64)
+def _source_lines(file: str) -> list[str]:
+    try:
+        return read_regular(file, LARGEST_SOURCE).decode(errors="replace").split("\n")
+    except Error:
+        return []

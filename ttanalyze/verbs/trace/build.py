@@ -1,0 +1,123 @@
+"""A run written as a trace, process after process, piece after piece."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ttanalyze.errors import Error
+from ttanalyze.format.process import Process
+from ttanalyze.format.run import Run
+from ttanalyze.verbs.trace.annotations import write_annotations
+from ttanalyze.verbs.trace.calls import Calls
+from ttanalyze.verbs.trace.chrome import ChromeWriter
+from ttanalyze.verbs.trace.lanes import Lanes
+from ttanalyze.verbs.trace.marks import read_marks, write_marks
+from ttanalyze.verbs.trace.perfetto import PerfettoWriter
+from ttanalyze.verbs.trace.rows import LATEST, Writer
+from ttanalyze.verbs.trace.tracks import write_epochs, write_memory
+
+FORMATS: dict[str, Callable[[BinaryIO], Writer]] = {
+    "chrome": ChromeWriter,
+    "perfetto": PerfettoWriter,
+}
+PIDS = 1 << 22  # what Linux gives is smaller
+ALL = (0, (1 << 64) - 1)
+
+
+@dataclass
+class Traced:
+    """What was written. arrows: from a call to what it submitted, from an epoch to its drain.
+    ranges: what the program said through NVTX, marks included; marks: what reports found.
+    """
+
+    processes: int = 0
+    lanes: int = 0
+    calls: int = 0
+    epochs: int = 0
+    arrows: int = 0
+    marks: int = 0
+    ranges: int = 0
+
+
+def trace(
+    run: Run,
+    file: BinaryIO,
+    form: str = "chrome",
+    *,
+    epochs: tuple[int, int] | None = None,
+    annotate: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Traced:
+    """Writes a trace of a run into a file, in one of FORMATS.
+
+    epochs: only [first, last] of each process, and the calls from the epoch before the first on.
+    annotate: a report of verify or diff, whose findings are marked. progress: called with the
+    calls done and those in all. Times are nanoseconds of CLOCK_MONOTONIC.
+
+    Raises Error for epochs that no process has and for reports of other runs, FormatError where a
+    file is not what it should be.
+    """
+    if form not in FORMATS:
+        raise Error(f"format {form}: there are {', '.join(FORMATS)}")
+    most = max((len(p.epochs) for p in run.processes), default=0)
+    if epochs is not None and (epochs[0] >= most or epochs[0] > epochs[1]):
+        have = f"the run has 0 to {most - 1}" if most else "the run has none"
+        raise Error(f"no epochs {epochs[0]} to {epochs[1]}: {have}")
+    marks = [] if annotate is None else read_marks(Path(annotate), run)
+    total, looked = sum(p.count_events() for p in run.processes) if progress else 0, 0
+
+    def advance(calls: int) -> None:
+        nonlocal looked
+        looked += calls
+        if progress:
+            progress(looked, total)
+
+    writer = FORMATS[form](file)
+    numbers, pids, done = itertools.count(1), _pids(run), Traced()
+    for process, pid in zip(run.processes, pids, strict=True):
+        first, last, bounds = _window(process, epochs)
+        since = int(process.captures.cuts[first - 1]) if 0 < first < last else 0
+        lanes = Lanes(process, pid, numbers, writer)
+        write_memory(process, lanes, writer, bounds, since)
+        done.marks += write_marks(process, lanes, writer, marks, (first, last), bounds)
+        done.arrows += write_epochs(process, lanes, writer, first, last, done.arrows)
+        calls = Calls(process, lanes, writer)
+        until = int(process.captures.cuts[last - 1]) if first < last else 0
+        window = (since, until) if epochs is not None else (0, int(LATEST))
+        calls.write(bounds, window, advance, done.arrows)
+        done.ranges += write_annotations(process, lanes, writer, bounds, window)
+        done.processes += 1
+        done.lanes += len(lanes)
+        done.calls += calls.count
+        done.arrows += calls.arrows
+        done.epochs += last - first
+    writer.end()
+    return done
+
+
+def _window(process: Process, epochs: tuple[int, int] | None) -> tuple[int, int, tuple[int, int]]:
+    """Of a process: its epochs [first, last), and its calls with seq in (after, until]."""
+    count = len(process.epochs)
+    if epochs is None:
+        return 0, count, ALL
+    first, last = min(epochs[0], count), min(epochs[1] + 1, count)
+    if first >= last:
+        return first, first, (0, 0)
+    seqs = process.epochs["seq"]
+    after = int(seqs[:first].max()) if first else 0  # of two contexts, epochs may not be in order
+    return first, last, (after, max(int(seqs[first:last].max()), after))
+
+
+def _pids(run: Run) -> list[int]:
+    """A number for each process: the system's, but where two have the same one."""
+    out: list[int] = []
+    for process in run.processes:
+        pid = int(process.info.get("pid", 0))
+        good = 0 < pid < PIDS and pid not in out
+        out.append(pid if good else PIDS + process.index)
+    return out

@@ -1,0 +1,406 @@
+"""Driver calls in a trace: each in the lane of its thread, what it submitted in its stream's.
+
+When a call was made is recorded, not how long it took. So a call is drawn until its thread's next
+one, at most LENGTH; a wait for as long as it is known to have lasted: until the epoch that was cut
+at its end, or as the run's timeline says. When the GPU did what a call asked for is known where the
+run has a timeline: see work.py. Otherwise a call stands in its stream's lane as long as in its
+thread's: what counts there is the order, and the arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ttanalyze.code import demangle
+from ttanalyze.core.waits import Found as Waits
+from ttanalyze.core.waits import capture_ends
+from ttanalyze.format import layout
+from ttanalyze.format.annotations import is_annotation
+from ttanalyze.format.layout import NO_ID, Array
+from ttanalyze.format.process import Process
+from ttanalyze.verbs.trace.lanes import Lanes
+from ttanalyze.verbs.trace.rows import (
+    LATEST,
+    LENGTH,
+    Part,
+    Rows,
+    Template,
+    Templates,
+    Writer,
+    groups,
+)
+from ttanalyze.verbs.trace.work import INEXACT, UNKNOWN, Placed, Work
+
+PIECE = 1 << 15  # calls
+HELD = 1 << 12  # calls that may wait for what follows them
+FRAMES = 32  # of a call stack that are shown
+
+KINDS = {name: i for i, name in enumerate(layout.EVENT_KINDS) if name}
+SUBMITTED = [KINDS[kind] for kind in ("launch", "launch-host", "graph-launch", "copy", "set")]
+SUBMITTED += [KINDS[kind] for kind in ("event-record", "event-wait", "mem-op")]
+IN_GRAPH, COOPERATIVE, SYNC_COPY, TO_HOST, FROM_HOST, PEER = 1, 2, 4, 8, 16, 32  # flags
+TIMED_KINDS = [KINDS[kind] for kind in ("launch", "graph-launch", "copy", "set")]
+MOVING = [KINDS["copy"], KINDS["set"]]
+OF_GRAPHS = [kind for kind in KINDS if kind.startswith("graph-")]
+NAMED = [
+    KINDS[kind]
+    for kind in ("launch", "module-load", "module-unload", "epoch", "control", *OF_GRAPHS)
+]
+
+# What rows with one template have in common.
+COMMON = ("kind", "flags", "thread", "result", "context", "call", "stream", "stack")
+LAUNCH = ("shared", "grid", "block", "cluster")
+KEY = np.dtype(
+    [(name, layout.EVENT[name]) for name in ("id", *COMMON, *LAUNCH)]
+    + [("dst", "<u4"), ("src", "<u4")]  # labels of regions
+    + [("state", "<u1"), ("layer", "<u2")]  # of Placed
+)
+
+
+class Calls:
+    """Writes the calls of one process. count, arrows: those written so far."""
+
+    def __init__(self, process: Process, lanes: Lanes, writer: Writer) -> None:
+        self._process = process
+        self._lanes = lanes
+        self._writer = writer
+        self._names = _kernel_names(process)
+        self._regions = _Regions(process)
+        self._stacks: dict[int, list[str]] = {}
+        self._templates = Templates(KEY, lambda key: writer.template(self._parts(key)))
+        self._work = Work(process, lanes, writer)
+        self._ended: dict[int, int] = {}  # by thread: when its last call ends
+        self._stream_ended: dict[int, int] = {}  # by context and stream
+        self._cuts = _cuts(process)
+        self.count = self.arrows = 0
+
+    def write(
+        self,
+        bounds: tuple[int, int],
+        times: tuple[int, int],
+        advance: Callable[[int], None],
+        flows: int,
+    ) -> None:
+        """Those with seq in (after, until], and what the GPU did for them, and in between of these
+        times for itself. flows: arrows there are already.
+        """
+        after, until = bounds
+        for seen, count in _held_back(_between(self._process, bounds, advance)):
+            work = self._work.find(after, seen["seq"])
+            waited = self._work.waited(work, seen["flags"] & SYNC_COPY != 0)
+            begins, ends = (span[:count] for span in self._thread_spans(seen, count, waited))
+            records = seen[:count]
+            submits = _submits(records)
+            placed = self._work.place(work, records, submits, begins)
+            spans, held = self._stream_spans(records, begins, ends, submits, placed)
+            numbers = np.cumsum(submits) + (flows + self.arrows)
+            rows = self._regions.rows(records)
+            at = np.append(self._process.regions.id, 0)[rows]
+            columns = [records["seq"], records["bytes"], records["dst"], records["src"], at]
+            templates = self._of(records, rows, placed)
+            self._writer.rows(templates, Rows(((begins, ends), spans), numbers, columns))
+            self.count += len(records)
+            self.arrows += int(submits.sum())
+            self._work.write_more(placed.more)
+            self._work.write_held(records, placed.held, placed.held_layers)
+            self._work.write_held(records, held, np.zeros(len(held.rows), "i8"))
+            if count:
+                last = int(records["seq"][-1])
+                none = (work.rows < 0) & (work.records["seq"] <= last)
+                self._work.write_strays(work.records[none])
+                after = last
+        self._work.write_others(after, until)
+        self._work.write_others(-1, 0, times)
+
+    # ---- times ----
+
+    def _thread_spans(self, records: Array, count: int, waited: Array) -> tuple[Array, Array]:
+        """When each call begins and ends in its thread's lane, where none overlaps another. Of the
+        first `count` it is final. waited: until when calls lasted for certain, or 0.
+        """
+        times = np.minimum(records["time_ns"], LATEST).astype("i8")
+        cut = np.maximum(self._cut_at(records["seq"]), waited)
+        begins, ends = np.empty_like(times), np.empty_like(times)
+        for thread, rows in groups(records["thread"].astype("u8")):
+            some = np.maximum(np.maximum.accumulate(times[rows]), self._ended.get(thread, 0))
+            follows = np.append(some[1:], LATEST.astype("i8"))
+            longest = np.where(cut[rows] > some, cut[rows], some + LENGTH)
+            begins[rows], ends[rows] = some, np.minimum(follows, longest)
+            final = rows[rows < count]
+            if len(final):
+                self._ended[thread] = int(ends[final[-1]])
+        return begins, ends
+
+    def _cut_at(self, seqs: Array) -> Array:
+        """When epochs were cut at calls; 0 where none was."""
+        calls, times = self._cuts
+        if not len(calls):
+            return np.zeros(len(seqs), "i8")
+        at = np.minimum(np.searchsorted(calls, seqs), len(calls) - 1)
+        return np.where(calls[at] == seqs, times[at], 0)
+
+    def _stream_spans(
+        self, records: Array, begins: Array, ends: Array, submits: Array, placed: Placed
+    ) -> tuple[tuple[Array, Array], Waits]:
+        """The same for lanes of streams: when the GPU did what was asked for, or, of what that is
+        not known of, one after the other as threads submitted it, and after captures that it had
+        to wait for. These waits too, in runs without a timeline.
+        """
+        lanes = (records["context"].astype("u8") << np.uint64(32)) ^ records["stream"]
+        known = placed.state > UNKNOWN
+        first, last = np.where(known, placed.begins, begins), np.where(known, placed.ends, ends)
+        through = np.zeros(len(records), "i8")
+        if not self._work.known:
+            through = capture_ends(self._process.captures, records)
+        open_ = np.flatnonzero((submits & ~known) | (through > 0))
+        waits = []
+        for lane, some in groups(lanes[open_]):
+            rows = open_[some]
+            took = np.where(submits[rows], ends[rows] - begins[rows], 0)
+            sums = np.cumsum(took)
+            before = self._stream_ended.get(lane, 0)
+            earliest = np.maximum(begins[rows], through[rows])
+            earliest[0] = max(earliest[0], before)
+            # Each begins when the one before ends, or as early as it can, whichever is later.
+            ended = np.maximum.accumulate(earliest - (sums - took)) + sums
+            first[rows] = np.minimum(ended - took, LATEST)
+            last[rows] = ended = np.minimum(ended, LATEST).astype("i8")
+            free = np.maximum(np.append(before, ended[:-1]), begins[rows])
+            self._stream_ended[lane] = int(ended[-1])
+            held = through[rows] > free
+            waits.append(np.stack([rows[held], free[held], through[rows][held]]))
+        found = np.concatenate([np.empty((3, 0), "i8"), *waits], axis=1)
+        span = (first, last)
+        if (first == begins).all() and (last == ends).all():
+            span = (begins, ends)  # which writers need not look at twice
+        return span, Waits(*found)
+
+    # ---- templates ----
+
+    def _of(self, records: Array, regions: Array, placed: Placed) -> list[Template]:
+        keys = np.zeros(len(records), KEY)
+        for name in COMMON:
+            keys[name] = records[name]
+        launches = records["kind"] == KINDS["launch"]
+        for name in LAUNCH:
+            keys[name][launches] = records[name][launches]
+        keys["id"] = np.where(np.isin(records["kind"], NAMED), records["id"], NO_ID)
+        keys["id"] = np.where(regions >= 0, 0, keys["id"])  # their numbers have a column
+        keys["dst"], keys["src"] = self._regions.labels(records, regions)
+        keys["state"], keys["layer"] = placed.state, placed.layer
+        return self._templates.of(keys)
+
+    def _parts(self, key: Any) -> list[Part]:
+        """Of calls with that key: in their thread's lane and, if they submit something, also in
+        the stream's.
+        """
+        kind = layout.EVENT_KINDS[int(key["kind"])]
+        call = self._process.call(int(key["call"]))
+        what, args = self._what(kind, key)
+        common: dict[str, Any] = {"context": int(key["context"]), **args}
+        if key["stream"]:
+            common["stream"] = int(key["stream"])
+        if call is not None:
+            common = {"call": call, **common}
+        flags = int(key["flags"])
+        for bit, name in ((IN_GRAPH, "recorded into a graph"), (COOPERATIVE, "cooperative")):
+            if flags & bit:
+                common[name] = True
+        if key["result"]:
+            common["result"] = int(key["result"])
+        stack = self._stack(int(key["stack"]))
+        if stack:
+            common["caller"] = stack[0]
+            common["stack"] = stack
+        numbers = ("seq", *_numbers(kind))
+        if kind in ("alloc", "free") and int(key["id"]) != NO_ID:
+            numbers = (*numbers, "region")
+        submits = bool(_submits(np.array([key]))[0])
+        thread = self._lanes.thread(int(key["thread"]))
+        named = what if kind in ("launch", "epoch", "control") else call or what
+        flow = "out" if submits else ""
+        parts = [Part(thread, named, kind, common, numbers=numbers, flow=flow)]
+        if submits:
+            place, state = (int(key["context"]), int(key["stream"])), int(key["state"])
+            more: dict[str, Any]
+            if state == UNKNOWN:
+                lane = self._lanes.untimed(*place)
+                more = {"GPU time": "not known"} if key["kind"] in TIMED_KINDS else {}
+            else:
+                lane = self._lanes.stream(*place, int(key["layer"]))
+                more = {"coarse": True} if state == INEXACT else {}
+            shown = {**common, **more}
+            parts.append(Part(lane, what, kind, shown, span=1, numbers=numbers, flow="in"))
+        return parts
+
+    def _what(self, kind: str, key: Any) -> tuple[str, dict[str, Any]]:
+        """What a call asks for, in a word, and what else there is to say of it."""
+        number = int(key["id"])
+        if kind == "launch":
+            mangled = self._process.kernel(number) or "unknown kernel"
+            full = self._names.get(mangled, mangled)
+            args: dict[str, Any] = {"kernel": full}
+            args |= {n: key[n].tolist() for n in ("grid", "block")}
+            args |= {"cluster": key["cluster"].tolist()} if key["cluster"].any() else {}
+            return demangle.short(full), {**args, "shared": int(key["shared"])}
+        args = {}
+        for side, label in (("label", key["dst"]), ("source_label", key["src"])):
+            name = self._process.strings.get(int(label))
+            args |= {} if name is None else {side: name}
+        if kind == "epoch" and number != NO_ID:
+            return f"epoch {number}", {"epoch": number}
+        if kind == "control" and number:
+            return kind, {"controls": self._process.strings.get(number) or ""}
+        if kind in ("module-load", "module-unload") and number != NO_ID:
+            args["module"] = number
+        if kind in OF_GRAPHS and number != NO_ID:
+            return f"graph {number}" if kind == "graph-launch" else kind, {"graph": number}
+        if kind == "copy":
+            return _copy(int(key["flags"])), args
+        return kind, args
+
+    def _stack(self, number: int) -> list[str]:
+        if number and number not in self._stacks:
+            frames = self._process.stack(number)
+            texts = [_frame(*frame) for frame in frames[:FRAMES]]
+            texts += [f"… {len(frames) - FRAMES} more"] if len(frames) > FRAMES else []
+            self._stacks[number] = texts
+        return self._stacks.get(number, [])
+
+
+def _frame(function: str, file: str, line: int) -> str:
+    return f"{function} ({file}:{line})" if line else f"{function} ({file})"
+
+
+def _numbers(kind: str) -> tuple[str, ...]:
+    return {
+        "copy": ("bytes", "dst", "src"),
+        "set": ("bytes", "dst"),
+        "alloc": ("bytes", "dst"),
+        "free": ("dst",),
+        "mem-op": ("dst",),
+        "event-record": ("src",),
+        "event-wait": ("src",),
+    }.get(kind, ())
+
+
+def _copy(flags: int) -> str:
+    sides = [name for bit, name in ((FROM_HOST, "from host"), (TO_HOST, "to host")) if flags & bit]
+    sides += ["between devices"] if flags & PEER else []
+    return " ".join(["copy", *sides])
+
+
+def _submits(records: Array) -> Array:
+    """Whether each call put something into a stream: none that failed, or that made a graph."""
+    kinds = np.isin(records["kind"], SUBMITTED)
+    return np.asarray(kinds & (records["result"] == 0) & (records["flags"] & IN_GRAPH == 0))
+
+
+def _between(
+    process: Process, bounds: tuple[int, int], advance: Callable[[int], None]
+) -> Iterator[Array]:
+    after, until = bounds
+    for records in process.events_by_seq(PIECE):
+        advance(len(records))
+        seqs = records["seq"]
+        if len(seqs) and int(seqs[0]) > until:
+            break
+        inside = (seqs > after) & (seqs <= until) & ~is_annotation(records["kind"])
+        yield records if inside.all() else layout.take(records, inside)
+
+
+def _held_back(pieces: Iterator[Array]) -> Iterator[tuple[Array, int]]:
+    """Calls, and how many of the first ones are meant; those behind them come again, and are
+    there because the first ones end where they begin.
+    """
+    rest = np.empty(0, layout.EVENT)
+    for records in pieces:
+        records = np.concatenate([rest, records]) if len(rest) else records
+        if not len(records):
+            continue
+        late = records["time_ns"] + np.uint64(LENGTH) > records["time_ns"].max()
+        count = max(int(late.argmax()), len(records) - HELD, 0)
+        yield records, count
+        rest = records[count:].copy()
+    yield rest, len(rest)
+
+
+def _kernel_names(process: Process) -> dict[str, str]:
+    """Kernels' names as their source has them, by those that the driver knows."""
+    offsets = layout.distinct(process.functions["name"]).tolist()
+    names = [name for name in map(process.strings.get, offsets) if name is not None]
+    return dict(zip(names, demangle.demangle(names), strict=True))
+
+
+def _cuts(process: Process) -> tuple[Array, Array]:
+    """Calls that waited and at which epochs were cut: their seq, and when the cut was."""
+    epochs = process.epochs
+    waits = epochs[epochs["trigger"] == layout.TRIGGERS.index("sync")]
+    waits = waits[np.argsort(waits["seq"], kind="stable")]
+    return waits["seq"], np.minimum(waits["time_ns"], LATEST).astype("i8")
+
+
+class _Regions:
+    """Which regions calls are about, and their labels as offsets of strings."""
+
+    def __init__(self, process: Process) -> None:
+        regions = process.regions
+        self._label = np.append(regions.label, np.uint32(NO_ID))  # the last: of no region
+        self._calls = {
+            KINDS["alloc"]: _by_value(regions.birth["seq"]),
+            KINDS["free"]: _by_value(regions.death_seq),
+        }
+        rows = np.flatnonzero(regions.label != NO_ID)
+        rows = rows[np.lexsort([regions.birth["seq"][rows], regions.birth["base"][rows]])]
+        self._labelled = rows
+        self._base, self._size = regions.birth["base"][rows], regions.size[rows]
+        self._born = regions.birth["seq"][rows]
+        alive = regions.died[rows] == layout.NO_EPOCH
+        self._died = np.where(alive, ~np.uint64(0), regions.death_seq[rows])
+
+    def rows(self, records: Array) -> Array:
+        """The regions that calls allocate or free, by their rows; -1 where there is none."""
+        out = np.full(len(records), -1, "i8")
+        for kind, (seqs, rows) in self._calls.items():
+            at = np.flatnonzero(records["kind"] == kind)
+            if len(seqs) and len(at):
+                place = np.minimum(np.searchsorted(seqs, records["seq"][at]), len(seqs) - 1)
+                out[at] = np.where(seqs[place] == records["seq"][at], rows[place], -1)
+        return out
+
+    def labels(self, records: Array, rows: Array) -> tuple[Array, Array]:
+        """Of the regions that calls allocate, free or write to, and of those that they read."""
+        to, source = self._label[rows], np.full(len(records), NO_ID, "u4")
+        moving = np.flatnonzero(np.isin(records["kind"], MOVING))
+        if len(self._labelled) and len(moving):
+            seqs = records["seq"][moving]
+            to[moving] = self._label_at(records["dst"][moving], seqs)
+            source[moving] = self._label_at(records["src"][moving], seqs)
+        return to, source
+
+    def _label_at(self, addresses: Array, seqs: Array) -> Array:
+        """Of the regions with a label that hold addresses at calls: of several at one base, the
+        one that lived.
+        """
+        at = np.searchsorted(self._base, addresses, "right") - 1
+        out = np.full(len(addresses), NO_ID, "u4")
+        open_ = np.flatnonzero(at >= 0)
+        while len(open_):
+            row = at[open_]
+            inside = addresses[open_] - self._base[row] < self._size[row]
+            lived = (self._born[row] <= seqs[open_]) & (seqs[open_] < self._died[row])
+            found = inside & lived
+            out[open_[found]] = self._label[self._labelled[row[found]]]
+            again = ~found & (row > 0) & (self._base[row] == self._base[row - 1])
+            open_ = open_[again]
+            at[open_] -= 1
+        return out
+
+
+def _by_value(values: Array) -> tuple[Array, Array]:
+    """Values in order, and where each was."""
+    order = np.argsort(values, kind="stable")
+    return values[order], order

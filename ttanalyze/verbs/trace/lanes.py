@@ -1,0 +1,153 @@
+"""The lanes of a process: made when something is first in them, in an order that one expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ttanalyze.format.layout import NO_ID
+from ttanalyze.format.process import Process
+from ttanalyze.output import text
+from ttanalyze.verbs.trace.rows import Group, Lane, Writer
+
+LONGEST = 200  # letters of a command line that are shown
+STREAMS = {0: "no stream", 1: "default stream", 2: "per-thread default stream"}
+# What a lane's rank is made of: these, then contexts, then streams or threads as they come.
+MEMORY, MARKS, EPOCHS, DRAIN, RECORDER, STREAM, OTHERS, RANGES, THREAD = range(9)
+UNTIMED = 900  # among a stream's lanes, after its layers
+
+
+class Lanes:
+    """Of one process. numbers: gives those of groups and lanes, which are unique in a trace."""
+
+    def __init__(self, process: Process, pid: int, numbers: Iterator[int], writer: Writer) -> None:
+        self._writer = writer
+        self._numbers = numbers
+        self._lanes: dict[tuple[int, int, int, int], Lane] = {}
+        self._places: dict[tuple[int, int, int], int] = {}  # in order of first use
+        self._devices = _devices(process)
+        self._said = process.annotations
+        self._domains: dict[int, int] = {}
+        self.pid = int(process.info.get("pid", 0))  # the program's, which may not be the trace's
+        devices = process.info.get("devices", [])
+        self._names = {d.get("ordinal"): d.get("name", "") for d in devices}
+        command = text.command(process.info.get("argv", [])) or f"process {process.index}"
+        command = command if len(command) <= LONGEST else command[: LONGEST - 1] + "…"
+        devices = [*map(str, self._names.values()), *_clock(process)]
+        labels = ", ".join([f"p{process.index}", *devices])
+        self._group = Group(next(numbers), pid, command, labels, process.index)
+        writer.group(self._group)
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def thread(self, thread: int) -> Lane:
+        return self._lane(THREAD, thread, 0, self._thread(thread), thread)
+
+    def thread_ranges(self, thread: int, domain: int, name: str | None) -> Lane:
+        """A thread's own ranges of a domain, of that name, and its marks."""
+        self.thread(thread)
+        number = self._domains.setdefault(domain, len(self._domains) + 1)
+        named = f"{self._thread(thread)}: ranges{_of(name)}"
+        return self._lane(THREAD, thread, 0, named, sub=min(number, 999))
+
+    def ranges(self, domain: int, name: str | None, layer: int) -> Lane:
+        """Ranges of the process, of a domain of that name."""
+        named = f"ranges{_of(name)}{_beside(layer)}"
+        return self._lane(RANGES, domain, 0, named, sub=layer)
+
+    def stream(self, context: int, stream: int, layer: int = 0) -> Lane:
+        """layer: the first, or one more beside it."""
+        name = f"{self._place(context)}: {self._stream(context, stream)}{_beside(layer)}"
+        return self._lane(STREAM, context, stream, name, sub=layer)
+
+    def untimed(self, context: int, stream: int) -> Lane:
+        """What was submitted to a stream, of which it is not known when the GPU did it."""
+        name = f"{self._place(context)}: {self._stream(context, stream)}, as submitted"
+        return self._lane(STREAM, context, stream, name, sub=UNTIMED)
+
+    def recorder(self, device: int, layer: int = 0) -> Lane:
+        """The recorder's own work."""
+        name = f"{_device(device)}: recorder{_beside(layer)}"
+        return self._lane(RECORDER, device, 0, name, sub=layer)
+
+    def of_no_call(self, device: int, layer: int = 0) -> Lane:
+        """Work of which it is not known what call asked for it."""
+        name = f"{_device(device)}: work of no recorded call{_beside(layer)}"
+        return self._lane(OTHERS, device, 0, name, sub=layer)
+
+    def epochs(self, context: int) -> Lane:
+        return self._lane(EPOCHS, context, 0, f"{self._place(context)}: epochs")
+
+    def drain(self, context: int) -> Lane:
+        return self._lane(DRAIN, context, 0, f"{self._place(context)}: drain")
+
+    def marks(self) -> Lane:
+        return self._lane(MARKS, 0, 0, "differences")
+
+    def memory(self, device: int) -> Lane:
+        return self._lane(MEMORY, device, 0, f"GPU {device}: memory", counter=True)
+
+    def _place(self, context: int) -> str:
+        device = self._devices.get(context)
+        return f"context {context}" if device is None else f"GPU {device}, context {context}"
+
+    def _thread(self, thread: int) -> str:
+        name = "main thread" if thread == self.pid else f"thread {thread}"
+        given = self._said.threads.get(thread)
+        return name if given is None else f"{given} ({name})"
+
+    def _stream(self, context: int, stream: int) -> str:
+        name = STREAMS.get(stream, f"stream {stream}")
+        given = self._said.streams.get((context, stream))
+        return name if given is None else f"{given} ({name})"
+
+    def _lane(
+        self,
+        kind: int,
+        first: int,
+        second: int,
+        name: str,
+        thread: int | None = None,
+        counter: bool = False,
+        sub: int = 0,
+    ) -> Lane:
+        key = (kind, first, second, sub)
+        if key not in self._lanes:
+            place = self._places.setdefault(key[:3], len(self._places))
+            rank = (kind * 10_000 + min(place, 9_999)) * 1000 + sub
+            made = Lane(self._group, next(self._numbers), name, rank, thread, counter)
+            self._writer.lane(made)
+            self._lanes[key] = made
+        return self._lanes[key]
+
+
+def _of(domain: str | None) -> str:
+    return "" if domain is None else f" of {domain}"
+
+
+def _beside(layer: int) -> str:
+    return f" ({layer + 1})" if layer else ""
+
+
+def _device(device: int) -> str:
+    return "a GPU" if device == NO_ID else f"GPU {device}"
+
+
+def _clock(process: Process) -> list[str]:
+    """Where times of the GPU come from, and how sure they are."""
+    told = process.info.get("timeline", {})
+    source, error = told.get("source", "none"), told.get("clock_error_ns")
+    if source == "none":
+        return []
+    return [f"GPU times by {source}" + ("" if error is None else f", ±{error:,} ns")]
+
+
+def _devices(process: Process) -> dict[int, int]:
+    """The device of each context of which that is known."""
+    out: dict[int, int] = {}
+    for records in (process.regions.birth, process.epochs):
+        pairs = np.unique(np.stack([records["context"], records["device"]]), axis=1)
+        out.update(pairs.T.tolist())
+    return out

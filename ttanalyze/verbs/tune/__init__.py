@@ -1,0 +1,20 @@
+"""Launch configurations of a recorded kernel, tried: which are fast and leave what was recorded."""
+
+from ttanalyze.verbs.tune.show import chart_page, tuned_text
+from ttanalyze.verbs.tune.space import Configuration, Space, space
+from ttanalyze.verbs.tune.table import Row, Table
+from ttanalyze.verbs.tune.tune import Tuned, Wish, find, tune
+
+__all__ = [
+    "Configuration",
+    "Row",
+    "Space",
+    "Table",
+    "Tuned",
+    "Wish",
+    "chart_page",
+    "find",
+    "space",
+    "tune",
+    "tuned_text",
+]

@@ -1,0 +1,100 @@
+"""In which order configurations are tried: each search gives one, and is told what came of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from ttanalyze.errors import Error
+from ttanalyze.verbs.tune.space import MOST, Configuration, Space
+from ttanalyze.verbs.tune.table import Row
+
+Search = Generator[Configuration, Row, None]
+SEARCHES = ("grid", "random", "optuna")
+TRIALS = 30  # of a search that need not end
+
+
+def search(name: str, space: Space, trials: int | None, seed: int) -> Search:
+    """grid: all, in order; random: all, in any order; optuna: where the last were good. trials: how
+    many at most. Raises Error for an unknown search, a space that is too large, and where a
+    package is missing.
+    """
+    check(name)
+    if name == "optuna":
+        return _optuna(_package(), space, most(name, space, trials), seed)
+    found = list(space.all())
+    if name == "random":
+        random.Random(seed).shuffle(found)
+    return _sequence(found[: most(name, space, trials)])
+
+
+def most(name: str, space: Space, trials: int | None) -> int:
+    """How many configurations a search may try."""
+    return min(space.size, trials or (TRIALS if name == "optuna" else space.size))
+
+
+def check(name: str) -> None:
+    """Raises Error for an unknown search, and where a package is missing."""
+    if name not in SEARCHES:
+        raise Error(f"--search {name}: there are {', '.join(SEARCHES)}")
+    if name == "optuna":
+        _package()
+
+
+def _sequence(configurations: Sequence[Configuration]) -> Search:
+    for configuration in configurations:  # noqa: UP028, which would pass on what came of it
+        yield configuration
+
+
+def _package() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise Error("--search optuna needs optuna: pip install 'ttanalyze[tune]'") from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _optuna(optuna: Any, space: Space, trials: int, seed: int) -> Search:
+    sampler = optuna.samplers.TPESampler(seed=seed)
+    study = optuna.create_study(direction="minimize", sampler=sampler)
+    axes = {name: _axis(optuna, getattr(space, name)) for name in space.axes}
+    states = optuna.trial.TrialState
+    others = _any(space, seed)
+    known: set[Configuration] = set()
+    while len(known) < trials:
+        trial = study.ask(axes)
+        configuration = space.make(trial.params)
+        if configuration in known:  # what seems best is proposed over and over
+            study.tell(trial, state=states.FAIL)
+            choice = next(others, None)
+            if choice is None:
+                return
+            study.enqueue_trial(choice)
+            continue
+        known.add(configuration)
+        row = yield configuration
+        if row.good:
+            study.tell(trial, row.median_ms)
+        else:  # which is worse than all others; of what failed nothing would be concluded
+            study.tell(trial, state=states.PRUNED)
+
+
+def _axis(optuna: Any, values: Sequence[Any]) -> Any:
+    """Where one is good, others near it may be, if they ascend."""
+    if all(isinstance(value, (int, tuple)) for value in values) and list(values) == sorted(values):
+        return optuna.distributions.IntDistribution(0, len(values) - 1)
+    return optuna.distributions.CategoricalDistribution(list(range(len(values))))
+
+
+def _any(space: Space, seed: int) -> Iterator[dict[str, int]]:
+    """Positions on the axes, all in any order; of more than can be listed, some."""
+    lot = random.Random(seed)
+    if space.size <= MOST:
+        found = list(space.choices())
+        lot.shuffle(found)
+        yield from found
+        return
+    for _ in range(MOST):
+        yield {name: lot.randrange(len(of)) for name, of in space.axes.items()}

@@ -1,0 +1,136 @@
+"""The file of what was tried: a line each, appended as a whole, so that it is good at any time."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import io
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ttanalyze.errors import Error, FormatError, system_error
+from ttanalyze.output import text
+from ttanalyze.output.files import private
+from ttanalyze.verbs.tune.space import NAMES, Configuration
+
+OF = ("launch", "kernel", "device")
+RESULTS = ("median_ms", "min_ms", "spread_ms", "verified", "error")
+COLUMNS = (*OF, *NAMES, *RESULTS)
+HEAD = ",".join(COLUMNS).encode()
+NO_TABLE = "not a table of configurations"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of a configuration. Milliseconds; None where it was not measured, since it left
+    something else (not verified) or failed. spread: between the quartiles.
+    """
+
+    configuration: Configuration
+    median_ms: float | None = None
+    min_ms: float | None = None
+    spread_ms: float | None = None
+    verified: bool = False
+    error: str = ""
+
+    @property
+    def good(self) -> bool:
+        return self.verified and self.median_ms is not None
+
+    def cells(self) -> dict[str, str]:
+        times = {name: getattr(self, name) for name in RESULTS[:3]}
+        return {
+            **self.configuration.cells(),
+            **{name: "" if time is None else f"{time:.6f}" for name, time in times.items()},
+            "verified": "yes" if self.verified else "no",
+            "error": self.error,
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self.configuration), **{name: getattr(self, name) for name in RESULTS}}
+
+
+class Table:
+    """A file, and the rows that are in it. launch: what stands for the launch and all it depends
+    on. Raises Error where the file is of another launch, kernel or device, or none of ours.
+    """
+
+    def __init__(self, path: Path, launch: str, kernel: str, device: str) -> None:
+        self.path = path
+        self._of = dict(zip(OF, (launch, kernel, device), strict=True))
+        self.rows: list[Row] = []
+        if path.exists() and not (path.is_file() or path.is_char_device()):
+            raise Error(f"{path}: not a file that lines can be added to")
+        try:
+            content = path.read_bytes() if path.is_file() else b""
+            whole = content[: content.rfind(b"\n") + 1]
+            if whole:
+                self._read(whole)
+            elif not HEAD.startswith(content):
+                raise FormatError(path, "line 1", NO_TABLE)
+            if len(whole) < len(content):  # an interrupted line is none
+                os.truncate(path, len(whole))
+        except OSError as e:
+            raise system_error(path, e) from None
+        if not whole:
+            self._write(COLUMNS)
+
+    def _read(self, content: bytes) -> None:
+        lines = csv.reader(io.StringIO(content.decode(errors="replace"), newline=""))
+        try:
+            if tuple(next(lines)) != COLUMNS:
+                raise FormatError(self.path, "line 1", NO_TABLE)
+            for values in lines:
+                if tuple(values) != COLUMNS:  # as where two began at once
+                    self.rows.append(self._row(values, lines.line_num))
+        except csv.Error as e:
+            raise FormatError(self.path, f"line {lines.line_num}", str(e)) from None
+
+    def _row(self, values: list[str], line: int) -> Row:
+        try:
+            cells = dict(zip(COLUMNS, values, strict=True))
+            times = {name: _time(cells[name]) for name in RESULTS[:3]}
+            made = Configuration.of_cells(cells)
+        except (ValueError, KeyError, Error):
+            raise FormatError(self.path, f"line {line}", "not a configuration") from None
+        for name, value in self._of.items():
+            if cells[name] != value:
+                found = text.printable(cells[name])
+                how = ", or of other --flush-l2, --dtype, --tolerance" * (name == "launch")
+                raise Error(f"{self.path}: is of another {name} ({found}){how}: name another file")
+        return Row(made, **times, verified=cells["verified"] == "yes", error=cells["error"])
+
+    def add(self, row: Row) -> None:
+        """Appends a row."""
+        self.rows.append(row)
+        cells = self._of | row.cells()
+        self._write([cells[name] for name in COLUMNS])
+
+    def _write(self, values: Any) -> None:
+        line = io.StringIO(newline="")
+        csv.writer(line, lineterminator="\n").writerow(values)
+        try:
+            file = private(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            try:
+                data = line.getvalue().encode()
+                written = os.write(file, data)
+                if written < len(data):
+                    os.ftruncate(file, os.fstat(file).st_size - written)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            finally:
+                os.close(file)
+        except OSError as e:
+            raise system_error(self.path, e) from None
+
+
+def _time(cell: str) -> float | None:
+    """Raises ValueError for what is no time."""
+    if not cell:
+        return None
+    time = float(cell)
+    if not (math.isfinite(time) and time >= 0):
+        raise ValueError(cell)
+    return time

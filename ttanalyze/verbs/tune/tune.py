@@ -1,0 +1,266 @@
+"""Tries configurations of a recorded launch, each on the memory that it found."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xxhash
+
+from ttanalyze.code import missing
+from ttanalyze.errors import Error
+from ttanalyze.format import modules
+from ttanalyze.format.process import Process
+from ttanalyze.gpu.rebuild.address_map import State
+from ttanalyze.output import text
+from ttanalyze.verbs.replay import Plan
+from ttanalyze.verbs.replay.choose import choose
+from ttanalyze.verbs.tune import code as codes
+from ttanalyze.verbs.tune.search import check, most, search
+from ttanalyze.verbs.tune.space import RECORDED, Configuration, Space, space
+from ttanalyze.verbs.tune.table import Row, Table
+from ttanalyze.verbs.tune.workers import TOOK_LONGER, Worker
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """How configurations are tried. times: launches whose time is taken. dtype, tolerance: what
+    does not count as different, as texts: "f32", [",,4", "weights=1e-3"]. timeout: seconds for
+    each.
+    """
+
+    search: str = "grid"
+    trials: int | None = None
+    times: int = 20
+    seed: int = 0
+    flush_l2: bool = False
+    dtype: str | None = None
+    tolerance: Sequence[str] = ()
+    timeout: float = 120.0
+    device: int = 0
+    sim: bool = False
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """rows: what was tried now or was in the file already, of what was to be tried. new: how many
+    of them are new.
+    """
+
+    plan: Plan
+    device: str
+    recorded: Row
+    rows: list[Row]
+    new: int
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def best(self) -> Row:
+        """The fastest that leaves what was recorded."""
+        good = [row for row in (self.recorded, *self.rows) if row.good]
+        return min(good, key=lambda row: row.median_ms or 0.0)
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast as the recorded one that is."""
+        return (self.recorded.median_ms or 0.0) / (self.best.median_ms or 1.0)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "kernel": self.plan.kernel,
+            "launch": self.plan.seq,
+            "device": self.device,
+            "recorded": self.recorded.as_dict(),
+            "best": self.best.as_dict(),
+            "gain": round(self.gain, 4),
+            "tried": self.new,
+            "rows": [row.as_dict() for row in self.rows],
+            "notes": self.notes,
+        }
+
+
+def find(process: Process, launch: int | None = None, kernel: str | None = None) -> Plan:
+    """The launch with a number in the order of calls, or the first of a kernel in whose name a
+    regular expression is found, that can be done again and checked. Raises Error where there is
+    none, and why.
+    """
+    return choose(process, launch, kernel, _check_known)
+
+
+def _check_known(of: Plan) -> None:
+    if of.after is None:
+        raise Error(f"launch {of.seq}: what it leaves can't be checked: {of.unchecked}")
+
+
+def tune(
+    of: Plan,
+    path: Path,
+    wish: Wish,
+    files: Sequence[Path] = (),
+    progress: Progress | None = None,
+    **axes: Sequence[Any] | None,
+) -> Tuned:
+    """Tries what is to be tried, and appends each to the file; what is there already is not tried
+    again. files: code in the recorded one's place. axes: block, grid, shared, maxregs, opt_level,
+    cache. progress: called with configurations done and those to do. Raises Error where it can't
+    be done, or where the recorded configuration itself does not leave what it left.
+    """
+    sources = {_name(file, data): (file, data) for file in files for data in [codes.read(file)]}
+    of_all = space(of.launch, list(sources), **axes)
+    check(wish.search)
+    module = modules.of_kernel(of.process, of.launch.function)
+    modules.image_for(of.process, module, f"kernel {of.kernel}")
+    image = modules.path_of(of.process, int(module["image"]))
+    job = {
+        "run": str(of.process.path.parent),
+        "process": of.process.index,
+        "launch": of.seq,
+        "image": str(image),
+        **{name: getattr(wish, name) for name in ("device", "sim", "times", "flush_l2")},
+        **{name: getattr(wish, name) for name in ("dtype", "tolerance")},
+    }
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as ends:
+        worker = Worker(job, wish.timeout)
+        ends.callback(worker.stop)
+        worker.start()
+        images = _Images(image, sources, Path(folder), worker.about["architecture"])
+        of_all, notes = images.limit(of_all)
+        steps = search(wish.search, of_all, wish.trials, wish.seed)
+        table = Table(path, _identity(of, image, wish), of.kernel, worker.about["device"])
+        known = {row.configuration: row for row in table.rows}
+        new = 0
+
+        def attempt(configuration: Configuration, again: bool = False) -> Row:
+            nonlocal new
+            if again or configuration not in known:
+                found = images.of(configuration)
+                row = _row(configuration, worker.attempt(str(found), configuration))
+                table.add(row)
+                known[configuration] = row
+                new += 1
+            return known[configuration]
+
+        recorded = known.get(of_all.recorded)
+        recorded = attempt(of_all.recorded, again=recorded is not None and not recorded.good)
+        if not recorded.good:
+            hint = "" if wish.dtype else "; with --dtype and --tolerance values may differ"
+            if recorded.error.startswith(TOOK_LONGER):
+                hint = "; --timeout gives it more"
+            raise Error(
+                f"launch {of.seq} as it was recorded can't be the measure: {recorded.error}{hint}"
+            )
+        rows = _run(steps, attempt, most(wish.search, of_all, wish.trials), progress)
+    return Tuned(of, worker.about["device"], recorded, rows, new, [*notes, *_notes(of)])
+
+
+def _run(
+    steps: Any, attempt: Callable[[Configuration], Row], total: int, progress: Progress | None
+) -> list[Row]:
+    rows: list[Row] = []
+    with contextlib.suppress(StopIteration):
+        configuration = next(steps)
+        while True:
+            if progress:
+                progress(len(rows), total)
+            rows.append(attempt(configuration))
+            configuration = steps.send(rows[-1])
+    return rows
+
+
+def _row(configuration: Configuration, answer: dict[str, Any]) -> Row:
+    error = text.printable(" ".join(str(answer["error"]).split()))
+    median, least, spread = answer.get("times", (None, None, None))
+    return Row(configuration, median, least, spread, bool(answer["verified"]), error)
+
+
+def _notes(of: Plan) -> list[str]:
+    out = list(of.notes)
+    before, after = (State.of(of.process, epoch or 0, of.rows) for epoch in (of.before, of.after))
+    same = [
+        np.array_equal(records["digest"], before.records[row]["digest"])
+        for row, records in after.records.items()
+        if row in before.records
+    ]
+    if all(same) and not of.prepare:
+        out.append("the launch changed no memory: that a result is right says nothing")
+    return out
+
+
+def _name(path: Path, data: bytes) -> str:
+    return f"{path.name}:{xxhash.xxh3_64_intdigest(data):016x}"
+
+
+def _identity(of: Plan, image: Path, wish: Wish) -> str:
+    """What stands for a launch: all that its time and whether it is verified depend on."""
+    launch = of.launch
+    sizes = (launch.grid, launch.block, launch.cluster, launch.shared, launch.cooperative)
+    digest = xxhash.xxh3_64(repr((of.kernel, image.name, sizes)).encode())
+    digest.update(launch.params)
+    how = wish.flush_l2, wish.dtype, tuple(wish.tolerance)
+    if any(how):
+        digest.update(repr(how).encode())
+    ids = of.process.regions.id
+    for row, records in sorted(State.of(of.process, of.before, of.rows).records.items()):
+        digest.update(int(ids[row]).to_bytes(8, "little"))
+        digest.update(np.ascontiguousarray(records["digest"]).data)
+    return digest.hexdigest()
+
+
+class _Images:
+    """The files with the code of configurations."""
+
+    def __init__(
+        self,
+        recorded: Path,
+        sources: dict[str, tuple[Path, bytes]],
+        folder: Path,
+        architecture: int,
+    ) -> None:
+        """Raises Error for CUDA C++ that is not compiled."""
+        self._folder = folder
+        self._architecture = architecture
+        self._plain: dict[str, Path] = {RECORDED: recorded}
+        self._ptx: dict[str, Path] = {}
+        for number, (name, (path, data)) in enumerate(sources.items()):
+            if path.suffix == ".cu":
+                data = codes.compile_cuda(path, data, architecture)
+            (folder / str(number)).mkdir()
+            self._plain[name] = folder / str(number) / path.name
+            self._plain[name].write_bytes(data)
+
+    def limit(self, of: Space) -> tuple[Space, list[str]]:
+        """Without what is done when PTX is compiled, for code that is compiled already; and what is
+        to be said of that. Raises Error where there is no PTX at all.
+        """
+        if all(value is None for value in (*of.maxregs, *of.opt_level)):
+            return of, []
+        fixed = [name for name in of.code if not self._compilable(name)]
+        names = ["the recorded code" if n == RECORDED else n.partition(":")[0] for n in fixed]
+        lacks = f"--maxregs and --opt-level: there is no PTX for this device in {', '.join(names)}"
+        if len(fixed) == len(of.code):
+            packed = "; some is compressed: pip install 'ttanalyze[zstd]'" if missing() else ""
+            raise Error(f"{lacks}{packed}; give PTX or CUDA C++ with --code")
+        return replace(of, fixed=frozenset(fixed)), [f"{lacks}, tried as it is"] if fixed else []
+
+    def _compilable(self, name: str) -> bool:
+        image = self._plain[name].read_bytes()
+        found = codes.ptx_of(image, self._architecture)
+        if found is not None:
+            self._ptx[name] = self._plain[name]
+            if found != image:
+                self._ptx[name] = self._folder / f"ptx-{len(self._ptx)}"
+                self._ptx[name].write_bytes(found)
+        return found is not None
+
+    def of(self, configuration: Configuration) -> Path:
+        """That of a configuration."""
+        if configuration.maxregs is None and configuration.opt_level is None:
+            return self._plain[configuration.code]
+        return self._ptx[configuration.code]

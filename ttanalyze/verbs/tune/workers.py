@@ -1,0 +1,120 @@
+"""The process that tries configurations, begun again when it has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO, Any
+
+from ttanalyze.errors import Error
+from ttanalyze.output import text
+from ttanalyze.util import libraries
+from ttanalyze.verbs.tune.space import Configuration
+
+TOOK_LONGER = "took longer"
+STARTING = 600.0  # seconds that it may take to restore memory
+
+
+class Worker:
+    """Tries configurations in a process of its own. job: as worker.Trier takes it. timeout: seconds
+    that each may take.
+    """
+
+    def __init__(self, job: dict[str, Any], timeout: float) -> None:
+        self._job = job
+        self._timeout = timeout
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said: IO[bytes] | None = None
+        self._rest = b""
+        self.about: dict[str, Any] = {}  # what it said of the device
+
+    def start(self) -> None:
+        """Begins it where it does not run. Raises Error where the launch can't be done again."""
+        if self._process is not None:
+            return
+        environment = dict(os.environ)
+        if self._job["sim"]:
+            before = environment.get("LD_LIBRARY_PATH")
+            folders = [str(libraries.simulator()), *([before] if before else [])]
+            environment["LD_LIBRARY_PATH"] = ":".join(folders)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115, kept as long as the process
+        self._rest = b""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "ttanalyze.verbs.tune.worker", json.dumps(self._job)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env=environment,
+            start_new_session=True,  # an interrupt is for us
+        )
+        answer = self._answer(STARTING)
+        if "error" in answer or "failed" in answer:
+            self.stop()
+            raise Error(answer.get("failed") or f"can't begin: {answer['error']}")
+        self.about = answer
+
+    def attempt(self, image: str, of: Configuration) -> dict[str, Any]:
+        """What came of a configuration: verified, error, times (milliseconds: median, least,
+        spread). image: the file with the code.
+        """
+        self.start()
+        assert self._process is not None and self._process.stdin is not None
+        asked = {"image": image, "cells": of.cells()}
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(asked).encode() + b"\n")
+            self._process.stdin.flush()
+        answer = self._answer(self._timeout)
+        if answer.get("lost"):
+            self.stop()
+        return answer
+
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        """The next line that it says; of one that says nothing why, and it is stopped."""
+        assert self._process is not None and self._process.stdout is not None
+        until = time.monotonic() + seconds
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._rest:
+                left = until - time.monotonic()
+                if left <= 0 or not waiting.select(left):
+                    self.stop()
+                    return {"verified": False, "error": f"{TOOK_LONGER} than {seconds:g} s"}
+                more = os.read(self._process.stdout.fileno(), 1 << 16)
+                if not more:
+                    return {"verified": False, "error": self._death()}
+                self._rest += more
+        line, _, self._rest = self._rest.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _death(self) -> str:
+        assert self._process is not None
+        assert self._said is not None
+        status = self._process.wait()
+        self._said.seek(0)
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        self.stop()
+        last = f": {text.printable(lines[-1])}" if lines else ""
+        how = f"status {status}"
+        if status < 0:
+            how = signal.Signals(-status).name if -status in set(signal.Signals) else how
+        return f"the process that tried it ended ({how}){last}"
+
+    def stop(self) -> None:
+        """Ends it, whatever it does."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        process.kill()
+        process.wait()
+        for file in (process.stdin, process.stdout, self._said):
+            if file is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    file.close()

@@ -1,0 +1,506 @@
+"""Compares a run with a manifest, and says where they part.
+
+What is compared is memory: each region's state in each epoch. The run's side is computed anew
+from the contents it stores, so that damage to the run shows as well; where only digests are
+left of an epoch, those are compared. The state of a region in an epoch is what the last digest
+up to it says, so that two recordings that took full snapshots at different times still agree.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ttanalyze.core.digests import Comparison, Lives, Points, compare
+from ttanalyze.errors import Error
+from ttanalyze.format import layout, manifest
+from ttanalyze.format.expected import ExpectedProcess, load, parse
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+from ttanalyze.format.recompute import Batch, Recompute
+from ttanalyze.format.run import Run
+from ttanalyze.format.unread import Unread, find_unread, keys_of
+from ttanalyze.verbs.verify.localise import Localiser, Tamper
+
+LISTED = 100  # differences that a report describes; it counts them all
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Difference:
+    """One thing that differs. kind says which members are filled in.
+
+    process, region, epoch: something is missing, extra or not the same; message says what.
+    contents: a region's memory differs in epochs `epoch` to `until`, which is missing where
+    the comparison was stopped before it was known.
+    stored: the same, and the run's own data file is not what was recorded.
+    """
+
+    kind: str
+    message: str
+    process: int
+    epoch: int | None = None
+    until: int | None = None
+    region: int | None = None
+    expected: str | None = None  # digests, 16 hexadecimal digits
+    actual: str | None = None
+    recorded: str | None = None
+    origin: dict[str, Any] | None = None  # kind, label, size, base, call, seq, thread
+    changed_blocks: list[int] = field(default_factory=list)  # in this epoch, the first 16
+    changed_block_count: int = 0
+    damaged: list[dict[str, Any]] = field(default_factory=list)  # block, file, offset
+    first_byte: int | None = None  # offset in the region of the first byte that differs
+    last_byte: int | None = None
+    differing_bytes: int | None = None
+    window: dict[str, Any] | None = None  # offset, expected, actual (hexadecimal)
+    tensor: str | None = None  # what the first byte is part of, where the program named it
+    tensor_type: str | None = None
+    tensor_offset: int | None = None  # and where in it, in bytes and in items of its type
+    tensor_element: int | None = None
+    note: str | None = None  # why bytes could not be compared
+
+
+@dataclass
+class VerifyReport:
+    """What verify found. same: whether run and manifest agree. unknown: why that can't be said
+    though nothing differs; else None.
+    """
+
+    run: str
+    manifest: str
+    against: str | None
+    same: bool
+    unknown: str | None
+    processes: int
+    epochs: int  # compared; refused ones, and dropped ones without digests, hold nothing to compare
+    regions: int
+    region_epochs: int  # compared
+    digest_only: int  # of these, states that could only be compared by their recorded digest
+    differing: int  # region-epochs that differ
+    unread: int  # region-epochs that were not compared: the epoch did not read the region
+    total_differences: int
+    stopped: bool  # at the first difference
+    blocks_read: int
+    bytes_read: int
+    seconds: float
+    differences: list[Difference]
+
+    def to_json(self) -> str:
+        """The report as a JSON object."""
+        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2).decode()
+
+
+def verify(
+    run: Run,
+    manifest: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    *,
+    epochs: tuple[int, int] | None = None,
+    regions: Sequence[int] | None = None,
+    keep_going: bool = False,
+    against: Run | None = None,
+    tamper: tuple[int, int, int] | None = None,
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """Compares epochs [first, last] of regions with a manifest, all of them by default.
+
+    manifest: a file, an object, or None for the manifest.json of against, else of the run, or
+    where there is none the digests recorded in it. Stops at the first difference unless
+    keep_going. against: the run that the manifest is of, for the bytes it had. tamper: (epoch,
+    region, offset) of a byte to see inverted in the first process. progress: called with the
+    epochs done and those in all.
+
+    Raises FormatError where a file is not what it should be, Error where what was asked for
+    does not exist, or nothing could be compared.
+    """
+    began = time.monotonic()
+    for process in run.processes:
+        process.check_files()
+    wanted, name = _expected(run, manifest, against)
+    check = _Check(run, against, epochs, regions, keep_going, tamper, progress)
+    check.processes(wanted)
+    shown = check.differences if keep_going else check.differences[:1]
+    if not check.differences and not check.region_epochs:
+        raise Error(f"{run.path}: nothing to compare: {check.nothing()}")
+    failed = "; ".join(line for one in (run, against) if one for line in one.failures)
+    unknown = failed if failed and not check.differences else None
+    return VerifyReport(
+        run=str(run.path),
+        manifest=name,
+        against=str(against.path) if against else None,
+        same=not check.differences and unknown is None,
+        unknown=unknown,
+        processes=check.process_count,
+        epochs=check.epoch_count,
+        regions=check.region_count,
+        region_epochs=check.region_epochs,
+        digest_only=check.digest_only,
+        differing=check.differing,
+        unread=check.unread,
+        total_differences=check.total_differences,
+        stopped=bool(check.differences) and not keep_going,
+        blocks_read=check.blocks_read,
+        bytes_read=check.bytes_read,
+        seconds=round(time.monotonic() - began, 6),
+        differences=[check.described(d) for d in shown],
+    )
+
+
+def _expected(
+    run: Run, given: Mapping[str, Any] | str | os.PathLike[str] | None, against: Run | None
+) -> tuple[list[ExpectedProcess], str]:
+    if isinstance(given, Mapping):
+        return parse(given, "manifest"), "given"
+    if given is not None:
+        return load(given), os.fspath(given)
+    source = run if against is None else against
+    own = source.path / "manifest.json"
+    if own.exists():
+        return load(own), str(own)
+    return parse(source.manifest(), source.path), f"the digests recorded in {source.path}"
+
+
+class _Found:
+    """Differences of one process: how many there are, and the first of each sort."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.listed: list[Difference] = []
+
+    def add(self, difference: Difference) -> None:
+        """For differences that come in order; all are counted, not all are kept."""
+        self.total += 1
+        if self.total <= LISTED:
+            self.listed.append(difference)
+
+    def take(self, other: _Found) -> None:
+        """Adds those of another sort."""
+        self.total += other.total
+        self.listed = sorted(self.listed + other.listed, key=_place)
+
+
+def _place(difference: Difference) -> tuple[int, int]:
+    epoch, region = difference.epoch, difference.region
+    return (-1 if epoch is None else epoch, -1 if region is None else region)
+
+
+class _Check:
+    """The state of one verification."""
+
+    def __init__(
+        self,
+        run: Run,
+        against: Run | None,
+        epochs: tuple[int, int] | None,
+        regions: Sequence[int] | None,
+        keep_going: bool,
+        tamper: tuple[int, int, int] | None,
+        progress: Progress | None,
+    ) -> None:
+        self.run = run
+        self.against = against
+        self.epochs = epochs
+        self.wanted = None if regions is None else set(regions)
+        self.keep_going = keep_going
+        self.tamper = tamper
+        self.progress = progress
+        self.differences: list[Difference] = []
+        self.total_differences = 0
+        self.localisers: dict[int, Localiser] = {}
+        self.process_count = self.epoch_count = self.region_count = 0
+        self.region_epochs = self.digest_only = self.differing = self.unread = 0
+        self.blocks_read = self.bytes_read = 0
+        self.epochs_done = 0
+        self._check_selection()
+
+    def _check_selection(self) -> None:
+        last = max((len(p.epochs) for p in self.run.processes), default=0) - 1
+        if self.epochs is not None and (self.epochs[0] > last or self.epochs[0] > self.epochs[1]):
+            first, end = self.epochs
+            raise Error(f"no epochs {first} to {end}: the run has 0 to {last}")
+        wanted = np.array(sorted(self.wanted or []), "u4")
+        known = [wanted[p.regions.rows(wanted) >= 0] for p in self.run.processes]
+        for region in np.setdiff1d(wanted, np.concatenate([wanted[:0], *known])).tolist():
+            raise Error(f"no region {region} in {self.run.path}")
+        if self.tamper is not None:
+            self._check_tamper(*self.tamper)
+
+    def _check_tamper(self, epoch: int, region: int, offset: int) -> None:
+        if not self.run.processes:
+            raise Error(f"{self.run.path}: no process was recorded")
+        process = self.run.processes[0]
+        first, last = self._range(process)
+        if not first <= epoch <= last:
+            raise Error(f"tamper: epoch {epoch} is not among those compared, {first} to {last}")
+        if self.wanted is not None and region not in self.wanted:
+            raise Error(f"tamper: region {region} is not among those compared")
+        Tamper(process, epoch, region, offset)
+
+    def nothing(self) -> str:
+        """Why nothing was compared."""
+        if not any(len(process.epochs) for process in self.run.processes):
+            return "; ".join(self.run.failures) or "the run has no epochs"
+        if not self.epoch_count:
+            return "; ".join(
+                ["all epochs were refused, or nothing is left of them", *self.run.failures]
+            )
+        if self.unread:
+            return "these epochs read none of the regions"
+        return "no captured region lives in these epochs"
+
+    def _range(self, process: Process) -> tuple[int, int]:
+        last = len(process.epochs) - 1
+        return (0, last) if self.epochs is None else (self.epochs[0], min(self.epochs[1], last))
+
+    # ---- processes ----
+
+    def processes(self, wanted: list[ExpectedProcess]) -> None:
+        ours = {p.index: p for p in self.run.processes}
+        theirs = {p.index: p for p in wanted}
+        for index in sorted(ours.keys() | theirs.keys()):
+            if self.differences and not self.keep_going:
+                return
+            found = _Found()
+            if index not in ours or index not in theirs:
+                where = "run" if index not in ours else "manifest"
+                found.add(Difference("process", f"process {index} is not in the {where}", index))
+            else:
+                self.process_count += 1
+                found = self._process(ours[index], theirs[index])
+                ours[index].release()
+            self.total_differences += found.total
+            self.differences += found.listed[: LISTED - len(self.differences)]
+
+    def _process(self, process: Process, wanted: ExpectedProcess) -> _Found:
+        first, last = self._range(process)
+        common = min(last, len(wanted.triggers) - 1)
+        self.localisers[process.index] = Localiser(process, self._other(process.index))
+        found = self._compare_epochs(process, wanted, first, last)
+        regions, lives = self._compare_regions(process, wanted, first, common)
+        found.take(regions)
+        if common >= first:
+            found.take(self._compare_contents(process, wanted, first, common, lives))
+        return found
+
+    def _other(self, index: int) -> Process | None:
+        if self.against is None:
+            return None
+        return next((p for p in self.against.processes if p.index == index), None)
+
+    # ---- epochs and regions ----
+
+    def _compare_epochs(
+        self, process: Process, wanted: ExpectedProcess, first: int, last: int
+    ) -> _Found:
+        found = _Found()
+        ours, theirs = len(process.epochs), len(wanted.triggers)
+        begin, end = min(ours, theirs), max(ours, theirs) - 1
+        stop = min(last + 1, theirs)
+        epochs = process.epochs[first:stop]
+        names = [layout.TRIGGERS[trigger] for trigger in epochs["trigger"].tolist()]
+        labels = [process.strings.get(label) for label in epochs["label"].tolist()]
+        refused = (epochs["flags"] & layout.REFUSED != 0).tolist()
+        members: list[tuple[str, list[Any], list[Any]]] = [
+            ("trigger", wanted.triggers[first:stop], names),
+            ("label", wanted.labels[first:stop], labels),
+            ("refused", ["refused" in flags for flags in wanted.flags[first:stop]], refused),
+        ]
+        for what, in_manifest, in_run in members:
+            if in_manifest == in_run:
+                continue
+            for number, a, b in zip(range(first, stop), in_manifest, in_run, strict=True):
+                if a != b:
+                    message = f"epoch {number}: {_both(what, a, b)}"
+                    found.add(Difference("epoch", message, process.index, number, number))
+        if begin <= end and (self.epochs is None or self.epochs[1] >= begin):
+            which = f"epoch {begin} is" if begin == end else f"epochs {begin} to {end} are"
+            message = f"{which} not in the {'run' if ours < theirs else 'manifest'}"
+            found.add(Difference("epoch", message, process.index, begin, end))
+        return found
+
+    def _compare_regions(
+        self, process: Process, wanted: ExpectedProcess, first: int, last: int
+    ) -> tuple[_Found, Lives]:
+        """The differences, and the epochs [born, died) in which both sides have a region."""
+        found = _Found()
+        sides = wanted.regions, manifest.regions(process)
+        for i, where in enumerate(("run", "manifest")):
+            table = sides[i]
+            alone = self._are_wanted(table.id) & ~np.isin(table.id, sides[1 - i].id)
+            alone &= (table.born <= last) & (table.died > first)
+            only = _Found()
+            for row in np.flatnonzero(alone).tolist():
+                region = int(table.id[row])
+                message = f"region {region} is not in the {where}"
+                place: dict[str, Any] = {"epoch": int(table.born[row]), "region": region}
+                only.add(Difference("region", message, process.index, **place))
+            found.take(only)
+        ids = sides[0].id[np.isin(sides[0].id, sides[1].id)]
+        theirs, ours = (table.rows(ids) for table in sides)
+        begin, end = np.minimum(theirs.born, ours.born), np.minimum(theirs.died, ours.died)
+        both = self._are_wanted(ids) & (begin <= last) & (end > first)
+        differs = {
+            what: getattr(theirs, what) != getattr(ours, what)
+            for what in ("kind", "size", "label", "born", "died")
+        }
+        differs["died"] &= end <= last
+        common = _Found()
+        for row in np.flatnonzero(both & np.logical_or.reduce([*differs.values()])).tolist():
+            for what in [what for what, where in differs.items() if where[row]]:
+                a, b = (getattr(table, what)[row] for table in (theirs, ours))
+                if what == "died":
+                    a, b = (None if epoch == layout.NO_EPOCH else epoch for epoch in (a, b))
+                message = f"region {ids[row]}: {_both(what, a, b)}"
+                place = {"epoch": int(begin[row]), "region": int(ids[row])}
+                common.add(Difference("region", message, process.index, **place))
+        found.take(common)
+        self.region_count += int(np.count_nonzero(both))
+        return found, Lives(ids[both], np.maximum(theirs.born, ours.born)[both], end[both])
+
+    def _are_wanted(self, ids: Array) -> Array:
+        if self.wanted is None:
+            return np.ones(len(ids), bool)
+        return np.isin(ids, np.array(sorted(self.wanted), "u4"))
+
+    # ---- contents ----
+
+    def _compare_contents(
+        self,
+        process: Process,
+        wanted: ExpectedProcess,
+        first: int,
+        last: int,
+        lives: Lives,
+    ) -> _Found:
+        expected = Points.of(
+            keys_of(wanted.region, wanted.epoch),
+            wanted.digest,
+            np.zeros(len(wanted.region), bool),
+        )
+        skip = _says_nothing(process, wanted)[: last + 1]
+        self.epoch_count += int(np.count_nonzero(~skip[first:]))
+        unread = process.unread.joined(_unread(process, wanted))
+        only = None if self.wanted is None else np.array(sorted(self.wanted), "u4")
+        work = Recompute(process, first, last, only)
+        batches: list[Batch] = []
+        done, rows, compared = self.epochs_done, 0, 0
+        result = None
+        for batch in work.batches(lambda n: self._progress(done + n)):
+            batches.append(batch)
+            rows += len(batch.region)
+            # Whenever what there is has doubled: all these cost no more than twice the last one.
+            early = not self.keep_going and batch.end > first and rows >= 2 * compared
+            if early or batch.end > last:
+                compared = rows
+                actual = self._actual(process, batches)
+                end = min(batch.end, last + 1)
+                result = compare(expected, actual, lives, first, end, skip, unread)
+                if len(result.region) and not self.keep_going:
+                    break
+        assert result is not None, "the last batch ends behind the last epoch"
+        self.epochs_done += last - first + 1
+        self.blocks_read += work.blocks_read
+        self.bytes_read += work.bytes_read
+        self.localisers[process.index].damage = [d for b in batches for d in b.damage]
+        self.region_epochs += result.region_epochs
+        self.digest_only += result.digest_only
+        self.differing += result.differing
+        self.unread += result.unread
+        # Where the pass was stopped, a stretch that reaches its end may go on.
+        known = batches[-1].end - 1 if batches[-1].end <= last else last + 1
+        return _mismatches(process, result, known)
+
+    def _actual(self, process: Process, batches: list[Batch]) -> Points:
+        """The run's history so far, with the tampered byte seen."""
+        points = Points.of(
+            np.concatenate([keys_of(b.region, b.epoch) for b in batches]),
+            np.concatenate([b.digest for b in batches]),
+            np.concatenate([b.stored for b in batches]),
+        )
+        if self.tamper is None or process is not self.run.processes[0]:
+            return points
+        epoch, region, offset = self.tamper
+        tamper = Tamper(process, epoch, region, offset)
+        self.localisers[process.index].tamper = tamper
+        return points.changed(region, epoch, tamper.digest)
+
+    def _progress(self, done: int) -> None:
+        if self.progress:
+            total = sum(max(0, b - a + 1) for a, b in map(self._range, self.run.processes))
+            self.progress(min(done, total), total)
+
+    # ---- details ----
+
+    def described(self, difference: Difference) -> Difference:
+        """Fills in where the difference comes from, as far as it can be known."""
+        if difference.region is not None and difference.process in self.localisers:
+            self.localisers[difference.process].fill_in(difference)
+        return difference
+
+
+def _says_nothing(process: Process, wanted: ExpectedProcess) -> Array:
+    """Which epochs hold nothing to compare, on either side: refused ones, and dropped ones of which
+    no digest is left.
+    """
+    ours, told = process.epochs, set(wanted.epoch.tolist())
+    lost = (ours["flags"] & layout.DROPPED != 0) & (ours["digests_count"] == 0)
+    theirs = [
+        "refused" in flags or ("dropped" in flags and number not in told)
+        for number, flags in enumerate(wanted.flags)
+    ]
+    both = min(len(ours), len(theirs))
+    nothing: Array = ((ours["flags"] & layout.REFUSED != 0) | lost)[:both] | theirs[:both]
+    return nothing
+
+
+def _unread(process: Process, wanted: ExpectedProcess) -> Unread:
+    """What the manifest's epochs left out, in the contexts of the run's."""
+    count = min(len(wanted.flags), len(process.epochs))
+    known = process.regions.rows(wanted.regions.id)
+    ids = wanted.regions.id[known >= 0]
+    table, context = wanted.regions.rows(ids), process.regions.birth["context"][known[known >= 0]]
+    of = (ids, table.born, table.died, context)
+    flags, context = wanted.flag_bits[:count], process.epochs["context"][:count]
+    return find_unread(flags, context, of, lambda: (wanted.region, wanted.epoch))
+
+
+def _mismatches(process: Process, result: Comparison, known: int) -> _Found:
+    """The stretches that differ; ends from epoch `known` on are not known."""
+    found = _Found()
+    found.total = len(result.region)
+    for i in range(min(found.total, LISTED)):
+        region, epoch = int(result.region[i]), int(result.epoch[i])
+        message = f"region {region} differs in epoch {epoch}"
+        for there, where in ((result.has_first, "manifest"), (result.has_second, "run")):
+            if not there[i]:
+                message = f"region {region} has no contents in epoch {epoch} of the {where}"
+        found.listed.append(
+            Difference(
+                "contents",
+                message,
+                process.index,
+                epoch,
+                int(result.until[i]) if result.until[i] < known else None,
+                region,
+                f"{int(result.first[i]):016x}" if result.has_first[i] else None,
+                f"{int(result.second[i]):016x}" if result.has_second[i] else None,
+            )
+        )
+    return found
+
+
+def _both(what: str, in_manifest: Any, in_run: Any) -> str:
+    return f"{what} {_shown(in_manifest)} in the manifest, {_shown(in_run)} in the run"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value!r}" if isinstance(value, str) else f"{value}"
