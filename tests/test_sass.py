@@ -33,6 +33,7 @@ from ttanalyze.disassembly import tools as searched
 from ttanalyze.disassembly.lines import sections
 from ttanalyze.disassembly.registers import registers
 from ttanalyze.errors import Error
+from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.verbs import sass
 from ttanalyze.verbs.reduce import Point, places
 from ttanalyze.verbs.reduce.report import places_text
@@ -347,7 +348,7 @@ def test_tables_are_kept_in_the_run(cli: Cli, recorded: Path, tools: Path) -> No
 
 
 def test_checksums_are_those_of_kernel_events(recorded: Path) -> None:
-    kernels = tt.kernels.Checksums()
+    kernels = Checksums()
     process = tt.open(recorded).processes[0]
     wanted = {kernels.get(process, f) for f in process.functions["id"].tolist()} - {None}
     assert {t.kernel_checksum for t in sass.find_tables(recorded)} == wanted

@@ -1,4 +1,4 @@
-"""Graphs as pictures: the language of Graphviz."""
+"""Graphs as pictures, in the language of Graphviz, and the words for their nodes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 import pandas as pd
 
 from ttanalyze.output import text
-from ttanalyze.verbs.graphs.show import rows, what
-from ttanalyze.verbs.graphs.tables import Graph
 
 SHAPES = {
     "kernel": "box",
@@ -21,19 +19,6 @@ SHAPES = {
     "empty": "point",
 }
 INSIDE = ("graph", "conditional")  # kinds whose nodes are drawn in a box
-
-
-def dot(found: Iterable[Graph]) -> str:
-    """All of these in one picture, each in a box of its own."""
-    return drawing(
-        (f"p{graph.process}_g{graph.number}", _title(graph), graph.nodes, graph.edges)
-        for graph in found
-    )
-
-
-def _title(graph: Graph) -> str:
-    title = f"graph {graph.number}" + ("" if graph.known else ": not known")
-    return title if not graph.process else f"process {graph.process}, {title}"
 
 
 def drawing(parts: Iterable[tuple[str, str, pd.DataFrame, pd.DataFrame]]) -> str:
@@ -99,3 +84,30 @@ def _quoted(value: str) -> str:
     r"""A string of the language, in which \n begins a new line."""
     lines = (text.printable(line) for line in value.split("\n"))
     return '"' + "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines) + '"'
+
+
+def what(node: dict[str, Any]) -> str:
+    """What a node does, in a few words. node: a row of graph_tables.nodes."""
+    kind = node["kind"]
+    if kind == "kernel":
+        return str(node["short"] or "?")
+    if kind == "copy":
+        return f"{node['bytes']:,} bytes to {node['dst']:#x} from {node['src']:#x}"
+    if kind == "set":
+        return f"{node['bytes']:,} bytes at {node['dst']:#x} to {node['src']:#x}"
+    if kind == "alloc":
+        return f"{node['bytes']:,} bytes at {node['dst']:#x}"
+    if kind == "free":
+        return f"{node['dst']:#x}"
+    if kind in ("host", "event-wait", "event-record"):
+        return f"{node['src']:#x}"
+    if kind == "conditional":
+        return {0: "if", 1: "while", 2: "switch"}.get(node["dst"], "?")
+    return ""
+
+
+def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """A table as JSON has it: an object for each row, null for what is missing."""
+    whole = frame.astype("object").where(~frame.isna(), None)
+    made: list[dict[str, Any]] = whole.to_dict("records")
+    return made

@@ -13,11 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from ttanalyze.code import Checksums, demangle
+from ttanalyze.code import demangle
 from ttanalyze.core import stacks
 from ttanalyze.format import annotations as annotation_records
 from ttanalyze.format import graph_tables, layout
 from ttanalyze.format import tables as frames
+from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run

@@ -19,12 +19,12 @@ import orjson
 
 from ttanalyze import code as kernels
 from ttanalyze.code import demangle
-from ttanalyze.code.checksums import LARGEST, image_of
 from ttanalyze.code.elf import Cubin, UnreadableError
 from ttanalyze.disassembly import decode, lines, tools
 from ttanalyze.disassembly.images import Code, codes
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format.files import read_json
+from ttanalyze.format.kernel_checksums import LARGEST, image_of
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output.files import directory, replace_in

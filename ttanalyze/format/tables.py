@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ttanalyze.code import Checksums
 from ttanalyze.format import annotations as said
 from ttanalyze.format import layout
 from ttanalyze.format.activities import COARSE, OWN, STAMPED, SYNC, nodes_of, rows_of
+from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import weakref
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
@@ -42,6 +42,8 @@ class Graph:
     """Launches, copies and sets, and which come after which. What StreamCapture.end() gives; an
     empty one is made by Graph.new(), to be filled by add_kernel() and so on.
     """
+
+    _rebuild: ClassVar[Callable[[Run, tuple[int, int], int, Device | None, str], Rebuilt]]
 
     def __init__(
         self, device: Device, handle: Any, keeps: Sequence[Any] = (), owned: bool = True
@@ -80,10 +82,8 @@ class Graph:
         device: Device | None = None,
         order: str = "streams",
     ) -> Rebuilt:
-        """The work that was recorded between two epochs; see ttanalyze.graph.rebuild."""
-        from ttanalyze.gpu.rebuild.graph import rebuild
-
-        return rebuild(run, epochs, process, device, order)
+        """The work that was recorded between two epochs; see gpu/rebuild/graph.py."""
+        return cls._rebuild(run, epochs, process, device, order)
 
     def __repr__(self) -> str:
         if not self._alive:
@@ -135,7 +135,7 @@ class Graph:
 
     def to_dot(self) -> str:
         """A picture of it in the language of Graphviz."""
-        from ttanalyze.core.graph_dot import drawing
+        from ttanalyze.core.graph_dot import drawing  # and with it pandas
 
         return drawing([("graph", "graph", self.nodes, self.edges)])
 

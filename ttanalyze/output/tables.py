@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, BinaryIO
 
@@ -63,8 +63,6 @@ def table_text(pieces: Iterator[pd.DataFrame], most: int | None, width: int = 0)
             shown.append(piece.iloc[:room])
             given += len(shown[-1])
         rows += len(piece)
-    from ttanalyze.verbs.query.execute import join
-
     frame = join(shown)
     if not len(frame):
         return "no rows"
@@ -72,6 +70,21 @@ def table_text(pieces: Iterator[pd.DataFrame], most: int | None, width: int = 0)
     if rows > given:
         out += f"\n… and {rows - given:,} more rows (--top N shows N, --format csv all)"
     return out
+
+
+def join(pieces: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables one below the other, whose categories may be of different number."""
+    if len(pieces) == 1:
+        one: pd.DataFrame = pieces[0].reset_index(drop=True)
+        return one
+    for column in pieces[0].columns:
+        kinds: list[Any] = [piece[column].dtype for piece in pieces]
+        if isinstance(kinds[0], pd.CategoricalDtype) and any(k != kinds[0] for k in kinds):
+            names = dict.fromkeys(name for kind in kinds for name in kind.categories)
+            index = pd.Index(list(names), dtype="object")
+            pieces = [p.assign(**{column: p[column].cat.set_categories(index)}) for p in pieces]
+    whole: pd.DataFrame = pd.concat(pieces, ignore_index=True)
+    return whole
 
 
 def written(pieces: Iterator[pd.DataFrame], form: str) -> Iterator[str]:

@@ -21,12 +21,13 @@ import orjson
 import pandas as pd
 import xxhash
 
-from ttanalyze.code import Checksums, demangle
+from ttanalyze.code import demangle
 from ttanalyze.core import graph_kernels, stacks
 from ttanalyze.core.graph_kernels import CAPTURED, LAUNCH, Rows
 from ttanalyze.core.run_tables import epoch_of
 from ttanalyze.errors import Error
 from ttanalyze.format import layout
+from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run

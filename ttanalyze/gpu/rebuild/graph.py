@@ -194,6 +194,9 @@ def rebuild(
     return Rebuilt(build(maker), maker, state)
 
 
+Graph._rebuild = rebuild  # Graph.from_run(), which can't import what is built on Graph
+
+
 def build(maker: Maker) -> Graph:
     """The steps of a span as a graph."""
     graph = Graph.new(maker.scene.device)

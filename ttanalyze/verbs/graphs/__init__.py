@@ -1,8 +1,8 @@
 """The executable graphs that a run used: their nodes and edges, how they changed, as pictures."""
 
-from ttanalyze.core.graph_dot import dot
+from ttanalyze.core.graph_dot import rows
 from ttanalyze.format.graph_tables import edges, graphs, nodes
-from ttanalyze.verbs.graphs.show import graph_text, graphs_text, rows, to_object
+from ttanalyze.verbs.graphs.show import dot, graph_text, graphs_text, to_object
 from ttanalyze.verbs.graphs.tables import Graph, graph
 
 __all__ = [

@@ -1,11 +1,13 @@
-"""Graphs on a screen, and as JSON."""
+"""Graphs on a screen, as pictures and as JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
+from ttanalyze.core.graph_dot import drawing, rows, what
 from ttanalyze.output import text
 from ttanalyze.output.tables import frame_text
 from ttanalyze.verbs.graphs.tables import Graph
@@ -93,26 +95,6 @@ def _shape(node: dict[str, Any]) -> tuple[str, str]:
     return grid, block
 
 
-def what(node: dict[str, Any]) -> str:
-    """What a node does, in a few words. node: a row of tables.nodes."""
-    kind = node["kind"]
-    if kind == "kernel":
-        return str(node["short"] or "?")
-    if kind == "copy":
-        return f"{node['bytes']:,} bytes to {node['dst']:#x} from {node['src']:#x}"
-    if kind == "set":
-        return f"{node['bytes']:,} bytes at {node['dst']:#x} to {node['src']:#x}"
-    if kind == "alloc":
-        return f"{node['bytes']:,} bytes at {node['dst']:#x}"
-    if kind == "free":
-        return f"{node['dst']:#x}"
-    if kind in ("host", "event-wait", "event-record"):
-        return f"{node['src']:#x}"
-    if kind == "conditional":
-        return {0: "if", 1: "while", 2: "switch"}.get(node["dst"], "?")
-    return ""
-
-
 def _remarks(node: dict[str, Any]) -> list[str]:
     said = {
         "off": not node["enabled"],
@@ -122,13 +104,6 @@ def _remarks(node: dict[str, Any]) -> list[str]:
         "not known": not node["known"],
     }
     return [name for name, holds in said.items() if holds]
-
-
-def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table as JSON has it: an object for each row, null for what is missing."""
-    whole = frame.astype("object").where(~frame.isna(), None)
-    made: list[dict[str, Any]] = whole.to_dict("records")
-    return made
 
 
 def to_object(graph: Graph) -> dict[str, Any]:
@@ -146,3 +121,16 @@ def to_object(graph: Graph) -> dict[str, Any]:
         "nodes": nodes,
         "edges": rows(graph.edges),
     }
+
+
+def dot(found: Iterable[Graph]) -> str:
+    """All of these in one picture, each in a box of its own."""
+    return drawing(
+        (f"p{graph.process}_g{graph.number}", _title(graph), graph.nodes, graph.edges)
+        for graph in found
+    )
+
+
+def _title(graph: Graph) -> str:
+    title = f"graph {graph.number}" + ("" if graph.known else ": not known")
+    return title if not graph.process else f"process {graph.process}, {title}"

@@ -17,6 +17,7 @@ from ttanalyze.core.run_tables import TABLES, Piece, Progress, Table
 from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run
+from ttanalyze.output.tables import join
 from ttanalyze.verbs.query.expression import Expression, Numbers, column_value
 from ttanalyze.verbs.query.files import RecordsFile
 
@@ -332,18 +333,3 @@ def _combined(parts: list[pd.DataFrame], keys: list[str]) -> pd.DataFrame:
 
 
 # ---- pieces ----
-
-
-def join(pieces: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Tables one below the other, whose categories may be of different number."""
-    if len(pieces) == 1:
-        one: pd.DataFrame = pieces[0].reset_index(drop=True)
-        return one
-    for column in pieces[0].columns:
-        kinds: list[Any] = [piece[column].dtype for piece in pieces]
-        if isinstance(kinds[0], pd.CategoricalDtype) and any(k != kinds[0] for k in kinds):
-            names = dict.fromkeys(name for kind in kinds for name in kind.categories)
-            index = pd.Index(list(names), dtype="object")
-            pieces = [p.assign(**{column: p[column].cat.set_categories(index)}) for p in pieces]
-    whole: pd.DataFrame = pd.concat(pieces, ignore_index=True)
-    return whole

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ttanalyze.disassembly.find import find_tables
 from ttanalyze.errors import Error
 from ttanalyze.format.run import Run
 from ttanalyze.verbs.race.report import Instruction, Late
 from ttanalyze.verbs.reduce import Place
-from ttanalyze.verbs.sass import find_tables
 
 SHARED, GLOBAL = 1, 2
 READS = {

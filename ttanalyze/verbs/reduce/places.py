@@ -9,10 +9,11 @@ from typing import Any
 
 from ttanalyze.code import demangle
 from ttanalyze.core import delays
+from ttanalyze.disassembly.find import find_tables
+from ttanalyze.disassembly.tables import Table
 from ttanalyze.errors import Error
 from ttanalyze.format.run import Run
 from ttanalyze.verbs.reduce.search import Point
-from ttanalyze.verbs.sass import Table, find_tables
 
 
 @dataclass(frozen=True)

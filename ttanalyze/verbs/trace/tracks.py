@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ttanalyze.core.allocations import timeline
 from ttanalyze.format import layout
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-from ttanalyze.verbs.memory import timeline
 from ttanalyze.verbs.trace.lanes import Lanes
 from ttanalyze.verbs.trace.rows import COUNTER, LATEST, NUMBERS, VALUE, Part, Rows, Writer
 

@@ -1,0 +1,50 @@
+"""The instruction tables of a run, or of a file with code for a GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ttanalyze.disassembly import tables
+from ttanalyze.disassembly.images import codes
+from ttanalyze.disassembly.tables import Progress, Table
+from ttanalyze.errors import Error
+from ttanalyze.format import open_run
+from ttanalyze.format.run import Run
+
+
+def find_tables(
+    what: Run | str | os.PathLike[str],
+    kernel: str | None = None,
+    architecture: int = 0,
+    progress: Progress = None,
+    refused: list[str] | None = None,
+) -> Iterator[Table]:
+    """The instruction tables of a run's kernels, or of those in a cubin, fatbin, PTX or program.
+
+    kernel: a regular expression, searched in mangled and demangled names. architecture: 90 takes
+    what a device of sm_90 would; by default the devices of the run, or everything in a file.
+    refused: gets a line for each module of a run that can't be disassembled. Raises Error where
+    there are no such kernels, or nothing can be.
+    """
+    if isinstance(what, Run) or Path(what).is_dir():
+        run = what if isinstance(what, Run) else open_run(what)
+        found = tables.of_run(run, kernel, architecture, progress, refused)
+        name = os.fspath(run.path)
+    else:
+        name = os.fspath(what)
+        image = tables.open_image(Path(what))
+        code = codes(image, architecture)
+        if not code:
+            raise Error(f"{name}: neither a run nor code for a GPU (cubin, fatbin, PTX, program)")
+        wanted = tables.matcher(kernel)
+        found = tables.of_codes(code, image, wanted, architecture, progress=progress)
+    some = False
+    for table in found:
+        some = True
+        yield table
+    if not some:
+        such = "" if kernel is None else f" of such a name ({kernel})"
+        kept = " whose code was saved" if isinstance(what, Run) or Path(what).is_dir() else ""
+        raise Error(f"{name}: no kernels{such}{kept}")

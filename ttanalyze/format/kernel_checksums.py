@@ -1,0 +1,52 @@
+"""Checksums of the kernels of processes, of the module images that a run saved."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ttanalyze.code.checksums import checksums
+from ttanalyze.errors import MissingFileError
+from ttanalyze.format import modules
+from ttanalyze.format.process import Process
+
+LARGEST = 1 << 28  # bytes of an image; the recorder saves much smaller ones only
+
+
+class Checksums:
+    """Of the kernels of processes, whose images are read when a process is first asked about."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[int, str | None]] = {}
+
+    def get(self, process: Process, function: int) -> str | None:
+        """By the number of a kernel; None where its code is not known.
+
+        Raises FormatError where an image is not the one that was saved.
+        """
+        if process.index not in self._known:
+            self._known[process.index] = _of_process(process)
+        return self._known[process.index].get(function)
+
+
+def _of_process(process: Process) -> dict[int, str | None]:
+    out: dict[int, str | None] = {}
+    functions, modules = process.functions, process.modules
+    images = dict(zip(modules["id"].tolist(), modules["image"].tolist(), strict=True))
+    of = np.array([images.get(m, 0) for m in functions["module"].tolist()], "u8")
+    for image in dict.fromkeys(of.tolist()):
+        mine = functions[of == image]
+        names = [process.strings.get(int(name)) or "" for name in mine["name"]]
+        contents = image_of(process, image) if image else None
+        found = checksums(contents, names) if contents else [None] * len(names)
+        out.update(zip(mine["id"].tolist(), found, strict=True))
+    return out
+
+
+def image_of(process: Process, image: int) -> bytes | None:
+    """A saved image by its digest; None where it was not saved."""
+    try:
+        if modules.path_of(process, image).stat().st_size > LARGEST:
+            return None
+        return modules.read(process, image)
+    except (FileNotFoundError, MissingFileError):
+        return None
