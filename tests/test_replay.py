@@ -428,7 +428,7 @@ def test_many_allocations_in_a_span(run_path: Path) -> None:
 
 def test_a_replay_starts_without_what_it_does_not_need() -> None:
     """Most of all without pandas, which takes longer to import than a replay takes."""
-    program = "import sys, ttanalyze.cli.replaying, ttanalyze.verbs.replay.run; print(*sys.modules)"
+    program = "import sys, ttanalyze.cli.replay, ttanalyze.verbs.replay.run; print(*sys.modules)"
     done = support.run(
         [sys.executable, "-c", program], support.bare_environment(), cwd=support.ROOT
     )

@@ -17,17 +17,30 @@ import typer
 
 from ttanalyze import __version__
 from ttanalyze.cli import (
-    asking,
-    checking,
-    comparing,
-    exporting,
-    inside,
-    looking,
-    racing,
-    recording,
-    replaying,
-    tracing,
-    travelling,
+    blame,
+    diff,
+    doctor,
+    events,
+    export,
+    graph,
+    info,
+    manifest,
+    memory,
+    prove,
+    query,
+    race,
+    record,
+    reduce,
+    replay,
+    report,
+    rewind,
+    sass,
+    shim,
+    trace,
+    tui,
+    tune,
+    validate,
+    verify,
 )
 from ttanalyze.cli.common import ERROR, INTERRUPTED, SAME, ReaderGoneError, print_text
 from ttanalyze.errors import Error, system_error
@@ -42,20 +55,33 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verbs in (
-    recording.verbs,
-    checking.verbs,
-    comparing.verbs,
-    asking.verbs,
-    looking.verbs,
-    tracing.verbs,
-    travelling.verbs,
-    replaying.verbs,
-    exporting.verbs,
-    inside.verbs,
-    racing.verbs,
+for verb in (  # in the order of the help
+    record,
+    shim,
+    doctor,
+    info,
+    verify,
+    manifest,
+    validate,
+    diff,
+    query,
+    events,
+    memory,
+    tui,
+    report,
+    graph,
+    trace,
+    rewind,
+    blame,
+    replay,
+    prove,
+    export,
+    tune,
+    sass,
+    reduce,
+    race,
 ):
-    app.registered_commands += verbs.registered_commands
+    app.registered_commands += verb.verbs.registered_commands
 
 
 def _version(wanted: bool) -> None:

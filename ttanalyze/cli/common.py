@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -164,3 +165,18 @@ class _Progress:
             share = f"{100 * done / total:.0f} % " if total else ""
             say(f"{self.what}: {share}after {seconds:.0f} s")
             pause = min(2 * pause, 60.0)
+
+
+def screen_width() -> int:
+    """Of the terminal, in letters; 0 where there is none."""
+    return shutil.get_terminal_size().columns if os.isatty(1) else 0
+
+
+def say_what_is_missing() -> None:
+    """Why names or checksums are not what they could be, on stderr."""
+    from ttanalyze import code
+    from ttanalyze.code import demangle
+
+    for note in (demangle.missing(), code.missing()):
+        if note:
+            say(note)

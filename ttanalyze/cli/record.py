@@ -1,4 +1,4 @@
-"""Verbs that record, and that say whether and with what one can."""
+"""The options of `ttanalyze record`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ import typer
 
 from ttanalyze.cli.common import (
     ERROR,
-    SAME,
-    JsonOption,
-    as_json,
     check_output,
-    print_text,
-    progress_bar,
     write_file,
 )
-from ttanalyze.output import text
 
 verbs = typer.Typer()
 
@@ -333,27 +327,3 @@ def record(
         say(f"{done.out} is not complete: {done.incomplete}")
         return ERROR
     return done.status
-
-
-@verbs.command(epilog="\b\nExample:\n  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd")
-def shim(json: JsonOption = False) -> None:
-    """Print the path of the recorder, for LD_PRELOAD."""
-    from ttanalyze.util import libraries
-
-    path = str(libraries.shim())
-    print_text(as_json({"shim": path}) if json else path)
-
-
-@verbs.command(epilog="\b\nExample:\n  ttanalyze doctor")
-def doctor(json: JsonOption = False) -> int:
-    """Say whether this machine is fit for recording, and what to do where it is not.
-
-    Exit status 0: fit, on a GPU or on the simulator; 2: not fit.
-    """
-    from ttanalyze.verbs.doctor.checks import doctor as examine
-    from ttanalyze.verbs.doctor.checks import doctor_text
-
-    with progress_bar("looking", False) as progress:
-        found = examine(progress=progress)
-    print_text(found.to_json() if json else doctor_text(found, text.colours_wanted(1)))
-    return SAME if found.fit else ERROR

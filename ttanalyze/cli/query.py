@@ -1,9 +1,7 @@
-"""Verbs that answer questions about what was recorded."""
+"""The options of `ttanalyze query`."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -12,16 +10,14 @@ import typer
 from ttanalyze.cli.common import (
     JsonOption,
     QuietOption,
-    RunArgument,
-    as_json,
     check_output,
     output_file,
     print_text,
     progress_bar,
-    say,
+    say_what_is_missing,
+    screen_width,
 )
 from ttanalyze.errors import Error
-from ttanalyze.output import text
 
 verbs = typer.Typer()
 
@@ -57,21 +53,6 @@ Examples:
 def _names(value: str | None) -> list[str]:
     """The names in a list such as kind,thread."""
     return [name.strip() for name in (value or "").split(",") if name.strip()]
-
-
-def _width() -> int:
-    """Of the terminal, in letters; 0 where there is none."""
-    return shutil.get_terminal_size().columns if os.isatty(1) else 0
-
-
-def _tell_what_is_missing() -> None:
-    """Why names or checksums are not what they could be, on stderr."""
-    from ttanalyze import code
-    from ttanalyze.code import demangle
-
-    for note in (demangle.missing(), code.missing()):
-        if note:
-            say(note)
 
 
 @verbs.command(epilog=QUERY_EXAMPLES)
@@ -178,7 +159,7 @@ def query(
         pieces = stream(opened, wanted, progress, shown)
         if form == "table":
             rows = show.SHOWN if top is None else None
-            answer = iter([show.table_text(pieces, rows, _width()) + "\n"])
+            answer = iter([show.table_text(pieces, rows, screen_width()) + "\n"])
         elif form != "parquet":
             answer = show.written(pieces, form)
         if out is not None:
@@ -190,101 +171,4 @@ def query(
     if out is None:
         for part in answer:
             print_text(part, end="", exact=form == "csv")
-    _tell_what_is_missing()
-
-
-EVENTS_EXAMPLES = """\b
-Examples:
-  Every launch, with the stacks that they refer to:
-    ttanalyze events run1 -o events.ndjson
-  One kernel's, each with the stack of who launched it:
-    ttanalyze events run1 --kernel softmax --kernel-events full
-  For a spreadsheet, and for a look:
-    ttanalyze events run1 --format csv -o events.csv
-    ttanalyze events run1 --format table
-"""
-
-
-@verbs.command(epilog=EVENTS_EXAMPLES)
-def events(
-    run: RunArgument,
-    form: Annotated[
-        str,
-        typer.Option("--format", metavar="FORMAT", help="ndjson (default), json, csv or table."),
-    ] = "ndjson",
-    kernel: Annotated[
-        str | None,
-        typer.Option(metavar="REGEX", help="Only launches of kernels with such a name."),
-    ] = None,
-    kernel_events: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOW",
-            help="Call stacks once each, and by id (dedup), with each launch (full), or not at all "
-            "(nostack); by default what `record` was told.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Write a record of every kernel launch: which code, how large, by whom.
-
-    Records are of the types kernel_launch, kernel_node (recorded into a graph), graph_launch,
-    behind which come the launches of its kernels, and callstack_def, with the members of
-    CUTracer's kernel-event files, and more. REGEX is searched in mangled and demangled names.
-    """
-    from ttanalyze.format import open_run
-    from ttanalyze.verbs.events import written
-
-    form = "json" if json else form
-    check_output(out)
-    opened = open_run(run)
-    with progress_bar("reading launches", quiet or (out is None and form != "table")) as progress:
-        width = _width() if out is None else 0
-        parts = written(opened, form, kernel, kernel_events, width, progress)
-        if out is not None:
-            with output_file(out) as file:
-                file.writelines(parts)
-    if out is None:
-        for part in parts:
-            print_text(part.decode(), end="", exact=form == "csv")
-    _tell_what_is_missing()
-
-
-@verbs.command(
-    epilog="\b\nExamples:\n"
-    "  ttanalyze memory run1\n"
-    "  ttanalyze memory run1 --at epoch:12 --top 50\n"
-    "  ttanalyze memory run1 --json > memory.json"
-)
-def memory(
-    run: RunArgument,
-    at: Annotated[
-        str,
-        typer.Option(
-            metavar="MOMENT",
-            help="What to look at closely: peak (default), end, epoch:N or seq:N, a call's number.",
-        ),
-    ] = "peak",
-    process: Annotated[
-        int | None, typer.Option(metavar="N", help="Only this process (default: all).")
-    ] = None,
-    top: Annotated[int, typer.Option(metavar="N", help="Rows of each table.", min=1)] = 10,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Say how much was allocated when, by which calls, and what was never freed."""
-    from ttanalyze.format import open_run
-    from ttanalyze.verbs.memory import memory as analyse
-    from ttanalyze.verbs.memory.show import memory_text, to_object
-
-    opened = open_run(run)
-    with progress_bar("reading calls", quiet) as progress:
-        found = analyse(opened, at, process, progress)
-    if json:
-        print_text(as_json(to_object(found, top)))
-    else:
-        print_text(memory_text(opened, found, top, _width(), text.colours_wanted(1)))
+    say_what_is_missing()

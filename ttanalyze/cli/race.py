@@ -1,4 +1,4 @@
-"""The verb that looks for races."""
+"""The options of `ttanalyze race`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb that writes a run for the trace viewers there are."""
+"""The options of `ttanalyze trace`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs that say what a run holds, and whether it is what it should be."""
+"""The options of `ttanalyze verify`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ttanalyze.cli.common import (
     JsonOption,
     QuietOption,
     RunArgument,
-    as_json,
     check_output,
     print_text,
     progress_bar,
@@ -23,17 +22,6 @@ from ttanalyze.cli.common import (
 from ttanalyze.output import text
 
 verbs = typer.Typer()
-
-
-@verbs.command(epilog="\b\nExample:\n  ttanalyze info run1")
-def info(run: RunArgument, json: JsonOption = False) -> None:
-    """Say what was recorded, on one screen."""
-    from ttanalyze.format import open_run
-    from ttanalyze.verbs.info import info as summarise
-    from ttanalyze.verbs.info import info_text
-
-    summary = summarise(open_run(run))
-    print_text(as_json(summary) if json else info_text(summary, text.colours_wanted(1)))
 
 
 @verbs.command(
@@ -113,68 +101,3 @@ def verify(
     if report.unknown is not None:
         return ERROR
     return SAME if report.same else DIFFERS
-
-
-@verbs.command(
-    epilog="\b\nExamples:\n"
-    "  ttanalyze manifest run1 -o golden.json\n"
-    "  ttanalyze verify run2 --manifest golden.json"
-)
-def manifest(
-    run: RunArgument,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
-    ] = None,
-    quiet: QuietOption = False,
-) -> None:
-    """Print the manifest of a run from its recorded digests."""
-    from ttanalyze.format import manifest as manifests
-    from ttanalyze.format import open_run
-
-    check_output(out)
-    opened = open_run(run)
-    with progress_bar("reading digests", quiet) as progress:
-        made = manifests.text(opened.manifest(progress))
-    if out is None:
-        print_text(made, end="")
-    else:
-        write_file(out, made)
-
-
-@verbs.command(
-    epilog="\b\nExamples:\n"
-    "  ttanalyze validate delays.json\n"
-    "  ttanalyze validate run1/run.json run1/manifest.json\n"
-    "  ttanalyze events run1 -o events.ndjson && ttanalyze validate events.ndjson\n"
-    "  ttanalyze validate kernel_trace.ndjson --kind trace --json"
-)
-def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files of records.")],
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--kind",
-            metavar="KIND",
-            help="kernel-events, trace, instruction-records, delay-config, instructions, "
-            "reduce-report, manifest or run (default: what the contents look like).",
-        ),
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
-    """Check files against the JSON schemas of their records, ours and those of CUTracer.
-
-    Exit status 0: all are good; 1: faults, a line for each; 2: a file could not be checked.
-    """
-    from ttanalyze.schemas import report_text, to_object
-    from ttanalyze.schemas import validate as check
-
-    reports = []
-    for file in files:
-        with progress_bar(f"checking {file}", quiet) as progress:
-            reports.append(check(file, kind, progress))
-        if not json:
-            print_text(report_text(reports[-1]))
-    if json:
-        print_text(as_json([to_object(report) for report in reports]))
-    return SAME if all(report.good for report in reports) else DIFFERS

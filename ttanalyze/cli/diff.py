@@ -1,4 +1,4 @@
-"""Verbs that compare two runs."""
+"""The options of `ttanalyze diff`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs that do recorded work again."""
+"""The options of `ttanalyze replay`."""
 
 from __future__ import annotations
 
@@ -29,45 +29,20 @@ from ttanalyze.output import text
 
 if TYPE_CHECKING:
     from ttanalyze.format.process import Process
-    from ttanalyze.gpu.device import Device
+from ttanalyze.cli.replay_options import (
+    DtypeOption,
+    KernelOption,
+    LaunchOption,
+    SimOption,
+    ToleranceOption,
+    none_of,
+    open_device,
+    parse_types_of,
+    say_failure,
+    say_others,
+)
 
 verbs = typer.Typer()
-
-SimOption = Annotated[bool, typer.Option("--sim", help="On the simulator, without a GPU.")]
-LaunchOption = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--launch",
-        metavar="N",
-        help="A launch, by its number in the order of calls (seq of `query`); may be given again.",
-    ),
-]
-KernelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--kernel",
-        metavar="REGEX",
-        help="Launches of kernels with such a name (default: of all): those recorded for it, or "
-        "all, where none was.",
-    ),
-]
-DtypeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--dtype",
-        metavar="TYPES",
-        help="What memory holds, such as f32; of single regions REGION=TYPE; separated by commas.",
-    ),
-]
-ToleranceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tolerance",
-        metavar="ABS,REL,ULP",
-        help="What does not count as different, by any of the three; needs --dtype. Of single "
-        "regions REGION=ABS,REL,ULP; may be given again.",
-    ),
-]
 
 REPLAY_EXAMPLES = """\b
 Examples:
@@ -157,15 +132,15 @@ def replay(
     from ttanalyze.verbs.replay.plan import choice
 
     of = open_run(run).process(process)
-    types, allowed = _types(of, dtype, tolerance)
+    types, allowed = parse_types_of(of, dtype, tolerance)
     if of_span:
         return _replay_span(run, of, (first, last), (types, allowed), (device, sim), json, quiet)
     seqs, others = (launch, 0) if launch else choice(of, kernel)
     if not seqs:
-        raise Error(_none(of, kernel, others))
+        raise Error(none_of(of, kernel, others))
     wish = module.Wish(verify, times, flush_l2, types, allowed, alone)
     with progress_bar("replaying", quiet) as progress:
-        found = module.replay(of, seqs, wish, lambda: _device(device, sim), progress)
+        found = module.replay(of, seqs, wish, lambda: open_device(device, sim), progress)
     if json:
         said = {"run": str(run), "process": process, "launches": [one.as_dict() for one in found]}
         print_text(as_json(said | {"not_kept": others, "failure": of.failure}))
@@ -174,34 +149,9 @@ def replay(
     else:
         width = shutil.get_terminal_size().columns if os.isatty(1) else 0
         print_text(show.outcomes_text(found, text.colours_wanted(1), width))
-    _say_others(others, json)
-    lacks = launch is None and _say_failure(of, json)
+    say_others(others, json)
+    lacks = launch is None and say_failure(of, json)
     return status(found, wanted=verify, lacks=lacks)
-
-
-def _none(of: Process, kernel: str | None, others: int) -> str:
-    """Why there is no launch to be done again."""
-    if not others:
-        from ttanalyze.verbs.replay.plan import none_of
-
-        return none_of(of, kernel)
-    many = text.count(others, "launch", "launches")
-    none = f"none of {many} was recorded with --replayable"
-    return f"--kernel {kernel}: {none}; --launch N tries one nevertheless"
-
-
-def _say_others(others: int, json: bool) -> None:
-    """One line on launches that were left out."""
-    if others and not json:
-        many = text.count(others, "other launch", "other launches")
-        print_text(f"{many} not kept by --replayable; --launch N tries one nevertheless")
-
-
-def _say_failure(of: Process, json: bool) -> bool:
-    """Whether the recording failed, and one line on it."""
-    if of.failure is not None and not json:
-        print_text(f"what came later is missing: {text.printable(of.failure)}")
-    return of.failure is not None
 
 
 def _replay_span(
@@ -217,14 +167,14 @@ def _replay_span(
     from ttanalyze.verbs.replay.spans import replay_span
 
     with progress_bar("replaying", quiet) as progress:
-        found = replay_span(of, *bounds, *compared, lambda: _device(*where), progress)
+        found = replay_span(of, *bounds, *compared, lambda: open_device(*where), progress)
     if json:
         said = {"run": str(run), "process": of.index, "stretches": [one.as_dict() for one in found]}
         print_text(as_json(said | {"failure": of.failure}))
     else:
         width = shutil.get_terminal_size().columns if os.isatty(1) else 0
         print_text(show.stretches_text(found, text.colours_wanted(1), width))
-    lacks = bounds[1] is None and _say_failure(of, json)
+    lacks = bounds[1] is None and say_failure(of, json)
     return status(found, lacks=lacks)
 
 
@@ -238,25 +188,6 @@ def status(found: list[Any], wanted: bool = True, lacks: bool = False) -> int:
     done = any(one.status == ("same" if wanted else "unchecked") for one in found)
     done &= not wanted or any(one.regions for one in found)
     return ERROR if "failed" in words or not done or lacks else SAME
-
-
-def _types(of: Process, dtype: str | None, tolerance: list[str] | None) -> tuple[Any, Any]:
-    if dtype is None:
-        if tolerance:
-            raise Error("--tolerance is of values: it needs --dtype")
-        return {}, {}
-    from ttanalyze.verbs.diff import parse_types
-    from ttanalyze.verbs.replay.compare import check_regions, parse_tolerances
-
-    types, tolerances = parse_types(dtype), parse_tolerances(tolerance or ())
-    check_regions(of, types, tolerances)
-    return types, tolerances
-
-
-def _device(ordinal: int, sim: bool) -> Device:
-    from ttanalyze.gpu import Device, driver, simulator
-
-    return Device(ordinal, simulator() if sim else driver())
 
 
 def _run_under(command: str) -> None:
@@ -281,74 +212,3 @@ def _run_under(command: str) -> None:
         os.execv(found, [*tool, *python, *rest, "--alone"])
     except OSError as e:
         raise system_error(Path(found), e) from None
-
-
-PROVE_EXAMPLES = """\b
-Examples:
-  Which kernels of a training step do not give the same every time:
-    ttanalyze record --replayable --cpu-callstack auto -o run1 -- python step.py
-    ttanalyze prove run1 --times 50
-  One kernel, its memory seen as numbers:
-    ttanalyze prove run1 --kernel index_add --times 200 --dtype f32
-  For a program to read:
-    ttanalyze prove run1 --json
-"""
-
-
-@verbs.command(epilog=PROVE_EXAMPLES)
-def prove(
-    run: RunArgument,
-    launch: LaunchOption = None,
-    kernel: KernelOption = None,
-    times: Annotated[
-        int, typer.Option(metavar="K", help="Run each launch K times from the same memory.")
-    ] = 20,
-    dtype: DtypeOption = None,
-    tolerance: ToleranceOption = None,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Of what else goes on during the runs.")
-    ] = 0,
-    process: ProcessOption = 0,
-    device: DeviceOption = 0,
-    sim: SimOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
-) -> int:
-    """Prove which kernels are not deterministic: run each many times from the same memory.
-
-    Meanwhile other work keeps processors busy, caches are in another state and launches come late,
-    so that the order of blocks changes. What varied is proven to; what did not was not seen to
-    vary. Exit status 0: nothing varied, and all is as recorded; 1: something did, or is not; 2: no
-    launch could be replayed, one failed, or the recording did before all that was asked for.
-    """
-    if launch is not None and kernel is not None:
-        raise Error("say which launches: --launch N, or --kernel REGEX")
-    from ttanalyze.format import open_run
-    from ttanalyze.verbs.replay import determinism as module
-    from ttanalyze.verbs.replay import show
-    from ttanalyze.verbs.replay.plan import choice
-
-    of = open_run(run).process(process)
-    types, allowed = _types(of, dtype, tolerance)
-    seqs, others = (launch, 0) if launch else choice(of, kernel)
-    if not seqs:
-        raise Error(_none(of, kernel, others))
-    if sim:  # before it is loaded
-        os.environ.setdefault("TT_SIM_SCHEDULE", "random")
-    with progress_bar("proving", quiet) as progress:
-        found = module.prove(
-            of, seqs, times, types, allowed, seed, lambda: _device(device, sim), progress
-        )
-    if json:
-        said = {"run": str(run), "process": process, "launches": [one.as_dict() for one in found]}
-        print_text(as_json(said | {"not_kept": others, "failure": of.failure}))
-    else:
-        width = shutil.get_terminal_size().columns if os.isatty(1) else 0
-        print_text(show.verdicts_text(found, text.colours_wanted(1), width))
-    _say_others(others, json)
-    lacks = launch is None and _say_failure(of, json)
-    statuses = {one.status for one in found}
-    if module.VARIES in statuses or any(one.recorded is False for one in found):
-        return DIFFERS
-    done = module.STEADY in statuses and "failed" not in statuses and not lacks
-    return SAME if done else ERROR

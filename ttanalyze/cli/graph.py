@@ -1,4 +1,4 @@
-"""Verbs with which one looks around in a run."""
+"""The options of `ttanalyze graph`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import typer
 
 from ttanalyze.cli.common import (
     JsonOption,
-    ProcessOption,
     QuietOption,
     RunArgument,
     as_json,
@@ -22,81 +21,6 @@ from ttanalyze.cli.common import (
 )
 
 verbs = typer.Typer()
-
-
-@verbs.command(
-    epilog="\b\nExamples:\n"
-    "  ttanalyze tui run1\n"
-    "  ttanalyze tui run1 --epoch 12 --region weights --offset 0x1000 --dtype f32"
-)
-def tui(
-    run: RunArgument,
-    process: ProcessOption = 0,
-    epoch: Annotated[
-        int | None, typer.Option(metavar="E", help="Where to begin (default: the last epoch).")
-    ] = None,
-    region: Annotated[
-        str | None,
-        typer.Option(
-            "--region", "-r", metavar="R", help="Id or label (default: one that changed)."
-        ),
-    ] = None,
-    offset: Annotated[
-        str, typer.Option(metavar="BYTES", help="Where in the region, such as 4096 or 0x1000.")
-    ] = "0",
-    dtype: Annotated[
-        str, typer.Option(metavar="TYPE", help="hex (default), or a type such as f32, bf16, i32.")
-    ] = "hex",
-) -> None:
-    """Look into a run in the terminal: epochs, regions and memory, step by step in time.
-
-    Press ? there for all keys. Needs a terminal and the extra [tui].
-    """
-    from ttanalyze.errors import Error
-    from ttanalyze.format import open_run
-    from ttanalyze.tui import tui as browse
-
-    try:
-        start = int(offset, 0)
-    except ValueError:
-        raise Error(f"--offset {offset}: a number such as 4096 or 0x1000 is expected") from None
-    browse(open_run(run), process, epoch, region, start, dtype)
-
-
-@verbs.command(
-    epilog="\b\nExamples:\n"
-    "  ttanalyze report run1\n"
-    "  ttanalyze report run1 --against run2 -o where-they-part.html"
-)
-def report(
-    run: RunArgument,
-    against: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN2", help="Show as well where this run parts from the first."),
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page.")] = Path(
-        "report.html"
-    ),
-    json: Annotated[bool, typer.Option("--json", help="Say where it is as JSON.")] = False,
-    quiet: QuietOption = False,
-) -> None:
-    """Make one web page of a run: calls, memory and its changes over time, kernels, allocations.
-
-    The page needs nothing but a browser: no server, no network. Making it needs the extra
-    [report].
-    """
-    from ttanalyze.format import open_run
-    from ttanalyze.output import text
-    from ttanalyze.verbs.report import report as page
-
-    check_output(out)
-    opened = open_run(run)
-    other = None if against is None else open_run(against)
-    with progress_bar("looking", quiet) as progress:
-        made = page(opened, other, progress)
-    write_file(out, made)
-    size = len(made.encode())
-    print_text(as_json({"page": str(out), "bytes": size}) if json else f"{out}: {text.size(size)}")
 
 
 @verbs.command(

@@ -1,0 +1,114 @@
+"""The options of `ttanalyze rewind`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ttanalyze.cli.common import (
+    JsonOption,
+    ProcessOption,
+    QuietOption,
+    ReaderGoneError,
+    RunArgument,
+    as_json,
+    check_output,
+    interruptible,
+    print_text,
+    progress_bar,
+    say,
+)
+from ttanalyze.errors import Error
+
+verbs = typer.Typer()
+
+
+@verbs.command(
+    epilog="\b\nExamples:\n"
+    "  ttanalyze rewind run1 --epoch 12 --region weights --dtype f32 --summary\n"
+    "  ttanalyze rewind run1 --epoch 12 --region 3 --dtype f32 --shape 256,256 -o w.npy\n"
+    "  ttanalyze rewind run1 --epoch 12 -o all.safetensors --dtype f32 --dtype 4=u8\n"
+    "  ttanalyze rewind run1 --epoch 12 --region 3 --format bin -o /dev/stdout | xxd | head"
+)
+def rewind(
+    run: RunArgument,
+    epoch: Annotated[int, typer.Option("--epoch", "-e", metavar="E", help="Which epoch.")],
+    region: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--region",
+            "-r",
+            metavar="R",
+            help="A region, by id or label, or a tensor, by name; may be given again (default: "
+            "all regions).",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Write a file: .npy .npz .bin or .safetensors."
+        ),
+    ] = None,
+    format: Annotated[  # noqa: A002
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="npy, npz, bin or safetensors, whatever the name."
+        ),
+    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Print what regions hold: range, mean, NaNs, zeros.")
+    ] = False,
+    dtype: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[R=]TYPE",
+            help="What items are: f16 f32 f64 bf16 e4m3 e5m2 i8 … u64 bool c64 (default: u8), for "
+            "all regions or for one; may be given again.",
+        ),
+    ] = None,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[R=]N,M", help="Shape of the array (default: one dimension)."),
+    ] = None,
+    process: ProcessOption = 0,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Get memory back as it was in an epoch: into a file, or as a summary.
+
+    In files with several arrays, each is called by its region's label, or region-ID.
+    """
+    from ttanalyze.format import open_run
+    from ttanalyze.verbs import rewind as module
+
+    if out is None and not summary:
+        raise Error("say where to: -o FILE, or --summary")
+    check_output(out)
+    found = module.rewind(
+        open_run(run), epoch, region, process=process, dtypes=dtype or (), shapes=shape or ()
+    )
+    said: dict[str, Any] = {"run": str(run), "process": process, "epoch": epoch}
+    shown = None
+    if out is not None:
+        try:
+            with interruptible(), progress_bar("rewinding", quiet) as progress:
+                said["format"] = module.save(found, out, format, progress)
+        except BrokenPipeError:
+            raise ReaderGoneError from None
+        said |= {"file": str(out), "bytes": found.size}
+    if summary:
+        with interruptible(), progress_bar("summing up", quiet) as progress:
+            summaries = module.summaries(found, progress)
+        shown = module.summary_text(found, summaries)
+        said["regions"] = [
+            part.as_dict() | one.as_dict() for part, one in zip(found.parts, summaries, strict=True)
+        ]
+    else:
+        said["regions"] = [part.as_dict() for part in found.parts]
+    said |= {"left_out": found.left_out, "unread": found.unread}
+    for line in [] if json else module.remarks(found):
+        say(line)
+    if json or shown is not None:
+        print_text(as_json(said) if json else str(shown))

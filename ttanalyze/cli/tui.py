@@ -1,0 +1,53 @@
+"""The options of `ttanalyze tui`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ttanalyze.cli.common import (
+    ProcessOption,
+    RunArgument,
+)
+
+verbs = typer.Typer()
+
+
+@verbs.command(
+    epilog="\b\nExamples:\n"
+    "  ttanalyze tui run1\n"
+    "  ttanalyze tui run1 --epoch 12 --region weights --offset 0x1000 --dtype f32"
+)
+def tui(
+    run: RunArgument,
+    process: ProcessOption = 0,
+    epoch: Annotated[
+        int | None, typer.Option(metavar="E", help="Where to begin (default: the last epoch).")
+    ] = None,
+    region: Annotated[
+        str | None,
+        typer.Option(
+            "--region", "-r", metavar="R", help="Id or label (default: one that changed)."
+        ),
+    ] = None,
+    offset: Annotated[
+        str, typer.Option(metavar="BYTES", help="Where in the region, such as 4096 or 0x1000.")
+    ] = "0",
+    dtype: Annotated[
+        str, typer.Option(metavar="TYPE", help="hex (default), or a type such as f32, bf16, i32.")
+    ] = "hex",
+) -> None:
+    """Look into a run in the terminal: epochs, regions and memory, step by step in time.
+
+    Press ? there for all keys. Needs a terminal and the extra [tui].
+    """
+    from ttanalyze.errors import Error
+    from ttanalyze.format import open_run
+    from ttanalyze.tui import tui as browse
+
+    try:
+        start = int(offset, 0)
+    except ValueError:
+        raise Error(f"--offset {offset}: a number such as 4096 or 0x1000 is expected") from None
+    browse(open_run(run), process, epoch, region, start, dtype)

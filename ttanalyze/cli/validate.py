@@ -1,0 +1,59 @@
+"""The options of `ttanalyze validate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ttanalyze.cli.common import (
+    DIFFERS,
+    SAME,
+    JsonOption,
+    QuietOption,
+    as_json,
+    print_text,
+    progress_bar,
+)
+
+verbs = typer.Typer()
+
+
+@verbs.command(
+    epilog="\b\nExamples:\n"
+    "  ttanalyze validate delays.json\n"
+    "  ttanalyze validate run1/run.json run1/manifest.json\n"
+    "  ttanalyze events run1 -o events.ndjson && ttanalyze validate events.ndjson\n"
+    "  ttanalyze validate kernel_trace.ndjson --kind trace --json"
+)
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files of records.")],
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            help="kernel-events, trace, instruction-records, delay-config, instructions, "
+            "reduce-report, manifest or run (default: what the contents look like).",
+        ),
+    ] = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> int:
+    """Check files against the JSON schemas of their records, ours and those of CUTracer.
+
+    Exit status 0: all are good; 1: faults, a line for each; 2: a file could not be checked.
+    """
+    from ttanalyze.schemas import report_text, to_object
+    from ttanalyze.schemas import validate as check
+
+    reports = []
+    for file in files:
+        with progress_bar(f"checking {file}", quiet) as progress:
+            reports.append(check(file, kind, progress))
+        if not json:
+            print_text(report_text(reports[-1]))
+    if json:
+        print_text(as_json([to_object(report) for report in reports]))
+    return SAME if all(report.good for report in reports) else DIFFERS
