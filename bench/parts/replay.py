@@ -27,7 +27,8 @@ from ttanalyze.gpu import Device, driver, simulator
 from ttanalyze.format import open_run
 from ttanalyze.verbs.replay.plan import chosen
 from ttanalyze.verbs.replay.replay import Replay
-from ttanalyze.gpu import loading, places
+from ttanalyze.gpu import loading
+from ttanalyze.gpu.rebuild import address_map
 from ttanalyze.format import contents
 sim = sys.argv[2] == "sim"
 times = {"import": time.perf_counter() - began}
@@ -41,13 +42,13 @@ def timed(of, name, part):
         finally:
             parts[part] += time.perf_counter() - at
     setattr(of, name, call)
-timed(places.Mapped, "__init__", "map")
-timed(places.Places, "_clear", "clear")
+timed(address_map.Mapped, "__init__", "map")
+timed(address_map.AddressMap, "_clear", "clear")
 timed(contents, "snapshot_all", "find")
 timed(loading._Pieces, "__init__", "list")
 timed(loading, "_together", "read")
 timed(loading.Loader, "_copy", "copy again")
-timed(places.Places, "_check", "check")
+timed(address_map.AddressMap, "_check", "check")
 def lap(name, begin):
     times[name] = time.perf_counter() - begin
     return time.perf_counter()

@@ -28,7 +28,7 @@ SYMBOL.names = ("name", "info", "other", "section", "value", "size")
 
 
 @dataclass(frozen=True)
-class Place:
+class Frame:
     """function: demangled, None where it is not known. file, line: None, 0 where unknown."""
 
     function: str | None
@@ -36,11 +36,11 @@ class Place:
     line: int
 
 
-Places = list[Place]
-NOWHERE: Places = [Place(None, None, 0)]
+Frames = list[Frame]
+NOWHERE: Frames = [Frame(None, None, 0)]
 
 
-def look_up(path: str, offsets: list[int], before_ns: int | None = None) -> list[Places]:
+def look_up(path: str, offsets: list[int], before_ns: int | None = None) -> list[Frames]:
     """What lies at file offsets of an object file: functions that the compiler inlined there, the
     innermost first, and last the function that has the code. A file that is not there, is no
     64-bit little-endian ELF file, or was changed after before_ns (CLOCK_REALTIME) tells nothing.
@@ -61,16 +61,16 @@ def look_up(path: str, offsets: list[int], before_ns: int | None = None) -> list
     ]
 
 
-def _chain(name: str | None, sources: Places) -> Places:
+def _chain(name: str | None, sources: Frames) -> Frames:
     """name: of the function that has the code, by the symbol table. addr2line takes that name for
     the innermost inlined function as well where its debug information has no mangled one.
     """
     if not sources:
-        return [Place(name, None, 0)]
+        return [Frame(name, None, 0)]
     inner, outer = sources[:-1], sources[-1]
     if inner and inner[0].function in (name, outer.function):
-        inner[0] = Place(None, inner[0].file, inner[0].line)
-    return [*inner, Place(name or outer.function, outer.file, outer.line)]
+        inner[0] = Frame(None, inner[0].file, inner[0].line)
+    return [*inner, Frame(name or outer.function, outer.file, outer.line)]
 
 
 def _demangled(names: list[str | None]) -> list[str | None]:
@@ -154,7 +154,7 @@ def _text(raw: bytes, at: int) -> str:
     return raw[at : end if end >= 0 else at].decode(errors="replace")
 
 
-def _sources(path: str, addresses: list[int]) -> dict[int, Places]:
+def _sources(path: str, addresses: list[int]) -> dict[int, Frames]:
     """What the debug information says of addresses that it knows, the innermost function first.
 
     path: of a file that _read took.
@@ -193,9 +193,9 @@ def _sources(path: str, addresses: list[int]) -> dict[int, Places]:
     }
 
 
-def _source(function: str | None, place: str) -> Place:
+def _source(function: str | None, place: str) -> Frame:
     """place: FILE:LINE, FILE:? or ??:0, maybe with a remark behind."""
     file, _, number = place.partition(" (")[0].rpartition(":")
     known = number.isdecimal() and number.isascii() and int(number) and not file.startswith("?")
     name = None if function == "??" else function
-    return Place(name, file, int(number)) if known else Place(name, None, 0)
+    return Frame(name, file, int(number)) if known else Frame(name, None, 0)

@@ -19,7 +19,7 @@ from ttanalyze.output import text
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorByte:
     """A byte of a tensor. offset: in bytes from its beginning; element: in items of its type,
     None where that is not known.
     """
@@ -46,11 +46,11 @@ class Place:
         return f"{text.printable(self.name)} {self.where}"
 
 
-def place_of(part: Part, offset: int) -> Place:
+def place_of(part: Part, offset: int) -> TensorByte:
     """A byte of the region as one of the part that it lies in."""
     within, kind = part.within(offset), type_of(part)
     element = None if kind is None else within // kind.itemsize
-    return Place(part.name, part.type, within, element)
+    return TensorByte(part.name, part.type, within, element)
 
 
 def type_of(part: Part) -> Type | None:
@@ -68,7 +68,7 @@ def tensor_at(
     *,
     epoch: int | None = None,
     seq: int | None = None,
-) -> Place | None:
+) -> TensorByte | None:
     """What a byte of a region was part of in an epoch, or after a call. None where the program
     named nothing there, or of a manifest, which has no process.
     """

@@ -23,7 +23,7 @@ class DamagedError(Exception):
     """It is no line-number program."""
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """inlined_at: the call that was inlined, the call that this was inlined at, …: FILE:LINE."""
 
     file: str
@@ -36,9 +36,9 @@ class Lines:
     """The places of a section's instructions."""
 
     addresses: list[int] = field(default_factory=list)
-    places: list[Place | None] = field(default_factory=list)
+    places: list[SourceLine | None] = field(default_factory=list)
 
-    def at(self, address: int) -> Place | None:
+    def at(self, address: int) -> SourceLine | None:
         i = bisect_right(self.addresses, address) - 1
         return self.places[i] if i >= 0 else None
 
@@ -262,7 +262,7 @@ class _Unit:
         lines.places.append(None)
         self._rows = []
 
-    def _place(self, row: _Row) -> Place | None:
+    def _place(self, row: _Row) -> SourceLine | None:
         if not 0 < row.line <= LAST_LINE:
             return None
         chain: list[str] = []
@@ -271,7 +271,7 @@ class _Unit:
             of, at = caller, self._rows[caller - 1]
             chain.append(f"{self._file(at.file)}:{at.line}")
             caller = at.caller
-        return Place(self._file(row.file), row.line, tuple(chain))
+        return SourceLine(self._file(row.file), row.line, tuple(chain))
 
     def _file(self, number: int) -> str:
         i = number - self._header.files_from

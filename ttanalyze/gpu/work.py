@@ -259,8 +259,8 @@ class Copy(_Node):
         return Copy.of(
             direction,
             self.size if size is None else size,
-            Place(self.dst, to) if dst is None else dst,
-            Place(self.src, source) if src is None else src,
+            CheckedAddress(self.dst, to) if dst is None else dst,
+            CheckedAddress(self.src, source) if src is None else src,
         )
 
     def submit(self, device: Device, stream: int) -> None:
@@ -350,7 +350,7 @@ class Set(_Node):
         return Set.of(
             self.size if size is None else size,
             self.value if value is None else value,
-            Place(self.dst, self.keeps[0] if self.keeps else None) if dst is None else dst,
+            CheckedAddress(self.dst, self.keeps[0] if self.keeps else None) if dst is None else dst,
             self.item if item is None else item,
         )
 
@@ -378,7 +378,7 @@ Work = Kernel | Copy | Set
 
 
 @dataclass(frozen=True)
-class Place:
+class CheckedAddress:
     """An address that is known to be good, and what has to be kept for it."""
 
     address: int
@@ -387,12 +387,12 @@ class Place:
 
 def kept(value: Any) -> Any:
     """What has to be kept while it is used."""
-    return value.keeps if isinstance(value, Place) else value
+    return value.keeps if isinstance(value, CheckedAddress) else value
 
 
 def place(value: Any, kind: int, size: int, which: str, what: str, written: bool = False) -> int:
     """The address of one side of a copy. Raises Error where it is of another kind or too small."""
-    if isinstance(value, Place):
+    if isinstance(value, CheckedAddress):
         return value.address
     if value is None:
         raise Error(f"{what} needs {which}=")

@@ -30,7 +30,7 @@ from ttanalyze.tui.screens import CallList, Help, Past
 from ttanalyze.tui.search import Pace
 from ttanalyze.tui.style import STYLE, THEME
 from ttanalyze.tui.timeline import SORTS, Calls, PastRow, Timeline
-from ttanalyze.tui.view import Place, View
+from ttanalyze.tui.view import MemoryView, View
 
 TICK = 0.2  # seconds between two looks at how far a search is
 
@@ -156,7 +156,7 @@ class Browser(App[None]):
             self.view.show(None, " memory", str(e))
             return
         same = self.view.place is not None and self.view.place.region == self.region
-        place = Place(self.timeline, self.epoch, self._baseline(), self.region, size)
+        place = MemoryView(self.timeline, self.epoch, self._baseline(), self.region, size)
         self.view.show(place, heading)
         if offset is None and not same:
             offset = self._offsets.get(self.region, 0)

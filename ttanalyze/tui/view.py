@@ -31,7 +31,7 @@ EMPTY = Window(0, np.empty(0, np.uint8), None, np.empty(0, bool), "", np.empty(0
 
 
 @dataclass(frozen=True)
-class Place:
+class MemoryView:
     """Which memory: of a region (size: its bytes) in an epoch, compared with another one."""
 
     timeline: Timeline
@@ -72,7 +72,7 @@ class View(ScrollView, can_focus=True):
 
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
-        self.place: Place | None = None
+        self.place: MemoryView | None = None
         self.items = Items.of(HEX)
         self.cursor = 0
         self.heading = ""
@@ -83,7 +83,7 @@ class View(ScrollView, can_focus=True):
 
     # ---- what is shown ----
 
-    def show(self, place: Place | None, heading: str, wrong: str = "") -> None:
+    def show(self, place: MemoryView | None, heading: str, wrong: str = "") -> None:
         """Shows another place, the cursor as near to where it was as can be."""
         before, self.place = self.place, place
         self.heading, self.wrong = heading, wrong

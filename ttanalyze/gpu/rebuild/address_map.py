@@ -176,7 +176,7 @@ class State:
         return cls(epoch, records, [number for _, number in wanted if number in gone])
 
 
-class Places:
+class AddressMap:
     """The memory of some regions of a process, by row, some of which may have come after others.
 
     refused: why memory is not where it was, as the driver says; None where it is.

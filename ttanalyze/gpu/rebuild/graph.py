@@ -19,7 +19,7 @@ from ttanalyze.format import Run, layout
 from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.driver import EndedError
 from ttanalyze.gpu.graph import Graph, GraphExec
-from ttanalyze.gpu.rebuild.address_map import Finding, Places, State
+from ttanalyze.gpu.rebuild.address_map import AddressMap, Finding, State
 from ttanalyze.gpu.rebuild.dependency_graph import span
 from ttanalyze.gpu.rebuild.replay_context import Maker, Scene, moved_notes
 from ttanalyze.gpu.rebuild.steps import Span, Upload, summary
@@ -88,7 +88,7 @@ class Rebuilt(Graph):
         super().__init__(graph.device, graph.handle, graph.keeps)
         graph._destroy.detach()
         self.span: Span = maker.span
-        self._memory: Places | None = maker.scene.places
+        self._memory: AddressMap | None = maker.scene.places
         self._first = first
         self._executable: GraphExec | None = None
 
@@ -97,7 +97,7 @@ class Rebuilt(Graph):
         return f"<Graph of epochs {bounds}: {summary(self.span.steps)}>"
 
     @property
-    def _places(self) -> Places:
+    def _places(self) -> AddressMap:
         if self._memory is None:
             raise EndedError("the graph was closed")
         return self._memory

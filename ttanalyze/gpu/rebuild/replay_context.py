@@ -15,7 +15,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.memory import Pinned
 from ttanalyze.gpu.module import Function, Module
-from ttanalyze.gpu.rebuild.address_map import Places
+from ttanalyze.gpu.rebuild.address_map import AddressMap
 from ttanalyze.gpu.rebuild.dependency_graph import REGION
 from ttanalyze.gpu.rebuild.launch_state import apply_settings, jit_options, kept_attributes
 from ttanalyze.gpu.rebuild.live_regions import Alive
@@ -38,7 +38,7 @@ class Scene:
         """
         self.process = process
         self.device = device
-        self.places = Places(device, process, rows, alone)
+        self.places = AddressMap(device, process, rows, alone)
         self.rows = frozenset(rows)
         self.modules: dict[int, Module] = {}
         self._functions: dict[int, Function] = {}
@@ -184,7 +184,7 @@ class Maker:
         return self.scene.places.translate(address, row)
 
 
-def moved_notes(places: Places, moved: list[int]) -> list[str]:
+def moved_notes(places: AddressMap, moved: list[int]) -> list[str]:
     """What to know of regions, by id, that are at other addresses than they were."""
     if not moved:
         return []

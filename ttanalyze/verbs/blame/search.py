@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ttanalyze.core.selection import label_of
-from ttanalyze.core.tensors import Place, tensor_at, type_of
+from ttanalyze.core.tensors import TensorByte, tensor_at, type_of
 from ttanalyze.core.values import Type
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import contents, layout
@@ -46,7 +46,7 @@ class Hit:
     first: list[int]
     data: bytes
     suspects: Suspects = field(default_factory=lambda: Suspects([], 0, 0))
-    tensor: Place | None = None
+    tensor: TensorByte | None = None
 
 
 @dataclass(frozen=True)

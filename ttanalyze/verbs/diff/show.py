@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ttanalyze.code.demangle import demangle, short
 from ttanalyze.core import bytewise, stacks
-from ttanalyze.core.tensors import Place, TensorDifference
+from ttanalyze.core.tensors import TensorByte, TensorDifference
 from ttanalyze.core.values import ValueDifference
 from ttanalyze.core.writers import HOW, POSSIBLE
 from ttanalyze.format.unread import UNREAD
@@ -330,7 +330,7 @@ def _region(found: Divergence) -> str:
         where += f" at byte {found.bytes.first}"
     if found.tensor is None or found.tensor_offset is None:
         return where
-    place = Place(found.tensor, found.tensor_type, found.tensor_offset, found.tensor_element)
+    place = TensorByte(found.tensor, found.tensor_type, found.tensor_offset, found.tensor_element)
     return f"{place} ({where})"
 
 
@@ -373,7 +373,7 @@ def _tensors(found: Divergence) -> str:
 
 
 def _tensor(found: TensorDifference) -> str:
-    place = Place(found.name, found.type, found.first, found.first_element)
+    place = TensorByte(found.name, found.type, found.first, found.first_element)
     kind = f", {text.printable(found.type)}" if found.type else ""
     differ = "differs" if found.differing == 1 else "differ"
     return (

@@ -15,7 +15,7 @@ from ttanalyze.disassembly.find import find_tables
 from ttanalyze.errors import Error
 from ttanalyze.format.run import Run
 from ttanalyze.verbs.race.report import Instruction, Late
-from ttanalyze.verbs.reduce import Place
+from ttanalyze.verbs.reduce import DelayedInstruction
 
 SHARED, GLOBAL = 1, 2
 READS = {
@@ -86,7 +86,7 @@ def counterpart(rows: Sequence[Row], pc: int) -> Row | None:
     return None
 
 
-def late(places: Iterable[Place], run: Run) -> list[Late]:
+def late(places: Iterable[DelayedInstruction], run: Run) -> list[Late]:
     """What had to be late, with what is likely unordered with it."""
     found = []
     tables: dict[str, Sequence[Row]] = {}

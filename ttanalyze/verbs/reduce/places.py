@@ -17,7 +17,7 @@ from ttanalyze.verbs.reduce.search import Point
 
 
 @dataclass(frozen=True)
-class Place:
+class DelayedInstruction:
     """point: as the configuration has it. kernel: demangled. instruction: a row of the kernel's
     table, where there is one.
     """
@@ -42,7 +42,9 @@ class Place:
         return made
 
 
-def places(config: delays.Config, points: Iterable[Point], run: Run | None = None) -> list[Place]:
+def places(
+    config: delays.Config, points: Iterable[Point], run: Run | None = None
+) -> list[DelayedInstruction]:
     """Of points, with instructions as far as the run has, or gives, tables of their kernels."""
     points = list(points)
     kernels = [config.kernels[p.kernel] for p in points if p.kernel is not None]
@@ -53,7 +55,7 @@ def places(config: delays.Config, points: Iterable[Point], run: Run | None = Non
 
 def _place(
     config: delays.Config, point: Point, tables: dict[str, Table], calls: dict[str, Any]
-) -> Place:
+) -> DelayedInstruction:
     member = point.member(config)
     if point.kernel is None:
         member = {**calls.get(point.key, {}), **member}
@@ -67,7 +69,7 @@ def _place(
     if checksum in tables:
         pc = member["pc"]
         row = next((r for r in tables[checksum].instructions if r["pc"] == pc), None)
-    return Place(point, member, name, shown, checksum, row)
+    return DelayedInstruction(point, member, name, shown, checksum, row)
 
 
 def _tables(run: Run, kernels: Iterable[dict[str, Any]]) -> dict[str, Table]:

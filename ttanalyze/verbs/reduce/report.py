@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ttanalyze.output import text
-from ttanalyze.verbs.reduce.places import Place
+from ttanalyze.verbs.reduce.places import DelayedInstruction
 from ttanalyze.verbs.reduce.search import Reduction
 
 FORMAT = {"format": "ttanalyze-reduce", "version": 1}
@@ -23,7 +23,7 @@ class ReduceReport:
     strategy: str
     confidence: int
     found: Reduction
-    places: list[Place]
+    places: list[DelayedInstruction]
 
     def to_object(self) -> dict[str, Any]:
         """As schemas/reduce_report.json has it."""
@@ -57,7 +57,7 @@ def reduce_text(report: ReduceReport, colours: bool = False) -> str:
     return "\n".join([text.coloured(said, "bold", colours), *places_text(report.places)])
 
 
-def places_text(places: Sequence[Place]) -> list[str]:
+def places_text(places: Sequence[DelayedInstruction]) -> list[str]:
     """A line or two for each."""
     lines = []
     for place in places:
@@ -80,5 +80,5 @@ def places_text(places: Sequence[Place]) -> list[str]:
     return lines
 
 
-def _of_kernel(place: Place) -> str:
+def _of_kernel(place: DelayedInstruction) -> str:
     return f"of {text.printable(place.kernel)}" if place.kernel else ""

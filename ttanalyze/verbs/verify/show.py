@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ttanalyze.core import bytewise
-from ttanalyze.core.tensors import Place
+from ttanalyze.core.tensors import TensorByte
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 
@@ -87,7 +87,9 @@ def _difference(difference: Difference, colour: bool) -> list[str]:
         pairs.append(("bytes", bytewise.bytes_text(*extent)))
     if difference.tensor is not None and difference.tensor_offset is not None:
         inside = difference.tensor_offset, difference.tensor_element
-        pairs.append(("tensor", str(Place(difference.tensor, difference.tensor_type, *inside))))
+        pairs.append(
+            ("tensor", str(TensorByte(difference.tensor, difference.tensor_type, *inside)))
+        )
     if difference.note:
         pairs.append(("note", text.printable(difference.note)))
     out += [f"  {line}" for line in text.rows(pairs).splitlines()]
