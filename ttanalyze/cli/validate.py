@@ -45,8 +45,8 @@ def validate(
 
     Exit status 0: all are good; 1: faults, a line for each; 2: a file could not be checked.
     """
-    from ttanalyze.schemas import report_text, to_object
-    from ttanalyze.schemas import validate as check
+    from ttanalyze.verbs.validate import report_text, to_object
+    from ttanalyze.verbs.validate import validate as check
 
     reports = []
     for file in files:

@@ -5,9 +5,7 @@ from ttanalyze.schemas.files import (
     Fault,
     Report,
     document_faults,
-    report_text,
-    to_object,
     validate,
 )
 
-__all__ = ["KINDS", "Fault", "Report", "document_faults", "report_text", "to_object", "validate"]
+__all__ = ["KINDS", "Fault", "Report", "document_faults", "validate"]

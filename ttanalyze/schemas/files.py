@@ -229,27 +229,3 @@ def _misplaced(config: dict[str, Any]) -> Iterator[tuple[str, str]]:
         if key != f"{call['stream']}:{call['number']}":
             of = f"it is call {call['number']} of stream {call['stream']}"
             yield f"launches.{key}", of
-
-
-def report_text(report: Report) -> str:
-    """A line for each fault, or one that there is none."""
-    name = text.printable(report.path)
-    if report.good:
-        what = "record" if report.kind in RECORDS else "document"
-        return f"{name}: {report.kind}, {text.count(report.checked, what)}: good"
-    lines = [f"{name}: {fault}" for fault in report.faults]
-    if report.more:
-        lines.append(f"{name}: and more than {MOST:,} faults")
-    return "\n".join(lines)
-
-
-def to_object(report: Report) -> dict[str, Any]:
-    """For --json."""
-    return {
-        "path": report.path,
-        "kind": report.kind,
-        "checked": report.checked,
-        "good": report.good,
-        "more": report.more,
-        "faults": [{"line": f.line, "where": f.where, "reason": f.reason} for f in report.faults],
-    }
