@@ -23,7 +23,9 @@ import ttanalyze as tt
 from tests import recordings, support
 from tests.rundir import Writer, edit, small_run
 from tests.support import Outcome
-from ttanalyze.cli import asking, run_command
+from ttanalyze.cli import run_command
+from ttanalyze.cli.events import EVENTS_EXAMPLES
+from ttanalyze.cli.query import QUERY_EXAMPLES
 from ttanalyze.core import run_tables
 from ttanalyze.format import layout
 from ttanalyze.format.layout import HEADER_SIZE
@@ -629,7 +631,7 @@ def test_without_a_demangler_it_is_said_once(
 
 
 def test_every_example_of_the_help_works(cli: Cli, recorded: Path, tmp_path: Path) -> None:
-    lines = f"{asking.QUERY_EXAMPLES}{asking.EVENTS_EXAMPLES}".splitlines()
+    lines = f"{QUERY_EXAMPLES}{EVENTS_EXAMPLES}".splitlines()
     commands = [line.strip() for line in lines if line.strip().startswith("ttanalyze ")]
     assert len(commands) >= 12
     assert cli("events", recorded, "-o", tmp_path / "kernel_events.ndjson").status == 0

@@ -17,7 +17,7 @@ import pytest
 
 import ttanalyze as tt
 from tests.rundir import Writer
-from ttanalyze.cli import replaying
+from ttanalyze.cli import replay as verb
 from ttanalyze.core.bytewise import Contents
 from ttanalyze.core.values import Comparison, Tolerance, parse
 from ttanalyze.gpu.rebuild.address_map import Finding, State
@@ -297,7 +297,7 @@ def check(path: Path, seed: int, patch: pytest.MonkeyPatch) -> None:
     assert [asdict(one) for one in outcome.differences] == expected
     differs = any(not one["tolerated"] for one in expected)
     assert (outcome.status, outcome.regions) == ("differs" if differs else "same", len(findings))
-    assert replaying.status([outcome]) == (1 if differs else 0 if findings else 2)
+    assert verb.status([outcome]) == (1 if differs else 0 if findings else 2)
 
 
 def test_differences_are_those_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,8 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
 from tests.support import Outcome, simulator_environment
-from ttanalyze.cli import replaying, run_command
+from ttanalyze.cli import replay as verb
+from ttanalyze.cli import run_command
 from ttanalyze.gpu.rebuild.dependency_graph import span
 from ttanalyze.verbs.replay.run import Outcome as Compared
 
@@ -165,7 +166,7 @@ def test_the_exit_status_says_whether_anything_was_compared(
     found: list[tuple[str, int]], wanted: bool, status: int
 ) -> None:
     outcomes = [Compared(7, "k", word, regions=regions) for word, regions in found]
-    assert replaying.status(outcomes, wanted) == status
+    assert verb.status(outcomes, wanted) == status
 
 
 def test_variables_are_where_the_driver_puts_them(runs: dict[str, Path]) -> None:
