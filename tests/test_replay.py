@@ -229,7 +229,7 @@ def test_a_run_beyond_the_tolerance_counts_though_another_differs_in_more(
     script = """
 import dataclasses, sys
 from ttanalyze.format import open_run
-from ttanalyze.verbs.replay import prove as module
+from ttanalyze.verbs.replay import determinism as module
 from ttanalyze.verbs.replay.plan import chosen
 from ttanalyze.verbs.replay.run import Wish, replay
 
