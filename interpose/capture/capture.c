@@ -535,6 +535,7 @@ bool capture_give_back(struct thread *t, struct context *c)
 		if (!drain_flush())
 			goto out;
 		bool ended = gate_close(options.stall_ms) && work_ends(t, c);
+		uint64_t expected = capture_left_without(p);
 		if (ended)
 			capture_destroy(p);
 		gate_open();
@@ -542,7 +543,7 @@ bool capture_give_back(struct thread *t, struct context *c)
 			session_warn("the program ran short of device memory: work of it did not end, so the recorder kept its own");
 			goto out;
 		}
-		capture_freed(c);
+		capture_freed(c, expected);
 		c->short_of_memory = true;
 		if (session_state == SESSION_ON && !all) {
 			session_warn("the program ran short of device memory: the recorder gave its own back");

@@ -142,8 +142,12 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 uint64_t capture_deadline(uint64_t usual, bool drain);
 /* Bytes of device memory that are ours. */
 uint64_t capture_device_bytes(const struct context *c);
-/* After a capture went in the middle: a GPU wipes memory that is freed, and counts it as free only then. */
-void capture_freed(struct context *c);
+/*
+ * After a capture went in the middle: a GPU wipes memory that is freed, and counts it as free only then.
+ * expected: bytes that will be left at least, as capture_left_without said before.
+ */
+uint64_t capture_left_without(const struct capture *p);
+void capture_freed(struct context *c, uint64_t expected);
 void capture_region_gone(struct region *r);
 /* Settings as controls_set, between epochs. */
 bool capture_control(const char *what, char *why, size_t size);

@@ -24,7 +24,7 @@ extern const char capture_ptx[];
 #define SLAB ((uint64_t)1 << 20)
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the program reach the places too */
 
-#define WIPING_MS 100 /* at most, for memory that was freed to be counted as free */
+#define WIPING_MS 500 /* at most, for memory that was freed to be counted as free */
 #define STEADY_MS 5
 #define ASK_FIRST_NS 200000u
 #define ASK_NS 20000000u
@@ -277,11 +277,16 @@ void capture_destroy(struct capture *p)
 	account_since(c, before);
 }
 
-void capture_freed(struct context *c)
+uint64_t capture_left_without(const struct capture *p)
+{
+	return available() + (p->ring.host ? 0 : p->ring.size);
+}
+
+void capture_freed(struct context *c, uint64_t expected)
 {
 	uint64_t before = available(), now = before;
 
-	for (int ms = 0, same = 0; ms < WIPING_MS && same < STEADY_MS; ms++) {
+	for (int ms = 0, same = 0; ms < WIPING_MS && (same < STEADY_MS || now < expected); ms++) {
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		uint64_t again = available();
 		same = again == now ? same + 1 : 0;
