@@ -123,6 +123,22 @@ def test_as_a_file_says(put: Put, tmp_path: Path) -> None:
     assert none.image is None and none.config["kernels"] == {}
 
 
+def test_as_a_file_says_of_names_beyond_ascii(put: Put, tmp_path: Path) -> None:
+    """Python writes them as escapes, those above U+FFFF as two."""
+    cubin, whole = tmp_path / "named.cubin", CUBINS[0].read_bytes()
+    for old, new in {b"staged": "é😀", b"scale": "é€"}.items():
+        assert old in whole and len(old) == len(new.encode())
+        whole = whole.replace(old, new.encode())
+    cubin.write_bytes(whole)
+    made = put(cubin, delay=2000, delay_seed=3)
+    assert {"é😀", "é€"} <= {name for name, _ in made.late()}
+    file = tmp_path / "asked.json"
+    file.write_text(json.dumps(made.config))
+    assert "\\u00e9\\ud83d\\ude00" in file.read_text()
+    again = put(cubin, delay_load=file)
+    assert again.image == made.image and again.points() == made.points()
+
+
 def test_chosen_by_name(put: Put) -> None:
     cubin = next(path for path in CUBINS if "90" in path.stem)
     every = put(cubin, delay=2000)
@@ -194,11 +210,16 @@ KERNEL = {"kernel_name": "k", "kernel_checksum": "0123456789abcdef"}
         ('{"version":"1.0","delay_ns":1,"kernels":{}} x', "something behind"),
         ('{"version":"1.0","delay_ns":01,"kernels":{}}', "begins with 0"),
         ('{"version":"1.0","patterns":"\\u0000"', "may not"),
+        ('{"version":"1.0","patterns":"a\\ud83d"', "offset 31: a surrogate without the other"),
+        ('{"version":"1.0","patterns":"a\\ude00"', "offset 31: a surrogate without the other"),
+        ('{"version":"1.0","patterns":"a\\ud83db"', "offset 31: a surrogate without the other"),
+        ('{"version":"1.0","patterns":"\\ud83d\\u0041"', "offset 30: a surrogate without the"),
+        ('{"version":"1.0","patterns":"\\ud83d\\ud83d"', "offset 30: a surrogate without the"),
         ('{"version":"1.0', "does not end"),
         ('{"version":"1.0"}', "missing"),
         ("{" * 100000, "a string is expected"),
     ],
-    ids=range(22),
+    ids=range(27),
 )
 def test_a_file_that_is_none(
     content: str | dict[str, Any], why: str, put: Put, tmp_path: Path

@@ -47,18 +47,52 @@ bool reader_object(struct reader *r, reader_member *member, void *user)
 	return take(r, '}') || reader_fail(r, "',' or '}' is expected");
 }
 
-static int hexadecimal(const char *at)
+/* The UTF-16 code unit that \uXXXX stands for, behind its backslash; 0 where there is none. */
+static unsigned code_unit(struct reader *r)
 {
-	int value = 0;
+	unsigned value = 0;
 
-	for (int i = 0; i < 4; i++) {
-		char c = at[i];
+	if (r->end - r->at < 5 || *r->at != 'u')
+		return 0;
+	for (int i = 1; i < 5; i++) {
+		char c = r->at[i];
 		int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
 		if (digit < 0)
-			return -1;
-		value = value * 16 + digit;
+			return 0;
+		value = value * 16 + (unsigned)digit;
 	}
+	r->at += 5;
 	return value;
+}
+
+/* The code point of one escape, or of two that are a surrogate pair; 0 where there is none. */
+static unsigned code_point(struct reader *r)
+{
+	const char *begin = r->at;
+	unsigned high = code_unit(r), low = 0;
+
+	if (high < 0xd800 || high > 0xdfff)
+		return high;
+	if (high < 0xdc00 && r->at < r->end && *r->at == '\\') {
+		r->at++;
+		low = code_unit(r);
+	}
+	if (low >= 0xdc00 && low <= 0xdfff)
+		return 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+	r->at = begin;
+	reader_fail(r, "a surrogate without the other one of its pair");
+	return 0;
+}
+
+static char *put_utf8(char *out, unsigned code)
+{
+	static const unsigned char leads[] = {0, 0xc0, 0xe0, 0xf0}; /* by how many bytes follow */
+	int more = (code >= 0x80) + (code >= 0x800) + (code >= 0x10000);
+
+	*out++ = (char)(leads[more] | code >> 6 * more);
+	while (more--)
+		*out++ = (char)(0x80 | (code >> 6 * more & 0x3f));
+	return out;
 }
 
 /* What is escaped, behind the backslash; NULL where it is nothing. */
@@ -72,16 +106,8 @@ static char *unescape(struct reader *r, char *out)
 		r->at++;
 		return out;
 	}
-	int code = r->end - r->at >= 5 && *r->at == 'u' ? hexadecimal(r->at + 1) : -1;
-	if (code <= 0)
-		return NULL; /* no text here has a NUL in it */
-	r->at += 5;
-	if (code < 0x80) {
-		*out++ = (char)code;
-		return out;
-	}
-	memcpy(out, "\xef\xbf\xbd", 3);
-	return out + 3;
+	unsigned code = code_point(r);
+	return code ? put_utf8(out, code) : NULL; /* no text here has a NUL in it */
 }
 
 char *reader_string(struct reader *r)

@@ -23,7 +23,7 @@ typedef bool reader_member(struct reader *r, const char *key, void *user);
 /* Gives false, for callers to return. */
 bool reader_fail(struct reader *r, const char *why);
 bool reader_object(struct reader *r, reader_member *member, void *user);
-/* To be freed; NULL where it is none. Escapes of characters above U+007F become U+FFFD. */
+/* UTF-8, to be freed; NULL where it is none. */
 char *reader_string(struct reader *r);
 bool reader_number(struct reader *r, uint64_t most, uint64_t *value); /* a whole one from 0 */
 bool reader_bool(struct reader *r, bool *value);
