@@ -42,10 +42,10 @@ browser: ## Chromium, in which the tests draw the report page (as root, where th
 # On a machine that only tests, what they need besides Python is installed. Tests of a file run in
 # one process, which makes what they share once; a file of few but long tests does not come last.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
-test: examples ## lint, the tests that need no GPU and end soon, and native ones under sanitizers
+test: examples ## lint, the tests that need no GPU and end soon, and a sample of native ones under sanitizers
 	$(MAKE) --no-print-directory --jobs=$(JOBS) lint $(if $(CI),browser)
 	$(PYTEST) -m 'not gpu and not long'
-	$(MAKE) --no-print-directory sanitize MARKS='native and not large and not gpu and not long'
+	$(MAKE) --no-print-directory sanitize MARKS='native and not large and not gpu and not long' SAMPLE=4
 
 test-all: examples ## test, with the long tests as well, plain and under sanitizers
 	$(MAKE) --no-print-directory --jobs=$(JOBS) lint $(if $(CI),browser)
@@ -55,7 +55,7 @@ test-all: examples ## test, with the long tests as well, plain and under sanitiz
 sanitize: build
 	$(SANITIZE) $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
 	$(SANITIZE) TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib ASAN_OPTIONS=detect_leaks=0 \
-		LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) $(PYTEST) -m '$(MARKS)'
+		LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) $(PYTEST) -m '$(MARKS)' --sample $(or $(SAMPLE),1)
 
 SECONDS ?= 60
 fuzz: build ## SECONDS for each parser in C (needs clang) and for all readers in Python

@@ -1,6 +1,7 @@
 """Fixtures: the native libraries, where programs are built, runs to read.
 
-TT_LIB names a folder of libraries other than the package's, such as a sanitizer build.
+TT_LIB names a folder of libraries other than the package's, such as a sanitizer build. With
+--sample N a test with many parameters runs with each Nth of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import hashlib
 import shutil
 import signal
 import time
+import zlib
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,24 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--sample", type=int, default=1, help="each Nth of a test's parameters alone")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each test begins elsewhere, so that together they see most parameters."""
+    step = config.getoption("--sample")
+    of: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        of[item.nodeid.partition("[")[0]].append(item)
+    kept: set[pytest.Item] = set()
+    for name, some in of.items():
+        kept.update(some[zlib.crc32(name.encode()) % min(step, len(some)) :: step])
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 @pytest.fixture(scope="session")
