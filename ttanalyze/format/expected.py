@@ -13,7 +13,7 @@ import numpy as np
 
 from ttanalyze.errors import FormatError
 from ttanalyze.format import layout, manifest
-from ttanalyze.format.files import newer, read_json
+from ttanalyze.format.files import check_version, read_json
 from ttanalyze.format.layout import Array
 
 
@@ -50,10 +50,7 @@ def parse(value: Mapping[str, Any], path: str | os.PathLike[str]) -> list[Expect
     """The processes of a manifest object; path: what errors call it."""
     if value.get("format") != manifest.HEAD["format"]:
         raise FormatError(path, "format", f"{manifest.HEAD['format']!r} is expected")
-    version = value.get("version")
-    if not isinstance(version, int) or version != layout.VERSION:
-        known = isinstance(version, int)
-        raise FormatError(path, "version", newer(int(version or 0)) if known else "no version")
+    check_version(path, "version", value.get("version"))
     for key in ("block_size", "digest"):
         if value.get(key) != manifest.HEAD[key]:
             raise FormatError(path, key, f"{manifest.HEAD[key]!r} is expected")

@@ -47,12 +47,18 @@ HOLE = 1 << 30  # bytes of zeros that no process leaves in a file
 DATA_KIND = (layout.enum("file_kind")["TT_FILE_DATA"], np.dtype("u1"))
 
 
-def newer(version: int) -> str:
-    """What is said of a format version that this package does not know."""
+OLDEST = 1  # format version that can be read
+
+
+def check_version(path: Path | str | os.PathLike[str], at: int | str, version: object) -> None:
+    """Raises FormatError, which names file and place, for a version that can't be read."""
+    if not isinstance(version, int):
+        raise FormatError(path, at, "no version")
     if version > layout.VERSION:
         this = f"this one reads up to {layout.VERSION}"
-        return f"made by a newer ttanalyze (format {version}; {this})"
-    return f"format version {version} does not exist"
+        raise FormatError(path, at, f"made by a newer ttanalyze (format {version}; {this})")
+    if version < OLDEST:
+        raise FormatError(path, at, f"format version {version} does not exist")
 
 
 class Reader:
@@ -195,9 +201,7 @@ class RecordFile:
         header = np.frombuffer(raw, layout.HEADER)[0]
         if raw[: len(layout.MAGIC)] != layout.MAGIC:
             raise FormatError(self.path, 0, "not a file of a ttanalyze run")
-        version = int(header["version"])
-        if version != layout.VERSION:
-            raise FormatError(self.path, _at("version"), newer(version))
+        check_version(self.path, _at("version"), int(header["version"]))
         end = _at("check")
         if xxhash.xxh3_64_intdigest(raw[:end]) != int(header["check"]):
             raise FormatError(self.path, end, "the header does not match its check")

@@ -14,7 +14,7 @@ import numpy as np
 
 from ttanalyze.errors import Error, FormatError, UnreadWarning, system_error
 from ttanalyze.format import contents, layout, manifest
-from ttanalyze.format.files import expect, expect_list, newer, read_json
+from ttanalyze.format.files import check_version, expect, expect_list, read_json
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process, check_process
 from ttanalyze.format.unread import UNREAD
@@ -64,10 +64,7 @@ class Run:
         info = read_json(path)
         if info.get("format") != FORMAT:
             raise FormatError(path, "format", f"{FORMAT!r} is expected")
-        version = info.get("version")
-        if not isinstance(version, int) or version != layout.VERSION:
-            known = isinstance(version, int)
-            raise FormatError(path, "version", newer(int(version or 0)) if known else "no version")
+        check_version(path, "version", info.get("version"))
         expect(path, "", info, created_ns=int, exit=dict)
         expect(path, "exit.", info.get("exit", {}), status=int, signal=(int, None))
         expect_list(path, "", info, "processes", dict)
