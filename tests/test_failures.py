@@ -204,6 +204,39 @@ def test_an_option_that_makes_no_sense(
     assert not run.exists()
 
 
+@pytest.mark.native
+def test_variables_that_do_not_exist(program: list[str], bare: support.Outcome, run: Path) -> None:
+    """Each is told once, with the name that was probably meant. Those of the simulator, of the
+    toolkit and of the build are not the recorder's to judge.
+    """
+    others = {
+        "TT_SIM_ELSE": "1",
+        "TT_LIB": "/",
+        "TT_SANITIZE": "address",
+        "TTX": "1",
+        "TT_EMPTY": "",
+    }
+    known = {"TT_SIM_SEED": "1", "TT_SNAPSHOT_EVERY": "4"}
+    wrong = {
+        "TT_EPOCHS": "TT_EPOCH",
+        "TT_epoch": "TT_EPOCH",
+        "TT_RINGBYTES": "TT_RING_BYTES",
+        "TT_SNAPSHOTS_EVERY": "TT_SNAPSHOT_EVERY",
+        "TT_OUTPUT": "TT_OUT",
+    }
+    given = others | known | dict.fromkeys(wrong, "1") | {"TT_" + "X" * 5000: "1", "TT_\n": "1"}
+    assert support.run(program, SIM | given) == bare
+    outcome = support.run(program, support.recording(SIM | given, run))
+    compare("", bare, outcome)
+    said = {f"there is no variable {one}; the nearest name is {wrong[one]}" for one in wrong}
+    assert sorted(own_lines(outcome)) == sorted(NAME + line for line in said)
+    opened = tt.open(run)
+    assert said <= set(opened.warnings) and opened.processes[0].info["status"] == "complete"
+    many = {f"TT_WRONG_{i}": "1" for i in range(100)}
+    outcome = support.run(program, support.recording(SIM | many, run.parent / "many"))
+    assert len(own_lines(outcome)) == 8
+
+
 # ---- what the system refuses ----
 
 

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "options/options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,12 +37,68 @@ static const struct {
 const char *const timeline_names[] = {"off", "events", "cupti", NULL};
 static const char *const orders[] = {"off", "device", "region", NULL}; /* by enum deps */
 static char *texts[VARIABLES]; /* a program may change its environment */
+struct unknown_variable options_unknown[UNKNOWN_VARIABLES + 1];
 
 static const char *value_of(const char *name)
 {
 	const char *v = secure_getenv(name); /* whoever sets the environment must not use rights that the program gains */
 
 	return v && *v ? v : NULL;
+}
+
+/* How many letters have to be changed, added or left out to make one name the other. */
+static unsigned distance(const char *a, const char *b)
+{
+	unsigned row[32], width = (unsigned)strlen(b); /* b is one of variables, which are shorter */
+
+	for (unsigned k = 0; k <= width; k++)
+		row[k] = k;
+	for (unsigned i = 0; a[i]; i++) {
+		unsigned corner = row[0]++;
+		for (unsigned k = 1; k <= width; k++) {
+			unsigned above = row[k], best = corner + (toupper((unsigned char)a[i]) != b[k - 1]);
+			best = best <= above ? best : above + 1;
+			row[k] = best <= row[k - 1] ? best : row[k - 1] + 1;
+			corner = above;
+		}
+	}
+	return row[width];
+}
+
+/* The variable with the nearest name, itself if it is known. */
+static const char *nearest_variable(const char *name)
+{
+	unsigned least = ~0u, nearest = 0;
+
+	for (unsigned i = 0; i < VARIABLES; i++) {
+		unsigned d = distance(name, variables[i].name);
+		nearest = d < least ? i : nearest;
+		least = d < least ? d : least;
+	}
+	return variables[nearest].name;
+}
+
+/* Not those of the simulator, the toolkit and the build. */
+static void find_unknown(void)
+{
+	static const char *const others[] = {"TT_SIM_", "TT_LIB=", "TT_SANITIZE="};
+	struct unknown_variable *u = options_unknown;
+
+	for (char **at = environ; at && *at && u < options_unknown + UNKNOWN_VARIABLES; at++) {
+		size_t length = strcspn(*at, "=");
+		bool ours = !strncmp(*at, "TT_", 3) && length < sizeof(u->name) && (*at)[length] && (*at)[length + 1];
+		for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+			ours &= strncmp(*at, others[i], strlen(others[i])) != 0;
+		for (size_t i = 0; ours && i < length; i++)
+			ours = isalnum((unsigned char)(*at)[i]) || (*at)[i] == '_';
+		if (!ours)
+			continue;
+		memcpy(u->name, *at, length);
+		u->name[length] = 0;
+		u->nearest = nearest_variable(u->name);
+		u += strcmp(u->name, u->nearest) != 0;
+	}
+	*u = (struct unknown_variable){0};
 }
 
 static bool bad(char *error, size_t size, const char *name, const char *value, const char *want)
@@ -267,6 +324,7 @@ bool options_read(char *error, size_t error_size)
 		return true;
 	for (unsigned i = 0; i < VARIABLES; i++)
 		texts[i] = value_of(variables[i].name) ? strdup(value_of(variables[i].name)) : NULL;
+	find_unknown();
 	char here[2048] = "";
 	if (getcwd(here, sizeof(here) - 1))
 		strcat(here, "/");

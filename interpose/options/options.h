@@ -64,6 +64,14 @@ struct options {
 extern struct options options;
 extern const char *const timeline_names[]; /* by enum timeline */
 
+#define UNKNOWN_VARIABLES 8
+/* Variables named as ours are that do not exist, the first of them; the list ends with an empty name. */
+struct unknown_variable {
+	char name[64];
+	const char *nearest; /* a variable that does */
+};
+extern struct unknown_variable options_unknown[];
+
 /* Fills `options`. False with a one-line reason when a variable can't be understood. */
 bool options_read(char *error, size_t error_size);
 
