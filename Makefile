@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PLAIN := $(VENV)/.plain
 SANITIZE := TT_SANITIZE=address,undefined
 SANITIZED := build/sanitized
 JOBS ?= 2
@@ -25,8 +26,14 @@ build: $(STAMP) ## the environment in .venv, the recorder and the simulator
 examples: build
 	$(MAKE) --silent --no-print-directory -C examples
 
-demo: examples ## record an example twice, verify the one and find where the other differs
-	$(BIN)/python -m examples.demos.tour
+# The demo needs no more than the package itself.
+$(PLAIN): $(BIN)/python pyproject.toml setup.py requirements-dev.lock $(wildcard interpose/*/*.[ch])
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.lock --editable .
+	touch $@
+
+demo: $(if $(wildcard $(STAMP)),build,$(PLAIN)) ## record an example twice, verify the one and find where the other differs
+	@$(MAKE) --silent --no-print-directory -C examples
+	@$(BIN)/python -m examples.demos.tour
 
 lint: build ## ruff and mypy
 	$(BIN)/ruff check .
