@@ -22,7 +22,6 @@ PAGES = [
 ]
 LIMITED = [support.ROOT / "README.md", *support.ROOT.glob("docs/*.md")]
 LONGEST = 600  # characters of a paragraph
-LONGER = {"python.md": 847}  # pages not yet cut down; this list only shrinks
 TABLES = ("epochs", "regions", "events", "activities", "digests", "functions", "modules")
 
 
@@ -41,9 +40,7 @@ def paragraphs(page: str) -> list[str]:
 @pytest.mark.parametrize("page", LIMITED, ids=lambda p: p.name)
 def test_paragraphs_are_short(page: Path) -> None:
     longest = max(paragraphs(page.read_text()), key=len)
-    limit = LONGER.get(page.name, LONGEST)
-    assert len(longest) <= limit, longest
-    assert page.name not in LONGER or len(longest) == limit, "mend LONGER: the page got better"
+    assert len(longest) <= LONGEST, longest
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
