@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "session/session.h"
+#include "util/vector.h"
 
 #define PATH_SIZE 4096
 
@@ -18,16 +19,7 @@ static size_t count, capacity;
 
 static bool add(struct object o)
 {
-	if (count == capacity) {
-		size_t more = capacity ? capacity * 2 : 256;
-		struct object *p = realloc(objects, more * sizeof(*p));
-		if (!p)
-			return false;
-		objects = p;
-		capacity = more;
-	}
-	o.path = strdup(o.path);
-	if (!o.path)
+	if (!make_room(&objects, &capacity, count, 1, sizeof(*objects)) || !(o.path = strdup(o.path)))
 		return false;
 	objects[count++] = o;
 	return true;

@@ -12,6 +12,7 @@
 #include "options/options.h"
 #include "session/session.h"
 #include "capture/capture.h"
+#include "util/vector.h"
 
 static void take_first(struct capture *p, size_t n)
 {
@@ -54,17 +55,11 @@ static bool hand_on(const struct capture *p, const struct pending *q)
 
 bool flight_keep(struct capture *p, const struct pending *q)
 {
-	if (p->kept_count == p->kept_capacity) {
-		size_t n = p->kept_capacity ? p->kept_capacity * 2 : 64;
-		struct pending *more = realloc(p->kept, n * sizeof(*more));
-		if (!more) {
-			flight_dump(p);
-			bool ok = hand_on(p, q);
-			drain_flush(); /* before the ring's tail moves on by anyone else */
-			return ok;
-		}
-		p->kept = more;
-		p->kept_capacity = n;
+	if (!make_room(&p->kept, &p->kept_capacity, p->kept_count, 1, sizeof(*p->kept))) {
+		flight_dump(p);
+		bool ok = hand_on(p, q);
+		drain_flush(); /* before the ring's tail moves on by anyone else */
+		return ok;
 	}
 	p->kept[p->kept_count++] = *q;
 	if (!q->read) {

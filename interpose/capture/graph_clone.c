@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#include "util/vector.h"
+
 static int by_origin(const void *a, const void *b)
 {
 	uintptr_t x = (uintptr_t)((const struct twin_node *)a)->of, y = (uintptr_t)((const struct twin_node *)b)->of;
@@ -39,16 +41,9 @@ static bool add_node(struct twin *t, CUgraphNode of, CUgraph graph)
 	CUgraph inside, its;
 
 	if (real.cuGraphNodeFindInClone(&node, of, graph) != CUDA_SUCCESS ||
-	    real.cuGraphNodeGetType(of, &type) != CUDA_SUCCESS)
+	    real.cuGraphNodeGetType(of, &type) != CUDA_SUCCESS ||
+	    !make_room(&t->nodes, &t->room, t->count, 1, sizeof(*t->nodes)))
 		return false;
-	if (t->count == t->room) {
-		size_t room = t->room ? 2 * t->room : 64;
-		struct twin_node *nodes = realloc(t->nodes, room * sizeof(*nodes));
-		if (!nodes)
-			return false;
-		t->nodes = nodes;
-		t->room = room;
-	}
 	t->nodes[t->count++] = (struct twin_node){of, node};
 	if (type == CU_GRAPH_NODE_TYPE_KERNEL)
 		return !changes_itself(of);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "util/xxh3_stream.h"
+#include "util/vector.h"
 
 #define CUDA 190
 #define CONSTANT ".nv.constant"
@@ -76,21 +77,19 @@ static int by_bank(const void *a, const void *b)
 /* False: a section of its constants is not there whole, or memory is short. */
 static bool own_digest(const struct cubin *c, uint32_t text, uint64_t *digest)
 {
-	struct part *parts = malloc(sizeof(*parts));
+	struct part *parts = NULL;
 	struct xxh3_stream stream;
-	size_t count = 1;
-	bool good = parts != NULL;
+	size_t count = 0, room = 0;
+	bool good = make_room(&parts, &room, 0, 1, sizeof(*parts));
 
 	if (good)
-		parts[0] = (struct part){.section = text};
+		parts[count++] = (struct part){.section = text};
 	for (uint32_t i = 0; good && i < c->count; i++) {
 		const Elf64_Shdr *s = &c->sections[i];
 		const char *name = name_of(c, s);
 		if (s->sh_type != SHT_PROGBITS || s->sh_info != text || strncmp(name, CONSTANT, sizeof(CONSTANT) - 1))
 			continue;
-		struct part *more = realloc(parts, (count + 1) * sizeof(*parts));
-		if ((good = more != NULL)) {
-			parts = more;
+		if ((good = make_room(&parts, &room, count, 1, sizeof(*parts)))) {
 			parts[count] = (struct part){.section = i};
 			strncpy(parts[count].bank, name, BANK);
 			for (size_t n = strlen(parts[count].bank); n && parts[count].bank[n - 1] == '.'; n--)

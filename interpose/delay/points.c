@@ -13,6 +13,7 @@
 #include "format.h"
 #include "options/options.h"
 #include "session/session.h"
+#include "util/vector.h"
 
 #define MOST_CALLS (1 << 16) /* that are listed */
 
@@ -28,7 +29,7 @@ struct delay_kernel {
 	uint64_t checksum;
 	struct config_kernel *asked; /* by the file that was loaded */
 	struct point *points;
-	size_t count;
+	size_t count, room;
 	bool done, listed;
 	struct delay_kernel *next, *of_module;
 };
@@ -180,13 +181,8 @@ static struct point choose(const struct delay_kernel *k, uint64_t pc, const char
 
 static void add_point(struct delay_kernel *k, struct point p)
 {
-	bool full = !(k->count & (k->count - 1)); /* 0, 1, 2, 4, … */
-	struct point *more = full ? realloc(k->points, (k->count ? k->count * 2 : 1) * sizeof(*more)) : k->points;
-
-	if (!more)
-		return; /* it is late, and not in the list */
-	k->points = more;
-	k->points[k->count++] = p;
+	if (make_room(&k->points, &k->room, k->count, 1, sizeof(*k->points)))
+		k->points[k->count++] = p; /* else it is late, and not in the list */
 }
 
 bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in, struct delay_choice *choice)
@@ -243,15 +239,7 @@ void delay_list(uint64_t stream, uint64_t number, uint32_t flags, uint32_t ns)
 	if (!flags)
 		return;
 	pthread_mutex_lock(&lock);
-	if (call_count == call_room && call_room < MOST_CALLS) {
-		size_t room = call_room ? call_room * 2 : 256;
-		struct late_call *more = realloc(calls, room * sizeof(*more));
-		if (more) {
-			calls = more;
-			call_room = room;
-		}
-	}
-	bool fits = call_count < call_room;
+	bool fits = call_count < MOST_CALLS && make_room(&calls, &call_room, call_count, 1, sizeof(*calls));
 	if (fits)
 		calls[call_count++] = (struct late_call){stream, number, flags, ns};
 	pthread_mutex_unlock(&lock);

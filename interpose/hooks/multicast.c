@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "util/vector.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static CUmemGenericAllocationHandle *handles;
 static size_t count, capacity;
@@ -41,24 +43,15 @@ void multicast_is_not(CUmemGenericAllocationHandle h)
 
 static void note(CUmemGenericAllocationHandle h)
 {
-	bool room = true;
+	bool noted = true;
 
 	if (!recording())
 		return;
 	pthread_mutex_lock(&lock);
-	if (find(h) == count) {
-		if (count == capacity) {
-			size_t n = capacity ? capacity * 2 : 16;
-			CUmemGenericAllocationHandle *more = realloc(handles, n * sizeof(*more));
-			room = more != NULL;
-			handles = room ? more : handles;
-			capacity = room ? n : capacity;
-		}
-		if (room)
-			handles[count++] = h;
-	}
+	if (find(h) == count && (noted = make_room(&handles, &capacity, count, 1, sizeof(*handles))))
+		handles[count++] = h;
 	pthread_mutex_unlock(&lock);
-	if (!room)
+	if (!noted)
 		session_fail("no host memory for a multicast object");
 }
 

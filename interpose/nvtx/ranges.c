@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "session/session.h"
+#include "util/vector.h"
 
 #define OPEN_MOST 16384u /* of a thread */
 #define EARLY_MOST 64    /* of a thread */
@@ -17,7 +18,8 @@
 
 static __thread struct {
 	struct range *list;
-	unsigned count, capacity;
+	unsigned count;
+	size_t capacity;
 	unsigned beyond; /* those above OPEN_MOST, or without memory */
 	unsigned early;
 	struct early *name;
@@ -50,17 +52,13 @@ static bool enlist(void)
 
 static __attribute__((noinline, cold)) bool grow(void)
 {
-	unsigned more = self.capacity ? self.capacity * 2 : 32;
-	struct range *list;
 	int error = errno;
+	bool grown = self.capacity < OPEN_MOST && enlist() &&
+		     make_room(&self.list, &self.capacity, self.count, 1, sizeof(*self.list));
 
-	if (more > OPEN_MOST || !enlist() || !(list = realloc(self.list, more * sizeof(*list)))) {
+	if (!grown)
 		errno = error;
-		return false;
-	}
-	self.list = list;
-	self.capacity = more;
-	return true;
+	return grown;
 }
 
 struct early *ranges_early(const char *message)

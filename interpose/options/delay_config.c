@@ -13,6 +13,7 @@
 
 #include "store/file.h"
 #include "util/json_reader.h"
+#include "util/vector.h"
 
 #define LARGEST (256 << 20) /* bytes of a file */
 #define MEMBER(bit) (1u << (bit))
@@ -68,15 +69,9 @@ static bool read_delay(struct reader *r, uint32_t most, uint32_t *ns)
 	return true;
 }
 
-/* The list with room for one more of this size; NULL where memory is short. */
-static void *grown(struct reader *r, void *list, size_t count, size_t size)
+static bool has_room(struct reader *r, void *array, size_t *room, size_t count, size_t item)
 {
-	bool full = !(count & (count - 1)); /* 0, 1, 2, 4, … */
-	void *more = full ? realloc(list, (count ? count * 2 : 1) * size) : list;
-
-	if (!more)
-		reader_fail(r, "no host memory");
-	return more;
+	return make_room(array, room, count, 1, item) || reader_fail(r, "no host memory");
 }
 
 static bool whole_key(const char *key, const char *end)
@@ -110,14 +105,12 @@ static bool point_member(struct reader *r, const char *key, void *user)
 static bool point(struct reader *r, const char *key, void *user)
 {
 	struct config_kernel *k = user;
-	struct config_point *more = grown(r, k->points, k->count, sizeof(*more)), *p = more ? &more[k->count] : NULL;
-	struct members to = {p, 0};
 	char *end;
 
-	if (!more)
+	if (!has_room(r, &k->points, &k->room, k->count, sizeof(*k->points)))
 		return false;
-	k->points = more;
-	k->count++;
+	struct config_point *p = &k->points[k->count++];
+	struct members to = {p, 0};
 	*p = (struct config_point){0};
 	if (!reader_object(r, point_member, &to))
 		return false;
@@ -167,14 +160,12 @@ static bool kernel_member(struct reader *r, const char *key, void *user)
 static bool kernel(struct reader *r, const char *key, void *user)
 {
 	struct delay_config *c = user;
-	struct config_kernel *more = grown(r, c->kernels, c->kernel_count, sizeof(*more)), *k = more ? &more[c->kernel_count] : NULL;
-	struct members to = {k, 0};
 	(void)key;
 
-	if (!more)
+	if (!has_room(r, &c->kernels, &c->kernel_room, c->kernel_count, sizeof(*c->kernels)))
 		return false;
-	c->kernels = more;
-	c->kernel_count++;
+	struct config_kernel *k = &c->kernels[c->kernel_count++];
+	struct members to = {k, 0};
 	*k = (struct config_kernel){0};
 	if (!reader_object(r, kernel_member, &to))
 		return false;
@@ -235,14 +226,12 @@ static bool launch_member(struct reader *r, const char *key, void *user)
 static bool launch(struct reader *r, const char *key, void *user)
 {
 	struct delay_config *c = user;
-	struct config_launch *more = grown(r, c->launches, c->launch_count, sizeof(*more)), *l = more ? &more[c->launch_count] : NULL;
-	struct members to = {l, 0};
 	char *colon, *end;
 
-	if (!more)
+	if (!has_room(r, &c->launches, &c->launch_room, c->launch_count, sizeof(*c->launches)))
 		return false;
-	c->launches = more;
-	c->launch_count++;
+	struct config_launch *l = &c->launches[c->launch_count++];
+	struct members to = {l, 0};
 	*l = (struct config_launch){0};
 	if (!reader_object(r, launch_member, &to))
 		return false;

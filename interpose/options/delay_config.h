@@ -29,7 +29,7 @@ struct config_kernel {
 	uint64_t checksum;
 	bool has_checksum;
 	struct config_point *points; /* by pc */
-	size_t count;
+	size_t count, room;
 	bool used;
 };
 
@@ -45,9 +45,9 @@ struct delay_config {
 	enum config_mode mode;
 	uint64_t seed;
 	struct config_kernel *kernels; /* by checksum */
-	size_t kernel_count;
+	size_t kernel_count, kernel_room;
 	struct config_launch *launches; /* by stream and number */
-	size_t launch_count;
+	size_t launch_count, launch_room;
 };
 
 /* NULL with a one-line reason. */

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/vector.h"
+
 #define KNOWN "sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX, graph-node:REGEX or nvtx:REGEX"
 
 /* A word of the list, or a form with its expression, which are not terminated. */
@@ -33,7 +35,7 @@ static struct word word_after(struct word w, size_t length)
 
 bool expressions_match(const struct expressions *e, const char *text)
 {
-	for (unsigned i = 0; i < e->count; i++)
+	for (size_t i = 0; i < e->count; i++)
 		if (!regexec(&e->list[i], text, 0, NULL, 0))
 			return true;
 	return false;
@@ -42,21 +44,18 @@ bool expressions_match(const struct expressions *e, const char *text)
 bool expressions_add(struct expressions *e, const char *form, const char *expression, size_t length, char *why, size_t size)
 {
 	char *text = strndup(expression, length);
-	regex_t *list = realloc(e->list, (e->count + 1) * sizeof(*list));
 	char reason[120] = "";
 
-	if (list)
-		e->list = list;
-	if (!text || !list) {
+	if (!text || !make_room(&e->list, &e->room, e->count, 1, sizeof(*e->list))) {
 		snprintf(why, size, "no host memory for an expression");
 	} else if (!*text) {
 		snprintf(why, size, "%sREGEX needs an expression", form);
 	} else {
-		int code = regcomp(&list[e->count], text, REG_EXTENDED | REG_NOSUB);
+		int code = regcomp(&e->list[e->count], text, REG_EXTENDED | REG_NOSUB);
 		if (!code)
 			e->count++;
 		else
-			regerror(code, &list[e->count], reason, sizeof(reason));
+			regerror(code, &e->list[e->count], reason, sizeof(reason));
 		snprintf(why, size, "%s%.80s: %s", form, text, reason);
 		free(text);
 		return !code;

@@ -16,7 +16,7 @@
 /* POSIX extended ones, of which one has to match. */
 struct expressions {
 	regex_t *list;
-	unsigned count;
+	size_t count, room;
 };
 
 struct occasions {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "format.h"
+#include "util/vector.h"
 
 /* Members of headers; entries are padded. */
 #define FATBIN_SIZE 8u
@@ -23,7 +24,7 @@
 /* Grows as entries are put into it. */
 struct output {
 	uint8_t *bytes;
-	size_t size;
+	size_t size, room;
 	bool failed;
 };
 
@@ -51,14 +52,11 @@ bool fatbin_has_code(const struct image *fatbin, unsigned capability)
 
 static void add(struct output *out, const void *bytes, size_t size)
 {
-	uint8_t *grown = out->failed ? NULL : realloc(out->bytes, out->size + size);
-
-	if (!grown) {
+	if (out->failed || !make_room(&out->bytes, &out->room, out->size, size, 1)) {
 		out->failed = true;
 		return;
 	}
-	memcpy(grown + out->size, bytes, size);
-	out->bytes = grown;
+	memcpy(out->bytes + out->size, bytes, size);
 	out->size += size;
 }
 

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "util/vector.h"
+
 struct retain_context {
 	uint32_t context;
 	uint32_t live;    /* captured regions */
@@ -19,41 +21,25 @@ struct retain_base {
 	uint32_t context, epoch, segment;
 };
 
-static void *grow(struct retain *t, void *array, size_t count, size_t size)
-{
-	void *bigger = array;
-
-	/* The room is never less than the next power of two: only at one it can be full. */
-	if (!(count & (count - 1)))
-		bigger = realloc(array, (count ? count * 2 : 1) * size);
-	t->blind |= !bigger;
-	return bigger;
-}
-
 static struct retain_context *context_of(struct retain *t, uint32_t context)
 {
-	struct retain_context *bigger;
-
 	for (size_t i = 0; i < t->context_count; i++)
 		if (t->contexts[i].context == context)
 			return t->contexts + i;
-	bigger = grow(t, t->contexts, t->context_count, sizeof(*bigger));
-	if (!bigger)
+	if (!make_room(&t->contexts, &t->context_room, t->context_count, 1, sizeof(*t->contexts))) {
+		t->blind = true;
 		return NULL;
-	t->contexts = bigger;
-	bigger += t->context_count++;
-	*bigger = (struct retain_context){.context = context, .emptied = TT_NO_EPOCH};
-	return bigger;
+	}
+	t->contexts[t->context_count] = (struct retain_context){.context = context, .emptied = TT_NO_EPOCH};
+	return &t->contexts[t->context_count++];
 }
 
 static void add_base(struct retain *t, uint32_t context, uint32_t epoch, uint32_t segment)
 {
-	struct retain_base *bigger = grow(t, t->bases, t->base_count, sizeof(*bigger));
-
-	if (!bigger)
-		return;
-	t->bases = bigger;
-	t->bases[t->base_count++] = (struct retain_base){context, epoch, segment};
+	if (make_room(&t->bases, &t->base_room, t->base_count, 1, sizeof(*t->bases)))
+		t->bases[t->base_count++] = (struct retain_base){context, epoch, segment};
+	else
+		t->blind = true;
 }
 
 void retain_region(struct retain *t, const struct tt_region *r, uint32_t segment)

@@ -14,7 +14,7 @@
 struct retain {
 	struct retain_context *contexts;
 	struct retain_base *bases;
-	size_t context_count, base_count;
+	size_t context_count, context_room, base_count, base_room;
 	_Bool blind; /* memory ran out: from then on everything is kept */
 };
 

@@ -15,6 +15,7 @@
 #include "track/image_retention.h"
 #include "track/image.h"
 #include "track/regions.h"
+#include "util/vector.h"
 
 /* Frameworks load libraries of hundreds of megabytes to use a few kernels of them. Images that last are
  * kept, and searched for variables, with the first launch from them; larger ones than this only where
@@ -25,7 +26,7 @@
 
 struct module {
 	void *handle, **aliases; /* of a library: its module in each context, as far as the program asked */
-	size_t alias_count;
+	size_t alias_count, alias_room;
 	bool library;
 	bool references;   /* the program took a texture or surface reference out of it */
 	bool awaited;      /* it was loaded before the recording: its record is to come */
@@ -36,7 +37,7 @@ struct module {
 	uint32_t id;
 	uint64_t searched; /* context_bit of those where its variables were looked up */
 	char *variables;   /* names, each with its NUL; the last is empty */
-	size_t variables_size;
+	size_t variables_size, variables_room;
 	struct module *next;
 };
 
@@ -252,15 +253,13 @@ static void note_variable(void *user, const char *name)
 
 	if (n == 1 || *name == '.')
 		return;
-	char *more = realloc(m->variables, m->variables_size + n + 1);
-	if (!more) {
+	if (!make_room(&m->variables, &m->variables_room, m->variables_size, n + 1, 1)) {
 		session_fail(NO_MEMORY "module");
 		return;
 	}
-	memcpy(more + m->variables_size, name, n);
-	more[m->variables_size + n] = 0;
-	m->variables = more;
+	memcpy(m->variables + m->variables_size, name, n);
 	m->variables_size += n;
+	m->variables[m->variables_size] = 0;
 	m->record.globals++;
 }
 
@@ -457,7 +456,7 @@ static void read_params(struct function *f, CUfunction handle, bool kernel)
 {
 	struct function_param *params = NULL;
 	uint32_t n = 0, bytes = 0;
-	size_t offset, size;
+	size_t offset, size, room = 0;
 
 	for (; kernel ? real.cuKernelGetParamInfo != NULL : real.cuFuncGetParamInfo != NULL; n++) {
 		CUresult r = kernel ? real.cuKernelGetParamInfo((CUkernel)handle, n, &offset, &size)
@@ -468,12 +467,10 @@ static void read_params(struct function *f, CUfunction handle, bool kernel)
 		}
 		if (r != CUDA_SUCCESS)
 			break;
-		struct function_param *more = realloc(params, (n + 1) * sizeof(*more));
-		if (!more) {
+		if (!make_room(&params, &room, n, 1, sizeof(*params))) {
 			session_fail(NO_MEMORY "kernel");
 			break;
 		}
-		params = more;
 		params[n] = (struct function_param){(uint32_t)offset, (uint32_t)size};
 		bytes = (uint32_t)(offset + size);
 	}
@@ -650,13 +647,10 @@ void module_alias(struct thread *t, void *library, void *module, uint64_t seq)
 	pthread_mutex_lock(&lock);
 	struct module *m = module_of_or_new(t, library, true, seq);
 	if (m && !goes_by(m, module)) {
-		void **more = realloc(m->aliases, (m->alias_count + 1) * sizeof(*more));
-		if (more) {
-			m->aliases = more;
-			more[m->alias_count++] = module;
-		} else {
+		if (make_room(&m->aliases, &m->alias_room, m->alias_count, 1, sizeof(*m->aliases)))
+			m->aliases[m->alias_count++] = module;
+		else
 			session_fail(NO_MEMORY "module");
-		}
 	}
 	pthread_mutex_unlock(&lock);
 }

@@ -13,6 +13,7 @@
 
 #include "options/options.h"
 #include "session/session.h"
+#include "util/vector.h"
 
 struct entry {
 	uint64_t base, end;
@@ -507,21 +508,13 @@ void regions_gather_begin(struct region_gathering *g)
 
 static void gather(struct region_gathering *g, struct region *r)
 {
-	size_t more = g->room ? g->room * 2 : 64;
-
 	if (r->gathered == g->number)
 		return;
 	r->gathered = g->number;
-	if (g->count == g->room) {
-		struct region **list = realloc(g->list, more * sizeof(*list));
-		if (!list) {
-			g->failed = true;
-			return;
-		}
-		g->list = list;
-		g->room = more;
-	}
-	g->list[g->count++] = r;
+	if (make_room(&g->list, &g->room, g->count, 1, sizeof(*g->list)))
+		g->list[g->count++] = r;
+	else
+		g->failed = true;
 }
 
 void regions_gather(struct region_gathering *g, uint64_t base, uint64_t size)

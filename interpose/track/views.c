@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "session/session.h"
+#include "util/vector.h"
 
 struct live {
 	const struct context *context;
@@ -41,15 +42,7 @@ void view_made(const struct context *c, uint32_t kind, uint64_t object, const CU
 
 	describe(&l.view, d);
 	pthread_mutex_lock(&lock);
-	if (count == room) {
-		size_t n = room ? room * 2 : 64;
-		struct live *more = realloc(list, n * sizeof(*list));
-		if (more) {
-			list = more;
-			room = n;
-		}
-	}
-	if (count < room)
+	if (make_room(&list, &room, count, 1, sizeof(*list)))
 		list[count++] = l;
 	else
 		session_fail("no host memory for a texture object");

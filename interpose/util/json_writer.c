@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/vector.h"
+
 #define CHUNK 65536
 
 void json_begin(struct json *j, json_sink *sink, void *to)
@@ -31,24 +33,10 @@ void json_free(struct json *j)
 /* Room for size more bytes and a terminator. */
 static bool room(struct json *j, size_t size)
 {
-	char *text;
-	size_t capacity;
-
 	if (j->sink && j->used + size >= CHUNK)
 		json_flush(j);
-	if (j->failed || j->used + size < j->capacity)
-		return !j->failed;
-	capacity = j->sink ? CHUNK : j->capacity * 2 + 256;
-	if (capacity <= j->used + size)
-		capacity = j->used + size + 1;
-	text = realloc(j->text, capacity);
-	if (!text) {
-		j->failed = true;
-		return false;
-	}
-	j->text = text;
-	j->capacity = capacity;
-	return true;
+	j->failed = j->failed || !make_room(&j->text, &j->capacity, j->used, size + 1, 1);
+	return !j->failed;
 }
 
 static void put(struct json *j, const char *text, size_t size)

@@ -12,7 +12,7 @@
 /* Room for `more` items of `item` bytes behind the first `used`. array: the address of the pointer to them. */
 static inline bool make_room(void *array, size_t *room, size_t used, size_t more, size_t item)
 {
-	size_t wanted = *room ? *room : 64;
+	size_t wanted = *room ? *room : 16;
 	void *items;
 
 	if (used + more <= *room)
