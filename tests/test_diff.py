@@ -133,7 +133,7 @@ def test_suspects_are_the_calls_in_between(first: Path, tmp_path: Path) -> None:
         for frame, seq in zip(events, (suspect.seq_a, suspect.seq_b), strict=True):
             assert frame[frame["seq"] == seq]["kernel"].tolist() == [suspect.kernel]
     text = diff_text(report)
-    assert "what may have written to it since epoch 2" in text
+    assert "possible writers since epoch 2" in text
     assert re.search(r"copy of 4 bytes +writes there, only in B\n", text)
     assert "grad(float*, float*)<<<4, 256>>>" in text
     assert report.processes[0].launches is not None

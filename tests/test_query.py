@@ -450,7 +450,7 @@ def test_what_is_no_condition_is_one_line(
         (["--fields", "size"], "--fields size: no such column; events has: process, seq"),
         (["--group-by", "kind,size"], "--group-by size: no such column"),
         (["--sum", "size"], "--sum size: no such column"),
-        (["--sum", "kind"], "kind is text: there are sums and such of numbers only"),
+        (["--sum", "kind"], "kind is text: sum, min, max and mean need a numeric column"),
         (["--sort", "-size"], "--sort size: no such column"),
         (["--group-by", "kind", "--sort", "seq"], "the answer has: kind, count"),
         (["--top", "-1"], "--top -1: a number of rows is expected"),

@@ -52,7 +52,7 @@ def diff(
         str | None,
         typer.Option(
             metavar="TYPES",
-            help="What memory holds, such as f32 or bf16; of single regions REGION=TYPE; "
+            help="What memory holds, such as f32 or bf16; type for one region: REGION=TYPE; "
             "separated by commas.",
         ),
     ] = None,

@@ -118,7 +118,7 @@ def race(
 ) -> int:
     """Look for races: run a program again and again with other delays, and compare its memory.
 
-    Records it twice without delays, then with delays in kernels and between calls, drawn by lot,
+    Records it twice without delays, then with delays in kernels and between calls, at random,
     until a run leaves other memory, prints something else or ends otherwise; says where memory
     parts, and which calls reach it that nothing orders. A search that was interrupted goes on.
     Exit status 0: nothing found; 1: found; 2: could not be run.

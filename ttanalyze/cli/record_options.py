@@ -146,7 +146,7 @@ LaunchDelayOption = Annotated[
     str | None,
     typer.Option(
         metavar="NS",
-        help="Make every other launch, copy or set late by so many nanoseconds, drawn by lot, "
+        help="Make every other launch, copy or set late by so many nanoseconds, at random, "
         "so that a missing dependency between streams shows.",
     ),
 ]
@@ -167,7 +167,7 @@ DelayOption = Annotated[
     typer.Option(
         metavar="NS",
         help="Delay warps inside kernels, by up to so many nanoseconds, before every other "
-        "instruction that moves memory or synchronises, drawn by lot.",
+        "instruction that moves memory or synchronises, at random.",
     ),
 ]
 DelayMinOption = Annotated[

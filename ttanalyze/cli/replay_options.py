@@ -42,7 +42,7 @@ DtypeOption = Annotated[
     typer.Option(
         "--dtype",
         metavar="TYPES",
-        help="What memory holds, such as f32; of single regions REGION=TYPE; separated by commas.",
+        help="What memory holds, such as f32; type for one region: REGION=TYPE; separated by commas.",
     ),
 ]
 

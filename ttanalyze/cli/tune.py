@@ -139,7 +139,7 @@ def tune(
         list[str] | None,
         typer.Option(
             metavar="ABS,REL,ULP",
-            help="What a result may differ by (default: by no byte); of single regions "
+            help="What a result may differ by (default: by no byte); for one region "
             "REGION=ABS,REL,ULP; may be given again.",
         ),
     ] = None,

@@ -87,7 +87,7 @@ def diff(
     began = time.monotonic()
     by_region: Types = {None: types} if isinstance(types, Type) else types or {}
     if tolerance is not None and not by_region:
-        raise Error("a tolerance is of values: it needs a type to see them as")
+        raise Error("--tolerance needs --dtype")
     work = _Diff(every, by_region, tolerance, progress)
     name_a, sides_a = _sides(a, work.names)
     name_b, sides_b = _sides(b, work.names)

@@ -183,7 +183,7 @@ class _Show:
             return []
         since = "its allocation" if found.equal_a is None else f"epoch {found.equal_a}"
         more = _more(found.suspect_count, found.suspects[:SHOWN], "call")
-        lead = f"what may have written to it since {since}"
+        lead = f"possible writers since {since}"
         return self.table(lead, suspects(found), {0, 1, 2}, more)
 
     def _spread(self, process: ProcessDiff) -> list[str]:

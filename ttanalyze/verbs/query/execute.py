@@ -254,7 +254,7 @@ def _part(piece: pd.DataFrame, keys: list[str], figures: list[tuple[str, str]]) 
     numbers = {}
     for what, column in figures:
         if isinstance(piece[column].dtype, pd.CategoricalDtype):
-            raise Error(f"{column} is text: there are sums and such of numbers only")
+            raise Error(f"{column} is text: sum, min, max and mean need a numeric column")
         values = piece[column]
         numbers[column] = values.astype("i8") if values.dtype == bool else values
         if what in OF_SUMS and not pd.api.types.is_float_dtype(values.dtype):

@@ -22,7 +22,7 @@ THREADS = (32, 128, 512)
 
 
 class Provoker:
-    """Does something else before each launch, drawn by lot from a seed. simulated: the device is
+    """Does something else before each launch, chosen at random from a seed. simulated: the device is
     the simulator, where a block that stays costs the host's time.
     """
 
