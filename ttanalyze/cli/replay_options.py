@@ -42,7 +42,8 @@ DtypeOption = Annotated[
     typer.Option(
         "--dtype",
         metavar="TYPES",
-        help="What memory holds, such as f32; type for one region: REGION=TYPE; separated by commas.",
+        help="What memory holds, such as f32; type for one region: REGION=TYPE; separated by "
+        "commas.",
     ),
 ]
 

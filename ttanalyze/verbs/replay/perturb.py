@@ -22,8 +22,8 @@ THREADS = (32, 128, 512)
 
 
 class Provoker:
-    """Does something else before each launch, chosen at random from a seed. simulated: the device is
-    the simulator, where a block that stays costs the host's time.
+    """Does something else before each launch, chosen at random from a seed. simulated: the device
+    is the simulator, where a block that stays costs the host's time.
     """
 
     def __init__(self, own: Own, seed: int, simulated: bool) -> None:
