@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,10 +62,9 @@ def declarations() -> str:
     """The headers as cffi takes them: without preprocessor lines and inline functions."""
     text = "\n".join((INTERPOSE / h).read_text() for h in HEADERS)
     text = re.sub(r"^static inline.*?^}", "", text, flags=re.M | re.S)
-    return (
-        re.sub(r"^#.*$", "", text, flags=re.M)
-        + "uint64_t stream_digest(const void *, size_t, size_t);"
-    )
+    of_build = runpy.run_path(str(INTERPOSE / "include" / "format_ffi.py"))
+    declared: str = of_build["declarations"](text)
+    return declared + "uint64_t stream_digest(const void *, size_t, size_t);"
 
 
 FFI: Any = cffi.FFI()

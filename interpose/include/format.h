@@ -3,8 +3,8 @@
  *
  * This header is the one definition of the format: the recorder compiles it, and the build
  * hands the same text to cffi, from which the Python toolkit derives its numpy dtypes. It
- * therefore holds only plain constants, enumerations and structures of fixed-width members
- * without implicit padding. docs/format.md describes the meaning byte by byte.
+ * therefore holds only plain constants, enumerations, lists of the form `LIST(X)` and structures of
+ * fixed-width members without implicit padding. docs/format.md describes the meaning byte by byte.
  *
  * All integers are little-endian. All offsets and sizes are in bytes unless said otherwise.
  */
@@ -66,44 +66,75 @@ struct tt_file_header {
 
 /* ---- events ---- */
 
-/* tt_event.kind */
-enum tt_event_kind {
-	TT_EVENT_NONE = 0,        /* an unused slot; readers skip it */
-	TT_EVENT_LAUNCH = 1,      /* a kernel launch */
-	TT_EVENT_LAUNCH_HOST = 2, /* a host function or stream callback */
-	TT_EVENT_GRAPH_LAUNCH = 3, /* id = graph, as in tt_graph_record */
-	/* dst, src, bytes moved; of 2-D and 3-D copies grid = bytes of a row, rows, slices, block = pitches of dst and
-	 * src, cluster = rows from slice to slice of dst and src */
-	TT_EVENT_COPY = 4,
-	TT_EVENT_SET = 5,         /* dst, bytes, src = value, shared = bytes of an item; of rows grid = items, rows */
-	TT_EVENT_ALLOC = 6,       /* dst, bytes, id = region */
-	TT_EVENT_FREE = 7,        /* dst, bytes, id = region */
-	TT_EVENT_STREAM_CREATE = 8, /* bytes = its flags, 1: it does not wait for the legacy default stream */
-	TT_EVENT_STREAM_DESTROY = 9,
-	TT_EVENT_EVENT_RECORD = 10, /* src = CUevent */
-	TT_EVENT_EVENT_WAIT = 11,   /* src = CUevent */
-	TT_EVENT_SYNC = 12,         /* the host waited: context, stream or event */
-	TT_EVENT_CONTEXT = 13,      /* created or destroyed */
-	TT_EVENT_MODULE_LOAD = 14,  /* id = module */
-	TT_EVENT_MODULE_UNLOAD = 15,
-	TT_EVENT_MEM_OP = 16,       /* stream write or wait on a value; dst */
-	TT_EVENT_CAPTURE_BEGIN = 17, /* stream capture */
-	TT_EVENT_CAPTURE_END = 18,
-	TT_EVENT_EPOCH = 19,        /* an epoch was cut here; id = epoch number */
-	/* What the program says of itself through NVTX. Where a message is called for: id = string
-	 * offset of the message, dst = string offset of the domain (TT_NO_ID: the default one), shared =
-	 * colour as ARGB (0: none), bytes = payload, grid[0] = its type (enum tt_payload), grid[1] = category. */
-	TT_EVENT_MARK = 20,
-	TT_EVENT_RANGE_PUSH = 21,   /* a range of this thread and domain, within those that are open */
-	TT_EVENT_RANGE_POP = 22,    /* ends the innermost; id, dst as there */
-	TT_EVENT_RANGE_START = 23,  /* src = the range; ends anywhere */
-	TT_EVENT_RANGE_END = 24,    /* src = the range; id, dst as there where they are known */
-	TT_EVENT_NAME = 25,         /* id = string offset of a name; dst = of what: enum tt_named */
-	TT_EVENT_GRAPH_INSTANTIATE = 26, /* id = graph, as in tt_graph_record */
-	TT_EVENT_GRAPH_UPDATE = 27, /* id = graph, bytes = nodes that changed */
-	TT_EVENT_GRAPH_DESTROY = 28, /* id = graph */
-	TT_EVENT_CONTROL = 29       /* id = string offset of what tt_control has set, as in tt_epoch.controls */
+/* What is true of all events of a kind. A reader that treats several kinds alike asks for one of these. */
+enum tt_kind_property {
+	TT_KIND_WORK = 1,       /* a stream does it: on the device, or by a function of the host */
+	TT_KIND_WRITES = 2,     /* work that may change device memory */
+	TT_KIND_STREAM = 4,     /* it goes into a stream: work, and what orders streams */
+	TT_KIND_TIMED = 8,      /* work of which tt_activity says when the device did it */
+	TT_KIND_WAIT = 16,      /* the host waited */
+	TT_KIND_LAUNCH = 32,    /* it runs kernels */
+	TT_KIND_MOVE = 64,      /* it writes bytes to dst */
+	TT_KIND_BIRTH = 128,    /* it makes regions */
+	TT_KIND_REGION = 256,   /* dst, bytes, id = region */
+	TT_KIND_MODULE = 512,   /* id = module */
+	TT_KIND_GRAPH = 1024,   /* id = graph, as in tt_graph_record */
+	TT_KIND_NAMED = 2048,   /* calls are told apart by id: function, module, graph, epoch, text */
+	TT_KIND_NVTX = 4096     /* what the program says of itself through NVTX */
 };
+
+/*
+ * Each kind of event: its name, its number on disk, its properties (0: none of them).
+ *
+ * Copies have dst, src, bytes moved; of 2-D and 3-D copies grid = bytes of a row, rows, slices,
+ * block = pitches of dst and src, cluster = rows from slice to slice of dst and src.
+ *
+ * Of TT_KIND_NVTX, where a message is called for: id = string offset of the message, dst = string
+ * offset of the domain (TT_NO_ID: the default one), shared = colour as ARGB (0: none), bytes =
+ * payload, grid[0] = its type (enum tt_payload), grid[1] = category.
+ */
+#define TT_EVENT_KINDS(X) \
+	X(NONE, 0, 0) /* an unused slot; readers skip it */ \
+	X(LAUNCH, 1, TT_KIND_WORK | TT_KIND_WRITES | TT_KIND_STREAM | TT_KIND_TIMED | TT_KIND_LAUNCH | TT_KIND_NAMED) \
+	X(LAUNCH_HOST, 2, TT_KIND_WORK | TT_KIND_STREAM) /* a host function or stream callback */ \
+	X(GRAPH_LAUNCH, 3, TT_KIND_WORK | TT_KIND_WRITES | TT_KIND_STREAM | TT_KIND_TIMED | TT_KIND_LAUNCH | \
+			   TT_KIND_GRAPH | TT_KIND_NAMED) \
+	X(COPY, 4, TT_KIND_WORK | TT_KIND_WRITES | TT_KIND_STREAM | TT_KIND_TIMED | TT_KIND_MOVE) \
+	/* src = value, shared = bytes of an item; of rows grid = items, rows */ \
+	X(SET, 5, TT_KIND_WORK | TT_KIND_WRITES | TT_KIND_STREAM | TT_KIND_TIMED | TT_KIND_MOVE) \
+	X(ALLOC, 6, TT_KIND_BIRTH | TT_KIND_REGION) \
+	X(FREE, 7, TT_KIND_REGION) \
+	X(STREAM_CREATE, 8, 0) /* bytes = its flags, 1: it does not wait for the legacy default stream */ \
+	X(STREAM_DESTROY, 9, 0) \
+	X(EVENT_RECORD, 10, TT_KIND_STREAM) /* src = CUevent */ \
+	X(EVENT_WAIT, 11, TT_KIND_STREAM) /* src = CUevent */ \
+	X(SYNC, 12, TT_KIND_WAIT) /* for a context, stream or event */ \
+	X(CONTEXT, 13, 0) /* created or destroyed */ \
+	X(MODULE_LOAD, 14, TT_KIND_BIRTH | TT_KIND_MODULE | TT_KIND_NAMED) \
+	X(MODULE_UNLOAD, 15, TT_KIND_MODULE | TT_KIND_NAMED) \
+	X(MEM_OP, 16, TT_KIND_WORK | TT_KIND_WRITES | TT_KIND_STREAM) /* stream write or wait on a value; dst */ \
+	X(CAPTURE_BEGIN, 17, 0) /* stream capture */ \
+	X(CAPTURE_END, 18, 0) \
+	X(EPOCH, 19, TT_KIND_NAMED) /* an epoch was cut here; id = epoch number */ \
+	X(MARK, 20, TT_KIND_NVTX) \
+	X(RANGE_PUSH, 21, TT_KIND_NVTX) /* a range of this thread and domain, within those that are open */ \
+	X(RANGE_POP, 22, TT_KIND_NVTX) /* ends the innermost; id, dst as there */ \
+	X(RANGE_START, 23, TT_KIND_NVTX) /* src = the range; ends anywhere */ \
+	X(RANGE_END, 24, TT_KIND_NVTX) /* src = the range; id, dst as there where they are known */ \
+	X(NAME, 25, TT_KIND_NVTX) /* id = string offset of a name; dst = of what: enum tt_named */ \
+	X(GRAPH_INSTANTIATE, 26, TT_KIND_GRAPH | TT_KIND_NAMED) \
+	X(GRAPH_UPDATE, 27, TT_KIND_GRAPH | TT_KIND_NAMED) /* bytes = nodes that changed */ \
+	X(GRAPH_DESTROY, 28, TT_KIND_GRAPH | TT_KIND_NAMED) \
+	X(CONTROL, 29, TT_KIND_NAMED) /* id = string offset of what tt_control has set, as in tt_epoch.controls */
+
+#define TT_EVENT_NUMBER(name, number, properties) TT_EVENT_##name = number,
+#define TT_EVENT_PROPERTIES(name, number, properties) TT_PROPERTIES_##name = properties,
+
+/* tt_event.kind */
+enum tt_event_kind { TT_EVENT_KINDS(TT_EVENT_NUMBER) };
+
+/* By kind: its properties. */
+enum tt_event_properties { TT_EVENT_KINDS(TT_EVENT_PROPERTIES) };
 
 /* tt_event.dst of TT_EVENT_NAME */
 enum tt_named {

@@ -17,6 +17,7 @@ import orjson
 
 from ttanalyze.errors import Error, FormatError
 from ttanalyze.format import layout, statuses
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.files import read_json
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
@@ -24,7 +25,7 @@ from ttanalyze.schemas import document_faults
 
 NAME = "delays.json"
 DELAYED = layout.constant("TT_EVENTF_DELAYED") | layout.constant("TT_EVENTF_DELAYED_STREAM")
-LAUNCH = layout.EVENT_KINDS.index("launch")
+LAUNCH = KIND["launch"]
 
 
 @dataclass(frozen=True)

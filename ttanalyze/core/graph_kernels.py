@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.format import graphs, layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 
 CAPTURED = layout.constant("TT_EVENTF_CAPTURING")
 COOPERATIVE = layout.constant("TT_EVENTF_COOPERATIVE")
-LAUNCH = layout.EVENT_KINDS.index("launch")
-GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
+LAUNCH = KIND["launch"]
+GRAPH_LAUNCH = KIND["graph-launch"]
 PIECE = 1 << 13  # rows
 KEPT = 256  # states of graphs whose kernels are at hand
 

@@ -16,8 +16,9 @@ import pandas as pd
 from ttanalyze.code import demangle
 from ttanalyze.core import stacks
 from ttanalyze.format import annotations as annotation_records
-from ttanalyze.format import graph_tables, layout
+from ttanalyze.format import event_kinds, graph_tables, layout
 from ttanalyze.format import tables as frames
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
@@ -31,7 +32,6 @@ OF_ANNOTATIONS = {"annotation", "domain", "range"}
 OF_WAITS = {"waited", "waited_region"}
 DELAYED = (layout.constant("TT_EVENTF_DELAYED"), layout.constant("TT_EVENTF_DELAYED_STREAM"))
 DELAYS = ["call", "stream", "call and stream"]  # by which of these flags
-OF_GRAPHS = [i for i, kind in enumerate(layout.EVENT_KINDS) if kind.startswith("graph-")]
 NODE_TEXTS = ("kind", "kernel", "short", "demangled", "params", "regions")
 OF_STACKS = {"caller": stacks.caller, "stack_text": stacks.whole}
 
@@ -161,14 +161,14 @@ class _EventPiece:
             if column in OF_STACKS:
                 made[column] = self.common.texts[column].column([self.process], [members["stack"]])
             elif column in OF_KERNELS:
-                launch = members["kind"] == layout.EVENT_KINDS.index("launch")
+                launch = members["kind"] == KIND["launch"]
                 functions = np.where(launch, members["id"], layout.NO_ID)
                 made[column] = self.common.texts[column].column([self.process], [functions])
             elif column in OF_ANNOTATIONS:
                 numbers = _said(self.process, column, members)
                 made[column] = self.common.texts[column].column([self.process], [numbers])
             elif column == "graph":
-                of_graphs = np.isin(members["kind"], OF_GRAPHS)
+                of_graphs = np.isin(members["kind"], event_kinds.GRAPH)
                 unknown = ~of_graphs | (members["id"] == layout.NO_ID)
                 made[column] = pd.arrays.IntegerArray(members["id"].astype("i8"), unknown)
             elif column in OF_WAITS:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ttanalyze.format import layout
 from ttanalyze.format.captures import Captures
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 
-RECORD, WAIT = (layout.EVENT_KINDS.index(kind) for kind in ("event-record", "event-wait"))
+RECORD, WAIT = KIND["event-record"], KIND["event-wait"]
 
 
 @dataclass(frozen=True)

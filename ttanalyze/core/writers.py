@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.errors import Error
-from ttanalyze.format import graphs, layout
+from ttanalyze.format import event_kinds, graphs, layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 
@@ -30,7 +31,6 @@ HOW = (
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 HOST_DST = layout.constant("TT_EVENTF_HOST_DST")
 SHARED_KINDS = ("managed", "ipc")  # that more than one context may write to
-KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
     events = process.events_between(after_seq, until_seq)
     events = events[(events["result"] == 0) & (events["flags"] & CAPTURING == 0)]
     how = np.full(len(events), len(HOW), "u1")
-    stores = np.isin(events["kind"], [KIND["copy"], KIND["set"], KIND["mem-op"]])
+    stores = np.isin(events["kind"], event_kinds.STORE)
     stores &= events["flags"] & HOST_DST == 0
     stores[stores] = _hits(events[stores], int(birth["base"]), int(birth["size"]))
     stores[stores] = [not waits(process, call) for call in events["call"][stores].tolist()]

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ttanalyze.format import layout
+from ttanalyze.format import event_kinds, layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.files import PIECE, Folder, RecordFile, check_records
 from ttanalyze.format.layout import Array
 
-KINDS = [layout.EVENT_KINDS.index(k) for k in ("launch", "graph-launch", "copy", "set", "sync")]
-SYNC = layout.EVENT_KINDS.index("sync")
+KINDS = event_kinds.TIMED + event_kinds.WAIT
+SYNC = KIND["sync"]
 FLAGS = ("COARSE", "OWN", "STAMPED")
 COARSE, OWN, STAMPED = (layout.constant(f"TT_ACTIVITYF_{name}") for name in FLAGS)
 LATEST = np.uint64((1 << 63) - 1)  # time

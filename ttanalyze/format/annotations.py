@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze.format import layout
+from ttanalyze.format import event_kinds, layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import NO_ID, Array
 from ttanalyze.format.strings import Strings
 
-KINDS = {name: i for i, name in enumerate(layout.EVENT_KINDS) if name}
 MARK, PUSH, POP, START, END, NAME = (
-    KINDS[name] for name in ("mark", "range-push", "range-pop", "range-start", "range-end", "name")
+    KIND[name] for name in ("mark", "range-push", "range-pop", "range-start", "range-end", "name")
 )
-FIRST, LAST = MARK, NAME  # kinds of events that are annotations
 THREAD, STREAM = layout.enum("named").values()  # what has a name
 PAYLOADS = {1: "<u8", 2: "<i8", 3: "<f8", 4: "<u4", 5: "<i4", 6: "<f4"}
 
@@ -32,7 +31,7 @@ RANGE = np.dtype([("begin", "i8"), ("end", "i8"), ("path", "u4"), ("level", "u4"
 
 def is_annotation(kinds: Array) -> Array:
     """Of events by their kinds."""
-    return np.asarray((kinds >= FIRST) & (kinds <= LAST))
+    return np.isin(kinds, event_kinds.NVTX)
 
 
 class Annotations:

@@ -10,16 +10,16 @@ import functools
 
 import numpy as np
 
-from ttanalyze.format import layout
+from ttanalyze.format import event_kinds, layout
 from ttanalyze.format.activities import OWN, Activities
 from ttanalyze.format.epoch_coverage import BEFORE, INSIDE
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.regions import Regions
 from ttanalyze.format.strings import Strings
 
 WAITED = layout.constant("TT_EVENTF_WAITED")
-LAUNCH = layout.EVENT_KINDS.index("launch")
-LAUNCHES = (LAUNCH, layout.EVENT_KINDS.index("graph-launch"))
+LAUNCH = KIND["launch"]
 DIGESTS = ("tt_capture_digest", "tt_capture_digest_at")  # the first kernel of each epoch
 NO_CAPTURES = tuple(f"tt_capture_{name}" for name in ("front_at", "turn_at", "stamp_at", "stamp"))
 SLACK = 100_000  # nanoseconds that clocks may be apart, beside what is known of it
@@ -173,7 +173,7 @@ class Captures:
         it may have been any.
         """
         out = np.full(len(events), -1, "i8")
-        given = np.flatnonzero(np.isin(events["kind"], LAUNCHES) & (events["dst"] != 0))
+        given = np.flatnonzero(np.isin(events["kind"], event_kinds.LAUNCH) & (events["dst"] != 0))
         order, bases = self._by_base
         for i in given.tolist():
             base, seq = events["dst"][i], events["seq"][i]

@@ -11,11 +11,12 @@ import pandas as pd
 from ttanalyze.code import demangle
 from ttanalyze.format import graphs as model
 from ttanalyze.format import layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 
 Progress = Callable[[int, int], None] | None
-GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
+GRAPH_LAUNCH = KIND["graph-launch"]
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 SIZES = ("grid", "block", "cluster")
 COUNTED = ("kernel", "copy", "set")  # kinds of nodes with a column of their own

@@ -16,16 +16,17 @@ import numpy as np
 
 from ttanalyze.format import graphs, layout
 from ttanalyze.format.activities import OWN, STAMPED, Activities, nodes_of
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.graphs import Graphs
 from ttanalyze.format.layout import NO_ID, Array
 from ttanalyze.format.strings import Strings
 
 # What a node that does work shows up as.
 WORK = {
-    graphs.KIND[node]: layout.EVENT_KINDS.index(activity)
+    graphs.KIND[node]: KIND[activity]
     for node, activity in (("kernel", "launch"), ("copy", "copy"), ("set", "set"))
 }
-GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
+GRAPH_LAUNCH = KIND["graph-launch"]
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 KEPT = 256  # matches that are remembered
 LAUNCHES = 1 << 12  # of a graph, the last ones, that are looked at for a mean

@@ -25,6 +25,7 @@ from ttanalyze.format.captures import Captures
 from ttanalyze.format.data import PREFIX, DataReader
 from ttanalyze.format.digest import wrong_event
 from ttanalyze.format.epoch_coverage import Seen
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.files import (
     DATA_KIND,
     PIECE,
@@ -51,7 +52,7 @@ from ttanalyze.format.unread import Unread, find_unread
 
 SLOTS = 512  # of events.bin that are known by the seq they span
 EMPTY_SPAN = xxhash.xxh3_64_intdigest(b"")
-CONTROL = layout.EVENT_KINDS.index("control")
+CONTROL = KIND["control"]
 
 
 class Process:

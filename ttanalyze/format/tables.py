@@ -15,6 +15,7 @@ import pandas as pd
 from ttanalyze.format import annotations as said
 from ttanalyze.format import layout
 from ttanalyze.format.activities import COARSE, OWN, STAMPED, SYNC, nodes_of, rows_of
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
@@ -135,7 +136,7 @@ class EventFrames:
         if column == "process":
             return _process_column(processes, [r["seq"] for r in records])
         if column == "kernel":
-            launch = layout.EVENT_KINDS.index("launch")
+            launch = KIND["launch"]
             kernels = [np.where(r["kind"] == launch, r["id"], layout.NO_ID) for r in records]
             return self._texts["kernel"].column(processes, kernels)
         if column in AXES:
@@ -215,7 +216,7 @@ class ActivityFrames:
         return _nullable(values, missing[column]) if column in missing else values
 
 
-LAUNCH = layout.EVENT_KINDS.index("launch")
+LAUNCH = KIND["launch"]
 FUNCTIONS = 1 << 32  # what names functions instead of texts begins here
 
 

@@ -17,8 +17,9 @@ from ttanalyze.code.demangle import demangle, short
 from ttanalyze.core.tensors import place_of
 from ttanalyze.core.writers import HOW, writers
 from ttanalyze.errors import Error
-from ttanalyze.format import activities, contents, layout
+from ttanalyze.format import activities, contents, event_kinds, layout
 from ttanalyze.format.annotations import is_annotation
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.history import byte_history
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
@@ -413,7 +414,7 @@ class Timeline:
         words = [self.process.call(int(record["call"])) or kind]
         if is_annotation(record["kind"]):
             words.append(self.process.strings.get(int(record["id"])) or "")
-        if kind in ("copy", "set", "alloc", "free"):
+        if record["kind"] in event_kinds.MOVE + event_kinds.REGION:
             words.append(text.size(int(record["bytes"])))
             words.append(f"{'to' if kind == 'copy' else 'at'} {self._address(int(record['dst']))}")
         if kind == "copy":
@@ -447,14 +448,15 @@ class Timeline:
     def _tally(self, records: Array) -> str:
         """How many of which: launches by kernel, then other calls that change memory."""
         kinds = records["kind"]
-        launch = layout.EVENT_KINDS.index("launch")
+        launch = KIND["launch"]
         functions, counts = np.unique(records["id"][kinds == launch], return_counts=True)
         order = np.argsort(counts, kind="stable")[::-1].tolist()
         parts = [_times(short(self.kernel(int(functions[i]))), int(counts[i])) for i in order[:8]]
         parts += ["…"] if len(order) > 8 else []
-        for kind in ("graph-launch", "copy", "set", "mem-op", "alloc", "free"):
-            number = int(np.count_nonzero(kinds == layout.EVENT_KINDS.index(kind)))
-            parts += [_times(kind, number)] if number else []
+        for kind in event_kinds.WRITES + event_kinds.REGION:
+            number = int(np.count_nonzero(kinds == kind))
+            if number and kind != launch:
+                parts.append(_times(layout.EVENT_KINDS[kind], number))
         return ", ".join(parts)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ttanalyze.core import delays
 from ttanalyze.core.crash_report import incident_text, incidents, last_epoch
 from ttanalyze.core.waits import Waits
-from ttanalyze.format import layout, statuses
+from ttanalyze.format import event_kinds, layout, statuses
 from ttanalyze.format.captures import LATEST, Captures
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
@@ -22,7 +22,6 @@ from ttanalyze.output import text
 
 SHOWN_PROCESSES = 8
 SHOWN_WARNINGS = 10
-LAUNCHES = [layout.EVENT_KINDS.index(kind) for kind in ("launch", "graph-launch")]
 IN_GRAPH = 1  # flag: recorded into a graph, not executed
 
 
@@ -121,7 +120,7 @@ def _timeline(process: Process) -> dict[str, Any] | None:
         return None
     launches = timed = 0
     for records in process.event_pieces() if process.activities.there else ():
-        meant = np.isin(records["kind"], LAUNCHES) & (records["result"] == 0)
+        meant = np.isin(records["kind"], event_kinds.LAUNCH) & (records["result"] == 0)
         meant &= records["flags"] & IN_GRAPH == 0
         known = process.activities.known(records["seq"][meant])
         launches, timed = launches + len(known), timed + int(np.count_nonzero(known))

@@ -15,15 +15,15 @@ import numpy as np
 
 from ttanalyze.core.writers import HOW, POSSIBLE, WRITES, writers
 from ttanalyze.errors import Error
-from ttanalyze.format import contents, layout, modules
+from ttanalyze.format import contents, event_kinds, layout, modules
 from ttanalyze.format import graphs as model
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.gpu.rebuild.live_regions import Alive
 from ttanalyze.gpu.rebuild.steps import Fill, Launch, Move, Rows, Span, Step, Upload, cut
 from ttanalyze.output import text
 
-KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
 REGION = {name: number for number, name in enumerate(layout.REGION_KINDS) if name}
 FLAGS = {
     name: layout.constant(f"TT_EVENTF_{name.upper()}")
@@ -175,7 +175,7 @@ class _Reader:
                 continue
             if int(event["context"]) == self._context:
                 self._event(event)
-            elif event["kind"] in (KIND["copy"], KIND["set"]):
+            elif event["kind"] in event_kinds.MOVE:
                 self._check_elsewhere(event)
         self._lives(self._until + 1)
         rows = np.array(list(self._lived), "i8")

@@ -9,12 +9,13 @@ import numpy as np
 
 from ttanalyze.core import stacks
 from ttanalyze.core.writers import HOW, INDIRECT, WRITES, writers
-from ttanalyze.format import layout
+from ttanalyze.format import event_kinds, layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 
 LISTED = 8
-GRAPH_LAUNCH = layout.EVENT_KINDS.index("graph-launch")
+GRAPH_LAUNCH = KIND["graph-launch"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _suspect(process: Process, event: Any, how: int) -> Suspect:
         thread=int(event["thread"]),
         grid=event["grid"].tolist() if launch else None,
         block=event["block"].tolist() if launch else None,
-        bytes=int(event["bytes"]) if kind in ("copy", "set") else None,
+        bytes=int(event["bytes"]) if event["kind"] in event_kinds.MOVE else None,
         how=HOW[how],
         caller=stacks.caller(frames) if frames else None,
     )

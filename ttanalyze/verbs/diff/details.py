@@ -12,13 +12,14 @@ from ttanalyze.core.tensors import Tally, place_of, type_of
 from ttanalyze.core.values import Comparison, Tolerance, Type, ValueDifference
 from ttanalyze.errors import Error
 from ttanalyze.format import contents, layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.labels import Part
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.diff import suspects
 from ttanalyze.verbs.diff.match import MatchedCalls, MatchedRegions
 from ttanalyze.verbs.diff.report import Divergence
-from ttanalyze.verbs.diff.sides import KIND, Calls, Names, Side
+from ttanalyze.verbs.diff.sides import Calls, Names, Side
 from ttanalyze.verbs.diff.states import Common, Stretches
 
 LISTED_BLOCKS = 16

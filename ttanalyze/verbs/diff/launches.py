@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.diff.match import MatchedCalls
 from ttanalyze.verbs.diff.report import Launches, Stretch
-from ttanalyze.verbs.diff.sides import KIND, Calls
+from ttanalyze.verbs.diff.sides import Calls
 
 LISTED = 100  # stretches that are described
 KERNELS = 4  # of a stretch, by name

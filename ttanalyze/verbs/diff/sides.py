@@ -11,19 +11,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ttanalyze.format import layout, statuses
+from ttanalyze.format import event_kinds, layout, statuses
 from ttanalyze.format.epoch_coverage import INSIDE
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.expected import ExpectedProcess
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.unread import Unread, find_unread
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
-KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
-WORK = ("launch", "graph-launch", "copy", "set", "mem-op")  # may change memory
-CALLS = (*WORK, "launch-host", "sync")  # are aligned
-LAUNCHES = ("launch", "graph-launch")
-BIRTHS = ("alloc", "module-load")
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 # Of an event's flags, those that are the program's doing.
 HOST_DST = layout.constant("TT_EVENTF_HOST_DST")
@@ -249,8 +245,8 @@ def read_calls(side: Side, names: Names) -> Calls | None:
     if side.process is None:
         return None
     kinds, births = np.zeros((2, len(layout.EVENT_KINDS)), bool)
-    kinds[[KIND[name] for name in CALLS]] = True
-    births[[KIND[name] for name in BIRTHS]] = True
+    kinds[[*event_kinds.WORK, *event_kinds.WAIT]] = True
+    births[[*event_kinds.BIRTH]] = True
     parts: dict[str, list[Array]] = {name: [] for name in Calls.__dataclass_fields__}
     recorded = False
     for records in side.process.event_pieces():
@@ -285,6 +281,6 @@ def _calls(process: Process, events: Array, names: Names) -> Calls:
         thread=events["thread"].copy(),
         same=mixed(alike, events["bytes"], events["shared"], *sizes),
         alike=alike,
-        work=np.isin(kind, [KIND[name] for name in WORK]) & (flags & (CAPTURING | HOST_DST) == 0),
-        launch=np.isin(kind, [KIND[name] for name in LAUNCHES]),
+        work=np.isin(kind, event_kinds.WRITES) & (flags & (CAPTURING | HOST_DST) == 0),
+        launch=np.isin(kind, event_kinds.LAUNCH),
     )

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.core import writers as writing
-from ttanalyze.format import layout
+from ttanalyze.format import event_kinds, layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.diff.match import MatchedCalls, MatchedRegions
 from ttanalyze.verbs.diff.report import Suspect
-from ttanalyze.verbs.diff.sides import KIND, Calls, mixed
+from ttanalyze.verbs.diff.sides import Calls, mixed
 
 LISTED = 16
 COMPARED = 4096  # launches whose parameters are compared
@@ -121,7 +122,7 @@ class _Search:
             block=event["block"].tolist() if launch else None,
             cluster=event["cluster"].tolist() if launch and event["cluster"].any() else None,
             shared=int(event["shared"]) if launch else None,
-            bytes=int(event["bytes"]) if kind in ("copy", "set") else None,
+            bytes=int(event["bytes"]) if event["kind"] in event_kinds.MOVE else None,
             how=writing.HOW[how],
             stack=window.process.stack(int(event["stack"])) or None,
             range=window.process.annotations.range_of(event),

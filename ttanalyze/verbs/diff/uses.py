@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ttanalyze.format import layout
+from ttanalyze.format import event_kinds, layout
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.diff.match import MatchedCalls, Pair
-from ttanalyze.verbs.diff.sides import KIND
 
 CALLS = 1 << 16  # pairs of calls that are looked at
 PARAMETERS = 1 << 12  # of these, pairs of launches whose parameters are
@@ -47,7 +46,7 @@ def _events(process: Process, seqs: Array) -> Array:
 
 def _pointers(processes: tuple[Process, Process], events: Pair) -> tuple[Pair, Array]:
     """What may be pointers, of either side, and of which of the events."""
-    plain = np.flatnonzero(np.isin(events[0]["kind"], [KIND["copy"], KIND["set"]]))
+    plain = np.flatnonzero(np.isin(events[0]["kind"], event_kinds.MOVE))
     words = [[side["dst"][plain], side["src"][plain]] for side in events]
     at = [plain, plain]
     launches = (events[0]["params_size"] == events[1]["params_size"]) & (

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze.format import graphs, layout
+from ttanalyze.format import event_kinds, graphs, layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 
-KIND = {name: number for number, name in enumerate(layout.EVENT_KINDS) if name}
-WORK = {KIND[name] for name in ("launch", "launch-host", "graph-launch", "copy", "set", "mem-op")}
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 SYNC_COPY = layout.constant("TT_EVENTF_SYNC_COPY")
 HOST_DST = layout.constant("TT_EVENTF_HOST_DST")
@@ -130,7 +129,7 @@ class _Reader:
             self._wait(event, lane)
         elif kind == KIND["free"]:
             self._free_waits(event)
-        elif kind in WORK:
+        elif kind in event_kinds.WORK:
             return self._work(event, kind, lane)
         return None
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.core import stacks
-from ttanalyze.format import graphs, history, layout
+from ttanalyze.format import event_kinds, graphs, history, layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.regions import Regions
-from ttanalyze.verbs.race.order import HOST_DST, KIND, Call, calls_between, unordered
+from ttanalyze.verbs.race.order import HOST_DST, Call, calls_between, unordered
 from ttanalyze.verbs.race.report import OneCall, Pair
 
 LISTED = 8
@@ -107,7 +108,7 @@ class _Search:
         if kind == KIND["graph-launch"]:
             return self._of_graph(event)
         copies = kind == KIND["copy"]
-        if not copies and kind not in (KIND["set"], KIND["mem-op"]):
+        if kind not in event_kinds.STORE:
             return {}
         return self._moved(seq, event, event["bytes"], copies, bool(flags & HOST_DST))
 

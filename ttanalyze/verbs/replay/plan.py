@@ -15,10 +15,11 @@ from ttanalyze.code import demangle
 from ttanalyze.code.uses import uses
 from ttanalyze.core.writers import waits
 from ttanalyze.errors import Error
-from ttanalyze.format import layout, modules
+from ttanalyze.format import event_kinds, layout, modules
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-from ttanalyze.gpu.rebuild.dependency_graph import FLAGS, KIND, good_epochs, is_partial, span_to
+from ttanalyze.gpu.rebuild.dependency_graph import FLAGS, good_epochs, is_partial, span_to
 from ttanalyze.gpu.rebuild.live_regions import Alive
 from ttanalyze.gpu.rebuild.steps import Launch, Move, Span, Step, Upload, cut
 from ttanalyze.output import text
@@ -32,7 +33,6 @@ WHY_BAD = {  # by flag, of epochs
     layout.DROPPED: "was dropped: it has no contents",
     layout.LOOSE: "was cut while work was running: it may be torn",
 }
-WORK = [KIND[name] for name in ("launch", "graph-launch", "copy", "set", "mem-op")]
 
 
 @dataclass(frozen=True)
@@ -314,7 +314,7 @@ def _check_memory(made: Span, seq: int) -> None:
 def _work(process: Process, context: int, after: int, until: int) -> int:
     """How many calls of a context after one up to another may have written to its memory."""
     events = process.events_between(after, until)
-    some = np.isin(events["kind"], WORK) & (events["context"] == context)
+    some = np.isin(events["kind"], event_kinds.WRITES) & (events["context"] == context)
     some &= (events["result"] == 0) & (events["flags"] & FLAGS["capturing"] == 0)
     some &= events["flags"] & FLAGS["host_dst"] == 0
     return sum(not waits(process, call) for call in events["call"][some].tolist())

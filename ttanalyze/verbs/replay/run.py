@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ttanalyze.errors import Error, FormatError
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.process import Process
 from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.rebuild.address_map import Finding
-from ttanalyze.gpu.rebuild.dependency_graph import KIND
 from ttanalyze.gpu.rebuild.replay_context import Scene
 from ttanalyze.verbs.replay.compare import RegionDifference, Tolerances, Types, differences
 from ttanalyze.verbs.replay.plan import Plan, plan

@@ -14,6 +14,7 @@ import numpy as np
 
 from ttanalyze.code import demangle
 from ttanalyze.format import layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
@@ -250,7 +251,7 @@ def _kernels(
     names: dict[int, tuple[str, str]],
 ) -> dict[str, Any]:
     """The kernels that were launched most, and of each how, when and where."""
-    launch = (events["kind"] == layout.EVENT_KINDS.index("launch")) & (events["flags"] & 1 == 0)
+    launch = (events["kind"] == KIND["launch"]) & (events["flags"] & 1 == 0)
     of, times = events["id"][launch], times[launch]
     begins, ends, known = process.activities.spans(events["seq"][launch])
     took = np.where(known, ends - begins, 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ttanalyze.format import layout
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 
 LANES = 20  # of streams; the busiest, and one for all others
@@ -57,20 +57,19 @@ def timeline(events: Array, times: Array, names: dict[int, str], limit: int) -> 
     """events: of a process, by seq; times: of each, ascending; names: of kernels, by function id;
     limit: of marks in all lanes.
     """
-    kinds = {name: i for i, name in enumerate(layout.EVENT_KINDS)}
     kind, executed = events["kind"], events["flags"] & IN_GRAPH == 0
-    launch = (kind == kinds["launch"]) & executed
+    launch = (kind == KIND["launch"]) & executed
     kernels, what_of = _kernels(events["id"][launch])
     labels = [names.get(i, f"function {i}") for i in kernels] + [OTHER_KERNELS]
     what = np.zeros(len(events), "u4")
     what[launch] = what_of
     shown = launch.copy()
     for name, label in WORK.items():
-        those = (kind == kinds[name]) & executed
+        those = (kind == KIND[name]) & executed
         what[those] = len(labels)
         labels.append(label)
         shown |= those
-    waits = kind == kinds["sync"]
+    waits = kind == KIND["sync"]
     what[waits] = len(labels)
     labels.append(WAIT)
     of_streams, lane_names, left_out = _streams(events, shown)

@@ -17,8 +17,9 @@ import numpy as np
 from ttanalyze.code import demangle
 from ttanalyze.core.waits import Found as Waits
 from ttanalyze.core.waits import capture_ends
-from ttanalyze.format import layout
+from ttanalyze.format import event_kinds, layout
 from ttanalyze.format.annotations import is_annotation
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import NO_ID, Array
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.trace.lanes import Lanes
@@ -38,17 +39,7 @@ PIECE = 1 << 15  # calls
 HELD = 1 << 12  # calls that may wait for what follows them
 FRAMES = 32  # of a call stack that are shown
 
-KINDS = {name: i for i, name in enumerate(layout.EVENT_KINDS) if name}
-SUBMITTED = [KINDS[kind] for kind in ("launch", "launch-host", "graph-launch", "copy", "set")]
-SUBMITTED += [KINDS[kind] for kind in ("event-record", "event-wait", "mem-op")]
 IN_GRAPH, COOPERATIVE, SYNC_COPY, TO_HOST, FROM_HOST, PEER = 1, 2, 4, 8, 16, 32  # flags
-TIMED_KINDS = [KINDS[kind] for kind in ("launch", "graph-launch", "copy", "set")]
-MOVING = [KINDS["copy"], KINDS["set"]]
-OF_GRAPHS = [kind for kind in KINDS if kind.startswith("graph-")]
-NAMED = [
-    KINDS[kind]
-    for kind in ("launch", "module-load", "module-unload", "epoch", "control", *OF_GRAPHS)
-]
 
 # What rows with one template have in common.
 COMMON = ("kind", "flags", "thread", "result", "context", "call", "stream", "stack")
@@ -184,10 +175,10 @@ class Calls:
         keys = np.zeros(len(records), KEY)
         for name in COMMON:
             keys[name] = records[name]
-        launches = records["kind"] == KINDS["launch"]
+        launches = records["kind"] == KIND["launch"]
         for name in LAUNCH:
             keys[name][launches] = records[name][launches]
-        keys["id"] = np.where(np.isin(records["kind"], NAMED), records["id"], NO_ID)
+        keys["id"] = np.where(np.isin(records["kind"], event_kinds.NAMED), records["id"], NO_ID)
         keys["id"] = np.where(regions >= 0, 0, keys["id"])  # their numbers have a column
         keys["dst"], keys["src"] = self._regions.labels(records, regions)
         keys["state"], keys["layer"] = placed.state, placed.layer
@@ -216,7 +207,7 @@ class Calls:
             common["caller"] = stack[0]
             common["stack"] = stack
         numbers = ("seq", *_numbers(kind))
-        if kind in ("alloc", "free") and int(key["id"]) != NO_ID:
+        if key["kind"] in event_kinds.REGION and int(key["id"]) != NO_ID:
             numbers = (*numbers, "region")
         submits = bool(_submits(np.array([key]))[0])
         thread = self._lanes.thread(int(key["thread"]))
@@ -228,7 +219,7 @@ class Calls:
             more: dict[str, Any]
             if state == UNKNOWN:
                 lane = self._lanes.untimed(*place)
-                more = {"GPU time": "not known"} if key["kind"] in TIMED_KINDS else {}
+                more = {"GPU time": "not known"} if key["kind"] in event_kinds.TIMED else {}
             else:
                 lane = self._lanes.stream(*place, int(key["layer"]))
                 more = {"coarse": True} if state == INEXACT else {}
@@ -254,9 +245,9 @@ class Calls:
             return f"epoch {number}", {"epoch": number}
         if kind == "control" and number:
             return kind, {"controls": self._process.strings.get(number) or ""}
-        if kind in ("module-load", "module-unload") and number != NO_ID:
+        if key["kind"] in event_kinds.MODULE and number != NO_ID:
             args["module"] = number
-        if kind in OF_GRAPHS and number != NO_ID:
+        if key["kind"] in event_kinds.GRAPH and number != NO_ID:
             return f"graph {number}" if kind == "graph-launch" else kind, {"graph": number}
         if kind == "copy":
             return _copy(int(key["flags"])), args
@@ -295,7 +286,7 @@ def _copy(flags: int) -> str:
 
 def _submits(records: Array) -> Array:
     """Whether each call put something into a stream: none that failed, or that made a graph."""
-    kinds = np.isin(records["kind"], SUBMITTED)
+    kinds = np.isin(records["kind"], event_kinds.STREAM)
     return np.asarray(kinds & (records["result"] == 0) & (records["flags"] & IN_GRAPH == 0))
 
 
@@ -350,8 +341,8 @@ class _Regions:
         regions = process.regions
         self._label = np.append(regions.label, np.uint32(NO_ID))  # the last: of no region
         self._calls = {
-            KINDS["alloc"]: _by_value(regions.birth["seq"]),
-            KINDS["free"]: _by_value(regions.death_seq),
+            KIND["alloc"]: _by_value(regions.birth["seq"]),
+            KIND["free"]: _by_value(regions.death_seq),
         }
         rows = np.flatnonzero(regions.label != NO_ID)
         rows = rows[np.lexsort([regions.birth["seq"][rows], regions.birth["base"][rows]])]
@@ -374,7 +365,7 @@ class _Regions:
     def labels(self, records: Array, rows: Array) -> tuple[Array, Array]:
         """Of the regions that calls allocate, free or write to, and of those that they read."""
         to, source = self._label[rows], np.full(len(records), NO_ID, "u4")
-        moving = np.flatnonzero(np.isin(records["kind"], MOVING))
+        moving = np.flatnonzero(np.isin(records["kind"], event_kinds.MOVE))
         if len(self._labelled) and len(moving):
             seqs = records["seq"][moving]
             to[moving] = self._label_at(records["dst"][moving], seqs)

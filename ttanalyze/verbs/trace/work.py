@@ -17,8 +17,9 @@ import numpy as np
 from ttanalyze.code import demangle
 from ttanalyze.core.waits import Found as FoundWaits
 from ttanalyze.core.waits import Waits
-from ttanalyze.format import activities, layout
+from ttanalyze.format import activities, event_kinds, layout
 from ttanalyze.format.activities import COARSE, OWN, SYNC
+from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import NO_ID, Array
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.trace.capture_waits import Held
@@ -28,8 +29,7 @@ from ttanalyze.verbs.trace.rows import LATEST, Part, Rows, Template, Templates, 
 PIECE = 1 << 15  # activities
 LAYERS = 128  # of a lane; what more there is at a time is cut short
 UNKNOWN, TIMED, INEXACT = 1, 2, 3  # what is known of when a call's work was done; 0: nobody asked
-LAUNCH, GRAPH, COPY = (layout.EVENT_KINDS.index(k) for k in ("launch", "graph-launch", "copy"))
-MOVING = (COPY, layout.EVENT_KINDS.index("set"))
+LAUNCH, GRAPH, COPY = KIND["launch"], KIND["graph-launch"], KIND["copy"]
 OF_CALLS, OF_NONE, OF_RECORDER = range(3)  # whose work it is, which says in which lanes
 
 KEY = np.dtype(
@@ -265,7 +265,8 @@ class Work:
         args |= {"stream": int(key["stream"])} if key["stream"] else {}
         args |= {"coarse": True} if int(key["flags"]) & COARSE else {}
         args |= {"stamped": True} if int(key["flags"]) & activities.STAMPED else {}
-        numbers = (("bytes",) if kind in MOVING else ()) + (("node",) if key["node"] else ())
+        numbers: tuple[str, ...] = ("bytes",) if kind in event_kinds.MOVE else ()
+        numbers += ("node",) if key["node"] else ()
         if key["whose"] == OF_CALLS:
             lane = self._lanes.stream(int(key["context"]), int(key["stream"]), layer)
             numbers = ("seq", *numbers)

@@ -1,0 +1,103 @@
+"""Kinds of events are classified once, in format.h, and everybody uses that."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import support
+from ttanalyze.format import event_kinds, layout
+from ttanalyze.format.event_kinds import KIND
+from ttanalyze.gpu.rebuild import dependency_graph
+from ttanalyze.verbs.report import timeline
+
+PACKAGE, INTERPOSE = support.ROOT / "ttanalyze", support.ROOT / "interpose"
+# Tuples that are no class of events: kinds of nodes, and what has a better name than its call.
+NO_CLASSES = {
+    ("gpu/rebuild/dependency_graph.py", ("copy", "set")),
+    ("verbs/trace/calls.py", ("launch", "epoch", "control")),
+}
+PROPERTIES = [name.removeprefix("TT_KIND_") for name in layout.enum("kind_property")]
+
+
+def kind_of(node: ast.expr) -> str | None:
+    """The kind of event that an expression says by name."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        node = node.slice if node.value.id == "KIND" else node
+    said = node.value if isinstance(node, ast.Constant) else None
+    return said if isinstance(said, str) and said in KIND else None
+
+
+def lists_of_kinds(source: str) -> list[tuple[str, ...]]:
+    """Lists, sets and tuples of nothing but kinds, without those that name each."""
+    tree, out = ast.parse(source), []
+    named = {
+        id(node)
+        for assignment in ast.walk(tree)
+        if isinstance(assignment, ast.Assign) and isinstance(assignment.targets[0], ast.Tuple)
+        for node in ast.walk(assignment.value)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.List | ast.Set | ast.Tuple) and id(node) not in named:
+            kinds = [kind for kind in map(kind_of, node.elts) if kind]
+            if len(set(kinds)) > 1 and len(kinds) == len(node.elts):
+                out.append(tuple(kinds))
+    return out
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_each_property_is_one_that_python_knows(name: str) -> None:
+    kinds = getattr(event_kinds, name)
+    assert kinds, "no kind has it"
+    assert set(kinds) <= set(KIND.values()) - {KIND["none"]}
+
+
+def test_the_header_is_read_as_the_compiler_reads_it(tmp_path: Path) -> None:
+    program = tmp_path / "kinds.c"
+    program.write_text(
+        '#include <stdio.h>\n#include "format.h"\n'
+        "#define PRINT(name, number, properties) "
+        'printf("%s %d %d\\n", #name, TT_EVENT_##name, TT_PROPERTIES_##name);\n'
+        "int main(void) { TT_EVENT_KINDS(PRINT) }\n"
+    )
+    command = ["cc", f"-I{INTERPOSE / 'include'}", str(program), "-o", str(tmp_path / "kinds")]
+    subprocess.run(command, check=True)
+    out = subprocess.run([tmp_path / "kinds"], check=True, capture_output=True, text=True).stdout
+    numbers, properties = layout.enum("event_kind"), layout.enum("event_properties")
+    assert out.split() == [
+        word
+        for name, number in numbers.items()
+        for kind in [name.removeprefix("TT_EVENT_")]
+        for word in (kind, str(number), str(properties[f"TT_PROPERTIES_{kind}"]))
+    ]
+
+
+def test_work_goes_into_streams_and_all_that_writes_is_work() -> None:
+    assert set(event_kinds.WORK) <= set(event_kinds.STREAM)
+    assert {*event_kinds.WRITES, *event_kinds.TIMED, *event_kinds.LAUNCH} <= {*event_kinds.WORK}
+
+
+def test_no_module_lists_kinds_again() -> None:
+    found = {
+        (str(path.relative_to(PACKAGE)), kinds)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for kinds in lists_of_kinds(path.read_text())
+    }
+    assert found == NO_CLASSES
+    maps = [
+        str(path.relative_to(PACKAGE))
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if re.search(r"enumerate\(layout\.EVENT_KINDS|EVENT_KINDS\.index", path.read_text())
+    ]
+    assert maps == ["format/event_kinds.py"]
+
+
+def test_what_treats_each_kind_apart_leaves_none_out() -> None:
+    assert set(dependency_graph.REACH) == set(event_kinds.STORE)
+    assert set(dependency_graph.HANDLERS) >= {*event_kinds.STREAM, *event_kinds.WAIT}
+    shown = {KIND[kind] for kind in timeline.WORK} | {KIND["launch"]}
+    assert shown == set(event_kinds.WORK) - {KIND["mem-op"]}, "waits and writes of words"
