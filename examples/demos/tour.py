@@ -15,8 +15,10 @@ ASKED = ["--params", "--cpu-callstack", "auto"]  # with them more can be said of
 def main() -> None:
     chosen = options(__doc__.splitlines()[0]).parse_args()
     start(chosen)
-    chosen.sim = chosen.sim or not checks.check_driver()[2]
-    say("Running on " + ("the simulator." if chosen.sim else "the GPU."))
+    usable = chosen.sim or checks.check_driver()[2]
+    place = "the simulator" if chosen.sim else "the GPU"
+    say(f"Running on {place}." if usable else "Running on the simulator: no usable GPU found.")
+    chosen.sim = chosen.sim or not usable
     say()
     say("Record a program that adds vectors, eight steps with a wait after each:")
     first, _ = record(chosen, "first", ASKED, ["vecadd"])
