@@ -230,6 +230,10 @@ def test_variables_that_do_not_exist(program: list[str], bare: support.Outcome, 
     compare("", bare, outcome)
     said = {f"there is no variable {one}; the nearest name is {wrong[one]}" for one in wrong}
     assert sorted(own_lines(outcome)) == sorted(NAME + line for line in said)
+    race = ["race", "--sim", "--dtype", "none", "--", "true"]  # shows nothing of the recorder's
+    told = support.ttanalyze(*race, environment=SIM | given | {"TT_LIB": str(support.LIBRARIES)})
+    *lines, error = own_lines(told)
+    assert "no type 'none'" in error and sorted(lines) == sorted(NAME + line for line in said)
     opened = tt.open(run)
     assert said <= set(opened.warnings) and opened.processes[0].info["status"] == "complete"
     many = {f"TT_WRONG_{i}": "1" for i in range(100)}

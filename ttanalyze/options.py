@@ -240,6 +240,21 @@ def check(told: str, name: str, value: str) -> None:
         raise Error(f"{told} {value}: {e}") from None
 
 
+def unknown(environment: Mapping[str, str]) -> list[str]:
+    """What the recorder says of variables that do not exist, for those who do not show it."""
+    from difflib import get_close_matches
+
+    known = [*CHECKS, "TT_OUT"]
+    others = r"TT_SIM_.*|TT_LIB|TT_SANITIZE"  # of the simulator, the toolkit and the build
+    return [
+        f"there is no variable {name}; the nearest name is "
+        + get_close_matches(name.upper(), known, 1, 0)[0]
+        for name, value in environment.items()
+        if value and name not in known and re.fullmatch("TT_[A-Za-z0-9_]{0,60}", name)
+        if not re.fullmatch(others, name)
+    ]
+
+
 def _flag(name: str) -> str:
     return "--" + name[3:].lower().replace("_", "-")
 

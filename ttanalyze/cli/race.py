@@ -129,6 +129,7 @@ def race(
     from ttanalyze.verbs.race import Race, Settings
     from ttanalyze.verbs.race.search import remove
     from ttanalyze.verbs.race.show import race_text
+    from ttanalyze.verbs.record.run import say
 
     given: dict[str, object] = {
         "epoch": ";".join(epoch) if epoch else None,
@@ -144,6 +145,8 @@ def race(
         "params": True,
     }
     variables = options.variables(given, os.environ)
+    for line in options.unknown(os.environ):  # what the recorder says is not shown
+        say(line)
     settings = Settings(
         command=tuple(command),
         runs=runs,
