@@ -96,6 +96,13 @@ def test_no_module_lists_kinds_again() -> None:
     assert maps == ["format/event_kinds.py"]
 
 
+def test_the_recorder_compares_with_one_kind_at_a_time() -> None:
+    one = r"kind == TT_EVENT_\w+"
+    for path in sorted(INTERPOSE.rglob("*.[ch]")):
+        again = re.search(rf"{one}\s*\|\|\s*(\w+->)?{one}", path.read_text())
+        assert again is None, f"{path}: {again}"
+
+
 def test_what_treats_each_kind_apart_leaves_none_out() -> None:
     assert set(dependency_graph.REACH) == set(event_kinds.STORE)
     assert set(dependency_graph.HANDLERS) >= {*event_kinds.STREAM, *event_kinds.WAIT}

@@ -23,6 +23,7 @@
 #include "util/clock.h"
 #include "track/modules.h"
 
+#define KIND_NAME 32 /* bytes of a name of a kind of event */
 #define INCIDENTS 8
 #define STREAMS 8 /* that get lines; the others are counted */
 #define STACKS 3  /* of these, that get theirs */
@@ -317,14 +318,19 @@ static void write_last_epoch(void)
 
 /* ---- process.json ---- */
 
-static const char *kind_name(uint32_t kind)
+/* As readers spell kinds: TT_EVENT_GRAPH_LAUNCH is "graph-launch". */
+static const char *kind_name(uint32_t kind, char name[KIND_NAME])
 {
-	static const char *const names[] = {
-		[TT_EVENT_LAUNCH] = "launch", [TT_EVENT_LAUNCH_HOST] = "launch-host", [TT_EVENT_GRAPH_LAUNCH] = "graph-launch",
-		[TT_EVENT_COPY] = "copy",     [TT_EVENT_SET] = "set",                 [TT_EVENT_MEM_OP] = "mem-op",
-	};
+#define ROW(name, number, properties) [number] = #name,
+	static const char *const names[] = {TT_EVENT_KINDS(ROW)};
+#undef ROW
+	const char *from = kind < sizeof(names) / sizeof(names[0]) && names[kind] ? names[kind] : "UNKNOWN";
+	size_t i = 0;
 
-	return kind < sizeof(names) / sizeof(names[0]) && names[kind] ? names[kind] : "unknown";
+	for (; from[i] && i + 1 < KIND_NAME; i++)
+		name[i] = from[i] == '_' ? '-' : (char)(from[i] - 'A' + 'a');
+	name[i] = 0;
+	return name;
 }
 
 static void member(struct json *j, const char *key, uint64_t value)
@@ -344,11 +350,13 @@ static void json_dimensions(struct json *j, const char *key, const uint32_t d[3]
 
 static void json_call(struct json *j, const struct tt_event *e)
 {
+	char kind[KIND_NAME];
+
 	json_open(j, '{');
 	member(j, "seq", e->seq);
 	member(j, "submitted_ns", e->time_ns);
 	json_key(j, "kind");
-	json_string(j, kind_name(e->kind));
+	json_string(j, kind_name(e->kind, kind));
 	json_key(j, "call");
 	json_string(j, call_name(e->call));
 	member(j, "thread", e->thread);

@@ -18,6 +18,7 @@
 #include "session/session.h"
 #include "lifecycle/signals.h"
 #include "util/clock.h"
+#include "util/event_kinds.h"
 
 #define LOOK_BACK 65536 /* calls */
 #define LANES 4096
@@ -229,12 +230,6 @@ static void find_completed(void)
 
 /* ---- what is not ---- */
 
-static bool is_work(uint32_t kind)
-{
-	return kind == TT_EVENT_LAUNCH || kind == TT_EVENT_LAUNCH_HOST || kind == TT_EVENT_GRAPH_LAUNCH ||
-	       kind == TT_EVENT_COPY || kind == TT_EVENT_SET || kind == TT_EVENT_MEM_OP;
-}
-
 static void list(struct inflight_stream *s, const struct tt_event *e)
 {
 	uint32_t at = s->listed;
@@ -254,7 +249,7 @@ static void look_for_work(const struct tt_event *e, uint32_t kind, void *unused)
 	struct lane *l;
 
 	(void)unused;
-	if (!is_work(kind) || e->result || (e->flags & TT_EVENTF_CAPTURING) ||
+	if (!event_kind_is(kind, TT_KIND_WORK) || e->result || (e->flags & TT_EVENTF_CAPTURING) ||
 	    !(l = lane_of(e->context, e->stream, e->thread)) || e->seq < completed(l))
 		return;
 	l->told.count++;

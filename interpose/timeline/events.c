@@ -14,6 +14,7 @@
 #include "store/activities.h"
 #include "session/session.h"
 #include "util/clock.h"
+#include "util/event_kinds.h"
 #include "track/streams.h"
 #include "timeline/timeline.h"
 
@@ -155,7 +156,7 @@ void timing_end(struct timing *t, const struct stream *s, const struct tt_event 
 	if (good) {
 		t->stream = s->id;
 		t->kind = e->kind;
-		t->bytes = e->kind == TT_EVENT_COPY || e->kind == TT_EVENT_SET ? e->bytes : 0;
+		t->bytes = event_kind_is(e->kind, TT_KIND_MOVE) ? e->bytes : 0;
 	} else if (submitted) {
 		timeline_missed(1);
 	}
