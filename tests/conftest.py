@@ -92,7 +92,7 @@ def cli(capfd: pytest.CaptureFixture[str]) -> support.Cli:
     def run(*arguments: str | Path) -> support.Outcome:
         status = run_command([str(a) for a in arguments])
         out, err = capfd.readouterr()
-        return support.Outcome(out, err, status)
+        return support.Outcome(out, support.PROGRESS.sub("", err), status)
 
     return run
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -243,14 +244,20 @@ def run(
     return Outcome(done.stdout, done.stderr, done.returncode)
 
 
+PROGRESS = re.compile(r"^ttanalyze: [^\n]* after \d+ s\n", re.M)
+
+
 def ttanalyze(
     *arguments: str | Path, environment: dict[str, str] | None = None, timeout: float = 300
 ) -> Outcome:
-    """Runs the command line, as ``python -m ttanalyze``."""
+    """Runs the command line, as ``python -m ttanalyze``. Lines of progress, which a slow machine
+    brings forth, are left out of its standard error.
+    """
     command = [sys.executable, "-m", "ttanalyze", *arguments]
     if environment is None:
         environment = bare_environment(**sanitizer_runtimes())  # it loads one of the libraries
-    return run(command, environment, cwd=ROOT, timeout=timeout)
+    done = run(command, environment, cwd=ROOT, timeout=timeout)
+    return replace(done, stderr=PROGRESS.sub("", done.stderr))
 
 
 @cache
