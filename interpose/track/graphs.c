@@ -13,15 +13,15 @@
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
+#include "util/handle_table.h"
 #include "track/graph_log.h"
 #include "track/modules.h"
 #include "track/regions.h"
 
-#define TABLE_FIRST 256
 #define CLOSE_WAIT_MS 1000
 
 struct exec {
-	CUgraphExec _Atomic handle; /* which a late reader of the table may see change */
+	void *_Atomic handle; /* a CUgraphExec, which a late reader of the table may see change */
 	uint32_t number, label;
 	struct context *context;
 	bool unread; /* what it consists of is not known */
@@ -38,14 +38,7 @@ struct exec {
 	struct exec *next_spare;
 };
 
-/* Open addressing over handles; a grown table leaves the old one to readers still in it. */
-struct table {
-	size_t mask, used;
-	struct exec *_Atomic slots[];
-};
-
-static struct table *_Atomic table;
-static struct exec vacated; /* in places whose graph is gone */
+static struct handle_table *_Atomic table;
 static struct exec *spare;
 static uint32_t count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all but what readers of the table see */
@@ -55,65 +48,9 @@ static void no_memory(void)
 	session_fail("no host memory for a graph");
 }
 
-/* ---- the table ---- */
-
-static size_t hash(CUgraphExec handle)
-{
-	return (size_t)(((uintptr_t)handle * 0x9e3779b97f4a7c15ull) >> 32);
-}
-
-static struct exec *_Atomic *slot_of(CUgraphExec handle)
-{
-	struct table *t = atomic_load_explicit(&table, memory_order_acquire);
-	struct exec *x;
-
-	for (size_t h = t ? hash(handle) & t->mask : 0;
-	     t && (x = atomic_load_explicit(&t->slots[h], memory_order_acquire)); h = (h + 1) & t->mask)
-		if (x->handle == handle)
-			return &t->slots[h];
-	return NULL;
-}
-
 struct exec *graphs_find(CUgraphExec handle)
 {
-	struct exec *_Atomic *slot = handle ? slot_of(handle) : NULL;
-	struct exec *x = slot ? atomic_load_explicit(slot, memory_order_acquire) : NULL;
-
-	return x != &vacated ? x : NULL;
-}
-
-static void put(struct table *t, struct exec *x)
-{
-	size_t h = hash(x->handle) & t->mask;
-
-	while (t->slots[h] && t->slots[h] != &vacated)
-		h = (h + 1) & t->mask;
-	t->used += !t->slots[h];
-	atomic_store_explicit(&t->slots[h], x, memory_order_release);
-}
-
-static bool insert(struct exec *x)
-{
-	struct table *t = atomic_load(&table);
-
-	if (!t || t->used * 2 > t->mask) {
-		size_t alive = 1, size = TABLE_FIRST;
-		for (size_t i = 0; t && i <= t->mask; i++)
-			alive += t->slots[i] && t->slots[i] != &vacated;
-		while (size < alive * 4)
-			size *= 2;
-		struct table *n = calloc(1, sizeof(*n) + size * sizeof(n->slots[0]));
-		if (!n)
-			return false;
-		n->mask = size - 1;
-		for (size_t i = 0; t && i <= t->mask; i++)
-			if (t->slots[i] && t->slots[i] != &vacated)
-				put(n, t->slots[i]);
-		atomic_store_explicit(&table, n, memory_order_release);
-		t = n;
-	}
-	put(t, x);
-	return true;
+	return handle_find(&table, handle);
 }
 
 uint32_t graph_number(const struct exec *x)
@@ -242,11 +179,10 @@ static void end(struct exec *x, uint64_t seq)
 
 static struct exec *take_out(CUgraphExec handle)
 {
-	struct exec *_Atomic *slot = handle ? slot_of(handle) : NULL;
-	struct exec *x = slot ? atomic_load(slot) : NULL;
+	struct exec *x = graphs_find(handle);
 
-	if (slot)
-		atomic_store_explicit(slot, &vacated, memory_order_release);
+	if (x)
+		handle_remove(&table, &x->handle);
 	return x;
 }
 
@@ -297,7 +233,7 @@ uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUg
 		if (!whole)
 			nodes_free(&x->nodes);
 		record_all(x, TT_GRAPH_MADE, flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH ? TT_GRAPHF_DEVICE : 0, seq);
-		if (!insert(x)) {
+		if (!handle_add(&table, &x->handle)) {
 			no_memory();
 			exec_free(x);
 			x = NULL;
@@ -321,7 +257,7 @@ void graph_ended(CUgraphExec handle)
 void graph_restored(CUgraphExec handle, struct exec *x)
 {
 	pthread_mutex_lock(&lock);
-	if (!graphs_find(handle) && !insert(x))
+	if (!graphs_find(handle) && !handle_add(&table, &x->handle))
 		no_memory();
 	pthread_mutex_unlock(&lock);
 }

@@ -12,6 +12,7 @@
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
+#include "util/handle_table.h"
 #include "track/image_retention.h"
 #include "track/image.h"
 #include "track/regions.h"
@@ -46,12 +47,7 @@ struct lookup {
 	void *_Atomic handle;
 	struct function *function;
 	bool kernel;
-	struct lookup *next; /* of those to be used again */
-};
-
-struct lookup_table {
-	size_t mask, used; /* used: slots that are not empty */
-	struct lookup *_Atomic slots[];
+	struct lookup *next; /* of the function, or of those to be used again */
 };
 
 /*
@@ -65,98 +61,38 @@ static struct function *functions;
 static struct function *gone, **gone_end = &gone; /* of unloaded modules, the oldest first */
 static size_t gone_count;
 static struct lookup *spare_lookups;
-static struct lookup removed = {.handle = &removed}; /* in a slot that readers of others have to get past */
 static uint32_t module_count, function_count;
-static struct lookup_table *_Atomic lookups;
+static struct handle_table *_Atomic lookups;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static size_t hash(const void *p)
-{
-	return (size_t)(((uintptr_t)p * 0x9e3779b97f4a7c15ull) >> 32);
-}
-
-static struct lookup *lookup_find(const void *handle)
-{
-	struct lookup_table *t = atomic_load_explicit(&lookups, memory_order_acquire);
-	struct lookup *l;
-
-	for (size_t h = t ? hash(handle) & t->mask : 0;
-	     t && (l = atomic_load_explicit(&t->slots[h], memory_order_acquire)); h = (h + 1) & t->mask)
-		if (atomic_load_explicit(&l->handle, memory_order_acquire) == handle)
-			return l;
-	return NULL;
-}
-
-static void lookup_put(struct lookup_table *t, struct lookup *l)
-{
-	struct lookup *there;
-	size_t h = hash(l->handle) & t->mask;
-
-	while ((there = t->slots[h]) && there != &removed)
-		h = (h + 1) & t->mask;
-	atomic_store_explicit(&t->slots[h], l, memory_order_release);
-	t->used += !there;
-}
-
-/* The table with room for one more; NULL without memory. An old one is left to readers in it. */
-static struct lookup_table *lookups_with_room(void)
-{
-	struct lookup_table *t = atomic_load(&lookups), *n;
-
-	if (t && t->used * 2 <= t->mask)
-		return t;
-	size_t living = 0, size = 1024;
-	for (size_t i = 0; t && i <= t->mask; i++)
-		living += t->slots[i] && t->slots[i] != &removed;
-	while (size < living * 4)
-		size *= 2;
-	if (!(n = calloc(1, sizeof(*n) + size * sizeof(n->slots[0]))))
-		return NULL;
-	n->mask = size - 1;
-	for (size_t i = 0; t && i <= t->mask; i++)
-		if (t->slots[i] && t->slots[i] != &removed)
-			lookup_put(n, t->slots[i]);
-	atomic_store_explicit(&lookups, n, memory_order_release);
-	return n;
-}
 
 static void lookup_add(void *handle, struct function *f, bool kernel)
 {
-	struct lookup_table *t = lookups_with_room();
-	struct lookup *l = spare_lookups;
+	struct lookup *l = spare_lookups ? spare_lookups : (spare_lookups = calloc(1, sizeof(*l)));
 
-	if (!t || (!l && !(l = calloc(1, sizeof(*l))))) {
+	if (l) {
+		l->function = f;
+		l->kernel = kernel;
+		atomic_store_explicit(&l->handle, handle, memory_order_release);
+	}
+	if (!l || !handle_add(&lookups, &l->handle)) {
 		session_fail(NO_MEMORY "kernel");
 		return;
 	}
-	if (l == spare_lookups)
-		spare_lookups = l->next;
-	l->function = f;
-	l->kernel = kernel;
-	atomic_store_explicit(&l->handle, handle, memory_order_release);
-	lookup_put(t, l);
+	spare_lookups = l->next;
+	l->next = f->lookups;
+	f->lookups = l;
 }
 
 /* Handles of an unloaded module come back as others'. */
-static void lookups_forget(uint32_t module)
+static void lookups_forget(struct function *f)
 {
-	struct lookup_table *t = atomic_load(&lookups);
-	size_t size = t ? t->mask + 1 : 0;
-
-	for (size_t i = 0; i < size; i++) {
-		struct lookup *l = t->slots[i];
-		if (!l || l == &removed || l->function->module != module)
-			continue;
-		atomic_store(&t->slots[i], &removed);
-		atomic_store(&l->handle, &removed);
+	for (struct lookup *l; (l = f->lookups);) {
+		f->lookups = l->next;
+		handle_remove(&lookups, &l->handle);
+		atomic_store(&l->handle, l); /* which no handle of the driver's is */
 		l->next = spare_lookups;
 		spare_lookups = l;
 	}
-	for (size_t i = 2 * size; i-- > 0;) /* twice: what lies behind the last slot is the first one */
-		if (t->slots[i & t->mask] == &removed && !t->slots[(i + 1) & t->mask]) {
-			atomic_store(&t->slots[i & t->mask], NULL);
-			t->used--;
-		}
 }
 
 static void functions_forget(uint32_t module)
@@ -167,6 +103,7 @@ static void functions_forget(uint32_t module)
 			link = &f->next;
 			continue;
 		}
+		lookups_forget(f);
 		*link = f->next;
 		f->next = NULL;
 		*gone_end = f;
@@ -400,15 +337,15 @@ static struct lookup *lookup_ask(void *handle)
 	struct function *f = m ? NULL : function_known_as(name);
 	if (!f)
 		f = function_named(m ? m->id : TT_NO_ID, name);
-	if (f && !lookup_find(handle))
+	if (f && !handle_find(&lookups, handle))
 		lookup_add(handle, f, false);
 	pthread_mutex_unlock(&lock);
-	return lookup_find(handle);
+	return handle_find(&lookups, handle);
 }
 
 HOT struct function *function_of(CUfunction handle)
 {
-	struct lookup *l = lookup_find(handle);
+	struct lookup *l = handle_find(&lookups, handle);
 
 	if (unlikely(!l))
 		l = lookup_ask(handle);
@@ -543,7 +480,7 @@ static void describe(struct function *f, CUfunction handle, const struct context
 		CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
 		CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK};
 	int value[4] = {0};
-	struct lookup *l = lookup_find(handle);
+	struct lookup *l = handle_find(&lookups, handle);
 	bool kernel = l && l->kernel;
 
 	for (int i = 0; i < 4; i++) {
@@ -619,7 +556,6 @@ void module_unloaded(void *handle, uint64_t seq)
 		*link = m->next;
 		regions_died_of_module(m->id, &(struct region_origin){.seq = seq, .time_ns = clock_ns(),
 								      .call = TT_NO_ID, .label = TT_NO_ID});
-		lookups_forget(m->id);
 		functions_forget(m->id);
 		held_let_go(&m->held);
 		free(m->settings);
@@ -635,7 +571,7 @@ void module_function(void *module, void *function, const char *name, bool kernel
 {
 	pthread_mutex_lock(&lock);
 	struct module *m = module_of(module);
-	struct lookup *l = lookup_find(function);
+	struct lookup *l = handle_find(&lookups, function);
 	struct function *f = l ? NULL : function_named(m ? m->id : TT_NO_ID, name);
 	if (f)
 		lookup_add(function, f, kernel);
@@ -687,14 +623,14 @@ bool module_has_references(uint32_t id)
 
 bool function_is_kernel(CUfunction handle)
 {
-	const struct lookup *l = lookup_find(handle);
+	const struct lookup *l = handle_find(&lookups, handle);
 
 	return l && l->kernel;
 }
 
 void function_cache(CUfunction handle, CUfunc_cache config)
 {
-	struct lookup *l = lookup_find(handle);
+	struct lookup *l = handle_find(&lookups, handle);
 
 	if (l)
 		atomic_store(&l->function->cache, (uint32_t)config);

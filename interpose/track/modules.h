@@ -30,6 +30,7 @@ struct function {
 	_Atomic uint64_t known;
 	uint32_t param_count, param_bytes;
 	const struct function_param { uint32_t offset, size; } *params;
+	struct lookup *lookups; /* handles that it goes by */
 	struct function *next;
 };
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "session/session.h"
+#include "util/handle_table.h"
 
 HOT_DATA _Atomic uint32_t streams_generation = 1;
 HOT_DATA _Atomic bool contexts_are_several;
@@ -24,94 +25,27 @@ static void no_memory(void)
 	session_fail("no host memory for a context or stream");
 }
 
-/*
- * Open addressing over handles, with one slot for each living stream: the place of a destroyed one may
- * be used again under another handle. A grown table leaves the old one to readers still in it.
- */
-struct table {
-	size_t mask, used;
-	struct stream *_Atomic slots[];
-};
-static struct table *_Atomic table;
-static struct stream removed; /* in a slot that readers of others have to get past */
-
-static size_t hash(CUstream handle)
-{
-	return (size_t)(((uintptr_t)handle * 0x9e3779b97f4a7c15ull) >> 32);
-}
+static struct handle_table *_Atomic table; /* a destroyed stream's place may be used again under another handle */
 
 static struct stream *table_find(CUstream handle)
 {
-	struct table *t = atomic_load_explicit(&table, memory_order_acquire);
-	struct stream *s;
+	struct stream *s = handle_find(&table, handle);
 
-	for (size_t h = t ? hash(handle) & t->mask : 0;
-	     t && (s = atomic_load_explicit(&t->slots[h], memory_order_acquire)); h = (h + 1) & t->mask)
-		if (s->handle == handle && atomic_load_explicit(&s->alive, memory_order_relaxed))
-			return s;
-	return NULL;
-}
-
-static void table_put(struct table *t, struct stream *s)
-{
-	struct stream *there;
-	size_t h = hash(s->handle) & t->mask;
-
-	while ((there = atomic_load_explicit(&t->slots[h], memory_order_relaxed)) && there != &removed)
-		h = (h + 1) & t->mask;
-	atomic_store_explicit(&t->slots[h], s, memory_order_release);
-	t->used += !there;
-}
-
-/* Slots that were removed are empty again once nothing lies behind them. */
-static void table_remove(const struct stream *s)
-{
-	struct table *t = atomic_load(&table);
-	size_t h = t ? hash(s->handle) & t->mask : 0;
-
-	while (t && t->slots[h] && t->slots[h] != s)
-		h = (h + 1) & t->mask;
-	if (!t || !t->slots[h])
-		return;
-	atomic_store(&t->slots[h], &removed);
-	if (t->slots[(h + 1) & t->mask])
-		return;
-	for (; t->slots[h] == &removed; h = (h - 1) & t->mask) {
-		atomic_store(&t->slots[h], NULL);
-		t->used--;
-	}
+	return s && atomic_load_explicit(&s->alive, memory_order_relaxed) ? s : NULL;
 }
 
 static bool table_insert(struct stream *s)
 {
-	struct table *t = atomic_load(&table);
-
-	if (!t || t->used * 2 > t->mask) {
-		size_t living = 0, size = 256;
-		for (size_t i = 0; t && i <= t->mask; i++)
-			living += t->slots[i] && t->slots[i] != &removed;
-		while (size < living * 4)
-			size *= 2;
-		struct table *n = calloc(1, sizeof(*n) + size * sizeof(n->slots[0]));
-		if (!n) {
-			no_memory();
-			return false;
-		}
-		n->mask = size - 1;
-		for (size_t i = 0; t && i <= t->mask; i++)
-			if (t->slots[i] && t->slots[i] != &removed)
-				table_put(n, t->slots[i]);
-		atomic_store_explicit(&table, n, memory_order_release);
-		t = n;
-	}
-	table_put(t, s);
-	return true;
+	if (handle_add(&table, &s->handle))
+		return true;
+	no_memory();
+	return false;
 }
 
 /* With the lock. */
 static void stream_end(struct stream *s)
 {
-	table_remove(s);
+	handle_remove(&table, &s->handle);
 	atomic_store(&s->alive, false);
 }
 

@@ -19,7 +19,7 @@
 #define STREAM_ID_FIRST 16
 
 struct stream {
-	CUstream _Atomic handle; /* as the driver wants it: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD for those */
+	void *_Atomic handle; /* a CUstream, as the driver wants it: CU_STREAM_LEGACY and CU_STREAM_PER_THREAD for those */
 	_Atomic uint64_t id;
 	struct context *context;
 	struct thread *_Atomic owner; /* of a per-thread default stream, else NULL */
