@@ -194,15 +194,17 @@ def test_a_call_of_long_ago(hang: Hang, run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "first"),
+    ("how", "kind", "first"),
     [
-        ("graph", "cuGraphLaunch (call 19, AGO)"),
-        ("value", "2 calls, the first cuStreamWaitValue32_v2 (call 14, AGO)"),
-        ("cpp", "outer::(anonymous namespace)::inner<...><<<4, 32>>> (call 14, AGO)"),
+        ("graph", "graph-launch", "cuGraphLaunch (call 19, AGO)"),
+        ("value", "mem-op", "2 calls, the first cuStreamWaitValue32_v2 (call 14, AGO)"),
+        ("cpp", "launch", "outer::(anonymous namespace)::inner<...><<<4, 32>>> (call 14, AGO)"),
     ],
 )
-def test_other_work(how: str, first: str, hang: Hang) -> None:
+def test_other_work(how: str, kind: str, first: str, hang: Hang, run: Path) -> None:
     assert report(hang(how, signal.SIGTERM))[1] == f"  stream 16: {first}"
+    (stream,) = incident(run)["in_flight"]
+    assert stream["calls"][0]["kind"] == kind
 
 
 def test_the_default_stream_of_a_thread(hang: Hang) -> None:
