@@ -139,9 +139,9 @@ def test_random_runs_agree_whatever_part_is_looked_at(tmp_path: Path, seed: int)
     whole = verify(run)
     assert whole.same, whole.to_json()
     process = run.processes[0]
-    flags, epochs = process.epochs["flags"], np.arange(len(process.epochs))
+    had, epochs = process.epochs["flags"], np.arange(len(process.epochs))
     known = np.isin(epochs, process.epoch_of("digests", 0, len(epochs)))
-    captured = (flags & layout.REFUSED == 0) & ((flags & layout.DROPPED == 0) | known)
+    captured = (had & layout.REFUSED == 0) & ((had & layout.DROPPED == 0) | known)
     assert whole.epochs == np.count_nonzero(captured)
     for a, b in [(0, 5), (7, 7), (20, 30), (39, 50)]:
         if not captured[a : b + 1].any():
