@@ -314,7 +314,7 @@ struct tt_epoch {
 	uint64_t bytes_stored;  /* bytes newly appended to the data file */
 	uint64_t digests_check; /* XXH3-64 of its digests.bin span */
 	uint64_t blocks_check;  /* XXH3-64 of its blocks.bin span */
-	uint32_t regions;       /* captured regions live at the cut */
+	uint32_t regions;       /* captured ones that live at the cut; of graph-node epochs, those read */
 	uint32_t device;
 	uint64_t captured_ns;   /* CLOCK_MONOTONIC when the drain saw that the device had read it; 0 where that is not known */
 	uint32_t controls;      /* string offset: what tt_control had set, as "points=on;stamps=on;snapshot=64;regions=all"; 0: nothing */
