@@ -289,7 +289,7 @@ def test_types_of_regions_that_are_not_there(first: Path) -> None:
     for key in (7, "nothing"):
         with pytest.raises(Error, match="which A does not have"):
             diff(first, first, types={key: values.parse("f32")})
-    with pytest.raises(Error, match="needs a type"):
+    with pytest.raises(Error, match="--tolerance needs --dtype"):
         diff(first, first, tolerance=Tolerance(abs=1))
 
 
@@ -593,7 +593,7 @@ def test_the_exit_status_says_whether(
         (["RUN", "RUN/p0"], "not a run directory"),
         (["RUN", "RUN", "--dtype", "f33"], "no type 'f33'"),
         (["RUN", "RUN", "--dtype", "9=f32"], "region 9, which A does not have"),
-        (["RUN", "RUN", "--tolerance", "1"], "needs a type"),
+        (["RUN", "RUN", "--tolerance", "1"], "--tolerance needs --dtype"),
         (["RUN", "RUN", "--dtype", "f32", "--tolerance", "x"], "tolerance x"),
         (["RUN", "RUN", "-o", "/"], "/: is a directory"),
     ],

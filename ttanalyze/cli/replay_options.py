@@ -86,7 +86,7 @@ def say_failure(of: Process, json: bool) -> bool:
 def parse_types_of(of: Process, dtype: str | None, tolerance: list[str] | None) -> tuple[Any, Any]:
     if dtype is None:
         if tolerance:
-            raise Error("--tolerance is of values: it needs --dtype")
+            raise Error("--tolerance needs --dtype")
         return {}, {}
     from ttanalyze.verbs.diff import parse_types
     from ttanalyze.verbs.replay.compare import check_regions, parse_tolerances

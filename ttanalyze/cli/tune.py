@@ -173,7 +173,7 @@ def tune(
     if not 0 < timeout < LONGEST:
         raise Error(f"--timeout {timeout:g}: seconds are expected, more than 0")
     if tolerance and dtype is None:
-        raise Error("--tolerance is of values: it needs --dtype")
+        raise Error("--tolerance needs --dtype")
     if chart is not None and chart.suffix != ".html":
         raise Error(f"--chart {chart}: a name that ends in .html is expected")
     check_output(out)
