@@ -338,7 +338,7 @@ def test_what_epochs_did_not_look_at(runs: dict[str, Path]) -> None:
         (("--kernel", "("), "'(' is no regular expression"),
         (("--kernel", "nothing"), "no launch of a kernel whose name has 'nothing'"),
         (("--launch", "1", "--times", "-1"), "--times -1"),
-        (("--launch", "1", "--tolerance", "1"), "it needs --dtype"),
+        (("--launch", "1", "--tolerance", "1"), "--tolerance needs --dtype"),
         (("--dtype", "nothing=f32"), "no region nothing: "),
         (("--dtype", "f32", "--tolerance", "99=1"), "no region 99: "),
         (("--dtype", "f32", "--tolerance", "1", "--tolerance", ",,4"), "--tolerance ,,4: "),
