@@ -1271,6 +1271,21 @@ def test_the_device_is_lost_in_the_middle(name: str, error: str, built: Path, ru
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+def test_a_kernel_is_first_used_as_the_device_is_lost(
+    failing: Path, program: list[str], bare: support.Outcome, run: Path
+) -> None:
+    what = "cuFuncGetAttribute:1:719"
+    outcome = support.run(
+        program, with_failing(failing / "failing_driver.so", "FAILING_DRIVER", what, run)
+    )
+    compare("", bare, outcome)
+    stopped(
+        outcome, run, "the context failed \\(CUDA_ERROR_LAUNCH_FAILED from cuFuncGetAttribute\\)$"
+    )
+
+
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_what_was_drained_before_the_device_was_lost(
     failing: Path, program: list[str], bare: support.Outcome, run: Path
 ) -> None:

@@ -47,6 +47,9 @@ bool driver_resolve_from(void *library);
 /* The first call that the recorder can't do without and this driver has not, or NULL. */
 const char *driver_lacks(void);
 
+/* Whether it is a result that a context never recovers from. */
+bool driver_context_lost(CUresult r);
+
 /* A wrapper's way to its real call: resolves first where the program linked libcuda directly. */
 #define REAL(symbol) \
 	(likely(__atomic_load_n(&real.symbol, __ATOMIC_ACQUIRE) != NULL) || driver_resolve_for((void **)&real.symbol) \

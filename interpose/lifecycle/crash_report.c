@@ -476,7 +476,7 @@ void incident_result(struct context *c, CUresult r, const char *call, uint64_t s
 	const char *name = "?";
 	char at[40] = "";
 
-	if (!inflight_fatal(r) || atomic_exchange(&c->lost, true) || session_state != SESSION_ON ||
+	if (!driver_context_lost(r) || atomic_exchange(&c->lost, true) || session_state != SESSION_ON ||
 	    !(in = inflight_look(c, false)))
 		return;
 	thread_count = 0;

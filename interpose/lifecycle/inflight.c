@@ -68,29 +68,6 @@ static _Atomic bool asking, asked, open;
 static _Atomic uint64_t ask_until;
 static _Atomic uint64_t event_ends[ENDINGS]; /* by hash: no event of before that call may be asked about */
 
-bool inflight_fatal(CUresult r)
-{
-	switch (r) {
-	case CUDA_ERROR_ECC_UNCORRECTABLE:
-	case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-	case CUDA_ERROR_CONTAINED:
-	case CUDA_ERROR_ILLEGAL_ADDRESS:
-	case CUDA_ERROR_LAUNCH_TIMEOUT:
-	case CUDA_ERROR_ASSERT:
-	case CUDA_ERROR_HARDWARE_STACK_ERROR:
-	case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-	case CUDA_ERROR_MISALIGNED_ADDRESS:
-	case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-	case CUDA_ERROR_INVALID_PC:
-	case CUDA_ERROR_LAUNCH_FAILED:
-	case CUDA_ERROR_TENSOR_MEMORY_LEAK:
-	case CUDA_ERROR_EXTERNAL_DEVICE:
-		return true;
-	default:
-		return false;
-	}
-}
-
 /* ---- tables ---- */
 
 static size_t hash(uint64_t value)
@@ -295,7 +272,7 @@ static bool heard(const struct context *c, CUresult r)
 {
 	if (clock_ns() > atomic_load(&ask_until))
 		return false;
-	if (inflight_fatal(r)) {
+	if (driver_context_lost(r)) {
 		answer.lost = r;
 		answer.lost_context = c->index;
 	}

@@ -51,9 +51,6 @@ void inflight_done(void); /* with the answer */
 /* All that was submitted in the context before this call is complete. */
 void inflight_completed(struct context *c, uint64_t seq);
 
-/* Whether it is a result that a context never recovers from. */
-bool inflight_fatal(CUresult r);
-
 /* Before the program destroys an event, a stream or a context: none is asked about after that. */
 void inflight_event_ends(CUevent event);
 void inflight_handle_ends(void);

@@ -60,8 +60,11 @@ int main(void)
 {
 	pthread_t threads[THREADS];
 	unsigned numbers[THREADS];
+	CUdeviceptr kept;
 
 	start();
+	OK(cuMemAlloc(&kept, 100));
+	OK(cuMemsetD8(kept, 7, 100));
 	OK(cuCtxGetCurrent(&context));
 	for (unsigned i = 0; i < THREADS; i++) {
 		numbers[i] = i;
