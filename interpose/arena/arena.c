@@ -262,8 +262,7 @@ CUresult arena_free_end(struct context *c, struct block *b)
 	return r;
 }
 
-CUresult arena_free_async_begin(CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle,
-				struct block **b)
+CUresult arena_free_async_begin(CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle, struct block **b)
 {
 	/* Nothing to free: what keeps the stream or the context from freeing anything. */
 	CUresult r = free_real(0, handle);
@@ -311,10 +310,14 @@ bool arena_find(uint64_t address, struct arena_allocation *found)
 	bool live = b && b->state == BLOCK_LIVE;
 	if (live)
 		*found = (struct arena_allocation){
-			.base = b->base, .size = b->size, .id = b->id,
-			.mapping = b->mapping->base, .mapped = b->mapping->size,
+			.base = b->base,
+			.size = b->size,
+			.id = b->id,
+			.mapping = b->mapping->base,
+			.mapped = b->mapping->size,
 			.context = b->stream_ordered ? NULL : b->context->handle,
-			.pool = b->pool ? b->pool->handle : NULL, .sync_memops = b->sync_memops,
+			.pool = b->pool ? b->pool->handle : NULL,
+			.sync_memops = b->sync_memops,
 		};
 	pthread_mutex_unlock(&arena_lock);
 	return live;

@@ -32,8 +32,8 @@ static inline bool arena_holds(uint64_t address)
 {
 	uint64_t at = address - ARENA_BASE;
 
-	return unlikely(atomic_load_explicit(&arena_used, memory_order_acquire)) &&
-	       at < ARENA_DEVICES * ARENA_STRIDE && at % ARENA_STRIDE < atomic_load(&arena_reserved[at / ARENA_STRIDE]);
+	return unlikely(atomic_load_explicit(&arena_used, memory_order_acquire)) && at < ARENA_DEVICES * ARENA_STRIDE &&
+	       at % ARENA_STRIDE < atomic_load(&arena_reserved[at / ARENA_STRIDE]);
 }
 
 enum arena_result {
@@ -62,8 +62,7 @@ struct block;
 CUresult arena_free_begin(CUdeviceptr p, struct block **b);
 CUresult arena_free_end(struct context *c, struct block *b);
 /* The free that the program asked the driver for by free_real; not while its stream is captured. */
-CUresult arena_free_async_begin(CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle,
-				struct block **b);
+CUresult arena_free_async_begin(CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle, struct block **b);
 void arena_free_async_end(struct stream *s, struct block *b);
 
 /* Around a wait of the host for a whole context or for a stream; NULL: the program has none such. */

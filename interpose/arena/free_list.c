@@ -190,8 +190,7 @@ static bool finds_place(const struct mapping *m, uint64_t room, uint64_t *base)
 	*base = m->base;
 	if (room > PLACES_LARGE)
 		return !m->slab && !m->blocks && m->size == room;
-	if (!m->slab || m->free_units < room / PLACES_UNIT ||
-	    (unit = find_units(m, (uint32_t)(room / PLACES_UNIT))) < 0)
+	if (!m->slab || m->free_units < room / PLACES_UNIT || (unit = find_units(m, (uint32_t)(room / PLACES_UNIT))) < 0)
 		return false;
 	*base += (uint64_t)unit * PLACES_UNIT;
 	return true;
@@ -231,7 +230,8 @@ struct block *places_take_freed(struct places *p, uint64_t size, const struct st
 	uint64_t room = size <= p->size ? room_for(p, size) : 0;
 	struct block *b;
 
-	TAILQ_FOREACH(b, &p->freed, freed) {
+	TAILQ_FOREACH(b, &p->freed, freed)
+	{
 		if (!room || b->freed_on != s || b->freed_stream != stream_id || b->room < room || b->room / 2 >= room)
 			continue;
 		places_set_state(p, b, BLOCK_NEW);

@@ -17,12 +17,13 @@ static bool can_reserve(CUdevice device, size_t *granule, const CUmemAllocationP
 {
 	int supported = 0;
 
-	return real.cuMemAddressReserve && real.cuMemAddressFree && real.cuMemCreate && real.cuMemRelease &&
-	       real.cuMemMap && real.cuMemUnmap && real.cuMemSetAccess && real.cuMemGetAllocationGranularity &&
+	return real.cuMemAddressReserve && real.cuMemAddressFree && real.cuMemCreate && real.cuMemRelease && real.cuMemMap &&
+	       real.cuMemUnmap && real.cuMemSetAccess && real.cuMemGetAllocationGranularity &&
 	       real.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) ==
-		       CUDA_SUCCESS && supported &&
-	       real.cuMemGetAllocationGranularity(granule, properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) ==
-		       CUDA_SUCCESS && *granule && PLACES_LARGE <= *granule && *granule % PLACES_UNIT == 0;
+		       CUDA_SUCCESS &&
+	       supported &&
+	       real.cuMemGetAllocationGranularity(granule, properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) == CUDA_SUCCESS &&
+	       *granule && PLACES_LARGE <= *granule && *granule % PLACES_UNIT == 0;
 }
 
 /* The whole stride; less of it where the driver or the process has not that much, but ample room for the device's memory. */
@@ -60,7 +61,8 @@ static void reserve(CUdevice device)
 	size_t granule = 0, total = 0;
 
 	range->properties = (CUmemAllocationProp){
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
+		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
 	};
 	real.cuDeviceGetAttribute(&rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device);
 	range->properties.allocFlags.gpuDirectRDMACapable = rdma != 0;
@@ -71,15 +73,14 @@ static void reserve(CUdevice device)
 		range->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	range->state = REFUSED;
 	if (!can_reserve(device, &granule, &range->properties)) {
-		session_warn("device %d can't map memory at chosen addresses: its addresses may differ between runs",
-			      device);
+		session_warn("device %d can't map memory at chosen addresses: its addresses may differ between runs", device);
 		return;
 	}
 	real.cuDeviceTotalMem_v2(&total, device);
 	uint64_t size = reserve_at(base, 2 * total);
 	if (!size) {
 		session_warn("the addresses from 0x%llx on are taken: those on device %d may differ between runs",
-			      (unsigned long long)base, device);
+			     (unsigned long long)base, device);
 		return;
 	}
 	uint64_t lead = granule > ARENA_GRANULE ? granule : ARENA_GRANULE;
@@ -131,8 +132,8 @@ CUresult arena_set_access(const struct mapping *m, CUdevice owner, uint64_t user
 	users |= 1ull << owner;
 	for (int i = 0; i < ARENA_DEVICES; i++)
 		if (users >> i & 1)
-			access[n++] = (CUmemAccessDesc){
-				.location = {CU_MEM_LOCATION_TYPE_DEVICE, i}, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+			access[n++] = (CUmemAccessDesc){.location = {CU_MEM_LOCATION_TYPE_DEVICE, i},
+							.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	return real.cuMemSetAccess(m->base, m->size, access, n);
 }
 

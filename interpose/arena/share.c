@@ -77,11 +77,9 @@ static bool send_descriptor(int to, int fd, const struct reply *reply)
 		struct cmsghdr header;
 		char room[CMSG_SPACE(sizeof(int))];
 	} control = {0};
-	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control,
-			   .msg_controllen = sizeof(control.room)};
+	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.room)};
 
-	control.header = (struct cmsghdr){
-		.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
+	control.header = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
 	memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
 	return sendmsg(to, &m, MSG_NOSIGNAL) == (ssize_t)sizeof(*reply);
 }
@@ -217,8 +215,7 @@ static int receive_descriptor(int from, struct reply *reply)
 		struct cmsghdr header;
 		char room[CMSG_SPACE(sizeof(int))];
 	} control = {0};
-	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control,
-			   .msg_controllen = sizeof(control.room)};
+	struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.room)};
 	int fd = -1;
 
 	if (recvmsg(from, &m, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(*reply))

@@ -156,8 +156,12 @@ static int take_mixed(struct frame *frames)
 	const char *evaluations[OF_ONE_KIND];
 	int count = python_frames(python, evaluations, OF_ONE_KIND);
 
-	return merge((struct walk){.frames = frames, .most = count ? FRAMES_MOST : OF_ONE_KIND, .python = python,
-				   .evaluations = evaluations, .count = count, .cut = count == OF_ONE_KIND});
+	return merge((struct walk){.frames = frames,
+				   .most = count ? FRAMES_MOST : OF_ONE_KIND,
+				   .python = python,
+				   .evaluations = evaluations,
+				   .count = count,
+				   .cut = count == OF_ONE_KIND});
 }
 
 int frames_take(struct frame *frames)

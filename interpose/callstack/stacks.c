@@ -52,8 +52,10 @@ static struct tt_frame of_python(const struct frame *f)
 
 	python_describe(f, function, file, TEXT, &line);
 	return (struct tt_frame){
-		.kind = TT_FRAME_PYTHON, .function = store_string(session_store(), function),
-		.file = store_string(session_store(), file), .line = line,
+		.kind = TT_FRAME_PYTHON,
+		.function = store_string(session_store(), function),
+		.file = store_string(session_store(), file),
+		.line = line,
 	};
 }
 
@@ -68,7 +70,8 @@ static struct tt_frame native(const struct frame *f, bool *read)
 		o = objects_find(call);
 	}
 	return (struct tt_frame){
-		.kind = TT_FRAME_NATIVE, .function = TT_NO_ID,
+		.kind = TT_FRAME_NATIVE,
+		.function = TT_NO_ID,
 		.file = o ? store_string(session_store(), o->path) : TT_NO_ID,
 		.address = o ? call - o->begin + o->offset : call,
 	};

@@ -174,28 +174,35 @@ static bool make_room(struct capture *p, uint64_t size)
 		return true;
 	if (options.overwrite == OVERWRITE_DROP_OLDEST)
 		return flight_make_room(p, size);
-	return options.overwrite == OVERWRITE_FAIL || size > p->ring.size ||
-	       drain_make_room(p, size, size);
+	return options.overwrite == OVERWRITE_FAIL || size > p->ring.size || drain_make_room(p, size, size);
 }
 
 static bool submit(struct capture *p, struct tt_capture_params *params, bool full)
 {
 	return (p->staged || !p->list->count ||
-		real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->list->count * sizeof(*p->staging),
-					  p->stream) == CUDA_SUCCESS) &&
+		real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->list->count * sizeof(*p->staging), p->stream) ==
+			CUDA_SUCCESS) &&
 	       launch(p, p->digest, params, p->blocks) == CUDA_SUCCESS &&
 	       (full || launch(p, p->gather, params, p->blocks * 8) == CUDA_SUCCESS) &&
 	       real.cuEventRecord(p->done[p->last_slot], p->stream) == CUDA_SUCCESS;
 }
 
-struct tt_capture_params capture_params(struct capture *p, const struct pending *q, CUdeviceptr regions,
-					uint64_t blocks, uint64_t payload)
+struct tt_capture_params capture_params(struct capture *p, const struct pending *q, CUdeviceptr regions, uint64_t blocks,
+					uint64_t payload)
 {
 	return (struct tt_capture_params){
-		.regions = regions, .control = p->control.device, .scratch = p->scratch.device,
-		.ring = p->ring.device, .ring_size = p->ring.size, .tail = atomic_load(&p->tail),
-		.status = capture_status_address(p, q->slot), .sequence = q->epoch.number + 1ull, .payload = payload,
-		.region_count = q->list->count, .blocks = (uint32_t)blocks, .last = TT_CAPTURE_LAST,
+		.regions = regions,
+		.control = p->control.device,
+		.scratch = p->scratch.device,
+		.ring = p->ring.device,
+		.ring_size = p->ring.size,
+		.tail = atomic_load(&p->tail),
+		.status = capture_status_address(p, q->slot),
+		.sequence = q->epoch.number + 1ull,
+		.payload = payload,
+		.region_count = q->list->count,
+		.blocks = (uint32_t)blocks,
+		.last = TT_CAPTURE_LAST,
 		.epoch = q->epoch.number,
 	};
 }
@@ -245,8 +252,9 @@ static bool cut(struct thread *t, struct capture *p, struct pending *q, bool ful
 	q->epoch.bytes_read = p->bytes;
 	worst = tt_chunk_size(p->blocks, p->payload);
 	if (full && !make_room(p, worst)) {
-		refuse(p, q, options.overwrite == OVERWRITE_DROP_OLDEST ? "the ring is smaller than a snapshot"
-									 : "the drain stopped");
+		refuse(p, q,
+		       options.overwrite == OVERWRITE_DROP_OLDEST ? "the ring is smaller than a snapshot"
+								  : "the drain stopped");
 		return false;
 	}
 	wait = (!capture_fits(p, worst, worst) && !capture_begin_ring(p, worst)) || p->managed || !options.deps;
@@ -332,7 +340,8 @@ void capture_prepare(struct thread *t, struct context *c)
 	CUcontext popped;
 
 	/* A call within another is a tool's perhaps, while the driver makes the context. */
-	if (c->capture || c->short_of_memory || !epochs_wanted() || t->busy || atomic_load(&t->calls) > 1 || atomic_load(&captures_active))
+	if (c->capture || c->short_of_memory || !epochs_wanted() || t->busy || atomic_load(&t->calls) > 1 ||
+	    atomic_load(&captures_active))
 		return;
 	CUstreamCaptureMode mode = begin_own(t);
 	if (session_state == SESSION_ON && !c->capture && real.cuCtxPushCurrent_v2(c->handle) == CUDA_SUCCESS) {
@@ -421,8 +430,12 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 	if (session_state == SESSION_ON && is_due(c, trigger)) {
 		unsigned n = find_others(c, trigger, others);
 		bool exact = gate_close(GATE_MS);
-		struct tt_epoch like = {.trigger = trigger, .seq = seq, .time_ns = clock_ns(), .label = label,
-					.controls = controls.text, .cut = ahead ? 0 : last_call()};
+		struct tt_epoch like = {.trigger = trigger,
+					.seq = seq,
+					.time_ns = clock_ns(),
+					.label = label,
+					.controls = controls.text,
+					.cut = ahead ? 0 : last_call()};
 		cut_epoch(t, c, &like, exact);
 		for (unsigned i = 0; i < n; i++)
 			if (real.cuCtxPushCurrent_v2(others[i]->handle) == CUDA_SUCCESS) {
@@ -455,7 +468,8 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 	if (exact && is_as_captured(c)) {
 		*before = c->capture->last_exact;
 	} else if (gate) {
-		struct tt_epoch like = {.trigger = TT_TRIGGER_KERNEL_BEFORE, .seq = *seq, .time_ns = clock_ns(), .label = label};
+		struct tt_epoch like = {
+			.trigger = TT_TRIGGER_KERNEL_BEFORE, .seq = *seq, .time_ns = clock_ns(), .label = label};
 		*before = cut_epoch(t, c, &like, exact);
 	}
 	t->holds = *before != TT_NO_EPOCH;
@@ -468,8 +482,8 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 
 uint32_t capture_after(struct thread *t, struct context *c, uint32_t label, uint64_t seq)
 {
-	struct tt_epoch like = {.trigger = TT_TRIGGER_KERNEL_AFTER, .seq = seq, .time_ns = clock_ns(), .label = label,
-				.cut = last_call()};
+	struct tt_epoch like = {
+		.trigger = TT_TRIGGER_KERNEL_AFTER, .seq = seq, .time_ns = clock_ns(), .label = label, .cut = last_call()};
 	CUstreamCaptureMode mode = begin_own(t);
 	uint32_t number = TT_NO_EPOCH;
 
@@ -506,7 +520,7 @@ static bool runs_nothing(const struct thread *t, const struct context *c)
 
 	for (struct stream *s = atomic_load(&c->streams); s && !atomic_load(&captures_active); s = s->next_of_context)
 		if (atomic_load(&s->alive) && (stream_namable(s, t) ? real.cuStreamQuery(s->handle) == CUDA_ERROR_NOT_READY
-								     : atomic_load(&s->host_bound)))
+								    : atomic_load(&s->host_bound)))
 			return false;
 	return !p || capture_is_idle(p);
 }
@@ -540,7 +554,8 @@ bool capture_give_back(struct thread *t, struct context *c)
 			capture_destroy(p);
 		gate_open();
 		if (!ended) {
-			session_warn("the program ran short of device memory: work of it did not end, so the recorder kept its own");
+			session_warn("the program ran short of device memory: work of it did not end, so the recorder kept its "
+				     "own");
 			goto out;
 		}
 		capture_freed(c, expected);

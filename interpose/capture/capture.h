@@ -167,8 +167,8 @@ extern pthread_mutex_t capture_lock;
 bool capture_order(struct thread *t, struct capture *p, bool *idle);
 
 /* What the kernels are given for a part of an epoch; regions: the table of its list on the device. */
-struct tt_capture_params capture_params(struct capture *p, const struct pending *q, CUdeviceptr regions,
-					uint64_t blocks, uint64_t payload);
+struct tt_capture_params capture_params(struct capture *p, const struct pending *q, CUdeviceptr regions, uint64_t blocks,
+					uint64_t payload);
 
 /* under_way.c: captures that were submitted and are not known to be through. */
 /* The slot that the next capture will use, ready for it. */
@@ -227,8 +227,7 @@ CUdeviceptr capture_status_address(struct capture *p, uint32_t slot);
 uint32_t *capture_copied_word(struct capture *p, int buffer);
 CUdeviceptr capture_copied_address(struct capture *p, int buffer);
 /* Bounded wait for a word that work of ours on a stream counts up. False: not in time, or the context is broken. */
-bool capture_poll(struct capture *p, const uint32_t *word, uint32_t value, CUstream stream,
-		  uint32_t timeout_ms);
+bool capture_poll(struct capture *p, const uint32_t *word, uint32_t value, CUstream stream, uint32_t timeout_ms);
 /* The same for a capture's status. */
 bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms);
 /* The context has an error that nothing ends: no more is read from it. */

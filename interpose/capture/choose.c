@@ -72,8 +72,13 @@ static void stage(struct capture *p, struct region *r)
 
 	p->list->regions[i] = r;
 	p->staging[i] = (struct tt_capture_region){
-		.base = r->base, .size = r->size, .digests = r->slot, .payload = p->payload,
-		.first_block = (uint32_t)p->blocks, .region = i, .flags = r->fresh ? TT_CAPTURE_REGION_ALL : 0,
+		.base = r->base,
+		.size = r->size,
+		.digests = r->slot,
+		.payload = p->payload,
+		.first_block = (uint32_t)p->blocks,
+		.region = i,
+		.flags = r->fresh ? TT_CAPTURE_REGION_ALL : 0,
 	};
 	p->any_fresh |= r->fresh;
 	atomic_store_explicit(&r->captured_by, p->number, memory_order_relaxed);

@@ -18,7 +18,6 @@
 #include "track/regions.h"
 #include "track/streams.h"
 
-
 HOT_DATA struct controls controls;
 
 static char *regions_text; /* as it was given */
@@ -44,8 +43,9 @@ static void take_regions(char *text)
 
 bool controls_set(const char *text, char *why, size_t size)
 {
-	struct control_settings w = {.points = atomic_load(&controls.points), .stamps = atomic_load(&controls.stamps),
-			 .snapshot_every = controls.snapshot_every};
+	struct control_settings w = {.points = atomic_load(&controls.points),
+				     .stamps = atomic_load(&controls.stamps),
+				     .snapshot_every = controls.snapshot_every};
 	char all[512];
 
 	if (!control_read(&w, text, why, size)) {

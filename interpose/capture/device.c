@@ -127,10 +127,10 @@ static void tell_ring(const struct capture *p, uint64_t wanted)
 {
 	if (p->ring.host)
 		session_warn("no device memory to spare: the ring is %llu MiB of pinned host memory",
-			      (unsigned long long)(p->ring.size >> 20));
+			     (unsigned long long)(p->ring.size >> 20));
 	else if (p->ring.size < wanted)
 		session_warn("little device memory to spare: the ring is %llu MiB instead of %llu",
-			      (unsigned long long)(p->ring.size >> 20), (unsigned long long)(wanted >> 20));
+			     (unsigned long long)(p->ring.size >> 20), (unsigned long long)(wanted >> 20));
 	session_set_ring(p->ring.size, p->ring.host ? "host" : "device");
 }
 
@@ -228,11 +228,14 @@ static struct capture *create(struct context *c, bool host_only)
 	real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device);
 	p->processors = (unsigned)processors;
 	bool ok = had(real.cuStreamCreateWithPriority(&p->stream, CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
-		  had(real.cuStreamCreateWithPriority(&p->drain_streams[0], CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
-		  had(real.cuStreamCreateWithPriority(&p->drain_streams[1], CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
+		  had(real.cuStreamCreateWithPriority(&p->drain_streams[0], CU_STREAM_NON_BLOCKING, -100), "a stream",
+		      &refused) &&
+		  had(real.cuStreamCreateWithPriority(&p->drain_streams[1], CU_STREAM_NON_BLOCKING, -100), "a stream",
+		      &refused) &&
 		  had(real.cuEventCreate(&p->order, CU_EVENT_DISABLE_TIMING), "an event", &refused) &&
 		  memory_on_host(&p->shared, SHARED_SIZE) &&
-		  memory_anywhere(c, &p->control, sizeof(struct tt_capture_control), p->host_only) && make_ring(p, &ring_wanted);
+		  memory_anywhere(c, &p->control, sizeof(struct tt_capture_control), p->host_only) &&
+		  make_ring(p, &ring_wanted);
 	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
 		ok = had(real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING), "an event", &refused);
 	for (int i = 0; ok && i < DRAIN_BUFFERS; i++)
@@ -391,8 +394,7 @@ void capture_release(struct capture *p, uint32_t captures)
  * Waiting looks at memory that the device writes, so as not to take the driver's locks from
  * under the program's launches; now and then the driver is asked whether all is well.
  */
-bool capture_poll(struct capture *p, const uint32_t *word, uint32_t value, CUstream stream,
-		  uint32_t timeout_ms)
+bool capture_poll(struct capture *p, const uint32_t *word, uint32_t value, CUstream stream, uint32_t timeout_ms)
 {
 	uint64_t now = clock_ns(), deadline = now + timeout_ms * 1000000ull, step = ASK_FIRST_NS, ask = now + step;
 	long pause = 0;

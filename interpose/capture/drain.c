@@ -56,10 +56,8 @@ static bool fetch(struct capture *p, void *to, uint64_t offset, uint64_t size, i
 {
 	CUstream stream = p->drain_streams[buffer & 1];
 
-	return came(p, real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, stream),
-		    "cuMemcpyDtoHAsync") &&
-	       came(p, real.cuStreamWriteValue32_v2(stream, capture_copied_address(p, buffer),
-						    ++p->copies[buffer], 0),
+	return came(p, real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, stream), "cuMemcpyDtoHAsync") &&
+	       came(p, real.cuStreamWriteValue32_v2(stream, capture_copied_address(p, buffer), ++p->copies[buffer], 0),
 		    "cuStreamWriteValue32");
 }
 
@@ -67,8 +65,8 @@ static bool fetched(struct capture *p, int buffer)
 {
 	uint64_t since = clock_ns();
 
-	while (!capture_poll(p, capture_copied_word(p, buffer), p->copies[buffer],
-			     p->drain_streams[buffer & 1], options.stall_ms)) {
+	while (!capture_poll(p, capture_copied_word(p, buffer), p->copies[buffer], p->drain_streams[buffer & 1],
+			     options.stall_ms)) {
 		if (p->broken || atomic_load(&stopping) || (session_hurried() && clock_ns() - since > HURRY_MS * 1000000ull))
 			return false;
 		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
@@ -412,7 +410,7 @@ static bool wait_captured(struct pending *q)
 
 	if (!captured && !p->broken && !session_hurried() && session_state == SESSION_ON)
 		session_warn("epoch %u waited more than %u ms for work of the program: it was called off", q->epoch.number,
-			      options.stall_ms);
+			     options.stall_ms);
 	while (!captured && !p->broken && !atomic_load(&stopping) && !session_hurried()) {
 		capture_call_off(p, q->slot);
 		captured = capture_wait(p, q->slot, 100);

@@ -16,8 +16,9 @@ static int by_origin(const void *a, const void *b)
 
 CUgraphNode twin_of(const struct twin *t, CUgraphNode of)
 {
-	const struct twin_node *n =
-		t->count ? bsearch(&(struct twin_node){.of = of}, t->nodes, t->count, sizeof(*t->nodes), by_origin) : NULL;
+	const struct twin_node *n = t->count ? bsearch(&(struct twin_node){.of = of}, t->nodes, t->count, sizeof(*t->nodes),
+						       by_origin)
+					     : NULL;
 
 	return n ? n->node : NULL;
 }
@@ -28,7 +29,8 @@ static bool changes_itself(CUgraphNode node)
 	CUlaunchAttributeValue value = {0};
 
 	return real.cuGraphKernelNodeGetAttribute &&
-	       real.cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value) == CUDA_SUCCESS &&
+	       real.cuGraphKernelNodeGetAttribute(node, CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE, &value) ==
+		       CUDA_SUCCESS &&
 	       value.deviceUpdatableKernelNode.deviceUpdatable;
 }
 

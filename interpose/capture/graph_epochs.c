@@ -131,7 +131,11 @@ static void write_table(struct point *point, bool all)
 	for (uint32_t i = 0; i < point->list->count; i++) {
 		struct region *r = point->list->regions[i];
 		to[i] = (struct tt_capture_region){
-			.base = r->base, .size = r->size, .digests = r->slot, .first_block = first, .region = i,
+			.base = r->base,
+			.size = r->size,
+			.digests = r->slot,
+			.first_block = first,
+			.region = i,
 			.flags = all || r->fresh ? TT_CAPTURE_REGION_ALL : 0,
 		};
 		first += (uint32_t)region_blocks(r);
@@ -189,8 +193,7 @@ static const char *prepare_all(struct capture *p, struct points *q, struct exec 
 	/* They can't wait for room: there has to be enough for whatever changes. */
 	if (size + *largest > p->ring.size)
 		return "the ring is smaller than what their kernels reach";
-	if (!capture_fits(p, size, *largest) &&
-	    !(drain_make_room(p, size, *largest) && capture_fits(p, size, *largest)))
+	if (!capture_fits(p, size, *largest) && !(drain_make_room(p, size, *largest) && capture_fits(p, size, *largest)))
 		return "the ring was full of what was captured before";
 	q->since_snapshot = all ? 0 : q->since_snapshot;
 	return NULL;
@@ -245,11 +248,21 @@ static void submit(struct capture *p, struct points *q, unsigned i, uint64_t seq
 	uint64_t turn = atomic_load(&q->launched);
 	uint32_t number = session_next_epoch();
 	struct pending pending = {
-		.capture = p, .number = ++p->number, .final = true, .list = region_list_hold(point->list),
-		.epoch = {.number = number, .trigger = TT_TRIGGER_GRAPH_NODE, .flags = TT_EPOCHF_TOUCHED,
-			  .context = p->context->index, .device = (uint32_t)p->context->device, .seq = seq,
-			  .time_ns = clock_ns(), .label = point->spot->node.name, .bytes_read = point->bytes,
-			  .regions = point->list->count, .controls = controls.text},
+		.capture = p,
+		.number = ++p->number,
+		.final = true,
+		.list = region_list_hold(point->list),
+		.epoch = {.number = number,
+			  .trigger = TT_TRIGGER_GRAPH_NODE,
+			  .flags = TT_EPOCHF_TOUCHED,
+			  .context = p->context->index,
+			  .device = (uint32_t)p->context->device,
+			  .seq = seq,
+			  .time_ns = clock_ns(),
+			  .label = point->spot->node.name,
+			  .bytes_read = point->bytes,
+			  .regions = point->list->count,
+			  .controls = controls.text},
 	};
 
 	session_set_next_epoch(number + 1);
@@ -363,7 +376,8 @@ bool points_begin(struct thread *t, struct points *q, struct exec *x, struct str
 	atomic_store(&q->launches[turn % TURNS].seq, stamps ? seq : 0);
 	atomic_store(&q->launches[turn % TURNS].stream, s->id);
 	q->turns[turn % TURNS] = (struct tt_replay_turn){
-		.number = turn + 1, .flags = (points ? TT_REPLAY_POINTS : 0u) | (stamps ? TT_REPLAY_STAMPS : 0u),
+		.number = turn + 1,
+		.flags = (points ? TT_REPLAY_POINTS : 0u) | (stamps ? TT_REPLAY_STAMPS : 0u),
 	};
 	return true;
 }

@@ -36,8 +36,9 @@ const struct kernels *kernels_of(const struct context *c)
 	const struct {
 		CUfunction *f;
 		const char *name;
-	} functions[] = {{&k->front, TT_KERNEL_FRONT_AT}, {&k->digest, TT_KERNEL_DIGEST_AT}, {&k->gather, TT_KERNEL_GATHER_AT},
-			 {&k->stamp_at, TT_KERNEL_STAMP_AT}, {&k->turn, TT_KERNEL_TURN_AT}, {&k->stamp, TT_KERNEL_STAMP}};
+	} functions[] = {{&k->front, TT_KERNEL_FRONT_AT},   {&k->digest, TT_KERNEL_DIGEST_AT},
+			 {&k->gather, TT_KERNEL_GATHER_AT}, {&k->stamp_at, TT_KERNEL_STAMP_AT},
+			 {&k->turn, TT_KERNEL_TURN_AT},     {&k->stamp, TT_KERNEL_STAMP}};
 
 	pthread_mutex_lock(&kernels_lock);
 	bool ok = c->index < CONTEXTS;
@@ -78,16 +79,20 @@ static const struct function *chosen(const struct context *c, CUgraphNode node)
 static void add_spot(struct points *q, uint32_t position, const struct function *f, bool times)
 {
 	struct spot s = {
-		.position = position, .node = {TT_NO_ID, f->name_string}, .captured = f->inside, .stamped = f->stamped && times,
+		.position = position,
+		.node = {TT_NO_ID, f->name_string},
+		.captured = f->inside,
+		.stamped = f->stamped && times,
 	};
 
 	if (s.captured && q->point_count == POINTS_MOST) {
 		session_lost("inside a graph there are epochs after %d kernels at most: others that were chosen are left out",
-			      POINTS_MOST);
+			     POINTS_MOST);
 		s.captured = false;
 	}
 	if (s.stamped && q->stamped_count == STAMPED_MOST) {
-		session_lost("inside a graph %d kernels at most have times: others that were chosen are left out", STAMPED_MOST);
+		session_lost("inside a graph %d kernels at most have times: others that were chosen are left out",
+			     STAMPED_MOST);
 		s.stamped = false;
 	}
 	if (!s.captured && !s.stamped)
@@ -207,8 +212,13 @@ static bool allocate(struct points *q, struct context *c)
 	q->params = (void *)((char *)host + params);
 	q->stamps = (void *)((char *)host + stamps);
 	*q->replay = (struct tt_replay){
-		.turns = q->device + turns, .points = q->device + params, .stamps = q->device + stamps, .turn_mask = TURNS - 1,
-		.point_mask = POINT_SETS - 1, .point_count = q->point_count, .stamp_count = 2 * q->stamped_count,
+		.turns = q->device + turns,
+		.points = q->device + params,
+		.stamps = q->device + stamps,
+		.turn_mask = TURNS - 1,
+		.point_mask = POINT_SETS - 1,
+		.point_count = q->point_count,
+		.stamp_count = 2 * q->stamped_count,
 	};
 	for (unsigned i = 0; i < q->point_count; i++) {
 		q->points[i].tables = (void *)((char *)host + tables + i * table);
@@ -221,12 +231,18 @@ static bool allocate(struct points *q, struct context *c)
 
 /* ---- into the graph and out of it ---- */
 
-static bool add_with(void **params, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
-		     CUfunction f, unsigned threads, unsigned grid)
+static bool add_with(void **params, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n, CUfunction f,
+		     unsigned threads, unsigned grid)
 {
 	CUDA_KERNEL_NODE_PARAMS p = {
-		.func = f, .gridDimX = grid, .gridDimY = 1, .gridDimZ = 1, .blockDimX = threads, .blockDimY = 1,
-		.blockDimZ = 1, .kernelParams = params,
+		.func = f,
+		.gridDimX = grid,
+		.gridDimY = 1,
+		.gridDimZ = 1,
+		.blockDimX = threads,
+		.blockDimY = 1,
+		.blockDimZ = 1,
+		.kernelParams = params,
 	};
 
 	return real.cuGraphAddKernelNode_v2(node, graph, after, n, &p) == CUDA_SUCCESS;
@@ -280,8 +296,8 @@ static bool add_stamps(struct points *q, struct spot *s, CUgraph graph, const st
 }
 
 /* last: of the chain of epochs, or what begins it. */
-static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last, CUgraph graph,
-			   const struct reading *g, const struct kernels *k)
+static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last, CUgraph graph, const struct reading *g,
+			   const struct kernels *k)
 {
 	int processors = 1;
 

@@ -52,8 +52,7 @@ static bool read_edges(struct reading *g, CUgraph graph)
 	g->from = calloc(g->edges + 1, sizeof(*g->from));
 	g->to = calloc(g->edges + 1, sizeof(*g->to));
 	data = calloc(g->edges + 1, sizeof(*data));
-	bool ok = g->from && g->to && data &&
-		  (!g->edges || get_edges(graph, g->from, g->to, data, &g->edges) == CUDA_SUCCESS);
+	bool ok = g->from && g->to && data && (!g->edges || get_edges(graph, g->from, g->to, data, &g->edges) == CUDA_SUCCESS);
 	free(data);
 	return ok;
 }

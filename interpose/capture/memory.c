@@ -60,12 +60,14 @@ static bool can_map(const struct owner *o)
 	size_t granule = 0;
 	int supported = 0;
 
-	return real.cuMemAddressReserve && real.cuMemAddressFree && real.cuMemCreate && real.cuMemRelease &&
-	       real.cuMemMap && real.cuMemUnmap && real.cuMemSetAccess && real.cuMemGetAllocationGranularity &&
+	return real.cuMemAddressReserve && real.cuMemAddressFree && real.cuMemCreate && real.cuMemRelease && real.cuMemMap &&
+	       real.cuMemUnmap && real.cuMemSetAccess && real.cuMemGetAllocationGranularity &&
 	       real.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-					 o->context->device) == CUDA_SUCCESS && supported &&
+					 o->context->device) == CUDA_SUCCESS &&
+	       supported &&
 	       real.cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) ==
-		       CUDA_SUCCESS && granule && PAGE % granule == 0;
+		       CUDA_SUCCESS &&
+	       granule && PAGE % granule == 0;
 }
 
 /* Twice the device's memory, or less where the process may not have so many addresses. */
@@ -90,7 +92,7 @@ static void do_without(struct owner *o)
 {
 	o->maps = false;
 	session_warn("device %d can't map memory at chosen addresses: the recorder's memory lies among the program's",
-		      o->context->device);
+		     o->context->device);
 }
 
 static struct owner *owner_of(const struct context *c, bool make)

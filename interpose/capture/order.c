@@ -9,7 +9,6 @@
 #define HOST_BOUND_MS 200 /* an epoch waits so long for streams that may wait for the host */
 #define OTHERS_MS 50      /* and so long for the others, if those stay busy */
 
-
 void capture_stream_began(struct stream *s)
 {
 	if (!s || atomic_exchange(&s->captured, true))
@@ -72,8 +71,7 @@ static bool order_behind(const struct capture *p, CUstream stream)
 
 	if (real.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
 		return false;
-	ok = real.cuEventRecord(event, stream) == CUDA_SUCCESS &&
-	     real.cuStreamWaitEvent(p->stream, event, 0) == CUDA_SUCCESS;
+	ok = real.cuEventRecord(event, stream) == CUDA_SUCCESS && real.cuStreamWaitEvent(p->stream, event, 0) == CUDA_SUCCESS;
 	real.cuEventDestroy_v2(event);
 	return ok;
 }
@@ -173,8 +171,7 @@ bool capture_catch_up(struct stream *s)
 		return false;
 	}
 	if (atomic_load(&captures_active) &&
-	    (real.cuStreamIsCapturing(s->handle, &capturing) != CUDA_SUCCESS ||
-	     capturing != CU_STREAM_CAPTURE_STATUS_NONE))
+	    (real.cuStreamIsCapturing(s->handle, &capturing) != CUDA_SUCCESS || capturing != CU_STREAM_CAPTURE_STATUS_NONE))
 		return false;
 	bool waits = wait_for_captures(p, s->handle, captures);
 	atomic_store(&s->seen, captures);

@@ -17,10 +17,12 @@
  * for either. Ascending.
  */
 static const char *const built_in[] = {
-	"ACQBULK", "ARRIVES", "ATOM", "ATOMG", "ATOMS", "BAR", "CCTL", "CGAERRBAR", "DEPBAR", "ERRBAR", "FENCE", "HGMMA",
-	"IGMMA", "LD", "LDG", "LDGDEPBAR", "LDGSTS", "LDS", "LDSM", "LDTM", "MEMBAR", "PREEXIT", "QGMMA", "RED", "REDG", "ST",
-	"STAS", "STG", "STS", "STSM", "STTM", "SYNCS", "UBLKCP", "UBLKRED", "UCGABAR_ARV", "UCGABAR_WAIT", "UTCBAR", "UTCCP",
-	"UTCHMMA", "UTCIMMA", "UTCOMMA", "UTCQMMA", "UTMACMDFLUSH", "UTMALDG", "UTMAREDG", "UTMASTG", "WARPGROUP", "WARPSYNC",
+	"ACQBULK", "ARRIVES", "ATOM",         "ATOMG",        "ATOMS",    "BAR",     "CCTL",      "CGAERRBAR",
+	"DEPBAR",  "ERRBAR",  "FENCE",        "HGMMA",        "IGMMA",    "LD",      "LDG",       "LDGDEPBAR",
+	"LDGSTS",  "LDS",     "LDSM",         "LDTM",         "MEMBAR",   "PREEXIT", "QGMMA",     "RED",
+	"REDG",    "ST",      "STAS",         "STG",          "STS",      "STSM",    "STTM",      "SYNCS",
+	"UBLKCP",  "UBLKRED", "UCGABAR_ARV",  "UCGABAR_WAIT", "UTCBAR",   "UTCCP",   "UTCHMMA",   "UTCIMMA",
+	"UTCOMMA", "UTCQMMA", "UTMACMDFLUSH", "UTMALDG",      "UTMAREDG", "UTMASTG", "WARPGROUP", "WARPSYNC",
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a kernel's points are asked for by one thread */
@@ -99,7 +101,8 @@ static uint8_t *put_in(const struct cubin *c, size_t *new_size)
 	for (size_t i = 0; patches && kernels && i < c->kernel_count; i++) {
 		if (kernels[i])
 			delay_kernel_done(kernels[i], patches[i].refused ? patches[i].refused
-						      : any && !out ? "no image came of it" : NULL);
+						      : any && !out      ? "no image came of it"
+									 : NULL);
 		free((void *)patches[i].points);
 	}
 	free(patches);

@@ -394,7 +394,7 @@ static void tell_unused(void)
 		session_warn("nothing inside kernels is late: no code was loaded that delays can be put into");
 	if (points)
 		session_warn("%zu delays in %zu kernels were not put in, for there was no such code: %.100s%s", points,
-			      of_kernels, name, of_kernels > 1 ? ", …" : "");
+			     of_kernels, name, of_kernels > 1 ? ", …" : "");
 }
 
 void delays_write(const struct folder *folder)

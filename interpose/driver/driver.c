@@ -36,7 +36,9 @@ static const struct used {
 driver_dlsym_fn *driver_dlsym;
 
 #define SLOTS 1024 /* power of two, well above CALL_COUNT */
-static struct slot { void *address, *wrapper; } by_address[SLOTS];
+static struct slot {
+	void *address, *wrapper;
+} by_address[SLOTS];
 static const struct hook *by_symbol[SLOTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool resolved;

@@ -23,7 +23,7 @@ enum call {
 #define X(symbol) CALL_##symbol,
 	HOOK_TABLE(X)
 #undef X
-	CALL_COUNT
+		CALL_COUNT
 };
 
 /* The driver's own functions; a member is NULL where this driver lacks the call. */
@@ -53,7 +53,8 @@ bool driver_context_lost(CUresult r);
 /* A wrapper's way to its real call: resolves first where the program linked libcuda directly. */
 #define REAL(symbol) \
 	(likely(__atomic_load_n(&real.symbol, __ATOMIC_ACQUIRE) != NULL) || driver_resolve_for((void **)&real.symbol) \
-		 ? real.symbol : NULL)
+		 ? real.symbol \
+		 : NULL)
 bool driver_resolve_for(void **member);
 
 /* ---- for the doors in entry/ ---- */

@@ -16,7 +16,11 @@ static char (*unknown)[96];
 
 /* The names that programs ask for: those of the tables without version and default stream. */
 #define NAMES 2048 /* power of two, above twice their number */
-static struct name { const char *symbol; unsigned length; bool hooked; } by_name[NAMES];
+static struct name {
+	const char *symbol;
+	unsigned length;
+	bool hooked;
+} by_name[NAMES];
 static bool names_indexed;
 static const char *unknown_list[ENTRY_UNKNOWN_MAX];
 static unsigned unknown_count;
@@ -90,7 +94,7 @@ UNWATCHED static bool nvtx_name(const char *name)
  * the program's return address and not ours.
  */
 UNWATCHED EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym(void *restrict handle,
-								     const char *restrict name)
+										 const char *restrict name)
 {
 	if (unlikely(!driver_dlsym)) {
 		driver_find_dlsym();
@@ -106,7 +110,7 @@ UNWATCHED EXPORT __attribute__((optimize("optimize-sibling-calls"))) void *dlsym
 	if (unlikely(nvtx_name(name)) && handle != RTLD_NEXT)
 		return entry_nvtx_tool(driver_dlsym(handle, name));
 	if (unlikely(takes_cupti(name)))
-		atomic_load(&entry_cupti_taken)();
+		atomic_load (&entry_cupti_taken)();
 	return driver_dlsym(handle, name);
 }
 
@@ -135,7 +139,8 @@ static void index_names(void)
 	HOOK_TABLE(X)
 #undef X
 #define X(symbol) index_name(#symbol, false);
-	CALL_TABLE(X) PASS_TABLE(X)
+	CALL_TABLE(X)
+	PASS_TABLE(X)
 #undef X
 	names_indexed = true;
 }

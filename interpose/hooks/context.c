@@ -63,8 +63,9 @@ static void ended(struct context *c, CUresult r)
 {
 	if (!c || r != CUDA_SUCCESS)
 		return;
-	regions_died_of_context(c, &(struct region_origin){.seq = session_next_seq(), .time_ns = clock_ns(),
-							   .call = TT_NO_ID, .label = TT_NO_ID});
+	regions_died_of_context(c,
+				&(struct region_origin){
+					.seq = session_next_seq(), .time_ns = clock_ns(), .call = TT_NO_ID, .label = TT_NO_ID});
 	capture_streams_gone(c);
 	memory_context_gone(c);
 	context_destroyed(c);

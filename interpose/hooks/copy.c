@@ -56,7 +56,10 @@ static struct span set_2d(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint3
 {
 	bool fits = w <= UINT32_MAX && h <= UINT32_MAX;
 
-	return (struct span){.dst = dst, .bytes = pitch * h, .value = value, .shared = fits ? item : 0,
+	return (struct span){.dst = dst,
+			     .bytes = pitch * h,
+			     .value = value,
+			     .shared = fits ? item : 0,
 			     .grid = {fits ? (uint32_t)w : 0, fits ? (uint32_t)h : 0}};
 }
 
@@ -96,11 +99,21 @@ static struct span copy_2d(const CUDA_MEMCPY2D *c)
 {
 	if (!c)
 		return (struct span){0};
-	return copy_3d(&(CUDA_MEMCPY3D){
-		.srcXInBytes = c->srcXInBytes, .srcY = c->srcY, .srcMemoryType = c->srcMemoryType, .srcHost = c->srcHost,
-		.srcDevice = c->srcDevice, .srcPitch = c->srcPitch, .dstXInBytes = c->dstXInBytes, .dstY = c->dstY,
-		.dstMemoryType = c->dstMemoryType, .dstHost = c->dstHost, .dstDevice = c->dstDevice,
-		.dstPitch = c->dstPitch, .WidthInBytes = c->WidthInBytes, .Height = c->Height, .Depth = 1});
+	return copy_3d(&(CUDA_MEMCPY3D){.srcXInBytes = c->srcXInBytes,
+					.srcY = c->srcY,
+					.srcMemoryType = c->srcMemoryType,
+					.srcHost = c->srcHost,
+					.srcDevice = c->srcDevice,
+					.srcPitch = c->srcPitch,
+					.dstXInBytes = c->dstXInBytes,
+					.dstY = c->dstY,
+					.dstMemoryType = c->dstMemoryType,
+					.dstHost = c->dstHost,
+					.dstDevice = c->dstDevice,
+					.dstPitch = c->dstPitch,
+					.WidthInBytes = c->WidthInBytes,
+					.Height = c->Height,
+					.Depth = 1});
 }
 
 /* Like the other, but that it names contexts where that has reserved members. */
@@ -108,7 +121,8 @@ static struct span copy_3d_peer(const CUDA_MEMCPY3D_PEER *c)
 {
 	CUDA_MEMCPY3D same;
 
-	_Static_assert(sizeof(same) == sizeof(*c) && offsetof(CUDA_MEMCPY3D, reserved1) == offsetof(CUDA_MEMCPY3D_PEER, dstContext),
+	_Static_assert(sizeof(same) == sizeof(*c) &&
+			       offsetof(CUDA_MEMCPY3D, reserved1) == offsetof(CUDA_MEMCPY3D_PEER, dstContext),
 		       "members are in the same places");
 	if (!c)
 		return (struct span){0};
@@ -203,51 +217,51 @@ static void order(struct op *op, struct span s)
 #define NOTHING (void)0
 
 #define SYNC_OPS(S, PT) \
-DEVICE_OP(cuMemcpy##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
-SYNC_OP(cuMemcpyPeer##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), (dst, dc, src, sc, n), touch_pitched(&op)) \
-SYNC_OP(cuMemcpy3DPeer##S, PT, C, copy_3d_peer(c), (const CUDA_MEMCPY3D_PEER *c), (c), touch_pitched(&op)) \
-SYNC_OP(cuMemcpyHtoD_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n), (dst, src, n), NOTHING) \
-SYNC_OP(cuMemcpyDtoH_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n), (dst, src, n), NOTHING) \
-DEVICE_OP(cuMemcpyDtoD_v2##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
-SYNC_OP(cuMemcpyDtoA_v2##S, PT, C, plain(0, src, n, 0), (CUarray dst, size_t at, CUdeviceptr src, size_t n), (dst, at, src, n), NOTHING) \
-SYNC_OP(cuMemcpyAtoD_v2##S, PT, C, plain(dst, 0, n, 0), (CUdeviceptr dst, CUarray src, size_t at, size_t n), (dst, src, at, n), NOTHING) \
-SYNC_OP(cuMemcpyHtoA_v2##S, PT, C, plain(0, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUarray dst, size_t at, const void *src, size_t n), (dst, at, src, n), NOTHING) \
-SYNC_OP(cuMemcpyAtoH_v2##S, PT, C, plain(HOST_SRC(dst), 0, n, TT_EVENTF_HOST_DST), (void *dst, CUarray src, size_t at, size_t n), (dst, src, at, n), NOTHING) \
-SYNC_OP(cuMemcpyAtoA_v2##S, PT, C, plain(0, 0, n, 0), (CUarray dst, size_t to, CUarray src, size_t from, size_t n), (dst, to, src, from, n), NOTHING) \
-SYNC_OP(cuMemcpy2D_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c), (c), touch_pitched(&op)) \
-SYNC_OP(cuMemcpy2DUnaligned_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c), (c), touch_pitched(&op)) \
-SYNC_OP(cuMemcpy3D_v2##S, PT, C, copy_3d(c), (const CUDA_MEMCPY3D *c), (c), touch_pitched(&op)) \
-SYNC_OP(cuMemsetD8_v2##S, PT, M, set(dst, v, 1, n), (CUdeviceptr dst, unsigned char v, size_t n), (dst, v, n), NOTHING) \
-SYNC_OP(cuMemsetD16_v2##S, PT, M, set(dst, v, 2, n), (CUdeviceptr dst, unsigned short v, size_t n), (dst, v, n), NOTHING) \
-SYNC_OP(cuMemsetD32_v2##S, PT, M, set(dst, v, 4, n), (CUdeviceptr dst, unsigned int v, size_t n), (dst, v, n), NOTHING) \
-SYNC_OP(cuMemsetD2D8_v2##S, PT, M, set_2d(dst, pitch, v, 1, w, h), (CUdeviceptr dst, size_t pitch, unsigned char v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING) \
-SYNC_OP(cuMemsetD2D16_v2##S, PT, M, set_2d(dst, pitch, v, 2, w, h), (CUdeviceptr dst, size_t pitch, unsigned short v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING) \
-SYNC_OP(cuMemsetD2D32_v2##S, PT, M, set_2d(dst, pitch, v, 4, w, h), (CUdeviceptr dst, size_t pitch, unsigned int v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING)
+	DEVICE_OP(cuMemcpy##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
+	SYNC_OP(cuMemcpyPeer##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), (dst, dc, src, sc, n), touch_pitched(&op)) \
+	SYNC_OP(cuMemcpy3DPeer##S, PT, C, copy_3d_peer(c), (const CUDA_MEMCPY3D_PEER *c), (c), touch_pitched(&op)) \
+	SYNC_OP(cuMemcpyHtoD_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n), (dst, src, n), NOTHING) \
+	SYNC_OP(cuMemcpyDtoH_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n), (dst, src, n), NOTHING) \
+	DEVICE_OP(cuMemcpyDtoD_v2##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
+	SYNC_OP(cuMemcpyDtoA_v2##S, PT, C, plain(0, src, n, 0), (CUarray dst, size_t at, CUdeviceptr src, size_t n), (dst, at, src, n), NOTHING) \
+	SYNC_OP(cuMemcpyAtoD_v2##S, PT, C, plain(dst, 0, n, 0), (CUdeviceptr dst, CUarray src, size_t at, size_t n), (dst, src, at, n), NOTHING) \
+	SYNC_OP(cuMemcpyHtoA_v2##S, PT, C, plain(0, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUarray dst, size_t at, const void *src, size_t n), (dst, at, src, n), NOTHING) \
+	SYNC_OP(cuMemcpyAtoH_v2##S, PT, C, plain(HOST_SRC(dst), 0, n, TT_EVENTF_HOST_DST), (void *dst, CUarray src, size_t at, size_t n), (dst, src, at, n), NOTHING) \
+	SYNC_OP(cuMemcpyAtoA_v2##S, PT, C, plain(0, 0, n, 0), (CUarray dst, size_t to, CUarray src, size_t from, size_t n), (dst, to, src, from, n), NOTHING) \
+	SYNC_OP(cuMemcpy2D_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c), (c), touch_pitched(&op)) \
+	SYNC_OP(cuMemcpy2DUnaligned_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c), (c), touch_pitched(&op)) \
+	SYNC_OP(cuMemcpy3D_v2##S, PT, C, copy_3d(c), (const CUDA_MEMCPY3D *c), (c), touch_pitched(&op)) \
+	SYNC_OP(cuMemsetD8_v2##S, PT, M, set(dst, v, 1, n), (CUdeviceptr dst, unsigned char v, size_t n), (dst, v, n), NOTHING) \
+	SYNC_OP(cuMemsetD16_v2##S, PT, M, set(dst, v, 2, n), (CUdeviceptr dst, unsigned short v, size_t n), (dst, v, n), NOTHING) \
+	SYNC_OP(cuMemsetD32_v2##S, PT, M, set(dst, v, 4, n), (CUdeviceptr dst, unsigned int v, size_t n), (dst, v, n), NOTHING) \
+	SYNC_OP(cuMemsetD2D8_v2##S, PT, M, set_2d(dst, pitch, v, 1, w, h), (CUdeviceptr dst, size_t pitch, unsigned char v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING) \
+	SYNC_OP(cuMemsetD2D16_v2##S, PT, M, set_2d(dst, pitch, v, 2, w, h), (CUdeviceptr dst, size_t pitch, unsigned short v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING) \
+	SYNC_OP(cuMemsetD2D32_v2##S, PT, M, set_2d(dst, pitch, v, 4, w, h), (CUdeviceptr dst, size_t pitch, unsigned int v, size_t w, size_t h), (dst, pitch, v, w, h), NOTHING)
 
 #define ASYNC_OPS(S, PT) \
-DEVICE_OP(cuMemcpyAsync##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
-ASYNC_OP(cuMemcpyPeerAsync##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream stream), (dst, dc, src, sc, n, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemcpy3DPeerAsync##S, PT, C, copy_3d_peer(c), (const CUDA_MEMCPY3D_PEER *c, CUstream stream), (c, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemcpyHtoDAsync_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
-ASYNC_OP(cuMemcpyDtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
-DEVICE_OP(cuMemcpyDtoDAsync_v2##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
-ASYNC_OP(cuMemcpyHtoAAsync_v2##S, PT, C, plain(0, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUarray dst, size_t at, const void *src, size_t n, CUstream stream), (dst, at, src, n, stream), NOTHING) \
-ASYNC_OP(cuMemcpyAtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), 0, n, TT_EVENTF_HOST_DST), (void *dst, CUarray src, size_t at, size_t n, CUstream stream), (dst, src, at, n, stream), NOTHING) \
-ASYNC_OP(cuMemcpy2DAsync_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c, CUstream stream), (c, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemcpy3DAsync_v2##S, PT, C, copy_3d(c), (const CUDA_MEMCPY3D *c, CUstream stream), (c, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemcpyBatchAsync##S, PT, C, plain(0, 0, 0, 0), (CUdeviceptr *dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *a, size_t *ai, size_t na, size_t *fail, CUstream stream), (dst, src, n, count, a, ai, na, fail, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemcpyBatchAsync_v2##S, PT, C, plain(0, 0, 0, 0), (CUdeviceptr *dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *a, size_t *ai, size_t na, CUstream stream), (dst, src, n, count, a, ai, na, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemcpy3DBatchAsync##S, PT, C, plain(0, 0, 0, 0), (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, size_t *fail, unsigned long long flags, CUstream stream), (count, list, fail, flags, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemcpy3DBatchAsync_v2##S, PT, C, plain(0, 0, 0, 0), (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, unsigned long long flags, CUstream stream), (count, list, flags, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemBatchDecompressAsync##S, PT, C, plain(0, 0, 0, 0), (CUmemDecompressParams *list, size_t count, unsigned flags, size_t *fail, CUstream stream), (list, count, flags, fail, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemDiscardBatchAsync##S, PT, M, plain(0, 0, 0, 0), (CUdeviceptr *p, size_t *n, size_t count, unsigned long long flags, CUstream stream), (p, n, count, flags, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemDiscardAndPrefetchBatchAsync##S, PT, M, plain(0, 0, 0, 0), (CUdeviceptr *p, size_t *n, size_t count, CUmemLocation *to, size_t *ti, size_t nt, unsigned long long flags, CUstream stream), (p, n, count, to, ti, nt, flags, stream), touch_pitched(&op)) \
-ASYNC_OP(cuMemsetD8Async##S, PT, M, set(dst, v, 1, n), (CUdeviceptr dst, unsigned char v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
-ASYNC_OP(cuMemsetD16Async##S, PT, M, set(dst, v, 2, n), (CUdeviceptr dst, unsigned short v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
-ASYNC_OP(cuMemsetD32Async##S, PT, M, set(dst, v, 4, n), (CUdeviceptr dst, unsigned int v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
-ASYNC_OP(cuMemsetD2D8Async##S, PT, M, set_2d(dst, pitch, v, 1, w, h), (CUdeviceptr dst, size_t pitch, unsigned char v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING) \
-ASYNC_OP(cuMemsetD2D16Async##S, PT, M, set_2d(dst, pitch, v, 2, w, h), (CUdeviceptr dst, size_t pitch, unsigned short v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING) \
-ASYNC_OP(cuMemsetD2D32Async##S, PT, M, set_2d(dst, pitch, v, 4, w, h), (CUdeviceptr dst, size_t pitch, unsigned int v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING)
+	DEVICE_OP(cuMemcpyAsync##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
+	ASYNC_OP(cuMemcpyPeerAsync##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream stream), (dst, dc, src, sc, n, stream), touch_pitched(&op)) \
+	ASYNC_OP(cuMemcpy3DPeerAsync##S, PT, C, copy_3d_peer(c), (const CUDA_MEMCPY3D_PEER *c, CUstream stream), (c, stream), touch_pitched(&op)) \
+	ASYNC_OP(cuMemcpyHtoDAsync_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
+	ASYNC_OP(cuMemcpyDtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
+	DEVICE_OP(cuMemcpyDtoDAsync_v2##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
+	ASYNC_OP(cuMemcpyHtoAAsync_v2##S, PT, C, plain(0, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUarray dst, size_t at, const void *src, size_t n, CUstream stream), (dst, at, src, n, stream), NOTHING) \
+	ASYNC_OP(cuMemcpyAtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), 0, n, TT_EVENTF_HOST_DST), (void *dst, CUarray src, size_t at, size_t n, CUstream stream), (dst, src, at, n, stream), NOTHING) \
+	ASYNC_OP(cuMemcpy2DAsync_v2##S, PT, C, copy_2d(c), (const CUDA_MEMCPY2D *c, CUstream stream), (c, stream), touch_pitched(&op)) \
+	ASYNC_OP(cuMemcpy3DAsync_v2##S, PT, C, copy_3d(c), (const CUDA_MEMCPY3D *c, CUstream stream), (c, stream), touch_pitched(&op)) \
+	ASYNC_OP(cuMemcpyBatchAsync##S, PT, C, plain(0, 0, 0, 0), (CUdeviceptr *dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *a, size_t *ai, size_t na, size_t *fail, CUstream stream), (dst, src, n, count, a, ai, na, fail, stream), touch_pitched(&op)) \
+	ASYNC_OP(cuMemcpyBatchAsync_v2##S, PT, C, plain(0, 0, 0, 0), (CUdeviceptr *dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *a, size_t *ai, size_t na, CUstream stream), (dst, src, n, count, a, ai, na, stream), touch_pitched(&op)) \
+	ASYNC_OP(cuMemcpy3DBatchAsync##S, PT, C, plain(0, 0, 0, 0), (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, size_t *fail, unsigned long long flags, CUstream stream), (count, list, fail, flags, stream), touch_pitched(&op)) \
+	ASYNC_OP(cuMemcpy3DBatchAsync_v2##S, PT, C, plain(0, 0, 0, 0), (size_t count, CUDA_MEMCPY3D_BATCH_OP *list, unsigned long long flags, CUstream stream), (count, list, flags, stream), touch_pitched(&op)) \
+	ASYNC_OP(cuMemBatchDecompressAsync##S, PT, C, plain(0, 0, 0, 0), (CUmemDecompressParams *list, size_t count, unsigned flags, size_t *fail, CUstream stream), (list, count, flags, fail, stream), touch_pitched(&op)) \
+	ASYNC_OP(cuMemDiscardBatchAsync##S, PT, M, plain(0, 0, 0, 0), (CUdeviceptr *p, size_t *n, size_t count, unsigned long long flags, CUstream stream), (p, n, count, flags, stream), touch_pitched(&op)) \
+	ASYNC_OP(cuMemDiscardAndPrefetchBatchAsync##S, PT, M, plain(0, 0, 0, 0), (CUdeviceptr *p, size_t *n, size_t count, CUmemLocation *to, size_t *ti, size_t nt, unsigned long long flags, CUstream stream), (p, n, count, to, ti, nt, flags, stream), touch_pitched(&op)) \
+	ASYNC_OP(cuMemsetD8Async##S, PT, M, set(dst, v, 1, n), (CUdeviceptr dst, unsigned char v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
+	ASYNC_OP(cuMemsetD16Async##S, PT, M, set(dst, v, 2, n), (CUdeviceptr dst, unsigned short v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
+	ASYNC_OP(cuMemsetD32Async##S, PT, M, set(dst, v, 4, n), (CUdeviceptr dst, unsigned int v, size_t n, CUstream stream), (dst, v, n, stream), NOTHING) \
+	ASYNC_OP(cuMemsetD2D8Async##S, PT, M, set_2d(dst, pitch, v, 1, w, h), (CUdeviceptr dst, size_t pitch, unsigned char v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING) \
+	ASYNC_OP(cuMemsetD2D16Async##S, PT, M, set_2d(dst, pitch, v, 2, w, h), (CUdeviceptr dst, size_t pitch, unsigned short v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING) \
+	ASYNC_OP(cuMemsetD2D32Async##S, PT, M, set_2d(dst, pitch, v, 4, w, h), (CUdeviceptr dst, size_t pitch, unsigned int v, size_t w, size_t h, CUstream stream), (dst, pitch, v, w, h, stream), NOTHING)
 
 SYNC_OPS(, false)
 SYNC_OPS(_ptds, true)

@@ -67,8 +67,7 @@ static void end_points(struct exec *x)
 	points_free(points);
 }
 
-static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph graph, uint64_t flags,
-		     struct points *points)
+static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph graph, uint64_t flags, struct points *points)
 {
 	bool made = op->on && r == CUDA_SUCCESS && exec && *exec;
 
@@ -173,9 +172,16 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 static void add_kernel_v1(struct node_list *l, struct thread *t, struct context *c, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
 	CUDA_KERNEL_NODE_PARAMS whole = {
-		.func = p->func, .gridDimX = p->gridDimX, .gridDimY = p->gridDimY, .gridDimZ = p->gridDimZ,
-		.blockDimX = p->blockDimX, .blockDimY = p->blockDimY, .blockDimZ = p->blockDimZ,
-		.sharedMemBytes = p->sharedMemBytes, .kernelParams = p->kernelParams, .extra = p->extra,
+		.func = p->func,
+		.gridDimX = p->gridDimX,
+		.gridDimY = p->gridDimY,
+		.gridDimZ = p->gridDimZ,
+		.blockDimX = p->blockDimX,
+		.blockDimY = p->blockDimY,
+		.blockDimZ = p->blockDimZ,
+		.sharedMemBytes = p->sharedMemBytes,
+		.kernelParams = p->kernelParams,
+		.extra = p->extra,
 	};
 
 	nodes_add_kernel(l, t, c, &whole);

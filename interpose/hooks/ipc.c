@@ -51,9 +51,8 @@ EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *p, CUipcMemHandle h, uns
 
 EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
 {
-	return REAL(cuIpcOpenMemHandle_v2)
-		       ? open_handle(CALL_cuIpcOpenMemHandle_v2, p, h, flags, real.cuIpcOpenMemHandle_v2)
-		       : CUDA_ERROR_NOT_SUPPORTED;
+	return REAL(cuIpcOpenMemHandle_v2) ? open_handle(CALL_cuIpcOpenMemHandle_v2, p, h, flags, real.cuIpcOpenMemHandle_v2)
+					   : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr p)

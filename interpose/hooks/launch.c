@@ -41,8 +41,8 @@ static void touch_params(const struct function *f, const struct shape *s)
 
 /* Whether a launch may write what a capture is reading, and in which region, 0: any. Of one that names nothing,
  * anything may be true. */
-static __attribute__((noinline)) bool may_write_captured(const struct op *op, const struct function *f,
-							 const struct shape *s, uint64_t *base)
+static __attribute__((noinline)) bool may_write_captured(const struct op *op, const struct function *f, const struct shape *s,
+							 uint64_t *base)
 {
 	uint32_t seen = atomic_load(&op->stream->seen);
 	const void *buffer;
@@ -321,12 +321,12 @@ static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool captur
 	}
 
 #define LAUNCHES(S, PT) \
-LAUNCH(cuLaunchKernel##S, PT, stream, SHAPE(0, extra), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params, void **extra), (f_, gx, gy, gz, bx, by, bz, shared, stream, params, extra)) \
-LAUNCH(cuLaunchCooperativeKernel##S, PT, stream, SHAPE(TT_EVENTF_COOPERATIVE, NULL), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params), (f_, gx, gy, gz, bx, by, bz, shared, stream, params)) \
-LAUNCH(cuLaunchKernelEx##S, PT, config ? config->hStream : NULL, shape_of_config(config, f_, params, extra), (const CUlaunchConfig *config, CUfunction f_, void **params, void **extra), (config, f_, params, extra)) \
-OTHER(cuLaunchHostFunc##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUhostFn fn, void *user), (stream, fn, user)) \
-OTHER(cuStreamAddCallback##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUstreamCallback fn, void *user, unsigned flags), (stream, fn, user, flags)) \
-GRAPH(cuGraphLaunch##S, PT)
+	LAUNCH(cuLaunchKernel##S, PT, stream, SHAPE(0, extra), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params, void **extra), (f_, gx, gy, gz, bx, by, bz, shared, stream, params, extra)) \
+	LAUNCH(cuLaunchCooperativeKernel##S, PT, stream, SHAPE(TT_EVENTF_COOPERATIVE, NULL), (CUfunction f_, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params), (f_, gx, gy, gz, bx, by, bz, shared, stream, params)) \
+	LAUNCH(cuLaunchKernelEx##S, PT, config ? config->hStream : NULL, shape_of_config(config, f_, params, extra), (const CUlaunchConfig *config, CUfunction f_, void **params, void **extra), (config, f_, params, extra)) \
+	OTHER(cuLaunchHostFunc##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUhostFn fn, void *user), (stream, fn, user)) \
+	OTHER(cuStreamAddCallback##S, PT, stream, TT_EVENT_LAUNCH_HOST, false, (CUstream stream, CUstreamCallback fn, void *user, unsigned flags), (stream, fn, user, flags)) \
+	GRAPH(cuGraphLaunch##S, PT)
 
 LAUNCHES(, false)
 LAUNCHES(_ptsz, true)

@@ -139,8 +139,7 @@ FREES(cuMipmappedArrayDestroy, CUmipmappedArray)
 	if (arena_holds(p)) \
 		return CUDA_ERROR_INVALID_VALUE;
 
-EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr p, size_t n, size_t o, CUmemGenericAllocationHandle h,
-				 unsigned long long flags)
+EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr p, size_t n, size_t o, CUmemGenericAllocationHandle h, unsigned long long flags)
 {
 	OP(op);
 

@@ -198,9 +198,8 @@ EXPORT CUresult CUDAAPI cuKernelGetFunction(CUfunction *f, CUkernel k)
 	if (!REAL(cuKernelGetFunction))
 		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = real.cuKernelGetFunction(f, k);
-	if (r == CUDA_SUCCESS && watching() && real.cuKernelGetName &&
-	    real.cuKernelGetName(&name, k) == CUDA_SUCCESS && real.cuKernelGetLibrary &&
-	    real.cuKernelGetLibrary(&library, k) == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS && watching() && real.cuKernelGetName && real.cuKernelGetName(&name, k) == CUDA_SUCCESS &&
+	    real.cuKernelGetLibrary && real.cuKernelGetLibrary(&library, k) == CUDA_SUCCESS)
 		module_function(library, *f, name, false);
 	return r;
 }

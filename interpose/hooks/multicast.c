@@ -67,8 +67,13 @@ static void note(CUmemGenericAllocationHandle h)
 	}
 
 NAMES_OBJECT(cuMulticastAddDevice, (CUmemGenericAllocationHandle object, CUdevice d), (object, d))
-NAMES_OBJECT(cuMulticastBindMem, (CUmemGenericAllocationHandle object, size_t at, CUmemGenericAllocationHandle h, size_t o, size_t n, unsigned long long flags), (object, at, h, o, n, flags))
-NAMES_OBJECT(cuMulticastBindAddr, (CUmemGenericAllocationHandle object, size_t at, CUdeviceptr p, size_t n, unsigned long long flags), (object, at, p, n, flags))
+NAMES_OBJECT(cuMulticastBindMem,
+	     (CUmemGenericAllocationHandle object, size_t at, CUmemGenericAllocationHandle h, size_t o, size_t n,
+	      unsigned long long flags),
+	     (object, at, h, o, n, flags))
+NAMES_OBJECT(cuMulticastBindAddr,
+	     (CUmemGenericAllocationHandle object, size_t at, CUdeviceptr p, size_t n, unsigned long long flags),
+	     (object, at, p, n, flags))
 
 EXPORT CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *h, const CUmulticastObjectProp *prop)
 {

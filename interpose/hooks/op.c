@@ -8,8 +8,8 @@ bool op_is_capturing(struct stream *s)
 {
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 
-	return real.cuStreamIsCapturing && (real.cuStreamIsCapturing(s->handle, &status) != CUDA_SUCCESS ||
-					    status != CU_STREAM_CAPTURE_STATUS_NONE);
+	return real.cuStreamIsCapturing &&
+	       (real.cuStreamIsCapturing(s->handle, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
 _Static_assert(CALL_COUNT < TT_NO_CALL, "calls have 16 bits in events");
@@ -42,8 +42,11 @@ HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
 
 struct region_origin op_origin(const struct op *op)
 {
-	return (struct region_origin){.stream = op->stream ? op->stream->id : 0, .seq = op->seq,
-				      .time_ns = op->time, .call = op->call, .label = TT_NO_ID};
+	return (struct region_origin){.stream = op->stream ? op->stream->id : 0,
+				      .seq = op->seq,
+				      .time_ns = op->time,
+				      .call = op->call,
+				      .label = TT_NO_ID};
 }
 
 void op_reaches(struct op *op, struct context *other)

@@ -165,8 +165,8 @@ static inline void op_catch_up(struct op *op, uint64_t region)
  * launches: what it names is known a little later, and that is when it may have to wait.
  * delays: what may be done to make it late.
  */
-static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CUstream handle, bool per_thread,
-								bool writes, bool launches, uint32_t delays)
+static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CUstream handle, bool per_thread, bool writes,
+							       bool launches, uint32_t delays)
 {
 	if (!(op->stream = stream_of(op->t, handle, per_thread)))
 		return false;
@@ -194,8 +194,7 @@ static inline bool op_begin_stream(struct op *op, uint32_t call, CUstream handle
 }
 
 /* The same for calls that TT_LAUNCH_DELAY chooses from. */
-static inline bool op_begin_work(struct op *op, uint32_t call, CUstream handle, bool per_thread, bool writes,
-				 uint32_t delays)
+static inline bool op_begin_work(struct op *op, uint32_t call, CUstream handle, bool per_thread, bool writes, uint32_t delays)
 {
 	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, writes, false, delays);
 }

@@ -130,8 +130,7 @@ static void open_peer(CUcontext peer, bool open)
 {
 	CUdevice user;
 
-	if (options.deterministic && atomic_load(&session_state) != SESSION_OFF &&
-	    real.cuCtxGetDevice(&user) == CUDA_SUCCESS)
+	if (options.deterministic && atomic_load(&session_state) != SESSION_OFF && real.cuCtxGetDevice(&user) == CUDA_SUCCESS)
 		arena_open(device_of(peer), user, open);
 }
 

@@ -18,18 +18,17 @@
 static void attributes_of(struct tt_setting *to, uint32_t *n, CUfunction f, const struct context *c)
 {
 	static const CUfunction_attribute wanted[] = {
-		CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
-		CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
-		CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
+		CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,     CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+		CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET,          CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH,
+		CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,           CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH,
 		CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE};
 	bool kernel = function_is_kernel(f);
 
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++) {
 		int value;
-		CUresult r = !kernel ? real.cuFuncGetAttribute(&value, wanted[i], f)
-			     : real.cuKernelGetAttribute
-				     ? real.cuKernelGetAttribute(&value, wanted[i], (CUkernel)f, c->device)
-				     : CUDA_ERROR_NOT_SUPPORTED;
+		CUresult r = !kernel                     ? real.cuFuncGetAttribute(&value, wanted[i], f)
+			     : real.cuKernelGetAttribute ? real.cuKernelGetAttribute(&value, wanted[i], (CUkernel)f, c->device)
+							 : CUDA_ERROR_NOT_SUPPORTED;
 		if (r == CUDA_SUCCESS)
 			to[(*n)++] = (struct tt_setting){TT_SETTING_ATTRIBUTE, wanted[i], (uint64_t)(int64_t)value};
 	}
@@ -37,9 +36,13 @@ static void attributes_of(struct tt_setting *to, uint32_t *n, CUfunction f, cons
 
 static uint32_t read_settings(struct tt_setting *to, const struct op *op, struct function *f, CUfunction handle)
 {
-	static const CUlimit limits[] = {CU_LIMIT_STACK_SIZE, CU_LIMIT_PRINTF_FIFO_SIZE, CU_LIMIT_MALLOC_HEAP_SIZE,
-					 CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH, CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT,
-					 CU_LIMIT_MAX_L2_FETCH_GRANULARITY, CU_LIMIT_PERSISTING_L2_CACHE_SIZE};
+	static const CUlimit limits[] = {CU_LIMIT_STACK_SIZE,
+					 CU_LIMIT_PRINTF_FIFO_SIZE,
+					 CU_LIMIT_MALLOC_HEAP_SIZE,
+					 CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH,
+					 CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT,
+					 CU_LIMIT_MAX_L2_FETCH_GRANULARITY,
+					 CU_LIMIT_PERSISTING_L2_CACHE_SIZE};
 	CUfunc_cache cache;
 	uint32_t n = 0;
 	size_t value;

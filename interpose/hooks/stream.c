@@ -213,8 +213,8 @@ static void born(struct op *op, CUresult r, bool ours, CUdeviceptr *p, size_t n)
 }
 
 /* While its stream is captured a free is a node of a graph, and none for memory of ours. */
-static CUresult free_in_arena(struct op *op, CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream),
-			      CUstream handle, bool per_thread)
+static CUresult free_in_arena(struct op *op, CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle,
+			      bool per_thread)
 {
 	struct stream *s = op->capturing ? NULL : stream_at(op, handle, per_thread);
 	struct block *b;
@@ -250,93 +250,96 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 }
 
 #define STREAMS(S, PT) \
-EXPORT CUresult CUDAAPI cuStreamSynchronize##S(CUstream stream) \
-{ \
-	OP(op); \
-	if (!REAL(cuStreamSynchronize##S)) \
-		return CUDA_ERROR_NOT_SUPPORTED; \
-	op_begin_stream(&op, CALL_cuStreamSynchronize##S, stream, PT, false); \
-	uint64_t submitted = op_submitted(&op), mark = arena_mark(); \
-	op_waits(&op); \
-	CUresult r = real.cuStreamSynchronize##S(stream); \
-	if (r == CUDA_SUCCESS) \
-		op_settled(&op, submitted); \
-	if (unlikely(mark)) \
-		freed_is_free(&op, r, stream, PT, mark); \
-	end_wait(&op, r, NULL); \
-	return r; \
-} \
-QUIET(cuStreamWaitEvent##S, PT, stream, TT_EVENT_EVENT_WAIT, event, (CUstream stream, CUevent event, unsigned flags), (stream, event, flags)) \
-QUIET(cuEventRecord##S, PT, stream, TT_EVENT_EVENT_RECORD, event, (CUevent event, CUstream stream), (event, stream)) \
-QUIET(cuEventRecordWithFlags##S, PT, stream, TT_EVENT_EVENT_RECORD, event, (CUevent event, CUstream stream, unsigned flags), (event, stream, flags)) \
-BEGINS_CAPTURE(cuStreamBeginCapture##S, PT, (CUstream stream), (stream)) \
-BEGINS_CAPTURE(cuStreamBeginCapture_v2##S, PT, (CUstream stream, CUstreamCaptureMode mode), (stream, mode)) \
-BEGINS_CAPTURE(cuStreamBeginCaptureToGraph##S, PT, (CUstream stream, CUgraph g, const CUgraphNode *d, const CUgraphEdgeData *x, size_t n, CUstreamCaptureMode mode), (stream, g, d, x, n, mode)) \
-EXPORT CUresult CUDAAPI cuStreamEndCapture##S(CUstream stream, CUgraph *g) \
-{ \
-	OP(op); \
-	if (!REAL(cuStreamEndCapture##S)) \
-		return CUDA_ERROR_NOT_SUPPORTED; \
-	op_begin_stream(&op, CALL_cuStreamEndCapture##S, stream, PT, false); \
-	struct stream *s = stream_followed(&op, stream, PT); \
-	CUresult r = real.cuStreamEndCapture##S(stream, g); \
-	if (s && s->captured && capture_status_of(s->handle) == CU_STREAM_CAPTURE_STATUS_NONE) \
-		capture_stream_ended(s); /* also where the call failed */ \
-	struct tt_event *e = op_event(&op, r); \
-	if (e) \
-		events_publish(e, TT_EVENT_CAPTURE_END); \
-	return r; \
-} \
-WAITS_FOR_OTHERS(cuWaitExternalSemaphoresAsync##S, PT) \
-WAITS_FOR_VALUE(cuStreamWaitValue32##S, PT, cuuint32_t) \
-WAITS_FOR_VALUE(cuStreamWaitValue64##S, PT, cuuint64_t) \
-WAITS_FOR_VALUE(cuStreamWaitValue32_v2##S, PT, cuuint32_t) \
-WAITS_FOR_VALUE(cuStreamWaitValue64_v2##S, PT, cuuint64_t) \
-WRITES_VALUE(cuStreamWriteValue32##S, PT, cuuint32_t) \
-WRITES_VALUE(cuStreamWriteValue64##S, PT, cuuint64_t) \
-WRITES_VALUE(cuStreamWriteValue32_v2##S, PT, cuuint32_t) \
-WRITES_VALUE(cuStreamWriteValue64_v2##S, PT, cuuint64_t) \
-BATCH(cuStreamBatchMemOp##S, PT) \
-BATCH(cuStreamBatchMemOp_v2##S, PT) \
-EXPORT CUresult CUDAAPI cuMemAllocAsync##S(CUdeviceptr *p, size_t n, CUstream stream) \
-{ \
-	OP(op); \
-	if (!REAL(cuMemAllocAsync##S)) \
-		return CUDA_ERROR_NOT_SUPPORTED; \
-	op_begin_stream(&op, CALL_cuMemAllocAsync##S, stream, PT, true); \
-	bool ours = from_arena(&op, NULL, n, p); \
-	CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocAsync##S(p, n, stream); \
-	while (given_back(&op, r)) \
-		r = real.cuMemAllocAsync##S(p, n, stream); \
-	born(&op, r, ours, p, n); \
-	return r; \
-} \
-EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##S(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream stream) \
-{ \
-	OP(op); \
-	if (!REAL(cuMemAllocFromPoolAsync##S)) \
-		return CUDA_ERROR_NOT_SUPPORTED; \
-	op_begin_stream(&op, CALL_cuMemAllocFromPoolAsync##S, stream, PT, true); \
-	bool ours = pool && from_arena(&op, pool, n, p); \
-	CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
-	while (given_back(&op, r)) \
-		r = real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
-	born(&op, r, ours, p, n); \
-	return r; \
-} \
-EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
-{ \
-	OP(op); \
-	if (!REAL(cuMemFreeAsync##S)) \
-		return CUDA_ERROR_NOT_SUPPORTED; \
-	op_begin_free(&op, CALL_cuMemFreeAsync##S, stream, PT); \
-	bool ours = arena_holds(p); \
-	struct region *region = ours ? NULL : freed(&op, p); \
-	CUresult r = ours ? free_in_arena(&op, p, real.cuMemFreeAsync##S, stream, PT) : real.cuMemFreeAsync##S(p, stream); \
-	end_freed(&op, region, r == CUDA_SUCCESS && region && region->base == p); \
-	end_with(&op, r, TT_EVENT_FREE, p, 0); \
-	return r; \
-}
+	EXPORT CUresult CUDAAPI cuStreamSynchronize##S(CUstream stream) \
+	{ \
+		OP(op); \
+		if (!REAL(cuStreamSynchronize##S)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_cuStreamSynchronize##S, stream, PT, false); \
+		uint64_t submitted = op_submitted(&op), mark = arena_mark(); \
+		op_waits(&op); \
+		CUresult r = real.cuStreamSynchronize##S(stream); \
+		if (r == CUDA_SUCCESS) \
+			op_settled(&op, submitted); \
+		if (unlikely(mark)) \
+			freed_is_free(&op, r, stream, PT, mark); \
+		end_wait(&op, r, NULL); \
+		return r; \
+	} \
+	QUIET(cuStreamWaitEvent##S, PT, stream, TT_EVENT_EVENT_WAIT, event, (CUstream stream, CUevent event, unsigned flags), \
+	      (stream, event, flags)) \
+	QUIET(cuEventRecord##S, PT, stream, TT_EVENT_EVENT_RECORD, event, (CUevent event, CUstream stream), (event, stream)) \
+	QUIET(cuEventRecordWithFlags##S, PT, stream, TT_EVENT_EVENT_RECORD, event, \
+	      (CUevent event, CUstream stream, unsigned flags), (event, stream, flags)) \
+	BEGINS_CAPTURE(cuStreamBeginCapture##S, PT, (CUstream stream), (stream)) \
+	BEGINS_CAPTURE(cuStreamBeginCapture_v2##S, PT, (CUstream stream, CUstreamCaptureMode mode), (stream, mode)) \
+	BEGINS_CAPTURE(cuStreamBeginCaptureToGraph##S, PT, (CUstream stream, CUgraph g, const CUgraphNode *d, const CUgraphEdgeData *x, size_t n, CUstreamCaptureMode mode), (stream, g, d, x, n, mode)) \
+	EXPORT CUresult CUDAAPI cuStreamEndCapture##S(CUstream stream, CUgraph *g) \
+	{ \
+		OP(op); \
+		if (!REAL(cuStreamEndCapture##S)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_cuStreamEndCapture##S, stream, PT, false); \
+		struct stream *s = stream_followed(&op, stream, PT); \
+		CUresult r = real.cuStreamEndCapture##S(stream, g); \
+		if (s && s->captured && capture_status_of(s->handle) == CU_STREAM_CAPTURE_STATUS_NONE) \
+			capture_stream_ended(s); /* also where the call failed */ \
+		struct tt_event *e = op_event(&op, r); \
+		if (e) \
+			events_publish(e, TT_EVENT_CAPTURE_END); \
+		return r; \
+	} \
+	WAITS_FOR_OTHERS(cuWaitExternalSemaphoresAsync##S, PT) \
+	WAITS_FOR_VALUE(cuStreamWaitValue32##S, PT, cuuint32_t) \
+	WAITS_FOR_VALUE(cuStreamWaitValue64##S, PT, cuuint64_t) \
+	WAITS_FOR_VALUE(cuStreamWaitValue32_v2##S, PT, cuuint32_t) \
+	WAITS_FOR_VALUE(cuStreamWaitValue64_v2##S, PT, cuuint64_t) \
+	WRITES_VALUE(cuStreamWriteValue32##S, PT, cuuint32_t) \
+	WRITES_VALUE(cuStreamWriteValue64##S, PT, cuuint64_t) \
+	WRITES_VALUE(cuStreamWriteValue32_v2##S, PT, cuuint32_t) \
+	WRITES_VALUE(cuStreamWriteValue64_v2##S, PT, cuuint64_t) \
+	BATCH(cuStreamBatchMemOp##S, PT) \
+	BATCH(cuStreamBatchMemOp_v2##S, PT) \
+	EXPORT CUresult CUDAAPI cuMemAllocAsync##S(CUdeviceptr *p, size_t n, CUstream stream) \
+	{ \
+		OP(op); \
+		if (!REAL(cuMemAllocAsync##S)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_cuMemAllocAsync##S, stream, PT, true); \
+		bool ours = from_arena(&op, NULL, n, p); \
+		CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocAsync##S(p, n, stream); \
+		while (given_back(&op, r)) \
+			r = real.cuMemAllocAsync##S(p, n, stream); \
+		born(&op, r, ours, p, n); \
+		return r; \
+	} \
+	EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##S(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream stream) \
+	{ \
+		OP(op); \
+		if (!REAL(cuMemAllocFromPoolAsync##S)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_stream(&op, CALL_cuMemAllocFromPoolAsync##S, stream, PT, true); \
+		bool ours = pool && from_arena(&op, pool, n, p); \
+		CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
+		while (given_back(&op, r)) \
+			r = real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
+		born(&op, r, ours, p, n); \
+		return r; \
+	} \
+	EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
+	{ \
+		OP(op); \
+		if (!REAL(cuMemFreeAsync##S)) \
+			return CUDA_ERROR_NOT_SUPPORTED; \
+		op_begin_free(&op, CALL_cuMemFreeAsync##S, stream, PT); \
+		bool ours = arena_holds(p); \
+		struct region *region = ours ? NULL : freed(&op, p); \
+		CUresult r = ours ? free_in_arena(&op, p, real.cuMemFreeAsync##S, stream, PT) \
+				  : real.cuMemFreeAsync##S(p, stream); \
+		end_freed(&op, region, r == CUDA_SUCCESS && region && region->base == p); \
+		end_with(&op, r, TT_EVENT_FREE, p, 0); \
+		return r; \
+	}
 
 STREAMS(, false)
 STREAMS(_ptsz, true)
@@ -429,8 +432,7 @@ static CUresult destroy(uint32_t call, CUstream stream, CUresult (*destroy_real)
 
 EXPORT CUresult CUDAAPI cuStreamDestroy(CUstream stream)
 {
-	return REAL(cuStreamDestroy) ? destroy(CALL_cuStreamDestroy, stream, real.cuStreamDestroy)
-				     : CUDA_ERROR_NOT_SUPPORTED;
+	return REAL(cuStreamDestroy) ? destroy(CALL_cuStreamDestroy, stream, real.cuStreamDestroy) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult CUDAAPI cuStreamDestroy_v2(CUstream stream)

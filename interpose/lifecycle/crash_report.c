@@ -145,8 +145,8 @@ static void describe_call(const struct tt_event *e, char out[NAME + 160])
 		dimensions(e->block, block);
 		snprintf(out, NAME + 160, "%s<<<%s, %s>>> (call %" PRIu64 ", %s)", name, grid, block, e->seq, when);
 	} else if (e->bytes) {
-		snprintf(out, NAME + 160, "%s of %" PRIu64 " bytes (call %" PRIu64 ", %s)", call_name(e->call), e->bytes, e->seq,
-			 when);
+		snprintf(out, NAME + 160, "%s of %" PRIu64 " bytes (call %" PRIu64 ", %s)", call_name(e->call), e->bytes,
+			 e->seq, when);
 	} else {
 		snprintf(out, NAME + 160, "%s (call %" PRIu64 ", %s)", call_name(e->call), e->seq, when);
 	}
@@ -193,7 +193,8 @@ static bool read_frame(int file, uint64_t at, struct tt_frame *f)
 static uint64_t find_stack(int file, uint32_t stack)
 {
 	off_t size = lseek(file, 0, SEEK_END);
-	uint64_t low = 0, high = size > TT_FILE_HEADER_SIZE ? (uint64_t)(size - TT_FILE_HEADER_SIZE) / sizeof(struct tt_frame) : 0;
+	uint64_t low = 0,
+		 high = size > TT_FILE_HEADER_SIZE ? (uint64_t)(size - TT_FILE_HEADER_SIZE) / sizeof(struct tt_frame) : 0;
 	struct tt_frame f;
 
 	while (low < high) {
@@ -483,7 +484,8 @@ void incident_result(struct context *c, CUresult r, const char *call, uint64_t s
 	real.cuGetErrorName(r, &name);
 	if (seq)
 		snprintf(at, sizeof(at), " (call %" PRIu64 ")", seq);
-	line(0, "%s from %s%s: the context is lost, with %s in flight", name, call, at, in->count ? "this work" : "no known work");
+	line(0, "%s from %s%s: the context is lost, with %s in flight", name, call, at,
+	     in->count ? "this work" : "no known work");
 	write_streams(in, true);
 	write_last_epoch();
 	say_page();

@@ -186,18 +186,18 @@ EXPORT int fexecve(int file, char *const argv[], char *const envp[])
 }
 
 /* The arguments from `first` to their NULL, as an array on the caller's stack. */
-#define GATHER(argv, first, last)                                                                                      \
-	va_list last;                                                                                                  \
-	size_t count = 1;                                                                                              \
-	va_start(last, first);                                                                                         \
-	while (va_arg(last, char *))                                                                                   \
-		count++;                                                                                               \
-	va_end(last);                                                                                                  \
-	char *argv[count + 1];                                                                                         \
-	argv[0] = (char *)first;                                                                                       \
-	va_start(last, first);                                                                                         \
-	for (size_t i = 1; i <= count; i++)                                                                            \
-		argv[i] = va_arg(last, char *)
+#define GATHER(argv, first, last) \
+	va_list last; \
+	size_t count = 1; \
+	va_start(last, first); \
+	while (va_arg(last, char *)) \
+		count++; \
+	va_end(last); \
+	char *argv[count + 1]; \
+	argv[0] = (char *)first; \
+	va_start(last, first); \
+	for (size_t i = 1; i <= count; i++) \
+	argv[i] = va_arg(last, char *)
 
 EXPORT int execl(const char *path, const char *first, ...)
 {

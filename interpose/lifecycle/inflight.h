@@ -36,7 +36,8 @@ struct inflight {
 	CUresult lost; /* what the driver said of a context that is lost, and whose */
 	uint32_t lost_context;
 	uint32_t count; /* streams with work in flight; the first INFLIGHT_STREAMS are told of */
-	const struct inflight_stream *streams[INFLIGHT_STREAMS]; /* those first that are there and wait for no other, by their first call */
+	const struct inflight_stream
+		*streams[INFLIGHT_STREAMS]; /* those first that are there and wait for no other, by their first call */
 };
 
 /* Starts the thread that asks the driver. */

@@ -121,7 +121,8 @@ static void *watchdog(void *unused)
 
 	(void)unused;
 	do
-		woken = time_limit.tv_sec ? sem_clockwait(&wake_watchdog, CLOCK_MONOTONIC, &time_limit) : sem_wait(&wake_watchdog);
+		woken = time_limit.tv_sec ? sem_clockwait(&wake_watchdog, CLOCK_MONOTONIC, &time_limit)
+					  : sem_wait(&wake_watchdog);
 	while (woken && errno != ETIMEDOUT);
 	if (woken) {
 		too_late = true;
@@ -270,12 +271,12 @@ static sighandler_t set_handler(const char *name, signal_fn **real_signal, int n
 	return before;
 }
 
-#define SETS_HANDLER(name)                                                                                             \
-	EXPORT sighandler_t name(int number, sighandler_t handler);                                                    \
-	sighandler_t name(int number, sighandler_t handler)                                                            \
-	{                                                                                                              \
-		static signal_fn *real_##name;                                                                         \
-		return set_handler(#name, &real_##name, number, handler);                                              \
+#define SETS_HANDLER(name) \
+	EXPORT sighandler_t name(int number, sighandler_t handler); \
+	sighandler_t name(int number, sighandler_t handler) \
+	{ \
+		static signal_fn *real_##name; \
+		return set_handler(#name, &real_##name, number, handler); \
 	}
 SETS_HANDLER(signal)
 SETS_HANDLER(bsd_signal)

@@ -31,8 +31,8 @@ EXPORT uint64_t tt_wrong_event(const void *events, uint64_t count, uint32_t kind
 	const struct tt_event *e = events;
 	uint64_t i = 0;
 
-	while (i < count && ((!e[i].kind && !e[i].check) ||
-			     (e[i].check == check_of(&e[i]) && e[i].kind && e[i].kind < kinds && e[i].seq)))
+	while (i < count &&
+	       ((!e[i].kind && !e[i].check) || (e[i].check == check_of(&e[i]) && e[i].kind && e[i].kind < kinds && e[i].seq)))
 		i++;
 	return i;
 }

@@ -103,8 +103,7 @@ EXPORT void tt_load_unlock(const struct tt_load_driver *driver, struct tt_load_a
 static bool read_all(const struct tt_load_read *read, char *memory)
 {
 	for (uint32_t done = 0; done < read->size;) {
-		ssize_t n = pread(read->file, memory + read->begin + done, read->size - done,
-			(off_t)(read->offset + done));
+		ssize_t n = pread(read->file, memory + read->begin + done, read->size - done, (off_t)(read->offset + done));
 		if (n == 0 || (n < 0 && errno != EINTR))
 			return false;
 		done += n > 0 ? (uint32_t)n : 0;
@@ -151,7 +150,7 @@ static bool load_piece(const struct tt_load_work *work, struct tt_load_thread *t
 	for (uint32_t i = piece->copy; i < piece[1].copy; i++) {
 		const struct tt_load_copy *copy = &work->copies[i];
 		if (!call(t, "cuMemcpyHtoDAsync",
-			    driver->copy(copy->to, (char *)place->memory + copy->begin, copy->size, t->stream)))
+			  driver->copy(copy->to, (char *)place->memory + copy->begin, copy->size, t->stream)))
 			return false;
 	}
 	return call(t, "cuEventRecord", driver->record(place->copied, t->stream));

@@ -45,8 +45,7 @@ static nvtx_slot *table_of(nvtx_get_export *get, int part, unsigned *entries)
 }
 
 /* Calls f for each variable of the module for which we have a function. */
-static void each_slot(nvtx_get_export *get, struct slots *s,
-		      void f(nvtx_slot slot, int part, unsigned number, struct slots *s))
+static void each_slot(nvtx_get_export *get, struct slots *s, void f(nvtx_slot slot, int part, unsigned number, struct slots *s))
 {
 	for (int part = 1; part < NVTX_PARTS; part++) {
 		unsigned entries;
@@ -107,7 +106,7 @@ void *entry_nvtx_tool(void *theirs)
 	if (!theirs || given == InitializeInjectionNvtx2 || !wanted())
 		return theirs;
 	return atomic_compare_exchange_strong(&another, &known, given) || known == given ? (void *)initialize_after_another
-											    : theirs;
+											 : theirs;
 }
 
 static char own_path[PATH_MAX];

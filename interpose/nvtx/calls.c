@@ -105,8 +105,7 @@ static struct text text_of(const struct said *s)
 
 static struct text write_early(const struct early *early)
 {
-	struct text text = early->registered ? texts_registered(early->registered)
-					     : texts_find(early->domain, early->message);
+	struct text text = early->registered ? texts_registered(early->registered) : texts_find(early->domain, early->message);
 	struct tt_event *e = options.events ? events_next() : NULL;
 
 	if (!e)
@@ -306,8 +305,8 @@ static void name_stream(CUstream handle, const char *name)
 	struct tt_event *e;
 
 	settle();
-	if (!name || !*name || !recording() || thread_in_call(t) || !(stream = stream_of(t, handle, false)) || !options.events ||
-	    !(e = events_next()))
+	if (!name || !*name || !recording() || thread_in_call(t) || !(stream = stream_of(t, handle, false)) ||
+	    !options.events || !(e = events_next()))
 		return;
 	fill(e, &s);
 	e->context = stream->context->index;
@@ -319,8 +318,7 @@ static void name_stream(CUstream handle, const char *name)
 
 /* ---- the functions ---- */
 
-#define THEIRS(part, number, type) \
-	((type)atomic_load_explicit(&nvtx_theirs[part][number], memory_order_relaxed))
+#define THEIRS(part, number, type) ((type)atomic_load_explicit(&nvtx_theirs[part][number], memory_order_relaxed))
 
 /* what: a struct said, made with `narrow` for the characters of a wide message. */
 #define MARK(function, part, number, what, parameters, arguments) \
@@ -328,7 +326,7 @@ static void name_stream(CUstream handle, const char *name)
 	{ \
 		char narrow[TEXTS_WIDE]; \
 		struct said s = what; \
-		void (*theirs) parameters = THEIRS(part, number, void (*) parameters); \
+		void(*theirs) parameters = THEIRS(part, number, void(*) parameters); \
 		(void)narrow; \
 		if (theirs) \
 			theirs arguments; \
@@ -339,7 +337,7 @@ static void name_stream(CUstream handle, const char *name)
 	{ \
 		char narrow[TEXTS_WIDE]; \
 		struct said s = what; \
-		int (*theirs) parameters = THEIRS(part, number, int (*) parameters); \
+		int(*theirs) parameters = THEIRS(part, number, int(*) parameters); \
 		(void)narrow; \
 		int level = push(&s); \
 		return theirs ? theirs arguments : level; \
@@ -349,7 +347,7 @@ static void name_stream(CUstream handle, const char *name)
 	{ \
 		char narrow[TEXTS_WIDE]; \
 		struct said s = what; \
-		uint64_t (*theirs) parameters = THEIRS(part, number, uint64_t (*) parameters); \
+		uint64_t(*theirs) parameters = THEIRS(part, number, uint64_t(*) parameters); \
 		(void)narrow; \
 		return start(&s, theirs ? theirs arguments : 0); \
 	}
@@ -409,14 +407,14 @@ static nvtx_handle given(nvtx_handle ours, bool another, nvtx_handle theirs)
 
 static nvtx_handle create_a(const char *name)
 {
-	nvtx_handle (*theirs)(const char *) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_CREATE_A, nvtx_handle(*)(const char *));
+	nvtx_handle (*theirs)(const char *) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_CREATE_A, nvtx_handle (*)(const char *));
 
 	return given(texts_create_domain(name), theirs, theirs ? theirs(name) : 0);
 }
 
 static nvtx_handle create_w(const wchar_t *name)
 {
-	nvtx_handle (*theirs)(const wchar_t *) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_CREATE_W, nvtx_handle(*)(const wchar_t *));
+	nvtx_handle (*theirs)(const wchar_t *) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_CREATE_W, nvtx_handle (*)(const wchar_t *));
 	char narrow[TEXTS_WIDE];
 
 	return given(texts_create_domain(texts_narrow(name, narrow)), theirs, theirs ? theirs(name) : 0);
@@ -424,17 +422,16 @@ static nvtx_handle create_w(const wchar_t *name)
 
 static nvtx_handle register_a(nvtx_handle domain, const char *message)
 {
-	nvtx_handle (*theirs)(nvtx_handle, const char *) =
-		THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_REGISTER_A, nvtx_handle(*)(nvtx_handle, const char *));
+	nvtx_handle (*theirs)(nvtx_handle, const char *) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_REGISTER_A,
+								  nvtx_handle (*)(nvtx_handle, const char *));
 
-	return given(texts_register(texts_domain(domain), message, recording()), theirs,
-		     theirs ? theirs(domain, message) : 0);
+	return given(texts_register(texts_domain(domain), message, recording()), theirs, theirs ? theirs(domain, message) : 0);
 }
 
 static nvtx_handle register_w(nvtx_handle domain, const wchar_t *message)
 {
-	nvtx_handle (*theirs)(nvtx_handle, const wchar_t *) =
-		THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_REGISTER_W, nvtx_handle(*)(nvtx_handle, const wchar_t *));
+	nvtx_handle (*theirs)(nvtx_handle, const wchar_t *) = THEIRS(NVTX_DOMAINS, NVTX_DOMAIN_REGISTER_W,
+								     nvtx_handle (*)(nvtx_handle, const wchar_t *));
 	char narrow[TEXTS_WIDE];
 
 	return given(texts_register(texts_domain(domain), texts_narrow(message, narrow), recording()), theirs,
@@ -463,22 +460,38 @@ NAMES_IN_FORMS(runtime_stream, NVTX_CUDART, NVTX_CUDART_STREAM, name_stream, CUs
 #define OURS(function) ((nvtx_function *)(function))
 
 nvtx_function *const nvtx_ours[NVTX_PARTS][NVTX_FUNCTIONS] = {
-	[NVTX_CORE] = {
-		[NVTX_MARK_EX] = OURS(mark_ex), [NVTX_MARK_A] = OURS(mark_a), [NVTX_MARK_W] = OURS(mark_w),
-		[NVTX_START_EX] = OURS(start_ex), [NVTX_START_A] = OURS(start_a), [NVTX_START_W] = OURS(start_w),
-		[NVTX_PUSH_EX] = OURS(push_ex), [NVTX_PUSH_A] = OURS(push_a), [NVTX_PUSH_W] = OURS(push_w),
-		[NVTX_END] = OURS(end_default), [NVTX_POP] = OURS(pop_default),
-		[NVTX_NAME_THREAD_A] = OURS(thread_a), [NVTX_NAME_THREAD_W] = OURS(thread_w),
-	},
-	[NVTX_DOMAINS] = {
-		[NVTX_DOMAIN_MARK] = OURS(domain_mark), [NVTX_DOMAIN_START] = OURS(domain_start),
-		[NVTX_DOMAIN_PUSH] = OURS(domain_push), [NVTX_DOMAIN_END] = OURS(domain_end),
-		[NVTX_DOMAIN_POP] = OURS(domain_pop),
-		[NVTX_DOMAIN_REGISTER_A] = OURS(register_a), [NVTX_DOMAIN_REGISTER_W] = OURS(register_w),
-		[NVTX_DOMAIN_CREATE_A] = OURS(create_a), [NVTX_DOMAIN_CREATE_W] = OURS(create_w),
-	},
+	[NVTX_CORE] =
+		{
+			[NVTX_MARK_EX] = OURS(mark_ex),
+			[NVTX_MARK_A] = OURS(mark_a),
+			[NVTX_MARK_W] = OURS(mark_w),
+			[NVTX_START_EX] = OURS(start_ex),
+			[NVTX_START_A] = OURS(start_a),
+			[NVTX_START_W] = OURS(start_w),
+			[NVTX_PUSH_EX] = OURS(push_ex),
+			[NVTX_PUSH_A] = OURS(push_a),
+			[NVTX_PUSH_W] = OURS(push_w),
+			[NVTX_END] = OURS(end_default),
+			[NVTX_POP] = OURS(pop_default),
+			[NVTX_NAME_THREAD_A] = OURS(thread_a),
+			[NVTX_NAME_THREAD_W] = OURS(thread_w),
+		},
+	[NVTX_DOMAINS] =
+		{
+			[NVTX_DOMAIN_MARK] = OURS(domain_mark),
+			[NVTX_DOMAIN_START] = OURS(domain_start),
+			[NVTX_DOMAIN_PUSH] = OURS(domain_push),
+			[NVTX_DOMAIN_END] = OURS(domain_end),
+			[NVTX_DOMAIN_POP] = OURS(domain_pop),
+			[NVTX_DOMAIN_REGISTER_A] = OURS(register_a),
+			[NVTX_DOMAIN_REGISTER_W] = OURS(register_w),
+			[NVTX_DOMAIN_CREATE_A] = OURS(create_a),
+			[NVTX_DOMAIN_CREATE_W] = OURS(create_w),
+		},
 	[NVTX_CUDA] = {[NVTX_CUDA_STREAM_A] = OURS(stream_a), [NVTX_CUDA_STREAM_W] = OURS(stream_w)},
-	[NVTX_CUDART] = {
-		[NVTX_CUDART_STREAM_A] = OURS(runtime_stream_a), [NVTX_CUDART_STREAM_W] = OURS(runtime_stream_w),
-	},
+	[NVTX_CUDART] =
+		{
+			[NVTX_CUDART_STREAM_A] = OURS(runtime_stream_a),
+			[NVTX_CUDART_STREAM_W] = OURS(runtime_stream_w),
+		},
 };

@@ -71,8 +71,7 @@ static bool is_chosen(unsigned domain, const char *message)
 	return chosen;
 }
 
-static __attribute__((noinline, cold)) struct text add(unsigned domain, const char *message, struct pair *set,
-						       uint64_t hash)
+static __attribute__((noinline, cold)) struct text add(unsigned domain, const char *message, struct pair *set, uint64_t hash)
 {
 	int error = errno, cancel;
 	struct text t;

@@ -89,16 +89,21 @@ static bool point_member(struct reader *r, const char *key, void *user)
 	uint64_t seed = 0;
 
 	switch (which(r, key, names, &to->seen)) {
-	case 0: return reader_number(r, UINT64_MAX, &p->pc);
-	case 1: return skip_string(r);
-	case 2: return read_delay(r, POINT_MOST_NS, &p->delay);
-	case 3: return reader_bool(r, &p->on);
+	case 0:
+		return reader_number(r, UINT64_MAX, &p->pc);
+	case 1:
+		return skip_string(r);
+	case 2:
+		return read_delay(r, POINT_MOST_NS, &p->delay);
+	case 3:
+		return reader_bool(r, &p->on);
 	case 4:
 		if (!reader_number(r, UINT32_MAX, &seed))
 			return false;
 		p->cluster_seed = (uint32_t)seed;
 		return true;
-	default: return false;
+	default:
+		return false;
 	}
 }
 
@@ -149,11 +154,16 @@ static bool kernel_member(struct reader *r, const char *key, void *user)
 	struct config_kernel *k = to->of;
 
 	switch (which(r, key, names, &to->seen)) {
-	case 0: return (k->name = reader_string(r)) != NULL;
-	case 1: return read_checksum(r, k);
-	case 2: return reader_object(r, point, k);
-	case 3: return skip_string(r);
-	default: return false;
+	case 0:
+		return (k->name = reader_string(r)) != NULL;
+	case 1:
+		return read_checksum(r, k);
+	case 2:
+		return reader_object(r, point, k);
+	case 3:
+		return skip_string(r);
+	default:
+		return false;
 	}
 }
 
@@ -205,21 +215,30 @@ static bool read_where(struct reader *r, struct config_launch *l)
 
 static bool launch_member(struct reader *r, const char *key, void *user)
 {
-	static const char *const names[] = {"stream", "number", "delay", "on", "where", "seq", "call", "kernel_name", "process", NULL};
+	static const char *const names[] = {"stream", "number", "delay",       "on",      "where",
+					    "seq",    "call",   "kernel_name", "process", NULL};
 	struct members *to = user;
 	struct config_launch *l = to->of;
 
 	switch (which(r, key, names, &to->seen)) {
-	case 0: return reader_number(r, UINT64_MAX, &l->stream);
-	case 1: return reader_number(r, UINT64_MAX, &l->number);
-	case 2: return read_delay(r, CALL_MOST_NS, &l->delay);
-	case 3: return reader_bool(r, &l->on);
-	case 4: return read_where(r, l);
+	case 0:
+		return reader_number(r, UINT64_MAX, &l->stream);
+	case 1:
+		return reader_number(r, UINT64_MAX, &l->number);
+	case 2:
+		return read_delay(r, CALL_MOST_NS, &l->delay);
+	case 3:
+		return reader_bool(r, &l->on);
+	case 4:
+		return read_where(r, l);
 	case 5:
-	case 8: return skip_number(r);
+	case 8:
+		return skip_number(r);
 	case 6:
-	case 7: return skip_string(r);
-	default: return false;
+	case 7:
+		return skip_string(r);
+	default:
+		return false;
 	}
 }
 
@@ -281,20 +300,30 @@ static bool read_mode(struct reader *r, enum config_mode *mode)
 
 static bool member(struct reader *r, const char *key, void *user)
 {
-	static const char *const names[] = {"version", "delay_ns", "kernels", "delay_min_ns", "mode", "seed", "patterns", "launches", NULL};
+	static const char *const names[] = {"version",  "delay_ns", "kernels", "delay_min_ns", "mode", "seed",
+					    "patterns", "launches", NULL};
 	struct members *to = user;
 	struct delay_config *c = to->of;
 
 	switch (which(r, key, names, &to->seen)) {
-	case 0: return read_version(r);
-	case 1: return read_delay(r, CALL_MOST_NS, &c->delay_ns);
-	case 2: return reader_object(r, kernel, c);
-	case 3: return read_delay(r, POINT_MOST_NS, &c->min_ns);
-	case 4: return read_mode(r, &c->mode);
-	case 5: return reader_number(r, UINT64_MAX, &c->seed);
-	case 6: return skip_string(r);
-	case 7: return reader_object(r, launch, c);
-	default: return false;
+	case 0:
+		return read_version(r);
+	case 1:
+		return read_delay(r, CALL_MOST_NS, &c->delay_ns);
+	case 2:
+		return reader_object(r, kernel, c);
+	case 3:
+		return read_delay(r, POINT_MOST_NS, &c->min_ns);
+	case 4:
+		return read_mode(r, &c->mode);
+	case 5:
+		return reader_number(r, UINT64_MAX, &c->seed);
+	case 6:
+		return skip_string(r);
+	case 7:
+		return reader_object(r, launch, c);
+	default:
+		return false;
 	}
 }
 

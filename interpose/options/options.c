@@ -24,14 +24,41 @@ _Alignas(64) struct options options;
 static const struct {
 	const char *name, *normally;
 } variables[] = {
-	{"TT_OUT", ""}, {"TT_EPOCH", NULL}, {"TT_REGIONS", "all"}, {"TT_SNAPSHOT_EVERY", "64"}, {"TT_RETAIN", "0"},
-	{"TT_OVERWRITE", "backpressure"}, {"TT_RING_BYTES", ""}, {"TT_DETERMINISTIC", NULL}, {"TT_DEPS", NULL},
-	{"TT_EVENTS", "1"}, {"TT_STALL_MS", "10000"}, {"TT_VERBOSE", "0"}, {"TT_COMPRESS", "0"}, {"TT_PARAMS", NULL},
-	{"TT_CPU_CALLSTACK", NULL}, {"TT_KERNEL_EVENTS", "dedup"}, {"TT_NVTX", "1"}, {"TT_TIMELINE", NULL}, {"TT_TIMEOUT", "0"},
-	{"TT_LAUNCH_DELAY", "0"}, {"TT_LAUNCH_DELAY_MODE", "both"}, {"TT_DELAY_SEED", "0"},
-	{"TT_REPLAYABLE", "0"}, {"TT_KERNEL", ""}, {"TT_MAX_PER_KERNEL", NULL}, {"TT_CRASH_SAFE", "0"},
-	{"TT_DELAY", "0"}, {"TT_DELAY_MIN", "0"}, {"TT_DELAY_MODE", "random"}, {"TT_DELAY_PATTERNS", ""},
-	{"TT_DELAY_KERNEL", ""}, {"TT_DELAY_LOAD", ""}, {"TT_GRAPH_STAMPS", ""}, {"TT_CONTROL", ""}, {"TT_MAX_DISK", "auto"},
+	{"TT_OUT", ""},
+	{"TT_EPOCH", NULL},
+	{"TT_REGIONS", "all"},
+	{"TT_SNAPSHOT_EVERY", "64"},
+	{"TT_RETAIN", "0"},
+	{"TT_OVERWRITE", "backpressure"},
+	{"TT_RING_BYTES", ""},
+	{"TT_DETERMINISTIC", NULL},
+	{"TT_DEPS", NULL},
+	{"TT_EVENTS", "1"},
+	{"TT_STALL_MS", "10000"},
+	{"TT_VERBOSE", "0"},
+	{"TT_COMPRESS", "0"},
+	{"TT_PARAMS", NULL},
+	{"TT_CPU_CALLSTACK", NULL},
+	{"TT_KERNEL_EVENTS", "dedup"},
+	{"TT_NVTX", "1"},
+	{"TT_TIMELINE", NULL},
+	{"TT_TIMEOUT", "0"},
+	{"TT_LAUNCH_DELAY", "0"},
+	{"TT_LAUNCH_DELAY_MODE", "both"},
+	{"TT_DELAY_SEED", "0"},
+	{"TT_REPLAYABLE", "0"},
+	{"TT_KERNEL", ""},
+	{"TT_MAX_PER_KERNEL", NULL},
+	{"TT_CRASH_SAFE", "0"},
+	{"TT_DELAY", "0"},
+	{"TT_DELAY_MIN", "0"},
+	{"TT_DELAY_MODE", "random"},
+	{"TT_DELAY_PATTERNS", ""},
+	{"TT_DELAY_KERNEL", ""},
+	{"TT_DELAY_LOAD", ""},
+	{"TT_GRAPH_STAMPS", ""},
+	{"TT_CONTROL", ""},
+	{"TT_MAX_DISK", "auto"},
 };
 #define VARIABLES (sizeof(variables) / sizeof(*variables))
 const char *const timeline_names[] = {"off", "events", "cupti", NULL};
@@ -131,10 +158,22 @@ static bool parse_size(const char *text, uint64_t *out)
 	errno = 0;
 	unsigned long long n = strtoull(text, &end, 10);
 	switch (*end) {
-	case 'k': case 'K': shift = 10; break;
-	case 'm': case 'M': shift = 20; break;
-	case 'g': case 'G': shift = 30; break;
-	case 't': case 'T': shift = 40; break;
+	case 'k':
+	case 'K':
+		shift = 10;
+		break;
+	case 'm':
+	case 'M':
+		shift = 20;
+		break;
+	case 'g':
+	case 'G':
+		shift = 30;
+		break;
+	case 't':
+	case 'T':
+		shift = 40;
+		break;
 	}
 	if (shift && *++end == 'i')
 		end++;
@@ -198,8 +237,7 @@ static bool read_seconds(const char *name, uint64_t *ms, char *error, size_t siz
 	return good || bad(error, size, name, v, "expected seconds, such as 60 or 0.5");
 }
 
-static bool read_choice(const char *name, const char *const *choices, const char *want, int *out,
-			char *error, size_t size)
+static bool read_choice(const char *name, const char *const *choices, const char *want, int *out, char *error, size_t size)
 {
 	const char *v = value_of(name);
 
@@ -216,7 +254,8 @@ static bool read_replayable(char *error, size_t size)
 {
 	static const struct {
 		const char *name, *wanted;
-	} needs[] = {{"TT_EVENTS", "1"}, {"TT_PARAMS", "1"}, {"TT_DETERMINISTIC", "1"}, {"TT_REGIONS", "all"}, {"TT_RETAIN", "0"}};
+	} needs[] = {
+		{"TT_EVENTS", "1"}, {"TT_PARAMS", "1"}, {"TT_DETERMINISTIC", "1"}, {"TT_REGIONS", "all"}, {"TT_RETAIN", "0"}};
 	static const char *const parts[] = {"TT_KERNEL", "TT_MAX_PER_KERNEL", "TT_CRASH_SAFE"};
 	const char *v;
 	char why[240];
@@ -283,7 +322,8 @@ static bool read_delays(const char *here, char *error, size_t size)
 	if (options.delay_min_ns > options.delay_ns)
 		return bad(error, size, "TT_DELAY_MIN", value_of("TT_DELAY_MIN"), "expected at most TT_DELAY");
 	if (load && (options.delay_ns || options.launch_delay_ns))
-		return bad(error, size, "TT_DELAY_LOAD", load, "the file says what is late: not with TT_DELAY or TT_LAUNCH_DELAY");
+		return bad(error, size, "TT_DELAY_LOAD", load,
+			   "the file says what is late: not with TT_DELAY or TT_LAUNCH_DELAY");
 	if (load && (size_t)snprintf(options.delay_load, sizeof(options.delay_load), "%s%s", *load == '/' ? "" : here, load) >=
 			    sizeof(options.delay_load))
 		return bad(error, size, "TT_DELAY_LOAD", load, "path too long");
@@ -317,8 +357,8 @@ bool options_read(char *error, size_t error_size)
 	static const char *const callers[] = {"off", "auto", "python", "backtrace", "mixed", "pytorch", "auto-gil", NULL};
 	int choice = 0, policy = OVERWRITE_BACKPRESSURE, deps = -1, caller = -1, timeline = TIMELINE_OFF, launch = -1;
 
-	options = (struct options){.snapshot_every = 64, .events = true, .nvtx = true, .stall_ms = 10000,
-				   .max_disk = DISK_KEEP_FREE};
+	options = (struct options){
+		.snapshot_every = 64, .events = true, .nvtx = true, .stall_ms = 10000, .max_disk = DISK_KEEP_FREE};
 	v = value_of("TT_OUT");
 	if (!v)
 		return true;
@@ -334,8 +374,7 @@ bool options_read(char *error, size_t error_size)
 		return bad(error, error_size, "TT_OUT", v, "path too long");
 	v = value_of("TT_RING_BYTES");
 	if (v && (!parse_size(v, &options.ring_bytes) || options.ring_bytes < (256 << 10)))
-		return bad(error, error_size, "TT_RING_BYTES", v,
-			   "expected a size of at least 256K, such as 256M or 2G");
+		return bad(error, error_size, "TT_RING_BYTES", v, "expected a size of at least 256K, such as 256M or 2G");
 	v = value_of("TT_MAX_DISK");
 	if (v && !strcmp(v, "off"))
 		options.max_disk = 0;
@@ -343,8 +382,7 @@ bool options_read(char *error, size_t error_size)
 		return bad(error, error_size, "TT_MAX_DISK", v, "expected auto, off or a size of at least 8M");
 	if (!read_controls(&timeline, error, error_size) ||
 	    !read_choice("TT_REGIONS", regions, "expected all or touched", &choice, error, error_size) ||
-	    !read_choice("TT_OVERWRITE", policies, "expected backpressure, drop-oldest or fail", &policy,
-			 error, error_size) ||
+	    !read_choice("TT_OVERWRITE", policies, "expected backpressure, drop-oldest or fail", &policy, error, error_size) ||
 	    !read_number("TT_SNAPSHOT_EVERY", &options.snapshot_every, error, error_size) ||
 	    !read_number("TT_RETAIN", &options.retain, error, error_size) ||
 	    !read_number("TT_COMPRESS", &options.compress, error, error_size) ||
@@ -353,14 +391,13 @@ bool options_read(char *error, size_t error_size)
 	    !read_bool("TT_DETERMINISTIC", &options.deterministic, error, error_size) ||
 	    !read_choice("TT_DEPS", orders, "expected off, device or region", &deps, error, error_size) ||
 	    !read_bool("TT_EVENTS", &options.events, error, error_size) ||
-	    !read_choice("TT_CPU_CALLSTACK", callers, "expected auto, python, backtrace, mixed or off", &caller, error, error_size) ||
+	    !read_choice("TT_CPU_CALLSTACK", callers, "expected auto, python, backtrace, mixed or off", &caller, error,
+			 error_size) ||
 	    !read_choice("TT_KERNEL_EVENTS", launches, "expected dedup, full, nostack or off", &launch, error, error_size) ||
 	    !read_choice("TT_TIMELINE", timeline_names, "expected cupti, events or off", &timeline, error, error_size) ||
-	    !read_delays(here, error, error_size) ||
-	    !read_bool("TT_PARAMS", &options.params, error, error_size) ||
+	    !read_delays(here, error, error_size) || !read_bool("TT_PARAMS", &options.params, error, error_size) ||
 	    !read_bool("TT_NVTX", &options.nvtx, error, error_size) ||
-	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size) ||
-	    !read_replayable(error, error_size))
+	    !read_bool("TT_VERBOSE", &options.verbose, error, error_size) || !read_replayable(error, error_size))
 		return false;
 	v = value_of("TT_EPOCH");
 	if (!occasions_read(&options.epoch, v ? v : options.replayable ? "none" : "sync", why, sizeof(why)))
@@ -389,7 +426,8 @@ bool options_read(char *error, size_t error_size)
 		return false;
 	}
 	if (options.params && launch == KERNEL_EVENTS_OFF) {
-		snprintf(error, error_size, "TT_PARAMS=1 needs another TT_KERNEL_EVENTS: parameters are those of recorded launches");
+		snprintf(error, error_size,
+			 "TT_PARAMS=1 needs another TT_KERNEL_EVENTS: parameters are those of recorded launches");
 		return false;
 	}
 	if (options.params && !options.events) {

@@ -112,8 +112,7 @@ bool occasions_read(struct occasions *o, const char *text, char *why, size_t siz
 		bool expression = i < sizeof(forms) / sizeof(*forms);
 		struct word w = {at, expression ? rest.length : strcspn(at, ",;")};
 		struct word said = expression ? word_after(w, strlen(forms[i].form)) : w;
-		if (expression ? !expressions_add(forms[i].expressions, forms[i].form, said.text,
-						  said.length, why, size)
+		if (expression ? !expressions_add(forms[i].expressions, forms[i].form, said.text, said.length, why, size)
 			       : !add_word(o, w, why, size))
 			return false;
 		at += w.length;

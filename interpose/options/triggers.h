@@ -29,8 +29,7 @@ struct occasions {
 bool occasions_read(struct occasions *o, const char *text, char *why, size_t size);
 
 /* False with a one-line reason, which begins with `form`. */
-bool expressions_add(struct expressions *e, const char *form, const char *expression, size_t length, char *why,
-		     size_t size);
+bool expressions_add(struct expressions *e, const char *form, const char *expression, size_t length, char *why, size_t size);
 bool expressions_match(const struct expressions *e, const char *text);
 
 #endif

@@ -85,8 +85,7 @@ static const char *read_symbols(struct cubin *c)
 		}
 	}
 	const Elf64_Shdr *t = &c->sections[c->symbol_table];
-	return c->symbol_table && t->sh_entsize == sizeof(Elf64_Sym) && t->sh_size % sizeof(Elf64_Sym) == 0 ? NULL
-													    : no_cubin;
+	return c->symbol_table && t->sh_entsize == sizeof(Elf64_Sym) && t->sh_size % sizeof(Elf64_Sym) == 0 ? NULL : no_cubin;
 }
 
 static uint32_t symbol_count(const struct cubin *c)
@@ -160,8 +159,11 @@ static bool read_kernel(const struct cubin *c, uint32_t section, struct cubin_ke
 	Elf64_Sym y = cubin_symbol(c, symbol);
 	if (ELF64_ST_TYPE(y.st_info) != STT_FUNC || !(y.st_other & KERNEL) || y.st_shndx != section || y.st_value)
 		return false;
-	*k = (struct cubin_kernel){.name = name + sizeof(text) - 1, .section = section, .symbol = symbol,
-				   .code = s->sh_offset, .size = s->sh_size};
+	*k = (struct cubin_kernel){.name = name + sizeof(text) - 1,
+				   .section = section,
+				   .symbol = symbol,
+				   .code = s->sh_offset,
+				   .size = s->sh_size};
 	return true;
 }
 

@@ -25,14 +25,14 @@ enum { FORM_NONE = 1, FORM_BYTE, FORM_HALF, FORM_SIZED };
 struct attribute {
 	uint8_t form, kind;
 	uint16_t value; /* of FORM_SIZED: bytes of data */
-	size_t data;	/* its place in the image */
+	size_t data; /* its place in the image */
 };
 
 struct cubin_kernel {
 	const char *name;
 	uint32_t section, symbol, info; /* numbers of its .text, symbol and .nv.info; info 0: it has none */
-	size_t code, size;		/* place in the image and bytes */
-	uint32_t cluster;	  /* blocks in each cluster; 0: it does not say */
+	size_t code, size;  /* place in the image and bytes */
+	uint32_t cluster;   /* blocks in each cluster; 0: it does not say */
 };
 
 struct cubin {

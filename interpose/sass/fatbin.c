@@ -95,8 +95,7 @@ static bool add_replaced(struct output *out, const struct image_entry *e, fatbin
 	return replaced;
 }
 
-uint8_t *fatbin_replace(const struct image *fatbin, const unsigned *capabilities, size_t count,
-			fatbin_replace_fn *replace)
+uint8_t *fatbin_replace(const struct image *fatbin, const unsigned *capabilities, size_t count, fatbin_replace_fn *replace)
 {
 	struct output out = {0};
 	struct image_entry e;

@@ -18,7 +18,6 @@ bool fatbin_has_code(const struct image *fatbin, unsigned capability);
  * Has what devices of these capabilities may run replaced, and leaves out machine code that none
  * of them can. Returns what the caller frees, or NULL where nothing was replaced.
  */
-uint8_t *fatbin_replace(const struct image *fatbin, const unsigned *capabilities, size_t count,
-			fatbin_replace_fn *replace);
+uint8_t *fatbin_replace(const struct image *fatbin, const unsigned *capabilities, size_t count, fatbin_replace_fn *replace);
 
 #endif

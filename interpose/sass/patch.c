@@ -52,9 +52,9 @@ static const uint8_t says[256] = {
 struct patch_kernel {
 	const struct cubin *cubin;
 	const struct cubin_kernel *kernel;
-	struct spare spare;	  /* what delays may use */
-	const char *no_delays;	  /* why there can be none */
-	bool *relocated;	  /* by instruction */
+	struct spare spare;   /* what delays may use */
+	const char *no_delays;   /* why there can be none */
+	bool *relocated;   /* by instruction */
 };
 
 static bool overlap(uint64_t a, uint64_t a_size, uint64_t b, uint64_t b_size)
@@ -74,8 +74,7 @@ static bool stands_alone(const struct cubin *c, uint32_t section)
 		return false;
 	for (uint32_t i = 1; i < c->section_count; i++) {
 		const Elf64_Shdr *o = &c->sections[i];
-		if (i != section && o->sh_type != SHT_NOBITS &&
-		    overlap(s->sh_offset, s->sh_size, o->sh_offset, o->sh_size))
+		if (i != section && o->sh_type != SHT_NOBITS && overlap(s->sh_offset, s->sh_size, o->sh_offset, o->sh_size))
 			return false;
 	}
 	return true;
@@ -367,8 +366,7 @@ static void move_headers(const struct cubin *c, const struct rewritten *all, siz
 	}
 }
 
-static void follow(const struct cubin *c, const struct attribute *a, const struct rewritten *r, size_t moved_by,
-		   uint8_t *out)
+static void follow(const struct cubin *c, const struct attribute *a, const struct rewritten *r, size_t moved_by, uint8_t *out)
 {
 	for (size_t at = a->data; says[a->kind] > SAYS_NOTHING && at < a->data + a->value; at += says[a->kind]) {
 		uint32_t offset = cubin_word(c, at);

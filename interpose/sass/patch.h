@@ -26,7 +26,7 @@ struct patch {
 	bool everywhere;     /* instead: an empty detour at every instruction that can be moved */
 	const char *refused; /* why it is unchanged, NULL where it was patched */
 	uint32_t refused_at; /* the instruction that this is about, UINT32_MAX where it is the whole kernel */
-	uint32_t moved;	     /* instructions */
+	uint32_t moved;      /* instructions */
 };
 
 struct patch_kernel;

@@ -17,8 +17,8 @@ static _Atomic bool open;
 bool activities_open(const struct folder *folder, char *error, size_t error_size)
 {
 	int saved = errno;
-	bool good = mapped_open(&records, folder, "timeline.bin", TT_FILE_TIMELINE, sizeof(struct tt_activity),
-				"tt-activities", error, error_size);
+	bool good = mapped_open(&records, folder, "timeline.bin", TT_FILE_TIMELINE, sizeof(struct tt_activity), "tt-activities",
+				error, error_size);
 
 	atomic_store(&open, good);
 	errno = saved;

@@ -269,8 +269,8 @@ bool events_open(const struct folder *folder, char *error, size_t error_size)
 	} else {
 		key_made = true;
 		start_anew();
-		good = mapped_open(&slots, folder, "events.bin", TT_FILE_EVENTS, sizeof(struct tt_event), "tt-events",
-				   error, error_size);
+		good = mapped_open(&slots, folder, "events.bin", TT_FILE_EVENTS, sizeof(struct tt_event), "tt-events", error,
+				   error_size);
 		if (good)
 			atomic_store(&generation, ++generations);
 	}

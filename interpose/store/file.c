@@ -221,8 +221,8 @@ bool file_create(struct file *f, const struct folder *folder, const char *name, 
 	return false;
 }
 
-bool file_create_records(struct file *f, const struct folder *folder, const char *name, bool buffered,
-			 enum tt_file_kind kind, uint32_t record_size, uint32_t index, enum tt_encoding encoding)
+bool file_create_records(struct file *f, const struct folder *folder, const char *name, bool buffered, enum tt_file_kind kind,
+			 uint32_t record_size, uint32_t index, enum tt_encoding encoding)
 {
 	struct tt_file_header header = {
 		.magic = {'T', 'T', 'R', 'U', 'N', 0x0d, 0x0a, 0x1a},

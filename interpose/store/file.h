@@ -47,8 +47,8 @@ struct file_end {
 /* A new, empty file, for its owner alone, in the place of what has its name. Its folder has to stay as long. */
 bool file_create(struct file *f, const struct folder *folder, const char *name, bool buffered);
 /* A new file that begins with a tt_file_header, already written. */
-bool file_create_records(struct file *f, const struct folder *folder, const char *name, bool buffered,
-			 enum tt_file_kind kind, uint32_t record_size, uint32_t index, enum tt_encoding encoding);
+bool file_create_records(struct file *f, const struct folder *folder, const char *name, bool buffered, enum tt_file_kind kind,
+			 uint32_t record_size, uint32_t index, enum tt_encoding encoding);
 bool file_append(struct file *f, const void *data, size_t size);
 bool file_flush(struct file *f);
 /* Forgets what was appended after the first `size` bytes. */

@@ -108,8 +108,8 @@ static void live_on(struct life *l, const struct tt_region *r, uint32_t *born, u
 }
 
 /* Fills lives with ids first to first + WINDOW - 1; *next: where the next window begins, TT_NO_ID: nowhere. */
-static bool read_window(const struct manifest_source *m, uint32_t first, struct life *lives,
-			struct tt_region *records, uint32_t *next)
+static bool read_window(const struct manifest_source *m, uint32_t first, struct life *lives, struct tt_region *records,
+			uint32_t *next)
 {
 	const uint64_t end = (m->regions->size - TT_FILE_HEADER_SIZE) / sizeof(*records);
 	const uint64_t piece = FILE_PIECE / sizeof(*records);

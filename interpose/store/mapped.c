@@ -64,8 +64,8 @@ static bool populate(uint8_t *at, uint64_t size)
 
 static bool map(struct mapped *m, uint64_t from, uint64_t size)
 {
-	return file_ours(&m->file) && mmap(m->base + from, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-					   m->file.fd, (off_t)from) != MAP_FAILED;
+	return file_ours(&m->file) && mmap(m->base + from, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->file.fd,
+					   (off_t)from) != MAP_FAILED;
 }
 
 /* The header, written before, is kept. */
@@ -252,8 +252,9 @@ bool mapped_stop(struct mapped *m)
 
 static bool detach(struct mapped *m, uint64_t from, uint64_t to, int flags, int fd)
 {
-	return from >= to || mmap(m->base + from, to - from, PROT_READ | PROT_WRITE,
-				  MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED | flags, fd, (off_t)(fd < 0 ? 0 : from)) != MAP_FAILED;
+	return from >= to ||
+	       mmap(m->base + from, to - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED | flags, fd,
+		    (off_t)(fd < 0 ? 0 : from)) != MAP_FAILED;
 }
 
 /*

@@ -154,14 +154,12 @@ static bool write_merged(enum merge_kind kind, struct file *out, const struct fo
 	if (kind == MERGE_RUN) {
 		if (!read_earlier(run, &created, &ending))
 			return false;
-		snprintf(head, sizeof(head),
-			 RUN_HEAD "\"created_ns\":%llu,\"processes\":[", (unsigned long long)created);
+		snprintf(head, sizeof(head), RUN_HEAD "\"created_ns\":%llu,\"processes\":[", (unsigned long long)created);
 	} else {
-		snprintf(head, sizeof(head),
-			 MANIFEST_HEAD "\"block_size\":%d,\"digest\":\"xxh3-64\",\"processes\":[", TT_BLOCK_SIZE);
+		snprintf(head, sizeof(head), MANIFEST_HEAD "\"block_size\":%d,\"digest\":\"xxh3-64\",\"processes\":[",
+			 TT_BLOCK_SIZE);
 	}
-	good = append_text(out, head) &&
-	       append_processes(out, run, kind == MERGE_RUN ? "process.json" : "manifest.json") &&
+	good = append_text(out, head) && append_processes(out, run, kind == MERGE_RUN ? "process.json" : "manifest.json") &&
 	       append_text(out, "]") && append_text(out, ending ? ending : "}");
 	free(ending);
 	return good;

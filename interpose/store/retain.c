@@ -73,8 +73,7 @@ static const struct retain_base *base_for(const struct retain *t, uint32_t conte
 	for (size_t i = 0; i < t->base_count; i++) {
 		const struct retain_base *b = t->bases + i;
 		if (b->context == context &&
-		    (!best || (b->epoch <= first ? best->epoch > first || b->epoch >= best->epoch
-						 : b->epoch < best->epoch)))
+		    (!best || (b->epoch <= first ? best->epoch > first || b->epoch >= best->epoch : b->epoch < best->epoch)))
 			best = b;
 	}
 	return best;

@@ -138,8 +138,8 @@ static bool create_files(store *s)
 
 	return strings_create(&s->strings, d) &&
 	       file_create_records(&s->regions, d, "regions.bin", false, TT_FILE_REGIONS, sizeof(struct tt_region), 0, 0) &&
-	       file_create_records(&s->functions, d, "functions.bin", false, TT_FILE_FUNCTIONS,
-				   sizeof(struct tt_function), 0, 0) &&
+	       file_create_records(&s->functions, d, "functions.bin", false, TT_FILE_FUNCTIONS, sizeof(struct tt_function), 0,
+				   0) &&
 	       file_create_records(&s->modules, d, "modules.bin", false, TT_FILE_MODULES, sizeof(struct tt_module), 0, 0) &&
 	       file_create_records(&s->digests.file, d, "digests.bin", true, TT_FILE_DIGESTS, sizeof(struct tt_digest), 0, 0) &&
 	       file_create_records(&s->blocks.file, d, "blocks.bin", true, TT_FILE_BLOCKS, sizeof(struct tt_block), 0, 0) &&
@@ -525,8 +525,8 @@ static bool create_graph_files(store *s)
 	return s->graphs.fd >= 0 ||
 	       (file_create_records(&s->graph_data, &s->folder, "graphdata.bin", false, TT_FILE_GRAPH_DATA, 1, 0,
 				    TT_ENCODING_PLAIN) &&
-		file_create_records(&s->graphs, &s->folder, "graphs.bin", false, TT_FILE_GRAPHS,
-				    sizeof(struct tt_graph_record), 0, TT_ENCODING_PLAIN)) ||
+		file_create_records(&s->graphs, &s->folder, "graphs.bin", false, TT_FILE_GRAPHS, sizeof(struct tt_graph_record),
+				    0, TT_ENCODING_PLAIN)) ||
 	       store_fail(s, "creating graphs.bin in", s->folder.path, errno);
 }
 

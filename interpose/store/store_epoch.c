@@ -110,7 +110,8 @@ static bool begin_segment(store *s)
 	struct store_lane next = {.file = FILE_CLOSED};
 
 	if (!store_begin_data(s, &next, s->segment + TT_DATA_LANES))
-		return leave_contents_out(s, s->folder.path) || store_fail(s, "beginning a data file in", s->folder.path, errno);
+		return leave_contents_out(s, s->folder.path) ||
+		       store_fail(s, "beginning a data file in", s->folder.path, errno);
 	for (unsigned i = 0; i < TT_DATA_LANES; i++) {
 		s->data_before[i] = s->data[i];
 		s->data[i] = i ? (struct store_lane){.file = FILE_CLOSED} : next;
@@ -221,12 +222,12 @@ static bool append_contents(store *s, const struct tt_block *blocks, size_t coun
 		const uint8_t *from = contents + (uint64_t)(first->segment - 1) * TT_CHUNK_ALIGN;
 		uint64_t begin = first->offset & PLACE_OFFSET, size = stored_size(s, first, from);
 		for (; next < count && blocks[next].segment &&
-		       (blocks[next].segment - first->segment) * (uint64_t)TT_CHUNK_ALIGN == (blocks[next].offset & PLACE_OFFSET) - begin;
+		       (blocks[next].segment - first->segment) * (uint64_t)TT_CHUNK_ALIGN ==
+			       (blocks[next].offset & PLACE_OFFSET) - begin;
 		     next++)
 			size = (blocks[next].offset & PLACE_OFFSET) - begin +
 			       stored_size(s, &blocks[next], from + ((blocks[next].offset & PLACE_OFFSET) - begin));
-		if ((begin > f->size && !file_append(f, zeros, (size_t)(begin - f->size))) ||
-		    !file_append(f, from, size))
+		if ((begin > f->size && !file_append(f, zeros, (size_t)(begin - f->size))) || !file_append(f, from, size))
 			return false;
 	}
 	return true;
@@ -270,9 +271,9 @@ static bool begin_contents(store *s, struct tt_block *blocks, size_t count, cons
 
 	if (!store_enter(s, &s->capture, &v))
 		return false;
-	bool good = s->active && (l->file.fd >= 0 || store_begin_data(s, l, s->segment + lane) ||
-				  leave_contents_out(s, s->folder.path) ||
-				  store_fail(s, "beginning a data file in", s->folder.path, errno));
+	bool good = s->active &&
+		    (l->file.fd >= 0 || store_begin_data(s, l, s->segment + lane) || leave_contents_out(s, s->folder.path) ||
+		     store_fail(s, "beginning a data file in", s->folder.path, errno));
 	uint64_t before = l->planned;
 	if (good && store_takes_contents(s) && (good = plan(s, blocks, count, contents, lane)) &&
 	    !disk_take(DISK_CONTENTS, l->planned - before)) {
@@ -446,4 +447,3 @@ void store_epoch_abandon(store *s)
 	store_roll_back(s);
 	store_leave(&s->capture, &v);
 }
-

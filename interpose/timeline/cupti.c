@@ -39,7 +39,7 @@
 #define CONTEXTS 16
 
 static struct {
-#define X(name, params) CUptiResult (*name) params;
+#define X(name, params) CUptiResult(*name) params;
 	CUPTI_TABLE(X)
 #undef X
 } cupti;
@@ -222,30 +222,50 @@ static bool is_own(const struct cupti_kernel *k)
 
 static void take_kernel(const struct cupti_kernel *k)
 {
-	take(&(struct tt_activity){
-		.kind = TT_EVENT_LAUNCH, .flags = is_own(k) ? TT_ACTIVITYF_OWN : 0, .begin_ns = k->start,
-		.end_ns = k->end, .node = k->node, .device = k->device,
-		.context = context_index(k->context), .name = k->name ? store_string(session_store(), k->name) : TT_NO_ID,
-	}, k->correlation);
+	take(
+		&(struct tt_activity){
+			.kind = TT_EVENT_LAUNCH,
+			.flags = is_own(k) ? TT_ACTIVITYF_OWN : 0,
+			.begin_ns = k->start,
+			.end_ns = k->end,
+			.node = k->node,
+			.device = k->device,
+			.context = context_index(k->context),
+			.name = k->name ? store_string(session_store(), k->name) : TT_NO_ID,
+		},
+		k->correlation);
 }
 
 static void take_transfer(const struct cupti_transfer *t)
 {
 	bool peer = t->kind == CUPTI_MEMCPY_PEER;
 
-	take(&(struct tt_activity){
-		.kind = t->kind == CUPTI_MEMSET ? TT_EVENT_SET : TT_EVENT_COPY, .begin_ns = t->start, .end_ns = t->end,
-		.bytes = t->bytes, .node = peer ? t->node_peer : t->node, .device = t->device,
-		.context = context_index(t->context), .name = TT_NO_ID,
-	}, peer ? t->correlation_peer : t->correlation);
+	take(
+		&(struct tt_activity){
+			.kind = t->kind == CUPTI_MEMSET ? TT_EVENT_SET : TT_EVENT_COPY,
+			.begin_ns = t->start,
+			.end_ns = t->end,
+			.bytes = t->bytes,
+			.node = peer ? t->node_peer : t->node,
+			.device = t->device,
+			.context = context_index(t->context),
+			.name = TT_NO_ID,
+		},
+		peer ? t->correlation_peer : t->correlation);
 }
 
 static void take_synchronization(const struct cupti_synchronization *s)
 {
-	take(&(struct tt_activity){
-		.kind = TT_EVENT_SYNC, .begin_ns = s->start, .end_ns = s->end, .device = TT_NO_ID,
-		.context = context_index(s->context), .name = TT_NO_ID,
-	}, s->correlation);
+	take(
+		&(struct tt_activity){
+			.kind = TT_EVENT_SYNC,
+			.begin_ns = s->start,
+			.end_ns = s->end,
+			.device = TT_NO_ID,
+			.context = context_index(s->context),
+			.name = TT_NO_ID,
+		},
+		s->correlation);
 }
 
 static void take_record(const struct cupti_record *r)
@@ -464,7 +484,9 @@ const char *cupti_open(void)
 
 	if (!library)
 		return "there is no CUPTI of this driver's version (libcupti.so, of the CUDA toolkit or nvidia-cuda-cupti)";
-#define X(name, params) *(void **)&cupti.name = dlsym(library, #name); all = all && cupti.name;
+#define X(name, params) \
+	*(void **)&cupti.name = dlsym(library, #name); \
+	all = all && cupti.name;
 	CUPTI_TABLE(X)
 #undef X
 	if (!all)

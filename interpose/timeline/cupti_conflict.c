@@ -50,7 +50,7 @@ static void *next_of(const void *caller, const char *symbol)
 #define TAKES(name, params, args) \
 	EXPORT CUptiResult name params \
 	{ \
-		CUptiResult (*next) params; \
+		CUptiResult(*next) params; \
 		timeline_give_way(); \
 		*(void **)&next = next_of(__builtin_return_address(0), #name); \
 		return next ? next args : CUPTI_ERROR_UNKNOWN; \

@@ -179,8 +179,14 @@ static CUresult after_base(const struct pool *p, CUevent event, uint64_t *ns)
 static CUresult write_times(const struct pool *p, const struct timing *t)
 {
 	struct tt_activity a = {
-		.seq = t->seq, .stream = t->stream, .bytes = t->bytes, .kind = t->kind, .flags = TT_ACTIVITYF_COARSE,
-		.context = p->context->index, .device = (uint32_t)p->context->device, .name = TT_NO_ID,
+		.seq = t->seq,
+		.stream = t->stream,
+		.bytes = t->bytes,
+		.kind = t->kind,
+		.flags = TT_ACTIVITYF_COARSE,
+		.context = p->context->index,
+		.device = (uint32_t)p->context->device,
+		.name = TT_NO_ID,
 	};
 	CUresult r = after_base(p, t->end, &a.end_ns);
 

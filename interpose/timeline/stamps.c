@@ -128,9 +128,16 @@ static void write_node(const struct points *q, struct inside_node n, const uint6
 	const struct clock *k = &clocks[q->context->index];
 	uint64_t begin = cells[0], end = cells[1];
 	struct tt_activity a = {
-		.seq = seq, .stream = stream, .kind = TT_EVENT_LAUNCH, .flags = TT_ACTIVITYF_COARSE | TT_ACTIVITYF_STAMPED,
-		.begin_ns = to_host(k, begin), .end_ns = to_host(k, end), .node = 1ull + n.number,
-		.context = q->context->index, .device = (uint32_t)q->context->device, .name = n.name,
+		.seq = seq,
+		.stream = stream,
+		.kind = TT_EVENT_LAUNCH,
+		.flags = TT_ACTIVITYF_COARSE | TT_ACTIVITYF_STAMPED,
+		.begin_ns = to_host(k, begin),
+		.end_ns = to_host(k, end),
+		.node = 1ull + n.number,
+		.context = q->context->index,
+		.device = (uint32_t)q->context->device,
+		.name = n.name,
 	};
 
 	if (begin && end && (a.end_ns < a.begin_ns || !activities_add(&a)))

@@ -105,8 +105,12 @@ static void record_all(const struct exec *x, uint32_t op, uint32_t flags, uint64
 {
 	const struct node_list *l = &x->nodes;
 	struct tt_graph_record r = {
-		.op = op, .flags = flags | (x->unread ? TT_GRAPHF_UNREAD : 0), .parent = TT_NO_ID, .function = TT_NO_ID,
-		.context = x->context->index, .node = x->unread ? 0 : (uint32_t)l->count,
+		.op = op,
+		.flags = flags | (x->unread ? TT_GRAPHF_UNREAD : 0),
+		.parent = TT_NO_ID,
+		.function = TT_NO_ID,
+		.context = x->context->index,
+		.node = x->unread ? 0 : (uint32_t)l->count,
 		.data_size = x->unread ? 0 : (uint32_t)(l->edge_count * sizeof(*l->edges)),
 	};
 
@@ -172,8 +176,11 @@ static void exec_free(struct exec *x)
 
 static void end(struct exec *x, uint64_t seq)
 {
-	record((struct tt_graph_record){.op = TT_GRAPH_ENDED, .parent = TT_NO_ID, .function = TT_NO_ID,
-					.context = x->context->index}, x, seq, NULL);
+	record((struct tt_graph_record){.op = TT_GRAPH_ENDED,
+					.parent = TT_NO_ID,
+					.function = TT_NO_ID,
+					.context = x->context->index},
+	       x, seq, NULL);
 	exec_free(x);
 }
 
@@ -205,12 +212,12 @@ static void tell_left_out(const struct node_list *l, uint32_t number)
 			continue;
 		const char *name = function_name(before = r->function);
 		if (name && expressions_match(&options.epoch.inside, name))
-			session_warn("graph %u: no epochs after kernel %s, where it is in a graph inside this one", number, name);
+			session_warn("graph %u: no epochs after kernel %s, where it is in a graph inside this one", number,
+				     name);
 	}
 }
 
-uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUgraph graph, uint64_t flags,
-		    uint64_t seq)
+uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUgraph graph, uint64_t flags, uint64_t seq)
 {
 	struct node_list nodes;
 	bool whole = nodes_read(&nodes, t, c, graph);
@@ -353,8 +360,7 @@ static struct part part_of(const struct node_list *l, uint32_t number)
 	p.first = p.last = (size_t)number + 1;
 	while (p.last < l->count && l->nodes[p.last].record.parent != TT_NO_ID && l->nodes[p.last].record.parent >= number)
 		p.last++;
-	while (p.first_edge < l->edge_count &&
-	       (l->edges[p.first_edge].from < p.first || l->edges[p.first_edge].from >= p.last))
+	while (p.first_edge < l->edge_count && (l->edges[p.first_edge].from < p.first || l->edges[p.first_edge].from >= p.last))
 		p.first_edge++;
 	p.last_edge = p.first_edge;
 	while (p.last_edge < l->edge_count && l->edges[p.last_edge].from >= p.first && l->edges[p.last_edge].from < p.last)

@@ -22,8 +22,7 @@ struct context *graph_context(const struct exec *x);
 uint32_t graph_label(const struct exec *x);
 
 /* One was made of a graph. Its number, TT_NO_ID where there is no memory. */
-uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUgraph graph, uint64_t flags,
-		    uint64_t seq);
+uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUgraph graph, uint64_t flags, uint64_t seq);
 /* Is about to be destroyed: before the call, since the handle may come back at once. graph_restored: it was not. */
 void graph_ended(CUgraphExec handle);
 void graph_restored(CUgraphExec handle, struct exec *x);

@@ -331,14 +331,20 @@ bool image_entry(const struct image *image, size_t *at, struct image_entry *out)
 		return false;
 	const uint8_t *begin = (const uint8_t *)image->bytes + *at;
 	memcpy(&e, begin, sizeof(e));
-	if (e.header_size < sizeof(e) || e.header_size > image->size - *at ||
-	    e.size > image->size - *at - e.header_size || (e.flags & IMAGE_COMPRESSED && e.packed_size > e.size))
+	if (e.header_size < sizeof(e) || e.header_size > image->size - *at || e.size > image->size - *at - e.header_size ||
+	    (e.flags & IMAGE_COMPRESSED && e.packed_size > e.size))
 		return false;
-	*out = (struct image_entry){
-		.kind = e.kind == FATBIN_PTX ? TT_MODULE_PTX : e.kind == FATBIN_ELF ? TT_MODULE_CUBIN : TT_MODULE_UNKNOWN,
-		.capability = e.architecture, .exact = e.flags & FATBIN_EXACT, .begin = begin, .header = e.header_size,
-		.size = e.size, .packed = e.flags & IMAGE_COMPRESSED ? e.packed_size : 0, .expanded = e.expanded_size,
-		.flags = e.flags};
+	*out = (struct image_entry){.kind = e.kind == FATBIN_PTX   ? TT_MODULE_PTX
+					    : e.kind == FATBIN_ELF ? TT_MODULE_CUBIN
+								   : TT_MODULE_UNKNOWN,
+				    .capability = e.architecture,
+				    .exact = e.flags & FATBIN_EXACT,
+				    .begin = begin,
+				    .header = e.header_size,
+				    .size = e.size,
+				    .packed = e.flags & IMAGE_COMPRESSED ? e.packed_size : 0,
+				    .expanded = e.expanded_size,
+				    .flags = e.flags};
 	*at += e.header_size + e.size;
 	return true;
 }
@@ -355,7 +361,7 @@ uint8_t *image_expand(const struct image_entry *e, size_t *size)
 	if (!compressed) {
 		memcpy(out, code, *size);
 	} else if (!(e->flags & FATBIN_ZSTD ? zstd_expand(code, e->packed, out, *size)
-					   : lz4_expand(code, e->packed, out, *size))) {
+					    : lz4_expand(code, e->packed, out, *size))) {
 		free(out);
 		return NULL;
 	}

@@ -29,11 +29,11 @@ bool image_readable(const void *pointer);
 
 /* One of the codes in a fatbin. */
 struct image_entry {
-	uint32_t kind;		 /* TT_MODULE_PTX, TT_MODULE_CUBIN, TT_MODULE_UNKNOWN */
-	unsigned capability;	 /* of the devices that it was made for: 90 is 9.0 */
-	bool exact;		 /* others can't take it */
-	const uint8_t *begin;	 /* with its header */
-	size_t header, size;	 /* bytes of that, and of what follows */
+	uint32_t kind;   /* TT_MODULE_PTX, TT_MODULE_CUBIN, TT_MODULE_UNKNOWN */
+	unsigned capability;  /* of the devices that it was made for: 90 is 9.0 */
+	bool exact;   /* others can't take it */
+	const uint8_t *begin;  /* with its header */
+	size_t header, size;  /* bytes of that, and of what follows */
 	size_t packed, expanded; /* bytes of its code; packed 0: it is not compressed */
 	uint64_t flags;
 };

@@ -36,8 +36,7 @@ static size_t lower(const struct labels *of, uint64_t place)
 
 static bool same(const struct label *a, const struct label *b)
 {
-	return a->begin == b->begin && a->end == b->end && a->start == b->start && a->name == b->name &&
-	       a->type == b->type;
+	return a->begin == b->begin && a->end == b->end && a->start == b->start && a->name == b->name && a->type == b->type;
 }
 
 static bool grow(struct labels **of)

@@ -427,8 +427,7 @@ static bool is_managed(CUdeviceptr address)
 	       real.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS && managed;
 }
 
-static void variable_born(struct thread *t, struct module *m, const char *name, CUdeviceptr address, size_t size,
-			  uint64_t seq)
+static void variable_born(struct thread *t, struct module *m, const char *name, CUdeviceptr address, size_t size, uint64_t seq)
 {
 	struct context *c = context_current(t);
 	struct region *known = region_find(address);
@@ -442,8 +441,8 @@ static void variable_born(struct thread *t, struct module *m, const char *name, 
 	if (!c || !size)
 		return;
 	region_born(c, is_managed(address) ? TT_REGION_MANAGED : TT_REGION_GLOBAL, address, size, m->id,
-		    &(struct region_origin){.seq = seq, .time_ns = clock_ns(), .call = TT_NO_ID,
-					    .label = store_string(session_store(), name)});
+		    &(struct region_origin){
+			    .seq = seq, .time_ns = clock_ns(), .call = TT_NO_ID, .label = store_string(session_store(), name)});
 }
 
 /* A module's variables become regions with the first launch from it in a context: it is loaded
@@ -479,9 +478,9 @@ static void take_out_of(struct module *m)
 
 static void describe(struct function *f, CUfunction handle, const struct context *c)
 {
-	static const CUfunction_attribute wanted[] = {
-		CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-		CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK};
+	static const CUfunction_attribute wanted[] = {CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+						      CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
+						      CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK};
 	int value[4] = {0};
 	struct lookup *l = handle_find(&lookups, handle);
 	bool kernel = l && l->kernel;
@@ -496,9 +495,15 @@ static void describe(struct function *f, CUfunction handle, const struct context
 	}
 	read_params(f, handle, kernel);
 	struct tt_function record = {
-		.id = f->id, .name = f->name_string, .module = f->module,
-		.registers = (uint32_t)value[0], .shared = (uint32_t)value[1], .local = (uint32_t)value[2],
-		.max_threads = (uint32_t)value[3], .param_bytes = f->param_bytes, .param_count = f->param_count,
+		.id = f->id,
+		.name = f->name_string,
+		.module = f->module,
+		.registers = (uint32_t)value[0],
+		.shared = (uint32_t)value[1],
+		.local = (uint32_t)value[2],
+		.max_threads = (uint32_t)value[3],
+		.param_bytes = f->param_bytes,
+		.param_count = f->param_count,
 	};
 	store_function(session_store(), &record);
 	f->recorded = true;
@@ -557,8 +562,8 @@ void module_unloaded(void *handle, uint64_t seq)
 	struct module *m = *link;
 	if (m) {
 		*link = m->next;
-		regions_died_of_module(m->id, &(struct region_origin){.seq = seq, .time_ns = clock_ns(),
-								      .call = TT_NO_ID, .label = TT_NO_ID});
+		regions_died_of_module(m->id, &(struct region_origin){
+						      .seq = seq, .time_ns = clock_ns(), .call = TT_NO_ID, .label = TT_NO_ID});
 		functions_forget(m->id);
 		held_let_go(&m->held);
 		free(m->settings);

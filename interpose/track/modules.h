@@ -29,7 +29,9 @@ struct function {
 	/* context_bit of those that it was launched in: its module's variables there are known, and the parameters below. */
 	_Atomic uint64_t known;
 	uint32_t param_count, param_bytes;
-	const struct function_param { uint32_t offset, size; } *params;
+	const struct function_param {
+		uint32_t offset, size;
+	} *params;
 	struct lookup *lookups; /* handles that it goes by */
 	struct function *next;
 };

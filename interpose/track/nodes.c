@@ -24,8 +24,12 @@ struct tt_graph_record *nodes_add(struct node_list *l, uint32_t kind)
 		return NULL;
 	}
 	struct node *n = &l->nodes[l->count];
-	*n = (struct node){.record = {.op = TT_GRAPH_NODE, .node = (uint32_t)l->count, .kind = kind,
-				      .parent = TT_NO_ID, .function = TT_NO_ID, .context = TT_NO_ID}};
+	*n = (struct node){.record = {.op = TT_GRAPH_NODE,
+				      .node = (uint32_t)l->count,
+				      .kind = kind,
+				      .parent = TT_NO_ID,
+				      .function = TT_NO_ID,
+				      .context = TT_NO_ID}};
 	l->count++;
 	return &n->record;
 }
@@ -97,8 +101,7 @@ bool nodes_same(const struct node_list *l, uint32_t number, const struct node_li
 {
 	struct tt_graph_record a = l->nodes[number].record, b = other->nodes[its].record;
 
-	if (a.data_size != b.data_size ||
-	    (a.data_size && memcmp(l->bytes + a.data, other->bytes + b.data, a.data_size)))
+	if (a.data_size != b.data_size || (a.data_size && memcmp(l->bytes + a.data, other->bytes + b.data, a.data_size)))
 		return false;
 	b.seq = a.seq;
 	b.graph = a.graph;

@@ -147,8 +147,7 @@ static bool read_child(struct node_list *l, struct thread *t, struct context *c,
 	       read_level(l, t, c, graph, (struct place){(uint32_t)l->count - 1, 0, flags});
 }
 
-static bool read_conditional(struct node_list *l, struct thread *t, struct context *c, CUgraphNode handle,
-			     uint32_t flags)
+static bool read_conditional(struct node_list *l, struct thread *t, struct context *c, CUgraphNode handle, uint32_t flags)
 {
 	struct tt_graph_record *r = nodes_add(l, TT_NODE_CONDITIONAL);
 	uint32_t number = (uint32_t)l->count - 1;
@@ -265,8 +264,11 @@ static bool add_edges(struct node_list *l, const CUgraphNode *from, const CUgrap
 		return nodes_no_memory(l);
 	for (size_t i = 0; i < n; i++) {
 		struct tt_graph_edge e = {
-			.from = nodes_find(l, from[i]), .to = nodes_find(l, to[i]),
-			.from_port = data[i].from_port, .to_port = data[i].to_port, .type = data[i].type,
+			.from = nodes_find(l, from[i]),
+			.to = nodes_find(l, to[i]),
+			.from_port = data[i].from_port,
+			.to_port = data[i].to_port,
+			.type = data[i].type,
 		};
 		if (e.from == TT_NO_ID || e.to == TT_NO_ID) {
 			strcpy(l->failed, "an edge names a node that is not in the graph");
@@ -278,8 +280,7 @@ static bool add_edges(struct node_list *l, const CUgraphNode *from, const CUgrap
 }
 
 /* Drivers of before CUDA 12.3 have edges without more to them. */
-static bool ask_edges(struct node_list *l, CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data,
-		      size_t *n)
+static bool ask_edges(struct node_list *l, CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *n)
 {
 	return real.cuGraphGetEdges_v2 ? ASK(l, cuGraphGetEdges_v2, graph, from, to, data, n)
 				       : ASK(l, cuGraphGetEdges, graph, from, to, n);

@@ -252,8 +252,7 @@ void region_ended(struct region *r, const struct region_origin *origin)
 	pthread_mutex_unlock(&lock);
 }
 
-static void end_where(bool (*gone)(const struct region *, const void *), const void *what,
-		      const struct region_origin *origin)
+static void end_where(bool (*gone)(const struct region *, const void *), const void *what, const struct region_origin *origin)
 {
 	pthread_mutex_lock(&lock);
 	for (size_t i = 0; i < count;)
@@ -306,15 +305,15 @@ static int label_in(struct region *r, uint64_t address, uint64_t end, struct lab
 		r->judged = 0;
 	if (changed > 0)
 		store_label(session_store(), &(struct tt_label){
-						      .region = r->id,
-						      .label = label.name,
-						      .offset = label.begin,
-						      .size = label.end - label.begin,
-						      .start = label.start,
-						      .seq = seq,
-						      .epoch = session_next_epoch(),
-						      .type = label.type,
-					      });
+						     .region = r->id,
+						     .label = label.name,
+						     .offset = label.begin,
+						     .size = label.end - label.begin,
+						     .start = label.start,
+						     .seq = seq,
+						     .epoch = session_next_epoch(),
+						     .type = label.type,
+					     });
 	return changed;
 }
 
@@ -438,7 +437,7 @@ typedef bool visitor(struct region *r, uint32_t value);
 /* The regions that words point to; neighbours tend to point into one, which is looked up once. Where that
  * begins which was enough, or 0. */
 static inline __attribute__((always_inline)) uint64_t visit_pointed(const void *bytes, size_t size, visitor *visit,
-								     uint32_t value)
+								    uint32_t value)
 {
 	uint64_t before, word, found;
 

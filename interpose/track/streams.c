@@ -207,8 +207,7 @@ static struct stream *stream_adopt(struct thread *t, CUstream handle)
 	CUcontext owner = NULL;
 	struct context *c = context_current(t);
 
-	if (real.cuStreamGetCtx && real.cuStreamGetCtx(handle, &owner) == CUDA_SUCCESS && owner &&
-	    (!c || c->handle != owner)) {
+	if (real.cuStreamGetCtx && real.cuStreamGetCtx(handle, &owner) == CUDA_SUCCESS && owner && (!c || c->handle != owner)) {
 		struct context *other = context_find(owner);
 		if (!other && real.cuCtxPushCurrent_v2(owner) == CUDA_SUCCESS) {
 			CUcontext popped;

@@ -28,16 +28,16 @@ struct stream {
 	_Atomic uint64_t submitted; /* sequence number of a last piece of work that may write device memory */
 	_Atomic uint64_t settled;   /* `submitted` when all of it was known to be complete or waited for by a capture */
 	_Atomic uint64_t completed; /* all that was submitted before this call is complete, for the host waited for it */
-	_Atomic uint64_t reaches;   /* context_bit of others to whose memory it may write, with no capture there behind that */
+	_Atomic uint64_t reaches; /* context_bit of others to whose memory it may write, with no capture there behind that */
 	_Atomic bool alive;
 	_Atomic bool host_bound; /* may hold work that ends only by an action of the host */
-	_Atomic bool captured;   /* a stream capture of the program began in it, and did not end so far */
+	_Atomic bool captured; /* a stream capture of the program began in it, and did not end so far */
 	_Atomic uint64_t given_up; /* `submitted` when an epoch last waited in vain for it */
 	struct stream *next_of_context, *next_of_thread;
 };
 
 struct capture; /* capture/device.h */
-struct delays;  /* delay/calls.c */
+struct delays; /* delay/calls.c */
 
 struct context {
 	CUcontext handle;
@@ -48,19 +48,21 @@ struct context {
 	int device_capability; /* 90 of sm_90; 0 where the driver did not say */
 	_Atomic bool alive;
 	_Atomic uint32_t captures; /* epochs cut here so far */
-	_Atomic uint32_t rest_captured_by; /* the last of them that reads what parameters do not name: variables, or all there is */
-	_Atomic bool host_bound;   /* a stream of it may be */
+	_Atomic uint32_t
+		rest_captured_by; /* the last of them that reads what parameters do not name: variables, or all there is */
+	_Atomic bool host_bound; /* a stream of it may be */
 	_Atomic bool short_of_memory; /* of its device, so that the recorder gave its own back */
-	_Atomic bool lost;         /* an error that nothing ends was seen */
-	_Atomic uint64_t completed; /* all that was submitted before this call is complete, for an epoch or a wait came after it */
-	_Atomic uint64_t reached;  /* how often work of other contexts was submitted that writes to its memory */
+	_Atomic bool lost; /* an error that nothing ends was seen */
+	_Atomic uint64_t
+		completed; /* all that was submitted before this call is complete, for an epoch or a wait came after it */
+	_Atomic uint64_t reached; /* how often work of other contexts was submitted that writes to its memory */
 	_Atomic uint64_t device_bytes; /* of the recorder's own memory there */
-	uint64_t work_captured;    /* context_work at the last epoch */
+	uint64_t work_captured; /* context_work at the last epoch */
 	struct stream legacy;
 	struct stream *_Atomic streams;
 	struct capture *_Atomic capture; /* ends behind the closed gate: whoever is inside may use it */
 	struct delays *_Atomic delays; /* NULL: none so far */
-	uint32_t retains;          /* of a primary context */
+	uint32_t retains; /* of a primary context */
 	struct context *_Atomic next;
 };
 
@@ -73,7 +75,7 @@ static inline uint64_t context_bit(const struct context *c)
 /* The calling thread's current context; NULL where there is none. */
 struct context *context_current(struct thread *t);
 struct context *context_find(CUcontext handle); /* NULL when not seen so far */
-struct context *context_first(void);            /* all, by ->next */
+struct context *context_first(void); /* all, by ->next */
 /* Whether there is, or was, more than one. */
 extern _Atomic bool contexts_are_several;
 static inline bool contexts_several(void)

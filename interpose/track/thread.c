@@ -49,7 +49,8 @@ void thread_register(struct thread *t)
 	pthread_once(&once, make_key);
 	t->tid = (uint32_t)syscall(SYS_gettid);
 	if (t->endings == ENDINGS || pthread_setspecific(at_exit, t)) {
-		t->registered = true; /* nobody could take it off the list: its calls go on, and the gate knows nothing of them */
+		t->registered =
+			true; /* nobody could take it off the list: its calls go on, and the gate knows nothing of them */
 		return;
 	}
 	pthread_mutex_lock(&lock);

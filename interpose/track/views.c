@@ -23,8 +23,12 @@ static void describe(struct tt_view *v, const CUDA_RESOURCE_DESC *d)
 {
 	v->resource = (uint32_t)d->resType;
 	switch (d->resType) {
-	case CU_RESOURCE_TYPE_ARRAY: v->address = (uintptr_t)d->res.array.hArray; break;
-	case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY: v->address = (uintptr_t)d->res.mipmap.hMipmappedArray; break;
+	case CU_RESOURCE_TYPE_ARRAY:
+		v->address = (uintptr_t)d->res.array.hArray;
+		break;
+	case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
+		v->address = (uintptr_t)d->res.mipmap.hMipmappedArray;
+		break;
 	case CU_RESOURCE_TYPE_LINEAR:
 		v->address = d->res.linear.devPtr;
 		v->size = d->res.linear.sizeInBytes;

@@ -9,7 +9,8 @@
 #include "format.h"
 
 _Static_assert(sizeof(struct tt_event) == 128 && offsetof(struct tt_event, kind) == 16 &&
-		       offsetof(struct tt_event, check) == 20, "the words are these");
+		       offsetof(struct tt_event, check) == 20,
+	       "the words are these");
 
 /* named: kind and call as they lie, with 0 for the check, whatever is there now. */
 static inline uint32_t event_check(const struct tt_event *e, uint64_t named)

@@ -44,17 +44,17 @@
 
 /* The 192-byte default secret as little-endian words. */
 #define XXH3_SECRET_WORDS \
-	0xbe4ba423396cfeb8ull, 0x1cad21f72c81017cull, 0xdb979083e96dd4deull, 0x1f67b3b7a4a44072ull, \
-	0x78e5c0cc4ee679cbull, 0x2172ffcc7dd05a82ull, 0x8e2443f7744608b8ull, 0x4c263a81e69035e0ull, \
-	0xcb00c391bb52283cull, 0xa32e531b8b65d088ull, 0x4ef90da297486471ull, 0xd8acdea946ef1938ull, \
-	0x3f349ce33f76faa8ull, 0x1d4f0bc7c7bbdcf9ull, 0x3159b4cd4be0518aull, 0x647378d9c97e9fc8ull, \
-	0xc3ebd33483acc5eaull, 0xeb6313faffa081c5ull, 0x49daf0b751dd0d17ull, 0x9e68d429265516d3ull, \
-	0xfca1477d58be162bull, 0xce31d07ad1b8f88full, 0x280416958f3acb45ull, 0x7e404bbbcafbd7afull
+	0xbe4ba423396cfeb8ull, 0x1cad21f72c81017cull, 0xdb979083e96dd4deull, 0x1f67b3b7a4a44072ull, 0x78e5c0cc4ee679cbull, \
+		0x2172ffcc7dd05a82ull, 0x8e2443f7744608b8ull, 0x4c263a81e69035e0ull, 0xcb00c391bb52283cull, \
+		0xa32e531b8b65d088ull, 0x4ef90da297486471ull, 0xd8acdea946ef1938ull, 0x3f349ce33f76faa8ull, \
+		0x1d4f0bc7c7bbdcf9ull, 0x3159b4cd4be0518aull, 0x647378d9c97e9fc8ull, 0xc3ebd33483acc5eaull, \
+		0xeb6313faffa081c5ull, 0x49daf0b751dd0d17ull, 0x9e68d429265516d3ull, 0xfca1477d58be162bull, \
+		0xce31d07ad1b8f88full, 0x280416958f3acb45ull, 0x7e404bbbcafbd7afull
 
 /* The 8 secret bytes from byte offset at, which need not be a multiple of 8. */
 XXH3_CALL uint64_t xxh3_secret(unsigned at)
 {
-	static const uint64_t words[24] = { XXH3_SECRET_WORDS };
+	static const uint64_t words[24] = {XXH3_SECRET_WORDS};
 	unsigned word = at / 8, shift = at % 8 * 8;
 
 	if (shift == 0)
@@ -166,8 +166,7 @@ XXH3_CALL uint64_t xxh3_tiny(const uint8_t *p, unsigned n)
 
 XXH3_CALL uint64_t xxh3_mix16(const uint8_t *p, unsigned secret_at)
 {
-	return xxh3_fold(xxh3_read64(p) ^ xxh3_secret(secret_at),
-	                 xxh3_read64(p + 8) ^ xxh3_secret(secret_at + 8));
+	return xxh3_fold(xxh3_read64(p) ^ xxh3_secret(secret_at), xxh3_read64(p + 8) ^ xxh3_secret(secret_at + 8));
 }
 
 /* 17 to 240 bytes. */
@@ -202,8 +201,8 @@ XXH3_CALL uint64_t xxh3_short(const uint8_t *p, unsigned n)
 /* The start value of accumulator i. */
 XXH3_CALL uint64_t xxh3_start(unsigned i)
 {
-	static const uint64_t start[8] = { XXH3_PRIME32_3, XXH3_PRIME64_1, XXH3_PRIME64_2, XXH3_PRIME64_3,
-	                                   XXH3_PRIME64_4, XXH3_PRIME32_2, XXH3_PRIME64_5, XXH3_PRIME32_1 };
+	static const uint64_t start[8] = {XXH3_PRIME32_3, XXH3_PRIME64_1, XXH3_PRIME64_2, XXH3_PRIME64_3,
+					  XXH3_PRIME64_4, XXH3_PRIME32_2, XXH3_PRIME64_5, XXH3_PRIME32_1};
 
 	return start[i];
 }
@@ -220,7 +219,7 @@ XXH3_CALL void xxh3_stripe(uint64_t accumulator[8], const uint8_t *p, const uint
 
 XXH3_CALL uint64_t xxh3_64(const void *data, size_t length)
 {
-	static const uint64_t secret[24] = { XXH3_SECRET_WORDS };
+	static const uint64_t secret[24] = {XXH3_SECRET_WORDS};
 	const uint8_t *p = (const uint8_t *)data, *end = p + length;
 	uint64_t accumulator[8], last_secret[8], x = length * XXH3_PRIME64_1;
 
@@ -241,7 +240,7 @@ XXH3_CALL uint64_t xxh3_64(const void *data, size_t length)
 	xxh3_stripe(accumulator, end - XXH3_STRIPE, last_secret);
 	for (unsigned i = 0; i < 8; i += 2)
 		x += xxh3_fold(accumulator[i] ^ xxh3_secret(XXH3_SECRET_MERGE + 8 * i),
-		               accumulator[i + 1] ^ xxh3_secret(XXH3_SECRET_MERGE + 8 * i + 8));
+			       accumulator[i + 1] ^ xxh3_secret(XXH3_SECRET_MERGE + 8 * i + 8));
 	return xxh3_avalanche(x);
 }
 

@@ -45,8 +45,7 @@ static inline void xxh3_stream_add(struct xxh3_stream *s, const void *data, size
 		if (!n) {
 			xxh3_stream_stripes(s->accumulator, s->round, XXH3_ROUND / XXH3_STRIPE);
 			for (unsigned i = 0; i < 8; i++)
-				s->accumulator[i] = xxh3_scramble(s->accumulator[i],
-								  xxh3_secret(XXH3_SECRET_SCRAMBLE + 8 * i));
+				s->accumulator[i] = xxh3_scramble(s->accumulator[i], xxh3_secret(XXH3_SECRET_SCRAMBLE + 8 * i));
 			memcpy(s->last, s->round + XXH3_ROUND - XXH3_STRIPE, XXH3_STRIPE);
 			s->held = 0;
 			n = XXH3_ROUND;

@@ -135,20 +135,38 @@ static void ran(const struct trace_work *w)
 	pthread_mutex_lock(&lock);
 	switch (w->kind) {
 	case TRACE_KERNEL:
-		add(&(struct cupti_kernel){.kind = CUPTI_CONCURRENT_KERNEL, .start = begin, .end = end, .completed = end,
-			.device = w->device, .context = w->context, .correlation = w->correlation, .name = lasting(w->name),
-			.node = w->node}, CUPTI_CONCURRENT_KERNEL);
+		add(&(struct cupti_kernel){.kind = CUPTI_CONCURRENT_KERNEL,
+					   .start = begin,
+					   .end = end,
+					   .completed = end,
+					   .device = w->device,
+					   .context = w->context,
+					   .correlation = w->correlation,
+					   .name = lasting(w->name),
+					   .node = w->node},
+		    CUPTI_CONCURRENT_KERNEL);
 		break;
 	case TRACE_COPY:
 	case TRACE_SET: {
 		uint32_t kind = w->kind == TRACE_COPY ? CUPTI_MEMCPY : CUPTI_MEMSET;
-		add(&(struct cupti_transfer){.kind = kind, .bytes = w->bytes, .start = begin, .end = end,
-			.device = w->device, .context = w->context, .correlation = w->correlation, .node = w->node}, kind);
+		add(&(struct cupti_transfer){.kind = kind,
+					     .bytes = w->bytes,
+					     .start = begin,
+					     .end = end,
+					     .device = w->device,
+					     .context = w->context,
+					     .correlation = w->correlation,
+					     .node = w->node},
+		    kind);
 		break;
 	}
 	case TRACE_WAIT:
-		add(&(struct cupti_synchronization){.kind = CUPTI_SYNCHRONIZATION, .start = begin, .end = end,
-			.correlation = w->correlation, .context = w->context}, CUPTI_SYNCHRONIZATION);
+		add(&(struct cupti_synchronization){.kind = CUPTI_SYNCHRONIZATION,
+						    .start = begin,
+						    .end = end,
+						    .correlation = w->correlation,
+						    .context = w->context},
+		    CUPTI_SYNCHRONIZATION);
 		break;
 	}
 	pthread_mutex_unlock(&lock);

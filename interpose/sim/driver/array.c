@@ -41,21 +41,20 @@ static size_t at_least_one(size_t value)
 
 static CUresult check_descriptor(const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
-	unsigned supported = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP
-		| CUDA_ARRAY3D_TEXTURE_GATHER;
+	unsigned supported = CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_SURFACE_LDST | CUDA_ARRAY3D_CUBEMAP |
+			     CUDA_ARRAY3D_TEXTURE_GATHER;
 
 	if (!d || !d->Width || (d->NumChannels != 1 && d->NumChannels != 2 && d->NumChannels != 4))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (d->Flags & ~supported || !channel_bytes(d->Format))
 		return sim_unsupported("cuArray3DCreate of this kind or format");
-	if (d->Width > 131072 || d->Height > 65536 || d->Depth > 16384
-		|| (!d->Height && d->Depth && !(d->Flags & CUDA_ARRAY3D_LAYERED)))
+	if (d->Width > 131072 || d->Height > 65536 || d->Depth > 16384 ||
+	    (!d->Height && d->Depth && !(d->Flags & CUDA_ARRAY3D_LAYERED)))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
 
-static CUresult array_make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, bool of_mipmap,
-	CUarray *out)
+static CUresult array_make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, bool of_mipmap, CUarray *out)
 {
 	size_t element = channel_bytes(d->Format) * d->NumChannels;
 	size_t pitch = d->Width * element;
@@ -69,9 +68,16 @@ static CUresult array_make(CUcontext ctx, const CUDA_ARRAY3D_DESCRIPTOR *d, bool
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	CUarray array = sim_alloc(sizeof *array);
-	*array = (struct CUarray_st){ .refs = 1, .ctx = ctx, .descriptor = *d, .element = element, .pitch = pitch,
-		.rows = at_least_one(d->Height), .layers = at_least_one(d->Depth), .size = size,
-		.memory = memory, .of_mipmap = of_mipmap };
+	*array = (struct CUarray_st){.refs = 1,
+				     .ctx = ctx,
+				     .descriptor = *d,
+				     .element = element,
+				     .pitch = pitch,
+				     .rows = at_least_one(d->Height),
+				     .layers = at_least_one(d->Depth),
+				     .size = size,
+				     .memory = memory,
+				     .of_mipmap = of_mipmap};
 	LIST_INSERT_HEAD(&ctx->arrays, array, all);
 	handle_add(array, HANDLE_ARRAY);
 	*out = array;
@@ -118,7 +124,7 @@ CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *descrip
 
 CUresult cuArrayCreate_v2(CUarray *out, const CUDA_ARRAY_DESCRIPTOR *descriptor)
 {
-	CUDA_ARRAY3D_DESCRIPTOR d = { 0 };
+	CUDA_ARRAY3D_DESCRIPTOR d = {0};
 
 	if (descriptor) {
 		d.Width = descriptor->Width;
@@ -177,7 +183,7 @@ CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *descriptor, CUarray arra
 		return result;
 	if (!descriptor)
 		return CUDA_ERROR_INVALID_VALUE;
-	*descriptor = (CUDA_ARRAY_DESCRIPTOR){ d.Width, d.Height, d.Format, d.NumChannels };
+	*descriptor = (CUDA_ARRAY_DESCRIPTOR){d.Width, d.Height, d.Format, d.NumChannels};
 	return CUDA_SUCCESS;
 }
 
@@ -188,8 +194,7 @@ static size_t halved(size_t value, unsigned level)
 	return value ? at_least_one(value >> level) : 0;
 }
 
-CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
-	unsigned int levels)
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels)
 {
 	CUcontext ctx;
 	CUresult result = enter_creation(&ctx, descriptor, out);

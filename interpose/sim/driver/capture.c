@@ -18,7 +18,8 @@ struct capture *capture_by_id(unsigned long long id)
 {
 	struct capture *c;
 
-	LIST_FOREACH(c, &captures, all) {
+	LIST_FOREACH(c, &captures, all)
+	{
 		if (c->id == id)
 			return c;
 	}
@@ -29,7 +30,8 @@ bool capture_builds(CUgraph graph)
 {
 	struct capture *c;
 
-	LIST_FOREACH(c, &captures, all) {
+	LIST_FOREACH(c, &captures, all)
+	{
 		if (c->graph == graph)
 			return true;
 	}
@@ -45,7 +47,8 @@ struct capture *capture_blocking(CUcontext ctx)
 {
 	CUstream stream;
 
-	LIST_FOREACH(stream, &ctx->streams, all) {
+	LIST_FOREACH(stream, &ctx->streams, all)
+	{
 		if (stream->capture && !(stream->flags & CU_STREAM_NON_BLOCKING))
 			return stream->capture;
 	}
@@ -60,10 +63,11 @@ CUresult capture_forbids(void)
 
 	if (thread->capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
 		return CUDA_SUCCESS;
-	LIST_FOREACH(c, &captures, all) {
+	LIST_FOREACH(c, &captures, all)
+	{
 		bool mine = c->thread == thread->number && c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-		bool anyones = thread->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL
-			&& c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+		bool anyones = thread->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+			       c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 		if (mine || anyones) {
 			capture_invalidate(c);
 			result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -77,7 +81,8 @@ CUresult capture_forbids_context(CUcontext ctx)
 	CUresult result = CUDA_SUCCESS;
 	CUstream stream;
 
-	LIST_FOREACH(stream, &ctx->streams, all) {
+	LIST_FOREACH(stream, &ctx->streams, all)
+	{
 		if (stream->capture) {
 			capture_invalidate(stream->capture);
 			result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -154,7 +159,7 @@ CUresult capture_add(CUstream stream, struct sim_work *work)
 		work_unref(work);
 		return result;
 	}
-	edges_set(&stream->deps, &(struct edge){ .node = node }, 1);
+	edges_set(&stream->deps, &(struct edge){.node = node}, 1);
 	return CUDA_SUCCESS;
 }
 
@@ -216,12 +221,12 @@ static CUresult enter_stream(CUstream handle, CUstream *stream)
 
 static bool mode_good(CUstreamCaptureMode mode)
 {
-	return mode == CU_STREAM_CAPTURE_MODE_GLOBAL || mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-		|| mode == CU_STREAM_CAPTURE_MODE_RELAXED;
+	return mode == CU_STREAM_CAPTURE_MODE_GLOBAL || mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL ||
+	       mode == CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
-static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *nodes,
-	const CUgraphEdgeData *data, size_t count, CUstreamCaptureMode mode)
+static CUresult begin(CUstream handle, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
+		      CUstreamCaptureMode mode)
 {
 	CUstream stream;
 	struct edge *deps = NULL;
@@ -258,8 +263,8 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 	return begin(stream, NULL, NULL, NULL, 0, mode);
 }
 
-CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
-	const CUgraphEdgeData *data, size_t count, CUstreamCaptureMode mode)
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data,
+				     size_t count, CUstreamCaptureMode mode)
 {
 	if (!graph)
 		return sim_life() ? sim_life() : CUDA_ERROR_INVALID_VALUE;
@@ -327,8 +332,7 @@ static CUstreamCaptureStatus status_of(const struct CUstream_st *stream)
 {
 	if (!stream->capture)
 		return CU_STREAM_CAPTURE_STATUS_NONE;
-	return stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-		: CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	return stream->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
 static bool meets_capture(CUstream stream)
@@ -362,9 +366,8 @@ static bool has_data(const struct edges *e)
 	return false;
 }
 
-CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *status,
-	cuuint64_t *id, CUgraph *graph, const CUgraphNode **nodes, const CUgraphEdgeData **data,
-	size_t *count)
+CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+				   const CUgraphNode **nodes, const CUgraphEdgeData **data, size_t *count)
 {
 	CUstream stream;
 	CUresult result = enter_stream(handle, &stream);
@@ -403,8 +406,8 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *statu
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status,
-	cuuint64_t *id, CUgraph *graph, const CUgraphNode **nodes, size_t *count)
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+				   const CUgraphNode **nodes, size_t *count)
 {
 	return cuStreamGetCaptureInfo_v3(stream, status, id, graph, nodes, NULL, count);
 }
@@ -414,8 +417,8 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, 
 	return cuStreamGetCaptureInfo_v3(stream, status, id, NULL, NULL, NULL, NULL);
 }
 
-CUresult cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode *nodes,
-	const CUgraphEdgeData *data, size_t count, unsigned int flags)
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
+					      unsigned int flags)
 {
 	CUstream stream;
 	struct edge *deps;
@@ -439,8 +442,7 @@ CUresult cuStreamUpdateCaptureDependencies_v2(CUstream handle, CUgraphNode *node
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes, size_t count,
-	unsigned int flags)
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *nodes, size_t count, unsigned int flags)
 {
 	return cuStreamUpdateCaptureDependencies_v2(stream, nodes, NULL, count, flags);
 }

@@ -19,8 +19,8 @@ struct condition {
 static struct condition *_Atomic conditions; /* none ever goes */
 static CUgraphConditionalHandle last_handle;
 
-CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph graph, CUcontext ctx,
-	unsigned int value, unsigned int flags)
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *out, CUgraph graph, CUcontext ctx, unsigned int value,
+					unsigned int flags)
 {
 	CUcontext current;
 	CUresult result = sim_enter(&current);

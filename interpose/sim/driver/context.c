@@ -58,7 +58,7 @@ void context_wait(CUcontext ctx)
 	struct sim_op *newest_op = TAILQ_LAST(&ctx->pending, op_list);
 
 	if (newest_op)
-		engine_wait(all_done, &(struct wait_until){ ctx, newest_op->seq });
+		engine_wait(all_done, &(struct wait_until){ctx, newest_op->seq});
 }
 
 void context_settle(CUcontext ctx)
@@ -176,8 +176,7 @@ CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice device)
 	return create(out, flags, device);
 }
 
-CUresult cuCtxCreate_v3(CUcontext *out, CUexecAffinityParam *affinity, int count, unsigned flags,
-	CUdevice device)
+CUresult cuCtxCreate_v3(CUcontext *out, CUexecAffinityParam *affinity, int count, unsigned flags, CUdevice device)
 {
 	(void)affinity;
 	return count ? CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY : create(out, flags, device);

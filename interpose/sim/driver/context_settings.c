@@ -69,8 +69,7 @@ static CUresult check_limit(CUlimit limit)
 	case CU_LIMIT_PERSISTING_L2_CACHE_SIZE:
 		return CUDA_SUCCESS;
 	default:
-		return limit >= 0 && limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT
-			: CUDA_ERROR_INVALID_VALUE;
+		return limit >= 0 && limit < CU_LIMIT_MAX ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_ERROR_INVALID_VALUE;
 	}
 }
 
@@ -147,8 +146,8 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config)
 	if (result)
 		return result;
 	/* Bank sizes are fixed on this architecture: accepted and without effect. */
-	return sim_leave(config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
-		? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	return sim_leave(config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS
+											    : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)

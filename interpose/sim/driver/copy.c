@@ -16,25 +16,21 @@
 /* ---- checks ---- */
 
 /* Bytes from the first to behind the last of a box with these strides. */
-static bool box_span(size_t width, size_t height, size_t depth, size_t pitch, size_t plane,
-	size_t *span)
+static bool box_span(size_t width, size_t height, size_t depth, size_t pitch, size_t plane, size_t *span)
 {
 	size_t rows, planes;
 
-	return !__builtin_mul_overflow(height - 1, pitch, &rows)
-		&& !__builtin_mul_overflow(depth - 1, plane, &planes)
-		&& !__builtin_add_overflow(rows, planes, &rows)
-		&& !__builtin_add_overflow(rows, width, span);
+	return !__builtin_mul_overflow(height - 1, pitch, &rows) && !__builtin_mul_overflow(depth - 1, plane, &planes) &&
+	       !__builtin_add_overflow(rows, planes, &rows) && !__builtin_add_overflow(rows, width, span);
 }
 
 static bool end_offset(const struct copy_end *end, size_t *plane, size_t *offset)
 {
 	size_t z, y;
 
-	return !__builtin_mul_overflow(end->pitch, end->height, plane)
-		&& !__builtin_mul_overflow(end->z, *plane, &z)
-		&& !__builtin_mul_overflow(end->y, end->pitch, &y)
-		&& !__builtin_add_overflow(z, y, offset) && !__builtin_add_overflow(*offset, end->x, offset);
+	return !__builtin_mul_overflow(end->pitch, end->height, plane) && !__builtin_mul_overflow(end->z, *plane, &z) &&
+	       !__builtin_mul_overflow(end->y, end->pitch, &y) && !__builtin_add_overflow(z, y, offset) &&
+	       !__builtin_add_overflow(*offset, end->x, offset);
 }
 
 static void settle_type(struct copy_end *end)
@@ -56,8 +52,8 @@ static CUresult check_end(const struct copy *c, struct copy_end *end, bool *page
 		if (!handle_is(end->array, HANDLE_ARRAY))
 			return CUDA_ERROR_INVALID_HANDLE;
 		const struct CUarray_st *a = end->array;
-		bool inside = end->x <= a->pitch && c->width <= a->pitch - end->x && end->y <= a->rows
-			&& c->height <= a->rows - end->y && end->z <= a->layers && c->depth <= a->layers - end->z;
+		bool inside = end->x <= a->pitch && c->width <= a->pitch - end->x && end->y <= a->rows &&
+			      c->height <= a->rows - end->y && end->z <= a->layers && c->depth <= a->layers - end->z;
 		return inside ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 	}
 	/* Strides nobody needs may be left at zero. */
@@ -65,10 +61,8 @@ static CUresult check_end(const struct copy *c, struct copy_end *end, bool *page
 		end->pitch = end->pitch ? end->pitch : c->width;
 	if (c->depth == 1 && !end->z && !end->height)
 		end->height = end->y + c->height;
-	if (end->pitch < c->width || end->x > end->pitch - c->width
-		|| (c->depth > 1 && end->height < c->height)
-		|| !end_offset(end, &plane, &offset)
-		|| !box_span(c->width, c->height, c->depth, end->pitch, plane, &span))
+	if (end->pitch < c->width || end->x > end->pitch - c->width || (c->depth > 1 && end->height < c->height) ||
+	    !end_offset(end, &plane, &offset) || !box_span(c->width, c->height, c->depth, end->pitch, plane, &span))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (end->type == CU_MEMORYTYPE_DEVICE) {
 		if (offset > UINT64_MAX - end->device || !region_span(end->device + offset, span, &r) || !region_usable(r))
@@ -99,10 +93,9 @@ struct box {
 	size_t pitch, plane;
 };
 
-static bool box_of(CUcontext ctx, const struct copy *c, const struct copy_end *end, bool write,
-	struct box *box)
+static bool box_of(CUcontext ctx, const struct copy *c, const struct copy_end *end, bool write, struct box *box)
 {
-	struct region_access access = { c->peers ? -1 : ctx->device, UINT64_MAX, write, false };
+	struct region_access access = {c->peers ? -1 : ctx->device, UINT64_MAX, write, false};
 	size_t offset, span;
 
 	if (end->type == CU_MEMORYTYPE_ARRAY) {
@@ -113,8 +106,7 @@ static bool box_of(CUcontext ctx, const struct copy *c, const struct copy_end *e
 		return true;
 	}
 	box->pitch = end->pitch;
-	if (!end_offset(end, &box->plane, &offset)
-		|| !box_span(c->width, c->height, c->depth, box->pitch, box->plane, &span))
+	if (!end_offset(end, &box->plane, &offset) || !box_span(c->width, c->height, c->depth, box->pitch, box->plane, &span))
 		return false;
 	if (end->type == CU_MEMORYTYPE_HOST)
 		box->start = end->host + offset;
@@ -127,14 +119,13 @@ static void move(const struct copy *c, struct box dst, struct box src)
 {
 	for (size_t z = 0; z < c->depth; z++) {
 		for (size_t y = 0; y < c->height; y++)
-			memmove(dst.start + z * dst.plane + y * dst.pitch,
-				src.start + z * src.plane + y * src.pitch, c->width);
+			memmove(dst.start + z * dst.plane + y * dst.pitch, src.start + z * src.plane + y * src.pitch, c->width);
 	}
 }
 
 static struct box packed(const struct copy *c, const unsigned char *start)
 {
-	return (struct box){ (unsigned char *)start, c->width, c->width * c->height };
+	return (struct box){(unsigned char *)start, c->width, c->width * c->height};
 }
 
 CUresult copy_run(CUcontext ctx, const struct copy *c, const unsigned char *staged)
@@ -190,8 +181,7 @@ static bool on_host(const struct copy_end *end)
 {
 	const struct region *r = end->type == CU_MEMORYTYPE_DEVICE ? region_find(end->device) : NULL;
 
-	return end->type == CU_MEMORYTYPE_HOST
-		|| (r && (r->kind == REGION_HOST || r->kind == REGION_REGISTERED));
+	return end->type == CU_MEMORYTYPE_HOST || (r && (r->kind == REGION_HOST || r->kind == REGION_REGISTERED));
 }
 
 static CUresult submit(struct copy c, CUstream handle, enum manner manner)
@@ -236,66 +226,83 @@ static CUresult submit(struct copy c, CUstream handle, enum manner manner)
 
 static struct copy_end host_end(const void *p)
 {
-	return (struct copy_end){ .type = CU_MEMORYTYPE_HOST, .host = (unsigned char *)(uintptr_t)p };
+	return (struct copy_end){.type = CU_MEMORYTYPE_HOST, .host = (unsigned char *)(uintptr_t)p};
 }
 
 static struct copy_end device_end(CUdeviceptr address)
 {
-	return (struct copy_end){ .type = CU_MEMORYTYPE_DEVICE, .device = address };
+	return (struct copy_end){.type = CU_MEMORYTYPE_DEVICE, .device = address};
 }
 
 static struct copy_end unified_end(CUdeviceptr address)
 {
-	return (struct copy_end){ .type = CU_MEMORYTYPE_UNIFIED, .device = address };
+	return (struct copy_end){.type = CU_MEMORYTYPE_UNIFIED, .device = address};
 }
 
 static struct copy_end array_end(CUarray array, size_t offset)
 {
-	return (struct copy_end){ .type = CU_MEMORYTYPE_ARRAY, .array = array, .x = offset };
+	return (struct copy_end){.type = CU_MEMORYTYPE_ARRAY, .array = array, .x = offset};
 }
 
 static struct copy linear(struct copy_end dst, struct copy_end src, size_t size)
 {
-	return (struct copy){ .dst = dst, .src = src, .width = size, .height = 1, .depth = 1 };
+	return (struct copy){.dst = dst, .src = src, .width = size, .height = 1, .depth = 1};
 }
 
 /* Ends of type 0 are refused when the copy is checked. */
 static struct copy from_2d(const CUDA_MEMCPY2D *p)
 {
 	if (!p)
-		return (struct copy){ .width = 1, .height = 1, .depth = 1 };
+		return (struct copy){.width = 1, .height = 1, .depth = 1};
 	return (struct copy){
-		.src = { p->srcMemoryType, (unsigned char *)(uintptr_t)p->srcHost, p->srcDevice, p->srcArray,
-			p->srcXInBytes, p->srcY, 0, p->srcPitch, 0 },
-		.dst = { p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray,
-			p->dstXInBytes, p->dstY, 0, p->dstPitch, 0 },
-		.width = p->WidthInBytes, .height = p->Height, .depth = 1,
+		.src = {p->srcMemoryType, (unsigned char *)(uintptr_t)p->srcHost, p->srcDevice, p->srcArray, p->srcXInBytes,
+			p->srcY, 0, p->srcPitch, 0},
+		.dst = {p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, p->dstXInBytes, p->dstY, 0, p->dstPitch, 0},
+		.width = p->WidthInBytes,
+		.height = p->Height,
+		.depth = 1,
 	};
 }
 
 struct copy copy_from_3d(const CUDA_MEMCPY3D *p)
 {
 	if (!p || p->srcLOD || p->dstLOD)
-		return (struct copy){ .width = 1, .height = 1, .depth = 1 };
+		return (struct copy){.width = 1, .height = 1, .depth = 1};
 	return (struct copy){
-		.src = { p->srcMemoryType, (unsigned char *)(uintptr_t)p->srcHost, p->srcDevice, p->srcArray,
-			p->srcXInBytes, p->srcY, p->srcZ, p->srcPitch, p->srcHeight },
-		.dst = { p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray,
-			p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch, p->dstHeight },
-		.width = p->WidthInBytes, .height = p->Height, .depth = p->Depth,
+		.src = {p->srcMemoryType, (unsigned char *)(uintptr_t)p->srcHost, p->srcDevice, p->srcArray, p->srcXInBytes,
+			p->srcY, p->srcZ, p->srcPitch, p->srcHeight},
+		.dst = {p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, p->dstXInBytes, p->dstY, p->dstZ, p->dstPitch,
+			p->dstHeight},
+		.width = p->WidthInBytes,
+		.height = p->Height,
+		.depth = p->Depth,
 	};
 }
 
 CUDA_MEMCPY3D copy_to_3d(const struct copy *c)
 {
 	return (CUDA_MEMCPY3D){
-		.srcXInBytes = c->src.x, .srcY = c->src.y, .srcZ = c->src.z, .srcMemoryType = c->src.type,
-		.srcHost = c->src.host, .srcDevice = c->src.device, .srcArray = c->src.array,
-		.srcPitch = c->src.pitch, .srcHeight = c->src.height,
-		.dstXInBytes = c->dst.x, .dstY = c->dst.y, .dstZ = c->dst.z, .dstMemoryType = c->dst.type,
-		.dstHost = c->dst.host, .dstDevice = c->dst.device, .dstArray = c->dst.array,
-		.dstPitch = c->dst.pitch, .dstHeight = c->dst.height,
-		.WidthInBytes = c->width, .Height = c->height, .Depth = c->depth,
+		.srcXInBytes = c->src.x,
+		.srcY = c->src.y,
+		.srcZ = c->src.z,
+		.srcMemoryType = c->src.type,
+		.srcHost = c->src.host,
+		.srcDevice = c->src.device,
+		.srcArray = c->src.array,
+		.srcPitch = c->src.pitch,
+		.srcHeight = c->src.height,
+		.dstXInBytes = c->dst.x,
+		.dstY = c->dst.y,
+		.dstZ = c->dst.z,
+		.dstMemoryType = c->dst.type,
+		.dstHost = c->dst.host,
+		.dstDevice = c->dst.device,
+		.dstArray = c->dst.array,
+		.dstPitch = c->dst.pitch,
+		.dstHeight = c->dst.height,
+		.WidthInBytes = c->width,
+		.Height = c->height,
+		.Depth = c->depth,
 	};
 }
 
@@ -319,11 +326,23 @@ CUstream own_stream(CUstream handle)
 /* ---- calls: each in the legacy default stream and, by suffix, in the thread's own ---- */
 
 #define WAITING(name, parameters, copy) \
-	CUresult name parameters { return submit(copy, CU_STREAM_LEGACY, WAITS); } \
-	CUresult name##_ptds parameters { return submit(copy, CU_STREAM_PER_THREAD, WAITS); }
+	CUresult name parameters \
+	{ \
+		return submit(copy, CU_STREAM_LEGACY, WAITS); \
+	} \
+	CUresult name##_ptds parameters \
+	{ \
+		return submit(copy, CU_STREAM_PER_THREAD, WAITS); \
+	}
 #define DEFERRED(name, parameters, copy) \
-	CUresult name parameters { return submit(copy, stream, DEFERS); } \
-	CUresult name##_ptsz parameters { return submit(copy, own_stream(stream), DEFERS); }
+	CUresult name parameters \
+	{ \
+		return submit(copy, stream, DEFERS); \
+	} \
+	CUresult name##_ptsz parameters \
+	{ \
+		return submit(copy, own_stream(stream), DEFERS); \
+	}
 
 WAITING(cuMemcpy, (CUdeviceptr dst, CUdeviceptr src, size_t size),
 	linear(unified_end(dst), unified_end(src), size))
@@ -364,8 +383,7 @@ DEFERRED(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D *p, CUstream stream), copy_fro
 
 /* ---- between contexts ---- */
 
-static CUresult submit_peer(struct copy c, CUcontext dst, CUcontext src, CUstream stream,
-	enum manner manner)
+static CUresult submit_peer(struct copy c, CUcontext dst, CUcontext src, CUstream stream, enum manner manner)
 {
 	CUcontext ctx;
 	CUresult result = sim_enter(&ctx);
@@ -379,11 +397,23 @@ static CUresult submit_peer(struct copy c, CUcontext dst, CUcontext src, CUstrea
 }
 
 #define PEERS(call, parameters, copy, dst, src) \
-	CUresult call parameters { return submit_peer(copy, dst, src, CU_STREAM_LEGACY, WAITS); } \
-	CUresult call##_ptds parameters { return submit_peer(copy, dst, src, CU_STREAM_PER_THREAD, WAITS); }
+	CUresult call parameters \
+	{ \
+		return submit_peer(copy, dst, src, CU_STREAM_LEGACY, WAITS); \
+	} \
+	CUresult call##_ptds parameters \
+	{ \
+		return submit_peer(copy, dst, src, CU_STREAM_PER_THREAD, WAITS); \
+	}
 #define PEERS_DEFERRED(call, parameters, copy, dst, src) \
-	CUresult call parameters { return submit_peer(copy, dst, src, stream, DEFERS); } \
-	CUresult call##_ptsz parameters { return submit_peer(copy, dst, src, own_stream(stream), DEFERS); }
+	CUresult call parameters \
+	{ \
+		return submit_peer(copy, dst, src, stream, DEFERS); \
+	} \
+	CUresult call##_ptsz parameters \
+	{ \
+		return submit_peer(copy, dst, src, own_stream(stream), DEFERS); \
+	}
 
 PEERS(cuMemcpyPeer, (CUdeviceptr dst, CUcontext dst_ctx, CUdeviceptr src, CUcontext src_ctx, size_t size),
 	linear(device_end(dst), device_end(src), size), dst_ctx, src_ctx)
@@ -400,28 +430,25 @@ PEERS_DEFERRED(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *p, CUstream strea
 static bool manner_of(CUmemcpySrcAccessOrder order, enum manner *manner)
 {
 	*manner = order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL ? READS_NOW : DEFERS;
-	return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY
-		|| order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
+	return order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY ||
+	       order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL;
 }
 
 /* failed gets the index of the copy that was refused, SIZE_MAX when it was none in particular. */
-static CUresult batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-	CUmemcpyAttributes *attributes, size_t *first, size_t attribute_count, size_t *failed,
-	CUstream stream)
+static CUresult batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
+		      size_t *first, size_t attribute_count, size_t *failed, CUstream stream)
 {
 	enum manner manner = DEFERS;
 	size_t next = 0;
 
 	*failed = SIZE_MAX;
-	if (!dsts || !srcs || !sizes || !count || !attributes || !first || !attribute_count
-		|| attribute_count > count || first[0] || !stream || stream == CU_STREAM_LEGACY)
+	if (!dsts || !srcs || !sizes || !count || !attributes || !first || !attribute_count || attribute_count > count ||
+	    first[0] || !stream || stream == CU_STREAM_LEGACY)
 		return sim_life() ? sim_life() : CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count; i++) {
-		if (next < attribute_count && first[next] == i
-			&& !manner_of(attributes[next++].srcAccessOrder, &manner))
+		if (next < attribute_count && first[next] == i && !manner_of(attributes[next++].srcAccessOrder, &manner))
 			return CUDA_ERROR_INVALID_VALUE;
-		CUresult result = submit(linear(unified_end(dsts[i]), unified_end(srcs[i]), sizes[i]), stream,
-			manner);
+		CUresult result = submit(linear(unified_end(dsts[i]), unified_end(srcs[i]), sizes[i]), stream, manner);
 		if (result) {
 			*failed = i;
 			return result;
@@ -430,28 +457,25 @@ static CUresult batch(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-	CUmemcpyAttributes *attributes, size_t *first, size_t attribute_count, size_t *failed,
-	CUstream stream)
+CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
+			    size_t *first, size_t attribute_count, size_t *failed, CUstream stream)
 {
 	size_t unused;
 
-	return batch(dsts, srcs, sizes, count, attributes, first, attribute_count,
-		failed ? failed : &unused, stream);
+	return batch(dsts, srcs, sizes, count, attributes, first, attribute_count, failed ? failed : &unused, stream);
 }
 
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
-	CUmemcpyAttributes *attributes, size_t *first, size_t attribute_count, CUstream stream)
+			       CUmemcpyAttributes *attributes, size_t *first, size_t attribute_count, CUstream stream)
 {
 	size_t unused;
 
 	return batch(dsts, srcs, sizes, count, attributes, first, attribute_count, &unused, stream);
 }
 
-static struct copy_end operand_end(const CUmemcpy3DOperand *operand, const CUextent3D *extent,
-	size_t *element)
+static struct copy_end operand_end(const CUmemcpy3DOperand *operand, const CUextent3D *extent, size_t *element)
 {
-	struct copy_end end = { 0 };
+	struct copy_end end = {0};
 
 	if (operand->type == CU_MEMCPY_OPERAND_TYPE_POINTER) {
 		end = unified_end(operand->op.ptr.ptr);
@@ -468,8 +492,7 @@ static struct copy_end operand_end(const CUmemcpy3DOperand *operand, const CUext
 	return end;
 }
 
-static CUresult batch_3d(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *failed,
-	unsigned long long flags, CUstream stream)
+static CUresult batch_3d(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *failed, unsigned long long flags, CUstream stream)
 {
 	*failed = SIZE_MAX;
 	if (!count || !ops || flags || !stream || stream == CU_STREAM_LEGACY)
@@ -477,11 +500,12 @@ static CUresult batch_3d(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail
 	for (size_t i = 0; i < count; i++) {
 		enum manner manner;
 		size_t element = 1;
-		struct copy c = { .dst = operand_end(&ops[i].dst, &ops[i].extent, &element),
-			.src = operand_end(&ops[i].src, &ops[i].extent, &element),
-			.height = ops[i].extent.height, .depth = ops[i].extent.depth };
+		struct copy c = {.dst = operand_end(&ops[i].dst, &ops[i].extent, &element),
+				 .src = operand_end(&ops[i].src, &ops[i].extent, &element),
+				 .height = ops[i].extent.height,
+				 .depth = ops[i].extent.depth};
 		CUresult result = CUDA_ERROR_INVALID_VALUE;
-		struct copy_end *ends[] = { &c.dst, &c.src };
+		struct copy_end *ends[] = {&c.dst, &c.src};
 		/* Widths and offsets count the elements of the array there is, else bytes. */
 		c.width = ops[i].extent.width * element;
 		for (int e = 0; e < 2; e++) {
@@ -498,16 +522,15 @@ static CUresult batch_3d(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *fail
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *failed,
-	unsigned long long flags, CUstream stream)
+CUresult cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, size_t *failed, unsigned long long flags,
+			      CUstream stream)
 {
 	size_t unused;
 
 	return batch_3d(count, ops, failed ? failed : &unused, flags, stream);
 }
 
-CUresult cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops,
-	unsigned long long flags, CUstream stream)
+CUresult cuMemcpy3DBatchAsync_v2(size_t count, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags, CUstream stream)
 {
 	size_t unused;
 

@@ -60,9 +60,21 @@ uint64_t sim_mix(uint64_t value);
 /* ---- state.c: life of the driver, the lock, the handles ---- */
 
 enum handle_kind {
-	HANDLE_CONTEXT = 1, HANDLE_STREAM, HANDLE_EVENT, HANDLE_MODULE, HANDLE_FUNCTION,
-	HANDLE_LIBRARY, HANDLE_KERNEL, HANDLE_GRAPH, HANDLE_NODE, HANDLE_EXEC, HANDLE_POOL,
-	HANDLE_ARRAY, HANDLE_MIPMAP, HANDLE_PHYSICAL, HANDLE_USER_OBJECT
+	HANDLE_CONTEXT = 1,
+	HANDLE_STREAM,
+	HANDLE_EVENT,
+	HANDLE_MODULE,
+	HANDLE_FUNCTION,
+	HANDLE_LIBRARY,
+	HANDLE_KERNEL,
+	HANDLE_GRAPH,
+	HANDLE_NODE,
+	HANDLE_EXEC,
+	HANDLE_POOL,
+	HANDLE_ARRAY,
+	HANDLE_MIPMAP,
+	HANDLE_PHYSICAL,
+	HANDLE_USER_OBJECT
 };
 
 struct sim_thread {
@@ -158,10 +170,7 @@ bool context_flags_good(unsigned flags);
 
 /* ---- region.c: which addresses hold what ---- */
 
-enum region_kind {
-	REGION_DEVICE, REGION_POOL, REGION_VMM, REGION_GLOBAL, REGION_MANAGED, REGION_HOST,
-	REGION_REGISTERED
-};
+enum region_kind { REGION_DEVICE, REGION_POOL, REGION_VMM, REGION_GLOBAL, REGION_MANAGED, REGION_HOST, REGION_REGISTERED };
 
 struct region {
 	uint64_t base;
@@ -206,11 +215,10 @@ bool region_usable(const struct region *r); /* by new work: not about to be free
 bool region_overlaps(uint64_t address, size_t size);
 void region_renew(struct region *r); /* the same memory as another allocation */
 void region_allow(struct region *r, uint64_t readers, uint64_t writers);
-struct region *region_at(uint64_t base, size_t size, enum region_kind kind, int device,
-	unsigned char *memory, CUcontext ctx);
+struct region *region_at(uint64_t base, size_t size, enum region_kind kind, int device, unsigned char *memory, CUcontext ctx);
 void region_remove(struct region *r); /* forgets it; the memory stays */
 CUresult region_new(int device, CUcontext ctx, size_t size, size_t align, enum region_kind kind,
-	struct region **out); /* device memory, charged to the device */
+		    struct region **out); /* device memory, charged to the device */
 void region_delete(struct region *r); /* unmaps, refunds and forgets device memory */
 
 /* ---- storage.c: the bytes behind regions ---- */
@@ -265,8 +273,17 @@ void pool_free_run(const struct sim_work *work); /* a free has its turn */
 /* ---- work.c: one item of work, and how it runs ---- */
 
 enum work_type {
-	WORK_NOTHING, WORK_KERNEL, WORK_COPY, WORK_FILL, WORK_HOST, WORK_CALLBACK, WORK_RECORD,
-	WORK_WAIT_EVENT, WORK_POOL_ALLOC, WORK_POOL_FREE, WORK_MEMOPS,
+	WORK_NOTHING,
+	WORK_KERNEL,
+	WORK_COPY,
+	WORK_FILL,
+	WORK_HOST,
+	WORK_CALLBACK,
+	WORK_RECORD,
+	WORK_WAIT_EVENT,
+	WORK_POOL_ALLOC,
+	WORK_POOL_FREE,
+	WORK_MEMOPS,
 	WORK_CONDITION
 };
 
@@ -491,8 +508,8 @@ void image_report(const char *log, unsigned count, const CUjit_option *options, 
 /* ---- launch.c ---- */
 
 /* ctx is the one to run in; f as the caller gave it, a kernel perhaps. */
-CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction f, void **params,
-	void **extra, struct sim_work **out);
+CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction f, void **params, void **extra,
+		     struct sim_work **out);
 CUresult launch_check_cluster(const struct sim_work *work);
 
 /* ---- copy.c, fill.c, memop.c ---- */
@@ -503,14 +520,12 @@ struct copy copy_from_3d(const CUDA_MEMCPY3D *from);
 CUDA_MEMCPY3D copy_to_3d(const struct copy *c);
 CUstream own_stream(CUstream handle); /* as the per-thread variants of calls understand it */
 CUresult copy_run(CUcontext ctx, const struct copy *c, const unsigned char *staged);
-CUresult fill_check(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, size_t width,
-	size_t height);
+CUresult fill_check(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, size_t width, size_t height);
 CUresult memops_check(CUcontext ctx, unsigned count, const CUstreamBatchMemOpParams *ops);
 /* Does parts from *step on, up to a wait whose value is not there yet; true when all are done. */
 bool memops_advance(struct sim_work *work, unsigned *step, CUresult *result);
 bool memops_blocked(const struct sim_work *work, unsigned step);
-CUresult fill_run(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, unsigned value,
-	size_t width, size_t height);
+CUresult fill_run(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, unsigned value, size_t width, size_t height);
 
 /* ---- array.c ---- */
 
@@ -594,14 +609,14 @@ CUgraph graph_make(void);
 unsigned graph_next_number(void); /* of graphs, executable ones as well */
 void graph_delete(CUgraph graph);
 /* Takes over work, or child, when it succeeds. */
-CUresult graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *work, CUgraph child,
-	const struct edge *deps, size_t count, CUgraphNode *out);
+CUresult graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *work, CUgraph child, const struct edge *deps,
+		   size_t count, CUgraphNode *out);
 /* INVALID_VALUE where the graph may not be copied. */
 CUresult graph_copy(CUgraph graph, CUgraph *out);
 /* Every node after all it depends on, malloced; NULL when there is a cycle. */
 CUgraphNode *graph_order(CUgraph graph);
-CUresult graph_edges_from(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data,
-	size_t count, struct edge **out); /* malloced */
+CUresult graph_edges_from(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
+			  struct edge **out); /* malloced */
 CUgraphNodeType work_node_type(const struct sim_work *work);
 /* conditional.c */
 CUresult conditional_check(CUgraph graph, const CUDA_CONDITIONAL_NODE_PARAMS *p);
@@ -653,8 +668,7 @@ struct CUgraphExec_st {
 };
 
 CUresult exec_set_work(CUgraphExec exec, CUgraphNode node, struct sim_work *work);
-CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgraphExec *out,
-	CUgraphNode *failed);
+CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgraphExec *out, CUgraphNode *failed);
 void exec_unref(CUgraphExec exec);
 void exec_delete(CUgraphExec exec);
 CUresult exec_enter(CUgraphExec exec); /* INVALID_VALUE where it is none; else followed by sim_leave */

@@ -10,8 +10,7 @@
 
 /* The table needs addresses only; declaring the symbols as functions would need every type. */
 #define SYMBOL(name) tt_address_of_##name
-#define DECLARE(name) \
-	extern const char SYMBOL(name)[] __asm__(#name) __attribute__((visibility("protected")));
+#define DECLARE(name) extern const char SYMBOL(name)[] __asm__(#name) __attribute__((visibility("protected")));
 #define ENTRY(base, version, symbol, own) DECLARE(symbol) DECLARE(own)
 #define NONE cuInit
 #include "sim/driver/entry_table.h"
@@ -24,7 +23,7 @@ static const struct entry {
 	const void *symbol, *own; /* own NULL: no per-thread form */
 } entries[] = {
 #define tt_address_of_NONE NULL
-#define ENTRY(base, version, symbol, own) { #base, version, SYMBOL(symbol), SYMBOL(own) },
+#define ENTRY(base, version, symbol, own) {#base, version, SYMBOL(symbol), SYMBOL(own)},
 #include "sim/driver/entry_table.h"
 #undef ENTRY
 };
@@ -32,8 +31,7 @@ static const struct entry {
 #define ENTRY_COUNT (sizeof entries / sizeof *entries)
 #define FIRST_OWN_VERSION 7000
 
-static const void *look_up(const char *name, int version, bool own,
-	CUdriverProcAddressQueryResult *found)
+static const void *look_up(const char *name, int version, bool own, CUdriverProcAddressQueryResult *found)
 {
 	const void *address = NULL;
 	bool has_own = false;
@@ -55,16 +53,16 @@ static const void *look_up(const char *name, int version, bool own,
 }
 
 CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
-	CUdriverProcAddressQueryResult *found)
+			     CUdriverProcAddressQueryResult *found)
 {
 	CUdriverProcAddressQueryResult unused;
 
 	settings_load();
-	if (!name || !function || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
-		|| version > sim_settings.driver_version)
+	if (!name || !function || flags > CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ||
+	    version > sim_settings.driver_version)
 		return CUDA_ERROR_INVALID_VALUE;
-	*function = (void *)(uintptr_t)look_up(name, version,
-		flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, found ? found : &unused);
+	*function = (void *)(uintptr_t)look_up(name, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM,
+					       found ? found : &unused);
 	return CUDA_SUCCESS;
 }
 

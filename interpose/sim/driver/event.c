@@ -53,8 +53,7 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 
 	if (result)
 		return result;
-	if (!out || flags & ~(unsigned)EVENT_FLAGS
-		|| (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
+	if (!out || flags & ~(unsigned)EVENT_FLAGS || (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	CUevent event = sim_alloc(sizeof *event);
 	event->refs = 1;
@@ -200,8 +199,8 @@ CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end)
 		return result;
 	if (!milliseconds)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	if (!handle_is(end, HANDLE_EVENT) || start->ctx != end->ctx
-		|| (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING || !start->op || !end->op)
+	if (!handle_is(end, HANDLE_EVENT) || start->ctx != end->ctx || (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING ||
+	    !start->op || !end->op)
 		return sim_leave(CUDA_ERROR_INVALID_HANDLE);
 	if (!start->op->done || !end->op->done)
 		return sim_leave(CUDA_ERROR_NOT_READY);

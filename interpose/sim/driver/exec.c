@@ -37,8 +37,7 @@ void exec_delete(CUgraphExec exec)
 	exec_unref(exec);
 }
 
-static CUresult exec_node_make(struct exec_node *to, CUgraphNode from, CUcontext ctx,
-	CUgraphNode *failed)
+static CUresult exec_node_make(struct exec_node *to, CUgraphNode from, CUcontext ctx, CUgraphNode *failed)
 {
 	to->source = from;
 	to->number = from->number;
@@ -59,8 +58,7 @@ static CUresult exec_node_make(struct exec_node *to, CUgraphNode from, CUcontext
 	return result;
 }
 
-CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgraphExec *out,
-	CUgraphNode *failed)
+CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgraphExec *out, CUgraphNode *failed)
 {
 	CUresult result = CUDA_SUCCESS;
 	CUgraphNode *order = graph_order(graph), node;
@@ -83,7 +81,7 @@ CUresult exec_make(CUcontext ctx, CUgraph graph, unsigned long long flags, CUgra
 	free(order);
 	exec->ends = sim_alloc(graph->count * sizeof *exec->ends);
 	TAILQ_FOREACH(node, &graph->last, end)
-		exec->ends[exec->end_count++] = (unsigned)node->mark;
+	exec->ends[exec->end_count++] = (unsigned)node->mark;
 	exec->object_count = graph->object_count;
 	exec->objects = sim_copy(graph->objects, graph->object_count * sizeof *graph->objects);
 	user_references_keep(exec->objects, exec->object_count);
@@ -100,10 +98,11 @@ static bool suits_device(CUgraph graph)
 {
 	CUgraphNode node;
 
-	TAILQ_FOREACH(node, &graph->nodes, all) {
-		bool suits = node->type == CU_GRAPH_NODE_TYPE_KERNEL || node->type == CU_GRAPH_NODE_TYPE_MEMCPY
-			|| node->type == CU_GRAPH_NODE_TYPE_MEMSET
-			|| (node->type == CU_GRAPH_NODE_TYPE_GRAPH && suits_device(node->child));
+	TAILQ_FOREACH(node, &graph->nodes, all)
+	{
+		bool suits = node->type == CU_GRAPH_NODE_TYPE_KERNEL || node->type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+			     node->type == CU_GRAPH_NODE_TYPE_MEMSET ||
+			     (node->type == CU_GRAPH_NODE_TYPE_GRAPH && suits_device(node->child));
 		if (!suits)
 			return false;
 	}
@@ -124,12 +123,10 @@ static bool each_condition(CUgraphExec exec, bool (*visit)(struct condition *c))
 	return enough;
 }
 
-static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags,
-	CUgraphNode *failed)
+static CUresult instantiate(CUgraphExec *out, CUgraph graph, unsigned long long flags, CUgraphNode *failed)
 {
-	unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
-		| CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH
-		| CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+	unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+				   CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 	CUcontext ctx;
 	CUresult result = sim_enter(&ctx);
 
@@ -158,8 +155,7 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsigned l
 	return instantiate(out, graph, flags, NULL);
 }
 
-CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log,
-	size_t log_size)
+CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *failed, char *log, size_t log_size)
 {
 	if (failed)
 		*failed = NULL;
@@ -168,8 +164,7 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph graph, CUgraphNode *fai
 	return instantiate(out, graph, 0, failed);
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph,
-	CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
 	if (!params)
 		return sim_life() ? sim_life() : CUDA_ERROR_INVALID_VALUE;
@@ -212,8 +207,7 @@ CUresult cuGraphExecGetFlags(CUgraphExec exec, cuuint64_t *flags)
 	if (!flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	/* Not what mattered to its making only. */
-	*flags = exec->flags & (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
-		| CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
+	*flags = exec->flags & (CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH);
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -243,8 +237,7 @@ static CUresult check_launch(CUgraphExec exec, bool auto_free)
 		for (unsigned k = 0; k < exec_inside_count(n) && !result; k++)
 			result = check_launch(exec_inside(n, k), auto_free);
 		/* Memory that the last launch allocated must have been freed before the next. */
-		if (!result && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !auto_free
-			&& pool_graph_memory_live(n->work))
+		if (!result && n->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && !auto_free && pool_graph_memory_live(n->work))
 			result = CUDA_ERROR_INVALID_VALUE;
 	}
 	return result;
@@ -340,7 +333,8 @@ static CUresult exec_launch(CUgraphExec exec, CUstream stream)
 		result = stream_check_legacy(stream);
 	if (result)
 		return result;
-	struct sim_work *first = each_condition(exec, conditional_is_any) ? condition_work(ctx, exec, NULL, NULL) : work_new(WORK_NOTHING, ctx);
+	struct sim_work *first = each_condition(exec, conditional_is_any) ? condition_work(ctx, exec, NULL, NULL)
+									  : work_new(WORK_NOTHING, ctx);
 	struct sim_op *begin = stream_push(stream, first, exec->last);
 	struct sim_op *end = op_new(ctx, work_new(WORK_NOTHING, ctx));
 	op_after(end, begin);

@@ -38,16 +38,16 @@ static bool same_end(const struct copy_end *a, const struct copy_end *b)
 static bool copy_may_become(const struct copy *a, const struct copy *b)
 {
 	if (!is_flat(a) || !is_flat(b))
-		return a->width == b->width && a->height == b->height && a->depth == b->depth &&
-		       same_end(&a->src, &b->src) && same_end(&a->dst, &b->dst);
+		return a->width == b->width && a->height == b->height && a->depth == b->depth && same_end(&a->src, &b->src) &&
+		       same_end(&a->dst, &b->dst);
 	return a->src.type == b->src.type && a->dst.type == b->dst.type;
 }
 
 static bool fill_may_become(const struct sim_work *a, const struct sim_work *b)
 {
 	return a->fill.height == b->fill.height &&
-	       (a->fill.height == 1 || (a->fill.width == b->fill.width && a->fill.element == b->fill.element
-					&& a->fill.pitch == b->fill.pitch));
+	       (a->fill.height == 1 ||
+		(a->fill.width == b->fill.width && a->fill.element == b->fill.element && a->fill.pitch == b->fill.pitch));
 }
 
 static bool may_become(const struct sim_work *a, const struct sim_work *b)
@@ -85,8 +85,8 @@ static CUresult enter_exec_and_node(CUgraphExec exec, CUgraphNode node, struct e
 
 static bool may_be_disabled(const struct exec_node *n)
 {
-	return n->type == CU_GRAPH_NODE_TYPE_KERNEL || n->type == CU_GRAPH_NODE_TYPE_MEMCPY
-		|| n->type == CU_GRAPH_NODE_TYPE_MEMSET;
+	return n->type == CU_GRAPH_NODE_TYPE_KERNEL || n->type == CU_GRAPH_NODE_TYPE_MEMCPY ||
+	       n->type == CU_GRAPH_NODE_TYPE_MEMSET;
 }
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode node, unsigned int enabled)
@@ -148,7 +148,7 @@ static struct exec_node **pair(CUgraphExec old, CUgraphExec new, struct mismatch
 			struct exec_node **known = &pairs[a[i]->before[k]], *other = &new->nodes[b[i]->before[k]];
 			same = !*known || *known == other;
 			if (!same)
-				*where = (struct mismatch){ b[i]->source, other->source };
+				*where = (struct mismatch){b[i]->source, other->source};
 			if (*known)
 				continue;
 			*known = b[count] = other;
@@ -203,7 +203,7 @@ static CUgraphExecUpdateResult compare(CUgraphExec old, CUgraphExec new, struct 
 /* Of graphs that were compared. The sources stay: nodes of the graph it was made from go on naming its nodes. */
 static void take_work(CUgraphExec to, CUgraphExec from)
 {
-	struct exec_node **pairs = pair(to, from, &(struct mismatch){ 0 });
+	struct exec_node **pairs = pair(to, from, &(struct mismatch){0});
 
 	for (unsigned i = 0; i < to->count; i++) {
 		struct sim_work *work = to->nodes[i].work;
@@ -218,14 +218,14 @@ static void take_work(CUgraphExec to, CUgraphExec from)
 CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)
 {
 	CUgraphExec new;
-	struct mismatch where = { 0 };
+	struct mismatch where = {0};
 	CUresult result = exec_enter(exec);
 
 	if (result)
 		return result;
 	if (!info || !handle_is(graph, HANDLE_GRAPH))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*info = (CUgraphExecUpdateResultInfo){ .result = CU_GRAPH_EXEC_UPDATE_ERROR };
+	*info = (CUgraphExecUpdateResultInfo){.result = CU_GRAPH_EXEC_UPDATE_ERROR};
 	result = exec_make(exec->ctx, graph, exec->flags, &new, NULL);
 	if (result)
 		return sim_leave(result);
@@ -238,10 +238,9 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdate
 	return sim_leave(info->result ? CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE : CUDA_SUCCESS);
 }
 
-CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed,
-	CUgraphExecUpdateResult *why)
+CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *failed, CUgraphExecUpdateResult *why)
 {
-	CUgraphExecUpdateResultInfo info = { 0 };
+	CUgraphExecUpdateResultInfo info = {0};
 	CUresult result = cuGraphExecUpdate_v2(exec, graph, &info);
 
 	if (failed)
@@ -255,7 +254,7 @@ CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, 
 {
 	struct exec_node *n;
 	CUgraphExec new;
-	struct mismatch where = { 0 };
+	struct mismatch where = {0};
 	CUresult result = enter_exec_and_node(exec, node, &n);
 
 	if (result)

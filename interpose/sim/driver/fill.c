@@ -9,27 +9,25 @@ static bool fill_span(size_t pitch, unsigned element, size_t width, size_t heigh
 {
 	size_t row, rows;
 
-	return !__builtin_mul_overflow(width, element, &row) && (height == 1 || pitch >= row)
-		&& !__builtin_mul_overflow(height - 1, pitch, &rows) && !__builtin_add_overflow(rows, row, span);
+	return !__builtin_mul_overflow(width, element, &row) && (height == 1 || pitch >= row) &&
+	       !__builtin_mul_overflow(height - 1, pitch, &rows) && !__builtin_add_overflow(rows, row, span);
 }
 
-CUresult fill_check(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, size_t width,
-	size_t height)
+CUresult fill_check(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, size_t width, size_t height)
 {
 	struct region *r;
 	size_t span;
 
 	(void)ctx;
-	if (dst % element || (height > 1 && pitch % element)
-		|| !fill_span(pitch, element, width, height, &span) || !region_span(dst, span, &r) || !region_usable(r))
+	if (dst % element || (height > 1 && pitch % element) || !fill_span(pitch, element, width, height, &span) ||
+	    !region_span(dst, span, &r) || !region_usable(r))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }
 
-CUresult fill_run(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, unsigned value,
-	size_t width, size_t height)
+CUresult fill_run(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element, unsigned value, size_t width, size_t height)
 {
-	struct region_access access = { ctx->device, UINT64_MAX, true, false };
+	struct region_access access = {ctx->device, UINT64_MAX, true, false};
 	size_t span;
 
 	if (!fill_span(pitch, element, width, height, &span))
@@ -48,8 +46,8 @@ CUresult fill_run(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned element
 	return CUDA_SUCCESS;
 }
 
-static CUresult submit(CUdeviceptr dst, size_t pitch, unsigned element, unsigned value,
-	size_t width, size_t height, CUstream handle)
+static CUresult submit(CUdeviceptr dst, size_t pitch, unsigned element, unsigned value, size_t width, size_t height,
+		       CUstream handle)
 {
 	CUcontext ctx;
 	CUstream stream;
@@ -78,23 +76,39 @@ static CUresult submit(CUdeviceptr dst, size_t pitch, unsigned element, unsigned
 /* Each element size has a linear and a rectangular form, at once and in a stream. */
 #define FILLS(bits, bytes, type) \
 	CUresult cuMemsetD##bits##_v2(CUdeviceptr dst, type value, size_t n) \
-	{ return submit(dst, 0, bytes, value, n, 1, CU_STREAM_LEGACY); } \
+	{ \
+		return submit(dst, 0, bytes, value, n, 1, CU_STREAM_LEGACY); \
+	} \
 	CUresult cuMemsetD##bits##_v2_ptds(CUdeviceptr dst, type value, size_t n) \
-	{ return submit(dst, 0, bytes, value, n, 1, CU_STREAM_PER_THREAD); } \
+	{ \
+		return submit(dst, 0, bytes, value, n, 1, CU_STREAM_PER_THREAD); \
+	} \
 	CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type value, size_t n, CUstream stream) \
-	{ return submit(dst, 0, bytes, value, n, 1, stream); } \
+	{ \
+		return submit(dst, 0, bytes, value, n, 1, stream); \
+	} \
 	CUresult cuMemsetD##bits##Async_ptsz(CUdeviceptr dst, type value, size_t n, CUstream stream) \
-	{ return submit(dst, 0, bytes, value, n, 1, own_stream(stream)); } \
+	{ \
+		return submit(dst, 0, bytes, value, n, 1, own_stream(stream)); \
+	} \
 	CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height) \
-	{ return submit(dst, pitch, bytes, value, width, height, CU_STREAM_LEGACY); } \
+	{ \
+		return submit(dst, pitch, bytes, value, width, height, CU_STREAM_LEGACY); \
+	} \
 	CUresult cuMemsetD2D##bits##_v2_ptds(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height) \
-	{ return submit(dst, pitch, bytes, value, width, height, CU_STREAM_PER_THREAD); } \
-	CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width, \
-		size_t height, CUstream stream) \
-	{ return submit(dst, pitch, bytes, value, width, height, stream); } \
-	CUresult cuMemsetD2D##bits##Async_ptsz(CUdeviceptr dst, size_t pitch, type value, size_t width, \
-		size_t height, CUstream stream) \
-	{ return submit(dst, pitch, bytes, value, width, height, own_stream(stream)); }
+	{ \
+		return submit(dst, pitch, bytes, value, width, height, CU_STREAM_PER_THREAD); \
+	} \
+	CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height, \
+					  CUstream stream) \
+	{ \
+		return submit(dst, pitch, bytes, value, width, height, stream); \
+	} \
+	CUresult cuMemsetD2D##bits##Async_ptsz(CUdeviceptr dst, size_t pitch, type value, size_t width, size_t height, \
+					       CUstream stream) \
+	{ \
+		return submit(dst, pitch, bytes, value, width, height, own_stream(stream)); \
+	}
 
 FILLS(8, 1, unsigned char)
 FILLS(16, 2, unsigned short)

@@ -6,8 +6,8 @@
 
 #pragma GCC visibility push(protected)
 CUresult cuMemAlloc_v3(CUdeviceptr *out, size_t size);
-CUresult cuLaunchKernel_v2(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-	unsigned bz, unsigned shared, CUstream stream, void **params, void **extra);
+CUresult cuLaunchKernel_v2(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+			   unsigned shared, CUstream stream, void **params, void **extra);
 CUresult cuMemcpyTwice(CUdeviceptr one, CUdeviceptr other, CUdeviceptr from, size_t size);
 #pragma GCC visibility pop
 
@@ -16,8 +16,8 @@ CUresult cuMemAlloc_v3(CUdeviceptr *out, size_t size)
 	return cuMemAlloc_v2(out, size);
 }
 
-CUresult cuLaunchKernel_v2(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-	unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)
+CUresult cuLaunchKernel_v2(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+			   unsigned shared, CUstream stream, void **params, void **extra)
 {
 	return cuLaunchKernel(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
 }

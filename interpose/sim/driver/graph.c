@@ -60,8 +60,8 @@ static void connect(CUgraphNode from, CUgraphNode to, CUgraphEdgeData data)
 {
 	if (!from->after.count)
 		TAILQ_REMOVE(&from->graph->last, from, end);
-	edges_append(&to->before, (struct edge){ from, data });
-	edges_append(&from->after, (struct edge){ to, data });
+	edges_append(&to->before, (struct edge){from, data});
+	edges_append(&from->after, (struct edge){to, data});
 }
 
 static void disconnect(CUgraphNode from, CUgraphNode to)
@@ -72,8 +72,7 @@ static void disconnect(CUgraphNode from, CUgraphNode to)
 		TAILQ_INSERT_HEAD(&from->graph->last, from, end);
 }
 
-CUresult graph_edges_from(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data,
-	size_t count, struct edge **out)
+CUresult graph_edges_from(CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count, struct edge **out)
 {
 	if (!handle_is(graph, HANDLE_GRAPH) || (count && !nodes))
 		return CUDA_ERROR_INVALID_VALUE;
@@ -172,8 +171,8 @@ CUgraphNodeType work_node_type(const struct sim_work *work)
 	}
 }
 
-CUresult graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *work, CUgraph child,
-	const struct edge *deps, size_t count, CUgraphNode *out)
+CUresult graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *work, CUgraph child, const struct edge *deps,
+		   size_t count, CUgraphNode *out)
 {
 	CUgraphNode node = sim_alloc(sizeof *node);
 
@@ -201,7 +200,8 @@ CUgraphNode *graph_order(CUgraph graph)
 	size_t known = 0;
 
 	/* mark counts what a node still comes after. */
-	TAILQ_FOREACH(node, &graph->nodes, all) {
+	TAILQ_FOREACH(node, &graph->nodes, all)
+	{
 		node->mark = node->before.count;
 		if (!node->mark)
 			order[known++] = node;
@@ -225,12 +225,14 @@ CUresult graph_copy(CUgraph graph, CUgraph *out)
 	CUgraphNode node, twin;
 
 	copy->origin = graph;
-	TAILQ_FOREACH(node, &graph->nodes, all) {
+	TAILQ_FOREACH(node, &graph->nodes, all)
+	{
 		CUgraph child = NULL;
 		/* Memory of a graph cannot belong to two, nor can a condition. */
-		CUresult result = node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC
-			|| node->type == CU_GRAPH_NODE_TYPE_MEM_FREE
-			|| node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+		CUresult result = node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+						  node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL
+					  ? CUDA_ERROR_NOT_SUPPORTED
+					  : CUDA_SUCCESS;
 		if (!result && node->child)
 			result = graph_copy(node->child, &child);
 		if (result) {
@@ -242,20 +244,23 @@ CUresult graph_copy(CUgraph graph, CUgraph *out)
 		/* Twins find each other through the mark of the original. */
 		node->mark = (size_t)twin;
 	}
-	TAILQ_FOREACH(node, &graph->nodes, all) {
+	TAILQ_FOREACH(node, &graph->nodes, all)
+	{
 		for (size_t i = 0; i < node->before.count; i++)
 			connect((CUgraphNode)node->before.items[i].node->mark, (CUgraphNode)node->mark,
 				node->before.items[i].data);
 	}
 	/* All orders are as in the original, too. */
-	TAILQ_FOREACH(node, &graph->nodes, all) {
+	TAILQ_FOREACH(node, &graph->nodes, all)
+	{
 		twin = (CUgraphNode)node->mark;
 		for (size_t i = 0; i < node->after.count; i++) {
 			twin->after.items[i] = node->after.items[i];
 			twin->after.items[i].node = (CUgraphNode)node->after.items[i].node->mark;
 		}
 	}
-	TAILQ_FOREACH(node, &graph->last, end) {
+	TAILQ_FOREACH(node, &graph->last, end)
+	{
 		twin = (CUgraphNode)node->mark;
 		TAILQ_REMOVE(&copy->last, twin, end);
 		TAILQ_INSERT_TAIL(&copy->last, twin, end);
@@ -329,7 +334,8 @@ CUresult cuGraphNodeFindInClone(CUgraphNode *out, CUgraphNode original, CUgraph 
 		return result;
 	if (!out)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	TAILQ_FOREACH(node, &clone->nodes, all) {
+	TAILQ_FOREACH(node, &clone->nodes, all)
+	{
 		if (node->origin == original) {
 			*out = node;
 			return sim_leave(CUDA_SUCCESS);
@@ -343,7 +349,8 @@ static bool has_memory(CUgraph graph)
 {
 	CUgraphNode node;
 
-	TAILQ_FOREACH(node, &graph->nodes, all) {
+	TAILQ_FOREACH(node, &graph->nodes, all)
+	{
 		if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE)
 			return true;
 	}
@@ -404,7 +411,8 @@ static CUresult list_nodes(CUgraph graph, CUgraphNode *out, size_t *room, bool r
 		return result;
 	if (!room_is_good(out, room))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	TAILQ_FOREACH(node, &graph->nodes, all) {
+	TAILQ_FOREACH(node, &graph->nodes, all)
+	{
 		if (roots && node->before.count)
 			continue;
 		if (out && count < *room)
@@ -435,8 +443,7 @@ static bool plain(const CUgraphEdgeData *data)
 	return !memcmp(data, &none, sizeof none);
 }
 
-CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
-	CUgraphEdgeData *data, size_t *room)
+CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *room)
 {
 	CUgraphNode node;
 	size_t count = 0;
@@ -446,7 +453,8 @@ CUresult cuGraphGetEdges_v2(CUgraph graph, CUgraphNode *from, CUgraphNode *to,
 		return result;
 	if (!room_is_good(from, room) || !from != !to || (data && !from))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	TAILQ_FOREACH(node, &graph->nodes, all) {
+	TAILQ_FOREACH(node, &graph->nodes, all)
+	{
 		for (size_t i = 0; i < node->before.count; i++, count++) {
 			if (!from || count >= *room)
 				continue;
@@ -470,8 +478,7 @@ CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size
 	return cuGraphGetEdges_v2(graph, from, to, NULL, count);
 }
 
-static CUresult list_edges(CUgraphNode node, bool before, CUgraphNode *nodes,
-	CUgraphEdgeData *data, size_t *room)
+static CUresult list_edges(CUgraphNode node, bool before, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *room)
 {
 	CUresult result = enter_node(node);
 
@@ -492,8 +499,7 @@ static CUresult list_edges(CUgraphNode node, bool before, CUgraphNode *nodes,
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes,
-	CUgraphEdgeData *data, size_t *count)
+CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count)
 {
 	return list_edges(node, true, nodes, data, count);
 }
@@ -503,8 +509,7 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *nodes, size_t
 	return list_edges(node, true, nodes, NULL, count);
 }
 
-CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes,
-	CUgraphEdgeData *data, size_t *count)
+CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode node, CUgraphNode *nodes, CUgraphEdgeData *data, size_t *count)
 {
 	return list_edges(node, false, nodes, data, count);
 }
@@ -515,20 +520,19 @@ CUresult cuGraphNodeGetDependentNodes(CUgraphNode node, CUgraphNode *nodes, size
 }
 
 /* Whether each pair is two nodes of the graph that are, or are not yet, connected. */
-static bool pairs_good(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count,
-	bool connected)
+static bool pairs_good(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count, bool connected)
 {
 	for (size_t i = 0; i < count; i++) {
-		if (!handle_is(from[i], HANDLE_NODE) || !handle_is(to[i], HANDLE_NODE) || from[i] == to[i]
-			|| from[i]->graph != graph || to[i]->graph != graph
-			|| (edges_find(&to[i]->before, from[i]) < to[i]->before.count) != connected)
+		if (!handle_is(from[i], HANDLE_NODE) || !handle_is(to[i], HANDLE_NODE) || from[i] == to[i] ||
+		    from[i]->graph != graph || to[i]->graph != graph ||
+		    (edges_find(&to[i]->before, from[i]) < to[i]->before.count) != connected)
 			return false;
 	}
 	return true;
 }
 
-CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-	const CUgraphEdgeData *data, size_t count)
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data,
+				   size_t count)
 {
 	static const CUgraphEdgeData none;
 	CUresult result = enter_graph(graph);
@@ -542,14 +546,13 @@ CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-	size_t count)
+CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
 	return cuGraphAddDependencies_v2(graph, from, to, NULL, count);
 }
 
-CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from,
-	const CUgraphNode *to, const CUgraphEdgeData *data, size_t count)
+CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+				      const CUgraphEdgeData *data, size_t count)
 {
 	CUresult result = enter_graph(graph);
 
@@ -565,8 +568,7 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from,
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-	size_t count)
+CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t count)
 {
 	return cuGraphRemoveDependencies_v2(graph, from, to, NULL, count);
 }

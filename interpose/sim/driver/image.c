@@ -48,8 +48,7 @@ static CUresult fatbin_text(const unsigned char *image, char **text, char *log, 
 	while (at + sizeof entry <= container.size) {
 		memcpy(&entry, image + at, sizeof entry);
 		uint64_t left = container.size - at;
-		if (entry.header_size < sizeof entry || entry.header_size > left
-			|| entry.size > left - entry.header_size)
+		if (entry.header_size < sizeof entry || entry.header_size > left || entry.size > left - entry.header_size)
 			break;
 		if (entry.kind == FATBIN_PTX && !(entry.flags & FATBIN_COMPRESSED)) {
 			*text = sim_alloc(entry.size + 1);

@@ -27,8 +27,7 @@ static int blocks_per_processor(const struct CUfunc_st *f, unsigned threads, siz
 		return 0;
 	unsigned rounded = ROUND_UP(threads, 32u);
 	unsigned registers = f->info->registers ? ROUND_UP(f->info->registers, 8u) : 8;
-	size_t shared = f->info->shared_bytes + dynamic
-		+ (size_t)limit(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+	size_t shared = f->info->shared_bytes + dynamic + (size_t)limit(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
 	size_t blocks = (size_t)limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
 	size_t others[] = {
 		(size_t)limit(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / rounded,
@@ -44,14 +43,12 @@ static CUresult check_shape(const struct CUfunc_st *f, const CUlaunchConfig *c)
 {
 	uint64_t threads = (uint64_t)c->blockDimX * c->blockDimY * c->blockDimZ;
 
-	if (!c->gridDimX || !c->gridDimY || !c->gridDimZ || !threads
-		|| c->gridDimX > (unsigned)limit(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)
-		|| c->gridDimY > (unsigned)limit(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)
-		|| c->gridDimZ > (unsigned)limit(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)
-		|| c->blockDimX > MAX_THREADS || c->blockDimY > MAX_THREADS
-		|| c->blockDimZ > (unsigned)limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)
-		|| threads > MAX_THREADS || threads > f->info->max_threads
-		|| c->sharedMemBytes > (unsigned)f->dynamic_shared_max)
+	if (!c->gridDimX || !c->gridDimY || !c->gridDimZ || !threads ||
+	    c->gridDimX > (unsigned)limit(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X) ||
+	    c->gridDimY > (unsigned)limit(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y) ||
+	    c->gridDimZ > (unsigned)limit(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z) || c->blockDimX > MAX_THREADS ||
+	    c->blockDimY > MAX_THREADS || c->blockDimZ > (unsigned)limit(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z) ||
+	    threads > MAX_THREADS || threads > f->info->max_threads || c->sharedMemBytes > (unsigned)f->dynamic_shared_max)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (threads * f->info->registers > (unsigned)limit(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK))
 		return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
@@ -65,9 +62,8 @@ CUresult launch_check_cluster(const struct sim_work *work)
 
 	if (!cluster[0] && !cluster[1] && !cluster[2])
 		return CUDA_SUCCESS;
-	if (!cluster[0] || !cluster[1] || !cluster[2]
-		|| (uint64_t)cluster[0] * cluster[1] * cluster[2] > most
-		|| grid[0] % cluster[0] || grid[1] % cluster[1] || grid[2] % cluster[2])
+	if (!cluster[0] || !cluster[1] || !cluster[2] || (uint64_t)cluster[0] * cluster[1] * cluster[2] > most ||
+	    grid[0] % cluster[0] || grid[1] % cluster[1] || grid[2] % cluster[2])
 		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
 	return CUDA_SUCCESS;
 }
@@ -76,11 +72,10 @@ static CUresult check_cooperative(const struct sim_work *w)
 {
 	unsigned threads = w->kernel.block[0] * w->kernel.block[1] * w->kernel.block[2];
 	uint64_t blocks = (uint64_t)w->kernel.grid[0] * w->kernel.grid[1] * w->kernel.grid[2];
-	uint64_t room = (uint64_t)blocks_per_processor(w->kernel.function, threads, w->kernel.shared)
-		* (uint64_t)limit(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+	uint64_t room = (uint64_t)blocks_per_processor(w->kernel.function, threads, w->kernel.shared) *
+			(uint64_t)limit(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 
-	return w->kernel.cooperative && blocks > room ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
-		: CUDA_SUCCESS;
+	return w->kernel.cooperative && blocks > room ? CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE : CUDA_SUCCESS;
 }
 
 /* ---- making work of a launch ---- */
@@ -150,8 +145,8 @@ static CUresult apply_attribute(struct sim_work *w, const CUlaunchAttribute *a)
 	}
 }
 
-CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction handle,
-	void **params, void **extra, struct sim_work **out)
+CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction handle, void **params, void **extra,
+		     struct sim_work **out)
 {
 	CUfunction f;
 	CUresult result = function_get(ctx, handle, &f);
@@ -166,10 +161,8 @@ CUresult launch_work(CUcontext ctx, const CUlaunchConfig *config, CUfunction han
 	struct sim_work *w = work_new(WORK_KERNEL, ctx);
 	w->kernel.function = f;
 	w->kernel.kernel = handle == f ? NULL : (CUkernel)handle;
-	memcpy(w->kernel.grid, (unsigned[]){ config->gridDimX, config->gridDimY, config->gridDimZ },
-		sizeof w->kernel.grid);
-	memcpy(w->kernel.block, (unsigned[]){ config->blockDimX, config->blockDimY, config->blockDimZ },
-		sizeof w->kernel.block);
+	memcpy(w->kernel.grid, (unsigned[]){config->gridDimX, config->gridDimY, config->gridDimZ}, sizeof w->kernel.grid);
+	memcpy(w->kernel.block, (unsigned[]){config->blockDimX, config->blockDimY, config->blockDimZ}, sizeof w->kernel.block);
 	w->kernel.shared = config->sharedMemBytes;
 	for (unsigned i = 0; i < config->numAttrs && !result; i++)
 		result = apply_attribute(w, &config->attrs[i]);
@@ -238,31 +231,26 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **par
 	return sim_leave(result);
 }
 
-static CUresult launch(CUfunction f, const unsigned grid[3], const unsigned block[3],
-	unsigned shared, CUstream stream, void **params, void **extra, bool cooperative)
+static CUresult launch(CUfunction f, const unsigned grid[3], const unsigned block[3], unsigned shared, CUstream stream,
+		       void **params, void **extra, bool cooperative)
 {
-	CUlaunchAttribute attribute = { .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
-		.value = { .cooperative = 1 } };
-	CUlaunchConfig config = { grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, stream,
-		&attribute, cooperative };
+	CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}};
+	CUlaunchConfig config = {grid[0],  grid[1], grid[2], block[0],   block[1],
+				 block[2], shared,  stream,  &attribute, cooperative};
 
 	return cuLaunchKernelEx(&config, f, params, extra);
 }
 
-CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz,
-	unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, CUstream stream,
-	void **params, void **extra)
+CUresult cuLaunchKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx, unsigned int by,
+			unsigned int bz, unsigned int shared, CUstream stream, void **params, void **extra)
 {
-	return launch(f, (unsigned[]){ gx, gy, gz }, (unsigned[]){ bx, by, bz }, shared, stream, params,
-		extra, false);
+	return launch(f, (unsigned[]){gx, gy, gz}, (unsigned[]){bx, by, bz}, shared, stream, params, extra, false);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int gy,
-	unsigned int gz, unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared,
-	CUstream stream, void **params)
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gx, unsigned int gy, unsigned int gz, unsigned int bx,
+				   unsigned int by, unsigned int bz, unsigned int shared, CUstream stream, void **params)
 {
-	return launch(f, (unsigned[]){ gx, gy, gz }, (unsigned[]){ bx, by, bz }, shared, stream, params,
-		NULL, true);
+	return launch(f, (unsigned[]){gx, gy, gz}, (unsigned[]){bx, by, bz}, shared, stream, params, NULL, true);
 }
 
 /* ---- occupancy ---- */
@@ -278,8 +266,8 @@ static CUresult enter_function(CUfunction *f)
 	return result ? sim_leave(result) : CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction f,
-	int block_size, size_t shared, unsigned int flags)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction f, int block_size, size_t shared,
+							      unsigned int flags)
 {
 	CUresult result = enter_function(&f);
 
@@ -291,14 +279,13 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfun
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction f, int block_size,
-	size_t shared)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction f, int block_size, size_t shared)
 {
 	return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(blocks, f, block_size, shared, 0);
 }
 
-CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *min_grid, int *block_size, CUfunction f,
-	CUoccupancyB2DSize shared_of, size_t shared, int most, unsigned int flags)
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *min_grid, int *block_size, CUfunction f, CUoccupancyB2DSize shared_of,
+						   size_t shared, int most, unsigned int flags)
 {
 	int best = 0, best_threads = 0, blocks;
 	CUresult result = enter_function(&f);
@@ -327,27 +314,24 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *min_grid, int *block_siz
 	return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxPotentialBlockSize(int *min_grid, int *block_size, CUfunction f,
-	CUoccupancyB2DSize shared_of, size_t shared, int most)
+CUresult cuOccupancyMaxPotentialBlockSize(int *min_grid, int *block_size, CUfunction f, CUoccupancyB2DSize shared_of,
+					  size_t shared, int most)
 {
 	return cuOccupancyMaxPotentialBlockSizeWithFlags(min_grid, block_size, f, shared_of, shared, most,
-		CU_OCCUPANCY_DEFAULT);
+							 CU_OCCUPANCY_DEFAULT);
 }
 
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared, CUfunction f, int blocks,
-	int block_size)
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared, CUfunction f, int blocks, int block_size)
 {
 	CUresult result = enter_function(&f);
 
 	if (result)
 		return result;
-	if (!shared || blocks <= 0 || block_size <= 0
-		|| blocks > blocks_per_processor(f, (unsigned)block_size, 0))
+	if (!shared || blocks <= 0 || block_size <= 0 || blocks > blocks_per_processor(f, (unsigned)block_size, 0))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	size_t each = (size_t)limit(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR) / (size_t)blocks;
 	size_t most = (size_t)limit(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-	size_t taken = f->info->shared_bytes
-		+ (size_t)limit(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+	size_t taken = f->info->shared_bytes + (size_t)limit(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
 	each = each > taken ? each - taken : 0;
 	*shared = each < most ? each : most;
 	return sim_leave(CUDA_SUCCESS);
@@ -376,13 +360,12 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction f, const CUlaunc
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	for (unsigned i = 0; i < config->numAttrs; i++) {
 		if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-			size = config->attrs[i].value.clusterDim.x * config->attrs[i].value.clusterDim.y
-				* config->attrs[i].value.clusterDim.z;
+			size = config->attrs[i].value.clusterDim.x * config->attrs[i].value.clusterDim.y *
+			       config->attrs[i].value.clusterDim.z;
 	}
 	if (!size || size > MAX_LARGE_CLUSTER)
 		return sim_leave(CUDA_ERROR_INVALID_CLUSTER_SIZE);
-	int blocks = blocks_per_processor(f, config->blockDimX * config->blockDimY * config->blockDimZ,
-		config->sharedMemBytes);
+	int blocks = blocks_per_processor(f, config->blockDimX * config->blockDimY * config->blockDimZ, config->sharedMemBytes);
 	*clusters = blocks * limit(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) / (int)size;
 	return sim_leave(CUDA_SUCCESS);
 }

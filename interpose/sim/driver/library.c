@@ -43,7 +43,7 @@ static CUresult library_load(const void *image, CUlibrary *out, char *log, size_
 {
 	char *text = NULL;
 	uint64_t next = SIM_GRANULARITY;
-	ptx_loader loader = { .place_global = describe_global, .user = &next };
+	ptx_loader loader = {.place_global = describe_global, .user = &next};
 	CUresult result = image_text(image, &text, log, log_size);
 	ptx_module *description = NULL;
 
@@ -70,8 +70,8 @@ static CUresult library_load(const void *image, CUlibrary *out, char *log, size_
 	return CUDA_SUCCESS;
 }
 
-CUresult cuLibraryLoadData(CUlibrary *out, const void *image, CUjit_option *jit, void **jit_values,
-	unsigned int jit_count, CUlibraryOption *options, void **values, unsigned int count)
+CUresult cuLibraryLoadData(CUlibrary *out, const void *image, CUjit_option *jit, void **jit_values, unsigned int jit_count,
+			   CUlibraryOption *options, void **values, unsigned int count)
 {
 	char log[512] = "";
 	CUresult result = sim_enter_driver();
@@ -88,9 +88,8 @@ CUresult cuLibraryLoadData(CUlibrary *out, const void *image, CUjit_option *jit,
 	return sim_leave(result);
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *jit,
-	void **jit_values, unsigned int jit_count, CUlibraryOption *options, void **values,
-	unsigned int count)
+CUresult cuLibraryLoadFromFile(CUlibrary *out, const char *path, CUjit_option *jit, void **jit_values, unsigned int jit_count,
+			       CUlibraryOption *options, void **values, unsigned int count)
 {
 	void *image;
 	CUresult result = sim_life();
@@ -179,8 +178,7 @@ static CUresult library_module(CUcontext ctx, CUlibrary library, CUmodule *out)
 	CUresult result = module_load(ctx, library->text, out, log, sizeof log);
 	if (result)
 		return result;
-	library->modules = realloc(library->modules,
-		(library->module_count + 1) * sizeof *library->modules);
+	library->modules = realloc(library->modules, (library->module_count + 1) * sizeof *library->modules);
 	if (!library->modules)
 		abort();
 	library->modules[library->module_count++] = *out;
@@ -210,8 +208,7 @@ static CUresult enter_library_in_context(CUlibrary library, CUmodule *module)
 
 	if (result)
 		return result;
-	result = handle_is(library, HANDLE_LIBRARY) ? library_module(ctx, library, module)
-		: CUDA_ERROR_INVALID_HANDLE;
+	result = handle_is(library, HANDLE_LIBRARY) ? library_module(ctx, library, module) : CUDA_ERROR_INVALID_HANDLE;
 	return result ? sim_leave(result) : CUDA_SUCCESS;
 }
 
@@ -228,8 +225,7 @@ CUresult cuLibraryGetModule(CUmodule *out, CUlibrary library)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary library,
-	const char *name)
+CUresult cuLibraryGetGlobal(CUdeviceptr *address, size_t *size, CUlibrary library, const char *name)
 {
 	CUmodule module;
 	CUresult result = enter_library_in_context(library, &module);
@@ -304,8 +300,7 @@ CUresult cuKernelGetFunction(CUfunction *out, CUkernel kernel)
 		return result;
 	if (!out)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	return sim_leave(handle_is(kernel, HANDLE_KERNEL) ? kernel_function(ctx, kernel, out)
-		: CUDA_ERROR_INVALID_HANDLE);
+	return sim_leave(handle_is(kernel, HANDLE_KERNEL) ? kernel_function(ctx, kernel, out) : CUDA_ERROR_INVALID_HANDLE);
 }
 
 CUresult cuKernelGetLibrary(CUlibrary *out, CUkernel kernel)
@@ -342,9 +337,9 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t *offset, siz
 /* A function as the kernel would be on the device, for what depends on no context. */
 static struct CUfunc_st stand_in(CUkernel kernel, CUdevice device)
 {
-	struct CUctx_st ctx = { .device = device };
-	struct CUmod_st module = { .ctx = &ctx };
-	struct CUfunc_st f = { .module = &module, .info = ptx_info(kernel->code), .carveout = -1 };
+	struct CUctx_st ctx = {.device = device};
+	struct CUmod_st module = {.ctx = &ctx};
+	struct CUfunc_st f = {.module = &module, .info = ptx_info(kernel->code), .carveout = -1};
 
 	f.dynamic_shared_max = 49152 - (int)f.info->shared_bytes;
 	apply_settings(kernel, &f);
@@ -352,8 +347,7 @@ static struct CUfunc_st stand_in(CUkernel kernel, CUdevice device)
 	return f;
 }
 
-CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel,
-	CUdevice device)
+CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device)
 {
 	CUresult result = enter_kernel(kernel);
 
@@ -365,8 +359,7 @@ CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkern
 	return sim_leave(value ? function_attribute(&f, attribute, value) : CUDA_ERROR_INVALID_VALUE);
 }
 
-CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel,
-	CUdevice device)
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device)
 {
 	CUresult result = enter_kernel(kernel);
 
@@ -378,7 +371,7 @@ CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkerne
 	result = function_set_attribute(&f, attribute, value);
 	if (result)
 		return sim_leave(result);
-	kernel->settings[device][attribute] = (struct setting){ true, value };
+	kernel->settings[device][attribute] = (struct setting){true, value};
 	for (size_t i = 0; i < kernel->library->module_count; i++) {
 		CUmodule module = kernel->library->modules[i];
 		if (module->ctx->device == device)
@@ -396,5 +389,6 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice d
 	if (!device_valid(device))
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 	return sim_leave(config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL
-		? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+				 ? CUDA_SUCCESS
+				 : CUDA_ERROR_INVALID_VALUE);
 }

@@ -9,14 +9,12 @@
 
 static bool is_wait(const CUstreamBatchMemOpParams *op)
 {
-	return op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32
-		|| op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+	return op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
 }
 
 static bool is_wide(const CUstreamBatchMemOpParams *op)
 {
-	return op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64
-		|| op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+	return op->operation == CU_STREAM_MEM_OP_WAIT_VALUE_64 || op->operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
 }
 
 static CUresult check(const CUstreamBatchMemOpParams *op)
@@ -65,7 +63,7 @@ CUresult memops_check(CUcontext ctx, unsigned count, const CUstreamBatchMemOpPar
 
 static void *word(const struct sim_work *work, const CUstreamBatchMemOpParams *op)
 {
-	struct region_access access = { work->ctx->device, UINT64_MAX, !is_wait(op), false };
+	struct region_access access = {work->ctx->device, UINT64_MAX, !is_wait(op), false};
 
 	return region_resolve(op->waitValue.address, is_wide(op) ? 8 : 4, &access);
 }
@@ -126,8 +124,7 @@ bool memops_advance(struct sim_work *work, unsigned *step, CUresult *result)
 
 /* ---- calls ---- */
 
-CUresult cuStreamBatchMemOp_v2(CUstream handle, unsigned int count, CUstreamBatchMemOpParams *ops,
-	unsigned int flags)
+CUresult cuStreamBatchMemOp_v2(CUstream handle, unsigned int count, CUstreamBatchMemOpParams *ops, unsigned int flags)
 {
 	CUcontext ctx;
 	CUstream stream;
@@ -146,35 +143,30 @@ CUresult cuStreamBatchMemOp_v2(CUstream handle, unsigned int count, CUstreamBatc
 	return sim_leave(stream_submit(stream, work, NULL));
 }
 
-static CUresult one(CUstream stream, CUstreamBatchMemOpType operation, CUdeviceptr address,
-	uint64_t value, unsigned flags)
+static CUresult one(CUstream stream, CUstreamBatchMemOpType operation, CUdeviceptr address, uint64_t value, unsigned flags)
 {
-	CUstreamBatchMemOpParams op = { .writeValue = { .operation = operation, .address = address,
-		.value64 = value, .flags = flags } };
+	CUstreamBatchMemOpParams op = {
+		.writeValue = {.operation = operation, .address = address, .value64 = value, .flags = flags}};
 
 	return cuStreamBatchMemOp_v2(stream, 1, &op, 0);
 }
 
-CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
-	unsigned int flags)
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
 {
 	return one(stream, CU_STREAM_MEM_OP_WAIT_VALUE_32, address, value, flags);
 }
 
-CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
-	unsigned int flags)
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
 {
 	return one(stream, CU_STREAM_MEM_OP_WAIT_VALUE_64, address, value, flags);
 }
 
-CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value,
-	unsigned int flags)
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
 {
 	return one(stream, CU_STREAM_MEM_OP_WRITE_VALUE_32, address, value, flags);
 }
 
-CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value,
-	unsigned int flags)
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned int flags)
 {
 	return one(stream, CU_STREAM_MEM_OP_WRITE_VALUE_64, address, value, flags);
 }

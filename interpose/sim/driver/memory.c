@@ -44,8 +44,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size)
 	return allocate(address, size);
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
-	unsigned int element)
+CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned int element)
 {
 	size_t size;
 
@@ -143,8 +142,8 @@ static CUresult allocate_host(void **out, size_t size, enum region_kind kind, un
 	unsigned char *memory = refused ? NULL : storage_new(size);
 	if (!memory)
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
-	struct region *r = region_at((uint64_t)(uintptr_t)memory, size, kind,
-		kind == REGION_MANAGED ? ctx->device : -1, memory, ctx);
+	struct region *r = region_at((uint64_t)(uintptr_t)memory, size, kind, kind == REGION_MANAGED ? ctx->device : -1, memory,
+				     ctx);
 	r->flags = flags;
 	*out = memory;
 	return sim_leave(CUDA_SUCCESS);
@@ -210,8 +209,8 @@ CUresult cuMemHostRegister_v2(void *p, size_t size, unsigned int flags)
 {
 	CUcontext ctx;
 	uint64_t address = (uint64_t)(uintptr_t)p;
-	unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP
-		| CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+	unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
+			 CU_MEMHOSTREGISTER_READ_ONLY;
 	CUresult result = sim_enter(&ctx);
 
 	if (result)
@@ -282,33 +281,30 @@ static bool managed_span(CUdeviceptr address, size_t size)
 
 CUresult cuMemAdvise(CUdeviceptr address, size_t size, CUmem_advise advice, CUdevice device)
 {
-	CUmemLocation location = { CU_MEM_LOCATION_TYPE_DEVICE, device };
+	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
 
 	if (device == CU_DEVICE_CPU)
 		location.type = CU_MEM_LOCATION_TYPE_HOST;
 	return cuMemAdvise_v2(address, size, advice, location);
 }
 
-CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice,
-	CUmemLocation location)
+CUresult cuMemAdvise_v2(CUdeviceptr address, size_t size, CUmem_advise advice, CUmemLocation location)
 {
 	CUcontext ctx;
 	CUresult result = sim_enter(&ctx);
-	bool needs_location = advice >= CU_MEM_ADVISE_SET_PREFERRED_LOCATION
-		&& advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
+	bool needs_location = advice >= CU_MEM_ADVISE_SET_PREFERRED_LOCATION &&
+			      advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
 
 	if (result)
 		return result;
-	if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY
-		|| !managed_span(address, size))
+	if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY || !managed_span(address, size))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (needs_location && location.type == CU_MEM_LOCATION_TYPE_DEVICE && !device_valid(location.id))
 		return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation location,
-	unsigned int flags, CUstream handle)
+CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation location, unsigned int flags, CUstream handle)
 {
 	CUcontext ctx;
 	CUstream stream;
@@ -328,7 +324,7 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t size, CUmemLocation l
 
 CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t size, CUdevice device, CUstream stream)
 {
-	CUmemLocation location = { CU_MEM_LOCATION_TYPE_DEVICE, device };
+	CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
 
 	if (device == CU_DEVICE_CPU)
 		location.type = CU_MEM_LOCATION_TYPE_HOST;

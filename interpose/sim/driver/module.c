@@ -48,7 +48,7 @@ static void module_free(CUmodule module)
 CUresult module_load(CUcontext ctx, const char *text, CUmodule *out, char *log, size_t log_size)
 {
 	CUmodule module = sim_alloc(sizeof *module);
-	ptx_loader loader = { .place_global = place_global, .user = module };
+	ptx_loader loader = {.place_global = place_global, .user = module};
 
 	module->ctx = ctx;
 	module->code = ptx_load(text, &loader, log, log_size);
@@ -92,8 +92,7 @@ void module_delete(CUmodule module)
 	module_free(module);
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count,
-	CUjit_option *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count, CUjit_option *options, void **values)
 {
 	CUcontext ctx;
 	char log[512] = "", *text;
@@ -229,8 +228,7 @@ CUresult cuModuleEnumerateFunctions(CUfunction *out, unsigned int room, CUmodule
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module,
-	const char *name)
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *address, size_t *size, CUmodule module, const char *name)
 {
 	uint64_t at;
 	size_t bytes;
@@ -319,8 +317,7 @@ CUresult function_attribute(const struct CUfunc_st *f, CUfunction_attribute attr
 
 CUresult function_set_attribute(CUfunction f, CUfunction_attribute attribute, int value)
 {
-	int room = device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0)
-		- (int)f->info->shared_bytes;
+	int room = device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0) - (int)f->info->shared_bytes;
 
 	switch (attribute) {
 	case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
@@ -337,8 +334,7 @@ CUresult function_set_attribute(CUfunction f, CUfunction_attribute attribute, in
 		f->large_clusters = value != 0;
 		return CUDA_SUCCESS;
 	case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-		if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT
-			|| value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
+		if (value < CU_CLUSTER_SCHEDULING_POLICY_DEFAULT || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
 			return CUDA_ERROR_INVALID_VALUE;
 		f->cluster_policy = value;
 		return CUDA_SUCCESS;
@@ -382,7 +378,8 @@ CUresult cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
 	if (result)
 		return result;
 	return sim_leave(config >= CU_FUNC_CACHE_PREFER_NONE && config <= CU_FUNC_CACHE_PREFER_EQUAL
-		? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+				 ? CUDA_SUCCESS
+				 : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction f, CUsharedconfig config)
@@ -391,8 +388,8 @@ CUresult cuFuncSetSharedMemConfig(CUfunction f, CUsharedconfig config)
 
 	if (result)
 		return result;
-	return sim_leave(config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
-		? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+	return sim_leave(config >= 0 && config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_SUCCESS
+											    : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuFuncGetModule(CUmodule *out, CUfunction f)

@@ -9,8 +9,8 @@
 
 #include "sim/driver/node.h"
 
-CUresult node_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes,
-	const CUgraphEdgeData *data, size_t count, CUgraphNodeParams *params)
+CUresult node_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
+		  CUgraphNodeParams *params)
 {
 	CUcontext ctx;
 	struct edge *deps = NULL;
@@ -111,14 +111,13 @@ CUresult node_set(CUgraphExec exec, CUgraphNode node, const CUgraphNodeParams *p
 	return sim_leave(result);
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes,
-	const CUgraphEdgeData *data, size_t count, CUgraphNodeParams *params)
+CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
+			   CUgraphNodeParams *params)
 {
 	return node_add(out, graph, nodes, data, count, params);
 }
 
-CUresult cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes, size_t count,
-	CUgraphNodeParams *params)
+CUresult cuGraphAddNode(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes, size_t count, CUgraphNodeParams *params)
 {
 	return node_add(out, graph, nodes, NULL, count, params);
 }
@@ -135,8 +134,7 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
 
 /* ---- attributes of kernel nodes ---- */
 
-CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute,
-	CUkernelNodeAttrValue *value)
+CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute, CUkernelNodeAttrValue *value)
 {
 	CUcontext ctx;
 	CUresult result = enter_node(node, CU_GRAPH_NODE_TYPE_KERNEL, &ctx);
@@ -168,7 +166,7 @@ CUresult cuGraphKernelNodeGetAttribute(CUgraphNode node, CUkernelNodeAttrID attr
 /* A work item of its own for the node, with the same launch. */
 static CUresult detach(CUgraphNode node)
 {
-	CUgraphNodeParams params = { .type = CU_GRAPH_NODE_TYPE_KERNEL };
+	CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
 	struct sim_work *work;
 	CUresult result = node_params(node->work, &params);
 
@@ -196,8 +194,7 @@ static CUresult set_cluster(struct sim_work *work, const CUkernelNodeAttrValue *
 	return result;
 }
 
-CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute,
-	const CUkernelNodeAttrValue *value)
+CUresult cuGraphKernelNodeSetAttribute(CUgraphNode node, CUkernelNodeAttrID attribute, const CUkernelNodeAttrValue *value)
 {
 	CUcontext ctx;
 	CUresult result = enter_node(node, CU_GRAPH_NODE_TYPE_KERNEL, &ctx);

@@ -12,8 +12,8 @@ CUresult node_work(CUcontext ctx, const CUgraphNodeParams *params, struct sim_wo
 CUresult node_params(const struct sim_work *work, CUgraphNodeParams *params);
 
 /* Whole calls, which take the lock. */
-CUresult node_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes,
-	const CUgraphEdgeData *data, size_t count, CUgraphNodeParams *params);
+CUresult node_add(CUgraphNode *out, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *data, size_t count,
+		  CUgraphNodeParams *params);
 /* For the kind in params; INVALID_VALUE unless wanted. */
 CUresult node_get(CUgraphNode node, CUgraphNodeParams *params, bool wanted);
 /* In the graph's node, or with exec in the twin that it has there. */

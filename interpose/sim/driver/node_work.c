@@ -8,12 +8,11 @@
 
 /* ---- parameters to work ---- */
 
-static CUresult kernel_work(CUcontext ctx, const CUDA_KERNEL_NODE_PARAMS_v3 *p,
-	struct sim_work **out)
+static CUresult kernel_work(CUcontext ctx, const CUDA_KERNEL_NODE_PARAMS_v3 *p, struct sim_work **out)
 {
 	CUfunction f = p->func ? p->func : (CUfunction)p->kern;
-	CUlaunchConfig config = { p->gridDimX, p->gridDimY, p->gridDimZ, p->blockDimX, p->blockDimY,
-		p->blockDimZ, p->sharedMemBytes, NULL, NULL, 0 };
+	CUlaunchConfig config = {p->gridDimX,  p->gridDimY,       p->gridDimZ, p->blockDimX, p->blockDimY,
+				 p->blockDimZ, p->sharedMemBytes, NULL,        NULL,         0};
 
 	if (p->ctx)
 		ctx = p->ctx;
@@ -35,8 +34,7 @@ static CUresult memcpy_work(CUcontext ctx, const CUDA_MEMCPY3D *p, struct sim_wo
 	return result;
 }
 
-static CUresult fill_work(CUcontext ctx, const CUDA_MEMSET_NODE_PARAMS_v2 *p,
-	struct sim_work **out)
+static CUresult fill_work(CUcontext ctx, const CUDA_MEMSET_NODE_PARAMS_v2 *p, struct sim_work **out)
 {
 	unsigned element = p->elementSize;
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
@@ -65,15 +63,14 @@ static CUresult event_work(enum work_type type, CUevent event, struct sim_work *
 	return CUDA_SUCCESS;
 }
 
-static CUresult alloc_work(CUcontext ctx, const CUDA_MEM_ALLOC_NODE_PARAMS_v2 *p,
-	struct sim_work **out)
+static CUresult alloc_work(CUcontext ctx, const CUDA_MEM_ALLOC_NODE_PARAMS_v2 *p, struct sim_work **out)
 {
 	const CUmemLocation *location = &p->poolProps.location;
 	struct region *r;
 
-	if (!p->bytesize || p->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED
-		|| p->poolProps.handleTypes || location->type != CU_MEM_LOCATION_TYPE_DEVICE
-		|| !device_valid(location->id) || (p->accessDescCount && !p->accessDescs))
+	if (!p->bytesize || p->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED || p->poolProps.handleTypes ||
+	    location->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_valid(location->id) ||
+	    (p->accessDescCount && !p->accessDescs))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (sim_allocation_fails())
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -102,8 +99,7 @@ static CUresult free_work(CUcontext ctx, CUdeviceptr address, struct sim_work **
 	return CUDA_SUCCESS;
 }
 
-static CUresult memops_work(CUcontext ctx, const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 *p,
-	struct sim_work **out)
+static CUresult memops_work(CUcontext ctx, const CUDA_BATCH_MEM_OP_NODE_PARAMS_v2 *p, struct sim_work **out)
 {
 	CUresult result = p->flags ? CUDA_ERROR_INVALID_VALUE : memops_check(ctx, p->count, p->paramArray);
 
@@ -181,24 +177,32 @@ CUresult node_params(const struct sim_work *w, CUgraphNodeParams *p)
 {
 	switch (p->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
-		p->kernel = (CUDA_KERNEL_NODE_PARAMS_v3){
-			.func = w->kernel.kernel ? NULL : w->kernel.function, .kern = w->kernel.kernel,
-			.gridDimX = w->kernel.grid[0], .gridDimY = w->kernel.grid[1], .gridDimZ = w->kernel.grid[2],
-			.blockDimX = w->kernel.block[0], .blockDimY = w->kernel.block[1],
-			.blockDimZ = w->kernel.block[2], .sharedMemBytes = w->kernel.shared,
-			.kernelParams = w->kernel.pointers, .ctx = w->ctx };
+		p->kernel = (CUDA_KERNEL_NODE_PARAMS_v3){.func = w->kernel.kernel ? NULL : w->kernel.function,
+							 .kern = w->kernel.kernel,
+							 .gridDimX = w->kernel.grid[0],
+							 .gridDimY = w->kernel.grid[1],
+							 .gridDimZ = w->kernel.grid[2],
+							 .blockDimX = w->kernel.block[0],
+							 .blockDimY = w->kernel.block[1],
+							 .blockDimZ = w->kernel.block[2],
+							 .sharedMemBytes = w->kernel.shared,
+							 .kernelParams = w->kernel.pointers,
+							 .ctx = w->ctx};
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
-		p->memcpy = (CUDA_MEMCPY_NODE_PARAMS){ .copyCtx = w->ctx,
-			.copyParams = copy_to_3d(&w->copy.copy) };
+		p->memcpy = (CUDA_MEMCPY_NODE_PARAMS){.copyCtx = w->ctx, .copyParams = copy_to_3d(&w->copy.copy)};
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_MEMSET:
-		p->memset = (CUDA_MEMSET_NODE_PARAMS_v2){ .dst = w->fill.dst, .pitch = w->fill.pitch,
-			.value = w->fill.value, .elementSize = w->fill.element, .width = w->fill.width,
-			.height = w->fill.height, .ctx = w->ctx };
+		p->memset = (CUDA_MEMSET_NODE_PARAMS_v2){.dst = w->fill.dst,
+							 .pitch = w->fill.pitch,
+							 .value = w->fill.value,
+							 .elementSize = w->fill.element,
+							 .width = w->fill.width,
+							 .height = w->fill.height,
+							 .ctx = w->ctx};
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_HOST:
-		p->host = (CUDA_HOST_NODE_PARAMS_v2){ .fn = w->host.function, .userData = w->host.data };
+		p->host = (CUDA_HOST_NODE_PARAMS_v2){.fn = w->host.function, .userData = w->host.data};
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
 		p->eventWait.event = w->event;
@@ -207,16 +211,18 @@ CUresult node_params(const struct sim_work *w, CUgraphNodeParams *p)
 		p->eventRecord.event = w->event;
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-		p->alloc = (CUDA_MEM_ALLOC_NODE_PARAMS_v2){ .poolProps = w->pool.properties,
-			.accessDescs = w->pool.access, .accessDescCount = w->pool.access_count,
-			.bytesize = w->pool.size, .dptr = w->pool.address };
+		p->alloc = (CUDA_MEM_ALLOC_NODE_PARAMS_v2){.poolProps = w->pool.properties,
+							   .accessDescs = w->pool.access,
+							   .accessDescCount = w->pool.access_count,
+							   .bytesize = w->pool.size,
+							   .dptr = w->pool.address};
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_MEM_FREE:
 		p->free.dptr = w->pool.address;
 		return CUDA_SUCCESS;
 	case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-		p->memOp = (CUDA_BATCH_MEM_OP_NODE_PARAMS_v2){ .ctx = w->ctx, .count = w->memops.count,
-			.paramArray = w->memops.ops };
+		p->memOp = (CUDA_BATCH_MEM_OP_NODE_PARAMS_v2){
+			.ctx = w->ctx, .count = w->memops.count, .paramArray = w->memops.ops};
 		return CUDA_SUCCESS;
 	default:
 		return CUDA_ERROR_INVALID_VALUE;

@@ -31,8 +31,7 @@ static unsigned access_flags(const struct region *r, CUcontext ctx)
 #define ANSWER(type, value) (*(type *)out = (type)(value))
 
 /* r is NULL for a pointer that is not the driver's: then zeros, and INVALID_VALUE. */
-static CUresult answer(void *out, CUpointer_attribute attribute, CUdeviceptr address,
-	const struct region *r, CUcontext ctx)
+static CUresult answer(void *out, CUpointer_attribute attribute, CUdeviceptr address, const struct region *r, CUcontext ctx)
 {
 	CUresult known = r ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 
@@ -126,8 +125,7 @@ CUresult cuPointerGetAttribute(void *out, CUpointer_attribute attribute, CUdevic
 	return sim_leave(result);
 }
 
-CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **out,
-	CUdeviceptr address)
+CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **out, CUdeviceptr address)
 {
 	CUcontext ctx;
 	CUresult result = sim_enter(&ctx);
@@ -138,8 +136,8 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	const struct region *r = region_alive(address);
 	for (unsigned i = 0; i < count; i++) {
-		if (!out[i] || attributes[i] <= 0 || attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE
-			|| attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
+		if (!out[i] || attributes[i] <= 0 || attributes[i] > CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE ||
+		    attributes[i] == CU_POINTER_ATTRIBUTE_P2P_TOKENS)
 			return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	}
 	for (unsigned i = 0; i < count; i++)
@@ -147,8 +145,7 @@ CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attribu
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
-	CUdeviceptr address)
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr address)
 {
 	CUcontext ctx;
 	CUresult result = sim_enter(&ctx);

@@ -27,8 +27,8 @@ CUmemoryPool pool_default(int device)
 	struct sim_device *d = &sim_devices[device];
 
 	if (!d->default_pool) {
-		CUmemPoolProps properties = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-			.location = { CU_MEM_LOCATION_TYPE_DEVICE, device } };
+		CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+					     .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
 		d->default_pool = pool_make(device, &properties);
 		d->default_pool->is_default = true;
 		d->pool = d->default_pool;
@@ -73,8 +73,8 @@ static struct region *find_reusable(CUmemoryPool pool, CUstream stream, size_t s
 	struct region *r;
 
 	for (r = region_from(0); r; r = region_from(r->base + r->size)) {
-		if (r->kind == REGION_POOL && r->dying && !r->of_graph && r->pool == pool
-			&& r->freed_on == stream && r->size == size)
+		if (r->kind == REGION_POOL && r->dying && !r->of_graph && r->pool == pool && r->freed_on == stream &&
+		    r->size == size)
 			break;
 	}
 	return r;
@@ -161,7 +161,7 @@ CUresult pool_free(struct region *r)
 
 	mark_dying(r, NULL);
 	contexts_wait();
-	struct sim_work free_work = { .type = WORK_POOL_FREE, .pool = { .address = base, .region = id } };
+	struct sim_work free_work = {.type = WORK_POOL_FREE, .pool = {.address = base, .region = id}};
 	pool_free_run(&free_work);
 	return CUDA_SUCCESS;
 }
@@ -176,8 +176,7 @@ void pool_keep_for_graph(struct region *r, struct sim_work *work)
 
 /* ---- stream-ordered calls ---- */
 
-static CUresult allocate_async(CUdeviceptr *address, size_t size, CUmemoryPool pool,
-	CUstream handle)
+static CUresult allocate_async(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream handle)
 {
 	CUcontext ctx;
 	CUstream stream;
@@ -222,8 +221,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream)
 	return allocate_async(address, size, NULL, stream);
 }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool,
-	CUstream stream)
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
 {
 	CUresult life = sim_life();
 
@@ -406,8 +404,8 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
 	if (result)
 		return sim_leave(result);
 	void *member = pool_attribute(pool, attribute, &size);
-	if (!value || !member || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
-		|| attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
+	if (!value || !member || attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT ||
+	    attribute == CU_MEMPOOL_ATTR_USED_MEM_CURRENT)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (member == &pool->reserved_high || member == &pool->used_high) {
 		/* The marks can only be put back to what is in use now. */
@@ -430,12 +428,10 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, si
 	if (!access || !count)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	for (size_t i = 0; i < count; i++) {
-		if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE
-			|| (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE
-				&& access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+		if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+		    (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
 			return sim_leave(CUDA_ERROR_INVALID_VALUE);
-		if (!device_valid(access[i].location.id)
-			|| (access[i].location.id == pool->device && !access[i].flags))
+		if (!device_valid(access[i].location.id) || (access[i].location.id == pool->device && !access[i].flags))
 			return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 	}
 	for (size_t i = 0; i < count; i++) {
@@ -456,11 +452,9 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLo
 
 	if (result)
 		return result;
-	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE
-		|| !device_valid(location->id))
+	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_valid(location->id))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*flags = pool->readers >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-		: CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	*flags = pool->readers >> location->id & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -505,25 +499,23 @@ CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool)
 
 static bool device_location(const CUmemLocation *location, CUmemAllocationType type)
 {
-	return location && location->type == CU_MEM_LOCATION_TYPE_DEVICE
-		&& type == CU_MEM_ALLOCATION_TYPE_PINNED;
+	return location && location->type == CU_MEM_LOCATION_TYPE_DEVICE && type == CU_MEM_ALLOCATION_TYPE_PINNED;
 }
 
-CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location,
-	CUmemAllocationType type)
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
 {
 	return device_location(location, type) ? cuDeviceGetDefaultMemPool(out, location->id)
-		: sim_unsupported("cuMemGetDefaultMemPool of other than device memory");
+					       : sim_unsupported("cuMemGetDefaultMemPool of other than device memory");
 }
 
 CUresult cuMemGetMemPool(CUmemoryPool *out, CUmemLocation *location, CUmemAllocationType type)
 {
 	return device_location(location, type) ? cuDeviceGetMemPool(out, location->id)
-		: sim_unsupported("cuMemGetMemPool of other than device memory");
+					       : sim_unsupported("cuMemGetMemPool of other than device memory");
 }
 
 CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
 {
 	return device_location(location, type) ? cuDeviceSetMemPool(location->id, pool)
-		: sim_unsupported("cuMemSetMemPool of other than device memory");
+					       : sim_unsupported("cuMemSetMemPool of other than device memory");
 }

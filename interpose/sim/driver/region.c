@@ -56,8 +56,7 @@ static void hole_insert(struct range *range, size_t at, struct hole hole)
 static void hole_remove(struct range *range, size_t at)
 {
 	range->count--;
-	memmove(range->holes + at, range->holes + at + 1,
-		(range->count - at) * sizeof *range->holes);
+	memmove(range->holes + at, range->holes + at + 1, (range->count - at) * sizeof *range->holes);
 }
 
 static uint64_t range_take(struct range *range, uint64_t size, uint64_t align)
@@ -67,8 +66,8 @@ static uint64_t range_take(struct range *range, uint64_t size, uint64_t align)
 		uint64_t start = ROUND_UP(hole.start, align), end = start + size;
 		if (end > hole.start + hole.size)
 			continue;
-		struct hole before = { hole.start, start - hole.start };
-		struct hole after = { end, hole.start + hole.size - end };
+		struct hole before = {hole.start, start - hole.start};
+		struct hole after = {end, hole.start + hole.size - end};
 		hole_remove(range, i);
 		if (after.size)
 			hole_insert(range, i, after);
@@ -85,7 +84,7 @@ static void range_give(struct range *range, uint64_t start, uint64_t size)
 
 	while (at < range->count && range->holes[at].start < start)
 		at++;
-	hole_insert(range, at, (struct hole){ start, size });
+	hole_insert(range, at, (struct hole){start, size});
 	if (at + 1 < range->count && start + size == range->holes[at + 1].start) {
 		range->holes[at].size += range->holes[at + 1].size;
 		hole_remove(range, at + 1);
@@ -111,7 +110,7 @@ static bool range_setup(struct range *range, uint64_t wanted, uint64_t size)
 	range->size = size;
 	/* The first bytes of a range stay out of use: 2 MiB alignment for the rest. */
 	uint64_t start = ROUND_UP(range->base, SIM_GRANULARITY);
-	hole_insert(range, 0, (struct hole){ start, range->base + size - start });
+	hole_insert(range, 0, (struct hole){start, range->base + size - start});
 	return true;
 }
 
@@ -131,9 +130,9 @@ bool region_setup(void)
 		uint64_t wanted = 0;
 		if (sim_settings.seeded)
 			wanted = 0x700000000000 + i * (1ull << 42) + (sim_mix(sim_settings.seed) & 0xffffe00000);
-		if (!range_setup(&device_ranges[i], wanted, size)
-			|| !range_setup(&pool_ranges[i], POOL_BASE + i * size, size)
-			|| (sim_settings.lenient_bounds && !range_setup_inside(&device_ranges[i])))
+		if (!range_setup(&device_ranges[i], wanted, size) ||
+		    !range_setup(&pool_ranges[i], POOL_BASE + i * size, size) ||
+		    (sim_settings.lenient_bounds && !range_setup_inside(&device_ranges[i])))
 			return false;
 	}
 	return true;
@@ -192,7 +191,7 @@ struct region *region_of(uint64_t base, enum region_kind kind, CUcontext ctx)
 
 /* Mappings that adjoin in addresses and in the simulator's memory count as one. */
 static unsigned char *span(uint64_t address, size_t size, struct region **first,
-	bool (*usable)(const struct region *, const void *), const void *argument)
+			   bool (*usable)(const struct region *, const void *), const void *argument)
 {
 	struct region *r = region_find(address), *next;
 
@@ -202,8 +201,8 @@ static unsigned char *span(uint64_t address, size_t size, struct region **first,
 	unsigned char *memory = r->memory + (address - r->base);
 	while (address + size > r->base + r->size) {
 		next = region_next(r);
-		if (r->kind != REGION_VMM || !next || next->kind != REGION_VMM
-			|| next->memory != r->memory + r->size || (usable && !usable(next, argument)))
+		if (r->kind != REGION_VMM || !next || next->kind != REGION_VMM || next->memory != r->memory + r->size ||
+		    (usable && !usable(next, argument)))
 			return NULL;
 		r = next;
 	}
@@ -266,10 +265,10 @@ void *region_resolve(uint64_t address, size_t size, const struct region_access *
 {
 	struct region *first;
 
-	if (recent.changes == table_changes && address - recent.base < recent.size
-		&& size <= recent.size - (address - recent.base)
-		&& access->device == recent.access.device && access->reach == recent.access.reach
-		&& access->write == recent.access.write && access->kernel == recent.access.kernel)
+	if (recent.changes == table_changes && address - recent.base < recent.size &&
+	    size <= recent.size - (address - recent.base) && access->device == recent.access.device &&
+	    access->reach == recent.access.reach && access->write == recent.access.write &&
+	    access->kernel == recent.access.kernel)
 		return recent.memory + (address - recent.base);
 	pthread_rwlock_rdlock(&table_lock);
 	unsigned char *memory = span(address, size, &first, accessible, access);
@@ -293,11 +292,11 @@ void region_describe(uint64_t address, char *text, size_t size)
 	const struct region *r = after < table_count ? table[after] : NULL;
 	const struct region *before = after ? table[after - 1] : NULL;
 	if (r && r->base <= address)
-		snprintf(text, size, "byte %llu of an allocation of %zu bytes",
-			(unsigned long long)(address - r->base), r->size);
+		snprintf(text, size, "byte %llu of an allocation of %zu bytes", (unsigned long long)(address - r->base),
+			 r->size);
 	else if (before && address - (before->base + before->size) < NEAR_BYTES)
 		snprintf(text, size, "byte %llu after an allocation of %zu bytes",
-			(unsigned long long)(address - (before->base + before->size)), before->size);
+			 (unsigned long long)(address - (before->base + before->size)), before->size);
 	else
 		snprintf(text, size, "%#llx", (unsigned long long)address);
 	pthread_rwlock_unlock(&table_lock);
@@ -332,13 +331,12 @@ void region_allow(struct region *r, uint64_t readers, uint64_t writers)
 	pthread_rwlock_unlock(&table_lock);
 }
 
-struct region *region_at(uint64_t base, size_t size, enum region_kind kind, int device,
-	unsigned char *memory, CUcontext ctx)
+struct region *region_at(uint64_t base, size_t size, enum region_kind kind, int device, unsigned char *memory, CUcontext ctx)
 {
 	struct region *r = sim_alloc(sizeof *r);
 
-	*r = (struct region){ .base = base, .size = size, .kind = kind, .device = device,
-		.memory = memory, .ctx = ctx, .id = ++last_id };
+	*r = (struct region){
+		.base = base, .size = size, .kind = kind, .device = device, .memory = memory, .ctx = ctx, .id = ++last_id};
 	pthread_rwlock_wrlock(&table_lock);
 	if (table_count == table_room) {
 		table_room = table_room ? table_room * 2 : 256;
@@ -376,8 +374,7 @@ static unsigned char *memory_new(const struct range *range, uint64_t base, size_
 	return range->inside + (base - range->base);
 }
 
-CUresult region_new(int device, CUcontext ctx, size_t size, size_t align, enum region_kind kind,
-	struct region **out)
+CUresult region_new(int device, CUcontext ctx, size_t size, size_t align, enum region_kind kind, struct region **out)
 {
 	/* Large blocks begin on a page of the device, as they do in a real driver. */
 	if (size >= SIM_GRANULARITY / 2 && align < SIM_GRANULARITY)

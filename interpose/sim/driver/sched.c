@@ -42,7 +42,7 @@ static uint64_t now_ns(void)
 
 static void wait_until(pthread_cond_t *condition, uint64_t ns)
 {
-	struct timespec until = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	struct timespec until = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
 
 	pthread_cond_timedwait(condition, &sim_mutex, &until);
 }
@@ -80,8 +80,7 @@ void op_after(struct sim_op *op, struct sim_op *earlier)
 		return;
 	if (earlier->dependent_count == earlier->dependent_room) {
 		earlier->dependent_room = earlier->dependent_room ? earlier->dependent_room * 2 : 4;
-		earlier->dependents = realloc(earlier->dependents,
-			earlier->dependent_room * sizeof *earlier->dependents);
+		earlier->dependents = realloc(earlier->dependents, earlier->dependent_room * sizeof *earlier->dependents);
 		if (!earlier->dependents)
 			abort();
 	}
@@ -132,18 +131,20 @@ static struct sim_op *choose(void)
 	unsigned count = 0, pick;
 
 	if (!sim_settings.random_order) {
-		TAILQ_FOREACH(op, &ready, ready) {
+		TAILQ_FOREACH(op, &ready, ready)
+		{
 			if (can_run(op))
 				return op;
 		}
 		return NULL;
 	}
 	TAILQ_FOREACH(op, &ready, ready)
-		count += can_run(op);
+	count += can_run(op);
 	if (!count)
 		return NULL;
 	pick = (unsigned)(sim_mix(sim_settings.seed ^ ++random_state) % count);
-	TAILQ_FOREACH(op, &ready, ready) {
+	TAILQ_FOREACH(op, &ready, ready)
+	{
 		/* Memory may have changed since the count: take the last that can run. */
 		if (can_run(op) && pick-- == 0)
 			return op;
@@ -178,7 +179,7 @@ static bool advance(struct sim_op *op)
 static struct work_part next_part(const struct sim_op *op)
 {
 	const struct sim_work *w = op->work;
-	struct work_part part = { .first = op->blocks };
+	struct work_part part = {.first = op->blocks};
 
 	if (!sim_settings.random_order)
 		return part;

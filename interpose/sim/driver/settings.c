@@ -12,8 +12,7 @@
 #include "sim/driver/driver.h"
 
 struct sim_settings sim_settings = {
-	.devices = 1, .memory = 1ull << 30, .driver_version = SIM_DRIVER_VERSION, .granularity = SIM_GRANULARITY
-};
+	.devices = 1, .memory = 1ull << 30, .driver_version = SIM_DRIVER_VERSION, .granularity = SIM_GRANULARITY};
 
 static bool settings_good;
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
@@ -92,8 +91,8 @@ static bool parse_fault(const char *fault)
 		sim_settings.lazy = number;
 	else if (length == 9 && !strncmp(fault, "elsewhere", 9) && number <= 1)
 		sim_settings.elsewhere = number;
-	else if (length == 11 && !strncmp(fault, "granularity", 11) && number % SIM_GRANULARITY == 0 && number
-		&& !(number & (number - 1)))
+	else if (length == 11 && !strncmp(fault, "granularity", 11) && number % SIM_GRANULARITY == 0 && number &&
+		 !(number & (number - 1)))
 		sim_settings.granularity = number;
 	else if (length == 3 && !strncmp(fault, "ipc", 3) && number <= 1)
 		sim_settings.ipc = number;
@@ -160,9 +159,9 @@ static bool take_bounds(const char *text)
 
 static void load(void)
 {
-	settings_good = take("TT_SIM_DEVICES", take_devices) & take("TT_SIM_MEMORY", take_memory)
-		& take("TT_SIM_SEED", take_seed) & take("TT_SIM_SCHEDULE", take_schedule)
-		& take("TT_SIM_BOUNDS", take_bounds) & take("TT_SIM_FAULT", parse_faults);
+	settings_good = take("TT_SIM_DEVICES", take_devices) & take("TT_SIM_MEMORY", take_memory) &
+			take("TT_SIM_SEED", take_seed) & take("TT_SIM_SCHEDULE", take_schedule) &
+			take("TT_SIM_BOUNDS", take_bounds) & take("TT_SIM_FAULT", parse_faults);
 }
 
 bool settings_load(void)

@@ -52,8 +52,8 @@ static bool garbage_ready(void)
 {
 	struct stat status;
 
-	if (garbage && !fstat(garbage_file, &status) && status.st_ino == garbage_status.st_ino
-		&& status.st_dev == garbage_status.st_dev)
+	if (garbage && !fstat(garbage_file, &status) && status.st_ino == garbage_status.st_ino &&
+	    status.st_dev == garbage_status.st_dev)
 		return true;
 	garbage_file = file_new("garbage", GARBAGE_BYTES);
 	if (garbage_file < 0)
@@ -81,8 +81,8 @@ static bool map_garbage(unsigned char *memory, size_t size)
 
 	while (size) {
 		size_t part = GARBAGE_BYTES - offset < size ? GARBAGE_BYTES - offset : size;
-		void *map = mmap(memory, part, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, garbage_file, (off_t)offset);
+		void *map = mmap(memory, part, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, garbage_file,
+				 (off_t)offset);
 		if (map == MAP_FAILED)
 			return false;
 		memory += part;
@@ -101,8 +101,7 @@ unsigned char *storage_new(size_t size)
 		return memory;
 	}
 	size = page_round(size);
-	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
 		return NULL;
 	if (!garbage_ready()) {
@@ -133,8 +132,7 @@ unsigned char *storage_shared(size_t size, int *file)
 
 	if (file && (*file = file_new(STORAGE_FILE_NAME, size)) < 0)
 		return NULL;
-	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, file ? flags : flags | MAP_ANONYMOUS,
-		file ? *file : -1, 0);
+	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, file ? flags : flags | MAP_ANONYMOUS, file ? *file : -1, 0);
 	if (map == MAP_FAILED) {
 		if (file)
 			close(*file);

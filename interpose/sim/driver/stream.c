@@ -71,7 +71,8 @@ static CUstream per_thread_stream(CUcontext ctx)
 	uint64_t thread = sim_thread()->number;
 	CUstream stream;
 
-	LIST_FOREACH(stream, &ctx->streams, all) {
+	LIST_FOREACH(stream, &ctx->streams, all)
+	{
 		if (stream->thread == thread)
 			return stream;
 	}
@@ -101,7 +102,8 @@ struct sim_op *stream_push(CUstream stream, struct sim_work *work, struct sim_op
 	op_after(op, stream->last);
 	op_after(op, also);
 	if (stream->legacy) {
-		LIST_FOREACH(other, &stream->ctx->streams, all) {
+		LIST_FOREACH(other, &stream->ctx->streams, all)
+		{
 			if (blocking(other))
 				op_after(op, other->last);
 		}
@@ -150,7 +152,8 @@ static void settle_legacy(CUstream stream)
 
 	if (!stream->legacy)
 		return;
-	LIST_FOREACH(other, &stream->ctx->streams, all) {
+	LIST_FOREACH(other, &stream->ctx->streams, all)
+	{
 		if (blocking(other) && other->last && !other->last->done) {
 			stream_push(stream, work_new(WORK_NOTHING, stream->ctx), NULL);
 			return;
@@ -345,15 +348,12 @@ CUresult cuStreamGetDevice(CUstream handle, CUdevice *device)
 
 static bool attribute_known(CUstreamAttrID attribute)
 {
-	return attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
-		|| attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY
-		|| attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY
-		|| attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP
-		|| attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
+	return attribute == CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW ||
+	       attribute == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY || attribute == CU_LAUNCH_ATTRIBUTE_PRIORITY ||
+	       attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP || attribute == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN;
 }
 
-CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute,
-	const CUstreamAttrValue *value)
+CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID attribute, const CUstreamAttrValue *value)
 {
 	CUcontext ctx;
 	CUstream stream;
@@ -397,8 +397,7 @@ CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
 	return sim_leave(result);
 }
 
-CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t length,
-	unsigned int flags)
+CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t length, unsigned int flags)
 {
 	CUcontext ctx;
 	CUstream stream;
@@ -407,8 +406,8 @@ CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t len
 	if (result)
 		return result;
 	struct region *r = region_find(address);
-	if (!r || r->kind != REGION_MANAGED || r->base != address || (length && length != r->size)
-		|| (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE))
+	if (!r || r->kind != REGION_MANAGED || r->base != address || (length && length != r->size) ||
+	    (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (stream->capture) {
 		capture_invalidate(stream->capture);
@@ -417,8 +416,7 @@ CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr address, size_t len
 	return sim_leave(stream_submit(stream, work_new(WORK_NOTHING, stream->ctx), NULL));
 }
 
-CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void *data,
-	unsigned int flags)
+CUresult cuStreamAddCallback(CUstream handle, CUstreamCallback callback, void *data, unsigned int flags)
 {
 	CUcontext ctx;
 	CUstream stream;

@@ -47,8 +47,12 @@ void trace_ran(const struct sim_op *op, uint64_t begin)
 {
 	const struct sim_work *w = op->work;
 	struct trace_work t = {
-		.correlation = op->correlation, .begin = begin, .end = trace_now(), .device = (uint32_t)op->ctx->device,
-		.context = number_of(op->ctx), .node = op->node,
+		.correlation = op->correlation,
+		.begin = begin,
+		.end = trace_now(),
+		.device = (uint32_t)op->ctx->device,
+		.context = number_of(op->ctx),
+		.node = op->node,
 	};
 
 	if (!client)
@@ -75,6 +79,9 @@ void trace_ran(const struct sim_op *op, uint64_t begin)
 void trace_waited(CUcontext ctx, uint32_t correlation, uint64_t begin)
 {
 	if (client)
-		client->ran(&(struct trace_work){.kind = TRACE_WAIT, .correlation = correlation, .begin = begin,
-						 .end = trace_now(), .context = number_of(ctx)});
+		client->ran(&(struct trace_work){.kind = TRACE_WAIT,
+						 .correlation = correlation,
+						 .begin = begin,
+						 .end = trace_now(),
+						 .context = number_of(ctx)});
 }

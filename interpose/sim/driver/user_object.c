@@ -45,8 +45,7 @@ void user_references_release(struct user_reference *references, size_t count)
 		release(references[i].object, references[i].count);
 }
 
-CUresult cuUserObjectCreate(CUuserObject *out, void *data, CUhostFn destroy, unsigned int count,
-	unsigned int flags)
+CUresult cuUserObjectCreate(CUuserObject *out, void *data, CUhostFn destroy, unsigned int count, unsigned int flags)
 {
 	CUresult result = sim_enter_driver();
 
@@ -94,15 +93,14 @@ CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 	return sim_leave(CUDA_SUCCESS);
 }
 
-CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count,
-	unsigned int flags)
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags)
 {
 	CUresult result = enter_object(object, count);
 
 	if (result)
 		return result;
-	if (!handle_is(graph, HANDLE_GRAPH) || flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE
-		|| (flags & CU_GRAPH_USER_OBJECT_MOVE && count > object->references))
+	if (!handle_is(graph, HANDLE_GRAPH) || flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE ||
+	    (flags & CU_GRAPH_USER_OBJECT_MOVE && count > object->references))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!(flags & CU_GRAPH_USER_OBJECT_MOVE))
 		object->references += count;
@@ -115,7 +113,7 @@ CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned in
 	graph->objects = realloc(graph->objects, (graph->object_count + 1) * sizeof *graph->objects);
 	if (!graph->objects)
 		abort();
-	graph->objects[graph->object_count++] = (struct user_reference){ object, count };
+	graph->objects[graph->object_count++] = (struct user_reference){object, count};
 	return sim_leave(CUDA_SUCCESS);
 }
 

@@ -25,7 +25,7 @@ static CUresult create(unsigned long long *out, const CUDA_RESOURCE_DESC *d, boo
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	for (unsigned i = 1; i < MOST; i++)
 		if (!views[i].ctx) {
-			views[i] = (struct view){ ctx, surface };
+			views[i] = (struct view){ctx, surface};
 			*out = i;
 			return sim_leave(CUDA_SUCCESS);
 		}
@@ -46,7 +46,7 @@ static CUresult destroy(unsigned long long object, bool surface)
 }
 
 CUresult cuTexObjectCreate(CUtexObject *out, const CUDA_RESOURCE_DESC *d, const CUDA_TEXTURE_DESC *texture,
-	const CUDA_RESOURCE_VIEW_DESC *view)
+			   const CUDA_RESOURCE_VIEW_DESC *view)
 {
 	(void)texture;
 	(void)view;

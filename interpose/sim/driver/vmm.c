@@ -29,7 +29,8 @@ static struct reservation *reservation_of(uint64_t address, size_t size)
 {
 	struct reservation *r;
 
-	SLIST_FOREACH(r, &reservations, all) {
+	SLIST_FOREACH(r, &reservations, all)
+	{
 		if (address - r->base < r->size && size <= r->size - (address - r->base))
 			return r;
 	}
@@ -66,8 +67,7 @@ static void *reserve(uint64_t wanted, size_t size, size_t align)
 	return start;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t align, CUdeviceptr wanted,
-	unsigned long long flags)
+CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t align, CUdeviceptr wanted, unsigned long long flags)
 {
 	CUresult result = sim_enter_driver();
 
@@ -86,7 +86,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t align, CU
 		return sim_leave(CUDA_ERROR_OUT_OF_MEMORY);
 	}
 	struct reservation *r = sim_alloc(sizeof *r);
-	*r = (struct reservation){ .base = (uint64_t)(uintptr_t)outside, .size = size, .memory = inside };
+	*r = (struct reservation){.base = (uint64_t)(uintptr_t)outside, .size = size, .memory = inside};
 	SLIST_INSERT_HEAD(&reservations, r, all);
 	*address = r->base;
 	return sim_leave(CUDA_SUCCESS);
@@ -131,8 +131,7 @@ static void physical_check_end(struct physical *p)
 	free(p);
 }
 
-static struct physical *physical_make(unsigned char *memory, int file, size_t size,
-	const CUmemAllocationProp *properties)
+static struct physical *physical_make(unsigned char *memory, int file, size_t size, const CUmemAllocationProp *properties)
 {
 	struct physical *p = sim_alloc(sizeof *p);
 
@@ -167,8 +166,8 @@ static CUresult check_properties(const CUmemAllocationProp *properties)
 	return CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size,
-	const CUmemAllocationProp *properties, unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t size, const CUmemAllocationProp *properties,
+		     unsigned long long flags)
 {
 	CUresult result = sim_enter_driver();
 
@@ -228,23 +227,22 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *ad
 }
 
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *properties,
-	CUmemAllocationGranularity_flags option)
+				       CUmemAllocationGranularity_flags option)
 {
 	CUresult result = sim_enter_driver();
 
 	if (result)
 		return result;
 	result = check_properties(properties);
-	if (!result && (!granularity || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM
-			&& option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)))
+	if (!result &&
+	    (!granularity || (option != CU_MEM_ALLOC_GRANULARITY_MINIMUM && option != CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)))
 		result = CUDA_ERROR_INVALID_VALUE;
 	if (!result)
 		*granularity = sim_settings.granularity;
 	return sim_leave(result);
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
-	CUmemGenericAllocationHandle handle)
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle)
 {
 	CUresult result = sim_enter_driver();
 
@@ -259,8 +257,8 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *properties,
 
 /* ---- mappings ---- */
 
-CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset,
-	CUmemGenericAllocationHandle handle, unsigned long long flags)
+CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+		  unsigned long long flags)
 {
 	CUresult result = sim_enter_driver();
 
@@ -310,8 +308,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
 		struct region *r = region_find(at);
 		struct physical *p = r->physical;
 		at += r->size;
-		mmap(r->memory, r->size, PROT_NONE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		mmap(r->memory, r->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 		region_remove(r);
 		p->mappings--;
 		physical_check_end(p);
@@ -333,19 +330,17 @@ static void open_mapping(struct region *r, const CUmemAccessDesc *access)
 
 static CUresult check_access(const CUmemAccessDesc *access)
 {
-	if (access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && access->flags != CU_MEM_ACCESS_FLAGS_PROT_READ
-		&& access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+	if (access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && access->flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+	    access->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (access->location.type == CU_MEM_LOCATION_TYPE_HOST
-		|| access->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+	if (access->location.type == CU_MEM_LOCATION_TYPE_HOST || access->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
 		return sim_unsupported("cuMemSetAccess for the host");
 	if (access->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return CUDA_ERROR_INVALID_VALUE;
 	return device_valid(access->location.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access,
-	size_t count)
+CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count)
 {
 	CUresult result = sim_enter_driver();
 
@@ -365,35 +360,35 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 	return sim_leave(result);
 }
 
-CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
-	CUdeviceptr address)
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
 {
 	CUresult result = sim_enter_driver();
 
 	if (result)
 		return result;
 	struct region *r = region_find(address);
-	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE
-		|| !device_valid(location->id) || !r || r->kind != REGION_VMM)
+	if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !device_valid(location->id) || !r ||
+	    r->kind != REGION_VMM)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	uint64_t bit = 1ull << location->id;
-	*flags = r->writers & bit ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-		: r->readers & bit ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+	*flags = r->writers & bit   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+		 : r->readers & bit ? CU_MEM_ACCESS_FLAGS_PROT_READ
+				    : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return sim_leave(CUDA_SUCCESS);
 }
 
 /* ---- sharing ---- */
 
-CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
-	CUmemAllocationHandleType type, unsigned long long flags)
+CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
+				      unsigned long long flags)
 {
 	CUresult result = sim_enter_driver();
 
 	if (result)
 		return result;
 	struct physical *p = physical_of(handle);
-	if (!out || !p || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-		|| !(p->properties.requestedHandleTypes & type))
+	if (!out || !p || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+	    !(p->properties.requestedHandleTypes & type))
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	int file = fcntl(p->file, F_DUPFD_CLOEXEC, 0);
 	if (file < 0)
@@ -417,8 +412,7 @@ static bool is_ours(int file, size_t *size)
 	return strstr(target, STORAGE_FILE_NAME) != NULL;
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *shared,
-	CUmemAllocationHandleType type)
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *shared, CUmemAllocationHandleType type)
 {
 	CUcontext ctx;
 	size_t size;
@@ -437,9 +431,9 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
 		close(file);
 		return sim_leave(CUDA_ERROR_OPERATING_SYSTEM);
 	}
-	CUmemAllocationProp properties = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		.location = { CU_MEM_LOCATION_TYPE_DEVICE, ctx->device } };
+	CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+					  .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+					  .location = {CU_MEM_LOCATION_TYPE_DEVICE, ctx->device}};
 	*out = (CUmemGenericAllocationHandle)(uintptr_t)physical_make(memory, file, size, &properties);
 	return sim_leave(CUDA_SUCCESS);
 }

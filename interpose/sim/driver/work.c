@@ -100,7 +100,7 @@ static CUresult launch_result(ptx_status status)
 
 static CUresult kernel_run(struct sim_work *w, const struct work_part *part, char *why, size_t size)
 {
-	struct region_access access = { w->ctx->device, context_reach(w->ctx), false, true };
+	struct region_access access = {w->ctx->device, context_reach(w->ctx), false, true};
 	ptx_launch_config config = {
 		.dynamic_shared = w->kernel.shared,
 		.params = w->kernel.params,
@@ -130,8 +130,8 @@ CUresult work_run(struct sim_work *w, const struct work_part *part, char *why, s
 		return copy_run(w->ctx, &w->copy.copy, w->copy.staged);
 	case WORK_FILL:
 		snprintf(why, size, "fill of memory that is gone or not accessible");
-		return fill_run(w->ctx, w->fill.dst, w->fill.pitch, w->fill.element, w->fill.value,
-			w->fill.width, w->fill.height);
+		return fill_run(w->ctx, w->fill.dst, w->fill.pitch, w->fill.element, w->fill.value, w->fill.width,
+				w->fill.height);
 	default:
 		return CUDA_SUCCESS;
 	}
