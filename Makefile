@@ -35,9 +35,13 @@ demo: $(if $(wildcard $(STAMP)),build,$(PLAIN)) ## record an example twice, veri
 	@$(MAKE) --silent --no-print-directory -C examples
 	@$(BIN)/python -m examples.demos.tour
 
-lint: build ## ruff and mypy
+# The simulator is left to gcc: it is compiled with what clang does not know.
+lint: build ## ruff, mypy, clang-format and clang-tidy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@find interpose -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run -Werror
+	@find interpose -name '*.c' -not -path '*/sim/*' | \
+		xargs -P $(JOBS) -n 16 $(BIN)/clang-tidy --quiet -p build/native/plain 2>/dev/null
 	$(BIN)/mypy
 
 browser: ## Chromium, in which the tests draw the report page (as root, where there is apt-get)

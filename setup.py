@@ -9,6 +9,7 @@ a header it includes or the compiler's command line has changed.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -161,6 +162,16 @@ class BuildLibraries(build_ext):
             if ext_name == name.rpartition(".")[2]:
                 return os.path.basename(library.path)
         return str(super().get_ext_filename(ext_name))  # type: ignore[no-untyped-call]
+
+    def run(self) -> None:
+        super().run()
+        made = sorted(self.folder.rglob("*.o.command"))
+        commands = [made_by.read_text() for made_by in made]
+        entries = [
+            {"directory": os.getcwd(), "command": command, "file": shlex.split(command)[-3]}
+            for command in commands
+        ]
+        write_if_different(self.folder / "compile_commands.json", json.dumps(entries, indent=1))
 
     def copy_extensions_to_source(self) -> None:
         for library in LIBRARIES.values():

@@ -189,9 +189,10 @@ static void add_kernel_v1(struct node_list *l, struct thread *t, struct context 
 
 static void add_any(struct node_list *l, struct thread *t, struct context *c, const CUgraphNodeParams *p)
 {
+	_Static_assert(sizeof(p->kernel) == sizeof(CUDA_KERNEL_NODE_PARAMS), "the same members");
+
 	switch ((int)p->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
-		_Static_assert(sizeof(p->kernel) == sizeof(CUDA_KERNEL_NODE_PARAMS), "the same members");
 		nodes_add_kernel(l, t, c, (const CUDA_KERNEL_NODE_PARAMS *)&p->kernel);
 		break;
 	case CU_GRAPH_NODE_TYPE_MEMCPY:

@@ -20,9 +20,10 @@ static inline bool make_room(void *array, size_t *room, size_t used, size_t more
 	while (wanted < used + more)
 		wanted *= 2;
 	memcpy(&items, array, sizeof(items));
-	if (!(items = realloc(items, wanted * item)))
+	void *grown = realloc(items, wanted * item);
+	if (!grown)
 		return false;
-	memcpy(array, &items, sizeof(items));
+	memcpy(array, &grown, sizeof(grown));
 	*room = wanted;
 	return true;
 }
