@@ -815,17 +815,15 @@ def test_when_memory_was_scribbled_over(cli: Cli, built: Path, run_path: Path) -
         assert found["count"] == len(distinct)
 
 
-def test_the_python_page_runs(
-    run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_guides_run(run_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its examples of histories and of memory as numbers."""
     story(run_path)
     monkeypatch.chdir(tmp_path)
-    page = (support.ROOT / "docs" / "python.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
-    for name in ("find_target", "compare_values"):
+    for guide, name in (("blame", "item = "), ("values", "compare_values")):
+        page = (support.ROOT / "docs" / "guides" / f"{guide}.md").read_text()
+        blocks = re.findall(r"```python\n(.*?)```", page, re.S)
         code = next(block for block in blocks if name in block)
         found: dict[str, Any] = {"run": tt.open(run_path)}
-        exec(compile(code, "docs/python.md", "exec"), found)
+        exec(compile(code, f"docs/guides/{guide}.md", "exec"), found)
     assert np.load("weights.npy").shape == (256, 128)
     assert (found["found"].count, found["summary"].nan) == (0, 2)

@@ -9,18 +9,16 @@ from pathlib import Path
 import pytest
 
 import ttanalyze as tt
+from docs.tools import pictures
 from tests import support
 from tests.rundir import Writer
 from ttanalyze import options
 from ttanalyze.cli import run_command
 
+DOCS = support.ROOT / "docs"
 README = (support.ROOT / "README.md").read_text()
-PAGES = [
-    *support.ROOT.glob("*.md"),
-    *support.ROOT.glob("docs/*.md"),
-    support.EXAMPLES / "README.md",
-]
-LIMITED = [support.ROOT / "README.md", *support.ROOT.glob("docs/*.md")]
+LIMITED = [support.ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [*LIMITED, *support.ROOT.glob("C*.md"), support.EXAMPLES / "README.md"]
 LONGEST = 600  # characters of a paragraph
 TABLES = ("epochs", "regions", "events", "activities", "digests", "functions", "modules")
 
@@ -30,6 +28,10 @@ def slug(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-")
 
 
+def name(page: Path) -> str:
+    return str(page.relative_to(support.ROOT))
+
+
 def paragraphs(page: str) -> list[str]:
     """Its paragraphs and items of lists; no tables, code and headings."""
     text = re.sub(r"^```.*?^```$", "", page, flags=re.M | re.S)
@@ -37,30 +39,33 @@ def paragraphs(page: str) -> list[str]:
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text)]
 
 
-@pytest.mark.parametrize("page", LIMITED, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", LIMITED, ids=name)
 def test_paragraphs_are_short(page: Path) -> None:
     longest = max(paragraphs(page.read_text()), key=len)
     assert len(longest) <= LONGEST, longest
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        name, _, anchor = target.partition("#")
-        path = (page.parent / name) if name else page
+        if target.startswith("https://"):
+            continue
+        file, _, anchor = target.partition("#")
+        path = (page.parent / file) if file else page
         assert path.exists(), target
         if anchor:
             headings = re.findall(r"^#+ (.+)$", path.read_text(), re.M)
             assert anchor in map(slug, headings), target
 
 
-def test_the_readme_has_every_option_of_record(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_page_of_record_has_every_option(capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command(["record", "--help"]) == 0
     printed = capfd.readouterr().out
     offered = set(re.findall(r"(--[a-z-]+)", printed.partition("Options:")[2].partition("Ex")[0]))
     always = {"--help", "--deps", "--events", "--nvtx"}  # what is the default is not worth a line
-    assert offered - always <= set(re.findall(r"`(--[a-z-]+)", README))
-    named = set(re.findall(r"`(TT_[A-Z_]+)(?:=\d)?`", README))
+    page = (DOCS / "reference" / "record.md").read_text()
+    assert offered - always <= set(re.findall(r"`(--[a-z-]+)", page))
+    named = set(re.findall(r"`(TT_[A-Z_]+)(?:=\d)?`", page))
     assert named == {*options.CHECKS, "TT_OUT"}
 
 
@@ -72,8 +77,29 @@ def test_the_readme_has_every_command_of_make() -> None:
     assert {"demo", "test", "gpu-test", "bench", "help"} <= said
 
 
+def test_every_page_is_reached_from_the_first() -> None:
+    pages, reached = {page.resolve() for page in DOCS.rglob("*.md")}, set[Path]()
+    found = [DOCS / "index.md"]
+    while found:
+        page = found.pop().resolve()
+        if page not in reached and page in pages:
+            reached.add(page)
+            links = re.findall(r"\]\(([^)#\s]+)", page.read_text())
+            found += [page.parent / link for link in links]
+    assert reached == pages
+
+
+def test_the_overview_of_the_design_is_short() -> None:
+    assert len((DOCS / "design" / "index.md").read_text().splitlines()) <= 200
+
+
+def test_pictures_are_current() -> None:
+    for path, content in pictures.pages().items():
+        assert path.read_text() == content, f"{path}: python -m docs.tools.pictures makes it anew"
+
+
 def test_every_column_is_described(small: Writer, run_path: Path) -> None:
-    page = (support.ROOT / "docs" / "python.md").read_text()
+    page = (DOCS / "reference" / "tables.md").read_text()
     described = set(re.findall(r"`(\w+)`", page))
     axes = {f"{what}_{axis}" for what in ("grid", "block", "cluster") for axis in "yz"}
     run = tt.open(run_path)
@@ -81,12 +107,11 @@ def test_every_column_is_described(small: Writer, run_path: Path) -> None:
         assert set(getattr(run, table).columns) - axes <= described
 
 
-def test_the_python_page_runs(small: Writer, run_path: Path) -> None:
-    """Its first example, on a run in which these regions are large enough."""
-    page = (support.ROOT / "docs" / "python.md").read_text()
+def test_the_guide_to_python_runs(small: Writer, run_path: Path) -> None:
+    page = (DOCS / "guides" / "open-a-run.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
     code = next(block for block in blocks if "value_counts" in block)
-    exec(compile(code, "docs/python.md", "exec"), {"run": tt.open(run_path)})
+    exec(compile(code, "docs/guides/open-a-run.md", "exec"), {"run": tt.open(run_path)})
     verbs = next(block for block in blocks if "keep_going" in block)
     names = set(re.findall(r"from (ttanalyze\.\w+) import (\w+)", verbs))
     for module, name in names:
@@ -107,7 +132,7 @@ stream = None
 
 def test_the_recorded_program_asks_for_epochs(tmp_path: Path) -> None:
     """As the page shows it; without a recorder it does nothing."""
-    page = (support.ROOT / "docs" / "python.md").read_text()
+    page = (DOCS / "guides" / "control.md").read_text()
     code = next(b for b in re.findall(r"```python\n(.*?)```", page, re.S) if "tt_epoch" in b)
     program = [sys.executable, "-c", CUDA + code]
     assert support.run(program, support.simulator_environment()) == support.Outcome("", "", 0)

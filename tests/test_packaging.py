@@ -112,7 +112,7 @@ def test_the_source_archive_is_complete(archives: Path) -> None:
             "interpose/include/format.h",
             "examples/vecadd.c",
         ),
-        *("docs/architecture.md", "docs/limits.md", "docs/python.md", "bench/run.py"),
+        *("docs/design/index.md", "docs/limits/index.md", "docs/python.md", "bench/run.py"),
         *(
             "interpose/include/format_ffi.py",
             "interpose/capture/capture.ptx",

@@ -1092,7 +1092,7 @@ def test_help_has_every_key(story: Path) -> None:
 
 
 def test_the_page_has_every_key_and_type() -> None:
-    page = (support.ROOT / "docs" / "tui.md").read_text()
+    page = (support.ROOT / "docs" / "guides" / "tui.md").read_text()
     for binding in KEYS:
         assert f" | {binding.tooltip} |" in page
     for name in ("hex", "f32", "bf16", "e4m3", "i8", "u64", "bool", "c64", "c128"):

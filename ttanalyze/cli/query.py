@@ -123,7 +123,7 @@ def query(
     CONDITION is a pandas query: comparisons of columns, and, or, not, in, + - * / // %, and the
     methods isna notna isin between, and str.contains str.match str.fullmatch str.startswith
     str.endswith of texts. COLUMNS are names with commas between them; a name that there is not
-    lists those that there are, and docs/python.md says what they mean.
+    lists those that there are, and docs/reference/tables.md says what they mean.
     """
     from ttanalyze.format import open_run
     from ttanalyze.output import tables as show

@@ -73,7 +73,7 @@ def trace(
     """Write a run as a trace: calls, streams, epochs and memory over time.
 
     When the GPU did what a call asked for is known of runs with --timeline, and else only when the
-    call was made: docs/limits.md.
+    call was made: docs/limits/reading.md.
     """
     from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""The snippets of docs/cookbook.md: each runs on real recordings and prints what the page shows."""
+"""The examples of docs/guides: each runs on real recordings and prints what the page shows."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ import pytest
 
 from tests import support
 
-PAGE = (support.ROOT / "docs" / "cookbook.md").read_text()
+GUIDES = support.ROOT / "docs" / "guides"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+EXAMPLE = re.compile(r"^```python\n(.*?)^```$(?:\n\n^```\n(.*?)^```$)?", re.M | re.S)
 
 
-def recipes() -> list[tuple[str, str, str]]:
-    """Of each recipe: its heading, its code, and what it prints."""
+def examples() -> list[tuple[str, str, str]]:
+    """Name, code and output of each example that has output or writes a plot."""
     found = []
-    for part in PAGE.split("\n### ")[1:]:
-        heading, _, rest = part.partition("\n")
-        blocks = BLOCK.findall(rest.partition("\n## ")[0])
-        (code,) = [content for language, content in blocks if language == "python"]
-        printed = "".join(content for language, content in blocks if language == "")
-        found.append((heading, code, printed))
+    for page in sorted(GUIDES.glob("*.md")):
+        for part in page.read_text().split("\n## "):
+            name = f"{page.stem}: {part.partition(chr(10))[0].removeprefix('# ')}"
+            for code, printed in EXAMPLE.findall(part):
+                if printed or "savefig" in code:
+                    found.append((name, code, printed))
     return found
 
 
-RECIPES = recipes()
+RECIPES = examples()
 
 
 @pytest.fixture(scope="module")
 def beginning(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A folder with the runs that the page records, and the lines that all snippets begin with."""
-    folder = tmp_path_factory.mktemp("cookbook")
+    """A folder with the runs that the guides record, and the first lines of all examples."""
+    folder = tmp_path_factory.mktemp("guides")
     support.build_examples(folder / "build")
-    first = PAGE.partition("\n## ")[0]
-    blocks = BLOCK.findall(first)
+    blocks = BLOCK.findall((GUIDES / "index.md").read_text())
     commands = re.findall(r"^examples\$ ttanalyze (.*)$", blocks[0][1], re.M)
     assert len(commands) == 3
     for command in commands:
@@ -68,12 +68,12 @@ class Plot(types.ModuleType):
         Path(name).write_bytes(b"\x89PNG")
 
 
-@pytest.mark.parametrize(("heading", "code", "printed"), RECIPES, ids=[r[0] for r in RECIPES])
-def test_the_snippet_prints_what_is_shown(
+@pytest.mark.parametrize(("name", "code", "printed"), RECIPES, ids=[r[0] for r in RECIPES])
+def test_the_example_prints_the_output_of_its_page(
     beginning: tuple[Path, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    heading: str,
+    name: str,
     code: str,
     printed: str,
 ) -> None:
@@ -85,15 +85,14 @@ def test_the_snippet_prints_what_is_shown(
         package.pyplot = plot  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "matplotlib", package)
         monkeypatch.setitem(sys.modules, "matplotlib.pyplot", plot)
-    exec(compile(before + code, f"docs/cookbook.md: {heading}", "exec"), {})
+    exec(compile(before + code, f"docs/guides, {name}", "exec"), {})
     assert capsys.readouterr().out == printed
-    for name in re.findall(r'"(\w+\.(?:safetensors|npz|parquet|png))"', code):
-        assert (folder / name).stat().st_size > 0
-    assert printed or "savefig" in code
+    for file in re.findall(r'"(\w+\.(?:safetensors|npz|parquet|png))"', code):
+        assert (folder / file).stat().st_size > 0
 
 
-def test_there_are_recipes_for_the_common_questions() -> None:
-    assert 15 <= len(RECIPES) <= 40
+def test_the_guides_have_examples_of_the_common_questions() -> None:
+    assert len(RECIPES) >= 30
     code = "".join(recipe[1] for recipe in RECIPES)
     for what in ("watch(", "blame(", "diff(", "memory(", "save(", "to_parquet", "savefig"):
         assert what in code
