@@ -316,6 +316,37 @@ def test_memory_is_shared_by_handles(built: Path, run: Path) -> None:
     assert sorted(map(sorted, processes)) == [["arena"] * 6, ["ipc"] * 4]
 
 
+def test_a_handle_is_opened_on_two_devices(built: Path, run: Path) -> None:
+    """Each device gets an address that its work may use."""
+    command = [str(support.build_program("shim_share_devices", built))]
+    outcome = recorded(command, run, fault="ipc:1", devices="2")
+    calls = [line for line in outcome.stdout.splitlines() if "->" in line]
+    assert len(calls) == 8
+    assert all(line.endswith("-> CUDA_SUCCESS") for line in calls)
+    opened, found = (
+        re.findall(rf"^{word}: (\d+ bytes, \w+)$", outcome.stdout, re.M)
+        for word in ("opened", "found")
+    )
+    assert opened == found
+    assert "the other ended with 0\n" in outcome.stdout
+
+
+def test_a_fork_while_a_handle_is_opened(built: Path, run: Path) -> None:
+    """The child does not wait for a lock that a thread of its parent holds."""
+    command = [str(support.build_program("shim_share_devices", built)), "fork"]
+    outcome = recorded(command, run, fault="ipc:1", devices="2")
+    assert "the child ended with 0\n" in outcome.stdout
+    assert "the other ended with 0\n" in outcome.stdout
+
+
+def test_devices_that_do_not_reach_each_other(built: Path, run: Path) -> None:
+    """A copy from one to the other does not end the arena of either."""
+    command = [str(support.build_program("shim_far_copies", built))]
+    outcome = recorded(command, run, fault="apart:1", devices="2")
+    assert outcome == support.Outcome("", "", 0)
+    assert set(tt.open(run).regions["kind"]) == {"arena"}
+
+
 def test_contexts_take_their_memory_along(built: Path, run: Path) -> None:
     outcome = recorded(addresses(built, "contexts"), run)
     contexts = re.findall(r"context \d: (\w+) (\w+)\n", outcome.stdout)

@@ -1043,6 +1043,22 @@ def test_graphs_are_updated_where_recording_stops(failing: Path, built: Path, ru
 
 @pytest.mark.native
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
+def test_addresses_of_memory_that_could_not_be_mapped(
+    failing: Path, built: Path, run: Path
+) -> None:
+    """A deterministic run says once that addresses of the driver may differ."""
+    command = support.command("alloc_sizes", built)
+    library = failing / "failing_driver.so"
+    environment = with_failing(library, "FAILING_DRIVER", "cuMemMap:1:801", run, deterministic="1")
+    outcome = support.run(command, environment)
+    compare("alloc_sizes", support.run(command, SIM), outcome)
+    (line,) = (line for line in own_lines(outcome) if "may differ between runs" in line)
+    assert "device 0 could not map memory" in line
+    assert set(tt.open(run).regions["kind"]) == {"device"}
+
+
+@pytest.mark.native
+@pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_memory_of_the_ring_is_given_back_in_the_middle(
     failing: Path, built: Path, run: Path
 ) -> None:

@@ -3,6 +3,7 @@
  */
 #include "arena/parts.h"
 
+#include "arena/share.h"
 #include "util/clock.h"
 
 _Atomic uint64_t arena_serial;
@@ -149,8 +150,14 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 		places_drop(&range->places, fresh);
 	}
 	pthread_mutex_unlock(&arena_lock);
-	if (r != CUDA_SUCCESS)
-		return r == CUDA_ERROR_OUT_OF_MEMORY ? ARENA_SHORT : ARENA_NOT;
+	if (r == CUDA_ERROR_OUT_OF_MEMORY)
+		return ARENA_SHORT;
+	if (r != CUDA_SUCCESS) {
+		session_warn("device %d could not map memory at a chosen address: an allocation's address may differ between "
+			     "runs",
+			     c->device);
+		return ARENA_NOT;
+	}
 	if (users) /* devices came meanwhile */
 		arena_set_access(fresh, c->device, range->users);
 	return ARENA_SERVED;
@@ -351,6 +358,7 @@ void arena_forget(void)
 {
 	pthread_mutex_init(&arena_lock, NULL);
 	arena_pool_forget();
+	arena_share_forget();
 	atomic_store(&arena_used, false);
 	atomic_store(&arena_serial, 0);
 }

@@ -264,15 +264,17 @@ void arena_open(CUdevice device, CUdevice user, bool open)
 	free(list);
 }
 
+/* An access that devices do not have would fail every mapping of the range from then on. */
 void arena_bring_near(struct context *c, CUdeviceptr p)
 {
 	CUdevice device = arena_range_of(p)->properties.location.id;
+	int can = 0;
 
 	if (device == c->device)
 		return;
 	pthread_mutex_lock(&arena_lock);
 	bool open = c->device < 0 || c->device >= ARENA_DEVICES || opened[device][c->device];
 	pthread_mutex_unlock(&arena_lock);
-	if (!open)
+	if (!open && real.cuDeviceCanAccessPeer && real.cuDeviceCanAccessPeer(&can, c->device, device) == CUDA_SUCCESS && can)
 		arena_open(device, c->device, true);
 }

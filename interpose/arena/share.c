@@ -1,5 +1,5 @@
 /*
- * Sharing the arena's memory with other processes. See arena_share.h for the invariant.
+ * Sharing the arena's memory with other processes. See share.h for the invariant.
  */
 #include "arena/share.h"
 
@@ -33,6 +33,7 @@ struct reply {
 
 struct opened {
 	struct shared_handle handle;
+	CUdevice device; /* whose kernels reach it at this address */
 	CUdeviceptr range, address;
 	uint64_t times;
 	struct opened *next;
@@ -244,15 +245,13 @@ static int ask(const struct shared_handle *h, struct reply *reply)
 }
 
 /* The memory behind the descriptor, at an address of the driver's choice. */
-static CUresult map_memory(int fd, uint64_t size, CUdeviceptr *range)
+static CUresult map_memory(int fd, uint64_t size, CUdevice device, CUdeviceptr *range)
 {
-	CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
+	CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
 				  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle memory;
-	CUresult r = real.cuCtxGetDevice(&access.location.id);
+	CUresult r;
 
-	if (r != CUDA_SUCCESS)
-		return r;
 	r = real.cuMemImportFromShareableHandle(&memory, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (r != CUDA_SUCCESS)
 		return r;
@@ -274,7 +273,7 @@ static CUresult open_new(struct opened *o)
 
 	if (fd < 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult r = map_memory(fd, o->handle.mapped, &o->range);
+	CUresult r = map_memory(fd, o->handle.mapped, o->device, &o->range);
 	close(fd);
 	o->address = o->range + reply.offset;
 	return r;
@@ -282,15 +281,18 @@ static CUresult open_new(struct opened *o)
 
 CUresult arena_open_shared(const struct shared_handle *h, CUdeviceptr *p)
 {
-	CUresult r = CUDA_SUCCESS;
+	CUdevice device;
+	CUresult r;
 
 	if (!real.cuMemImportFromShareableHandle || !real.cuMemAddressReserve || !real.cuMemAddressFree)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	if (!p || (server == getpid() && !memcmp(h->socket, name, sizeof(name))))
 		return CUDA_ERROR_INVALID_VALUE; /* a process has no need to open its own */
+	if ((r = real.cuCtxGetDevice(&device)) != CUDA_SUCCESS)
+		return r;
 	pthread_mutex_lock(&lock);
 	struct opened *o = opened;
-	while (o && memcmp(&o->handle, h, sizeof(*h)) != 0)
+	while (o && (o->device != device || memcmp(&o->handle, h, sizeof(*h)) != 0))
 		o = o->next;
 	if (!o) {
 		if (!(o = calloc(1, sizeof(*o)))) {
@@ -298,6 +300,7 @@ CUresult arena_open_shared(const struct shared_handle *h, CUdeviceptr *p)
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
 		o->handle = *h;
+		o->device = device;
 		if ((r = open_new(o)) == CUDA_SUCCESS) {
 			o->next = opened;
 			opened = o;
@@ -332,4 +335,10 @@ bool arena_close_shared(struct context *c, CUdeviceptr p, CUresult *r)
 		free(last);
 	}
 	return o != NULL;
+}
+
+void arena_share_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	opened = NULL;
 }

@@ -24,9 +24,10 @@ struct shared_handle {
 /* False: the memory can't be shared. */
 bool arena_share(CUdeviceptr p, struct shared_handle *h);
 bool arena_is_shared_handle(const void *handle);
-/* Maps it in the current context; opened again it is the same memory. */
+/* Maps it for the current context's device; opened again there it is at the same address. */
 CUresult arena_open_shared(const struct shared_handle *h, CUdeviceptr *p);
 /* What was opened at p as often as it is closed; false: p is none such. c: current. */
 bool arena_close_shared(struct context *c, CUdeviceptr p, CUresult *r);
+void arena_share_forget(void); /* in a fork's child */
 
 #endif

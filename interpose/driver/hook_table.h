@@ -107,7 +107,7 @@
 	X(cuMemHostGetDevicePointer_v2) \
 	X(cuMemAddressReserve) X(cuMemRelease) X(cuMemGetAllocationGranularity) \
 	X(cuMemExportToShareableHandle) \
-	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool) \
+	X(cuDeviceGetMemPool) X(cuDeviceGetDefaultMemPool) X(cuDeviceCanAccessPeer) \
 	X(cuGraphAddKernelNode_v2) X(cuGraphAddDependencies) \
 	X(cuGraphClone) X(cuGraphNodeFindInClone) X(cuGraphDestroy) \
 	X(cuGraphGetNodes) X(cuGraphGetEdges) X(cuGraphGetEdges_v2) X(cuGraphNodeGetType) \

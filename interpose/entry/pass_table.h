@@ -25,7 +25,7 @@
 	X(cuArray3DGetDescriptor_v2) X(cuArrayGetDescriptor_v2) X(cuArrayGetMemoryRequirements) \
 	X(cuArrayGetPlane) X(cuArrayGetSparseProperties) X(cuCtxGetApiVersion) \
 	X(cuCtxGetDevResource) X(cuCtxGetDevice_v2) X(cuCtxGetExecAffinity) X(cuCtxGetFlags) X(cuCtxGetId) \
-	X(cuCtxGetSharedMemConfig) X(cuCtxGetStreamPriorityRange) X(cuDeviceCanAccessPeer) \
+	X(cuCtxGetSharedMemConfig) X(cuCtxGetStreamPriorityRange) \
 	X(cuDeviceComputeCapability) X(cuDeviceGetByPCIBusId) X(cuDeviceGetDevResource) \
 	X(cuDeviceGetExecAffinitySupport) X(cuDeviceGetGraphMemAttribute) \
 	X(cuDeviceGetHostAtomicCapabilities) X(cuDeviceGetLuid) X(cuDeviceGetNvSciSyncAttributes) \

@@ -197,7 +197,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
 	if (!context_alive(peer))
 		return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-	if (peer->device == ctx->device)
+	if (peer->device == ctx->device || sim_settings.apart)
 		return sim_leave(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 	if (ctx->peers >> peer->device & 1)
 		return sim_leave(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);

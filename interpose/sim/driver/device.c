@@ -324,7 +324,7 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 		return result;
 	if (!can)
 		return sim_leave(CUDA_ERROR_INVALID_VALUE);
-	*can = device != peer;
+	*can = device != peer && !sim_settings.apart;
 	return sim_leave(CUDA_SUCCESS);
 }
 
@@ -342,7 +342,7 @@ CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CU
 	case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
 	case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED:
 	case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
-		*value = 1;
+		*value = !sim_settings.apart;
 		break;
 	case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK:
 	case CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED:

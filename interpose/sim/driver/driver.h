@@ -50,6 +50,7 @@ struct sim_settings {
 	bool elsewhere;  /* address ranges are not where they are wished to be */
 	uint64_t granularity; /* of physical memory, bytes */
 	bool ipc;        /* devices say that they can share memory by handles */
+	bool apart;      /* no device reaches another's memory */
 	char *refused_name; /* modules that contain it do not load */
 };
 extern struct sim_settings sim_settings;

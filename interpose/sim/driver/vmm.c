@@ -354,8 +354,11 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
 	if (!result && !mapped(address, size))
 		result = CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count && !result; i++) {
-		for (struct region *r = region_find(address); r && r->base < address + size; r = region_next(r))
+		for (struct region *r = region_find(address); r && r->base < address + size; r = region_next(r)) {
+			if (sim_settings.apart && r->device != access[i].location.id)
+				return sim_leave(CUDA_ERROR_INVALID_DEVICE);
 			open_mapping(r, &access[i]);
+		}
 	}
 	return sim_leave(result);
 }
