@@ -53,20 +53,19 @@ browser: ## Chromium, in which the tests draw the report page (as root, where th
 # On a machine that only tests, what they need besides Python is installed. Tests of a file run in
 # one process, which makes what they share once; a file of few but long tests does not come last.
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
-test: examples ## lint, the tests that need no GPU and end soon, and a sample of native ones under sanitizers
-	$(MAKE) --no-print-directory --jobs=$(JOBS) lint $(if $(CI),browser)
-	$(PYTEST) -m 'not gpu and not long'
-	$(MAKE) --no-print-directory sanitize MARKS='native and not large and not gpu and not long' SAMPLE=4
+test: examples ## lint and the tests that need no GPU and end soon; of the native ones a sample
+	$(MAKE) --no-print-directory --jobs=$(JOBS) lint
+	$(PYTEST) -m 'not gpu and not long' --sample 4
 
-test-all: examples ## test, with the long tests as well, plain and under sanitizers
+test-all: examples ## lint and all tests that need no GPU, the native ones under sanitizers as well
 	$(MAKE) --no-print-directory --jobs=$(JOBS) lint $(if $(CI),browser)
 	$(PYTEST) -m 'not gpu'
-	$(MAKE) --no-print-directory sanitize MARKS='native and not large and not gpu'
+	$(MAKE) --no-print-directory sanitize
 
-sanitize: build
+sanitize: build ## the native tests under the address and undefined behaviour sanitizers
 	$(SANITIZE) $(BIN)/python setup.py --quiet build_ext --build-lib $(SANITIZED)
 	$(SANITIZE) TT_LIB=$(CURDIR)/$(SANITIZED)/ttanalyze/lib ASAN_OPTIONS=detect_leaks=0 \
-		LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) $(PYTEST) -m '$(MARKS)' --sample $(or $(SAMPLE),1)
+		LD_PRELOAD=$$($${CC:-gcc} -print-file-name=libasan.so) $(PYTEST) -m 'native and not large and not gpu'
 
 SECONDS ?= 60
 fuzz: build ## SECONDS for each parser in C (needs clang) and for all readers in Python

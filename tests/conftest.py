@@ -1,7 +1,7 @@
 """Fixtures: the native libraries, where programs are built, runs to read.
 
 TT_LIB names a folder of libraries other than the package's, such as a sanitizer build. With
---sample N a test with many parameters runs with each Nth of them.
+--sample N a test marked native or sampled runs with each Nth of its parameters.
 """
 
 from __future__ import annotations
@@ -35,7 +35,12 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--sample", type=int, default=1, help="each Nth of a test's parameters alone")
+    parser.addoption(
+        "--sample",
+        type=int,
+        default=1,
+        help="each Nth of the parameters of tests marked native or sampled",
+    )
 
 
 @pytest.hookimpl(trylast=True)
@@ -43,9 +48,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Each test begins elsewhere, so that together they see most parameters."""
     step = config.getoption("--sample")
     of: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        of[item.nodeid.partition("[")[0]].append(item)
     kept: set[pytest.Item] = set()
+    for item in items:
+        if item.get_closest_marker("native") or item.get_closest_marker("sampled"):
+            of[item.nodeid.partition("[")[0]].append(item)
+        else:
+            kept.add(item)
     for name, some in of.items():
         kept.update(some[zlib.crc32(name.encode()) % min(step, len(some)) :: step])
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])

@@ -35,6 +35,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.long
 def test_every_part_is_measured(results: Path) -> None:
     said = report.read(results)
     status = {name: (part["status"], part["why"]) for name, part in said["parts"].items()}
@@ -53,6 +54,7 @@ def test_every_part_is_measured(results: Path) -> None:
     assert said["simulator"] and said["machine"]["cpu"]
 
 
+@pytest.mark.long
 def test_the_page_is_made_from_the_results(results: Path, tmp_path: Path) -> None:
     done = support.run([*REPORT, results, "--docs", tmp_path], support.bare_environment())
     assert done.status == 0, done.stderr
@@ -73,6 +75,7 @@ def test_the_page_is_made_from_the_results(results: Path, tmp_path: Path) -> Non
     assert (tmp_path / "performance.md").read_text() == page, "the results are kept beside it"
 
 
+@pytest.mark.long
 def test_a_part_measured_later_joins_the_others(results: Path, tmp_path: Path) -> None:
     out = tmp_path / "results.json"
     shutil.copy(results, out)
@@ -86,6 +89,7 @@ def test_a_part_measured_later_joins_the_others(results: Path, tmp_path: Path) -
     }
 
 
+@pytest.mark.long
 def test_a_part_that_fails_does_not_keep_the_others_back(results: Path, tmp_path: Path) -> None:
     assert results.exists(), "so the programs are built"
     out = tmp_path / "results.json"

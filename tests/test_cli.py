@@ -245,6 +245,7 @@ ELSEWHERE = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("arguments", "redirection", "status", "said"),
     [(words, *FULL) for words in PRINTING]
@@ -561,14 +562,14 @@ import ttanalyze.verbs.doctor.checks, ttanalyze.verbs.verify
 from ttanalyze import cli
 from ttanalyze.cli import common
 from ttanalyze.format import Run
-common.PROGRESS_AFTER = common.PROGRESS_LINE_AFTER = 0.2
+common.PROGRESS_AFTER = common.PROGRESS_LINE_AFTER = 0.1
 def slowly(quick):
     def slow(*arguments, **options):
         progress = options.get("progress") or next(filter(callable, arguments), None)
         for done in range(4):
             if progress:
                 progress(done, 4)
-            time.sleep(0.3)
+            time.sleep(0.15)
         return quick(*arguments, **options)
     return slow
 ttanalyze.verbs.verify.verify = slowly(ttanalyze.verbs.verify.verify)

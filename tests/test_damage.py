@@ -341,6 +341,7 @@ def said(small: Writer) -> list[Any] | str:
         return str(e)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["events.bin", "timeline.bin", "params.bin", "strings.bin"])
 def test_a_flipped_bit_anywhere(small: Writer, name: str) -> None:
     """Such as one that makes a used slot look like an unused one, or the other way round."""
@@ -483,6 +484,7 @@ def test_bad_process_json(
 HUGE = 1 << 42  # bytes, all but the first of them a hole
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [*USED_BY_ALL, "strings.bin", "process.json", "../run.json"])
 def test_a_file_of_terabytes_is_refused_at_once(folder: Path, run_path: Path, name: str) -> None:
     """Without as much memory: what is not right in it is found where it begins."""
@@ -585,6 +587,7 @@ def reseal(path: Path, source: random.Random) -> None:
         rundir.reseal_header(path)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("change", [flip, cut, reseal])
 @pytest.mark.parametrize("seed", range(4))
 def test_random_damage(

@@ -16,7 +16,7 @@ import pytest
 import ttanalyze as tt
 from tests import support
 
-pytestmark = [pytest.mark.native, pytest.mark.large]
+pytestmark = [pytest.mark.native, pytest.mark.large, pytest.mark.long]
 
 BUILT = support.ROOT / "build" / "threads"
 RECORDER = BUILT / "ttanalyze" / "lib" / "libttshim.so"

@@ -47,6 +47,7 @@ def test_what_prevents_one_is_said(arguments: list[str], said: str) -> None:
     assert (done.stdout, done.stderr, done.status) == ("", said, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kernel", [[], ["--kernel-patch"]], ids=str)
 def test_patching(kernel: list[str], tmp_path: Path) -> None:
     printed = demo("patching", tmp_path, "--iterations", "6", "--toggle-every", "2", *kernel)
@@ -70,6 +71,7 @@ def test_streams(tmp_path: Path) -> None:
     assert re.search(r"epoch \d+, region \d+: \d+\.\d % .*writes? old", printed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "deps"), [(["--deps", "region"], "region"), (["--no-deps"], "off")], ids=str
 )

@@ -562,6 +562,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("once", [True, False], ids=["once", "from then on"])
 @pytest.mark.parametrize("call", REFUSALS)
 def test_any_call_of_the_system_fails(
@@ -658,7 +659,13 @@ def test_each_allocation_fails(
     assert len(list(allocations_fail(recording, ways, failing, built, tmp_path))) > 60
 
 
-@pytest.mark.parametrize("call", ["pwrite", "pthread_create", "calloc", "open"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "pthread_create",
+        *(pytest.param(x, marks=pytest.mark.long) for x in ("pwrite", "calloc", "open")),
+    ],
+)
 def test_large_epochs_while_calls_fail(
     call: str, failing: Path, built: Path, tmp_path: Path
 ) -> None:
@@ -674,7 +681,7 @@ def test_large_epochs_while_calls_fail(
             break
 
 
-@pytest.mark.parametrize("first", [14, 22])
+@pytest.mark.parametrize("first", [14, pytest.param(22, marks=pytest.mark.long)])
 def test_the_end_while_the_disk_hangs(
     first: int, failing: Path, built: Path, tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_signal_is_128_and_its_number(recorded: Record, number: signal.Signals
     assert recorded("--", "sh", "-c", f"kill -{int(number)} $$").status == 128 + number
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("program", "reason"),
     [
@@ -577,6 +578,7 @@ def test_without_our_libraries_it_says_what_to_do(
     assert [p.name for p in tmp_path.iterdir()] == ["lib"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -39,6 +39,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_the_wheel_works_by_itself(archives: Path, tmp_path: Path) -> None:
     (wheel,) = archives.glob("*.whl")
     assert wheel.name.startswith("ttanalyze-0.1.0-py3-none-linux_")
@@ -51,6 +52,7 @@ def test_the_wheel_works_by_itself(archives: Path, tmp_path: Path) -> None:
     assert python("-c", program, PYTHONPATH=tmp_path) == f"False {tmp_path}/ttanalyze/__init__.py\n"
 
 
+@pytest.mark.long
 def test_the_wheel_records_and_verifies(archives: Path, built: Path, tmp_path: Path) -> None:
     (wheel,) = archives.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "lib")
@@ -62,6 +64,7 @@ def test_the_wheel_records_and_verifies(archives: Path, built: Path, tmp_path: P
     assert python("-m", "ttanalyze", "verify", run, **options).startswith(f"same: {run} and ")
 
 
+@pytest.mark.long
 def test_the_wheel_says_what_it_needs(archives: Path) -> None:
     (wheel,) = archives.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -82,6 +85,7 @@ def test_the_wheel_says_what_it_needs(archives: Path) -> None:
     assert "LICENSE" in read
 
 
+@pytest.mark.long
 def test_the_libraries_need_the_c_library_only(archives: Path, tmp_path: Path) -> None:
     """A preloaded library must not bring Python, or anything else, into the program."""
     (wheel,) = archives.glob("*.whl")
@@ -100,6 +104,7 @@ def test_the_libraries_need_the_c_library_only(archives: Path, tmp_path: Path) -
     }
 
 
+@pytest.mark.long
 def test_the_source_archive_is_complete(archives: Path) -> None:
     (archive,) = archives.glob("*.tar.gz")
     with tarfile.open(archive) as tar:

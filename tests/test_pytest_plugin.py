@@ -369,6 +369,7 @@ def test_options_and_plugins_of_the_suite_reach_the_test(suite: pytest.Pytester)
     assert 'tests="1"' in report
 
 
+@pytest.mark.long
 def test_with_xdist(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """

@@ -540,6 +540,7 @@ def read(outcome: Outcome, form: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in outcome.stdout.splitlines()]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", ["csv", "json", "ndjson"])
 @pytest.mark.parametrize("table", list(TABLES))
 def test_formats_have_all_rows_and_columns(
@@ -663,8 +664,8 @@ def test_runs_with_nothing_in_them(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     info = '{"format":"ttanalyze-run","version":1,"created_ns":0,"processes":[]}'
     (tmp_path / "none" / "run.json").write_text(info)
-    for name in ("empty", "none"):
-        for table in TABLES:
+    for name, tables in (("empty", list(TABLES)), ("none", ["events", "regions"])):
+        for table in tables:
             every = ",".join(TABLES[table].columns)
             outcome = cli("query", tmp_path / name, "--table", table, "--fields", every)
             assert outcome == Outcome("no rows\n", "", 0), (name, table)

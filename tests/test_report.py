@@ -181,6 +181,7 @@ def test_however_much_differs_the_first_is_shown(tmp_path: Path) -> None:
     assert links == sections
 
 
+@pytest.mark.long
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_page_takes_the_colours_of_the_system(
@@ -197,6 +198,7 @@ def test_a_page_takes_the_colours_of_the_system(
     assert f'data-theme="{scheme}"' in drawn
 
 
+@pytest.mark.long
 @needs_chromium
 def test_a_browser_draws_it(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
@@ -210,6 +212,7 @@ def test_a_browser_draws_it(recorded: tuple[Path, Path], tmp_path: Path) -> None
         assert ">add</button>" in drawn
 
 
+@pytest.mark.long
 @needs_chromium
 def test_a_browser_runs_no_script_of_a_run(run_path: Path, tmp_path: Path) -> None:
     w = small_run(run_path)

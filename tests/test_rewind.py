@@ -394,6 +394,7 @@ def test_from_python(busy: Writer, tmp_path: Path) -> None:
     assert [s.elements for s in rewind.summaries(found)] == [part.size for part in found.parts]
 
 
+@pytest.mark.long
 def test_memory_is_bounded(run_path: Path, tmp_path: Path) -> None:
     """A region larger than the memory that may be used goes to every format."""
     w = Writer(run_path)

@@ -12,6 +12,7 @@ from tests import support
 ROOM = 4 << 10  # KiB
 
 
+@pytest.mark.long
 @pytest.mark.native
 @pytest.mark.large
 def test_memory_does_not_grow_with_what_came_and_went(built: Path, tmp_path: Path) -> None:

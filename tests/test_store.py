@@ -306,6 +306,7 @@ def test_manifest_is_this_text(drain: Any, tmp_path: Path) -> None:
     assert orjson.loads(merged)["processes"][0]["regions"][2]["label"] == 'say "hi"\\\n\ufffd'
 
 
+@pytest.mark.long
 def test_manifest_of_very_many_regions(drain: Any, tmp_path: Path) -> None:
     s = Store(drain, tmp_path / "run")
     region = FFI.new("struct tt_region *", {"kind": 1, "flags": 1, "label": NONE, "size": 8})

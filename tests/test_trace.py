@@ -45,6 +45,7 @@ def training(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- what is in them ----
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("options", [(), ("--deterministic",)], ids=["", "deterministic"])
 @pytest.mark.parametrize("name", ["training", "pipeline", "graph", "async"])
 def test_recorded_programs(
