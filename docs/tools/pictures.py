@@ -52,7 +52,7 @@ def epoch() -> Picture:
     p.line((20, 45), (620, 45))
     for x, name in ((40, "copy"), (115, "add"), (270, "add"), (345, "scale"), (500, "add")):
         p.box(x, 30, 65, 30, name)
-    for number, x in enumerate((220, 450, 600)):
+    for number, x in enumerate((220, 450, 585)):
         p.line((x, 20), (x, 85), arrow=False, dashed=True)
         p.box(x - 38, 88, 76, 30, f"epoch {number}", OURS)
     p.words(20, 108, "memory at", "start")

@@ -1,0 +1,1 @@
+"""Makes the pages of docs/ that follow from the code: python -m docs.tools."""
