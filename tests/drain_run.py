@@ -25,10 +25,7 @@ FLAGS += [f"-I{INTERPOSE / 'include'}"]
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 DECLARED = "store/folder util/json_writer store/store store/events store/dedup"
 HEADERS = ["include/format.h", *(f"{name}.h" for name in DECLARED.split())]
-NAMES = (
-    "compress dedup disk events file folder manifest mapped merge retain store store_epoch strings"
-)
-SOURCES = [STORE / f"{name}.c" for name in NAMES.split()]
+SOURCES = sorted(STORE.glob("*.c"))
 SOURCES += [INTERPOSE / "util" / f"{name}.c" for name in ("clock", "json_writer")]
 STREAM = """#include "util/xxh3_stream.h"
 uint64_t stream_digest(const void *data, size_t length, size_t piece)

@@ -1,5 +1,5 @@
 /*
- * The run directory: its making, the records, the JSON files. See store.h for the invariant.
+ * The run directory: its making, its end, the JSON files. See store.h for the invariant.
  */
 #define _GNU_SOURCE
 #include "store/store.h"
@@ -136,11 +136,8 @@ static bool create_files(store *s)
 {
 	const struct folder *d = &s->folder;
 
-	return strings_create(&s->strings, d) &&
-	       file_create_records(&s->regions, d, "regions.bin", false, TT_FILE_REGIONS, sizeof(struct tt_region), 0, 0) &&
-	       file_create_records(&s->functions, d, "functions.bin", false, TT_FILE_FUNCTIONS, sizeof(struct tt_function), 0,
-				   0) &&
-	       file_create_records(&s->modules, d, "modules.bin", false, TT_FILE_MODULES, sizeof(struct tt_module), 0, 0) &&
+	return strings_create(&s->strings, d) && store_begin_records(s, RECORDS_REGIONS) &&
+	       store_begin_records(s, RECORDS_FUNCTIONS) && store_begin_records(s, RECORDS_MODULES) &&
 	       file_create_records(&s->digests.file, d, "digests.bin", true, TT_FILE_DIGESTS, sizeof(struct tt_digest), 0, 0) &&
 	       file_create_records(&s->blocks.file, d, "blocks.bin", true, TT_FILE_BLOCKS, sizeof(struct tt_block), 0, 0) &&
 	       store_begin_data(s, &s->data[0], 0) &&
@@ -150,13 +147,25 @@ static bool create_files(store *s)
 typedef void file_ending(struct file *f);
 
 struct record_files {
-	struct file *files[12];
+	struct file *files[RECORDS_FILES + 4];
 };
 
 static struct record_files record_files(store *s)
 {
-	return (struct record_files){{&s->strings.file, &s->regions, &s->labels, &s->frames, &s->launches, &s->graph_data,
-				      &s->graphs, &s->functions, &s->modules, &s->epochs, &s->digests.file, &s->blocks.file}};
+	struct record_files r = {{&s->strings.file}};
+	size_t n = 1;
+
+	for (unsigned i = 0; i < RECORDS_FILES; i++)
+		r.files[n++] = &s->records_of[i];
+	r.files[n++] = &s->epochs;
+	r.files[n++] = &s->digests.file;
+	r.files[n] = &s->blocks.file;
+	return r;
+}
+
+static void file_unopened(struct file *f)
+{
+	*f = FILE_CLOSED;
 }
 
 static void end_files(store *s, file_ending *end)
@@ -210,10 +219,7 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 	s->deterministic = config->deterministic;
 	s->retain = config->retain;
 	s->compress = config->compress;
-	s->strings.file = s->regions = s->frames = s->functions = s->modules = s->epochs = FILE_CLOSED;
-	s->labels = s->launches = s->graphs = s->graph_data = s->digests.file = s->blocks.file = FILE_CLOSED;
-	for (unsigned i = 0; i < TT_DATA_LANES; i++)
-		s->data[i].file = s->data_before[i].file = FILE_CLOSED;
+	end_files(s, file_unopened);
 	pthread_mutex_init(&s->records, NULL);
 	pthread_mutex_init(&s->capture, NULL);
 	pthread_mutex_init(&s->images, NULL);
@@ -280,9 +286,11 @@ static bool lock_all(store *s, struct all_locks *a)
 /* The caller holds all locks. */
 static void settle(store *s)
 {
+	struct file *labels = &s->records_of[RECORDS_LABELS];
+
 	store_roll_back(s);
-	if (s->labels.fd >= 0 && !file_flush(&s->labels))
-		store_fail_write(s, &s->labels);
+	if (labels->fd >= 0 && !file_flush(labels))
+		store_fail_write(s, labels);
 	s->sealed = true;
 }
 
@@ -330,7 +338,7 @@ void store_close(store *s)
 		struct manifest_source m = {
 			.folder = &s->folder,
 			.process = s->process,
-			.regions = &s->regions,
+			.regions = &s->records_of[RECORDS_REGIONS],
 			.epochs = &s->epochs,
 			.digests = &s->digests.file,
 			.strings = &s->strings,
@@ -395,205 +403,6 @@ const char *store_directory(const store *s)
 const struct folder *store_folder(const store *s)
 {
 	return &s->folder;
-}
-
-/* ---- records ---- */
-
-char *store_text(store *s, uint32_t offset)
-{
-	struct store_visit v;
-	uint32_t length;
-
-	if (!store_enter(s, &s->records, &v))
-		return NULL;
-	char *text = strings_get(&s->strings, offset, &length);
-	store_leave(&s->records, &v);
-	if (text)
-		text[length] = 0;
-	return text;
-}
-
-uint32_t store_string(store *s, const char *text)
-{
-	uint32_t offset = TT_NO_ID;
-	struct store_visit v;
-
-	if (!text || !store_enter(s, &s->records, &v))
-		return TT_NO_ID;
-	if (!strings_add(&s->strings, text, &offset)) {
-		offset = TT_NO_ID;
-		if (errno == EOVERFLOW || errno == ENOMEM)
-			__atomic_store_n(&s->texts_lost, errno, __ATOMIC_RELAXED);
-		else
-			store_fail_write(s, &s->strings.file);
-	}
-	store_leave(&s->records, &v);
-	return offset;
-}
-
-bool store_append(store *s, struct file *f, const void *record, size_t size)
-{
-	uint64_t before = f->size;
-
-	if (file_append(f, record, size))
-		return true;
-	store_fail_write(s, f);
-	file_rollback(f, before);
-	return false;
-}
-
-bool store_region(store *s, struct tt_region *r)
-{
-	struct store_visit v;
-	bool good;
-
-	if (!store_enter(s, &s->records, &v))
-		return false;
-	r->check = xxh3_64(r, offsetof(struct tt_region, check));
-	good = store_append(s, &s->regions, r, sizeof(*r));
-	if (s->retain)
-		retain_region(&s->kept, r, __atomic_load_n(&s->segment, __ATOMIC_RELAXED));
-	store_leave(&s->records, &v);
-	return good;
-}
-
-/* Appends to a file that is there from its first record on. */
-static bool append_to(store *s, struct file *f, const char *name, bool buffered, enum tt_file_kind kind, const void *records,
-		      size_t count, uint32_t size)
-{
-	return (f->fd >= 0 || file_create_records(f, &s->folder, name, buffered, kind, size, 0, TT_ENCODING_PLAIN) ||
-		store_fail(s, "creating", name, errno)) &&
-	       store_append(s, f, records, count * size);
-}
-
-/* Thousands may come between two epochs, and before the next they mean nothing: they go through a buffer. */
-bool store_label(store *s, struct tt_label *l)
-{
-	struct store_visit v;
-	bool good;
-
-	if (!store_enter(s, &s->records, &v))
-		return false;
-	l->check = xxh3_64(l, offsetof(struct tt_label, check));
-	good = append_to(s, &s->labels, "labels.bin", true, TT_FILE_LABELS, l, 1, sizeof(*l));
-	store_leave(&s->records, &v);
-	return good;
-}
-
-bool store_frames(store *s, struct tt_frame *frames, size_t count)
-{
-	struct store_visit v;
-	bool good;
-
-	if (!store_enter(s, &s->records, &v))
-		return false;
-	for (size_t i = 0; i < count; i++)
-		frames[i].check = xxh3_64(&frames[i], offsetof(struct tt_frame, check));
-	good = append_to(s, &s->frames, "frames.bin", false, TT_FILE_FRAMES, frames, count, sizeof(*frames));
-	store_leave(&s->records, &v);
-	return good;
-}
-
-bool store_launch(store *s, struct tt_launch *l)
-{
-	struct store_visit v;
-	bool good;
-
-	if (!store_enter(s, &s->records, &v))
-		return false;
-	l->check = xxh3_64(l, offsetof(struct tt_launch, check));
-	good = append_to(s, &s->launches, "launches.bin", false, TT_FILE_LAUNCHES, l, 1, sizeof(*l));
-	store_leave(&s->records, &v);
-	return good;
-}
-
-bool store_function(store *s, struct tt_function *f)
-{
-	struct store_visit v;
-	bool good;
-
-	if (!store_enter(s, &s->records, &v))
-		return false;
-	f->check = xxh3_64(f, offsetof(struct tt_function, check));
-	good = store_append(s, &s->functions, f, sizeof(*f));
-	store_leave(&s->records, &v);
-	return good;
-}
-
-static bool create_graph_files(store *s)
-{
-	return s->graphs.fd >= 0 ||
-	       (file_create_records(&s->graph_data, &s->folder, "graphdata.bin", false, TT_FILE_GRAPH_DATA, 1, 0,
-				    TT_ENCODING_PLAIN) &&
-		file_create_records(&s->graphs, &s->folder, "graphs.bin", false, TT_FILE_GRAPHS, sizeof(struct tt_graph_record),
-				    0, TT_ENCODING_PLAIN)) ||
-	       store_fail(s, "creating graphs.bin in", s->folder.path, errno);
-}
-
-bool store_graph(store *s, struct tt_graph_record *records, size_t count, const uint8_t *data, size_t size)
-{
-	struct store_visit v;
-
-	if (!store_enter(s, &s->records, &v))
-		return false;
-	bool good = create_graph_files(s);
-	for (size_t i = 0; good && i < count; i++) {
-		struct tt_graph_record *r = &records[i];
-		r->data_check = r->data_size ? xxh3_64(data + r->data, r->data_size) : 0;
-		r->data = r->data_size ? r->data + s->graph_data.size : 0;
-		r->check = xxh3_64(r, offsetof(struct tt_graph_record, check));
-	}
-	/* Data first: a record is there only with what it refers to. */
-	good = good && (!size || store_append(s, &s->graph_data, data, size)) &&
-	       store_append(s, &s->graphs, records, count * sizeof(*records));
-	store_leave(&s->records, &v);
-	return good;
-}
-
-/* Saves the image under its hash, once. */
-static bool save_image(store *s, uint64_t hash, const void *image, size_t size)
-{
-	char name[32], draft[40];
-	struct stat status;
-	struct file f;
-
-	snprintf(name, sizeof(name), "%016llx", (unsigned long long)hash);
-	snprintf(draft, sizeof(draft), "%s.tmp", name);
-	if (!s->image_folder.path && !folder_make(&s->image_folder, &s->folder, "modules"))
-		return store_fail(s, "creating modules in", s->folder.path, errno);
-	int fd = file_open_existing(&s->image_folder, name);
-	bool there = fd >= 0 && !fstat(fd, &status) && (uint64_t)status.st_size == size;
-	if (fd >= 0)
-		close(fd);
-	if (there)
-		return true;
-	if (!file_create(&f, &s->image_folder, draft, false))
-		return store_fail(s, "creating an image in", s->image_folder.path, errno);
-	if (!file_append(&f, image, size)) {
-		store_fail_write(s, &f);
-		file_discard(&f);
-		return false;
-	}
-	return file_publish(&f, &s->image_folder, name) || store_fail(s, "writing an image in", s->image_folder.path, errno);
-}
-
-bool store_module(store *s, struct tt_module *m, const void *image, size_t size)
-{
-	struct store_visit v;
-	bool good;
-
-	if (!store_enter(s, &s->images, &v))
-		return false;
-	m->size = size;
-	m->image = image ? xxh3_64(image, size) : 0;
-	good = !image || save_image(s, m->image, image, size);
-	store_leave(&s->images, &v);
-	if (!good || !store_enter(s, &s->records, &v))
-		return false;
-	m->check = xxh3_64(m, offsetof(struct tt_module, check));
-	good = store_append(s, &s->modules, m, sizeof(*m));
-	store_leave(&s->records, &v);
-	return good;
 }
 
 /* ---- process.json ---- */

@@ -375,7 +375,8 @@ static void drop_segments(store *s, const struct tt_epoch *e)
 static bool flush_labels(store *s)
 {
 	pthread_mutex_lock(&s->records);
-	bool good = s->labels.fd < 0 || file_flush(&s->labels) || store_fail_write(s, &s->labels);
+	struct file *labels = &s->records_of[RECORDS_LABELS];
+	bool good = labels->fd < 0 || file_flush(labels) || store_fail_write(s, labels);
 	pthread_mutex_unlock(&s->records);
 	return good;
 }

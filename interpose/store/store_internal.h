@@ -19,6 +19,19 @@
 #include "store/strings.h"
 #include "util/xxh3_stream.h"
 
+/* Files of records that do not belong to an epoch, in the order of process.json. */
+enum records {
+	RECORDS_REGIONS,
+	RECORDS_LABELS,
+	RECORDS_FRAMES,
+	RECORDS_LAUNCHES,
+	RECORDS_GRAPH_DATA,
+	RECORDS_GRAPHS,
+	RECORDS_FUNCTIONS,
+	RECORDS_MODULES,
+	RECORDS_FILES,
+};
+
 struct store_span {
 	struct file file;
 	uint64_t committed; /* bytes of the file that belong to committed epochs */
@@ -46,8 +59,7 @@ struct store {
 	pthread_mutex_t records;
 	struct strings strings;
 	int texts_lost; /* errno */
-	struct file regions, functions, modules;
-	struct file frames, labels, launches, graphs, graph_data; /* from the first of them on */
+	struct file records_of[RECORDS_FILES]; /* open from the first record on, if not from the beginning */
 	struct retain kept;
 
 	pthread_mutex_t capture;
@@ -88,6 +100,9 @@ bool store_fail(store *s, const char *what, const char *path, int error);
 bool store_fail_write(store *s, const struct file *f); /* with errno */
 /* Appends a whole record or nothing. */
 bool store_append(store *s, struct file *f, const void *record, size_t size);
+
+/* The caller holds `records`, or nobody else has the store. False: with errno. */
+bool store_begin_records(store *s, enum records which);
 
 /* The caller holds `capture`. */
 bool store_begin_data(store *s, struct store_lane *lane, uint32_t index);
