@@ -78,6 +78,14 @@ soak: build ## an hour of recording on the simulator: neither memory nor descrip
 test-threads: build ## the recorder's threads under ThreadSanitizer
 	$(PYTEST) tests/test_data_races.py
 
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c requirements-dev.lock --editable '.[docs]'
+	touch $@
+
+docs: build $(VENV)/.docs ## the pages that follow from the code, and a site of all pages in build/site
+	$(BIN)/python -m docs.tools
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 $(VENV)/.mutate: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c requirements-dev.lock --editable '.[mutate]'
 	touch $@
@@ -109,4 +117,4 @@ clean: ## all that was built, but not .venv
 	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
-.PHONY: help build examples browser demo lint test test-all sanitize fuzz soak test-threads mutate gpu-test bench wild wheel ptx clean
+.PHONY: help build docs examples browser demo lint test test-all sanitize fuzz soak test-threads mutate gpu-test bench wild wheel ptx clean

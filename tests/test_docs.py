@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ttanalyze as tt
-from docs.tools import api, pictures, reference
+from docs.tools import api, pictures, reference, site
 from tests import support
 from tests.rundir import Writer
 from ttanalyze import options
@@ -90,7 +90,24 @@ def test_the_overview_of_the_design_is_short() -> None:
 @pytest.mark.parametrize("tool", [pictures, reference, api], ids=lambda t: t.__name__)
 def test_made_pages_are_current(tool: types.ModuleType) -> None:
     for path, content in tool.pages().items():
-        assert path.read_text() == content, f"{path} is old: run python -m docs.tools"
+        assert path.read_text() == content, f"{path} is old: run make docs"
+
+
+def test_the_site_has_every_page() -> None:
+    nav = site.on_config({})["nav"]
+    assert nav[:2] == ["index.md", "quickstart.md"]
+    sections = [next(iter(part.values())) for part in nav if isinstance(part, dict)]
+    pages = {*(part for part in nav if isinstance(part, str)), *(p for s in sections for p in s)}
+    assert pages == {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+
+
+def test_the_site_has_no_links_to_the_source() -> None:
+    page = types.SimpleNamespace(file=types.SimpleNamespace(src_uri="guides/tui.md"))
+    shown = site.on_page_markdown("[a](../../x.py) [b](save.md#c) [d](https://e)", page)
+    assert shown == "a [b](save.md#c) [d](https://e)"
+    assert (
+        site.on_page_markdown("| `a\\|b` | c\\|d |\n`a\\|b`", page) == "| `a|b` | c\\|d |\n`a\\|b`"
+    )
 
 
 def test_every_page_of_the_reference_is_of_a_verb() -> None:

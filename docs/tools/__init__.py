@@ -1,1 +1,1 @@
-"""Makes the pages of docs/ that follow from the code: python -m docs.tools."""
+"""Makes the pages of docs/ that follow from the code, and what the site needs: make docs."""

@@ -35,7 +35,7 @@ def text(documented: Any) -> str:
     names |= {*getattr(documented, "__annotations__", ()), *vars(documented)}
     names |= {name.removesuffix("_a") for name in names}
     found = []
-    for paragraph in (inspect.getdoc(documented) or "").split("\n\n"):
+    for paragraph in inspect.cleandoc(documented.__doc__ or "").split("\n\n"):
         parts = re.split(r"(?:^|(?<=[.;]) )((?:\w+, )*\w+): ", " ".join(paragraph.split()))
         lines = [parts[0]]
         for spelled, meaning in zip(parts[1::2], parts[2::2], strict=True):
@@ -67,19 +67,20 @@ def own(module: ModuleType, value: Any) -> bool:
 
 def member(name: str, value: Any) -> str:
     wrapped = getattr(value, "func", getattr(value, "fget", getattr(value, "__func__", value)))
-    if name.startswith("_") or not (inspect.isfunction(wrapped) and inspect.getdoc(wrapped)):
+    if name.startswith("_") or not (inspect.isfunction(wrapped) and wrapped.__doc__):
         return ""
     spelled = name if wrapped is not value and not callable(value) else signature(name, wrapped)
-    return f"- `{spelled}`: " + text(wrapped).replace("\n", "\n  ").replace("  \n", "\n")
+    return f"- `{spelled}`: " + text(wrapped).replace("\n", "\n    ").replace("    \n", "\n")
 
 
 def entry(name: str, value: Any) -> str:
     parts = [f"### {name}", f"```python\n{signature(name, value)}\n```"]
-    if not inspect.isclass(value) or value.__doc__ != signature(name, value):
+    if not (value.__doc__ or "").startswith(f"{name}("):  # else it is made of the signature
         parts.append(text(value))
     if inspect.isclass(value):
         members = [member(each, what) for each, what in vars(value).items()]
-        parts.append("\n".join(filter(None, members)))
+        apart = "\n\n" if any("\n" in each for each in members) else "\n"
+        parts.append(apart.join(filter(None, members)))
     return "\n\n".join(filter(None, parts))
 
 
@@ -92,5 +93,5 @@ def pages() -> dict[Path, str]:
         found = {n: v for n, v in vars(module).items() if not n.startswith("_") and own(module, v)}
         first = text(module).partition("\n\n")[0]
         parts += [f"## ttanalyze.{public}", first]
-        parts += [entry(n, found[n]) for n in sorted(found) if inspect.getdoc(found[n])]
+        parts += [entry(n, found[n]) for n in sorted(found) if found[n].__doc__]
     return {PAGE: "\n\n".join(part.strip() for part in parts) + "\n"}
