@@ -26,7 +26,7 @@ from tests import support
 from tests.rundir import Writer, edit, reseal_records
 from tests.support import Cli
 from tests.test_kernel_checksums import entry, fatbin
-from ttanalyze.code.elf import Cubin
+from ttanalyze.code.cubin import Cubin
 from ttanalyze.core.delays import Config
 from ttanalyze.disassembly import categories
 from ttanalyze.disassembly import tools as searched

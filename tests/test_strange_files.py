@@ -67,7 +67,7 @@ def test_addr2line_takes_no_arguments_from_a_run(
     head[32:48] = (0).to_bytes(8, "little") + (64).to_bytes(8, "little")
     head[54:64] = b"".join(n.to_bytes(2, "little") for n in (56, 0, 64, 1, 0))
     section = bytearray(64)
-    section[24:32] = at.to_bytes(8, "little")
+    section[24:40] = at.to_bytes(8, "little") + (12).to_bytes(8, "little")
     (tmp_path / "@file").write_bytes(bytes(head) + bytes(section) + b".debug_line\0")
     with_frame(run_path, "@file")
     for name in ("@file", "frames.bin"):

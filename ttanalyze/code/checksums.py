@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import xxhash
 
-from ttanalyze.code import elf, fatbin, ptx
+from ttanalyze.code import cubin, elf, fatbin, ptx
 
 
 def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
@@ -18,14 +18,14 @@ def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
     image has no such kernel that can be read.
     """
     if image.startswith(elf.MAGIC):
-        return elf.checksums(image, names)
+        return cubin.checksums(image, names)
     if not image.startswith(fatbin.MAGIC):
         return ptx.checksums(image, names)
     found: dict[str, list[str]] = {name: [] for name in names}
     for entry in fatbin.entries(image):
         if entry.contents is None:  # any of the kernels may be in it, and as other code
             return [None] * len(names)
-        read = ptx.checksums if entry.kind == fatbin.PTX else elf.checksums
+        read = ptx.checksums if entry.kind == fatbin.PTX else cubin.checksums
         for name, checksum in zip(names, read(entry.contents, names), strict=True):
             if checksum is not None:
                 found[name].append(f"{entry.kind}:{entry.architecture}:{checksum}")

@@ -1,285 +1,99 @@
-"""Kernels in cubins, ELF files for NVIDIA's GPUs: their code, and checksums of it.
+"""ELF files of 64 bits, little-endian: their sections, segments and symbols.
 
-The layout is that of the System V ABI's generic 64-bit ELF. What the sections are is described
-in the CUDA Binary Utilities manual and seen in what nvcc writes: a kernel K has its instructions
-in `.text.K` and its constants in `.nv.constantN.K`, which names the former in sh_info; functions
-that it calls have sections of their own, which its relocations lead to. `.nv.info.K` is no part of
-the checksum: it counts symbols, and those depend on the kernel's neighbours.
+The layout is that of the System V ABI. The files may be a stranger's: what points outside of one
+raises UnreadableError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from ttanalyze.format.layout import Array
 
-MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
-HEADER = np.dtype(
-    {
-        "names": ["abi", "machine", "shoff", "flags", "shentsize", "shnum", "shstrndx"],
-        "formats": ["u1", "<u2", "<u8", "<u4", "<u2", "<u2", "<u2"],
-        "offsets": [8, 18, 40, 48, 58, 60, 62],
-        "itemsize": 64,
-    }
+MAGIC = b"\x7fELF\x02\x01"
+HEADER = np.dtype("V8, u1, V7, <u2, <u2, <u4, <u8, <u8, <u8, <u4, <u2, <u2, <u2, <u2, <u2, <u2")
+HEADER.names = (
+    *("magic", "abi", "padding", "type", "machine", "version", "entry", "phoff", "shoff", "flags"),
+    *("ehsize", "phentsize", "phnum", "shentsize", "shnum", "shstrndx"),
 )
+SEGMENT = np.dtype("<u4, <u4, <u8, <u8, <u8, <u8, <u8, <u8")
+SEGMENT.names = ("type", "flags", "offset", "addr", "physical", "size", "memory", "align")
 SECTION = np.dtype("<u4, <u4, <u8, <u8, <u8, <u8, <u4, <u4, <u8, <u8")
 SECTION.names = ("name", "type", "flags", "addr", "offset", "size", "link", "info", "align", "each")
 SYMBOL = np.dtype("<u4, u1, u1, <u2, <u8, <u8")
 SYMBOL.names = ("name", "info", "other", "section", "value", "size")
-CUDA = 190
-PROGBITS, RELA, REL = 1, 4, 9
-EXECUTABLE = 4
-CONSTANT = b".nv.constant"
-CALL_GRAPH = (
-    b".nv.callgraph\0"  # pairs of symbols, who calls and who is called; 0 and -1, … are others
-)
-INSTRUCTION = np.dtype([("first", "<u8"), ("second", "<u8")])  # from sm_70 on
-OPERATION = 0x1FF  # of the first word; the bits above say what kinds of operands there are
-VIEWS = {"textures": range(0x160, 0x171), "surfaces": (0x194, 0x196, *range(0x198, 0x1A0))}
-TEXT = b".text."
 LONGEST = 1 << 16  # bytes of a name
-REREAD = 4  # times its size are read of a cubin, whose sections may lie on one another
 
 
-def checksums(image: bytes, names: Sequence[str]) -> list[str | None]:
-    """For each mangled name 16 hexadecimal digits, None where there is no such kernel."""
-    try:
-        cubin = Cubin(image)
-    except UnreadableError:
-        return [None] * len(names)
-    return [cubin.checksum(name) for name in names]
+class UnreadableError(ValueError):
+    """It is no such file, or one that was damaged."""
 
 
-def uses(image: bytes, name: str) -> tuple[set[str], set[str]] | None:
-    """What a kernel and what it calls has of VIEWS, and the names of the functions that it calls;
-    None where there is no such kernel.
-    """
-    try:
-        return Cubin(image).uses(name)
-    except UnreadableError:
-        return None
+def string(strings: bytes, at: int) -> bytes:
+    """The text that begins there, without its end; nothing where it has none."""
+    return strings[at : max(at, strings.find(b"\0", at, at + LONGEST))]
 
 
-class UnreadableError(Exception):
-    """It is no cubin, or one that was damaged."""
-
-
-class Cubin:
+class Elf:
     """Raises UnreadableError where it is none."""
 
     def __init__(self, image: bytes) -> None:
         self._image = image
-        header = self._records(HEADER, 0, 1)[0]
-        if header["machine"] != CUDA or header["shentsize"] != SECTION.itemsize:
+        self.header = self._records(HEADER, 0, 1)[0]
+        if not image.startswith(MAGIC) or self.header["shentsize"] != SECTION.itemsize:
             raise UnreadableError
-        # Since CUDA 13 the architecture is the second byte of the flags.
-        self.architecture = int(header["flags"]) >> (8 if header["abi"] >= 8 else 0) & 0xFF
-        begin, count = int(header["shoff"]), int(header["shnum"])
+        begin, count = int(self.header["shoff"]), int(self.header["shnum"])
         if begin and not count:  # more than its member can hold
             count = int(self._records(SECTION, begin, 1)[0]["size"])
-        self._sections = self._records(SECTION, begin, count)
-        if int(header["shstrndx"]) >= count:
+        self.sections = self._records(SECTION, begin, count)
+        if int(self.header["shstrndx"]) >= count:
             raise UnreadableError
-        self._names = self._bytes(int(header["shstrndx"]))
-        self._left = REREAD * len(image)
-        self._own: dict[int, bytes] = {}
+        self.names = bytes(self.bytes_of(int(self.header["shstrndx"])))
 
     def _records(self, kind: np.dtype[Any], at: int, count: int) -> Array:
         if at > len(self._image) or count > (len(self._image) - at) // kind.itemsize:
             raise UnreadableError
         return np.frombuffer(self._image, kind, count, at)
 
-    def _bytes(self, section: int) -> memoryview:
-        """The contents of a section."""
-        begin, size = (int(self._sections[section][member]) for member in ("offset", "size"))
+    def segments(self) -> Array:
+        return self._records(SEGMENT, int(self.header["phoff"]), int(self.header["phnum"]))
+
+    def bytes_of(self, section: int) -> memoryview:
+        begin, size = (int(self.sections[section][member]) for member in ("offset", "size"))
         if begin > len(self._image) or size > len(self._image) - begin:
             raise UnreadableError
         return memoryview(self._image)[begin : begin + size]
 
-    def kernels(self) -> list[str]:
-        """Mangled names of kernels with code, in the order of their sections."""
-        code = (self._sections["type"] == PROGBITS) & (self._sections["flags"] & EXECUTABLE != 0)
-        names = [self._name(section) for section in np.flatnonzero(code).tolist()]
-        texts = [name[len(TEXT) :] for name in names if name.startswith(TEXT)]
-        return [text.decode(errors="replace") for text in texts]
-
-    def code(self, name: str) -> tuple[int, memoryview]:
-        """A kernel's section and what is in it. Raises UnreadableError where there is none."""
-        section = self._text(name)
-        if section is None:
-            raise UnreadableError
-        return section, self._bytes(section)
-
     def contents(self, name: bytes) -> bytes:
         """Of the section of that name; nothing where there is none."""
-        for section in self._named(name + b"\0"):
-            return bytes(self._bytes(section))
+        for section in self.named(name):
+            return bytes(self.bytes_of(section))
         return b""
 
-    def relocated(self, name: bytes) -> dict[int, tuple[int, int]]:
-        """Offsets in a section where relocations put addresses: the section, and where in it."""
-        found: dict[int, tuple[int, int]] = {}
-        sections = self._sections
-        for section in np.flatnonzero(np.isin(sections["type"], (REL, RELA))).tolist():
-            into = int(sections[section]["info"])
-            if into >= len(sections) or self._name(into) != name:
-                continue
-            entries, symbols = self._relocations(section)
-            which = (entries[:, 1] >> np.uint64(32)).astype("i8")
-            values = symbols["value"][which]
-            if entries.shape[1] > 2:
-                values = values + entries[:, 2]
-            places = zip(symbols["section"][which].tolist(), values.tolist(), strict=True)
-            found.update(zip(entries[:, 0].tolist(), places, strict=True))
-        return found
+    def whole(self, section: int, kind: np.dtype[Any]) -> Array:
+        """The whole records of a section."""
+        contents = self.bytes_of(section)
+        return np.frombuffer(contents[: len(contents) // kind.itemsize * kind.itemsize], kind)
 
-    def checksum(self, name: str) -> str | None:
-        try:
-            first = self._text(name)
-            if first is None:
-                return None
-            own = self._own_digest(first)
-            called = sorted(self._own_digest(section) for section in self._reached(first))
-        except UnreadableError:
-            return None
-        return f"{xxhash.xxh3_64_intdigest(b''.join([own, *called])):016x}"
-
-    def uses(self, name: str) -> tuple[set[str], set[str]] | None:
-        first = self._text(name)
-        if first is None:
-            return None
-        names, texts = self._called_by(name)
-        for text in texts | {first}:
-            texts |= self._reached(text) | {text}
-        operations: set[int] = set()
-        for text in texts:
-            words = self._whole(text, INSTRUCTION)["first"]
-            operations.update(np.unique(words & np.uint64(OPERATION)).tolist())
-        return {kind for kind, known in VIEWS.items() if operations & set(known)}, names
-
-    def _called_by(self, name: str) -> tuple[set[str], set[int]]:
-        """Names of the functions that one can call, as the graph of calls has them, and the
-        sections of those that are here.
-        """
-        sections = self._sections
-        graph = next(self._named(CALL_GRAPH), None)
-        if graph is None:
-            return set(), set()
-        symbols = self._whole(self._link(graph), SYMBOL)
-        strings = bytes(self._bytes(self._link(self._link(graph))))
-        called: dict[int, list[int]] = {}
-        for caller, callee in self._whole(graph, np.dtype("<u4, <u4")).tolist():
-            if 0 < caller < len(symbols) and callee < len(symbols):
-                called.setdefault(caller, []).append(callee)
-
-        def name_of(symbol: int) -> str:
-            at = int(symbols["name"][symbol])
-            return strings[at : strings.find(b"\0", at)].decode(errors="replace")
-
-        open_ = [symbol for symbol in called if name_of(symbol) == name]
-        reached = set(open_)
-        while open_:
-            more = set(called.get(open_.pop(), ())) - reached
-            reached |= more
-            open_ += more
-        here = {int(symbols["section"][symbol]) for symbol in reached}
-        code = {s for s in here if s < len(sections) and sections["flags"][s] & EXECUTABLE}
-        return {name_of(symbol) for symbol in reached} - {name}, code
-
-    def _link(self, section: int) -> int:
+    def link(self, section: int) -> int:
         """The section that one says it goes with."""
-        link = int(self._sections[section]["link"])
-        if link >= len(self._sections):
+        link = int(self.sections[section]["link"])
+        if link >= len(self.sections):
             raise UnreadableError
         return link
 
-    def _whole(self, section: int, kind: np.dtype[Any]) -> Array:
-        """The whole records of a section."""
-        contents = self._bytes(section)
-        return np.frombuffer(contents[: len(contents) // kind.itemsize * kind.itemsize], kind)
+    def symbols(self, section: int) -> tuple[Array, bytes]:
+        """A section's symbols, and the strings that have their names."""
+        return self.whole(section, SYMBOL), bytes(self.bytes_of(self.link(section)))
 
-    def _named(self, name: bytes) -> Iterator[int]:
-        """The sections of a name, which is given with its end."""
-        names = bytes(self._names)
-        for section, at in enumerate(self._sections["name"].tolist()):
-            if names.startswith(name, at):
+    def name(self, section: int) -> bytes:
+        return string(self.names, int(self.sections[section]["name"]))
+
+    def named(self, name: bytes) -> Iterator[int]:
+        """The sections of a name."""
+        for section, at in enumerate(self.sections["name"].tolist()):
+            if self.names.startswith(name + b"\0", at):
                 yield section
-
-    def _text(self, name: str) -> int | None:
-        """The section with a kernel's instructions."""
-        wanted = TEXT + name.encode() + b"\0"
-        names, at, places = bytes(self._names), 0, []
-        while (at := names.find(wanted, at)) >= 0:
-            places.append(at)
-            at += len(wanted)
-        sections = self._sections
-        found = np.isin(sections["name"], places) & (sections["type"] == PROGBITS)
-        found &= (sections["flags"] & EXECUTABLE != 0) & (sections["size"] != 0)
-        return int(found.argmax()) if found.any() else None
-
-    def _own_digest(self, text: int) -> bytes:
-        """Of a section with instructions and of its constants."""
-        if text not in self._own:
-            sections = self._sections
-            mine = (sections["info"] == text) & (sections["type"] == PROGBITS)
-            parts = [(b"", text)]
-            for section in np.flatnonzero(mine).tolist():
-                at = int(sections[section]["name"])
-                bank = bytes(self._names[at : at + len(CONSTANT) + 2]).rstrip(b".")
-                if bank.startswith(CONSTANT):
-                    parts.append((bank, section))
-            digest = xxhash.xxh3_64()
-            for bank, section in sorted(parts):
-                contents = self._bytes(section)
-                self._left -= len(contents)
-                if self._left < 0:
-                    raise UnreadableError
-                digest.update(bank + len(contents).to_bytes(8, "little"))
-                digest.update(contents)
-            self._own[text] = digest.digest()
-        return self._own[text]
-
-    def _reached(self, first: int) -> set[int]:
-        """Sections with instructions that a kernel's can call, without itself."""
-        reached, open_ = {first}, [first]
-        while open_:
-            for section in self._called(open_.pop()) - reached:
-                reached.add(section)
-                open_.append(section)
-        return reached - {first}
-
-    def _called(self, text: int) -> set[int]:
-        """The sections with instructions that the relocations of one name."""
-        sections = self._sections
-        relocations = np.isin(sections["type"], (REL, RELA)) & (sections["info"] == text)
-        called: set[int] = set()
-        for section in np.flatnonzero(relocations).tolist():
-            entries, symbols = self._relocations(section)
-            which = np.unique(entries[:, 1] >> np.uint64(32))
-            targets = np.unique(symbols["section"][which.astype("i8")]).astype("i8")
-            targets = targets[targets < len(sections)]  # others are no sections
-            code = sections["flags"][targets] & EXECUTABLE != 0
-            called.update(targets[code & (sections["type"][targets] == PROGBITS)].tolist())
-        return called
-
-    def _relocations(self, section: int) -> tuple[Array, Array]:
-        """Those in a section, two or three words each, and the symbols that they name."""
-        contents = self._bytes(section)
-        size = 24 if self._sections[section]["type"] == RELA else 16
-        self._left -= len(contents)
-        if self._left < 0:
-            raise UnreadableError
-        symbols = self._whole(self._link(section), SYMBOL)
-        entries = np.frombuffer(contents[: len(contents) // size * size], "<u8")
-        entries = entries.reshape(-1, size // 8)
-        if len(entries) and int((entries[:, 1] >> np.uint64(32)).max()) >= len(symbols):
-            raise UnreadableError
-        return entries, symbols
-
-    def _name(self, section: int) -> bytes:
-        at = int(self._sections[section]["name"])
-        return bytes(self._names[at : at + LONGEST]).partition(b"\0")[0]

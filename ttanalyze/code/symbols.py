@@ -1,7 +1,7 @@
 """Names and source lines of places in object files.
 
-Functions come from an ELF file's symbol tables (System V ABI, chapter 4), source lines and inlined
-functions from its debug information, read by binutils' addr2line where both are there.
+Functions come from an ELF file's symbol tables, source lines and inlined functions from its debug
+information, read by binutils' addr2line where both are there.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-import struct
 import subprocess
 from dataclasses import dataclass
 
 import numpy as np
 
 from ttanalyze.code.demangle import demangle
+from ttanalyze.code.elf import SYMBOL, Elf, string
 from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
 from ttanalyze.util.regular_files import read_regular
@@ -23,8 +23,6 @@ from ttanalyze.util.regular_files import read_regular
 MOST = 1 << 30  # bytes of an object file that are looked at
 WAIT = 20  # seconds that addr2line gets for one file
 LOAD, SYMBOLS, DYNAMIC_SYMBOLS, FUNCTION = 1, 2, 11, 2  # PT_LOAD, SHT_SYMTAB, SHT_DYNSYM, STT_FUNC
-SYMBOL = np.dtype("<u4, u1, u1, <u2, <u8, <u8")  # an Elf64_Sym
-SYMBOL.names = ("name", "info", "other", "section", "value", "size")
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def look_up(path: str, offsets: list[int], before_ns: int | None = None) -> list
         found = _read(path, status.st_mtime_ns)
         addresses = found.addresses(offsets)
         names = _demangled(found.functions(addresses))
-    except (Error, OSError, ValueError, OverflowError, struct.error, IndexError):
+    except (Error, OSError, ValueError, OverflowError):
         return [NOWHERE] * len(offsets)
     sources = _sources(path, addresses) if found.has_lines else {}
     return [
@@ -84,7 +82,8 @@ class _Object:
     segments: list[tuple[int, int, int]]  # offset, size and address of each
     starts: Array  # of functions, ascending
     ends: Array
-    names: list[str]
+    names: Array  # where their names are in strings
+    strings: bytes
     has_lines: bool
 
     def addresses(self, offsets: list[int]) -> list[int]:
@@ -98,60 +97,30 @@ class _Object:
     def functions(self, addresses: list[int]) -> list[str | None]:
         at = np.searchsorted(self.starts, np.array(addresses, "i8"), "right") - 1
         return [
-            self.names[i] if i >= 0 and address < self.ends[i] else None
+            string(self.strings, int(self.names[i])).decode(errors="replace")
+            if i >= 0 and address < self.ends[i]
+            else None
             for i, address in zip(at.tolist(), addresses, strict=True)
         ]
 
 
 @functools.lru_cache(64)
 def _read(path: str, _version: int) -> _Object:
-    """Raises Error, or one of the errors that look_up knows, for what is no such file."""
-    raw = read_regular(path, MOST)
-    if raw[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("not an ELF file of 64 bits")
-    program, section = struct.unpack_from("<QQ", raw, 32)
-    program_size, programs, section_size, sections, names_at = struct.unpack_from("<5H", raw, 54)
-    segments = []
-    for i in range(programs):
-        kind, _, offset, address, _, size = struct.unpack_from(
-            "<IIQQQQ", raw, program + i * program_size
-        )
-        if kind == LOAD:
-            segments.append((offset, size, address))
-    headers = [
-        struct.unpack_from("<IIQQQQII", raw, section + i * section_size) for i in range(sections)
-    ]
-    tables = [h for h in headers if h[1] == SYMBOLS] or [
-        h for h in headers if h[1] == DYNAMIC_SYMBOLS
-    ]
-    starts, ends, names = _functions(raw, headers, tables[:1])
-    shown = headers[names_at][4] if headers else 0
-    has_lines = any(_text(raw, shown + h[0]) == ".debug_line" for h in headers)
-    return _Object(segments, starts, ends, names, has_lines)
-
-
-def _functions(
-    raw: bytes, headers: list[tuple[int, ...]], tables: list[tuple[int, ...]]
-) -> tuple[Array, Array, list[str]]:
-    symbols = np.empty(0, SYMBOL)
-    texts = 0
-    for table in tables:
-        count = min(table[5], len(raw) - table[4]) // SYMBOL.itemsize
-        symbols = np.frombuffer(raw, SYMBOL, max(0, count), table[4])
-        texts = headers[table[6]][4]
-    wanted = (symbols["info"] & 15 == FUNCTION) & (symbols["value"] != 0)
-    symbols = symbols[wanted]
+    """Raises Error or UnreadableError for what is no such file."""
+    elf = Elf(read_regular(path, MOST))
+    segments = elf.segments()
+    loaded = segments[segments["type"] == LOAD][["offset", "size", "addr"]].tolist()
+    tables = [np.flatnonzero(elf.sections["type"] == kind) for kind in (SYMBOLS, DYNAMIC_SYMBOLS)]
+    symbols, strings = np.empty(0, SYMBOL), b""
+    for table in np.concatenate(tables).tolist()[:1]:
+        symbols, strings = elf.symbols(table)
+    symbols = symbols[(symbols["info"] & 15 == FUNCTION) & (symbols["value"] != 0)]
     symbols = symbols[np.argsort(symbols["value"], kind="stable")]
     starts = symbols["value"].astype("i8")
     following = np.append(starts[1:], np.iinfo("i8").max)[: len(starts)]
     ends = np.where(symbols["size"] > 0, starts + symbols["size"].astype("i8"), following)
-    names = [_text(raw, texts + int(offset)) for offset in symbols["name"].tolist()]
-    return starts, ends, names
-
-
-def _text(raw: bytes, at: int) -> str:
-    end = raw.find(b"\0", at, at + 4096)
-    return raw[at : end if end >= 0 else at].decode(errors="replace")
+    has_lines = next(elf.named(b".debug_line"), None) is not None
+    return _Object(loaded, starts, ends, symbols["name"].copy(), strings, has_lines)
 
 
 def _sources(path: str, addresses: list[int]) -> dict[int, Frames]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ttanalyze.code import elf, fatbin, ptx
+from ttanalyze.code import cubin, elf, fatbin, ptx
 
 # By the functions of the device's runtime.
 PRINTF, HEAP = {"vprintf"}, {"malloc", "free", "__nv_aligned_device_malloc"}
@@ -17,10 +17,10 @@ def uses(image: bytes, name: str) -> set[str] | None:
     Calls through pointers are not followed.
     """
     if image.startswith(elf.MAGIC):
-        found = [elf.uses(image, name)]
+        found = [cubin.uses(image, name)]
     elif image.startswith(fatbin.MAGIC):
         found = [
-            (ptx if entry.kind == fatbin.PTX else elf).uses(entry.contents, name)
+            (ptx if entry.kind == fatbin.PTX else cubin).uses(entry.contents, name)
             for entry in fatbin.entries(image)
             if entry.contents is not None
         ]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ttanalyze.code import elf, fatbin
+from ttanalyze.code.cubin import Cubin
 from ttanalyze.errors import Error
 
 HOST = b"\x7fELF"
@@ -21,7 +22,7 @@ class Code:
     """For an architecture (90 is sm_90; 0 of PTX that is not in a fatbin): a cubin, or PTX."""
 
     architecture: int
-    cubin: elf.Cubin | None
+    cubin: Cubin | None
     ptx: bytes | None
 
 
@@ -31,7 +32,7 @@ def codes(image: bytes, capability: int = 0) -> list[Code]:
     """
     if image.startswith(elf.MAGIC):
         try:
-            entries = [[fatbin.Entry.plain(fatbin.ELF, elf.Cubin(image).architecture, image)]]
+            entries = [[fatbin.Entry.plain(fatbin.ELF, Cubin(image).architecture, image)]]
         except elf.UnreadableError:
             entries = [list(fatbin.entries(part)) for part in _fatbins(image)]
     elif image.startswith(fatbin.MAGIC):
@@ -71,7 +72,7 @@ def _read(entry: fatbin.Entry) -> Code | None:
     if entry.kind == fatbin.PTX:
         return Code(entry.architecture, None, contents)
     try:
-        cubin = elf.Cubin(contents)
+        cubin = Cubin(contents)
     except elf.UnreadableError:
         return None
     return Code(cubin.architecture, cubin, None)

@@ -19,7 +19,8 @@ import orjson
 
 from ttanalyze import code as kernels
 from ttanalyze.code import demangle
-from ttanalyze.code.elf import Cubin, UnreadableError
+from ttanalyze.code.cubin import Cubin
+from ttanalyze.code.elf import UnreadableError
 from ttanalyze.disassembly import decode, lines, tools
 from ttanalyze.disassembly.images import Code, codes
 from ttanalyze.errors import Error, FormatError

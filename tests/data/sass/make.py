@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 import xxhash
 
-from ttanalyze.code.elf import Cubin
+from ttanalyze.code.cubin import Cubin
 from ttanalyze.disassembly import tools
 
 FOLDER = Path(__file__).parent
