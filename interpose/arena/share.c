@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "util/own_thread.h"
 #include "arena/parts.h"
 
 #define SHARE_MARK "tt-share"
@@ -138,24 +138,6 @@ static void *serve(void *unused)
 	return unused;
 }
 
-static bool start_thread(void)
-{
-	pthread_attr_t attributes;
-	sigset_t all, before;
-	pthread_t thread;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_attr_init(&attributes);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	bool ok = !pthread_create(&thread, &attributes, serve, NULL);
-	if (ok)
-		pthread_setname_np(thread, "tt-share");
-	pthread_attr_destroy(&attributes);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return ok;
-}
-
 /* Caller holds the lock. */
 static bool serving(void)
 {
@@ -174,7 +156,7 @@ static bool serving(void)
 	close(fd);
 	socklen_t size = address_of(name, &a);
 	if (listener >= 0 && !fstat(listener, &listener_status) && !bind(listener, (struct sockaddr *)&a, size) &&
-	    !listen(listener, 64) && start_thread()) {
+	    !listen(listener, 64) && !own_thread(NULL, "tt-share", 0, serve, NULL)) {
 		server = getpid();
 		return true;
 	}

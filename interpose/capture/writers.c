@@ -4,12 +4,12 @@
 #include "capture/writers.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include "format.h"
 #include "session/session.h"
 #include "track/thread.h"
 #include "store/store.h"
+#include "util/own_thread.h"
 
 #define STACK (256u << 10)
 
@@ -50,27 +50,15 @@ static void *work(void *context)
 
 static bool start_all(void)
 {
-	pthread_attr_t attributes;
-	sigset_t all, before;
-	pthread_t thread;
 	bool ok = true;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, STACK);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	for (struct writer *w = writers; ok && w < writers + TT_DATA_LANES; w++) {
 		pthread_mutex_init(&w->lock, NULL);
 		pthread_cond_init(&w->changed, NULL);
 		w->put = w->done = 0;
 		w->good = true;
-		ok = !pthread_create(&thread, &attributes, work, w);
-		if (ok)
-			pthread_setname_np(thread, "tt-writer");
+		ok = !own_thread(NULL, "tt-writer", STACK, work, w);
 	}
-	pthread_attr_destroy(&attributes);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return ok;
 }
 

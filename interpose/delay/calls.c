@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -17,6 +16,7 @@
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
+#include "util/own_thread.h"
 #include "delay/points.h"
 
 #define SLOTS 4096
@@ -119,21 +119,6 @@ static void *work(void *unused)
 	return NULL;
 }
 
-static void start_thread(void)
-{
-	sigset_t every, before;
-	pthread_t thread;
-
-	sigfillset(&every);
-	pthread_sigmask(SIG_SETMASK, &every, &before);
-	running = pthread_create(&thread, NULL, work, NULL) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (running) {
-		pthread_setname_np(thread, "tt-delays");
-		pthread_detach(thread);
-	}
-}
-
 /* ---- what streams wait for ---- */
 
 static bool pinned(struct delays *d)
@@ -179,7 +164,7 @@ static void prepare(struct thread *t, struct context *c)
 {
 	pthread_mutex_lock(&lock);
 	if (!running && !closing)
-		start_thread();
+		running = !own_thread(NULL, "tt-delays", 0, work, NULL);
 	if (!atomic_load(&c->delays))
 		atomic_store(&c->delays, create(t, c));
 	pthread_mutex_unlock(&lock);

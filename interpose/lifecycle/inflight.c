@@ -18,6 +18,7 @@
 #include "session/session.h"
 #include "lifecycle/signals.h"
 #include "util/clock.h"
+#include "util/own_thread.h"
 #include "util/event_kinds.h"
 
 #define LOOK_BACK 65536 /* calls */
@@ -336,7 +337,7 @@ static void *asker(void *unused)
 void inflight_open(void)
 {
 	sem_init(&wake, 0, 0);
-	atomic_store(&open, signals_thread(asker, "tt-asking"));
+	atomic_store(&open, !own_thread(NULL, "tt-asking", 256 << 10, asker, NULL));
 }
 
 /* Once it hangs in the driver it is not asked again. */

@@ -14,6 +14,7 @@
 
 #include "driver/driver.h"
 #include "track/thread.h"
+#include "util/own_thread.h"
 
 #define WAIT_MS 5000
 #define FAULT_WAIT_MS 2000 /* the fault may have happened under a lock that the finish needs */
@@ -161,30 +162,6 @@ static void take(int number)
 	real_sigaction(number, &ours, NULL);
 }
 
-bool signals_thread(void *(*body)(void *), const char *name)
-{
-	pthread_attr_t attributes;
-	sigset_t all, before;
-	pthread_t thread;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, 256 << 10);
-	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	int error = pthread_create(&thread, &attributes, body, NULL);
-	if (error == EINVAL) { /* thread-local data may need more than the stack we ask for */
-		pthread_attr_setstacksize(&attributes, 8 << 20);
-		error = pthread_create(&thread, &attributes, body, NULL);
-	}
-	bool ok = !error;
-	if (ok)
-		pthread_setname_np(thread, name);
-	pthread_attr_destroy(&attributes);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return ok;
-}
-
 /* Counted from when the program began. */
 static void set_time_limit(uint64_t ms)
 {
@@ -206,7 +183,8 @@ bool signals_watch(void (*with)(int number), void (*without)(void), uint64_t lim
 	set_time_limit(limit_ms);
 	sem_init(&wake_finisher, 0, 0);
 	sem_init(&wake_watchdog, 0, 0);
-	if (!signals_thread(finisher, "tt-ending") || !signals_thread(watchdog, "tt-watchdog"))
+	if (own_thread(NULL, "tt-ending", 256 << 10, finisher, NULL) ||
+	    own_thread(NULL, "tt-watchdog", 256 << 10, watchdog, NULL))
 		return false;
 	owner = getpid();
 	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)

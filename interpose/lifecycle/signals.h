@@ -19,8 +19,6 @@
  * for that.
  */
 bool signals_watch(void (*finish)(int number), void (*give_up)(void), uint64_t limit_ms);
-/* Starts a thread that the program's signals don't reach. */
-bool signals_thread(void *(*body)(void *), const char *name);
 /* In a fork's child: the default dispositions are default again. */
 void signals_forget(void);
 

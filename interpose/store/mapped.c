@@ -5,13 +5,13 @@
 #include "store/mapped.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "util/clock.h"
+#include "util/own_thread.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -129,28 +129,6 @@ static void *help(void *context)
 	}
 }
 
-static bool start_helper(struct mapped *m, const char *name)
-{
-	pthread_attr_t attributes;
-	sigset_t all, before;
-	int error;
-
-	/* The program's signals are for its own threads. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, HELPER_STACK);
-	error = pthread_create(&m->helper, &attributes, help, m);
-	if (error == EINVAL) /* thread-local data may need more than the stack we ask for */
-		error = pthread_create(&m->helper, NULL, help, m);
-	pthread_attr_destroy(&attributes);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!error)
-		pthread_setname_np(m->helper, name);
-	errno = error;
-	return !error;
-}
-
 /* ---- claiming ---- */
 
 static bool is_mapped(struct mapped *m, uint64_t end)
@@ -228,7 +206,7 @@ bool mapped_open(struct mapped *m, const struct folder *folder, const char *name
 		file_explain(error, error_size, "reserving addresses for", m->file.path, errno);
 	} else if (!extend(m)) {
 		mapped_failed(m, error, error_size);
-	} else if (!start_helper(m, thread)) {
+	} else if ((errno = own_thread(&m->helper, thread, HELPER_STACK, help, m))) {
 		file_explain(error, error_size, "starting a thread for", m->file.path, errno);
 	} else {
 		atomic_store(&m->open, true);

@@ -5,7 +5,6 @@
 #include "timeline/timeline.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -16,6 +15,7 @@
 #include "entry/entry.h"
 #include "session/session.h"
 #include "util/clock.h"
+#include "util/own_thread.h"
 #include "track/streams.h"
 #include "timeline/cupti.h"
 #include "timeline/events.h"
@@ -120,22 +120,6 @@ static void *work(void *unused)
 	return NULL;
 }
 
-static bool start_thread(void)
-{
-	sigset_t all, before;
-	pthread_t thread;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	running = pthread_create(&thread, NULL, work, NULL) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (running) {
-		pthread_setname_np(thread, "tt-timeline");
-		pthread_detach(thread);
-	}
-	return running;
-}
-
 /* ---- on and off ---- */
 
 /* Of nodes of graphs; CUPTI has the times of all. */
@@ -158,7 +142,8 @@ bool timeline_open(const struct folder *folder, char *error, size_t error_size)
 		source = TIMELINE_EVENTS;
 	}
 	atomic_store(&timeline_source, source);
-	if (!start_thread()) {
+	running = !own_thread(NULL, "tt-timeline", 0, work, NULL);
+	if (!running) {
 		atomic_store(&timeline_source, TIMELINE_OFF);
 		reason = "no thread for the timeline";
 		session_lost("%s: there are no times", reason);
