@@ -4,388 +4,36 @@
 #include "capture/drain.h"
 
 #include <pthread.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 
 #include "capture/capture.h"
-#include "util/xxh3.h"
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
+#include "util/own_thread.h"
 #include "store/store.h"
+#include "capture/epoch_store.h"
 #include "capture/writers.h"
 
-#define COPIES_AHEAD 4 /* of what is handed to the writers, who have the other buffers */
-#define BRIDGE ((uint64_t)512 << 10) /* more than this is not copied for nothing */
-#define HURRY_MS 500 /* in a hurry, for a copy */
-#define LOOK 256 /* entries looked up at a time, while copies are under way */
+static struct {
+	struct pending queue[CAPTURE_PENDING];
+	uint64_t added, drained;  /* ever */
+	_Atomic uint64_t progress; /* changes while the drain gets on */
+	bool running;
+	_Atomic bool stopping;
+	_Atomic bool given_up; /* an epoch was left out: none can come after it */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+} drain = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static struct pending queue[CAPTURE_PENDING];
-_Static_assert(DRAIN_BUFFERS == WRITERS_QUEUE * TT_DATA_LANES, "a buffer for each piece of a writer's work");
-
-static uint64_t added, drained; /* ever */
-static _Atomic uint64_t progress; /* changes while the drain gets on */
-static bool running;
-static _Atomic bool stopping;
-static _Atomic bool given_up; /* an epoch was left out: none can come after it */
-static pthread_t thread;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-
-/* The epoch being assembled, over its parts. */
-static struct assembled {
-	struct {
-		bool listed;
-		uint32_t changed; /* blocks */
-	} *regions; /* by index */
-	uint64_t bytes_changed;
-	bool written; /* to, while it was read */
-} assembled;
-
-static bool came(struct capture *p, CUresult r, const char *call)
+void drain_progressed(void)
 {
-	atomic_fetch_add_explicit(&progress, 1, memory_order_relaxed);
-	if (r != CUDA_SUCCESS)
-		capture_failed(p, r, call);
-	return r == CUDA_SUCCESS;
+	atomic_fetch_add_explicit(&drain.progress, 1, memory_order_relaxed);
 }
 
-static bool fetch(struct capture *p, void *to, uint64_t offset, uint64_t size, int buffer)
+bool drain_is_stopping(void)
 {
-	CUstream stream = p->drain_streams[buffer & 1];
-
-	return came(p, real.cuMemcpyDtoHAsync_v2(to, p->ring.device + offset, size, stream), "cuMemcpyDtoHAsync") &&
-	       came(p, real.cuStreamWriteValue32_v2(stream, capture_copied_address(p, buffer), ++p->copies[buffer], 0),
-		    "cuStreamWriteValue32");
-}
-
-static bool fetched(struct capture *p, int buffer)
-{
-	uint64_t since = clock_ns();
-
-	while (!capture_poll(p, capture_copied_word(p, buffer), p->copies[buffer], p->drain_streams[buffer & 1],
-			     options.stall_ms)) {
-		if (p->broken || atomic_load(&stopping) || (session_hurried() && clock_ns() - since > HURRY_MS * 1000000ull))
-			return false;
-		nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
-	}
-	atomic_fetch_add_explicit(&progress, 1, memory_order_relaxed);
-	return true;
-}
-
-static bool no_memory(const struct pending *q)
-{
-	session_fail("no host memory for epoch %u", q->epoch.number);
-	return false;
-}
-
-/*
- * What of a chunk came to the host: its header, its entries, and in buffer 0 its first `have` bytes.
- * known: of the first `looked` entries, where the files have their contents, 0 where they lack them.
- * records: room for those of the entries that were not taken yet.
- */
-struct arrived {
-	struct tt_chunk header;
-	struct tt_chunk_entry *entries;
-	uint64_t have, looked;
-	uint64_t *known;
-	struct tt_block *records;
-};
-
-/* One copy for all of a chunk that a buffer holds, else for what comes before the payload. */
-static bool read_entries(const struct pending *q, uint64_t at, struct arrived *a)
-{
-	const struct tt_capture_status *s = &q->status;
-	struct capture *p = q->capture;
-	uint64_t bytes = s->count * sizeof(struct tt_chunk_entry), front = sizeof(a->header) + bytes, sum = 0;
-	bool sound;
-
-	a->have = s->size <= DRAIN_BUFFER ? s->size : front < DRAIN_BUFFER ? front : DRAIN_BUFFER;
-	a->entries = malloc(bytes + 1);
-	if (!a->entries)
-		return no_memory(q);
-	sound = front <= s->size && fetch(p, p->pinned[0], at, a->have, 0) && fetched(p, 0);
-	if (sound) {
-		memcpy(&a->header, p->pinned[0], sizeof(a->header));
-		sound = a->header.magic == TT_CHUNK_MAGIC && a->header.kind == TT_CHUNK_EPOCH &&
-			a->header.position == s->position && a->header.count == s->count && a->header.size == s->size &&
-			a->header.check == tt_chunk_mix(&a->header);
-	}
-	for (uint64_t done = 0, n; sound && done < bytes; done += n) {
-		uint64_t from = sizeof(a->header) + done;
-		n = bytes - done < DRAIN_BUFFER ? bytes - done : DRAIN_BUFFER;
-		if (from < a->have)
-			n = n < a->have - from ? n : a->have - from;
-		else
-			sound = fetch(p, p->pinned[0], at + from, n, 0) && fetched(p, 0);
-		memcpy((char *)a->entries + done, p->pinned[0] + (from < a->have ? from : 0), n);
-	}
-	for (uint64_t i = 0; sound && i < s->count; i++)
-		sum += tt_entry_mix(&a->entries[i]);
-	if (sound && sum == a->header.entries_check)
-		return true;
-	free(a->entries);
-	if (!p->broken && !atomic_load(&stopping))
-		session_fail("epoch %u came damaged out of the ring", q->epoch.number);
-	return false;
-}
-
-/* Payload that is copied at once: entries [first, last), contiguous in the chunk. */
-struct run {
-	uint64_t first, last, offset, size;
-};
-
-static bool take(struct pending *q, const struct tt_chunk_entry *e)
-{
-	struct region *r = q->list->regions[e->region];
-
-	if (!r->mirror && !(r->mirror = calloc(region_blocks(r), sizeof(*r->mirror))))
-		return no_memory(q);
-	/* What is stored has its own digest, whatever it is; but the cut was not exact. */
-	assembled.written |= (e->more & TT_ENTRY_WRITTEN) != 0;
-	/* A snapshot lists all blocks; others may list some that are as they were. */
-	bool changed = q->epoch.flags & TT_EPOCHF_FULL || r->mirror[e->block] != e->digest;
-	r->mirror[e->block] = e->digest;
-	assembled.regions[e->region].listed = true;
-	assembled.regions[e->region].changed += changed;
-	assembled.bytes_changed += changed ? e->length : 0;
-	return true;
-}
-
-static struct tt_block record_of(const struct pending *q, const struct tt_chunk_entry *e, uint64_t offset)
-{
-	return (struct tt_block){q->list->regions[e->region]->id, e->block, e->digest, offset, e->length, 0};
-}
-
-static bool is_sound(const struct pending *q, const struct arrived *a, const struct tt_chunk_entry *e)
-{
-	return e->region < q->list->count && e->block < region_blocks(q->list->regions[e->region]) &&
-	       e->offset + e->length <= a->header.size - a->header.payload;
-}
-
-/* Looks for some more entries' contents in the files, and takes those that are there. */
-static bool look(struct pending *q, struct arrived *a)
-{
-	uint64_t first = a->looked, last = first + LOOK < a->header.count ? first + LOOK : a->header.count, n = 0;
-
-	for (uint64_t i = first; i < last; i++) {
-		if (!is_sound(q, a, &a->entries[i]))
-			return false;
-		a->records[i - first] = record_of(q, &a->entries[i], 0);
-	}
-	a->looked = last;
-	if (!store_find(session_store(), a->records, last - first, a->known + first))
-		return false;
-	for (uint64_t i = first; i < last; i++)
-		if (a->known[i]) {
-			if (!take(q, &a->entries[i]))
-				return false;
-			a->records[n++] = record_of(q, &a->entries[i], a->known[i]);
-		}
-	if (n && !store_blocks(session_store(), a->records, n, NULL, 0))
-		return false;
-	a->records += n;
-	return true;
-}
-
-/*
- * The next run of what the files lack, empty at the end. A little of what they have may be in it: to
- * copy that costs less than another copy would. False: something failed.
- */
-static bool next_run(struct pending *q, struct arrived *a, uint64_t *at, struct run *r)
-{
-	const struct tt_chunk_entry *e = a->entries;
-	uint64_t i = *at, end = 0;
-	bool ok = true;
-
-	*r = (struct run){0};
-	for (; ok && i < a->header.count; i++) {
-		if (i == a->looked && !(ok = look(q, a)))
-			break;
-		if (!end && a->known[i])
-			continue;
-		if (!end)
-			*r = (struct run){i, i, e[i].offset, 0};
-		else if (e[i].offset != r->offset + tt_payload_size(end))
-			break;
-		end = e[i].offset + e[i].length - r->offset;
-		if (end > DRAIN_BUFFER || end - r->size > BRIDGE)
-			break;
-		if (!a->known[i]) {
-			r->size = end;
-			r->last = i + 1;
-		}
-	}
-	*at = end ? r->last : i;
-	return ok;
-}
-
-/* A run whose contents came to the host: the records of the blocks that the files lack. */
-static bool take_run(struct pending *q, struct arrived *a, const struct run *r, uint64_t *count)
-{
-	*count = 0;
-	for (uint64_t i = r->first; i < r->last; i++) {
-		const struct tt_chunk_entry *e = &a->entries[i];
-		if (a->known[i])
-			continue;
-		if (!take(q, e))
-			return false;
-		a->records[(*count)++] = record_of(q, e, e->offset - r->offset);
-	}
-	return true;
-}
-
-/*
- * Copies run after run into the buffers in turn, ahead of what is handed to the writers; what
- * the files have is looked up meanwhile. Without writers, or where the order in the files has to
- * be the same each time, the drain writes by itself.
- */
-static bool store_runs(struct pending *q, struct arrived *a, uint64_t payload)
-{
-	struct capture *p = q->capture;
-	bool writers = !options.deterministic && writers_start(), ok = true, more = true;
-	struct run runs[DRAIN_BUFFERS];
-	uint64_t pieces[DRAIN_BUFFERS] = {0}; /* of the writers' work, by the buffer that it is in */
-	uint64_t position = 0, asked = 0, handed = 0, n;
-
-	while (ok && (more || handed < asked)) {
-		unsigned b = asked % DRAIN_BUFFERS;
-		if (more) {
-			ok = next_run(q, a, &position, &runs[b]);
-			more = ok && runs[b].size;
-		}
-		if (more) {
-			ok = (!writers || writers_wait(b % TT_DATA_LANES, pieces[b])) &&
-			     fetch(p, p->pinned[b], payload + runs[b].offset, runs[b].size, (int)b);
-			asked++;
-		}
-		if (!ok || (more && asked - handed < COPIES_AHEAD) || handed == asked)
-			continue;
-		b = handed++ % DRAIN_BUFFERS;
-		ok = fetched(p, (int)b) && take_run(q, a, &runs[b], &n);
-		if (ok && writers)
-			pieces[b] = writers_put(b % TT_DATA_LANES, a->records, n, p->pinned[b]);
-		else if (ok)
-			ok = store_blocks(session_store(), a->records, n, p->pinned[b], 0);
-		a->records += ok ? n : 0;
-	}
-	for (unsigned lane = 0; writers && lane < TT_DATA_LANES; lane++)
-		ok &= writers_wait(lane, WRITERS_ALL);
-	return ok;
-}
-
-/* All of the chunk is in buffer 0. */
-static bool store_small(struct pending *q, struct arrived *a)
-{
-	const unsigned char *contents = q->capture->pinned[0] + a->header.payload;
-	uint64_t n;
-
-	while (a->looked < a->header.count)
-		if (!look(q, a))
-			return false;
-	return take_run(q, a, &(struct run){.last = a->header.count}, &n) &&
-	       store_blocks(session_store(), a->records, n, contents, 0);
-}
-
-/* Writes a chunk's blocks; contents stored before are not written again, nor, where that saves a copy, copied. */
-static bool store_chunk(struct pending *q, struct arrived *a, uint64_t at)
-{
-	uint64_t room = a->header.count + 1;
-	struct tt_block *records = a->records = malloc(room * sizeof(*records));
-	bool ok = (a->known = calloc(room, sizeof(*a->known))) && records;
-
-	if (!ok)
-		no_memory(q);
-	else if (a->have == a->header.size || !store_takes_contents(session_store())) /* which nobody looks at then */
-		ok = store_small(q, a);
-	else
-		ok = store_runs(q, a, at + a->header.payload);
-	free(records);
-	free(a->known);
-	return ok;
-}
-
-static int by_place(const void *a, const void *b)
-{
-	const struct tt_chunk_entry *x = a, *y = b;
-
-	if (x->region != y->region)
-		return x->region < y->region ? -1 : 1;
-	return (x->block > y->block) - (x->block < y->block);
-}
-
-static bool drain_chunk(struct pending *q)
-{
-	struct capture *p = q->capture;
-	uint64_t at = q->status.position % p->ring.size;
-	struct arrived a = {0};
-
-	/* The kernels have said that they are through: the copies come after their very end. */
-	for (int i = 0; i < 2; i++)
-		real.cuStreamWaitEvent(p->drain_streams[i], p->done[q->slot], 0);
-	if (!read_entries(q, at, &a))
-		return false;
-	if (options.deterministic) /* the kernels list blocks in the order in which they came to them */
-		qsort(a.entries, a.header.count, sizeof(*a.entries), by_place);
-	bool ok = store_chunk(q, &a, at);
-	free(a.entries);
-	atomic_store(&p->tail, q->status.position + q->status.size);
-	return ok;
-}
-
-/* Once, with the first epoch that lacks contents. */
-static void tell_of_limit(const struct tt_epoch *e)
-{
-	char reason[200];
-	uint32_t since;
-
-	if (!store_digests_only(session_store(), &since, reason, sizeof(reason)) || since != e->number)
-		return;
-	session_lost("epochs from %u on have digests only: %s", since, reason);
-	session_listeners.changed();
-}
-
-static bool begin(struct pending *q)
-{
-	free(assembled.regions);
-	assembled = (struct assembled){0};
-	assembled.regions = calloc((q->list ? q->list->count : 0) + 1, sizeof(*assembled.regions));
-	return (assembled.regions || no_memory(q)) &&
-	       store_epoch_begin(session_store(), q->epoch.number, q->epoch.flags & TT_EPOCHF_FULL);
-}
-
-static bool commit(struct pending *q)
-{
-	store *s = session_store();
-	bool ok = true;
-
-	q->epoch.flags |= assembled.written ? TT_EPOCHF_LOOSE : 0;
-	q->epoch.bytes_changed = assembled.bytes_changed;
-	/* Of an epoch that read some regions only, readers have to know which. */
-	for (uint32_t i = 0; ok && q->list && i < q->list->count; i++)
-		if (assembled.regions[i].listed || (q->epoch.flags & TT_EPOCHF_TOUCHED && q->list->regions[i]->mirror))
-			ok = store_digest(s, q->list->regions[i]->id,
-					  xxh3_64(q->list->regions[i]->mirror, region_blocks(q->list->regions[i]) * 8),
-					  assembled.regions[i].changed);
-	if (!ok || !store_epoch_commit(s, &q->epoch))
-		return false;
-	session_listeners.epoch_stored(&q->epoch);
-	tell_of_limit(&q->epoch);
-	bool dropped = q->epoch.flags & TT_EPOCHF_DROPPED;
-	atomic_fetch_add(&session_counters.epochs, 1);
-	atomic_fetch_add(&session_counters.epochs_refused, q->refused && !dropped);
-	atomic_fetch_add(&session_counters.epochs_dropped, dropped);
-	atomic_fetch_add(&session_counters.bytes_read, q->epoch.bytes_read);
-	atomic_fetch_add(&session_counters.bytes_changed, q->epoch.bytes_changed);
-	atomic_fetch_add(&session_counters.bytes_stored, q->epoch.bytes_stored);
-	return true;
-}
-
-static bool store_part(struct pending *q)
-{
-	return (q->part || begin(q)) && (q->refused || drain_chunk(q)) && (!q->final || commit(q));
+	return atomic_load(&drain.stopping);
 }
 
 /* Its context went before it was stored: it gets a record without contents. */
@@ -395,7 +43,7 @@ static bool store_lost(struct pending *q)
 		q->epoch.flags = q->read ? (q->epoch.flags & TT_EPOCHF_LOOSE) | TT_EPOCHF_DROPPED : TT_EPOCHF_REFUSED;
 	q->refused = true;
 	q->part = 0;
-	return !q->final || store_part(q);
+	return !q->final || epoch_store_part(q);
 }
 
 /*
@@ -411,7 +59,7 @@ static bool wait_captured(struct pending *q)
 	if (!captured && !p->broken && !session_hurried() && session_state == SESSION_ON)
 		session_warn("epoch %u waited more than %u ms for work of the program: it was called off", q->epoch.number,
 			     options.stall_ms);
-	while (!captured && !p->broken && !atomic_load(&stopping) && !session_hurried()) {
+	while (!captured && !p->broken && !atomic_load(&drain.stopping) && !session_hurried()) {
 		capture_call_off(p, q->slot);
 		captured = capture_wait(p, q->slot, 100);
 	}
@@ -433,14 +81,14 @@ static bool drain_from_device(struct pending *q, bool on)
 		return false;
 	}
 	real.cuThreadExchangeStreamCaptureMode(&mode); /* in each context: a capture of the program forbids nothing here */
-	bool ok = (q->read || wait_captured(q)) && on && (q->watch || store_part(q));
+	bool ok = (q->read || wait_captured(q)) && on && (q->watch || epoch_store_part(q));
 	real.cuCtxPopCurrent_v2(&popped);
 	return ok;
 }
 
 static void drain_one(struct pending *q)
 {
-	bool on = session_state == SESSION_ON && !given_up, ok = false;
+	bool on = session_state == SESSION_ON && !drain.given_up, ok = false;
 	struct capture *p = q->capture;
 	char reason[256] = "";
 
@@ -452,11 +100,11 @@ static void drain_one(struct pending *q)
 		ok = store_lost(q);
 	if (ok)
 		return;
-	given_up = true;
+	drain.given_up = true;
 	store_epoch_abandon(session_store());
 	if (store_failed(session_store(), reason, sizeof(reason)))
 		session_fail("%s", reason);
-	else if (!p->broken && !atomic_load(&stopping))
+	else if (!p->broken && !atomic_load(&drain.stopping))
 		session_fail("epoch %u can't be stored", q->epoch.number);
 }
 
@@ -465,7 +113,7 @@ static void wait_for_change(unsigned ms)
 {
 	struct timespec until = clock_in(ms);
 
-	pthread_cond_timedwait(&changed, &lock, &until);
+	pthread_cond_timedwait(&drain.changed, &drain.lock, &until);
 }
 
 static void *work(void *unused)
@@ -474,92 +122,83 @@ static void *work(void *unused)
 
 	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* the waits for copies are shorter than what is usual */
 	thread_current()->busy = 1;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&drain.lock);
 	for (;;) {
 		clock_tune();
-		while (added == drained && !stopping) {
+		while (drain.added == drain.drained && !drain.stopping) {
 			wait_for_change(clock_line ? 1000 : 25);
 			clock_tune();
 		}
-		if (added == drained)
+		if (drain.added == drain.drained)
 			break;
-		struct pending *q = &queue[drained % CAPTURE_PENDING];
-		pthread_mutex_unlock(&lock);
+		struct pending *q = &drain.queue[drain.drained % CAPTURE_PENDING];
+		pthread_mutex_unlock(&drain.lock);
 		drain_one(q);
 		if (q->final)
 			region_list_release(q->list);
-		pthread_mutex_lock(&lock);
-		drained++;
-		progress++;
-		pthread_cond_broadcast(&changed);
+		pthread_mutex_lock(&drain.lock);
+		drain.drained++;
+		drain.progress++;
+		pthread_cond_broadcast(&drain.changed);
 	}
-	running = false;
-	pthread_cond_broadcast(&changed);
-	pthread_mutex_unlock(&lock);
+	drain.running = false;
+	pthread_cond_broadcast(&drain.changed);
+	pthread_mutex_unlock(&drain.lock);
 	return NULL;
 }
 
 bool drain_start(void)
 {
-	sigset_t all, before;
-	pthread_attr_t attributes;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	pthread_attr_init(&attributes);
-	pthread_attr_setstacksize(&attributes, 512 << 10);
-	running = pthread_create(&thread, &attributes, work, NULL) == 0;
-	pthread_attr_destroy(&attributes);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (running)
-		pthread_setname_np(thread, "tt-drain");
-	return running;
+	drain.running = true; /* before the thread says otherwise */
+	if (own_thread(NULL, "tt-drain", 512 << 10, work, NULL))
+		drain.running = false;
+	return drain.running;
 }
 
 uint32_t drain_slot(struct capture *p)
 {
 	(void)p;
-	pthread_mutex_lock(&lock);
-	while (running && added - drained >= CAPTURE_PENDING)
-		pthread_cond_wait(&changed, &lock);
-	uint32_t slot = (uint32_t)(added % CAPTURE_PENDING);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&drain.lock);
+	while (drain.running && drain.added - drain.drained >= CAPTURE_PENDING)
+		pthread_cond_wait(&drain.changed, &drain.lock);
+	uint32_t slot = (uint32_t)(drain.added % CAPTURE_PENDING);
+	pthread_mutex_unlock(&drain.lock);
 	return slot;
 }
 
 bool drain_add(const struct pending *p)
 {
-	pthread_mutex_lock(&lock);
-	while (running && added - drained >= CAPTURE_PENDING)
-		pthread_cond_wait(&changed, &lock);
-	bool ok = running;
+	pthread_mutex_lock(&drain.lock);
+	while (drain.running && drain.added - drain.drained >= CAPTURE_PENDING)
+		pthread_cond_wait(&drain.changed, &drain.lock);
+	bool ok = drain.running;
 	if (ok) {
-		queue[added % CAPTURE_PENDING] = *p;
-		added++;
-		pthread_cond_broadcast(&changed);
+		drain.queue[drain.added % CAPTURE_PENDING] = *p;
+		drain.added++;
+		pthread_cond_broadcast(&drain.changed);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&drain.lock);
 	return ok;
 }
 
 /* Until so many more can be added at once, or as much is drained as lets chunks into the ring of p. */
 static bool wait_drained(unsigned places, struct capture *p, uint64_t size, uint64_t largest)
 {
-	uint64_t seen = progress, since = clock_ns();
+	uint64_t seen = drain.progress, since = clock_ns();
 
-	pthread_mutex_lock(&lock);
-	uint64_t target = added + places > CAPTURE_PENDING ? added + places - CAPTURE_PENDING : 0;
-	while (running && drained < target && !(p && capture_fits(p, size, largest))) {
-		if (seen != progress) {
-			seen = progress;
+	pthread_mutex_lock(&drain.lock);
+	uint64_t target = drain.added + places > CAPTURE_PENDING ? drain.added + places - CAPTURE_PENDING : 0;
+	while (drain.running && drain.drained < target && !(p && capture_fits(p, size, largest))) {
+		if (seen != drain.progress) {
+			seen = drain.progress;
 			since = clock_ns();
 		}
 		if (clock_ns() > capture_deadline(since + options.stall_ms * 1000000ull, true))
 			break;
 		wait_for_change(100);
 	}
-	bool ok = drained >= target || (p && capture_fits(p, size, largest));
-	pthread_mutex_unlock(&lock);
+	bool ok = drain.drained >= target || (p && capture_fits(p, size, largest));
+	pthread_mutex_unlock(&drain.lock);
 	return ok;
 }
 
@@ -583,8 +222,8 @@ static unsigned epochs_left(const struct capture *p)
 {
 	unsigned n = 0;
 
-	for (uint64_t i = drained; i < added; i++) {
-		const struct pending *q = &queue[i % CAPTURE_PENDING];
+	for (uint64_t i = drain.drained; i < drain.added; i++) {
+		const struct pending *q = &drain.queue[i % CAPTURE_PENDING];
 		n += q->final && !q->watch && (!p || q->capture == p);
 	}
 	return n;
@@ -592,12 +231,12 @@ static unsigned epochs_left(const struct capture *p)
 
 void drain_leave(struct capture *p)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&drain.lock);
 	unsigned left = epochs_left(p);
 	atomic_store(&p->broken, true);
-	while (running && drained < added && queue[drained % CAPTURE_PENDING].capture == p)
+	while (drain.running && drain.drained < drain.added && drain.queue[drain.drained % CAPTURE_PENDING].capture == p)
 		wait_for_change(100);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&drain.lock);
 	if (left && session_state == SESSION_ON)
 		session_lost("a context ended while the drain got no further: %u of its epochs may have no contents", left);
 }
@@ -605,20 +244,20 @@ void drain_leave(struct capture *p)
 void drain_stop(void)
 {
 	drain_flush();
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&drain.lock);
 	unsigned left = epochs_left(NULL);
-	stopping = true;
-	pthread_cond_broadcast(&changed);
-	pthread_mutex_unlock(&lock);
+	drain.stopping = true;
+	pthread_cond_broadcast(&drain.changed);
+	pthread_mutex_unlock(&drain.lock);
 	if (left)
 		session_fail("the drain got no further for %u ms: %u epochs may be missing at the end", options.stall_ms, left);
 }
 
 void drain_forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
-	pthread_cond_init(&changed, NULL);
+	pthread_mutex_init(&drain.lock, NULL);
+	pthread_cond_init(&drain.changed, NULL);
 	writers_forget();
-	running = stopping = given_up = false;
-	added = drained = 0;
+	drain.running = drain.stopping = drain.given_up = false;
+	drain.added = drain.drained = 0;
 }

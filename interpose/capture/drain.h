@@ -32,6 +32,9 @@ bool drain_make_room(struct capture *p, uint64_t size, uint64_t largest);
 void drain_leave(struct capture *p);
 /* Flushes, and ends the thread. What could not be stored fails the run. */
 void drain_stop(void);
+/* For its own work: it got on by a step; it is to end, so that nothing more is waited for. */
+void drain_progressed(void);
+bool drain_is_stopping(void);
 void drain_forget(void); /* in a fork's child */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Nodes of ours, into a graph and out of it. See points.h for the invariant.
+ * Nodes of ours, into a graph and out of it. See graph_epochs.h for the invariant.
  *
  *   what came before ── stamp ── kernel ── stamp ── digest ── gather ── what comes after
  *
@@ -17,40 +17,6 @@
 #include "capture/graph_instrumentation.h"
 #include "capture/graph_epochs.h"
 #include "capture/graph_topology.h"
-
-#define CONTEXTS 64
-#define TABLE_FIRST 16
-
-extern const char replay_ptx[];
-
-static struct kernels kernels[CONTEXTS];
-static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static struct points *all;
-static struct points_memory *spares; /* of graphs that are gone */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* both lists */
-
-const struct kernels *kernels_of(const struct context *c)
-{
-	struct kernels *k = &kernels[c->index % CONTEXTS];
-	const struct {
-		CUfunction *f;
-		const char *name;
-	} functions[] = {{&k->front, TT_KERNEL_FRONT_AT},   {&k->digest, TT_KERNEL_DIGEST_AT},
-			 {&k->gather, TT_KERNEL_GATHER_AT}, {&k->stamp_at, TT_KERNEL_STAMP_AT},
-			 {&k->turn, TT_KERNEL_TURN_AT},     {&k->stamp, TT_KERNEL_STAMP}};
-
-	pthread_mutex_lock(&kernels_lock);
-	bool ok = c->index < CONTEXTS;
-	if (ok && !k->module) {
-		ok = real.cuModuleLoadData(&k->module, replay_ptx) == CUDA_SUCCESS;
-		for (size_t i = 0; ok && i < sizeof(functions) / sizeof(*functions); i++)
-			ok = real.cuModuleGetFunction(functions[i].f, k->module, functions[i].name) == CUDA_SUCCESS;
-	}
-	ok = ok && k->stamp;
-	pthread_mutex_unlock(&kernels_lock);
-	return ok ? k : NULL;
-}
 
 /* ---- which kernels ---- */
 
@@ -104,8 +70,6 @@ static void add_spot(struct points *q, uint32_t position, const struct function 
 	q->spots[q->spot_count++] = s;
 }
 
-struct node_timer node_timer;
-
 /* In order; NULL where there are none. False without memory for them. */
 static bool find_spots(struct context *c, const struct reading *g, struct points **found)
 {
@@ -133,100 +97,6 @@ static bool find_spots(struct context *c, const struct reading *g, struct points
 			q->points[q->spots[i].point].spot = &q->spots[i];
 	*found = q;
 	return ok || none;
-}
-
-/* ---- memory that the nodes read ---- */
-
-static struct points_memory *take_spare(const struct context *c, uint64_t size, bool pinned)
-{
-	pthread_mutex_lock(&lock);
-	struct points_memory **at = &spares, *m;
-	while ((m = *at) && (m->context != c || m->memory.size != size || m->pinned != pinned))
-		at = &m->next;
-	if (m)
-		*at = m->next;
-	pthread_mutex_unlock(&lock);
-	return m;
-}
-
-static struct points_memory *new_memory(struct context *c, uint64_t size, bool pinned)
-{
-	struct points_memory *m = calloc(1, sizeof(*m));
-
-	if (m && !capture_memory_of(c, &m->memory, size, pinned)) {
-		free(m);
-		return NULL;
-	}
-	if (m) {
-		m->context = c;
-		m->pinned = pinned;
-	}
-	return m;
-}
-
-const struct memory *points_more_memory(struct points *q, uint64_t size, bool pinned)
-{
-	struct points_memory *m = take_spare(q->context, size, pinned);
-
-	if (!m && !(m = new_memory(q->context, size, pinned)))
-		return NULL;
-	m->next = q->memory;
-	q->memory = m;
-	return &m->memory;
-}
-
-/* The caller holds the lock. Where launches may be left that look at it, it stays as it is until its context goes. */
-static void leave_memory(struct points *q)
-{
-	bool unused = !q->gone && (!q->replay || (!q->given_up && points_through(q) == atomic_load(&q->launched)));
-
-	for (struct points_memory *m; (m = q->memory);) {
-		q->memory = m->next;
-		if (unused) {
-			m->next = spares;
-			spares = m;
-		} else {
-			free(m);
-		}
-	}
-}
-
-static bool allocate(struct points *q, struct context *c)
-{
-	size_t turns = sizeof(*q->replay), params = turns + TURNS * sizeof(*q->turns);
-	size_t stamps = params + (size_t)POINT_SETS * q->point_count * sizeof(*q->params);
-	size_t tables = stamps + (size_t)TURNS * q->stamped_count * 2 * sizeof(*q->stamps);
-	size_t fetched = TABLE_FIRST * sizeof(*q->points->tables), table = POINT_SETS * fetched;
-	size_t fetched_at = sizeof(struct tt_replay_launch) + q->point_count * sizeof(*q->params);
-	const struct memory *shared, *launch;
-
-	q->context = c;
-	if (!(launch = points_more_memory(q, fetched_at + q->point_count * fetched, false)) ||
-	    !(shared = points_more_memory(q, tables + q->point_count * table, true)))
-		return false;
-	q->launch = launch->device;
-	q->device = shared->device;
-	q->replay = shared->host;
-	char *host = memset(shared->host, 0, shared->size);
-	q->turns = (void *)((char *)host + turns);
-	q->params = (void *)((char *)host + params);
-	q->stamps = (void *)((char *)host + stamps);
-	*q->replay = (struct tt_replay){
-		.turns = q->device + turns,
-		.points = q->device + params,
-		.stamps = q->device + stamps,
-		.turn_mask = TURNS - 1,
-		.point_mask = POINT_SETS - 1,
-		.point_count = q->point_count,
-		.stamp_count = 2 * q->stamped_count,
-	};
-	for (unsigned i = 0; i < q->point_count; i++) {
-		q->points[i].tables = (void *)((char *)host + tables + i * table);
-		q->points[i].tables_device = q->device + tables + i * table;
-		q->points[i].fetched = q->launch + fetched_at + i * fetched;
-		q->points[i].room = TABLE_FIRST;
-	}
-	return true;
 }
 
 /* ---- into the graph and out of it ---- */
@@ -409,7 +279,7 @@ static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
 		else if (reading_allocates(&g))
 			why = "it allocates memory";
 		q->form = g.form;
-		if (!why && (!(k = kernels_of(c)) || !allocate(q, c) || !add_somewhere(q, graph, &g, k)))
+		if (!why && (!(k = kernels_of(c)) || !points_allocate(q, c) || !add_somewhere(q, graph, &g, k)))
 			why = "the driver refuses the nodes that capture";
 		if (!why && q->stamped_count)
 			node_timer.prepare(c);
@@ -465,106 +335,4 @@ void points_updated(struct points *q, struct exec *x)
 {
 	for (unsigned i = 0; i < q->spot_count; i++)
 		q->spots[i].node.number = graph_node_number(x, q->spots[i].kernel);
-}
-
-static void nothing(struct points *q, void *to)
-{
-	(void)q;
-	(void)to;
-}
-
-void points_attach(struct points *q, struct exec *x)
-{
-	points_updated(q, x);
-	pthread_mutex_lock(&lock);
-	q->next = all;
-	all = q;
-	pthread_mutex_unlock(&lock);
-	points_each(nothing, NULL); /* graphs that ended before their launches did */
-	graph_set_points(x, q);
-}
-
-/* ---- all of them ---- */
-
-/* The caller holds the lock. */
-static void let_go(struct points *q)
-{
-	leave_memory(q);
-	for (unsigned i = 0; q->points && i < q->point_count; i++)
-		region_list_release(q->points[i].list);
-	free(q->spots);
-	free(q->points);
-	free(q->launches);
-	free(q->stamped);
-	free(q);
-}
-
-/* With the lock. Its launches are through and were looked at, or that will never be. */
-static bool is_over(const struct points *q)
-{
-	uint64_t launched = atomic_load(&q->launched);
-	bool looked = !q->stamped_count || q->looked == launched;
-
-	return q->ended && (q->gone || q->given_up || (looked && points_through(q) == launched));
-}
-
-void points_each(void (*visit)(struct points *q, void *to), void *to)
-{
-	pthread_mutex_lock(&lock);
-	for (struct points **at = &all, *q; (q = *at);) {
-		visit(q, to);
-		if (is_over(q)) {
-			*at = q->next;
-			let_go(q);
-		} else {
-			at = &q->next;
-		}
-	}
-	pthread_mutex_unlock(&lock);
-}
-
-/* The executable graph is gone, or never was. */
-void points_free(struct points *q)
-{
-	bool attached = false;
-
-	if (q->own)
-		real.cuGraphExecDestroy(q->own);
-	twin_free(&q->twin);
-	pthread_mutex_lock(&lock);
-	for (struct points *o = all; o; o = o->next)
-		attached |= o == q;
-	q->ended = true;
-	if (!attached)
-		let_go(q);
-	pthread_mutex_unlock(&lock);
-	points_each(nothing, NULL);
-}
-
-static void mark_gone(struct points *q, void *context)
-{
-	q->gone |= q->context == context;
-}
-
-void points_context_ends(struct context *c)
-{
-	points_each(mark_gone, c);
-	pthread_mutex_lock(&lock);
-	for (struct points_memory **at = &spares, *m; (m = *at);) {
-		bool goes = m->context == c;
-		*at = goes ? m->next : m;
-		if (goes)
-			free(m);
-		else
-			at = &m->next;
-	}
-	pthread_mutex_unlock(&lock);
-}
-
-void points_forget(void)
-{
-	pthread_mutex_init(&kernels_lock, NULL);
-	pthread_mutex_init(&lock, NULL);
-	all = NULL;
-	spares = NULL;
 }

@@ -95,14 +95,15 @@ struct points {
 	struct points *next;
 };
 
-/* insert.c */
 struct kernels {
 	CUmodule module; /* stays: executable graphs have its kernels in them */
 	CUfunction front, digest, gather, stamp_at, turn, stamp;
 };
 /* NULL: the driver refuses them. The context is the current one. */
 const struct kernels *kernels_of(const struct context *c);
-/* Nodes of ours into a graph that was read, or into its twin: `g` has the twin's nodes then. */
+/* All that the nodes read. False: there is no memory for it. */
+bool points_allocate(struct points *q, struct context *c);
+/* graph_insert.c: nodes of ours into a graph that was read, or into its twin: `g` has the twin's nodes then. */
 bool points_add(struct points *q, CUgraph graph, struct reading *g, const struct twin *t, const struct kernels *k);
 /* More of it, which stays for as long as queued launches may read it; NULL: there is none. */
 const struct memory *points_more_memory(struct points *q, uint64_t size, bool pinned);

@@ -1,0 +1,311 @@
+/*
+ * Submitting an epoch. See cut.h.
+ */
+#include "capture/cut.h"
+
+#include "capture/controls.h"
+#include "options/options.h"
+#include "session/session.h"
+#include "util/clock.h"
+
+static CUresult launch(struct capture *p, CUfunction f, struct tt_capture_params *params, uint64_t work)
+{
+	void *args[] = {params};
+	uint64_t most = (uint64_t)p->processors * TT_DIGEST_CTAS_PER_SM;
+	unsigned grid = (unsigned)(work < 1 ? 1 : work < most ? work : most);
+
+	return real.cuLaunchKernel(f, grid, 1, 1, TT_DIGEST_THREADS, 1, 1, 0, p->stream, args, NULL);
+}
+
+void capture_let_go_after(struct capture *p, CUstream stream)
+{
+	if (real.cuStreamWriteValue32_v2(stream, p->shared.device, p->number, 0) == CUDA_SUCCESS)
+		atomic_store(&p->context->captures, p->number);
+	else /* nothing can wait for it but we here */
+		capture_settled(p);
+}
+
+void capture_take_status(struct pending *q, const struct tt_capture_status *s)
+{
+	q->status = *s;
+	q->read = true;
+	q->epoch.captured_ns = options.deterministic ? 0 : clock_ns();
+	if (s->flags & TT_CAPTURE_DISCARDED) {
+		q->refused = true;
+		q->epoch.flags = TT_EPOCHF_REFUSED;
+	}
+}
+
+static void never_ended(struct capture *p, uint32_t slot)
+{
+	p->broken = true;
+	session_fail("a capture did not end within %u ms: the program waits for later work of its own", options.stall_ms);
+	capture_call_off(p, slot);
+}
+
+/* Launches the gather of a range of the list, and waits for it. */
+static bool gather(struct capture *p, struct tt_capture_params *params, struct pending *q, uint64_t blocks)
+{
+	params->flags = 0;
+	params->tail = atomic_load(&p->tail);
+	q->slot = capture_slot(p);
+	params->status = capture_status_address(p, q->slot);
+	params->sequence++;
+	if (launch(p, p->gather, params, blocks * 8) != CUDA_SUCCESS ||
+	    real.cuEventRecord(p->done[q->slot], p->stream) != CUDA_SUCCESS)
+		return false;
+	if (!capture_wait(p, q->slot, options.stall_ms)) {
+		never_ended(p, q->slot);
+		return false;
+	}
+	q->status = *capture_status(p, q->slot);
+	capture_account(p, &q->status);
+	return true;
+}
+
+/*
+ * The list did not fit: gather it in parts, each as large as what the drain has freed, while
+ * the program's memory holds still. Entries of one region may be of any size, so a part is
+ * taken by its worst case.
+ */
+static bool gather_parts(struct capture *p, struct tt_capture_params *params, struct pending *q, uint64_t count)
+{
+	uint64_t first = 0;
+	uint32_t part = 0;
+
+	do { /* at least once: a ring may be too full even for a chunk without a block */
+		uint64_t n = (p->ring.size / 2 - TT_RING_ALIGN * 2) / (TT_BLOCK_SIZE + sizeof(struct tt_chunk_entry));
+		if (n > count - first)
+			n = count - first;
+		uint64_t size = tt_chunk_size(n, n * TT_BLOCK_SIZE);
+		if (!drain_make_room(p, size, size))
+			return false;
+		params->first = (uint32_t)first;
+		params->last = (uint32_t)(first + n);
+		params->part = part;
+		if (!gather(p, params, q, n))
+			return false;
+		if (q->status.flags & TT_CAPTURE_OVERFLOW) {
+			if (!drain_flush())
+				return false;
+			if (atomic_load(&p->tail) == params->tail)
+				return false; /* an empty ring did not take it */
+			continue;
+		}
+		first += n;
+		q->part = part++;
+		q->final = first == count;
+		q->read = true;
+		if (!drain_add(q))
+			return false;
+	} while (first < count);
+	return true;
+}
+
+static bool hand_over(struct capture *p, const struct pending *q)
+{
+	return options.overwrite == OVERWRITE_DROP_OLDEST ? flight_keep(p, q) : drain_add(q);
+}
+
+/* The epoch gets a record without contents. */
+static void leave_out(struct capture *p, struct pending *q, uint32_t flag)
+{
+	session_set_next_epoch(q->epoch.number + 1);
+	p->gap |= flag == TT_EPOCHF_REFUSED;
+	q->refused = q->final = q->read = true;
+	q->epoch.flags = flag;
+	q->part = 0; /* of what was stored of it nothing is left */
+	for (uint32_t i = 0; p->list && i < p->list->count; i++)
+		p->list->regions[i]->touched = true;
+	hand_over(p, q);
+}
+
+static void refuse(struct capture *p, struct pending *q, const char *why)
+{
+	session_warn("epochs were not captured: %s; their changes show in the next one", why);
+	leave_out(p, q, TT_EPOCHF_REFUSED);
+}
+
+/* Drop-oldest: the oldest epochs make room. False: the ring holds nothing else to drop. */
+static bool gather_over_oldest(struct capture *p, struct tt_capture_params *params, struct pending *q)
+{
+	while (flight_drop_group(p))
+		if (!gather(p, params, q, q->status.count))
+			return false;
+		else if (!(q->status.flags & TT_CAPTURE_OVERFLOW))
+			return flight_keep(p, q);
+	return false;
+}
+
+static void discard(struct capture *p, struct tt_capture_params *params, const struct pending *q)
+{
+	params->flags = TT_CAPTURE_DISCARD;
+	capture_status(p, q->slot)->sequence = 0;
+	/* The next capture may have the slot: that is not its status. */
+	if (!p->broken && (launch(p, p->gather, params, 1) != CUDA_SUCCESS || !capture_wait(p, q->slot, options.stall_ms)))
+		never_ended(p, q->slot);
+	choose_again(p);
+}
+
+/* Room for a snapshot, as far as its policy allows. */
+static bool make_room(struct capture *p, uint64_t size)
+{
+	if (capture_fits(p, size, size))
+		return true;
+	if (options.overwrite == OVERWRITE_DROP_OLDEST)
+		return flight_make_room(p, size);
+	return options.overwrite == OVERWRITE_FAIL || size > p->ring.size || drain_make_room(p, size, size);
+}
+
+static bool submit(struct capture *p, struct tt_capture_params *params, bool full)
+{
+	return (p->staged || !p->list->count ||
+		real.cuMemcpyHtoDAsync_v2(p->regions.device, p->staging, p->list->count * sizeof(*p->staging), p->stream) ==
+			CUDA_SUCCESS) &&
+	       launch(p, p->digest, params, p->blocks) == CUDA_SUCCESS &&
+	       (full || launch(p, p->gather, params, p->blocks * 8) == CUDA_SUCCESS) &&
+	       real.cuEventRecord(p->done[p->last_slot], p->stream) == CUDA_SUCCESS;
+}
+
+struct tt_capture_params capture_params(struct capture *p, const struct pending *q, CUdeviceptr regions, uint64_t blocks,
+					uint64_t payload)
+{
+	return (struct tt_capture_params){
+		.regions = regions,
+		.control = p->control.device,
+		.scratch = p->scratch.device,
+		.ring = p->ring.device,
+		.ring_size = p->ring.size,
+		.tail = atomic_load(&p->tail),
+		.status = capture_status_address(p, q->slot),
+		.sequence = q->epoch.number + 1ull,
+		.payload = payload,
+		.region_count = q->list->count,
+		.blocks = (uint32_t)blocks,
+		.last = TT_CAPTURE_LAST,
+		.epoch = q->epoch.number,
+	};
+}
+
+/* Why the driver refuses something. */
+static bool context_failed(struct capture *p)
+{
+	CUresult r = real.cuStreamQuery(p->stream);
+
+	if (r == CUDA_SUCCESS || r == CUDA_ERROR_NOT_READY)
+		return false;
+	capture_failed(p, r, "cuStreamQuery");
+	return true;
+}
+
+/* What the record says of how it is read. Gives whether it is a snapshot. */
+static bool begin_epoch(struct thread *t, struct capture *p, struct pending *q, bool full)
+{
+	bool idle;
+
+	capture_begins(p, q->epoch.number);
+	full |= capture_needs_snapshot(p);
+	q->epoch.flags |= p->gap ? TT_EPOCHF_GAP : 0;
+	if (!capture_order(t, p, &idle) || q->epoch.flags & TT_EPOCHF_LOOSE) {
+		/* A snapshot hashes what it copies; and the next starts from nothing that may be torn. */
+		q->epoch.flags |= TT_EPOCHF_LOOSE;
+		full = true;
+	}
+	if (idle)
+		capture_free_outgrown(p);
+	q->epoch.flags |= full ? TT_EPOCHF_FULL : controls.touched || controls.choice ? TT_EPOCHF_TOUCHED : 0;
+	return full;
+}
+
+/* Its regions, and for a snapshot room in the ring. False: it was left out. */
+static bool prepare(struct capture *p, struct pending *q, bool full, uint64_t *worst)
+{
+	q->slot = p->last_slot = capture_slot(p);
+	if (!choose_regions(p, q->epoch.number, full, &q->epoch.regions)) {
+		if (context_failed(p))
+			leave_out(p, q, TT_EPOCHF_REFUSED);
+		else
+			refuse(p, q, "no memory for its block list");
+		return false;
+	}
+	q->list = region_list_hold(p->list);
+	q->epoch.bytes_read = p->bytes;
+	*worst = tt_chunk_size(p->blocks, p->payload);
+	if (full && !make_room(p, *worst)) {
+		refuse(p, q,
+		       options.overwrite == OVERWRITE_DROP_OLDEST ? "the ring is smaller than a snapshot"
+								  : "the drain stopped");
+		return false;
+	}
+	return true;
+}
+
+/* Begins again with a snapshot, as an epoch of its own: regions came and went meanwhile. */
+static bool cut_snapshot_instead(struct thread *t, struct capture *p, struct pending *q)
+{
+	struct pending next = {.capture = p, .number = q->number, .epoch = q->epoch};
+
+	next.epoch.number++;
+	next.epoch.flags &= ~(uint32_t)TT_EPOCHF_TOUCHED;
+	leave_out(p, q, TT_EPOCHF_DROPPED);
+	*q = next;
+	return capture_cut(t, p, q, true);
+}
+
+/* It was submitted, and may not fit into the ring: the host waits for it. */
+static bool finish(struct thread *t, struct capture *p, struct tt_capture_params *params, struct pending *q, bool full)
+{
+	if (!capture_wait(p, q->slot, options.stall_ms)) {
+		never_ended(p, q->slot);
+		return false;
+	}
+	q->status = *capture_status(p, q->slot);
+	q->read = true;
+	capture_account(p, &q->status);
+	if (!(q->status.flags & TT_CAPTURE_OVERFLOW))
+		return hand_over(p, q);
+	if (options.overwrite == OVERWRITE_BACKPRESSURE && gather_parts(p, params, q, q->status.count))
+		return true;
+	if (options.overwrite == OVERWRITE_DROP_OLDEST && gather_over_oldest(p, params, q))
+		return true;
+	discard(p, params, q);
+	if (options.overwrite == OVERWRITE_DROP_OLDEST && !full)
+		return cut_snapshot_instead(t, p, q);
+	p->force_full |= full || options.overwrite == OVERWRITE_BACKPRESSURE; /* parts of it may have come */
+	refuse(p, q, "the ring is full");
+	return false;
+}
+
+bool capture_cut(struct thread *t, struct capture *p, struct pending *q, bool full)
+{
+	uint64_t worst;
+
+	if (!capture_settled(p)) {
+		refuse(p, q, "the capture before it did not end");
+		return false;
+	}
+	full = begin_epoch(t, p, q, full);
+	if (!prepare(p, q, full, &worst))
+		return false;
+	bool wait = (!capture_fits(p, worst, worst) && !capture_begin_ring(p, worst)) || p->managed || !options.deps;
+	struct tt_capture_params params = capture_params(p, q, p->regions.device, p->blocks, p->payload);
+	params.flags = full ? TT_CAPTURE_FULL : 0;
+	p->base = full ? q->epoch.number : p->base;
+	p->force_full = q->epoch.flags & TT_EPOCHF_LOOSE;
+	p->gap = false;
+	if (!submit(p, &params, full)) {
+		p->broken = true;
+		context_failed(p);
+		session_fail("the driver refused a capture; the run ends before epoch %u", q->epoch.number);
+		leave_out(p, q, TT_EPOCHF_REFUSED);
+		return false;
+	}
+	p->staged = true;
+	choose_captured(p);
+	q->final = true;
+	if (wait)
+		return finish(t, p, &params, q, full);
+	capture_opened(p, q->slot, capture_span(p, worst, worst));
+	p->open_stream = NULL;
+	return hand_over(p, q);
+}
