@@ -72,6 +72,7 @@ LIBRARIES = {
             "interpose/options/*.c",
             "interpose/session/*.c",
             "interpose/track/*.c",
+            "interpose/inspect/*.c",
             "interpose/callstack/*.c",
             "interpose/sass/*.c",
             "interpose/arena/*.c",

@@ -16,6 +16,7 @@ ORDER = layers.read(INTERPOSE / "layers.txt")
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 APART = {"load", "sim"}  # libraries of their own
 SHARED = {"include", "util"}
+PASSIVE = ("util", "store", "options", "session", "callstack", "track", "sass")
 
 
 def included(line: str) -> Path | None:
@@ -53,3 +54,10 @@ def test_includes_point_down(layer: str) -> None:
     files = [p for p in (INTERPOSE / layer).rglob("*") if p.suffix in (".c", ".h", ".cu", ".cuh")]
     assert files
     assert [bad for path in files for bad in misplaced(path)] == []
+
+
+@pytest.mark.parametrize("layer", PASSIVE)
+def test_passive_layers_make_no_driver_calls(layer: str) -> None:
+    calls = re.compile(r"\breal\.|\bREAL\(")
+    files = [*(INTERPOSE / layer).glob("*.[ch]")]
+    assert [path.name for path in files if calls.search(path.read_text())] == []

@@ -33,7 +33,7 @@ static uint64_t interrupted; /* with the capture lock held: the program's call *
 
 static CUstreamCaptureMode begin_own(struct thread *t)
 {
-	CUstreamCaptureMode mode = thread_own_begin(t);
+	CUstreamCaptureMode mode = recorder_work_begin(t);
 
 	if (!t->holds) /* or it is at its end within a launch that holds it */
 		pthread_mutex_lock(&capture_lock);
@@ -47,7 +47,7 @@ static void end_own(struct thread *t, CUstreamCaptureMode mode)
 	t->submits_for = interrupted;
 	if (!t->holds)
 		pthread_mutex_unlock(&capture_lock);
-	thread_own_end(t, mode);
+	recorder_work_end(t, mode);
 }
 
 static bool epochs_wanted(void)

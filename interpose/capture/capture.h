@@ -17,7 +17,7 @@
 
 #include "capture/drain.h"
 #include "track/regions.h"
-#include "track/streams.h"
+#include "inspect/contexts.h"
 #include "capture/free_ranges.h"
 #include "capture/kernels.h"
 #include "capture/memory.h"

@@ -320,10 +320,10 @@ static bool capture_inside(struct thread *t, struct points *q, struct exec *x, s
 		capture_epoch(t, c, TT_TRIGGER_GRAPH, graph_label(x), seq - 1, true);
 		pthread_mutex_lock(&capture_lock);
 	}
-	CUstreamCaptureMode mode = thread_own_begin(t);
+	CUstreamCaptureMode mode = recorder_work_begin(t);
 	struct capture *p = c->capture;
 	bool on = session_state == SESSION_ON && c == q->context && p && !p->broken && capture(p, q, x, s, seq);
-	thread_own_end(t, mode);
+	recorder_work_end(t, mode);
 	if (!on)
 		pthread_mutex_unlock(&capture_lock);
 	gate_enter(t);

@@ -13,7 +13,7 @@
 
 #include "options/options.h"
 #include "session/session.h"
-#include "track/modules.h"
+#include "inspect/functions.h"
 #include "capture/graph_instrumentation.h"
 #include "capture/graph_epochs.h"
 #include "capture/graph_topology.h"
@@ -303,9 +303,9 @@ struct points *points_insert(struct thread *t, struct context *c, CUgraph graph,
 		session_lost("there is nothing of the recorder's inside graphs: the driver lacks calls for it");
 		return NULL;
 	}
-	CUstreamCaptureMode mode = thread_own_begin(t);
+	CUstreamCaptureMode mode = recorder_work_begin(t);
 	struct points *q = insert(c, graph, flags);
-	thread_own_end(t, mode);
+	recorder_work_end(t, mode);
 	return q;
 }
 

@@ -16,9 +16,9 @@
 bool points_make_own(struct thread *t, struct points *q, uint64_t flags)
 {
 	flags &= ~(uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; /* which needs a stream */
-	CUstreamCaptureMode mode = thread_own_begin(t);
+	CUstreamCaptureMode mode = recorder_work_begin(t);
 	bool ok = real.cuGraphInstantiateWithFlags(&q->own, q->twin.graph, flags) == CUDA_SUCCESS;
-	thread_own_end(t, mode);
+	recorder_work_end(t, mode);
 	if (!ok)
 		q->own = NULL;
 	return ok;
@@ -54,11 +54,11 @@ void points_follow(struct thread *t, struct points *q, CUgraph graph)
 	const struct kernels *k = kernels_of(q->context);
 	struct twin twin = {0};
 	struct reading g;
-	CUstreamCaptureMode mode = thread_own_begin(t);
+	CUstreamCaptureMode mode = recorder_work_begin(t);
 	bool ok = reading_take(&g, graph) && k && g.form == q->form && twin_make(&twin, graph) &&
 		  points_add(q, twin.graph, &g, &twin, k) && update_own(q->own, twin.graph);
 	twin_free(&twin);
-	thread_own_end(t, mode);
+	recorder_work_end(t, mode);
 	reading_free(&g);
 	q->paired_unseen |= !graphs_pairs_known();
 	if (!ok)

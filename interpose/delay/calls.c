@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "capture/capture.h"
+#include "inspect/contexts.h"
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
@@ -146,12 +147,12 @@ static struct delays *create(struct thread *t, struct context *c)
 		return NULL;
 	for (unsigned i = 0; i < SLOTS; i++)
 		d->order[i] = (uint16_t)i;
-	CUstreamCaptureMode mode = thread_own_begin(t);
+	CUstreamCaptureMode mode = recorder_work_begin(t);
 	if (real.cuCtxPushCurrent_v2(c->handle) == CUDA_SUCCESS) {
 		pinned(d);
 		real.cuCtxPopCurrent_v2(&popped);
 	}
-	thread_own_end(t, mode);
+	recorder_work_end(t, mode);
 	if (!d->slots)
 		session_warn("no pinned memory for delays: streams are not late");
 	d->next = all;

@@ -2,7 +2,7 @@
  * Executable graphs: making them, changing them, ending them. Their launches are in launch.c.
  */
 #include "capture/graph_epochs.h"
-#include "track/graphs.h"
+#include "inspect/graphs.h"
 #include "hooks/op.h"
 
 /*
@@ -67,20 +67,26 @@ static void end_points(struct exec *x)
 	points_free(points);
 }
 
+static uint32_t made(const struct op *op, CUgraphExec exec, CUgraph graph, uint64_t flags)
+{
+	struct node_list nodes = graph_read(op->t, op->context, graph);
+
+	return graph_made(op->context, exec, &nodes, flags, op->seq);
+}
+
 static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph graph, uint64_t flags, struct points *points)
 {
-	bool made = op->on && r == CUDA_SUCCESS && exec && *exec;
+	bool is_made = op->on && r == CUDA_SUCCESS && exec && *exec;
 
-	if (points && made && points_apart(points) && !points_make_own(op->t, points, flags)) {
+	if (points && is_made && points_apart(points) && !points_make_own(op->t, points, flags)) {
 		session_lost(REFUSED);
 		points_free(points);
 		points = NULL;
 	}
-	if (made)
+	if (is_made)
 		end_points(graphs_find(*exec)); /* of one whose end was not seen */
-	end_graph(op, r, TT_EVENT_GRAPH_INSTANTIATE,
-		  made ? graph_made(op->t, op->context, *exec, graph, flags, op->seq) : TT_NO_ID, 0);
-	if (points && made && graphs_find(*exec))
+	end_graph(op, r, TT_EVENT_GRAPH_INSTANTIATE, is_made ? made(op, *exec, graph, flags) : TT_NO_ID, 0);
+	if (points && is_made && graphs_find(*exec))
 		points_attach(points, graphs_find(*exec));
 	else if (points)
 		points_free(points);
@@ -184,7 +190,7 @@ static void add_kernel_v1(struct node_list *l, struct thread *t, struct context 
 		.extra = p->extra,
 	};
 
-	nodes_add_kernel(l, t, c, &whole);
+	graph_add_kernel(l, t, c, &whole);
 }
 
 static void add_any(struct node_list *l, struct thread *t, struct context *c, const CUgraphNodeParams *p)
@@ -193,7 +199,7 @@ static void add_any(struct node_list *l, struct thread *t, struct context *c, co
 
 	switch ((int)p->type) {
 	case CU_GRAPH_NODE_TYPE_KERNEL:
-		nodes_add_kernel(l, t, c, (const CUDA_KERNEL_NODE_PARAMS *)&p->kernel);
+		graph_add_kernel(l, t, c, (const CUDA_KERNEL_NODE_PARAMS *)&p->kernel);
 		break;
 	case CU_GRAPH_NODE_TYPE_MEMCPY:
 		nodes_add_copy(l, &p->memcpy.copyParams);
@@ -219,7 +225,7 @@ static void add_any(struct node_list *l, struct thread *t, struct context *c, co
 }
 
 CHANGES(cuGraphExecKernelNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p), (exec, node, p), add_kernel_v1(&change, op.t, graph_context(x), p))
-CHANGES(cuGraphExecKernelNodeSetParams_v2, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p), (exec, node, p), nodes_add_kernel(&change, op.t, graph_context(x), p))
+CHANGES(cuGraphExecKernelNodeSetParams_v2, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p), (exec, node, p), graph_add_kernel(&change, op.t, graph_context(x), p))
 CHANGES(cuGraphExecMemcpyNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p, CUcontext context), (exec, node, p, context), nodes_add_copy(&change, p))
 CHANGES(cuGraphExecMemsetNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context), (exec, node, p, context), nodes_add_set(&change, p))
 CHANGES(cuGraphExecHostNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p), (exec, node, p), nodes_add_host(&change, p->fn, p->userData))
@@ -258,6 +264,13 @@ static void disown_both(const struct points *points, CUgraphExecUpdateResultInfo
 	disown(points, why ? &why->errorFromNode : NULL);
 }
 
+static size_t updated(const struct op *op, struct exec *x, CUgraphNode child, CUgraph graph)
+{
+	struct node_list from = graph_read(op->t, graph_context(x), graph);
+
+	return graph_updated(x, child, &from, graph_node_runs, op->seq);
+}
+
 /*
  * from: the whole graph it is updated from, or NULL; named: where the driver names nodes of that; own: the same for
  * the graph that is ours; follow: what it means for the graph `x`, in nodes that changed.
@@ -284,9 +297,9 @@ static void disown_both(const struct points *points, CUgraphExecUpdateResultInfo
 	}
 
 UPDATES(cuGraphNodeSetEnabled, NULL, , FOLLOW(x, r, real.cuGraphNodeSetEnabled(exec, node, enabled)), (CUgraphExec exec, CUgraphNode node, unsigned enabled), (exec, node, enabled), graph_node_enabled(x, node, enabled, op.seq))
-UPDATES(cuGraphExecChildGraphNodeSetParams, NULL, , FOLLOW(x, r, real.cuGraphExecChildGraphNodeSetParams(exec, node, graph)), (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), graph_updated(op.t, x, node, graph, op.seq))
-UPDATES(cuGraphExecUpdate, graph, disown(points, node), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), graph_updated(op.t, x, NULL, graph, op.seq))
-UPDATES(cuGraphExecUpdate_v2, graph, disown_both(points, why), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), graph_updated(op.t, x, NULL, graph, op.seq))
+UPDATES(cuGraphExecChildGraphNodeSetParams, NULL, , FOLLOW(x, r, real.cuGraphExecChildGraphNodeSetParams(exec, node, graph)), (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), updated(&op, x, node, graph))
+UPDATES(cuGraphExecUpdate, graph, disown(points, node), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), updated(&op, x, NULL, graph))
+UPDATES(cuGraphExecUpdate_v2, graph, disown_both(points, why), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), updated(&op, x, NULL, graph))
 
 /* ---- graphs that executable ones are made of ---- */
 
@@ -307,7 +320,7 @@ REMOVES(cuGraphRemoveDependencies_v2, (CUgraph graph, const CUgraphNode *from, c
 static void end_add(CUresult r, const CUgraphNode *node, const CUgraphNodeParams *p)
 {
 	if (r == CUDA_SUCCESS && node && p && p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && *options.out)
-		nodes_conditional(*node, &p->conditional);
+		conditional_added(*node, &p->conditional);
 }
 
 EXPORT CUresult CUDAAPI cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,

@@ -137,7 +137,7 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 	if (r == CUDA_SUCCESS && f &&
 	    unlikely(!(atomic_load_explicit(&f->known, memory_order_acquire) & context_bit(op->context)))) {
 		op->t->busy++;
-		function_describe(op->t, op->context, f, s->f);
+		function_describe(op->context, f, s->f);
 		delays_look_for_clusters(f->name, s->f, s->cluster);
 		op->t->busy--;
 	}

@@ -25,7 +25,7 @@ static void loaded(struct op *op, CUresult r, void *handle, bool library, const 
 	if (r == CUDA_SUCCESS && (op->on || watching())) {
 		struct thread *t = thread_current();
 		t->busy++;
-		id = module_loaded(t, handle, library, l, op->on ? op->seq : session_next_seq());
+		id = module_loaded(context_current(t), handle, library, l, op->on ? op->seq : session_next_seq());
 		t->busy--;
 	}
 	if (op->on && (e = op_event(op, r))) {
@@ -212,7 +212,7 @@ EXPORT CUresult CUDAAPI cuLibraryGetModule(CUmodule *m, CUlibrary l)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	CUresult r = real.cuLibraryGetModule(m, l);
 	if (r == CUDA_SUCCESS && op_begin(&op, CALL_cuLibraryGetModule))
-		module_alias(op.t, l, *m, op.seq);
+		module_alias(op.context, l, *m, op.seq);
 	return r;
 }
 
@@ -227,7 +227,7 @@ EXPORT CUresult CUDAAPI cuLibraryGetModule(CUmodule *m, CUlibrary l)
 		CUresult r = real.symbol(p, n, m, name); \
 		if (r == CUDA_SUCCESS && op_begin(&op, CALL_##symbol) && \
 		    real.symbol(&address, &size, m, name) == CUDA_SUCCESS) \
-			module_variable(op.t, m, library, name, address, size, op.seq); \
+			module_variable(op.context, m, library, name, variable_at(address, size), op.seq); \
 		return r; \
 	}
 VARIABLE(cuModuleGetGlobal_v2, CUmodule, false)

@@ -106,7 +106,7 @@ bool replayable_begin(struct op *op, struct function *f, const struct shape *s)
 		return false; /* to load code may be forbidden to other threads, too */
 	if (!(atomic_load(&f->known) & context_bit(op->context))) {
 		op->t->busy++;
-		function_describe(op->t, op->context, f, s->f); /* its module's variables are part of the epoch */
+		function_describe(op->context, f, s->f); /* its module's variables are part of the epoch */
 		op->t->busy--;
 	}
 	op->held = capture_hold(op->t, op->context, f->name_string, &op->seq, &op->before);

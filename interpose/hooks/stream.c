@@ -373,7 +373,7 @@ static void created(struct op *op, CUresult r, CUstream *stream, unsigned flags)
 	if (!op->on)
 		return;
 	if (r == CUDA_SUCCESS) {
-		stream_created(op->t, *stream);
+		stream_created(op->context, *stream);
 		op->stream = stream_of(op->t, *stream, false);
 	}
 	struct tt_event *e = op_event(op, r);

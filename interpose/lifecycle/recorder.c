@@ -27,7 +27,8 @@
 #include "util/clock.h"
 #include "callstack/stacks.h"
 #include "arena/arena.h"
-#include "track/graphs.h"
+#include "inspect/contexts.h"
+#include "inspect/graphs.h"
 #include "track/modules.h"
 #include "track/regions.h"
 #include "session/session.h"
@@ -124,7 +125,7 @@ static bool start(void)
 		session_warn("there is no libzstd.so.1: contents are stored as they are");
 	for (const struct unknown_variable *u = options_unknown; *u->name; u++)
 		session_warn("there is no variable %s; the nearest name is %s", u->name, u->nearest);
-	nodes_kernel_found = delays_look_for_clusters;
+	graph_kernel_found = delays_look_for_clusters;
 	process_json_begin();
 	gate_init();
 	delays_open();
@@ -251,6 +252,7 @@ void recorder_forget(void)
 	memory_forget();
 	stacks_forget();
 	graphs_forget();
+	conditionals_forget();
 	store_forget(run);
 	drain_forget();
 	regions_forget_all();

@@ -18,7 +18,7 @@
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
-#include "track/streams.h"
+#include "inspect/contexts.h"
 #include "nvtx/nvtx.h"
 #include "nvtx/ranges.h"
 

@@ -217,14 +217,13 @@ static void tell_left_out(const struct node_list *l, uint32_t number)
 	}
 }
 
-uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUgraph graph, uint64_t flags, uint64_t seq)
+uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nodes, uint64_t flags, uint64_t seq)
 {
-	struct node_list nodes;
-	bool whole = nodes_read(&nodes, t, c, graph);
+	bool whole = !*nodes->failed;
 	uint32_t number = TT_NO_ID;
 
 	if (!whole)
-		session_lost("what a graph consists of is not known: %s", nodes.failed);
+		session_lost("what a graph consists of is not known: %s", nodes->failed);
 	pthread_mutex_lock(&lock);
 	struct exec *x = take_out(handle);
 	if (x) /* its end was not seen */
@@ -235,7 +234,7 @@ uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUg
 		x->label = options.epoch.graph ? label_of(number) : TT_NO_ID;
 		x->context = c;
 		x->unread = !whole;
-		x->nodes = nodes;
+		x->nodes = *nodes;
 		has_changed(x);
 		if (!whole)
 			nodes_free(&x->nodes);
@@ -246,7 +245,7 @@ uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUg
 			x = NULL;
 		}
 	} else {
-		nodes_free(&nodes);
+		nodes_free(nodes);
 	}
 	pthread_mutex_unlock(&lock);
 	if (x)
@@ -391,25 +390,23 @@ static bool same_form(const struct node_list *l, struct part p, const struct nod
 }
 
 /* An update may switch on what was off, or not: the driver knows. */
-static bool ask_enabled(struct exec *x, size_t i)
+static bool switched_on(struct exec *x, size_t i, node_runs_fn *runs)
 {
 	struct node *n = &x->nodes.nodes[i];
-	unsigned enabled = 0;
 
-	if (!(n->record.flags & TT_GRAPHF_DISABLED) || !real.cuGraphNodeGetEnabled ||
-	    real.cuGraphNodeGetEnabled(x->handle, n->handle, &enabled) != CUDA_SUCCESS || !enabled)
+	if (!(n->record.flags & TT_GRAPHF_DISABLED) || !runs(x->handle, n->handle))
 		return false;
 	n->record.flags &= ~(uint32_t)TT_GRAPHF_DISABLED;
 	return true;
 }
 
-static size_t take_over(struct exec *x, struct part p, const struct node_list *from, uint64_t seq)
+static size_t take_over(struct exec *x, struct part p, const struct node_list *from, node_runs_fn *runs, uint64_t seq)
 {
 	size_t changed = 0;
 
 	for (size_t i = 0; i < from->count; i++) {
 		uint32_t number = (uint32_t)(p.first + i);
-		bool switched = ask_enabled(x, number);
+		bool switched = switched_on(x, number, runs);
 		if (nodes_same(&x->nodes, number, from, (uint32_t)i) && !switched)
 			continue;
 		if (!nodes_replace(&x->nodes, number, from, (uint32_t)i, true)) {
@@ -431,7 +428,7 @@ static bool any_disabled(const struct node_list *l)
 }
 
 /* The caller holds the lock. Takes what `from` has. */
-static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, uint64_t seq)
+static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, node_runs_fn *runs, uint64_t seq)
 {
 	uint32_t number = child ? number_of(x, child) : TT_NO_ID;
 	size_t changed;
@@ -442,7 +439,7 @@ static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, 
 		if (!x->unread)
 			lose(x, seq, "a node was changed that is not known to be in it");
 	} else if (!x->unread && graphs_pairs_known() && same_form(&x->nodes, part_of(&x->nodes, number), from)) {
-		changed = take_over(x, part_of(&x->nodes, number), from, seq);
+		changed = take_over(x, part_of(&x->nodes, number), from, runs, seq);
 		if (!child) {
 			nodes_free(&x->source);
 			x->source = *from;
@@ -463,16 +460,13 @@ static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, 
 	return 0;
 }
 
-size_t graph_updated(struct thread *t, struct exec *x, CUgraphNode child, CUgraph graph, uint64_t seq)
+size_t graph_updated(struct exec *x, CUgraphNode child, struct node_list *from, node_runs_fn *runs, uint64_t seq)
 {
-	struct node_list from;
-
-	nodes_read(&from, t, x->context, graph);
 	pthread_mutex_lock(&lock);
-	size_t changed = update(x, child, &from, seq);
+	size_t changed = update(x, child, from, runs, seq);
 	has_changed(x);
 	pthread_mutex_unlock(&lock);
-	nodes_free(&from);
+	nodes_free(from);
 	return changed;
 }
 
@@ -622,5 +616,4 @@ void graphs_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	atomic_store(&table, NULL); /* handles mean nothing there */
-	nodes_forget();
 }

@@ -21,8 +21,8 @@ struct context *graph_context(const struct exec *x);
 /* Of the epochs that its launches are an occasion for; string offset. */
 uint32_t graph_label(const struct exec *x);
 
-/* One was made of a graph. Its number, TT_NO_ID where there is no memory. */
-uint32_t graph_made(struct thread *t, struct context *c, CUgraphExec handle, CUgraph graph, uint64_t flags, uint64_t seq);
+/* One was made of a graph of these nodes, which it takes. Its number, TT_NO_ID where there is no memory. */
+uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nodes, uint64_t flags, uint64_t seq);
 /* Is about to be destroyed: before the call, since the handle may come back at once. graph_restored: it was not. */
 void graph_ended(CUgraphExec handle);
 void graph_restored(CUgraphExec handle, struct exec *x);
@@ -36,8 +36,10 @@ bool graphs_pairs_known(void);
 /* A node does what the only one in `change` does. */
 size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *change, uint64_t seq);
 size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64_t seq);
-/* The graph of a child node (NULL: all of it) does what this graph does. */
-size_t graph_updated(struct thread *t, struct exec *x, CUgraphNode child, CUgraph graph, uint64_t seq);
+/* Whether a node of an executable graph is switched on. */
+typedef bool node_runs_fn(CUgraphExec exec, CUgraphNode node);
+/* The graph of a child node (NULL: all of it) does what these nodes do, which it takes. */
+size_t graph_updated(struct exec *x, CUgraphNode child, struct node_list *from, node_runs_fn *runs, uint64_t seq);
 
 /* What was recorded of graphs so far goes to the files. Takes no lock where there is nothing. */
 void graphs_write(void);

@@ -288,14 +288,14 @@ void modules_begin(void)
 }
 
 /* One whose loading was not seen is known from here on. */
-static struct module *module_of_or_new(struct thread *t, void *handle, bool library, uint64_t seq)
+static struct module *module_of_or_new(const struct context *c, void *handle, bool library, uint64_t seq)
 {
 	struct module *m = module_of(handle);
 
 	if (m || !(m = module_new(handle, library)))
 		return m;
 	m->held.missing = TT_MISSING_UNSEEN;
-	module_add(m, context_current(t), NULL, seq);
+	module_add(m, c, NULL, seq);
 	return m;
 }
 
@@ -322,16 +322,8 @@ static struct function *function_known_as(const char *name)
 	return found;
 }
 
-/* A handle that reached the program on a way we don't see: the driver knows its name. */
-static struct lookup *lookup_ask(void *handle)
+struct function *function_seen(CUfunction handle, const char *name, CUmodule module)
 {
-	const char *name = NULL;
-	CUmodule module = NULL;
-
-	if (!real.cuFuncGetName || real.cuFuncGetName(&name, handle) != CUDA_SUCCESS || !name)
-		name = "?";
-	else if (real.cuFuncGetModule)
-		real.cuFuncGetModule(&module, handle);
 	pthread_mutex_lock(&lock);
 	struct module *m = module ? module_of(module) : NULL;
 	struct function *f = m ? NULL : function_known_as(name);
@@ -340,15 +332,13 @@ static struct lookup *lookup_ask(void *handle)
 	if (f && !handle_find(&lookups, handle))
 		lookup_add(handle, f, false);
 	pthread_mutex_unlock(&lock);
-	return handle_find(&lookups, handle);
+	return function_find(handle);
 }
 
-HOT struct function *function_of(CUfunction handle)
+HOT struct function *function_find(CUfunction handle)
 {
 	struct lookup *l = handle_find(&lookups, handle);
 
-	if (unlikely(!l))
-		l = lookup_ask(handle);
 	if (unlikely(!l))
 		return NULL;
 	if (unlikely(l->function->id == TT_NO_ID)) {
@@ -358,6 +348,13 @@ HOT struct function *function_of(CUfunction handle)
 		pthread_mutex_unlock(&lock);
 	}
 	return l->function;
+}
+
+bool function_is_kernel(CUfunction handle)
+{
+	const struct lookup *l = handle_find(&lookups, handle);
+
+	return l && l->kernel;
 }
 
 const char *function_name(uint32_t id)
@@ -379,68 +376,19 @@ const char *function_name(uint32_t id)
 	return f ? f->name : NULL;
 }
 
-/* What the driver does not say of code that it has loaded. */
-static void not_told(const char *what, const char *name, const char *call, CUresult r)
+static void variable_born(struct context *c, const struct module *m, const char *name, struct variable v, uint64_t seq)
 {
-	const char *error = "?";
-
-	real.cuGetErrorName(r, &error);
-	if (driver_context_lost(r))
-		session_fail("the context failed (%s from %s)", error, call);
-	else
-		session_lost("%s of %.80s are not known: %s: %s", what, name, call, error);
-}
-
-/* Either all of them or none: a launch of which none are known may reach everything. */
-static void read_params(struct function *f, CUfunction handle, bool kernel)
-{
-	struct function_param *params = NULL;
-	uint32_t n = 0, bytes = 0;
-	size_t offset, size, room = 0;
-
-	for (; kernel ? real.cuKernelGetParamInfo != NULL : real.cuFuncGetParamInfo != NULL; n++) {
-		CUresult r = kernel ? real.cuKernelGetParamInfo((CUkernel)handle, n, &offset, &size)
-				    : real.cuFuncGetParamInfo(handle, n, &offset, &size);
-		if (r != CUDA_SUCCESS && r != CUDA_ERROR_INVALID_VALUE) { /* which is what comes after the last */
-			not_told("parameters", f->name, kernel ? "cuKernelGetParamInfo" : "cuFuncGetParamInfo", r);
-			n = bytes = 0;
-		}
-		if (r != CUDA_SUCCESS)
-			break;
-		if (!make_room(&params, &room, n, 1, sizeof(*params))) {
-			session_fail(NO_MEMORY "kernel");
-			break;
-		}
-		params[n] = (struct function_param){(uint32_t)offset, (uint32_t)size};
-		bytes = (uint32_t)(offset + size);
-	}
-	f->params = params;
-	f->param_count = n;
-	f->param_bytes = bytes;
-}
-
-static bool is_managed(CUdeviceptr address)
-{
-	int managed = 0;
-
-	return real.cuPointerGetAttribute &&
-	       real.cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS && managed;
-}
-
-static void variable_born(struct thread *t, struct module *m, const char *name, CUdeviceptr address, size_t size, uint64_t seq)
-{
-	struct context *c = context_current(t);
-	struct region *known = region_find(address);
+	struct region *known = region_find(v.address);
 
 	if (known) {
-		bool same = known->base == address && known->size == size;
+		bool same = known->base == v.address && known->size == v.size;
 		region_release(known);
 		if (same)
 			return;
 	}
-	if (!c || !size)
+	if (!c || !v.size)
 		return;
-	region_born(c, is_managed(address) ? TT_REGION_MANAGED : TT_REGION_GLOBAL, address, size, m->id,
+	region_born(c, v.managed ? TT_REGION_MANAGED : TT_REGION_GLOBAL, v.address, v.size, m->id,
 		    &(struct region_origin){
 			    .seq = seq, .time_ns = clock_ns(), .call = TT_NO_ID, .label = store_string(session_store(), name)});
 }
@@ -448,20 +396,15 @@ static void variable_born(struct thread *t, struct module *m, const char *name, 
 /* A module's variables become regions with the first launch from it in a context: it is loaded
  * there for good then, and asking any earlier would make the driver load what the program may
  * never use. */
-static void find_variables(struct thread *t, struct context *c, struct module *m)
+static void find_variables(struct context *c, struct module *m, const struct code_answers *ask)
 {
 	if (m->searched & context_bit(c))
 		return;
 	m->searched |= context_bit(c);
 	for (char *name = m->variables; name && *name; name += strlen(name) + 1) {
-		CUdeviceptr address = 0;
-		size_t size = 0;
-		CUresult r = m->library ? real.cuLibraryGetGlobal(&address, &size, m->handle, name)
-					: real.cuModuleGetGlobal_v2(&address, &size, m->handle, name);
-		if (r == CUDA_SUCCESS && address)
-			variable_born(t, m, name, address, size, session_next_seq());
-		else if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_FOUND)
-			not_told("place and contents", name, m->library ? "cuLibraryGetGlobal" : "cuModuleGetGlobal_v2", r);
+		struct variable v = ask->variable(m->handle, m->library, name);
+		if (v.address)
+			variable_born(c, m, name, v, session_next_seq());
 	}
 }
 
@@ -476,58 +419,35 @@ static void take_out_of(struct module *m)
 	write_record(m);
 }
 
-static void describe(struct function *f, CUfunction handle, const struct context *c)
+static void describe(struct context *c, struct function *f, CUfunction handle, const struct code_answers *ask)
 {
-	static const CUfunction_attribute wanted[] = {CU_FUNC_ATTRIBUTE_NUM_REGS, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
-						      CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
-						      CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK};
-	int value[4] = {0};
-	struct lookup *l = handle_find(&lookups, handle);
-	bool kernel = l && l->kernel;
+	struct tt_function record = {.id = f->id, .name = f->name_string, .module = f->module};
 
-	for (int i = 0; i < 4; i++) {
-		CUresult r = !kernel ? real.cuFuncGetAttribute(&value[i], wanted[i], handle)
-			     : real.cuKernelGetAttribute
-				     ? real.cuKernelGetAttribute(&value[i], wanted[i], (CUkernel)handle, c->device)
-				     : CUDA_SUCCESS;
-		if (r != CUDA_SUCCESS)
-			not_told("registers and limits", f->name, kernel ? "cuKernelGetAttribute" : "cuFuncGetAttribute", r);
-	}
-	read_params(f, handle, kernel);
-	struct tt_function record = {
-		.id = f->id,
-		.name = f->name_string,
-		.module = f->module,
-		.registers = (uint32_t)value[0],
-		.shared = (uint32_t)value[1],
-		.local = (uint32_t)value[2],
-		.max_threads = (uint32_t)value[3],
-		.param_bytes = f->param_bytes,
-		.param_count = f->param_count,
-	};
+	ask->function(f, handle, function_is_kernel(handle), c->device, &record);
+	record.param_bytes = f->param_bytes;
+	record.param_count = f->param_count;
 	store_function(session_store(), &record);
 	f->recorded = true;
 }
 
-void function_describe(struct thread *t, struct context *c, struct function *f, CUfunction handle)
+void function_launched(struct context *c, struct function *f, CUfunction handle, const struct code_answers *ask)
 {
 	pthread_mutex_lock(&lock);
 	if (!f->recorded)
-		describe(f, handle, c);
+		describe(c, f, handle, ask);
 	struct module *m = modules;
 	while (m && m->id != f->module)
 		m = m->next;
 	if (m) {
 		take_out_of(m);
-		find_variables(t, c, m);
+		find_variables(c, m, ask);
 	}
 	atomic_fetch_or_explicit(&f->known, context_bit(c), memory_order_release);
 	pthread_mutex_unlock(&lock);
 }
 
-uint32_t module_loaded(struct thread *t, void *handle, bool library, const struct loading *l, uint64_t seq)
+uint32_t module_loaded(const struct context *c, void *handle, bool library, const struct loading *l, uint64_t seq)
 {
-	struct context *c = context_current(t);
 	struct module *m = module_new(handle, library);
 
 	if (!m)
@@ -586,10 +506,10 @@ void module_function(void *module, void *function, const char *name, bool kernel
 	pthread_mutex_unlock(&lock);
 }
 
-void module_alias(struct thread *t, void *library, void *module, uint64_t seq)
+void module_alias(const struct context *c, void *library, void *module, uint64_t seq)
 {
 	pthread_mutex_lock(&lock);
-	struct module *m = module_of_or_new(t, library, true, seq);
+	struct module *m = module_of_or_new(c, library, true, seq);
 	if (m && !goes_by(m, module)) {
 		if (make_room(&m->aliases, &m->alias_room, m->alias_count, 1, sizeof(*m->aliases)))
 			m->aliases[m->alias_count++] = module;
@@ -599,13 +519,12 @@ void module_alias(struct thread *t, void *library, void *module, uint64_t seq)
 	pthread_mutex_unlock(&lock);
 }
 
-void module_variable(struct thread *t, void *module, bool library, const char *name, CUdeviceptr address, size_t size,
-		     uint64_t seq)
+void module_variable(struct context *c, void *module, bool library, const char *name, struct variable v, uint64_t seq)
 {
 	pthread_mutex_lock(&lock);
-	struct module *m = module_of_or_new(t, module, library, seq);
+	struct module *m = module_of_or_new(c, module, library, seq);
 	if (m)
-		variable_born(t, m, name, address, size, seq);
+		variable_born(c, m, name, v, seq);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -627,13 +546,6 @@ bool module_has_references(uint32_t id)
 	bool has = m && m->references;
 	pthread_mutex_unlock(&lock);
 	return has;
-}
-
-bool function_is_kernel(CUfunction handle)
-{
-	const struct lookup *l = handle_find(&lookups, handle);
-
-	return l && l->kernel;
 }
 
 void function_cache(CUfunction handle, CUfunc_cache config)

@@ -50,12 +50,27 @@ static inline const void *launch_buffer(void **extra, size_t *size)
 	return buffer;
 }
 
-/* Of a launch. Before the launch only id, name and chosen are sure to be there. */
-struct function *function_of(CUfunction handle);
+/* Takes no lock. NULL: no look-up of it was seen so far. Before the launch only id, name and chosen are sure to be there. */
+struct function *function_find(CUfunction handle);
+/* One that reached the program on a way that is not seen; module: NULL where that is not known. NULL: no memory. */
+struct function *function_seen(CUfunction handle, const char *name, CUmodule module);
 /* The name of one that was launched, by its id; NULL where it is not known, or not to be had in a moment. */
 const char *function_name(uint32_t id);
-/* After a launch that succeeded, once a function and context: attributes, its record, its module's variables. */
-void function_describe(struct thread *t, struct context *c, struct function *f, CUfunction handle);
+/* A variable of a module; address 0: it is not there. */
+struct variable {
+	CUdeviceptr address;
+	size_t size;
+	bool managed;
+};
+
+/* What function_launched wants to know of loaded code. */
+struct code_answers {
+	/* Fills in the function's parameters, and the record's attributes. kernel: the handle is a CUkernel. */
+	void (*function)(struct function *f, CUfunction handle, bool kernel, CUdevice device, struct tt_function *record);
+	struct variable (*variable)(void *module, bool library, const char *name);
+};
+/* The first launch of a function in a context succeeded: its record, its module's variables. */
+void function_launched(struct context *c, struct function *f, CUfunction handle, const struct code_answers *ask);
 
 /* What the program had the driver load: an image or a file, and how. */
 struct loading {
@@ -68,15 +83,14 @@ struct loading {
 /* The recording has begun: what was loaded before is part of it. */
 void modules_begin(void);
 /* Returns the module id, TT_NO_ID on failure. library: handle is a CUlibrary. */
-uint32_t module_loaded(struct thread *t, void *handle, bool library, const struct loading *l, uint64_t seq);
+uint32_t module_loaded(const struct context *c, void *handle, bool library, const struct loading *l, uint64_t seq);
 void module_unloaded(void *handle, uint64_t seq);
 /* The program took a function or kernel out of a module or library. */
 void module_function(void *module, void *function, const char *name, bool kernel);
 /* The program took a library's module: a second handle of the same. */
-void module_alias(struct thread *t, void *library, void *module, uint64_t seq);
+void module_alias(const struct context *c, void *library, void *module, uint64_t seq);
 /* The program asked for a variable: it is a region from now on. */
-void module_variable(struct thread *t, void *module, bool library, const char *name, CUdeviceptr address, size_t size,
-		     uint64_t seq);
+void module_variable(struct context *c, void *module, bool library, const char *name, struct variable v, uint64_t seq);
 
 /* The program took a texture or surface reference out of a module: its kernels may use it. */
 void module_reference(void *module);

@@ -1,5 +1,5 @@
 /*
- * Lists of nodes, and what each does. See nodes.h for the invariant; nodes_read.c asks the driver.
+ * Lists of nodes, and what each does. See nodes.h for the invariant.
  */
 #include "track/nodes.h"
 
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "track/modules.h"
+#include "util/handle_table.h"
 #include "util/vector.h"
 
 /* ---- lists ---- */
@@ -49,11 +50,6 @@ static uint8_t *add_bytes(struct node_list *l, struct tt_graph_record *r, size_t
 	return memset(l->bytes + r->data, 0, padded);
 }
 
-static size_t hash(const void *p)
-{
-	return (size_t)(((uintptr_t)p * 0x9e3779b97f4a7c15ull) >> 32);
-}
-
 bool nodes_index(struct node_list *l)
 {
 	size_t size = 16;
@@ -66,7 +62,7 @@ bool nodes_index(struct node_list *l)
 	memset(l->index, 0xff, size * sizeof(*l->index)); /* TT_NO_ID */
 	l->index_mask = size - 1;
 	for (size_t i = 0; i < l->count; i++) {
-		size_t h = hash(l->nodes[i].handle) & l->index_mask;
+		size_t h = handle_hash(l->nodes[i].handle) & l->index_mask;
 		while (l->index[h] != TT_NO_ID)
 			h = (h + 1) & l->index_mask;
 		l->index[h] = (uint32_t)i;
@@ -78,7 +74,7 @@ uint32_t nodes_find(const struct node_list *l, CUgraphNode handle)
 {
 	if (!l->index)
 		return TT_NO_ID;
-	for (size_t h = hash(handle) & l->index_mask; l->index[h] != TT_NO_ID; h = (h + 1) & l->index_mask)
+	for (size_t h = handle_hash(handle) & l->index_mask; l->index[h] != TT_NO_ID; h = (h + 1) & l->index_mask)
 		if (l->nodes[l->index[h]].handle == handle)
 			return l->index[h];
 	return TT_NO_ID;
@@ -148,27 +144,6 @@ bool nodes_add_unread(struct node_list *l, uint32_t kind)
 	return r;
 }
 
-/* The layout of a kernel's parameters is known where it runs, and so are its module's variables from here on. */
-static uint32_t describe(struct thread *t, struct context *c, struct function *f, CUfunction handle, CUcontext in)
-{
-	CUcontext wanted = in ? in : c->handle, popped;
-	const struct context *current = context_current(t);
-	bool other = !current || current->handle != wanted;
-
-	if (other && real.cuCtxPushCurrent_v2(wanted) != CUDA_SUCCESS)
-		return TT_NO_ID;
-	if (in)
-		c = context_current(t);
-	if (c && !(atomic_load(&f->known) & context_bit(c))) {
-		CUstreamCaptureMode mode = thread_own_begin(t);
-		function_describe(t, c, f, handle);
-		thread_own_end(t, mode);
-	}
-	if (other)
-		real.cuCtxPopCurrent_v2(&popped);
-	return c ? c->index : TT_NO_ID;
-}
-
 static bool add_params(struct node_list *l, struct tt_graph_record *r, const struct function *f,
 		       const CUDA_KERNEL_NODE_PARAMS *p)
 {
@@ -191,10 +166,8 @@ static bool add_params(struct node_list *l, struct tt_graph_record *r, const str
 	return true;
 }
 
-bool nodes_add_kernel(struct node_list *l, struct thread *t, struct context *c, const CUDA_KERNEL_NODE_PARAMS *p)
+bool nodes_add_kernel(struct node_list *l, const struct function *f, uint32_t context, const CUDA_KERNEL_NODE_PARAMS *p)
 {
-	CUfunction handle = p->func ? p->func : (CUfunction)p->kern;
-	struct function *f = handle ? function_of(handle) : NULL;
 	struct tt_graph_record *r = nodes_add(l, TT_NODE_KERNEL);
 
 	if (!r)
@@ -207,7 +180,7 @@ bool nodes_add_kernel(struct node_list *l, struct thread *t, struct context *c, 
 		return true;
 	}
 	r->function = f->id;
-	r->context = describe(t, c, f, handle, p->ctx);
+	r->context = context;
 	return add_params(l, r, f, p);
 }
 

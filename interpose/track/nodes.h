@@ -14,6 +14,8 @@
 #include "format.h"
 #include "track/streams.h"
 
+struct function;
+
 struct node {
 	CUgraphNode handle; /* in the graph that the list was read from */
 	struct tt_graph_record record; /* data: where in the list's bytes */
@@ -34,11 +36,6 @@ struct node_list {
 	char failed[160]; /* why it could not be read; empty where it was */
 };
 
-/* Reads a graph; c: the context of kernels whose own is not told. False where it can't be read, or only in part: see failed. */
-/* Called for each kernel that nodes_read finds, where it is not NULL. */
-extern void (*nodes_kernel_found)(const char *name, CUfunction f, const uint32_t cluster[3]);
-
-bool nodes_read(struct node_list *l, struct thread *t, struct context *c, CUgraph graph);
 void nodes_free(struct node_list *l);
 /* The number of a node of that handle; TT_NO_ID where there is none. */
 uint32_t nodes_find(const struct node_list *l, CUgraphNode handle);
@@ -50,7 +47,8 @@ bool nodes_index(struct node_list *l);
 /* Says so in the list, and gives false. */
 bool nodes_no_memory(struct node_list *l);
 /* One more node that does what these say; false where there is no memory. */
-bool nodes_add_kernel(struct node_list *l, struct thread *t, struct context *c, const CUDA_KERNEL_NODE_PARAMS *p);
+/* f: its function, NULL where that is not known; context: the index of the one that it runs in. */
+bool nodes_add_kernel(struct node_list *l, const struct function *f, uint32_t context, const CUDA_KERNEL_NODE_PARAMS *p);
 bool nodes_add_copy(struct node_list *l, const CUDA_MEMCPY3D *p);
 bool nodes_add_set(struct node_list *l, const CUDA_MEMSET_NODE_PARAMS *p);
 bool nodes_add_host(struct node_list *l, CUhostFn function, void *argument);
@@ -64,9 +62,5 @@ bool nodes_same(const struct node_list *l, uint32_t number, const struct node_li
  * off; attributes: those of kernels change too. False where there is no memory.
  */
 bool nodes_replace(struct node_list *l, uint32_t number, const struct node_list *other, uint32_t its, bool attributes);
-
-/* A conditional node was added: the driver tells its bodies then, and never again. */
-void nodes_conditional(CUgraphNode handle, const CUDA_CONDITIONAL_NODE_PARAMS *p);
-void nodes_forget(void); /* in a fork's child */
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "session/session.h"
 #include "util/handle_table.h"
@@ -14,10 +15,13 @@ HOT_DATA _Atomic bool contexts_are_several;
 
 HOT_DATA _Atomic int captures_active;
 
-static struct context *_Atomic contexts;
-static uint32_t context_count;
-static uint64_t next_id = STREAM_ID_FIRST;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	struct context *_Atomic contexts;
+	uint32_t context_count;
+	uint64_t next_id;
+	struct handle_table *_Atomic by_handle; /* a destroyed stream's place may be used again under another handle */
+	pthread_mutex_t lock;
+} streams = {.next_id = STREAM_ID_FIRST, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* A call of the program went by unseen: what came after it would be told wrongly. */
 static void no_memory(void)
@@ -25,18 +29,16 @@ static void no_memory(void)
 	session_fail("no host memory for a context or stream");
 }
 
-static struct handle_table *_Atomic table; /* a destroyed stream's place may be used again under another handle */
-
-static struct stream *table_find(CUstream handle)
+HOT struct stream *stream_find(CUstream handle)
 {
-	struct stream *s = handle_find(&table, handle);
+	struct stream *s = handle_find(&streams.by_handle, handle);
 
 	return s && atomic_load_explicit(&s->alive, memory_order_relaxed) ? s : NULL;
 }
 
 static bool table_insert(struct stream *s)
 {
-	if (handle_add(&table, &s->handle))
+	if (handle_add(&streams.by_handle, &s->handle))
 		return true;
 	no_memory();
 	return false;
@@ -45,7 +47,7 @@ static bool table_insert(struct stream *s)
 /* With the lock. */
 static void stream_end(struct stream *s)
 {
-	handle_remove(&table, &s->handle);
+	handle_remove(&streams.by_handle, &s->handle);
 	atomic_store(&s->alive, false);
 }
 
@@ -60,7 +62,7 @@ uint64_t context_work(const struct context *c)
 
 struct context *context_first(void)
 {
-	return atomic_load_explicit(&contexts, memory_order_acquire);
+	return atomic_load_explicit(&streams.contexts, memory_order_acquire);
 }
 
 struct context *context_find(CUcontext handle)
@@ -71,47 +73,28 @@ struct context *context_find(CUcontext handle)
 	return NULL;
 }
 
-static int capability_of(CUdevice device)
+/* With the lock. */
+static struct context *context_new(CUcontext handle, const struct context_device *d)
 {
-	int major = 0, minor = 0;
+	struct context *c = calloc(1, sizeof(*c));
 
-	if (real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) ||
-	    real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device))
-		return 0;
-	return 10 * major + minor;
-}
-
-static struct context *context_add(CUcontext handle)
-{
-	struct context *c = context_find(handle);
-	CUdevice device;
-
-	if (c)
-		return c;
-	CUresult r = real.cuCtxGetDevice(&device);
-	if (r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED)
-		return NULL; /* the program destroyed the context that is current */
-	if (r != CUDA_SUCCESS) {
-		session_fail("the driver does not say which device a context is on");
-		return NULL;
-	}
-	if (!(c = calloc(1, sizeof(*c)))) {
+	if (!c) {
 		no_memory();
 		return NULL;
 	}
 	c->handle = handle;
-	c->device = device;
-	real.cuDeviceGetName(c->device_name, sizeof(c->device_name), device);
-	real.cuDeviceTotalMem_v2(&c->device_memory, device);
-	c->device_capability = capability_of(device);
-	c->index = context_count++;
+	c->device = d->device;
+	memcpy(c->device_name, d->name, sizeof(c->device_name));
+	c->device_memory = d->memory;
+	c->device_capability = d->capability;
+	c->index = streams.context_count++;
 	c->legacy.handle = CU_STREAM_LEGACY;
 	c->legacy.id = STREAM_ID_LEGACY;
 	c->legacy.context = c;
 	c->legacy.alive = true;
 	c->streams = &c->legacy;
 	c->alive = true;
-	struct context *_Atomic *end = &contexts;
+	struct context *_Atomic *end = &streams.contexts;
 	if (*end)
 		atomic_store(&contexts_are_several, true);
 	while (*end)
@@ -120,40 +103,23 @@ static struct context *context_add(CUcontext handle)
 	return c;
 }
 
-HOT struct context *context_current(struct thread *t)
+struct context *context_add(CUcontext handle, const struct context_device *d)
 {
-	CUcontext handle = NULL;
-	uint32_t generation = atomic_load_explicit(&streams_generation, memory_order_acquire);
-
-	CUresult r = real.cuCtxGetCurrent(&handle);
-	if (unlikely(r != CUDA_SUCCESS && r != CUDA_ERROR_DEINITIALIZED)) { /* it is that when the process ends */
-		session_fail(CONTEXT_UNKNOWN);
-		if (generation == t->context_generation) /* what the program was given of ours it may still free */
-			handle = t->context_handle;
-	}
-	if (!handle)
-		return NULL;
-	if (likely(handle == t->context_handle && generation == t->context_generation))
-		return t->context;
+	pthread_mutex_lock(&streams.lock);
 	struct context *c = context_find(handle);
-	if (!c) {
-		pthread_mutex_lock(&lock);
-		c = context_add(handle);
-		pthread_mutex_unlock(&lock);
-	}
-	t->context_handle = c ? handle : NULL;
-	t->context = c;
-	t->context_generation = generation;
+	if (!c)
+		c = context_new(handle, d);
+	pthread_mutex_unlock(&streams.lock);
 	return c;
 }
 
 void context_destroyed(struct context *c)
 {
 	atomic_store(&c->alive, false);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&streams.lock);
 	for (struct stream *s = atomic_load(&c->streams); s; s = s->next_of_context)
 		stream_end(s);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&streams.lock);
 	atomic_fetch_add(&streams_generation, 1);
 }
 
@@ -187,14 +153,14 @@ static struct stream *stream_add(struct context *c, CUstream handle, uint64_t id
 	return s;
 }
 
-static struct stream *per_thread_stream(struct thread *t, struct context *c)
+struct stream *stream_per_thread(struct thread *t, struct context *c)
 {
 	for (struct stream *s = t->streams; s; s = s->next_of_thread)
 		if (s->context == c && s->alive)
 			return s;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&streams.lock);
 	struct stream *s = stream_add(c, CU_STREAM_PER_THREAD, STREAM_ID_PER_THREAD, t);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&streams.lock);
 	if (s) {
 		s->next_of_thread = t->streams;
 		t->streams = s;
@@ -202,76 +168,38 @@ static struct stream *per_thread_stream(struct thread *t, struct context *c)
 	return s;
 }
 
-static struct stream *stream_adopt(struct thread *t, CUstream handle)
+/* With the lock. NULL: no memory. */
+static struct stream *stream_new(struct context *c, CUstream handle)
 {
-	CUcontext owner = NULL;
-	struct context *c = context_current(t);
+	struct stream *s = stream_add(c, handle, streams.next_id++, NULL);
 
-	if (real.cuStreamGetCtx && real.cuStreamGetCtx(handle, &owner) == CUDA_SUCCESS && owner && (!c || c->handle != owner)) {
-		struct context *other = context_find(owner);
-		if (!other && real.cuCtxPushCurrent_v2(owner) == CUDA_SUCCESS) {
-			CUcontext popped;
-			other = context_current(t);
-			real.cuCtxPopCurrent_v2(&popped);
-		}
-		c = other;
-	} else if (!owner) {
-		return NULL; /* not a stream: the driver will say so */
-	}
-	if (!c)
-		return NULL;
-	pthread_mutex_lock(&lock);
-	struct stream *s = table_find(handle);
-	if (!s && (s = stream_add(c, handle, next_id++, NULL)) && !table_insert(s))
-		s = NULL;
-	pthread_mutex_unlock(&lock);
-	return s;
+	return s && table_insert(s) ? s : NULL;
 }
 
-HOT struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread)
+struct stream *stream_seen(struct context *c, CUstream handle)
 {
-	if (!handle)
-		handle = per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
-	if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
-		struct context *c = context_current(t);
-		if (!c)
-			return NULL;
-		return handle == CU_STREAM_LEGACY ? &c->legacy : per_thread_stream(t, c);
-	}
-	uint32_t generation = atomic_load_explicit(&streams_generation, memory_order_acquire);
-	if (likely((uintptr_t)handle == t->recent_handle && generation == t->recent_generation))
-		return t->recent;
-	struct stream *s = table_find(handle);
+	pthread_mutex_lock(&streams.lock);
+	struct stream *s = stream_find(handle);
 	if (!s)
-		s = stream_adopt(t, handle);
-	if (s) {
-		t->recent_handle = (uintptr_t)handle;
-		t->recent = s;
-		t->recent_generation = generation;
-	}
+		s = stream_new(c, handle);
+	pthread_mutex_unlock(&streams.lock);
 	return s;
 }
 
-void stream_created(struct thread *t, CUstream handle)
+void stream_created(struct context *c, CUstream handle)
 {
-	struct context *c = context_current(t);
-
-	if (!c)
-		return;
-	pthread_mutex_lock(&lock);
-	struct stream *s = stream_add(c, handle, next_id++, NULL);
-	if (s)
-		table_insert(s);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&streams.lock);
+	stream_new(c, handle);
+	pthread_mutex_unlock(&streams.lock);
 }
 
 void stream_destroyed(CUstream handle)
 {
-	pthread_mutex_lock(&lock);
-	struct stream *s = table_find(handle);
+	pthread_mutex_lock(&streams.lock);
+	struct stream *s = stream_find(handle);
 	if (s)
 		stream_end(s);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&streams.lock);
 	atomic_fetch_add(&streams_generation, 1);
 }
 

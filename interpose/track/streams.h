@@ -72,8 +72,15 @@ static inline uint64_t context_bit(const struct context *c)
 	return (uint64_t)1 << c->index % 64;
 }
 
-/* The calling thread's current context; NULL where there is none. */
-struct context *context_current(struct thread *t);
+/* What is to be known of a context's device. */
+struct context_device {
+	CUdevice device;
+	char name[sizeof(((struct context *)NULL)->device_name)];
+	size_t memory;
+	int capability;
+};
+/* The context of this handle, new or not; NULL: no memory. */
+struct context *context_add(CUcontext handle, const struct context_device *d);
 struct context *context_find(CUcontext handle); /* NULL when not seen so far */
 struct context *context_first(void); /* all, by ->next */
 /* Whether there is, or was, more than one. */
@@ -86,14 +93,18 @@ static inline bool contexts_several(void)
 uint64_t context_work(const struct context *c);
 void context_destroyed(struct context *c);
 
-/* The stream that a call given `handle` works on; per_thread: NULL means the per-thread default. */
-struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread);
+/* NULL when not seen so far. Takes no lock. */
+struct stream *stream_find(CUstream handle);
+/* The stream of this handle, whose creation was not seen. NULL: no memory. */
+struct stream *stream_seen(struct context *c, CUstream handle);
+/* The thread's per-thread default stream in a context. NULL: no memory. */
+struct stream *stream_per_thread(struct thread *t, struct context *c);
 /* Whether the thread can name it: it is not another thread's per-thread default stream. */
 static inline bool stream_namable(const struct stream *s, const struct thread *t)
 {
 	return s->id != STREAM_ID_PER_THREAD || atomic_load(&s->owner) == t;
 }
-void stream_created(struct thread *t, CUstream handle);
+void stream_created(struct context *c, CUstream handle);
 void stream_destroyed(CUstream handle);
 void streams_thread_ended(struct thread *t);
 

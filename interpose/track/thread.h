@@ -51,25 +51,6 @@ static inline struct thread *thread_current(void)
 	return t;
 }
 
-/*
- * Around what the recorder does of its own in a thread of the program: wrappers pass straight
- * through, and a stream capture of the program, even one of this thread, forbids us nothing.
- */
-static inline CUstreamCaptureMode thread_own_begin(struct thread *t)
-{
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-	t->busy++;
-	real.cuThreadExchangeStreamCaptureMode(&mode);
-	return mode;
-}
-
-static inline void thread_own_end(struct thread *t, CUstreamCaptureMode mode)
-{
-	real.cuThreadExchangeStreamCaptureMode(&mode);
-	t->busy--;
-}
-
 /* Around a call; nobody else writes what this does. */
 static inline void thread_calls(struct thread *t, int more)
 {

@@ -1,13 +1,15 @@
 /*
- * Reading graphs from the driver. See nodes.h for the invariant.
+ * Reading graphs from the driver. See graphs.h for the invariant.
  */
+#include "inspect/graphs.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "track/modules.h"
-#include "track/nodes.h"
+#include "inspect/contexts.h"
+#include "inspect/functions.h"
 #include "util/vector.h"
 
 #define NODES_MAX ((size_t)1 << 26)
@@ -61,7 +63,36 @@ static void read_attributes(CUgraphNode handle, struct tt_graph_record *r)
 		r->flags |= TT_GRAPHF_DEVICE;
 }
 
-void (*nodes_kernel_found)(const char *name, CUfunction f, const uint32_t cluster[3]);
+void (*graph_kernel_found)(const char *name, CUfunction f, const uint32_t cluster[3]);
+
+/* The layout of a kernel's parameters is known where it runs, and so are its module's variables from here on. */
+static uint32_t describe(struct thread *t, struct context *c, struct function *f, CUfunction handle, CUcontext in)
+{
+	CUcontext wanted = in ? in : c->handle, popped;
+	const struct context *current = context_current(t);
+	bool other = !current || current->handle != wanted;
+
+	if (other && real.cuCtxPushCurrent_v2(wanted) != CUDA_SUCCESS)
+		return TT_NO_ID;
+	if (in)
+		c = context_current(t);
+	if (c && !(atomic_load(&f->known) & context_bit(c))) {
+		CUstreamCaptureMode mode = recorder_work_begin(t);
+		function_describe(c, f, handle);
+		recorder_work_end(t, mode);
+	}
+	if (other)
+		real.cuCtxPopCurrent_v2(&popped);
+	return c ? c->index : TT_NO_ID;
+}
+
+bool graph_add_kernel(struct node_list *l, struct thread *t, struct context *c, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+	CUfunction handle = p->func ? p->func : (CUfunction)p->kern;
+	struct function *f = handle ? function_of(handle) : NULL;
+
+	return nodes_add_kernel(l, f, f ? describe(t, c, f, handle, p->ctx) : TT_NO_ID, p);
+}
 
 static bool read_kernel(struct node_list *l, struct thread *t, struct context *c, CUgraphNode handle)
 {
@@ -71,13 +102,13 @@ static bool read_kernel(struct node_list *l, struct thread *t, struct context *c
 	if (!TELLS(cuGraphKernelNodeGetParams_v2, handle, &p) &&
 	    !TELLS(cuGraphKernelNodeGetParams, handle, (CUDA_KERNEL_NODE_PARAMS_v1 *)&p))
 		return nodes_add_unread(l, TT_NODE_KERNEL);
-	if (!nodes_add_kernel(l, t, c, &p))
+	if (!graph_add_kernel(l, t, c, &p))
 		return false;
 	struct tt_graph_record *r = &l->nodes[l->count - 1].record;
 	read_attributes(handle, r);
 	const char *name = function_name(r->function);
-	if (name && p.func && nodes_kernel_found)
-		nodes_kernel_found(name, p.func, r->cluster);
+	if (name && p.func && graph_kernel_found)
+		graph_kernel_found(name, p.func, r->cluster);
 	return true;
 }
 
@@ -303,20 +334,28 @@ static bool read_edges(struct node_list *l, CUgraph graph)
 	return whole;
 }
 
-bool nodes_read(struct node_list *l, struct thread *t, struct context *c, CUgraph graph)
+struct node_list graph_read(struct thread *t, struct context *c, CUgraph graph)
 {
-	*l = (struct node_list){0};
-	bool whole = read_level(l, t, c, graph, (struct place){TT_NO_ID, 0, 0}) && nodes_index(l);
-	for (size_t i = 0; whole && i < l->graph_count; i++)
-		whole = read_edges(l, l->graphs[i]);
-	free(l->graphs);
-	l->graphs = NULL;
-	return whole;
+	struct node_list l = {0};
+	bool whole = read_level(&l, t, c, graph, (struct place){TT_NO_ID, 0, 0}) && nodes_index(&l);
+
+	for (size_t i = 0; whole && i < l.graph_count; i++)
+		whole = read_edges(&l, l.graphs[i]);
+	free(l.graphs);
+	l.graphs = NULL;
+	return l;
+}
+
+bool graph_node_runs(CUgraphExec exec, CUgraphNode node)
+{
+	unsigned enabled = 0;
+
+	return TELLS(cuGraphNodeGetEnabled, exec, node, &enabled) && enabled;
 }
 
 /* ---- conditional nodes ---- */
 
-void nodes_conditional(CUgraphNode handle, const CUDA_CONDITIONAL_NODE_PARAMS *p)
+void conditional_added(CUgraphNode handle, const CUDA_CONDITIONAL_NODE_PARAMS *p)
 {
 	struct conditional *found;
 	CUgraph *bodies = p->phGraph_out ? malloc(p->size * sizeof(*bodies)) : NULL;
@@ -344,7 +383,7 @@ void nodes_conditional(CUgraphNode handle, const CUDA_CONDITIONAL_NODE_PARAMS *p
 	pthread_mutex_unlock(&lock);
 }
 
-void nodes_forget(void)
+void conditionals_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
 }

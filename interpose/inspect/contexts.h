@@ -1,0 +1,34 @@
+/*
+ * The context and the stream that a call works on, as the driver says.
+ */
+#ifndef TT_INSPECT_CONTEXTS_H
+#define TT_INSPECT_CONTEXTS_H
+
+#include "driver/driver.h"
+#include "track/streams.h"
+
+/* The calling thread's current context; NULL where there is none. */
+struct context *context_current(struct thread *t);
+/* The stream that a call given `handle` works on; per_thread: NULL means the per-thread default. */
+struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread);
+
+/*
+ * Around work of the recorder in a thread of the program: wrappers pass straight through, and a
+ * stream capture of the program, even one of this thread, does not forbid it.
+ */
+static inline CUstreamCaptureMode recorder_work_begin(struct thread *t)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	t->busy++;
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	return mode;
+}
+
+static inline void recorder_work_end(struct thread *t, CUstreamCaptureMode mode)
+{
+	real.cuThreadExchangeStreamCaptureMode(&mode);
+	t->busy--;
+}
+
+#endif
