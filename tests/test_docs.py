@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import sys
 import types
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ttanalyze as tt
+from bench import report, wild_report
 from docs.tools import api, pictures, reference, site
 from tests import support
 from tests.rundir import Writer
@@ -108,6 +111,16 @@ def test_the_site_has_no_links_to_the_source() -> None:
     assert (
         site.on_page_markdown("| `a\\|b` | c\\|d |\n`a\\|b`", page) == "| `a|b` | c\\|d |\n`a\\|b`"
     )
+
+
+def test_pages_of_measurements_are_current(tmp_path: Path) -> None:
+    shutil.copy(DOCS / "performance.json", tmp_path)
+    assert report.main(["--docs", str(tmp_path)]) == 0
+    for path in (tmp_path / "performance.md", *(tmp_path / "performance").iterdir()):
+        kept = DOCS / path.relative_to(tmp_path)
+        assert kept.read_text() == path.read_text(), f"{kept} is old: run bench/report.py"
+    page = wild_report.page(json.loads(wild_report.DATA.read_text()))
+    assert wild_report.PAGE.read_text() == page, "docs/wild.md is old: run bench/wild_report.py"
 
 
 def test_every_page_of_the_reference_is_of_a_verb() -> None:
