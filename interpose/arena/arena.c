@@ -1,6 +1,7 @@
 /*
  * Memory at fixed addresses: what is allocated, freed, and free again. See arena.h for the invariant.
  */
+#include "arena/mapping.h"
 #include "arena/parts.h"
 
 #include "arena/share.h"
@@ -159,7 +160,7 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 		return ARENA_NOT;
 	}
 	if (users) /* devices came meanwhile */
-		arena_set_access(fresh, c->device, range->users);
+		mapping_set_access(fresh->base, fresh->size, c->device, range->users);
 	return ARENA_SERVED;
 }
 

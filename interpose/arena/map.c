@@ -1,6 +1,7 @@
 /*
  * The arena's ranges: reserving them, mapping memory in them, and which devices reach it.
  */
+#include "arena/mapping.h"
 #include "arena/parts.h"
 
 #include <stdlib.h>
@@ -12,19 +13,6 @@ struct range arena_ranges[ARENA_DEVICES];
 static unsigned opened[ARENA_DEVICES][ARENA_DEVICES]; /* how often device i is open to device j */
 
 /* ---- ranges ---- */
-
-static bool can_reserve(CUdevice device, size_t *granule, const CUmemAllocationProp *properties)
-{
-	int supported = 0;
-
-	return real.cuMemAddressReserve && real.cuMemAddressFree && real.cuMemCreate && real.cuMemRelease && real.cuMemMap &&
-	       real.cuMemUnmap && real.cuMemSetAccess && real.cuMemGetAllocationGranularity &&
-	       real.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device) ==
-		       CUDA_SUCCESS &&
-	       supported &&
-	       real.cuMemGetAllocationGranularity(granule, properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) == CUDA_SUCCESS &&
-	       *granule && PLACES_LARGE <= *granule && *granule % PLACES_UNIT == 0;
-}
 
 /* The whole stride; less of it where the driver or the process has not that much, but ample room for the device's memory. */
 static uint64_t reserve_at(CUdeviceptr base, uint64_t least)
@@ -60,10 +48,7 @@ static void reserve(CUdevice device)
 	int rdma = 0, files = 0, ipc = 0;
 	size_t granule = 0, total = 0;
 
-	range->properties = (CUmemAllocationProp){
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
-	};
+	range->properties = mapping_properties(device);
 	real.cuDeviceGetAttribute(&rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device);
 	range->properties.allocFlags.gpuDirectRDMACapable = rdma != 0;
 	/* Where the driver's own memory could be shared, ours can. */
@@ -72,7 +57,7 @@ static void reserve(CUdevice device)
 	if (ipc && files && real.cuMemExportToShareableHandle && real.cuMemRetainAllocationHandle)
 		range->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	range->state = REFUSED;
-	if (!can_reserve(device, &granule, &range->properties)) {
+	if (!mapping_supported(&range->properties, &granule) || granule < PLACES_LARGE || granule % PLACES_UNIT) {
 		session_warn("device %d can't map memory at chosen addresses: its addresses may differ between runs", device);
 		return;
 	}
@@ -124,36 +109,16 @@ bool arena_exportable(uint64_t address)
 
 /* ---- mappings ---- */
 
-CUresult arena_set_access(const struct mapping *m, CUdevice owner, uint64_t users)
-{
-	CUmemAccessDesc access[ARENA_DEVICES];
-	size_t n = 0;
-
-	users |= 1ull << owner;
-	for (int i = 0; i < ARENA_DEVICES; i++)
-		if (users >> i & 1)
-			access[n++] = (CUmemAccessDesc){.location = {CU_MEM_LOCATION_TYPE_DEVICE, i},
-							.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-	return real.cuMemSetAccess(m->base, m->size, access, n);
-}
-
 CUresult arena_map(const struct range *range, const struct mapping *m, uint64_t users)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	CUmemGenericAllocationHandle handle;
+	CUmemAllocationProp properties = range->properties;
 
 	arena_exchange(&mode);
-	CUmemAllocationProp properties = range->properties;
-	CUresult r = real.cuMemCreate(&handle, m->size, &properties, 0);
+	CUresult r = mapping_make(m->base, m->size, &properties, users);
 	if (r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY && properties.requestedHandleTypes) {
 		properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE; /* what the process may not have */
-		r = real.cuMemCreate(&handle, m->size, &properties, 0);
-	}
-	if (r == CUDA_SUCCESS) {
-		r = real.cuMemMap(m->base, m->size, 0, handle, 0);
-		real.cuMemRelease(handle); /* the mapping keeps it */
-		if (r == CUDA_SUCCESS && (r = arena_set_access(m, range->properties.location.id, users)))
-			real.cuMemUnmap(m->base, m->size);
+		r = mapping_make(m->base, m->size, &properties, users);
 	}
 	arena_exchange(&mode);
 	return r;

@@ -48,7 +48,6 @@ CUresult arena_wait_for(const struct context *c);
  * device's memory is the driver's affair. */
 struct range *arena_range_for(CUdevice device);
 CUresult arena_map(const struct range *range, const struct mapping *m, uint64_t users);
-CUresult arena_set_access(const struct mapping *m, CUdevice owner, uint64_t users);
 /* Unmaps what lies idle; true: there was something. Waiting may be part of it: not where work waits for the host. */
 bool arena_retire(const struct context *c);
 /* The same of the margins, where memory is short. */

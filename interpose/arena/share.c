@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "util/own_thread.h"
+#include "arena/mapping.h"
 #include "arena/parts.h"
 
 #define SHARE_MARK "tt-share"
@@ -39,18 +40,20 @@ struct opened {
 	struct opened *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char name[sizeof(((struct shared_handle *)0)->socket)]; /* empty: there is no thread */
-static int listener = -1;
-static struct stat listener_status;
-static pid_t server; /* the process whose thread it is: not a fork's child */
-static struct opened *opened;
+static struct {
+	pthread_mutex_t lock;
+	char name[sizeof(((struct shared_handle *)0)->socket)]; /* empty: there is no thread */
+	int listener;
+	struct stat listener_status;
+	pid_t server; /* the process whose thread it is: not a fork's child */
+	struct opened *opened;
+} share = {.lock = PTHREAD_MUTEX_INITIALIZER, .listener = -1};
 
 static socklen_t address_of(const char *socket_name, struct sockaddr_un *a)
 {
 	*a = (struct sockaddr_un){.sun_family = AF_UNIX};
-	memcpy(a->sun_path + 1, socket_name, sizeof(name)); /* a first byte of 0: in no folder */
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + sizeof(name));
+	memcpy(a->sun_path + 1, socket_name, sizeof(share.name)); /* a first byte of 0: in no folder */
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + sizeof(share.name));
 }
 
 static bool of_this_user(int fd)
@@ -120,13 +123,14 @@ static bool is_ours(void)
 {
 	struct stat now;
 
-	return !fstat(listener, &now) && now.st_dev == listener_status.st_dev && now.st_ino == listener_status.st_ino;
+	return !fstat(share.listener, &now) && now.st_dev == share.listener_status.st_dev &&
+	       now.st_ino == share.listener_status.st_ino;
 }
 
 static void *serve(void *unused)
 {
 	while (is_ours()) {
-		int to = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		int to = accept4(share.listener, NULL, NULL, SOCK_CLOEXEC);
 
 		if (to < 0 && errno != EINTR && errno != ECONNABORTED)
 			break;
@@ -144,26 +148,27 @@ static bool serving(void)
 	struct sockaddr_un a;
 	uint64_t number;
 
-	if (server == getpid() && *name && is_ours())
+	if (share.server == getpid() && *share.name && is_ours())
 		return true;
 	if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number))
 		return false;
-	snprintf(name, sizeof(name), "tt-%016llx", (unsigned long long)number);
+	snprintf(share.name, sizeof(share.name), "tt-%016llx", (unsigned long long)number);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
-	listener = fcntl(fd, F_DUPFD_CLOEXEC, 200); /* out of the range that programs make assumptions about */
+	share.listener = fcntl(fd, F_DUPFD_CLOEXEC, 200); /* out of the range that programs make assumptions about */
 	close(fd);
-	socklen_t size = address_of(name, &a);
-	if (listener >= 0 && !fstat(listener, &listener_status) && !bind(listener, (struct sockaddr *)&a, size) &&
-	    !listen(listener, 64) && !own_thread(NULL, "tt-share", 0, serve, NULL)) {
-		server = getpid();
+	socklen_t size = address_of(share.name, &a);
+	if (share.listener >= 0 && !fstat(share.listener, &share.listener_status) &&
+	    !bind(share.listener, (struct sockaddr *)&a, size) && !listen(share.listener, 64) &&
+	    !own_thread(NULL, "tt-share", 0, serve, NULL)) {
+		share.server = getpid();
 		return true;
 	}
-	if (listener >= 0)
-		close(listener);
-	listener = -1;
-	*name = 0;
+	if (share.listener >= 0)
+		close(share.listener);
+	share.listener = -1;
+	*share.name = 0;
 	return false;
 }
 
@@ -173,14 +178,14 @@ bool arena_share(CUdeviceptr p, struct shared_handle *h)
 
 	if (!arena_exportable(p) || !arena_find(p, &a) || a.pool)
 		return false;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&share.lock);
 	bool ok = serving();
 	if (ok) {
 		*h = (struct shared_handle){.base = a.base, .id = a.id, .size = a.size, .mapped = a.mapped};
 		memcpy(h->mark, SHARE_MARK, sizeof(h->mark));
-		memcpy(h->socket, name, sizeof(h->socket));
+		memcpy(h->socket, share.name, sizeof(h->socket));
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&share.lock);
 	return ok;
 }
 
@@ -229,22 +234,16 @@ static int ask(const struct shared_handle *h, struct reply *reply)
 /* The memory behind the descriptor, at an address of the driver's choice. */
 static CUresult map_memory(int fd, uint64_t size, CUdevice device, CUdeviceptr *range)
 {
-	CUmemAccessDesc access = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, device},
-				  .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUmemGenericAllocationHandle memory;
-	CUresult r;
+	CUresult r = real.cuMemImportFromShareableHandle(&memory, (void *)(uintptr_t)fd,
+							 CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 
-	r = real.cuMemImportFromShareableHandle(&memory, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (r != CUDA_SUCCESS)
 		return r;
-	if ((r = real.cuMemAddressReserve(range, size, 0, 0, 0)) == CUDA_SUCCESS) {
-		if ((r = real.cuMemMap(*range, size, 0, memory, 0)) == CUDA_SUCCESS &&
-		    (r = real.cuMemSetAccess(*range, size, &access, 1)) != CUDA_SUCCESS)
-			real.cuMemUnmap(*range, size);
-		if (r != CUDA_SUCCESS)
-			real.cuMemAddressFree(*range, size);
-	}
-	real.cuMemRelease(memory); /* the mapping keeps it */
+	if ((r = real.cuMemAddressReserve(range, size, 0, 0, 0)) != CUDA_SUCCESS)
+		real.cuMemRelease(memory);
+	else if ((r = mapping_make_of(*range, size, memory, device, 0)) != CUDA_SUCCESS)
+		real.cuMemAddressFree(*range, size);
 	return r;
 }
 
@@ -268,24 +267,24 @@ CUresult arena_open_shared(const struct shared_handle *h, CUdeviceptr *p)
 
 	if (!real.cuMemImportFromShareableHandle || !real.cuMemAddressReserve || !real.cuMemAddressFree)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!p || (server == getpid() && !memcmp(h->socket, name, sizeof(name))))
+	if (!p || (share.server == getpid() && !memcmp(h->socket, share.name, sizeof(share.name))))
 		return CUDA_ERROR_INVALID_VALUE; /* a process has no need to open its own */
 	if ((r = real.cuCtxGetDevice(&device)) != CUDA_SUCCESS)
 		return r;
-	pthread_mutex_lock(&lock);
-	struct opened *o = opened;
+	pthread_mutex_lock(&share.lock);
+	struct opened *o = share.opened;
 	while (o && (o->device != device || memcmp(&o->handle, h, sizeof(*h)) != 0))
 		o = o->next;
 	if (!o) {
 		if (!(o = calloc(1, sizeof(*o)))) {
-			pthread_mutex_unlock(&lock);
+			pthread_mutex_unlock(&share.lock);
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
 		o->handle = *h;
 		o->device = device;
 		if ((r = open_new(o)) == CUDA_SUCCESS) {
-			o->next = opened;
-			opened = o;
+			o->next = share.opened;
+			share.opened = o;
 		}
 	}
 	if (r == CUDA_SUCCESS) {
@@ -294,20 +293,20 @@ CUresult arena_open_shared(const struct shared_handle *h, CUdeviceptr *p)
 	} else {
 		free(o);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&share.lock);
 	return r;
 }
 
 bool arena_close_shared(struct context *c, CUdeviceptr p, CUresult *r)
 {
-	pthread_mutex_lock(&lock);
-	struct opened **at = &opened;
+	pthread_mutex_lock(&share.lock);
+	struct opened **at = &share.opened;
 	while (*at && (*at)->address != p)
 		at = &(*at)->next;
 	struct opened *o = *at, *last = o && !--o->times ? o : NULL;
 	if (last)
 		*at = o->next;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&share.lock);
 	if (o)
 		*r = CUDA_SUCCESS;
 	if (last) {
@@ -321,6 +320,6 @@ bool arena_close_shared(struct context *c, CUdeviceptr p, CUresult *r)
 
 void arena_share_forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
-	opened = NULL;
+	pthread_mutex_init(&share.lock, NULL);
+	share.opened = NULL;
 }

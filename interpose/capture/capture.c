@@ -260,36 +260,37 @@ static bool work_ends(const struct thread *t, const struct context *c)
 	return true;
 }
 
+static bool give_back(struct thread *t, struct context *c, struct capture *p)
+{
+	bool all = p->host_only; /* the kernels, too: the next epoch needs them again */
+	uint64_t expected = 0;
+
+	flight_dump(p);
+	if (!drain_flush())
+		return false;
+	bool ended = gate_close(options.stall_ms) && work_ends(t, c);
+	if (ended)
+		expected = capture_destroy(p);
+	gate_open();
+	if (!ended) {
+		session_warn("the program ran short of device memory: work of it did not end, so the recorder kept its own");
+		return false;
+	}
+	capture_freed(c, expected);
+	c->short_of_memory = true;
+	if (session_state == SESSION_ON && !all) {
+		session_warn("the program ran short of device memory: the recorder gave its own back");
+		c->capture = capture_create(c, true);
+	}
+	return true;
+}
+
 bool capture_give_back(struct thread *t, struct context *c)
 {
 	CUstreamCaptureMode mode = begin_own(t);
-	bool gave = false;
-
 	struct capture *p = c->capture;
-	if (p && !p->broken && capture_settled(p)) {
-		bool all = p->host_only; /* the kernels, too: the next epoch needs them again */
-		flight_dump(p);
-		if (!drain_flush())
-			goto out;
-		bool ended = gate_close(options.stall_ms) && work_ends(t, c);
-		uint64_t expected = capture_left_without(p);
-		if (ended)
-			capture_destroy(p);
-		gate_open();
-		if (!ended) {
-			session_warn("the program ran short of device memory: work of it did not end, so the recorder kept its "
-				     "own");
-			goto out;
-		}
-		capture_freed(c, expected);
-		c->short_of_memory = true;
-		if (session_state == SESSION_ON && !all) {
-			session_warn("the program ran short of device memory: the recorder gave its own back");
-			c->capture = capture_create(c, true);
-		}
-		gave = true;
-	}
-out:
+	bool gave = p && !p->broken && capture_settled(p) && give_back(t, c, p);
+
 	end_own(t, mode);
 	return gave;
 }

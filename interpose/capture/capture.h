@@ -144,9 +144,8 @@ uint64_t capture_deadline(uint64_t usual, bool drain);
 uint64_t capture_device_bytes(const struct context *c);
 /*
  * After a capture went in the middle: a GPU wipes memory that is freed, and counts it as free only then.
- * expected: bytes that will be left at least, as capture_left_without said before.
+ * expected: bytes that will be left at least, as capture_destroy said.
  */
-uint64_t capture_left_without(const struct capture *p);
 void capture_freed(struct context *c, uint64_t expected);
 void capture_region_gone(struct region *r);
 /* Settings as controls_set, between epochs. */
@@ -212,8 +211,8 @@ bool capture_begin_ring(struct capture *p, uint64_t size);
 
 /* device.c */
 struct capture *capture_create(struct context *c, bool host_only);
-/* Waits for all that runs in the context: the caller has seen what may wait for the program come to an end. */
-void capture_destroy(struct capture *p);
+/* Waits for all that runs in the context: the caller has seen what may wait for the program come to an end. Gives how many bytes of the device will be left at least. */
+uint64_t capture_destroy(struct capture *p);
 bool capture_is_idle(const struct capture *p);
 bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host);
 /* The same for what is no capture's. */

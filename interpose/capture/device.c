@@ -267,10 +267,10 @@ struct capture *capture_create(struct context *c, bool host_only)
 	return p;
 }
 
-void capture_destroy(struct capture *p)
+uint64_t capture_destroy(struct capture *p)
 {
 	struct context *c = p->context;
-	uint64_t before = available();
+	uint64_t before = available(), expected = before + (p->ring.host ? 0 : p->ring.size);
 
 	/* Unmapping memory does not wait for work that uses it, as freeing does. What the caller could not
 	 * ask about, in other threads' default streams, ends by itself. */
@@ -278,11 +278,7 @@ void capture_destroy(struct capture *p)
 		real.cuCtxSynchronize();
 	destroy(p);
 	account_since(c, before);
-}
-
-uint64_t capture_left_without(const struct capture *p)
-{
-	return available() + (p->ring.host ? 0 : p->ring.size);
+	return expected;
 }
 
 void capture_freed(struct context *c, uint64_t expected)

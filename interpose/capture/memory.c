@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "arena/mapping.h"
 #include "session/session.h"
 #include "util/vector.h"
 #include "track/streams.h"
@@ -46,28 +47,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- ranges ---- */
 
-static CUmemAllocationProp properties_of(const struct owner *o)
-{
-	return (CUmemAllocationProp){
-		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.location = {CU_MEM_LOCATION_TYPE_DEVICE, o->context->device},
-	};
-}
-
 static bool can_map(const struct owner *o)
 {
-	CUmemAllocationProp properties = properties_of(o);
-	size_t granule = 0;
-	int supported = 0;
+	CUmemAllocationProp properties = mapping_properties(o->context->device);
+	size_t granule;
 
-	return real.cuMemAddressReserve && real.cuMemAddressFree && real.cuMemCreate && real.cuMemRelease && real.cuMemMap &&
-	       real.cuMemUnmap && real.cuMemSetAccess && real.cuMemGetAllocationGranularity &&
-	       real.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-					 o->context->device) == CUDA_SUCCESS &&
-	       supported &&
-	       real.cuMemGetAllocationGranularity(&granule, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) ==
-		       CUDA_SUCCESS &&
-	       granule && PAGE % granule == 0;
+	return mapping_supported(&properties, &granule) && PAGE % granule == 0;
 }
 
 /* Twice the device's memory, or less where the process may not have so many addresses. */
@@ -115,29 +100,14 @@ static struct owner *owner_of(const struct context *c, bool make)
 
 /* ---- areas ---- */
 
-static CUresult map(const struct owner *o, const struct area *a)
-{
-	CUmemAllocationProp properties = properties_of(o);
-	CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-	CUmemGenericAllocationHandle handle;
-	CUresult r = real.cuMemCreate(&handle, a->size, &properties, 0);
-
-	if (r != CUDA_SUCCESS)
-		return r;
-	r = real.cuMemMap(a->base, a->size, 0, handle, 0);
-	real.cuMemRelease(handle); /* the mapping keeps it */
-	if (r == CUDA_SUCCESS && (r = real.cuMemSetAccess(a->base, a->size, &access, 1)) != CUDA_SUCCESS)
-		real.cuMemUnmap(a->base, a->size);
-	return r;
-}
-
 static bool area_in_range(struct owner *o, struct area *a)
 {
+	CUmemAllocationProp properties = mapping_properties(o->context->device);
 	CUresult r;
 
 	if (!free_ranges_take(&o->unmapped, a->size + PAGE, &a->base))
 		return false;
-	if ((r = map(o, a)) == CUDA_SUCCESS)
+	if ((r = mapping_make(a->base, a->size, &properties, 0)) == CUDA_SUCCESS)
 		return true;
 	free_ranges_add(&o->unmapped, a->base, a->size + PAGE);
 	if (r != CUDA_ERROR_OUT_OF_MEMORY)

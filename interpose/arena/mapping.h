@@ -1,0 +1,26 @@
+/*
+ * Memory of a device at chosen addresses, for the arena and for the recorder itself.
+ *
+ * Invariant: a mapping is there with access for all the devices it was made for, or not at all. It alone
+ * keeps its memory.
+ */
+#ifndef TT_ARENA_MAPPING_H
+#define TT_ARENA_MAPPING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "driver/driver.h"
+
+/* Ordinary memory of a device. */
+CUmemAllocationProp mapping_properties(CUdevice device);
+/* Whether the driver has the calls, and the device can do it; in pages of *granule bytes. */
+bool mapping_supported(const CUmemAllocationProp *properties, size_t *granule);
+/* New memory. users: devices besides its own whose kernels reach it, a bit each. */
+CUresult mapping_make(uint64_t base, uint64_t size, const CUmemAllocationProp *properties, uint64_t users);
+/* Memory that is there already: its handle is let go of in any case. */
+CUresult mapping_make_of(uint64_t base, uint64_t size, CUmemGenericAllocationHandle memory, CUdevice device, uint64_t users);
+CUresult mapping_set_access(uint64_t base, uint64_t size, CUdevice device, uint64_t users);
+
+#endif
