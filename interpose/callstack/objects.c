@@ -14,14 +14,16 @@
 
 #define PATH_SIZE 4096
 
-static struct object *objects;
-static size_t count, capacity;
+static struct {
+	struct object *list;
+	size_t count, capacity;
+} objects;
 
 static bool add(struct object o)
 {
-	if (!make_room(&objects, &capacity, count, 1, sizeof(*objects)) || !(o.path = strdup(o.path)))
+	if (!make_room(&objects.list, &objects.capacity, objects.count, 1, sizeof(*objects.list)) || !(o.path = strdup(o.path)))
 		return false;
-	objects[count++] = o;
+	objects.list[objects.count++] = o;
 	return true;
 }
 
@@ -31,8 +33,8 @@ void objects_read(void)
 	FILE *f = fopen("/proc/self/maps", "re");
 	unsigned long begin, end, offset;
 
-	while (count)
-		free(objects[--count].path);
+	while (objects.count)
+		free(objects.list[--objects.count].path);
 	while (f && fgets(line, sizeof(line), f))
 		if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %4095[^\n]", &begin, &end, mode, &offset, path) == 5 &&
 		    mode[2] == 'x' && *path == '/' && !add((struct object){begin, end, offset, path})) {
@@ -45,13 +47,13 @@ void objects_read(void)
 
 const struct object *objects_find(uintptr_t address)
 {
-	for (size_t i = 0; i < count; i++)
-		if (address >= objects[i].begin && address < objects[i].end)
-			return &objects[i];
+	for (size_t i = 0; i < objects.count; i++)
+		if (address >= objects.list[i].begin && address < objects.list[i].end)
+			return &objects.list[i];
 	return NULL;
 }
 
 void objects_forget(void)
 {
-	count = 0;
+	objects.count = 0;
 }

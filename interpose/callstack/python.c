@@ -20,11 +20,13 @@
 #define OWNED_BY_C 3 /* and above: frames that stand for an evaluation, and have no code of their own */
 #define TAGS ((uintptr_t)3) /* bits of a reference that are not of the address */
 
-static struct python_layout layout;
-static bool readable;
-static const void *code_type, *text_type, *bytes_type;
-static char *(*thread_state)(void);
-static int (*finalizing)(void);
+static struct {
+	struct python_layout layout;
+	bool readable;
+	const void *code_type, *text_type, *bytes_type;
+	char *(*thread_state)(void);
+	int (*finalizing)(void);
+} interpreter;
 
 static const char *pointer(const char *object, uint16_t offset)
 {
@@ -54,21 +56,23 @@ const char *python_find(const void **inside)
 	const char *type_type = dlsym(RTLD_DEFAULT, "PyType_Type");
 	int major, minor;
 
-	readable = false;
+	interpreter.readable = false;
 	*(void **)&version = dlsym(RTLD_DEFAULT, "Py_GetVersion");
 	if (!version || sscanf(version(), "%d.%d", &major, &minor) != 2)
 		return NULL;
 	snprintf(reason, sizeof(reason), "the frames of Python %d.%d can't be read: the run has no call stacks of Python",
 		 major, minor);
-	code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
-	text_type = dlsym(RTLD_DEFAULT, "PyUnicode_Type");
-	bytes_type = dlsym(RTLD_DEFAULT, "PyBytes_Type");
-	*(void **)&thread_state = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
-	*(void **)&finalizing = dlsym(RTLD_DEFAULT, minor < 13 ? "_Py_IsFinalizing" : "Py_IsFinalizing");
+	interpreter.code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
+	interpreter.text_type = dlsym(RTLD_DEFAULT, "PyUnicode_Type");
+	interpreter.bytes_type = dlsym(RTLD_DEFAULT, "PyBytes_Type");
+	*(void **)&interpreter.thread_state = dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+	*(void **)&interpreter.finalizing = dlsym(RTLD_DEFAULT, minor < 13 ? "_Py_IsFinalizing" : "Py_IsFinalizing");
 	/* Builds that trace references have other objects. */
-	readable = major == 3 && type_type && code_type && text_type && bytes_type && thread_state && finalizing &&
-		   python_layout_find(minor, &layout) && pointer(code_type, layout.type) == type_type;
-	if (!readable)
+	interpreter.readable = major == 3 && type_type && interpreter.code_type && interpreter.text_type &&
+			       interpreter.bytes_type && interpreter.thread_state && interpreter.finalizing &&
+			       python_layout_find(minor, &interpreter.layout) &&
+			       pointer(interpreter.code_type, interpreter.layout.type) == type_type;
+	if (!interpreter.readable)
 		return reason;
 	*inside = *(void **)&version;
 	return NULL;
@@ -76,41 +80,42 @@ const char *python_find(const void **inside)
 
 static const char *innermost(const char *state)
 {
-	const char *p = pointer(state, layout.frame);
+	const char *p = pointer(state, interpreter.layout.frame);
 
-	return p && layout.indirect != NOWHERE ? pointer(p, layout.indirect) : p;
+	return p && interpreter.layout.indirect != NOWHERE ? pointer(p, interpreter.layout.indirect) : p;
 }
 
 static const char *code_of(const char *frame)
 {
-	return (const char *)((uintptr_t)pointer(frame, layout.code) & ~TAGS);
+	return (const char *)((uintptr_t)pointer(frame, interpreter.layout.code) & ~TAGS);
 }
 
 /* The instructions that a frame runs. */
 static const char *instructions(const char *frame, const char *code)
 {
-	const char *copies = layout.copies != NOWHERE ? pointer(code, layout.copies) : NULL;
+	const char *copies = interpreter.layout.copies != NOWHERE ? pointer(code, interpreter.layout.copies) : NULL;
 
 	if (!copies)
-		return code + layout.bytes;
-	return pointer(copies, (uint16_t)(8 + 8 * integer(frame, layout.bytecode, 4))); /* their number comes first */
+		return code + interpreter.layout.bytes;
+	return pointer(copies,
+		       (uint16_t)(8 + 8 * integer(frame, interpreter.layout.bytecode, 4))); /* their number comes first */
 }
 
 static uint64_t place_of(const char *frame, const char *code)
 {
-	if (layout.bytes == NOWHERE)
-		return (uint64_t)integer(frame, layout.place, 4) * 2;
-	return (uint64_t)(pointer(frame, layout.place) - instructions(frame, code));
+	if (interpreter.layout.bytes == NOWHERE)
+		return (uint64_t)integer(frame, interpreter.layout.place, 4) * 2;
+	return (uint64_t)(pointer(frame, interpreter.layout.place) - instructions(frame, code));
 }
 
 static bool is_evaluation(const char *frame)
 {
-	return layout.owner != NOWHERE && frame[layout.owner] >= OWNED_BY_C;
+	return interpreter.layout.owner != NOWHERE && frame[interpreter.layout.owner] >= OWNED_BY_C;
 }
 
 static const char *before(const char *frame)
 {
-	return finalizing() ? NULL : pointer(frame, layout.previous);
+	return interpreter.finalizing() ? NULL : pointer(frame, interpreter.layout.previous);
 }
 
 /*
@@ -120,13 +125,14 @@ static const char *before(const char *frame)
  */
 int python_frames(struct frame *frames, const char **evaluations, int most)
 {
-	const char *state = readable && !finalizing() ? thread_state() : NULL, *frame, *record = NULL;
+	const char *state = interpreter.readable && !interpreter.finalizing() ? interpreter.thread_state() : NULL, *frame,
+		   *record = NULL;
 	int n = 0, known = 0;
 
 	if (!state)
 		return 0;
-	if (layout.evaluation != NOWHERE)
-		record = pointer(state, layout.evaluation);
+	if (interpreter.layout.evaluation != NOWHERE)
+		record = pointer(state, interpreter.layout.evaluation);
 	for (frame = innermost(state); frame && n < most; frame = before(frame)) {
 		const char *code = code_of(frame);
 		if (is_evaluation(frame)) {
@@ -134,18 +140,18 @@ int python_frames(struct frame *frames, const char **evaluations, int most)
 				evaluations[known++] = frame;
 			continue;
 		}
-		if (!code || pointer(code, layout.type) != code_type)
+		if (!code || pointer(code, interpreter.layout.type) != interpreter.code_type)
 			break;
 		frames[n++] = (struct frame){
 			.code = code,
 			.place = place_of(frame, code),
-			.file = pointer(code, layout.file),
-			.name = pointer(code, layout.name),
+			.file = pointer(code, interpreter.layout.file),
+			.name = pointer(code, interpreter.layout.name),
 		};
 		if (evaluations && record) {
 			evaluations[known++] = record;
-			if (layout.entry == NOWHERE || frame[layout.entry])
-				record = pointer(record, layout.outer);
+			if (interpreter.layout.entry == NOWHERE || frame[interpreter.layout.entry])
+				record = pointer(record, interpreter.layout.outer);
 		}
 	}
 	if (!evaluations)
@@ -170,16 +176,16 @@ static bool is_plain(const char *text, size_t length)
 /* ASCII, or what the interpreter has made UTF-8 of before; else a question mark. */
 static void text_of(const char *object, char *out, size_t size)
 {
-	bool is_text = object && pointer(object, layout.type) == text_type;
-	size_t length = is_text ? (size_t)integer(object, layout.text_length, 8) : 0;
-	const char *text = object ? object + layout.text : NULL;
+	bool is_text = object && pointer(object, interpreter.layout.type) == interpreter.text_type;
+	size_t length = is_text ? (size_t)integer(object, interpreter.layout.text_length, 8) : 0;
+	const char *text = object ? object + interpreter.layout.text : NULL;
 
 	snprintf(out, size, "?");
 	if (!length || length >= size)
 		return;
 	if (!is_plain(text, length)) {
-		length = (size_t)integer(object, layout.text, 8);
-		text = pointer(object, (uint16_t)(layout.text + 8));
+		length = (size_t)integer(object, interpreter.layout.text, 8);
+		text = pointer(object, (uint16_t)(interpreter.layout.text + 8));
 		if (!text || length >= size)
 			return;
 	}
@@ -237,16 +243,16 @@ static int64_t line_in_entries(const uint8_t *p, const uint8_t *end, uint64_t pl
 
 void python_describe(const struct frame *f, char *function, char *file, size_t size, uint32_t *line)
 {
-	const char *table = pointer(f->code, layout.lines);
-	int64_t first = integer(f->code, layout.first_line, 4), found = 0;
+	const char *table = pointer(f->code, interpreter.layout.lines);
+	int64_t first = integer(f->code, interpreter.layout.first_line, 4), found = 0;
 
 	text_of(f->name, function, size);
 	text_of(f->file, file, size);
-	if (table && pointer(table, layout.type) == bytes_type) {
-		const uint8_t *p = (const uint8_t *)table + layout.bytes_held,
-			      *end = p + integer(table, layout.bytes_length, 8);
-		found = layout.bytes == NOWHERE ? line_in_pairs(p, end, f->place, first)
-						: line_in_entries(p, end, f->place, first);
+	if (table && pointer(table, interpreter.layout.type) == interpreter.bytes_type) {
+		const uint8_t *p = (const uint8_t *)table + interpreter.layout.bytes_held,
+			      *end = p + integer(table, interpreter.layout.bytes_length, 8);
+		found = interpreter.layout.bytes == NOWHERE ? line_in_pairs(p, end, f->place, first)
+							    : line_in_entries(p, end, f->place, first);
 	}
 	*line = found > 0 ? (uint32_t)found : 0;
 }

@@ -30,9 +30,11 @@ struct slot {
 	_Atomic uint32_t number;
 };
 
-static struct slot *slots;
-static uint32_t count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* these, but for what slots hold, and the map of object files */
+static struct {
+	struct slot *slots;
+	uint32_t count;
+	pthread_mutex_t lock; /* these, but for what slots hold, and the map of object files */
+} table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool stacks_open(void)
 {
@@ -40,9 +42,9 @@ bool stacks_open(void)
 
 	if (warning)
 		session_warn("%s", warning);
-	if (!slots)
-		slots = calloc(SLOTS, sizeof(*slots));
-	return slots;
+	if (!table.slots)
+		table.slots = calloc(SLOTS, sizeof(*table.slots));
+	return table.slots;
 }
 
 static struct tt_frame of_python(const struct frame *f)
@@ -95,17 +97,17 @@ static uint32_t add(struct slot *s, uint64_t hash, const struct frame *frames, i
 {
 	uint32_t number = 0;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&table.lock);
 	while (s->hash && s->hash != hash) /* another thread's may have come first */
-		s = s + 1 == slots + SLOTS ? slots : s + 1;
+		s = s + 1 == table.slots + SLOTS ? table.slots : s + 1;
 	if (s->hash == hash) {
 		number = atomic_load(&s->number);
-	} else if (count < FULL && write_frames(count + 1, frames, n)) {
-		number = ++count;
+	} else if (table.count < FULL && write_frames(table.count + 1, frames, n)) {
+		number = ++table.count;
 		atomic_store(&s->number, number);
 		atomic_store(&s->hash, hash);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&table.lock);
 	return number;
 }
 
@@ -121,9 +123,9 @@ uint32_t stacks_here(void)
 	if (n) {
 		uint64_t hash = xxh3_64(frames, (uint64_t)n * sizeof(*frames));
 		hash += !hash;
-		struct slot *s = slots + hash % SLOTS;
+		struct slot *s = table.slots + hash % SLOTS;
 		while ((there = atomic_load_explicit(&s->hash, memory_order_acquire)) && there != hash)
-			s = s + 1 == slots + SLOTS ? slots : s + 1;
+			s = s + 1 == table.slots + SLOTS ? table.slots : s + 1;
 		number = there ? atomic_load_explicit(&s->number, memory_order_relaxed) : add(s, hash, frames, n);
 	}
 	pthread_setcancelstate(cancel, NULL);
@@ -133,9 +135,9 @@ uint32_t stacks_here(void)
 
 void stacks_forget(void)
 {
-	free(slots);
-	slots = NULL;
-	count = 0;
+	free(table.slots);
+	table.slots = NULL;
+	table.count = 0;
 	objects_forget();
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&table.lock, NULL);
 }

@@ -25,8 +25,10 @@ struct writer {
 	bool good;
 };
 
-static struct writer writers[TT_DATA_LANES];
-static bool tried, started;
+static struct {
+	struct writer of_lane[TT_DATA_LANES];
+	bool tried, started;
+} writers;
 
 static void *work(void *context)
 {
@@ -39,7 +41,7 @@ static void *work(void *context)
 			pthread_cond_wait(&w->changed, &w->lock);
 		struct work job = w->queue[w->done % WRITERS_QUEUE];
 		pthread_mutex_unlock(&w->lock);
-		bool good = store_blocks(session_store(), job.blocks, job.count, job.contents, (unsigned)(w - writers));
+		bool good = store_blocks(session_store(), job.blocks, job.count, job.contents, (unsigned)(w - writers.of_lane));
 		pthread_mutex_lock(&w->lock);
 		w->good &= good;
 		w->done++;
@@ -52,7 +54,7 @@ static bool start_all(void)
 {
 	bool ok = true;
 
-	for (struct writer *w = writers; ok && w < writers + TT_DATA_LANES; w++) {
+	for (struct writer *w = writers.of_lane; ok && w < writers.of_lane + TT_DATA_LANES; w++) {
 		pthread_mutex_init(&w->lock, NULL);
 		pthread_cond_init(&w->changed, NULL);
 		w->put = w->done = 0;
@@ -64,15 +66,15 @@ static bool start_all(void)
 
 bool writers_start(void)
 {
-	if (!tried)
-		started = start_all();
-	tried = true;
-	return started;
+	if (!writers.tried)
+		writers.started = start_all();
+	writers.tried = true;
+	return writers.started;
 }
 
 uint64_t writers_put(unsigned lane, struct tt_block *blocks, size_t count, const void *contents)
 {
-	struct writer *w = &writers[lane];
+	struct writer *w = &writers.of_lane[lane];
 
 	pthread_mutex_lock(&w->lock);
 	w->queue[w->put % WRITERS_QUEUE] = (struct work){blocks, count, contents};
@@ -84,7 +86,7 @@ uint64_t writers_put(unsigned lane, struct tt_block *blocks, size_t count, const
 
 bool writers_wait(unsigned lane, uint64_t piece)
 {
-	struct writer *w = &writers[lane];
+	struct writer *w = &writers.of_lane[lane];
 
 	pthread_mutex_lock(&w->lock);
 	while (w->done < (piece < w->put ? piece : w->put))
@@ -97,5 +99,5 @@ bool writers_wait(unsigned lane, uint64_t piece)
 
 void writers_forget(void)
 {
-	tried = started = false;
+	writers.tried = writers.started = false;
 }

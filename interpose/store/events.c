@@ -32,15 +32,17 @@ static uint32_t generations;
 static struct mapped slots = {.file = FILE_CLOSED};
 static _Atomic uint64_t lost;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all below */
-static struct cursor cursors = {.after = &cursors, .before = &cursors};
 static struct {
-	struct tt_event *next, *end;
-} leftovers[LEFTOVERS];
-static _Atomic size_t leftover_count;
-static uint64_t abandoned, final_count;
-static pthread_key_t at_thread_end;
-static bool key_made;
+	pthread_mutex_t lock; /* all of this */
+	struct {
+		struct tt_event *next, *end;
+	} leftovers[LEFTOVERS];
+	_Atomic size_t leftover_count;
+	uint64_t abandoned, final_count;
+	pthread_key_t at_thread_end;
+	bool key_made;
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct cursor cursors = {.after = &cursors, .before = &cursors}; /* guarded by that lock */
 
 bool events_failed(char *text, size_t size)
 {
@@ -70,13 +72,13 @@ static void thread_ended(void *value)
 {
 	struct cursor *c = value;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&shared.lock);
 	if (c->generation && c->generation == atomic_load(&generation)) {
-		if (c->next != c->end && leftover_count < LEFTOVERS) {
-			leftovers[leftover_count].next = c->next;
-			leftovers[leftover_count++].end = c->end;
+		if (c->next != c->end && shared.leftover_count < LEFTOVERS) {
+			shared.leftovers[shared.leftover_count].next = c->next;
+			shared.leftovers[shared.leftover_count++].end = c->end;
 		} else {
-			abandoned += rest(c);
+			shared.abandoned += rest(c);
 		}
 		c->after->before = c->before;
 		c->before->after = c->after;
@@ -84,14 +86,14 @@ static void thread_ended(void *value)
 	take(c, NULL, NULL);
 	c->generation = 0;
 	c->endings++;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&shared.lock);
 }
 
 static bool enlist(struct cursor *c, uint32_t current)
 {
-	if (c->endings >= ENDINGS || pthread_setspecific(at_thread_end, c))
+	if (c->endings >= ENDINGS || pthread_setspecific(shared.at_thread_end, c))
 		return false;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&shared.lock);
 	if (atomic_load(&generation) == current) {
 		take(c, NULL, NULL);
 		c->generation = current;
@@ -100,7 +102,7 @@ static bool enlist(struct cursor *c, uint32_t current)
 		cursors.before->after = c;
 		cursors.before = c;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&shared.lock);
 	return c->generation == current;
 }
 
@@ -108,15 +110,15 @@ static bool take_leftover(struct cursor *c, uint32_t current)
 {
 	bool taken = false;
 
-	if (!atomic_load_explicit(&leftover_count, memory_order_relaxed))
+	if (!atomic_load_explicit(&shared.leftover_count, memory_order_relaxed))
 		return false;
-	pthread_mutex_lock(&lock);
-	if (leftover_count && atomic_load(&generation) == current) {
-		leftover_count--;
-		take(c, leftovers[leftover_count].next, leftovers[leftover_count].end);
+	pthread_mutex_lock(&shared.lock);
+	if (shared.leftover_count && atomic_load(&generation) == current) {
+		shared.leftover_count--;
+		take(c, shared.leftovers[shared.leftover_count].next, shared.leftovers[shared.leftover_count].end);
 		taken = true;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&shared.lock);
 	return taken;
 }
 
@@ -188,12 +190,12 @@ static uint64_t claimed(void)
 /* The caller holds the lock. */
 static uint64_t count_now(void)
 {
-	uint64_t n = claimed() - abandoned;
+	uint64_t n = claimed() - shared.abandoned;
 
 	for (struct cursor *c = cursors.after; c != &cursors; c = c->after)
 		n -= rest(c);
-	for (size_t i = 0; i < leftover_count; i++)
-		n -= (uint64_t)(leftovers[i].end - leftovers[i].next);
+	for (size_t i = 0; i < shared.leftover_count; i++)
+		n -= (uint64_t)(shared.leftovers[i].end - shared.leftovers[i].next);
 	return n;
 }
 
@@ -201,9 +203,9 @@ uint64_t events_count(void)
 {
 	uint64_t n;
 
-	pthread_mutex_lock(&lock);
-	n = atomic_load(&generation) ? count_now() : final_count;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&shared.lock);
+	n = atomic_load(&generation) ? count_now() : shared.final_count;
+	pthread_mutex_unlock(&shared.lock);
 	return n;
 }
 
@@ -225,7 +227,7 @@ void events_recent(size_t most, void (*visit)(const struct tt_event *e, uint32_t
 		return;
 	uint64_t end = claimed(), begin = end > most ? end - most : 0;
 	visit_all(first + begin, first + end, visit, to);
-	for (unsigned ms = 0; pthread_mutex_trylock(&lock); ms++) {
+	for (unsigned ms = 0; pthread_mutex_trylock(&shared.lock); ms++) {
 		if (ms == 20)
 			return;
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -238,7 +240,7 @@ void events_recent(size_t most, void (*visit)(const struct tt_event *e, uint32_t
 		const struct tt_event *run = first + (uint64_t)(next - 1 - first) / EVENTS_RUN * EVENTS_RUN;
 		visit_all(run, next < first + begin ? next : first + begin, visit, to);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&shared.lock);
 }
 
 uint64_t events_lost(void)
@@ -251,8 +253,8 @@ uint64_t events_lost(void)
 static void start_anew(void)
 {
 	atomic_store(&lost, 0);
-	atomic_store(&leftover_count, 0);
-	abandoned = final_count = 0;
+	atomic_store(&shared.leftover_count, 0);
+	shared.abandoned = shared.final_count = 0;
 	cursors.after = cursors.before = &cursors;
 }
 
@@ -261,20 +263,20 @@ bool events_open(const struct folder *folder, char *error, size_t error_size)
 	int saved = errno;
 	bool good = false;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&shared.lock);
 	if (atomic_load(&generation)) {
 		snprintf(error, error_size, "%s/events.bin: events are being recorded already", folder->path);
-	} else if (!key_made && pthread_key_create(&at_thread_end, thread_ended)) {
+	} else if (!shared.key_made && pthread_key_create(&shared.at_thread_end, thread_ended)) {
 		snprintf(error, error_size, "%s/events.bin: no thread-specific key left", folder->path);
 	} else {
-		key_made = true;
+		shared.key_made = true;
 		start_anew();
 		good = mapped_open(&slots, folder, "events.bin", TT_FILE_EVENTS, sizeof(struct tt_event), "tt-events", error,
 				   error_size);
 		if (good)
 			atomic_store(&generation, ++generations);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&shared.lock);
 	errno = saved;
 	return good;
 }
@@ -294,14 +296,14 @@ void events_close(void)
 {
 	int saved = errno;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&shared.lock);
 	if (atomic_load(&generation)) {
 		atomic_store(&generation, 0);
-		final_count = count_now();
+		shared.final_count = count_now();
 		if (mapped_stop(&slots))
 			mapped_close(&slots, used_bytes());
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&shared.lock);
 	errno = saved;
 }
 
@@ -319,6 +321,6 @@ void events_forget(void)
 	take(&self, NULL, NULL);
 	self.generation = 0;
 	start_anew();
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&shared.lock, NULL);
 	errno = saved;
 }
