@@ -675,6 +675,7 @@ def test_options_are_named_outright_where_they_are_what_they_take() -> None:
     """Some versions of typer take `--table TABLE`, not spelled out, for an option --TABLE."""
     folder = support.ROOT / "ttanalyze" / "cli"
     sources = "".join(path.read_text() for path in folder.glob("*.py"))
-    implied = re.findall(r"(\w+): Annotated\[[^=]*?typer\.Option\(\s*metavar=\"(\w+)\"", sources)
+    option = r'(\w+): [\w\[\] |]+ = Option\(\s*(?:"[^"]*"|[^",]+),\s*metavar="(\w+)"'
+    implied = re.findall(option, sources)
     assert len(implied) > 10
     assert [name for name, metavar in implied if name.upper() == metavar] == []

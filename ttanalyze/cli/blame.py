@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option, Typer
 
-from ttanalyze.cli.common import (
-    DIFFERS,
-    SAME,
-    JsonOption,
-    ProcessOption,
-    QuietOption,
-    RunArgument,
-    as_json,
-    interruptible,
-    print_text,
-    progress_bar,
-)
+from ttanalyze.cli import common
 from ttanalyze.errors import Error
 from ttanalyze.output import text
 
-verbs = typer.Typer()
+if TYPE_CHECKING:
+    from ttanalyze.core.values import Type
+    from ttanalyze.format.process import Process
+    from ttanalyze.verbs.blame import Target
+
+verbs = Typer()
+
+
+WatchOption = Annotated[
+    str | None,
+    Option(
+        metavar="CONDITION",
+        help="Find the first epoch where any item is nan, inf, ==VALUE, !=VALUE, >VALUE, "
+        ">=VALUE, <VALUE or <=VALUE, or has changed; in all regions unless one is given.",
+    ),
+]
+EverywhereOption = Annotated[
+    bool,
+    Option(
+        "--all",
+        help="With --watch in all regions: also memory that does not look like --dtype, and "
+        "items that were nan or inf before.",
+    ),
+]
 
 
 @verbs.command(
@@ -33,54 +45,30 @@ verbs = typer.Typer()
     "  ttanalyze blame run1 --dtype f32 --watch '>1e6'"
 )
 def blame(
-    run: RunArgument,
-    region: Annotated[
-        str | None,
-        typer.Option("--region", "-r", metavar="R", help="Its id or label, or a tensor's name."),
-    ] = None,
-    offset: Annotated[
-        str | None, typer.Option("--offset", metavar="BYTES", help="Where in it: 4096 or 0x1000.")
-    ] = None,
-    element: Annotated[
-        int | None, typer.Option(metavar="I", help="Where in it, counted in items of --dtype.")
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option("--address", metavar="ADDRESS", help="Instead of these: a device address."),
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option(metavar="N", help="How many items from there on (default 1).")
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(metavar="TYPE", help="What items are, such as f32 (default: plain bytes)."),
-    ] = None,
-    epoch: Annotated[
-        str | None,
-        typer.Option("--epoch", "-e", metavar="E", help="Only up to this epoch, or from A-B."),
-    ] = None,
-    watch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CONDITION",
-            help="Find the first epoch where any item is nan, inf, ==VALUE, !=VALUE, >VALUE, "
-            ">=VALUE, <VALUE or <=VALUE, or has changed; in all regions unless one is given.",
-        ),
-    ] = None,
-    everywhere: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="With --watch in all regions: also memory that does not look like --dtype, and "
-            "items that were nan or inf before.",
-        ),
-    ] = False,
-    limit: Annotated[
-        int, typer.Option(metavar="N", help="Show the last N changes only (0: all).")
-    ] = 50,
-    process: ProcessOption = 0,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    run: common.RunArgument,
+    region: str | None = Option(
+        None, "--region", "-r", metavar="R", help="Its id or label, or a tensor's name."
+    ),
+    offset: str | None = Option(None, metavar="BYTES", help="Where in it: 4096 or 0x1000."),
+    element: int | None = Option(
+        None, metavar="I", help="Where in it, counted in items of --dtype."
+    ),
+    address: str | None = Option(
+        None, "--address", metavar="ADDRESS", help="Instead of these: a device address."
+    ),
+    count: int | None = Option(None, metavar="N", help="How many items from there on (default 1)."),
+    dtype: str | None = Option(
+        None, metavar="TYPE", help="What items are, such as f32 (default: plain bytes)."
+    ),
+    epoch: str | None = Option(
+        None, "--epoch", "-e", metavar="E", help="Only up to this epoch, or from A-B."
+    ),
+    watch: WatchOption = None,
+    everywhere: EverywhereOption = False,
+    limit: int = Option(50, metavar="N", help="Show the last N changes only (0: all)."),
+    process: common.ProcessOption = 0,
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> int:
     """Tell where memory comes from: when it changed, and which calls may have done it.
 
@@ -92,61 +80,101 @@ def blame(
     mostly of ordinary size. There nan and inf count once they appear, not where they were from
     the first snapshot on. What was skipped is said.
     """
-    from ttanalyze import options
     from ttanalyze.core.values import parse
     from ttanalyze.format import open_run
-    from ttanalyze.verbs import blame as module
-    from ttanalyze.verbs.blame import show
 
     if limit < 0:
         raise Error(f"--limit {limit}: a whole number is expected")
-    epochs = None if epoch is None else _epochs(epoch)
     kind = None if dtype is None else parse(dtype)
     of = open_run(run).process(process)
-    last = len(of.epochs) - 1
-    if epochs is not None and epochs[0] > last:
-        raise Error(f"--epoch {epoch}: process {process} has {text.count(last + 1, 'epoch')}")
-    given = (region, offset, element, address)
-    if watch is not None and all(option is None for option in given):
+    epochs = None if epoch is None else _epochs(epoch, of)
+    places = (region, offset, element, address)
+    if watch is not None and all(place is None for place in places):
         if count is not None:
             raise Error("--count: of which memory? Give --region, or --address")
         target = None
     else:
-        target = module.find_target(
-            of,
-            region,
-            None if offset is None else options.parse_place(offset, "--offset"),
-            address=None if address is None else options.parse_place(address, "--address"),
-            element=element,
-            count=count,
-            type=kind,
-            epoch=None if epochs is None else min(epochs[1], last),
-        )
-    colour = text.colours_wanted(1)
-    if watch is None:
-        assert target is not None
-        with progress_bar("looking", quiet) as progress:
-            found = module.blame(target, epochs, limit, progress)
-        said = {"run": str(run), **found.as_dict()}
-        print_text(as_json(said) if json else show.blame_text(found, colour))
-        return SAME
-    kind = kind or (target.type if target is not None else None) or parse("u8")
-    condition = module.Condition.parse(watch, kind)
-    with interruptible(), progress_bar("looking", quiet) as progress:
-        seen = module.watch(of, condition, target, epochs, progress, everywhere)
-    if json:
-        told = None if seen.sighting is None else seen.sighting.as_dict(of, condition.type)
-        head = {"run": str(run), "process": process, "watch": watch, "dtype": condition.type.name}
-        skipped = {"unlike": seen.unlike, "early": seen.early}
-        print_text(as_json({**head, "found": told, "unseen": seen.unseen, "skipped": skipped}))
+        target = _target(of, *places, count, kind, epochs)
+    if watch is not None:
+        kind = kind or (target.type if target is not None else None) or parse("u8")
+        said, shown, status = _watch(of, watch, kind, target, epochs, everywhere, quiet)
     else:
-        print_text(show.sighting_text(of, condition, target, seen, colour))
-    return DIFFERS if seen.sighting is None else SAME
+        assert target is not None
+        said, shown, status = _blame(target, epochs, limit, quiet)
+    common.print_text(common.as_json({"run": str(run), **said}) if json else shown)
+    return status
 
 
-def _epochs(value: str) -> tuple[int, int]:
+Answer = tuple[dict[str, Any], str, int]  # as JSON, as text, the exit status
+
+
+def _target(
+    of: Process,
+    region: str | None,
+    offset: str | None,
+    element: int | None,
+    address: str | None,
+    count: int | None,
+    kind: Type | None,
+    epochs: tuple[int, int] | None,
+) -> Target:
+    from ttanalyze import options
+    from ttanalyze.verbs.blame import find_target
+
+    return find_target(
+        of,
+        region,
+        None if offset is None else options.parse_place(offset, "--offset"),
+        address=None if address is None else options.parse_place(address, "--address"),
+        element=element,
+        count=count,
+        type=kind,
+        epoch=None if epochs is None else min(epochs[1], len(of.epochs) - 1),
+    )
+
+
+def _blame(target: Target, epochs: tuple[int, int] | None, limit: int, quiet: bool) -> Answer:
+    from ttanalyze.verbs.blame import blame, show
+
+    with common.progress_bar("looking", quiet) as progress:
+        found = blame(target, epochs, limit, progress)
+    return found.as_dict(), show.blame_text(found, text.colours_wanted(1)), common.SAME
+
+
+def _watch(
+    of: Process,
+    watch: str,
+    kind: Type,
+    target: Target | None,
+    epochs: tuple[int, int] | None,
+    everywhere: bool,
+    quiet: bool,
+) -> Answer:
+    from ttanalyze.verbs import blame as module
+    from ttanalyze.verbs.blame import show
+
+    condition = module.Condition.parse(watch, kind)
+    with common.interruptible(), common.progress_bar("looking", quiet) as progress:
+        seen = module.watch(of, condition, target, epochs, progress, everywhere)
+    said = {
+        "process": of.index,
+        "watch": watch,
+        "dtype": kind.name,
+        "found": None if seen.sighting is None else seen.sighting.as_dict(of, kind),
+        "unseen": seen.unseen,
+        "skipped": {"unlike": seen.unlike, "early": seen.early},
+    }
+    shown = show.sighting_text(of, condition, target, seen, text.colours_wanted(1))
+    return said, shown, common.DIFFERS if seen.sighting is None else common.SAME
+
+
+def _epochs(value: str, of: Process) -> tuple[int, int]:
     """E is all up to that epoch; A-B, A- and -B are what they say."""
     from ttanalyze import options
 
     first, last = options.parse_range(value, "--epoch", 0xFFFFFFFE)
-    return (first if "-" in value else 0), last
+    first = first if "-" in value else 0
+    number = len(of.epochs)
+    if first >= number:
+        raise Error(f"--epoch {value}: process {of.index} has {text.count(number, 'epoch')}")
+    return first, last

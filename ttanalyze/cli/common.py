@@ -27,6 +27,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 ProcessOption = Annotated[int, typer.Option(metavar="N", help="Which process.")]
 DeviceOption = Annotated[int, typer.Option(metavar="N", help="On which device.")]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
+]
+ReportOption = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the report as JSON.")
+]
 
 
 class ReaderGoneError(Exception):

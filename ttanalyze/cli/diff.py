@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-from ttanalyze.cli.common import (
-    DIFFERS,
-    ERROR,
-    SAME,
-    JsonOption,
-    QuietOption,
-    check_output,
-    print_text,
-    progress_bar,
-    write_file,
-)
+from ttanalyze.cli import common
 from ttanalyze.output import text
 
-verbs = typer.Typer()
+verbs = Typer()
 
 DIFF_EXAMPLES = """\b
 Examples:
@@ -41,33 +28,23 @@ Examples:
 
 @verbs.command(epilog=DIFF_EXAMPLES)
 def diff(
-    a: Annotated[
-        Path, typer.Argument(metavar="RUN_A", help="A run directory, or a manifest file.")
-    ],
-    b: Annotated[Path, typer.Argument(metavar="RUN_B", help="What to compare it with.")],
-    every: Annotated[
-        bool, typer.Option("--all", help="Describe every divergence, not only the first.")
-    ] = False,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TYPES",
-            help="What memory holds, such as f32 or bf16; type for one region: REGION=TYPE; "
-            "separated by commas.",
-        ),
-    ] = None,
-    tolerance: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ABS,REL,ULP",
-            help="What does not count as different, by any of the three; needs --dtype.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the report as JSON.")
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    a: Path = Argument(..., metavar="RUN_A", help="A run directory, or a manifest file."),
+    b: Path = Argument(..., metavar="RUN_B", help="What to compare it with."),
+    every: bool = Option(False, "--all", help="Describe every divergence, not only the first."),
+    dtype: str | None = Option(
+        None,
+        metavar="TYPES",
+        help="What memory holds, such as f32 or bf16; type for one region: REGION=TYPE; "
+        "separated by commas.",
+    ),
+    tolerance: str | None = Option(
+        None,
+        metavar="ABS,REL,ULP",
+        help="What does not count as different, by any of the three; needs --dtype.",
+    ),
+    out: common.ReportOption = None,
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> int:
     """Say where two runs first part, and which calls could have made them.
 
@@ -82,14 +59,14 @@ def diff(
 
     types = None if dtype is None else parse_types(dtype)
     allowed = None if tolerance is None else Tolerance.parse(tolerance)
-    check_output(out)
-    with progress_bar("comparing", quiet) as progress:
+    common.check_output(out)
+    with common.progress_bar("comparing", quiet) as progress:
         report = compare(a, b, every=every, types=types, tolerance=allowed, progress=progress)
     if out is not None:
-        write_file(out, report.to_json() + "\n")
-    width = shutil.get_terminal_size().columns if os.isatty(1) else 0
+        common.write_file(out, report.to_json() + "\n")
+    width = common.screen_width()
     shown = report.to_json() if json else diff_text(report, text.colours_wanted(1), width)
-    print_text(shown)
+    common.print_text(shown)
     if report.unknown is not None:
-        return ERROR
-    return SAME if report.same else DIFFERS
+        return common.ERROR
+    return common.SAME if report.same else common.DIFFERS

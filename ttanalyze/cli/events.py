@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typer import Option, Typer
 
-import typer
+from ttanalyze.cli import common
 
-from ttanalyze.cli.common import (
-    JsonOption,
-    QuietOption,
-    RunArgument,
-    check_output,
-    output_file,
-    print_text,
-    progress_bar,
-    say_what_is_missing,
-    screen_width,
-)
-
-verbs = typer.Typer()
+verbs = Typer()
 
 EVENTS_EXAMPLES = """\b
 Examples:
@@ -35,28 +22,22 @@ Examples:
 
 @verbs.command(epilog=EVENTS_EXAMPLES)
 def events(
-    run: RunArgument,
-    form: Annotated[
-        str,
-        typer.Option("--format", metavar="FORMAT", help="ndjson (default), json, csv or table."),
-    ] = "ndjson",
-    kernel: Annotated[
-        str | None,
-        typer.Option(metavar="REGEX", help="Only launches of kernels with such a name."),
-    ] = None,
-    kernel_events: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOW",
-            help="Call stacks once each, and by id (dedup), with each launch (full), or not at all "
-            "(nostack); by default what `record` was told.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    run: common.RunArgument,
+    form: str = Option(
+        "ndjson", "--format", metavar="FORMAT", help="ndjson (default), json, csv or table."
+    ),
+    kernel: str | None = Option(
+        None, metavar="REGEX", help="Only launches of kernels with such a name."
+    ),
+    kernel_events: str | None = Option(
+        None,
+        metavar="HOW",
+        help="Call stacks once each, and by id (dedup), with each launch (full), or not at all "
+        "(nostack); by default what `record` was told.",
+    ),
+    out: common.OutOption = None,
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> None:
     """Write a record of every kernel launch: which code, how large, by whom.
 
@@ -68,15 +49,17 @@ def events(
     from ttanalyze.verbs.events import written
 
     form = "json" if json else form
-    check_output(out)
+    common.check_output(out)
     opened = open_run(run)
-    with progress_bar("reading launches", quiet or (out is None and form != "table")) as progress:
-        width = screen_width() if out is None else 0
+    with common.progress_bar(
+        "reading launches", quiet or (out is None and form != "table")
+    ) as progress:
+        width = common.screen_width() if out is None else 0
         parts = written(opened, form, kernel, kernel_events, width, progress)
         if out is not None:
-            with output_file(out) as file:
+            with common.output_file(out) as file:
                 file.writelines(parts)
     if out is None:
         for part in parts:
-            print_text(part.decode(), end="", exact=form == "csv")
-    say_what_is_missing()
+            common.print_text(part.decode(), end="", exact=form == "csv")
+    common.say_what_is_missing()

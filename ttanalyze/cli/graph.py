@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from pathlib import Path
-from typing import Annotated
+from typer import Option, Typer
 
-import typer
+from ttanalyze.cli import common
 
-from ttanalyze.cli.common import (
-    JsonOption,
-    QuietOption,
-    RunArgument,
-    as_json,
-    check_output,
-    print_text,
-    progress_bar,
-    write_file,
-)
-
-verbs = typer.Typer()
+verbs = Typer()
 
 
 @verbs.command(
@@ -31,23 +17,20 @@ verbs = typer.Typer()
     "  ttanalyze graph run1 --graph 3 --dot | dot -Tsvg -o graph3.svg"
 )
 def graph(
-    run: RunArgument,
-    number: Annotated[
-        int | None, typer.Option("--graph", metavar="N", help="Show one: its nodes, in order.")
-    ] = None,
-    process: Annotated[int, typer.Option(metavar="N", help="Whose, with --graph.")] = 0,
-    at: Annotated[
-        int | None,
-        typer.Option(
-            metavar="SEQ", help="As this call found it, or left it (default: as it was in the end)."
-        ),
-    ] = None,
-    dot: Annotated[bool, typer.Option("--dot", help="Draw it, or all: for Graphviz.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    run: common.RunArgument,
+    number: int | None = Option(
+        None, "--graph", metavar="N", help="Show one: its nodes, in order."
+    ),
+    process: int = Option(0, metavar="N", help="Whose, with --graph."),
+    at: int | None = Option(
+        None,
+        metavar="SEQ",
+        help="As this call found it, or left it (default: as it was in the end).",
+    ),
+    dot: bool = Option(False, "--dot", help="Draw it, or all: for Graphviz."),
+    out: common.OutOption = None,
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> None:
     """List and draw the executable graphs of a run: nodes, edges, parameters, changes, launches."""
     from ttanalyze.errors import Error
@@ -60,25 +43,25 @@ def graph(
         raise Error("--process says whose graph is meant: say which with --graph N")
     if json and dot:
         raise Error("--json and --dot: one of them")
-    check_output(out)
+    common.check_output(out)
     opened = open_run(run)
     if opened.processes and all(p.without_events for p in opened.processes):
         raise Error("recorded with --no-events: its graphs are not known")
-    width = shutil.get_terminal_size().columns if out is None and os.isatty(1) else 0
+    width = common.screen_width() if out is None else 0
     if number is not None:
         one = graphs.graph(opened, number, process, at)
-        shown = as_json(graphs.to_object(one)) if json else graphs.graph_text(one, width)
+        shown = common.as_json(graphs.to_object(one)) if json else graphs.graph_text(one, width)
         shown = graphs.dot([one]) if dot else shown
     elif dot:
         shown = graphs.dot(
             graphs.graph(opened, n, p.index) for p in opened.processes for n in range(len(p.graphs))
         )
     else:
-        with progress_bar("counting launches", quiet) as progress:
+        with common.progress_bar("counting launches", quiet) as progress:
             found = graphs.graphs(opened.processes, progress)
         text = graphs.graphs_text(found, len(opened.processes), width)
-        shown = as_json({"graphs": graphs.rows(found)}) if json else text
+        shown = common.as_json({"graphs": graphs.rows(found)}) if json else text
     if out is None:
-        print_text(shown)
+        common.print_text(shown)
     else:
-        write_file(out, shown + "\n")
+        common.write_file(out, shown + "\n")

@@ -3,43 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option, Typer
 
-from ttanalyze.cli.common import (
-    DIFFERS,
-    ERROR,
-    SAME,
-    DeviceOption,
-    JsonOption,
-    ProcessOption,
-    QuietOption,
-    RunArgument,
-    as_json,
-    print_text,
-    progress_bar,
-)
+from ttanalyze.cli import common, replay_options
 from ttanalyze.errors import Error
 from ttanalyze.output import text
 
-if TYPE_CHECKING:
-    pass
-from ttanalyze.cli.replay_options import (
-    DtypeOption,
-    KernelOption,
-    LaunchOption,
-    SimOption,
-    ToleranceOption,
-    none_of,
-    open_device,
-    parse_types_of,
-    say_failure,
-    say_others,
-)
-
-verbs = typer.Typer()
+verbs = Typer()
 
 PROVE_EXAMPLES = """\b
 Examples:
@@ -55,22 +26,18 @@ Examples:
 
 @verbs.command(epilog=PROVE_EXAMPLES)
 def prove(
-    run: RunArgument,
-    launch: LaunchOption = None,
-    kernel: KernelOption = None,
-    times: Annotated[
-        int, typer.Option(metavar="K", help="Run each launch K times from the same memory.")
-    ] = 20,
-    dtype: DtypeOption = None,
-    tolerance: ToleranceOption = None,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Of what else goes on during the runs.")
-    ] = 0,
-    process: ProcessOption = 0,
-    device: DeviceOption = 0,
-    sim: SimOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    run: common.RunArgument,
+    launch: replay_options.LaunchOption = None,
+    kernel: replay_options.KernelOption = None,
+    times: int = Option(20, metavar="K", help="Run each launch K times from the same memory."),
+    dtype: replay_options.DtypeOption = None,
+    tolerance: replay_options.ToleranceOption = None,
+    seed: int = Option(0, metavar="N", help="Of what else goes on during the runs."),
+    process: common.ProcessOption = 0,
+    device: common.DeviceOption = 0,
+    sim: replay_options.SimOption = False,
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> int:
     """Prove which kernels are not deterministic: run each many times from the same memory.
 
@@ -84,29 +51,21 @@ def prove(
     from ttanalyze.format import open_run
     from ttanalyze.verbs.replay import determinism as module
     from ttanalyze.verbs.replay import show
-    from ttanalyze.verbs.replay.plan import choice
 
     of = open_run(run).process(process)
-    types, allowed = parse_types_of(of, dtype, tolerance)
-    seqs, others = (launch, 0) if launch else choice(of, kernel)
-    if not seqs:
-        raise Error(none_of(of, kernel, others))
+    types, allowed = replay_options.parse_types_of(of, dtype, tolerance)
+    seqs, others = replay_options.find_launches(of, launch, kernel)
     if sim:  # before it is loaded
         os.environ.setdefault("TT_SIM_SCHEDULE", "random")
-    with progress_bar("proving", quiet) as progress:
-        found = module.prove(
-            of, seqs, times, types, allowed, seed, lambda: open_device(device, sim), progress
-        )
-    if json:
-        said = {"run": str(run), "process": process, "launches": [one.as_dict() for one in found]}
-        print_text(as_json(said | {"not_kept": others, "failure": of.failure}))
-    else:
-        width = shutil.get_terminal_size().columns if os.isatty(1) else 0
-        print_text(show.verdicts_text(found, text.colours_wanted(1), width))
-    say_others(others, json)
-    lacks = launch is None and say_failure(of, json)
+    opener = replay_options.device_opener(device, sim)
+    with common.progress_bar("proving", quiet) as progress:
+        found = module.prove(of, seqs, times, types, allowed, seed, opener, progress)
+    shown = show.verdicts_text(found, text.colours_wanted(1), common.screen_width())
+    failed = replay_options.tell_launches(run, of, found, others, shown, json)
     statuses = {one.status for one in found}
     if module.VARIES in statuses or any(one.recorded is False for one in found):
-        return DIFFERS
-    done = module.STEADY in statuses and "failed" not in statuses and not lacks
-    return SAME if done else ERROR
+        return common.DIFFERS
+    done = (
+        module.STEADY in statuses and "failed" not in statuses and not (failed and launch is None)
+    )
+    return common.SAME if done else common.ERROR

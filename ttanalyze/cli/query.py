@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-from ttanalyze.cli.common import (
-    JsonOption,
-    QuietOption,
-    check_output,
-    output_file,
-    print_text,
-    progress_bar,
-    say_what_is_missing,
-    screen_width,
-)
+from ttanalyze.cli import common
 from ttanalyze.errors import Error
 
-verbs = typer.Typer()
+if TYPE_CHECKING:
+    from ttanalyze.format import Run
+    from ttanalyze.verbs.query import Query, RecordsFile
+
+verbs = Typer()
 
 QUERY_EXAMPLES = """\b
 Examples:
@@ -50,6 +45,23 @@ Examples:
 """
 
 
+RunOrFileArgument = Annotated[
+    Path,
+    Argument(
+        metavar="RUN", help="A run directory, a file of kernel events, or an instruction trace."
+    ),
+]
+TableOption = Annotated[
+    str,
+    Option(
+        "--table",
+        metavar="TABLE",
+        help="events (default), activities, epochs, regions, labels, allocs, functions, "
+        "modules, graphs, nodes or digests.",
+    ),
+]
+
+
 def _names(value: str | None) -> list[str]:
     """The names in a list such as kind,thread."""
     return [name.strip() for name in (value or "").split(",") if name.strip()]
@@ -57,66 +69,31 @@ def _names(value: str | None) -> list[str]:
 
 @verbs.command(epilog=QUERY_EXAMPLES)
 def query(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN", help="A run directory, a file of kernel events, or an instruction trace."
-        ),
-    ],
-    table: Annotated[
-        str,
-        typer.Option(
-            "--table",
-            metavar="TABLE",
-            help="events (default), activities, epochs, regions, labels, allocs, functions, "
-            "modules, graphs, nodes or digests.",
-        ),
-    ] = "events",
-    where: Annotated[
-        str | None,
-        typer.Option("--filter", metavar="CONDITION", help="Only rows of which it holds."),
-    ] = None,
-    group_by: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="A row for each of their values.")
-    ] = None,
-    count: Annotated[bool, typer.Option("--count", help="How many rows.")] = False,
-    total: Annotated[
-        str | None, typer.Option("--sum", metavar="COLUMNS", help="The sum of their values.")
-    ] = None,
-    share: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMNS", help="The sum in percent of what all rows have."),
-    ] = None,
-    mean: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="The mean of their values.")
-    ] = None,
-    least: Annotated[
-        str | None, typer.Option("--min", metavar="COLUMNS", help="Their smallest value.")
-    ] = None,
-    most: Annotated[
-        str | None, typer.Option("--max", metavar="COLUMNS", help="Their largest value.")
-    ] = None,
-    sort: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMNS", help="Order of the rows; -COLUMN: the largest first."),
-    ] = None,
-    top: Annotated[
-        int | None, typer.Option(metavar="N", help="Only the first N rows of the answer.")
-    ] = None,
-    fields: Annotated[
-        str | None, typer.Option(metavar="COLUMNS", help="Columns of the answer.")
-    ] = None,
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format", metavar="FORMAT", help="table (default), csv, json, ndjson or parquet."
-        ),
-    ] = "table",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    run: RunOrFileArgument,
+    table: TableOption = "events",
+    where: str | None = Option(
+        None, "--filter", metavar="CONDITION", help="Only rows of which it holds."
+    ),
+    group_by: str | None = Option(None, metavar="COLUMNS", help="A row for each of their values."),
+    count: bool = Option(False, "--count", help="How many rows."),
+    total: str | None = Option(None, "--sum", metavar="COLUMNS", help="The sum of their values."),
+    share: str | None = Option(
+        None, metavar="COLUMNS", help="The sum in percent of what all rows have."
+    ),
+    mean: str | None = Option(None, metavar="COLUMNS", help="The mean of their values."),
+    least: str | None = Option(None, "--min", metavar="COLUMNS", help="Their smallest value."),
+    most: str | None = Option(None, "--max", metavar="COLUMNS", help="Their largest value."),
+    sort: str | None = Option(
+        None, metavar="COLUMNS", help="Order of the rows; -COLUMN: the largest first."
+    ),
+    top: int | None = Option(None, metavar="N", help="Only the first N rows of the answer."),
+    fields: str | None = Option(None, metavar="COLUMNS", help="Columns of the answer."),
+    form: str = Option(
+        "table", "--format", metavar="FORMAT", help="table (default), csv, json, ndjson or parquet."
+    ),
+    out: common.OutOption = None,
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> None:
     """Ask a run's tables: filter, group, count, sum, sort.
 
@@ -126,17 +103,11 @@ def query(
     lists those that there are, and docs/reference/tables.md says what they mean.
     """
     from ttanalyze.format import open_run
-    from ttanalyze.output import tables as show
-    from ttanalyze.verbs.query import TABLES, Query, RecordsFile, open_file, stream
+    from ttanalyze.verbs.query import Query, open_file
 
     form = "json" if json else form
-    if form not in show.FORMATS:
-        raise Error(f"--format {form}: there are {', '.join(show.FORMATS)}")
-    if form == "parquet":
-        show.load_parquet()
-        if out is None:
-            raise Error("--format parquet is for a file: -o FILE")
-    check_output(out)
+    _check_format(form, out)
+    common.check_output(out)
     wanted = Query(
         table=table,
         filter=where,
@@ -152,23 +123,44 @@ def query(
         fields=_names(fields),
     )
     opened = open_file(run) if run.is_file() else open_run(run)
+    _answer(opened, wanted, form, out, quiet)
+    common.say_what_is_missing()
+
+
+def _check_format(form: str, out: Path | None) -> None:
+    from ttanalyze.output import tables as show
+
+    if form not in show.FORMATS:
+        raise Error(f"--format {form}: there are {', '.join(show.FORMATS)}")
+    if form == "parquet":
+        show.load_parquet()
+        if out is None:
+            raise Error("--format parquet is for a file: -o FILE")
+
+
+def _answer(
+    opened: Run | RecordsFile, wanted: Query, form: str, out: Path | None, quiet: bool
+) -> None:
+    """Writes or prints the answer, in pieces as they come."""
+    from ttanalyze.output import tables as show
+    from ttanalyze.verbs.query import TABLES, RecordsFile, stream
+
     tables = opened.tables if isinstance(opened, RecordsFile) else TABLES
-    shown = tables[table].shown if form == "table" and table in tables else ()
+    shown = tables[wanted.table].shown if form == "table" and wanted.table in tables else ()
     # A bar and an answer that comes in pieces do not go together on one terminal.
-    with progress_bar("asking", quiet or (out is None and form != "table")) as progress:
+    with common.progress_bar("asking", quiet or (out is None and form != "table")) as progress:
         pieces = stream(opened, wanted, progress, shown)
         if form == "table":
-            rows = show.SHOWN if top is None else None
-            answer = iter([show.table_text(pieces, rows, screen_width()) + "\n"])
+            rows = show.SHOWN if wanted.top is None else None
+            answer = iter([show.table_text(pieces, rows, common.screen_width()) + "\n"])
         elif form != "parquet":
             answer = show.written(pieces, form)
         if out is not None:
-            with output_file(out) as file:
+            with common.output_file(out) as file:
                 if form == "parquet":
                     show.write_parquet(pieces, file)
                 else:
                     file.writelines(part.encode() for part in answer)
     if out is None:
         for part in answer:
-            print_text(part, end="", exact=form == "csv")
-    say_what_is_missing()
+            common.print_text(part, end="", exact=form == "csv")

@@ -6,43 +6,21 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option, Typer
 
-from ttanalyze.cli.common import (
-    DIFFERS,
-    ERROR,
-    SAME,
-    DeviceOption,
-    JsonOption,
-    ProcessOption,
-    QuietOption,
-    RunArgument,
-    as_json,
-    print_text,
-    progress_bar,
-)
+from ttanalyze.cli import common, replay_options
 from ttanalyze.errors import Error, system_error
 from ttanalyze.output import text
 
 if TYPE_CHECKING:
     from ttanalyze.format.process import Process
-from ttanalyze.cli.replay_options import (
-    DtypeOption,
-    KernelOption,
-    LaunchOption,
-    SimOption,
-    ToleranceOption,
-    none_of,
-    open_device,
-    parse_types_of,
-    say_failure,
-    say_others,
-)
+    from ttanalyze.gpu import Device
 
-verbs = typer.Typer()
+verbs = Typer()
 
 REPLAY_EXAMPLES = """\b
 Examples:
@@ -66,47 +44,46 @@ Examples:
 """
 
 
+FirstOption = Annotated[
+    int | None,
+    Option("--from", metavar="E1", help="All the work from this epoch on, up to the last or --to."),
+]
+LastOption = Annotated[
+    int | None, Option("--to", metavar="E2", help="Up to this epoch; memory is compared at each.")
+]
+
+
+UnderOption = Annotated[
+    str | None,
+    Option(metavar="COMMAND", help="Run under a tool: ncu, compute-sanitizer, cuda-gdb --args …"),
+]
+
+
 @verbs.command(epilog=REPLAY_EXAMPLES)
 def replay(
-    run: RunArgument,
-    launch: LaunchOption = None,
-    kernel: KernelOption = None,
-    first: Annotated[
-        int | None,
-        typer.Option(
-            "--from", metavar="E1", help="All the work from this epoch on, up to the last or --to."
-        ),
-    ] = None,
-    last: Annotated[
-        int | None,
-        typer.Option("--to", metavar="E2", help="Up to this epoch; memory is compared at each."),
-    ] = None,
-    times: Annotated[
-        int, typer.Option(metavar="K", help="Measure K runs, the input restored before each.")
-    ] = 0,
-    verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Compare with what was recorded.")
-    ] = True,
-    flush_l2: Annotated[
-        bool,
-        typer.Option("--flush-l2/--warm", help="Flush the L2 cache before each measured run."),
-    ] = False,
-    dtype: DtypeOption = None,
-    tolerance: ToleranceOption = None,
-    under: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COMMAND", help="Run under a tool: ncu, compute-sanitizer, cuda-gdb --args …"
-        ),
-    ] = None,
-    alone: Annotated[
-        bool, typer.Option("--alone", help="Run no kernels of our own beside it, as --under does.")
-    ] = False,
-    process: ProcessOption = 0,
-    device: DeviceOption = 0,
-    sim: SimOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    run: common.RunArgument,
+    launch: replay_options.LaunchOption = None,
+    kernel: replay_options.KernelOption = None,
+    first: FirstOption = None,
+    last: LastOption = None,
+    times: int = Option(
+        0, metavar="K", min=0, help="Measure K runs, the input restored before each."
+    ),
+    verify: bool = Option(True, help="Compare with what was recorded."),
+    flush_l2: bool = Option(
+        False, "--flush-l2/--warm", help="Flush the L2 cache before each measured run."
+    ),
+    dtype: replay_options.DtypeOption = None,
+    tolerance: replay_options.ToleranceOption = None,
+    under: UnderOption = None,
+    alone: bool = Option(
+        False, "--alone", help="Run no kernels of our own beside it, as --under does."
+    ),
+    process: common.ProcessOption = 0,
+    device: common.DeviceOption = 0,
+    sim: replay_options.SimOption = False,
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> int:
     """Run recorded launches again, alone, from memory as it was; or all work between two epochs.
 
@@ -120,8 +97,6 @@ def replay(
         raise Error("say one of --launch N, --kernel REGEX, and --from E1 --to E2")
     if of_span and (times or flush_l2 or alone or under or not verify):
         raise Error("--from and --to go with no other option but --dtype and --tolerance")
-    if times < 0:
-        raise Error(f"--times {times}: a whole number is expected")
     if flush_l2 and not times:
         raise Error("--flush-l2 is of measured runs: it needs --times")
     if under is not None:
@@ -129,29 +104,22 @@ def replay(
     from ttanalyze.format import open_run
     from ttanalyze.verbs.replay import run as module
     from ttanalyze.verbs.replay import show
-    from ttanalyze.verbs.replay.plan import choice
 
     of = open_run(run).process(process)
-    types, allowed = parse_types_of(of, dtype, tolerance)
+    types, allowed = replay_options.parse_types_of(of, dtype, tolerance)
+    opener = replay_options.device_opener(device, sim)
     if of_span:
-        return _replay_span(run, of, (first, last), (types, allowed), (device, sim), json, quiet)
-    seqs, others = (launch, 0) if launch else choice(of, kernel)
-    if not seqs:
-        raise Error(none_of(of, kernel, others))
+        return _replay_span(run, of, (first, last), (types, allowed), opener, json, quiet)
+    seqs, others = replay_options.find_launches(of, launch, kernel)
     wish = module.Wish(verify, times, flush_l2, types, allowed, alone)
-    with progress_bar("replaying", quiet) as progress:
-        found = module.replay(of, seqs, wish, lambda: open_device(device, sim), progress)
-    if json:
-        said = {"run": str(run), "process": process, "launches": [one.as_dict() for one in found]}
-        print_text(as_json(said | {"not_kept": others, "failure": of.failure}))
-    elif len(found) == 1:
-        print_text(show.outcome_text(found[0], text.colours_wanted(1)))
+    with common.progress_bar("replaying", quiet) as progress:
+        found = module.replay(of, seqs, wish, opener, progress)
+    if len(found) == 1:
+        shown = show.outcome_text(found[0], text.colours_wanted(1))
     else:
-        width = shutil.get_terminal_size().columns if os.isatty(1) else 0
-        print_text(show.outcomes_text(found, text.colours_wanted(1), width))
-    say_others(others, json)
-    lacks = launch is None and say_failure(of, json)
-    return status(found, wanted=verify, lacks=lacks)
+        shown = show.outcomes_text(found, text.colours_wanted(1), common.screen_width())
+    failed = replay_options.tell_launches(run, of, found, others, shown, json)
+    return status(found, wanted=verify, lacks=failed and launch is None)
 
 
 def _replay_span(
@@ -159,22 +127,22 @@ def _replay_span(
     of: Process,
     bounds: tuple[int | None, int | None],
     compared: tuple[Any, Any],
-    where: tuple[int, bool],
+    opener: Callable[[], Device],
     json: bool,
     quiet: bool,
 ) -> int:
     from ttanalyze.verbs.replay import show
     from ttanalyze.verbs.replay.spans import replay_span
 
-    with progress_bar("replaying", quiet) as progress:
-        found = replay_span(of, *bounds, *compared, lambda: open_device(*where), progress)
+    with common.progress_bar("replaying", quiet) as progress:
+        found = replay_span(of, *bounds, *compared, opener, progress)
     if json:
         said = {"run": str(run), "process": of.index, "stretches": [one.as_dict() for one in found]}
-        print_text(as_json(said | {"failure": of.failure}))
+        common.print_text(common.as_json(said | {"failure": of.failure}))
     else:
-        width = shutil.get_terminal_size().columns if os.isatty(1) else 0
-        print_text(show.stretches_text(found, text.colours_wanted(1), width))
-    lacks = bounds[1] is None and say_failure(of, json)
+        width = common.screen_width()
+        common.print_text(show.stretches_text(found, text.colours_wanted(1), width))
+    lacks = bounds[1] is None and replay_options.say_failure(of, json)
     return status(found, lacks=lacks)
 
 
@@ -184,10 +152,10 @@ def status(found: list[Any], wanted: bool = True, lacks: bool = False) -> int:
     """
     words = {one.status for one in found}
     if "differs" in words:
-        return DIFFERS
+        return common.DIFFERS
     done = any(one.status == ("same" if wanted else "unchecked") for one in found)
     done &= not wanted or any(one.regions for one in found)
-    return ERROR if "failed" in words or not done or lacks else SAME
+    return common.ERROR if "failed" in words or not done or lacks else common.SAME
 
 
 def _run_under(command: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ttanalyze.cli.common import (
-    print_text,
-)
+from ttanalyze.cli.common import as_json, print_text
 from ttanalyze.errors import Error
 from ttanalyze.output import text
 
@@ -37,6 +37,15 @@ KernelOption = Annotated[
     ),
 ]
 
+OneLaunchOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Which launch, by the number of its call.")
+]
+
+OneKernelOption = Annotated[
+    str | None,
+    typer.Option(metavar="REGEX", help="The first launch of a kernel of such a name that can."),
+]
+
 DtypeOption = Annotated[
     str | None,
     typer.Option(
@@ -58,22 +67,36 @@ ToleranceOption = Annotated[
 ]
 
 
-def none_of(of: Process, kernel: str | None, others: int) -> str:
-    """Why there is no launch to be done again."""
-    if not others:
-        from ttanalyze.verbs.replay.plan import none_of
+def find_launches(
+    of: Process, launch: list[int] | None, kernel: str | None
+) -> tuple[list[int], int]:
+    """Which launches to do again, and how many others were not kept. Raises Error for none."""
+    from ttanalyze.verbs.replay.plan import choice, none_of
 
-        return none_of(of, kernel)
-    many = text.count(others, "launch", "launches")
-    none = f"none of {many} was recorded with --replayable"
-    return f"--kernel {kernel}: {none}; --launch N tries one nevertheless"
+    if launch:
+        return launch, 0
+    seqs, others = choice(of, kernel)
+    if not seqs and not others:
+        raise Error(none_of(of, kernel))
+    if not seqs:
+        none = f"none of {text.count(others, 'launch', 'launches')} was recorded with --replayable"
+        raise Error(f"--kernel {kernel}: {none}; --launch N tries one nevertheless")
+    return seqs, others
 
 
-def say_others(others: int, json: bool) -> None:
-    """One line on launches that were left out."""
-    if others and not json:
+def tell_launches(
+    run: Path, of: Process, found: Sequence[Any], others: int, shown: str, json: bool
+) -> bool:
+    """Prints what launches did, and how many were left out; whether the recording failed."""
+    if json:
+        said = {"run": str(run), "process": of.index, "launches": [one.as_dict() for one in found]}
+        print_text(as_json(said | {"not_kept": others, "failure": of.failure}))
+        return of.failure is not None
+    print_text(shown)
+    if others:
         many = text.count(others, "other launch", "other launches")
         print_text(f"{many} not kept by --replayable; --launch N tries one nevertheless")
+    return say_failure(of, json)
 
 
 def say_failure(of: Process, json: bool) -> bool:
@@ -96,7 +119,12 @@ def parse_types_of(of: Process, dtype: str | None, tolerance: list[str] | None) 
     return types, tolerances
 
 
-def open_device(ordinal: int, sim: bool) -> Device:
-    from ttanalyze.gpu import Device, driver, simulator
+def device_opener(ordinal: int, sim: bool) -> Callable[[], Device]:
+    """What opens the device when it is needed."""
 
-    return Device(ordinal, simulator() if sim else driver())
+    def open_device() -> Device:
+        from ttanalyze.gpu import Device, driver, simulator
+
+        return Device(ordinal, simulator() if sim else driver())
+
+    return open_device

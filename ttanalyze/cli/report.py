@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Option, Typer
 
-from ttanalyze.cli.common import (
-    QuietOption,
-    RunArgument,
-    as_json,
-    check_output,
-    print_text,
-    progress_bar,
-    write_file,
-)
+from ttanalyze.cli import common
 
-verbs = typer.Typer()
+verbs = Typer()
 
 
 @verbs.command(
@@ -26,16 +17,13 @@ verbs = typer.Typer()
     "  ttanalyze report run1 --against run2 -o where-they-part.html"
 )
 def report(
-    run: RunArgument,
-    against: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN2", help="Show as well where this run parts from the first."),
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page.")] = Path(
-        "report.html"
+    run: common.RunArgument,
+    against: Path | None = Option(
+        None, metavar="RUN2", help="Show as well where this run parts from the first."
     ),
-    json: Annotated[bool, typer.Option("--json", help="Say where it is as JSON.")] = False,
-    quiet: QuietOption = False,
+    out: Path = Option(Path("report.html"), "--out", "-o", metavar="FILE", help="The page."),
+    json: bool = Option(False, "--json", help="Say where it is as JSON."),
+    quiet: common.QuietOption = False,
 ) -> None:
     """Make one web page of a run: calls, memory and its changes over time, kernels, allocations.
 
@@ -46,11 +34,13 @@ def report(
     from ttanalyze.output import text
     from ttanalyze.verbs.report import report as page
 
-    check_output(out)
+    common.check_output(out)
     opened = open_run(run)
     other = None if against is None else open_run(against)
-    with progress_bar("looking", quiet) as progress:
+    with common.progress_bar("looking", quiet) as progress:
         made = page(opened, other, progress)
-    write_file(out, made)
+    common.write_file(out, made)
     size = len(made.encode())
-    print_text(as_json({"page": str(out), "bytes": size}) if json else f"{out}: {text.size(size)}")
+    common.print_text(
+        common.as_json({"page": str(out), "bytes": size}) if json else f"{out}: {text.size(size)}"
+    )

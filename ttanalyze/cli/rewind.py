@@ -5,24 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option, Typer
 
-from ttanalyze.cli.common import (
-    JsonOption,
-    ProcessOption,
-    QuietOption,
-    ReaderGoneError,
-    RunArgument,
-    as_json,
-    check_output,
-    interruptible,
-    print_text,
-    progress_bar,
-    say,
-)
+from ttanalyze.cli import common
 from ttanalyze.errors import Error
 
-verbs = typer.Typer()
+verbs = Typer()
+
+
+RegionOption = Annotated[
+    list[str] | None,
+    Option(
+        "--region",
+        "-r",
+        metavar="R",
+        help="A region, by id or label, or a tensor, by name; may be given again (default: "
+        "all regions).",
+    ),
+]
+DtypeOption = Annotated[
+    list[str] | None,
+    Option(
+        metavar="[R=]TYPE",
+        help="What items are: f16 f32 f64 bf16 e4m3 e5m2 i8 … u64 bool c64 (default: u8), for "
+        "all regions or for one; may be given again.",
+    ),
+]
 
 
 @verbs.command(
@@ -33,48 +41,25 @@ verbs = typer.Typer()
     "  ttanalyze rewind run1 --epoch 12 --region 3 --format bin -o /dev/stdout | xxd | head"
 )
 def rewind(
-    run: RunArgument,
-    epoch: Annotated[int, typer.Option("--epoch", "-e", metavar="E", help="Which epoch.")],
-    region: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--region",
-            "-r",
-            metavar="R",
-            help="A region, by id or label, or a tensor, by name; may be given again (default: "
-            "all regions).",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="FILE", help="Write a file: .npy .npz .bin or .safetensors."
-        ),
-    ] = None,
-    format: Annotated[  # noqa: A002
-        str | None,
-        typer.Option(
-            "--format", metavar="FORMAT", help="npy, npz, bin or safetensors, whatever the name."
-        ),
-    ] = None,
-    summary: Annotated[
-        bool, typer.Option("--summary", help="Print what regions hold: range, mean, NaNs, zeros.")
-    ] = False,
-    dtype: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[R=]TYPE",
-            help="What items are: f16 f32 f64 bf16 e4m3 e5m2 i8 … u64 bool c64 (default: u8), for "
-            "all regions or for one; may be given again.",
-        ),
-    ] = None,
-    shape: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[R=]N,M", help="Shape of the array (default: one dimension)."),
-    ] = None,
-    process: ProcessOption = 0,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    run: common.RunArgument,
+    epoch: int = Option(..., "--epoch", "-e", metavar="E", help="Which epoch."),
+    region: RegionOption = None,
+    out: Path | None = Option(
+        None, "--out", "-o", metavar="FILE", help="Write a file: .npy .npz .bin or .safetensors."
+    ),
+    format: str | None = Option(  # noqa: A002
+        None, "--format", metavar="FORMAT", help="npy, npz, bin or safetensors, whatever the name."
+    ),
+    summary: bool = Option(
+        False, "--summary", help="Print what regions hold: range, mean, NaNs, zeros."
+    ),
+    dtype: DtypeOption = None,
+    shape: list[str] | None = Option(
+        None, metavar="[R=]N,M", help="Shape of the array (default: one dimension)."
+    ),
+    process: common.ProcessOption = 0,
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> None:
     """Get memory back as it was in an epoch: into a file, or as a summary.
 
@@ -85,7 +70,7 @@ def rewind(
 
     if out is None and not summary:
         raise Error("say where to: -o FILE, or --summary")
-    check_output(out)
+    common.check_output(out)
     found = module.rewind(
         open_run(run), epoch, region, process=process, dtypes=dtype or (), shapes=shape or ()
     )
@@ -93,13 +78,13 @@ def rewind(
     shown = None
     if out is not None:
         try:
-            with interruptible(), progress_bar("rewinding", quiet) as progress:
+            with common.interruptible(), common.progress_bar("rewinding", quiet) as progress:
                 said["format"] = module.save(found, out, format, progress)
         except BrokenPipeError:
-            raise ReaderGoneError from None
+            raise common.ReaderGoneError from None
         said |= {"file": str(out), "bytes": found.size}
     if summary:
-        with interruptible(), progress_bar("summing up", quiet) as progress:
+        with common.interruptible(), common.progress_bar("summing up", quiet) as progress:
             summaries = module.summaries(found, progress)
         shown = module.summary_text(found, summaries)
         said["regions"] = [
@@ -109,6 +94,6 @@ def rewind(
         said["regions"] = [part.as_dict() for part in found.parts]
     said |= {"left_out": found.left_out, "unread": found.unread}
     for line in [] if json else module.remarks(found):
-        say(line)
+        common.say(line)
     if json or shown is not None:
-        print_text(as_json(said) if json else str(shown))
+        common.print_text(common.as_json(said) if json else str(shown))

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-from ttanalyze.cli.common import (
-    JsonOption,
-    QuietOption,
-    check_output,
-    interruptible,
-    output_file,
-    print_text,
-    progress_bar,
-    say,
-)
+from ttanalyze.cli import common
 
-verbs = typer.Typer()
+verbs = Typer()
 
 SASS_EXAMPLES = """\b
 Examples:
@@ -47,44 +37,29 @@ def _architecture(name: str | None) -> int:
 
 @verbs.command(epilog=SASS_EXAMPLES)
 def sass(
-    what: Annotated[
-        Path,
-        typer.Argument(
-            metavar="RUN", help="A run directory, a cubin, a fatbin, PTX, or a program with code."
-        ),
-    ],
-    kernel: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Only kernels of such a name.")
-    ] = None,
-    arch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SM",
-            help="What a device of that architecture would take, such as sm_90 (default: the "
-            "devices of the run; of files, all there is).",
-        ),
-    ] = None,
-    points: Annotated[
-        bool, typer.Option("--points", help="Only instructions that delays may come before.")
-    ] = False,
-    patterns: Annotated[
-        str,
-        typer.Option(
-            "--patterns",
-            metavar="LIST",
-            help="Which those are: mnemonics such as UTMALDG,SYNCS, or * (default: what `record "
-            "--delay` takes).",
-        ),
-    ] = "",
-    form: Annotated[
-        str,
-        typer.Option("--format", metavar="FORMAT", help="text (default), json, csv or ndjson."),
-    ] = "text",
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    what: Path = Argument(
+        ..., metavar="RUN", help="A run directory, a cubin, a fatbin, PTX, or a program with code."
+    ),
+    kernel: str | None = Option(None, metavar="REGEX", help="Only kernels of such a name."),
+    arch: str | None = Option(
+        None,
+        metavar="SM",
+        help="What a device of that architecture would take, such as sm_90 (default: the "
+        "devices of the run; of files, all there is).",
+    ),
+    points: bool = Option(False, "--points", help="Only instructions that delays may come before."),
+    patterns: str = Option(
+        "",
+        metavar="LIST",
+        help="Which those are: mnemonics such as UTMALDG,SYNCS, or * (default: what `record "
+        "--delay` takes).",
+    ),
+    form: str = Option(
+        "text", "--format", metavar="FORMAT", help="text (default), json, csv or ndjson."
+    ),
+    out: common.OutOption = None,
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> None:
     """Disassemble kernels: every instruction, what it reads, writes and waits for, its source.
 
@@ -98,15 +73,18 @@ def sass(
     if patterns:
         options.check("--patterns", "TT_DELAY_PATTERNS", patterns)
     refused: list[str] = []
-    check_output(out)
-    with interruptible(), progress_bar("disassembling", quiet or out is None) as progress:
+    common.check_output(out)
+    with (
+        common.interruptible(),
+        common.progress_bar("disassembling", quiet or out is None) as progress,
+    ):
         tables = find_tables(what, kernel, _architecture(arch), progress, refused)
         parts = show.written(tables, form, patterns if points or patterns else None)
         if out is not None:
-            with output_file(out) as file:
+            with common.output_file(out) as file:
                 file.writelines(parts)
         else:
             for part in parts:
-                print_text(part.decode(), end="", exact=form == "csv")
+                common.print_text(part.decode(), end="", exact=form == "csv")
     for reason in refused:
-        say(reason)
+        common.say(reason)

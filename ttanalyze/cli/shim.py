@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import typer
+from typer import Typer
 
 from ttanalyze.cli.common import (
     JsonOption,
@@ -10,7 +10,7 @@ from ttanalyze.cli.common import (
     print_text,
 )
 
-verbs = typer.Typer()
+verbs = Typer()
 
 
 @verbs.command(epilog="\b\nExample:\n  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd")

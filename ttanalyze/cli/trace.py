@@ -6,25 +6,14 @@ import contextlib
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import BinaryIO
 
-import typer
+from typer import Option, Typer
 
-from ttanalyze.cli.common import (
-    JsonOption,
-    QuietOption,
-    RunArgument,
-    as_json,
-    check_output,
-    output_file,
-    print_text,
-    progress_bar,
-    say,
-    standard_output,
-)
+from ttanalyze.cli import common
 from ttanalyze.output import text
 
-verbs = typer.Typer()
+verbs = Typer()
 
 LEVEL = 3  # of gzip: higher ones take most of the time, for little
 
@@ -42,33 +31,26 @@ Examples:
 
 @verbs.command(epilog=TRACE_EXAMPLES)
 def trace(
-    run: RunArgument,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Where to write it: a name that ends in .gz is compressed, - is standard output.",
-        ),
-    ],
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="chrome (default): JSON; perfetto: its own format, less than half as large.",
-        ),
-    ] = "chrome",
-    annotate: Annotated[
-        Path | None,
-        typer.Option(metavar="REPORT", help="Mark what verify --out or diff --out found."),
-    ] = None,
-    epochs: Annotated[
-        str | None, typer.Option(metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5.")
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    run: common.RunArgument,
+    out: Path = Option(
+        ...,
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="Where to write it: a name that ends in .gz is compressed, - is standard output.",
+    ),
+    form: str = Option(
+        "chrome",
+        "--format",
+        metavar="FORMAT",
+        help="chrome (default): JSON; perfetto: its own format, less than half as large.",
+    ),
+    annotate: Path | None = Option(
+        None, metavar="REPORT", help="Mark what verify --out or diff --out found."
+    ),
+    epochs: str | None = Option(None, metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5."),
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> None:
     """Write a run as a trace: calls, streams, epochs and memory over time.
 
@@ -88,24 +70,26 @@ def trace(
         raise Error(f"--format {form}: there are {', '.join(FORMATS)}")
     wanted = None if epochs is None else options.parse_range(epochs, "--epochs", 0xFFFFFFFE)
     to_file = str(out) != "-"
-    check_output(out if to_file else None)
+    common.check_output(out if to_file else None)
     opened = open_run(run)
     with (
-        progress_bar("writing", quiet) as progress,
-        output_file(out) if to_file else standard_output() as file,
+        common.progress_bar("writing", quiet) as progress,
+        common.output_file(out) if to_file else common.standard_output() as file,
         _compressed(file, out.suffix == ".gz") as target,
     ):
         done = write(opened, target, form, epochs=wanted, annotate=annotate, progress=progress)
     if to_file and json:
-        print_text(as_json(asdict(done)))
+        common.print_text(common.as_json(asdict(done)))
     elif to_file and not quiet:
         said = [(done.calls, "call"), (done.epochs, "epoch"), (done.lanes, "lane")]
         said += [(done.ranges, "range")] if done.ranges else []
         said += [(done.marks, "mark")] if annotate else []
-        print_text(f"{text.printable(str(out))}: {', '.join(text.count(*pair) for pair in said)}")
+        common.print_text(
+            f"{text.printable(str(out))}: {', '.join(text.count(*pair) for pair in said)}"
+        )
     note = demangle.missing()
     if note:
-        say(note)
+        common.say(note)
 
 
 @contextlib.contextmanager

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from typer import Option, Typer
 
 from ttanalyze.cli.common import (
     ProcessOption,
     RunArgument,
 )
 
-verbs = typer.Typer()
+verbs = Typer()
 
 
 @verbs.command(
@@ -22,21 +20,14 @@ verbs = typer.Typer()
 def tui(
     run: RunArgument,
     process: ProcessOption = 0,
-    epoch: Annotated[
-        int | None, typer.Option(metavar="E", help="Where to begin (default: the last epoch).")
-    ] = None,
-    region: Annotated[
-        str | None,
-        typer.Option(
-            "--region", "-r", metavar="R", help="Id or label (default: one that changed)."
-        ),
-    ] = None,
-    offset: Annotated[
-        str, typer.Option(metavar="BYTES", help="Where in the region, such as 4096 or 0x1000.")
-    ] = "0",
-    dtype: Annotated[
-        str, typer.Option(metavar="TYPE", help="hex (default), or a type such as f32, bf16, i32.")
-    ] = "hex",
+    epoch: int | None = Option(None, metavar="E", help="Where to begin (default: the last epoch)."),
+    region: str | None = Option(
+        None, "--region", "-r", metavar="R", help="Id or label (default: one that changed)."
+    ),
+    offset: str = Option("0", metavar="BYTES", help="Where in the region, such as 4096 or 0x1000."),
+    dtype: str = Option(
+        "hex", metavar="TYPE", help="hex (default), or a type such as f32, bf16, i32."
+    ),
 ) -> None:
     """Look into a run in the terminal: epochs, regions and memory, step by step in time.
 

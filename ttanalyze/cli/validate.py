@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
-from ttanalyze.cli.common import (
-    DIFFERS,
-    SAME,
-    JsonOption,
-    QuietOption,
-    as_json,
-    print_text,
-    progress_bar,
-)
+from ttanalyze.cli import common
 
-verbs = typer.Typer()
+verbs = Typer()
 
 
 @verbs.command(
@@ -28,18 +19,16 @@ verbs = typer.Typer()
     "  ttanalyze validate kernel_trace.ndjson --kind trace --json"
 )
 def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Files of records.")],
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--kind",
-            metavar="KIND",
-            help="kernel-events, trace, instruction-records, delay-config, instructions, "
-            "reduce-report, manifest or run (default: what the contents look like).",
-        ),
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    files: list[Path] = Argument(..., metavar="FILE…", help="Files of records."),
+    kind: str | None = Option(
+        None,
+        "--kind",
+        metavar="KIND",
+        help="kernel-events, trace, instruction-records, delay-config, instructions, "
+        "reduce-report, manifest or run (default: what the contents look like).",
+    ),
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> int:
     """Check files against the JSON schemas of their records, ours and those of CUTracer.
 
@@ -50,10 +39,10 @@ def validate(
 
     reports = []
     for file in files:
-        with progress_bar(f"checking {file}", quiet) as progress:
+        with common.progress_bar(f"checking {file}", quiet) as progress:
             reports.append(check(file, kind, progress))
         if not json:
-            print_text(report_text(reports[-1]))
+            common.print_text(report_text(reports[-1]))
     if json:
-        print_text(as_json([to_object(report) for report in reports]))
-    return SAME if all(report.good for report in reports) else DIFFERS
+        common.print_text(common.as_json([to_object(report) for report in reports]))
+    return common.SAME if all(report.good for report in reports) else common.DIFFERS

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Option, Typer
 
-from ttanalyze.cli.common import (
-    DIFFERS,
-    ERROR,
-    SAME,
-    JsonOption,
-    QuietOption,
-    RunArgument,
-    check_output,
-    print_text,
-    progress_bar,
-    write_file,
-)
+from ttanalyze.cli import common
 from ttanalyze.output import text
 
-verbs = typer.Typer()
+verbs = Typer()
 
 
 @verbs.command(
@@ -32,41 +20,26 @@ verbs = typer.Typer()
     "  ttanalyze verify run1 --tamper 3,0,4096"
 )
 def verify(
-    run: RunArgument,
-    manifest: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="What to compare with (default: manifest.json of --against, or of RUN).",
-        ),
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN", help="The run that the manifest is of: shows the bytes that differ."
-        ),
-    ] = None,
-    epochs: Annotated[
-        str | None, typer.Option(metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5.")
-    ] = None,
-    regions: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Only these regions, such as 0,4-6.")
-    ] = None,
-    keep_going: Annotated[
-        bool, typer.Option("--continue", help="Go on after the first difference.")
-    ] = False,
-    tamper: Annotated[
-        str | None,
-        typer.Option(
-            metavar="EPOCH,REGION,OFFSET",
-            help="See this byte inverted (nothing is written), to prove that it would be noticed.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the report as JSON.")
-    ] = None,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    run: common.RunArgument,
+    manifest: Path | None = Option(
+        None,
+        metavar="FILE",
+        help="What to compare with (default: manifest.json of --against, or of RUN).",
+    ),
+    against: Path | None = Option(
+        None, metavar="RUN", help="The run that the manifest is of: shows the bytes that differ."
+    ),
+    epochs: str | None = Option(None, metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5."),
+    regions: str | None = Option(None, metavar="LIST", help="Only these regions, such as 0,4-6."),
+    keep_going: bool = Option(False, "--continue", help="Go on after the first difference."),
+    tamper: str | None = Option(
+        None,
+        metavar="EPOCH,REGION,OFFSET",
+        help="See this byte inverted (nothing is written), to prove that it would be noticed.",
+    ),
+    out: common.ReportOption = None,
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
 ) -> int:
     """Recompute a run's region digests and compare them with a manifest.
 
@@ -81,10 +54,10 @@ def verify(
     wanted = None if epochs is None else options.parse_range(epochs, "--epochs", 0xFFFFFFFE)
     some = None if regions is None else options.parse_regions(regions)
     byte = None if tamper is None else options.parse_tamper(tamper)
-    check_output(out)
+    common.check_output(out)
     opened = open_run(run)
     other = None if against is None else open_run(against)
-    with progress_bar("verifying", quiet) as progress:
+    with common.progress_bar("verifying", quiet) as progress:
         report = compare(
             opened,
             manifest,
@@ -96,8 +69,8 @@ def verify(
             progress=progress,
         )
     if out is not None:
-        write_file(out, report.to_json() + "\n")
-    print_text(report.to_json() if json else verify_text(report, text.colours_wanted(1)))
+        common.write_file(out, report.to_json() + "\n")
+    common.print_text(report.to_json() if json else verify_text(report, text.colours_wanted(1)))
     if report.unknown is not None:
-        return ERROR
-    return SAME if report.same else DIFFERS
+        return common.ERROR
+    return common.SAME if report.same else common.DIFFERS
