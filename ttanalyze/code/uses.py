@@ -7,12 +7,12 @@ from ttanalyze.code import cubin, elf, fatbin, ptx
 # By the functions of the device's runtime.
 PRINTF, HEAP = {"vprintf"}, {"malloc", "free", "__nv_aligned_device_malloc"}
 LAUNCHES = ("cudaLaunchDevice", "cudaCDP", "__cudaCDP", "cudaGraphLaunch")
-WHAT = ("textures", "surfaces", "printf", "heap", "launches")
 
 
 def uses(image: bytes, name: str) -> set[str] | None:
-    """Of a cubin, a fatbin or PTX: what of WHAT the kernel of a mangled name can come to use, by
-    itself or in what it calls; None where there is no such kernel that can be read.
+    """Of a cubin, a fatbin or PTX: which of textures, surfaces, printf, heap and launches the
+    kernel of a mangled name can use, by itself or in what it calls; None where there is no such
+    kernel that can be read.
 
     Calls through pointers are not followed.
     """

@@ -18,7 +18,6 @@ SHAPES = {
     "graph": "tab",
     "empty": "point",
 }
-INSIDE = ("graph", "conditional")  # kinds whose nodes are drawn in a box
 
 
 def drawing(parts: Iterable[tuple[str, str, pd.DataFrame, pd.DataFrame]]) -> str:

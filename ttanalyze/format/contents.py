@@ -94,13 +94,6 @@ def block_records(
     return search.result(0, check)
 
 
-def snapshot(process: Process, epoch: int, regions: list[int], check: bool = True) -> list[Array]:
-    """block_records of several regions, which are looked for together."""
-    search = _Search(process, epoch, regions)
-    search.run()
-    return [search.result(i, check) for i in range(len(regions))]
-
-
 def snapshot_all(process: Process, epoch: int) -> tuple[dict[int, Array], list[int]]:
     """block_records, by id, of the captured regions that live in an epoch; and the ids of those
     that no epoch up to it has captured.

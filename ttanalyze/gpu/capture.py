@@ -17,7 +17,7 @@ from ttanalyze.gpu.module import Function, find
 from ttanalyze.gpu.work import Copy, Kernel, Set, Size, Work
 
 MODES = {"global": 0, "thread-local": 1, "relaxed": 2}
-NONE, ACTIVE, BROKEN = 0, 1, 2  # CU_STREAM_CAPTURE_STATUS_…
+NONE, ACTIVE = 0, 1  # CU_STREAM_CAPTURE_STATUS_…
 
 
 class StreamCapture:
@@ -107,9 +107,7 @@ class StreamCapture:
         Raises Error for an unknown kernel and arguments that do not fit.
         """
         self._check()
-        function = function_name
-        if not isinstance(function, Function):
-            function = find(self.device.context.loaded, function)
+        function = find(self.device.context.loaded, function_name)
         self._record(Kernel.of(function, grid, block, shared_mem, args, cluster, cooperative))
 
     def record_memcpy(self, direction: str, size: int, dst: Any = None, src: Any = None) -> None:

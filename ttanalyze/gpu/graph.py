@@ -156,9 +156,7 @@ class Graph:
         """Adds a launch, as StreamCapture.record_kernel records it, behind the nodes with these
         numbers. Gives its number.
         """
-        function = function_name
-        if not isinstance(function, Function):
-            function = find(self.device.context.loaded, function)
+        function = find(self.device.context.loaded, function_name)
         work = Kernel.of(function, grid, block, shared_mem, args, cluster, cooperative)
         return self._add(work, after)
 

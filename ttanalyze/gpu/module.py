@@ -19,7 +19,7 @@ from ttanalyze.gpu.driver import EndedError
 
 LOG_BUFFER, LOG_SIZE = 5, 6  # CU_JIT_ERROR_LOG_BUFFER and …_SIZE_BYTES
 LOG_BYTES = 8192
-REGISTERS, MAX_THREADS, STATIC_SHARED, MAX_DYNAMIC_SHARED = 4, 0, 1, 8  # CU_FUNC_ATTRIBUTE_…
+STATIC_SHARED, MAX_DYNAMIC_SHARED = 1, 8  # CU_FUNC_ATTRIBUTE_…
 NUMBERS = itertools.count()  # of modules
 FREE_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without asking
 
@@ -129,8 +129,12 @@ class Module:
         self.device.modules = [other for other in self.device.modules if other is not self]
 
 
-def find(modules: Iterable[Module], name: str) -> Function:
-    """A kernel by its name in some modules. Raises Error where there is none, or several."""
+def find(modules: Iterable[Module], name: str | Function) -> Function:
+    """A kernel by its name in some modules; a Function is itself. Raises Error where there is none,
+    or several.
+    """
+    if isinstance(name, Function):
+        return name
     if not isinstance(name, str):
         raise Error(f"no kernel {name!r}: give its name or a Function")
     among = list(modules)

@@ -124,15 +124,11 @@ def launches(process: Process, pattern: str | None = None) -> Array:
     return layout.take(out, np.isin(out["id"], _matching(process, out, pattern)))
 
 
-def chosen(process: Process, pattern: str | None = None) -> list[int]:
-    """The numbers of launches to be run again: those that were recorded for it, or all where none
-    was. pattern: as of launches(). Raises Error where it is no regular expression.
-    """
-    return choice(process, pattern)[0]
-
-
 def choice(process: Process, pattern: str | None = None) -> tuple[list[int], int]:
-    """What chosen() gives, and how many launches it leaves out: not recorded for it."""
+    """The numbers of launches to be run again: those that were recorded for it, or all where none
+    was; and how many are left out. pattern: as of launches(). Raises Error where it is no regular
+    expression.
+    """
     found: Array = launches(process, pattern)["seq"]
     kept = process.launches["seq"]
     numbers: list[int] = (found[np.isin(found, kept)] if len(kept) else found).tolist()

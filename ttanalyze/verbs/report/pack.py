@@ -33,14 +33,6 @@ def pack(document: dict[str, Any]) -> str:
     return compress(len(head).to_bytes(4, "little") + head + body)
 
 
-def unpack(packed: str) -> dict[str, Any]:
-    """What was packed; the arrays have the types that they were packed as."""
-    data = gzip.decompress(base64.b64decode(packed))
-    end = 4 + int.from_bytes(data[:4], "little")
-    document: dict[str, Any] = _restored(orjson.loads(data[4:end]), data[end:])
-    return document
-
-
 def _replaced(value: Any, body: bytearray) -> Any:
     if isinstance(value, dict):
         return {key: _replaced(item, body) for key, item in value.items()}
@@ -68,17 +60,3 @@ def _append(values: Array, body: bytearray) -> list[Any]:
     at = len(body)
     body += raw.T.tobytes()
     return [at, len(values), kind, ascending]
-
-
-def _restored(value: Any, body: bytes) -> Any:
-    if isinstance(value, list):
-        return [_restored(item, body) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if "$" not in value:
-        return {key: _restored(item, body) for key, item in value.items()}
-    at, count, kind, ascending = value["$"]
-    width = int(kind[1])
-    raw = np.frombuffer(body, "u1", count * width, at).reshape(width, count)
-    values = np.ascontiguousarray(raw.T).view(f"<{kind}").reshape(count)
-    return np.cumsum(values, dtype="f8") if ascending else values
