@@ -29,9 +29,9 @@ bool arena_capture_matters(void)
 	return programs != CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
-static struct places *places_of(uint64_t address)
+static struct free_list *free_list_of(uint64_t address)
 {
-	return &arena_range_of(address)->places;
+	return &arena_range_of(address)->free_list;
 }
 
 /* ---- what was freed ---- */
@@ -53,12 +53,12 @@ static void reclaim(const struct context *c, const struct stream *s, uint64_t ma
 {
 	pthread_mutex_lock(&arena_lock);
 	for (int i = 0; i < ARENA_DEVICES; i++) {
-		struct places *p = &arena_ranges[i].places;
+		struct free_list *p = &arena_ranges[i].free_list;
 		for (struct block *b = TAILQ_FIRST(&p->freed), *next; b; b = next) {
 			next = TAILQ_NEXT(b, freed);
 			if (b->freed_in == c && b->freed_serial <= mark &&
 			    (!s || (b->freed_on == s && b->freed_stream == s->id)))
-				places_give(p, b);
+				free_list_give(p, b);
 		}
 	}
 	pthread_mutex_unlock(&arena_lock);
@@ -94,16 +94,16 @@ bool arena_give_back(struct context *c)
 /* Caller holds the lock. s NULL: all work of the context may still use it. */
 static uint64_t block_freed(struct block *b, struct context *c, struct stream *s)
 {
-	struct places *p = places_of(b->base);
+	struct free_list *p = free_list_of(b->base);
 	uint64_t serial = atomic_fetch_add(&arena_serial, 1) + 1;
 
 	b->freed_in = c;
 	b->freed_on = s;
 	b->freed_stream = s ? s->id : 0;
 	b->freed_serial = serial;
-	places_set_state(p, b, BLOCK_FREED);
+	free_list_set_state(p, b, BLOCK_FREED);
 	if (!atomic_load(&c->alive)) /* no wait for it will come */
-		places_give(p, b);
+		free_list_give(p, b);
 	return serial;
 }
 
@@ -126,9 +126,9 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 	pthread_mutex_lock(&arena_lock);
 	struct range *range = arena_range_for(c->device);
 	if (range && s)
-		b = places_take_freed(&range->places, size, s, s->id);
+		b = free_list_take_freed(&range->free_list, size, s, s->id);
 	if (range && !b)
-		b = places_take(&range->places, size, &fresh);
+		b = free_list_take(&range->free_list, size, &fresh);
 	uint64_t users = range ? range->users : 0;
 	if (b) {
 		b->context = c;
@@ -147,8 +147,8 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 		fresh->ready = true;
 		users ^= range->users;
 	} else {
-		places_give(&range->places, b);
-		places_drop(&range->places, fresh);
+		free_list_give(&range->free_list, b);
+		free_list_drop(&range->free_list, fresh);
 	}
 	pthread_mutex_unlock(&arena_lock);
 	if (r == CUDA_ERROR_OUT_OF_MEMORY)
@@ -167,7 +167,7 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 static void hand_out(struct block *b, CUdeviceptr *out)
 {
 	pthread_mutex_lock(&arena_lock);
-	places_set_state(places_of(b->base), b, BLOCK_LIVE);
+	free_list_set_state(free_list_of(b->base), b, BLOCK_LIVE);
 	*out = b->base;
 	pthread_mutex_unlock(&arena_lock);
 }
@@ -225,12 +225,12 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, ui
 static struct block *withdraw(CUdeviceptr p)
 {
 	pthread_mutex_lock(&arena_lock);
-	struct places *places = places_of(p);
-	struct block *b = places_find(places, p);
+	struct free_list *list = free_list_of(p);
+	struct block *b = free_list_find(list, p);
 	if (b && (b->base != p || b->state != BLOCK_LIVE))
 		b = NULL;
 	if (b)
-		places_set_state(places, b, BLOCK_NEW);
+		free_list_set_state(list, b, BLOCK_NEW);
 	pthread_mutex_unlock(&arena_lock);
 	if (b && b->pool)
 		arena_pool_gave(b->pool, b->size, b->room);
@@ -292,14 +292,14 @@ void arena_context_gone(struct context *c, bool primary)
 		return;
 	pthread_mutex_lock(&arena_lock);
 	for (int i = 0; i < ARENA_DEVICES; i++) {
-		struct places *p = &arena_ranges[i].places;
-		for (struct block *b = places_next(p, 0), *next; b; b = next) {
-			next = places_next(p, b->base + b->room);
+		struct free_list *p = &arena_ranges[i].free_list;
+		for (struct block *b = free_list_next(p, 0), *next; b; b = next) {
+			next = free_list_next(p, b->base + b->room);
 			bool live = b->state == BLOCK_LIVE && b->context == c && (primary || !b->stream_ordered);
 			if (live && b->pool)
 				arena_pool_gave(b->pool, b->size, b->room);
 			if (live || (b->state == BLOCK_FREED && b->freed_in == c))
-				places_give(p, b);
+				free_list_give(p, b);
 		}
 	}
 	arena_holding_gone(c);
@@ -314,7 +314,7 @@ void arena_context_gone(struct context *c, bool primary)
 bool arena_find(uint64_t address, struct arena_allocation *found)
 {
 	pthread_mutex_lock(&arena_lock);
-	const struct block *b = places_find(places_of(address), address);
+	const struct block *b = free_list_find(free_list_of(address), address);
 	bool live = b && b->state == BLOCK_LIVE;
 	if (live)
 		*found = (struct arena_allocation){
@@ -334,7 +334,7 @@ bool arena_find(uint64_t address, struct arena_allocation *found)
 bool arena_set_sync_memops(CUdeviceptr base, unsigned value)
 {
 	pthread_mutex_lock(&arena_lock);
-	struct block *b = places_find(places_of(base), base);
+	struct block *b = free_list_find(free_list_of(base), base);
 	bool good = b && b->base == base && b->state == BLOCK_LIVE;
 	if (good)
 		b->sync_memops = value != 0;
@@ -347,7 +347,7 @@ bool arena_contexts(CUdeviceptr a, CUdeviceptr b, CUcontext *of_a, CUcontext *of
 	if (arena_range_of(a) == arena_range_of(b))
 		return false;
 	pthread_mutex_lock(&arena_lock);
-	const struct block *x = places_find(places_of(a), a), *y = places_find(places_of(b), b);
+	const struct block *x = free_list_find(free_list_of(a), a), *y = free_list_find(free_list_of(b), b);
 	bool far = x && y && atomic_load(&x->context->alive) && atomic_load(&y->context->alive);
 	*of_a = far ? x->context->handle : NULL;
 	*of_b = far ? y->context->handle : NULL;

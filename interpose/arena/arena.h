@@ -106,7 +106,7 @@ void arena_open(CUdevice device, CUdevice user, bool open);
 void arena_context_gone(struct context *c, bool primary);
 void arena_forget(void); /* in a fork's child */
 
-/* arena_pool.c: pools that the program made, and how much of ours counts as theirs. */
+/* pool.c: pools that the program made, and how much of ours counts as theirs. */
 struct pool {
 	CUmemoryPool handle; /* NULL: destroyed */
 	CUdevice device;

@@ -1,5 +1,5 @@
 /*
- * Placement in a range of addresses. See places.h for the invariant.
+ * Placement in a range of addresses. See free_list.h for the invariant.
  */
 #include "arena/free_list.h"
 
@@ -10,9 +10,9 @@ static uint64_t round_up(uint64_t value, uint64_t unit)
 	return (value + unit - 1) / unit * unit;
 }
 
-void places_begin(struct places *p, uint64_t base, uint64_t size, uint64_t granule)
+void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t granule)
 {
-	*p = (struct places){.base = base, .size = size, .granule = granule};
+	*p = (struct free_list){.base = base, .size = size, .granule = granule};
 	TAILQ_INIT(&p->freed);
 }
 
@@ -20,7 +20,7 @@ void places_begin(struct places *p, uint64_t base, uint64_t size, uint64_t granu
 
 static struct mapping *mapping_new(uint64_t base, uint64_t size, bool slab)
 {
-	uint32_t units = (uint32_t)(slab ? size / PLACES_UNIT : 1);
+	uint32_t units = (uint32_t)(slab ? size / FREE_LIST_UNIT : 1);
 	struct mapping *m = calloc(1, sizeof(*m) + units * sizeof(*m->at));
 
 	if (m)
@@ -29,7 +29,7 @@ static struct mapping *mapping_new(uint64_t base, uint64_t size, bool slab)
 }
 
 /* Index of the first mapping that ends behind address. */
-static size_t lower(const struct places *p, uint64_t address)
+static size_t lower(const struct free_list *p, uint64_t address)
 {
 	size_t low = 0, n = p->mapping_count;
 
@@ -47,7 +47,7 @@ static size_t lower(const struct places *p, uint64_t address)
 }
 
 /* In the lowest gap that is large enough. */
-static struct mapping *mapping_add(struct places *p, uint64_t size, bool slab)
+static struct mapping *mapping_add(struct free_list *p, uint64_t size, bool slab)
 {
 	uint64_t at = p->base;
 	size_t i = 0;
@@ -67,7 +67,7 @@ static struct mapping *mapping_add(struct places *p, uint64_t size, bool slab)
 	return m;
 }
 
-void places_drop(struct places *p, struct mapping *m)
+void free_list_drop(struct free_list *p, struct mapping *m)
 {
 	size_t i = lower(p, m->base);
 
@@ -81,7 +81,7 @@ static bool is_idle(const struct mapping *m)
 	return m->ready && !m->blocks;
 }
 
-struct mapping *places_retire(struct places *p)
+struct mapping *free_list_retire(struct free_list *p)
 {
 	for (size_t i = 0; i < p->mapping_count; i++)
 		if (is_idle(p->mappings[i])) {
@@ -91,7 +91,7 @@ struct mapping *places_retire(struct places *p)
 	return NULL;
 }
 
-uint64_t places_idle(const struct places *p)
+uint64_t free_list_idle(const struct free_list *p)
 {
 	uint64_t bytes = 0;
 
@@ -101,22 +101,22 @@ uint64_t places_idle(const struct places *p)
 	return bytes;
 }
 
-void places_end(struct places *p)
+void free_list_end(struct free_list *p)
 {
 	free(p->mappings);
-	*p = (struct places){0};
+	*p = (struct free_list){0};
 }
 
 /* ---- blocks ---- */
 
 static uint32_t unit_of(const struct mapping *m, uint64_t address)
 {
-	return m->slab ? (uint32_t)((address - m->base) / PLACES_UNIT) : 0;
+	return m->slab ? (uint32_t)((address - m->base) / FREE_LIST_UNIT) : 0;
 }
 
 static uint32_t units_of(const struct mapping *m, uint64_t room)
 {
-	return m->slab ? (uint32_t)(room / PLACES_UNIT) : 1;
+	return m->slab ? (uint32_t)(room / FREE_LIST_UNIT) : 1;
 }
 
 /* The first of so many free units in a row, or -1. */
@@ -148,7 +148,7 @@ static void set_units(struct mapping *m, uint64_t base, uint64_t room, struct bl
 		m->full_units = first;
 }
 
-struct block *places_next(const struct places *p, uint64_t address)
+struct block *free_list_next(const struct free_list *p, uint64_t address)
 {
 	for (size_t i = lower(p, address); i < p->mapping_count; i++) {
 		const struct mapping *m = p->mappings[i];
@@ -160,7 +160,7 @@ struct block *places_next(const struct places *p, uint64_t address)
 	return NULL;
 }
 
-struct block *places_find(const struct places *p, uint64_t address)
+struct block *free_list_find(const struct free_list *p, uint64_t address)
 {
 	size_t i = lower(p, address);
 	const struct mapping *m = i < p->mapping_count ? p->mappings[i] : NULL;
@@ -188,21 +188,21 @@ static bool finds_place(const struct mapping *m, uint64_t room, uint64_t *base)
 	if (!m->ready)
 		return false;
 	*base = m->base;
-	if (room > PLACES_LARGE)
+	if (room > FREE_LIST_LARGE)
 		return !m->slab && !m->blocks && m->size == room;
-	if (!m->slab || m->free_units < room / PLACES_UNIT || (unit = find_units(m, (uint32_t)(room / PLACES_UNIT))) < 0)
+	if (!m->slab || m->free_units < room / FREE_LIST_UNIT || (unit = find_units(m, (uint32_t)(room / FREE_LIST_UNIT))) < 0)
 		return false;
-	*base += (uint64_t)unit * PLACES_UNIT;
+	*base += (uint64_t)unit * FREE_LIST_UNIT;
 	return true;
 }
 
-/* Up to PLACES_LARGE: in a slab. */
-static uint64_t room_for(const struct places *p, uint64_t size)
+/* Up to FREE_LIST_LARGE: in a slab. */
+static uint64_t room_for(const struct free_list *p, uint64_t size)
 {
-	return round_up(size, size <= PLACES_LARGE ? PLACES_UNIT : p->granule);
+	return round_up(size, size <= FREE_LIST_LARGE ? FREE_LIST_UNIT : p->granule);
 }
 
-struct block *places_take(struct places *p, uint64_t size, struct mapping **fresh)
+struct block *free_list_take(struct free_list *p, uint64_t size, struct mapping **fresh)
 {
 	uint64_t base;
 
@@ -210,7 +210,7 @@ struct block *places_take(struct places *p, uint64_t size, struct mapping **fres
 	if (!size || size > p->size)
 		return NULL;
 	uint64_t room = room_for(p, size);
-	bool slab = room <= PLACES_LARGE;
+	bool slab = room <= FREE_LIST_LARGE;
 	for (size_t i = 0; i < p->mapping_count; i++)
 		if (finds_place(p->mappings[i], room, &base))
 			return block_add(p->mappings[i], base, size, room);
@@ -219,13 +219,13 @@ struct block *places_take(struct places *p, uint64_t size, struct mapping **fres
 		return NULL;
 	struct block *b = block_add(*fresh, (*fresh)->base, size, room);
 	if (!b) {
-		places_drop(p, *fresh);
+		free_list_drop(p, *fresh);
 		*fresh = NULL;
 	}
 	return b;
 }
 
-struct block *places_take_freed(struct places *p, uint64_t size, const struct stream *s, uint64_t stream_id)
+struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id)
 {
 	uint64_t room = size <= p->size ? room_for(p, size) : 0;
 	struct block *b;
@@ -234,14 +234,14 @@ struct block *places_take_freed(struct places *p, uint64_t size, const struct st
 	{
 		if (!room || b->freed_on != s || b->freed_stream != stream_id || b->room < room || b->room / 2 >= room)
 			continue;
-		places_set_state(p, b, BLOCK_NEW);
+		free_list_set_state(p, b, BLOCK_NEW);
 		b->size = size;
 		return b;
 	}
 	return NULL;
 }
 
-void places_set_state(struct places *p, struct block *b, enum block_state state)
+void free_list_set_state(struct free_list *p, struct block *b, enum block_state state)
 {
 	if (b->state == BLOCK_FREED)
 		TAILQ_REMOVE(&p->freed, b, freed);
@@ -250,9 +250,9 @@ void places_set_state(struct places *p, struct block *b, enum block_state state)
 	b->state = state;
 }
 
-void places_give(struct places *p, struct block *b)
+void free_list_give(struct free_list *p, struct block *b)
 {
-	places_set_state(p, b, BLOCK_NEW);
+	free_list_set_state(p, b, BLOCK_NEW);
 	set_units(b->mapping, b->base, b->room, NULL);
 	b->mapping->blocks--;
 	free(b);

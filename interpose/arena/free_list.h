@@ -14,8 +14,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#define PLACES_UNIT 512            /* alignment of every allocation, as the driver's are */
-#define PLACES_LARGE (1024 * 1024) /* a larger one has a mapping of its own */
+#define FREE_LIST_UNIT 512            /* alignment of every allocation, as the driver's are */
+#define FREE_LIST_LARGE (1024 * 1024) /* a larger one has a mapping of its own */
 
 struct context;
 struct stream;
@@ -54,34 +54,34 @@ struct block {
 	TAILQ_ENTRY(block) freed;
 };
 
-struct places {
+struct free_list {
 	uint64_t base, size, granule;
 	struct mapping **mappings; /* by address */
 	size_t mapping_count, mapping_capacity;
 	TAILQ_HEAD(, block) freed; /* blocks in that state, as they came to it */
 };
 
-void places_begin(struct places *p, uint64_t base, uint64_t size, uint64_t granule);
+void free_list_begin(struct free_list *p, uint64_t base, uint64_t size, uint64_t granule);
 
 /*
  * A new block of size bytes. *fresh is the mapping that must be mapped for it and then be set
  * ready, or NULL. NULL: the range has no such gap, or the host no memory.
  */
-struct block *places_take(struct places *p, uint64_t size, struct mapping **fresh);
+struct block *free_list_take(struct free_list *p, uint64_t size, struct mapping **fresh);
 /* The same in the place of a block that was freed in this very stream. */
-struct block *places_take_freed(struct places *p, uint64_t size, const struct stream *s, uint64_t stream_id);
+struct block *free_list_take_freed(struct free_list *p, uint64_t size, const struct stream *s, uint64_t stream_id);
 /* The block that holds address, whatever its state. */
-struct block *places_find(const struct places *p, uint64_t address);
+struct block *free_list_find(const struct free_list *p, uint64_t address);
 /* The first block that holds address or lies behind it. */
-struct block *places_next(const struct places *p, uint64_t address);
-void places_set_state(struct places *p, struct block *b, enum block_state state);
-void places_give(struct places *p, struct block *b);
+struct block *free_list_next(const struct free_list *p, uint64_t address);
+void free_list_set_state(struct free_list *p, struct block *b, enum block_state state);
+void free_list_give(struct free_list *p, struct block *b);
 
 /* An idle mapping, no longer ready: it is to be unmapped and dropped. NULL: none. */
-struct mapping *places_retire(struct places *p);
-void places_drop(struct places *p, struct mapping *m);
-uint64_t places_idle(const struct places *p); /* bytes of all of those */
+struct mapping *free_list_retire(struct free_list *p);
+void free_list_drop(struct free_list *p, struct mapping *m);
+uint64_t free_list_idle(const struct free_list *p); /* bytes of all of those */
 /* One without mappings is as new, and has no range. */
-void places_end(struct places *p);
+void free_list_end(struct free_list *p);
 
 #endif

@@ -37,7 +37,7 @@ static void map_margin(struct range *range)
 {
 	struct mapping m = {.base = range->base, .size = ARENA_GRANULE};
 
-	if (range->places.granule == ARENA_GRANULE && arena_map(range, &m, 0) == CUDA_SUCCESS)
+	if (range->free_list.granule == ARENA_GRANULE && arena_map(range, &m, 0) == CUDA_SUCCESS)
 		range->margin = m.size;
 }
 
@@ -57,7 +57,7 @@ static void reserve(CUdevice device)
 	if (ipc && files && real.cuMemExportToShareableHandle && real.cuMemRetainAllocationHandle)
 		range->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 	range->state = REFUSED;
-	if (!mapping_supported(&range->properties, &granule) || granule < PLACES_LARGE || granule % PLACES_UNIT) {
+	if (!mapping_supported(&range->properties, &granule) || granule < FREE_LIST_LARGE || granule % FREE_LIST_UNIT) {
 		session_warn("device %d can't map memory at chosen addresses: its addresses may differ between runs", device);
 		return;
 	}
@@ -70,7 +70,7 @@ static void reserve(CUdevice device)
 	}
 	uint64_t lead = granule > ARENA_GRANULE ? granule : ARENA_GRANULE;
 	range->base = base;
-	places_begin(&range->places, base + lead, size - lead, granule);
+	free_list_begin(&range->free_list, base + lead, size - lead, granule);
 	range->state = RESERVED;
 	map_margin(range);
 	atomic_store(&arena_reserved[device], size);
@@ -90,13 +90,13 @@ void arena_reserve_anew(CUdevice device)
 {
 	pthread_mutex_lock(&arena_lock);
 	struct range *range = device >= 0 && device < ARENA_DEVICES ? &arena_ranges[device] : NULL;
-	if (range && range->state == RESERVED && !range->places.mapping_count) {
+	if (range && range->state == RESERVED && !range->free_list.mapping_count) {
 		uint64_t size = atomic_exchange(&arena_reserved[device], 0);
 		if (range->margin)
 			real.cuMemUnmap(range->base, range->margin);
 		range->margin = 0;
 		real.cuMemAddressFree(range->base, size);
-		places_end(&range->places);
+		free_list_end(&range->free_list);
 		range->state = UNTRIED;
 	}
 	pthread_mutex_unlock(&arena_lock);
@@ -141,18 +141,18 @@ static bool host_bound_elsewhere(const struct context *c)
 	return false;
 }
 
-static bool retire_of(struct places *p)
+static bool retire_of(struct free_list *p)
 {
 	struct mapping *m;
 	bool any = false;
 
 	pthread_mutex_lock(&arena_lock);
-	while ((m = places_retire(p))) {
+	while ((m = free_list_retire(p))) {
 		pthread_mutex_unlock(&arena_lock);
 		unmap(m);
 		any = true;
 		pthread_mutex_lock(&arena_lock);
-		places_drop(p, m);
+		free_list_drop(p, m);
 	}
 	pthread_mutex_unlock(&arena_lock);
 	return any;
@@ -164,7 +164,7 @@ bool arena_retire(const struct context *c)
 
 	for (int i = 0; i < ARENA_DEVICES && !host_bound_elsewhere(c); i++)
 		if (atomic_load(&arena_reserved[i]))
-			any |= retire_of(&arena_ranges[i].places);
+			any |= retire_of(&arena_ranges[i].free_list);
 	return any;
 }
 
@@ -188,7 +188,7 @@ uint64_t arena_available(CUdevice device, uint64_t bytes)
 {
 	if (device >= 0 && device < ARENA_DEVICES && atomic_load(&arena_reserved[device])) {
 		pthread_mutex_lock(&arena_lock);
-		bytes += places_idle(&arena_ranges[device].places) + arena_ranges[device].margin;
+		bytes += free_list_idle(&arena_ranges[device].free_list) + arena_ranges[device].margin;
 		pthread_mutex_unlock(&arena_lock);
 	}
 	return bytes / ARENA_GRANULE * ARENA_GRANULE;
@@ -214,7 +214,7 @@ void arena_open(CUdevice device, CUdevice user, bool open)
 	unsigned *times = &opened[device][user];
 	bool changes = open ? !(*times)++ : *times && !--*times;
 	if (changes) {
-		const struct places *p = &range->places;
+		const struct free_list *p = &range->free_list;
 		range->users ^= 1ull << user;
 		list = malloc((p->mapping_count + 1) * sizeof(*list));
 		for (size_t i = 0; list && i < p->mapping_count; i++)

@@ -17,9 +17,9 @@
 
 struct range {
 	enum { UNTRIED, RESERVED, REFUSED } state;
-	struct places places;
+	struct free_list free_list;
 	CUmemAllocationProp properties;
-	uint64_t base, margin; /* where it begins, and bytes of memory mapped there before the places */
+	uint64_t base, margin; /* where it begins, and bytes of memory mapped there before the blocks */
 	uint64_t users; /* devices whose kernels may reach it, a bit each */
 };
 
@@ -42,7 +42,7 @@ bool arena_capture_matters(void);
 /* The work of the context is complete; its error otherwise. */
 CUresult arena_wait_for(const struct context *c);
 
-/* ---- arena_map.c ---- */
+/* ---- map.c ---- */
 
 /* The device's range, which is reserved at the first question. Caller holds the lock. NULL: the
  * device's memory is the driver's affair. */
@@ -55,7 +55,7 @@ bool arena_give_margins(const struct context *c);
 /* A reset of the device may end the reservation as well: without mappings it is made anew. */
 void arena_reserve_anew(CUdevice device);
 
-/* ---- arena_holding.c ---- */
+/* ---- holding.c ---- */
 
 /* What we need in a context: zeroing must not wait for, or hold up, a stream of the program. */
 struct holding {

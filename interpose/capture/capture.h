@@ -169,7 +169,7 @@ bool capture_order(struct thread *t, struct capture *p, bool *idle);
 struct tt_capture_params capture_params(struct capture *p, const struct pending *q, CUdeviceptr regions, uint64_t blocks,
 					uint64_t payload);
 
-/* under_way.c: captures that were submitted and are not known to be through. */
+/* pending.c: captures that were submitted and are not known to be through. */
 /* The slot that the next capture will use, ready for it. */
 uint32_t capture_slot(struct capture *p);
 /* One was submitted; size: what of the ring it may take at most. */
@@ -252,7 +252,7 @@ struct region_list *region_list_new(size_t capacity); /* empty; NULL: no memory 
 struct region_list *region_list_hold(struct region_list *list);
 void region_list_release(struct region_list *list);
 
-/* flight.c: epochs that stay in the ring until they are asked for or the ring needs the room. */
+/* flight_recorder.c: epochs that stay in the ring until they are asked for or the ring needs the room. */
 bool flight_keep(struct capture *p, const struct pending *q);
 /* Drops groups of epochs, the oldest first, until a chunk of this size fits. False: it can't. */
 bool flight_make_room(struct capture *p, uint64_t size);

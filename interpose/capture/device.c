@@ -150,7 +150,7 @@ static void destroy(struct capture *p)
 	if (p->context->capture == p)
 		p->context->capture = NULL;
 	pthread_mutex_unlock(&places_lock);
-	points_switch_off(p->context);
+	instrumentation_switch_off(p->context);
 	memory_free(p->context, &p->ring);
 	memory_free(p->context, &p->control);
 	memory_free(p->context, &p->scratch);

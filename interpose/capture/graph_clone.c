@@ -1,5 +1,5 @@
 /*
- * Copies of graphs. See twin.h for the invariant.
+ * Copies of graphs. See graph_clone.h for the invariant.
  */
 #include "capture/graph_clone.h"
 
@@ -9,16 +9,16 @@
 
 static int by_origin(const void *a, const void *b)
 {
-	uintptr_t x = (uintptr_t)((const struct twin_node *)a)->of, y = (uintptr_t)((const struct twin_node *)b)->of;
+	uintptr_t x = (uintptr_t)((const struct cloned_node *)a)->of, y = (uintptr_t)((const struct cloned_node *)b)->of;
 
 	return x < y ? -1 : x > y;
 }
 
-CUgraphNode twin_of(const struct twin *t, CUgraphNode of)
+CUgraphNode graph_clone_node(const struct graph_clone *t, CUgraphNode of)
 {
-	const struct twin_node *n = t->count ? bsearch(&(struct twin_node){.of = of}, t->nodes, t->count, sizeof(*t->nodes),
-						       by_origin)
-					     : NULL;
+	const struct cloned_node *n = t->count ? bsearch(&(struct cloned_node){.of = of}, t->nodes, t->count, sizeof(*t->nodes),
+							 by_origin)
+					       : NULL;
 
 	return n ? n->node : NULL;
 }
@@ -34,9 +34,9 @@ static bool changes_itself(CUgraphNode node)
 	       value.deviceUpdatableKernelNode.deviceUpdatable;
 }
 
-static bool add_graph(struct twin *t, CUgraph of, CUgraph graph);
+static bool add_graph(struct graph_clone *t, CUgraph of, CUgraph graph);
 
-static bool add_node(struct twin *t, CUgraphNode of, CUgraph graph)
+static bool add_node(struct graph_clone *t, CUgraphNode of, CUgraph graph)
 {
 	CUgraphNode node;
 	CUgraphNodeType type;
@@ -46,7 +46,7 @@ static bool add_node(struct twin *t, CUgraphNode of, CUgraph graph)
 	    real.cuGraphNodeGetType(of, &type) != CUDA_SUCCESS ||
 	    !make_room(&t->nodes, &t->room, t->count, 1, sizeof(*t->nodes)))
 		return false;
-	t->nodes[t->count++] = (struct twin_node){of, node};
+	t->nodes[t->count++] = (struct cloned_node){of, node};
 	if (type == CU_GRAPH_NODE_TYPE_KERNEL)
 		return !changes_itself(of);
 	if (type != CU_GRAPH_NODE_TYPE_GRAPH)
@@ -55,7 +55,7 @@ static bool add_node(struct twin *t, CUgraphNode of, CUgraph graph)
 	       real.cuGraphChildGraphNodeGetGraph(node, &its) == CUDA_SUCCESS && add_graph(t, inside, its);
 }
 
-static bool add_graph(struct twin *t, CUgraph of, CUgraph graph)
+static bool add_graph(struct graph_clone *t, CUgraph of, CUgraph graph)
 {
 	size_t count = 0;
 
@@ -69,9 +69,9 @@ static bool add_graph(struct twin *t, CUgraph of, CUgraph graph)
 	return ok;
 }
 
-bool twin_make(struct twin *t, CUgraph of)
+bool graph_clone_make(struct graph_clone *t, CUgraph of)
 {
-	*t = (struct twin){0};
+	*t = (struct graph_clone){0};
 	if (!real.cuGraphClone || !real.cuGraphNodeFindInClone || real.cuGraphClone(&t->graph, of) != CUDA_SUCCESS) {
 		t->graph = NULL;
 		return false;
@@ -82,10 +82,10 @@ bool twin_make(struct twin *t, CUgraph of)
 	return true;
 }
 
-void twin_free(struct twin *t)
+void graph_clone_free(struct graph_clone *t)
 {
 	if (t->graph)
 		real.cuGraphDestroy(t->graph);
 	free(t->nodes);
-	*t = (struct twin){0};
+	*t = (struct graph_clone){0};
 }

@@ -12,20 +12,20 @@
 
 #include "driver/driver.h"
 
-struct twin_node {
+struct cloned_node {
 	CUgraphNode of, node;
 };
 
-struct twin {
+struct graph_clone {
 	CUgraph graph; /* NULL: there is none */
-	struct twin_node *nodes; /* by `of`; those of graphs inside, too */
+	struct cloned_node *nodes; /* by `of`; those of graphs inside, too */
 	size_t count, room;
 };
 
-/* False: the driver does not copy it, or has a copy do something else. Either is followed by twin_free. */
-bool twin_make(struct twin *t, CUgraph of);
-void twin_free(struct twin *t);
+/* False: the driver does not copy it, or has a copy do something else. Either is followed by graph_clone_free. */
+bool graph_clone_make(struct graph_clone *t, CUgraph of);
+void graph_clone_free(struct graph_clone *t);
 /* The node that stands for one of the program's, whose graph may be gone; NULL: there is none. */
-CUgraphNode twin_of(const struct twin *t, CUgraphNode of);
+CUgraphNode graph_clone_node(const struct graph_clone *t, CUgraphNode of);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Launches of graphs that have nodes of ours in them: what each is to do. See points.h for the
+ * Launches of graphs that have nodes of ours in them: what each is to do. See graph_epochs.h for the
  * invariant.
  *
  * A launch has a turn, whose number host and device count alike: the host writes what the nodes are
@@ -24,18 +24,18 @@
 
 #define ASK_NS 20000000
 
-static void switch_off(struct points *q, void *context)
+static void switch_off(struct instrumentation *q, void *context)
 {
 	for (unsigned i = 0; i < TURNS && q->context == context; i++)
 		q->turns[i].flags = 0;
 }
 
-void points_switch_off(const struct context *c)
+void instrumentation_switch_off(const struct context *c)
 {
-	points_each(switch_off, (void *)c);
+	instrumentation_each(switch_off, (void *)c);
 }
 
-void points_give_up(struct points *q)
+void instrumentation_give_up(struct instrumentation *q)
 {
 	q->given_up = true;
 	session_lost("there are no more epochs inside a graph: not all of its launches can be followed");
@@ -102,7 +102,7 @@ static bool holds(const struct point *point, const struct exec *x)
 }
 
 /* Tables that queued launches use stay where they are. */
-static bool make_room(struct points *q, struct point *point)
+static bool make_room(struct instrumentation *q, struct point *point)
 {
 	uint32_t room = point->room;
 	const struct memory *tables, *fetched;
@@ -111,8 +111,8 @@ static bool make_room(struct points *q, struct point *point)
 		return true;
 	while (room < point->list->count)
 		room *= 2;
-	if (!(tables = points_more_memory(q, (uint64_t)POINT_SETS * room * sizeof(*point->tables), true)) ||
-	    !(fetched = points_more_memory(q, room * sizeof(*point->tables), false)))
+	if (!(tables = instrumentation_more_memory(q, (uint64_t)POINT_SETS * room * sizeof(*point->tables), true)) ||
+	    !(fetched = instrumentation_more_memory(q, room * sizeof(*point->tables), false)))
 		return false;
 	point->tables = tables->host;
 	point->tables_device = tables->device;
@@ -143,7 +143,7 @@ static void write_table(struct point *point, bool all)
 	}
 }
 
-static bool prepare(struct capture *p, struct points *q, struct point *point, struct exec *x, bool all)
+static bool prepare(struct capture *p, struct instrumentation *q, struct point *point, struct exec *x, bool all)
 {
 	bool anew = !holds(point, x), marked = all;
 
@@ -162,7 +162,7 @@ static bool prepare(struct capture *p, struct points *q, struct point *point, st
 }
 
 /* As for an epoch that was discarded. */
-static void let_go(struct points *q)
+static void let_go(struct instrumentation *q)
 {
 	for (unsigned i = 0; i < q->point_count; i++) {
 		struct region_list *list = q->points[i].list;
@@ -172,7 +172,7 @@ static void let_go(struct points *q)
 }
 
 /* Why it can't be, or NULL. largest: of their chunks. */
-static const char *prepare_all(struct capture *p, struct points *q, struct exec *x, uint64_t *largest)
+static const char *prepare_all(struct capture *p, struct instrumentation *q, struct exec *x, uint64_t *largest)
 {
 	uint32_t every = controls.snapshot_every;
 	bool all = every && q->since_snapshot >= every; /* so that readers need not look back any further */
@@ -209,21 +209,21 @@ static bool has_failed(const struct stream *s)
 }
 
 /* Looks at memory; the driver, whose locks the program's threads want, is asked now and then whether all is well. */
-static bool wait_for_turn(const struct points *q, const struct stream *s, uint64_t turn)
+static bool wait_for_turn(const struct instrumentation *q, const struct stream *s, uint64_t turn)
 {
 	uint64_t now = clock_ns(), until = now + options.stall_ms * 1000000ull, ask = now + ASK_NS;
 
-	for (; points_through(q) < turn && now <= capture_deadline(until, false); now = clock_ns()) {
+	for (; instrumentation_finished(q) < turn && now <= capture_deadline(until, false); now = clock_ns()) {
 		if (now > ask && has_failed(s))
 			break;
 		ask = now > ask ? now + ASK_NS : ask;
 		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 	}
-	return points_through(q) >= turn;
+	return instrumentation_finished(q) >= turn;
 }
 
 /* The first turn that has to be over, so that at most `most` launches are under way with the next. */
-static uint64_t turn_before(const struct points *q, uint64_t most)
+static uint64_t turn_before(const struct instrumentation *q, uint64_t most)
 {
 	uint64_t launched = atomic_load(&q->launched);
 
@@ -231,7 +231,7 @@ static uint64_t turn_before(const struct points *q, uint64_t most)
 }
 
 /* Behind those that are under way, if they are in this stream. */
-static bool queue(struct capture *p, struct points *q, const struct stream *s)
+static bool queue(struct capture *p, struct instrumentation *q, const struct stream *s)
 {
 	if ((p->open_stream != s || capture_held_up(p)) && !capture_settled(p))
 		return false;
@@ -242,7 +242,7 @@ static bool queue(struct capture *p, struct points *q, const struct stream *s)
 	return false;
 }
 
-static void submit(struct capture *p, struct points *q, unsigned i, uint64_t seq, uint64_t size)
+static void submit(struct capture *p, struct instrumentation *q, unsigned i, uint64_t seq, uint64_t size)
 {
 	struct point *point = &q->points[i];
 	uint64_t turn = atomic_load(&q->launched);
@@ -281,7 +281,7 @@ static void submit(struct capture *p, struct points *q, unsigned i, uint64_t seq
 }
 
 /* With the lock. */
-static bool capture(struct capture *p, struct points *q, struct exec *x, const struct stream *s, uint64_t seq)
+static bool capture(struct capture *p, struct instrumentation *q, struct exec *x, const struct stream *s, uint64_t seq)
 {
 	const char *why;
 	uint64_t largest;
@@ -309,7 +309,7 @@ static bool capture(struct capture *p, struct points *q, struct exec *x, const s
 }
 
 /* With the capture lock, unless nothing is captured. */
-static bool capture_inside(struct thread *t, struct points *q, struct exec *x, struct stream *s, uint64_t seq)
+static bool capture_inside(struct thread *t, struct instrumentation *q, struct exec *x, struct stream *s, uint64_t seq)
 {
 	struct context *c = s->context;
 	atomic_fetch_add(&gate_ahead, 1);
@@ -332,7 +332,7 @@ static bool capture_inside(struct thread *t, struct points *q, struct exec *x, s
 }
 
 /* Where the graph has changed a kernel may be another. */
-static void name_kernels(struct points *q, struct exec *x)
+static void name_kernels(struct instrumentation *q, struct exec *x)
 {
 	q->named_as_of = graph_changes(x);
 	for (unsigned i = 0; i < q->spot_count; i++) {
@@ -343,16 +343,16 @@ static void name_kernels(struct points *q, struct exec *x)
 }
 
 /* Times of a launch are looked at later than the graph may change. */
-static void note_stamped(struct points *q, uint64_t turn)
+static void note_stamped(struct instrumentation *q, uint64_t turn)
 {
-	struct inside_node *nodes = q->stamped + turn % TURNS * q->stamped_count;
+	struct instrumented_node *nodes = q->stamped + turn % TURNS * q->stamped_count;
 
 	for (unsigned i = 0; i < q->spot_count; i++)
 		if (q->spots[i].stamped)
 			nodes[q->spots[i].stamp] = q->spots[i].node;
 }
 
-bool points_begin(struct thread *t, struct points *q, struct exec *x, struct stream *s, uint64_t seq)
+bool instrumentation_begin(struct thread *t, struct instrumentation *q, struct exec *x, struct stream *s, uint64_t seq)
 {
 	bool stamps = q->stamped_count && atomic_load_explicit(&controls.stamps, memory_order_relaxed);
 
@@ -362,7 +362,7 @@ bool points_begin(struct thread *t, struct points *q, struct exec *x, struct str
 	if (q->named_as_of != graph_changes(x))
 		name_kernels(q, x);
 	if (!wait_for_turn(q, s, turn_before(q, TURNS))) {
-		points_give_up(q);
+		instrumentation_give_up(q);
 		return false;
 	}
 	bool points = q->point_count && atomic_load_explicit(&controls.points, memory_order_relaxed) &&
@@ -382,7 +382,7 @@ bool points_begin(struct thread *t, struct points *q, struct exec *x, struct str
 	return true;
 }
 
-static void launched(struct capture *p, struct points *q, struct stream *s)
+static void launched(struct capture *p, struct instrumentation *q, struct stream *s)
 {
 	for (unsigned i = 0; i < q->active; i++)
 		real.cuEventRecord(p->done[q->points[i].slot], s->handle);
@@ -391,7 +391,7 @@ static void launched(struct capture *p, struct points *q, struct stream *s)
 }
 
 /* The drain waits for them: they are as good as called off. */
-static void not_launched(struct capture *p, struct points *q, const struct tt_replay_point *points)
+static void not_launched(struct capture *p, struct instrumentation *q, const struct tt_replay_point *points)
 {
 	for (unsigned i = 0; i < q->active; i++) {
 		struct tt_capture_status *status = capture_status(p, q->points[i].slot);
@@ -402,7 +402,7 @@ static void not_launched(struct capture *p, struct points *q, const struct tt_re
 	let_go(q);
 }
 
-void points_end(struct thread *t, struct points *q, struct stream *s, bool was_launched)
+void instrumentation_end(struct thread *t, struct instrumentation *q, struct stream *s, bool was_launched)
 {
 	struct capture *p = q->context->capture;
 	uint64_t turn = atomic_load(&q->launched);

@@ -22,45 +22,45 @@
 
 #include "track/graphs.h"
 
-struct points;
+struct instrumentation;
 
 /* Before a call that makes an executable graph. NULL: no kernel of it was chosen, or it can't be done. */
-struct points *points_insert(struct thread *t, struct context *c, CUgraph graph, uint64_t flags);
+struct instrumentation *instrumentation_insert(struct thread *t, struct context *c, CUgraph graph, uint64_t flags);
 
 /* Whether our nodes are in an executable graph of ours; else they are in the program's. */
-bool points_apart(const struct points *q);
+bool instrumentation_has_shadow(const struct instrumentation *q);
 /* Makes that, once the program's was made. False: the driver refuses it. */
-bool points_make_own(struct thread *t, struct points *q, uint64_t flags);
+bool instrumentation_make_shadow(struct thread *t, struct instrumentation *q, uint64_t flags);
 /* What stands for a node of the program's in it; NULL: there is none, or it can't be told. */
-CUgraphNode points_own_node(const struct points *q, CUgraphNode node);
+CUgraphNode instrumentation_shadow_node(const struct instrumentation *q, CUgraphNode node);
 /* After the program's was updated from this graph: so is ours. */
-void points_follow(struct thread *t, struct points *q, CUgraph graph);
+void instrumentation_follow(struct thread *t, struct instrumentation *q, CUgraph graph);
 /* It could not follow: from here on the program's is launched. */
-void points_astray(struct points *q);
+void instrumentation_diverged(struct instrumentation *q);
 /* What is launched in place of the program's, and follows it; NULL: nothing. */
-CUgraphExec points_own(const struct points *q);
+CUgraphExec instrumentation_shadow(const struct instrumentation *q);
 
 /* Where they are in the program's: around a call that updates the program's from this graph. False: it has other nodes. */
-bool points_insert_again(struct points *q, CUgraph graph);
+bool instrumentation_insert_again(struct instrumentation *q, CUgraph graph);
 /* After it, and after the one that made it. */
-void points_withdraw(struct points *q);
+void instrumentation_withdraw(struct instrumentation *q);
 /* Before they are withdrawn: a node that the driver names, if it is one of ours, becomes the kernel that it belongs to, or NULL. */
-void points_disown(const struct points *q, CUgraphNode *node);
+void instrumentation_disown(const struct instrumentation *q, CUgraphNode *node);
 /* It was updated, and x follows that: nodes may have other numbers. */
-void points_updated(struct points *q, struct exec *x);
+void instrumentation_renumber(struct instrumentation *q, struct exec *x);
 /* The executable graph was made, and is x; else there is no more of them. */
-void points_attach(struct points *q, struct exec *x);
-void points_free(struct points *q);
+void instrumentation_attach(struct instrumentation *q, struct exec *x);
+void instrumentation_free(struct instrumentation *q);
 /* Launches of it are not seen any more, or not all. */
-void points_give_up(struct points *q);
+void instrumentation_give_up(struct instrumentation *q);
 
-/* Around a launch, by a thread within the gate. False: there is no points_end. */
-bool points_begin(struct thread *t, struct points *q, struct exec *x, struct stream *s, uint64_t seq);
-void points_end(struct thread *t, struct points *q, struct stream *s, bool launched);
+/* Around a launch, by a thread within the gate. False: there is no instrumentation_end. */
+bool instrumentation_begin(struct thread *t, struct instrumentation *q, struct exec *x, struct stream *s, uint64_t seq);
+void instrumentation_end(struct thread *t, struct instrumentation *q, struct stream *s, bool launched);
 
 /* What they would write to is about to be freed. */
-void points_switch_off(const struct context *c);
-void points_context_ends(struct context *c);
-void points_forget(void); /* in a fork's child */
+void instrumentation_switch_off(const struct context *c);
+void instrumentation_context_ends(struct context *c);
+void instrumentation_forget(void); /* in a fork's child */
 
 #endif

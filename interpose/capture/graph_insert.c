@@ -42,7 +42,7 @@ static const struct function *chosen(const struct context *c, CUgraphNode node)
 	return known && (known->inside || known->stamped) ? known : NULL;
 }
 
-static void add_spot(struct points *q, uint32_t position, const struct function *f, bool times)
+static void add_spot(struct instrumentation *q, uint32_t position, const struct function *f, bool times)
 {
 	struct spot s = {
 		.position = position,
@@ -71,11 +71,11 @@ static void add_spot(struct points *q, uint32_t position, const struct function 
 }
 
 /* In order; NULL where there are none. False without memory for them. */
-static bool find_spots(struct context *c, const struct reading *g, struct points **found)
+static bool find_spots(struct context *c, const struct topology *g, struct instrumentation **found)
 {
 	bool times = node_timer.wanted && node_timer.wanted();
-	struct points *q = calloc(1, sizeof(*q));
-	uint32_t *order = reading_order(g);
+	struct instrumentation *q = calloc(1, sizeof(*q));
+	uint32_t *order = topology_order(g);
 	bool ok = q && order && (q->spots = calloc(POINTS_MOST + STAMPED_MOST, sizeof(*q->spots)));
 
 	for (size_t i = 0; ok && i < g->count; i++) {
@@ -89,7 +89,7 @@ static bool find_spots(struct context *c, const struct reading *g, struct points
 	     (q->launches = calloc(TURNS, sizeof(*q->launches))) &&
 	     (q->stamped = calloc((size_t)TURNS * q->stamped_count + 1, sizeof(*q->stamped)));
 	if (!ok && q) {
-		points_free(q);
+		instrumentation_free(q);
 		q = NULL;
 	}
 	for (unsigned i = 0; ok && i < q->spot_count; i++)
@@ -118,7 +118,7 @@ static bool add_with(void **params, CUgraphNode *node, CUgraph graph, const CUgr
 	return real.cuGraphAddKernelNode_v2(node, graph, after, n, &p) == CUDA_SUCCESS;
 }
 
-static bool add_kernel(const struct points *q, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
+static bool add_kernel(const struct instrumentation *q, CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
 		       CUfunction f, unsigned threads, unsigned grid, uint32_t which)
 {
 	CUdeviceptr launch = q->launch;
@@ -126,7 +126,7 @@ static bool add_kernel(const struct points *q, CUgraphNode *node, CUgraph graph,
 	return add_with((void *[]){&launch, &which}, node, graph, after, n, f, threads, grid);
 }
 
-static bool add_front(struct points *q, CUgraph graph, const struct kernels *k)
+static bool add_front(struct instrumentation *q, CUgraph graph, const struct kernels *k)
 {
 	CUdeviceptr replay = q->device, launch = q->launch;
 
@@ -140,7 +140,7 @@ static CUgraphNode behind(const struct spot *s)
 }
 
 /* What a node comes after, with what is of ours. */
-static CUgraphNode behind_node(const struct points *q, CUgraphNode node, const struct spot *before)
+static CUgraphNode behind_node(const struct instrumentation *q, CUgraphNode node, const struct spot *before)
 {
 	for (const struct spot *s = q->spots; s < before; s++)
 		if (s->in == node)
@@ -148,7 +148,8 @@ static CUgraphNode behind_node(const struct points *q, CUgraphNode node, const s
 	return node;
 }
 
-static bool add_stamps(struct points *q, struct spot *s, CUgraph graph, const struct reading *g, const struct kernels *k)
+static bool add_stamps(struct instrumentation *q, struct spot *s, CUgraph graph, const struct topology *g,
+		       const struct kernels *k)
 {
 	CUgraphNode *after = malloc((g->edges + 1) * sizeof(*after));
 	size_t n = 0;
@@ -166,8 +167,8 @@ static bool add_stamps(struct points *q, struct spot *s, CUgraph graph, const st
 }
 
 /* last: of the chain of epochs, or what begins it. */
-static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last, CUgraph graph, const struct reading *g,
-			   const struct kernels *k)
+static bool add_spot_nodes(struct instrumentation *q, struct spot *s, CUgraphNode *last, CUgraph graph,
+			   const struct topology *g, const struct kernels *k)
 {
 	int processors = 1;
 
@@ -190,7 +191,7 @@ static bool add_spot_nodes(struct points *q, struct spot *s, CUgraphNode *last, 
 	return true;
 }
 
-static bool add_last(struct points *q, CUgraphNode last, CUgraph graph, const struct kernels *k)
+static bool add_last(struct instrumentation *q, CUgraphNode last, CUgraph graph, const struct kernels *k)
 {
 	CUgraphNode after[STAMPED_MOST + 1] = {last};
 	size_t n = 1;
@@ -208,7 +209,7 @@ static void destroy_node(CUgraphNode *node)
 	*node = NULL;
 }
 
-void points_withdraw(struct points *q)
+void instrumentation_withdraw(struct instrumentation *q)
 {
 	destroy_node(&q->last);
 	for (unsigned i = q->spot_count; i-- > 0;) {
@@ -221,15 +222,16 @@ void points_withdraw(struct points *q)
 	destroy_node(&q->front);
 }
 
-bool points_add(struct points *q, CUgraph graph, struct reading *g, const struct twin *t, const struct kernels *k)
+bool instrumentation_add(struct instrumentation *q, CUgraph graph, struct topology *g, const struct graph_clone *t,
+			 const struct kernels *k)
 {
 	for (unsigned i = 0; i < q->spot_count; i++)
 		q->spots[i].kernel = g->nodes[q->spots[i].position];
 	for (size_t i = 0; t && i < g->count; i++)
-		g->nodes[i] = twin_of(t, g->nodes[i]);
+		g->nodes[i] = graph_clone_node(t, g->nodes[i]);
 	for (size_t e = 0; t && e < g->edges; e++) {
-		g->from[e] = twin_of(t, g->from[e]);
-		g->to[e] = twin_of(t, g->to[e]);
+		g->from[e] = graph_clone_node(t, g->from[e]);
+		g->to[e] = graph_clone_node(t, g->to[e]);
 	}
 	for (unsigned i = 0; i < q->spot_count; i++)
 		q->spots[i].in = g->nodes[q->spots[i].position];
@@ -240,7 +242,7 @@ bool points_add(struct points *q, CUgraph graph, struct reading *g, const struct
 		ok = add_spot_nodes(q, &q->spots[i], &last, graph, g, k);
 	ok = ok && add_last(q, last, graph, k);
 	if (!ok)
-		points_withdraw(q);
+		instrumentation_withdraw(q);
 	return ok;
 }
 
@@ -253,33 +255,33 @@ static bool driver_has_calls(void)
 	       real.cuGraphExecDestroy && real.cuGraphDestroy && (real.cuGraphExecUpdate_v2 || real.cuGraphExecUpdate);
 }
 
-/* To a twin of the graph, or where that can't be, to the graph. */
-static bool add_somewhere(struct points *q, CUgraph graph, struct reading *g, const struct kernels *k)
+/* To a copy of the graph, or where that can't be, to the graph. */
+static bool add_somewhere(struct instrumentation *q, CUgraph graph, struct topology *g, const struct kernels *k)
 {
-	if (twin_make(&q->twin, graph))
-		return points_add(q, q->twin.graph, g, &q->twin, k);
-	twin_free(&q->twin);
-	return points_add(q, graph, g, NULL, k);
+	if (graph_clone_make(&q->clone, graph))
+		return instrumentation_add(q, q->clone.graph, g, &q->clone, k);
+	graph_clone_free(&q->clone);
+	return instrumentation_add(q, graph, g, NULL, k);
 }
 
-static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
+static struct instrumentation *insert(struct context *c, CUgraph graph, uint64_t flags)
 {
 	const struct kernels *k;
-	struct points *q = NULL;
-	struct reading g;
+	struct instrumentation *q = NULL;
+	struct topology g;
 	const char *why = NULL;
 
-	if (!reading_take(&g, graph)) {
+	if (!topology_read(&g, graph)) {
 		why = "it can't be read";
 	} else if (!find_spots(c, &g, &q)) {
 		why = "no host memory";
 	} else if (q) {
 		if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
 			why = "it is made to be launched by the device";
-		else if (reading_allocates(&g))
+		else if (topology_allocates(&g))
 			why = "it allocates memory";
 		q->form = g.form;
-		if (!why && (!(k = kernels_of(c)) || !points_allocate(q, c) || !add_somewhere(q, graph, &g, k)))
+		if (!why && (!(k = kernels_of(c)) || !instrumentation_allocate(q, c) || !add_somewhere(q, graph, &g, k)))
 			why = "the driver refuses the nodes that capture";
 		if (!why && q->stamped_count)
 			node_timer.prepare(c);
@@ -288,14 +290,14 @@ static struct points *insert(struct context *c, CUgraph graph, uint64_t flags)
 		bool epochs = q ? q->point_count : options.epoch.inside.count;
 		session_lost("there are no %s inside a graph: %s", epochs ? "epochs" : "times", why);
 		if (q)
-			points_free(q);
+			instrumentation_free(q);
 		q = NULL;
 	}
-	reading_free(&g);
+	topology_free(&g);
 	return q;
 }
 
-struct points *points_insert(struct thread *t, struct context *c, CUgraph graph, uint64_t flags)
+struct instrumentation *instrumentation_insert(struct thread *t, struct context *c, CUgraph graph, uint64_t flags)
 {
 	if (!options.epoch.inside.count && !options.stamps.count)
 		return NULL;
@@ -304,23 +306,23 @@ struct points *points_insert(struct thread *t, struct context *c, CUgraph graph,
 		return NULL;
 	}
 	CUstreamCaptureMode mode = recorder_work_begin(t);
-	struct points *q = insert(c, graph, flags);
+	struct instrumentation *q = insert(c, graph, flags);
 	recorder_work_end(t, mode);
 	return q;
 }
 
-bool points_insert_again(struct points *q, CUgraph graph)
+bool instrumentation_insert_again(struct instrumentation *q, CUgraph graph)
 {
 	const struct kernels *k = kernels_of(q->context);
-	struct reading g;
-	bool ok = reading_take(&g, graph) && k && g.form == q->form && !reading_allocates(&g) &&
-		  points_add(q, graph, &g, NULL, k);
+	struct topology g;
+	bool ok = topology_read(&g, graph) && k && g.form == q->form && !topology_allocates(&g) &&
+		  instrumentation_add(q, graph, &g, NULL, k);
 
-	reading_free(&g);
+	topology_free(&g);
 	return ok;
 }
 
-void points_disown(const struct points *q, CUgraphNode *node)
+void instrumentation_disown(const struct instrumentation *q, CUgraphNode *node)
 {
 	if (*node == q->front || *node == q->last)
 		*node = NULL;
@@ -331,7 +333,7 @@ void points_disown(const struct points *q, CUgraphNode *node)
 	}
 }
 
-void points_updated(struct points *q, struct exec *x)
+void instrumentation_renumber(struct instrumentation *q, struct exec *x)
 {
 	for (unsigned i = 0; i < q->spot_count; i++)
 		q->spots[i].node.number = graph_node_number(x, q->spots[i].kernel);

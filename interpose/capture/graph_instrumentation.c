@@ -19,8 +19,8 @@ extern const char replay_ptx[];
 static struct {
 	struct kernels kernels[CONTEXTS];
 	pthread_mutex_t kernels_lock;
-	struct points *all;
-	struct points_memory *spares; /* of graphs that are gone */
+	struct instrumentation *all;
+	struct instrumentation_memory *spares; /* of graphs that are gone */
 	pthread_mutex_t lock;         /* both lists */
 } instrumented = {.kernels_lock = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -48,10 +48,10 @@ const struct kernels *kernels_of(const struct context *c)
 
 /* ---- memory that the nodes read ---- */
 
-static struct points_memory *take_spare(const struct context *c, uint64_t size, bool pinned)
+static struct instrumentation_memory *take_spare(const struct context *c, uint64_t size, bool pinned)
 {
 	pthread_mutex_lock(&instrumented.lock);
-	struct points_memory **at = &instrumented.spares, *m;
+	struct instrumentation_memory **at = &instrumented.spares, *m;
 	while ((m = *at) && (m->context != c || m->memory.size != size || m->pinned != pinned))
 		at = &m->next;
 	if (m)
@@ -60,9 +60,9 @@ static struct points_memory *take_spare(const struct context *c, uint64_t size, 
 	return m;
 }
 
-static struct points_memory *new_memory(struct context *c, uint64_t size, bool pinned)
+static struct instrumentation_memory *new_memory(struct context *c, uint64_t size, bool pinned)
 {
-	struct points_memory *m = calloc(1, sizeof(*m));
+	struct instrumentation_memory *m = calloc(1, sizeof(*m));
 
 	if (m && !capture_memory_of(c, &m->memory, size, pinned)) {
 		free(m);
@@ -75,9 +75,9 @@ static struct points_memory *new_memory(struct context *c, uint64_t size, bool p
 	return m;
 }
 
-const struct memory *points_more_memory(struct points *q, uint64_t size, bool pinned)
+const struct memory *instrumentation_more_memory(struct instrumentation *q, uint64_t size, bool pinned)
 {
-	struct points_memory *m = take_spare(q->context, size, pinned);
+	struct instrumentation_memory *m = take_spare(q->context, size, pinned);
 
 	if (!m && !(m = new_memory(q->context, size, pinned)))
 		return NULL;
@@ -87,11 +87,11 @@ const struct memory *points_more_memory(struct points *q, uint64_t size, bool pi
 }
 
 /* The caller holds the lock. Where launches may be left that look at it, it stays as it is until its context goes. */
-static void leave_memory(struct points *q)
+static void leave_memory(struct instrumentation *q)
 {
-	bool unused = !q->gone && (!q->replay || (!q->given_up && points_through(q) == atomic_load(&q->launched)));
+	bool unused = !q->gone && (!q->replay || (!q->given_up && instrumentation_finished(q) == atomic_load(&q->launched)));
 
-	for (struct points_memory *m; (m = q->memory);) {
+	for (struct instrumentation_memory *m; (m = q->memory);) {
 		q->memory = m->next;
 		if (unused) {
 			m->next = instrumented.spares;
@@ -102,7 +102,7 @@ static void leave_memory(struct points *q)
 	}
 }
 
-bool points_allocate(struct points *q, struct context *c)
+bool instrumentation_allocate(struct instrumentation *q, struct context *c)
 {
 	size_t turns = sizeof(*q->replay), params = turns + TURNS * sizeof(*q->turns);
 	size_t stamps = params + (size_t)POINT_SETS * q->point_count * sizeof(*q->params);
@@ -112,8 +112,8 @@ bool points_allocate(struct points *q, struct context *c)
 	const struct memory *shared, *launch;
 
 	q->context = c;
-	if (!(launch = points_more_memory(q, fetched_at + q->point_count * fetched, false)) ||
-	    !(shared = points_more_memory(q, tables + q->point_count * table, true)))
+	if (!(launch = instrumentation_more_memory(q, fetched_at + q->point_count * fetched, false)) ||
+	    !(shared = instrumentation_more_memory(q, tables + q->point_count * table, true)))
 		return false;
 	q->launch = launch->device;
 	q->device = shared->device;
@@ -140,27 +140,27 @@ bool points_allocate(struct points *q, struct context *c)
 	return true;
 }
 
-static void nothing(struct points *q, void *to)
+static void nothing(struct instrumentation *q, void *to)
 {
 	(void)q;
 	(void)to;
 }
 
-void points_attach(struct points *q, struct exec *x)
+void instrumentation_attach(struct instrumentation *q, struct exec *x)
 {
-	points_updated(q, x);
+	instrumentation_renumber(q, x);
 	pthread_mutex_lock(&instrumented.lock);
 	q->next = instrumented.all;
 	instrumented.all = q;
 	pthread_mutex_unlock(&instrumented.lock);
-	points_each(nothing, NULL); /* graphs that ended before their launches did */
-	graph_set_points(x, q);
+	instrumentation_each(nothing, NULL); /* graphs that ended before their launches did */
+	graph_set_instrumentation(x, q);
 }
 
 /* ---- all of them ---- */
 
 /* The caller holds the lock. */
-static void let_go(struct points *q)
+static void let_go(struct instrumentation *q)
 {
 	leave_memory(q);
 	for (unsigned i = 0; q->points && i < q->point_count; i++)
@@ -173,18 +173,18 @@ static void let_go(struct points *q)
 }
 
 /* With the lock. Its launches are through and were looked at, or that will never be. */
-static bool is_over(const struct points *q)
+static bool is_over(const struct instrumentation *q)
 {
 	uint64_t launched = atomic_load(&q->launched);
 	bool looked = !q->stamped_count || q->looked == launched;
 
-	return q->ended && (q->gone || q->given_up || (looked && points_through(q) == launched));
+	return q->ended && (q->gone || q->given_up || (looked && instrumentation_finished(q) == launched));
 }
 
-void points_each(void (*visit)(struct points *q, void *to), void *to)
+void instrumentation_each(void (*visit)(struct instrumentation *q, void *to), void *to)
 {
 	pthread_mutex_lock(&instrumented.lock);
-	for (struct points **at = &instrumented.all, *q; (q = *at);) {
+	for (struct instrumentation **at = &instrumented.all, *q; (q = *at);) {
 		visit(q, to);
 		if (is_over(q)) {
 			*at = q->next;
@@ -197,33 +197,33 @@ void points_each(void (*visit)(struct points *q, void *to), void *to)
 }
 
 /* The executable graph is gone, or never was. */
-void points_free(struct points *q)
+void instrumentation_free(struct instrumentation *q)
 {
 	bool attached = false;
 
-	if (q->own)
-		real.cuGraphExecDestroy(q->own);
-	twin_free(&q->twin);
+	if (q->shadow)
+		real.cuGraphExecDestroy(q->shadow);
+	graph_clone_free(&q->clone);
 	pthread_mutex_lock(&instrumented.lock);
-	for (struct points *o = instrumented.all; o; o = o->next)
+	for (struct instrumentation *o = instrumented.all; o; o = o->next)
 		attached |= o == q;
 	q->ended = true;
 	if (!attached)
 		let_go(q);
 	pthread_mutex_unlock(&instrumented.lock);
-	points_each(nothing, NULL);
+	instrumentation_each(nothing, NULL);
 }
 
-static void mark_gone(struct points *q, void *context)
+static void mark_gone(struct instrumentation *q, void *context)
 {
 	q->gone |= q->context == context;
 }
 
-void points_context_ends(struct context *c)
+void instrumentation_context_ends(struct context *c)
 {
-	points_each(mark_gone, c);
+	instrumentation_each(mark_gone, c);
 	pthread_mutex_lock(&instrumented.lock);
-	for (struct points_memory **at = &instrumented.spares, *m; (m = *at);) {
+	for (struct instrumentation_memory **at = &instrumented.spares, *m; (m = *at);) {
 		bool goes = m->context == c;
 		*at = goes ? m->next : m;
 		if (goes)
@@ -234,7 +234,7 @@ void points_context_ends(struct context *c)
 	pthread_mutex_unlock(&instrumented.lock);
 }
 
-void points_forget(void)
+void instrumentation_forget(void)
 {
 	pthread_mutex_init(&instrumented.kernels_lock, NULL);
 	pthread_mutex_init(&instrumented.lock, NULL);

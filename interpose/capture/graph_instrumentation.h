@@ -22,7 +22,7 @@
 #define TURNS 512     /* launches of any kind */
 
 /* A node of the executable graph. */
-struct inside_node {
+struct instrumented_node {
 	uint32_t number; /* in its list */
 	uint32_t name;   /* of its kernel: string */
 };
@@ -30,7 +30,7 @@ struct inside_node {
 /* A kernel that was chosen, and what goes around it while that is in a graph. */
 struct spot {
 	uint32_t position; /* as graphs are read: the same in every one that it can be updated from */
-	struct inside_node node;
+	struct instrumented_node node;
 	bool captured, stamped;
 	uint32_t point, stamp; /* among those */
 	CUgraphNode kernel; /* of the program's graph */
@@ -57,25 +57,25 @@ struct stamped {
 };
 
 /* Memory that nodes read. */
-struct points_memory {
+struct instrumentation_memory {
 	const struct context *context;
 	bool pinned; /* asked for as such */
 	struct memory memory;
-	struct points_memory *next;
+	struct instrumentation_memory *next;
 };
 
-struct points {
+struct instrumentation {
 	struct context *context;
 	uint64_t form; /* of the graph */
 	unsigned spot_count, point_count, stamped_count;
 	struct spot *spots;
 	struct point *points;
-	struct twin twin; /* of the program's graph; without one that has our nodes */
-	CUgraphExec own;  /* made of it */
-	_Atomic bool astray;
+	struct graph_clone clone; /* of the program's graph; without one that has our nodes */
+	CUgraphExec shadow; /* made of it */
+	_Atomic bool diverged;
 	bool paired_unseen; /* it followed an update in which the driver may have paired other nodes */
 	CUgraphNode front, last; /* while it is in a graph: the ones that begin and end the turn */
-	struct points_memory *memory; /* all of it */
+	struct instrumentation_memory *memory; /* all of it */
 	struct tt_replay *replay; /* what the first node reads begins with it */
 	CUdeviceptr device;
 	CUdeviceptr launch; /* what all others read: a struct tt_replay_launch, points, their tables */
@@ -83,7 +83,7 @@ struct points {
 	struct tt_replay_point *params; /* POINT_SETS for each point */
 	uint64_t *stamps;
 	struct stamped *launches; /* TURNS */
-	struct inside_node *stamped; /* of each launch, the kernels with times */
+	struct instrumented_node *stamped; /* of each launch, the kernels with times */
 	uint32_t named_as_of; /* changes of the graph */
 	_Atomic uint64_t launched; /* turns that were given out */
 	uint64_t looked;           /* those of them whose times were looked at */
@@ -92,7 +92,7 @@ struct points {
 	bool gone;                 /* so is the context, or soon */
 	unsigned active;           /* points that capture in this launch */
 	uint32_t since_snapshot;   /* epochs */
-	struct points *next;
+	struct instrumentation *next;
 };
 
 struct kernels {
@@ -102,16 +102,17 @@ struct kernels {
 /* NULL: the driver refuses them. The context is the current one. */
 const struct kernels *kernels_of(const struct context *c);
 /* All that the nodes read. False: there is no memory for it. */
-bool points_allocate(struct points *q, struct context *c);
+bool instrumentation_allocate(struct instrumentation *q, struct context *c);
 /* graph_insert.c: nodes of ours into a graph that was read, or into its twin: `g` has the twin's nodes then. */
-bool points_add(struct points *q, CUgraph graph, struct reading *g, const struct twin *t, const struct kernels *k);
+bool instrumentation_add(struct instrumentation *q, CUgraph graph, struct topology *g, const struct graph_clone *t,
+			 const struct kernels *k);
 /* More of it, which stays for as long as queued launches may read it; NULL: there is none. */
-const struct memory *points_more_memory(struct points *q, uint64_t size, bool pinned);
+const struct memory *instrumentation_more_memory(struct instrumentation *q, uint64_t size, bool pinned);
 /* With the list held still: every executable graph that has nodes of ours. */
-void points_each(void (*visit)(struct points *q, void *to), void *to);
+void instrumentation_each(void (*visit)(struct instrumentation *q, void *to), void *to);
 
 /* Launches that are through. */
-static inline uint64_t points_through(const struct points *q)
+static inline uint64_t instrumentation_finished(const struct instrumentation *q)
 {
 	return __atomic_load_n(&q->replay->turn, __ATOMIC_ACQUIRE);
 }

@@ -1,5 +1,5 @@
 /*
- * What a graph consists of. See reading.h for the invariant.
+ * What a graph consists of. See graph_topology.h for the invariant.
  */
 #include "capture/graph_topology.h"
 
@@ -18,17 +18,17 @@ static int by_handle(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static struct place *place_of(const struct reading *g, CUgraphNode node)
+static struct place *place_of(const struct topology *g, CUgraphNode node)
 {
 	return bsearch(&(struct place){.node = node}, g->places, g->count, sizeof(*g->places), by_handle);
 }
 
-static uint32_t position_of(const struct reading *g, CUgraphNode node)
+static uint32_t position_of(const struct topology *g, CUgraphNode node)
 {
 	return place_of(g, node)->position;
 }
 
-void reading_free(struct reading *g)
+void topology_free(struct topology *g)
 {
 	free(g->nodes);
 	free(g->from);
@@ -43,7 +43,7 @@ static CUresult get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUg
 				       : real.cuGraphGetEdges(graph, from, to, n);
 }
 
-static bool read_edges(struct reading *g, CUgraph graph)
+static bool read_edges(struct topology *g, CUgraph graph)
 {
 	CUgraphEdgeData *data;
 
@@ -57,7 +57,7 @@ static bool read_edges(struct reading *g, CUgraph graph)
 	return ok;
 }
 
-static bool count_edges(struct reading *g)
+static bool count_edges(struct topology *g)
 {
 	for (size_t i = 0; i < g->edges; i++) {
 		struct place *from = place_of(g, g->from[i]), *to = place_of(g, g->to[i]);
@@ -77,7 +77,7 @@ static CUresult get_before(CUgraphNode node, CUgraphNode *before, CUgraphEdgeDat
 }
 
 /* Unless it has one. */
-static bool set_position(struct reading *g, CUgraphNode node, CUgraphNode *order, size_t *n)
+static bool set_position(struct topology *g, CUgraphNode node, CUgraphNode *order, size_t *n)
 {
 	struct place *p = place_of(g, node);
 
@@ -88,7 +88,7 @@ static bool set_position(struct reading *g, CUgraphNode node, CUgraphNode *order
 	return p;
 }
 
-static void add_to_form(struct reading *g, uint64_t value)
+static void add_to_form(struct topology *g, uint64_t value)
 {
 	g->form = (g->form ^ value) * 0x9e3779b185ebca87ull;
 }
@@ -97,7 +97,7 @@ static void add_to_form(struct reading *g, uint64_t value)
  * First what nothing comes after, then what each comes after, in the order of its edges: as drivers do.
  * The edges are put in the same order.
  */
-static bool put_in_order(struct reading *g)
+static bool put_in_order(struct topology *g)
 {
 	CUgraphNode *order = malloc(g->count * sizeof(*order));
 	CUgraphEdgeData *data = malloc((g->edges + 1) * sizeof(*data));
@@ -125,9 +125,9 @@ static bool put_in_order(struct reading *g)
 	return ok;
 }
 
-bool reading_take(struct reading *g, CUgraph graph)
+bool topology_read(struct topology *g, CUgraph graph)
 {
-	*g = (struct reading){0};
+	*g = (struct topology){0};
 	if (real.cuGraphGetNodes(graph, NULL, &g->count) != CUDA_SUCCESS)
 		return false;
 	if (!g->count)
@@ -143,7 +143,7 @@ bool reading_take(struct reading *g, CUgraph graph)
 	return put_in_order(g);
 }
 
-uint32_t *reading_order(const struct reading *g)
+uint32_t *topology_order(const struct topology *g)
 {
 	uint32_t *order = malloc(g->count * sizeof(*order)), *before = calloc(g->count, sizeof(*before));
 	uint32_t *first = calloc(g->count + 1, sizeof(*first)), *to = malloc((g->edges + 1) * sizeof(*to));
@@ -182,7 +182,7 @@ out:
 
 static bool allocates_inside(CUgraphNode node)
 {
-	struct reading inside = {0};
+	struct topology inside = {0};
 	CUgraph graph;
 	bool allocates = real.cuGraphChildGraphNodeGetGraph(node, &graph) != CUDA_SUCCESS ||
 			 real.cuGraphGetNodes(graph, NULL, &inside.count) != CUDA_SUCCESS;
@@ -190,13 +190,13 @@ static bool allocates_inside(CUgraphNode node)
 	if (!allocates && inside.count) {
 		inside.nodes = calloc(inside.count, sizeof(*inside.nodes));
 		allocates = !inside.nodes || real.cuGraphGetNodes(graph, inside.nodes, &inside.count) != CUDA_SUCCESS ||
-			    reading_allocates(&inside);
+			    topology_allocates(&inside);
 	}
-	reading_free(&inside);
+	topology_free(&inside);
 	return allocates;
 }
 
-bool reading_allocates(const struct reading *g)
+bool topology_allocates(const struct topology *g)
 {
 	CUgraphNodeType type;
 

@@ -14,19 +14,19 @@
 #include "driver/driver.h"
 
 /* A graph as it is read: nodes by position, and by handle, and what leads where. */
-struct reading {
+struct topology {
 	CUgraphNode *nodes, *from, *to;
 	struct place *places;
 	size_t count, edges;
 	uint64_t form; /* the same where each position has what it comes after at the same positions */
 };
 
-/* False: the driver does not tell its nodes, or there is no memory. Either is followed by reading_free. */
-bool reading_take(struct reading *g, CUgraph graph);
-void reading_free(struct reading *g);
+/* False: the driver does not tell its nodes, or there is no memory. Either is followed by topology_free. */
+bool topology_read(struct topology *g, CUgraph graph);
+void topology_free(struct topology *g);
 /* Positions in an order in which the nodes may run; to be freed. NULL: no memory. */
-uint32_t *reading_order(const struct reading *g);
+uint32_t *topology_order(const struct topology *g);
 /* Whether nodes of it allocate or free memory; true where it can't be told. */
-bool reading_allocates(const struct reading *g);
+bool topology_allocates(const struct topology *g);
 
 #endif

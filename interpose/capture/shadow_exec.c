@@ -1,6 +1,6 @@
 /*
  * The executable graph of ours that is launched in place of the program's: making it, and having it
- * follow what changes that. See points.h for the invariant.
+ * follow what changes that. See graph_epochs.h for the invariant.
  */
 #include <time.h>
 
@@ -13,30 +13,30 @@
 
 #define ASK_NS 200000
 
-bool points_make_own(struct thread *t, struct points *q, uint64_t flags)
+bool instrumentation_make_shadow(struct thread *t, struct instrumentation *q, uint64_t flags)
 {
 	flags &= ~(uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; /* which needs a stream */
 	CUstreamCaptureMode mode = recorder_work_begin(t);
-	bool ok = real.cuGraphInstantiateWithFlags(&q->own, q->twin.graph, flags) == CUDA_SUCCESS;
+	bool ok = real.cuGraphInstantiateWithFlags(&q->shadow, q->clone.graph, flags) == CUDA_SUCCESS;
 	recorder_work_end(t, mode);
 	if (!ok)
-		q->own = NULL;
+		q->shadow = NULL;
 	return ok;
 }
 
-bool points_apart(const struct points *q)
+bool instrumentation_has_shadow(const struct instrumentation *q)
 {
-	return q->twin.graph;
+	return q->clone.graph;
 }
 
-CUgraphNode points_own_node(const struct points *q, CUgraphNode node)
+CUgraphNode instrumentation_shadow_node(const struct instrumentation *q, CUgraphNode node)
 {
-	return q->paired_unseen ? NULL : twin_of(&q->twin, node);
+	return q->paired_unseen ? NULL : graph_clone_node(&q->clone, node);
 }
 
-CUgraphExec points_own(const struct points *q)
+CUgraphExec instrumentation_shadow(const struct instrumentation *q)
 {
-	return atomic_load(&q->astray) ? NULL : q->own;
+	return atomic_load(&q->diverged) ? NULL : q->shadow;
 }
 
 static bool update_own(CUgraphExec own, CUgraph graph)
@@ -49,37 +49,37 @@ static bool update_own(CUgraphExec own, CUgraph graph)
 					  : real.cuGraphExecUpdate(own, graph, &node, &why)) == CUDA_SUCCESS;
 }
 
-void points_follow(struct thread *t, struct points *q, CUgraph graph)
+void instrumentation_follow(struct thread *t, struct instrumentation *q, CUgraph graph)
 {
 	const struct kernels *k = kernels_of(q->context);
-	struct twin twin = {0};
-	struct reading g;
+	struct graph_clone clone = {0};
+	struct topology g;
 	CUstreamCaptureMode mode = recorder_work_begin(t);
-	bool ok = reading_take(&g, graph) && k && g.form == q->form && twin_make(&twin, graph) &&
-		  points_add(q, twin.graph, &g, &twin, k) && update_own(q->own, twin.graph);
-	twin_free(&twin);
+	bool ok = topology_read(&g, graph) && k && g.form == q->form && graph_clone_make(&clone, graph) &&
+		  instrumentation_add(q, clone.graph, &g, &clone, k) && update_own(q->shadow, clone.graph);
+	graph_clone_free(&clone);
 	recorder_work_end(t, mode);
-	reading_free(&g);
+	topology_free(&g);
 	q->paired_unseen |= !graphs_pairs_known();
 	if (!ok)
-		points_astray(q);
+		instrumentation_diverged(q);
 }
 
 /* The driver has launches of one executable graph run one after the other, but not those of two. */
-static void wait_for_launches(const struct points *q)
+static void wait_for_launches(const struct instrumentation *q)
 {
 	uint64_t until = clock_ns() + options.stall_ms * UINT64_C(1000000);
 
-	while (!q->given_up && points_through(q) != atomic_load(&q->launched) && clock_ns() < until)
+	while (!q->given_up && instrumentation_finished(q) != atomic_load(&q->launched) && clock_ns() < until)
 		nanosleep(&(struct timespec){.tv_nsec = ASK_NS}, NULL);
 }
 
-void points_astray(struct points *q)
+void instrumentation_diverged(struct instrumentation *q)
 {
-	if (atomic_load(&q->astray))
+	if (atomic_load(&q->diverged))
 		return;
 	wait_for_launches(q);
 	q->given_up = true;
-	atomic_store(&q->astray, true);
+	atomic_store(&q->diverged, true);
 	session_lost("there are no more epochs inside a graph: with them the driver does not change it as the program did");
 }

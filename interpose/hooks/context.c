@@ -54,7 +54,7 @@ static struct context *ending(struct op *op, uint32_t call, struct context *c)
 	delays_context_ends(c);
 	capture_end(op->t, c, true, false);
 	timeline_context_ends(c);
-	points_context_ends(c);
+	instrumentation_context_ends(c);
 	real.cuCtxPopCurrent_v2(&popped);
 	return c;
 }

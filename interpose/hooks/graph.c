@@ -37,34 +37,34 @@ static void end_graph(struct op *op, CUresult r, uint32_t kind, uint32_t number,
 
 /* ---- making and ending ---- */
 
-static struct points *begin_make(const struct op *op, CUgraph graph, uint64_t flags)
+static struct instrumentation *begin_make(const struct op *op, CUgraph graph, uint64_t flags)
 {
-	return op->on ? points_insert(op->t, op->context, graph, flags) : NULL;
+	return op->on ? instrumentation_insert(op->t, op->context, graph, flags) : NULL;
 }
 
 #define REFUSED "there is nothing of the recorder's inside a graph: the driver refuses it so"
 
 /* Takes our nodes out of the graph again. True: the driver refuses it so, and it is tried without them. */
-static bool take_out(struct points **points, CUresult r)
+static bool take_out(struct instrumentation **ours, CUresult r)
 {
-	if (!*points || points_apart(*points))
+	if (!*ours || instrumentation_has_shadow(*ours))
 		return false;
-	points_withdraw(*points);
+	instrumentation_withdraw(*ours);
 	if (r == CUDA_SUCCESS)
 		return false;
-	points_free(*points);
-	*points = NULL;
+	instrumentation_free(*ours);
+	*ours = NULL;
 	return true;
 }
 
-static void end_points(struct exec *x)
+static void end_instrumentation(struct exec *x)
 {
-	struct points *points = graph_points(x);
+	struct instrumentation *ours = graph_instrumentation(x);
 
-	if (!points)
+	if (!ours)
 		return;
-	graph_set_points(x, NULL);
-	points_free(points);
+	graph_set_instrumentation(x, NULL);
+	instrumentation_free(ours);
 }
 
 static uint32_t made(const struct op *op, CUgraphExec exec, CUgraph graph, uint64_t flags)
@@ -74,22 +74,23 @@ static uint32_t made(const struct op *op, CUgraphExec exec, CUgraph graph, uint6
 	return graph_made(op->context, exec, &nodes, flags, op->seq);
 }
 
-static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph graph, uint64_t flags, struct points *points)
+static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph graph, uint64_t flags,
+		     struct instrumentation *ours)
 {
 	bool is_made = op->on && r == CUDA_SUCCESS && exec && *exec;
 
-	if (points && is_made && points_apart(points) && !points_make_own(op->t, points, flags)) {
+	if (ours && is_made && instrumentation_has_shadow(ours) && !instrumentation_make_shadow(op->t, ours, flags)) {
 		session_lost(REFUSED);
-		points_free(points);
-		points = NULL;
+		instrumentation_free(ours);
+		ours = NULL;
 	}
 	if (is_made)
-		end_points(graphs_find(*exec)); /* of one whose end was not seen */
+		end_instrumentation(graphs_find(*exec)); /* of one whose end was not seen */
 	end_graph(op, r, TT_EVENT_GRAPH_INSTANTIATE, is_made ? made(op, *exec, graph, flags) : TT_NO_ID, 0);
-	if (points && is_made && graphs_find(*exec))
-		points_attach(points, graphs_find(*exec));
-	else if (points)
-		points_free(points);
+	if (ours && is_made && graphs_find(*exec))
+		instrumentation_attach(ours, graphs_find(*exec));
+	else if (ours)
+		instrumentation_free(ours);
 }
 
 #define MAKES(symbol, flags, params, args) \
@@ -99,11 +100,11 @@ static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin(&op, CALL_##symbol); \
-		struct points *points = begin_make(&op, graph, flags); \
+		struct instrumentation *ours = begin_make(&op, graph, flags); \
 		CUresult r = real.symbol args; \
-		if (take_out(&points, r) && (r = real.symbol args) == CUDA_SUCCESS) \
+		if (take_out(&ours, r) && (r = real.symbol args) == CUDA_SUCCESS) \
 			session_lost(REFUSED); \
-		end_make(&op, r, exec, graph, flags, points); \
+		end_make(&op, r, exec, graph, flags, ours); \
 		return r; \
 	}
 
@@ -127,7 +128,7 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 	CUresult r = real.cuGraphExecDestroy(exec);
 	uint32_t number = graph_number(x);
 	if (r == CUDA_SUCCESS)
-		end_points(x);
+		end_instrumentation(x);
 	if (x && r == CUDA_SUCCESS)
 		graph_gone(x, op.seq);
 	else if (x)
@@ -141,14 +142,14 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 /* What was done to a node of the program's executable graph, where that worked, is done to ours. */
 #define FOLLOW(x, r, call) \
 	do { \
-		struct points *ours = graph_points(x); \
-		if (r == CUDA_SUCCESS && ours && points_own(ours)) { \
+		struct instrumentation *ours = graph_instrumentation(x); \
+		if (r == CUDA_SUCCESS && ours && instrumentation_shadow(ours)) { \
 			CUgraphExec its = exec; \
 			CUgraphNode its_node = node; \
-			exec = points_own(ours); \
-			node = points_own_node(ours, node); \
+			exec = instrumentation_shadow(ours); \
+			node = instrumentation_shadow_node(ours, node); \
 			if (!node || (call) != CUDA_SUCCESS) \
-				points_astray(ours); \
+				instrumentation_diverged(ours); \
 			exec = its; \
 			node = its_node; \
 		} \
@@ -237,31 +238,31 @@ CHANGES(cuGraphExecExternalSemaphoresWaitNodeSetParams, (CUgraphExec exec, CUgra
 CHANGES(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p), (exec, node, p), add_any(&change, op.t, graph_context(x), p))
 
 /* The graph that it is updated from has to have the same nodes, added in whichever order. */
-static struct points *begin_update(const struct exec *x, CUgraph from)
+static struct instrumentation *begin_update(const struct exec *x, CUgraph from)
 {
-	struct points *points = from ? graph_points(x) : NULL;
+	struct instrumentation *ours = from ? graph_instrumentation(x) : NULL;
 
-	return points && !points_apart(points) && points_insert_again(points, from) ? points : NULL;
+	return ours && !instrumentation_has_shadow(ours) && instrumentation_insert_again(ours, from) ? ours : NULL;
 }
 
 static void follow_whole(struct thread *t, const struct exec *x, CUresult r, CUgraph from)
 {
-	struct points *points = graph_points(x);
+	struct instrumentation *ours = graph_instrumentation(x);
 
-	if (r == CUDA_SUCCESS && points && points_own(points))
-		points_follow(t, points, from);
+	if (r == CUDA_SUCCESS && ours && instrumentation_shadow(ours))
+		instrumentation_follow(t, ours, from);
 }
 
-static void disown(const struct points *points, CUgraphNode *node)
+static void disown(const struct instrumentation *ours, CUgraphNode *node)
 {
-	if (points && node && *node)
-		points_disown(points, node);
+	if (ours && node && *node)
+		instrumentation_disown(ours, node);
 }
 
-static void disown_both(const struct points *points, CUgraphExecUpdateResultInfo *why)
+static void disown_both(const struct instrumentation *ours, CUgraphExecUpdateResultInfo *why)
 {
-	disown(points, why ? &why->errorNode : NULL);
-	disown(points, why ? &why->errorFromNode : NULL);
+	disown(ours, why ? &why->errorNode : NULL);
+	disown(ours, why ? &why->errorFromNode : NULL);
 }
 
 static size_t updated(const struct op *op, struct exec *x, CUgraphNode child, CUgraph graph)
@@ -282,24 +283,24 @@ static size_t updated(const struct op *op, struct exec *x, CUgraphNode child, CU
 		if (!REAL(symbol)) \
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		struct exec *x = begin_graph(&op, CALL_##symbol, exec); \
-		struct points *points = begin_update(x, from); \
+		struct instrumentation *ours = begin_update(x, from); \
 		CUresult r = real.symbol args; \
 		named; \
-		if (points) \
-			points_withdraw(points); \
+		if (ours) \
+			instrumentation_withdraw(ours); \
 		own; \
 		bool follows = op.on && x && r == CUDA_SUCCESS; \
 		size_t changed = follows ? follow : 0; \
-		if (from && follows && graph_points(x)) \
-			points_updated(graph_points(x), x); \
+		if (from && follows && graph_instrumentation(x)) \
+			instrumentation_renumber(graph_instrumentation(x), x); \
 		end_graph(&op, r, TT_EVENT_GRAPH_UPDATE, graph_number(x), changed); \
 		return r; \
 	}
 
 UPDATES(cuGraphNodeSetEnabled, NULL, , FOLLOW(x, r, real.cuGraphNodeSetEnabled(exec, node, enabled)), (CUgraphExec exec, CUgraphNode node, unsigned enabled), (exec, node, enabled), graph_node_enabled(x, node, enabled, op.seq))
 UPDATES(cuGraphExecChildGraphNodeSetParams, NULL, , FOLLOW(x, r, real.cuGraphExecChildGraphNodeSetParams(exec, node, graph)), (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), updated(&op, x, node, graph))
-UPDATES(cuGraphExecUpdate, graph, disown(points, node), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), updated(&op, x, NULL, graph))
-UPDATES(cuGraphExecUpdate_v2, graph, disown_both(points, why), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), updated(&op, x, NULL, graph))
+UPDATES(cuGraphExecUpdate, graph, disown(ours, node), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), updated(&op, x, NULL, graph))
+UPDATES(cuGraphExecUpdate_v2, graph, disown_both(ours, why), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), updated(&op, x, NULL, graph))
 
 /* ---- graphs that executable ones are made of ---- */
 

@@ -264,14 +264,14 @@ static struct exec *begin_graph(struct op *op, CUgraphExec handle)
 }
 
 /* Epochs inside it, as the last thing before the call: NULL where there are none. */
-static struct points *begin_inside(struct op *op, struct exec *x)
+static struct instrumentation *begin_inside(struct op *op, struct exec *x)
 {
-	struct points *points = op->capturing ? NULL : graph_points(x);
+	struct instrumentation *ours = op->capturing ? NULL : graph_instrumentation(x);
 
-	if (points && !points_begin(op->t, points, x, op->stream, op->seq))
-		points = NULL;
+	if (ours && !instrumentation_begin(op->t, ours, x, op->stream, op->seq))
+		ours = NULL;
 	op_time(op);
-	return points;
+	return ours;
 }
 
 static void end_graph(struct op *op, CUresult r, struct exec *x)
@@ -286,8 +286,10 @@ static void end_graph(struct op *op, CUresult r, struct exec *x)
 	if (controls.touched && r == CUDA_SUCCESS && !graph_touch(x))
 		regions_touch_all(op->context);
 	op_end(op, r);
-	if (r == CUDA_SUCCESS && op->capturing && graph_points(x) && !points_apart(graph_points(x)))
-		points_give_up(graph_points(x)); /* it is part of another graph now, whose launches are not followed */
+	if (r == CUDA_SUCCESS && op->capturing && graph_instrumentation(x) &&
+	    !instrumentation_has_shadow(graph_instrumentation(x)))
+		instrumentation_give_up(
+			graph_instrumentation(x)); /* it is part of another graph, whose launches are not followed */
 	if (r != CUDA_SUCCESS || op->capturing)
 		return;
 	if (options.epoch.graph)
@@ -297,8 +299,8 @@ static void end_graph(struct op *op, CUresult r, struct exec *x)
 
 static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool capturing)
 {
-	struct points *points = capturing ? NULL : graph_points(x);
-	CUgraphExec own = points ? points_own(points) : NULL;
+	struct instrumentation *ours = capturing ? NULL : graph_instrumentation(x);
+	CUgraphExec own = ours ? instrumentation_shadow(ours) : NULL;
 
 	return own ? own : exec;
 }
@@ -311,10 +313,10 @@ static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool captur
 			return CUDA_ERROR_NOT_SUPPORTED; \
 		op_begin_launch(&op, CALL_##symbol, stream, per_thread); \
 		struct exec *x = op.on ? begin_graph(&op, exec) : NULL; \
-		struct points *points = op.on ? begin_inside(&op, x) : NULL; \
+		struct instrumentation *ours = op.on ? begin_inside(&op, x) : NULL; \
 		CUresult r = real.symbol(what_runs(exec, op.on ? x : graphs_find(exec), op.capturing), stream); \
-		if (points) \
-			points_end(op.t, points, op.stream, r == CUDA_SUCCESS); \
+		if (ours) \
+			instrumentation_end(op.t, ours, op.stream, r == CUDA_SUCCESS); \
 		if (op.on) \
 			end_graph(&op, r, x); \
 		return r; \

@@ -248,7 +248,7 @@ void recorder_forget(void)
 	params_forget();
 	timeline_forget();
 	delays_forget();
-	points_forget();
+	instrumentation_forget();
 	memory_forget();
 	stacks_forget();
 	graphs_forget();

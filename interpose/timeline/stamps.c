@@ -123,7 +123,8 @@ static bool tune(struct clock *k, const struct context *c)
 /* ---- launches ---- */
 
 /* The node ran if both stamps are there. */
-static void write_node(const struct points *q, struct inside_node n, const uint64_t cells[2], uint64_t seq, uint64_t stream)
+static void write_node(const struct instrumentation *q, struct instrumented_node n, const uint64_t cells[2], uint64_t seq,
+		       uint64_t stream)
 {
 	const struct clock *k = &clocks[q->context->index];
 	uint64_t begin = cells[0], end = cells[1];
@@ -145,10 +146,10 @@ static void write_node(const struct points *q, struct inside_node n, const uint6
 }
 
 /* False: the place is another launch's by now. */
-static bool look_at(struct points *q, uint64_t turn)
+static bool look_at(struct instrumentation *q, uint64_t turn)
 {
 	const struct stamped *l = &q->launches[turn % TURNS];
-	struct inside_node nodes[STAMPED_MOST];
+	struct instrumented_node nodes[STAMPED_MOST];
 	uint64_t cells[2 * STAMPED_MOST], seq = atomic_load(&l->seq), stream = atomic_load(&l->stream);
 
 	for (unsigned i = 0; i < 2 * q->stamped_count; i++)
@@ -171,26 +172,26 @@ struct poll {
 	bool give_up;
 };
 
-static bool is_meant(const struct points *q, const struct poll *p)
+static bool is_meant(const struct instrumentation *q, const struct poll *p)
 {
 	return q->stamped_count && !q->gone && q->context->index < CONTEXTS && (!p->only || p->only == q->context);
 }
 
-static void ask(struct points *q, void *to)
+static void ask(struct instrumentation *q, void *to)
 {
 	struct poll *p = to;
 
-	if (is_meant(q, p) && points_through(q) > q->looked)
+	if (is_meant(q, p) && instrumentation_finished(q) > q->looked)
 		p->tunes |= (uint64_t)1 << q->context->index;
 }
 
-static void look(struct points *q, void *to)
+static void look(struct instrumentation *q, void *to)
 {
 	struct poll *p = to;
 
 	if (!is_meant(q, p))
 		return;
-	uint64_t through = p->known >> q->context->index & 1 ? points_through(q) : q->looked;
+	uint64_t through = p->known >> q->context->index & 1 ? instrumentation_finished(q) : q->looked;
 	for (; q->looked < through; q->looked++, p->found++)
 		timeline_missed(look_at(q, q->looked) ? 0 : q->stamped_count);
 	p->left += atomic_load(&q->launched) - q->looked;
@@ -220,9 +221,9 @@ static void poll(struct poll *p)
 {
 	p->left = 0;
 	pthread_mutex_lock(&lock);
-	points_each(ask, p);
+	instrumentation_each(ask, p);
 	tune_clocks(p);
-	points_each(look, p);
+	instrumentation_each(look, p);
 	pthread_mutex_unlock(&lock);
 }
 

@@ -32,7 +32,7 @@ struct exec {
 	_Atomic uint32_t changes;
 	bool reaches_all;
 	struct region_gathering regions;
-	struct points *points;
+	struct instrumentation *instrumentation;
 	_Atomic bool spread_outdated;
 	_Atomic uint64_t spread; /* context_bit of those whose memory its nodes write to */
 	struct exec *next_spare;
@@ -579,14 +579,14 @@ uint64_t graph_spread(struct exec *x)
 	return atomic_load(&x->spread);
 }
 
-struct points *graph_points(const struct exec *x)
+struct instrumentation *graph_instrumentation(const struct exec *x)
 {
-	return x ? x->points : NULL;
+	return x ? x->instrumentation : NULL;
 }
 
-void graph_set_points(struct exec *x, struct points *points)
+void graph_set_instrumentation(struct exec *x, struct instrumentation *instrumentation)
 {
-	x->points = points;
+	x->instrumentation = instrumentation;
 }
 
 uint32_t graph_node_number(struct exec *x, CUgraphNode handle)

@@ -55,9 +55,9 @@ bool graph_may_write_captured(struct exec *x, uint32_t seen, uint64_t *base);
 uint64_t graph_spread(struct exec *x);
 
 /* Epochs inside it: what the capture keeps of it. The number of a node of the graph that it was made of, or updated from last. */
-struct points;
-struct points *graph_points(const struct exec *x);
-void graph_set_points(struct exec *x, struct points *points);
+struct instrumentation;
+struct instrumentation *graph_instrumentation(const struct exec *x);
+void graph_set_instrumentation(struct exec *x, struct instrumentation *instrumentation);
 uint32_t graph_changes(const struct exec *x); /* counts what changes it */
 uint32_t graph_node_number(struct exec *x, CUgraphNode handle);
 /* The name of the kernel that this node runs now, as a string offset; TT_NO_ID where it is not known. */

@@ -17,9 +17,9 @@ INTERPOSE = ROOT / "interpose"
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("places") / "places"
+    built = tmp_path_factory.mktemp("free_list") / "free_list"
     command = ["gcc", "-std=gnu11", *sanitizers(), "-O1", "-g", "-I", str(INTERPOSE)]
-    sources = [str(ROOT / "tests" / "places.c"), str(INTERPOSE / "arena" / "free_list.c")]
+    sources = [str(ROOT / "tests" / "free_list.c"), str(INTERPOSE / "arena" / "free_list.c")]
     subprocess.run([*command, "-o", str(built), *sources], check=True)
     return built
 

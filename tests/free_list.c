@@ -1,5 +1,5 @@
 /*
- * Uses interpose/state/places.c as the arena does: places churn|random NUMBER. churn frees the
+ * Uses interpose/arena/free_list.c as the arena does: free_list churn|random NUMBER. churn frees the
  * oldest of NUMBER allocations again and again; random checks NUMBER steps against a list.
  */
 #include <stdio.h>
@@ -11,17 +11,17 @@
 #define LIVE 3000
 #define CHECK(what) (void)((what) || (printf("line %d: %s\n", __LINE__, #what), exit(1), 0))
 
-static struct places places;
+static struct free_list list;
 
 static struct block *take(uint64_t size)
 {
 	struct mapping *fresh;
-	struct block *b = places_take(&places, size, &fresh);
+	struct block *b = free_list_take(&list, size, &fresh);
 
 	CHECK(b);
 	if (fresh)
 		fresh->ready = true;
-	places_set_state(&places, b, BLOCK_LIVE);
+	free_list_set_state(&list, b, BLOCK_LIVE);
 	return b;
 }
 
@@ -32,9 +32,9 @@ static void churn(int n)
 	for (int i = 0; i < n; i++)
 		blocks[i] = take(512);
 	for (int i = 0; i < n; i++) {
-		places_set_state(&places, blocks[i], BLOCK_FREED);
-		CHECK(TAILQ_FIRST(&places.freed) == blocks[i]);
-		places_give(&places, blocks[i]);
+		free_list_set_state(&list, blocks[i], BLOCK_FREED);
+		CHECK(TAILQ_FIRST(&list.freed) == blocks[i]);
+		free_list_give(&list, blocks[i]);
 	}
 	free(blocks);
 }
@@ -48,18 +48,18 @@ static int by_address(const void *a, const void *b)
 
 static void check_all(struct block **live, int n)
 {
-	uint64_t end = places.base;
-	struct block *b = places_next(&places, 0);
+	uint64_t end = list.base;
+	struct block *b = free_list_next(&list, 0);
 
 	qsort(live, (size_t)n, sizeof(*live), by_address);
-	for (int i = 0; i < n; i++, b = places_next(&places, end)) {
-		CHECK(b == live[i] && b->base >= end && b->base % PLACES_UNIT == 0);
-		CHECK(places_find(&places, b->base) == b && places_find(&places, b->base + b->size - 1) == b);
-		CHECK(b->room == b->size || !places_find(&places, b->base + b->size));
+	for (int i = 0; i < n; i++, b = free_list_next(&list, end)) {
+		CHECK(b == live[i] && b->base >= end && b->base % FREE_LIST_UNIT == 0);
+		CHECK(free_list_find(&list, b->base) == b && free_list_find(&list, b->base + b->size - 1) == b);
+		CHECK(b->room == b->size || !free_list_find(&list, b->base + b->size));
 		CHECK(b->base >= b->mapping->base && b->base + b->room <= b->mapping->base + b->mapping->size);
 		end = b->base + b->room;
 	}
-	CHECK(!b && !places_find(&places, end) && !places_find(&places, places.base - 1));
+	CHECK(!b && !free_list_find(&list, end) && !free_list_find(&list, list.base - 1));
 }
 
 static void random_steps(int n)
@@ -74,15 +74,15 @@ static void random_steps(int n)
 			live[count++] = take(size);
 		} else if (count) {
 			int which = rand() % count;
-			places_set_state(&places, live[which], BLOCK_FREED);
-			places_give(&places, live[which]);
+			free_list_set_state(&list, live[which], BLOCK_FREED);
+			free_list_give(&list, live[which]);
 			live[which] = live[--count];
 		}
 		if (i % 1000 == 0)
 			check_all(live, count);
 	}
 	while (count)
-		places_give(&places, live[--count]);
+		free_list_give(&list, live[--count]);
 }
 
 int main(int argc, char **argv)
@@ -91,15 +91,15 @@ int main(int argc, char **argv)
 	struct mapping *m;
 
 	CHECK(argc == 3);
-	places_begin(&places, 1ull << 45, 1ull << 40, 2 << 20);
+	free_list_begin(&list, 1ull << 45, 1ull << 40, 2 << 20);
 	(strcmp(argv[1], "churn") ? random_steps : churn)(atoi(argv[2]));
-	for (size_t i = 0; i < places.mapping_count; i++)
-		mapped += places.mappings[i]->size;
-	CHECK(!places_next(&places, 0) && places_idle(&places) == mapped);
+	for (size_t i = 0; i < list.mapping_count; i++)
+		mapped += list.mappings[i]->size;
+	CHECK(!free_list_next(&list, 0) && free_list_idle(&list) == mapped);
 	printf("%llu MiB\n", (unsigned long long)mapped >> 20);
-	while ((m = places_retire(&places)))
-		places_drop(&places, m);
-	CHECK(!places.mapping_count);
-	places_end(&places);
+	while ((m = free_list_retire(&list)))
+		free_list_drop(&list, m);
+	CHECK(!list.mapping_count);
+	free_list_end(&list);
 	return 0;
 }
