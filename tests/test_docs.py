@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import ttanalyze as tt
 from bench import report, wild_report
@@ -17,6 +20,7 @@ from docs.tools import api, pictures, reference, site
 from tests import support
 from tests.rundir import Writer
 from ttanalyze import options
+from ttanalyze.cli import app
 
 DOCS = support.ROOT / "docs"
 README = (support.ROOT / "README.md").read_text()
@@ -74,6 +78,30 @@ def test_the_readme_has_every_command_of_make() -> None:
     assert {"demo", "test", "gpu-test", "bench", "help"} <= said
 
 
+@functools.cache
+def verbs_and_options() -> dict[str, set[str]]:
+    group: Any = typer.main.get_command(app)
+    return {
+        verb: {"--help", *(o for p in each.params for o in (*p.opts, *p.secondary_opts))}
+        for verb, each in group.commands.items()
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_have_options_that_exist(page: Path) -> None:
+    verbs = verbs_and_options()
+    text = page.read_text()
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", text, re.M | re.S)
+    lines = re.findall(r"`([^`\n]+)`", text)
+    lines += [line for language, code in fenced if not language for line in code.splitlines()]
+    for line in lines:
+        command = re.match(r"(?:\w*\$ )?ttanalyze (\w+)(.*?)(?: -- |  |$)", line)
+        if command:
+            words = re.sub(r"(['\"]).*?\1", "", command[2])
+            given = set(re.findall(r"(?<= )(--?[a-z][a-z-]*)", words))
+            assert command[1] in verbs and given <= verbs[command[1]], line
+
+
 def test_every_page_is_reached_from_the_first() -> None:
     pages, reached = {page.resolve() for page in DOCS.rglob("*.md")}, set[Path]()
     found = [DOCS / "index.md"]
@@ -88,6 +116,15 @@ def test_every_page_is_reached_from_the_first() -> None:
 
 def test_the_overview_of_the_design_is_short() -> None:
     assert len((DOCS / "design" / "index.md").read_text().splitlines()) <= 200
+
+
+def test_the_design_names_files_that_are_there() -> None:
+    known = {path.name for path in support.ROOT.glob("*.py")}
+    for folder in ("interpose", "ttanalyze", "tests"):
+        known |= {path.name for path in (support.ROOT / folder).rglob("*.*")}
+    for page in (DOCS / "design").glob("*.md"):
+        named = re.findall(r"`(?:\w+/)*(\w+\.(?:c|h|cu|ptx|py))`", page.read_text())
+        assert set(named) <= known, page
 
 
 @pytest.mark.parametrize("tool", [pictures, reference, api], ids=lambda t: t.__name__)
