@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -17,6 +17,7 @@ import typer
 from ttanalyze.errors import Error, system_error
 from ttanalyze.output import text
 from ttanalyze.output.files import Opener, replacing
+from ttanalyze.util.progress import Progress
 
 SAME, DIFFERS, ERROR, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER = 1.0  # seconds
@@ -125,7 +126,7 @@ def interruptible() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def progress_bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+def progress_bar(what: str, quiet: bool) -> Iterator[Progress]:
     """On stderr, how far work is that takes more than a moment: a bar on a terminal, else lines."""
     if quiet:
         yield None
@@ -155,10 +156,10 @@ class _Progress:
     def bar(self) -> None:
         if self.ended.wait(PROGRESS_AFTER):
             return
+        from rich import progress
         from rich.console import Console
-        from rich.progress import Progress
 
-        with Progress(console=Console(stderr=True), transient=True) as bar:
+        with progress.Progress(console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(self.what, total=None)
             while not self.ended.wait(0.1):
                 done, total = self.state

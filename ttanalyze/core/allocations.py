@@ -19,6 +19,7 @@ from ttanalyze.format import tables as frames
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
+from ttanalyze.util.progress import Progress, counted
 
 HOST = ("host", "host-registered")
 ELSEWHERE = (*HOST, "ipc")  # kinds that take no memory of the device by themselves
@@ -76,7 +77,7 @@ def memory(
     run: Run,
     at: str = "peak",
     process: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> list[ProcessMemory]:
     """Of each process, or of one. at: peak, end, epoch:N or seq:N, a moment to look at closely.
 
@@ -84,14 +85,7 @@ def memory(
     such moment.
     """
     chosen = run.processes if process is None else [run.process(process)]
-    total = sum(p.count_events() for p in chosen) if progress else 0
-    done = 0
-
-    def advance(events: int) -> None:
-        nonlocal done
-        done += events
-        if progress:
-            progress(done, total)
+    advance = counted(progress, sum(p.count_events() for p in chosen) if progress else 0)
 
     return [_of_process(p, at, advance) for p in chosen]
 

@@ -23,8 +23,8 @@ from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
+from ttanalyze.util.progress import Progress
 
-Progress = Callable[[int, int], None] | None
 PIECE = 1 << 18  # rows
 OF_KERNELS = ("demangled", "short", "checksum")  # texts of events
 OF_THE_GPU = {"gpu_begin", "gpu_end", "gpu_time", "queue_time"}

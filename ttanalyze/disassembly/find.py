@@ -8,10 +8,11 @@ from pathlib import Path
 
 from ttanalyze.disassembly import tables
 from ttanalyze.disassembly.images import codes
-from ttanalyze.disassembly.tables import Progress, Table
+from ttanalyze.disassembly.tables import Table
 from ttanalyze.errors import Error
 from ttanalyze.format import open_run
 from ttanalyze.format.run import Run
+from ttanalyze.util.progress import Progress
 
 
 def find_tables(

@@ -30,6 +30,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output.files import directory, replace_in
 from ttanalyze.schemas import document_faults
+from ttanalyze.util.progress import Progress
 from ttanalyze.util.regular_files import read_regular
 
 FOLDER = "sass"
@@ -39,7 +40,6 @@ LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s*")
 RELATIVE = re.compile(r"(?:@!?U?P\w )?(?:BRA|BSSY|CALL\.REL|RET\.REL|LEPC|WARPSYNC\.COLL)")
 LAST = re.compile(r"0x([0-9a-f]+)\s*$")
 
-Progress = Callable[[int, int], None] | None
 Wanted = Callable[[Sequence[str]], list[str]]  # of mangled names those that are
 
 

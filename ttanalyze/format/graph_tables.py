@@ -14,8 +14,8 @@ from ttanalyze.format import layout
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
+from ttanalyze.util.progress import Progress, counted
 
-Progress = Callable[[int, int], None] | None
 GRAPH_LAUNCH = KIND["graph-launch"]
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 SIZES = ("grid", "block", "cluster")
@@ -28,14 +28,7 @@ def graphs(processes: Sequence[Process], progress: Progress = None) -> pd.DataFr
     where that is not known), changes (calls that changed it), launches (that the driver took),
     device (whether kernels may launch it, which is not recorded).
     """
-    total = sum(p.count_events() for p in processes) if progress else 0
-    done = 0
-
-    def advance(more: int) -> None:
-        nonlocal done
-        done += more
-        if progress:
-            progress(done, total)
+    advance = counted(progress, sum(p.count_events() for p in processes) if progress else 0)
 
     rows = [row for process in processes for row in _rows(process, advance)]
     names = (

@@ -10,7 +10,7 @@ not where. The next epoch that lists its blocks makes them known again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from ttanalyze.format import layout
 from ttanalyze.format.contents import DataFiles, captured_row
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
+from ttanalyze.util.progress import Progress
 
 BATCH_RECORDS = 1 << 18
 GAP_RECORDS = 1 << 12  # records of other epochs that are read rather than skipped
@@ -198,7 +199,7 @@ def byte_history(
     start: int,
     stop: int,
     last: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> list[Version]:
     """The contents of bytes [start, stop) of a region: those of its first epoch, and those of every
     epoch up to `last` in which they changed. All blocks read are checked.

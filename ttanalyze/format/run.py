@@ -6,7 +6,6 @@ import functools
 import os
 import re
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from ttanalyze.format.process import Process, check_process
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.options import unmet
 from ttanalyze.output import text
+from ttanalyze.util.progress import Progress, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -227,19 +227,12 @@ class Run:
             )
         return out.view(wanted)
 
-    def manifest(self, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+    def manifest(self, progress: Progress = None) -> dict[str, Any]:
         """The manifest that the recorded digests make, as a parsed manifest.json would be.
 
         progress: called with the epochs done and those in all.
         """
-        total = sum(len(p.epochs) for p in self.processes)
-        done = 0
-
-        def advance(epochs: int) -> None:
-            nonlocal done
-            done += epochs
-            if progress:
-                progress(done, total)
+        advance = counted(progress, sum(len(p.epochs) for p in self.processes))
 
         processes = [manifest.of_process(p, advance) for p in self.processes]
         return {**manifest.HEAD, "processes": processes}

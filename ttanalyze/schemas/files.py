@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +20,7 @@ import orjson
 from ttanalyze.errors import Error, system_error
 from ttanalyze.output import text
 from ttanalyze.schemas.schema import check_of
+from ttanalyze.util.progress import Progress
 from ttanalyze.util.regular_files import open_regular
 
 RECORDS: dict[str, tuple[str, ...]] = {
@@ -49,8 +50,6 @@ FORMATS = {
 KINDS = (*RECORDS, *DOCUMENTS)
 LONGEST = 1 << 26  # bytes of a line
 MOST = 10_000  # faults of a file
-
-Progress = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import tables as show
+from ttanalyze.util.progress import Progress
 
 STACKS = ("dedup", "full", "nostack")
 FORMATS = ("ndjson", "json", "csv", "table")
@@ -51,7 +52,6 @@ NUMBERS = (  # that may be missing
 )
 SHOWN = ("kernel_launch_id", "kernel", *SIZES[:2], "nregs", "shmem", "stream_id", "caller")
 
-Progress = Callable[[int, int], None] | None
 Columns = dict[str, list[Any]]
 
 

@@ -12,7 +12,7 @@ import os
 import re
 import threading
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,10 +32,10 @@ from ttanalyze.format.run import Run
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 from ttanalyze.output.files import replacing
+from ttanalyze.util.progress import Progress
 
 FORMATS = ("npy", "npz", "bin", "safetensors")
 BARS = " ▁▂▃▄▅▆▇█"
-Progress = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -11,11 +10,11 @@ from ttanalyze.format import layout
 from ttanalyze.format.history import MOST_BYTES, Version, blocks_history, byte_history, changes
 from ttanalyze.format.layout import BLOCK_SIZE
 from ttanalyze.format.process import Process
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.blame.suspects import Suspects, calls_recorded, suspects
 from ttanalyze.verbs.blame.target import Target
 
 SHOWN = 50
-Progress = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ again, and no contents at all to find the first change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from ttanalyze.format.history import MOST_BYTES, batches, byte_history, region_h
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Contents
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.blame.changes import described
 from ttanalyze.verbs.blame.condition import Condition
 from ttanalyze.verbs.blame.plausible import looks_like
@@ -29,7 +29,6 @@ from ttanalyze.verbs.blame.target import Target
 
 AT_ONCE = 1024  # blocks read before what was found is looked at
 FIRST = 8  # items of a region that are told
-Progress = Callable[[int, int], None] | None
 
 
 @dataclass

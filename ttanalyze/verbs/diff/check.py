@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from ttanalyze.format.expected import ExpectedProcess, load, parse
 from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.diff import match
 from ttanalyze.verbs.diff.details import Details, Types
 from ttanalyze.verbs.diff.launches import add_launches
@@ -45,7 +46,6 @@ LISTED = 100  # regions without a counterpart that a report lists
 SPREAD = 16
 TRIED = 64  # divergences that are looked at for one that is more than leftovers
 PIECE = 1 << 12  # epochs whose digests are looked at together
-Progress = Callable[[int, int], None]
 Source = Run | Mapping[str, Any] | str | os.PathLike[str]
 
 
@@ -72,7 +72,7 @@ def diff(
     every: bool = False,
     types: Types | Type | None = None,
     tolerance: Tolerance | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> DiffReport:
     """Compares two runs, or manifests: files, or objects as parsed from one.
 
@@ -204,7 +204,7 @@ def _command(side: Side) -> tuple[str, ...]:
 
 class _Diff:
     def __init__(
-        self, every: bool, types: Types, tolerance: Tolerance | None, progress: Progress | None
+        self, every: bool, types: Types, tolerance: Tolerance | None, progress: Progress
     ) -> None:
         self.names = Names()
         self.every = every

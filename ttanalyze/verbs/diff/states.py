@@ -16,6 +16,7 @@ import numpy as np
 from ttanalyze.core.digests import Points
 from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.unread import EPOCH_BITS, EPOCH_MASK, Unread, keys_of
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.diff.sides import Side
 
 BATCH = 1 << 20  # digests of a side that are compared at once
@@ -70,7 +71,7 @@ def compare_states(
     common: Common,
     judge: Judge | None = None,
     stop: bool = False,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> Stretches:
     """Compares all pairs at all points.
 
@@ -160,7 +161,7 @@ class _Comparison:
         self.differed = np.zeros(pairs, bool)
         self.was_same = np.zeros(pairs, bool)
 
-    def run(self, progress: Callable[[int, int], None] | None) -> Stretches:
+    def run(self, progress: Progress) -> Stretches:
         points = len(self.common.epochs_a)
         begin = 0
         while begin < points and not (self.stop and self.total):

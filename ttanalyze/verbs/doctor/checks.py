@@ -9,7 +9,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from ttanalyze.errors import Error
 from ttanalyze.output import text
 from ttanalyze.util import libraries
+from ttanalyze.util.progress import Progress
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 CHECKS = 12
@@ -54,9 +55,7 @@ class Diagnosis:
         return json.dumps({"fit": self.fit, **asdict(self)}, indent=2)
 
 
-def doctor(
-    folder: Path | None = None, progress: Callable[[int, int], None] | None = None
-) -> Diagnosis:
+def doctor(folder: Path | None = None, progress: Progress = None) -> Diagnosis:
     """Looks at driver, devices, libraries and limits.
 
     folder: where runs would be written, by default the current one. progress: called with the

@@ -19,6 +19,7 @@ from ttanalyze.format import layout
 from ttanalyze.format.contents import DataFiles
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.output import text
+from ttanalyze.util.progress import Progress, counted
 from ttanalyze.verbs.export.contents import Pieces
 from ttanalyze.verbs.export.needs import Memory, Needs
 from ttanalyze.verbs.export.prepare import digests
@@ -34,7 +35,6 @@ LIMITS = {0: "stack size", 1: "printf FIFO size", 2: "malloc heap size"}
 JIT = {0: "maximum registers", 7: "optimization level", 9: "target"}
 OURS = ("main.c", "launch.h", BEFORE)  # by which a folder is known
 SOME = 64  # blocks that are read at once
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def export(
     folder: Path,
     python: bool = False,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Exported:
     """Writes the folder as a whole, or nothing. force: in the place of one that this has made.
     progress: called with the blocks done and those in all. Raises Error where it can't be written,
@@ -143,7 +143,7 @@ def _empty(folder: Path) -> bool:
     return folder.is_dir() and not any(folder.iterdir())
 
 
-def _write(needs: Needs, folder: Path, python: bool, progress: Progress | None) -> None:
+def _write(needs: Needs, folder: Path, python: bool, progress: Progress) -> None:
     (folder / "include").mkdir()
     for name, to in (("main.c", "main.c"), ("Makefile", "Makefile"), ("cuda.h", "include/cuda.h")):
         (folder / to).write_text((FILES / name).read_text())
@@ -158,17 +158,11 @@ def _write(needs: Needs, folder: Path, python: bool, progress: Progress | None) 
     (folder / "README.md").write_text(_readme(needs, folder, python))
 
 
-def _contents(needs: Needs, folder: Path, progress: Progress | None) -> None:
+def _contents(needs: Needs, folder: Path, progress: Progress) -> None:
     """Memory before the launch, and those blocks that it changed after it."""
     changes = [_changed(memory) for memory in needs.memory]
     sizes = [0 if m.before is None else len(m.before) for m in needs.memory]
-    total, done = sum(sizes) + sum(map(len, changes)), 0
-
-    def advance(blocks: int) -> None:
-        nonlocal done
-        done += blocks
-        if progress:
-            progress(done, total)
+    advance = counted(progress, sum(sizes) + sum(map(len, changes)))
 
     with DataFiles(needs.process) as files:
         with (folder / BEFORE).open("wb") as file:

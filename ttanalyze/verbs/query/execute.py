@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ttanalyze.core.run_tables import TABLES, Piece, Progress, Table
+from ttanalyze.core.run_tables import TABLES, Piece, Table
 from ttanalyze.errors import Error
 from ttanalyze.format.layout import Array
 from ttanalyze.format.run import Run
 from ttanalyze.output.tables import join
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.query.expression import Expression, Numbers, column_value
 from ttanalyze.verbs.query.files import RecordsFile
 

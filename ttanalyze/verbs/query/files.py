@@ -17,9 +17,10 @@ import pandas as pd
 
 from ttanalyze.code import demangle
 from ttanalyze.core import stacks
-from ttanalyze.core.run_tables import Progress, Table, Whole
+from ttanalyze.core.run_tables import Table, Whole
 from ttanalyze.errors import Error, system_error
 from ttanalyze.format import tables as frames
+from ttanalyze.util.progress import Progress
 from ttanalyze.util.regular_files import open_regular
 
 PIECE = 1 << 15  # lines

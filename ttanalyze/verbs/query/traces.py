@@ -16,10 +16,11 @@ import numpy as np
 import pandas as pd
 
 from ttanalyze.code import demangle
-from ttanalyze.core.run_tables import Progress, Table, Whole
+from ttanalyze.core.run_tables import Table, Whole
 from ttanalyze.disassembly.decode import parsed
 from ttanalyze.errors import Error
 from ttanalyze.format import tables
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.query.files import PIECE, EventsFile, Lines, RecordsFile
 
 METADATA = "kernel_metadata"

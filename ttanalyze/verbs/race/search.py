@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from ttanalyze.format.files import expect_list, read_json
 from ttanalyze.options import LATEST_POINT
 from ttanalyze.output import text
 from ttanalyze.output.files import private, replacing
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.diff import DiffReport, Divergence, ProcessDiff, diff
 from ttanalyze.verbs.race import pairs
 from ttanalyze.verbs.race.instructions import late
@@ -35,7 +36,6 @@ MOST = 0xFFFFFFFF
 OURS = (b"ttanalyze: ", b"ttanalyze simulator: ")
 SCALES = (10, 1)  # of the delay, by seed
 REFERENCE, AGAIN = "reference", "again"
-Progress = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,10 @@ from ttanalyze.format import open_run
 from ttanalyze.format.files import read_json
 from ttanalyze.format.run import Run
 from ttanalyze.output.files import replacing
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.reduce.places import places
 from ttanalyze.verbs.reduce.report import ReduceReport
-from ttanalyze.verbs.reduce.search import Answers, NothingError, Progress, points_of, reduce
+from ttanalyze.verbs.reduce.search import Answers, NothingError, points_of, reduce
 
 STATE = {"format": "ttanalyze-reduce-state", "version": 1}
 CONFIG = "{config}"

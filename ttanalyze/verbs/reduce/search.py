@@ -14,11 +14,11 @@ from typing import Any
 
 from ttanalyze.core import delays
 from ttanalyze.errors import Error
+from ttanalyze.util.progress import Progress
 
 STRATEGIES = ("bisect", "linear")
 
 Fails = Callable[[delays.Config], bool]
-Progress = Callable[[int, int], None] | None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.rebuild.replay_context import Scene
 from ttanalyze.output import text
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.replay.compare import (
     Memory,
     RegionDifference,
@@ -32,7 +33,7 @@ from ttanalyze.verbs.replay.copied import Copied
 from ttanalyze.verbs.replay.perturb import Provoker
 from ttanalyze.verbs.replay.plan import Plan
 from ttanalyze.verbs.replay.replay import Replay
-from ttanalyze.verbs.replay.run import FAILED, Outcome, Progress, is_lost, plans, status_of
+from ttanalyze.verbs.replay.run import FAILED, Outcome, is_lost, plans, status_of
 
 VARIES, STEADY = "varies", "not seen to vary"
 LOOKED_INTO = 8  # runs of a launch whose differences are looked into
@@ -89,7 +90,7 @@ def prove(
     tolerances: Tolerances | None = None,
     seed: int = 0,
     device: Callable[[], Device] = Device.default,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> list[Verdict]:
     """Does each launch again so many times, with something else going on each time. seed: of what
     that is. progress: is called with runs done and those in all. Raises Error where there is

@@ -13,6 +13,7 @@ from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.rebuild.address_map import Finding
 from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.replay.compare import RegionDifference, Tolerances, Types, differences
 from ttanalyze.verbs.replay.plan import Plan, plan
 from ttanalyze.verbs.replay.replay import Replay
@@ -20,7 +21,6 @@ from ttanalyze.verbs.replay.timing import Times
 
 SAME, DIFFERS, UNCHECKED, REFUSED, FAILED = "same", "differs", "unchecked", "refused", "failed"
 NOT_COMPARED = "not compared"
-Progress = Callable[[int, int], None]
 
 
 @dataclass
@@ -96,7 +96,7 @@ def replay(
     seqs: Iterable[int],
     wish: Wish | None = None,
     device: Callable[[], Device] = Device.default,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> list[Outcome]:
     """Replays launches by their numbers in the order of calls, one after the other, on memory that
     they share. device: gives that to run on, if any launch can be replayed. progress: is called

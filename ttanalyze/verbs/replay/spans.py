@@ -25,9 +25,10 @@ from ttanalyze.gpu.rebuild.dependency_graph import good_epochs, is_partial, span
 from ttanalyze.gpu.rebuild.graph import build, check_kinds, written_by_others
 from ttanalyze.gpu.rebuild.replay_context import Maker, Scene, moved_notes
 from ttanalyze.gpu.rebuild.steps import Launch, Span, Upload, summary
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.replay.compare import RegionDifference, Tolerances, Types, differences
 from ttanalyze.verbs.replay.plan import PARTIAL, lacking
-from ttanalyze.verbs.replay.run import DIFFERS, FAILED, REFUSED, SAME, Progress, is_lost, status_of
+from ttanalyze.verbs.replay.run import DIFFERS, FAILED, REFUSED, SAME, is_lost, status_of
 from ttanalyze.verbs.replay.uninitialized import settled
 
 
@@ -62,7 +63,7 @@ def replay_span(
     types: Types | None = None,
     tolerances: Tolerances | None = None,
     device: Callable[[], Device] = Device.default,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> list[Stretch]:
     """Does the work between two epochs again, by default the first and the last of the first's
     context. progress: is called with stretches done and those in all. Raises Error where there are

@@ -19,6 +19,7 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
+from ttanalyze.util.progress import Progress, counted
 from ttanalyze.verbs.info import info, process_rows
 from ttanalyze.verbs.report.changes import Cells, changes
 from ttanalyze.verbs.report.timeline import Timeline, timeline
@@ -26,7 +27,6 @@ from ttanalyze.verbs.report.usage import usage
 
 PROCESSES = 8  # shown of a run
 KERNELS = 500  # in the table
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Limits:
         return Limits(*(max(1, n // by) for n in vars(self).values()))
 
 
-def document(run: Run, limits: Limits | None = None, progress: Progress | None = None) -> Any:
+def document(run: Run, limits: Limits | None = None, progress: Progress = None) -> Any:
     """All that the page shows of a run: {"processes": […], "hidden": processes not shown}.
 
     progress: called with the epochs done and those in all. Raises FormatError where the run is
@@ -56,13 +56,7 @@ def document(run: Run, limits: Limits | None = None, progress: Progress | None =
     shown = sorted(run.processes, key=lambda p: -len(p.epochs))[:PROCESSES]
     shown.sort(key=lambda p: p.index)
     limits = (limits or Limits()).divided(max(1, len(shown)))
-    total, done = sum(len(p.epochs) for p in shown), 0
-
-    def advance(epochs: int) -> None:
-        nonlocal done
-        done += epochs
-        if progress:
-            progress(done, total)
+    advance = counted(progress, sum(len(p.epochs) for p in shown))
 
     summaries = {p["process"]: p for p in told["processes"]}
     return {

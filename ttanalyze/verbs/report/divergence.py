@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ttanalyze.format.run import Run
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.diff import DiffReport, diff
 from ttanalyze.verbs.diff.report import Divergence
 from ttanalyze.verbs.diff.show import diff_text, facts, suspects, title
-from ttanalyze.verbs.report.data import Progress
 
 ROW = 16  # bytes of memory in a line
 SHOWN = 8  # processes
@@ -23,7 +23,7 @@ class Line:
     bytes: list[tuple[str, bool]]
 
 
-def compare(run: Run, against: Run, progress: Progress | None = None) -> dict[str, Any]:
+def compare(run: Run, against: Run, progress: Progress = None) -> dict[str, Any]:
     """verdict, same, text (as `ttanalyze diff` shows it), and the first divergence of each process:
     title, facts, sides, head and rows of the table of suspects. more: how many there are besides.
     """

@@ -13,6 +13,7 @@ from ttanalyze.errors import Error
 from ttanalyze.format.run import Run
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.info import info
 from ttanalyze.verbs.report import data, divergence
 from ttanalyze.verbs.report.pack import compress, pack
@@ -23,7 +24,7 @@ BUDGET = 12_000_000  # characters of data in a page, beside the library's two mi
 MISSING = "a report needs plotly and jinja2: pip install 'ttanalyze[report]'"
 
 
-def page(run: Run, against: Run | None = None, progress: data.Progress | None = None) -> str:
+def page(run: Run, against: Run | None = None, progress: Progress = None) -> str:
     """The HTML of a run, and of where another one parts from it. Raises Error where the libraries
     are missing, FormatError for damage.
     """

@@ -12,6 +12,7 @@ from typing import BinaryIO
 from ttanalyze.errors import Error
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
+from ttanalyze.util.progress import Progress, counted
 from ttanalyze.verbs.trace.annotations import write_annotations
 from ttanalyze.verbs.trace.calls import Calls
 from ttanalyze.verbs.trace.chrome import ChromeWriter
@@ -51,7 +52,7 @@ def trace(
     *,
     epochs: tuple[int, int] | None = None,
     annotate: str | os.PathLike[str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> Traced:
     """Writes a trace of a run into a file, in one of FORMATS.
 
@@ -69,13 +70,7 @@ def trace(
         have = f"the run has 0 to {most - 1}" if most else "the run has none"
         raise Error(f"no epochs {epochs[0]} to {epochs[1]}: {have}")
     marks = [] if annotate is None else read_marks(Path(annotate), run)
-    total, looked = sum(p.count_events() for p in run.processes) if progress else 0, 0
-
-    def advance(calls: int) -> None:
-        nonlocal looked
-        looked += calls
-        if progress:
-            progress(looked, total)
+    advance = counted(progress, sum(p.count_events() for p in run.processes) if progress else 0)
 
     writer = FORMATS[form](file)
     numbers, pids, done = itertools.count(1), _pids(run), Traced()

@@ -18,6 +18,7 @@ from ttanalyze.format import modules
 from ttanalyze.format.process import Process
 from ttanalyze.gpu.rebuild.address_map import State
 from ttanalyze.output import text
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.replay import Plan
 from ttanalyze.verbs.replay.choose import choose
 from ttanalyze.verbs.tune import code as codes
@@ -25,8 +26,6 @@ from ttanalyze.verbs.tune.search import check, most, search
 from ttanalyze.verbs.tune.space import RECORDED, Configuration, Space, space
 from ttanalyze.verbs.tune.table import Row, Table
 from ttanalyze.verbs.tune.workers import TOOK_LONGER, Worker
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def tune(
     path: Path,
     wish: Wish,
     files: Sequence[Path] = (),
-    progress: Progress | None = None,
+    progress: Progress = None,
     **axes: Sequence[Any] | None,
 ) -> Tuned:
     """Tries what is to be tried, and appends each to the file; what is there already is not tried
@@ -161,7 +160,7 @@ def tune(
 
 
 def _run(
-    steps: Any, attempt: Callable[[Configuration], Row], total: int, progress: Progress | None
+    steps: Any, attempt: Callable[[Configuration], Row], total: int, progress: Progress
 ) -> list[Row]:
     rows: list[Row] = []
     with contextlib.suppress(StopIteration):

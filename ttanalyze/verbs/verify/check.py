@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,10 +26,10 @@ from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Batch, Recompute
 from ttanalyze.format.run import Run
 from ttanalyze.format.unread import Unread, find_unread, keys_of
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.verify.localise import Localiser, Tamper
 
 LISTED = 100  # differences that a report describes; it counts them all
-Progress = Callable[[int, int], None]
 
 
 @dataclass
@@ -105,7 +105,7 @@ def verify(
     keep_going: bool = False,
     against: Run | None = None,
     tamper: tuple[int, int, int] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> VerifyReport:
     """Compares epochs [first, last] of regions with a manifest, all of them by default.
 
@@ -200,7 +200,7 @@ class _Check:
         regions: Sequence[int] | None,
         keep_going: bool,
         tamper: tuple[int, int, int] | None,
-        progress: Progress | None,
+        progress: Progress,
     ) -> None:
         self.run = run
         self.against = against
