@@ -39,7 +39,9 @@ def text(documented: Any) -> str:
         parts = re.split(r"(?:^|(?<=[.;]) )((?:\w+, )*\w+): ", " ".join(paragraph.split()))
         lines = [parts[0]]
         for spelled, meaning in zip(parts[1::2], parts[2::2], strict=True):
-            if set(spelled.split(", ")) <= names:
+            if set(spelled.split(", ")) <= names or (
+                inspect.isclass(documented) and spelled.islower()
+            ):
                 lines.append(f"- `{spelled}`: {meaning}")
             else:
                 lines[-1] += f" {spelled}: {meaning}"
