@@ -4,7 +4,7 @@
 #ifndef TT_INSPECT_FUNCTIONS_H
 #define TT_INSPECT_FUNCTIONS_H
 
-#include "track/modules.h"
+#include "track/functions.h"
 
 /* The function of a launch; NULL: no memory. Before the launch only id, name and chosen are sure to be there. */
 struct function *function_ask(CUfunction handle);

@@ -21,7 +21,7 @@
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
-#include "track/modules.h"
+#include "track/functions.h"
 
 #define KIND_NAME 32 /* bytes of a name of a kind of event */
 #define INCIDENTS 8

@@ -15,7 +15,7 @@
 #include "util/clock.h"
 #include "util/handle_table.h"
 #include "track/graph_log.h"
-#include "track/modules.h"
+#include "track/functions.h"
 #include "track/regions.h"
 
 #define CLOSE_WAIT_MS 1000

@@ -1,5 +1,5 @@
 /*
- * Modules and functions. See modules.h for the invariant.
+ * Modules. See modules.h for the invariant.
  */
 #include "track/modules.h"
 
@@ -12,9 +12,9 @@
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
-#include "util/handle_table.h"
 #include "track/image_retention.h"
 #include "track/image.h"
+#include "track/modules_internal.h"
 #include "track/regions.h"
 #include "util/vector.h"
 
@@ -23,7 +23,6 @@
  * launches are to be run again. What the program names itself is found all the same. */
 #define IMAGE_MAX ((size_t)8 << 20)
 #define FILE_MAX ((size_t)1 << 30) /* where they are kept all the same */
-#define NO_MEMORY "no host memory for a "
 
 struct module {
 	void *handle, **aliases; /* of a library: its module in each context, as far as the program asked */
@@ -42,114 +41,15 @@ struct module {
 	struct module *next;
 };
 
-/* What the program's look-ups told us about a handle before its first launch. */
-struct lookup {
-	void *_Atomic handle;
-	struct function *function;
-	bool kernel;
-	struct lookup *next; /* of the function, or of those to be used again */
-};
+static struct {
+	struct module *list;
+	uint32_t count;
+} modules;
+pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/*
- * A launch may still have a function or a look-up in hand while another thread unloads its module. So
- * look-ups are used again as what they are, and functions when this many others have gone after them.
- */
-#define GONE_KEPT 256
-
-static struct module *modules;
-static struct function *functions;
-static struct function *gone, **gone_end = &gone; /* of unloaded modules, the oldest first */
-static size_t gone_count;
-static struct lookup *spare_lookups;
-static uint32_t module_count, function_count;
-static struct handle_table *_Atomic lookups;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void lookup_add(void *handle, struct function *f, bool kernel)
+static void no_memory(void)
 {
-	struct lookup *l = spare_lookups ? spare_lookups : (spare_lookups = calloc(1, sizeof(*l)));
-
-	if (l) {
-		l->function = f;
-		l->kernel = kernel;
-		atomic_store_explicit(&l->handle, handle, memory_order_release);
-	}
-	if (!l || !handle_add(&lookups, &l->handle)) {
-		session_fail(NO_MEMORY "kernel");
-		return;
-	}
-	spare_lookups = l->next;
-	l->next = f->lookups;
-	f->lookups = l;
-}
-
-/* Handles of an unloaded module come back as others'. */
-static void lookups_forget(struct function *f)
-{
-	for (struct lookup *l; (l = f->lookups);) {
-		f->lookups = l->next;
-		handle_remove(&lookups, &l->handle);
-		atomic_store(&l->handle, l); /* which no handle of the driver's is */
-		l->next = spare_lookups;
-		spare_lookups = l;
-	}
-}
-
-static void functions_forget(uint32_t module)
-{
-	for (struct function **link = &functions; *link;) {
-		struct function *f = *link;
-		if (f->module != module) {
-			link = &f->next;
-			continue;
-		}
-		lookups_forget(f);
-		*link = f->next;
-		f->next = NULL;
-		*gone_end = f;
-		gone_end = &f->next;
-		gone_count++;
-	}
-}
-
-/* Zeros; NULL without memory. */
-static struct function *function_new(void)
-{
-	struct function *f = gone;
-
-	if (gone_count <= GONE_KEPT)
-		return calloc(1, sizeof(*f));
-	gone = f->next;
-	gone_count--;
-	free((char *)f->name);
-	free((struct function_param *)f->params);
-	memset(f, 0, sizeof(*f));
-	return f;
-}
-
-static struct function *function_named(uint32_t module, const char *name)
-{
-	struct function *f = functions;
-
-	while (f && (f->module != module || strcmp(f->name, name)))
-		f = f->next;
-	if (f)
-		return f;
-	if (!(f = function_new()) || !(f->name = strdup(name))) {
-		session_fail(NO_MEMORY "kernel");
-		free(f);
-		return NULL;
-	}
-	f->id = TT_NO_ID;
-	f->module = module;
-	f->name_string = session_store() ? store_string(session_store(), name) : TT_NO_ID;
-	f->chosen = expressions_match(&options.epoch.kernel, name);
-	f->replayable = options.replayable && (!options.kernel.count || expressions_match(&options.kernel, name));
-	f->inside = expressions_match(&options.epoch.inside, name);
-	f->stamped = expressions_match(&options.stamps, name);
-	f->next = functions;
-	functions = f;
-	return f;
+	session_fail("no host memory for a module");
 }
 
 static bool goes_by(const struct module *m, const void *handle)
@@ -163,11 +63,34 @@ static bool goes_by(const struct module *m, const void *handle)
 
 static struct module *module_of(const void *handle)
 {
-	struct module *m = modules;
+	struct module *m = modules.list;
 
 	while (m && !goes_by(m, handle))
 		m = m->next;
 	return m;
+}
+
+static struct module *module_by_id(uint32_t id)
+{
+	struct module *m = modules.list;
+
+	while (m && m->id != id)
+		m = m->next;
+	return m;
+}
+
+uint32_t module_id_of(const void *handle)
+{
+	const struct module *m = module_of(handle);
+
+	return m ? m->id : TT_NO_ID;
+}
+
+bool module_is_library(uint32_t id)
+{
+	const struct module *m = module_by_id(id);
+
+	return m && m->library;
 }
 
 static struct module *module_new(void *handle, bool library)
@@ -175,7 +98,7 @@ static struct module *module_new(void *handle, bool library)
 	struct module *m = calloc(1, sizeof(*m));
 
 	if (!m) {
-		session_fail(NO_MEMORY "module");
+		no_memory();
 		return NULL;
 	}
 	m->handle = handle;
@@ -191,7 +114,7 @@ static void note_variable(void *user, const char *name)
 	if (n == 1 || *name == '.')
 		return;
 	if (!make_room(&m->variables, &m->variables_room, m->variables_size, n + 1, 1)) {
-		session_fail(NO_MEMORY "module");
+		no_memory();
 		return;
 	}
 	memcpy(m->variables + m->variables_size, name, n);
@@ -203,7 +126,7 @@ static void note_variable(void *user, const char *name)
 static void note_variables(struct module *m)
 {
 	if (!image_variables(&m->held.image, note_variable, m))
-		session_fail(NO_MEMORY "module");
+		no_memory();
 }
 
 static bool is_too_large(const struct module *m)
@@ -247,16 +170,16 @@ static void module_add(struct module *m, const struct context *c, const char *pa
 {
 	const struct image *i = &m->held.image;
 
-	m->id = module_count++;
-	m->next = modules;
-	modules = m;
+	m->id = modules.count++;
+	m->next = modules.list;
+	modules.list = m;
 	m->record.id = m->id;
 	m->record.kind = i->kind;
 	m->record.size = i->size;
 	m->record.seq = seq;
 	m->record.path = TT_NO_ID;
 	if (path && !(m->path = strdup(path)))
-		session_fail(NO_MEMORY "module");
+		no_memory();
 	m->record.context = c ? c->index : TT_NO_ID;
 	m->record.missing = m->held.missing;
 	if (is_too_large(m) || is_put_off(m))
@@ -272,19 +195,17 @@ static void module_add(struct module *m, const struct context *c, const char *pa
 
 void modules_begin(void)
 {
-	pthread_mutex_lock(&lock);
-	for (struct function *f = functions; f; f = f->next)
-		if (f->name_string == TT_NO_ID)
-			f->name_string = store_string(session_store(), f->name);
+	pthread_mutex_lock(&modules_lock);
+	functions_begin();
 	for (;;) { /* in the order in which they came */
 		struct module *first = NULL;
-		for (struct module *m = modules; m; m = m->next)
+		for (struct module *m = modules.list; m; m = m->next)
 			first = m->awaited ? m : first;
 		if (!first)
 			break;
 		write_record(first);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&modules_lock);
 }
 
 /* One whose loading was not seen is known from here on. */
@@ -297,83 +218,6 @@ static struct module *module_of_or_new(const struct context *c, void *handle, bo
 	m->held.missing = TT_MISSING_UNSEEN;
 	module_add(m, c, NULL, seq);
 	return m;
-}
-
-/*
- * The only kernel of that name that the program has taken out of a library that is still there; NULL
- * where there is none or more than one. A library's module in a context has handles of its own for
- * its kernels, by which the driver may name what a graph runs.
- */
-static struct function *function_known_as(const char *name)
-{
-	struct function *found = NULL;
-
-	for (struct function *f = functions; f; f = f->next) {
-		const struct module *m = modules;
-		if (f->module == TT_NO_ID || strcmp(f->name, name))
-			continue;
-		while (m && (m->id != f->module || !m->library))
-			m = m->next;
-		if (m && found)
-			return NULL;
-		if (m)
-			found = f;
-	}
-	return found;
-}
-
-struct function *function_seen(CUfunction handle, const char *name, CUmodule module)
-{
-	pthread_mutex_lock(&lock);
-	struct module *m = module ? module_of(module) : NULL;
-	struct function *f = m ? NULL : function_known_as(name);
-	if (!f)
-		f = function_named(m ? m->id : TT_NO_ID, name);
-	if (f && !handle_find(&lookups, handle))
-		lookup_add(handle, f, false);
-	pthread_mutex_unlock(&lock);
-	return function_find(handle);
-}
-
-HOT struct function *function_find(CUfunction handle)
-{
-	struct lookup *l = handle_find(&lookups, handle);
-
-	if (unlikely(!l))
-		return NULL;
-	if (unlikely(l->function->id == TT_NO_ID)) {
-		pthread_mutex_lock(&lock);
-		if (l->function->id == TT_NO_ID)
-			l->function->id = function_count++;
-		pthread_mutex_unlock(&lock);
-	}
-	return l->function;
-}
-
-bool function_is_kernel(CUfunction handle)
-{
-	const struct lookup *l = handle_find(&lookups, handle);
-
-	return l && l->kernel;
-}
-
-const char *function_name(uint32_t id)
-{
-	const struct function *f;
-
-	if (id == TT_NO_ID) /* of those that were not launched so far, too */
-		return NULL;
-	for (unsigned ms = 0; pthread_mutex_trylock(&lock); ms++) {
-		if (ms == 20)
-			return NULL;
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	}
-	for (f = functions; f && f->id != id; f = f->next)
-		;
-	for (f = f ? f : gone; f && f->id != id; f = f->next)
-		;
-	pthread_mutex_unlock(&lock);
-	return f ? f->name : NULL;
 }
 
 static void variable_born(struct context *c, const struct module *m, const char *name, struct variable v, uint64_t seq)
@@ -419,31 +263,14 @@ static void take_out_of(struct module *m)
 	write_record(m);
 }
 
-static void describe(struct context *c, struct function *f, CUfunction handle, const struct code_answers *ask)
+void module_launched(struct context *c, uint32_t id, const struct code_answers *ask)
 {
-	struct tt_function record = {.id = f->id, .name = f->name_string, .module = f->module};
+	struct module *m = module_by_id(id);
 
-	ask->function(f, handle, function_is_kernel(handle), c->device, &record);
-	record.param_bytes = f->param_bytes;
-	record.param_count = f->param_count;
-	store_function(session_store(), &record);
-	f->recorded = true;
-}
-
-void function_launched(struct context *c, struct function *f, CUfunction handle, const struct code_answers *ask)
-{
-	pthread_mutex_lock(&lock);
-	if (!f->recorded)
-		describe(c, f, handle, ask);
-	struct module *m = modules;
-	while (m && m->id != f->module)
-		m = m->next;
-	if (m) {
-		take_out_of(m);
-		find_variables(c, m, ask);
-	}
-	atomic_fetch_or_explicit(&f->known, context_bit(c), memory_order_release);
-	pthread_mutex_unlock(&lock);
+	if (!m)
+		return;
+	take_out_of(m);
+	find_variables(c, m, ask);
 }
 
 uint32_t module_loaded(const struct context *c, void *handle, bool library, const struct loading *l, uint64_t seq)
@@ -461,22 +288,22 @@ uint32_t module_loaded(const struct context *c, void *handle, bool library, cons
 	else if (m->held.image.kind == TT_MODULE_FATBIN)
 		image_prepare();
 	if (l->setting_count && !(m->settings = malloc(l->setting_count * sizeof(*m->settings)))) {
-		session_fail(NO_MEMORY "module");
+		no_memory();
 	} else if (l->setting_count) {
 		memcpy(m->settings, l->settings, l->setting_count * sizeof(*m->settings));
 		m->record.setting_count = l->setting_count;
 	}
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&modules_lock);
 	module_add(m, c, l->path, seq);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&modules_lock);
 	return m->id;
 }
 
 void module_unloaded(void *handle, uint64_t seq)
 {
-	struct module **link = &modules;
+	struct module **link = &modules.list;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&modules_lock);
 	while (*link && (*link)->handle != handle)
 		link = &(*link)->next;
 	struct module *m = *link;
@@ -492,66 +319,45 @@ void module_unloaded(void *handle, uint64_t seq)
 		free(m->aliases);
 		free(m);
 	}
-	pthread_mutex_unlock(&lock);
-}
-
-void module_function(void *module, void *function, const char *name, bool kernel)
-{
-	pthread_mutex_lock(&lock);
-	struct module *m = module_of(module);
-	struct lookup *l = handle_find(&lookups, function);
-	struct function *f = l ? NULL : function_named(m ? m->id : TT_NO_ID, name);
-	if (f)
-		lookup_add(function, f, kernel);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&modules_lock);
 }
 
 void module_alias(const struct context *c, void *library, void *module, uint64_t seq)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&modules_lock);
 	struct module *m = module_of_or_new(c, library, true, seq);
 	if (m && !goes_by(m, module)) {
 		if (make_room(&m->aliases, &m->alias_room, m->alias_count, 1, sizeof(*m->aliases)))
 			m->aliases[m->alias_count++] = module;
 		else
-			session_fail(NO_MEMORY "module");
+			no_memory();
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&modules_lock);
 }
 
 void module_variable(struct context *c, void *module, bool library, const char *name, struct variable v, uint64_t seq)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&modules_lock);
 	struct module *m = module_of_or_new(c, module, library, seq);
 	if (m)
 		variable_born(c, m, name, v, seq);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&modules_lock);
 }
 
 void module_reference(void *module)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&modules_lock);
 	struct module *m = module_of(module);
 	if (m)
 		m->references = true;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&modules_lock);
 }
 
 bool module_has_references(uint32_t id)
 {
-	pthread_mutex_lock(&lock);
-	struct module *m = modules;
-	while (m && m->id != id)
-		m = m->next;
+	pthread_mutex_lock(&modules_lock);
+	const struct module *m = module_by_id(id);
 	bool has = m && m->references;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&modules_lock);
 	return has;
-}
-
-void function_cache(CUfunction handle, CUfunc_cache config)
-{
-	struct lookup *l = handle_find(&lookups, handle);
-
-	if (l)
-		atomic_store(&l->function->cache, (uint32_t)config);
 }

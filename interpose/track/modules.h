@@ -1,8 +1,8 @@
 /*
- * Modules, libraries and the functions in them, by the handles the program uses.
+ * Modules and libraries, by the handles the program uses; functions.h has the functions in them.
  *
- * Invariant: a function once looked up is a valid pointer until well after its module is unloaded,
- * and a look-up on the launch path takes no lock.
+ * Invariant: a module has a record in the run from its loading on, or from the first launch from it
+ * where its image lasts until then.
  */
 #ifndef TT_TRACK_MODULES_H
 #define TT_TRACK_MODULES_H
@@ -14,63 +14,12 @@
 #include "format.h"
 #include "track/streams.h"
 
-struct function {
-	_Atomic uint32_t id; /* tt_function.id; TT_NO_ID: it was not launched so far */
-	uint32_t module;
-	const char *name;
-	uint32_t name_string;
-	bool chosen; /* by --epoch kernel:REGEX */
-	_Atomic bool replayable; /* its next launch is recorded so that it can be run again */
-	uint32_t replayables;    /* launches recorded so: guarded by the capture lock */
-	_Atomic uint32_t cache;  /* CUfunc_cache */
-	bool inside; /* by --epoch graph-node:REGEX */
-	bool stamped; /* by --graph-stamps */
-	bool recorded; /* parameters and attributes below are filled in and its record is written */
-	/* context_bit of those that it was launched in: its module's variables there are known, and the parameters below. */
-	_Atomic uint64_t known;
-	uint32_t param_count, param_bytes;
-	const struct function_param {
-		uint32_t offset, size;
-	} *params;
-	struct lookup *lookups; /* handles that it goes by */
-	struct function *next;
-};
-
-/* Parameters that the program laid out itself, from the `extra` of a launch; NULL where it has not. */
-static inline const void *launch_buffer(void **extra, size_t *size)
-{
-	const void *buffer = NULL;
-
-	*size = 0;
-	for (void **x = extra; x && *x != CU_LAUNCH_PARAM_END; x += 2)
-		if (*x == CU_LAUNCH_PARAM_BUFFER_POINTER)
-			buffer = x[1];
-		else if (*x == CU_LAUNCH_PARAM_BUFFER_SIZE)
-			*size = *(size_t *)x[1];
-	return buffer;
-}
-
-/* Takes no lock. NULL: no look-up of it was seen so far. Before the launch only id, name and chosen are sure to be there. */
-struct function *function_find(CUfunction handle);
-/* One that reached the program on a way that is not seen; module: NULL where that is not known. NULL: no memory. */
-struct function *function_seen(CUfunction handle, const char *name, CUmodule module);
-/* The name of one that was launched, by its id; NULL where it is not known, or not to be had in a moment. */
-const char *function_name(uint32_t id);
 /* A variable of a module; address 0: it is not there. */
 struct variable {
 	CUdeviceptr address;
 	size_t size;
 	bool managed;
 };
-
-/* What function_launched wants to know of loaded code. */
-struct code_answers {
-	/* Fills in the function's parameters, and the record's attributes. kernel: the handle is a CUkernel. */
-	void (*function)(struct function *f, CUfunction handle, bool kernel, CUdevice device, struct tt_function *record);
-	struct variable (*variable)(void *module, bool library, const char *name);
-};
-/* The first launch of a function in a context succeeded: its record, its module's variables. */
-void function_launched(struct context *c, struct function *f, CUfunction handle, const struct code_answers *ask);
 
 /* What the program had the driver load: an image or a file, and how. */
 struct loading {
@@ -85,8 +34,6 @@ void modules_begin(void);
 /* Returns the module id, TT_NO_ID on failure. library: handle is a CUlibrary. */
 uint32_t module_loaded(const struct context *c, void *handle, bool library, const struct loading *l, uint64_t seq);
 void module_unloaded(void *handle, uint64_t seq);
-/* The program took a function or kernel out of a module or library. */
-void module_function(void *module, void *function, const char *name, bool kernel);
 /* The program took a library's module: a second handle of the same. */
 void module_alias(const struct context *c, void *library, void *module, uint64_t seq);
 /* The program asked for a variable: it is a region from now on. */
@@ -95,9 +42,4 @@ void module_variable(struct context *c, void *module, bool library, const char *
 /* The program took a texture or surface reference out of a module: its kernels may use it. */
 void module_reference(void *module);
 bool module_has_references(uint32_t id);
-/* The handle is a CUkernel. */
-bool function_is_kernel(CUfunction handle);
-/* The program asked for a division of shared memory and cache. */
-void function_cache(CUfunction handle, CUfunc_cache config);
-
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "track/modules.h"
+#include "track/functions.h"
 #include "util/handle_table.h"
 #include "util/vector.h"
 

@@ -1,0 +1,250 @@
+/*
+ * Functions of modules. See functions.h for the invariant.
+ */
+#include "track/functions.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "options/options.h"
+#include "session/session.h"
+#include "store/store.h"
+#include "track/modules_internal.h"
+#include "util/handle_table.h"
+
+/* What the program's look-ups told us about a handle before its first launch. */
+struct lookup {
+	void *_Atomic handle;
+	struct function *function;
+	bool kernel;
+	struct lookup *next; /* of the function, or of those to be used again */
+};
+
+/*
+ * A launch may still have a function or a look-up in hand while another thread unloads its module. So
+ * look-ups are used again as what they are, and functions when this many others have gone after them.
+ */
+#define GONE_KEPT 256
+
+static struct {
+	struct function *list;
+	struct function *gone, **gone_end; /* of unloaded modules, the oldest first */
+	size_t gone_count;
+	struct lookup *spare_lookups;
+	struct handle_table *_Atomic lookups;
+	uint32_t count;
+} functions = {.gone_end = &functions.gone};
+
+static void no_memory(void)
+{
+	session_fail("no host memory for a kernel");
+}
+
+static void lookup_add(void *handle, struct function *f, bool kernel)
+{
+	struct lookup *l = functions.spare_lookups ? functions.spare_lookups
+						   : (functions.spare_lookups = calloc(1, sizeof(*l)));
+
+	if (l) {
+		l->function = f;
+		l->kernel = kernel;
+		atomic_store_explicit(&l->handle, handle, memory_order_release);
+	}
+	if (!l || !handle_add(&functions.lookups, &l->handle)) {
+		no_memory();
+		return;
+	}
+	functions.spare_lookups = l->next;
+	l->next = f->lookups;
+	f->lookups = l;
+}
+
+/* Handles of an unloaded module come back as others'. */
+static void lookups_forget(struct function *f)
+{
+	for (struct lookup *l; (l = f->lookups);) {
+		f->lookups = l->next;
+		handle_remove(&functions.lookups, &l->handle);
+		atomic_store(&l->handle, l); /* which no handle of the driver's is */
+		l->next = functions.spare_lookups;
+		functions.spare_lookups = l;
+	}
+}
+
+void functions_forget(uint32_t module)
+{
+	for (struct function **link = &functions.list; *link;) {
+		struct function *f = *link;
+		if (f->module != module) {
+			link = &f->next;
+			continue;
+		}
+		lookups_forget(f);
+		*link = f->next;
+		f->next = NULL;
+		*functions.gone_end = f;
+		functions.gone_end = &f->next;
+		functions.gone_count++;
+	}
+}
+
+/* Zeros; NULL without memory. */
+static struct function *function_new(void)
+{
+	struct function *f = functions.gone;
+
+	if (functions.gone_count <= GONE_KEPT)
+		return calloc(1, sizeof(*f));
+	functions.gone = f->next;
+	functions.gone_count--;
+	free((char *)f->name);
+	free((struct function_param *)f->params);
+	memset(f, 0, sizeof(*f));
+	return f;
+}
+
+static struct function *function_named(uint32_t module, const char *name)
+{
+	struct function *f = functions.list;
+
+	while (f && (f->module != module || strcmp(f->name, name)))
+		f = f->next;
+	if (f)
+		return f;
+	if (!(f = function_new()) || !(f->name = strdup(name))) {
+		no_memory();
+		free(f);
+		return NULL;
+	}
+	f->id = TT_NO_ID;
+	f->module = module;
+	f->name_string = session_store() ? store_string(session_store(), name) : TT_NO_ID;
+	f->chosen = expressions_match(&options.epoch.kernel, name);
+	f->replayable = options.replayable && (!options.kernel.count || expressions_match(&options.kernel, name));
+	f->inside = expressions_match(&options.epoch.inside, name);
+	f->stamped = expressions_match(&options.stamps, name);
+	f->next = functions.list;
+	functions.list = f;
+	return f;
+}
+
+/*
+ * The only kernel of that name that the program has taken out of a library that is still there; NULL
+ * where there is none or more than one. A library's module in a context has handles of its own for
+ * its kernels, by which the driver may name what a graph runs.
+ */
+static struct function *function_known_as(const char *name)
+{
+	struct function *found = NULL;
+
+	for (struct function *f = functions.list; f; f = f->next) {
+		if (strcmp(f->name, name) || !module_is_library(f->module))
+			continue;
+		if (found)
+			return NULL;
+		found = f;
+	}
+	return found;
+}
+
+struct function *function_seen(CUfunction handle, const char *name, CUmodule module)
+{
+	pthread_mutex_lock(&modules_lock);
+	uint32_t id = module ? module_id_of(module) : TT_NO_ID;
+	struct function *f = id != TT_NO_ID ? NULL : function_known_as(name);
+	if (!f)
+		f = function_named(id, name);
+	if (f && !handle_find(&functions.lookups, handle))
+		lookup_add(handle, f, false);
+	pthread_mutex_unlock(&modules_lock);
+	return function_find(handle);
+}
+
+void module_function(void *module, void *function, const char *name, bool kernel)
+{
+	pthread_mutex_lock(&modules_lock);
+	struct lookup *l = handle_find(&functions.lookups, function);
+	struct function *f = l ? NULL : function_named(module_id_of(module), name);
+	if (f)
+		lookup_add(function, f, kernel);
+	pthread_mutex_unlock(&modules_lock);
+}
+
+void functions_begin(void)
+{
+	for (struct function *f = functions.list; f; f = f->next)
+		if (f->name_string == TT_NO_ID)
+			f->name_string = store_string(session_store(), f->name);
+}
+
+HOT struct function *function_find(CUfunction handle)
+{
+	struct lookup *l = handle_find(&functions.lookups, handle);
+
+	if (unlikely(!l))
+		return NULL;
+	if (unlikely(l->function->id == TT_NO_ID)) {
+		pthread_mutex_lock(&modules_lock);
+		if (l->function->id == TT_NO_ID)
+			l->function->id = functions.count++;
+		pthread_mutex_unlock(&modules_lock);
+	}
+	return l->function;
+}
+
+bool function_is_kernel(CUfunction handle)
+{
+	const struct lookup *l = handle_find(&functions.lookups, handle);
+
+	return l && l->kernel;
+}
+
+const char *function_name(uint32_t id)
+{
+	const struct function *f;
+
+	if (id == TT_NO_ID) /* of those that were not launched so far, too */
+		return NULL;
+	for (unsigned ms = 0; pthread_mutex_trylock(&modules_lock); ms++) {
+		if (ms == 20)
+			return NULL;
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+	}
+	for (f = functions.list; f && f->id != id; f = f->next)
+		;
+	for (f = f ? f : functions.gone; f && f->id != id; f = f->next)
+		;
+	pthread_mutex_unlock(&modules_lock);
+	return f ? f->name : NULL;
+}
+
+static void describe(struct context *c, struct function *f, CUfunction handle, const struct code_answers *ask)
+{
+	struct tt_function record = {.id = f->id, .name = f->name_string, .module = f->module};
+
+	ask->function(f, handle, function_is_kernel(handle), c->device, &record);
+	record.param_bytes = f->param_bytes;
+	record.param_count = f->param_count;
+	store_function(session_store(), &record);
+	f->recorded = true;
+}
+
+void function_launched(struct context *c, struct function *f, CUfunction handle, const struct code_answers *ask)
+{
+	pthread_mutex_lock(&modules_lock);
+	if (!f->recorded)
+		describe(c, f, handle, ask);
+	module_launched(c, f->module, ask);
+	atomic_fetch_or_explicit(&f->known, context_bit(c), memory_order_release);
+	pthread_mutex_unlock(&modules_lock);
+}
+
+void function_cache(CUfunction handle, CUfunc_cache config)
+{
+	struct lookup *l = handle_find(&functions.lookups, handle);
+
+	if (l)
+		atomic_store(&l->function->cache, (uint32_t)config);
+}
