@@ -276,37 +276,26 @@ uint32_t delay_chosen(uint64_t stream, uint64_t number, uint32_t *ns)
 
 /* ---- the list ---- */
 
-static void number(struct json *j, const char *key, uint64_t value)
-{
-	json_key(j, key);
-	json_u64(j, value);
-}
-
 static void write_kernel(struct json *j, const struct delay_kernel *k, bool cluster)
 {
 	char text[32];
 
 	json_open(j, '{');
-	json_key(j, "kernel_name");
-	json_string(j, k->name);
+	json_member_string(j, "kernel_name", k->name);
 	json_key(j, "kernel_checksum");
 	json_hex16(j, k->checksum);
-	json_key(j, "instrumentation_points");
-	json_open(j, '{');
+	json_member_open(j, "instrumentation_points", '{');
 	for (size_t i = 0; i < k->count; i++) {
 		const struct point *p = &k->points[i];
 		json_line(j);
 		snprintf(text, sizeof(text), "%llu", (unsigned long long)p->pc);
-		json_key(j, text);
-		json_open(j, '{');
-		number(j, "pc", p->pc);
-		json_key(j, "sass");
-		json_string(j, p->mnemonic);
-		number(j, "delay", p->delay);
-		json_key(j, "on");
-		json_bool(j, p->on);
+		json_member_open(j, text, '{');
+		json_member_u64(j, "pc", p->pc);
+		json_member_string(j, "sass", p->mnemonic);
+		json_member_u64(j, "delay", p->delay);
+		json_member_bool(j, "on", p->on);
 		if (cluster)
-			number(j, "cluster_seed", p->seed);
+			json_member_u64(j, "cluster_seed", p->seed);
 		json_close(j, '}');
 	}
 	json_close(j, '}');
@@ -319,15 +308,15 @@ static void write_call(struct json *j, const struct late_call *c)
 
 	snprintf(text, sizeof(text), "%llu:%llu", (unsigned long long)c->stream, (unsigned long long)c->number);
 	json_line(j);
-	json_key(j, text);
-	json_open(j, '{');
-	number(j, "stream", c->stream);
-	number(j, "number", c->number);
-	number(j, "delay", c->ns);
-	json_key(j, "on");
-	json_bool(j, true);
-	json_key(j, "where");
-	json_string(j, c->flags == TT_EVENTF_DELAYED ? "host" : c->flags == TT_EVENTF_DELAYED_STREAM ? "stream" : "both");
+	json_member_open(j, text, '{');
+	json_member_u64(j, "stream", c->stream);
+	json_member_u64(j, "number", c->number);
+	json_member_u64(j, "delay", c->ns);
+	json_member_bool(j, "on", true);
+	json_member_string(j, "where",
+			   c->flags == TT_EVENTF_DELAYED          ? "host"
+			   : c->flags == TT_EVENTF_DELAYED_STREAM ? "stream"
+								  : "both");
 	json_close(j, '}');
 }
 
@@ -337,17 +326,13 @@ static void write_list(struct json *j)
 	uint32_t most = options.delay_ns > options.launch_delay_ns ? options.delay_ns : options.launch_delay_ns;
 
 	json_open(j, '{');
-	json_key(j, "version");
-	json_string(j, "1.0");
-	number(j, "delay_ns", loaded ? loaded->delay_ns : most);
-	number(j, "delay_min_ns", loaded ? loaded->min_ns : options.delay_min_ns);
-	json_key(j, "mode");
-	json_string(j, config_modes[mode]);
-	number(j, "seed", loaded ? loaded->seed : options.delay_seed);
-	json_key(j, "patterns");
-	json_string(j, options.delay_patterns);
-	json_key(j, "kernels");
-	json_open(j, '{');
+	json_member_string(j, "version", "1.0");
+	json_member_u64(j, "delay_ns", loaded ? loaded->delay_ns : most);
+	json_member_u64(j, "delay_min_ns", loaded ? loaded->min_ns : options.delay_min_ns);
+	json_member_string(j, "mode", config_modes[mode]);
+	json_member_u64(j, "seed", loaded ? loaded->seed : options.delay_seed);
+	json_member_string(j, "patterns", options.delay_patterns);
+	json_member_open(j, "kernels", '{');
 	for (const struct delay_kernel *k = kernels; k; k = k->next) {
 		size_t size = strlen(k->name) + 18;
 		char *key = malloc(size);
@@ -362,8 +347,7 @@ static void write_list(struct json *j)
 		free(key);
 	}
 	json_close(j, '}');
-	json_key(j, "launches");
-	json_open(j, '{');
+	json_member_open(j, "launches", '{');
 	for (size_t i = 0; i < call_count; i++)
 		write_call(j, &calls[i]);
 	json_close(j, '}');

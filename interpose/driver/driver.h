@@ -35,6 +35,10 @@ struct driver {
 extern struct driver real;
 
 extern const char *const call_names[CALL_COUNT];
+static inline const char *call_name(uint32_t call)
+{
+	return call < CALL_COUNT ? call_names[call] : "a call";
+}
 
 /*
  * Fills `real`, once. False where no driver can be loaded. A wrapper may run as soon as its own call is

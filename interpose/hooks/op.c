@@ -19,7 +19,7 @@ HOT struct tt_event *op_event_with(struct op *op, CUresult result, bool stack)
 	struct tt_event *e = op->on && options.events ? events_next() : NULL;
 
 	if (unlikely(result != CUDA_SUCCESS) && op->on)
-		incident_result(op->context, result, op->call < CALL_COUNT ? call_names[op->call] : "a call", op->seq);
+		crash_report_result(op->context, result, call_name(op->call), op->seq);
 	if (unlikely(op->stack))
 		atomic_store_explicit(&op->t->waits_at, 0, memory_order_relaxed);
 	if (!e)

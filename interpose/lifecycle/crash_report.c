@@ -1,5 +1,5 @@
 /*
- * Reports of work in flight. See incident.h for the invariant.
+ * Reports of work in flight. See crash_report.h for the invariant.
  *
  * Who looks holds the one answer of inflight.c, and with it the texts here.
  */
@@ -16,39 +16,30 @@
 #include <unistd.h>
 
 #include "store/file.h"
-#include "util/json_writer.h"
+#include "lifecycle/crash_report_json.h"
 #include "lifecycle/inflight.h"
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
 #include "track/functions.h"
 
-#define KIND_NAME 32 /* bytes of a name of a kind of event */
-#define INCIDENTS 8
 #define STREAMS 8 /* that get lines; the others are counted */
 #define STACKS 3  /* of these, that get theirs */
 #define CALLS 4   /* of each, where any of them may have done it */
 #define FRAMES 8        /* of a stack; of native ones, which have no names yet, half */
-#define THREADS 16
 #define NAME 160  /* most of a kernel's name, file or function */
-
-struct thread_in_call {
-	uint32_t tid, call, stack;
-};
 
 static struct {
 	char text[16384];
 	size_t used;
 } page;
-static char *incidents[INCIDENTS]; /* JSON */
-static unsigned _Atomic incident_count;
-static struct thread_in_call threads[THREADS];
-static unsigned thread_count;
-
-static pthread_mutex_t epoch_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tt_epoch last_epoch;
-static _Atomic bool any_epoch;
-static _Atomic bool ending; /* told, but for the last epoch */
+static struct calling_threads threads;
+static struct {
+	pthread_mutex_t lock;
+	struct tt_epoch record;
+	_Atomic bool any;
+	_Atomic bool awaited; /* an end was told, but for the last epoch */
+} last = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- texts ---- */
 
@@ -126,11 +117,6 @@ static void dimensions(const uint32_t d[3], char out[40])
 		snprintf(out, 40, "%u", d[0]);
 	else
 		snprintf(out, 40, "%ux%ux%u", d[0], d[1], d[2]);
-}
-
-static const char *call_name(uint32_t call)
-{
-	return call < CALL_COUNT ? call_names[call] : "a call";
 }
 
 static void describe_call(const struct tt_event *e, char out[NAME + 160])
@@ -288,18 +274,18 @@ static void write_streams(const struct inflight *in, bool all)
 static void note_thread(uint32_t tid, uint32_t call, uint32_t stack, void *unused)
 {
 	(void)unused;
-	if (thread_count < THREADS && call != TT_NO_ID)
-		threads[thread_count++] = (struct thread_in_call){tid, call, stack};
+	if (threads.count < CALLING_THREADS && call != TT_NO_ID)
+		threads.list[threads.count++] = (struct calling_thread){tid, call, stack};
 }
 
 static void write_threads(void)
 {
-	for (unsigned i = 0; i < thread_count && i < STREAMS; i++) {
-		if (threads[i].tid == (uint32_t)getpid())
-			line(1, "the main thread is in %s", call_name(threads[i].call));
+	for (unsigned i = 0; i < threads.count && i < STREAMS; i++) {
+		if (threads.list[i].tid == (uint32_t)getpid())
+			line(1, "the main thread is in %s", call_name(threads.list[i].call));
 		else
-			line(1, "thread %u is in %s", threads[i].tid, call_name(threads[i].call));
-		write_stack(threads[i].stack);
+			line(1, "thread %u is in %s", threads.list[i].tid, call_name(threads.list[i].call));
+		write_stack(threads.list[i].stack);
 	}
 }
 
@@ -307,171 +293,35 @@ static void write_last_epoch(void)
 {
 	char when[32];
 
-	if (!atomic_load(&any_epoch)) {
+	if (!atomic_load(&last.any)) {
 		line(1, "no epoch is complete");
 		return;
 	}
-	pthread_mutex_lock(&epoch_lock);
-	struct tt_epoch e = last_epoch;
-	pthread_mutex_unlock(&epoch_lock);
+	pthread_mutex_lock(&last.lock);
+	struct tt_epoch e = last.record;
+	pthread_mutex_unlock(&last.lock);
 	line(1, "last complete epoch: %u (call %" PRIu64 ", %s)", e.number, e.seq, age(e.time_ns, when));
-}
-
-/* ---- process.json ---- */
-
-/* As readers spell kinds: TT_EVENT_GRAPH_LAUNCH is "graph-launch". */
-static const char *kind_name(uint32_t kind, char name[KIND_NAME])
-{
-#define ROW(name, number, properties) [number] = #name,
-	static const char *const names[] = {TT_EVENT_KINDS(ROW)};
-#undef ROW
-	const char *from = kind < sizeof(names) / sizeof(names[0]) && names[kind] ? names[kind] : "UNKNOWN";
-	size_t i = 0;
-
-	for (; from[i] && i + 1 < KIND_NAME; i++)
-		name[i] = from[i] == '_' ? '-' : (char)(from[i] - 'A' + 'a');
-	name[i] = 0;
-	return name;
-}
-
-static void member(struct json *j, const char *key, uint64_t value)
-{
-	json_key(j, key);
-	json_u64(j, value);
-}
-
-static void json_dimensions(struct json *j, const char *key, const uint32_t d[3])
-{
-	json_key(j, key);
-	json_open(j, '[');
-	for (int i = 0; i < 3; i++)
-		json_u64(j, d[i]);
-	json_close(j, ']');
-}
-
-static void json_call(struct json *j, const struct tt_event *e)
-{
-	char kind[KIND_NAME];
-
-	json_open(j, '{');
-	member(j, "seq", e->seq);
-	member(j, "submitted_ns", e->time_ns);
-	json_key(j, "kind");
-	json_string(j, kind_name(e->kind, kind));
-	json_key(j, "call");
-	json_string(j, call_name(e->call));
-	member(j, "thread", e->thread);
-	member(j, "stack", e->stack);
-	if (e->kind == TT_EVENT_LAUNCH) {
-		json_key(j, "kernel");
-		json_string(j, function_name(e->id));
-		json_dimensions(j, "grid", e->grid);
-		json_dimensions(j, "block", e->block);
-	} else if (e->bytes) {
-		member(j, "bytes", e->bytes);
-	}
-	json_close(j, '}');
-}
-
-static void json_place(struct json *j, const struct inflight_stream *s)
-{
-	member(j, "context", s->context);
-	member(j, "stream", s->id);
-	if (s->thread)
-		member(j, "thread", s->thread);
-}
-
-static void json_stream(struct json *j, const struct inflight_stream *s)
-{
-	json_open(j, '{');
-	json_place(j, s);
-	if (s->behind) {
-		json_key(j, "behind");
-		json_open(j, '{');
-		json_place(j, s->behind);
-		json_close(j, '}');
-	}
-	member(j, "count", s->count);
-	json_key(j, "more");
-	json_bool(j, s->more);
-	json_key(j, "destroyed");
-	json_bool(j, s->destroyed);
-	json_key(j, "calls");
-	json_open(j, '[');
-	for (uint32_t i = 0; i < s->listed; i++)
-		json_call(j, s->calls[i]);
-	json_close(j, ']');
-	json_close(j, '}');
-}
-
-/* call: NULL where it was no result of one. */
-static void keep(const struct inflight *in, const char *reason, const char *call, uint64_t seq)
-{
-	unsigned at = atomic_load(&incident_count);
-	struct json j;
-
-	if (at == INCIDENTS)
-		return;
-	json_begin(&j, NULL, NULL);
-	json_open(&j, '{');
-	json_key(&j, "reason");
-	json_string(&j, reason);
-	json_key(&j, "call");
-	json_string(&j, call);
-	member(&j, "seq", seq);
-	member(&j, "time_ns", clock_ns());
-	json_key(&j, "answered");
-	json_bool(&j, in->answered);
-	member(&j, "streams", in->count);
-	json_key(&j, "in_flight");
-	json_open(&j, '[');
-	for (uint32_t i = 0; i < in->count && i < INFLIGHT_STREAMS; i++)
-		json_stream(&j, in->streams[i]);
-	json_close(&j, ']');
-	json_key(&j, "threads");
-	json_open(&j, '[');
-	for (unsigned i = 0; i < thread_count; i++) {
-		json_open(&j, '{');
-		member(&j, "thread", threads[i].tid);
-		json_key(&j, "call");
-		json_string(&j, call_name(threads[i].call));
-		member(&j, "stack", threads[i].stack);
-		json_close(&j, '}');
-	}
-	json_close(&j, ']');
-	json_close(&j, '}');
-	if (json_text(&j) && (incidents[at] = strdup(json_text(&j))))
-		atomic_store(&incident_count, at + 1);
-	json_free(&j);
-}
-
-void incidents_json(struct json *j)
-{
-	json_open(j, '[');
-	for (unsigned i = 0; i < atomic_load(&incident_count); i++)
-		json_raw(j, incidents[i]);
-	json_close(j, ']');
 }
 
 /* ---- what happens ---- */
 
-void incident_epoch(const struct tt_epoch *e)
+void crash_report_epoch(const struct tt_epoch *e)
 {
 	struct context *c = context_first();
 
 	if (e->flags & (TT_EPOCHF_REFUSED | TT_EPOCHF_DROPPED))
 		return;
-	pthread_mutex_lock(&epoch_lock);
-	last_epoch = *e;
-	pthread_mutex_unlock(&epoch_lock);
-	atomic_store(&any_epoch, true);
+	pthread_mutex_lock(&last.lock);
+	last.record = *e;
+	pthread_mutex_unlock(&last.lock);
+	atomic_store(&last.any, true);
 	while (c && c->index != e->context)
 		c = c->next;
 	if (c && !(e->flags & TT_EPOCHF_LOOSE))
 		inflight_completed(c, e->seq + (e->trigger != TT_TRIGGER_KERNEL_BEFORE));
 }
 
-void incident_result(struct context *c, CUresult r, const char *call, uint64_t seq)
+void crash_report_result(struct context *c, CUresult r, const char *call, uint64_t seq)
 {
 	const struct inflight *in;
 	const char *name = "?";
@@ -480,7 +330,7 @@ void incident_result(struct context *c, CUresult r, const char *call, uint64_t s
 	if (!driver_context_lost(r) || atomic_exchange(&c->lost, true) || session_state != SESSION_ON ||
 	    !(in = inflight_look(c, false)))
 		return;
-	thread_count = 0;
+	threads.count = 0;
 	real.cuGetErrorName(r, &name);
 	if (seq)
 		snprintf(at, sizeof(at), " (call %" PRIu64 ")", seq);
@@ -489,12 +339,12 @@ void incident_result(struct context *c, CUresult r, const char *call, uint64_t s
 	write_streams(in, true);
 	write_last_epoch();
 	say_page();
-	keep(in, name, call, seq);
+	crash_report_keep(in, &threads, name, call, seq);
 	inflight_done();
 	session_listeners.changed();
 }
 
-void incident_ending(const char *what, const char *reason)
+void crash_report_ending(const char *what, const char *reason)
 {
 	const struct inflight *in;
 	const char *name = "?";
@@ -504,7 +354,7 @@ void incident_ending(const char *what, const char *reason)
 		lost |= atomic_load(&c->lost);
 	if (lost || session_state != SESSION_ON || !(in = inflight_look(NULL, true)))
 		return;
-	thread_count = 0;
+	threads.count = 0;
 	threads_in_calls(note_thread, NULL);
 	line(0, "ended by %s, %s%s", what, in->count ? "with work in flight" : "nothing in flight",
 	     in->answered ? "" : " (the driver does not answer)");
@@ -516,15 +366,15 @@ void incident_ending(const char *what, const char *reason)
 	if (in->count)
 		write_threads();
 	say_page();
-	keep(in, reason, NULL, 0);
-	atomic_store(&ending, true);
+	crash_report_keep(in, &threads, reason, NULL, 0);
+	atomic_store(&last.awaited, true);
 	inflight_done();
 }
 
 /* By whichever thread comes first. */
-void incident_ended(void)
+void crash_report_ended(void)
 {
-	if (!atomic_exchange(&ending, false))
+	if (!atomic_exchange(&last.awaited, false))
 		return;
 	write_last_epoch();
 	say_page();

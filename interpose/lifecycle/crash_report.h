@@ -14,18 +14,14 @@
 #include "format.h"
 
 struct context;
-struct json;
 
 /* A call gave the program, or us, a result that tells of a lost context; seq: 0 where it is not recorded. */
-void incident_result(struct context *c, CUresult r, const char *call, uint64_t seq);
+void crash_report_result(struct context *c, CUresult r, const char *call, uint64_t seq);
 /* Something ends the process: "signal 15 (SIGTERM)", and as the run has it, "signal 15". */
-void incident_ending(const char *what, const char *reason);
+void crash_report_ending(const char *what, const char *reason);
 /* The files have all that they will have. Safe to repeat. */
-void incident_ended(void);
+void crash_report_ended(void);
 /* This epoch is in the files. */
-void incident_epoch(const struct tt_epoch *e);
-
-/* What was told, as a list for process.json. */
-void incidents_json(struct json *j);
+void crash_report_epoch(const struct tt_epoch *e);
 
 #endif

@@ -49,9 +49,9 @@ static void finish_by_signal(int number)
 	else
 		snprintf(what, sizeof(what), "%s", reason);
 	session_hurry();
-	incident_ending(what, reason);
+	crash_report_ending(what, reason);
 	recorder_finish(number ? "signal" : "timeout", reason);
-	incident_ended();
+	crash_report_ended();
 }
 
 static void in_child(void)
@@ -64,7 +64,7 @@ void ending_watch(void)
 {
 	owner = getpid();
 	inflight_open(); /* without it, reports go by what was recorded */
-	if (!signals_watch(finish_by_signal, incident_ended, options.timeout_ms))
+	if (!signals_watch(finish_by_signal, crash_report_ended, options.timeout_ms))
 		session_warn("no thread for signals: one that ends the process ends the recording where it is");
 	atexit(finish);
 	at_quick_exit(finish);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "entry/entry.h"
-#include "lifecycle/crash_report.h"
+#include "lifecycle/crash_report_json.h"
 #include "nvtx/nvtx.h"
 #include "options/options.h"
 #include "session/session.h"
@@ -52,23 +52,13 @@ static void json_devices(struct json *j)
 		if (listed)
 			continue;
 		json_open(j, '{');
-		json_key(j, "ordinal");
-		json_u64(j, (uint64_t)c->device);
-		json_key(j, "name");
-		json_string(j, c->device_name);
-		json_key(j, "memory");
-		json_u64(j, c->device_memory);
-		json_key(j, "capability");
-		json_u64(j, (uint64_t)c->device_capability);
+		json_member_u64(j, "ordinal", (uint64_t)c->device);
+		json_member_string(j, "name", c->device_name);
+		json_member_u64(j, "memory", c->device_memory);
+		json_member_u64(j, "capability", (uint64_t)c->device_capability);
 		json_close(j, '}');
 	}
 	json_close(j, ']');
-}
-
-static void counter(struct json *j, const char *key, uint64_t value)
-{
-	json_key(j, key);
-	json_u64(j, value);
 }
 
 /* Where there is no room for contents. */
@@ -83,17 +73,49 @@ static void json_digests_only(struct json *j)
 		return;
 	}
 	json_open(j, '{');
-	counter(j, "since", since);
-	json_key(j, "reason");
-	json_string(j, reason);
+	json_member_u64(j, "since", since);
+	json_member_string(j, "reason", reason);
 	json_close(j, '}');
+}
+
+static void json_ring(struct json *j)
+{
+	struct session_ring ring = session_ring();
+
+	json_member_open(j, "ring", '{');
+	json_member_u64(j, "bytes", ring.bytes);
+	json_member_string(j, "place", ring.place);
+	json_close(j, '}');
+}
+
+static void json_counters(struct json *j)
+{
+	json_member_open(j, "counters", '{');
+	json_member_u64(j, "events", events_count());
+	json_member_u64(j, "events_lost", events_lost());
+	json_member_u64(j, "annotations", nvtx_count());
+	json_member_u64(j, "epochs", session_counters.epochs);
+	json_member_u64(j, "epochs_refused", session_counters.epochs_refused);
+	json_member_u64(j, "epochs_dropped", session_counters.epochs_dropped);
+	json_member_u64(j, "bytes_read", session_counters.bytes_read);
+	json_member_u64(j, "bytes_changed", session_counters.bytes_changed);
+	json_member_u64(j, "bytes_stored", session_counters.bytes_stored);
+	json_close(j, '}');
+}
+
+static void json_unknown_calls(struct json *j)
+{
+	const char *const *unknown;
+
+	json_member_open(j, "unknown_calls", '[');
+	for (unsigned i = 0, n = entry_unknown_calls(&unknown); i < n; i++)
+		json_string(j, unknown[i]);
+	json_close(j, ']');
 }
 
 void process_json_write(const char *status, const char *reason, bool ended)
 {
 	store *run = session_store();
-	struct session_ring ring = session_ring();
-	const char *const *unknown;
 	char cwd[4096];
 	int driver = 0;
 	struct json j;
@@ -102,70 +124,44 @@ void process_json_write(const char *status, const char *reason, bool ended)
 		real.cuDriverGetVersion(&driver);
 	json_begin(&j, NULL, NULL);
 	json_open(&j, '{');
-	counter(&j, "process", store_process_index(run));
-	counter(&j, "pid", (uint64_t)getpid());
+	json_member_u64(&j, "process", store_process_index(run));
+	json_member_u64(&j, "pid", (uint64_t)getpid());
 	json_key(&j, "argv");
 	json_arguments(&j);
-	json_key(&j, "cwd");
-	json_string(&j, getcwd(cwd, sizeof(cwd)) ? cwd : "");
-	counter(&j, "started_ns", started_ns);
+	json_member_string(&j, "cwd", getcwd(cwd, sizeof(cwd)) ? cwd : "");
+	json_member_u64(&j, "started_ns", started_ns);
 	json_key(&j, "ended_ns");
 	if (ended)
 		json_u64(&j, clock_real_ns());
 	else
 		json_null(&j);
-	json_key(&j, "status");
-	json_string(&j, status);
-	json_key(&j, "reason");
-	json_string(&j, reason);
-	json_key(&j, "deterministic");
-	json_bool(&j, options.deterministic);
-	counter(&j, "driver_version", (uint64_t)driver);
+	json_member_string(&j, "status", status);
+	json_member_string(&j, "reason", reason);
+	json_member_bool(&j, "deterministic", options.deterministic);
+	json_member_u64(&j, "driver_version", (uint64_t)driver);
 	json_key(&j, "devices");
 	json_devices(&j);
 	json_key(&j, "options");
 	options_json(&j);
 	json_key(&j, "timeline");
 	timeline_json(&j);
-	json_key(&j, "ring");
-	json_open(&j, '{');
-	counter(&j, "bytes", ring.bytes);
-	json_key(&j, "place");
-	json_string(&j, ring.place);
-	json_close(&j, '}');
-	json_key(&j, "counters");
-	json_open(&j, '{');
-	counter(&j, "events", events_count());
-	counter(&j, "events_lost", events_lost());
-	counter(&j, "annotations", nvtx_count());
-	counter(&j, "epochs", session_counters.epochs);
-	counter(&j, "epochs_refused", session_counters.epochs_refused);
-	counter(&j, "epochs_dropped", session_counters.epochs_dropped);
-	counter(&j, "bytes_read", session_counters.bytes_read);
-	counter(&j, "bytes_changed", session_counters.bytes_changed);
-	counter(&j, "bytes_stored", session_counters.bytes_stored);
-	json_close(&j, '}');
+	json_ring(&j);
+	json_counters(&j);
 	json_digests_only(&j);
-	json_key(&j, "files");
-	json_open(&j, '{');
+	json_member_open(&j, "files", '{');
 	store_files(run, &j);
 	events_json(&j);
 	params_json(&j);
 	activities_json(&j);
 	json_close(&j, '}');
-	json_key(&j, "unknown_calls");
-	json_open(&j, '[');
-	for (unsigned i = 0, n = entry_unknown_calls(&unknown); i < n; i++)
-		json_string(&j, unknown[i]);
-	json_close(&j, ']');
+	json_unknown_calls(&j);
 	json_key(&j, "warnings");
 	session_warnings_json(&j, false);
 	json_key(&j, "losses");
 	session_warnings_json(&j, true);
 	json_key(&j, "incidents");
-	incidents_json(&j);
-	json_key(&j, "calls");
-	json_open(&j, '[');
+	crash_reports_json(&j);
+	json_member_open(&j, "calls", '[');
 	for (unsigned i = 0; i < CALL_COUNT; i++)
 		json_string(&j, call_names[i]);
 	json_close(&j, ']');

@@ -117,8 +117,8 @@ static bool start(void)
 	session_set_store(run);
 	session_listeners = (struct session_listeners){
 		.region_gone = capture_region_gone,
-		.context_failed = incident_result,
-		.epoch_stored = incident_epoch,
+		.context_failed = crash_report_result,
+		.epoch_stored = crash_report_epoch,
 		.changed = note_changes,
 	};
 	if (options.compress && !compress)

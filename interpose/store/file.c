@@ -438,10 +438,8 @@ struct file_end file_end_read(struct file *f, uint64_t size)
 
 void file_end_json(struct json *j, const char *name, const struct file_end *end)
 {
-	json_key(j, name);
-	json_open(j, '{');
-	json_key(j, "size");
-	json_u64(j, end->size);
+	json_member_open(j, name, '{');
+	json_member_u64(j, "size", end->size);
 	json_key(j, "check");
 	if (end->checked)
 		json_hex16(j, end->check);

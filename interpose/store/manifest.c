@@ -69,15 +69,11 @@ static bool write_region(const struct manifest_source *m, struct json *j, uint32
 {
 	json_line(j);
 	json_open(j, '{');
-	json_key(j, "id");
-	json_u64(j, id);
-	json_key(j, "kind");
-	json_string(j, region_kind(l->kind));
-	json_key(j, "size");
-	json_u64(j, l->size);
+	json_member_u64(j, "id", id);
+	json_member_string(j, "kind", region_kind(l->kind));
+	json_member_u64(j, "size", l->size);
 	bool good = write_label(m, j, l->label);
-	json_key(j, "born");
-	json_u64(j, l->born);
+	json_member_u64(j, "born", l->born);
 	json_key(j, "died");
 	if (l->died == TT_NO_EPOCH)
 		json_null(j);
@@ -140,8 +136,7 @@ static bool write_regions(const struct manifest_source *m, struct json *j)
 	struct tt_region *records = malloc(FILE_PIECE);
 	bool good = records != NULL;
 
-	json_key(j, "regions");
-	json_open(j, '[');
+	json_member_open(j, "regions", '[');
 	for (uint32_t first = 0, next; good && first != TT_NO_ID; first = next) {
 		struct life *lives = calloc(WINDOW, sizeof(*lives));
 		good = lives && read_window(m, first, lives, records, &next);
@@ -168,8 +163,7 @@ static void write_flags(const struct manifest_source *m, struct json *j, const s
 
 	if (e->segment < m->oldest_segment && !(set & TT_EPOCHF_REFUSED))
 		set |= TT_EPOCHF_DROPPED;
-	json_key(j, "flags");
-	json_open(j, '[');
+	json_member_open(j, "flags", '[');
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
 		if (set & flags[i].flag)
 			json_string(j, flags[i].name);
@@ -194,8 +188,7 @@ static bool write_digests(const struct manifest_source *m, struct json *j, const
 		sorted = d[i - 1].region <= d[i].region;
 	if (!sorted)
 		qsort(d, e->digests_count, sizeof(*d), by_region);
-	json_key(j, "digests");
-	json_open(j, '{');
+	json_member_open(j, "digests", '{');
 	for (uint64_t i = 0; good && i < e->digests_count; i++) {
 		char key[12];
 		snprintf(key, sizeof(key), "%u", d[i].region);
@@ -213,10 +206,8 @@ static bool write_epoch(const struct manifest_source *m, struct json *j, const s
 
 	json_line(j);
 	json_open(j, '{');
-	json_key(j, "epoch");
-	json_u64(j, e->number);
-	json_key(j, "trigger");
-	json_string(j, trigger_name(e->trigger));
+	json_member_u64(j, "epoch", e->number);
+	json_member_string(j, "trigger", trigger_name(e->trigger));
 	good = write_label(m, j, e->label);
 	write_flags(m, j, e);
 	good = good && write_digests(m, j, e);
@@ -231,8 +222,7 @@ static bool write_epochs(const struct manifest_source *m, struct json *j)
 	struct tt_epoch *records = malloc(FILE_PIECE);
 	bool good = records != NULL;
 
-	json_key(j, "epochs");
-	json_open(j, '[');
+	json_member_open(j, "epochs", '[');
 	for (uint64_t at = 0; good && at < end; at += piece) {
 		uint64_t n = end - at < piece ? end - at : piece;
 		good = file_read(m->epochs, records, n * sizeof(*records), TT_FILE_HEADER_SIZE + at * sizeof(*records));
@@ -260,8 +250,7 @@ bool manifest_write(const struct manifest_source *m)
 		return false;
 	json_begin(&j, to_file, &out);
 	json_open(&j, '{');
-	json_key(&j, "process");
-	json_u64(&j, m->process);
+	json_member_u64(&j, "process", m->process);
 	good = write_regions(m, &j) && write_epochs(m, &j);
 	json_close(&j, '}');
 	good = good && json_flush(&j);

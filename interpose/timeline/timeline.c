@@ -215,14 +215,10 @@ void timeline_forget(void)
 void timeline_json(struct json *j)
 {
 	json_open(j, '{');
-	json_key(j, "asked");
-	json_string(j, timeline_names[options.timeline]);
-	json_key(j, "source");
-	json_string(j, used == TIMELINE_OFF ? "none" : timeline_names[used]);
-	json_key(j, "reason");
-	json_string(j, reason);
-	json_key(j, "missed");
-	json_u64(j, atomic_load(&missed));
+	json_member_string(j, "asked", timeline_names[options.timeline]);
+	json_member_string(j, "source", used == TIMELINE_OFF ? "none" : timeline_names[used]);
+	json_member_string(j, "reason", reason);
+	json_member_u64(j, "missed", atomic_load(&missed));
 	json_key(j, "clock_error_ns");
 	if (atomic_load(&clock_error))
 		json_u64(j, atomic_load(&clock_error));

@@ -42,6 +42,31 @@ void json_bool(struct json *j, bool value);
 void json_null(struct json *j);
 void json_raw(struct json *j, const char *value); /* one value that is JSON already */
 
+/* A key with its value, or with what is to come up to json_close. */
+static inline void json_member_u64(struct json *j, const char *key, uint64_t value)
+{
+	json_key(j, key);
+	json_u64(j, value);
+}
+
+static inline void json_member_string(struct json *j, const char *key, const char *value)
+{
+	json_key(j, key);
+	json_string(j, value);
+}
+
+static inline void json_member_bool(struct json *j, const char *key, bool value)
+{
+	json_key(j, key);
+	json_bool(j, value);
+}
+
+static inline void json_member_open(struct json *j, const char *key, char bracket)
+{
+	json_key(j, key);
+	json_open(j, bracket);
+}
+
 /* The length of the valid UTF-8 sequence that begins the n > 0 bytes at p; 0 where there is none. */
 unsigned json_utf8_length(const char *p, size_t n);
 

@@ -11,7 +11,7 @@
 
 static CUcontext context;
 static CUdeviceptr busy;
-static atomic_bool stop;
+static atomic_bool works, stop;
 
 /* Sets memory of its own, over and over. */
 static void *work_elsewhere(void *unused)
@@ -23,6 +23,7 @@ static void *work_elsewhere(void *unused)
 	OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 	for (unsigned i = 0; !stop; i++) {
 		OK(cuMemsetD32Async(busy, i, N, stream));
+		works = true;
 		if (i % 16 == 15)
 			OK(cuStreamSynchronize(stream));
 	}
@@ -79,6 +80,8 @@ int main(void)
 
 	/* While another thread works. */
 	OK(pthread_create(&other, NULL, work_elsewhere, NULL));
+	while (!works)
+		sched_yield();
 	for (unsigned i = 0; i < 4; i++)
 		OK(launch((CUfunction)add, n, stream, PARAMS(&p, &n, &value)));
 	OK(cuStreamSynchronize(stream));

@@ -1,0 +1,28 @@
+/*
+ * Reports of work in flight, kept for process.json.
+ */
+#ifndef TT_LIFECYCLE_CRASH_REPORT_JSON_H
+#define TT_LIFECYCLE_CRASH_REPORT_JSON_H
+
+#include <stdint.h>
+
+#define CALLING_THREADS 16
+
+struct inflight;
+struct json;
+
+/* Threads in the middle of a driver call. */
+struct calling_threads {
+	struct calling_thread {
+		uint32_t tid, call, stack;
+	} list[CALLING_THREADS];
+	unsigned count;
+};
+
+/* call: NULL where it was no result of one. Of many reports the first few are kept. */
+void crash_report_keep(const struct inflight *in, const struct calling_threads *threads, const char *reason, const char *call,
+		       uint64_t seq);
+/* What was kept, as a list. */
+void crash_reports_json(struct json *j);
+
+#endif
