@@ -38,10 +38,17 @@ struct exec {
 	struct exec *next_spare;
 };
 
-static struct handle_table *_Atomic table;
-static struct exec *spare;
-static uint32_t count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all but what readers of the table see */
+static struct {
+	struct handle_table *_Atomic by_handle;
+	struct exec *spare;
+	uint32_t count;
+	/*
+	 * The driver pairs nodes of two graphs in the order in which they became the last ones, and in that
+	 * of their edges. It does not tell the first, which is that of the nodes as long as no edge is taken out.
+	 */
+	_Atomic bool edges_removed;
+	pthread_mutex_t lock; /* all but what readers of the table see */
+} graphs = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void no_memory(void)
 {
@@ -50,7 +57,7 @@ static void no_memory(void)
 
 struct exec *graphs_find(CUgraphExec handle)
 {
-	return handle_find(&table, handle);
+	return handle_find(&graphs.by_handle, handle);
 }
 
 uint32_t graph_number(const struct exec *x)
@@ -124,19 +131,19 @@ void graphs_write(void)
 {
 	if (!graph_log_waits())
 		return;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&graphs.lock);
 	graph_log_write();
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graphs.lock);
 }
 
 void graphs_close(void)
 {
 	struct timespec until = clock_in(CLOSE_WAIT_MS);
 
-	if (pthread_mutex_timedlock(&lock, &until))
+	if (pthread_mutex_timedlock(&graphs.lock, &until))
 		return;
 	graph_log_write();
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graphs.lock);
 }
 
 /* The caller holds the lock. */
@@ -154,10 +161,10 @@ static void lose(struct exec *x, uint64_t seq, const char *why)
 
 static struct exec *exec_new(void)
 {
-	struct exec *x = spare;
+	struct exec *x = graphs.spare;
 
 	if (x) {
-		spare = x->next_spare;
+		graphs.spare = x->next_spare;
 		x->next_spare = NULL;
 	} else if (!(x = calloc(1, sizeof(*x)))) {
 		no_memory();
@@ -170,8 +177,8 @@ static void exec_free(struct exec *x)
 {
 	nodes_free(&x->nodes);
 	nodes_free(&x->source);
-	x->next_spare = spare;
-	spare = x;
+	x->next_spare = graphs.spare;
+	graphs.spare = x;
 }
 
 static void end(struct exec *x, uint64_t seq)
@@ -189,7 +196,7 @@ static struct exec *take_out(CUgraphExec handle)
 	struct exec *x = graphs_find(handle);
 
 	if (x)
-		handle_remove(&table, &x->handle);
+		handle_remove(&graphs.by_handle, &x->handle);
 	return x;
 }
 
@@ -224,13 +231,13 @@ uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nod
 
 	if (!whole)
 		session_lost("what a graph consists of is not known: %s", nodes->failed);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&graphs.lock);
 	struct exec *x = take_out(handle);
 	if (x) /* its end was not seen */
 		end(x, seq);
 	if ((x = exec_new())) {
 		x->handle = handle;
-		x->number = number = count++;
+		x->number = number = graphs.count++;
 		x->label = options.epoch.graph ? label_of(number) : TT_NO_ID;
 		x->context = c;
 		x->unread = !whole;
@@ -239,7 +246,7 @@ uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nod
 		if (!whole)
 			nodes_free(&x->nodes);
 		record_all(x, TT_GRAPH_MADE, flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH ? TT_GRAPHF_DEVICE : 0, seq);
-		if (!handle_add(&table, &x->handle)) {
+		if (!handle_add(&graphs.by_handle, &x->handle)) {
 			no_memory();
 			exec_free(x);
 			x = NULL;
@@ -247,7 +254,7 @@ uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nod
 	} else {
 		nodes_free(nodes);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graphs.lock);
 	if (x)
 		tell_left_out(&x->nodes, number);
 	return number;
@@ -255,42 +262,36 @@ uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nod
 
 void graph_ended(CUgraphExec handle)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&graphs.lock);
 	take_out(handle);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graphs.lock);
 }
 
 void graph_restored(CUgraphExec handle, struct exec *x)
 {
-	pthread_mutex_lock(&lock);
-	if (!graphs_find(handle) && !handle_add(&table, &x->handle))
+	pthread_mutex_lock(&graphs.lock);
+	if (!graphs_find(handle) && !handle_add(&graphs.by_handle, &x->handle))
 		no_memory();
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graphs.lock);
 }
 
 void graph_gone(struct exec *x, uint64_t seq)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&graphs.lock);
 	end(x, seq);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graphs.lock);
 }
 
 /* ---- changes ---- */
 
-/*
- * The driver pairs nodes of two graphs in the order in which they became the last ones, and in that
- * of their edges. It does not tell the first, which is that of the nodes as long as no edge is taken out.
- */
-static _Atomic bool edges_removed;
-
 void graphs_edges_removed(void)
 {
-	atomic_store_explicit(&edges_removed, true, memory_order_relaxed);
+	atomic_store_explicit(&graphs.edges_removed, true, memory_order_relaxed);
 }
 
 bool graphs_pairs_known(void)
 {
-	return !atomic_load_explicit(&edges_removed, memory_order_relaxed);
+	return !atomic_load_explicit(&graphs.edges_removed, memory_order_relaxed);
 }
 
 /* The number of a node by the handle that the program gave; TT_NO_ID where the node is not known. */
@@ -305,7 +306,7 @@ size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *ch
 {
 	size_t changed = 0;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&graphs.lock);
 	uint32_t number = number_of(x, node);
 	if (x->unread) {
 		changed = 1;
@@ -318,7 +319,7 @@ size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *ch
 		changed = 1;
 	}
 	has_changed(x);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graphs.lock);
 	nodes_free(change);
 	return changed;
 }
@@ -327,7 +328,7 @@ size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64
 {
 	size_t changed = 0;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&graphs.lock);
 	uint32_t number = number_of(x, node);
 	if (!x->unread && number == TT_NO_ID) {
 		lose(x, seq, "a node was switched that is not known to be in it");
@@ -340,53 +341,8 @@ size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64
 			record_node(x, number, seq);
 	}
 	has_changed(x);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graphs.lock);
 	return changed;
-}
-
-/* Nodes [first, last) of a graph, and the edges between them. */
-struct part {
-	size_t first, last, first_edge, last_edge;
-};
-
-/* The nodes inside a node come right after it; their edges, too, are one stretch. */
-static struct part part_of(const struct node_list *l, uint32_t number)
-{
-	struct part p = {.last = l->count, .last_edge = l->edge_count};
-
-	if (number == TT_NO_ID)
-		return p;
-	p.first = p.last = (size_t)number + 1;
-	while (p.last < l->count && l->nodes[p.last].record.parent != TT_NO_ID && l->nodes[p.last].record.parent >= number)
-		p.last++;
-	while (p.first_edge < l->edge_count && (l->edges[p.first_edge].from < p.first || l->edges[p.first_edge].from >= p.last))
-		p.first_edge++;
-	p.last_edge = p.first_edge;
-	while (p.last_edge < l->edge_count && l->edges[p.last_edge].from >= p.first && l->edges[p.last_edge].from < p.last)
-		p.last_edge++;
-	return p;
-}
-
-/* Whether a part has the form of another graph, so that nodes correspond by number. */
-static bool same_form(const struct node_list *l, struct part p, const struct node_list *other)
-{
-	if (p.last - p.first != other->count || p.last_edge - p.first_edge != other->edge_count)
-		return false;
-	for (size_t i = 0; i < other->count; i++) {
-		const struct tt_graph_record *a = &l->nodes[p.first + i].record, *b = &other->nodes[i].record;
-		bool outermost = b->parent == TT_NO_ID;
-		if (a->kind != b->kind || a->branch != b->branch ||
-		    (outermost ? a->parent != TT_NO_ID && a->parent >= p.first : a->parent != b->parent + p.first))
-			return false;
-	}
-	for (size_t i = 0; i < other->edge_count; i++) {
-		struct tt_graph_edge a = l->edges[p.first_edge + i], b = other->edges[i];
-		b.from += (uint32_t)p.first;
-		b.to += (uint32_t)p.first;
-		if (memcmp(&a, &b, sizeof(a)))
-			return false;
-	}
-	return true;
 }
 
 /* An update may switch on what was off, or not: the driver knows. */
@@ -400,7 +356,7 @@ static bool switched_on(struct exec *x, size_t i, node_runs_fn *runs)
 	return true;
 }
 
-static size_t take_over(struct exec *x, struct part p, const struct node_list *from, node_runs_fn *runs, uint64_t seq)
+static size_t take_over(struct exec *x, struct node_part p, const struct node_list *from, node_runs_fn *runs, uint64_t seq)
 {
 	size_t changed = 0;
 
@@ -431,6 +387,7 @@ static bool any_disabled(const struct node_list *l)
 static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, node_runs_fn *runs, uint64_t seq)
 {
 	uint32_t number = child ? number_of(x, child) : TT_NO_ID;
+	struct node_part part = nodes_part(&x->nodes, number);
 	size_t changed;
 
 	if (*from->failed) {
@@ -438,8 +395,8 @@ static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, 
 	} else if (child && (x->unread || number == TT_NO_ID)) {
 		if (!x->unread)
 			lose(x, seq, "a node was changed that is not known to be in it");
-	} else if (!x->unread && graphs_pairs_known() && same_form(&x->nodes, part_of(&x->nodes, number), from)) {
-		changed = take_over(x, part_of(&x->nodes, number), from, runs, seq);
+	} else if (!x->unread && graphs_pairs_known() && nodes_same_form(&x->nodes, part, from)) {
+		changed = take_over(x, part, from, runs, seq);
 		if (!child) {
 			nodes_free(&x->source);
 			x->source = *from;
@@ -462,46 +419,15 @@ static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, 
 
 size_t graph_updated(struct exec *x, CUgraphNode child, struct node_list *from, node_runs_fn *runs, uint64_t seq)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&graphs.lock);
 	size_t changed = update(x, child, from, runs, seq);
 	has_changed(x);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graphs.lock);
 	nodes_free(from);
 	return changed;
 }
 
 /* ---- what it reaches ---- */
-
-/* Whether what a node writes to can't be told. As for launches: a kernel that is given nothing may write anywhere. */
-static bool reaches_all(const struct tt_graph_record *r)
-{
-	return r->flags & (TT_GRAPHF_UNREAD | TT_GRAPHF_DEVICE) || (r->kind == TT_NODE_KERNEL && !r->data_size);
-}
-
-static void gather_node(const struct node_list *l, const struct tt_graph_record *r, struct region_gathering *g)
-{
-	if (r->kind == TT_NODE_KERNEL || r->kind == TT_NODE_MEM_OP)
-		regions_gather_pointers(g, l->bytes + r->data, r->data_size);
-	else if ((r->kind == TT_NODE_COPY || r->kind == TT_NODE_SET) && r->dst && !(r->flags & TT_GRAPHF_HOST_DST))
-		regions_gather(g, r->dst, r->reach ? r->reach : 1);
-}
-
-static void gather(struct exec *x)
-{
-	const struct node_list *l = &x->nodes;
-
-	x->reaches_all = x->unread;
-	regions_gather_begin(&x->regions);
-	for (size_t i = 0; i < l->count && !x->reaches_all; i++) {
-		const struct tt_graph_record *r = &l->nodes[i].record;
-		if (r->flags & TT_GRAPHF_DISABLED)
-			continue;
-		x->reaches_all = reaches_all(r);
-		gather_node(l, r, &x->regions);
-	}
-	x->reaches_all |= x->regions.failed;
-	regions_gather_end(&x->regions);
-}
 
 /* Takes the graph's regions, up to date; false where they can't be told. */
 static bool enter(struct exec *x)
@@ -509,10 +435,10 @@ static bool enter(struct exec *x)
 	if (atomic_exchange_explicit(&x->busy, true, memory_order_acquire))
 		return false; /* launched by two threads at once, which is not allowed */
 	if (atomic_load(&x->outdated) || !regions_gathered_still(&x->regions)) {
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&graphs.lock);
 		atomic_store(&x->outdated, false);
-		gather(x);
-		pthread_mutex_unlock(&lock);
+		x->reaches_all = !nodes_gather(&x->nodes, &x->regions) || x->unread;
+		pthread_mutex_unlock(&graphs.lock);
 	}
 	if (x->reaches_all)
 		atomic_store_explicit(&x->busy, false, memory_order_release);
@@ -549,32 +475,13 @@ bool graph_may_write_captured(struct exec *x, uint32_t seen, uint64_t *base)
 	return may;
 }
 
-/* By the contexts of kernels, and by where copies and sets go. */
-static void find_spread(struct exec *x)
-{
-	uint64_t spread = 0;
-
-	for (size_t i = 0; i < x->nodes.count; i++) {
-		const struct tt_graph_record *r = &x->nodes.nodes[i].record;
-		bool writes = (r->kind == TT_NODE_COPY || r->kind == TT_NODE_SET) && r->dst;
-		struct region *to = writes ? region_find(r->dst) : NULL;
-		if (to)
-			spread |= context_bit(to->context);
-		if (to)
-			region_release(to);
-		if (r->kind == TT_NODE_KERNEL && r->context != TT_NO_ID)
-			spread |= (uint64_t)1 << r->context % 64;
-	}
-	atomic_store(&x->spread, spread);
-}
-
 uint64_t graph_spread(struct exec *x)
 {
 	if (atomic_load(&x->spread_outdated)) {
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&graphs.lock);
 		atomic_store(&x->spread_outdated, false);
-		find_spread(x);
-		pthread_mutex_unlock(&lock);
+		atomic_store(&x->spread, nodes_spread(&x->nodes));
+		pthread_mutex_unlock(&graphs.lock);
 	}
 	return atomic_load(&x->spread);
 }
@@ -591,29 +498,29 @@ void graph_set_instrumentation(struct exec *x, struct instrumentation *instrumen
 
 uint32_t graph_node_number(struct exec *x, CUgraphNode handle)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&graphs.lock);
 	uint32_t number = nodes_find(x->source.count ? &x->source : &x->nodes, handle);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graphs.lock);
 	return number;
 }
 
 uint32_t graph_node_name(struct exec *x, uint32_t number)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&graphs.lock);
 	uint32_t function = number < x->nodes.count ? x->nodes.nodes[number].record.function : TT_NO_ID;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&graphs.lock);
 	return store_string(session_store(), function_name(function));
 }
 
 /* The map's lock is taken: this one is not, as the program may not change a graph while it launches it. */
 void graph_gather_node(struct exec *x, uint32_t number, struct region_gathering *g)
 {
-	if (number < x->nodes.count && !(x->nodes.nodes[number].record.flags & TT_GRAPHF_DISABLED))
-		gather_node(&x->nodes, &x->nodes.nodes[number].record, g);
+	if (number < x->nodes.count)
+		nodes_gather_one(&x->nodes, number, g);
 }
 
 void graphs_forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
-	atomic_store(&table, NULL); /* handles mean nothing there */
+	pthread_mutex_init(&graphs.lock, NULL);
+	atomic_store(&graphs.by_handle, NULL); /* handles mean nothing there */
 }

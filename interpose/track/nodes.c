@@ -133,6 +133,46 @@ bool nodes_replace(struct node_list *l, uint32_t number, const struct node_list 
 	return true;
 }
 
+/* The nodes inside a node come right after it; their edges, too, are one stretch. */
+struct node_part nodes_part(const struct node_list *l, uint32_t number)
+{
+	struct node_part p = {.last = l->count, .last_edge = l->edge_count};
+
+	if (number == TT_NO_ID)
+		return p;
+	p.first = p.last = (size_t)number + 1;
+	while (p.last < l->count && l->nodes[p.last].record.parent != TT_NO_ID && l->nodes[p.last].record.parent >= number)
+		p.last++;
+	while (p.first_edge < l->edge_count && (l->edges[p.first_edge].from < p.first || l->edges[p.first_edge].from >= p.last))
+		p.first_edge++;
+	p.last_edge = p.first_edge;
+	while (p.last_edge < l->edge_count && l->edges[p.last_edge].from >= p.first && l->edges[p.last_edge].from < p.last)
+		p.last_edge++;
+	return p;
+}
+
+/* Whether a part has the form of another graph, so that nodes correspond by number. */
+bool nodes_same_form(const struct node_list *l, struct node_part p, const struct node_list *other)
+{
+	if (p.last - p.first != other->count || p.last_edge - p.first_edge != other->edge_count)
+		return false;
+	for (size_t i = 0; i < other->count; i++) {
+		const struct tt_graph_record *a = &l->nodes[p.first + i].record, *b = &other->nodes[i].record;
+		bool outermost = b->parent == TT_NO_ID;
+		if (a->kind != b->kind || a->branch != b->branch ||
+		    (outermost ? a->parent != TT_NO_ID && a->parent >= p.first : a->parent != b->parent + p.first))
+			return false;
+	}
+	for (size_t i = 0; i < other->edge_count; i++) {
+		struct tt_graph_edge a = l->edges[p.first_edge + i], b = other->edges[i];
+		b.from += (uint32_t)p.first;
+		b.to += (uint32_t)p.first;
+		if (memcmp(&a, &b, sizeof(a)))
+			return false;
+	}
+	return true;
+}
+
 /* ---- what nodes do ---- */
 
 bool nodes_add_unread(struct node_list *l, uint32_t kind)
@@ -283,4 +323,56 @@ bool nodes_add_mem_op(struct node_list *l, unsigned count, const CUstreamBatchMe
 		}
 	}
 	return true;
+}
+
+/* ---- what they reach ---- */
+
+/* Whether what a node writes to can't be told. As for launches: a kernel that is given nothing may write anywhere. */
+static bool reaches_all(const struct tt_graph_record *r)
+{
+	return r->flags & (TT_GRAPHF_UNREAD | TT_GRAPHF_DEVICE) || (r->kind == TT_NODE_KERNEL && !r->data_size);
+}
+
+void nodes_gather_one(const struct node_list *l, uint32_t number, struct region_gathering *g)
+{
+	const struct tt_graph_record *r = &l->nodes[number].record;
+
+	if (r->flags & TT_GRAPHF_DISABLED)
+		return;
+	if (r->kind == TT_NODE_KERNEL || r->kind == TT_NODE_MEM_OP)
+		regions_gather_pointers(g, l->bytes + r->data, r->data_size);
+	else if ((r->kind == TT_NODE_COPY || r->kind == TT_NODE_SET) && r->dst && !(r->flags & TT_GRAPHF_HOST_DST))
+		regions_gather(g, r->dst, r->reach ? r->reach : 1);
+}
+
+bool nodes_gather(const struct node_list *l, struct region_gathering *g)
+{
+	bool all = false;
+
+	regions_gather_begin(g);
+	for (size_t i = 0; i < l->count && !all; i++) {
+		const struct tt_graph_record *r = &l->nodes[i].record;
+		all = !(r->flags & TT_GRAPHF_DISABLED) && reaches_all(r);
+		nodes_gather_one(l, (uint32_t)i, g);
+	}
+	regions_gather_end(g);
+	return !all && !g->failed;
+}
+
+uint64_t nodes_spread(const struct node_list *l)
+{
+	uint64_t spread = 0;
+
+	for (size_t i = 0; i < l->count; i++) {
+		const struct tt_graph_record *r = &l->nodes[i].record;
+		bool writes = (r->kind == TT_NODE_COPY || r->kind == TT_NODE_SET) && r->dst;
+		struct region *to = writes ? region_find(r->dst) : NULL;
+		if (to)
+			spread |= context_bit(to->context);
+		if (to)
+			region_release(to);
+		if (r->kind == TT_NODE_KERNEL && r->context != TT_NO_ID)
+			spread |= (uint64_t)1 << r->context % 64;
+	}
+	return spread;
 }

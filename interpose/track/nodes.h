@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "format.h"
-#include "track/streams.h"
+#include "track/regions.h"
 
 struct function;
 
@@ -62,5 +62,21 @@ bool nodes_same(const struct node_list *l, uint32_t number, const struct node_li
  * off; attributes: those of kernels change too. False where there is no memory.
  */
 bool nodes_replace(struct node_list *l, uint32_t number, const struct node_list *other, uint32_t its, bool attributes);
+
+/* Nodes [first, last) of a list, and the edges between them. */
+struct node_part {
+	size_t first, last, first_edge, last_edge;
+};
+/* The nodes inside a node; all there are for TT_NO_ID. */
+struct node_part nodes_part(const struct node_list *l, uint32_t number);
+/* Whether a part has the form of another graph, so that nodes correspond by number. */
+bool nodes_same_form(const struct node_list *l, struct node_part p, const struct node_list *other);
+
+/* Gathers the regions that the nodes may write to; false where they can't be told. */
+bool nodes_gather(const struct node_list *l, struct region_gathering *g);
+/* The same of one node, in the middle of a gathering. */
+void nodes_gather_one(const struct node_list *l, uint32_t number, struct region_gathering *g);
+/* context_bit of the contexts to whose memory they write, by those of kernels, and by where copies and sets go. */
+uint64_t nodes_spread(const struct node_list *l);
 
 #endif
