@@ -11,7 +11,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,77 +54,16 @@ struct known {
 	uint64_t seq, time_ns;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all below */
-static struct known *calls;
-static void *subscriber;
-static uint64_t early; /* by how much an activity began before its call, at most */
 static struct {
-	uint64_t before, after; /* on our clock, around it */
-	uint64_t begin, end;    /* as CUPTI has it */
-} probes[PROBES]; /* since records were last handed over */
-
-/* ---- the library ---- */
-
-static void *open_beside(const char *path, const char *name)
-{
-	const char *slash = strrchr(path, '/');
-	char beside[4096];
-
-	if (!slash || (size_t)snprintf(beside, sizeof(beside), "%.*s/%s", (int)(slash - path), path, name) >= sizeof(beside))
-		return NULL;
-	return dlopen(beside, RTLD_NOW | RTLD_LOCAL);
-}
-
-struct search {
-	char paths[8][1024];
-	unsigned count;
-};
-
-static int note_cuda_library(struct dl_phdr_info *info, size_t size, void *into)
-{
-	const char *base = strrchr(info->dlpi_name, '/');
-	struct search *s = into;
-
-	(void)size;
-	if (base && (!strncmp(base, "/libcu", 6) || !strncmp(base, "/libnv", 6)) && strncmp(base, "/libcuda.", 9) &&
-	    s->count < sizeof(s->paths) / sizeof(*s->paths) && strlen(info->dlpi_name) < sizeof(*s->paths))
-		strcpy(s->paths[s->count++], info->dlpi_name);
-	return 0;
-}
-
-static void *open_in(const char *directory, const char *name)
-{
-	static const char *const places[] = {"lib64", "extras/CUPTI/lib64", "lib"};
-	char path[4096];
-	void *handle = NULL;
-
-	for (size_t i = 0; directory && !handle && i < sizeof(places) / sizeof(*places); i++)
-		if ((size_t)snprintf(path, sizeof(path), "%s/%s/%s", directory, places[i], name) < sizeof(path))
-			handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	return handle;
-}
-
-/* The one that is loaded, or where the system finds it, or beside other libraries of CUDA, or with the toolkit. */
-static void *find_library(void)
-{
-	struct search s = {0};
-	char name[32];
-	void *handle;
-	int driver = 0;
-
-	real.cuDriverGetVersion(&driver);
-	snprintf(name, sizeof(name), "libcupti.so.%d", driver / 1000);
-	if ((handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)))
-		return handle;
-	dl_iterate_phdr(note_cuda_library, &s);
-	for (unsigned i = 0; !handle && i < s.count; i++)
-		handle = open_beside(s.paths[i], name);
-	if (!handle)
-		handle = open_in(secure_getenv("CUDA_HOME"), name);
-	if (!handle)
-		handle = open_in(secure_getenv("CUDA_PATH"), name);
-	return handle ? handle : open_in("/usr/local/cuda", name);
-}
+	pthread_mutex_t lock; /* all below */
+	struct known *calls;
+	void *subscriber;
+	uint64_t early; /* by how much an activity began before its call, at most */
+	struct {
+		uint64_t before, after; /* on our clock, around it */
+		uint64_t begin, end;    /* as CUPTI has it */
+	} probes[PROBES]; /* since records were last handed over */
+} records = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- records ---- */
 
@@ -156,7 +94,7 @@ static bool is_probe(uint64_t seq)
 
 static struct known call_of(uint32_t correlation)
 {
-	struct known *k = &calls[correlation % KNOWN], copy;
+	struct known *k = &records.calls[correlation % KNOWN], copy;
 
 	copy.correlation = atomic_load_explicit(&k->correlation, memory_order_acquire);
 	copy.seq = __atomic_load_n(&k->seq, __ATOMIC_RELAXED);
@@ -170,7 +108,7 @@ static struct known call_of(uint32_t correlation)
 /* By the thread that makes the call. */
 static void note_call(void *user, uint32_t domain, uint32_t id, const struct cupti_call *call)
 {
-	struct known *k = &calls[call->correlation % KNOWN];
+	struct known *k = &records.calls[call->correlation % KNOWN];
 
 	(void)user;
 	(void)domain;
@@ -193,8 +131,8 @@ static void take(struct tt_activity *a, uint32_t correlation)
 
 	if (is_probe(k.seq)) {
 		if (a->kind == TT_EVENT_SET) {
-			probes[k.seq - FIRST_PROBE].begin = a->begin_ns;
-			probes[k.seq - FIRST_PROBE].end = a->end_ns;
+			records.probes[k.seq - FIRST_PROBE].begin = a->begin_ns;
+			records.probes[k.seq - FIRST_PROBE].end = a->end_ns;
 		}
 		return;
 	}
@@ -208,7 +146,7 @@ static void take(struct tt_activity *a, uint32_t correlation)
 		timeline_missed(1);
 		return;
 	}
-	early = before > early ? before : early;
+	records.early = before > records.early ? before : records.early;
 	a->seq = k.seq;
 	if (!activities_add(a))
 		timeline_missed(1);
@@ -307,10 +245,10 @@ static void complete(CUcontext context, uint32_t stream, uint8_t *buffer, size_t
 
 	(void)size;
 	t->busy++;
-	pthread_mutex_lock(&lock);
-	while (calls && cupti.cuptiActivityGetNextRecord(buffer, used, &r) == CUPTI_SUCCESS)
+	pthread_mutex_lock(&records.lock);
+	while (records.calls && cupti.cuptiActivityGetNextRecord(buffer, used, &r) == CUPTI_SUCCESS)
 		take_record(r);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&records.lock);
 	if (cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS && dropped)
 		timeline_missed(dropped);
 	free(buffer);
@@ -339,15 +277,15 @@ static void report_clock(void)
 {
 	int64_t least = INT64_MIN, most = INT64_MAX;
 
-	timeline_clock_error(early);
+	timeline_clock_error(records.early);
 	for (unsigned i = 0; i < PROBES; i++) {
-		if (probes[i].end && probes[i].after) {
-			int64_t late = (int64_t)(probes[i].end - probes[i].after);
-			int64_t soon = (int64_t)(probes[i].begin - probes[i].before);
+		if (records.probes[i].end && records.probes[i].after) {
+			int64_t late = (int64_t)(records.probes[i].end - records.probes[i].after);
+			int64_t soon = (int64_t)(records.probes[i].begin - records.probes[i].before);
 			least = late > least ? late : least;
 			most = soon < most ? soon : most;
 		}
-		probes[i].end = probes[i].after = 0;
+		records.probes[i].end = records.probes[i].after = 0;
 	}
 	if (least == INT64_MIN)
 		return;
@@ -399,10 +337,10 @@ static void probe(const struct context *c)
 		bool done = real.cuMemsetD8Async(probing.memory, 0, 1, probing.stream) == CUDA_SUCCESS && done_by(until);
 		uint64_t after = clock_ns();
 		t->submits_for = 0;
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&records.lock);
 		if (done)
-			probes[i].before = before, probes[i].after = after;
-		pthread_mutex_unlock(&lock);
+			records.probes[i].before = before, records.probes[i].after = after;
+		pthread_mutex_unlock(&records.lock);
 	}
 }
 
@@ -446,7 +384,7 @@ static CUptiResult watch_calls(void)
 
 	for (uint32_t id = 1; r == CUPTI_SUCCESS && id < CALLBACKS; id++)
 		if (cupti.cuptiGetCallbackName(CUPTI_DRIVER_API, id, &name) == CUPTI_SUCCESS && name && is_of_interest(name))
-			r = cupti.cuptiEnableCallback(1, subscriber, CUPTI_DRIVER_API, id);
+			r = cupti.cuptiEnableCallback(1, records.subscriber, CUPTI_DRIVER_API, id);
 	return r;
 }
 
@@ -457,9 +395,9 @@ static const char *turn_on(void)
 
 	if (cupti.cuptiGetVersion(&version) != CUPTI_SUCCESS || version < CUPTI_OLDEST)
 		return "this CUPTI is older than CUDA 12";
-	CUptiResult r = cupti.cuptiSubscribe(&subscriber, note_call, NULL);
+	CUptiResult r = cupti.cuptiSubscribe(&records.subscriber, note_call, NULL);
 	if (r != CUPTI_SUCCESS)
-		subscriber = NULL;
+		records.subscriber = NULL;
 	if (r == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS)
 		return "CUPTI is in use by the program or by another tool";
 	if (r == CUPTI_SUCCESS)
@@ -479,7 +417,7 @@ static const char *turn_on(void)
 
 const char *cupti_open(void)
 {
-	void *library = find_library();
+	void *library = cupti_find_library();
 	bool all = true;
 
 	if (!library)
@@ -491,16 +429,16 @@ const char *cupti_open(void)
 #undef X
 	if (!all)
 		return "this CUPTI lacks calls";
-	calls = calloc(KNOWN, sizeof(*calls));
-	return calls ? turn_on() : "no host memory for CUPTI's records";
+	records.calls = calloc(KNOWN, sizeof(*records.calls));
+	return records.calls ? turn_on() : "no host memory for CUPTI's records";
 }
 
 static void flush(uint32_t flags)
 {
 	cupti.cuptiActivityFlushAll(flags);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&records.lock);
 	report_clock();
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&records.lock);
 }
 
 void cupti_flush(void)
@@ -515,9 +453,9 @@ void cupti_set_clock(void)
 
 void cupti_close(void)
 {
-	if (subscriber)
-		cupti.cuptiUnsubscribe(subscriber);
-	subscriber = NULL;
+	if (records.subscriber)
+		cupti.cuptiUnsubscribe(records.subscriber);
+	records.subscriber = NULL;
 	for (size_t i = 0; i < KINDS; i++)
 		cupti.cuptiActivityDisable(kinds[i]);
 	flush(CUPTI_FLUSH_FORCED);
@@ -526,7 +464,7 @@ void cupti_close(void)
 
 void cupti_forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&records.lock, NULL);
 	pthread_mutex_init(&probe_lock, NULL);
-	calls = NULL; /* its records are the parent's */
+	records.calls = NULL; /* its records are the parent's */
 }

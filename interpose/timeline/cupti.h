@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The one that is loaded, or where the system finds it, or beside other libraries of CUDA, or with the toolkit; NULL: none. */
+void *cupti_find_library(void);
 /* Finds the library and turns records on. NULL, or why there are none. */
 const char *cupti_open(void);
 struct context;

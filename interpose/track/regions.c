@@ -1,9 +1,5 @@
 /*
- * The interval map: a sorted array under a sequence lock. See regions.h for the invariant.
- *
- * Look-ups of the launch path read without a lock and retry when a birth or death moved the
- * array beneath them, so that they read, and it is written, by atomic accesses; arrays that were
- * outgrown are kept, since a reader may still be in one.
+ * Births, deaths and names of regions. See regions.h for the invariant.
  */
 #include "track/regions.h"
 
@@ -13,27 +9,10 @@
 
 #include "options/options.h"
 #include "session/session.h"
-#include "util/vector.h"
+#include "track/region_map.h"
 
-struct entry {
-	uint64_t base, end;
-	struct region *region;
-};
-
-struct map {
-	size_t capacity;
-	struct entry entries[];
-};
-
-static struct map *_Atomic map;
-static _Atomic size_t count;
-static _Atomic uint64_t sequence; /* odd while the map changes */
-static _Atomic uint64_t lowest = UINT64_MAX, highest; /* of all live regions: most words are no pointers */
-static struct region *spare; /* regions are never freed, so that a late mark is harmless */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER, spare_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t next_id;
 _Atomic bool regions_managed;
-static _Atomic uint64_t regions_version; /* changes with every birth, death and access change */
+struct regions regions = {.lowest = UINT64_MAX, .lock = PTHREAD_MUTEX_INITIALIZER, .spare_lock = PTHREAD_MUTEX_INITIALIZER};
 
 void region_hold(struct region *r)
 {
@@ -48,19 +27,19 @@ void region_release(struct region *r)
 	labels_free(r->labels);
 	r->mirror = NULL;
 	r->labels = NULL;
-	pthread_mutex_lock(&spare_lock);
-	r->next_spare = spare;
-	spare = r;
-	pthread_mutex_unlock(&spare_lock);
+	pthread_mutex_lock(&regions.spare_lock);
+	r->next_spare = regions.spare;
+	regions.spare = r;
+	pthread_mutex_unlock(&regions.spare_lock);
 }
 
 static struct region *region_new(void)
 {
-	pthread_mutex_lock(&spare_lock);
-	struct region *r = spare;
+	pthread_mutex_lock(&regions.spare_lock);
+	struct region *r = regions.spare;
 	if (r)
-		spare = r->next_spare;
-	pthread_mutex_unlock(&spare_lock);
+		regions.spare = r->next_spare;
+	pthread_mutex_unlock(&regions.spare_lock);
 	if (!r)
 		return calloc(1, sizeof(*r));
 	atomic_store(&r->touched, false);
@@ -69,56 +48,17 @@ static struct region *region_new(void)
 	return r;
 }
 
-static struct entry *entries(void)
-{
-	struct map *m = atomic_load_explicit(&map, memory_order_acquire);
-
-	return m ? m->entries : NULL;
-}
-
-static uint64_t base_of(const struct entry *e)
-{
-	return __atomic_load_n(&e->base, __ATOMIC_RELAXED);
-}
-
-static uint64_t end_of(const struct entry *e)
-{
-	return __atomic_load_n(&e->end, __ATOMIC_RELAXED);
-}
-
-static struct region *region_of(const struct entry *e)
-{
-	return __atomic_load_n(&e->region, __ATOMIC_RELAXED);
-}
-
 /* Release: who reads any of it sees that the map changes. */
-static void put(struct entry *to, uint64_t base, uint64_t end, struct region *r)
+static void put(struct region_entry *to, uint64_t base, uint64_t end, struct region *r)
 {
 	__atomic_store_n(&to->base, base, __ATOMIC_RELEASE);
 	__atomic_store_n(&to->end, end, __ATOMIC_RELEASE);
 	__atomic_store_n(&to->region, r, __ATOMIC_RELEASE);
 }
 
-static void move(struct entry *to, const struct entry *from)
+static void move(struct region_entry *to, const struct region_entry *from)
 {
 	put(to, from->base, from->end, from->region);
-}
-
-/* Index of the first entry whose end lies above address. */
-static size_t lower(const struct entry *m, size_t n, uint64_t address)
-{
-	size_t low = 0;
-
-	while (n) {
-		size_t half = n / 2;
-		if (end_of(&m[low + half]) <= address) {
-			low += half + 1;
-			n -= half + 1;
-		} else {
-			n = half;
-		}
-	}
-	return low;
 }
 
 static void record(struct region *r, uint32_t op, const struct region_origin *o)
@@ -148,35 +88,35 @@ static void record(struct region *r, uint32_t op, const struct region_origin *o)
 
 static void remove_at(size_t i, const struct region_origin *o)
 {
-	struct entry *m = entries();
+	struct region_entry *m = entries();
 	struct region *r = m[i].region;
 
-	atomic_fetch_add(&sequence, 1);
-	for (size_t k = i; k + 1 < count; k++)
+	atomic_fetch_add(&regions.sequence, 1);
+	for (size_t k = i; k + 1 < regions.count; k++)
 		move(&m[k], &m[k + 1]);
-	atomic_store(&count, count - 1);
-	atomic_fetch_add(&sequence, 1);
+	atomic_store(&regions.count, regions.count - 1);
+	atomic_fetch_add(&regions.sequence, 1);
 	atomic_store(&r->alive, false);
 	record(r, TT_REGION_DIED, o);
 	session_listeners.region_gone(r);
 	region_release(r);
-	atomic_fetch_add(&regions_version, 1);
+	atomic_fetch_add(&regions.version, 1);
 }
 
 static bool grow(void)
 {
-	struct map *m = atomic_load(&map);
+	struct region_map *m = atomic_load(&regions.map);
 
-	if (m && count < m->capacity)
+	if (m && regions.count < m->capacity)
 		return true;
 	size_t n = m ? m->capacity * 2 : 1024;
-	struct map *bigger = malloc(sizeof(*bigger) + n * sizeof(bigger->entries[0]));
+	struct region_map *bigger = malloc(sizeof(*bigger) + n * sizeof(bigger->entries[0]));
 	if (!bigger)
 		return false;
 	bigger->capacity = n;
 	if (m)
-		memcpy(bigger->entries, m->entries, count * sizeof(m->entries[0]));
-	atomic_store_explicit(&map, bigger, memory_order_release);
+		memcpy(bigger->entries, m->entries, regions.count * sizeof(m->entries[0]));
+	atomic_store_explicit(&regions.map, bigger, memory_order_release);
 	return true;
 }
 
@@ -204,63 +144,63 @@ uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t s
 	r->alive = true;
 	r->references = 1;
 	r->module = module;
-	pthread_mutex_lock(&lock);
-	size_t i = lower(entries(), count, base);
-	while (i < count && entries()[i].base < base + size)
+	pthread_mutex_lock(&regions.lock);
+	size_t i = lower(entries(), regions.count, base);
+	while (i < regions.count && entries()[i].base < base + size)
 		remove_at(i, origin);
 	if (!grow()) {
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_unlock(&regions.lock);
 		region_release(r);
 		session_fail("no host memory for a region");
 		return TT_NO_ID;
 	}
-	struct entry *m = entries();
-	uint32_t id = r->id = next_id++;
-	atomic_fetch_add(&sequence, 1);
-	for (size_t k = count; k > i; k--)
+	struct region_entry *m = entries();
+	uint32_t id = r->id = regions.next_id++;
+	atomic_fetch_add(&regions.sequence, 1);
+	for (size_t k = regions.count; k > i; k--)
 		move(&m[k], &m[k - 1]);
 	put(&m[i], base, base + size, r);
-	atomic_store(&count, count + 1);
-	if (base < lowest)
-		atomic_store(&lowest, base);
-	if (base + size > highest)
-		atomic_store(&highest, base + size);
-	atomic_fetch_add(&sequence, 1);
+	atomic_store(&regions.count, regions.count + 1);
+	if (base < regions.lowest)
+		atomic_store(&regions.lowest, base);
+	if (base + size > regions.highest)
+		atomic_store(&regions.highest, base + size);
+	atomic_fetch_add(&regions.sequence, 1);
 	record(r, TT_REGION_BORN, origin);
-	atomic_fetch_add(&regions_version, 1);
-	pthread_mutex_unlock(&lock);
+	atomic_fetch_add(&regions.version, 1);
+	pthread_mutex_unlock(&regions.lock);
 	return id;
 }
 
 bool region_died(uint64_t base, const struct region_origin *origin)
 {
-	pthread_mutex_lock(&lock);
-	size_t i = lower(entries(), count, base);
-	bool found = i < count && entries()[i].base == base;
+	pthread_mutex_lock(&regions.lock);
+	size_t i = lower(entries(), regions.count, base);
+	bool found = i < regions.count && entries()[i].base == base;
 	if (found)
 		remove_at(i, origin);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&regions.lock);
 	return found;
 }
 
 void region_ended(struct region *r, const struct region_origin *origin)
 {
-	pthread_mutex_lock(&lock);
-	size_t i = lower(entries(), count, r->base);
-	if (i < count && entries()[i].region == r)
+	pthread_mutex_lock(&regions.lock);
+	size_t i = lower(entries(), regions.count, r->base);
+	if (i < regions.count && entries()[i].region == r)
 		remove_at(i, origin);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&regions.lock);
 }
 
 static void end_where(bool (*gone)(const struct region *, const void *), const void *what, const struct region_origin *origin)
 {
-	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < count;)
+	pthread_mutex_lock(&regions.lock);
+	for (size_t i = 0; i < regions.count;)
 		if (gone(entries()[i].region, what))
 			remove_at(i, origin);
 		else
 			i++;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&regions.lock);
 }
 
 static bool of_context(const struct region *r, const void *context)
@@ -285,12 +225,12 @@ void regions_died_of_module(uint32_t module, const struct region_origin *origin)
 
 bool region_label(uint64_t address, const struct region_origin *origin)
 {
-	pthread_mutex_lock(&lock);
-	size_t i = lower(entries(), count, address);
-	bool found = i < count && entries()[i].base <= address;
+	pthread_mutex_lock(&regions.lock);
+	size_t i = lower(entries(), regions.count, address);
+	bool found = i < regions.count && entries()[i].base <= address;
 	if (found)
 		record(entries()[i].region, TT_REGION_LABEL, origin);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&regions.lock);
 	return found;
 }
 
@@ -323,13 +263,14 @@ bool regions_label(uint64_t address, uint64_t size, const char *name, const char
 	bool found = false;
 	int done = 0;
 
-	pthread_mutex_lock(&lock);
-	for (size_t i = lower(entries(), count, address); i < count && entries()[i].base < end && done >= 0; i++) {
+	pthread_mutex_lock(&regions.lock);
+	for (size_t i = lower(entries(), regions.count, address); i < regions.count && entries()[i].base < end && done >= 0;
+	     i++) {
 		struct label label = {.name = labels_string(name), .type = labels_string(type)};
 		done = label_in(entries()[i].region, address, end, label, seq);
 		found = true;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&regions.lock);
 	if (done < 0)
 		session_fail("no host memory for a label");
 	return found;
@@ -354,13 +295,13 @@ bool region_is_called(struct region *r, bool (*is)(const char *name, void *to), 
 {
 	struct naming n = {is, to};
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&regions.lock);
 	if (r->judged != choice) {
 		r->called = (r->label != TT_NO_ID && name_is(r->label, &n)) || labels_any(r->labels, name_is, &n);
 		r->judged = choice;
 	}
 	bool called = r->called;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&regions.lock);
 	return called;
 }
 
@@ -368,191 +309,45 @@ struct region *region_find(uint64_t address)
 {
 	struct region *r = NULL;
 
-	pthread_mutex_lock(&lock);
-	size_t i = lower(entries(), count, address);
-	if (i < count && entries()[i].base <= address) {
+	pthread_mutex_lock(&regions.lock);
+	size_t i = lower(entries(), regions.count, address);
+	if (i < regions.count && entries()[i].base <= address) {
 		r = entries()[i].region;
 		region_hold(r);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&regions.lock);
 	return r;
 }
 
 void regions_set_readable(uint64_t base, uint64_t size, bool value)
 {
-	pthread_mutex_lock(&lock);
-	for (size_t i = lower(entries(), count, base); i < count && entries()[i].base < base + size; i++)
+	pthread_mutex_lock(&regions.lock);
+	for (size_t i = lower(entries(), regions.count, base); i < regions.count && entries()[i].base < base + size; i++)
 		entries()[i].region->readable = value;
-	atomic_fetch_add(&regions_version, 1);
-	pthread_mutex_unlock(&lock);
-}
-
-/* Without a lock: repeated where the map changed meanwhile. A mark on a region that ended and
- * whose place is another's by now makes the next epoch read that one too, and no more. */
-void regions_touch(uint64_t base, uint64_t size)
-{
-	uint64_t before;
-
-	if (base + size <= atomic_load_explicit(&lowest, memory_order_relaxed) ||
-	    base >= atomic_load_explicit(&highest, memory_order_relaxed))
-		return;
-	do {
-		while ((before = atomic_load_explicit(&sequence, memory_order_acquire)) & 1)
-			continue;
-		struct map *m = atomic_load_explicit(&map, memory_order_acquire);
-		size_t n = atomic_load_explicit(&count, memory_order_acquire);
-		if (n > m->capacity)
-			continue;
-		for (size_t i = lower(m->entries, n, base); i < n && base_of(&m->entries[i]) < base + size; i++)
-			atomic_store_explicit(&region_of(&m->entries[i])->touched, true, memory_order_relaxed);
-		atomic_thread_fence(memory_order_acquire);
-	} while (atomic_load_explicit(&sequence, memory_order_relaxed) != before);
+	atomic_fetch_add(&regions.version, 1);
+	pthread_mutex_unlock(&regions.lock);
 }
 
 void regions_touch_all(struct context *c)
 {
-	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < count; i++)
+	pthread_mutex_lock(&regions.lock);
+	for (size_t i = 0; i < regions.count; i++)
 		if (entries()[i].region->context == c)
 			atomic_store(&entries()[i].region->touched, true);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&regions.lock);
 }
 
 void regions_unplace(struct context *c)
 {
-	pthread_mutex_lock(&lock);
-	for (size_t i = 0; i < count; i++) {
+	pthread_mutex_lock(&regions.lock);
+	for (size_t i = 0; i < regions.count; i++) {
 		struct region *r = entries()[i].region;
 		if (r->context == c) {
 			r->placed = false;
 			r->fresh = true;
 		}
 	}
-	pthread_mutex_unlock(&lock);
-}
-
-/* Takes a look at a region; true: that is enough. */
-typedef bool visitor(struct region *r, uint32_t value);
-
-/* The regions that words point to; neighbours tend to point into one, which is looked up once. Where that
- * begins which was enough, or 0. */
-static inline __attribute__((always_inline)) uint64_t visit_pointed(const void *bytes, size_t size, visitor *visit,
-								    uint32_t value)
-{
-	uint64_t before, word, found;
-
-	do {
-		uint64_t from = 0, span = 0; /* the region of the word before */
-		while ((before = atomic_load_explicit(&sequence, memory_order_acquire)) & 1)
-			continue;
-		struct map *m = atomic_load_explicit(&map, memory_order_acquire);
-		size_t n = atomic_load_explicit(&count, memory_order_acquire);
-		uint64_t first = atomic_load_explicit(&lowest, memory_order_relaxed);
-		uint64_t all = atomic_load_explicit(&highest, memory_order_relaxed) - first;
-		found = 0;
-		if (!m)
-			return 0;
-		if (n > m->capacity)
-			continue;
-		for (size_t at = 0; at + 8 <= size && !found; at += 8) {
-			memcpy(&word, (const char *)bytes + at, 8);
-			if (word - first >= all || word - from < span)
-				continue;
-			size_t i = lower(m->entries, n, word);
-			if (i == n || base_of(&m->entries[i]) > word)
-				continue;
-			from = base_of(&m->entries[i]);
-			span = end_of(&m->entries[i]) - from;
-			if (visit(region_of(&m->entries[i]), value))
-				found = from;
-		}
-		atomic_thread_fence(memory_order_acquire);
-	} while (atomic_load_explicit(&sequence, memory_order_relaxed) != before);
-	return found;
-}
-
-static inline bool touch_one(struct region *r, uint32_t unused)
-{
-	(void)unused;
-	if (!atomic_load_explicit(&r->touched, memory_order_relaxed))
-		atomic_store_explicit(&r->touched, true, memory_order_relaxed);
-	return false;
-}
-
-void regions_touch_pointers(const void *bytes, size_t size)
-{
-	visit_pointed(bytes, size, touch_one, 0);
-}
-
-static inline bool is_captured(struct region *r, uint32_t seen)
-{
-	return (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - seen) > 0;
-}
-
-uint64_t regions_point_to_captured(const void *bytes, size_t size, uint32_t seen)
-{
-	return visit_pointed(bytes, size, is_captured, seen);
-}
-
-void regions_gather_begin(struct region_gathering *g)
-{
-	static uint64_t gatherings;
-
-	pthread_mutex_lock(&lock);
-	g->count = 0;
-	g->failed = false;
-	g->number = ++gatherings;
-	g->version = atomic_load(&regions_version);
-}
-
-static void gather(struct region_gathering *g, struct region *r)
-{
-	if (r->gathered == g->number)
-		return;
-	r->gathered = g->number;
-	if (make_room(&g->list, &g->room, g->count, 1, sizeof(*g->list)))
-		g->list[g->count++] = r;
-	else
-		g->failed = true;
-}
-
-void regions_gather(struct region_gathering *g, uint64_t base, uint64_t size)
-{
-	for (size_t i = lower(entries(), count, base); i < count && entries()[i].base < base + size; i++)
-		gather(g, entries()[i].region);
-}
-
-void regions_gather_pointers(struct region_gathering *g, const void *bytes, size_t size)
-{
-	uint64_t first = lowest, all = highest - first, word, from = 0, span = 0;
-
-	for (size_t at = 0; at + 8 <= size; at += 8) {
-		memcpy(&word, (const char *)bytes + at, 8);
-		if (word - first >= all || word - from < span)
-			continue;
-		size_t i = lower(entries(), count, word);
-		if (i == count || entries()[i].base > word)
-			continue;
-		from = entries()[i].base;
-		span = entries()[i].end - from;
-		gather(g, entries()[i].region);
-	}
-}
-
-void regions_gather_end(struct region_gathering *g)
-{
-	(void)g;
-	pthread_mutex_unlock(&lock);
-}
-
-bool regions_unchanged_since(uint64_t version)
-{
-	return version == atomic_load_explicit(&regions_version, memory_order_acquire);
-}
-
-bool regions_gathered_still(const struct region_gathering *g)
-{
-	return regions_unchanged_since(g->version);
+	pthread_mutex_unlock(&regions.lock);
 }
 
 static int by_id(const void *a, const void *b)
@@ -567,30 +362,25 @@ void regions_sort(struct region **list, size_t n)
 	qsort(list, n, sizeof(*list), by_id);
 }
 
-uint64_t regions_version_now(void)
-{
-	return atomic_load_explicit(&regions_version, memory_order_acquire);
-}
-
 bool regions_unchanged(uint64_t version, uint32_t next)
 {
-	pthread_mutex_lock(&lock);
-	bool same = version == atomic_load(&regions_version);
+	pthread_mutex_lock(&regions.lock);
+	bool same = version == atomic_load(&regions.version);
 	if (same)
 		session_set_next_epoch(next);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&regions.lock);
 	return same;
 }
 
 struct region **regions_live(struct context *c, uint32_t next, uint64_t *version, size_t *live, bool *managed)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&regions.lock);
 	session_set_next_epoch(next);
-	*version = atomic_load(&regions_version);
-	struct region **list = malloc((count + 1) * sizeof(*list));
+	*version = atomic_load(&regions.version);
+	struct region **list = malloc((regions.count + 1) * sizeof(*list));
 	size_t n = 0;
 	*managed = false;
-	for (size_t i = 0; list && i < count; i++) {
+	for (size_t i = 0; list && i < regions.count; i++) {
 		struct region *r = entries()[i].region;
 		if (r->context != c || !r->captured || !r->readable)
 			continue;
@@ -598,7 +388,7 @@ struct region **regions_live(struct context *c, uint32_t next, uint64_t *version
 		region_hold(r);
 		list[n++] = r;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&regions.lock);
 	if (list)
 		regions_sort(list, n);
 	*live = n;
@@ -607,6 +397,6 @@ struct region **regions_live(struct context *c, uint32_t next, uint64_t *version
 
 void regions_forget_all(void)
 {
-	pthread_mutex_init(&lock, NULL);
-	atomic_store(&count, 0);
+	pthread_mutex_init(&regions.lock, NULL);
+	atomic_store(&regions.count, 0);
 }

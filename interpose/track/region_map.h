@@ -1,0 +1,76 @@
+/*
+ * The interval map of regions: a sorted array under a sequence lock.
+ *
+ * Invariant: look-ups of the launch path read without a lock and retry when a birth or death moved
+ * the array beneath them, so that they read, and it is written, by atomic accesses; arrays that were
+ * outgrown are kept, since a reader may still be in one.
+ */
+#ifndef TT_TRACK_REGION_MAP_H
+#define TT_TRACK_REGION_MAP_H
+
+#include <pthread.h>
+
+#include "track/regions.h"
+
+struct region_entry {
+	uint64_t base, end;
+	struct region *region;
+};
+
+struct region_map {
+	size_t capacity;
+	struct region_entry entries[];
+};
+
+extern struct regions {
+	struct region_map *_Atomic map;
+	_Atomic size_t count;
+	_Atomic uint64_t sequence; /* odd while the map changes */
+	_Atomic uint64_t lowest, highest; /* of all live regions: most words are no pointers */
+	_Atomic uint64_t version; /* changes with every birth, death and access change */
+	uint32_t next_id;
+	pthread_mutex_t lock __attribute__((aligned(64))); /* not in the line that launches read */
+	struct region *spare; /* regions are never freed, so that a late mark is harmless */
+	pthread_mutex_t spare_lock;
+} regions;
+
+static inline struct region_entry *entries(void)
+{
+	struct region_map *m = atomic_load_explicit(&regions.map, memory_order_acquire);
+
+	return m ? m->entries : NULL;
+}
+
+static inline uint64_t base_of(const struct region_entry *e)
+{
+	return __atomic_load_n(&e->base, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t end_of(const struct region_entry *e)
+{
+	return __atomic_load_n(&e->end, __ATOMIC_RELAXED);
+}
+
+static inline struct region *region_of(const struct region_entry *e)
+{
+	return __atomic_load_n(&e->region, __ATOMIC_RELAXED);
+}
+
+/* Index of the first entry whose end lies above address. */
+static inline size_t lower(const struct region_entry *m, size_t n, uint64_t address)
+{
+	size_t low = 0;
+
+	while (n) {
+		size_t half = n / 2;
+		if (end_of(&m[low + half]) <= address) {
+			low += half + 1;
+			n -= half + 1;
+		} else {
+			n = half;
+		}
+	}
+	return low;
+}
+
+#endif
