@@ -41,10 +41,13 @@ struct delays {
 	struct delays *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all of these, and what they point to */
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct delays *all;
-static bool running, closing;
+/* The thread that lets streams go on, and what it looks at. */
+static struct {
+	pthread_mutex_t lock; /* all of these, and what they point to */
+	pthread_cond_t changed;
+	struct delays *all;
+	bool running, closing;
+} releaser = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void sleep_ns(uint64_t ns)
 {
@@ -99,24 +102,24 @@ static void *work(void *unused)
 	(void)unused;
 	thread_current()->busy = 1;
 	prctl(PR_SET_TIMERSLACK, 1);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&releaser.lock);
 	for (;;) {
 		bool any = false;
 		uint64_t now = clock_ns();
-		for (struct delays *d = all; d; d = d->next)
-			any |= look(d, now, closing || session_hurried());
-		if (closing)
+		for (struct delays *d = releaser.all; d; d = d->next)
+			any |= look(d, now, releaser.closing || session_hurried());
+		if (releaser.closing)
 			break;
 		if (any) {
-			pthread_mutex_unlock(&lock);
+			pthread_mutex_unlock(&releaser.lock);
 			sleep_ns(LOOK_NS);
-			pthread_mutex_lock(&lock);
+			pthread_mutex_lock(&releaser.lock);
 		} else {
-			pthread_cond_wait(&changed, &lock);
+			pthread_cond_wait(&releaser.changed, &releaser.lock);
 		}
 	}
-	running = false;
-	pthread_mutex_unlock(&lock);
+	releaser.running = false;
+	pthread_mutex_unlock(&releaser.lock);
 	return NULL;
 }
 
@@ -155,20 +158,20 @@ static struct delays *create(struct thread *t, struct context *c)
 	recorder_work_end(t, mode);
 	if (!d->slots)
 		session_warn("no pinned memory for delays: streams are not late");
-	d->next = all;
-	all = d;
+	d->next = releaser.all;
+	releaser.all = d;
 	return d;
 }
 
 /* Before the first work of the program, for which what this takes might have to wait. */
 static void prepare(struct thread *t, struct context *c)
 {
-	pthread_mutex_lock(&lock);
-	if (!running && !closing)
-		running = !own_thread(NULL, "tt-delays", 0, work, NULL);
+	pthread_mutex_lock(&releaser.lock);
+	if (!releaser.running && !releaser.closing)
+		releaser.running = !own_thread(NULL, "tt-delays", 0, work, NULL);
 	if (!atomic_load(&c->delays))
 		atomic_store(&c->delays, create(t, c));
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&releaser.lock);
 }
 
 /* -1: no stream is to be delayed now. */
@@ -191,12 +194,12 @@ bool delay_stream(struct stream *s, uint32_t ns)
 	uint32_t number = 0;
 	int slot = -1;
 
-	pthread_mutex_lock(&lock);
-	if (d && running && !closing && (slot = take_slot(d, ns)) >= 0) {
+	pthread_mutex_lock(&releaser.lock);
+	if (d && releaser.running && !releaser.closing && (slot = take_slot(d, ns)) >= 0) {
 		number = d->number[slot];
-		pthread_cond_signal(&changed);
+		pthread_cond_signal(&releaser.changed);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&releaser.lock);
 	if (slot < 0)
 		return false;
 	CUdeviceptr at = d->device + (unsigned)slot * sizeof(struct slot);
@@ -204,10 +207,10 @@ bool delay_stream(struct stream *s, uint32_t ns)
 		return real.cuStreamWaitValue32_v2(s->handle, at + sizeof(uint32_t), number, CU_STREAM_WAIT_VALUE_GEQ) ==
 		       CUDA_SUCCESS;
 	/* The stream will not get there: the slot is free again. */
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&releaser.lock);
 	if (d->slots) /* another thread may have ended the context */
 		atomic_store(&d->slots[slot].reached, number);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&releaser.lock);
 	return false;
 }
 
@@ -230,29 +233,29 @@ void delays_look_for_clusters(const char *kernel, CUfunction f, const uint32_t c
 
 void delays_context_ends(struct context *c)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&releaser.lock);
 	struct delays *d = atomic_exchange(&c->delays, NULL);
 	if (d && d->slots)
 		look(d, 0, true);
 	if (d)
 		d->slots = NULL; /* which go with the context */
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&releaser.lock);
 }
 
 void delays_close(void)
 {
-	pthread_mutex_lock(&lock);
-	closing = true;
-	for (struct delays *d = all; d; d = d->next)
+	pthread_mutex_lock(&releaser.lock);
+	releaser.closing = true;
+	for (struct delays *d = releaser.all; d; d = d->next)
 		look(d, 0, true);
-	pthread_cond_signal(&changed);
-	pthread_mutex_unlock(&lock);
+	pthread_cond_signal(&releaser.changed);
+	pthread_mutex_unlock(&releaser.lock);
 }
 
 void delays_forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
-	pthread_cond_init(&changed, NULL);
-	running = closing = false;
-	all = NULL;
+	pthread_mutex_init(&releaser.lock, NULL);
+	pthread_cond_init(&releaser.changed, NULL);
+	releaser.running = releaser.closing = false;
+	releaser.all = NULL;
 }

@@ -39,13 +39,15 @@ struct late_call {
 	uint32_t flags, ns;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct delay_config *loaded;
-static struct delay_kernel *kernels;
+static struct {
+	pthread_mutex_t lock;
+	pthread_once_t once;
+	struct delay_config *loaded;
+	struct delay_kernel *kernels;
+	struct late_call *calls;
+	size_t call_count, call_room;
+} chosen = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 static _Thread_local struct delay_kernel *of_module; /* those that are new with what this thread loads */
-static struct late_call *calls;
-static size_t call_count, call_room;
 
 /* A well mixed number of a seed and two others. */
 static uint64_t mixed(uint64_t seed, uint64_t a, uint64_t b)
@@ -68,16 +70,16 @@ static void load(void)
 
 	if (!*options.delay_load)
 		return;
-	loaded = config_load(options.delay_load, why, sizeof(why));
-	if (!loaded)
+	chosen.loaded = config_load(options.delay_load, why, sizeof(why));
+	if (!chosen.loaded)
 		session_warn("nothing is late: %s", why);
 }
 
 void delays_open(void)
 {
-	pthread_once(&once, load);
-	for (size_t i = 0; loaded && i < loaded->launch_count; i++) {
-		const struct config_launch *l = &loaded->launches[i];
+	pthread_once(&chosen.once, load);
+	for (size_t i = 0; chosen.loaded && i < chosen.loaded->launch_count; i++) {
+		const struct config_launch *l = &chosen.loaded->launches[i];
 		if (l->on && l->delay > options.launch_delay_ns)
 			options.launch_delay_ns = l->delay;
 	}
@@ -86,8 +88,8 @@ void delays_open(void)
 bool delays_in_kernels(void)
 {
 	if (*options.delay_load)
-		pthread_once(&once, load);
-	return options.delay_ns || delays_are_empty() || (loaded && loaded->kernel_count);
+		pthread_once(&chosen.once, load);
+	return options.delay_ns || delays_are_empty() || (chosen.loaded && chosen.loaded->kernel_count);
 }
 
 bool delays_are_empty(void)
@@ -119,17 +121,17 @@ struct delay_kernel *delay_kernel(const char *name, uint64_t checksum)
 
 	if (!delays_in_kernels() || strpbrk(name, "\"\\"))
 		return NULL;
-	if (loaded ? !(asked = config_find_kernel(loaded, name, checksum))
-		   : options.delay_kernel.count && !expressions_match(&options.delay_kernel, name))
+	if (chosen.loaded ? !(asked = config_find_kernel(chosen.loaded, name, checksum))
+			  : options.delay_kernel.count && !expressions_match(&options.delay_kernel, name))
 		return NULL;
-	pthread_mutex_lock(&lock);
-	for (k = kernels; k; k = k->next)
+	pthread_mutex_lock(&chosen.lock);
+	for (k = chosen.kernels; k; k = k->next)
 		if (k->checksum == checksum && !strcmp(k->name, name))
 			break;
 	if (!k && (k = calloc(1, sizeof(*k)))) {
-		*k = (struct delay_kernel){.name = strdup(name), .checksum = checksum, .asked = asked, .next = kernels};
+		*k = (struct delay_kernel){.name = strdup(name), .checksum = checksum, .asked = asked, .next = chosen.kernels};
 		if (k->name)
-			kernels = k;
+			chosen.kernels = k;
 		else
 			free(k), k = NULL;
 	}
@@ -138,7 +140,7 @@ struct delay_kernel *delay_kernel(const char *name, uint64_t checksum)
 		k->of_module = of_module;
 		of_module = k;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&chosen.lock);
 	return k;
 }
 
@@ -149,7 +151,7 @@ void delays_of_module(void)
 
 void delays_not_loaded(void)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&chosen.lock);
 	for (struct delay_kernel *k = of_module; k; k = k->of_module) {
 		k->count = 0;
 		k->done = k->listed = false;
@@ -157,12 +159,12 @@ void delays_not_loaded(void)
 			k->asked->used = false;
 	}
 	of_module = NULL;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&chosen.lock);
 }
 
 static struct point choose(const struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool built_in)
 {
-	uint64_t bits = mixed(loaded ? loaded->seed : options.delay_seed, k->checksum, pc);
+	uint64_t bits = mixed(chosen.loaded ? chosen.loaded->seed : options.delay_seed, k->checksum, pc);
 	struct point p = {pc, mnemonic, options.delay_ns, (uint32_t)(bits >> 32), bits & 1};
 	struct config_point *asked = k->asked ? config_find_point(k->asked, pc) : NULL;
 
@@ -191,8 +193,8 @@ bool delay_point(struct delay_kernel *k, uint64_t pc, const char *mnemonic, bool
 
 	if (!k->done && (k->asked ? config_find_point(k->asked, pc) != NULL : wanted(mnemonic, built_in)))
 		add_point(k, p);
-	*choice = (struct delay_choice){loaded ? loaded->mode : options.delay_mode,
-					loaded ? loaded->min_ns : options.delay_min_ns, p.delay, p.seed};
+	*choice = (struct delay_choice){chosen.loaded ? chosen.loaded->mode : options.delay_mode,
+					chosen.loaded ? chosen.loaded->min_ns : options.delay_min_ns, p.delay, p.seed};
 	if (choice->min_ns > choice->max_ns)
 		choice->min_ns = choice->max_ns;
 	return p.on;
@@ -206,14 +208,14 @@ void delay_point_left(struct delay_kernel *k)
 
 void delay_kernel_done(struct delay_kernel *k, const char *why)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&chosen.lock);
 	if (why)
 		for (size_t i = 0; i < k->count; i++)
 			k->points[i].on = false;
 	if (k->asked)
 		k->asked->used = !why;
 	k->done = true;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&chosen.lock);
 	if (why)
 		session_warn("nothing in %.120s is late: %s", k->name, why);
 }
@@ -222,13 +224,13 @@ bool delays_by_cluster(const char *name)
 {
 	bool late = false;
 
-	if ((loaded ? loaded->mode : options.delay_mode) != CONFIG_CLUSTER || !delays_in_kernels())
+	if ((chosen.loaded ? chosen.loaded->mode : options.delay_mode) != CONFIG_CLUSTER || !delays_in_kernels())
 		return false;
-	pthread_mutex_lock(&lock);
-	for (const struct delay_kernel *k = kernels; k && !late; k = k->next)
+	pthread_mutex_lock(&chosen.lock);
+	for (const struct delay_kernel *k = chosen.kernels; k && !late; k = k->next)
 		for (size_t i = 0; i < k->count && !late && !strcmp(k->name, name); i++)
 			late = k->points[i].on;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&chosen.lock);
 	return late;
 }
 
@@ -238,11 +240,12 @@ void delay_list(uint64_t stream, uint64_t number, uint32_t flags, uint32_t ns)
 {
 	if (!flags)
 		return;
-	pthread_mutex_lock(&lock);
-	bool fits = call_count < MOST_CALLS && make_room(&calls, &call_room, call_count, 1, sizeof(*calls));
+	pthread_mutex_lock(&chosen.lock);
+	bool fits = chosen.call_count < MOST_CALLS &&
+		    make_room(&chosen.calls, &chosen.call_room, chosen.call_count, 1, sizeof(*chosen.calls));
 	if (fits)
-		calls[call_count++] = (struct late_call){stream, number, flags, ns};
-	pthread_mutex_unlock(&lock);
+		chosen.calls[chosen.call_count++] = (struct late_call){stream, number, flags, ns};
+	pthread_mutex_unlock(&chosen.lock);
 	if (!fits)
 		session_warn("more than %u calls are late: delays.json has the first of them", MOST_CALLS);
 }
@@ -263,7 +266,7 @@ uint32_t delay_chosen(uint64_t stream, uint64_t number, uint32_t *ns)
 
 	*ns = options.launch_delay_ns;
 	if (*options.delay_load) {
-		const struct config_launch *l = loaded ? config_find_launch(loaded, stream, number) : NULL;
+		const struct config_launch *l = chosen.loaded ? config_find_launch(chosen.loaded, stream, number) : NULL;
 		if (l && l->on) {
 			*ns = l->delay;
 			flags = (l->in_stream ? TT_EVENTF_DELAYED_STREAM : 0) | (l->in_call ? TT_EVENTF_DELAYED : 0);
@@ -322,18 +325,18 @@ static void write_call(struct json *j, const struct late_call *c)
 
 static void write_list(struct json *j)
 {
-	enum config_mode mode = loaded ? loaded->mode : options.delay_mode;
+	enum config_mode mode = chosen.loaded ? chosen.loaded->mode : options.delay_mode;
 	uint32_t most = options.delay_ns > options.launch_delay_ns ? options.delay_ns : options.launch_delay_ns;
 
 	json_open(j, '{');
 	json_member_string(j, "version", "1.0");
-	json_member_u64(j, "delay_ns", loaded ? loaded->delay_ns : most);
-	json_member_u64(j, "delay_min_ns", loaded ? loaded->min_ns : options.delay_min_ns);
+	json_member_u64(j, "delay_ns", chosen.loaded ? chosen.loaded->delay_ns : most);
+	json_member_u64(j, "delay_min_ns", chosen.loaded ? chosen.loaded->min_ns : options.delay_min_ns);
 	json_member_string(j, "mode", config_modes[mode]);
-	json_member_u64(j, "seed", loaded ? loaded->seed : options.delay_seed);
+	json_member_u64(j, "seed", chosen.loaded ? chosen.loaded->seed : options.delay_seed);
 	json_member_string(j, "patterns", options.delay_patterns);
 	json_member_open(j, "kernels", '{');
-	for (const struct delay_kernel *k = kernels; k; k = k->next) {
+	for (const struct delay_kernel *k = chosen.kernels; k; k = k->next) {
 		size_t size = strlen(k->name) + 18;
 		char *key = malloc(size);
 		if (!key) {
@@ -348,8 +351,8 @@ static void write_list(struct json *j)
 	}
 	json_close(j, '}');
 	json_member_open(j, "launches", '{');
-	for (size_t i = 0; i < call_count; i++)
-		write_call(j, &calls[i]);
+	for (size_t i = 0; i < chosen.call_count; i++)
+		write_call(j, &chosen.calls[i]);
 	json_close(j, '}');
 	json_close(j, '}');
 }
@@ -365,8 +368,8 @@ static void tell_unused(void)
 	size_t of_kernels = 0, points = 0;
 	const char *name = NULL;
 
-	for (size_t i = 0; loaded && i < loaded->kernel_count; i++) {
-		const struct config_kernel *k = &loaded->kernels[i];
+	for (size_t i = 0; chosen.loaded && i < chosen.loaded->kernel_count; i++) {
+		const struct config_kernel *k = &chosen.loaded->kernels[i];
 		size_t on = 0;
 		for (size_t p = 0; p < k->count; p++)
 			on += k->points[p].on && !(k->used && k->points[p].used);
@@ -374,7 +377,7 @@ static void tell_unused(void)
 		of_kernels += on > 0;
 		name = on ? k->name : name;
 	}
-	if (options.delay_ns && !kernels)
+	if (options.delay_ns && !chosen.kernels)
 		session_warn("nothing inside kernels is late: no code was loaded that delays can be put into");
 	if (points)
 		session_warn("%zu delays in %zu kernels were not put in, for there was no such code: %.100s%s", points,
@@ -388,7 +391,7 @@ void delays_write(const struct folder *folder)
 
 	if (!options.launch_delay_ns && !*options.delay_load && !delays_in_kernels())
 		return;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&chosen.lock);
 	tell_unused();
 	bool made = file_create(&f, folder, "delays.json.tmp", true), good = false;
 	if (made) {
@@ -401,7 +404,7 @@ void delays_write(const struct folder *folder)
 		else
 			file_discard(&f);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&chosen.lock);
 	if (!good)
 		session_warn("%s/delays.json was not written", folder->path);
 }

@@ -54,20 +54,25 @@ struct wait {
 	uint64_t event, seq, recorded;
 };
 
-static struct lane lanes[LANES];
-static struct mark marks[MARKS];
-static struct wait waits[WAITS];
-static unsigned wait_count;
-static uint64_t oldest; /* the first call that was looked at */
-static struct inflight answer;
-static const struct context *only; /* NULL: all */
-static atomic_flag looking = ATOMIC_FLAG_INIT;
+/* What was found, by whoever holds `looking`. */
+static struct {
+	struct lane lanes[LANES];
+	struct mark marks[MARKS];
+	struct wait waits[WAITS];
+	unsigned wait_count;
+	uint64_t oldest; /* the first call that was looked at */
+	struct inflight answer;
+	const struct context *only; /* NULL: all */
+	atomic_flag looking;
+} found = {.looking = ATOMIC_FLAG_INIT};
 
 /* The thread that asks. */
-static sem_t wake;
-static _Atomic bool asking, asked, open;
-static _Atomic uint64_t ask_until;
-static _Atomic uint64_t event_ends[ENDINGS]; /* by hash: no event of before that call may be asked about */
+static struct {
+	sem_t wake;
+	_Atomic bool asking, asked, open;
+	_Atomic uint64_t ask_until;
+	_Atomic uint64_t event_ends[ENDINGS]; /* by hash: no event of before that call may be asked about */
+} driver_asker;
 
 /* ---- tables ---- */
 
@@ -91,10 +96,10 @@ static struct lane *lane_of(uint32_t context, uint64_t stream, uint32_t thread)
 	uint32_t owner = stream == STREAM_ID_PER_THREAD ? thread : 0;
 	size_t at = hash(stream << 32 ^ (uint64_t)context << 48 ^ owner);
 
-	if (!stream || (only && only->index != context))
+	if (!stream || (found.only && found.only->index != context))
 		return NULL;
 	for (size_t i = 0; i < PROBES; i++) {
-		struct lane *l = &lanes[(at + i) % LANES];
+		struct lane *l = &found.lanes[(at + i) % LANES];
 		if (!l->used) {
 			l->used = true;
 			l->told.context = context;
@@ -112,7 +117,7 @@ static struct lane *lane_of(uint32_t context, uint64_t stream, uint32_t thread)
 static struct mark *mark_of(uint64_t event)
 {
 	for (size_t i = 0, at = hash(event); event && i < PROBES; i++) {
-		struct mark *m = &marks[(at + i) % MARKS];
+		struct mark *m = &found.marks[(at + i) % MARKS];
 		if (!m->event)
 			m->event = event;
 		if (m->event == event)
@@ -149,8 +154,8 @@ static void look_for_waits(const struct tt_event *e, uint32_t kind, void *unused
 	struct mark *m;
 
 	(void)unused;
-	if (e->seq < oldest)
-		oldest = e->seq;
+	if (e->seq < found.oldest)
+		found.oldest = e->seq;
 	if (e->result)
 		return;
 	bool copied = kind == TT_EVENT_COPY && (e->flags & TT_EVENTF_SYNC_COPY) && (e->flags & TT_EVENTF_HOST_DST);
@@ -197,10 +202,10 @@ static void look_at_activity(const struct tt_activity *a, void *unused)
 
 static void find_completed(void)
 {
-	oldest = UINT64_MAX;
+	found.oldest = UINT64_MAX;
 	events_recent(LOOK_BACK, look_for_waits, NULL);
 	events_recent(LOOK_BACK, look_for_records, NULL);
-	for (struct mark *m = marks; m < marks + MARKS; m++)
+	for (struct mark *m = found.marks; m < found.marks + MARKS; m++)
 		if (m->before)
 			raise_to(&m->before_lane->completed, m->before);
 	activities_recent(LOOK_BACK, look_at_activity, NULL);
@@ -236,12 +241,12 @@ static void look_for_work(const struct tt_event *e, uint32_t kind, void *unused)
 
 static void find_work(void)
 {
-	for (struct lane *l = lanes; l < lanes + LANES; l++)
+	for (struct lane *l = found.lanes; l < found.lanes + LANES; l++)
 		l->told.count = l->told.listed = 0;
 	events_recent(LOOK_BACK, look_for_work, NULL);
-	for (struct lane *l = lanes; l < lanes + LANES; l++) {
+	for (struct lane *l = found.lanes; l < found.lanes + LANES; l++) {
 		l->told.destroyed = l->told.id >= STREAM_ID_FIRST && !l->stream;
-		l->told.more = l->told.count && oldest > 1 && completed(l) < oldest;
+		l->told.more = l->told.count && found.oldest > 1 && completed(l) < found.oldest;
 		l->first = l->told.listed ? l->told.calls[0]->seq : 0;
 	}
 }
@@ -265,24 +270,24 @@ static void find_streams(void)
 
 static bool may_ask(void)
 {
-	return !atomic_load(&captures_active) && clock_ns() < atomic_load(&ask_until);
+	return !atomic_load(&captures_active) && clock_ns() < atomic_load(&driver_asker.ask_until);
 }
 
 /* What comes late belongs to a question that is over. */
 static bool heard(const struct context *c, CUresult r)
 {
-	if (clock_ns() > atomic_load(&ask_until))
+	if (clock_ns() > atomic_load(&driver_asker.ask_until))
 		return false;
 	if (driver_context_lost(r)) {
-		answer.lost = r;
-		answer.lost_context = c->index;
+		found.answer.lost = r;
+		found.answer.lost_context = c->index;
 	}
 	return r == CUDA_SUCCESS;
 }
 
 static void ask_about_streams(const struct context *c)
 {
-	for (struct lane *l = lanes; l < lanes + LANES && may_ask(); l++) {
+	for (struct lane *l = found.lanes; l < found.lanes + LANES && may_ask(); l++) {
 		if (l->context != c || !l->stream || !l->stream->alive || (options.events && !l->told.count))
 			continue;
 		uint64_t now = session_last_seq();
@@ -295,10 +300,11 @@ static void ask_about_streams(const struct context *c)
 
 static void ask_about_events(const struct context *c)
 {
-	for (struct mark *m = marks; m < marks + MARKS && may_ask(); m++) {
+	for (struct mark *m = found.marks; m < found.marks + MARKS && may_ask(); m++) {
 		struct lane *l = m->lane;
 		if (!m->recorded || l->context != c || !l->told.count || m->recorded < completed(l) ||
-		    m->recorded < atomic_load(&event_ends[hash(m->event) % ENDINGS]) || (l->stream && !l->stream->alive))
+		    m->recorded < atomic_load(&driver_asker.event_ends[hash(m->event) % ENDINGS]) ||
+		    (l->stream && !l->stream->alive))
 			continue;
 		if (heard(c, real.cuEventQuery((CUevent)(uintptr_t)m->event)))
 			raise_to(&l->completed, m->recorded);
@@ -311,7 +317,8 @@ static void ask(void)
 	CUcontext popped;
 
 	for (struct context *c = context_first(); c && may_ask(); c = c->next) {
-		if (!c->alive || c->lost || (only && only != c) || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+		if (!c->alive || c->lost || (found.only && found.only != c) ||
+		    real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
 			continue;
 		real.cuThreadExchangeStreamCaptureMode(&mode);
 		ask_about_streams(c);
@@ -325,44 +332,44 @@ static void *asker(void *unused)
 	(void)unused;
 	thread_current()->busy = 1;
 	for (;;) {
-		while (sem_wait(&wake))
+		while (sem_wait(&driver_asker.wake))
 			continue;
 		ask();
-		atomic_store(&asking, false);
-		atomic_store(&asked, true);
+		atomic_store(&driver_asker.asking, false);
+		atomic_store(&driver_asker.asked, true);
 	}
 	return NULL;
 }
 
 void inflight_open(void)
 {
-	sem_init(&wake, 0, 0);
-	atomic_store(&open, !own_thread(NULL, "tt-asking", 256 << 10, asker, NULL));
+	sem_init(&driver_asker.wake, 0, 0);
+	atomic_store(&driver_asker.open, !own_thread(NULL, "tt-asking", 256 << 10, asker, NULL));
 }
 
 /* Once it hangs in the driver it is not asked again. */
 static bool answered(void)
 {
-	if (!atomic_load(&open) || atomic_exchange(&asking, true))
+	if (!atomic_load(&driver_asker.open) || atomic_exchange(&driver_asker.asking, true))
 		return false;
-	atomic_store(&asked, false);
-	atomic_store(&ask_until, clock_ns() + ASK_MS * 1000000ull);
-	sem_post(&wake);
-	while (!atomic_load(&asked) && clock_ns() < atomic_load(&ask_until))
+	atomic_store(&driver_asker.asked, false);
+	atomic_store(&driver_asker.ask_until, clock_ns() + ASK_MS * 1000000ull);
+	sem_post(&driver_asker.wake);
+	while (!atomic_load(&driver_asker.asked) && clock_ns() < atomic_load(&driver_asker.ask_until))
 		nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-	return atomic_load(&asked);
+	return atomic_load(&driver_asker.asked);
 }
 
 /* Whether an event, a stream or a context is being asked about: its end waits a moment. */
 void inflight_handle_ends(void)
 {
-	while (unlikely(atomic_load(&asking)) && clock_ns() < atomic_load(&ask_until))
+	while (unlikely(atomic_load(&driver_asker.asking)) && clock_ns() < atomic_load(&driver_asker.ask_until))
 		nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
 }
 
 void inflight_event_ends(CUevent event)
 {
-	atomic_store(&event_ends[hash((uintptr_t)event) % ENDINGS], session_last_seq() + 1);
+	atomic_store(&driver_asker.event_ends[hash((uintptr_t)event) % ENDINGS], session_last_seq() + 1);
 	inflight_handle_ends();
 }
 
@@ -373,10 +380,10 @@ static void look_for_event_waits(const struct tt_event *e, uint32_t kind, void *
 	struct lane *l;
 
 	(void)unused;
-	if (kind != TT_EVENT_EVENT_WAIT || e->result || (e->flags & TT_EVENTF_CAPTURING) || wait_count == WAITS ||
+	if (kind != TT_EVENT_EVENT_WAIT || e->result || (e->flags & TT_EVENTF_CAPTURING) || found.wait_count == WAITS ||
 	    !(l = lane_of(e->context, e->stream, e->thread)) || !l->first || e->seq > l->first || e->seq < completed(l))
 		return;
-	waits[wait_count++] = (struct wait){.lane = l, .event = e->src, .seq = e->seq};
+	found.waits[found.wait_count++] = (struct wait){.lane = l, .event = e->src, .seq = e->seq};
 }
 
 /* An event that is recorded again after the wait is none that the wait is for. */
@@ -385,7 +392,7 @@ static void look_for_waited(const struct tt_event *e, uint32_t kind, void *unuse
 	(void)unused;
 	if (kind != TT_EVENT_EVENT_RECORD || e->result)
 		return;
-	for (struct wait *w = waits; w < waits + wait_count; w++)
+	for (struct wait *w = found.waits; w < found.waits + found.wait_count; w++)
 		if (w->event == e->src && e->seq < w->seq && e->seq > w->recorded) {
 			w->recorded = e->seq;
 			w->on = lane_of(e->context, e->stream, e->thread);
@@ -394,11 +401,11 @@ static void look_for_waited(const struct tt_event *e, uint32_t kind, void *unuse
 
 static void find_waits(void)
 {
-	wait_count = 0;
+	found.wait_count = 0;
 	events_recent(LOOK_BACK, look_for_event_waits, NULL);
-	if (wait_count)
+	if (found.wait_count)
 		events_recent(LOOK_BACK, look_for_waited, NULL);
-	for (struct wait *w = waits; w < waits + wait_count; w++)
+	for (struct wait *w = found.waits; w < found.waits + found.wait_count; w++)
 		if (w->on && w->on != w->lane && w->on->first && w->recorded > w->on->first)
 			w->lane->told.behind = &w->on->told;
 }
@@ -418,16 +425,16 @@ static bool comes_before(const struct inflight_stream *a, const struct inflight_
 
 static void tell(const struct inflight_stream *s)
 {
-	uint32_t at = answer.count < INFLIGHT_STREAMS ? answer.count : INFLIGHT_STREAMS;
+	uint32_t at = found.answer.count < INFLIGHT_STREAMS ? found.answer.count : INFLIGHT_STREAMS;
 
-	answer.count++;
-	while (at && comes_before(s, answer.streams[at - 1])) {
+	found.answer.count++;
+	while (at && comes_before(s, found.answer.streams[at - 1])) {
 		if (at < INFLIGHT_STREAMS)
-			answer.streams[at] = answer.streams[at - 1];
+			found.answer.streams[at] = found.answer.streams[at - 1];
 		at--;
 	}
 	if (at < INFLIGHT_STREAMS)
-		answer.streams[at] = s;
+		found.answer.streams[at] = s;
 }
 
 /* Where calls are not recorded, a stream is in flight if the driver says so or does not say. */
@@ -443,26 +450,26 @@ static bool is_in_flight(const struct lane *l)
 
 const struct inflight *inflight_look(const struct context *c, bool may_ask_driver)
 {
-	if (atomic_flag_test_and_set(&looking))
+	if (atomic_flag_test_and_set(&found.looking))
 		return NULL;
-	memset(lanes, 0, sizeof(lanes));
-	memset(marks, 0, sizeof(marks));
-	answer = (struct inflight){.lost_context = TT_NO_ID};
-	only = c;
+	memset(found.lanes, 0, sizeof(found.lanes));
+	memset(found.marks, 0, sizeof(found.marks));
+	found.answer = (struct inflight){.lost_context = TT_NO_ID};
+	found.only = c;
 	find_completed();
 	find_streams();
 	find_work();
-	answer.answered = may_ask_driver && answered();
+	found.answer.answered = may_ask_driver && answered();
 	if (may_ask_driver)
 		find_work();
 	find_waits();
-	for (struct lane *l = lanes; l < lanes + LANES; l++)
+	for (struct lane *l = found.lanes; l < found.lanes + LANES; l++)
 		if (l->used && is_in_flight(l))
 			tell(&l->told);
-	return &answer;
+	return &found.answer;
 }
 
 void inflight_done(void)
 {
-	atomic_flag_clear(&looking);
+	atomic_flag_clear(&found.looking);
 }

@@ -32,24 +32,25 @@
 
 HOT_DATA _Atomic int timeline_source;
 
-static int used;           /* in the end */
-static const char *reason; /* why that is not as asked */
-static _Atomic uint64_t missed, clock_error;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* all below */
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static bool running, stopping;
+static struct {
+	int used;           /* in the end */
+	const char *reason; /* why that is not as asked */
+	_Atomic uint64_t missed, clock_error;
+	pthread_mutex_t lock; /* all below */
+	pthread_cond_t changed;
+	bool running, stopping;
+} timeline = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 void timeline_missed(uint64_t count)
 {
-	atomic_fetch_add_explicit(&missed, count, memory_order_relaxed);
+	atomic_fetch_add_explicit(&timeline.missed, count, memory_order_relaxed);
 }
 
 void timeline_clock_error(uint64_t ns)
 {
-	uint64_t before = atomic_load(&clock_error);
+	uint64_t before = atomic_load(&timeline.clock_error);
 
-	while (ns > before && !atomic_compare_exchange_weak(&clock_error, &before, ns))
+	while (ns > before && !atomic_compare_exchange_weak(&timeline.clock_error, &before, ns))
 		;
 }
 
@@ -90,33 +91,33 @@ static void wait(unsigned ms)
 {
 	struct timespec until = clock_in(ms);
 
-	if (ms && !stopping)
-		pthread_cond_timedwait(&changed, &lock, &until);
+	if (ms && !timeline.stopping)
+		pthread_cond_timedwait(&timeline.changed, &timeline.lock, &until);
 }
 
 static void *work(void *unused)
 {
 	(void)unused;
 	thread_current()->busy = 1;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&timeline.lock);
 	wait(atomic_load(&timeline_source) == TIMELINE_CUPTI ? CUPTI_MS : EVENTS_MS);
-	while (!stopping) {
-		pthread_mutex_unlock(&lock);
+	while (!timeline.stopping) {
+		pthread_mutex_unlock(&timeline.lock);
 		unsigned ms = look();
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&timeline.lock);
 		wait(ms);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&timeline.lock);
 	if (atomic_load(&timeline_source) == TIMELINE_CUPTI)
 		probe(); /* before it is off: a context that ends waits for that */
 	if (atomic_exchange(&timeline_source, TIMELINE_OFF) == TIMELINE_CUPTI)
 		cupti_close();
 	timing_close();
 	stamps_close();
-	pthread_mutex_lock(&lock);
-	running = false;
-	pthread_cond_broadcast(&changed);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&timeline.lock);
+	timeline.running = false;
+	pthread_cond_broadcast(&timeline.changed);
+	pthread_mutex_unlock(&timeline.lock);
 	return NULL;
 }
 
@@ -137,19 +138,19 @@ bool timeline_open(const struct folder *folder, char *error, size_t error_size)
 	node_timer = (struct node_timer){stamps_wanted, stamps_prepare};
 	if (!activities_open(folder, error, error_size))
 		return false;
-	if (source == TIMELINE_CUPTI && (reason = cupti_open())) {
-		session_warn("%s: events time the program's calls instead", reason);
+	if (source == TIMELINE_CUPTI && (timeline.reason = cupti_open())) {
+		session_warn("%s: events time the program's calls instead", timeline.reason);
 		source = TIMELINE_EVENTS;
 	}
 	atomic_store(&timeline_source, source);
-	running = !own_thread(NULL, "tt-timeline", 0, work, NULL);
-	if (!running) {
+	timeline.running = !own_thread(NULL, "tt-timeline", 0, work, NULL);
+	if (!timeline.running) {
 		atomic_store(&timeline_source, TIMELINE_OFF);
-		reason = "no thread for the timeline";
-		session_lost("%s: there are no times", reason);
+		timeline.reason = "no thread for the timeline";
+		session_lost("%s: there are no times", timeline.reason);
 		source = TIMELINE_OFF;
 	}
-	used = source;
+	timeline.used = source;
 	if (source == TIMELINE_CUPTI)
 		atomic_store(&entry_cupti_taken, timeline_give_way);
 	return true;
@@ -167,9 +168,9 @@ void timeline_give_way(void)
 	t->busy++;
 	cupti_close();
 	t->busy--;
-	used = TIMELINE_EVENTS;
-	reason = "the program uses CUPTI itself";
-	session_warn("%s: from here on events time its calls", reason);
+	timeline.used = TIMELINE_EVENTS;
+	timeline.reason = "the program uses CUPTI itself";
+	session_warn("%s: from here on events time its calls", timeline.reason);
 }
 
 void timeline_context_ends(const struct context *c)
@@ -189,22 +190,22 @@ void timeline_close(void)
 	unsigned seconds = session_hurried() ? HURRIED_S : CLOSE_S;
 	struct timespec until = clock_in(seconds * 1000);
 
-	pthread_mutex_lock(&lock);
-	stopping = true;
-	pthread_cond_broadcast(&changed);
-	while (running && !pthread_cond_timedwait(&changed, &lock, &until))
+	pthread_mutex_lock(&timeline.lock);
+	timeline.stopping = true;
+	pthread_cond_broadcast(&timeline.changed);
+	while (timeline.running && !pthread_cond_timedwait(&timeline.changed, &timeline.lock, &until))
 		;
-	if (running)
+	if (timeline.running)
 		session_lost("the last times did not come within %u s", seconds);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&timeline.lock);
 	activities_close();
 }
 
 void timeline_forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
-	pthread_cond_init(&changed, NULL);
-	running = stopping = false;
+	pthread_mutex_init(&timeline.lock, NULL);
+	pthread_cond_init(&timeline.changed, NULL);
+	timeline.running = timeline.stopping = false;
 	atomic_store(&timeline_source, TIMELINE_OFF);
 	cupti_forget();
 	timing_forget();
@@ -216,12 +217,12 @@ void timeline_json(struct json *j)
 {
 	json_open(j, '{');
 	json_member_string(j, "asked", timeline_names[options.timeline]);
-	json_member_string(j, "source", used == TIMELINE_OFF ? "none" : timeline_names[used]);
-	json_member_string(j, "reason", reason);
-	json_member_u64(j, "missed", atomic_load(&missed));
+	json_member_string(j, "source", timeline.used == TIMELINE_OFF ? "none" : timeline_names[timeline.used]);
+	json_member_string(j, "reason", timeline.reason);
+	json_member_u64(j, "missed", atomic_load(&timeline.missed));
 	json_key(j, "clock_error_ns");
-	if (atomic_load(&clock_error))
-		json_u64(j, atomic_load(&clock_error));
+	if (atomic_load(&timeline.clock_error))
+		json_u64(j, atomic_load(&timeline.clock_error));
 	else
 		json_null(j);
 	json_close(j, '}');

@@ -11,47 +11,49 @@
 
 #define LONG ((size_t)1 << 10)
 
-static struct tt_graph_record *records;
-static size_t count, room;
-static uint8_t *data;
-static size_t data_size, data_room;
-static _Atomic bool waiting;
+static struct {
+	struct tt_graph_record *records;
+	size_t count, room;
+	uint8_t *data;
+	size_t data_size, data_room;
+	_Atomic bool waiting;
+} pending;
 
 bool graph_log_add(const struct tt_graph_record *r, const void *bytes)
 {
-	if (!make_room(&records, &room, count, 1, sizeof(*records)) ||
-	    !make_room(&data, &data_room, data_size, r->data_size, 1))
+	if (!make_room(&pending.records, &pending.room, pending.count, 1, sizeof(*pending.records)) ||
+	    !make_room(&pending.data, &pending.data_room, pending.data_size, r->data_size, 1))
 		return false;
-	records[count] = *r;
-	records[count++].data = data_size;
+	pending.records[pending.count] = *r;
+	pending.records[pending.count++].data = pending.data_size;
 	if (r->data_size)
-		memcpy(data + data_size, bytes, r->data_size);
-	data_size += r->data_size;
-	atomic_store_explicit(&waiting, true, memory_order_release);
+		memcpy(pending.data + pending.data_size, bytes, r->data_size);
+	pending.data_size += r->data_size;
+	atomic_store_explicit(&pending.waiting, true, memory_order_release);
 	return true;
 }
 
 void graph_log_write(void)
 {
-	atomic_store(&waiting, false);
-	if (count)
-		store_graph(session_store(), records, count, data, data_size);
-	count = data_size = 0;
-	if (room > LONG * 4) { /* of a large graph, not to be kept */
-		free(records);
-		free(data);
-		records = NULL;
-		data = NULL;
-		room = data_room = 0;
+	atomic_store(&pending.waiting, false);
+	if (pending.count)
+		store_graph(session_store(), pending.records, pending.count, pending.data, pending.data_size);
+	pending.count = pending.data_size = 0;
+	if (pending.room > LONG * 4) { /* of a large graph, not to be kept */
+		free(pending.records);
+		free(pending.data);
+		pending.records = NULL;
+		pending.data = NULL;
+		pending.room = pending.data_room = 0;
 	}
 }
 
 bool graph_log_long(void)
 {
-	return count >= LONG;
+	return pending.count >= LONG;
 }
 
 bool graph_log_waits(void)
 {
-	return atomic_load_explicit(&waiting, memory_order_acquire);
+	return atomic_load_explicit(&pending.waiting, memory_order_acquire);
 }

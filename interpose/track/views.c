@@ -15,9 +15,11 @@ struct live {
 	struct tt_view view;
 };
 
-static struct live *list;
-static size_t count, room;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	struct live *list;
+	size_t count, room;
+	pthread_mutex_t lock;
+} views = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void describe(struct tt_view *v, const CUDA_RESOURCE_DESC *d)
 {
@@ -45,23 +47,23 @@ void view_made(const struct context *c, uint32_t kind, uint64_t object, const CU
 	struct live l = {c, {.object = object, .kind = kind}};
 
 	describe(&l.view, d);
-	pthread_mutex_lock(&lock);
-	if (make_room(&list, &room, count, 1, sizeof(*list)))
-		list[count++] = l;
+	pthread_mutex_lock(&views.lock);
+	if (make_room(&views.list, &views.room, views.count, 1, sizeof(*views.list)))
+		views.list[views.count++] = l;
 	else
 		session_fail("no host memory for a texture object");
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&views.lock);
 }
 
 void view_gone(const struct context *c, uint32_t kind, uint64_t object)
 {
-	pthread_mutex_lock(&lock);
-	for (size_t i = count; i-- > 0;)
-		if (list[i].view.object == object && list[i].view.kind == kind && list[i].context == c) {
-			list[i] = list[--count];
+	pthread_mutex_lock(&views.lock);
+	for (size_t i = views.count; i-- > 0;)
+		if (views.list[i].view.object == object && views.list[i].view.kind == kind && views.list[i].context == c) {
+			views.list[i] = views.list[--views.count];
 			break;
 		}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&views.lock);
 }
 
 uint32_t views_named(const struct context *c, const uint8_t *params, size_t size, struct tt_view *out, uint32_t most)
@@ -69,16 +71,16 @@ uint32_t views_named(const struct context *c, const uint8_t *params, size_t size
 	uint32_t n = 0;
 	uint64_t word;
 
-	pthread_mutex_lock(&lock);
-	for (size_t at = 0; count && at + sizeof(word) <= size; at += sizeof(word)) {
+	pthread_mutex_lock(&views.lock);
+	for (size_t at = 0; views.count && at + sizeof(word) <= size; at += sizeof(word)) {
 		memcpy(&word, params + at, sizeof(word));
-		for (size_t i = 0; word && i < count && n < most; i++) {
-			if (list[i].view.object != word || list[i].context != c)
+		for (size_t i = 0; word && i < views.count && n < most; i++) {
+			if (views.list[i].view.object != word || views.list[i].context != c)
 				continue;
-			out[n] = list[i].view;
+			out[n] = views.list[i].view;
 			out[n++].param = (uint32_t)at;
 		}
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&views.lock);
 	return n;
 }
