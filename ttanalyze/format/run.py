@@ -15,7 +15,8 @@ from ttanalyze.errors import Error, FormatError, UnreadWarning, system_error
 from ttanalyze.format import contents, layout, manifest
 from ttanalyze.format.files import check_version, expect, expect_list, read_json
 from ttanalyze.format.layout import Array
-from ttanalyze.format.process import Process, check_process
+from ttanalyze.format.process import Process
+from ttanalyze.format.process_info import check_process
 from ttanalyze.format.unread import UNREAD
 from ttanalyze.options import unmet
 from ttanalyze.output import text

@@ -12,8 +12,9 @@ from ttanalyze.core.tensors import tensor_at
 from ttanalyze.errors import Error
 from ttanalyze.format import contents
 from ttanalyze.format.layout import BLOCK_SIZE, Array
-from ttanalyze.format.process import Process, data_name
+from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Damage
+from ttanalyze.format.spans import data_name
 
 if TYPE_CHECKING:
     from ttanalyze.verbs.verify.check import Difference

@@ -1,0 +1,95 @@
+"""The members of process.json, and of the processes in run.json."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from ttanalyze.errors import FormatError
+from ttanalyze.format import incidents, statuses
+from ttanalyze.format.files import Ending, RecordFile, expect, expect_list
+
+
+class ProcessInfo:
+    """What a process said of itself. info: its process.json. path: its folder."""
+
+    path: Path
+    info: dict[str, Any]
+    _files: dict[str, RecordFile | None]
+
+    def cut_short(self, name: str, what: str) -> FormatError:
+        """The error for a file that lacks records at its end."""
+        file = self._files.get(name)
+        end = 0 if file is None else file.at(file.count)
+        return FormatError(self.path / name, end, f"cut short: {what}")
+
+    @property
+    def status(self) -> str:
+        """running, complete, failed or signal, as the process last said."""
+        return str(self.info.get("status", "running"))
+
+    @property
+    def failure(self) -> str | None:
+        """Why the recording ended before the process did; None where it did not, or still runs."""
+        if self.status == "running" or self.status in statuses.WITH_THE_PROCESS:
+            return None
+        reason = self.info.get("reason") or "no reason given"
+        return f"the recording ended early ({self.status}): {reason}"
+
+    @property
+    def digests_only(self) -> str | None:
+        """Since when epochs have no contents, and why; None where they all may have some."""
+        only = self.info.get("digests_only")
+        if not only:
+            return None
+        return (
+            f"epochs from {only.get('since', '?')} on have digests only: {only.get('reason', '?')}"
+        )
+
+    @property
+    def without_events(self) -> bool:
+        """Whether no calls were recorded, as was asked for."""
+        return bool(self.info.get("options", {}).get("TT_EVENTS") == "0")
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process came to say how its files end."""
+        return bool(self.info.get("files"))
+
+
+def endings(info: dict[str, Any]) -> dict[str, Ending]:
+    """How files end, by name, as process.json says, which passed its checks."""
+    return {
+        name: Ending(file["size"], int(file["check"], 16) if file.get("check") else None)
+        for name, file in info.get("files", {}).items()
+    }
+
+
+def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
+    """Raises FormatError where a process object's members aren't of the types they must have."""
+    expect(path, where, info, process=int, pid=int, cwd=str, status=str, driver_version=int)
+    expect(path, where, info, started_ns=int, options=dict, ring=dict, counters=dict)
+    expect(path, where, info, deterministic=bool, ended_ns=(int, None), reason=(str, None))
+    expect(path, f"{where}ring.", info.get("ring", {}), bytes=int, place=str)
+    expect(path, where, info, timeline=dict, digests_only=(dict, None))
+    expect(path, f"{where}digests_only.", info.get("digests_only") or {}, since=int, reason=str)
+    texts = {"asked": str, "source": str, "reason": (str, None)}
+    numbers = {"missed": int, "clock_error_ns": (int, None)}
+    expect(path, f"{where}timeline.", info.get("timeline", {}), **texts, **numbers)
+    incidents.check(path, where, info)
+    expect(path, where, info, files=dict)
+    for name, file in info.get("files", {}).items():
+        place = f"{where}files.{name}"
+        if not isinstance(file, dict) or "size" not in file:
+            raise FormatError(path, place, "an object with a size is expected")
+        expect(path, f"{place}.", file, size=int, check=(str, None))
+        if not re.fullmatch(r"[0-9a-f]{16}", file.get("check") or "0" * 16):
+            raise FormatError(path, f"{place}.check", "16 hexadecimal digits are expected")
+    for key in ("argv", "unknown_calls", "warnings", "losses", "calls"):
+        expect_list(path, where, info, key, str)
+    expect_list(path, where, info, "devices", dict)
+    for i, device in enumerate(info.get("devices", [])):
+        expect(path, f"{where}devices[{i}].", device, ordinal=int, name=str, memory=int)
+    counters = info.get("counters", {})
+    expect(path, f"{where}counters.", counters, **dict.fromkeys(counters, int))
