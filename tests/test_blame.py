@@ -728,11 +728,11 @@ def test_a_change_behind_the_last_whole_item_is_told(cli: Cli, run_path: Path, n
         (["-r", "0", "--epoch", "x"], "--epoch x: a number or a range such as 2-5"),
         (["-r", "0", "--epoch", "9-"], "--epoch 9-: process 0 has 5 epochs"),
         (["-r", "0", "--dtype", "f31"], "no type 'f31'"),
-        (["-r", "0", "--limit", "-1"], "--limit -1: a whole number is expected"),
+        (["-r", "0", "--limit", "-1"], "--limit -1: must be 0 or more"),
         (["-r", "0", "--process", "1"], "no process 1"),
         (["--watch", "nan"], "u8 items are never nan; see --dtype"),
         (["--watch", "odd"], "--watch odd: nan, inf, changed"),
-        (["--watch", "==0", "--count", "3"], "--count: of which memory?"),
+        (["--watch", "==0", "--count", "3"], "--count: needs --region or --address"),
     ],
 )
 def test_errors(cli: Cli, small: Writer, run_path: Path, options: list[str], reason: str) -> None:

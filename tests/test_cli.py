@@ -87,7 +87,7 @@ def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
         (["verify", "RUN", "--manifest", "RUN"], "not a regular file"),
         (["verify", "RUN", "--manifest", "RUN/run.json"], "'ttanalyze-manifest' is expected"),
         (["verify", "RUN", "--against", "nothing"], "nothing: No such file or directory"),
-        (["verify", "RUN", "--out", "no/such/report.json"], "report.json: no directory /"),
+        (["verify", "RUN", "--out", "no/such/report.json"], "report.json: directory /"),
         (["verify", "RUN", "--out", "RUN"], "is a directory; name a file in it"),
         (["verify", "RUN", "--out", "/proc/report.json"], "/proc/report.json: "),
         (["verify", "nothing"], "nothing: No such file or directory"),
@@ -96,7 +96,7 @@ def cli(capfd: pytest.CaptureFixture[str]) -> Cli:
         (["info", "EMPTY"], "not a run directory: it has no run.json"),
         (["manifest", "EMPTY"], "not a run directory"),
         (["manifest", "RUN", "-o", "/"], "/: is a directory"),
-        (["manifest", "RUN", "-o", "RUN/run.json/x"], "run.json/x: no directory"),
+        (["manifest", "RUN", "-o", "RUN/run.json/x"], "run.json/x: directory"),
         (["manifest", "RUN", "-o", "/dev/full"], "/dev/full: No space left on device"),
         (["record"], "Missing argument"),
         (["record", "--no-such", "--", "true"], "No such option"),
@@ -581,7 +581,7 @@ sys.exit(cli.run_command(sys.argv[1:]))
 
 @pytest.mark.parametrize(
     ("verb", "word"),
-    [("verify", "verifying"), ("manifest", "reading digests"), ("doctor", "looking")],
+    [("verify", "verifying"), ("manifest", "reading digests"), ("doctor", "checking")],
 )
 @pytest.mark.parametrize("to", ["terminal", "file"])
 def test_progress_shows(

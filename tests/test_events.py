@@ -176,10 +176,10 @@ def test_the_other_forms_say_the_same(cli: Cli, launches: Path, tmp_path: Path) 
 
 
 WRONG = [
-    (["--format", "xml"], "ttanalyze: --format xml: there are ndjson, json, csv, table\n"),
+    (["--format", "xml"], "ttanalyze: --format xml: must be one of ndjson, json, csv, table\n"),
     (
         ["--kernel-events", "off"],
-        "ttanalyze: --kernel-events off: there are dedup, full, nostack\n",
+        "ttanalyze: --kernel-events off: must be one of dedup, full, nostack\n",
     ),
     (["--kernel", "("], "ttanalyze: --kernel (: not a regular expression: "),
 ]
@@ -379,7 +379,7 @@ def test_files_from_a_shell(cli: Cli, others: Path) -> None:
     (last,) = json.loads(rows)
     assert (last["launch"], last["kernel"], last["seq"]) == (3, "g", None)
     wrong = cli("query", others, "--table", "epochs")
-    assert (wrong.status, wrong.stderr) == (2, "ttanalyze: --table epochs: there are events\n")
+    assert (wrong.status, wrong.stderr) == (2, "ttanalyze: --table epochs: must be one of events\n")
     (others.parent / "empty").touch()
     assert cli("query", others.parent / "empty").stdout == "no rows\n"
 

@@ -431,7 +431,7 @@ def test_runs_that_do_not_say_enough(built: Path, run_path: Path) -> None:
         assert str(raised.value) == why
     with pytest.raises(Error, match="no process 3"):
         Graph.from_run(run, (0, 1), process=3)
-    with pytest.raises(Error, match="order 'any': there are streams, serial"):
+    with pytest.raises(Error, match="order 'any': must be one of streams, serial"):
         Graph.from_run(run, (0, 1), order="any")
 
 

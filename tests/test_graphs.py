@@ -444,7 +444,8 @@ def test_graphs_of_a_run_without_calls_are_not_known(cli: Cli, run_path: Path) -
     for arguments in ([], ["--json"], ["--dot"], ["--graph", "0"]):
         outcome = cli("graph", run_path, *arguments)
         assert (outcome.stdout, outcome.status) == ("", 2)
-        assert outcome.stderr == "ttanalyze: recorded with --no-events: its graphs are not known\n"
+        reason = "has no graphs, because it was recorded with --no-events"
+        assert outcome.stderr == f"ttanalyze: {run_path}: {reason}\n"
 
 
 def test_graphs_are_drawn(cli: Cli, written: Path, tmp_path: Path) -> None:
@@ -469,9 +470,9 @@ def test_graphs_are_drawn(cli: Cli, written: Path, tmp_path: Path) -> None:
         (["--graph", "0", "--process", "7"], "no process 7"),
         (["--graph", "0", "--at", "1"], "graph 0 was made by call 2, after call 1"),
         (["--graph", "1", "--at", "9999"], "graph 1 was destroyed by call "),
-        (["--at", "3"], "--at says how to look at one graph"),
-        (["--process", "1"], "--process says whose graph is meant"),
-        (["--json", "--dot"], "one of them"),
+        (["--at", "3"], "--at needs --graph N"),
+        (["--process", "1"], "--process needs --graph N"),
+        (["--json", "--dot"], "--json and --dot cannot be combined"),
     ],
 )
 def test_what_is_not_there_is_one_line(

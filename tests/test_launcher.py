@@ -480,14 +480,14 @@ def test_a_recording_that_must_be_complete(
     w.close(status, **members)
     copy = ("sh", "-c", "cp -r prepared out; exit 5")
     outcome = recorded("-q", "-o", "out", "--require-complete", "--", *copy)
-    said = f"ttanalyze: {tmp_path}/out is not complete: {reason}\n"
+    said = f"ttanalyze: {tmp_path}/out: not complete: {reason}\n"
     assert (outcome.status, outcome.stderr) == ((2, said) if reason else (5, ""))
 
 
 def test_a_recording_that_must_be_there(recorded: Record, tmp_path: Path) -> None:
     outcome = recorded("-q", "-o", "out", "--require-complete", "--", "true")
     assert outcome.status == 2
-    assert outcome.stderr.endswith("/out is not complete: no process was recorded\n")
+    assert outcome.stderr.endswith("/out: not complete: no process was recorded\n")
     (tmp_path / "prepared" / "p0").mkdir(parents=True)
     (tmp_path / "prepared" / "p0" / "epochs.bin").touch()
     outcome = recorded("-q", "-o", "out", "--require-complete", "--", "cp", "-r", "prepared", "out")
@@ -546,7 +546,7 @@ def test_where_no_run_can_be(recorded: Record, tmp_path: Path) -> None:
     outcome = recorded("-o", "no/such/out", "--", "touch", "ran")
     assert outcome.status == 2
     assert outcome.stderr == (
-        f"ttanalyze: {tmp_path}/no/such/out: no directory {tmp_path}/no/such\n"
+        f"ttanalyze: {tmp_path}/no/such/out: directory {tmp_path}/no/such does not exist\n"
     )
     assert not (tmp_path / "ran").exists()
 

@@ -445,7 +445,7 @@ def test_what_is_no_condition_is_one_line(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--table", "nothing"], "--table nothing: there are events, activities, ranges, "),
+        (["--table", "nothing"], "--table nothing: must be one of events, activities, ranges, "),
         (["--filter", "size > 1"], "no column size; events has: process, seq, time_ns, kind"),
         (["--fields", "size"], "--fields size: no such column; events has: process, seq"),
         (["--group-by", "kind,size"], "--group-by size: no such column"),
@@ -455,9 +455,9 @@ def test_what_is_no_condition_is_one_line(
         (["--group-by", "kind", "--sort", "seq"], "the answer has: kind, count"),
         (["--top", "-1"], "--top -1: a number of rows is expected"),
         (["--top", "x"], "'--top': Input should be a valid integer"),
-        (["--format", "xml"], "--format xml: there are table, csv, json, ndjson, parquet"),
-        (["--format", "parquet"], "--format parquet is for a file: -o FILE"),
-        (["-o", "no/such/file"], "file: no directory"),
+        (["--format", "xml"], "--format xml: must be one of table, csv, json, ndjson, parquet"),
+        (["--format", "parquet"], "--format parquet: needs -o FILE"),
+        (["-o", "no/such/file"], "file: directory"),
         (["--format", "csv", "-o", "/dev/full"], "/dev/full: No space left on device"),
     ],
 )

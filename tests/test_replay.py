@@ -140,13 +140,14 @@ def test_a_recording_that_failed_lacks_launches(
     for arguments in ((), ("--from", "3")):
         done = replay(run, *arguments)
         assert done.status == 2
-        assert "what came later is missing: the recording ended early (failed): disk full" in (
-            done.stdout
+        assert (
+            "the end of the recording is missing: the recording ended early (failed): disk full"
+            in (done.stdout)
         )
     assert replay(run, "--launch", number).status == 0
     assert replay(run, "--from", "3", "--to", "5").status == 0
     lacking = prove(run, "--kernel", "shift", "--times", "2")
-    assert lacking.status == 2 and "what came later is missing" in lacking.stdout
+    assert lacking.status == 2 and "the end of the recording is missing" in lacking.stdout
 
 
 @pytest.mark.parametrize(
@@ -334,18 +335,21 @@ def test_what_epochs_did_not_look_at(runs: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--launch", "1", "--kernel", "x"), "say one of --launch N, --kernel REGEX, and --from"),
+        (
+            ("--launch", "1", "--kernel", "x"),
+            "--launch, --kernel and --from/--to cannot be combined",
+        ),
         (("--kernel", "("), "'(' is no regular expression"),
         (("--kernel", "nothing"), "no launch of a kernel whose name has 'nothing'"),
-        (("--launch", "1", "--times", "-1"), "--times -1"),
+        (("--launch", "1", "--times", "-1"), "Invalid value for '--times'"),
         (("--launch", "1", "--tolerance", "1"), "--tolerance needs --dtype"),
         (("--dtype", "nothing=f32"), "no region nothing: "),
         (("--dtype", "f32", "--tolerance", "99=1"), "no region 99: "),
         (("--dtype", "f32", "--tolerance", "1", "--tolerance", ",,4"), "--tolerance ,,4: "),
-        (("--launch", "1", "--under", "no-such-tool"), "no-such-tool is not found"),
-        (("--launch", "1", "--flush-l2"), "--flush-l2 is of measured runs: it needs --times"),
-        (("--from", "0", "--times", "3"), "go with no other option"),
-        (("--from", "0", "--flush-l2"), "go with no other option"),
+        (("--launch", "1", "--under", "no-such-tool"), "command no-such-tool not found"),
+        (("--launch", "1", "--flush-l2"), "--flush-l2 needs --times"),
+        (("--from", "0", "--times", "3"), "can be combined only with"),
+        (("--from", "0", "--flush-l2"), "can be combined only with"),
         (("--from", "0", "--to", "99"), "no epoch 99: process 0 has epochs 0 to 12"),
         (("--from", "-1", "--to", "3"), "no epoch -1"),
         (("--from", "12"), "epoch 12 is the last of context 0: there is nothing to compare"),

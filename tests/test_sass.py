@@ -186,9 +186,9 @@ def test_what_is_not_there_is_said_in_a_line(cli: Cli, tmp_path: Path, tools: Pa
 
     assert "no kernels of such a name (none)" in error(HOPPER, "--kernel", "none")
     assert "not a regular expression" in error(HOPPER, "--kernel", "(")
-    assert "--arch h200: an architecture such as sm_90" in error(HOPPER, "--arch", "h200")
+    assert "--arch h200: not an architecture; example: sm_90" in error(HOPPER, "--arch", "h200")
     assert "no code for sm_80: there is sm_90" in error(HOPPER, "--arch", "80")
-    assert "there are text, json" in error(HOPPER, "--format", "yaml")
+    assert "must be one of text, json" in error(HOPPER, "--format", "yaml")
     text = tmp_path / "text"
     text.write_text("hello")
     assert "neither a run nor code for a GPU" in error(text)

@@ -442,7 +442,7 @@ def test_to_standard_output(cli: Cli, small: Writer, run_path: Path) -> None:
         ([], "Missing option '--out'"),
         (["-o", "."], ".: is a directory; name a file in it"),
         (["-o", "/dev/full"], "/dev/full: No space left on device"),
-        (["-o", "t", "--format", "xml"], "--format xml: there are chrome, perfetto"),
+        (["-o", "t", "--format", "xml"], "--format xml: must be one of chrome, perfetto"),
         (["-o", "t", "--epochs", "9-"], "no epochs 9 to"),
         (["-o", "t", "--epochs", "x"], "--epochs x: a number or a range such as 2-5"),
         (["-o", "t", "--annotate", "missing.json"], "missing.json: No such file or directory"),

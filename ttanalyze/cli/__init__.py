@@ -1,8 +1,7 @@
-"""The command line: every verb parses its options and calls its module; no logic lives here.
+"""The command line: each verb parses its options and calls its module. No logic lives here.
 
-Nothing heavy is imported before a verb needs it. What goes wrong is one line on stderr and
-status 2; what is found different is status 1. Status 130 is an interrupt and 141 a reader of
-our output that went away, as shells have it.
+A verb imports large modules only when it runs. Exit statuses: 0 same, 1 different, 2 error (one
+line on stderr), 130 interrupted, 141 the reader of our output went away.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from ttanalyze.output import text
 
 app = typer.Typer(
     name="ttanalyze",
-    help="Time travel for GPU memory: record an unmodified CUDA program, look into the recording.",
+    help="Time travel for GPU memory: record an unmodified CUDA program and examine the run.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -100,7 +99,7 @@ def _options(
 
 
 def run_command(arguments: list[str]) -> int:
-    """Runs a command line; gives its exit status. Errors are told in one line."""
+    """Runs a command line and returns its exit status. Prints each error as one line."""
     if not arguments:
         run_command(["--help"])
         return ERROR
@@ -130,10 +129,10 @@ def run_command(arguments: list[str]) -> int:
 
 
 def _take_streams() -> None:
-    """Puts something that can't be used in the place of standard streams that are closed.
+    """Opens /dev/null in place of closed standard streams.
 
-    Else the first files we open would take their numbers, and get what is meant for the streams.
-    It is closed again in the programs that we start.
+    Otherwise our first files get the descriptors 0 to 2 and receive the streams' output. Programs
+    that we start do not inherit these descriptors.
     """
     for number in range(3):
         try:
@@ -145,7 +144,7 @@ def _take_streams() -> None:
 
 
 def _give_up_streams() -> None:
-    """Lets what can't be written go, which else would change the exit status at the very end."""
+    """Drops output that cannot be written, so that it does not change the exit status."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -154,7 +153,7 @@ def _give_up_streams() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The ttanalyze command as a process of its own; gives its exit status."""
+    """Runs the ttanalyze command as a process of its own and returns its exit status."""
     _take_streams()
     status = run_command(arguments)
     _give_up_streams()

@@ -22,16 +22,17 @@ WatchOption = Annotated[
     str | None,
     Option(
         metavar="CONDITION",
-        help="Find the first epoch where any item is nan, inf, ==VALUE, !=VALUE, >VALUE, "
-        ">=VALUE, <VALUE or <=VALUE, or has changed; in all regions unless one is given.",
+        help="Find the first epoch in which an item meets CONDITION: nan, inf, changed, "
+        "==VALUE, !=VALUE, >VALUE, >=VALUE, <VALUE or <=VALUE. Searches all regions "
+        "without --region.",
     ),
 ]
 EverywhereOption = Annotated[
     bool,
     Option(
         "--all",
-        help="With --watch in all regions: also memory that does not look like --dtype, and "
-        "items that were nan or inf before.",
+        help="With --watch in all regions: also search memory that does not look like --dtype, "
+        "and items that were nan or inf from the start.",
     ),
 ]
 
@@ -47,51 +48,56 @@ EverywhereOption = Annotated[
 def blame(
     run: common.RunArgument,
     region: str | None = Option(
-        None, "--region", "-r", metavar="R", help="Its id or label, or a tensor's name."
+        None, "--region", "-r", metavar="R", help="A region (id or label) or the name of a tensor."
     ),
-    offset: str | None = Option(None, metavar="BYTES", help="Where in it: 4096 or 0x1000."),
+    offset: str | None = Option(
+        None, metavar="BYTES", help="Offset in the region: 4096 or 0x1000."
+    ),
     element: int | None = Option(
-        None, metavar="I", help="Where in it, counted in items of --dtype."
+        None, metavar="I", help="Index in the region, in items of --dtype."
     ),
     address: str | None = Option(
-        None, "--address", metavar="ADDRESS", help="Instead of these: a device address."
+        None,
+        "--address",
+        metavar="ADDRESS",
+        help="A device address; replaces --region and --offset.",
     ),
-    count: int | None = Option(None, metavar="N", help="How many items from there on (default 1)."),
+    count: int | None = Option(None, metavar="N", help="Number of items (default 1)."),
     dtype: str | None = Option(
-        None, metavar="TYPE", help="What items are, such as f32 (default: plain bytes)."
+        None, metavar="TYPE", help="Type of the items: f32, i64 ... (default: bytes)."
     ),
     epoch: str | None = Option(
-        None, "--epoch", "-e", metavar="E", help="Only up to this epoch, or from A-B."
+        None, "--epoch", "-e", metavar="E", help="Up to this epoch, or the range A-B."
     ),
     watch: WatchOption = None,
     everywhere: EverywhereOption = False,
-    limit: int = Option(50, metavar="N", help="Show the last N changes only (0: all)."),
+    limit: int = Option(50, metavar="N", help="Show only the last N changes (0: all)."),
     process: common.ProcessOption = 0,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
-    """Tell where memory comes from: when it changed, and which calls may have done it.
+    """Find when memory changed, and which calls may have written it.
 
-    Of a region, of an item or of a byte, every epoch in which it changed. With --watch the first
-    epoch in which a condition holds; exit status 0: it did, 1: it never did.
+    Lists every epoch in which a region, an item or a byte changed. With --watch, finds the first
+    epoch in which a condition holds. Exit status 0: it holds in an epoch; 1: it never holds.
 
-    Without a region, --watch with a type of floating-point numbers looks where memory plausibly
-    holds them: in tensors that were named so, and in blocks whose numbers, now or before, are
-    mostly of ordinary size. There nan and inf count once they appear, not where they were from
-    the first snapshot on. What was skipped is said.
+    Without a region, --watch with a floating-point type searches only memory that looks like
+    such numbers. That is: tensors of this type, and blocks in which most numbers have an ordinary
+    size now or had one before. It reports a nan or inf only where it appears after the first
+    snapshot. The output says what was skipped.
     """
     from ttanalyze.core.values import parse
     from ttanalyze.format import open_run
 
     if limit < 0:
-        raise Error(f"--limit {limit}: a whole number is expected")
+        raise Error(f"--limit {limit}: must be 0 or more")
     kind = None if dtype is None else parse(dtype)
     of = open_run(run).process(process)
     epochs = None if epoch is None else _epochs(epoch, of)
     places = (region, offset, element, address)
     if watch is not None and all(place is None for place in places):
         if count is not None:
-            raise Error("--count: of which memory? Give --region, or --address")
+            raise Error("--count: needs --region or --address")
         target = None
     else:
         target = _target(of, *places, count, kind, epochs)
@@ -169,7 +175,7 @@ def _watch(
 
 
 def _epochs(value: str, of: Process) -> tuple[int, int]:
-    """E is all up to that epoch; A-B, A- and -B are what they say."""
+    """E means all epochs up to E. A-B, A- and -B are ranges."""
     from ttanalyze import options
 
     first, last = options.parse_range(value, "--epoch", 0xFFFFFFFE)

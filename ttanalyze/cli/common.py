@@ -1,4 +1,4 @@
-"""What verbs share: common options, output as a whole or not at all, progress."""
+"""Common options, complete output files, and progress of all verbs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from ttanalyze.util.progress import Progress
 
 SAME, DIFFERS, ERROR, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER = 1.0  # seconds
-PROGRESS_LINE_AFTER = 5.0  # the first one; each pause is twice as long as the last, up to a minute
+PROGRESS_LINE_AFTER = 5.0  # the first line; each pause doubles, up to a minute
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-ProcessOption = Annotated[int, typer.Option(metavar="N", help="Which process.")]
-DeviceOption = Annotated[int, typer.Option(metavar="N", help="On which device.")]
+ProcessOption = Annotated[int, typer.Option(metavar="N", help="Index of the process.")]
+DeviceOption = Annotated[int, typer.Option(metavar="N", help="Index of the GPU.")]
 OutOption = Annotated[
-    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")
+    Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write to a file.")
 ]
 ReportOption = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write the report as JSON.")
@@ -37,13 +37,14 @@ ReportOption = Annotated[
 
 
 class ReaderGoneError(Exception):
-    """Nobody reads what we print any more."""
+    """The reader of our output has gone away."""
 
 
 def print_text(content: str, end: str = "\n", exact: bool = False) -> None:
-    """Writes all of it to stdout, which without a buffer might take only a part. All that verbs
-    print goes through here or through say, which let nothing through that a terminal would act on.
-    exact: as it is, unless to a terminal.
+    """Writes the whole text to stdout, also when one write takes only a part of it.
+
+    All output of verbs goes through print_text or say. Both remove control sequences of terminals.
+    exact: write the text unchanged unless stdout is a terminal.
     """
     if not exact or os.isatty(1):
         content = text.screened(content, text.colours_wanted(1))
@@ -59,7 +60,7 @@ def print_text(content: str, end: str = "\n", exact: bool = False) -> None:
 
 
 def say(line: str) -> None:
-    """A line on stderr."""
+    """Prints one line on stderr."""
     print(f"ttanalyze: {text.printable(line)}", file=sys.stderr, flush=True)
 
 
@@ -70,27 +71,27 @@ def as_json(value: Any) -> str:
 
 
 def check_output(path: Path | None) -> None:
-    """Raises Error where a file can't be written, before there is anything to write."""
+    """Raises Error if a file cannot be written. Verbs call this before they start their work."""
     if path is None:
         return
     folder = path.resolve().parent
     if path.is_dir():
         raise Error(f"{path}: is a directory; name a file in it")
     if not folder.is_dir():
-        raise Error(f"{path}: no directory {folder}")
+        raise Error(f"{path}: directory {folder} does not exist")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise Error(f"{path}: not writable")
 
 
 def write_file(path: Path, content: str, opener: Opener | None = None) -> None:
-    """Replaces a file as a whole, or leaves it as it is; devices and pipes are written to."""
+    """Replaces a file completely or leaves it unchanged. Writes straight to devices and pipes."""
     with output_file(path, opener) as file:
         file.write(content.encode())
 
 
 @contextlib.contextmanager
 def output_file(path: Path, opener: Opener | None = None) -> Iterator[BinaryIO]:
-    """The same for what comes in pieces: a file to write to."""
+    """The same for output that comes in pieces: yields a file to write to."""
     try:
         with interruptible(), replacing(path, opener) as file:
             yield file
@@ -100,7 +101,7 @@ def output_file(path: Path, opener: Opener | None = None) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def standard_output() -> Iterator[BinaryIO]:
-    """Standard output as a file, for what comes in pieces."""
+    """Yields standard output as a file, for output that comes in pieces."""
     try:
         sys.stdout.flush()
         with interruptible(), open(1, "wb", closefd=False) as file:
@@ -113,7 +114,7 @@ def standard_output() -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Lets an interrupt be an exception, for what must be tidied up. Imports don't bear that."""
+    """Turns an interrupt into an exception, so that cleanup runs. Not safe during imports."""
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.SIG_DFL:
         yield
@@ -127,7 +128,7 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress_bar(what: str, quiet: bool) -> Iterator[Progress]:
-    """On stderr, how far work is that takes more than a moment: a bar on a terminal, else lines."""
+    """Shows the progress of long work on stderr: a bar on a terminal, lines elsewhere."""
     if quiet:
         yield None
         return
@@ -143,12 +144,12 @@ def progress_bar(what: str, quiet: bool) -> Iterator[Progress]:
 
 
 class _Progress:
-    """What a thread shows, also while the work does not say how far it is."""
+    """Progress that a thread shows, also between two updates."""
 
     def __init__(self, what: str) -> None:
         self.what = what
         self.ended = threading.Event()
-        self.state = 0, 0  # done, and in all where that is known
+        self.state = 0, 0  # done, and the total or 0 where it is unknown
 
     def update(self, done: int, total: int) -> None:
         self.state = done, total
@@ -175,12 +176,12 @@ class _Progress:
 
 
 def screen_width() -> int:
-    """Of the terminal, in letters; 0 where there is none."""
+    """Width of the terminal in characters; 0 without a terminal."""
     return shutil.get_terminal_size().columns if os.isatty(1) else 0
 
 
 def say_what_is_missing() -> None:
-    """Why names or checksums are not what they could be, on stderr."""
+    """Says on stderr which missing tools make names or checksums incomplete."""
     from ttanalyze import code
     from ttanalyze.code import demangle
 

@@ -13,15 +13,15 @@ verbs = Typer()
 
 DIFF_EXAMPLES = """\b
 Examples:
-  Where do two runs part, and what could have made them:
+  Find the first divergence of two runs and the calls that may have caused it:
     ttanalyze diff run1 run2
-  The same, with the values that differ, and what does not count as different:
+  Show the values that differ, with a tolerance:
     ttanalyze diff run1 run2 --dtype f32 --tolerance 1e-6,1e-5
-  With types by region (of A: its id or its label), f32 for all others:
+  Give types by region of RUN_A (id or label), and f32 for all others:
     ttanalyze diff run1 run2 --dtype f32,3=bf16,tokens=i64
-  Everything that differs, for a program to read:
+  Print every divergence as JSON:
     ttanalyze diff run1 run2 --all --json
-  Against what was kept of a run:
+  Compare a run with a manifest:
     ttanalyze diff golden.json run2
 """
 
@@ -29,28 +29,28 @@ Examples:
 @verbs.command(epilog=DIFF_EXAMPLES)
 def diff(
     a: Path = Argument(..., metavar="RUN_A", help="A run directory, or a manifest file."),
-    b: Path = Argument(..., metavar="RUN_B", help="What to compare it with."),
+    b: Path = Argument(..., metavar="RUN_B", help="The run or manifest to compare with it."),
     every: bool = Option(False, "--all", help="Describe every divergence, not only the first."),
     dtype: str | None = Option(
         None,
         metavar="TYPES",
-        help="What memory holds, such as f32 or bf16; type for one region: REGION=TYPE; "
-        "separated by commas.",
+        help="Types of the memory, separated by commas: f32, bf16 ...; type for one region: "
+        "REGION=TYPE.",
     ),
     tolerance: str | None = Option(
         None,
         metavar="ABS,REL,ULP",
-        help="What does not count as different, by any of the three; needs --dtype.",
+        help="Largest difference that counts as equal, by any of the three; needs --dtype.",
     ),
     out: common.ReportOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
-    """Say where two runs first part, and which calls could have made them.
+    """Find where two runs first diverge, and which calls may have caused it.
 
-    Launches are aligned, so that runs compare which do not do quite the same, or were recorded
-    at other points. Exit status 0: the same; 1: different; 2: nothing was compared, or nothing
-    differs but what a recording that failed lacks.
+    Aligns the launches of both runs first. So the runs may differ slightly in their work or in
+    their triggers. Exit status 0: the same; 1: different; 2: nothing was compared, or the only
+    difference is what a failed recording lacks.
     """
     from ttanalyze.core.values import Tolerance
     from ttanalyze.verbs.diff import diff as compare

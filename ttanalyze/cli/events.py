@@ -10,11 +10,11 @@ verbs = Typer()
 
 EVENTS_EXAMPLES = """\b
 Examples:
-  Every launch, with the stacks that they refer to:
+  Write every launch, and the call stacks it refers to:
     ttanalyze events run1 -o events.ndjson
-  One kernel's, each with the stack of who launched it:
+  Write the launches of one kernel, each with its call stack:
     ttanalyze events run1 --kernel softmax --kernel-events full
-  For a spreadsheet, and for a look:
+  Write a CSV file, or print a table:
     ttanalyze events run1 --format csv -o events.csv
     ttanalyze events run1 --format table
 """
@@ -27,23 +27,23 @@ def events(
         "ndjson", "--format", metavar="FORMAT", help="ndjson (default), json, csv or table."
     ),
     kernel: str | None = Option(
-        None, metavar="REGEX", help="Only launches of kernels with such a name."
+        None, metavar="REGEX", help="Only launches of kernels whose name matches."
     ),
     kernel_events: str | None = Option(
         None,
         metavar="HOW",
-        help="Call stacks once each, and by id (dedup), with each launch (full), or not at all "
-        "(nostack); by default what `record` was told.",
+        help="Call stacks: each one once, with an id (dedup); in each launch (full); none "
+        "(nostack). Default: the option of `record`.",
     ),
     out: common.OutOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
-    """Write a record of every kernel launch: which code, how large, by whom.
+    """Write one record per kernel launch: its code, its sizes and its call stack.
 
-    Records are of the types kernel_launch, kernel_node (recorded into a graph), graph_launch,
-    behind which come the launches of its kernels, and callstack_def, with the members of
-    CUTracer's kernel-event files, and more. REGEX is searched in mangled and demangled names.
+    The types of records are kernel_launch, kernel_node (a kernel added to a graph), graph_launch
+    (followed by the launches of its kernels) and callstack_def. They have all fields of
+    CUTracer's kernel-event files and more. REGEX matches any part of a mangled or demangled name.
     """
     from ttanalyze.format import open_run
     from ttanalyze.verbs.events import written

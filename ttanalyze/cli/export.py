@@ -20,24 +20,27 @@ verbs = Typer()
 )
 def export(
     run: common.RunArgument,
-    out: Path = Option(..., "--out", "-o", metavar="DIR", help="The folder that is made."),
+    out: Path = Option(..., "--out", "-o", metavar="DIR", help="The folder to create."),
     launch: replay_options.OneLaunchOption = None,
     kernel: replay_options.OneKernelOption = None,
     python: bool = Option(False, "--python", help="Also write a script for NVIDIA's cuda-python."),
     everything: bool = Option(
-        False, "--all-memory", help="All memory of the context, not only what the kernel may reach."
+        False,
+        "--all-memory",
+        help="Export all memory of the context, not only what the kernel may reach.",
     ),
-    max_size: str = Option("25M", metavar="SIZE", help="Warn where the folder is larger."),
-    force: bool = Option(False, "--force", help="Replace a folder that export made."),
+    max_size: str = Option("25M", metavar="SIZE", help="Warn if the folder is larger."),
+    force: bool = Option(False, "--force", help="Replace a folder that `export` created."),
     process: common.ProcessOption = 0,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
-    """Write a recorded launch as a program of its own, fit to be attached to a bug report.
+    """Write a recorded launch as a standalone program that you can attach to a bug report.
 
-    A short C program and a Makefile, with code, parameters and memory, which builds with a C
-    compiler and the driver's library alone, launches, and compares what it leaves. Memory is what
-    the kernel may reach: through its parameters and variables, and addresses that lie in memory.
+    The folder holds a short C program, a Makefile, the code, the parameters and the memory. It
+    needs only a C compiler and the driver's library. The program launches the kernel and compares
+    the result. The memory is what the kernel may reach: through its parameters, its variables,
+    and addresses stored in memory.
     """
     from ttanalyze import options
     from ttanalyze.format import open_run

@@ -13,21 +13,21 @@ verbs = Typer()
     epilog="\b\nExamples:\n"
     "  ttanalyze graph run1\n"
     "  ttanalyze graph run1 --graph 3\n"
-    "  ttanalyze graph run1 --graph 3 --at 1200     # as call 1200 found it\n"
+    "  ttanalyze graph run1 --graph 3 --at 1200     # at call 1200\n"
     "  ttanalyze graph run1 --graph 3 --dot | dot -Tsvg -o graph3.svg"
 )
 def graph(
     run: common.RunArgument,
     number: int | None = Option(
-        None, "--graph", metavar="N", help="Show one: its nodes, in order."
+        None, "--graph", metavar="N", help="Show one graph: its nodes in order."
     ),
-    process: int = Option(0, metavar="N", help="Whose, with --graph."),
+    process: int = Option(0, metavar="N", help="Index of the process; needs --graph."),
     at: int | None = Option(
         None,
         metavar="SEQ",
-        help="As this call found it, or left it (default: as it was in the end).",
+        help="Show the graph at this call (default: at the end of the run).",
     ),
-    dot: bool = Option(False, "--dot", help="Draw it, or all: for Graphviz."),
+    dot: bool = Option(False, "--dot", help="Write --graph, or all graphs, for Graphviz."),
     out: common.OutOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
@@ -38,15 +38,15 @@ def graph(
     from ttanalyze.verbs import graphs
 
     if at is not None and number is None:
-        raise Error("--at says how to look at one graph: say which with --graph N")
+        raise Error("--at needs --graph N")
     if process and number is None:
-        raise Error("--process says whose graph is meant: say which with --graph N")
+        raise Error("--process needs --graph N")
     if json and dot:
-        raise Error("--json and --dot: one of them")
+        raise Error("--json and --dot cannot be combined")
     common.check_output(out)
     opened = open_run(run)
     if opened.processes and all(p.without_events for p in opened.processes):
-        raise Error("recorded with --no-events: its graphs are not known")
+        raise Error(f"{run}: has no graphs, because it was recorded with --no-events")
     width = common.screen_width() if out is None else 0
     if number is not None:
         one = graphs.graph(opened, number, process, at)

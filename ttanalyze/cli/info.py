@@ -12,7 +12,7 @@ verbs = Typer()
 
 @verbs.command(epilog="\b\nExample:\n  ttanalyze info run1")
 def info(run: common.RunArgument, json: common.JsonOption = False) -> None:
-    """Say what was recorded, on one screen."""
+    """Summarise a run on one screen."""
     from ttanalyze.format import open_run
     from ttanalyze.verbs.info import info as summarise
     from ttanalyze.verbs.info import info_text

@@ -19,7 +19,7 @@ def manifest(
     out: common.OutOption = None,
     quiet: common.QuietOption = False,
 ) -> None:
-    """Print the manifest of a run from its recorded digests."""
+    """Print the manifest of a run: the recorded digests of its regions."""
     from ttanalyze.format import manifest as manifests
     from ttanalyze.format import open_run
 

@@ -21,14 +21,14 @@ def memory(
     at: str = Option(
         "peak",
         metavar="MOMENT",
-        help="What to look at closely: peak (default), end, epoch:N or seq:N, a call's number.",
+        help="The moment to show in detail: peak (default), end, epoch:N, or seq:N (a call).",
     ),
     process: int | None = Option(None, metavar="N", help="Only this process (default: all)."),
-    top: int = Option(10, metavar="N", help="Rows of each table.", min=1),
+    top: int = Option(10, metavar="N", help="Number of rows in each table.", min=1),
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
-    """Say how much was allocated when, by which calls, and what was never freed."""
+    """Show the allocated memory over time, the calls that allocate it, and leaks."""
     from ttanalyze.format import open_run
     from ttanalyze.verbs.memory import memory as analyse
     from ttanalyze.verbs.memory.show import memory_text, to_object

@@ -14,12 +14,12 @@ verbs = Typer()
 
 PROVE_EXAMPLES = """\b
 Examples:
-  Which kernels of a training step do not give the same every time:
+  Find the kernels of a training step that give different results each time:
     ttanalyze record --replayable --cpu-callstack auto -o run1 -- python step.py
     ttanalyze prove run1 --times 50
-  One kernel, its memory seen as numbers:
+  Test one kernel, with its memory shown as numbers:
     ttanalyze prove run1 --kernel index_add --times 200 --dtype f32
-  For a program to read:
+  Print JSON:
     ttanalyze prove run1 --json
 """
 
@@ -29,25 +29,28 @@ def prove(
     run: common.RunArgument,
     launch: replay_options.LaunchOption = None,
     kernel: replay_options.KernelOption = None,
-    times: int = Option(20, metavar="K", help="Run each launch K times from the same memory."),
+    times: int = Option(
+        20, metavar="K", help="Run each launch K times, each time from the same memory."
+    ),
     dtype: replay_options.DtypeOption = None,
     tolerance: replay_options.ToleranceOption = None,
-    seed: int = Option(0, metavar="N", help="Of what else goes on during the runs."),
+    seed: int = Option(0, metavar="N", help="Random seed of the perturbations."),
     process: common.ProcessOption = 0,
     device: common.DeviceOption = 0,
     sim: replay_options.SimOption = False,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
-    """Prove which kernels are not deterministic: run each many times from the same memory.
+    """Find nondeterministic kernels: run each launch many times from the same memory.
 
-    Meanwhile other work keeps processors busy, caches are in another state and launches come late,
-    so that the order of blocks changes. What varied is proven to; what did not was not seen to
-    vary. Exit status 0: nothing varied, and all is as recorded; 1: something did, or is not; 2: no
-    launch could be replayed, one failed, or the recording did before all that was asked for.
+    The verb perturbs each run so that the order of blocks changes: other work occupies the GPU,
+    caches start in another state, launches are delayed. A result that varies proves that the
+    kernel is nondeterministic. A constant result does not prove the opposite. Exit status 0: no
+    launch varies or differs from the recording; 1: a launch varies or differs; 2: no launch could
+    be replayed, a launch failed, or the recording failed too early.
     """
     if launch is not None and kernel is not None:
-        raise Error("say which launches: --launch N, or --kernel REGEX")
+        raise Error("--launch and --kernel cannot be combined")
     from ttanalyze.format import open_run
     from ttanalyze.verbs.replay import determinism as module
     from ttanalyze.verbs.replay import show

@@ -18,29 +18,29 @@ verbs = Typer()
 
 QUERY_EXAMPLES = """\b
 Examples:
-  Which kernels are launched most often:
+  Count the launches of each kernel:
     ttanalyze query run1 --filter 'kind == "launch"' --group-by short --count
-  Kernels by the GPU's time, those of graphs too, of a run with --timeline:
+  Sum the GPU time of each kernel, also in graphs (needs record --timeline):
     ttanalyze query run1 --table activities --group-by short --sum gpu_time --share gpu_time
-  Who waited for the GPU for how long, and whose work stood in line:
+  Find the callers that waited longest for the GPU, and the work that queued longest:
     ttanalyze query run1 --group-by caller,call --sum wait_time --top 10
     ttanalyze query run1 --sort -queue_time --fields seq,short,queue_time,gpu_time --top 10
-  Bytes by allocation site:
+  Sum the allocated bytes of each call site:
     ttanalyze query run1 --table allocs --group-by site --sum bytes --max bytes
-  Allocations that are never freed, the largest first:
+  List allocations that are never freed, the largest first:
     ttanalyze query run1 --table allocs --filter 'not freed' --sort -bytes --top 20
-  Regions that never change:
+  List regions that never change:
     ttanalyze query run1 --table regions --filter 'captured and changes == 0'
-  Epochs in which much changed:
+  List epochs with many changed bytes:
     ttanalyze query run1 --table epochs --filter 'bytes_changed > 1e9 and not full'
-  What a kernel was launched with, as CSV:
+  Write the launches of a kernel as CSV:
     ttanalyze query run1 --filter 'demangled.str.contains("softmax")' --format csv -o launches.csv
-  Copies to the device between epochs 3 and 5:
+  List copies to the device between epochs 3 and 5:
     ttanalyze query run1 --filter '(flags & 16) != 0 and epoch.between(4, 5)'
-  Who launches most, of a recorded run or of a file of kernel events:
+  Count launches by caller, in a run or in a file of kernel events:
     ttanalyze query run1 --filter 'kind == "launch"' --group-by caller,short
     ttanalyze query kernel_events.ndjson --group-by caller,short
-  Which instructions warps executed most, of an instruction trace of CUTracer:
+  Count the executed instructions in an instruction trace of CUTracer:
     ttanalyze query kernel_trace.ndjson --group-by opcode_id,sass --count --sort -count
 """
 
@@ -63,7 +63,7 @@ TableOption = Annotated[
 
 
 def _names(value: str | None) -> list[str]:
-    """The names in a list such as kind,thread."""
+    """The names in a list, for example kind,thread."""
     return [name.strip() for name in (value or "").split(",") if name.strip()]
 
 
@@ -72,22 +72,28 @@ def query(
     run: RunOrFileArgument,
     table: TableOption = "events",
     where: str | None = Option(
-        None, "--filter", metavar="CONDITION", help="Only rows of which it holds."
+        None, "--filter", metavar="CONDITION", help="Keep only the rows that match."
     ),
-    group_by: str | None = Option(None, metavar="COLUMNS", help="A row for each of their values."),
-    count: bool = Option(False, "--count", help="How many rows."),
-    total: str | None = Option(None, "--sum", metavar="COLUMNS", help="The sum of their values."),
+    group_by: str | None = Option(
+        None, metavar="COLUMNS", help="One row per combination of their values."
+    ),
+    count: bool = Option(False, "--count", help="Count the rows."),
+    total: str | None = Option(None, "--sum", metavar="COLUMNS", help="Sum of each column."),
     share: str | None = Option(
-        None, metavar="COLUMNS", help="The sum in percent of what all rows have."
+        None, metavar="COLUMNS", help="Sum of each column, in percent of the total."
     ),
-    mean: str | None = Option(None, metavar="COLUMNS", help="The mean of their values."),
-    least: str | None = Option(None, "--min", metavar="COLUMNS", help="Their smallest value."),
-    most: str | None = Option(None, "--max", metavar="COLUMNS", help="Their largest value."),
+    mean: str | None = Option(None, metavar="COLUMNS", help="Mean of each column."),
+    least: str | None = Option(
+        None, "--min", metavar="COLUMNS", help="Smallest value of each column."
+    ),
+    most: str | None = Option(
+        None, "--max", metavar="COLUMNS", help="Largest value of each column."
+    ),
     sort: str | None = Option(
-        None, metavar="COLUMNS", help="Order of the rows; -COLUMN: the largest first."
+        None, metavar="COLUMNS", help="Sort by these columns; -COLUMN: the largest first."
     ),
-    top: int | None = Option(None, metavar="N", help="Only the first N rows of the answer."),
-    fields: str | None = Option(None, metavar="COLUMNS", help="Columns of the answer."),
+    top: int | None = Option(None, metavar="N", help="Keep only the first N rows of the result."),
+    fields: str | None = Option(None, metavar="COLUMNS", help="Columns of the result."),
     form: str = Option(
         "table", "--format", metavar="FORMAT", help="table (default), csv, json, ndjson or parquet."
     ),
@@ -95,12 +101,12 @@ def query(
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
-    """Ask a run's tables: filter, group, count, sum, sort.
+    """Query the tables of a run: filter, group, count, sum, sort.
 
-    CONDITION is a pandas query: comparisons of columns, and, or, not, in, + - * / // %, and the
-    methods isna notna isin between, and str.contains str.match str.fullmatch str.startswith
-    str.endswith of texts. COLUMNS are names with commas between them; a name that there is not
-    lists those that there are, and docs/reference/tables.md says what they mean.
+    CONDITION is a pandas query. It may have comparisons of columns, and, or, not, in, + - * / // %
+    and the methods isna, notna, isin and between. Text columns also have str.contains, str.match,
+    str.fullmatch, str.startswith and str.endswith. COLUMNS are names separated by commas. An
+    unknown name gives an error that lists the columns. docs/reference/tables.md describes them.
     """
     from ttanalyze.format import open_run
     from ttanalyze.verbs.query import Query, open_file
@@ -131,11 +137,11 @@ def _check_format(form: str, out: Path | None) -> None:
     from ttanalyze.output import tables as show
 
     if form not in show.FORMATS:
-        raise Error(f"--format {form}: there are {', '.join(show.FORMATS)}")
+        raise Error(f"--format {form}: must be one of {', '.join(show.FORMATS)}")
     if form == "parquet":
         show.load_parquet()
         if out is None:
-            raise Error("--format parquet is for a file: -o FILE")
+            raise Error("--format parquet: needs -o FILE")
 
 
 def _answer(
@@ -147,8 +153,8 @@ def _answer(
 
     tables = opened.tables if isinstance(opened, RecordsFile) else TABLES
     shown = tables[wanted.table].shown if form == "table" and wanted.table in tables else ()
-    # A bar and an answer that comes in pieces do not go together on one terminal.
-    with common.progress_bar("asking", quiet or (out is None and form != "table")) as progress:
+    # A progress bar and a result that comes in pieces would mix on one terminal.
+    with common.progress_bar("querying", quiet or (out is None and form != "table")) as progress:
         pieces = stream(opened, wanted, progress, shown)
         if form == "table":
             rows = show.SHOWN if wanted.top is None else None

@@ -19,13 +19,13 @@ verbs = Typer()
 
 EXAMPLES = """\b
 Examples:
-  Is anything missing that orders what this program does?
+  Search for missing synchronisation in a program:
     ttanalyze race -- ./app
-  The same without a GPU, for streams and events only:
+  Search without a GPU, in the order of streams and events only:
     ttanalyze race --sim -- examples/build/handoff
-  Only within some kernels, in another order of magnitude, until three seeds differ:
+  Delay only inside some kernels, by longer times, until three seeds differ:
     ttanalyze race --launch-delay 0 --delay 100000 --delay-kernel pipeline --stop 3 -- ./app
-  Sums of floats in any order are no race:
+  Allow the differences of floating-point sums in another order:
     ttanalyze race --dtype f32 --tolerance 1e-5,1e-4 -- python train.py
 """
 
@@ -33,54 +33,57 @@ Examples:
 @verbs.command(context_settings={"allow_interspersed_args": False}, epilog=EXAMPLES)
 def race(
     context: Context,
-    command: list[str] = Argument(..., metavar="PROGRAM", help="What to run, and its arguments."),
-    out: Path | None = Option(
-        None, "--out", "-o", metavar="DIR", help="Folder of runs (default PROGRAM.race)."
+    command: list[str] = Argument(
+        ..., metavar="PROGRAM", help="The program to run, and its arguments."
     ),
-    runs: int = Option(20, metavar="N", help="How many times to record it."),
-    seed: int = Option(1, metavar="N", help="Of the first recording."),
-    stop: int = Option(1, metavar="N", help="Stop when so many differ; 0: do all runs."),
+    out: Path | None = Option(
+        None, "--out", "-o", metavar="DIR", help="Folder of the runs (default PROGRAM.race)."
+    ),
+    runs: int = Option(20, metavar="N", help="Number of recordings."),
+    seed: int = Option(1, metavar="N", help="Random seed of the first recording."),
+    stop: int = Option(1, metavar="N", help="Stop when N recordings differ (0: do all runs)."),
     delay: str | None = Option(
         None,
         metavar="NS",
-        help="Delays in kernels, ten times as long for every other seed (default 10000, 0: none).",
+        help="Longest delay inside kernels, 10 times longer for every second seed (default "
+        "10000, 0: none).",
     ),
     launch_delay: str | None = Option(
-        None, metavar="NS", help="Delays between calls (default 500000, 0: none)."
+        None, metavar="NS", help="Longest delay between calls (default 500000, 0: none)."
     ),
-    launch_delay_mode: str | None = Option(
-        None, metavar="both|stream|host", help="As of `record`."
-    ),
-    delay_min: str | None = Option(None, metavar="NS", help="As of `record`."),
-    delay_mode: str | None = Option(None, metavar="random|fixed|cluster", help="As of `record`."),
-    delay_patterns: str | None = Option(None, metavar="NAMES", help="As of `record`."),
-    delay_kernel: str | None = Option(None, metavar="REGEX", help="As of `record`."),
-    epoch: list[str] | None = Option(None, metavar="WHEN", help="When to capture, as of `record`."),
+    launch_delay_mode: str | None = Option(None, metavar="both|stream|host", help="See `record`."),
+    delay_min: str | None = Option(None, metavar="NS", help="See `record`."),
+    delay_mode: str | None = Option(None, metavar="random|fixed|cluster", help="See `record`."),
+    delay_patterns: str | None = Option(None, metavar="NAMES", help="See `record`."),
+    delay_kernel: str | None = Option(None, metavar="REGEX", help="See `record`."),
+    epoch: list[str] | None = Option(None, metavar="WHEN", help="When to capture; see `record`."),
     timeout: str | None = Option(
-        None, metavar="SECONDS", help="End a run that takes longer: that differs, too."
+        None, metavar="SECONDS", help="Stop a run that takes longer; it counts as different."
     ),
     deterministic: bool = Option(
-        True, help="Same addresses, memory that is zero at first (default: yes)."
+        True, help="Give memory the same addresses in each run, and zero it (default: yes)."
     ),
-    dtype: str | None = Option(None, metavar="TYPES", help="What memory holds, as of `diff`."),
+    dtype: str | None = Option(None, metavar="TYPES", help="Types of the memory; see `diff`."),
     tolerance: str | None = Option(
-        None, metavar="ABS,REL,ULP", help="What does not count as different; --dtype."
+        None, metavar="ABS,REL,ULP", help="Largest difference that counts as equal; needs --dtype."
     ),
-    reduce: bool = Option(True, help="Look for the fewest delays that do it."),
-    confidence: int = Option(1, metavar="N", help="Try each set of delays so often when reducing."),
-    tests: int = Option(200, metavar="N", help="Reduce with so many recordings at most."),
-    sim: bool = Option(False, "--sim", help="Run on the simulator: no delays within kernels."),
-    keep: bool = Option(False, "--keep", help="Keep runs that did the same, too."),
-    force: bool = Option(False, "--force", "-f", help="Begin anew in a folder that has a search."),
+    reduce: bool = Option(True, help="Find the fewest delays that cause the difference."),
+    confidence: int = Option(1, metavar="N", help="Try each set of delays N times when reducing."),
+    tests: int = Option(200, metavar="N", help="Reduce with at most N recordings."),
+    sim: bool = Option(False, "--sim", help="Use the simulator; it has no delays inside kernels."),
+    keep: bool = Option(False, "--keep", help="Also keep runs that do not differ."),
+    force: bool = Option(
+        False, "--force", "-f", help="Start again instead of resuming the search in the folder."
+    ),
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
-    """Look for races: run a program again and again with other delays, and compare its memory.
+    """Search for races: record a program many times with random delays, and compare its memory.
 
-    Records it twice without delays, then with delays in kernels and between calls, at random,
-    until a run leaves other memory, prints something else or ends otherwise; says where memory
-    parts, and which calls reach it that nothing orders. A search that was interrupted goes on.
-    Exit status 0: nothing found; 1: found; 2: could not be run.
+    The verb records the program twice without delays. Then it adds random delays inside kernels and
+    between calls, until the memory, the output or the exit status of a run differs. It says where
+    memory diverges, and which unordered calls access it. An interrupted search resumes. Exit
+    status 0: no difference found; 1: found; 2: the search failed.
     """
     from ttanalyze.verbs.race.show import race_text
 
@@ -107,7 +110,7 @@ def _search(given: dict[str, Any], folder: Path) -> Race:
     recorded["delay"] = given["delay"] or ("0" if given["sim"] else "10000")
     recorded["launch_delay"] = given["launch_delay"] or "500000"
     variables = options.variables({**recorded, "params": True}, os.environ)
-    for line in options.unknown(os.environ):  # what the recorder says is not shown
+    for line in options.unknown(os.environ):  # the recorder's own output is not shown
         say(line)
     settings = Settings(
         tuple(given["command"]),

@@ -75,7 +75,7 @@ verbs = typer.Typer()
 def record(
     context: typer.Context,
     command: Annotated[
-        list[str], typer.Argument(metavar="PROGRAM", help="What to run, and its arguments.")
+        list[str], typer.Argument(metavar="PROGRAM", help="The program to run, and its arguments.")
     ],
     out: OutOption = None,
     epoch: EpochOption = None,
@@ -119,12 +119,11 @@ def record(
     json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> int:
-    """Run a program and record what it does to GPU memory.
+    """Run a program and record its GPU memory over time.
 
-    Exit status: the program's, 128+n where signal n ended it, 124 where --timeout did; 2 where it
-    could not be run, or --require-complete finds something missing, which is said in one line.
-    Every option can also be set as a variable:
-    --ring-bytes 1G is TT_RING_BYTES=1G.
+    The exit status is that of the program, 128+N after signal N, or 124 after --timeout. It is 2
+    if the program cannot be run, or if --require-complete finds something missing. You can set
+    every option as a variable too: --ring-bytes 1G is TT_RING_BYTES=1G.
     """
     from ttanalyze import options
     from ttanalyze.verbs.record.run import record as run
@@ -144,13 +143,13 @@ def record(
     elif not quiet:
         say(done.line(command[0]))
     if require_complete and done.incomplete:
-        say(f"{done.out} is not complete: {done.incomplete}")
+        say(f"{done.out}: not complete: {done.incomplete}")
         return ERROR
     return done.status
 
 
 def _write_delays(run: Path, to: Path) -> None:
-    """What was delayed in a run, as a file that --delay-load takes."""
+    """Writes the delays of a run as a file for --delay-load."""
     from ttanalyze.core.delays import of_run
     from ttanalyze.errors import Error
     from ttanalyze.verbs.record.run import say
@@ -158,4 +157,4 @@ def _write_delays(run: Path, to: Path) -> None:
     try:
         write_file(to, of_run(run).to_json())
     except Error as e:
-        say(f"no {to}: {e}")
+        say(f"cannot write {to}: {e}")

@@ -14,18 +14,18 @@ verbs = Typer()
 
 REDUCE_EXAMPLES = """\b
 Examples:
-  A test that runs the program under the recorder, which takes delays from TT_DELAY_LOAD:
+  Use a test that records the program with the delays of TT_DELAY_LOAD:
     ttanalyze reduce --config run1/p0/delays.json --test ./fails.sh -o report.json
-  A command with a place for the configuration, each candidate tried up to five times:
+  Insert the name of the delay file into the command, and try each candidate five times:
     ttanalyze reduce --config delays.json --confidence 5 \\
       --test 'ttanalyze record -q --force -o /tmp/t --delay-load {config} -- ./app'
-  What is left, as a configuration for `record --delay-load`:
+  Write the remaining delays as a file for `record --delay-load`:
     ttanalyze reduce --config delays.json --test ./fails.sh --minimal fewest.json
 """
 
 
 ConfigOption = Annotated[
-    Path, Option("--config", "-c", metavar="FILE", help="Delays with which the test fails.")
+    Path, Option("--config", "-c", metavar="FILE", help="A delay file with which the test fails.")
 ]
 TestOption = Annotated[
     str,
@@ -33,8 +33,8 @@ TestOption = Annotated[
         "--test",
         "-t",
         metavar="COMMAND",
-        help="Ends with another status than 0 where it fails. {config} in it is the file with "
-        "the delays to try, which TT_DELAY_LOAD names too.",
+        help="The test: it fails if its exit status is not 0. {config} and the variable "
+        "TT_DELAY_LOAD name the file with the delays to try.",
     ),
 ]
 
@@ -46,37 +46,39 @@ def reduce(
     strategy: str = Option(
         "bisect",
         metavar="HOW",
-        help="bisect (default): halves first, fewer runs; linear: delay by delay.",
+        help="bisect (default): try halves first; linear: try one delay at a time.",
     ),
     confidence: int = Option(
         1,
         metavar="N",
-        help="Try each candidate up to N times: it fails if more than half do. Tells a test "
-        "that fails sometimes only.",
+        help="Try each candidate up to N times; it fails if more than half of them fail. Use "
+        "this for a test that fails only sometimes.",
     ),
     timeout: float = Option(
-        0, metavar="SECONDS", help="A run that takes longer has failed.", min=0
+        0, metavar="SECONDS", help="A test that takes longer has failed (0: no limit).", min=0
     ),
-    limit: int = Option(0, metavar="RUNS", help="Stop after so many runs.", min=0),
+    limit: int = Option(0, metavar="RUNS", help="Stop after this many tests (0: no limit).", min=0),
     run: Path | None = Option(
         None,
         "--run",
         metavar="RUN",
-        help="Whose kernels these are, for instructions and source lines (default: the run "
-        "that the file is in).",
+        help="The run with the code of the kernels, for instructions and source lines (default: "
+        "the run that holds the delay file).",
     ),
     minimal: Path | None = Option(
-        None, "--minimal", "-m", metavar="FILE", help="Write the delays that are left."
+        None, "--minimal", "-m", metavar="FILE", help="Write the remaining delays."
     ),
     out: common.ReportOption = None,
-    force: bool = Option(False, "--force", help="Do not go on with a search that was interrupted."),
+    force: bool = Option(
+        False, "--force", help="Start again instead of resuming an interrupted search."
+    ),
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
-    """Find the fewest delays with which a test still fails, and the instructions that they are at.
+    """Find the fewest delays with which a test still fails, and the delayed instructions.
 
-    Answers are kept in REPORT.state (next to the report, or FILE.state of the delays), so that a
-    search that was interrupted goes on where it was.
+    The verb keeps the results in REPORT.state beside the report, or in FILE.state beside the delay
+    file. An interrupted search resumes from there.
     """
     from ttanalyze.verbs.reduce import Settings, reduce_test, reduce_text
 

@@ -24,20 +24,20 @@ verbs = Typer()
 
 REPLAY_EXAMPLES = """\b
 Examples:
-  Record with what is needed for it, and do again all launches that were kept, or every softmax:
+  Record for replay, then replay all kept launches, or those of one kernel:
     ttanalyze record --replayable -o run1 -- python train.py
     ttanalyze replay run1
     ttanalyze replay run1 --kernel softmax
-  One launch, with its time over 100 runs, the L2 cache flushed before each:
+  Measure one launch 100 times, and flush the L2 cache before each time:
     ttanalyze replay run1 --launch 1234 --times 100 --flush-l2
-  The program's work on the device without the program, memory compared at every epoch:
+  Replay all GPU work up to epoch 12, and compare memory at every epoch:
     ttanalyze replay run1 --from 0 --to 12
-  What may differ in the last bits, and more in a region:
+  Allow a difference in the last bits, and a larger one in one region:
     ttanalyze replay run1 --launch 1234 --dtype f32 --tolerance ,,4 --tolerance grad=1e-3
-  A launch that crashes its program, once more and in a checker:
+  Run a launch that crashes its program again, in a checker:
     ttanalyze record --replayable --crash-safe --max-per-kernel 0 -o run1 -- ./program
     ttanalyze replay run1 --launch 1234 --under compute-sanitizer
-  One launch of a large program in a profiler, a checker, a debugger:
+  Run one launch of a large program in a profiler, a checker or a debugger:
     ttanalyze replay run1 --launch 1234 --under "ncu --set full"
     ttanalyze replay run1 --launch 1234 --under "compute-sanitizer --tool racecheck"
     ttanalyze replay run1 --launch 1234 --under "cuda-gdb --args"
@@ -46,16 +46,21 @@ Examples:
 
 FirstOption = Annotated[
     int | None,
-    Option("--from", metavar="E1", help="All the work from this epoch on, up to the last or --to."),
+    Option(
+        "--from",
+        metavar="E1",
+        help="Replay all work from this epoch to --to, or to the last epoch.",
+    ),
 ]
 LastOption = Annotated[
-    int | None, Option("--to", metavar="E2", help="Up to this epoch; memory is compared at each.")
+    int | None,
+    Option("--to", metavar="E2", help="Replay up to this epoch; compare memory at each epoch."),
 ]
 
 
 UnderOption = Annotated[
     str | None,
-    Option(metavar="COMMAND", help="Run under a tool: ncu, compute-sanitizer, cuda-gdb --args …"),
+    Option(metavar="COMMAND", help="Run under a tool: ncu, compute-sanitizer, cuda-gdb --args ..."),
 ]
 
 
@@ -67,9 +72,9 @@ def replay(
     first: FirstOption = None,
     last: LastOption = None,
     times: int = Option(
-        0, metavar="K", min=0, help="Measure K runs, the input restored before each."
+        0, metavar="K", min=0, help="Measure K runs; restore the input before each run."
     ),
-    verify: bool = Option(True, help="Compare with what was recorded."),
+    verify: bool = Option(True, help="Compare the result with the recording."),
     flush_l2: bool = Option(
         False, "--flush-l2/--warm", help="Flush the L2 cache before each measured run."
     ),
@@ -77,7 +82,7 @@ def replay(
     tolerance: replay_options.ToleranceOption = None,
     under: UnderOption = None,
     alone: bool = Option(
-        False, "--alone", help="Run no kernels of our own beside it, as --under does."
+        False, "--alone", help="Launch no kernel except the recorded one; --under sets this."
     ),
     process: common.ProcessOption = 0,
     device: common.DeviceOption = 0,
@@ -85,20 +90,20 @@ def replay(
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
-    """Run recorded launches again, alone, from memory as it was; or all work between two epochs.
+    """Replay recorded launches one by one, or all work between two epochs.
 
-    In a process of its own: memory is restored at the addresses it had, the module loaded, the
-    kernel launched with its recorded parameters, and what it leaves compared. Exit status 0: the
-    same; 1: different; 2: nothing was compared, one failed, or the recording did before all that
-    was asked for.
+    The verb restores the memory at its recorded addresses, loads the module and launches the
+    kernel with its recorded parameters. Then it compares the result with the recording. Exit
+    status 0: the same; 1: different; 2: nothing was compared, a launch failed, or the recording
+    failed too early.
     """
     of_span = first is not None or last is not None
     if (launch is not None) + (kernel is not None) + of_span > 1:
-        raise Error("say one of --launch N, --kernel REGEX, and --from E1 --to E2")
+        raise Error("--launch, --kernel and --from/--to cannot be combined")
     if of_span and (times or flush_l2 or alone or under or not verify):
-        raise Error("--from and --to go with no other option but --dtype and --tolerance")
+        raise Error("--from and --to can be combined only with --dtype and --tolerance")
     if flush_l2 and not times:
-        raise Error("--flush-l2 is of measured runs: it needs --times")
+        raise Error("--flush-l2 needs --times")
     if under is not None:
         _run_under(under)
     from ttanalyze.format import open_run
@@ -147,8 +152,8 @@ def _replay_span(
 
 
 def status(found: list[Any], wanted: bool = True, lacks: bool = False) -> int:
-    """1 where anything differs; 2 where nothing was compared, or replayed where a comparison was
-    not wanted, where something failed, or lacks what the recording did not come to.
+    """The exit status of replays. wanted: a comparison was requested. lacks: the recording failed
+    before the requested end. 1: something differs. 2: a replay failed, or nothing was compared.
     """
     words = {one.status for one in found}
     if "differs" in words:
@@ -159,13 +164,13 @@ def status(found: list[Any], wanted: bool = True, lacks: bool = False) -> int:
 
 
 def _run_under(command: str) -> None:
-    """Becomes the tool, which runs this command line without --under."""
+    """Replaces this process by the tool, which runs this command line without --under."""
     try:
         tool = shlex.split(command)
     except ValueError as e:
         raise Error(f"--under {command}: {e}") from None
     if not tool:
-        raise Error("--under: no command is given")
+        raise Error("--under: the command is empty")
     rest, arguments = [], iter(sys.argv[1:])
     for word in arguments:
         if word == "--under":
@@ -174,7 +179,7 @@ def _run_under(command: str) -> None:
             rest.append(word)
     found = shutil.which(tool[0])
     if found is None:
-        raise Error(f"--under: {tool[0]} is not found")
+        raise Error(f"--under: command {tool[0]} not found")
     python = [sys.executable, "-m", "ttanalyze"]
     try:
         os.execv(found, [*tool, *python, *rest, "--alone"])

@@ -1,4 +1,4 @@
-"""What the verbs share that run recorded work again: their options and remarks."""
+"""Options and notes of `replay` and `prove`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from ttanalyze.format.process import Process
     from ttanalyze.gpu.device import Device
 
-SimOption = Annotated[bool, typer.Option("--sim", help="On the simulator, without a GPU.")]
+SimOption = Annotated[bool, typer.Option("--sim", help="Use the simulator, without a GPU.")]
 
 LaunchOption = Annotated[
     list[int] | None,
     typer.Option(
         "--launch",
         metavar="N",
-        help="A launch, by its number in the order of calls (seq of `query`); may be given again.",
+        help="A launch, by its seq number (see `query`); repeatable.",
     ),
 ]
 
@@ -32,18 +32,18 @@ KernelOption = Annotated[
     typer.Option(
         "--kernel",
         metavar="REGEX",
-        help="Launches of kernels with such a name (default: of all): those recorded for it, or "
-        "all, where none was.",
+        help="Launches of kernels whose name matches (default: all kernels). Uses launches "
+        "recorded with --replayable, or all launches if there are none.",
     ),
 ]
 
 OneLaunchOption = Annotated[
-    int | None, typer.Option(metavar="N", help="Which launch, by the number of its call.")
+    int | None, typer.Option(metavar="N", help="The launch, by its seq number (see `query`).")
 ]
 
 OneKernelOption = Annotated[
     str | None,
-    typer.Option(metavar="REGEX", help="The first launch of a kernel of such a name that can."),
+    typer.Option(metavar="REGEX", help="The first usable launch of a kernel whose name matches."),
 ]
 
 DtypeOption = Annotated[
@@ -51,8 +51,8 @@ DtypeOption = Annotated[
     typer.Option(
         "--dtype",
         metavar="TYPES",
-        help="What memory holds, such as f32; type for one region: REGION=TYPE; separated by "
-        "commas.",
+        help="Types of the memory, separated by commas: f32, bf16 ...; type for one region: "
+        "REGION=TYPE.",
     ),
 ]
 
@@ -61,8 +61,8 @@ ToleranceOption = Annotated[
     typer.Option(
         "--tolerance",
         metavar="ABS,REL,ULP",
-        help="What does not count as different, by any of the three; needs --dtype. Of single "
-        "regions REGION=ABS,REL,ULP; may be given again.",
+        help="Largest difference that counts as equal, by any of the three; needs --dtype. For one "
+        "region: REGION=ABS,REL,ULP; repeatable.",
     ),
 ]
 
@@ -80,7 +80,7 @@ def find_launches(
         raise Error(none_of(of, kernel))
     if not seqs:
         none = f"none of {text.count(others, 'launch', 'launches')} was recorded with --replayable"
-        raise Error(f"--kernel {kernel}: {none}; --launch N tries one nevertheless")
+        raise Error(f"--kernel {kernel}: {none}; try one with --launch N")
     return seqs, others
 
 
@@ -95,14 +95,14 @@ def tell_launches(
     print_text(shown)
     if others:
         many = text.count(others, "other launch", "other launches")
-        print_text(f"{many} not kept by --replayable; --launch N tries one nevertheless")
+        print_text(f"{many} not recorded with --replayable; try one with --launch N")
     return say_failure(of, json)
 
 
 def say_failure(of: Process, json: bool) -> bool:
-    """Whether the recording failed, and one line on it."""
+    """Whether the recording failed. Prints one line about it."""
     if of.failure is not None and not json:
-        print_text(f"what came later is missing: {text.printable(of.failure)}")
+        print_text(f"the end of the recording is missing: {text.printable(of.failure)}")
     return of.failure is not None
 
 

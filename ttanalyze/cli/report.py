@@ -19,16 +19,17 @@ verbs = Typer()
 def report(
     run: common.RunArgument,
     against: Path | None = Option(
-        None, metavar="RUN2", help="Show as well where this run parts from the first."
+        None, metavar="RUN2", help="Also show where this run diverges from the first."
     ),
-    out: Path = Option(Path("report.html"), "--out", "-o", metavar="FILE", help="The page."),
-    json: bool = Option(False, "--json", help="Say where it is as JSON."),
+    out: Path = Option(
+        Path("report.html"), "--out", "-o", metavar="FILE", help="The page to write."
+    ),
+    json: bool = Option(False, "--json", help="Print the path of the page as JSON."),
     quiet: common.QuietOption = False,
 ) -> None:
-    """Make one web page of a run: calls, memory and its changes over time, kernels, allocations.
+    """Write a web page about a run: calls, memory, changes over time, kernels, allocations.
 
-    The page needs nothing but a browser: no server, no network. Making it needs the extra
-    [report].
+    The page needs only a browser: no server, no network. This verb needs the extra [report].
     """
     from ttanalyze.format import open_run
     from ttanalyze.output import text
@@ -37,7 +38,7 @@ def report(
     common.check_output(out)
     opened = open_run(run)
     other = None if against is None else open_run(against)
-    with common.progress_bar("looking", quiet) as progress:
+    with common.progress_bar("reading", quiet) as progress:
         made = page(opened, other, progress)
     common.write_file(out, made)
     size = len(made.encode())

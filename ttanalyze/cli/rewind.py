@@ -19,16 +19,15 @@ RegionOption = Annotated[
         "--region",
         "-r",
         metavar="R",
-        help="A region, by id or label, or a tensor, by name; may be given again (default: "
-        "all regions).",
+        help="A region (id or label) or the name of a tensor; repeatable (default: all regions).",
     ),
 ]
 DtypeOption = Annotated[
     list[str] | None,
     Option(
         metavar="[R=]TYPE",
-        help="What items are: f16 f32 f64 bf16 e4m3 e5m2 i8 … u64 bool c64 (default: u8), for "
-        "all regions or for one; may be given again.",
+        help="Type of the items: f16 f32 f64 bf16 e4m3 e5m2 i8 ... u64 bool c64 (default: u8), "
+        "for all regions or for region R; repeatable.",
     ),
 ]
 
@@ -42,34 +41,41 @@ DtypeOption = Annotated[
 )
 def rewind(
     run: common.RunArgument,
-    epoch: int = Option(..., "--epoch", "-e", metavar="E", help="Which epoch."),
+    epoch: int = Option(..., "--epoch", "-e", metavar="E", help="The epoch."),
     region: RegionOption = None,
     out: Path | None = Option(
-        None, "--out", "-o", metavar="FILE", help="Write a file: .npy .npz .bin or .safetensors."
+        None,
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="The file to write: .npy, .npz, .bin or .safetensors.",
     ),
     format: str | None = Option(  # noqa: A002
-        None, "--format", metavar="FORMAT", help="npy, npz, bin or safetensors, whatever the name."
+        None,
+        "--format",
+        metavar="FORMAT",
+        help="npy, npz, bin or safetensors (default: from the name of FILE).",
     ),
     summary: bool = Option(
-        False, "--summary", help="Print what regions hold: range, mean, NaNs, zeros."
+        False, "--summary", help="Print a summary of each region: range, mean, NaNs, zeros."
     ),
     dtype: DtypeOption = None,
     shape: list[str] | None = Option(
-        None, metavar="[R=]N,M", help="Shape of the array (default: one dimension)."
+        None, metavar="[R=]N,M", help="Shape of the array (default: one dimension); repeatable."
     ),
     process: common.ProcessOption = 0,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
-    """Get memory back as it was in an epoch: into a file, or as a summary.
+    """Extract the memory of an epoch into a file, or print a summary of it.
 
-    In files with several arrays, each is called by its region's label, or region-ID.
+    In a file with several arrays, the name of each is the label of its region, or region-ID.
     """
     from ttanalyze.format import open_run
     from ttanalyze.verbs import rewind as module
 
     if out is None and not summary:
-        raise Error("say where to: -o FILE, or --summary")
+        raise Error("nothing to write; give -o FILE or --summary")
     common.check_output(out)
     found = module.rewind(
         open_run(run), epoch, region, process=process, dtypes=dtype or (), shapes=shape or ()
@@ -84,7 +90,7 @@ def rewind(
             raise common.ReaderGoneError from None
         said |= {"file": str(out), "bytes": found.size}
     if summary:
-        with common.interruptible(), common.progress_bar("summing up", quiet) as progress:
+        with common.interruptible(), common.progress_bar("summarising", quiet) as progress:
             summaries = module.summaries(found, progress)
         shown = module.summary_text(found, summaries)
         said["regions"] = [

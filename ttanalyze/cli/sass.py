@@ -12,47 +12,47 @@ verbs = Typer()
 
 SASS_EXAMPLES = """\b
 Examples:
-  A recorded kernel, beside its source where it was compiled with -lineinfo:
+  Show a recorded kernel, with its source if it was compiled with -lineinfo:
     ttanalyze sass run1 --kernel softmax
-  Where delays may be put:
+  Show the instructions that can be delayed:
     ttanalyze sass run1 --kernel softmax --points
-  What a program has for an H200, for a spreadsheet:
+  Write the code of a program for an H200 as CSV:
     ttanalyze sass ./app --arch sm_90 --format csv -o app.csv
-  A cubin's instructions, one JSON object each:
+  Print the instructions of a cubin, one JSON object each:
     ttanalyze sass kernel.cubin --format ndjson
 """
 
 
 def _architecture(name: str | None) -> int:
-    """sm_90, 90 or 90a; 0 where nothing was asked for."""
+    """Parses sm_90, 90 or 90a. 0 without a name."""
     from ttanalyze.errors import Error
 
     if name is None:
         return 0
     digits = name.removeprefix("sm_").rstrip("af")
     if not digits.isdecimal() or not 50 <= int(digits) < 1000:
-        raise Error(f"--arch {name}: an architecture such as sm_90 is expected")
+        raise Error(f"--arch {name}: not an architecture; example: sm_90")
     return int(digits)
 
 
 @verbs.command(epilog=SASS_EXAMPLES)
 def sass(
     what: Path = Argument(
-        ..., metavar="RUN", help="A run directory, a cubin, a fatbin, PTX, or a program with code."
+        ..., metavar="RUN", help="A run directory, a cubin, a fatbin, PTX, or a CUDA program."
     ),
-    kernel: str | None = Option(None, metavar="REGEX", help="Only kernels of such a name."),
+    kernel: str | None = Option(None, metavar="REGEX", help="Only kernels whose name matches."),
     arch: str | None = Option(
         None,
         metavar="SM",
-        help="What a device of that architecture would take, such as sm_90 (default: the "
-        "devices of the run; of files, all there is).",
+        help="The code that a GPU of this architecture uses, for example sm_90 (default: the "
+        "GPUs of the run; all code of a file).",
     ),
-    points: bool = Option(False, "--points", help="Only instructions that delays may come before."),
+    points: bool = Option(False, "--points", help="Only instructions that can be delayed."),
     patterns: str = Option(
         "",
         metavar="LIST",
-        help="Which those are: mnemonics such as UTMALDG,SYNCS, or * (default: what `record "
-        "--delay` takes).",
+        help="Mnemonics of the instructions to delay, for example UTMALDG,SYNCS; *: all "
+        "(default: those of `record --delay`).",
     ),
     form: str = Option(
         "text", "--format", metavar="FORMAT", help="text (default), json, csv or ndjson."
@@ -61,10 +61,10 @@ def sass(
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
-    """Disassemble kernels: every instruction, what it reads, writes and waits for, its source.
+    """Disassemble kernels: each instruction, its inputs and outputs, its waits, its source line.
 
-    NVIDIA's nvdisasm does it (pip install 'ttanalyze[sass]', or the CUDA toolkit), once for each
-    kernel of a run, which keeps the tables. REGEX is searched in mangled and demangled names.
+    The verb needs NVIDIA's nvdisasm (pip install 'ttanalyze[sass]', or the CUDA toolkit). It keeps
+    the tables in the run. REGEX matches any part of a mangled or demangled name.
     """
     from ttanalyze import options
     from ttanalyze.verbs.sass import find_tables, show

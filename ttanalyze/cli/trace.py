@@ -15,15 +15,15 @@ from ttanalyze.output import text
 
 verbs = Typer()
 
-LEVEL = 3  # of gzip: higher ones take most of the time, for little
+LEVEL = 3  # of gzip: a higher level takes much more time and saves little
 
 TRACE_EXAMPLES = """\b
 Examples:
-  For ui.perfetto.dev or chrome://tracing:
+  Write a trace for ui.perfetto.dev or chrome://tracing:
     ttanalyze trace run1 -o trace.json.gz
-  A large run, of which epochs 10 to 20 are of interest:
+  Write only epochs 10 to 20 of a large run:
     ttanalyze trace run1 --epochs 10-20 --format perfetto -o trace.pftrace
-  With marks where it differs from another run:
+  Mark the differences from another run:
     ttanalyze diff run1 run2 --all -q -o report.json
     ttanalyze trace run1 --annotate report.json -o trace.json
 """
@@ -37,16 +37,18 @@ def trace(
         "--out",
         "-o",
         metavar="FILE",
-        help="Where to write it: a name that ends in .gz is compressed, - is standard output.",
+        help="The file to write; .gz: compressed; -: standard output.",
     ),
     form: str = Option(
         "chrome",
         "--format",
         metavar="FORMAT",
-        help="chrome (default): JSON; perfetto: its own format, less than half as large.",
+        help="chrome (default): JSON; perfetto: binary, less than half the size.",
     ),
     annotate: Path | None = Option(
-        None, metavar="REPORT", help="Mark what verify --out or diff --out found."
+        None,
+        metavar="REPORT",
+        help="Mark the differences in a report of verify --out or diff --out.",
     ),
     epochs: str | None = Option(None, metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5."),
     json: common.JsonOption = False,
@@ -54,8 +56,8 @@ def trace(
 ) -> None:
     """Write a run as a trace: calls, streams, epochs and memory over time.
 
-    When the GPU did what a call asked for is known of runs with --timeline, and else only when the
-    call was made: docs/limits/reading.md.
+    Only a run with --timeline has the GPU times of the work. Other runs have only the times of the
+    calls. See docs/limits/reading.md.
     """
     from dataclasses import asdict
 
@@ -67,7 +69,7 @@ def trace(
     from ttanalyze.verbs.trace import trace as write
 
     if form not in FORMATS:
-        raise Error(f"--format {form}: there are {', '.join(FORMATS)}")
+        raise Error(f"--format {form}: must be one of {', '.join(FORMATS)}")
     wanted = None if epochs is None else options.parse_range(epochs, "--epochs", 0xFFFFFFFE)
     to_file = str(out) != "-"
     common.check_output(out if to_file else None)
@@ -94,7 +96,7 @@ def trace(
 
 @contextlib.contextmanager
 def _compressed(file: BinaryIO, wanted: bool) -> Iterator[BinaryIO]:
-    """The file, or one whose bytes are in it compressed, and equal for equal runs."""
+    """Yields the file, or a gzip writer. Equal runs give equal bytes."""
     if not wanted:
         yield file
         return

@@ -20,18 +20,22 @@ verbs = Typer()
 def tui(
     run: RunArgument,
     process: ProcessOption = 0,
-    epoch: int | None = Option(None, metavar="E", help="Where to begin (default: the last epoch)."),
+    epoch: int | None = Option(
+        None, metavar="E", help="The first epoch to show (default: the last)."
+    ),
     region: str | None = Option(
-        None, "--region", "-r", metavar="R", help="Id or label (default: one that changed)."
+        None,
+        "--region",
+        "-r",
+        metavar="R",
+        help="A region (id or label; default: a region that changed).",
     ),
-    offset: str = Option("0", metavar="BYTES", help="Where in the region, such as 4096 or 0x1000."),
-    dtype: str = Option(
-        "hex", metavar="TYPE", help="hex (default), or a type such as f32, bf16, i32."
-    ),
+    offset: str = Option("0", metavar="BYTES", help="Offset in the region: 4096 or 0x1000."),
+    dtype: str = Option("hex", metavar="TYPE", help="hex (default), or a type: f32, bf16, i32 ..."),
 ) -> None:
-    """Look into a run in the terminal: epochs, regions and memory, step by step in time.
+    """Browse a run in the terminal: step through epochs, regions and memory.
 
-    Press ? there for all keys. Needs a terminal and the extra [tui].
+    Press ? for a list of the keys. This verb needs a terminal and the extra [tui].
     """
     from ttanalyze.errors import Error
     from ttanalyze.format import open_run
@@ -40,5 +44,5 @@ def tui(
     try:
         start = int(offset, 0)
     except ValueError:
-        raise Error(f"--offset {offset}: a number such as 4096 or 0x1000 is expected") from None
+        raise Error(f"--offset {offset}: not a number; examples: 4096, 0x1000") from None
     browse(open_run(run), process, epoch, region, start, dtype)

@@ -18,16 +18,16 @@ LONGEST = 1e6  # seconds for a configuration
 
 TUNE_EXAMPLES = """\b
 Examples:
-  Blocks of 32 to 1024 threads, as many threads in all as were recorded:
+  Try blocks of 32 to 1024 threads, with the recorded number of threads:
     ttanalyze tune run1 --kernel saxpy -o saxpy.csv
-  Blocks and grids of a kernel that strides through its data:
+  Try blocks and grids of a kernel with a grid-stride loop:
     ttanalyze tune run1 --kernel saxpy --blocks 64,128,256 --grids total,132,264 -o saxpy.csv
-  Registers and optimisation, of a kernel with PTX:
+  Try register limits and optimisation levels of a kernel with PTX:
     ttanalyze tune run1 --launch 1234 --maxregs 32,64,128 --opt-level 3,4 -o regs.csv
-  Another implementation, whose sums may differ in the last bits:
+  Try another implementation, and allow a difference in the last bits:
     ttanalyze tune run1 --launch 1234 --code new.cu --blocks 128,256 --dtype f32 \\
         --tolerance ,,8 -o new.csv --chart new.html
-  A large space, of which only a part is tried, mostly near what was fast:
+  Try a part of a large search space, mostly near fast configurations:
     ttanalyze tune run1 --kernel gemm --blocks 16x16,32x8 --shared 0,16K,48K \\
         --search optuna --trials 100 -o gemm.csv
 """
@@ -35,46 +35,46 @@ Examples:
 
 BlocksOption = Annotated[
     str | None,
-    Option(metavar="SIZES", help="Blocks, such as 64,128,16x16 (default: 32 to 1024 threads)."),
+    Option(metavar="SIZES", help="Block sizes: 64,128,16x16 ... (default: 32 to 1024 threads)."),
 ]
 GridsOption = Annotated[
     str | None,
     Option(
         metavar="SIZES",
-        help="Grids: sizes, total (as many threads as recorded, the default with --blocks), "
-        "recorded.",
+        help="Grid sizes: numbers, recorded, or total (the recorded number of threads; default "
+        "with --blocks).",
     ),
 ]
 MaxregsOption = Annotated[
-    str | None, Option(metavar="NUMBERS", help="Registers of a thread at most, where there is PTX.")
+    str | None, Option(metavar="NUMBERS", help="Register limits per thread; needs PTX.")
 ]
 OptLevelOption = Annotated[
-    str | None, Option(metavar="NUMBERS", help="Optimisation, 0 to 4, where there is PTX.")
+    str | None, Option(metavar="NUMBERS", help="Optimisation levels, 0 to 4; needs PTX.")
 ]
 CacheOption = Annotated[
-    str | None, Option(metavar="WHICH", help="What caches prefer: none, shared, l1, equal.")
+    str | None, Option(metavar="WHICH", help="Cache preferences: none, shared, l1, equal.")
 ]
 CodeOption = Annotated[
     list[Path] | None,
     Option(
         metavar="FILE",
-        help="Code to try beside the recorded one, with a kernel of the same name and "
-        "parameters: .ptx, .cubin, .fatbin, or .cu (needs NVRTC); may be given again.",
+        help="Other code to try, with a kernel of the same name and parameters: .ptx, .cubin, "
+        ".fatbin, or .cu (needs NVRTC); repeatable.",
     ),
 ]
 TrialsOption = Annotated[
     int | None,
-    Option(metavar="N", help="So many configurations at most (optuna: default 30).", min=1),
+    Option(metavar="N", help="Largest number of configurations (optuna: default 30).", min=1),
 ]
 
 
 ChartOption = Annotated[
-    Path | None, Option(metavar="FILE", help="Draw a web page (.html; needs plotly).")
+    Path | None, Option(metavar="FILE", help="Write a chart as a web page (.html; needs plotly).")
 ]
 
 
 def _list(value: str | None, option: str, parse: Callable[[str], Any]) -> list[Any] | None:
-    """What is between commas. Raises Error with the option's name."""
+    """Parses a list separated by commas. Raises Error with the name of the option."""
     if value is None:
         return None
     try:
@@ -86,7 +86,7 @@ def _list(value: str | None, option: str, parse: Callable[[str], Any]) -> list[A
 def _number(low: int, high: int) -> Callable[[str], int]:
     def parse(value: str) -> int:
         if not value.isdecimal() or not low <= int(value) <= high:
-            raise Error(f"numbers from {low} to {high} are expected")
+            raise Error(f"must be numbers from {low} to {high}")
         return int(value)
 
     return parse
@@ -106,7 +106,7 @@ def _axes(
 
     def parse_cache(value: str) -> str | None:
         if value not in CACHES:
-            raise Error(f"{', '.join(CACHES)} are expected")
+            raise Error(f"must be {', '.join(CACHES)}")
         return value
 
     return {
@@ -121,7 +121,7 @@ def _axes(
 
 def _check_files(out: Path, chart: Path | None) -> None:
     if chart is not None and chart.suffix != ".html":
-        raise Error(f"--chart {chart}: a name that ends in .html is expected")
+        raise Error(f"--chart {chart}: the name must end in .html")
     common.check_output(out)
     common.check_output(chart)
 
@@ -130,47 +130,55 @@ def _check_files(out: Path, chart: Path | None) -> None:
 def tune(
     run: common.RunArgument,
     out: Path = Option(
-        ..., "--out", "-o", metavar="FILE", help="A CSV file; what is in it is not tried again."
+        ...,
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="The CSV file to write. Skips configurations that the file has.",
     ),
     kernel: replay_options.OneKernelOption = None,
     launch: replay_options.OneLaunchOption = None,
     blocks: BlocksOption = None,
     grids: GridsOption = None,
     shared: str | None = Option(
-        None, metavar="SIZES", help="Dynamic shared memory, such as 0,16K."
+        None, metavar="SIZES", help="Bytes of dynamic shared memory: 0,16K ..."
     ),
     maxregs: MaxregsOption = None,
     opt_level: OptLevelOption = None,
     cache: CacheOption = None,
     code: CodeOption = None,
-    search: str = Option("grid", metavar="HOW", help="grid (all, the default), random or optuna."),
+    search: str = Option(
+        "grid", metavar="HOW", help="grid (default: all configurations), random or optuna."
+    ),
     trials: TrialsOption = None,
-    times: int = Option(20, metavar="K", help="Launches that each is measured by.", min=1),
-    seed: int = Option(0, metavar="N", help="Of random and optuna."),
+    times: int = Option(
+        20, metavar="K", help="Number of measured launches of each configuration.", min=1
+    ),
+    seed: int = Option(0, metavar="N", help="Random seed of random and optuna."),
     flush_l2: bool = Option(
         False, "--flush-l2/--warm", help="Flush the L2 cache before each launch."
     ),
     dtype: replay_options.DtypeOption = None,
     tolerance: replay_options.ToleranceOption = None,
-    timeout: float = Option(120.0, metavar="SECONDS", help="For each configuration."),
+    timeout: float = Option(120.0, metavar="SECONDS", help="Time limit of each configuration."),
     chart: ChartOption = None,
     process: common.ProcessOption = 0,
     device: common.DeviceOption = 0,
-    sim: bool = Option(False, "--sim", help="On the simulator, whose times say little."),
+    sim: bool = Option(False, "--sim", help="Use the simulator. Its times are not those of a GPU."),
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> None:
     """Try other launch configurations, compiler options or code for a recorded launch.
 
-    Each from memory as the launch found it, in another process, which may crash or hang. Only
-    what leaves the memory that was recorded counts. Every configuration is a line of a CSV file,
-    written as soon as it is known: after an interrupt, the same command goes on.
+    Each configuration runs in a process of its own, from the recorded memory. It may crash or
+    hang. A configuration is valid only if its result equals the recorded one. The verb writes one
+    line per configuration to a CSV file at once. After an interrupt, the same command resumes.
     """
     from ttanalyze.format import open_run
     from ttanalyze.verbs import tune as module
 
     if not 0 < timeout < LONGEST:
-        raise Error(f"--timeout {timeout:g}: seconds are expected, more than 0")
+        raise Error(f"--timeout {timeout:g}: must be more than 0 seconds")
     if tolerance and dtype is None:
         raise Error("--tolerance needs --dtype")
     _check_files(out, chart)

@@ -19,20 +19,21 @@ verbs = Typer()
     "  ttanalyze validate kernel_trace.ndjson --kind trace --json"
 )
 def validate(
-    files: list[Path] = Argument(..., metavar="FILE…", help="Files of records."),
+    files: list[Path] = Argument(..., metavar="FILE…", help="Files to check."),
     kind: str | None = Option(
         None,
         "--kind",
         metavar="KIND",
         help="kernel-events, trace, instruction-records, delay-config, instructions, "
-        "reduce-report, manifest or run (default: what the contents look like).",
+        "reduce-report, manifest or run (default: from the contents).",
     ),
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
-    """Check files against the JSON schemas of their records, ours and those of CUTracer.
+    """Check files against their JSON schemas: our formats and those of CUTracer.
 
-    Exit status 0: all are good; 1: faults, a line for each; 2: a file could not be checked.
+    Exit status 0: all files are valid; 1: a file has faults (one line each); 2: a file could not
+    be checked.
     """
     from ttanalyze.verbs.validate import report_text, to_object
     from ttanalyze.verbs.validate import validate as check

@@ -24,27 +24,27 @@ def verify(
     manifest: Path | None = Option(
         None,
         metavar="FILE",
-        help="What to compare with (default: manifest.json of --against, or of RUN).",
+        help="The manifest to compare with (default: manifest.json of --against, or of RUN).",
     ),
     against: Path | None = Option(
-        None, metavar="RUN", help="The run that the manifest is of: shows the bytes that differ."
+        None, metavar="RUN", help="The run of the manifest: shows the bytes that differ."
     ),
     epochs: str | None = Option(None, metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5."),
-    regions: str | None = Option(None, metavar="LIST", help="Only these regions, such as 0,4-6."),
-    keep_going: bool = Option(False, "--continue", help="Go on after the first difference."),
+    regions: str | None = Option(None, metavar="LIST", help="Only these regions: 0,4-6 ..."),
+    keep_going: bool = Option(False, "--continue", help="Continue after the first difference."),
     tamper: str | None = Option(
         None,
         metavar="EPOCH,REGION,OFFSET",
-        help="See this byte inverted (nothing is written), to prove that it would be noticed.",
+        help="Invert this byte in memory, not in the run, to prove that the verb detects it.",
     ),
     out: common.ReportOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,
 ) -> int:
-    """Recompute a run's region digests and compare them with a manifest.
+    """Recompute the region digests of a run and compare them with a manifest.
 
-    Exit status 0: the same; 1: different, and where; 2: nothing was compared, or the recording
-    failed, so that a part of it is missing.
+    Exit status 0: the same; 1: different; 2: nothing was compared, or a failed recording lacks a
+    part.
     """
     from ttanalyze import options
     from ttanalyze.format import open_run

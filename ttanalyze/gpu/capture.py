@@ -29,7 +29,7 @@ class StreamCapture:
 
     def __init__(self, device: Device, stream: Any, mode: str = "thread-local") -> None:
         if mode not in MODES:
-            raise Error(f"mode {mode!r}: there are {', '.join(MODES)}")
+            raise Error(f"mode {mode!r}: must be one of {', '.join(MODES)}")
         self.device = device
         self.stream = stream
         self._handle = stream_handle(stream)

@@ -237,7 +237,7 @@ class Copy(_Node):
         """Raises Error for what does not fit together."""
         known = ALIASES.get(str(direction).lower().replace("-", "_"))
         if known not in DIRECTIONS:
-            raise Error(f"direction {direction!r}: there are {', '.join(DIRECTIONS)}")
+            raise Error(f"direction {direction!r}: must be one of {', '.join(DIRECTIONS)}")
         size = whole(size, "size", 1)
         of_src, of_dst = DIRECTIONS[known]
         to = place(dst, of_dst, size, "dst", known, True)
@@ -328,7 +328,7 @@ class Set(_Node):
         """Raises Error for what does not fit together."""
         size, value = whole(size, "size", 1), whole(value, "value", -MOST)
         if item not in ITEMS:
-            raise Error(f"items of {item} bytes: there are {', '.join(map(str, ITEMS))}")
+            raise Error(f"items of {item} bytes: must be one of {', '.join(map(str, ITEMS))}")
         if size % item:
             raise Error(f"{size} bytes are no items of {item} bytes")
         bits = 8 * item

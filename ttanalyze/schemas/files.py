@@ -89,7 +89,7 @@ def validate(
     """
     path = Path(path)
     if kind is not None and kind not in KINDS:
-        raise Error(f"--kind {kind}: there are {', '.join(KINDS)}")
+        raise Error(f"--kind {kind}: must be one of {', '.join(KINDS)}")
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             checking = _Checking(file, os.fstat(file.fileno()).st_size, progress)

@@ -92,7 +92,7 @@ def written(
     width letters wide), in pieces. Raises Error as records does.
     """
     if form not in FORMATS:
-        raise Error(f"--format {form}: there are {', '.join(FORMATS)}")
+        raise Error(f"--format {form}: must be one of {', '.join(FORMATS)}")
     pieces = _pieces(run, kernel, with_stacks, progress)
     if form == "ndjson":
         return _ndjson(_records(pieces))
@@ -187,7 +187,7 @@ def _pieces(
         asked = any(given.get("TT_KERNEL_EVENTS") == "full" for given in options)
         with_stacks = "full" if asked else "dedup"
     if with_stacks not in STACKS:
-        raise Error(f"--kernel-events {with_stacks}: there are {', '.join(STACKS)}")
+        raise Error(f"--kernel-events {with_stacks}: must be one of {', '.join(STACKS)}")
     try:
         wanted = None if kernel is None else re.compile(kernel)
     except re.error as e:

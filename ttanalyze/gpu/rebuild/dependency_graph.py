@@ -65,7 +65,7 @@ def span(process: Process, first: int, last: int, order: str = "streams") -> Spa
     "serial" one after the other. Raises Error for what can't be done again, and why.
     """
     if order not in ORDERS:
-        raise Error(f"order {order!r}: there are {', '.join(ORDERS)}")
+        raise Error(f"order {order!r}: must be one of {', '.join(ORDERS)}")
     _check_epochs(process, first, last)
     _check_recorded(process)
     return _Reader(process, first, cut(process, last), last, order).read()

@@ -74,7 +74,7 @@ def stream(
     """
     tables = run.tables if isinstance(run, RecordsFile) else TABLES
     if wanted.table not in tables:
-        raise Error(f"--table {wanted.table}: there are {', '.join(tables)}")
+        raise Error(f"--table {wanted.table}: must be one of {', '.join(tables)}")
     table = tables[wanted.table]
     if wanted.top is not None and wanted.top < 0:
         raise Error(f"--top {wanted.top}: a number of rows is expected")

@@ -174,7 +174,7 @@ def make_way(out: Path, force: bool) -> None:
     """Leaves nothing at out. Raises Error where there is something that must stay."""
     parent = out.parent
     if not parent.is_dir():
-        raise Error(f"{out}: no directory {parent}")
+        raise Error(f"{out}: directory {parent} does not exist")
     if not os.access(parent, os.W_OK | os.X_OK):
         raise Error(f"{out}: {parent} is not writable")
     try:

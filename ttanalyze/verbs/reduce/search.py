@@ -117,7 +117,7 @@ def reduce(
     all of them, or fails without any.
     """
     if strategy not in STRATEGIES:
-        raise Error(f"--strategy {strategy}: there are {', '.join(STRATEGIES)}")
+        raise Error(f"--strategy {strategy}: must be one of {', '.join(STRATEGIES)}")
     if confidence < 1 or limit < 0:
         raise Error("--confidence: one run at least is needed")
     points = points_of(config)

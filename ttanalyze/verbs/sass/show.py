@@ -31,7 +31,7 @@ LARGEST_SOURCE = 1 << 24  # bytes
 def written(tables: Iterable[Table], form: str, points: str | None = None) -> Iterator[bytes]:
     """Tables in one of FORMATS, in pieces. points: as rows has it."""
     if form not in FORMATS:
-        raise Error(f"--format {form}: there are {', '.join(FORMATS)}")
+        raise Error(f"--format {form}: must be one of {', '.join(FORMATS)}")
     if form == "json":
         return _json(tables, points)
     if form == "csv":

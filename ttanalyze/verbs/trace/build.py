@@ -64,7 +64,7 @@ def trace(
     file is not what it should be.
     """
     if form not in FORMATS:
-        raise Error(f"format {form}: there are {', '.join(FORMATS)}")
+        raise Error(f"format {form}: must be one of {', '.join(FORMATS)}")
     most = max((len(p.epochs) for p in run.processes), default=0)
     if epochs is not None and (epochs[0] >= most or epochs[0] > epochs[1]):
         have = f"the run has 0 to {most - 1}" if most else "the run has none"

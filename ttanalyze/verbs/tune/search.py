@@ -37,7 +37,7 @@ def most(name: str, space: Space, trials: int | None) -> int:
 def check(name: str) -> None:
     """Raises Error for an unknown search, and where a package is missing."""
     if name not in SEARCHES:
-        raise Error(f"--search {name}: there are {', '.join(SEARCHES)}")
+        raise Error(f"--search {name}: must be one of {', '.join(SEARCHES)}")
     if name == "optuna":
         _package()
 
