@@ -189,7 +189,6 @@ static bool usable(struct file *f)
 bool file_create(struct file *f, const struct folder *folder, const char *name, bool buffered)
 {
 	struct stat made;
-	int error;
 
 	*f = FILE_CLOSED;
 	if (asprintf(&f->path, "%s/%s", folder->path, name) < 0) {
@@ -210,14 +209,10 @@ bool file_create(struct file *f, const struct folder *folder, const char *name, 
 				return true;
 			errno = ENOMEM;
 		}
-		error = errno;
 		file_discard(f);
-		errno = error;
 		return false;
 	}
-	error = errno;
 	file_close(f);
-	errno = error;
 	return false;
 }
 
@@ -234,7 +229,6 @@ bool file_create_records(struct file *f, const struct folder *folder, const char
 		.encoding = encoding,
 		.created_ns = __atomic_load_n(&created_ns, __ATOMIC_RELAXED),
 	};
-	int error;
 
 	header.check = xxh3_64(&header, offsetof(struct tt_file_header, check));
 	if (!file_create(f, folder, name, buffered))
@@ -244,9 +238,7 @@ bool file_create_records(struct file *f, const struct folder *folder, const char
 	xxh3_stream_begin(&f->sum);
 	if (file_append(f, &header, sizeof(header)) && file_flush(f))
 		return f->limited = true;
-	error = errno;
 	file_discard(f);
-	errno = error;
 	return false;
 }
 
@@ -450,17 +442,23 @@ void file_end_json(struct json *j, const char *name, const struct file_end *end)
 
 void file_close(struct file *f)
 {
+	int error = errno;
+
 	if (f->fd >= 0 && file_ours(f))
 		close(f->fd);
 	free(f->path);
 	free(f->buffer);
 	*f = FILE_CLOSED;
+	errno = error;
 }
 
 void file_discard(struct file *f)
 {
+	int error = errno;
+
 	if (f->path)
 		folder_unlink(f->folder, name_of(f));
+	errno = error;
 	file_close(f);
 }
 
@@ -479,12 +477,10 @@ static bool rename_to(const struct file *f, const struct folder *to, const char 
 bool file_publish(struct file *f, const struct folder *to, const char *name)
 {
 	bool done = file_flush(f) && rename_to(f, to, name);
-	int error = errno;
 
 	if (done)
 		file_close(f);
 	else
 		file_discard(f);
-	errno = error;
 	return done;
 }

@@ -63,9 +63,9 @@ void file_set_patience(uint64_t until_ns);
 void file_end_json(struct json *j, const char *name, const struct file_end *end);
 /* Exactly size bytes of what was flushed. */
 bool file_read(struct file *f, void *data, size_t size, uint64_t offset);
-/* Closes without a flush. Safe to repeat. */
+/* Closes without a flush, and leaves errno as it was. Safe to repeat. */
 void file_close(struct file *f);
-/* Closes and unlinks. */
+/* The same, and unlinks. */
 void file_discard(struct file *f);
 /* Flushes, closes and renames, replacing what is there; on failure nothing is left of it. */
 bool file_publish(struct file *f, const struct folder *to, const char *name);

@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include "store/manifest.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -244,7 +243,6 @@ bool manifest_write(const struct manifest_source *m)
 	struct file out;
 	struct json j;
 	bool good;
-	int error;
 
 	if (!file_create(&out, m->folder, "manifest.json.tmp", true))
 		return false;
@@ -254,14 +252,9 @@ bool manifest_write(const struct manifest_source *m)
 	good = write_regions(m, &j) && write_epochs(m, &j);
 	json_close(&j, '}');
 	good = good && json_flush(&j);
-	error = errno;
 	json_free(&j);
-	if (good) {
-		good = file_publish(&out, m->folder, "manifest.json");
-		error = errno;
-	} else {
-		file_discard(&out);
-	}
-	errno = error;
-	return good;
+	if (good)
+		return file_publish(&out, m->folder, "manifest.json");
+	file_discard(&out);
+	return false;
 }

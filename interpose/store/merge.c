@@ -195,23 +195,14 @@ bool merge_processes(enum merge_kind kind, const struct folder *run, const struc
 {
 	const char *draft = kind == MERGE_RUN ? "run.json.tmp" : "merged.json.tmp";
 	struct file out;
-	bool good;
-	int fd, error;
+	int fd = lock(run);
+	bool good = fd >= 0 && file_create(&out, process, draft, true);
 
-	fd = lock(run);
-	good = fd >= 0 && file_create(&out, process, draft, true);
-	if (good) {
-		good = write_merged(kind, &out, run);
-		error = errno;
-		if (good) {
-			good = file_publish(&out, run, kind == MERGE_RUN ? "run.json" : "manifest.json");
-			error = errno;
-		} else {
-			file_discard(&out);
-		}
-	} else {
-		error = errno;
-	}
+	if (good && !(good = write_merged(kind, &out, run)))
+		file_discard(&out);
+	else if (good)
+		good = file_publish(&out, run, kind == MERGE_RUN ? "run.json" : "manifest.json");
+	int error = errno;
 	if (fd >= 0)
 		unlock(fd);
 	errno = error;

@@ -420,12 +420,8 @@ bool store_process(store *s, const char *json)
 		/* A failed store writes this all the same: it is where the failure is told. */
 		if (!store_is_closed(s)) {
 			good = file_create(&f, &s->folder, "process.json.tmp", true);
-			if (good && !file_append(&f, json, strlen(json))) {
-				int error = errno;
+			if (good && !(good = file_append(&f, json, strlen(json))))
 				file_discard(&f);
-				errno = error;
-				good = false;
-			}
 			good = (good && file_publish(&f, &s->folder, "process.json")) ||
 			       store_fail(s, "writing process.json in", s->folder.path, errno);
 			/* Who could not have the lock leaves run.json to the next one who does. */
