@@ -144,16 +144,15 @@ static bool pinned(struct delays *d)
 static struct delays *create(struct thread *t, struct context *c)
 {
 	struct delays *d = calloc(1, sizeof(*d));
-	CUcontext popped;
 
 	if (!d)
 		return NULL;
 	for (unsigned i = 0; i < SLOTS; i++)
 		d->order[i] = (uint16_t)i;
 	CUstreamCaptureMode mode = recorder_work_begin(t);
-	if (real.cuCtxPushCurrent_v2(c->handle) == CUDA_SUCCESS) {
+	if (context_push(c->handle)) {
 		pinned(d);
-		real.cuCtxPopCurrent_v2(&popped);
+		context_pop();
 	}
 	recorder_work_end(t, mode);
 	if (!d->slots)

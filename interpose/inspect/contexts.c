@@ -64,10 +64,9 @@ static struct stream *stream_ask(struct thread *t, CUstream handle)
 
 	if (real.cuStreamGetCtx && real.cuStreamGetCtx(handle, &owner) == CUDA_SUCCESS && owner && (!c || c->handle != owner)) {
 		struct context *other = context_find(owner);
-		if (!other && real.cuCtxPushCurrent_v2(owner) == CUDA_SUCCESS) {
-			CUcontext popped;
+		if (!other && context_push(owner)) {
 			other = context_current(t);
-			real.cuCtxPopCurrent_v2(&popped);
+			context_pop();
 		}
 		c = other;
 	} else if (!owner) {

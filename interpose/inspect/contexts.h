@@ -12,6 +12,19 @@ struct context *context_current(struct thread *t);
 /* The stream that a call given `handle` works on; per_thread: NULL means the per-thread default. */
 struct stream *stream_of(struct thread *t, CUstream handle, bool per_thread);
 
+/* False: it can't be made current. Goes with context_pop. */
+static inline bool context_push(CUcontext handle)
+{
+	return real.cuCtxPushCurrent_v2(handle) == CUDA_SUCCESS;
+}
+
+static inline void context_pop(void)
+{
+	CUcontext popped;
+
+	real.cuCtxPopCurrent_v2(&popped);
+}
+
 /*
  * Around work of the recorder in a thread of the program: wrappers pass straight through, and a
  * stream capture of the program, even one of this thread, does not forbid it.

@@ -68,11 +68,11 @@ void (*graph_kernel_found)(const char *name, CUfunction f, const uint32_t cluste
 /* The layout of a kernel's parameters is known where it runs, and so are its module's variables from here on. */
 static uint32_t describe(struct thread *t, struct context *c, struct function *f, CUfunction handle, CUcontext in)
 {
-	CUcontext wanted = in ? in : c->handle, popped;
+	CUcontext wanted = in ? in : c->handle;
 	const struct context *current = context_current(t);
 	bool other = !current || current->handle != wanted;
 
-	if (other && real.cuCtxPushCurrent_v2(wanted) != CUDA_SUCCESS)
+	if (other && !context_push(wanted))
 		return TT_NO_ID;
 	if (in)
 		c = context_current(t);
@@ -82,7 +82,7 @@ static uint32_t describe(struct thread *t, struct context *c, struct function *f
 		recorder_work_end(t, mode);
 	}
 	if (other)
-		real.cuCtxPopCurrent_v2(&popped);
+		context_pop();
 	return c ? c->index : TT_NO_ID;
 }
 

@@ -15,6 +15,7 @@
 #include "store/activities.h"
 #include "store/events.h"
 #include "options/options.h"
+#include "inspect/contexts.h"
 #include "session/session.h"
 #include "lifecycle/signals.h"
 #include "util/clock.h"
@@ -313,17 +314,14 @@ static void ask_about_events(const struct context *c)
 
 static void ask(void)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	CUcontext popped;
-
 	for (struct context *c = context_first(); c && may_ask(); c = c->next) {
-		if (!c->alive || c->lost || (found.only && found.only != c) ||
-		    real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+		CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+		if (!c->alive || c->lost || (found.only && found.only != c) || !context_push(c->handle))
 			continue;
 		real.cuThreadExchangeStreamCaptureMode(&mode);
 		ask_about_streams(c);
 		ask_about_events(c);
-		real.cuCtxPopCurrent_v2(&popped);
+		context_pop();
 	}
 }
 

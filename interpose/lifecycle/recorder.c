@@ -198,11 +198,10 @@ void recorder_finish(const char *status, const char *reason)
 		return;
 	}
 	for (struct context *c = context_first(); c && session_state == SESSION_ON; c = c->next) {
-		CUcontext popped;
-		if (!c->alive || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+		if (!c->alive || !context_push(c->handle))
 			continue;
 		capture_end(t, c, !reason, true);
-		real.cuCtxPopCurrent_v2(&popped);
+		context_pop();
 	}
 	t->busy++;
 	be_patient(reason != NULL);

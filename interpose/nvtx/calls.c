@@ -153,7 +153,6 @@ static struct early *early_of(uint32_t kind, const struct said *s)
 static void cut(struct text text, uint64_t seq)
 {
 	struct thread *t = &thread_self;
-	CUcontext popped;
 	int error = errno, cancel;
 
 	if (likely(!text.chosen) || thread_in_call(t) || !t->context)
@@ -163,9 +162,9 @@ static void cut(struct text text, uint64_t seq)
 	struct context *c = context_current(t), *last = t->context;
 	if (c)
 		capture_epoch(t, c, TT_TRIGGER_NVTX, text.offset, seq, false);
-	else if (last && atomic_load(&last->alive) && real.cuCtxPushCurrent_v2(last->handle) == CUDA_SUCCESS) {
+	else if (last && atomic_load(&last->alive) && context_push(last->handle)) {
 		capture_epoch(t, last, TT_TRIGGER_NVTX, text.offset, seq, false);
-		real.cuCtxPopCurrent_v2(&popped);
+		context_pop();
 	}
 	pthread_setcancelstate(cancel, NULL);
 	thread_calls(t, -1);

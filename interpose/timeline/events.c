@@ -15,7 +15,7 @@
 #include "session/session.h"
 #include "util/clock.h"
 #include "util/event_kinds.h"
-#include "track/streams.h"
+#include "inspect/contexts.h"
 #include "timeline/timeline.h"
 
 #define PAIRS 8192 /* as many may be under way in a context */
@@ -106,16 +106,15 @@ static __attribute__((noinline, cold)) struct pool *first_of(const struct contex
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct thread *t = thread_current();
 	struct pool *p;
-	CUcontext popped;
 
 	t->busy++;
 	pthread_mutex_lock(&lock);
 	p = atomic_load(&pools[c->index]);
-	if (!p && !(refused >> c->index & 1) && real.cuCtxPushCurrent_v2(c->handle) == CUDA_SUCCESS) {
+	if (!p && !(refused >> c->index & 1) && context_push(c->handle)) {
 		real.cuThreadExchangeStreamCaptureMode(&mode);
 		p = make_pool(c);
 		real.cuThreadExchangeStreamCaptureMode(&mode);
-		real.cuCtxPopCurrent_v2(&popped);
+		context_pop();
 		refused |= (uint64_t)!p << c->index;
 		atomic_store(&pools[c->index], p);
 	}
@@ -224,14 +223,13 @@ static unsigned empty(struct pool *p, bool give_up)
 
 static unsigned poll(struct pool *p, bool give_up)
 {
-	CUcontext popped;
 
-	if (!p->context->alive || real.cuCtxPushCurrent_v2(p->context->handle) != CUDA_SUCCESS)
+	if (!p->context->alive || !context_push(p->context->handle))
 		return 0;
 	unsigned found = empty(p, give_up);
 	if (!give_up && clock_ns() - p->base_ns > BASE_NS)
 		set_base(p);
-	real.cuCtxPopCurrent_v2(&popped);
+	context_pop();
 	return found;
 }
 

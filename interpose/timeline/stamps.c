@@ -14,6 +14,7 @@
 
 #include "capture/graph_instrumentation.h"
 #include "store/activities.h"
+#include "inspect/contexts.h"
 #include "session/session.h"
 #include "util/clock.h"
 #include "timeline/timeline.h"
@@ -204,15 +205,14 @@ static void look(struct instrumentation *q, void *to)
 static void tune_clocks(struct poll *p)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	CUcontext popped;
 
 	for (struct context *c = p->tunes ? context_first() : NULL; c; c = c->next) {
-		if (c->index >= CONTEXTS || !(p->tunes >> c->index & 1) || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+		if (c->index >= CONTEXTS || !(p->tunes >> c->index & 1) || !context_push(c->handle))
 			continue;
 		real.cuThreadExchangeStreamCaptureMode(&mode);
 		p->known |= (uint64_t)tune(&clocks[c->index], c) << c->index;
 		real.cuThreadExchangeStreamCaptureMode(&mode);
-		real.cuCtxPopCurrent_v2(&popped);
+		context_pop();
 	}
 }
 

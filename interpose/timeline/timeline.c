@@ -16,7 +16,7 @@
 #include "session/session.h"
 #include "util/clock.h"
 #include "util/own_thread.h"
-#include "track/streams.h"
+#include "inspect/contexts.h"
 #include "timeline/cupti.h"
 #include "timeline/events.h"
 #include "timeline/stamps.h"
@@ -61,15 +61,14 @@ static void probe(void)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct context *c = context_first();
-	CUcontext popped;
 
 	while (c && !c->alive)
 		c = c->next;
-	if (!c || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+	if (!c || !context_push(c->handle))
 		return;
 	real.cuThreadExchangeStreamCaptureMode(&mode);
 	cupti_probe(c);
-	real.cuCtxPopCurrent_v2(&popped);
+	context_pop();
 }
 
 /* How long until it is worth looking again. */
