@@ -28,10 +28,14 @@ struct range {
 	uintptr_t begin, end;
 };
 
-static struct range own, interpreter, first_stack;
-static __typeof__(_Unwind_Backtrace) *unwind;
-static __typeof__(_Unwind_GetIP) *get_place;
-static __typeof__(_Unwind_GetCFA) *get_stack;
+static struct {
+	struct range own, interpreter, first_stack;
+} known;
+static struct {
+	__typeof__(_Unwind_Backtrace) *walk;
+	__typeof__(_Unwind_GetIP) *get_place;
+	__typeof__(_Unwind_GetCFA) *get_stack;
+} unwinder;
 
 static bool is_in(struct range r, uintptr_t address)
 {
@@ -57,9 +61,9 @@ static void know_interpreter(uintptr_t inside)
 	uintptr_t end = getauxval(AT_RANDOM); /* the kernel put it there, above all frames */
 
 	if (is_called_python(inside))
-		interpreter = code_around(inside);
+		known.interpreter = code_around(inside);
 	if (end > STACK_MOST && is_called_python(getauxval(AT_ENTRY)))
-		first_stack = (struct range){end - STACK_MOST, end};
+		known.first_stack = (struct range){end - STACK_MOST, end};
 }
 
 /* As a program does that throws an exception, which would load the same library. */
@@ -69,10 +73,10 @@ static bool load_unwinder(void)
 
 	if (!library)
 		return false;
-	*(void **)&unwind = dlsym(library, "_Unwind_Backtrace");
-	*(void **)&get_place = dlsym(library, "_Unwind_GetIP");
-	*(void **)&get_stack = dlsym(library, "_Unwind_GetCFA");
-	return unwind && get_place && get_stack;
+	*(void **)&unwinder.walk = dlsym(library, "_Unwind_Backtrace");
+	*(void **)&unwinder.get_place = dlsym(library, "_Unwind_GetIP");
+	*(void **)&unwinder.get_stack = dlsym(library, "_Unwind_GetCFA");
+	return unwinder.walk && unwinder.get_place && unwinder.get_stack;
 }
 
 const char *frames_open(void)
@@ -81,14 +85,14 @@ const char *frames_open(void)
 	const void *inside = NULL;
 
 	objects_read();
-	own = code_around((uintptr_t)frames_open);
-	interpreter = first_stack = (struct range){0, 0};
+	known.own = code_around((uintptr_t)frames_open);
+	known.interpreter = known.first_stack = (struct range){0, 0};
 	if (options.callstacks != CALLSTACKS_BACKTRACE)
 		unreadable = python_find(&inside);
 	if (inside && options.callstacks == CALLSTACKS_MIXED)
 		know_interpreter((uintptr_t)inside);
 	if (options.callstacks != CALLSTACKS_PYTHON && !load_unwinder()) {
-		unwind = NULL;
+		unwinder.walk = NULL;
 		return "native call stacks need libgcc_s.so.1";
 	}
 	return unreadable;
@@ -107,7 +111,7 @@ struct walk {
 /* Whether what called the last of Python's functions is not wanted, or not known to be next to it. */
 static bool is_through(const struct walk *w)
 {
-	return w->count && w->next == w->count && (w->cut || is_in(first_stack, w->stack));
+	return w->count && w->next == w->count && (w->cut || is_in(known.first_stack, w->stack));
 }
 
 static bool has_room(const struct walk *w)
@@ -122,7 +126,7 @@ static bool put(struct walk *w, uintptr_t end)
 
 	while (w->next < w->count && is_in((struct range){w->stack, end}, (uintptr_t)w->evaluations[w->next]))
 		w->frames[w->n++] = w->python[w->next++];
-	if (w->next == before && has_room(w) && !is_in(own, w->place) && !is_in(interpreter, w->place))
+	if (w->next == before && has_room(w) && !is_in(known.own, w->place) && !is_in(known.interpreter, w->place))
 		w->frames[w->n++] = (struct frame){.place = w->place};
 	return has_room(w) && !is_through(w);
 }
@@ -130,7 +134,7 @@ static bool put(struct walk *w, uintptr_t end)
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument)
 {
 	struct walk *w = argument;
-	uintptr_t place = get_place(context), stack = get_stack(context);
+	uintptr_t place = unwinder.get_place(context), stack = unwinder.get_stack(context);
 
 	if (w->place && !put(w, stack))
 		place = 0;
@@ -141,8 +145,8 @@ static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument
 
 static int merge(struct walk w)
 {
-	if (unwind)
-		unwind(visit, &w);
+	if (unwinder.walk)
+		unwinder.walk(visit, &w);
 	if (w.place)
 		put(&w, w.stack);
 	while (w.next < w.count)

@@ -20,20 +20,22 @@
 
 HOT_DATA struct controls controls;
 
-static char *regions_text; /* as it was given */
-static regex_t expression; /* of names, if regions_text is one */
-static bool has_expression;
+static struct {
+	char *text;         /* as it was given */
+	regex_t expression; /* of names, if the text is one */
+	bool has_expression;
+} wanted; /* regions */
 
 static void take_regions(char *text)
 {
 	static uint32_t last;
 	bool touched = !strcmp(text, "touched");
 
-	if (has_expression)
-		regfree(&expression);
-	has_expression = control_is_expression(text) && !regcomp(&expression, text, REG_EXTENDED | REG_NOSUB);
-	free(regions_text);
-	regions_text = text;
+	if (wanted.has_expression)
+		regfree(&wanted.expression);
+	wanted.has_expression = control_is_expression(text) && !regcomp(&wanted.expression, text, REG_EXTENDED | REG_NOSUB);
+	free(wanted.text);
+	wanted.text = text;
 	controls.choice = touched || !strcmp(text, "all") ? 0 : ++last;
 	if (touched && !atomic_exchange(&controls.touched, true)) /* what was touched before was not noted */
 		for (struct context *c = context_first(); c; c = c->next)
@@ -58,7 +60,7 @@ bool controls_set(const char *text, char *why, size_t size)
 	atomic_store(&controls.points, w.points);
 	atomic_store(&controls.stamps, w.stamps);
 	snprintf(all, sizeof(all), "points=%s;stamps=%s;snapshot=%u;regions=%s", w.points ? "on" : "off",
-		 w.stamps ? "on" : "off", w.snapshot_every, regions_text);
+		 w.stamps ? "on" : "off", w.snapshot_every, wanted.text);
 	uint32_t string = store_string(session_store(), all);
 	controls.text = string == TT_NO_ID ? 0 : string;
 	return true;
@@ -72,7 +74,7 @@ void controls_begin(void)
 	atomic_store(&controls.stamps, true);
 	atomic_store(&controls.touched, options.touched);
 	controls.snapshot_every = options.snapshot_every;
-	regions_text = strdup(options.touched ? "touched" : "all");
+	wanted.text = strdup(options.touched ? "touched" : "all");
 	if (*options.control)
 		controls_set(options.control, why, sizeof(why));
 }
@@ -108,12 +110,12 @@ static bool has_id(const char *ids, uint32_t id)
 static bool is_called(const char *name, void *unused)
 {
 	(void)unused;
-	return !regexec(&expression, name, 0, NULL, 0);
+	return !regexec(&wanted.expression, name, 0, NULL, 0);
 }
 
 bool controls_want(struct region *r)
 {
 	if (!controls.choice)
 		return true;
-	return has_expression ? region_is_called(r, is_called, NULL, controls.choice) : has_id(regions_text, r->id);
+	return wanted.has_expression ? region_is_called(r, is_called, NULL, controls.choice) : has_id(wanted.text, r->id);
 }

@@ -42,8 +42,10 @@ struct owner {
 	struct owner *next;
 };
 
-static struct owner *owners;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	struct owner *list;
+	pthread_mutex_t lock;
+} owners = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- ranges ---- */
 
@@ -82,15 +84,15 @@ static void do_without(struct owner *o)
 
 static struct owner *owner_of(const struct context *c, bool make)
 {
-	struct owner *o = owners;
+	struct owner *o = owners.list;
 
 	while (o && o->context != c)
 		o = o->next;
 	if (o || !make || !(o = calloc(1, sizeof(*o))))
 		return o;
 	o->context = c;
-	o->next = owners;
-	owners = o;
+	o->next = owners.list;
+	owners.list = o;
 	if (can_map(o))
 		reserve(o);
 	if (!o->maps)
@@ -185,10 +187,10 @@ static void give(struct owner *o, uint64_t size, CUdeviceptr address)
 
 bool memory_on_device(struct context *c, struct memory *m, uint64_t size)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&owners.lock);
 	struct owner *o = owner_of(c, true);
 	uint64_t address = o ? take(o, size) : 0;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&owners.lock);
 	*m = (struct memory){.device = address, .size = address ? size : 0};
 	return address;
 }
@@ -250,22 +252,22 @@ void memory_free(struct context *c, struct memory *m)
 	if (m->host && !m->lent) {
 		free_on_host(m);
 	} else if (m->device && !m->lent) {
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&owners.lock);
 		give(owner_of(c, false), m->size, m->device);
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_unlock(&owners.lock);
 	}
 	*m = (struct memory){0};
 }
 
 void memory_context_gone(const struct context *c)
 {
-	pthread_mutex_lock(&lock);
-	struct owner **at = &owners, *o;
+	pthread_mutex_lock(&owners.lock);
+	struct owner **at = &owners.list, *o;
 	while ((o = *at) && o->context != c)
 		at = &o->next;
 	if (o)
 		*at = o->next;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&owners.lock);
 	if (!o)
 		return;
 	for (size_t i = 0; i < o->count; i++)
@@ -281,6 +283,6 @@ void memory_context_gone(const struct context *c)
 
 void memory_forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
-	owners = NULL;
+	pthread_mutex_init(&owners.lock, NULL);
+	owners.list = NULL;
 }

@@ -20,16 +20,18 @@
 #define KEPT ((uint64_t)5 << 30) /* least bytes that stay free, on a large file system a tenth */
 #define DEPTH 3                  /* of folders in a run directory */
 
-static const struct folder *run;
-static uint64_t most; /* 0: no limit */
-static _Atomic int64_t granted[2];
+static struct {
+	const struct folder *run;
+	uint64_t most; /* 0: no limit */
+	_Atomic int64_t granted[2];
+} limit;
 
-void disk_limit(const struct folder *run_directory, uint64_t limit)
+void disk_limit(const struct folder *run, uint64_t most)
 {
-	run = run_directory;
-	most = limit;
-	atomic_store(&granted[DISK_CONTENTS], 0);
-	atomic_store(&granted[DISK_RECORDS], 0);
+	limit.run = run;
+	limit.most = most;
+	atomic_store(&limit.granted[DISK_CONTENTS], 0);
+	atomic_store(&limit.granted[DISK_RECORDS], 0);
 }
 
 /* Bytes of the files in a directory, which is closed, and in those below. */
@@ -60,11 +62,11 @@ static void look(uint64_t *have, uint64_t *gone)
 {
 	struct statvfs system;
 
-	*have = most;
+	*have = limit.most;
 	*gone = 0;
-	if (most != DISK_KEEP_FREE) {
-		*gone = add_up(folder_open(run), DEPTH);
-	} else if (!statvfs(run->path, &system) && system.f_blocks) { /* else: a file system that does not tell */
+	if (limit.most != DISK_KEEP_FREE) {
+		*gone = add_up(folder_open(limit.run), DEPTH);
+	} else if (!statvfs(limit.run->path, &system) && system.f_blocks) { /* else: a file system that does not tell */
 		uint64_t size = (uint64_t)system.f_blocks * system.f_frsize;
 		*have = (uint64_t)system.f_bavail * system.f_frsize;
 		*gone = size / 10 > KEPT ? size / 10 : KEPT < size / 2 ? KEPT : size / 2;
@@ -76,20 +78,20 @@ static uint64_t room(enum disk_use use)
 	uint64_t have, gone;
 
 	look(&have, &gone);
-	if (most == DISK_KEEP_FREE)
+	if (limit.most == DISK_KEEP_FREE)
 		gone /= use == DISK_RECORDS ? 2 : 1;
 	else
-		gone += use == DISK_CONTENTS ? most / 16 : 0;
+		gone += use == DISK_CONTENTS ? limit.most / 16 : 0;
 	return have > gone ? have - gone : 0;
 }
 
 bool disk_take(enum disk_use use, uint64_t size)
 {
-	if (!most || atomic_fetch_sub(&granted[use], (int64_t)size) >= (int64_t)size)
+	if (!limit.most || atomic_fetch_sub(&limit.granted[use], (int64_t)size) >= (int64_t)size)
 		return true;
 	uint64_t left = room(use);
 	uint64_t grant = left / 8 < DISK_GRANT ? left / 8 : DISK_GRANT;
-	atomic_store(&granted[use], (int64_t)grant);
+	atomic_store(&limit.granted[use], (int64_t)grant);
 	return size <= left;
 }
 
@@ -112,7 +114,7 @@ void disk_explain(char *out, size_t size)
 	char one[24], other[24];
 
 	look(&have, &gone);
-	if (most == DISK_KEEP_FREE)
+	if (limit.most == DISK_KEEP_FREE)
 		snprintf(out, size, "%s of the disk are free, of which --max-disk keeps %s", readable(have, one),
 			 readable(gone, other));
 	else

@@ -21,7 +21,7 @@
 enum disk_use { DISK_CONTENTS, DISK_RECORDS };
 
 /* most: bytes that all of the run directory may take, 0: any, or DISK_KEEP_FREE. */
-void disk_limit(const struct folder *run_directory, uint64_t most);
+void disk_limit(const struct folder *run, uint64_t most);
 /* Whether files of the run may grow by so much; they count as grown. */
 bool disk_take(enum disk_use use, uint64_t size);
 /* Why they may not, in a few words. */

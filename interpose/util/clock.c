@@ -26,10 +26,12 @@ struct reading {
 
 HOT_DATA const struct clock_line *_Atomic clock_line;
 
-static struct clock_line lines[LINES];
-static unsigned next_line;
-static struct reading first, last;
-static bool unreliable;
+static struct {
+	struct clock_line lines[LINES];
+	unsigned next_line;
+	struct reading first, last;
+	bool unreliable;
+} tuning;
 
 static bool reliable(void)
 {
@@ -73,7 +75,7 @@ static struct reading read_both(void)
 
 static void draw(struct reading from, double rate)
 {
-	struct clock_line *line = &lines[next_line++ % LINES];
+	struct clock_line *line = &tuning.lines[tuning.next_line++ % LINES];
 
 	*line = (struct clock_line){from.ticks, from.ns, (int64_t)(rate * 4294967296.0)};
 	atomic_store_explicit(&clock_line, line, memory_order_release);
@@ -83,29 +85,29 @@ void clock_tune(void)
 {
 	const struct clock_line *line = atomic_load_explicit(&clock_line, memory_order_relaxed);
 
-	if (unreliable)
+	if (tuning.unreliable)
 		return;
 	struct reading now = read_both();
-	if (!first.ns) {
-		unreliable = !reliable();
-		first = last = now;
+	if (!tuning.first.ns) {
+		tuning.unreliable = !reliable();
+		tuning.first = tuning.last = now;
 		return;
 	}
-	if (now.ns - last.ns < (line ? EVERY_NS : LEAST_NS) || now.ticks <= first.ticks)
+	if (now.ns - tuning.last.ns < (line ? EVERY_NS : LEAST_NS) || now.ticks <= tuning.first.ticks)
 		return;
-	double rate = (double)(now.ns - first.ns) / (double)(now.ticks - first.ticks);
+	double rate = (double)(now.ns - tuning.first.ns) / (double)(now.ticks - tuning.first.ticks);
 	if (!line) {
-		last = now;
+		tuning.last = now;
 		draw(now, rate);
 		return;
 	}
 	int64_t behind = (int64_t)(now.ns - clock_on_line(line, now.ticks));
 	if (behind > WRONG_NS || behind < -WRONG_NS) {
-		unreliable = true;
+		tuning.unreliable = true;
 		atomic_store_explicit(&clock_line, NULL, memory_order_release);
 		return;
 	}
-	last = now;
+	tuning.last = now;
 	now.ns -= (uint64_t)behind;
 	draw(now, rate * (1 + (double)behind / (double)EVERY_NS));
 }
