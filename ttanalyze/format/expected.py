@@ -15,6 +15,7 @@ from ttanalyze.errors import FormatError
 from ttanalyze.format import layout, manifest
 from ttanalyze.format.files import check_version, read_json
 from ttanalyze.format.layout import Array
+from ttanalyze.schemas import document_faults
 
 
 @dataclass(frozen=True)
@@ -57,13 +58,16 @@ def parse(value: Mapping[str, Any], path: str | os.PathLike[str]) -> list[Expect
     try:
         processes = [_process(item) for item in _list(value, "processes")]
     except _BadError as e:
-        raise FormatError(path, e.where, e.reason) from None
+        where, reason = next(document_faults("manifest", dict(value)), (e.where, e.reason))
+        raise FormatError(path, where or "the whole", reason) from None
     if len({p.index for p in processes}) != len(processes):
         raise FormatError(path, "processes", "a process is listed twice")
     return sorted(processes, key=lambda p: p.index)
 
 
 class _BadError(Exception):
+    """What is said where the schema has nothing against it."""
+
     def __init__(self, where: str, reason: str) -> None:
         self.where = where
         self.reason = reason
@@ -76,26 +80,14 @@ def _list(value: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     return items
 
 
-def _number(value: Any, where: str, most: int = layout.NO_ID) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise _BadError(where, f"a whole number up to {most} is expected")
-    return value
-
-
-def _text(value: Mapping[str, Any], key: str, where: str) -> str | None:
-    text = value.get(key)
-    if key not in value or (text is not None and not isinstance(text, str)):
-        raise _BadError(f"{where}.{key}", "a string or null is expected")
-    return text
-
-
 def _process(value: dict[str, Any]) -> ExpectedProcess:
-    index = _number(value.get("process"), "process")
+    index = value.get("process")
+    if type(index) is not int or not 0 <= index <= layout.NO_ID:
+        raise _BadError("process", "a process number is expected")
     regions = _regions(_list(value, "regions"), f"process {index}")
     epochs = _list(value, "epochs")
     if not _good_epochs(epochs):
-        for i, epoch in enumerate(epochs):
-            _check_epoch(epoch, i, f"process {index}, epochs[{i}]")
+        raise _BadError(f"process {index}, epochs", "their numbers are not consecutive")
     digests = [epoch["digests"] for epoch in epochs]
     ids, values = _digests(digests, f"process {index}")
     counts = np.array([len(d) for d in digests], "i8")
@@ -114,8 +106,7 @@ def _process(value: dict[str, Any]) -> ExpectedProcess:
 def _regions(items: list[dict[str, Any]], where: str) -> manifest.Regions:
     members = [[item.get(key, ...) for item in items] for key in manifest.Regions._fields]
     if not _good_regions(*members):
-        for i, item in enumerate(items):
-            _check_region(item, f"{where}, regions[{i}]")
+        raise _BadError(where, "a region is damaged")
     ids, kind, label, size, born, died = members
     numbers = np.array(ids, "u4")
     order = np.argsort(numbers, kind="stable")
@@ -160,18 +151,6 @@ def _good_regions(
     )
 
 
-def _check_region(region: dict[str, Any], where: str) -> None:
-    _number(region.get("id"), f"{where}.id")
-    if "died" not in region:
-        raise _BadError(f"{where}.died", "a whole number or null is expected")
-    _text(region, "kind", where)
-    _number(region.get("size"), f"{where}.size", (1 << 64) - 1)
-    _text(region, "label", where)
-    _number(region.get("born"), f"{where}.born")
-    if region["died"] is not None:
-        _number(region["died"], f"{where}.died")
-
-
 def _good_epochs(epochs: list[dict[str, Any]]) -> bool:
     def column(key: str) -> list[Any]:
         return [epoch.get(key) for epoch in epochs]
@@ -186,19 +165,6 @@ def _good_epochs(epochs: list[dict[str, Any]]) -> bool:
         and _types(chain.from_iterable(flags)) <= {str}
         and _types(column("digests")) <= {dict}
     )
-
-
-def _check_epoch(epoch: dict[str, Any], number: int, where: str) -> None:
-    if epoch.get("epoch") != number:
-        raise _BadError(f"{where}.epoch", f"epoch numbers are consecutive: {number} is expected")
-    if not isinstance(epoch.get("trigger"), str):
-        raise _BadError(f"{where}.trigger", "a string is expected")
-    _text(epoch, "label", where)
-    flags = epoch.get("flags")
-    if not isinstance(flags, list) or not all(isinstance(f, str) for f in flags):
-        raise _BadError(f"{where}.flags", "a list of strings is expected")
-    if not isinstance(epoch.get("digests"), dict):
-        raise _BadError(f"{where}.digests", "an object is expected")
 
 
 def _digests(parts: list[dict[str, Any]], where: str) -> tuple[Array, Array]:
