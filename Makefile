@@ -114,7 +114,7 @@ ptx: $(BIN)/python ## the PTX again from its sources (needs nvcc)
 	$(MAKE) --no-print-directory -C examples ptx
 
 clean: ## all that was built, but not .venv
-	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py examples/build *.egg-info
+	rm -rf build dist demo ttanalyze/lib ttanalyze/_cuda.py ttanalyze/_format.py ttanalyze/_options.py examples/build *.egg-info
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 .PHONY: help build docs examples browser demo lint test test-all sanitize fuzz soak test-threads mutate gpu-test bench wild wheel ptx clean

@@ -1,4 +1,5 @@
-"""Builds the native libraries and the format description; pyproject.toml says the rest.
+"""Builds the native libraries, and the modules of the format and of the options; pyproject.toml
+says the rest.
 
 The libraries are plain shared objects, not extension modules: one is preloaded into programs
 that have no Python in them, two take the place of NVIDIA's, and one the toolkit calls. They are
@@ -9,6 +10,7 @@ a header it includes or the compiler's command line has changed.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -21,6 +23,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 from setuptools.errors import CompileError, LinkError
 
 COMPILE = ["-std=gnu11", "-D_GNU_SOURCE=", "-O2", "-g", "-fPIC", "-fvisibility=hidden", "-pthread"]
@@ -59,7 +62,13 @@ LIBRARIES = {
     ),
     "ttanalyze.lib.libttload": Library(
         "ttanalyze/lib/libttload.so",
-        ("interpose/load/*.c",),
+        (
+            "interpose/load/*.c",
+            "interpose/options/options.c",
+            "interpose/options/triggers.c",
+            "interpose/options/control_text.c",
+            "interpose/util/json_writer.c",
+        ),
         ("-Wl,-soname,libttload.so", "-Wl,--no-undefined"),
     ),
     RECORDER: Library(
@@ -97,6 +106,22 @@ LIBRARIES = {
         ),
     ),
 }
+
+
+OPTION_TABLE = Path("interpose/options/option_table.h")
+OPTION_MODULE = Path("ttanalyze/_options.py")
+
+
+def option_module() -> str:
+    """The options of the recorder as a Python module: rows of C whose values are Python's, too."""
+    text = re.sub(r"/\*.*?\*/|^#.*?$", "", OPTION_TABLE.read_text(), flags=re.DOTALL | re.MULTILINE)
+    calls = [row.value for row in ast.parse(text).body if isinstance(row, ast.Expr)]
+    rows = [
+        tuple(a.id if isinstance(a, ast.Name) else ast.literal_eval(a) for a in call.args)
+        for call in calls
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "OPTION"
+    ]
+    return f"OPTIONS = {rows!r}\n"
 
 
 def sources_of(library: Library) -> list[str]:
@@ -166,6 +191,8 @@ class BuildLibraries(build_ext):
 
     def run(self) -> None:
         super().run()
+        if self.inplace:
+            write_if_different(OPTION_MODULE, option_module())
         made = sorted(self.folder.rglob("*.o.command"))
         commands = [made_by.read_text() for made_by in made]
         entries = [
@@ -233,6 +260,12 @@ class BuildLibraries(build_ext):
         return str(made)
 
 
+class BuildModules(build_py):
+    def run(self) -> None:
+        super().run()
+        write_if_different(Path(self.build_lib) / OPTION_MODULE, option_module())
+
+
 class PlatformWheel(bdist_wheel):
     """One wheel per platform serves every Python 3: nothing in it is linked against Python."""
 
@@ -243,5 +276,5 @@ class PlatformWheel(bdist_wheel):
 setup(
     ext_modules=[Extension(name, sources_of(library)) for name, library in LIBRARIES.items()],
     cffi_modules=["interpose/include/format_ffi.py:ffi", "interpose/include/cuda_ffi.py:ffi"],
-    cmdclass={"build_ext": BuildLibraries, "bdist_wheel": PlatformWheel},
+    cmdclass={"build_ext": BuildLibraries, "build_py": BuildModules, "bdist_wheel": PlatformWheel},
 )

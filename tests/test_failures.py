@@ -112,7 +112,7 @@ NEWER = '{"format":"ttanalyze-run","version":99,"created_ns":1,"processes":[]}'
         (lambda _: "/proc/run", "/proc/run: No such file or directory$"),
         (lambda _: "/dev/full", "/dev/full: Not a directory$"),
         (lambda _: "n" * 300, "creating run directory .*nnnn"),
-        (lambda _: "x/" * 2500, "TT_OUT=.*: path too long$"),
+        (lambda _: "x/" * 2500, "TT_OUT=.*: it is too long$"),
         (a_file, "/there: Not a directory$"),
         (a_loop, "/loop: Too many levels of symbolic links$"),
         (foreign("run.json", NEWER), "/there/run.json is there, and not of a run of this version$"),

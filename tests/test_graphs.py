@@ -285,7 +285,7 @@ def test_events_come_as_the_recording_was_told(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--kernel-events", "some"], "dedup, full, nostack or off is expected"),
+        (["--kernel-events", "some"], "expected dedup, full, nostack or off"),
         (["--kernel-events", "full", "--no-events"], "--kernel-events full needs --events"),
         (["--kernel-events", "off", "--params"], "--params needs another --kernel-events than off"),
     ],

@@ -42,6 +42,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("libttshim.so", "sim/libcuda.so.1"):
         command = ["gcc", "-shared", "-fPIC", "-o", str(folder / name), str(folder / "empty.c")]
         subprocess.run(command, check=True)
+    (folder / "libttload.so").symlink_to(support.LIBRARIES / "libttload.so")
     return folder
 
 
@@ -587,15 +588,15 @@ def test_without_our_libraries_it_says_what_to_do(
         (["--epoch", "launch:x"], "launch:N needs a count from 1"),
         (["--epoch", "kernel:"], "kernel:REGEX needs an expression"),
         (["--epoch", "sync,kernel:a(b"], "kernel:a(b: Unmatched ( or \\("),
-        (["--epoch", ""], "--epoch : a value is expected"),
-        (["--regions", "some"], "--regions some: all or touched is expected"),
-        (["--overwrite", "x"], "backpressure, drop-oldest or fail is expected"),
-        (["--ring-bytes", "big"], "a size is expected, such as 256M or 2G"),
-        (["--ring-bytes", "5"], "--ring-bytes 5: at least"),
-        (["--ring-bytes", "99999999999T"], "a size is expected"),
-        (["--snapshot-every", "-1"], "--snapshot-every -1: a whole number is expected"),
-        (["--retain", "4294967296"], "--retain 4294967296: a whole number is expected"),
-        (["--stall-ms", "1.5"], "--stall-ms 1.5: a whole number is expected"),
+        (["--epoch", ""], "--epoch: expected a value"),
+        (["--regions", "some"], "--regions some: expected all or touched"),
+        (["--overwrite", "x"], "expected backpressure, drop-oldest or fail"),
+        (["--ring-bytes", "big"], "expected a size of at least 256K, such as 256M or 2G"),
+        (["--ring-bytes", "5"], "--ring-bytes 5: expected a size of at least 256K"),
+        (["--ring-bytes", "99999999999T"], "expected a size"),
+        (["--snapshot-every", "-1"], "--snapshot-every -1: expected a whole number"),
+        (["--retain", "4294967296"], "--retain 4294967296: expected a whole number"),
+        (["--stall-ms", "1.5"], "--stall-ms 1.5: expected a whole number"),
         (
             ["--deterministic", "--overwrite", "fail"],
             "--deterministic needs --overwrite backpressure",
@@ -616,7 +617,7 @@ def test_options_are_checked_before_anything_runs(
 def test_variables_are_checked_like_options(recorded: Record) -> None:
     outcome = recorded("--", "true", TT_RING_BYTES="big")
     assert outcome.status == 2
-    assert outcome.stderr.startswith("ttanalyze: TT_RING_BYTES big: a size is expected")
+    assert outcome.stderr.startswith("ttanalyze: TT_RING_BYTES=big: expected a size")
 
 
 def test_what_was_recorded_as_json(tmp_path: Path, built: Path) -> None:

@@ -14,9 +14,9 @@ from tests.support import ROOT
 INTERPOSE = ROOT / "interpose"
 ORDER = layers.read(INTERPOSE / "layers.txt")
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
-APART = {"load", "sim"}  # libraries of their own
 SHARED = {"include", "util"}
 PASSIVE = ("util", "store", "options", "session", "callstack", "track", "sass")
+APART = {"load": {*SHARED, "load", "options"}, "sim": {*SHARED, "sim"}}  # libraries of their own
 
 
 def included(line: str) -> Path | None:
@@ -38,7 +38,7 @@ def misplaced(path: Path) -> list[str]:
             uses.append(Use(name.with_suffix("").as_posix(), number, target.as_posix()))
         elif '#include "' in line:
             out.append(f"{name}:{number}: {line}: not a path from interpose/")
-        if target and name.parts[0] in APART and target.parts[0] not in {name.parts[0], *SHARED}:
+        if target and target.parts[0] not in APART.get(name.parts[0], target.parts):
             out.append(f"{name}:{number}: {target}: not of this library, nor shared")
     return [*out, *layers.faults(ORDER, uses)]
 

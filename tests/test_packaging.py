@@ -127,6 +127,8 @@ def test_the_source_archive_is_complete(archives: Path) -> None:
     ):
         assert name in names
     built = {
-        n for n in names if n.endswith((".so", ".so.1", ".o", ".pyc", "_cuda.py", "_format.py"))
+        n
+        for n in names
+        if n.endswith((".so", ".so.1", ".o", ".pyc", "_cuda.py", "_format.py", "_options.py"))
     }
     assert built == set()

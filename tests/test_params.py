@@ -71,7 +71,7 @@ def test_none_unless_asked(built: Path, run: Path) -> None:
 def test_they_need_events(built: Path, run: Path) -> None:
     command = support.command("example-vecadd", built)
     outcome = support.run(command, support.recording(SIM, run, params="1", events="0"))
-    reason = "TT_PARAMS=1 needs TT_EVENTS=1: parameters are those of recorded launches"
+    reason = "TT_PARAMS=1 needs TT_EVENTS=1: parameters belong to recorded launches"
     assert outcome.status == 0
     assert reason in outcome.stderr
     refused = support.ttanalyze("record", "--sim", "--params", "--no-events", "--", "true")

@@ -203,8 +203,10 @@ def test_an_expression_is_needed() -> None:
 def test_not_with_the_flight_recorder(built: Path, run: Path) -> None:
     command = [str(support.build_program("shim_points", built))]
     stderr = record(command, run, SIM, epoch="sync,graph-node:fill", overwrite="drop-oldest")
-    assert "TT_EPOCH=graph-node:… can't be had with TT_OVERWRITE=drop-oldest" in stderr
+    assert "TT_EPOCH=sync,graph-node:fill needs another TT_OVERWRITE than drop-oldest" in stderr
     options = ["--epoch", "sync,graph-node:fill", "--overwrite", "drop-oldest"]
     refused = support.ttanalyze("record", "--sim", *options, "--", "true")
     assert refused.status == 2
-    assert "--epoch graph-node can't be had with --overwrite drop-oldest" in refused.stderr
+    assert (
+        "--epoch sync,graph-node:fill needs another --overwrite than drop-oldest" in refused.stderr
+    )

@@ -115,7 +115,7 @@ def test_a_search_goes_on(searched: dict[bool, Searched], cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--delay", "x", "--", "true"], "--delay x: nanoseconds"),
+        (["--delay", "x", "--", "true"], "--delay x: expected a whole number"),
         (["--delay", "0", "--launch-delay", "0", "--", "true"], "nothing would be late"),
         (["--runs", "0", "--", "true"], "--runs 0: a number from 1"),
         (["--seed", "-1", "--", "true"], "--seed -1: a number from 0"),

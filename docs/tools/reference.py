@@ -43,8 +43,8 @@ def names(option: Any) -> str:
 
 
 def variable(option: Any) -> str:
-    name = f"TT_{option.name.upper()}"
-    return f"`{name}`" if name in {*options.CHECKS, "TT_OUT"} else ""
+    found = options.TABLE.get(option.name)
+    return f"`{found.variable}`" if found else ""
 
 
 def page(name: str, command: Any) -> str:

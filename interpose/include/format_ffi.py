@@ -1,4 +1,4 @@
-"""Hands format.h, and what checks its records, to cffi: the build turns `ffi` into
+"""Hands format.h, and our own library for the toolkit, to cffi: the build turns `ffi` into
 ttanalyze/_format.py.
 
 cffi reads the C itself but takes no preprocessor lines other than `#define NAME INTEGER`, so
@@ -14,7 +14,8 @@ from pathlib import Path
 from cffi import FFI
 
 FOLDER = Path(__file__).resolve().parent
-HEADERS = (FOLDER / "format.h", FOLDER.parent / "load" / "digests.h")
+LOAD = FOLDER.parent / "load"
+HEADERS = (FOLDER / "format.h", LOAD / "digests.h", LOAD / "record_options.h")
 
 
 def declarations(header: str) -> str:

@@ -123,8 +123,8 @@ static bool start(void)
 	};
 	if (options.compress && !compress)
 		session_warn("there is no libzstd.so.1: contents are stored as they are");
-	for (const struct unknown_variable *u = options_unknown; *u->name; u++)
-		session_warn("there is no variable %s; the nearest name is %s", u->name, u->nearest);
+	for (unsigned i = 0; *options_unknown[i]; i++)
+		session_warn("%s", options_unknown[i]);
 	graph_kernel_found = delays_look_for_clusters;
 	process_json_begin();
 	gate_init();

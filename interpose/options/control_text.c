@@ -90,8 +90,10 @@ static bool read_setting(struct control_settings *w, char *setting, char *why, s
 		return read_switch(value, &w->stamps) || refuse(why, size, value, "on or off");
 	if (!strcmp(setting, "snapshot"))
 		return read_count(value, &w->snapshot_every) || refuse(why, size, value, "a whole number");
-	if (strcmp(setting, "regions"))
+	if (strcmp(setting, "regions")) {
+		value[-1] = '=';
 		return refuse(why, size, setting, KNOWN);
+	}
 	if (strlen(value) > REGIONS_MOST)
 		return refuse(why, size, value, "short enough");
 	if (are_ids(value) && !ids_good(value))

@@ -1,5 +1,5 @@
 /*
- * What the user asked for: the TT_ environment variables, read once.
+ * What the user asked for: the TT_ environment variables, read once. option_table.h lists them.
  */
 #ifndef TT_OPTIONS_OPTIONS_H
 #define TT_OPTIONS_OPTIONS_H
@@ -23,57 +23,40 @@ enum timeline { TIMELINE_OFF, TIMELINE_EVENTS, TIMELINE_CUPTI };
 enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOST };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
+/* Types of fields, by the kind of option. */
+#define FIELD_SWITCH(field) bool field
+#define FIELD_COUNT(field) uint32_t field
+#define FIELD_SEED(field) uint64_t field
+#define FIELD_CHOICE(field) uint32_t field
+#define FIELD_SIZE(field) uint64_t field
+#define FIELD_DISK(field) uint64_t field /* as disk_limit takes it */
+#define FIELD_SECONDS(field) uint64_t field
+#define FIELD_REGEX(field) struct expressions field
+#define FIELD_TRIGGERS(field) struct occasions field
+#define FIELD_CONTROL(field) char field[512]
+#define FIELD_PATTERNS(field) char field[1024]
+#define FIELD_PATH(field) char field[4096]
+
 struct options {
-	bool events;
-	bool touched; /* regions: touched instead of all */
-	enum deps deps;
-	bool deterministic;
-	struct occasions epoch;
-	uint32_t snapshot_every;
-	uint32_t retain;
-	uint32_t compress; /* level of zstd, 0: none */
-	uint64_t max_disk; /* as disk_limit takes it */
-	enum overwrite_policy overwrite;
-	uint64_t ring_bytes; /* 0: chosen by what is free */
-	uint32_t stall_ms;
-	uint64_t timeout_ms; /* after which the process is ended, 0: none */
-	bool params; /* of launches are recorded */
-	bool replayable;     /* launches are recorded so that they can be run again */
-	struct expressions kernel;  /* of these kernels; none: of all */
-	uint32_t max_per_kernel; /* at most so many of each, 0: all */
-	bool crash_safe;         /* what they find is on disk before they begin */
-	bool nvtx;   /* so are annotations */
-	enum callstacks callstacks;
+#define OPTION(name, field, kind, ...) FIELD_##kind(field);
+#include "options/option_table.h"
 	bool launch_events; /* launches of kernels leave events */
 	bool launch_stacks; /* with call stacks, as those of graphs then have */
-	enum timeline timeline;
-	uint32_t launch_delay_ns; /* how late some calls that submit work are, 0: none is */
-	enum launch_delays launch_delays;
-	uint64_t delay_seed; /* which */
-	uint32_t delay_ns, delay_min_ns; /* how late points of kernels are, 0: none is */
-	enum config_mode delay_mode;
-	struct expressions delay_kernel; /* of their names; none: all */
-	struct expressions stamps; /* kernels inside graphs that have times of their own where events are what times */
-	char control[512];         /* what tt_control is first given */
-	bool verbose;
-	char delay_patterns[1024]; /* mnemonics with commas; empty: the usual ones */
-	char delay_load[4096];
-	char out[4096]; /* empty: do not record */
 };
 
-extern struct options options;
-extern const char *const timeline_names[]; /* by enum timeline */
+extern struct options options; /* all 0 where the environment has no TT_OUT: nothing is recorded */
 
 #define UNKNOWN_VARIABLES 8
-/* Variables named as ours are that do not exist, the first of them; the list ends with an empty name. */
-struct unknown_variable {
-	char name[64];
-	const char *nearest; /* a variable that does */
-};
-extern struct unknown_variable options_unknown[];
+/* What to say of the first variables named as ours that do not exist; the list ends with an empty line. */
+extern char options_unknown[UNKNOWN_VARIABLES + 1][160];
 
-/* Fills `options`. False with a one-line reason when a variable can't be understood. */
-bool options_read(char *error, size_t error_size);
+/* Fills `options` and options_unknown. False with a one-line reason when a variable can't be understood. */
+bool options_read(char *error, size_t size);
+/* The same for any environment. as_option: which of them, by their order in option_table.h, came as options of the
+ * command line and are named so in the reason; NULL: all are variables. */
+bool options_read_from(char *const *environment, const unsigned char *as_option, char *error, size_t size);
+/* Whether a variable can have this value; else with a one-line reason. */
+bool options_check(const char *name, const char *value, char *why, size_t size);
 
 struct json;
 /* The options as used, as a JSON object for process.json. */

@@ -64,6 +64,14 @@ bool expressions_add(struct expressions *e, const char *form, const char *expres
 	return false;
 }
 
+void expressions_free(struct expressions *e)
+{
+	while (e->count)
+		regfree(&e->list[--e->count]);
+	free(e->list);
+	*e = (struct expressions){0};
+}
+
 /* 0 where it is no count from 1. */
 static uint32_t count_of(struct word w)
 {
@@ -118,4 +126,11 @@ bool occasions_read(struct occasions *o, const char *text, char *why, size_t siz
 		at += w.length;
 	}
 	return true;
+}
+
+void occasions_free(struct occasions *o)
+{
+	expressions_free(&o->kernel);
+	expressions_free(&o->inside);
+	expressions_free(&o->nvtx);
 }

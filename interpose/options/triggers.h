@@ -2,8 +2,7 @@
  * When an epoch is due: what TT_EPOCH says.
  *
  * A list with commas, in which an expression takes the rest, commas included; several such lists
- * are separated by semicolons. ttanalyze/options.py reads the same, and says the same of what is
- * wrong.
+ * are separated by semicolons.
  */
 #ifndef TT_OPTIONS_TRIGGERS_H
 #define TT_OPTIONS_TRIGGERS_H
@@ -27,9 +26,11 @@ struct occasions {
 
 /* False with a one-line reason. */
 bool occasions_read(struct occasions *o, const char *text, char *why, size_t size);
+void occasions_free(struct occasions *o);
 
 /* False with a one-line reason, which begins with `form`. */
 bool expressions_add(struct expressions *e, const char *form, const char *expression, size_t length, char *why, size_t size);
+void expressions_free(struct expressions *e);
 bool expressions_match(const struct expressions *e, const char *text);
 
 #endif

@@ -32,6 +32,8 @@
 
 HOT_DATA _Atomic int timeline_source;
 
+static const char *const timeline_names[] = {"off", "events", "cupti"}; /* by enum timeline */
+
 static struct {
 	int used;           /* in the end */
 	const char *reason; /* why that is not as asked */

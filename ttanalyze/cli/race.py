@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from typer import Argument, Context, Option, Typer
 
 from ttanalyze.cli import common
+from ttanalyze.cli.record_options import recorder_options
 from ttanalyze.output import text
 from ttanalyze.output.files import private
 
@@ -31,6 +32,9 @@ Examples:
 
 
 @verbs.command(context_settings={"allow_interspersed_args": False}, epilog=EXAMPLES)
+@recorder_options(
+    "launch_delay_mode", "delay_min", "delay_mode", "delay_patterns", "delay_kernel", "epoch"
+)
 def race(
     context: Context,
     command: list[str] = Argument(
@@ -51,12 +55,8 @@ def race(
     launch_delay: str | None = Option(
         None, metavar="NS", help="Longest delay between calls (default 500000, 0: none)."
     ),
-    launch_delay_mode: str | None = Option(None, metavar="both|stream|host", help="See `record`."),
-    delay_min: str | None = Option(None, metavar="NS", help="See `record`."),
-    delay_mode: str | None = Option(None, metavar="random|fixed|cluster", help="See `record`."),
-    delay_patterns: str | None = Option(None, metavar="NAMES", help="See `record`."),
-    delay_kernel: str | None = Option(None, metavar="REGEX", help="See `record`."),
-    epoch: list[str] | None = Option(None, metavar="WHEN", help="When to capture; see `record`."),
+    *,
+    recorded: dict[str, object],
     timeout: str | None = Option(
         None, metavar="SECONDS", help="Stop a run that takes longer; it counts as different."
     ),
@@ -88,7 +88,7 @@ def race(
     from ttanalyze.verbs.race.show import race_text
 
     folder = out or Path(f"{os.path.basename(command[0])}.race")
-    search = _search(context.params, folder)
+    search = _search({**context.params, **recorded}, folder)
     with common.progress_bar("recording", quiet) as progress, common.interruptible():
         report = search.run(progress)
     common.write_file(folder / "report.json", report.to_json() + "\n", private)
@@ -105,8 +105,7 @@ def _search(given: dict[str, Any], folder: Path) -> Race:
     from ttanalyze.verbs.race.search import remove
     from ttanalyze.verbs.record.run import say
 
-    recorded = {n: v for n, v in given.items() if f"TT_{n.upper()}" in options.CHECKS}
-    recorded["epoch"] = ";".join(given["epoch"] or ()) or None
+    recorded = {n: v for n, v in given.items() if n in options.TABLE and n != "out"}
     recorded["delay"] = given["delay"] or ("0" if given["sim"] else "10000")
     recorded["launch_delay"] = given["launch_delay"] or "500000"
     variables = options.variables({**recorded, "params": True}, os.environ)

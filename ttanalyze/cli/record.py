@@ -9,54 +9,9 @@ from typing import Annotated
 
 import typer
 
-from ttanalyze.cli.common import (
-    ERROR,
-    check_output,
-    write_file,
-)
-from ttanalyze.cli.record_options import (
-    CompressOption,
-    ControlOption,
-    CpuCallstackOption,
-    CrashSafeOption,
-    DelayDumpOption,
-    DelayKernelOption,
-    DelayLoadOption,
-    DelayMinOption,
-    DelayModeOption,
-    DelayOption,
-    DelayPatternsOption,
-    DelaySeedOption,
-    DepsOption,
-    DeterministicOption,
-    EpochOption,
-    EventsOption,
-    ForceOption,
-    GraphStampsOption,
-    JsonOption,
-    KernelEventsOption,
-    KernelOption,
-    LaunchDelayModeOption,
-    LaunchDelayOption,
-    MaxDiskOption,
-    MaxPerKernelOption,
-    NvtxOption,
-    OutOption,
-    OverwriteOption,
-    ParamsOption,
-    QuietOption,
-    RegionsOption,
-    ReplayableOption,
-    RequireCompleteOption,
-    RetainOption,
-    RingBytesOption,
-    SimOption,
-    SnapshotEveryOption,
-    StallMsOption,
-    TimelineOption,
-    TimeoutOption,
-    VerboseOption,
-)
+from ttanalyze import options
+from ttanalyze.cli.common import ERROR, check_output, write_file
+from ttanalyze.cli.record_options import recorder_options
 
 verbs = typer.Typer()
 
@@ -72,66 +27,49 @@ verbs = typer.Typer()
     "  ttanalyze record --replayable --crash-safe --max-per-kernel 0 -- ./crashes\n"
     "  LD_PRELOAD=$(ttanalyze shim) TT_OUT=run1 ./vecadd",
 )
+@recorder_options(*(name for name in options.TABLE if name != "out"))
 def record(
-    context: typer.Context,
     command: Annotated[
         list[str], typer.Argument(metavar="PROGRAM", help="The program to run, and its arguments.")
     ],
-    out: OutOption = None,
-    epoch: EpochOption = None,
-    regions: RegionsOption = None,
-    snapshot_every: SnapshotEveryOption = None,
-    retain: RetainOption = None,
-    overwrite: OverwriteOption = None,
-    ring_bytes: RingBytesOption = None,
-    compress: CompressOption = None,
-    max_disk: MaxDiskOption = None,
-    deterministic: DeterministicOption = None,
-    deps: DepsOption = None,
-    events: EventsOption = None,
-    cpu_callstack: CpuCallstackOption = None,
-    kernel_events: KernelEventsOption = None,
-    params: ParamsOption = None,
-    replayable: ReplayableOption = None,
-    kernel: KernelOption = None,
-    max_per_kernel: MaxPerKernelOption = None,
-    crash_safe: CrashSafeOption = None,
-    nvtx: NvtxOption = None,
-    timeline: TimelineOption = None,
-    graph_stamps: GraphStampsOption = None,
-    control: ControlOption = None,
-    launch_delay: LaunchDelayOption = None,
-    launch_delay_mode: LaunchDelayModeOption = None,
-    delay_seed: DelaySeedOption = None,
-    delay: DelayOption = None,
-    delay_min: DelayMinOption = None,
-    delay_mode: DelayModeOption = None,
-    delay_patterns: DelayPatternsOption = None,
-    delay_kernel: DelayKernelOption = None,
-    delay_load: DelayLoadOption = None,
-    delay_dump: DelayDumpOption = None,
-    stall_ms: StallMsOption = None,
-    timeout: TimeoutOption = None,
-    verbose: VerboseOption = None,
-    sim: SimOption = False,
-    require_complete: RequireCompleteOption = False,
-    force: ForceOption = False,
-    json: JsonOption = False,
-    quiet: QuietOption = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help=options.TABLE["out"].help),
+    ] = None,
+    *,
+    recorded: dict[str, object],
+    delay_dump: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the delays of this run to a file, as JSON."),
+    ] = None,
+    sim: Annotated[
+        bool, typer.Option("--sim", help="Run on the simulator instead of a GPU.")
+    ] = False,
+    require_complete: Annotated[
+        bool,
+        typer.Option(
+            "--require-complete",
+            help="End with status 2, and say why, if the recording lacks something.",
+        ),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Replace an existing run directory.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print a summary as JSON, on standard error.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print no summary.")] = False,
 ) -> int:
     """Run a program and record its GPU memory over time.
 
     The exit status is that of the program, 128+N after signal N, or 124 after --timeout. It is 2
     if the program cannot be run, or if --require-complete finds something missing. You can set
-    every option as a variable too: --ring-bytes 1G is TT_RING_BYTES=1G.
+    most options as variables too: --ring-bytes 1G is TT_RING_BYTES=1G.
     """
-    from ttanalyze import options
     from ttanalyze.verbs.record.run import record as run
     from ttanalyze.verbs.record.run import say
 
-    given = {n: v for n, v in context.params.items() if f"TT_{n.upper()}" in options.CHECKS}
-    given["epoch"] = ";".join(epoch) if epoch else None
-    variables = options.variables(given, os.environ)
+    variables = options.variables(recorded, os.environ)
     if delay_dump is not None:
         options.check_late("--delay-dump", {**os.environ, **variables})
         check_output(delay_dump)

@@ -71,7 +71,7 @@ def sass(
 
     form = "json" if json else form
     if patterns:
-        options.check("--patterns", "TT_DELAY_PATTERNS", patterns)
+        options.check("--patterns", "delay_patterns", patterns)
     refused: list[str] = []
     common.check_output(out)
     with (

@@ -5,25 +5,12 @@ Raise Error where the package was not built.
 
 from __future__ import annotations
 
-import functools
-from typing import Any
-
 import numpy as np
 
 from ttanalyze._format import ffi
-from ttanalyze.errors import Error
 from ttanalyze.format import layout
 from ttanalyze.format.layout import Array
 from ttanalyze.util import libraries
-
-
-@functools.cache
-def _library() -> Any:
-    path = libraries.loader()
-    try:
-        return ffi.dlopen(str(path))
-    except OSError as e:
-        raise Error(f"{path}: cannot be loaded: {e}") from None
 
 
 def checks_of(records: Array) -> Array:
@@ -39,7 +26,7 @@ def checks_of(records: Array) -> Array:
 def wrong_event(slots: Array) -> int | None:
     """The first of these slots, of those in use, that does not match its check or is no event."""
     at, kinds = ffi.cast("void *", slots.ctypes.data), len(layout.EVENT_KINDS)
-    first = int(_library().tt_wrong_event(at, len(slots), kinds))
+    first = int(libraries.toolkit().tt_wrong_event(at, len(slots), kinds))
     return first if first < len(slots) else None
 
 
@@ -54,8 +41,8 @@ def _digests(items: Array, out: Array, covered: int) -> Array:
     items = np.ascontiguousarray(items)
     at, to = ffi.cast("void *", items.ctypes.data), out.ctypes.data
     if items.dtype == layout.EVENT:
-        _library().tt_event_checks(at, len(items), ffi.cast("uint32_t *", to))
+        libraries.toolkit().tt_event_checks(at, len(items), ffi.cast("uint32_t *", to))
     else:
         to = ffi.cast("uint64_t *", to)
-        _library().tt_digests(at, len(items), items.itemsize, covered, to)
+        libraries.toolkit().tt_digests(at, len(items), items.itemsize, covered, to)
     return out

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
+from typing import Any
 
+from ttanalyze._format import ffi
 from ttanalyze.errors import Error
 
 
@@ -25,8 +28,18 @@ def simulator() -> Path:
 
 
 def loader() -> Path:
-    """The library that reads contents into a device's memory."""
+    """The library that the toolkit itself loads."""
     return _built(library_folder() / "libttload.so")
+
+
+@functools.cache
+def toolkit() -> Any:
+    """What _format declares of that library. Raises Error where it can't be loaded."""
+    path = loader()
+    try:
+        return ffi.dlopen(str(path))
+    except OSError as e:
+        raise Error(f"{path}: cannot be loaded: {e}") from None
 
 
 def _built(path: Path) -> Path:

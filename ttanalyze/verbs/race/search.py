@@ -13,12 +13,12 @@ from typing import Any
 
 import orjson
 
+from ttanalyze import options
 from ttanalyze.core import delays
 from ttanalyze.core.values import Tolerance, Type
 from ttanalyze.errors import Error, system_error
 from ttanalyze.format import open_run
 from ttanalyze.format.files import expect_list, read_json
-from ttanalyze.options import LATEST_POINT
 from ttanalyze.output import text
 from ttanalyze.output.files import private, replacing
 from ttanalyze.util.progress import Progress
@@ -168,7 +168,9 @@ class Race:
 
     def variables(self, seed: int) -> dict[str, str]:
         """What a seed's recording is told."""
-        delay = min(self.settings.delay * SCALES[seed % len(SCALES)], LATEST_POINT)
+        delay = min(
+            self.settings.delay * SCALES[seed % len(SCALES)], int(options.TABLE["delay"].limit)
+        )
         given = {"TT_DELAY": delay, "TT_LAUNCH_DELAY": self.settings.launch_delay}
         return {"TT_DELAY_SEED": str(seed)} | {k: str(v) for k, v in given.items() if v}
 

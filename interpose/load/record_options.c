@@ -1,0 +1,24 @@
+/*
+ * The recorder's checks of its options. See record_options.h.
+ */
+#include "load/record_options.h"
+
+#include "options/options.h"
+#include "util/compiler.h"
+
+static char fault[300];
+
+EXPORT const char *tt_options_fault(char *const *environment, const unsigned char *as_option)
+{
+	return options_read_from(environment, as_option, fault, sizeof(fault)) ? NULL : fault;
+}
+
+EXPORT const char *tt_option_fault(const char *name, const char *value)
+{
+	return options_check(name, value, fault, sizeof(fault)) ? NULL : fault;
+}
+
+EXPORT const char *tt_options_unknown(unsigned number)
+{
+	return number < UNKNOWN_VARIABLES && *options_unknown[number] ? options_unknown[number] : NULL;
+}

@@ -1,0 +1,158 @@
+/*
+ * Every option of the recorder, once. C includes this file with OPTION or a rule defined as what it
+ * needs of it; the build makes ttanalyze/_options.py of it, of which the options of `record`, their
+ * help and the reference are made.
+ *
+ * OPTION(NAME, field, KIND, limit, default, METAVAR, help): the variable TT_NAME and the option
+ * --name give options.field. Values are read in this order.
+ *
+ *	SWITCH    0 or 1
+ *	COUNT     a whole number of 32 bits, at most `limit`
+ *	SEED      a whole number of 64 bits
+ *	CHOICE    a word of `limit`; the enumerators in options.h have the same order
+ *	SIZE      bytes such as 64M or 2GiB, at least `limit`
+ *	DISK      auto, off, or as SIZE
+ *	SECONDS   such as 0.5; the field has milliseconds
+ *	REGEX     a POSIX extended regular expression
+ *	TRIGGERS, CONTROL, PATTERNS, PATH   as triggers.h, control_text.h and options.c say
+ *
+ * Rules hold for what is given. A value "" matches every value, "!v" every value but v.
+ *
+ * IMPLIES(A, value, B, other): where A has this value, the default of B is `other`.
+ * NEEDS(A, value, B, other, why): where A has this value, B has to have `other`.
+ * TUNES(A, B, C): the option --a does nothing unless B or C is given. The recorder accepts it.
+ */
+/* clang-format off */
+#ifndef OPTION
+#define OPTION(...)
+#endif
+#ifndef IMPLIES
+#define IMPLIES(...)
+#endif
+#ifndef NEEDS
+#define NEEDS(...)
+#endif
+#ifndef TUNES
+#define TUNES(...)
+#endif
+
+OPTION(OUT, out, PATH, "", "", "DIR", "Write the run to this directory (default PROGRAM.tt).")
+OPTION(EPOCH, epoch, TRIGGERS, "", "sync", "WHEN",
+       "When to cut an epoch: sync (default), launch[:N] (after each Nth launch), graph (after each launch of a graph), "
+       "memcpy, api (only where the program asks for it), none, kernel:REGEX (before and after these kernels), "
+       "graph-node:REGEX (after these kernels inside graphs), nvtx:REGEX (at the end of these ranges, and at these marks; "
+       "MESSAGE or DOMAIN/MESSAGE). "
+       "Commas separate triggers. An expression takes the rest of its list; a semicolon, or another --epoch, begins a new one.")
+OPTION(REGIONS, touched, CHOICE, "all|touched", "all", "",
+       "Capture all allocations (default), or only those that copies and launches name.")
+OPTION(SNAPSHOT_EVERY, snapshot_every, COUNT, "4294967295", "64", "K",
+       "Store a full snapshot every K epochs (default 64; 0: only the first).")
+OPTION(RETAIN, retain, COUNT, "4294967295", "0", "N", "Keep the contents of at least the last N epochs (default 0: of all).")
+OPTION(OVERWRITE, overwrite, CHOICE, "backpressure|drop-oldest|fail", "backpressure", "",
+       "What happens when the ring is full: the program waits (backpressure, default), old epochs are lost (drop-oldest), "
+       "or recording ends (fail).")
+OPTION(RING_BYTES, ring_bytes, SIZE, "256K", "", "SIZE",
+       "Size of the ring in device memory, such as 256M (default: from the free memory).")
+OPTION(COMPRESS, compress, COUNT, "19", "0", "LEVEL", "Compress contents with zstd: 1 to 19 (default 0: no).")
+OPTION(MAX_DISK, max_disk, DISK, "8M", "auto", "auto|off|SIZE",
+       "When to stop storing contents; digests are still recorded. auto (default) keeps 5 GiB or a tenth of the disk free, "
+       "whichever is more. A size, such as 20G, limits the run directory. off: when the disk is full.")
+OPTION(DETERMINISTIC, deterministic, SWITCH, "", "0", "",
+       "Give allocations the same addresses in each run. The same work then gives the same manifest.")
+OPTION(DEPS, deps, CHOICE, "off|device|region", "device", "",
+       "What waits for a capture: launches that name memory it reads (region, default with --regions touched), all later "
+       "work (device, default), or nothing (off: contents may be torn).")
+OPTION(EVENTS, events, SWITCH, "", "1", "", "Record driver calls (default).")
+OPTION(CPU_CALLSTACK, callstacks, CHOICE, "off|auto|python|backtrace|mixed|pytorch|auto-gil", "off", "",
+       "Record the call stack of each call: Python's (python), the native one (backtrace), both in one stack (mixed), "
+       "Python's where there is one, else the native one (auto), or none (off, default). "
+       "pytorch and auto-gil are other names of auto.")
+OPTION(KERNEL_EVENTS, kernel_events, CHOICE, "dedup|full|nostack|off", "dedup", "",
+       "Record launches of kernels with call stacks, which `events` writes once each (dedup, default) or with each launch "
+       "(full), without stacks (nostack), or not at all (off; launches of graphs are recorded). "
+       "dedup or full implies --cpu-callstack auto.")
+OPTION(PARAMS, params, SWITCH, "", "0", "", "Record the parameters of launches. They tell which launches may have written to memory.")
+OPTION(REPLAYABLE, replayable, SWITCH, "", "0", "",
+       "Record launches so that each can be run again alone: memory before and after it, its code and its settings. "
+       "Implies --deterministic, --params and --epoch none.")
+OPTION(KERNEL, kernel, REGEX, "", "", "REGEX",
+       "With --replayable: only launches of kernels whose mangled name matches (default: all).")
+OPTION(MAX_PER_KERNEL, max_per_kernel, COUNT, "4294967295", "", "N",
+       "With --replayable: only the first N launches of each kernel (default 3; 0: all).")
+OPTION(CRASH_SAFE, crash_safe, SWITCH, "", "0", "",
+       "With --replayable: each launch waits until its memory is on disk, so that a launch that crashes can be run again.")
+OPTION(NVTX, nvtx, SWITCH, "", "1", "", "Record NVTX ranges and marks (default).")
+OPTION(TIMELINE, timeline, CHOICE, "off|events|cupti", "off", "",
+       "Record when the GPU ran the work: with CUPTI, which also sees waits and kernels inside graphs, with events around "
+       "each call, or not (default).")
+OPTION(GRAPH_STAMPS, stamps, REGEX, "", "", "REGEX",
+       "Record when kernels whose name matches ran inside graphs, by the device's clock. Implies --timeline events. "
+       "CUPTI has these times already.")
+OPTION(CONTROL, control, CONTROL, "", "", "SETTINGS",
+       "Settings at the start, which the program can change with tt_control: points=on|off, stamps=on|off, regions=..., "
+       "snapshot=N, separated by semicolons.")
+OPTION(LAUNCH_DELAY, launch_delay_ns, COUNT, "1000000000", "0", "NS",
+       "Delay half of all launches, copies and sets, chosen at random, by this many nanoseconds. "
+       "A program that lacks a dependency between streams then shows it.")
+OPTION(LAUNCH_DELAY_MODE, launch_delays, CHOICE, "both|stream|host", "both", "",
+       "What --launch-delay delays: the stream before the work, the thread before the call, or either (both, default).")
+OPTION(DELAY_SEED, delay_seed, SEED, "", "0", "N",
+       "Seed of the random choice of delays (default 0). The same seed delays the same calls.")
+OPTION(DELAY, delay_ns, COUNT, "100000000", "0", "NS",
+       "Delay warps inside kernels by up to this many nanoseconds, before half of the instructions that move memory or "
+       "synchronise, chosen at random.")
+OPTION(DELAY_MIN, delay_min_ns, COUNT, "100000000", "0", "NS", "The shortest random delay (default 0).")
+OPTION(DELAY_MODE, delay_mode, CHOICE, "random|fixed|cluster", "random", "",
+       "How long --delay is: random for each warp (default), the same for all (fixed), or the same, but only in one block "
+       "of each cluster (cluster).")
+OPTION(DELAY_PATTERNS, delay_patterns, PATTERNS, "", "", "NAMES",
+       "Delay these instructions instead, such as UTMALDG,SYNCS, or * for all.")
+OPTION(DELAY_KERNEL, delay_kernel, REGEX, "", "", "REGEX", "Delay only inside kernels whose mangled name matches.")
+OPTION(DELAY_LOAD, delay_load, PATH, "", "", "FILE",
+       "Use exactly the delays of this file, in kernels and of calls; --delay-dump writes such a file.")
+OPTION(STALL_MS, stall_ms, COUNT, "4294967295", "10000", "MS", "Give up an epoch after this wait (default 10000).")
+OPTION(TIMEOUT, timeout_ms, SECONDS, "", "0", "SECONDS",
+       "End a program that runs longer, with the processes that it started, by SIGTERM, and say what it waited for "
+       "(default 0: no limit).")
+OPTION(VERBOSE, verbose, SWITCH, "", "0", "", "Print what the recorder does.")
+
+IMPLIES(REPLAYABLE, "1", EPOCH, "none")
+IMPLIES(REPLAYABLE, "1", PARAMS, "1")
+IMPLIES(REPLAYABLE, "1", DETERMINISTIC, "1")
+IMPLIES(REPLAYABLE, "1", MAX_PER_KERNEL, "3")
+IMPLIES(REGIONS, "touched", DEPS, "region")
+IMPLIES(KERNEL_EVENTS, "dedup", CPU_CALLSTACK, "auto")
+IMPLIES(KERNEL_EVENTS, "full", CPU_CALLSTACK, "auto")
+IMPLIES(GRAPH_STAMPS, "", TIMELINE, "events")
+
+NEEDS(KERNEL, "", REPLAYABLE, "1", "")
+NEEDS(MAX_PER_KERNEL, "", REPLAYABLE, "1", "")
+NEEDS(CRASH_SAFE, "", REPLAYABLE, "1", "")
+NEEDS(REPLAYABLE, "1", EVENTS, "1", "launches are events")
+NEEDS(REPLAYABLE, "1", PARAMS, "1", "a launch is run again with its parameters")
+NEEDS(REPLAYABLE, "1", DETERMINISTIC, "1", "memory must be at its addresses again")
+NEEDS(REPLAYABLE, "1", REGIONS, "all", "a launch may read any allocation")
+NEEDS(REPLAYABLE, "1", RETAIN, "0", "all contents are needed")
+NEEDS(REPLAYABLE, "1", KERNEL_EVENTS, "!off", "launches are events")
+NEEDS(REPLAYABLE, "1", OVERWRITE, "backpressure", "all contents are needed")
+NEEDS(REPLAYABLE, "1", DEPS, "!off", "epochs would be torn")
+NEEDS(GRAPH_STAMPS, "", EVENTS, "1", "stamps belong to recorded calls")
+NEEDS(GRAPH_STAMPS, "", TIMELINE, "!off", "stamps are part of it")
+NEEDS(TIMELINE, "!off", EVENTS, "1", "times belong to recorded calls")
+NEEDS(KERNEL_EVENTS, "!off", EVENTS, "1", "launches are events")
+NEEDS(PARAMS, "1", KERNEL_EVENTS, "!off", "parameters belong to recorded launches")
+NEEDS(PARAMS, "1", EVENTS, "1", "parameters belong to recorded launches")
+NEEDS(DETERMINISTIC, "1", OVERWRITE, "backpressure", "which epochs are lost depends on timing")
+NEEDS(DELAY_LOAD, "", DELAY, "0", "the file has all delays")
+NEEDS(DELAY_LOAD, "", LAUNCH_DELAY, "0", "the file has all delays")
+
+TUNES(LAUNCH_DELAY_MODE, LAUNCH_DELAY, LAUNCH_DELAY)
+TUNES(DELAY_SEED, DELAY, LAUNCH_DELAY)
+TUNES(DELAY_MODE, DELAY, DELAY)
+TUNES(DELAY_PATTERNS, DELAY, DELAY)
+TUNES(DELAY_KERNEL, DELAY, DELAY)
+
+#undef OPTION
+#undef IMPLIES
+#undef NEEDS
+#undef TUNES

@@ -1,0 +1,48 @@
+"""The recorder's options have one table, and each of its rows makes sense."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests import support
+from ttanalyze import options
+from ttanalyze.errors import Error
+
+NAMES = [*options.TABLE]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_default_is_a_value_that_the_recorder_takes(name: str) -> None:
+    option = options.TABLE[name]
+    values = option.limit.split("|") if option.kind == "CHOICE" else [option.normal]
+    assert option.normal in values
+    for value in filter(None, values):
+        options.check(option.flag, name, value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_is_sentences(name: str) -> None:
+    assert re.fullmatch(r"[A-Z].*[.)]", options.TABLE[name].help)
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"out", "delay_load", "kernel", "delay_kernel"}))
+def test_a_bad_value_is_named_as_it_was_given(name: str) -> None:
+    option, bad = options.TABLE[name], "x("
+    told = option.flag if option.kind == "SWITCH" else f"{option.flag} {bad}"
+    with pytest.raises(Error, match=re.escape(f"{told}: ")):
+        options.variables({name: bad}, {})
+    with pytest.raises(Error, match=re.escape(f"{option.variable}={bad}: ")):
+        options.variables({}, {option.variable: bad})
+
+
+def test_a_row_is_all_that_names_an_option_to_parse_it() -> None:
+    """What reads the table knows few rows by name: those with rules of their own."""
+    text = (support.ROOT / "interpose/options/options.c").read_text()
+    assert set(re.findall(r"NUMBER_([A-Z_]+)\b", text)) <= {
+        "DELAY",
+        "DELAY_MIN",
+        "EPOCH",
+        "OVERWRITE",
+    }
