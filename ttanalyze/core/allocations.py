@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ttanalyze.core import run_tables
+from ttanalyze.core.allocating_calls import site_column
 from ttanalyze.errors import Error
-from ttanalyze.format import tables as frames
+from ttanalyze.format import tables
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
@@ -158,15 +158,15 @@ def address_ranges(process: Process, seq: int) -> pd.DataFrame:
 
 
 def _regions(process: Process, advance: Callable[[int], None] | None = None) -> pd.DataFrame:
-    """frames.regions, with bytes as int64, site, freed, death_ns."""
-    frame = frames.regions([process])
+    """tables.regions, with bytes as int64, site, freed, death_ns."""
+    frame = tables.regions([process])
     sizes = frame["size"].to_numpy()
     if float(sizes.astype("f8").sum()) >= 2.0**63:
         raise Error(f"{process.path / 'regions.bin'}: more bytes of regions than can be")
     frame["bytes"] = sizes.astype("i8")
     frame["freed"] = frame["death_seq"].notna()
     frame["death_ns"] = process.regions.death_ns
-    frame["site"] = run_tables.allocation_sites([process], frame["call"], advance)
+    frame["site"] = site_column([process], frame["call"], advance)
     return frame
 
 
@@ -226,7 +226,7 @@ def _sites(regions: pd.DataFrame) -> pd.DataFrame:
 
 
 def _tensors(process: Process, epoch: int | None) -> pd.DataFrame:
-    named = frames.tensors(process, epoch=epoch)
+    named = tables.tensors(process, epoch=epoch)
     largest: pd.DataFrame = named.sort_values(
         "bytes", ascending=False, kind="stable", ignore_index=True
     )

@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from ttanalyze.code import demangle
-from ttanalyze.core import stacks
+from ttanalyze.core import allocating_calls, stacks
 from ttanalyze.format import annotations as annotation_records
-from ttanalyze.format import event_kinds, graph_tables, layout
-from ttanalyze.format import tables as frames
+from ttanalyze.format import event_kinds, graph_tables, layout, tables
+from ttanalyze.format.columns import Texts, categories
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.format.layout import Array
@@ -116,19 +116,19 @@ class _Events:
     """What the pieces of events have in common."""
 
     def __init__(self, run: Run, columns: Sequence[str]) -> None:
-        self.frames = frames.EventFrames()
-        self.texts: dict[str, frames.Texts] = {}
+        self.table = tables.EventTable()
+        self.texts: dict[str, Texts] = {}
         for column in columns:
             if column in OF_STACKS:
-                self.texts[column] = frames.Texts(stacks.StackTexts(OF_STACKS[column]).get)
+                self.texts[column] = Texts(stacks.StackTexts(OF_STACKS[column]).get)
             elif column in OF_KERNELS:
                 names = Checksums() if column == "checksum" else _Names(run, column == "short")
-                self.texts[column] = frames.Texts(names.get)
+                self.texts[column] = Texts(names.get)
             elif column in OF_ANNOTATIONS:
-                text_of = frames.annotation_path if column == "range" else _string
-                self.texts[column] = frames.Texts(text_of)
+                text_of = tables.annotation_path if column == "range" else _string
+                self.texts[column] = Texts(text_of)
             elif column == "controls":
-                self.texts[column] = frames.Texts(_string)
+                self.texts[column] = Texts(_string)
 
 
 @dataclass
@@ -144,8 +144,8 @@ class _EventPiece:
         return len(self.records)
 
     def take(self, columns: Sequence[str], rows: Array | None = None) -> pd.DataFrame:
-        recorded = [c for c in columns if c in frames.EVENT_FIELDS]
-        fields = {"seq", *(f for c in recorded for f in frames.EVENT_FIELDS[c])}
+        recorded = [c for c in columns if c in tables.EVENT_FIELDS]
+        fields = {"seq", *(f for c in recorded for f in tables.EVENT_FIELDS[c])}
         fields |= {"kind", "id"} if {*OF_KERNELS, "graph"} & {*columns} else set()
         fields |= {"stack"} if {*OF_STACKS} & {*columns} else set()
         fields |= {"time_ns"} if OF_THE_GPU & {*columns} else set()
@@ -154,7 +154,7 @@ class _EventPiece:
         fields |= {*WAIT_FIELDS} if OF_WAITS & {*columns} else set()
         members = {f: self.records[f] for f in fields}
         members = {f: v.copy() if rows is None else v[rows] for f, v in members.items()}
-        made = self.common.frames.frame([self.process], [members], recorded or ["process"])
+        made = self.common.table.frame([self.process], [members], recorded or ["process"])
         if OF_THE_GPU & {*columns}:
             made = made.assign(**_gpu_times(self.process, members))
         for column in columns:
@@ -229,7 +229,7 @@ def _waits(process: Process, column: str, members: dict[str, Array]) -> Any:
 def _delays(flags: Array) -> Any:
     """What of each event was made late."""
     call, stream = (flags & flag != 0 for flag in DELAYED)
-    return frames.categories(call + 2 * stream - 1, DELAYS)
+    return categories(call + 2 * stream - 1, DELAYS)
 
 
 def _events(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
@@ -248,10 +248,10 @@ def _events(run: Run, columns: Sequence[str], ordered: bool, progress: Progress)
 
 
 def _no_events(common: _Events, columns: Sequence[str]) -> pd.DataFrame:
-    recorded = [c for c in columns if c in frames.EVENT_FIELDS]
-    made = common.frames.frame([], [], recorded or ["process"])
+    recorded = [c for c in columns if c in tables.EVENT_FIELDS]
+    made = common.table.frame([], [], recorded or ["process"])
     for column in columns:
-        if column not in frames.EVENT_FIELDS:
+        if column not in tables.EVENT_FIELDS:
             texts = common.texts.get(column)
             made[column] = texts.column([], []) if texts else pd.array([], "Int64")
     if "delayed" in columns:
@@ -308,7 +308,7 @@ class _HostTimes:
 
 @dataclass
 class _ActivityPiece:
-    frames: frames.ActivityFrames
+    table: tables.ActivityTable
     process: Process
     records: Array
 
@@ -319,7 +319,7 @@ class _ActivityPiece:
         records = self.records if rows is None else self.records[rows]
         named = [c for c in columns if c in OF_KERNELS]
         wanted = [c for c in columns if c not in named] + ["kernel"] * bool(named)
-        made = self.frames.frame([self.process], [records], [*dict.fromkeys(wanted)])
+        made = self.table.frame([self.process], [records], [*dict.fromkeys(wanted)])
         for column in named:
             made[column] = _as_in_the_source(made["kernel"].array, column == "short")
         some: pd.DataFrame = made[list(columns)]
@@ -332,13 +332,13 @@ def _as_in_the_source(kernels: Any, short: bool) -> Any:
     texts: dict[str, int] = {}
     made = map(demangle.short, names) if short else names
     codes = [texts.setdefault(text, len(texts)) for text in made]
-    return frames.categories(np.array([*codes, -1], "i4")[kernels.codes], list(texts))
+    return categories(np.array([*codes, -1], "i4")[kernels.codes], list(texts))
 
 
 def _activities(
     run: Run, columns: Sequence[str], ordered: bool, progress: Progress
 ) -> Iterator[Piece]:
-    common = frames.ActivityFrames()
+    common = tables.ActivityTable()
     total, done = sum(len(p.activities) for p in run.processes) if progress else 0, 0
     for process in run.processes:
         for records in process.activities.by_seq(PIECE):
@@ -347,7 +347,7 @@ def _activities(
             if progress:
                 progress(done, total)
     if not done:
-        yield Whole(frames.activities(()).assign(demangled=NO_TEXTS, short=NO_TEXTS))
+        yield Whole(tables.activities(()).assign(demangled=NO_TEXTS, short=NO_TEXTS))
 
 
 # ---- the others ----
@@ -388,12 +388,12 @@ def _digests(
     total, done = sum(len(p.epochs) for p in run.processes), 0
     for process in run.processes:
         for first, last in _digest_spans(process):
-            yield Whole(frames.digests([process], first, last))
+            yield Whole(tables.digests([process], first, last))
             done += last - first
             if progress:
                 progress(done, total)
     if not done:
-        yield Whole(frames.digests(()))
+        yield Whole(tables.digests(()))
 
 
 def _changes(run: Run, regions: pd.DataFrame) -> Array:
@@ -420,83 +420,6 @@ def _changes_of(process: Process) -> Array:
     return count
 
 
-def _allocs(processes: Sequence[Process]) -> pd.DataFrame:
-    """run.regions with the names of allocations: how large, by which call, freed when."""
-    regions = frames.regions(processes)
-    names = {"size": "bytes", "death_call": "free_call", "death_seq": "free_seq"}
-    allocs: pd.DataFrame = regions.rename(columns=names)
-    ends = np.concatenate([np.empty(0, "u8"), *(p.regions.death_ns for p in processes)])
-    alive = allocs["free_seq"].isna().to_numpy()
-    lived = ends.astype("i8") - allocs["time_ns"].to_numpy().astype("i8")
-    allocs["freed"] = ~alive
-    allocs["free_ns"] = pd.arrays.IntegerArray(ends.astype("i8"), alive)
-    allocs["live_ns"] = pd.arrays.IntegerArray(lived, alive.copy())
-    return allocs
-
-
-def allocating_calls(
-    process: Process, advance: Callable[[int], None] | None = None
-) -> tuple[Any, Array]:
-    """The thread and the stack of the call that made each region, by region: missing, and 0, where
-    that wasn't recorded.
-
-    advance: is told of how many more events were looked at.
-    """
-    regions = process.regions
-    by_seq = np.argsort(regions.birth["seq"], kind="stable")
-    births = regions.birth["seq"][by_seq]
-    threads, known = np.zeros(len(births), "i8"), np.zeros(len(births), bool)
-    made_by = np.zeros(len(births), "u4")
-    for records in process.event_pieces() if len(births) else ():
-        at = np.minimum(np.searchsorted(births, records["seq"]), len(births) - 1)
-        mine = births[at] == records["seq"]
-        # Several regions may be of one call, as the variables of a module are.
-        first = at[mine]
-        count = np.searchsorted(births, births[first], "right") - first
-        rows = np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
-        threads[by_seq[rows]] = np.repeat(records["thread"][mine], count)
-        made_by[by_seq[rows]] = np.repeat(records["stack"][mine], count)
-        known[by_seq[rows]] = True
-        if advance:
-            advance(len(records))
-    return pd.arrays.IntegerArray(threads, ~known), made_by
-
-
-def _threads(run: Run, frame: pd.DataFrame) -> Any:
-    parts = [pd.Series(allocating_calls(p)[0]) for p in run.processes]
-    return pd.concat(parts).array if parts else pd.array([], "Int64")
-
-
-def _sites(run: Run, allocs: pd.DataFrame) -> Any:
-    return allocation_sites(run.processes, allocs["call"])
-
-
-def allocation_sites(
-    processes: Sequence[Process], calls: Any, advance: Callable[[int], None] | None = None
-) -> Any:
-    """Of each region the line that made it, or, where no stack was recorded, the call and the
-    thread: a categorical. calls: one too. advance: see allocating_calls.
-    """
-    made = [allocating_calls(p, advance) for p in processes]
-    threads = [of.to_numpy("i8", na_value=-1) for of, _ in made]
-    lines = frames.Texts(stacks.StackTexts(stacks.site).get)
-    where = lines.column(processes, [stack for _, stack in made])
-    numbers = np.concatenate([np.empty(0, "i8"), *threads])
-    kinds, which = np.unique(
-        np.stack([calls.cat.codes.to_numpy("i8"), numbers, where.codes.astype("i8")]),
-        axis=1,
-        return_inverse=True,
-    )
-    texts: dict[str, int] = {}
-    codes = np.empty(kinds.shape[1], "i4")
-    for i, (call, thread, line) in enumerate(kinds.T.tolist()):
-        name = "unknown call" if call < 0 else str(calls.cat.categories[call])
-        site = name if thread < 0 else f"{name}, thread {thread}"
-        site = site if line < 0 else str(where.categories[line])
-        codes[i] = texts.setdefault(site, len(texts))
-    return frames.categories(codes[which.ravel()], list(texts))
-
-
 def _graphs(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
     yield Whole(graph_tables.graphs(run.processes, progress))
 
@@ -517,13 +440,13 @@ def _nodes(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) 
     found["demangled"] = [k and names.text(k) for k in found["kernel"]]
     for column in NODE_TEXTS:
         codes, texts = pd.factorize(found[column])
-        found[column] = frames.categories(codes, list(texts))
+        found[column] = categories(codes, list(texts))
     yield Whole(found)
 
 
 def _kernel_names(short: bool) -> Callable[[Run, pd.DataFrame], Any]:
     def column(run: Run, functions: pd.DataFrame) -> Any:
-        texts = frames.Texts(_Names(run, short).get)
+        texts = Texts(_Names(run, short).get)
         return texts.column(run.processes, [p.functions["id"] for p in run.processes])
 
     return column
@@ -536,12 +459,12 @@ def _table(
     return Table(given, more, fitting, pieces, order)
 
 
-NO_TEXTS = frames.categories(np.empty(0, "i4"), [])
+NO_TEXTS = categories(np.empty(0, "i4"), [])
 REGION = "process region kind label"
 OWNER = "base captured unstable device context stream module call"
 TABLES = {
     "events": _table(
-        " ".join(frames.EVENT_FIELDS),
+        " ".join(tables.EVENT_FIELDS),
         "demangled short checksum caller stack_text graph epoch host_ns gpu_begin gpu_end gpu_time "
         "queue_time wait_time waited waited_region delayed annotation domain range controls",
         "seq kind call short thread context stream bytes grid_x grid_y grid_z block_x",
@@ -549,7 +472,7 @@ TABLES = {
         ("process", "seq"),
     ),
     "activities": _table(
-        " ".join(frames.ACTIVITY_COLUMNS),
+        " ".join(tables.ACTIVITY_COLUMNS),
         "demangled short",
         "seq kind short context stream bytes begin_ns gpu_time wait_time",
         _activities,
@@ -560,7 +483,7 @@ TABLES = {
         "color category payload",
         "",
         "kind path domain thread seq end_seq time",
-        _whole(frames.ranges),
+        _whole(tables.ranges),
     ),
     "epochs": _table(
         "process epoch trigger label full touched loose refused dropped gap context device seq "
@@ -569,19 +492,24 @@ TABLES = {
         "",
         "epoch trigger label full refused context seq regions changed_regions changed_blocks "
         "bytes_changed bytes_stored",
-        _whole(frames.epochs),
+        _whole(tables.epochs),
     ),
     "regions": _table(
         f"{REGION} size {OWNER} seq time_ns born died death_call death_seq",
         "thread changes",
         "region kind label size base captured context call seq born died",
-        _whole(frames.regions, thread=_threads, changes=_changes),
+        _whole(tables.regions, thread=allocating_calls.threads, changes=_changes),
     ),
     "allocs": _table(
         f"{REGION} bytes {OWNER} seq time_ns born died freed free_call free_seq free_ns live_ns",
         "thread site changes",
         "region kind label bytes call seq freed free_call free_seq live_ns",
-        _whole(_allocs, thread=_threads, site=_sites, changes=_changes),
+        _whole(
+            allocating_calls.allocs,
+            thread=allocating_calls.threads,
+            site=allocating_calls.sites,
+            changes=_changes,
+        ),
     ),
     "functions": _table(
         "process function name module registers shared local max_threads param_bytes param_count "
@@ -589,8 +517,8 @@ TABLES = {
         "demangled short",
         "function short registers shared local max_threads param_bytes param_count",
         _whole(
-            frames.functions,
-            checksum=lambda run, _: frames.checksums(run.processes),
+            tables.functions,
+            checksum=lambda run, _: tables.checksums(run.processes),
             demangled=_kernel_names(False),
             short=_kernel_names(True),
         ),
@@ -599,7 +527,7 @@ TABLES = {
         "process module kind image size seq path context globals missing",
         "",
         "module kind image size seq path context globals missing",
-        _whole(frames.modules),
+        _whole(tables.modules),
     ),
     "graphs": _table(
         "process graph context seq ended nodes kernels copies sets edges changes launches device",
@@ -608,7 +536,7 @@ TABLES = {
         _graphs,
     ),
     "nodes": _table(
-        f"process graph node kind parent branch kernel context {' '.join(frames.AXES)} shared dst "
+        f"process graph node kind parent branch kernel context {' '.join(tables.AXES)} shared dst "
         "src bytes params regions enabled cooperative conditional device known",
         "demangled short gpu_time",
         "graph node kind parent short dst src bytes grid_x block_x regions enabled",
@@ -618,7 +546,7 @@ TABLES = {
         "process region offset bytes tensor type start address epoch seq",
         "",
         "region offset bytes tensor type epoch seq",
-        _whole(frames.labels),
+        _whole(tables.labels),
     ),
     "digests": _table(
         "process epoch region digest changed", "", "epoch region digest changed", _digests

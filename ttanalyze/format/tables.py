@@ -6,7 +6,7 @@ that was not recorded is missing; numbers that may be missing are of the nullabl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,20 @@ import pandas as pd
 from ttanalyze.format import annotations as said
 from ttanalyze.format import layout
 from ttanalyze.format.activities import COARSE, OWN, STAMPED, SYNC, nodes_of, rows_of
+from ttanalyze.format.columns import (
+    Texts,
+    concat,
+    frame_of,
+    joined,
+    masked,
+    named,
+    names_of,
+    nullable,
+    plain,
+    process_column,
+    string_of,
+    texts_of,
+)
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.format.layout import Array
@@ -31,22 +45,22 @@ def epochs(processes: Sequence[Process]) -> pd.DataFrame:
     """
     records = [p.epochs for p in processes]
     removed = [p.epochs["segment"] < p.oldest_segment for p in processes]
-    flags = _joined(records, "flags")
+    flags = joined(records, "flags")
     kept = flags & layout.REFUSED == 0
-    flags = np.where(_concat(removed, bool) & kept, flags | layout.DROPPED, flags)
+    flags = np.where(concat(removed, bool) & kept, flags | layout.DROPPED, flags)
     columns: dict[str, Any] = {
-        "process": _process_column(processes, records),
-        "epoch": _joined(records, "number"),
-        "trigger": _named(_joined(records, "trigger"), layout.TRIGGERS),
-        "label": _texts(processes, [r["label"] for r in records], _string),
+        "process": process_column(processes, records),
+        "epoch": joined(records, "number"),
+        "trigger": named(joined(records, "trigger"), layout.TRIGGERS),
+        "label": texts_of(processes, [r["label"] for r in records], string_of),
         **{name: flags & bit != 0 for name, bit in layout.EPOCH_FLAGS.items()},
-        **_plain(records, "context", "device", "seq", "time_ns", "done_ns", "regions"),
-        "changed_regions": _joined(records, "digests_count"),
-        "changed_blocks": _joined(records, "blocks_count"),
-        **_plain(records, "bytes_read", "bytes_changed", "bytes_stored", "segment"),
-        "controls": _texts(processes, [r["controls"] for r in records], _setting),
+        **plain(records, "context", "device", "seq", "time_ns", "done_ns", "regions"),
+        "changed_regions": joined(records, "digests_count"),
+        "changed_blocks": joined(records, "blocks_count"),
+        **plain(records, "bytes_read", "bytes_changed", "bytes_stored", "segment"),
+        "controls": texts_of(processes, [r["controls"] for r in records], _setting),
     }
-    return _frame(columns)
+    return frame_of(columns)
 
 
 def _setting(process: Process, offset: int) -> str | None:
@@ -60,27 +74,27 @@ def regions(processes: Sequence[Process]) -> pd.DataFrame:
     """
     tables = [p.regions for p in processes]
     records = [t.birth for t in tables]
-    flags = _joined(records, "flags")
-    died = _concat([t.died for t in tables], "u4")
+    flags = joined(records, "flags")
+    died = concat([t.died for t in tables], "u4")
     alive = died == layout.NO_EPOCH
     columns: dict[str, Any] = {
-        "process": _process_column(processes, records),
-        "region": _joined(records, "id"),
-        "kind": _named(_joined(records, "kind"), layout.REGION_KINDS),
-        "label": _texts(processes, [t.label for t in tables], _string),
-        **_plain(records, "size", "base"),
+        "process": process_column(processes, records),
+        "region": joined(records, "id"),
+        "kind": named(joined(records, "kind"), layout.REGION_KINDS),
+        "label": texts_of(processes, [t.label for t in tables], string_of),
+        **plain(records, "size", "base"),
         "captured": flags & layout.CAPTURED != 0,
         "unstable": flags & layout.UNSTABLE != 0,
-        **_plain(records, "device", "context", "stream"),
-        "module": _nullable(_joined(records, "module"), layout.NO_ID),
-        "call": _texts(processes, [r["call"] for r in records], Process.call),
-        **_plain(records, "seq", "time_ns"),
-        "born": _joined(records, "epoch"),
-        "died": _nullable(died, layout.NO_EPOCH),
-        "death_call": _texts(processes, [t.death_call for t in tables], Process.call),
-        "death_seq": _masked(_concat([t.death_seq for t in tables], "u8"), alive),
+        **plain(records, "device", "context", "stream"),
+        "module": nullable(joined(records, "module"), layout.NO_ID),
+        "call": texts_of(processes, [r["call"] for r in records], Process.call),
+        **plain(records, "seq", "time_ns"),
+        "born": joined(records, "epoch"),
+        "died": nullable(died, layout.NO_EPOCH),
+        "death_call": texts_of(processes, [t.death_call for t in tables], Process.call),
+        "death_seq": masked(concat([t.death_seq for t in tables], "u8"), alive),
     }
-    return _frame(columns)
+    return frame_of(columns)
 
 
 AXES = {
@@ -109,10 +123,10 @@ def events(processes: Sequence[Process], columns: Sequence[str] = ()) -> pd.Data
     """
     fields = [f for column in columns or EVENT_FIELDS for f in EVENT_FIELDS[column]]
     records = [p.event_columns("seq", *fields) for p in processes]
-    return EventFrames().frame(processes, records, columns)
+    return EventTable().frame(processes, records, columns)
 
 
-class EventFrames:
+class EventTable:
     """Makes DataFrames of events, piece by piece, whose categories go on from one to the next."""
 
     def __init__(self) -> None:
@@ -134,21 +148,21 @@ class EventFrames:
 
     def _column(self, column: str, processes: Sequence[Process], records: Sequence[Any]) -> Any:
         if column == "process":
-            return _process_column(processes, [r["seq"] for r in records])
+            return process_column(processes, [r["seq"] for r in records])
         if column == "kernel":
             launch = KIND["launch"]
             kernels = [np.where(r["kind"] == launch, r["id"], layout.NO_ID) for r in records]
             return self._texts["kernel"].column(processes, kernels)
         if column in AXES:
             field, axis = AXES[column]
-            return _concat([r[field][:, axis] for r in records], "u4")
-        values = _concat([r[column] for r in records], layout.EVENT[column])
+            return concat([r[field][:, axis] for r in records], "u4")
+        values = concat([r[column] for r in records], layout.EVENT[column])
         if column == "call":
             return self._texts["call"].column(processes, [r["call"] for r in records])
         if column == "kind":
-            return _named(values, layout.EVENT_KINDS)
+            return named(values, layout.EVENT_KINDS)
         missing = {"id": layout.NO_ID, "stack": 0}.get(column)
-        return values if missing is None else _nullable(values, missing)
+        return values if missing is None else nullable(values, missing)
 
 
 ACTIVITY_COLUMNS = (
@@ -169,10 +183,10 @@ def activities(processes: Sequence[Process]) -> pd.DataFrame:
     By process, seq and when they began.
     """
     records = [p.activities.between(-1, (1 << 64) - 1) for p in processes]
-    return ActivityFrames().frame(processes, records)
+    return ActivityTable().frame(processes, records)
 
 
-class ActivityFrames:
+class ActivityTable:
     """Makes DataFrames of activities, piece by piece, whose categories go on from one to the next.
     What an activity does not say of its kernel and stream is looked up in its call.
     """
@@ -188,32 +202,32 @@ class ActivityFrames:
     ) -> pd.DataFrame:
         """The columns, as in activities, of some tt_activity records of each process, by seq."""
         made = {c: self._column(c, processes, records) for c in columns}
-        return _frame(made)
+        return frame_of(made)
 
     def _column(self, column: str, processes: Sequence[Process], records: Sequence[Array]) -> Any:
         if column == "process":
-            return _process_column(processes, records)
+            return process_column(processes, records)
         if column == "kernel":
             both = zip(processes, records, strict=True)
             return self._kernels.column(processes, [_kernels_of(p, r) for p, r in both])
         if column == "stream":
             both = zip(processes, records, strict=True)
-            return _nullable(_concat([_streams_of(p, r) for p, r in both], "u8"), 0)
-        kind = _concat([r["kind"] for r in records], "u4")
+            return nullable(concat([_streams_of(p, r) for p, r in both], "u8"), 0)
+        kind = concat([r["kind"] for r in records], "u4")
         if column == "kind":
-            return _named(kind, layout.EVENT_KINDS)
+            return named(kind, layout.EVENT_KINDS)
         if column in ("gpu_time", "wait_time"):
             took = [r["end_ns"] - r["begin_ns"] for r in records]
-            return _masked(_concat(took, "u8"), (kind == SYNC) != (column == "wait_time"))
+            return masked(concat(took, "u8"), (kind == SYNC) != (column == "wait_time"))
         if column in BITS:
-            return _concat([r["flags"] for r in records], "u4") & BITS[column] != 0
+            return concat([r["flags"] for r in records], "u4") & BITS[column] != 0
         if column == "node":
             found = [nodes_of(r) for r in records]
-            there = _concat([known for _, known in found], bool)
-            return _masked(_concat([nodes for nodes, _ in found], "u8"), ~there)
-        values = _concat([r[column] for r in records], layout.ACTIVITY[column])
+            there = concat([known for _, known in found], bool)
+            return masked(concat([nodes for nodes, _ in found], "u8"), ~there)
+        values = concat([r[column] for r in records], layout.ACTIVITY[column])
         missing = {"seq": 0, "context": layout.NO_ID, "device": layout.NO_ID}
-        return _nullable(values, missing[column]) if column in missing else values
+        return nullable(values, missing[column]) if column in missing else values
 
 
 LAUNCH = KIND["launch"]
@@ -273,27 +287,27 @@ def ranges(processes: Sequence[Process]) -> pd.DataFrame:
         p.annotations.records[t["end"]] if len(t) else b
         for (p, t), b in zip(both, begins, strict=True)
     ]
-    endless = _concat([t["end"] < 0 for t in tables], bool)
-    begun, ended = _joined(begins, "time_ns"), _joined(ends, "time_ns")
+    endless = concat([t["end"] < 0 for t in tables], bool)
+    begun, ended = joined(begins, "time_ns"), joined(ends, "time_ns")
     columns: dict[str, Any] = {
-        "process": _process_column(processes, begins),
-        "kind": _names([RANGE_KINDS[k] for r in begins for k in r["kind"].tolist()]),
-        "annotation": _texts(processes, [r["id"] for r in begins], _string),
-        "domain": _texts(processes, [r["dst"] for r in begins], _string),
-        "path": _texts(processes, [t["path"] for t in tables], annotation_path),
-        **_plain(tables, "level"),
-        **_plain(begins, "thread"),
-        "context": _nullable(_joined(begins, "context"), layout.NO_ID),
-        **_plain(begins, "seq"),
-        "end_seq": _masked(_joined(ends, "seq"), endless),
+        "process": process_column(processes, begins),
+        "kind": names_of([RANGE_KINDS[k] for r in begins for k in r["kind"].tolist()]),
+        "annotation": texts_of(processes, [r["id"] for r in begins], string_of),
+        "domain": texts_of(processes, [r["dst"] for r in begins], string_of),
+        "path": texts_of(processes, [t["path"] for t in tables], annotation_path),
+        **plain(tables, "level"),
+        **plain(begins, "thread"),
+        "context": nullable(joined(begins, "context"), layout.NO_ID),
+        **plain(begins, "seq"),
+        "end_seq": masked(joined(ends, "seq"), endless),
         "begin_ns": begun,
-        "end_ns": _masked(ended, endless),
-        "time": _masked(ended - begun, endless),
-        "color": _joined(begins, "shared"),
-        "category": _concat([r["grid"][:, 1] for r in begins], "u4"),
-        "payload": _concat([said.payloads(r) for r in begins], "f8"),
+        "end_ns": masked(ended, endless),
+        "time": masked(ended - begun, endless),
+        "color": joined(begins, "shared"),
+        "category": concat([r["grid"][:, 1] for r in begins], "u4"),
+        "payload": concat([said.payloads(r) for r in begins], "f8"),
     }
-    return _frame(columns)
+    return frame_of(columns)
 
 
 def annotation_path(process: Process, number: int) -> str | None:
@@ -310,11 +324,11 @@ def digests(processes: Sequence[Process], first: int = 0, last: int | None = Non
     records = [p.digests(first, end) for p, end in zip(processes, ends, strict=True)]
     numbers = [p.epoch_of("digests", first, end) for p, end in zip(processes, ends, strict=True)]
     columns: dict[str, Any] = {
-        "process": _process_column(processes, records),
-        "epoch": _concat(numbers, "u4"),
-        **_plain(records, "region", "digest", "changed"),
+        "process": process_column(processes, records),
+        "epoch": concat(numbers, "u4"),
+        **plain(records, "region", "digest", "changed"),
     }
-    return _frame(columns)
+    return frame_of(columns)
 
 
 def functions(processes: Sequence[Process]) -> pd.DataFrame:
@@ -323,21 +337,21 @@ def functions(processes: Sequence[Process]) -> pd.DataFrame:
     """
     records = [p.functions for p in processes]
     columns: dict[str, Any] = {
-        "process": _process_column(processes, records),
-        "function": _joined(records, "id"),
-        "name": _texts(processes, [r["name"] for r in records], _string),
-        "module": _nullable(_joined(records, "module"), layout.NO_ID),
-        **_plain(records, "registers", "shared", "local", "max_threads"),
-        **_plain(records, "param_bytes", "param_count"),
+        "process": process_column(processes, records),
+        "function": joined(records, "id"),
+        "name": texts_of(processes, [r["name"] for r in records], string_of),
+        "module": nullable(joined(records, "module"), layout.NO_ID),
+        **plain(records, "registers", "shared", "local", "max_threads"),
+        **plain(records, "param_bytes", "param_count"),
     }
-    return _frame(columns)
+    return frame_of(columns)
 
 
 def checksums(processes: Sequence[Process]) -> Any:
     """A column for functions(): a checksum of each kernel's code, 16 hexadecimal digits; missing
     where the code was not saved or can't be read. Reads the images of modules.
     """
-    return _texts(processes, [p.functions["id"] for p in processes], Checksums().get)
+    return texts_of(processes, [p.functions["id"] for p in processes], Checksums().get)
 
 
 def stacks(processes: Sequence[Process]) -> pd.DataFrame:
@@ -358,18 +372,12 @@ def stacks(processes: Sequence[Process]) -> pd.DataFrame:
         "process": np.array(whole, "u4"),
         "stack": np.array(number, "u4"),
         "depth": np.array(depth, "u4"),
-        "kind": _named(np.array(kinds, "u4"), layout.FRAME_KINDS),
-        "function": _names(function),
-        "file": _names(file),
-        "line": _nullable(np.array(line, "i8"), 0),
+        "kind": named(np.array(kinds, "u4"), layout.FRAME_KINDS),
+        "function": names_of(function),
+        "file": names_of(file),
+        "line": nullable(np.array(line, "i8"), 0),
     }
-    return _frame(columns)
-
-
-def _names(texts: Sequence[str]) -> Any:
-    """A categorical of texts, in order of their first appearance."""
-    numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}
-    return categories(np.array([numbers[text] for text in texts], "i4"), list(numbers))
+    return frame_of(columns)
 
 
 def labels(processes: Sequence[Process]) -> pd.DataFrame:
@@ -378,7 +386,7 @@ def labels(processes: Sequence[Process]) -> pd.DataFrame:
     (the first in which it holds), seq. In the order in which names were given.
     """
     records = [p.labels.records for p in processes]
-    return _frame(_label_columns(processes, records) | _plain(records, "epoch", "seq"))
+    return frame_of(_label_columns(processes, records) | plain(records, "epoch", "seq"))
 
 
 def tensors(process: Process, *, epoch: int | None = None, seq: int | None = None) -> pd.DataFrame:
@@ -392,7 +400,7 @@ def tensors(process: Process, *, epoch: int | None = None, seq: int | None = Non
         for name in ("offset", "start", "label", "type"):
             some[name] = parts[name]
         found.append(some)
-    return _frame(_label_columns([process], [np.concatenate(found)]))
+    return frame_of(_label_columns([process], [np.concatenate(found)]))
 
 
 def _label_columns(processes: Sequence[Process], records: Sequence[Array]) -> dict[str, Any]:
@@ -401,13 +409,13 @@ def _label_columns(processes: Sequence[Process], records: Sequence[Array]) -> di
         for p, r in zip(processes, records, strict=True)
     ]
     return {
-        "process": _process_column(processes, records),
-        **_plain(records, "region", "offset"),
-        "bytes": _joined(records, "size"),
-        "tensor": _texts(processes, [r["label"] for r in records], _string),
-        "type": _texts(processes, [r["type"] for r in records], _string),
-        **_plain(records, "start"),
-        "address": _concat(bases, "u8") + _joined(records, "offset"),
+        "process": process_column(processes, records),
+        **plain(records, "region", "offset"),
+        "bytes": joined(records, "size"),
+        "tensor": texts_of(processes, [r["label"] for r in records], string_of),
+        "type": texts_of(processes, [r["type"] for r in records], string_of),
+        **plain(records, "start"),
+        "address": concat(bases, "u8") + joined(records, "offset"),
     }
 
 
@@ -418,91 +426,12 @@ def modules(processes: Sequence[Process]) -> pd.DataFrame:
     """
     records = [p.modules for p in processes]
     columns: dict[str, Any] = {
-        "process": _process_column(processes, records),
-        "module": _joined(records, "id"),
-        "kind": _named(_joined(records, "kind"), layout.MODULE_KINDS),
-        **_plain(records, "image", "size", "seq"),
-        "path": _texts(processes, [r["path"] for r in records], _string),
-        **_plain(records, "context", "globals"),
-        "missing": _named(_joined(records, "missing"), layout.MISSING),
+        "process": process_column(processes, records),
+        "module": joined(records, "id"),
+        "kind": named(joined(records, "kind"), layout.MODULE_KINDS),
+        **plain(records, "image", "size", "seq"),
+        "path": texts_of(processes, [r["path"] for r in records], string_of),
+        **plain(records, "context", "globals"),
+        "missing": named(joined(records, "missing"), layout.MISSING),
     }
-    return _frame(columns)
-
-
-def _frame(columns: dict[str, Any]) -> pd.DataFrame:
-    frame: pd.DataFrame = pd.DataFrame(columns)
-    return frame
-
-
-def categories(codes: Array, names: list[str]) -> Any:
-    """A categorical of different texts by their numbers, -1 for none."""
-    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="object"))
-
-
-def _concat(parts: Sequence[Array], dtype: Any) -> Array:
-    whole = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
-    return whole.astype(dtype, copy=False)
-
-
-def _joined(records: Sequence[Array], field: str) -> Array:
-    return np.concatenate([r[field] for r in records]) if records else np.empty(0, "u4")
-
-
-def _plain(records: Sequence[Array], *fields: str) -> dict[str, Array]:
-    return {field: _joined(records, field) for field in fields}
-
-
-def _process_column(processes: Sequence[Process], records: Sequence[Array]) -> Array:
-    counts = [len(r) for r in records]
-    return np.repeat(np.array([p.index for p in processes], "u4"), counts)
-
-
-def _nullable(values: Array, missing: int) -> Any:
-    return _masked(values, values == missing)
-
-
-def _masked(values: Array, mask: Array) -> Any:
-    return pd.arrays.IntegerArray(values.astype("i8"), mask)
-
-
-def _named(values: Array, names: list[str]) -> Any:
-    """A categorical of an enumeration whose values were checked."""
-    used = [i for i, name in enumerate(names) if name]
-    codes = np.zeros(len(names), "i1")
-    codes[used] = np.arange(len(used))
-    return categories(codes[values], [names[i] for i in used])
-
-
-class Texts:
-    """Texts that records of each process give by number, as categories in order of first use."""
-
-    def __init__(self, text_of: Callable[[Process, int], str | None]) -> None:
-        self._text_of = text_of
-        self._categories: dict[str, int] = {}
-
-    def column(self, processes: Sequence[Process], parts: Sequence[Array]) -> Any:
-        """A categorical of the numbers of each process, one process after the other."""
-        codes = [self._codes(p, values) for p, values in zip(processes, parts, strict=True)]
-        return categories(_concat(codes, "i4"), list(self._categories))
-
-    def _codes(self, process: Process, values: Array) -> Array:
-        which, different = pd.factorize(values)
-        own = np.empty(len(different), "i4")
-        for i, value in enumerate(different.tolist()):
-            text = self._text_of(process, value)
-            own[i] = (
-                -1 if text is None else self._categories.setdefault(text, len(self._categories))
-            )
-        return own[which]
-
-
-def _texts(
-    processes: Sequence[Process],
-    parts: Sequence[Array],
-    text_of: Callable[[Process, int], str | None],
-) -> Any:
-    return Texts(text_of).column(processes, parts)
-
-
-def _string(process: Process, offset: int) -> str | None:
-    return process.strings.get(offset)
+    return frame_of(columns)

@@ -29,7 +29,8 @@ from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.loading import Blocks, Loader
 from ttanalyze.gpu.memory import DeviceBuffer, copy_in, copy_out
 from ttanalyze.gpu.module import Module
-from ttanalyze.gpu.rebuild.dependency_graph import REGION, known_of
+from ttanalyze.gpu.rebuild.dependency_graph import REGION
+from ttanalyze.gpu.rebuild.epochs import known_of
 from ttanalyze.gpu.rebuild.steps import cut
 
 DEVICE_LOCATION, PINNED, READ_WRITE = 1, 1, 3  # CU_MEM_…

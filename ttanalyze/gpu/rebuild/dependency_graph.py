@@ -15,11 +15,17 @@ import numpy as np
 
 from ttanalyze.core.writers import HOW, POSSIBLE, WRITES, writers
 from ttanalyze.errors import Error
-from ttanalyze.format import contents, event_kinds, layout, modules
+from ttanalyze.format import event_kinds, layout, modules
 from ttanalyze.format import graphs as model
 from ttanalyze.format.event_kinds import KIND
-from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
+from ttanalyze.gpu.rebuild.epochs import (
+    check_epochs,
+    check_first,
+    check_recorded,
+    good_epochs,
+    known_of,
+)
 from ttanalyze.gpu.rebuild.live_regions import Alive
 from ttanalyze.gpu.rebuild.steps import Fill, Launch, Move, Rows, Span, Step, Upload, cut
 from ttanalyze.output import text
@@ -33,31 +39,8 @@ ORDERS = ("streams", "serial")
 LEGACY, PER_THREAD = 1, 2  # numbers of streams
 HOST = (REGION["host"], REGION["host-registered"])
 ELSEWHERE = (0, 2, 4)  # CU_LAUNCH_ATTRIBUTE_IGNORE, and those that the event has
-UNUSABLE = layout.REFUSED | layout.DROPPED | layout.LOOSE
 LAST_ATTRIBUTE = 1 << 16  # numbers of launch attributes are smaller
 JOIN = 4  # steps that all others come after, from which on one stands for them
-
-
-def good_epochs(process: Process, context: int) -> Array:
-    """The numbers of a context's epochs that have contents, which can't be torn."""
-    epochs = process.epochs
-    good = (epochs["flags"] & UNUSABLE == 0) & (epochs["context"] == context)
-    good &= epochs["trigger"] != layout.TRIGGERS.index("graph-node")
-    return np.flatnonzero(good)
-
-
-def is_partial(process: Process, epoch: int | None) -> bool:
-    """Whether an epoch looked at some memory only."""
-    return epoch is not None and bool(process.seen.partial[epoch])
-
-
-def known_of(process: Process, after: int, epoch: int) -> frozenset[int] | None:
-    """Ids of the regions that are known to have been read in an epoch, or since another one: None
-    for all. Where only those that calls name were, these are the ones that had changed.
-    """
-    if not is_partial(process, epoch):
-        return None
-    return frozenset(process.digests(after + 1, epoch + 1)["region"].tolist())
 
 
 def span(process: Process, first: int, last: int, order: str = "streams") -> Span:
@@ -66,8 +49,8 @@ def span(process: Process, first: int, last: int, order: str = "streams") -> Spa
     """
     if order not in ORDERS:
         raise Error(f"order {order!r}: must be one of {', '.join(ORDERS)}")
-    _check_epochs(process, first, last)
-    _check_recorded(process)
+    check_epochs(process, first, last)
+    check_recorded(process)
     return _Reader(process, first, cut(process, last), last, order).read()
 
 
@@ -75,54 +58,9 @@ def span_to(process: Process, first: int, seq: int) -> Span:
     """The steps from an epoch up to a call, one after the other as they were submitted. Raises
     Error for what can't be done again, and why.
     """
-    _check_first(process, first)
-    _check_recorded(process)
+    check_first(process, first)
+    check_recorded(process)
     return _Reader(process, first, seq, None, "serial").read()
-
-
-def _check_recorded(process: Process) -> None:
-    if process.without_events:
-        raise Error(f"{process.path.parent}: recorded with --no-events: its work is not known")
-    if process.info.get("options", {}).get("TT_PARAMS") != "1":
-        raise Error(
-            f"{process.path.parent}: recorded without --params, which is part of --replayable: "
-            "what its kernels were given is not known"
-        )
-    counters = process.info.get("counters", {})
-    lost = int(counters.get("events_lost", 0))
-    if lost:
-        raise Error(f"{process.path.parent}: {text.count(lost, 'call')} were lost")
-    process.check_events()
-
-
-def _check_epochs(process: Process, first: int, last: int) -> None:
-    if first >= last:
-        raise Error(f"epochs {first} to {last}: the second comes after the first")
-    _check_first(process, first)
-    _check_epoch(process, last)
-    one, other = (int(process.epochs[epoch]["context"]) for epoch in (first, last))
-    if one != other:
-        raise Error(f"epoch {first} is of context {one}, epoch {last} of context {other}")
-
-
-def _check_first(process: Process, epoch: int) -> None:
-    _check_epoch(process, epoch)
-    if process.epochs[epoch]["flags"] & layout.LOOSE:
-        raise Error(f"epoch {epoch} was cut while work was running: its contents may be torn")
-
-
-def _check_epoch(process: Process, epoch: int) -> None:
-    contents.check_epoch(process, epoch)
-    record, regions = process.epochs[epoch], process.regions
-    if layout.TRIGGERS[int(record["trigger"])] == "graph-node":
-        raise Error(f"epoch {epoch} lies inside a graph: take one before or after its launch")
-    there = (regions.born <= epoch) & (epoch < regions.died)
-    there &= (regions.flags & layout.CAPTURED != 0) & (
-        regions.birth["context"] == record["context"]
-    )
-    if there.sum() < record["regions"]:
-        have = f"{int(there.sum())} of {int(record['regions'])} regions"
-        raise process.cut_short("regions.bin", f"{have} of epoch {epoch} are there")
 
 
 class _Used:

@@ -19,7 +19,7 @@ from ttanalyze.code import demangle
 from ttanalyze.core import stacks
 from ttanalyze.core.run_tables import Table, Whole
 from ttanalyze.errors import Error, system_error
-from ttanalyze.format import tables as frames
+from ttanalyze.format.columns import categories
 from ttanalyze.util.progress import Progress
 from ttanalyze.util.regular_files import open_regular
 
@@ -204,7 +204,7 @@ class _Texts:
         for key, text in zip(new, self._made(new), strict=True):
             self._known[key] = self._categories.setdefault(text, len(self._categories))
         codes = [-1 if key is None else self._known[key] for key in keys]
-        return frames.categories(np.array(codes, "i4"), list(self._categories))
+        return categories(np.array(codes, "i4"), list(self._categories))
 
 
 def _texts_of(column: str, known: _Stacks) -> _Texts:

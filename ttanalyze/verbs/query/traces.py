@@ -19,7 +19,7 @@ from ttanalyze.code import demangle
 from ttanalyze.core.run_tables import Table, Whole
 from ttanalyze.disassembly.decode import parsed
 from ttanalyze.errors import Error
-from ttanalyze.format import tables
+from ttanalyze.format.columns import categories
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.query.files import PIECE, EventsFile, Lines, RecordsFile
 
@@ -211,4 +211,4 @@ def _column(column: str, values: list[Any]) -> Any:
     different = list(dict.fromkeys(value for value in values if value is not None))
     codes = {value: i for i, value in enumerate(different)}
     numbers = [-1 if value is None else codes[value] for value in values]
-    return tables.categories(np.array(numbers, "i4"), different)
+    return categories(np.array(numbers, "i4"), different)

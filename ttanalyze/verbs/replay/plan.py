@@ -19,7 +19,8 @@ from ttanalyze.format import event_kinds, layout, modules
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-from ttanalyze.gpu.rebuild.dependency_graph import FLAGS, good_epochs, is_partial, span_to
+from ttanalyze.gpu.rebuild.dependency_graph import FLAGS, span_to
+from ttanalyze.gpu.rebuild.epochs import good_epochs, is_partial
 from ttanalyze.gpu.rebuild.live_regions import Alive
 from ttanalyze.gpu.rebuild.steps import Launch, Move, Span, Step, Upload, cut
 from ttanalyze.output import text

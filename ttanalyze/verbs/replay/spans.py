@@ -21,7 +21,8 @@ from ttanalyze.format.process import Process
 from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.rebuild.address_map import State
-from ttanalyze.gpu.rebuild.dependency_graph import good_epochs, is_partial, span
+from ttanalyze.gpu.rebuild.dependency_graph import span
+from ttanalyze.gpu.rebuild.epochs import good_epochs, is_partial
 from ttanalyze.gpu.rebuild.graph import build, check_kinds, written_by_others
 from ttanalyze.gpu.rebuild.replay_context import Maker, Scene, moved_notes
 from ttanalyze.gpu.rebuild.steps import Launch, Span, Upload, summary

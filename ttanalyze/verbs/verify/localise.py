@@ -17,7 +17,7 @@ from ttanalyze.format.recompute import Damage
 from ttanalyze.format.spans import data_name
 
 if TYPE_CHECKING:
-    from ttanalyze.verbs.verify.check import Difference
+    from ttanalyze.verbs.verify.report import Difference
 
 LISTED_BLOCKS = 16
 

@@ -10,7 +10,7 @@ from ttanalyze.format.unread import UNREAD
 from ttanalyze.output import text
 
 if TYPE_CHECKING:
-    from ttanalyze.verbs.verify.check import Difference, VerifyReport
+    from ttanalyze.verbs.verify.report import Difference, VerifyReport
 
 
 def verify_text(report: VerifyReport, colour: bool = False) -> str:

@@ -1,0 +1,97 @@
+"""The columns that tables are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ttanalyze.format.layout import Array
+from ttanalyze.format.process import Process
+
+
+def names_of(texts: Sequence[str]) -> Any:
+    """A categorical of texts, in order of their first appearance."""
+    numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+    return categories(np.array([numbers[text] for text in texts], "i4"), list(numbers))
+
+
+def frame_of(columns: dict[str, Any]) -> pd.DataFrame:
+    frame: pd.DataFrame = pd.DataFrame(columns)
+    return frame
+
+
+def categories(codes: Array, names: list[str]) -> Any:
+    """A categorical of different texts by their numbers, -1 for none."""
+    return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="object"))
+
+
+def concat(parts: Sequence[Array], dtype: Any) -> Array:
+    whole = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, dtype), *parts])
+    return whole.astype(dtype, copy=False)
+
+
+def joined(records: Sequence[Array], field: str) -> Array:
+    return np.concatenate([r[field] for r in records]) if records else np.empty(0, "u4")
+
+
+def plain(records: Sequence[Array], *fields: str) -> dict[str, Array]:
+    return {field: joined(records, field) for field in fields}
+
+
+def process_column(processes: Sequence[Process], records: Sequence[Array]) -> Array:
+    counts = [len(r) for r in records]
+    return np.repeat(np.array([p.index for p in processes], "u4"), counts)
+
+
+def nullable(values: Array, missing: int) -> Any:
+    return masked(values, values == missing)
+
+
+def masked(values: Array, mask: Array) -> Any:
+    return pd.arrays.IntegerArray(values.astype("i8"), mask)
+
+
+def named(values: Array, names: list[str]) -> Any:
+    """A categorical of an enumeration whose values were checked."""
+    used = [i for i, name in enumerate(names) if name]
+    codes = np.zeros(len(names), "i1")
+    codes[used] = np.arange(len(used))
+    return categories(codes[values], [names[i] for i in used])
+
+
+class Texts:
+    """Texts that records of each process give by number, as categories in order of first use."""
+
+    def __init__(self, text_of: Callable[[Process, int], str | None]) -> None:
+        self._text_of = text_of
+        self._categories: dict[str, int] = {}
+
+    def column(self, processes: Sequence[Process], parts: Sequence[Array]) -> Any:
+        """A categorical of the numbers of each process, one process after the other."""
+        codes = [self._codes(p, values) for p, values in zip(processes, parts, strict=True)]
+        return categories(concat(codes, "i4"), list(self._categories))
+
+    def _codes(self, process: Process, values: Array) -> Array:
+        which, different = pd.factorize(values)
+        own = np.empty(len(different), "i4")
+        for i, value in enumerate(different.tolist()):
+            text = self._text_of(process, value)
+            own[i] = (
+                -1 if text is None else self._categories.setdefault(text, len(self._categories))
+            )
+        return own[which]
+
+
+def texts_of(
+    processes: Sequence[Process],
+    parts: Sequence[Array],
+    text_of: Callable[[Process, int], str | None],
+) -> Any:
+    return Texts(text_of).column(processes, parts)
+
+
+def string_of(process: Process, offset: int) -> str | None:
+    return process.strings.get(offset)
