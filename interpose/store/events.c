@@ -13,6 +13,7 @@
 #include "util/event_check.h"
 #include "util/compiler.h"
 #include "store/mapped.h"
+#include "util/clock.h"
 
 #define RUN_BYTES (EVENTS_RUN * sizeof(struct tt_event))
 #define LEFTOVERS 4096                  /* rests of runs that ended threads handed back */
@@ -227,11 +228,8 @@ void events_recent(size_t most, void (*visit)(const struct tt_event *e, uint32_t
 		return;
 	uint64_t end = claimed(), begin = end > most ? end - most : 0;
 	visit_all(first + begin, first + end, visit, to);
-	for (unsigned ms = 0; pthread_mutex_trylock(&shared.lock); ms++) {
-		if (ms == 20)
-			return;
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	}
+	if (!lock_within(&shared.lock, 20))
+		return;
 	/* A thread that makes few calls has a run of long ago. */
 	for (struct cursor *c = cursors.after; c != &cursors; c = c->after) {
 		const struct tt_event *next = __atomic_load_n(&c->next, __ATOMIC_RELAXED);

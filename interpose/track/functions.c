@@ -6,12 +6,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "options/options.h"
 #include "session/session.h"
 #include "store/store.h"
 #include "track/modules_internal.h"
+#include "util/clock.h"
 #include "util/handle_table.h"
 
 /* What the program's look-ups told us about a handle before its first launch. */
@@ -207,11 +207,8 @@ const char *function_name(uint32_t id)
 
 	if (id == TT_NO_ID) /* of those that were not launched so far, too */
 		return NULL;
-	for (unsigned ms = 0; pthread_mutex_trylock(&modules_lock); ms++) {
-		if (ms == 20)
-			return NULL;
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	}
+	if (!lock_within(&modules_lock, 20))
+		return NULL;
 	for (f = functions.list; f && f->id != id; f = f->next)
 		;
 	for (f = f ? f : functions.gone; f && f->id != id; f = f->next)

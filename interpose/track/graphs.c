@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "store/store.h"
 #include "options/options.h"
@@ -138,9 +137,7 @@ void graphs_write(void)
 
 void graphs_close(void)
 {
-	struct timespec until = clock_in(CLOSE_WAIT_MS);
-
-	if (pthread_mutex_timedlock(&graphs.lock, &until))
+	if (!lock_within(&graphs.lock, CLOSE_WAIT_MS))
 		return;
 	graph_log_write();
 	pthread_mutex_unlock(&graphs.lock);

@@ -29,46 +29,53 @@ void regions_touch(uint64_t base, uint64_t size)
 }
 
 /* Takes a look at a region; true: that is enough. */
-typedef bool visitor(struct region *r, uint32_t value);
+typedef bool visitor(struct region *r, void *to);
 
 /* The regions that words point to; neighbours tend to point into one, which is looked up once. Where that
  * begins which was enough, or 0. */
-static inline __attribute__((always_inline)) uint64_t visit_pointed(const void *bytes, size_t size, visitor *visit,
-								    uint32_t value)
+static inline __attribute__((always_inline)) uint64_t visit_pointed(const struct region_entry *m, size_t n, const void *bytes,
+								    size_t size, visitor *visit, void *to)
 {
-	uint64_t before, word, found;
+	uint64_t first = atomic_load_explicit(&regions.lowest, memory_order_relaxed);
+	uint64_t all = atomic_load_explicit(&regions.highest, memory_order_relaxed) - first;
+	uint64_t word, from = 0, span = 0; /* the region of the word before */
+
+	for (size_t at = 0; at + 8 <= size; at += 8) {
+		memcpy(&word, (const char *)bytes + at, 8);
+		if (word - first >= all || word - from < span)
+			continue;
+		size_t i = lower(m, n, word);
+		if (i == n || base_of(&m[i]) > word)
+			continue;
+		from = base_of(&m[i]);
+		span = end_of(&m[i]) - from;
+		if (visit(region_of(&m[i]), to))
+			return from;
+	}
+	return 0;
+}
+
+/* The same without the lock, which the others need. */
+static inline __attribute__((always_inline)) uint64_t visit_unlocked(const void *bytes, size_t size, visitor *visit, void *to)
+{
+	uint64_t before, found = 0;
 
 	do {
-		uint64_t from = 0, span = 0; /* the region of the word before */
 		while ((before = atomic_load_explicit(&regions.sequence, memory_order_acquire)) & 1)
 			continue;
 		struct region_map *m = atomic_load_explicit(&regions.map, memory_order_acquire);
 		size_t n = atomic_load_explicit(&regions.count, memory_order_acquire);
-		uint64_t first = atomic_load_explicit(&regions.lowest, memory_order_relaxed);
-		uint64_t all = atomic_load_explicit(&regions.highest, memory_order_relaxed) - first;
-		found = 0;
 		if (!m)
 			return 0;
 		if (n > m->capacity)
 			continue;
-		for (size_t at = 0; at + 8 <= size && !found; at += 8) {
-			memcpy(&word, (const char *)bytes + at, 8);
-			if (word - first >= all || word - from < span)
-				continue;
-			size_t i = lower(m->entries, n, word);
-			if (i == n || base_of(&m->entries[i]) > word)
-				continue;
-			from = base_of(&m->entries[i]);
-			span = end_of(&m->entries[i]) - from;
-			if (visit(region_of(&m->entries[i]), value))
-				found = from;
-		}
+		found = visit_pointed(m->entries, n, bytes, size, visit, to);
 		atomic_thread_fence(memory_order_acquire);
 	} while (atomic_load_explicit(&regions.sequence, memory_order_relaxed) != before);
 	return found;
 }
 
-static inline bool touch_one(struct region *r, uint32_t unused)
+static inline bool touch_one(struct region *r, void *unused)
 {
 	(void)unused;
 	if (!atomic_load_explicit(&r->touched, memory_order_relaxed))
@@ -78,17 +85,17 @@ static inline bool touch_one(struct region *r, uint32_t unused)
 
 void regions_touch_pointers(const void *bytes, size_t size)
 {
-	visit_pointed(bytes, size, touch_one, 0);
+	visit_unlocked(bytes, size, touch_one, NULL);
 }
 
-static inline bool is_captured(struct region *r, uint32_t seen)
+static inline bool is_captured(struct region *r, void *seen)
 {
-	return (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - seen) > 0;
+	return (int32_t)(atomic_load_explicit(&r->captured_by, memory_order_relaxed) - *(const uint32_t *)seen) > 0;
 }
 
 uint64_t regions_point_to_captured(const void *bytes, size_t size, uint32_t seen)
 {
-	return visit_pointed(bytes, size, is_captured, seen);
+	return visit_unlocked(bytes, size, is_captured, &seen);
 }
 
 void regions_gather_begin(struct region_gathering *g)
@@ -102,38 +109,29 @@ void regions_gather_begin(struct region_gathering *g)
 	g->version = atomic_load(&regions.version);
 }
 
-static void gather(struct region_gathering *g, struct region *r)
+static bool gather(struct region *r, void *to)
 {
+	struct region_gathering *g = to;
+
 	if (r->gathered == g->number)
-		return;
+		return false;
 	r->gathered = g->number;
 	if (make_room(&g->list, &g->room, g->count, 1, sizeof(*g->list)))
 		g->list[g->count++] = r;
 	else
 		g->failed = true;
+	return false;
 }
 
 void regions_gather(struct region_gathering *g, uint64_t base, uint64_t size)
 {
 	for (size_t i = lower(entries(), regions.count, base); i < regions.count && entries()[i].base < base + size; i++)
-		gather(g, entries()[i].region);
+		gather(entries()[i].region, g);
 }
 
 void regions_gather_pointers(struct region_gathering *g, const void *bytes, size_t size)
 {
-	uint64_t first = regions.lowest, all = regions.highest - first, word, from = 0, span = 0;
-
-	for (size_t at = 0; at + 8 <= size; at += 8) {
-		memcpy(&word, (const char *)bytes + at, 8);
-		if (word - first >= all || word - from < span)
-			continue;
-		size_t i = lower(entries(), regions.count, word);
-		if (i == regions.count || entries()[i].base > word)
-			continue;
-		from = entries()[i].base;
-		span = entries()[i].end - from;
-		gather(g, entries()[i].region);
-	}
+	visit_pointed(entries(), regions.count, bytes, size, gather, g);
 }
 
 void regions_gather_end(struct region_gathering *g)

@@ -114,11 +114,8 @@ void gate_open(void)
 
 void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, uint32_t stack, void *to), void *to)
 {
-	for (unsigned ms = 0; pthread_mutex_trylock(&lock); ms++) {
-		if (ms == 20)
-			return;
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-	}
+	if (!lock_within(&lock, 20))
+		return;
 	for (struct thread *t = threads.next; t != &threads; t = t->next)
 		if (thread_in_call(t))
 			visit(t->tid, atomic_load_explicit(&t->call, memory_order_relaxed),

@@ -7,7 +7,9 @@
 #ifndef TT_UTIL_CLOCK_H
 #define TT_UTIL_CLOCK_H
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -71,6 +73,14 @@ static inline struct timespec clock_in(uint64_t ms)
 	ms += (uint64_t)t.tv_nsec / 1000000;
 	return (struct timespec){.tv_sec = t.tv_sec + (time_t)(ms / 1000),
 				 .tv_nsec = (long)(ms % 1000) * 1000000 + t.tv_nsec % 1000000};
+}
+
+/* Takes a lock that may not be given back; false: it is not to be had in so many milliseconds. */
+static inline bool lock_within(pthread_mutex_t *lock, uint64_t ms)
+{
+	struct timespec until = clock_in(ms);
+
+	return !pthread_mutex_timedlock(lock, &until);
 }
 
 #endif
