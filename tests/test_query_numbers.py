@@ -14,8 +14,9 @@ import pytest
 
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze.core.run_tables import Progress, Table, Whole
+from ttanalyze.core.run_tables import Table, Whole
 from ttanalyze.output import tables
+from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.query import Query, RecordsFile, query
 
 LARGE = (1 << 64) - 1

@@ -15,7 +15,19 @@ import pandas as pd
 
 from ttanalyze.code import demangle
 from ttanalyze.core import allocating_calls, stacks
-from ttanalyze.format import annotations as annotation_records
+from ttanalyze.core.event_columns import (
+    OF_ANNOTATIONS,
+    OF_THE_GPU,
+    OF_WAITS,
+    WAIT_FIELDS,
+    HostTimes,
+    annotation_texts,
+    delays,
+    epoch_of,
+    gpu_times,
+    settings_at,
+    waits,
+)
 from ttanalyze.format import event_kinds, graph_tables, layout, tables
 from ttanalyze.format.columns import Texts, categories
 from ttanalyze.format.event_kinds import KIND
@@ -27,11 +39,6 @@ from ttanalyze.util.progress import Progress
 
 PIECE = 1 << 18  # rows
 OF_KERNELS = ("demangled", "short", "checksum")  # texts of events
-OF_THE_GPU = {"gpu_begin", "gpu_end", "gpu_time", "queue_time"}
-OF_ANNOTATIONS = {"annotation", "domain", "range"}
-OF_WAITS = {"waited", "waited_region"}
-DELAYED = (layout.constant("TT_EVENTF_DELAYED"), layout.constant("TT_EVENTF_DELAYED_STREAM"))
-DELAYS = ["call", "stream", "call and stream"]  # by which of these flags
 NODE_TEXTS = ("kind", "kernel", "short", "demangled", "params", "regions")
 OF_STACKS = {"caller": stacks.caller, "stack_text": stacks.whole}
 
@@ -138,7 +145,7 @@ class _EventPiece:
     common: _Events
     process: Process
     records: Array
-    host: _HostTimes | None
+    host: HostTimes | None
 
     def __len__(self) -> int:
         return len(self.records)
@@ -156,7 +163,7 @@ class _EventPiece:
         members = {f: v.copy() if rows is None else v[rows] for f, v in members.items()}
         made = self.common.table.frame([self.process], [members], recorded or ["process"])
         if OF_THE_GPU & {*columns}:
-            made = made.assign(**_gpu_times(self.process, members))
+            made = made.assign(**gpu_times(self.process, members))
         for column in columns:
             if column in OF_STACKS:
                 made[column] = self.common.texts[column].column([self.process], [members["stack"]])
@@ -165,18 +172,18 @@ class _EventPiece:
                 functions = np.where(launch, members["id"], layout.NO_ID)
                 made[column] = self.common.texts[column].column([self.process], [functions])
             elif column in OF_ANNOTATIONS:
-                numbers = _said(self.process, column, members)
+                numbers = annotation_texts(self.process, column, members)
                 made[column] = self.common.texts[column].column([self.process], [numbers])
             elif column == "graph":
                 of_graphs = np.isin(members["kind"], event_kinds.GRAPH)
                 unknown = ~of_graphs | (members["id"] == layout.NO_ID)
                 made[column] = pd.arrays.IntegerArray(members["id"].astype("i8"), unknown)
             elif column in OF_WAITS:
-                made[column] = _waits(self.process, column, members)
+                made[column] = waits(self.process, column, members)
             elif column == "delayed":
-                made[column] = _delays(members["flags"])
+                made[column] = delays(members["flags"])
             elif column == "controls":
-                numbers = _set_at(self.process, members["seq"])
+                numbers = settings_at(self.process, members["seq"])
                 made[column] = self.common.texts[column].column([self.process], [numbers])
             elif column == "epoch":
                 made[column] = epoch_of(self.process, members["seq"])
@@ -190,53 +197,11 @@ class _EventPiece:
         return some
 
 
-def _said(process: Process, column: str, members: dict[str, Array]) -> Array:
-    """Numbers for the texts of OF_ANNOTATIONS."""
-    if column == "range":
-        return process.annotations.paths_at(members["thread"], members["seq"])
-    said = annotation_records.is_annotation(members["kind"])
-    if column == "annotation":
-        return np.where(said, members["id"], layout.NO_ID)
-    return np.where(
-        said & (members["kind"] != annotation_records.NAME), members["dst"], layout.NO_ID
-    )
-
-
-def _set_at(process: Process, seqs: Array) -> Array:
-    """Strings of the settings that calls were made under; none where nothing was ever set."""
-    since, strings = process.controls
-    return np.append(strings, layout.NO_ID)[np.searchsorted(since, seqs, "right") - 1]
-
-
-WAIT_FIELDS = ("time_ns", "kind", "flags", "context", "dst")
-
-
-def _waits(process: Process, column: str, members: dict[str, Array]) -> Any:
-    """OF_WAITS of events; missing where they did not wait, or for no region that is known."""
-    events = np.zeros(len(members["seq"]), layout.EVENT)
-    for name in ("seq", *WAIT_FIELDS):
-        events[name] = members[name]
-    rows = np.flatnonzero(process.captures.waited(events))
-    out = np.full(len(events), -1, "i8")
-    if column == "waited":
-        out[rows] = process.captures.waited_for(events[rows])
-    else:
-        regions = process.captures.regions_of(events[rows])
-        out[rows] = np.where(regions < 0, -1, np.append(process.regions.id, 0)[regions])
-    return pd.arrays.IntegerArray(out, out < 0)
-
-
-def _delays(flags: Array) -> Any:
-    """What of each event was made late."""
-    call, stream = (flags & flag != 0 for flag in DELAYED)
-    return categories(call + 2 * stream - 1, DELAYS)
-
-
 def _events(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
     common = _Events(run, columns)
     total, done = sum(p.count_events() for p in run.processes) if progress else 0, 0
     for process in run.processes:
-        host = _HostTimes(process) if "host_ns" in columns else None
+        host = HostTimes(process) if "host_ns" in columns else None
         pieces = process.events_by_seq(PIECE) if ordered else process.event_pieces(PIECE)
         for records in pieces:
             yield _EventPiece(common, process, records, host)
@@ -255,52 +220,8 @@ def _no_events(common: _Events, columns: Sequence[str]) -> pd.DataFrame:
             texts = common.texts.get(column)
             made[column] = texts.column([], []) if texts else pd.array([], "Int64")
     if "delayed" in columns:
-        made["delayed"] = _delays(np.empty(0, "u4"))
+        made["delayed"] = delays(np.empty(0, "u4"))
     return made
-
-
-def epoch_of(process: Process, seqs: Array) -> Any:
-    """The first epoch that was cut at these calls or after them; missing where none was."""
-    cuts = np.sort(process.epochs["seq"])
-    numbers = process.epochs["number"][np.argsort(process.epochs["seq"], kind="stable")]
-    at = np.searchsorted(cuts, seqs)
-    none = at == len(cuts)
-    return pd.arrays.IntegerArray(np.append(numbers, 0)[at].astype("i8"), none)
-
-
-def _gpu_times(process: Process, members: dict[str, Array]) -> dict[str, Any]:
-    """OF_THE_GPU of events; missing where they are not known."""
-    begins, ends, known = process.activities.spans(members["seq"])
-    times = {"gpu_begin": begins, "gpu_end": ends, "gpu_time": ends - begins}
-    times |= {"queue_time": begins - members["time_ns"].astype("i8")}
-    return {name: pd.arrays.IntegerArray(of, ~known) for name, of in times.items()}
-
-
-class _HostTimes:
-    """For each event of a process the time until the next call of its thread."""
-
-    def __init__(self, process: Process) -> None:
-        events = process.event_columns("seq", "thread", "time_ns", "kind")
-        calls = ~annotation_records.is_annotation(events.pop("kind"))
-        if not calls.all():
-            events = {name: column[calls] for name, column in events.items()}
-        self._seqs = events["seq"]
-        numbers, different = pd.factorize(events["thread"])
-        small = numbers.astype("u2") if len(different) <= 1 << 16 else numbers  # sorts much faster
-        order = np.argsort(small, kind="stable")
-        threads, times = small[order], events["time_ns"][order].astype("i8")
-        gaps = np.append(np.diff(times), 0)[: len(times)]
-        last = np.append(threads[1:] != threads[:-1], True)[: len(threads)]
-        self._gaps, self._last = np.empty(len(times), "i8"), np.empty(len(times), bool)
-        self._gaps[order], self._last[order] = gaps, last
-
-    def until_next(self, seqs: Array) -> Any:
-        """Of events by their seq; missing of a thread's last."""
-        if not len(self._seqs):
-            return pd.arrays.IntegerArray(np.zeros(len(seqs), "i8"), np.ones(len(seqs), bool))
-        at = np.minimum(np.searchsorted(self._seqs, seqs), len(self._seqs) - 1)
-        unknown = self._seqs[at] != seqs  # of a run that goes on, there may be more by now
-        return pd.arrays.IntegerArray(self._gaps[at], self._last[at] | unknown)
 
 
 # ---- activities ----

@@ -23,8 +23,8 @@ import xxhash
 
 from ttanalyze.code import demangle
 from ttanalyze.core import graph_kernels, stacks
+from ttanalyze.core.event_columns import epoch_of
 from ttanalyze.core.graph_kernels import CAPTURED, LAUNCH, Rows
-from ttanalyze.core.run_tables import epoch_of
 from ttanalyze.errors import Error
 from ttanalyze.format import layout
 from ttanalyze.format.kernel_checksums import Checksums

@@ -6,7 +6,6 @@ the device may have done them. What can't be done again is refused by name. No d
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeGuard
@@ -27,7 +26,19 @@ from ttanalyze.gpu.rebuild.epochs import (
     known_of,
 )
 from ttanalyze.gpu.rebuild.live_regions import Alive
-from ttanalyze.gpu.rebuild.steps import Fill, Launch, Move, Rows, Span, Step, Upload, cut
+from ttanalyze.gpu.rebuild.steps import (
+    Fill,
+    Launch,
+    Move,
+    Rows,
+    Span,
+    Step,
+    Upload,
+    Used,
+    cut,
+    rows_of,
+    three,
+)
 from ttanalyze.output import text
 
 REGION = {name: number for number, name in enumerate(layout.REGION_KINDS) if name}
@@ -63,25 +74,6 @@ def span_to(process: Process, first: int, seq: int) -> Span:
     return _Reader(process, first, seq, None, "serial").read()
 
 
-class _Used:
-    """Addresses that were somebody's: ranges in order, none of which overlap."""
-
-    def __init__(self) -> None:
-        self._begins: list[int] = []
-        self._ends: list[int] = []
-
-    def add(self, begin: int, size: int) -> bool:
-        """Adds a range, and says whether any of it was there."""
-        end = begin + size
-        first = bisect.bisect_right(self._ends, begin)
-        last = bisect.bisect_left(self._begins, end)
-        if first < last:
-            begin, end = min(begin, self._begins[first]), max(end, self._ends[last - 1])
-        self._begins[first:last] = [begin]
-        self._ends[first:last] = [end]
-        return first < last
-
-
 class _Reader:
     """Goes through the calls in order, up to the call `until`."""
 
@@ -98,7 +90,7 @@ class _Reader:
             self._good = self._good[self._good <= last]
         self._alive = Alive(process, self._begin + 1)
         self._lived = dict.fromkeys(self._alive.rows)
-        self._used: _Used | None = None
+        self._used: Used | None = None
         self._steps: list[Step] = []
         self._tails: dict[Any, tuple[int, ...]] = {}  # by stream, what its next step comes after
         self._floor: tuple[int, ...] = ()  # what every later step comes after
@@ -126,7 +118,7 @@ class _Reader:
     def _lives(self, seq: int) -> None:
         born = self._alive.advance(seq)
         if born and self._used is None:
-            self._used = _Used()
+            self._used = Used()
             for row in self._lived:
                 self._is_used(row)
         for row in born:
@@ -255,7 +247,7 @@ class _Reader:
         if kernel["param_count"] and not params:
             name = self._process.kernel(function)
             raise self._refuse(event, f"the parameters of {name} were not recorded")
-        grid, block, cluster = (_three(record[of]) for of in ("grid", "block", "cluster"))
+        grid, block, cluster = (three(record[of]) for of in ("grid", "block", "cluster"))
         shared = int(record["shared"])
         return Launch(function, grid, block, cluster, shared, cooperative, params)
 
@@ -265,7 +257,7 @@ class _Reader:
         if not event["flags"] & FLAGS["host_dst"]:
             if dst and src and self._is_vague(event):
                 raise self._refuse(event, "how far apart the rows are that it copies is not known")
-            what = self._copied(event, dst, src, size, _rows(event), True)
+            what = self._copied(event, dst, src, size, rows_of(event), True)
         if what is not None:
             self._submit(event, what)
         if event["flags"] & FLAGS["sync_copy"]:
@@ -472,7 +464,7 @@ class _Reader:
             params = self._process.graphs.data(record)
             return self._launch_of(event, record, params, cooperative)
         dst, src, size = (int(record[name]) for name in ("dst", "src", "bytes"))
-        flat, rows = int(record["reach"]) == size, _rows(record)
+        flat, rows = int(record["reach"]) == size, rows_of(record)
         if kind in ("copy", "set") and not flat and not record["grid"].any():
             raise self._refuse(event, f"how far apart the rows of {where} are is not known")
         if kind == "copy":
@@ -488,23 +480,9 @@ class _Reader:
         raise self._refuse(event, f"{where} is of kind {kind}")
 
 
-def _rows(record: Any) -> Rows | None:
-    """Of a copy (an event, or a node) of more than one row, where that is known."""
-    width, rows, slices = _three(record["grid"])
-    if not width or rows * slices < 2:
-        return None
-    (to, source, _), (high, far, _) = _three(record["block"]), _three(record["cluster"])
-    return Rows(rows, slices, to, source, high, far)
-
-
-def _three(size: Any) -> tuple[int, int, int]:
-    x, y, z = (int(n) for n in size)
-    return x, y, z
-
-
 def _reach(event: Any) -> int:
     """Bytes from the first that a copy writes to the last."""
-    rows, size = _rows(event), int(event["bytes"])
+    rows, size = rows_of(event), int(event["bytes"])
     return size if rows is None else rows.reach(size // (rows.rows * rows.slices))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
@@ -138,3 +140,36 @@ def summary(steps: Iterable[Step]) -> str:
     kinds = [type(step.what) for step in steps]
     there = ((kinds.count(kind), names) for kind, names in NAMES.items())
     return ", ".join(text.count(n, *names) for n, names in there if n) or "nothing"
+
+
+class Used:
+    """Addresses that were somebody's: ranges in order, none of which overlap."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, begin: int, size: int) -> bool:
+        """Adds a range, and says whether any of it was there."""
+        end = begin + size
+        first = bisect.bisect_right(self._ends, begin)
+        last = bisect.bisect_left(self._begins, end)
+        if first < last:
+            begin, end = min(begin, self._begins[first]), max(end, self._ends[last - 1])
+        self._begins[first:last] = [begin]
+        self._ends[first:last] = [end]
+        return first < last
+
+
+def rows_of(record: Any) -> Rows | None:
+    """Of a copy (an event, or a node) of more than one row, where that is known."""
+    width, rows, slices = three(record["grid"])
+    if not width or rows * slices < 2:
+        return None
+    (to, source, _), (high, far, _) = three(record["block"]), three(record["cluster"])
+    return Rows(rows, slices, to, source, high, far)
+
+
+def three(size: Any) -> tuple[int, int, int]:
+    x, y, z = (int(n) for n in size)
+    return x, y, z
