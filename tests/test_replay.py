@@ -231,7 +231,7 @@ def test_a_run_beyond_the_tolerance_counts_though_another_differs_in_more(
 import dataclasses, sys
 from ttanalyze.format import open_run
 from ttanalyze.verbs.replay import determinism as module
-from ttanalyze.verbs.replay.plan import chosen
+from ttanalyze.verbs.replay.plan import choice
 from ttanalyze.verbs.replay.run import Wish, replay
 
 seen = []
@@ -247,10 +247,10 @@ module.look = look
 process = open_run(sys.argv[1]).process(0)
 told = []
 progress = lambda *counts: told.append(counts)
-(verdict,) = module.prove(process, chosen(process)[:1], 24, progress=progress)
+(verdict,) = module.prove(process, choice(process)[0][:1], 24, progress=progress)
 print(verdict.status, len(seen) >= 10, sorted(set(told)) == [(run, 24) for run in range(24)])
 told.clear()
-replay(process, chosen(process)[:2], Wish(times=5), progress=progress)
+replay(process, choice(process)[0][:2], Wish(times=5), progress=progress)
 print(sorted(set(told)) == [(run, 12) for run in range(12)])
 """
     environment = simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="1")
@@ -451,7 +451,7 @@ from ttanalyze.gpu.driver import Driver
 from ttanalyze.gpu.rebuild.replay_context import Scene
 from ttanalyze.format import open_run
 from ttanalyze.verbs.replay import Replay
-from ttanalyze.verbs.replay.plan import chosen, plan
+from ttanalyze.verbs.replay.plan import choice, plan
 
 def result(self, call, *arguments, real=Driver.result):
     code = real(self, call, *arguments)
@@ -461,7 +461,7 @@ def result(self, call, *arguments, real=Driver.result):
 
 Driver.result = result
 process = open_run(sys.argv[1]).process(0)
-for number in chosen(process)[:2]:
+for number in choice(process)[0][:2]:
     scene = Scene(process, Device.default(), plan(process, number).rows, alone=False)
     replay = Replay(process, number, scene=scene)
     for _ in range(2):

@@ -25,7 +25,7 @@ import sys, time
 began = time.perf_counter()
 from ttanalyze.gpu import Device, driver, simulator
 from ttanalyze.format import open_run
-from ttanalyze.verbs.replay.plan import chosen
+from ttanalyze.verbs.replay.plan import choice
 from ttanalyze.verbs.replay.replay import Replay
 from ttanalyze.gpu import loading
 from ttanalyze.gpu.rebuild import address_map
@@ -54,7 +54,7 @@ def lap(name, begin):
     return time.perf_counter()
 at = time.perf_counter()
 process = open_run(sys.argv[1]).process(0)
-(number,) = chosen(process)
+(number,) = choice(process)[0]
 at = lap("plan", at)
 device = Device(0, simulator() if sim else driver())
 at = lap("context", at)
