@@ -37,6 +37,18 @@ EverywhereOption = Annotated[
 ]
 
 
+RegionOption = Annotated[
+    str | None,
+    Option("--region", "-r", metavar="R", help="A region (id or label) or the name of a tensor."),
+]
+DtypeOption = Annotated[
+    str | None, Option(metavar="TYPE", help="Type of the items: f32, i64 ... (default: bytes).")
+]
+EpochOption = Annotated[
+    str | None, Option("--epoch", "-e", metavar="E", help="Up to this epoch, or the range A-B.")
+]
+
+
 @verbs.command(
     epilog="\b\nExamples:\n"
     "  ttanalyze blame run1 --region weights\n"
@@ -47,9 +59,7 @@ EverywhereOption = Annotated[
 )
 def blame(
     run: common.RunArgument,
-    region: str | None = Option(
-        None, "--region", "-r", metavar="R", help="A region (id or label) or the name of a tensor."
-    ),
+    region: RegionOption = None,
     offset: str | None = Option(
         None, metavar="BYTES", help="Offset in the region: 4096 or 0x1000."
     ),
@@ -63,12 +73,8 @@ def blame(
         help="A device address; replaces --region and --offset.",
     ),
     count: int | None = Option(None, metavar="N", help="Number of items (default 1)."),
-    dtype: str | None = Option(
-        None, metavar="TYPE", help="Type of the items: f32, i64 ... (default: bytes)."
-    ),
-    epoch: str | None = Option(
-        None, "--epoch", "-e", metavar="E", help="Up to this epoch, or the range A-B."
-    ),
+    dtype: DtypeOption = None,
+    epoch: EpochOption = None,
     watch: WatchOption = None,
     everywhere: EverywhereOption = False,
     limit: int = Option(50, metavar="N", help="Show only the last N changes (0: all)."),

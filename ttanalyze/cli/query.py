@@ -62,6 +62,17 @@ TableOption = Annotated[
 ]
 
 
+WhereOption = Annotated[
+    str | None, Option("--filter", metavar="CONDITION", help="Keep only the rows that match.")
+]
+SortOption = Annotated[
+    str | None, Option(metavar="COLUMNS", help="Sort by these columns; -COLUMN: the largest first.")
+]
+FormOption = Annotated[
+    str, Option("--format", metavar="FORMAT", help="table (default), csv, json, ndjson or parquet.")
+]
+
+
 def _names(value: str | None) -> list[str]:
     """The names in a list, for example kind,thread."""
     return [name.strip() for name in (value or "").split(",") if name.strip()]
@@ -71,9 +82,7 @@ def _names(value: str | None) -> list[str]:
 def query(
     run: RunOrFileArgument,
     table: TableOption = "events",
-    where: str | None = Option(
-        None, "--filter", metavar="CONDITION", help="Keep only the rows that match."
-    ),
+    where: WhereOption = None,
     group_by: str | None = Option(
         None, metavar="COLUMNS", help="One row per combination of their values."
     ),
@@ -89,14 +98,10 @@ def query(
     most: str | None = Option(
         None, "--max", metavar="COLUMNS", help="Largest value of each column."
     ),
-    sort: str | None = Option(
-        None, metavar="COLUMNS", help="Sort by these columns; -COLUMN: the largest first."
-    ),
+    sort: SortOption = None,
     top: int | None = Option(None, metavar="N", help="Keep only the first N rows of the result."),
     fields: str | None = Option(None, metavar="COLUMNS", help="Columns of the result."),
-    form: str = Option(
-        "table", "--format", metavar="FORMAT", help="table (default), csv, json, ndjson or parquet."
-    ),
+    form: FormOption = "table",
     out: common.OutOption = None,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,

@@ -32,6 +32,21 @@ DtypeOption = Annotated[
 ]
 
 
+SummaryOption = Annotated[
+    bool, Option("--summary", help="Print a summary of each region: range, mean, NaNs, zeros.")
+]
+ShapeOption = Annotated[
+    list[str] | None,
+    Option(metavar="[R=]N,M", help="Shape of the array (default: one dimension); repeatable."),
+]
+OutOption = Annotated[
+    Path | None,
+    Option(
+        "--out", "-o", metavar="FILE", help="The file to write: .npy, .npz, .bin or .safetensors."
+    ),
+]
+
+
 @verbs.command(
     epilog="\b\nExamples:\n"
     "  ttanalyze rewind run1 --epoch 12 --region weights --dtype f32 --summary\n"
@@ -43,26 +58,16 @@ def rewind(
     run: common.RunArgument,
     epoch: int = Option(..., "--epoch", "-e", metavar="E", help="The epoch."),
     region: RegionOption = None,
-    out: Path | None = Option(
-        None,
-        "--out",
-        "-o",
-        metavar="FILE",
-        help="The file to write: .npy, .npz, .bin or .safetensors.",
-    ),
+    out: OutOption = None,
     format: str | None = Option(  # noqa: A002
         None,
         "--format",
         metavar="FORMAT",
         help="npy, npz, bin or safetensors (default: from the name of FILE).",
     ),
-    summary: bool = Option(
-        False, "--summary", help="Print a summary of each region: range, mean, NaNs, zeros."
-    ),
+    summary: SummaryOption = False,
     dtype: DtypeOption = None,
-    shape: list[str] | None = Option(
-        None, metavar="[R=]N,M", help="Shape of the array (default: one dimension); repeatable."
-    ),
+    shape: ShapeOption = None,
     process: common.ProcessOption = 0,
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,

@@ -6,7 +6,7 @@ import contextlib
 import gzip
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 from typer import Option, Typer
 
@@ -29,6 +29,22 @@ Examples:
 """
 
 
+AnnotateOption = Annotated[
+    Path | None,
+    Option(
+        metavar="REPORT", help="Mark the differences in a report of verify --out or diff --out."
+    ),
+]
+FormOption = Annotated[
+    str,
+    Option(
+        "--format",
+        metavar="FORMAT",
+        help="chrome (default): JSON; perfetto: binary, less than half the size.",
+    ),
+]
+
+
 @verbs.command(epilog=TRACE_EXAMPLES)
 def trace(
     run: common.RunArgument,
@@ -39,17 +55,8 @@ def trace(
         metavar="FILE",
         help="The file to write; .gz: compressed; -: standard output.",
     ),
-    form: str = Option(
-        "chrome",
-        "--format",
-        metavar="FORMAT",
-        help="chrome (default): JSON; perfetto: binary, less than half the size.",
-    ),
-    annotate: Path | None = Option(
-        None,
-        metavar="REPORT",
-        help="Mark the differences in a report of verify --out or diff --out.",
-    ),
+    form: FormOption = "chrome",
+    annotate: AnnotateOption = None,
     epochs: str | None = Option(None, metavar="A-B", help="Only these epochs: 3, 2-5, 2- or -5."),
     json: common.JsonOption = False,
     quiet: common.QuietOption = False,

@@ -73,6 +73,22 @@ ChartOption = Annotated[
 ]
 
 
+SharedOption = Annotated[
+    str | None, Option(metavar="SIZES", help="Bytes of dynamic shared memory: 0,16K ...")
+]
+FlushL2Option = Annotated[
+    bool, Option("--flush-l2/--warm", help="Flush the L2 cache before each launch.")
+]
+TimesOption = Annotated[
+    int, Option(metavar="K", help="Number of measured launches of each configuration.", min=1)
+]
+
+
+SearchOption = Annotated[
+    str, Option(metavar="HOW", help="grid (default: all configurations), random or optuna.")
+]
+
+
 def _list(value: str | None, option: str, parse: Callable[[str], Any]) -> list[Any] | None:
     """Parses a list separated by commas. Raises Error with the name of the option."""
     if value is None:
@@ -140,24 +156,16 @@ def tune(
     launch: replay_options.OneLaunchOption = None,
     blocks: BlocksOption = None,
     grids: GridsOption = None,
-    shared: str | None = Option(
-        None, metavar="SIZES", help="Bytes of dynamic shared memory: 0,16K ..."
-    ),
+    shared: SharedOption = None,
     maxregs: MaxregsOption = None,
     opt_level: OptLevelOption = None,
     cache: CacheOption = None,
     code: CodeOption = None,
-    search: str = Option(
-        "grid", metavar="HOW", help="grid (default: all configurations), random or optuna."
-    ),
+    search: SearchOption = "grid",
     trials: TrialsOption = None,
-    times: int = Option(
-        20, metavar="K", help="Number of measured launches of each configuration.", min=1
-    ),
+    times: TimesOption = 20,
     seed: int = Option(0, metavar="N", help="Random seed of random and optuna."),
-    flush_l2: bool = Option(
-        False, "--flush-l2/--warm", help="Flush the L2 cache before each launch."
-    ),
+    flush_l2: FlushL2Option = False,
     dtype: replay_options.DtypeOption = None,
     tolerance: replay_options.ToleranceOption = None,
     timeout: float = Option(120.0, metavar="SECONDS", help="Time limit of each configuration."),

@@ -235,13 +235,7 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     pairs.append(("epochs", _epochs(process)))
     if process["unread"]:
         pairs.append(("unread", f"{text.count(process['unread'], 'region-epoch')}: {UNREAD}"))
-    captured, others = process["regions_captured"], process["regions_not_captured"]
-    regions = f"{sum(captured.values()):,} captured"
-    regions += f" ({text.listing(captured.items())})" if captured else ""
-    regions += f", {text.size(process['bytes_captured'])}"
-    if others:
-        regions += f"; {sum(others.values()):,} not captured ({text.listing(others.items())})"
-    pairs.append(("regions", regions))
+    pairs.append(("regions", _regions(process)))
     kernels, modules = text.count(process["kernels"], "kernel"), process["modules"]
     calls = f"{process['events']:,} recorded, {kernels}, {text.count(modules, 'module')}"
     said = process["annotations"]
@@ -269,6 +263,16 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         names += f" and {more} more" if more > 0 else ""
         pairs.append(("unknown", f"{text.printable(names)} (passed through, not recorded)"))
     return pairs
+
+
+def _regions(process: dict[str, Any]) -> str:
+    captured, others = process["regions_captured"], process["regions_not_captured"]
+    regions = f"{sum(captured.values()):,} captured"
+    regions += f" ({text.listing(captured.items())})" if captured else ""
+    regions += f", {text.size(process['bytes_captured'])}"
+    if others:
+        regions += f"; {sum(others.values()):,} not captured ({text.listing(others.items())})"
+    return regions
 
 
 def _program(process: dict[str, Any]) -> str:
