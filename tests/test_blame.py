@@ -283,10 +283,10 @@ def test_without_recorded_calls(cli: Cli, run_path: Path) -> None:
     path = w.path / "events.bin"
     path.write_bytes(path.read_bytes()[: layout.HEADER_SIZE])
     out = cli("blame", run_path, "-r", "0", "--offset", "8").stdout
-    assert "calls were not recorded, so none can be named" in out
+    assert "no call can be named: the run has no recorded calls" in out
     assert "no recorded call" not in out
     seen = cli("blame", run_path, "-r", "0", "--dtype", "f32", "--watch", "nan").stdout
-    assert "calls were not recorded, so none can be named" in seen
+    assert "no call can be named: the run has no recorded calls" in seen
     assert "no recorded call" not in seen
 
 
@@ -512,7 +512,7 @@ def test_a_sighting_says_what_and_who(cli: Cli, run_path: Path) -> None:
     out = cli("blame", run_path, "-r", "weights", "--dtype", "f32", "--watch", "nan").stdout
     assert out.splitlines() == [
         "nan in region 0 'weights', as f32: first in epoch 3 (sync)",
-        "not yet in epoch 2, the one before of its context",
+        "not in epoch 2, the previous epoch of its context",
         "region 0 'weights': 2 items: [2] nan, [16385] nan",
         "    call 9, stream 1: step(float*) <<<(4, 2), 256>>> (may write there)",
     ]
@@ -596,7 +596,7 @@ def test_removed_and_lost_contents_are_counted(cli: Cli, run_path: Path) -> None
     (w.path / "data-00000.bin").unlink()
     outcome = cli("blame", run_path, "--watch", "==3")
     assert outcome.status == 1
-    assert "5 changes could not be looked at: the contents are gone" in outcome.stdout
+    assert "5 changes not checked: the contents are gone" in outcome.stdout
     found = json.loads(cli("blame", run_path, "--watch", "==5", "--json").stdout)
     assert (found["found"]["epoch"], found["unseen"]) == (5, 5)
     part = cli("blame", run_path, "-r", "0", "--offset", "0", "--watch", "==3")
@@ -702,7 +702,7 @@ def test_a_change_behind_the_last_whole_item_is_told(cli: Cli, run_path: Path, n
     shown, found = cli(*command), json.loads(cli(*command, "--json").stdout)["found"]
     assert (shown.status, found["epoch"]) == (0, 1)
     assert [(hit["items"], hit["first"]) for hit in found["hits"]] == [(0, [])]
-    assert "region 0: only bytes behind the last whole item" in shown.stdout
+    assert "region 0: only bytes after the last whole item" in shown.stdout
     assert cli("blame", run_path, *of, "--watch", "==0", "--dtype", "f32").status == 0
 
 

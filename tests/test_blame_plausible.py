@@ -57,7 +57,7 @@ def test_random_bits_are_no_numbers(cli: Cli, run_path: Path) -> None:
     assert said["skipped"] == {"unlike": [0, 2], "early": []}
     shown = cli("blame", run_path, "--dtype", "f32", "--watch", "nan").stdout
     assert (
-        "skipped regions 0 'states', 2 'index': contents do not look like f32 (--all looks at them)"
+        "skipped regions 0 'states', 2 'index': contents do not look like f32 (--all searches them)"
     ) in shown.splitlines()
     everywhere = where(found(cli, run_path, "--all"))
     assert everywhere is not None and everywhere[0] == 0
@@ -85,7 +85,7 @@ def test_a_nan_that_was_there_did_not_appear(cli: Cli, run_path: Path) -> None:
     assert where(said) == (4, {0: [100, 101]})
     assert said["skipped"] == {"unlike": [], "early": [0]}
     shown = cli("blame", run_path, "--dtype", "f32", "--watch", "nan").stdout
-    assert "skipped what was nan before, in region 0 (--all shows it)" in shown
+    assert "skipped items that were nan before, in region 0 (--all shows it)" in shown
     assert where(found(cli, run_path, "-e", "5-")) == (5, {0: [200]})
     assert where(found(cli, run_path, "-e", "1-3")) is None
     assert where(found(cli, run_path, "--all")) == (0, {0: [100]})

@@ -428,7 +428,7 @@ def test_verify_says_how_to_see_the_bytes(cli: Cli, tmp_path: Path) -> None:
         w.epoch("sync", "full")
         w.close()
     assert cli("manifest", tmp_path / "b", "-o", tmp_path / "b.json").status == 0
-    hint = "to see the bytes, name the run that the manifest is of: --against RUN\n"
+    hint = "to see the bytes: --against RUN, the run of the manifest\n"
     outcome = cli("verify", tmp_path / "a", "--manifest", tmp_path / "b.json")
     assert outcome.status == 1
     assert hint in outcome.stdout

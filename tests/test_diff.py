@@ -104,7 +104,7 @@ def test_the_first_divergence_is_told_to_the_byte(first: Path, tmp_path: Path) -
     assert (process.divergence_count, process.differing, process.regions_differing) == (1, 3, 1)
     text = diff_text(report)
     assert text.startswith(
-        f"different: memory first parts in epoch 3, region 0 'weights' at byte {offset}, "
+        f"different: memory first diverges in epoch 3, region 0 'weights' at byte {offset}, "
         "after launch 4 of update (call "
     )
     assert "block 2, of 4" in text
@@ -210,7 +210,7 @@ def test_every_divergence_with_its_end(first: Path, tmp_path: Path) -> None:
     assert [d.epoch_a for d in short.processes[0].divergences] == [1]
     assert short.processes[0].divergence_count == 3
     assert "2 more divergences: --all describes them" in diff_text(short)
-    assert "how it spread" in diff_text(short)
+    assert "spread of the divergence" in diff_text(short)
 
 
 # ---- values ----
@@ -569,7 +569,9 @@ def test_the_exit_status_says_whether(
     assert cli("diff", first, first).status == 0
     different = cli("diff", first, second)
     assert different.status == 1
-    assert different.stdout.splitlines()[0].startswith("different: memory first parts in epoch 3,")
+    assert different.stdout.splitlines()[0].startswith(
+        "different: memory first diverges in epoch 3,"
+    )
     assert different.stderr == ""
     as_json = cli("diff", first, second, "--json", "--all", "--dtype", "f64")
     found = json.loads(as_json.stdout)

@@ -92,7 +92,7 @@ def test_a_missing_launch_and_another_shape(first: Path, tmp_path: Path) -> None
     assert (changed.kind, changed.before_a, changed.before_b) == ("changed", 4, 4)
     assert changed.kernels_a == changed.kernels_b == {"_Z4gradPfS_": 1}
     assert (missing.kind, missing.before_a, missing.count_b) == ("alone", 9, 0)
-    assert "10 correspond, 1 in another shape, 1 only in A" in diff_text(report)
+    assert "10 correspond, 1 with another shape, 1 only in A" in diff_text(report)
 
 
 def test_a_run_that_ended_early(first: Path, tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_leftovers_do_not_hide_what_was_written(tmp_path: Path) -> None:
     assert report.first is not None
     assert report.first[1].leftover and not report.memory_same
     text = diff_text(report)
-    assert text.startswith("different: memory that nothing wrote to is not the same in epoch 0")
+    assert text.startswith("different: memory that no call wrote differs in epoch 0")
     assert "no call wrote to it" in text
 
 
@@ -475,7 +475,7 @@ def test_processes_are_matched_by_what_was_run(tmp_path: Path) -> None:
     report = compared(tmp_path / "a", tmp_path / "b")
     assert [(p.process_a, p.process_b) for p in report.processes] == [(0, 1), (1, 2), (2, 0)]
     assert [p.divergence_count for p in report.processes] == [0, 1, 0]
-    assert "memory first parts in process 1, epoch 2" in diff_text(report)
+    assert "memory first diverges in process 1, epoch 2" in diff_text(report)
     assert "process 1 of A and 2 of B" in diff_text(report)
 
 

@@ -221,7 +221,7 @@ def test_copies_from_the_host(built: Path, run_path: Path) -> None:
     found = rebuilt(run)
     is_as_recorded(found)
     (note,) = but_where(found["here"]["notes"])
-    assert note.startswith("region 0: what the host copied there is taken from epoch 3, though add")
+    assert note.startswith("region 0: a copy from the host is taken from epoch 3, though add")
     again = run_path.with_name("again")
     found = rebuilt(record(again, *command, "--perturb", "3"))
     is_as_recorded(found)

@@ -431,7 +431,7 @@ def test_a_run_of_another_user_is_said_to_lack_the_exit(
     said: list[str] = []
     assert record.note_exit(tmp_path / "run", {"status": 0}, said.append)["processes"]
     assert said == [
-        f"{tmp_path}/run/run.json does not say how the program ended: "
+        f"{tmp_path}/run/run.json: cannot add the exit status: "
         "the directory belongs to another user"
     ]
     assert record.note_exit(tmp_path / "nothing", {"status": 0}, said.append) == {}
@@ -460,7 +460,7 @@ COMPLETE: dict[str, Any] = {"warnings": ["a smaller ring"], "losses": []}
         ((), "complete", COMPLETE, None),
         ((), "failed", {"reason": "disk full"}, "failed: disk full"),
         ((), "signal", {"reason": "SIGTERM"}, "signal: SIGTERM"),
-        ((), "running", {}, "it was killed, or still runs"),
+        ((), "running", {}, "the process was killed, or still runs"),
         (("refused",), "complete", {}, "1 refused epoch"),
         (("dropped",), "complete", {}, "1 dropped epoch"),
         (("loose",), "complete", {}, "1 loose epoch"),
@@ -493,7 +493,7 @@ def test_a_recording_that_must_be_there(recorded: Record, tmp_path: Path) -> Non
     (tmp_path / "prepared" / "p0" / "epochs.bin").touch()
     outcome = recorded("-q", "-o", "out", "--require-complete", "--", "cp", "-r", "prepared", "out")
     assert outcome.status == 2
-    assert outcome.stderr.endswith(": a process was killed before it could say anything\n")
+    assert outcome.stderr.endswith(": a process was killed before run.json listed it\n")
 
 
 def test_default_names_count_on(recorded: Record, recorder: list[str], tmp_path: Path) -> None:
@@ -531,7 +531,7 @@ def test_what_is_not_a_run_is_never_replaced(recorded: Record, tmp_path: Path, k
         out.symlink_to(other)
     outcome = recorded("-o", "out", "--force", "--", "true")
     assert outcome.status == 2
-    assert "exists and is not a run directory; it will not be replaced" in outcome.stderr
+    assert "exists and is not a run directory; choose another name" in outcome.stderr
     left = [p.read_text() for p in tmp_path.rglob("*") if p.is_file()]
     assert left == ["years of work"] * len(left)
     assert left

@@ -125,7 +125,7 @@ def test_a_difference_is_named(suite: pytest.Pytester) -> None:
     result.assert_outcomes(failed=2)
     for expected in (
         "two runs of the test leave different GPU memory",
-        "different: memory first parts in epoch 2, region 0",
+        "different: memory first diverges in epoch 2, region 0",
         "fill",
         "To look into the runs, keep them with --tt-keep DIR.",
     ):
@@ -252,7 +252,7 @@ def test_golden_manifests(suite: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1, failed=2)
     assert "GPU memory is not what " in message(result)
     assert "(--tt-update accepts it as it is now)" in message(result)
-    assert "memory first parts in epoch " in message(result)
+    assert "memory first diverges in epoch " in message(result)
     run(suite, "--tt-update", "-k", "one").assert_outcomes(passed=1, deselected=2)
 
     golden[0].write_text("{")

@@ -716,20 +716,20 @@ class Program:
         out, count = [], sum(step[0] == "Launch" for step in prepare)
         if count:
             many = f"{count} launch{'es' * (count > 1)}"
-            out.append(f"its input is what {many} since epoch {made['before']} make of it")
+            out.append(f"its input comes from epoch {made['before']} and {many} after it")
         function, params = launch[2], launch[8]
         wanted = SIZES[function][0]
         if len(params) < wanted:
             out.append(
-                f"the program gave {len(params)} of {wanted} bytes of parameters: what the kernel "
-                "saw of the others is not known"
+                f"the program gave {len(params)} of {wanted} bytes of parameters: the values "
+                "of the others are unknown"
             )
         if any(epoch.read is not None for epoch in epochs):
             out.append(PARTIAL)
         for kind, _, *what in prepare:
             if kind == "Upload" and what[5]:
                 out.append(
-                    f"region {what[2]}: what the host copied there is taken from epoch {what[4]}, "
+                    f"region {what[2]}: a copy from the host is taken from epoch {what[4]}, "
                     f"though {what[5]}"
                 )
         return out + [f"{what}: left out" for what in made["left_out"]]

@@ -146,7 +146,7 @@ def test_names_are_texts_and_nothing_else(run_path: Path) -> None:
 
 def test_the_divergence_is_on_the_page(recorded: tuple[Path, Path]) -> None:
     page = own_text(report(tt.open(recorded[0]), tt.open(recorded[1])))
-    assert "different: memory first parts in epoch 5, region 0 at byte 131072" in page
+    assert "different: memory first diverges in epoch 5, region 0 at byte 131072" in page
     assert "<b>c8</b> <b>96</b> <b>b1</b> <b>3d</b> 05" in page
     assert "<b>6c</b> <b>19</b> <b>8b</b> <b>3f</b> 05" in page
     assert "writes there, only in B" in page

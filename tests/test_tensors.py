@@ -84,7 +84,7 @@ def test_all_tensors_that_differ_are_told(runs: tuple[Path, Path]) -> None:
     assert (found.tensor_values.count, found.tensor_values.elements) == (2, 3 << 18)
     assert found.tensor_examples == [(17, "1.0", "2.0"), (500_000, "1.0", "nan")]
     shown = diff_text(report)
-    assert f"memory first parts in epoch 1, {LARGE} [17] (region 0 at byte 1070)" in shown
+    assert f"memory first diverges in epoch 1, {LARGE} [17] (region 0 at byte 1070)" in shown
     assert f"{ODD}, i4: 1 of 100 bytes differs, the first at byte 3" in shown
     assert "--dtype" not in shown
 

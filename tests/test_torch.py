@@ -383,7 +383,7 @@ def test_diff_names_the_tensor(runs: tuple[Path, Path]) -> None:
     outcome = support.ttanalyze("diff", *runs)
     assert outcome.status == 1
     first = outcome.stdout.splitlines()[0]
-    assert "memory first parts in epoch 2, layers.1.weight.grad [17] (region " in first
+    assert "memory first diverges in epoch 2, layers.1.weight.grad [17] (region " in first
     assert "index 17: 2.5 in A, 4.0 in B" in outcome.stdout
     found = json.loads(support.ttanalyze("diff", *runs, "--json").stdout)
     divergence = found["processes"][0]["divergences"][0]

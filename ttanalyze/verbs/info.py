@@ -241,7 +241,7 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     said = process["annotations"]
     pairs.append(("calls", f"{calls}, {text.count(said, 'annotation')}" if said else calls))
     if process["replayable"]:
-        pairs.append(("again", _again(process["replayable"])))
+        pairs.append(("replay", _again(process["replayable"])))
     if process["timeline"]:
         pairs.append(("GPU", _gpu_times(process["timeline"])))
     if process["capture_waits"]["count"]:
@@ -249,7 +249,7 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
     if process["late"]:
         calls, instructions = process["late"]["calls"], process["late"]["instructions"]
         what = f"{text.count(calls, 'call')}, {text.count(instructions, 'instruction')} in kernels"
-        pairs.append(("late", what))
+        pairs.append(("delayed", what))
     pairs.append(("bytes", _bytes(process)))
     pairs.append(("lost", _losses(process)))
     for incident in process["incidents"]:
@@ -311,9 +311,9 @@ def _epochs(process: dict[str, Any]) -> str:
 
 def _again(replayable: dict[str, Any]) -> str:
     launches = text.count(replayable["launches"], "launch", "launches")
-    out = f"{launches} of {text.count(replayable['kernels'], 'kernel')} with all to run again"
+    out = f"{launches} of {text.count(replayable['kernels'], 'kernel')}"
     missing = replayable["without_code"]
-    return f"{out}, but for the code of {text.listing(missing.items())}" if missing else out
+    return f"{out}; code missing: {text.listing(missing.items())}" if missing else out
 
 
 def _gpu_times(timeline: dict[str, Any]) -> str:

@@ -124,7 +124,7 @@ class Rebuilt(Graph):
             if not self.span.born_within(_row(self.span, number)):
                 out.append(f"region {number}: no epoch up to {self.span.first} has it, it is zeros")
         out += [
-            f"region {upload.region}: what the host copied there is taken from epoch "
+            f"region {upload.region}: a copy from the host is taken from epoch "
             f"{upload.epoch}, though {upload.doubt}"
             for upload in self.assumed
         ]

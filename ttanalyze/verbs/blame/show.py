@@ -22,7 +22,7 @@ from ttanalyze.verbs.blame.target import Target
 
 SHOWN_ITEMS = 4
 SHOWN_BYTES = 16
-NO_CALLS = "calls were not recorded, so none can be named"
+NO_CALLS = "no call can be named: the run has no recorded calls"
 
 
 def blame_text(found: Blame, colour: bool = False) -> str:
@@ -67,16 +67,16 @@ def sighting_text(
         when = f"first in epoch {found.epoch} ({_epoch(process, found.epoch)})"
         out.append(text.coloured(f"{watched}: {when}", "bold", colour))
         if found.since is not None:
-            out.append(f"not yet in epoch {found.since}, the one before of its context")
+            out.append(f"not in epoch {found.since}, the previous epoch of its context")
         names, events = _Names([hit.suspects for hit in found.hits]), calls_recorded(process)
         for hit in found.hits:
             label = f" {text.printable(hit.label)!r}" if hit.label else ""
             line = f"region {hit.region}{label}"
             line += f", from {hit.tensor} on: " if hit.tensor is not None else ": "
             if hit.items is None:
-                line += "which items can't be told, for contents are gone"
+                line += "items unknown: the contents are gone"
             elif not hit.items:
-                line += "only bytes behind the last whole item"
+                line += "only bytes after the last whole item"
             else:
                 pairs = zip(hit.first, kind.texts(hit.data), strict=True)
                 items = ", ".join(f"[{i}] {value}" for i, value in pairs)
@@ -88,7 +88,7 @@ def sighting_text(
         out += [] if events else [NO_CALLS]
     if seen.unseen:
         count = text.count(seen.unseen, "change")
-        out.append(f"{count} could not be looked at: the contents are gone")
+        out.append(f"{count} not checked: the contents are gone")
         out += _why_gone(process)
     region = None if target is None else target.region
     left_out = process.unread.count(0, len(process.epochs) - 1, region)
@@ -96,10 +96,10 @@ def sighting_text(
     word = text.printable(condition.text)
     if seen.unlike:
         which = _regions(process, seen.unlike)
-        out.append(f"skipped {which}: contents do not look like {kind.name} (--all looks at them)")
+        out.append(f"skipped {which}: contents do not look like {kind.name} (--all searches them)")
     if seen.early:
         which = _regions(process, seen.early)
-        out.append(f"skipped what was {word} before, in {which} (--all shows it)")
+        out.append(f"skipped items that were {word} before, in {which} (--all shows it)")
     return "\n".join(out)
 
 
@@ -114,7 +114,7 @@ def _regions(process: Process, numbers: list[int]) -> str:
 def _unread(count: int, what: str) -> list[str]:
     if not count:
         return []
-    return [f"{text.count(count, what)} not looked at: {UNREAD}; what changed then shows later"]
+    return [f"{text.count(count, what)} not checked: {UNREAD}; a change appears in a later epoch"]
 
 
 def _why_gone(process: Process) -> list[str]:

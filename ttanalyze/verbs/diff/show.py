@@ -91,8 +91,8 @@ class _Show:
             lead = f"process {process.process_a}, " if self.several else ""
             where = f"{lead}{_epoch(found)}, {_region(found)}"
             if found.leftover:
-                return f"memory that nothing wrote to is not the same in {where}"
-            return f"memory first parts in {where}{_after(found)}"
+                return f"memory that no call wrote differs in {where}"
+            return f"memory first diverges in {where}{_after(found)}"
         where = "the only common epoch" if points == 1 else f"all {points:,} common epochs"
         memory = f"memory is the same{within} in {where}"
         if not sum(p.region_epochs for p in report.processes):
@@ -195,7 +195,7 @@ class _Show:
             region = _both(found.region_a, found.region_b) + _label(found.label)
             rows.append([_both(found.epoch_a, found.epoch_b), region, f"{found.size:,}"])
         more = _more(process.regions_differing, shown, "region")
-        return self.table("how it spread", rows, {2}, more)
+        return self.table("spread of the divergence", rows, {2}, more)
 
     def _launches(self, found: Launches | None) -> list[str]:
         if found is None or not (found.changed or found.alone_a or found.alone_b):
@@ -205,7 +205,7 @@ class _Show:
         more = _more(found.stretch_count, shown, "place")
         out = self.table("launches that differ", rows, {0, 1, 3}, more)
         if not found.exact:
-            out.append("  (so much differs that a few more may correspond than were found to)")
+            out.append("  (too many differences: more launches may correspond)")
         return out
 
     def _regions(self, process: ProcessDiff) -> list[str]:
@@ -230,15 +230,15 @@ class _Show:
             out.append(f"{text.count(more, 'more divergence')}: --all describes them")
         first = described[0] if described else None
         if first and first.leftover:
-            out.append("to have memory zero from the start: record with --deterministic")
+            out.append("to start with zeroed memory: record with --deterministic")
         seen = first and (first.values or first.tensor_values)
         if first and first.bytes is not None and not seen:
-            out.append("to see the values: --dtype f32, or what they are")
+            out.append("to see the values: give their type, for example --dtype f32")
         launches = [s for s in first.suspects if s.kernel] if first else []
         if first and (len(launches) > 1 or first.suspect_count > len(first.suspects)):
             if any(s.how == HOW[POSSIBLE] for s in launches):
-                out.append("to know which launches are given it: record with --params")
-            out.append("to narrow it down: record both with --epoch launch, or kernel:NAME")
+                out.append("to find the launches that get a pointer to it: record with --params")
+            out.append("to narrow it down: record both with --epoch launch or --epoch kernel:NAME")
         return ["", *out] if out else []
 
 
@@ -295,7 +295,7 @@ def _more(count: int, shown: Sequence[object], noun: str) -> str:
 def _launch_counts(found: Launches) -> str:
     parts = [f"{found.same:,} correspond"]
     if found.changed:
-        parts.append(f"{found.changed:,} in another shape")
+        parts.append(f"{found.changed:,} with another shape")
     sides = (("A", found.alone_a), ("B", found.alone_b))
     out = ", ".join(parts + [f"{count:,} only in {side}" for side, count in sides if count])
     others = (("A", found.others_a), ("B", found.others_b))
@@ -343,7 +343,7 @@ def _after(found: Divergence) -> str:
 
 def _since(found: Divergence) -> str:
     if found.equal_a is None:
-        return "never: it differs since it is there"
+        return "never: it differs from its first epoch on"
     assert found.equal_b is not None
     return f"up to epoch {_both(found.equal_a, found.equal_b)}"
 
@@ -361,7 +361,7 @@ def _bytes(found: Divergence) -> str:
     count = found.bytes
     out = bytewise.bytes_text(count.count, count.first, count.last)
     if count.extent_count > 1:
-        out += f", in {text.count(count.extent_count, 'stretch', 'stretches')}"
+        out += f", in {text.count(count.extent_count, 'range', 'ranges')}"
     return out + (" (of the first gibibyte that differs)" if found.partial else "")
 
 
@@ -400,7 +400,7 @@ def _values(found: ValueDifference, examples: list[tuple[int, str, str]]) -> str
     if found.count > len(examples):
         lines.append("…")
     if found.tail_differs:
-        lines.append(f"the last {text.count(found.tail, 'byte')}, no whole item, differ")
+        lines.append(f"the last {text.count(found.tail, 'byte')} (a partial item) differ")
     return "\n".join(lines)
 
 

@@ -86,7 +86,9 @@ class Recorded:
         of = f" of {self.processes} processes" if self.processes > 1 else ""
         amount = text.count(self.epochs, "epoch")
         if self.launches:
-            amount += f" and {text.count(self.launches, 'launch', 'launches')} to run again"
+            amount += (
+                f" and {text.count(self.launches, 'replayable launch', 'replayable launches')}"
+            )
         line = f"recorded {amount}{of}, {text.size(self.bytes)}, in {self.out}"
         if self.warnings:
             line += f"; {text.count(self.warnings, 'warning')}: ttanalyze info {self.out}"
@@ -116,7 +118,7 @@ def record(
     shim = libraries.shim()
     simulator = libraries.simulator() if sim else None
     if simulator is None and not driver_loads():
-        raise Error("no GPU driver (libcuda.so.1) here; add --sim to record on the simulator")
+        raise Error("no GPU driver (libcuda.so.1) found; add --sim to record on the simulator")
     given = os.environ.get("TT_OUT")
     out = (out or (Path(given) if given else default_out(argv[0]))).absolute()
     make_way(out, force)
@@ -190,7 +192,7 @@ def make_way(out: Path, force: bool) -> None:
         if not force:
             raise Error(f"{out} exists; choose another name, or replace it with --force")
         if not stat.S_ISDIR(mode) or not _is_run(out):
-            raise Error(f"{out} exists and is not a run directory; it will not be replaced")
+            raise Error(f"{out} exists and is not a run directory; choose another name")
         shutil.rmtree(out)
     except OSError as e:
         raise system_error(out, e) from None
@@ -209,7 +211,7 @@ def without(path: str, separators: str) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="ttanalyze-") as folder:
         link = os.path.join(folder, os.path.basename(path))
         if set(link) & set(separators):
-            raise Error(f"{path}: a path with {separators!r} in it can't be used; set TMPDIR")
+            raise Error(f"{path}: the path has one of {separators!r}; set TMPDIR to another folder")
         os.symlink(path, link)
         yield link
 
@@ -325,7 +327,7 @@ def note_exit(
             replace_in(folder, "run.json", orjson.dumps({**info, "exit": ending}))
     except PermissionError as e:
         if warn:
-            warn(f"{path} does not say how the program ended: {e.strerror}")
+            warn(f"{path}: cannot add the exit status: {e.strerror}")
     except OSError:
         pass
     return info
@@ -366,12 +368,12 @@ def _incomplete(processes: list[tuple[dict[str, Any], bytes]], folders: int) -> 
     if not folders:
         return "no process was recorded"
     if len(processes) < folders:
-        return "a process was killed before it could say anything"
+        return "a process was killed before run.json listed it"
     for told, epochs in processes:
         lead = f"process {told.get('process')}: " if folders > 1 else ""
         status, reason = told.get("status"), told.get("reason") or "no reason given"
         if status == statuses.RUNNING:
-            return f"{lead}it was killed, or still runs"
+            return f"{lead}the process was killed, or still runs"
         if status != statuses.COMPLETE:
             return f"{lead}{status}: {reason}"
         if losses := told.get("losses"):

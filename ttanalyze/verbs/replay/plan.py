@@ -28,9 +28,9 @@ from ttanalyze.output import text
 OTHERS = {"managed": "the host", "ipc": "another process"}  # who else writes to such memory
 POINTER = 8  # bytes
 USED = ("textures", "surfaces")
-PARTIAL = "epochs looked only at memory that calls name: what other memory held is not sure"
+PARTIAL = "epochs read only memory that calls name: the contents of other memory are uncertain"
 WHY_BAD = {  # by flag, of epochs
-    layout.REFUSED: "was given up, as work of the program held it up",
+    layout.REFUSED: "was refused, because work of the program blocked it",
     layout.DROPPED: "was dropped: it has no contents",
     layout.LOOSE: "was cut while work was running: it may be torn",
 }
@@ -83,13 +83,13 @@ class Plan:
         launches = sum(isinstance(step.what, Launch) for step in self.prepare)
         if launches:
             before = text.count(launches, "launch", "launches")
-            out.append(f"its input is what {before} since epoch {self.before} make of it")
+            out.append(f"its input comes from epoch {self.before} and {before} after it")
         out += lacking(self.process, [self.launch])
         if any(is_partial(self.process, epoch) for epoch in (self.before, self.after)):
             out.append(PARTIAL)
         whats = (step.what for step in self.prepare)
         out += [
-            f"region {what.region}: what the host copied there is taken from epoch {what.epoch}, "
+            f"region {what.region}: a copy from the host is taken from epoch {what.epoch}, "
             f"though {what.doubt}"
             for what in whats
             if isinstance(what, Upload) and what.doubt
@@ -104,8 +104,8 @@ def lacking(process: Process, given: Iterable[Launch]) -> list[str]:
         wanted = int(modules.function(process, function)["param_bytes"])
         if has < wanted:
             out.append(
-                f"the program gave {has} of {wanted} bytes of parameters: what the kernel saw of "
-                "the others is not known"
+                f"the program gave {has} of {wanted} bytes of parameters: the values of "
+                "the others are unknown"
             )
     return out
 

@@ -66,7 +66,7 @@ def _verdict(found: Outcome) -> str:
         return f"{what} leaves {regions} as recorded{within}"
     if found.status == DIFFERS:
         differ = text.count(len(found.differences), "region")
-        return f"{what} leaves {differ} of {found.regions} other than recorded"
+        return f"{what} leaves {differ} of {found.regions} different from the recording"
     if found.status == UNCHECKED:
         return f"{what} ran: {text.printable(found.reason)}"
     return f"{what}: {text.printable(_why(found))}"
@@ -104,7 +104,7 @@ def difference_lines(
     pairs = [("blocks", bytewise.blocks_text(found.blocks, found.block_count))]
     if found.bytes is not None:
         one = found.bytes
-        some = " of those looked at" if found.partial else ""
+        some = " of the compared bytes" if found.partial else ""
         pairs.append(("bytes", bytewise.bytes_text(one.count, one.first, one.last) + some))
     if found.values is not None:
         pairs.append(("values", values_text(found.values)))
@@ -203,7 +203,7 @@ def stretches_text(found: Sequence[Stretch], colour: bool = False, width: int = 
     uploads, size = sum(one.uploads for one in found), sum(one.upload_bytes for one in found)
     if uploads:
         copies = text.count(uploads, "copy from the host", "copies from the host")
-        out.append(f"taken on trust: {copies}, {text.size(size)}, as the next epoch has them")
+        out.append(f"not checked: {copies}, {text.size(size)}, taken from the next epoch")
     out.append(_counted([one.status for one in found], "stretch", "stretches"))
     return "\n".join(out)
 
@@ -238,7 +238,7 @@ def verdicts_text(found: Sequence[Verdict], colour: bool = False, width: int = 0
     out += noted((str(one.seq), _why(one)) for one in found if one.reason)
     for one in found:
         if one.recorded is False and one.status == STEADY:
-            out.append(f"launch {one.seq}: the same in all runs, but not what was recorded")
+            out.append(f"launch {one.seq}: the same in all runs, but different from the recording")
             for difference in one.differences[:1]:
                 out += difference_lines(difference, SIDES, colour)
     out += noted((str(one.seq), note) for one in found for note in one.notes)
@@ -281,6 +281,8 @@ def _variations(one: Verdict, colour: bool) -> list[str]:
         first, *more = difference_lines(variation.widest, FIRST_AND_OTHER, colour)
         others = text.count(one.runs - 1, "other run")
         contents = text.count(variation.contents, "different content")
-        lines += [f"{first}: not as in the first in {variation.runs} of {others}, {contents}"]
+        lines += [
+            f"{first}: differs from the first run in {variation.runs} of {others}, {contents}"
+        ]
         lines += more
     return lines

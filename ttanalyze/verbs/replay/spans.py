@@ -149,7 +149,7 @@ def _begun(found: Span) -> Stretch:
     uploads = [step.what for step in found.steps if isinstance(step.what, Upload)]
     out.uploads, out.upload_bytes = len(uploads), sum(what.reach for what in uploads)
     out.notes = [
-        f"region {what.region}: what the host copied there is taken from epoch {what.epoch}, "
+        f"region {what.region}: a copy from the host is taken from epoch {what.epoch}, "
         f"though {what.doubt}"
         for what in uploads
         if what.doubt

@@ -43,7 +43,7 @@ def verify_text(report: VerifyReport, colour: bool = False) -> str:
     for difference in report.differences:
         out += ["", *_difference(difference, colour)]
     if not report.against and any(d.changed_block_count for d in _unseen(report)):
-        out += ["", "to see the bytes, name the run that the manifest is of: --against RUN"]
+        out += ["", "to see the bytes: --against RUN, the run of the manifest"]
     hidden = report.total_differences - len(report.differences)
     if report.stopped:
         out += ["", "stopped at the first difference; --continue finds the others"]
