@@ -79,7 +79,7 @@ def test_replays_that_are_held_up_for_long(command: list[str], tmp_path: Path) -
     recorded = support.recording(SIM, run, **OPTIONS, stall_ms="800")
     outcome = support.run(["sh", "-c", f"exec {command[0]} {said} 2>{said}"], recorded)
     told = said.read_text()
-    assert "waited more than 800 ms for work of the program: it was called off" in told
+    assert "waited more than 800 ms for work of the program: it was cancelled" in told
     assert outcome == support.run([*command, str(said)], SIM)
     opened = tt.open(run)
     points = opened.epochs.query("trigger == 'graph-node'")

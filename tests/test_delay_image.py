@@ -175,7 +175,7 @@ def test_what_is_no_cubin(put: Put, tmp_path: Path) -> None:
     for length in (0, 3, 64, len(whole) // 2):
         (tmp_path / "damaged").write_bytes(whole[:length])
         made = put(tmp_path / "damaged", delay=2000)
-        assert made.image is None and "nothing in a module is late" in made.said
+        assert made.image is None and "nothing in a module is delayed" in made.said
 
 
 # ---- files ----
@@ -230,5 +230,5 @@ def test_a_file_that_is_none(
     path.write_text(content if isinstance(content, str) else json.dumps(whole | content))
     made = put(CUBINS[0], delay_load=path)
     assert made.image is None and made.config["kernels"] == {}
-    assert made.said.startswith(f"nothing is late: {path}: offset ") and why in made.said
+    assert made.said.startswith(f"nothing is delayed: {path}: offset ") and why in made.said
     assert made.said.count("\n") == 1

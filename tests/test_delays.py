@@ -139,7 +139,7 @@ def test_what_was_late_in_a_program_that_was_killed(built: Path, tmp_path: Path)
     options = ["record", "--sim", "-q", "-o", str(run), "--delay-dump", str(dumped)]
     outcome = support.ttanalyze(*options, *command, environment=SIM)
     assert outcome.status == 137 and not dumped.exists()
-    said = f"ttanalyze: no {dumped}: {run}: killed before what was late was written"
+    said = f"ttanalyze: cannot write {dumped}: {run}: killed before what was late was written"
     assert said in outcome.stderr.splitlines()
 
 
@@ -169,7 +169,7 @@ def test_what_was_late_can_be_had_again(
     kernels = {c.get("kernel_name") for c in found.launches.values()}
     assert kernels == {"make_values", "use_values", None}
     assert found.count_on() == (0, len(late))
-    assert f"late     {len(late)} calls, 0 instructions in kernels" in cli("info", run).stdout
+    assert f"delayed  {len(late)} calls, 0 instructions in kernels" in cli("info", run).stdout
 
     dumped = tmp_path / "dumped.json"
     dumped.write_text(found.to_json())
@@ -208,7 +208,7 @@ def test_a_file_that_is_none_makes_nothing_late(examples: Path, tmp_path: Path) 
     program = [str(examples / "handoff"), "--steps", "1", "--size", "10"]
     outcome = record(tmp_path / "run", program, launch_delay=0, delay_load=path)
     assert outcome.status == 0
-    said = [line for line in outcome.stderr.splitlines() if "nothing is late" in line]
+    said = [line for line in outcome.stderr.splitlines() if "nothing is delayed" in line]
     assert len(said) == 1 and f"{path}: offset " in said[0] and "no such member" in said[0]
     assert tt.open(tmp_path / "run").processes[0].info["warnings"] == [
         said[0].removeprefix("ttanalyze: ")
@@ -220,7 +220,10 @@ def test_delays_of_code_that_is_not_there(examples: Path, tmp_path: Path) -> Non
     path = config(tmp_path, kernels={"k": KERNEL | {"instrumentation_points": points}})
     program = [str(examples / "handoff"), "--steps", "1", "--size", "10"]
     outcome = record(tmp_path / "run", program, launch_delay=0, delay_load=path)
-    assert "1 delays in 1 kernels were not put in, for there was no such code: k" in outcome.stderr
+    assert (
+        "1 delays in 1 kernels were not inserted, because the code was not loaded: k"
+        in outcome.stderr
+    )
 
 
 # ---- mistakes ----

@@ -140,7 +140,7 @@ def test_a_driver_that_lacks_a_call(call: str, built: Path, tmp_path: Path) -> N
     if call == "cuCtxGetCurrent":  # without it no context is ever found
         assert not (tmp_path / "run").exists()
         return
-    line = f"recording stopped: this driver is too old: it has no {call}"
+    line = f"recording stopped: the driver is too old: it has no {call}"
     assert recorded.stderr.count("\n") == bare.stderr.count("\n") + 1
     assert f"ttanalyze: {line}\n" in recorded.stderr
     info = tt.open(tmp_path / "run").processes[0].info

@@ -773,9 +773,7 @@ def test_a_disk_that_hangs_at_the_end_of_the_process(failing: Path, run: Path) -
     environment = slow_disk(failing, run, f"{EPOCHS}-{EPOCHS + 2}", 1000, stall_ms="100")
     outcome = support.run(fills("1,1000,1", "3,0,2"), environment)
     assert outcome.status == 0
-    stopped(
-        outcome, run, "the drain got no further for 100 ms: 4 epochs may be missing at the end$"
-    )
+    stopped(outcome, run, "the drain was blocked for 100 ms: the last 4 epochs may be missing$")
 
 
 def test_a_disk_that_hangs_at_the_end_of_a_context(failing: Path, run: Path) -> None:
@@ -783,7 +781,7 @@ def test_a_disk_that_hangs_at_the_end_of_a_context(failing: Path, run: Path) -> 
     environment = slow_disk(failing, run, f"{EPOCHS}-{EPOCHS}", 1500, stall_ms="100")
     outcome = support.run(fills("1,1000,1", "3,0,2", "end"), environment)
     (line,) = own_lines(outcome)
-    assert line.endswith("the drain got no further: 4 of its epochs may have no contents")
+    assert line.endswith("the drain was blocked: 4 of its epochs may have no contents")
     opened = tt.open(run)
     assert opened.processes[0].status == "complete"
     assert opened.epochs["refused"].tolist() == [False, True, True, True]
@@ -998,7 +996,7 @@ def test_graphs_that_the_driver_does_not_describe(
     opened = tt.open(run)
     (process,) = opened.processes
     name = call.partition(":")[0]
-    told = f"what a graph consists of is not known: {name}: CUDA_ERROR_NOT_SUPPORTED"
+    told = f"the nodes of a graph are unknown: {name}: CUDA_ERROR_NOT_SUPPORTED"
     assert (told in opened.warnings) != known
     assert all(process.graphs.known(0, int(e["seq"])) == known for e in process.events[:9])
     check_stored(opened)
@@ -1027,8 +1025,8 @@ def test_a_graph_that_is_refused_with_nodes_of_ours(
     environment = with_failing(library, "FAILING_DRIVER", what, run, epoch="graph-node:.")
     outcome = support.run(command, environment | {"FAILING_WRAPPERS": ""})
     compare("", bare, outcome)
-    told = "there is nothing of the recorder's inside a graph: the driver refuses it so"
-    inside = "in a graph inside this one"  # kernels there get no epochs anyway
+    told = "no epochs and times inside a graph: the driver refuses them"
+    inside = "in a child graph"  # kernels there get no epochs anyway
     warnings = [text for text in tt.open(run).warnings if inside not in text]
     assert warnings[0] == told and "no epoch was cut" in warnings[1] and len(warnings) == 2
     assert "graph-node" not in set(tt.open(run).epochs["trigger"])
@@ -1076,7 +1074,7 @@ def test_memory_of_the_ring_is_given_back_in_the_middle(
     environment = with_failing(library, "FAILING_DRIVER", "cuMemCreate:1:2", run, deterministic="1")
     outcome = support.run(command, environment, timeout=30)
     compare("example-async", bare, outcome)
-    assert "gave its own back" in outcome.stderr
+    assert "freed its own" in outcome.stderr
     opened = tt.open(run)
     assert opened.processes[0].info["ring"]["place"] == "host"
     check_stored(opened)
@@ -1144,14 +1142,14 @@ def test_a_driver_that_never_answers(call: str, failing: Path, built: Path, run:
 @pytest.mark.parametrize(
     ("call", "recording", "told"),
     [
-        ("cuModuleGetGlobal_v2:2", "calls", "place and contents of .* are not known: cuModule"),
-        ("cuFuncGetAttribute:5", "calls", "registers and limits of add are not known: cuFuncGetAt"),
-        ("cuFuncGetParamInfo:2", "calls", "parameters of fill are not known: cuFuncGetParamInfo: "),
-        ("cuGraphGetNodes:1", "graphs", "there are no epochs inside a graph: it can't be read$"),
-        ("cuGraphNodeGetType:1", "graphs", "there may be no epochs .* of a kernel inside a graph"),
-        ("cuGraphKernelNodeGetParams_v2:2", "graphs", "there may be no epochs .* a kernel inside"),
-        ("cuGraphInstantiateWithFlags:1", "graphs", "there is nothing of the recorder's inside"),
-        ("cuStreamCreateWithPriority:4", "flight", "no events to time the work of context 0 with"),
+        ("cuModuleGetGlobal_v2:2", "calls", "place and contents of .* are unknown: cuModule"),
+        ("cuFuncGetAttribute:5", "calls", "registers and limits of add are unknown: cuFuncGetAt"),
+        ("cuFuncGetParamInfo:2", "calls", "parameters of fill are unknown: cuFuncGetParamInfo: "),
+        ("cuGraphGetNodes:1", "graphs", "no epochs inside a graph: it can't be read$"),
+        ("cuGraphNodeGetType:1", "graphs", "a kernel in a graph may have no epochs and times"),
+        ("cuGraphKernelNodeGetParams_v2:2", "graphs", "a kernel in a graph may have no"),
+        ("cuGraphInstantiateWithFlags:1", "graphs", "no epochs and times inside a graph"),
+        ("cuStreamCreateWithPriority:4", "flight", "no CUDA events to time the work of"),
     ],
 )  # fmt: skip
 def test_what_the_driver_does_not_tell_is_counted_as_lost(
@@ -1208,8 +1206,8 @@ def test_the_current_context_is_not_known_at_the_first_call(
             "ptx:tt_capture_digest",
             "^.*the driver refused the capture kernels: CUDA_ERROR_INVALID_PTX$",
         ),
-        ("pinned:1", "no memory for the ring, neither on the device nor pinned on the host$"),
-        ("pinned:100000", "no memory for the ring, neither on the device nor pinned on the host$"),
+        ("pinned:1", "no memory for the ring: neither on the device nor pinned on the host$"),
+        ("pinned:100000", "no memory for the ring: neither on the device nor pinned on the host$"),
     ],
 )
 def test_the_driver_refuses_the_recorder(
@@ -1232,10 +1230,10 @@ def test_the_driver_refuses_the_recorder(
         (
             "128M",
             None,
-            "little device memory to spare: the ring is 16 MiB instead of 256",
+            "not enough free device memory: the ring is 16 MiB instead of 256",
             "device",
         ),
-        ("16M", None, "no device memory to spare: the ring is 64 MiB of pinned", "host"),
+        ("16M", None, "no free device memory: the ring is 64 MiB of pinned", "host"),
         ("16M", "pinned:20000000", "recording stopped: no memory for the ring", "none"),
         ("128M", "pinned:100000", "recording stopped: no memory for the ring", "none"),
     ],
@@ -1269,7 +1267,7 @@ def test_memory_runs_short_while_work_waits_for_the_host(built: Path, run: Path)
     bare = support.run(command, environment)
     outcome = support.run(command, support.recording(environment, run, stall_ms="500"), timeout=20)
     compare("", bare, outcome)
-    told = "the program ran short of device memory: work of it did not end"
+    told = "the program ran short of device memory: its work did not end"
     assert told in outcome.stderr
     assert tt.open(run).processes[0].info["status"] == "complete"
     assert tt.verify.verify(tt.open(run), run / "manifest.json").same

@@ -167,7 +167,7 @@ def test_without_cupti_there_are_events(built: Path, run: Path, tmp_path: Path) 
     environment = support.recording(SIM, run, timeline="cupti") | {"LD_LIBRARY_PATH": str(alone)}
     outcome = support.run(support.command("example-vecadd", built), environment)
     assert outcome.status == 0
-    assert "events time the program's calls instead" in outcome.stderr
+    assert "CUDA events time the calls instead" in outcome.stderr
     process = tt.open(run).processes[0]
     said = process.info["timeline"]
     assert (said["asked"], said["source"]) == ("cupti", "events")

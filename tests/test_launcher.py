@@ -560,7 +560,7 @@ def test_without_a_driver_it_says_what_to_do(
 ) -> None:
     monkeypatch.setattr(record, "driver_loads", lambda: False)
     monkeypatch.setenv("TT_LIB", str(stand_ins))
-    with pytest.raises(Error, match=r"no GPU driver \(libcuda.so.1\) here; add --sim"):
+    with pytest.raises(Error, match=r"no GPU driver \(libcuda.so.1\) found; add --sim"):
         record.record(["true"], tmp_path / "out")
 
 

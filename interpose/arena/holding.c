@@ -88,7 +88,7 @@ CUresult arena_zero(struct holding *h, CUdeviceptr p, uint64_t size)
 			r = CUDA_SUCCESS;
 		}
 		if (r == CUDA_ERROR_NOT_READY)
-			session_warn("the program's work holds the device up: an allocation's address may differ between runs");
+			session_warn("the program's work blocks the device: an allocation's address may differ between runs");
 	}
 	h->held_up = r == CUDA_ERROR_NOT_READY;
 	arena_exchange(&mode);

@@ -87,7 +87,7 @@ static bool is_due(struct context *c, uint32_t trigger)
 	if (!capture_held_up(p) || capture_settled(p))
 		return !implied || p->gap || !p->epochs || context_work(c) != c->work_captured;
 	p->gap = true;
-	session_lost("no epochs are captured while a capture is held up");
+	session_lost("no epochs are captured while a capture is blocked");
 	return false;
 }
 
@@ -273,13 +273,13 @@ static bool give_back(struct thread *t, struct context *c, struct capture *p)
 		expected = capture_destroy(p);
 	gate_open();
 	if (!ended) {
-		session_warn("the program ran short of device memory: work of it did not end, so the recorder kept its own");
+		session_warn("the program ran short of device memory: its work did not end, so the recorder kept its own");
 		return false;
 	}
 	capture_freed(c, expected);
 	c->short_of_memory = true;
 	if (session_state == SESSION_ON && !all) {
-		session_warn("the program ran short of device memory: the recorder gave its own back");
+		session_warn("the program ran short of device memory: the recorder freed its own");
 		c->capture = capture_create(c, true);
 	}
 	return true;

@@ -122,7 +122,7 @@ static void leave_out(struct capture *p, struct pending *q, uint32_t flag)
 
 static void refuse(struct capture *p, struct pending *q, const char *why)
 {
-	session_warn("epochs were not captured: %s; their changes show in the next one", why);
+	session_warn("epochs were not captured: %s; the next epoch has their changes", why);
 	leave_out(p, q, TT_EPOCHF_REFUSED);
 }
 

@@ -126,10 +126,10 @@ static bool make_ring(struct capture *p, uint64_t *wanted)
 static void tell_ring(const struct capture *p, uint64_t wanted)
 {
 	if (p->ring.host)
-		session_warn("no device memory to spare: the ring is %llu MiB of pinned host memory",
+		session_warn("no free device memory: the ring is %llu MiB of pinned host memory",
 			     (unsigned long long)(p->ring.size >> 20));
 	else if (p->ring.size < wanted)
-		session_warn("little device memory to spare: the ring is %llu MiB instead of %llu",
+		session_warn("not enough free device memory: the ring is %llu MiB instead of %llu",
 			     (unsigned long long)(p->ring.size >> 20), (unsigned long long)(wanted >> 20));
 	session_set_ring(p->ring.size, p->ring.host ? "host" : "device");
 }
@@ -208,7 +208,7 @@ static struct capture *create(struct context *c, bool host_only)
 	CUresult r;
 
 	if (!p) {
-		session_fail("no host memory to capture with");
+		session_fail("no host memory for captures");
 		return NULL;
 	}
 	pthread_mutex_init(&p->calling_off, NULL);
@@ -246,7 +246,7 @@ static struct capture *create(struct context *c, bool host_only)
 		if (refused)
 			session_fail("the driver refused the recorder %s", refused);
 		else
-			session_fail("no memory for the ring, neither on the device nor pinned on the host");
+			session_fail("no memory for the ring: neither on the device nor pinned on the host");
 		destroy(p);
 		return NULL;
 	}
@@ -363,7 +363,7 @@ void capture_failed(struct capture *p, CUresult r, const char *call)
 	real.cuGetErrorName(r, &name);
 	session_listeners.context_failed(p->context, r, call, 0);
 	atomic_store(&p->broken, true);
-	session_fail("the context failed (%s from %s): what was not drained before is lost", name, call);
+	session_fail("the context failed (%s from %s): epochs not drained before are lost", name, call);
 }
 
 /* What the device wrote before is read after. */

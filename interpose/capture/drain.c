@@ -57,7 +57,7 @@ static bool wait_captured(struct pending *q)
 	bool captured = capture_wait(p, q->slot, off ? 0 : options.stall_ms);
 
 	if (!captured && !p->broken && !session_hurried() && session_state == SESSION_ON)
-		session_warn("epoch %u waited more than %u ms for work of the program: it was called off", q->epoch.number,
+		session_warn("epoch %u waited more than %u ms for work of the program: it was cancelled", q->epoch.number,
 			     options.stall_ms);
 	while (!captured && !p->broken && !atomic_load(&drain.stopping) && !session_hurried()) {
 		capture_call_off(p, q->slot);
@@ -238,7 +238,7 @@ void drain_leave(struct capture *p)
 		wait_for_change(100);
 	pthread_mutex_unlock(&drain.lock);
 	if (left && session_state == SESSION_ON)
-		session_lost("a context ended while the drain got no further: %u of its epochs may have no contents", left);
+		session_lost("a context ended while the drain was blocked: %u of its epochs may have no contents", left);
 }
 
 void drain_stop(void)
@@ -250,7 +250,7 @@ void drain_stop(void)
 	pthread_cond_broadcast(&drain.changed);
 	pthread_mutex_unlock(&drain.lock);
 	if (left)
-		session_fail("the drain got no further for %u ms: %u epochs may be missing at the end", options.stall_ms, left);
+		session_fail("the drain was blocked for %u ms: the last %u epochs may be missing", options.stall_ms, left);
 }
 
 void drain_forget(void)

@@ -115,7 +115,7 @@ static bool read_entries(const struct pending *q, uint64_t at, struct arrived *a
 		return true;
 	free(a->entries);
 	if (!p->broken && !drain_is_stopping())
-		session_fail("epoch %u came damaged out of the ring", q->epoch.number);
+		session_fail("epoch %u is damaged in the ring", q->epoch.number);
 	return false;
 }
 

@@ -38,7 +38,7 @@ void instrumentation_switch_off(const struct context *c)
 void instrumentation_give_up(struct instrumentation *q)
 {
 	q->given_up = true;
-	session_lost("there are no more epochs inside a graph: not all of its launches can be followed");
+	session_lost("no more epochs inside a graph: the recorder cannot follow all of its launches");
 }
 
 /* ---- what a point reads ---- */
@@ -289,7 +289,7 @@ static bool capture(struct capture *p, struct instrumentation *q, struct exec *x
 	if (atomic_load(&captures_active))
 		return false;
 	if (!queue(p, q, s)) {
-		session_lost("epochs inside graphs were not captured: those of launches before are held up");
+		session_lost("epochs inside graphs were not captured: those of earlier launches are blocked");
 		return false;
 	}
 	if ((why = prepare_all(p, q, x, &largest))) {

@@ -30,7 +30,7 @@ static const struct function *chosen(const struct context *c, CUgraphNode node)
 	bool told = real.cuGraphNodeGetType(node, &type) == CUDA_SUCCESS;
 	bool kernel = told && type == CU_GRAPH_NODE_TYPE_KERNEL;
 	if (!told || (kernel && real.cuGraphKernelNodeGetParams_v2(node, &p) != CUDA_SUCCESS)) {
-		session_lost("there may be no epochs and times of a kernel inside a graph: the driver does not describe it");
+		session_lost("a kernel in a graph may have no epochs and times: the driver does not describe it");
 		return NULL;
 	}
 	if (!kernel || (p.ctx && p.ctx != c->handle))
@@ -52,13 +52,11 @@ static void add_spot(struct instrumentation *q, uint32_t position, const struct 
 	};
 
 	if (s.captured && q->point_count == POINTS_MOST) {
-		session_lost("inside a graph there are epochs after %d kernels at most: others that were chosen are left out",
-			     POINTS_MOST);
+		session_lost("at most %d kernels in a graph have epochs: the other chosen kernels have none", POINTS_MOST);
 		s.captured = false;
 	}
 	if (s.stamped && q->stamped_count == STAMPED_MOST) {
-		session_lost("inside a graph %d kernels at most have times: others that were chosen are left out",
-			     STAMPED_MOST);
+		session_lost("at most %d kernels in a graph have times: the other chosen kernels have none", STAMPED_MOST);
 		s.stamped = false;
 	}
 	if (!s.captured && !s.stamped)
@@ -205,7 +203,7 @@ static bool add_last(struct instrumentation *q, CUgraphNode last, CUgraph graph,
 static void destroy_node(CUgraphNode *node)
 {
 	if (*node && real.cuGraphDestroyNode(*node) != CUDA_SUCCESS)
-		session_warn("a graph of the program has a node of the recorder's: the driver does not take it out again");
+		session_warn("a graph of the program keeps a node of the recorder: the driver does not remove it");
 	*node = NULL;
 }
 
@@ -288,7 +286,7 @@ static struct instrumentation *insert(struct context *c, CUgraph graph, uint64_t
 	}
 	if (why) {
 		bool epochs = q ? q->point_count : options.epoch.inside.count;
-		session_lost("there are no %s inside a graph: %s", epochs ? "epochs" : "times", why);
+		session_lost("no %s inside a graph: %s", epochs ? "epochs" : "times", why);
 		if (q)
 			instrumentation_free(q);
 		q = NULL;
@@ -302,7 +300,7 @@ struct instrumentation *instrumentation_insert(struct thread *t, struct context 
 	if (!options.epoch.inside.count && !options.stamps.count)
 		return NULL;
 	if (!driver_has_calls()) {
-		session_lost("there is nothing of the recorder's inside graphs: the driver lacks calls for it");
+		session_lost("no epochs and times inside graphs: the driver lacks calls for them");
 		return NULL;
 	}
 	CUstreamCaptureMode mode = recorder_work_begin(t);

@@ -156,7 +156,7 @@ static struct delays *create(struct thread *t, struct context *c)
 	}
 	recorder_work_end(t, mode);
 	if (!d->slots)
-		session_warn("no pinned memory for delays: streams are not late");
+		session_warn("no pinned memory for delays: streams are not delayed");
 	d->next = releaser.all;
 	releaser.all = d;
 	return d;
@@ -227,7 +227,7 @@ void delays_look_for_clusters(const char *kernel, CUfunction f, const uint32_t c
 		any |= cluster[i] > 1 || (real.cuFuncGetAttribute(&own, sizes[i], f) == CUDA_SUCCESS && own > 1);
 	}
 	if (!any)
-		session_warn("%.150s has no clusters: all of its blocks are late alike", kernel);
+		session_warn("%.150s has no clusters: all of its blocks get the same delay", kernel);
 }
 
 void delays_context_ends(struct context *c)

@@ -28,7 +28,7 @@ static void not_told(const char *what, const char *name, const char *call, CUres
 	if (driver_context_lost(r))
 		session_fail("the context failed (%s from %s)", error, call);
 	else
-		session_lost("%s of %.80s are not known: %s: %s", what, name, call, error);
+		session_lost("%s of %.80s are unknown: %s: %s", what, name, call, error);
 }
 
 /* Either all of them or none: a launch of which none are known may reach everything. */

@@ -65,7 +65,7 @@ void ending_watch(void)
 	owner = getpid();
 	inflight_open(); /* without it, reports go by what was recorded */
 	if (!signals_watch(finish_by_signal, crash_report_ended, options.timeout_ms))
-		session_warn("no thread for signals: one that ends the process ends the recording where it is");
+		session_warn("cannot start the signal thread: a signal that ends the process also cuts the recording");
 	atexit(finish);
 	at_quick_exit(finish);
 	pthread_atfork(NULL, NULL, in_child);

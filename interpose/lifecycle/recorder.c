@@ -63,7 +63,7 @@ static bool start_parts(store *run)
 	if (store_failed(run, error, sizeof(error)))
 		session_fail("%s", error);
 	else if (driver_lacks())
-		session_fail("this driver is too old: it has no %s", driver_lacks());
+		session_fail("the driver is too old: it has no %s", driver_lacks());
 	else if (options.events && !events_open(store_folder(run), error, sizeof(error)))
 		session_fail("%s", error);
 	else if (options.callstacks && !stacks_open())
@@ -73,7 +73,7 @@ static bool start_parts(store *run)
 	else if (!timeline_open(store_folder(run), error, sizeof(error)))
 		session_fail("%s", error);
 	else if (!drain_start())
-		session_fail("no thread for the drain");
+		session_fail("cannot start the drain thread");
 	else {
 		ending_watch();
 		return true;
@@ -89,7 +89,7 @@ EXPORT int InitializeInjection(void)
 	if (session_state == SESSION_UNDECIDED && !entry_preloaded())
 		closed = entry_inject();
 	if (closed)
-		session_fail("this program runs without LD_PRELOAD, and the way in through the driver is closed: %s", closed);
+		session_fail("the program runs without LD_PRELOAD, and driver injection is off: %s", closed);
 	return 1;
 }
 
@@ -122,7 +122,7 @@ static bool start(void)
 		.changed = note_changes,
 	};
 	if (options.compress && !compress)
-		session_warn("there is no libzstd.so.1: contents are stored as they are");
+		session_warn("libzstd.so.1 not found: contents are stored uncompressed");
 	for (unsigned i = 0; *options_unknown[i]; i++)
 		session_warn("%s", options_unknown[i]);
 	graph_kernel_found = delays_look_for_clusters;

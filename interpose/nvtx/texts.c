@@ -134,7 +134,7 @@ void texts_also(nvtx_handle theirs, nvtx_handle ours)
 	if (p)
 		atomic_store(&p->value, ours);
 	else if (theirs)
-		session_warn("NVTX: there are too many domains and registered messages to know them all by name");
+		session_warn("NVTX: too many domains and registered messages: some names are lost");
 }
 
 /* 0 where it is none that we know. */

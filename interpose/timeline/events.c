@@ -95,7 +95,7 @@ static struct pool *make_pool(const struct context *c)
 		p->context = c;
 	good = good && set_base(p);
 	if (!good)
-		session_lost("no events to time the work of context %u with", c->index);
+		session_lost("no CUDA events to time the work of context %u", c->index);
 	return good ? p : NULL; /* what there is of it goes with the context */
 }
 

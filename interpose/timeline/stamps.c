@@ -56,7 +56,7 @@ static void prepare(struct clock *k)
 		     real.cuMemHostGetDevicePointer_v2(&k->cell_device, host, 0) != CUDA_SUCCESS ||
 		     real.cuStreamCreateWithPriority(&k->stream, CU_STREAM_NON_BLOCKING, -100) != CUDA_SUCCESS;
 	if (k->refused) {
-		session_lost("the clock of a device can't be read: nodes of graphs have no times");
+		session_lost("the clock of a device can't be read: graph nodes have no times");
 		k->stream = NULL;
 		return;
 	}

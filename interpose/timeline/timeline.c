@@ -140,7 +140,7 @@ bool timeline_open(const struct folder *folder, char *error, size_t error_size)
 	if (!activities_open(folder, error, error_size))
 		return false;
 	if (source == TIMELINE_CUPTI && (timeline.reason = cupti_open())) {
-		session_warn("%s: events time the program's calls instead", timeline.reason);
+		session_warn("%s: CUDA events time the calls instead", timeline.reason);
 		source = TIMELINE_EVENTS;
 	}
 	atomic_store(&timeline_source, source);
@@ -148,7 +148,7 @@ bool timeline_open(const struct folder *folder, char *error, size_t error_size)
 	if (!timeline.running) {
 		atomic_store(&timeline_source, TIMELINE_OFF);
 		timeline.reason = "no thread for the timeline";
-		session_lost("%s: there are no times", timeline.reason);
+		session_lost("%s: no GPU times", timeline.reason);
 		source = TIMELINE_OFF;
 	}
 	timeline.used = source;
@@ -171,7 +171,7 @@ void timeline_give_way(void)
 	t->busy--;
 	timeline.used = TIMELINE_EVENTS;
 	timeline.reason = "the program uses CUPTI itself";
-	session_warn("%s: from here on events time its calls", timeline.reason);
+	session_warn("%s: CUDA events time the calls from here on", timeline.reason);
 }
 
 void timeline_context_ends(const struct context *c)
@@ -197,7 +197,7 @@ void timeline_close(void)
 	while (timeline.running && !pthread_cond_timedwait(&timeline.changed, &timeline.lock, &until))
 		;
 	if (timeline.running)
-		session_lost("the last times did not come within %u s", seconds);
+		session_lost("the last GPU times did not arrive within %u s", seconds);
 	pthread_mutex_unlock(&timeline.lock);
 	activities_close();
 }

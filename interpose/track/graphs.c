@@ -146,7 +146,7 @@ void graphs_close(void)
 /* The caller holds the lock. */
 static void lose(struct exec *x, uint64_t seq, const char *why)
 {
-	session_lost("what a graph consists of is not known: %s", why);
+	session_lost("the nodes of a graph are unknown: %s", why);
 	x->unread = true;
 	nodes_free(&x->nodes);
 	nodes_free(&x->source);
@@ -216,8 +216,7 @@ static void tell_left_out(const struct node_list *l, uint32_t number)
 			continue;
 		const char *name = function_name(before = r->function);
 		if (name && expressions_match(&options.epoch.inside, name))
-			session_warn("graph %u: no epochs after kernel %s, where it is in a graph inside this one", number,
-				     name);
+			session_warn("graph %u: no epochs after kernel %s, which is in a child graph", number, name);
 	}
 }
 
@@ -227,7 +226,7 @@ uint32_t graph_made(struct context *c, CUgraphExec handle, struct node_list *nod
 	uint32_t number = TT_NO_ID;
 
 	if (!whole)
-		session_lost("what a graph consists of is not known: %s", nodes->failed);
+		session_lost("the nodes of a graph are unknown: %s", nodes->failed);
 	pthread_mutex_lock(&graphs.lock);
 	struct exec *x = take_out(handle);
 	if (x) /* its end was not seen */

@@ -80,7 +80,7 @@ def test_nodes_that_the_driver_pairs_otherwise(built: Path, tmp_path: Path) -> N
 def test_memory_of_a_graph(built: Path, tmp_path: Path) -> None:
     command = [str(support.build_program("shim_points_memory", built))]
     said = record(command, tmp_path / "run", BARE, epoch="graph-node:.")
-    assert "there are no epochs inside a graph: it allocates memory" in said
+    assert "no epochs inside a graph: it allocates memory" in said
     assert "graph-node" not in set(tt.open(tmp_path / "run").epochs["trigger"])
 
 

@@ -22,7 +22,7 @@ from ttanalyze.verbs.blame.target import Target
 
 SHOWN_ITEMS = 4
 SHOWN_BYTES = 16
-NO_CALLS = "no call can be named: the run has no recorded calls"
+NO_CALLS = "no call can be named: the run recorded no calls"
 
 
 def blame_text(found: Blame, colour: bool = False) -> str:
