@@ -625,7 +625,7 @@ class Program:
             refuse("what the graph consists of is not known")
         elif call.kind == "copy":
             if not call.flags & HOST_DST:
-                if "2D" in call.name and call.dst and not call.grid[1]:
+                if "2D" in call.name and call.dst and call.src and not call.grid[1]:
                     refuse("how far apart the rows are")
                 if not call.dst or not call.src:
                     refuse("it copies from or to an array")

@@ -127,8 +127,12 @@ static unsigned find_others(const struct context *c, uint32_t trigger, struct co
 		return 0;
 	for (struct context *o = context_first(); o && n < OTHERS; o = o->next) {
 		bool news = o != c && o->alive && context_work(o) && !(o->capture && context_work(o) == o->work_captured);
-		if (!news || real.cuCtxPushCurrent_v2(o->handle) != CUDA_SUCCESS)
+		if (!news)
 			continue;
+		if (real.cuCtxPushCurrent_v2(o->handle) != CUDA_SUCCESS) {
+			session_lost("an epoch lacks a context that the driver did not make current");
+			continue;
+		}
 		if (is_due(o, trigger))
 			others[n++] = o;
 		real.cuCtxPopCurrent_v2(&popped);
@@ -161,7 +165,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 					.cut = ahead ? 0 : last_call()};
 		cut_epoch(t, c, &like, exact);
 		for (unsigned i = 0; i < n; i++)
-			if (real.cuCtxPushCurrent_v2(others[i]->handle) == CUDA_SUCCESS) {
+			if (capture_enter(others[i])) {
 				cut_epoch(t, others[i], &like, exact);
 				real.cuCtxPopCurrent_v2(&popped);
 			}
@@ -312,7 +316,7 @@ void capture_dump(struct thread *t)
 
 	for (struct context *c = context_first(); c; c = c->next) {
 		struct capture *p = c->capture;
-		if (!c->alive || !p || p->broken || real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+		if (!c->alive || !p || p->broken || !capture_enter(c))
 			continue;
 		if (capture_settled(p)) {
 			flight_dump(p);

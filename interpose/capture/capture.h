@@ -231,6 +231,8 @@ bool capture_poll(struct capture *p, const uint32_t *word, uint32_t value, CUstr
 bool capture_wait(struct capture *p, uint32_t slot, uint32_t timeout_ms);
 /* The context has an error that nothing ends: no more is read from it. */
 void capture_failed(struct capture *p, CUresult r, const char *call);
+/* context_push, for what can't be left out where there are captures: if it fails, recording ends. */
+bool capture_enter(struct context *c);
 /* To free memory may wait for the whole device: that is done when nothing runs there. */
 void capture_outgrow(struct capture *p, struct memory *m);
 void capture_free_outgrown(struct capture *p);

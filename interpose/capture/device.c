@@ -366,6 +366,15 @@ void capture_failed(struct capture *p, CUresult r, const char *call)
 	session_fail("the context failed (%s from %s): epochs not drained before are lost", name, call);
 }
 
+bool capture_enter(struct context *c)
+{
+	CUresult r = real.cuCtxPushCurrent_v2(c->handle);
+
+	if (r != CUDA_SUCCESS && c->capture)
+		capture_failed(c->capture, r, "cuCtxPushCurrent");
+	return r == CUDA_SUCCESS;
+}
+
 /* What the device wrote before is read after. */
 static bool has_come(const uint32_t *word, uint32_t value)
 {

@@ -74,12 +74,9 @@ static bool drain_from_device(struct pending *q, bool on)
 	struct capture *p = q->capture;
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUcontext popped;
-	CUresult r = real.cuCtxPushCurrent_v2(p->context->handle);
 
-	if (r != CUDA_SUCCESS) {
-		capture_failed(p, r, "cuCtxPushCurrent");
+	if (!capture_enter(p->context))
 		return false;
-	}
 	real.cuThreadExchangeStreamCaptureMode(&mode); /* in each context: a capture of the program forbids nothing here */
 	bool ok = (q->read || wait_captured(q)) && on && (q->watch || epoch_store_part(q));
 	real.cuCtxPopCurrent_v2(&popped);

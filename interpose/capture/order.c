@@ -106,8 +106,12 @@ static bool order_other_contexts(const struct thread *t, const struct capture *p
 	CUcontext popped;
 
 	for (struct context *o = context_first(); o; o = o->next) {
-		if (o == p->context || !atomic_load(&o->alive) || real.cuCtxPushCurrent_v2(o->handle) != CUDA_SUCCESS)
+		if (o == p->context || !atomic_load(&o->alive))
 			continue;
+		if (real.cuCtxPushCurrent_v2(o->handle) != CUDA_SUCCESS) {
+			exact = false;
+			continue;
+		}
 		exact &= order_others(t, p, o, idle);
 		real.cuCtxPopCurrent_v2(&popped);
 	}

@@ -48,7 +48,7 @@ static struct context *ending(struct op *op, uint32_t call, struct context *c)
 
 	if (!c || !op_start(op, call, recording_or_stopped()))
 		return NULL;
-	if (real.cuCtxPushCurrent_v2(c->handle) != CUDA_SUCCESS)
+	if (!capture_enter(c))
 		return NULL;
 	inflight_handle_ends();
 	delays_context_ends(c);

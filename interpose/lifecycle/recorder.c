@@ -198,7 +198,7 @@ void recorder_finish(const char *status, const char *reason)
 		return;
 	}
 	for (struct context *c = context_first(); c && session_state == SESSION_ON; c = c->next) {
-		if (!c->alive || !context_push(c->handle))
+		if (!c->alive || !capture_enter(c))
 			continue;
 		capture_end(t, c, !reason, true);
 		context_pop();
