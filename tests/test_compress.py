@@ -101,7 +101,7 @@ def test_levels_that_there_are_not(level: str, built: Path, run: Path) -> None:
     assert f"TT_COMPRESS={level}: " in recorded.stderr
     outcome = support.ttanalyze("record", "--sim", "--compress", level, "--", "true")
     assert outcome.status == 2
-    assert "level from 0 to 19" in outcome.stderr
+    assert "a whole number, at most 19" in outcome.stderr
 
 
 # ---- damage ----

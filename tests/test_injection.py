@@ -37,7 +37,7 @@ def test_a_driver_of_unknown_form_is_left_alone(name: str, built: Path, tmp_path
     outcome = support.run(command, injected(SIM, tmp_path / "run"))
     assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status)
     assert outcome.stderr.count("\n") == 1
-    assert outcome.stderr.startswith("ttanalyze: recording stopped: this program runs without")
+    assert outcome.stderr.startswith("ttanalyze: recording stopped: the program runs without")
     assert not (tmp_path / "run").exists()
 
 

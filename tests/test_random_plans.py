@@ -32,7 +32,7 @@ Given = bytes | None  # parameters of a launch
 NAMES = {0: "_Z3addPfS_i", 1: "tick", 2: "draw"}
 SIZES = {0: (28, 4), 1: (0, 0), 2: (16, 2)}  # bytes and number of parameters
 BAD = {
-    "refused": "was given up",
+    "refused": "was refused",
     "dropped": "was dropped",
     "loose": "was cut while work was running",
 }

@@ -144,7 +144,7 @@ def test_what_can_not_be_reduced() -> None:
         reduce(configuration(), lambda _: False)
     with pytest.raises(Error, match="fails without any delay"):
         reduce(configuration(), lambda _: True)
-    with pytest.raises(Error, match="there are bisect, linear"):
+    with pytest.raises(Error, match="must be one of bisect, linear"):
         reduce(configuration(), needs(), strategy="random")
 
 

@@ -194,7 +194,7 @@ def test_all_that_was_recorded_for_it(runs: dict[str, Path]) -> None:
     events = tt.open(runs["training"]).events
     shown = replay(runs["training"], "--kernel", ".").stdout
     launches = (events["kind"] == "launch").sum()
-    others = f"{launches - 7} other launches not kept by --replayable; "
+    others = f"{launches - 7} other launches not recorded with --replayable; "
     assert shown.splitlines()[-1].startswith(others)
     number = events["seq"][events["kernel"] == "update"].iloc[3]
     done = replay(runs["training"], "--launch", str(number))
@@ -269,7 +269,7 @@ def test_what_never_varied_is_not_called_deterministic(runs: dict[str, Path]) ->
     done = prove(runs["training"], "--times", "4")
     assert done.status == 0
     *table, last, others = done.stdout.splitlines()
-    assert last == "not seen to vary, of 7 kernels in 7 launches" and "not kept" in others
+    assert last == "not seen to vary, of 7 kernels in 7 launches" and "not recorded" in others
     assert all("not seen to vary  yes" in line for line in table[1:])
     assert prove(runs["managed"]).status == 2
     assert "it takes two to differ" in prove(runs["race"], "--times", "1").stderr
@@ -326,7 +326,7 @@ def test_what_epochs_did_not_look_at(runs: dict[str, Path]) -> None:
     """Variables are no memory that a launch names: what became of them is not known."""
     done = replay(runs["touched"])
     assert done.status == 0 and done.stdout.endswith("4 launches: same 3, refused 1\n"), done.stdout
-    assert "epochs looked only at memory that calls name" in done.stdout
+    assert "epochs read only memory that calls name" in done.stdout
     assert replay(runs["touched"], "--from", "0").status == 0
 
 

@@ -140,14 +140,14 @@ def test_a_signal_brings_what_the_ring_holds_to_disk(built: Path, run: Path) -> 
 
 
 @pytest.mark.parametrize("overwrite", ["backpressure", "drop-oldest", "fail"])
-def test_a_capture_that_is_held_up_is_called_off(overwrite: str, built: Path, run: Path) -> None:
+def test_a_blocked_capture_is_cancelled(overwrite: str, built: Path, run: Path) -> None:
     """Nothing waits for it for long, and what comes after it is captured."""
     command = support.command("graph_held_back", built)
     bare = support.run(command, SIM)
     options = {"stall_ms": "500", "overwrite": overwrite}
     outcome = support.run(command, support.recording(SIM, run, **options))
     assert (outcome.stdout, outcome.status) == (bare.stdout, 0)
-    assert "it was called off" in outcome.stderr or "did not end" in outcome.stderr
+    assert "it was cancelled" in outcome.stderr or "did not end" in outcome.stderr
     opened = tt.open(run)
     assert opened.processes[0].info["status"] == "complete"
     assert tt.verify.verify(opened, run / "manifest.json").same

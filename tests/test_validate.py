@@ -207,7 +207,7 @@ def test_what_can_not_be_checked_is_an_error(cli: Cli, tmp_path: Path) -> None:
         assert outcome.stderr == (
             f"ttanalyze: {file}: no file of a kind that is known; --kind KIND: {kinds}\n"
         )
-    assert "there are kernel-events, " in cli("validate", file, "--kind", "x").stderr
+    assert "must be one of kernel-events, " in cli("validate", file, "--kind", "x").stderr
     assert "No such file" in cli("validate", tmp_path / "none").stderr
     file.write_text('{"version": ')
     outcome = cli("validate", file, "--kind", "delay-config")

@@ -122,7 +122,7 @@ def _axes(
 
     def parse_cache(value: str) -> str | None:
         if value not in CACHES:
-            raise Error(f"must be {', '.join(CACHES)}")
+            raise Error(f"must be one of {', '.join(CACHES)}")
         return value
 
     return {
