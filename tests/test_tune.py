@@ -476,9 +476,9 @@ def test_what_can_not_be_tuned(recorded: Path, tmp_path: Path, cli: Cli) -> None
     assert "--cache l9: must be one of none, shared, l1, equal" in refused(*of, "--cache", "l9")
     assert "--search well" in refused(*of, "--search", "well")
     assert "needs --dtype" in refused(*of, "--tolerance", "1")
-    assert "ends in .html" in refused(*of, "--chart", "x.png")
+    assert "must end in .html" in refused(*of, "--chart", "x.png")
     assert "--times" in refused(*of, "--times", "0")
-    assert "--timeout nan: seconds" in refused(*of, "--timeout", "nan")
+    assert "--timeout nan: must be more" in refused(*of, "--timeout", "nan")
     assert "is no launch of a kernel" in refused("--launch", "2")
 
 
