@@ -706,6 +706,7 @@ def test_names_that_make_no_sense(
         (6, {"graph": 2}, "graphs are not numbered in order"),
         (8, {"graph": 2}, "a graph that was not made"),
         (8, {"op": 1}, "graphs are not numbered in order"),
+        (8, {"seq": 1 << 63}, "not the number of a call"),
     ],
 )
 def test_graphs_that_make_no_sense(

@@ -222,6 +222,9 @@ def _read(file: RecordFile) -> Array:
     require(file, records["graph"] < made, "graph", "a graph that was not made")
     since = records["seq"][records["op"] == MADE][records["graph"]]
     require(file, records["seq"] >= since, "seq", "a graph that was made later")
+    require(
+        file, records["seq"] <= np.uint64(np.iinfo("i8").max), "seq", "not the number of a call"
+    )
     return _in_sequence(file, records)
 
 
