@@ -1260,6 +1260,17 @@ def test_the_ring_shrinks(
 
 
 @pytest.mark.native
+def test_what_the_driver_kept_of_the_recorder_is_free(built: Path, run: Path) -> None:
+    """A driver keeps what modules took until an allocation fails. Then it is no longer ours."""
+    environment = SIM | {"TT_SIM_FAULT": "keeps:1"}
+    command = support.command("out_of_memory", built)
+    bare = support.run(command, environment)
+    assert "free as before 1" in bare.stdout
+    compare("", bare, support.run(command, support.recording(environment, run)))
+    assert tt.open(run).processes[0].info["status"] == "complete"
+
+
+@pytest.mark.native
 def test_memory_runs_short_while_work_waits_for_the_host(built: Path, run: Path) -> None:
     """The recorder can't give its own back then. The call that asks for memory returns."""
     command = [str(support.build_program("shim_held_memory", built))]

@@ -143,7 +143,8 @@ uint64_t capture_deadline(uint64_t usual, bool drain);
 /* Bytes of device memory that are ours. */
 uint64_t capture_device_bytes(const struct context *c);
 /*
- * After a capture went in the middle: a GPU wipes memory that is freed, and counts it as free only then.
+ * After a capture went in the middle: a GPU wipes memory that is freed, and counts it as free only then,
+ * and a driver keeps some of it until it is needed.
  * expected: bytes that will be left at least, as capture_destroy said.
  */
 void capture_freed(struct context *c, uint64_t expected);

@@ -43,6 +43,16 @@ static uint64_t available(void)
 	return real.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS ? left : 0;
 }
 
+/* The driver keeps some of what was freed, until an allocation fails. */
+static void free_kept(void)
+{
+	size_t left = 0, total = 0;
+	CUdeviceptr p;
+
+	if (real.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS && real.cuMemAlloc_v2(&p, total) == CUDA_SUCCESS)
+		real.cuMemFree_v2(p);
+}
+
 static void account_since(struct context *c, uint64_t before)
 {
 	atomic_fetch_add(&c->device_bytes, before - available());
@@ -285,6 +295,7 @@ void capture_freed(struct context *c, uint64_t expected)
 {
 	uint64_t before = available(), now = before;
 
+	free_kept();
 	for (int ms = 0, same = 0; ms < WIPING_MS && (same < STEADY_MS || now < expected); ms++) {
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		uint64_t again = available();

@@ -87,9 +87,15 @@ bool device_valid(CUdevice device)
 
 bool device_charge(int device, uint64_t bytes)
 {
-	if (bytes > sim_settings.memory - sim_devices[device].used)
+	struct sim_device *d = &sim_devices[device];
+
+	if (bytes > sim_settings.memory - d->used) {
+		d->used -= d->kept;
+		d->kept = 0;
+	}
+	if (bytes > sim_settings.memory - d->used)
 		return false;
-	sim_devices[device].used += bytes;
+	d->used += bytes;
 	return true;
 }
 

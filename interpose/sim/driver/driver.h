@@ -46,6 +46,7 @@ struct sim_settings {
 	unsigned long fail_launch;
 	unsigned long slow_copy_us;
 	uint64_t pinned; /* allocations of more bytes on the host fail; 0: none */
+	bool keeps;      /* modules take memory, which is kept for the next ones when they are unloaded */
 	bool lazy;       /* the first launch of a kernel waits for its context, unless it was loaded before */
 	bool elsewhere;  /* address ranges are not where they are wished to be */
 	uint64_t granularity; /* of physical memory, bytes */
@@ -110,6 +111,7 @@ struct sim_device {
 	CUcontext primary;      /* made on first use and then kept, so that its handle stays */
 	unsigned primary_flags;
 	uint64_t used;          /* bytes allocated */
+	uint64_t kept;          /* of them: of modules that were unloaded, until an allocation needs them */
 	CUmemoryPool default_pool, pool;
 	unsigned graph_memory_reserved;
 };
@@ -484,6 +486,7 @@ struct CUmod_st {
 	struct region **globals;
 	size_t global_count;
 	bool starved; /* there was no memory for one of them */
+	bool charged; /* for memory of its own */
 	LIST_ENTRY(CUmod_st) all;
 };
 

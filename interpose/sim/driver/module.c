@@ -34,8 +34,21 @@ static uint64_t place_global(void *user, const ptx_global *g)
 	return r->base;
 }
 
+static bool module_charge(CUmodule module)
+{
+	struct sim_device *d = &sim_devices[module->ctx->device];
+
+	if (d->kept) {
+		d->kept -= SIM_GRANULARITY;
+		return module->charged = true;
+	}
+	return module->charged = device_charge(module->ctx->device, SIM_GRANULARITY);
+}
+
 static void module_free(CUmodule module)
 {
+	if (module->charged)
+		sim_devices[module->ctx->device].kept += SIM_GRANULARITY;
 	for (size_t i = 0; i < module->global_count; i++)
 		region_delete(module->globals[i]);
 	if (module->code)
@@ -56,6 +69,10 @@ CUresult module_load(CUcontext ctx, const char *text, CUmodule *out, char *log, 
 		CUresult result = module->starved ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_PTX;
 		module_free(module);
 		return result;
+	}
+	if (sim_settings.keeps && !module_charge(module)) {
+		module_free(module);
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	module->function_count = ptx_function_count(module->code);
 	module->functions = sim_alloc(module->function_count * sizeof *module->functions);

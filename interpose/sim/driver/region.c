@@ -381,9 +381,7 @@ CUresult region_new(int device, CUcontext ctx, size_t size, size_t align, enum r
 		align = SIM_GRANULARITY;
 	if (align < SIM_ALIGNMENT)
 		align = SIM_ALIGNMENT;
-	if (size > sim_settings.memory)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	size_t charged = ROUND_UP(size, SIM_ALIGNMENT);
+	size_t charged = size > sim_settings.memory ? size : ROUND_UP(size, SIM_ALIGNMENT);
 	if (!device_charge(device, charged))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	struct range *range = range_of(kind, device);

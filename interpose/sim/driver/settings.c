@@ -89,6 +89,8 @@ static bool parse_fault(const char *fault)
 		sim_settings.pinned = number;
 	else if (length == 4 && !strncmp(fault, "lazy", 4) && number <= 1)
 		sim_settings.lazy = number;
+	else if (length == 5 && !strncmp(fault, "keeps", 5) && number <= 1)
+		sim_settings.keeps = number;
 	else if (length == 9 && !strncmp(fault, "elsewhere", 9) && number <= 1)
 		sim_settings.elsewhere = number;
 	else if (length == 11 && !strncmp(fault, "granularity", 11) && number % SIM_GRANULARITY == 0 && number &&
