@@ -14,23 +14,20 @@ static bool from_arena(struct op *op, size_t n, CUdeviceptr *p, CUresult *r)
 		return false;
 	do {
 		result = arena_allocate(op->context, n, p, r);
-	} while (result == ARENA_SHORT && memory_given_back(op, op->call, CUDA_ERROR_OUT_OF_MEMORY));
+	} while (result == ARENA_SHORT && memory_given_back(op, CUDA_ERROR_OUT_OF_MEMORY));
 	return result == ARENA_SERVED || result == ARENA_REFUSED;
 }
 
 EXPORT CUresult CUDAAPI cuMemAlloc_v2(CUdeviceptr *p, size_t n)
 {
-	OP(op);
 	CUresult r;
 
-	if (!REAL(cuMemAlloc_v2))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin(&op, CALL_cuMemAlloc_v2);
+	HOOK(op, cuMemAlloc_v2, op_begin(&op));
 	bool settled = from_arena(&op, n, p, &r);
 	if (!settled)
 		do {
 			r = real.cuMemAlloc_v2(p, n);
-		} while (memory_given_back(&op, CALL_cuMemAlloc_v2, r));
+		} while (memory_given_back(&op, r));
 	memory_born(&op, r, settled ? TT_REGION_ARENA : TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0, n);
 	return r;
 }
@@ -51,17 +48,14 @@ static bool pitched_from_arena(struct op *op, CUdeviceptr *p, size_t *pitch, siz
 
 EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t w, size_t h, unsigned e)
 {
-	OP(op);
 	CUresult r;
 
-	if (!REAL(cuMemAllocPitch_v2))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin(&op, CALL_cuMemAllocPitch_v2);
+	HOOK(op, cuMemAllocPitch_v2, op_begin(&op));
 	bool settled = pitched_from_arena(&op, p, pitch, w, h, e, &r);
 	if (!settled)
 		do {
 			r = real.cuMemAllocPitch_v2(p, pitch, w, h, e);
-		} while (memory_given_back(&op, CALL_cuMemAllocPitch_v2, r));
+		} while (memory_given_back(&op, r));
 	memory_born(&op, r, settled ? TT_REGION_ARENA : TT_REGION_DEVICE, r == CUDA_SUCCESS ? *p : 0,
 		    r == CUDA_SUCCESS ? *pitch * h : 0);
 	return r;
@@ -81,12 +75,9 @@ static CUresult free_in_arena(struct op *op, struct context *c, CUdeviceptr p)
 EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr p)
 {
 	struct context *c;
-	OP(op);
 	CUresult r;
 
-	if (!REAL(cuMemFree_v2))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin_always(&op, CALL_cuMemFree_v2);
+	HOOK(op, cuMemFree_v2, op_begin_always(&op));
 	if (arena_holds(p) && (c = context_current(thread_current()))) {
 		r = free_in_arena(&op, c, p);
 	} else {

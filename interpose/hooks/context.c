@@ -20,19 +20,14 @@ static bool holds(CUdevice d)
 	return d >= 0 && d < 64;
 }
 
-EXPORT CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
+static void retained(CUcontext c, CUdevice d)
 {
-	OP(op);
-
-	if (!REAL(cuDevicePrimaryCtxRetain))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuDevicePrimaryCtxRetain(c, d);
-	if (r == CUDA_SUCCESS && holds(d)) {
-		atomic_store(&primaries[d], *c);
-		atomic_fetch_add(&retains[d], 1);
-	}
-	return r;
+	if (!holds(d))
+		return;
+	atomic_store(&primaries[d], c);
+	atomic_fetch_add(&retains[d], 1);
 }
+AFTER(cuDevicePrimaryCtxRetain, (CUcontext *c, CUdevice d), (c, d), retained(*c, d))
 
 static struct context *primary_of(CUdevice d)
 {
@@ -42,11 +37,11 @@ static struct context *primary_of(CUdevice d)
 }
 
 /* Our own objects go while the context still lives. */
-static struct context *ending(struct op *op, uint32_t call, struct context *c)
+static struct context *ending(struct op *op, struct context *c)
 {
 	CUcontext popped;
 
-	if (!c || !op_start(op, call, recording_or_stopped()))
+	if (!c || !op_start(op, recording_or_stopped()))
 		return NULL;
 	if (!capture_enter(c))
 		return NULL;
@@ -71,10 +66,10 @@ static void ended(struct context *c, CUresult r)
 	context_destroyed(c);
 }
 
-static CUresult release(struct op *op, uint32_t call, CUdevice d, CUresult (*release_real)(CUdevice))
+static CUresult release(struct op *op, CUdevice d, CUresult (*release_real)(CUdevice))
 {
 	bool last = holds(d) && atomic_load(&retains[d]) == 1;
-	struct context *known = last ? primary_of(d) : NULL, *c = ending(op, call, known);
+	struct context *known = last ? primary_of(d) : NULL, *c = ending(op, known);
 	CUresult r = release_real(d);
 
 	if (r == CUDA_SUCCESS && holds(d) && atomic_load(&retains[d]) > 0)
@@ -85,9 +80,9 @@ static CUresult release(struct op *op, uint32_t call, CUdevice d, CUresult (*rel
 	return r;
 }
 
-static CUresult reset(struct op *op, uint32_t call, CUdevice d, CUresult (*reset_real)(CUdevice))
+static CUresult reset(struct op *op, CUdevice d, CUresult (*reset_real)(CUdevice))
 {
-	struct context *known = primary_of(d), *c = ending(op, call, known);
+	struct context *known = primary_of(d), *c = ending(op, known);
 	CUresult r = reset_real(d);
 
 	ended(c, r);
@@ -96,9 +91,9 @@ static CUresult reset(struct op *op, uint32_t call, CUdevice d, CUresult (*reset
 	return r;
 }
 
-static CUresult destroy(struct op *op, uint32_t call, CUcontext handle, CUresult (*destroy_real)(CUcontext))
+static CUresult destroy(struct op *op, CUcontext handle, CUresult (*destroy_real)(CUcontext))
 {
-	struct context *known = context_find(handle), *c = ending(op, call, known);
+	struct context *known = context_find(handle), *c = ending(op, known);
 	CUresult r = destroy_real(handle);
 
 	ended(c, r);
@@ -108,13 +103,13 @@ static CUresult destroy(struct op *op, uint32_t call, CUcontext handle, CUresult
 }
 
 /* Its objects go with it; memory that was allocated in it ends for the recording. */
-static CUresult destroy_green(struct op *op, uint32_t call, CUgreenCtx green, CUresult (*destroy_real)(CUgreenCtx))
+static CUresult destroy_green(struct op *op, CUgreenCtx green, CUresult (*destroy_real)(CUgreenCtx))
 {
 	CUcontext handle = NULL;
 	struct context *c = NULL;
 
 	if (recording_or_stopped() && real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&handle, green) == CUDA_SUCCESS)
-		c = ending(op, call, context_find(handle));
+		c = ending(op, context_find(handle));
 	CUresult r = destroy_real(green);
 	ended(c, r);
 	return r;
@@ -123,8 +118,8 @@ static CUresult destroy_green(struct op *op, uint32_t call, CUgreenCtx green, CU
 #define ENDS(symbol, type, how) \
 	EXPORT CUresult CUDAAPI symbol(type what) \
 	{ \
-		OP(op); \
-		return REAL(symbol) ? how(&op, CALL_##symbol, what, real.symbol) : CUDA_ERROR_NOT_SUPPORTED; \
+		HOOK(op, symbol); \
+		return how(&op, what, real.symbol); \
 	}
 ENDS(cuDevicePrimaryCtxRelease, CUdevice, release)
 ENDS(cuDevicePrimaryCtxRelease_v2, CUdevice, release)
@@ -165,11 +160,7 @@ static void freed_is_free(CUresult r, struct context *c, uint64_t mark)
 
 EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 {
-	OP(op);
-
-	if (!REAL(cuCtxSynchronize))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin(&op, CALL_cuCtxSynchronize);
+	HOOK(op, cuCtxSynchronize, op_begin(&op));
 	uint64_t before = total(&op), mark = arena_mark();
 	op_waits(&op);
 	CUresult r = real.cuCtxSynchronize();
@@ -181,11 +172,8 @@ EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
 
 EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext c)
 {
-	OP(op);
-
-	if (!REAL(cuCtxSynchronize_v2))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	if (op_begin(&op, CALL_cuCtxSynchronize_v2) && c && context_find(c))
+	HOOK(op, cuCtxSynchronize_v2);
+	if (op_begin(&op) && c && context_find(c))
 		op.context = context_find(c);
 	uint64_t before = total(&op), mark = arena_mark();
 	op_waits(&op);

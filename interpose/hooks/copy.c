@@ -139,7 +139,10 @@ static inline bool writes(struct span s)
 }
 
 /* The host waits for a copy at once: it is late where the call is. */
-#define SYNC_DELAYS(kind) ((kind) == TT_EVENT_SET ? DELAYS : TT_EVENTF_DELAYED)
+static inline void begin_copy(struct op *op, CUstream stream, bool per_thread, bool writes, bool waits, uint32_t kind)
+{
+	op_begin_work(op, stream, per_thread, writes, waits && kind == TT_EVENT_COPY ? TT_EVENTF_DELAYED : DELAYS);
+}
 
 /* A pitched destination touches more than the bytes it moves. */
 static void touch_pitched(const struct op *op)
@@ -163,46 +166,28 @@ static void order(struct op *op, struct span s)
 }
 
 #define HOST_SRC(p) ((CUdeviceptr)(uintptr_t)(p))
-#define SYNC_OP(symbol, per_thread, kind, span, params, args, after) \
+#define COPY_OP(symbol, per_thread, stream_, waits, kind, span, params, args, after) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_work(&op, CALL_##symbol, NULL, per_thread, writes(span), SYNC_DELAYS(kind)); \
+		HOOK(op, symbol, begin_copy(&op, stream_, per_thread, writes(span), waits, kind)); \
 		reach(&op, span); \
 		order(&op, span); \
-		op_waits(&op); \
+		if (waits) \
+			op_waits(&op); \
 		op_time(&op); \
 		CUresult r = real.symbol args; \
 		after; \
-		end_copy(&op, r, kind, span, true); \
+		end_copy(&op, r, kind, span, waits); \
 		return r; \
 	}
-#define ASYNC_OP(symbol, per_thread, kind, span, params, args, after) \
-	EXPORT CUresult CUDAAPI symbol params \
-	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_work(&op, CALL_##symbol, stream, per_thread, writes(span), DELAYS); \
-		reach(&op, span); \
-		order(&op, span); \
-		op_time(&op); \
-		CUresult r = real.symbol args; \
-		after; \
-		end_copy(&op, r, kind, span, false); \
-		return r; \
-	}
+#define SYNC_OP(symbol, per_thread, ...) COPY_OP(symbol, per_thread, NULL, true, __VA_ARGS__)
+#define ASYNC_OP(symbol, per_thread, ...) COPY_OP(symbol, per_thread, stream, false, __VA_ARGS__)
 /* Between devices the arena's memory is copied by the call that names both contexts. */
 #define DEVICE_OP(symbol, peer, per_thread, stream_, waits, params, args, peer_args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		CUcontext dst_context, src_context; \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_work(&op, CALL_##symbol, stream_, per_thread, true, (waits) ? SYNC_DELAYS(C) : DELAYS); \
+		HOOK(op, symbol, begin_copy(&op, stream_, per_thread, true, waits, C)); \
 		bool far = arena_far(dst, src, &dst_context, &src_context) && !op.capturing && real.peer; \
 		if (!far) \
 			reach(&op, plain(dst, src, n, 0)); \

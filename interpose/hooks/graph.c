@@ -9,11 +9,11 @@
  * The executable graph that a call is about, NULL where it is not known. A context that is current is not
  * needed. It goes on being followed where recording has ended, as it may have nodes of ours in it.
  */
-static struct exec *begin_graph(struct op *op, uint32_t call, CUgraphExec exec)
+static struct exec *begin_graph(struct op *op, CUgraphExec exec)
 {
 	bool on = recording();
 
-	if (!op_start(op, call, on || graphs_find(exec)))
+	if (!op_start(op, on || graphs_find(exec)))
 		return NULL;
 	struct exec *x = graphs_find(exec);
 	op->context = context_current(op->t);
@@ -96,10 +96,7 @@ static void end_make(struct op *op, CUresult r, const CUgraphExec *exec, CUgraph
 #define MAKES(symbol, flags, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin(&op, CALL_##symbol); \
+		HOOK(op, symbol, op_begin(&op)); \
 		struct instrumentation *ours = begin_make(&op, graph, flags); \
 		CUresult r = real.symbol args; \
 		if (take_out(&ours, r) && (r = real.symbol args) == CUDA_SUCCESS) \
@@ -118,11 +115,7 @@ MAKES(cuGraphInstantiateWithParams_ptsz, FLAGS_OF(p), (CUgraphExec *exec, CUgrap
 
 EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 {
-	OP(op);
-
-	if (!REAL(cuGraphExecDestroy))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	struct exec *x = begin_graph(&op, CALL_cuGraphExecDestroy, exec);
+	HOOK(op, cuGraphExecDestroy, struct exec *x = begin_graph(&op, exec));
 	if (x)
 		graph_ended(exec);
 	CUresult r = real.cuGraphExecDestroy(exec);
@@ -159,12 +152,9 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 #define CHANGES(symbol, params, args, add) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		OP(op); \
 		struct node_list change = {0}; \
 		size_t changed = 0; \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		struct exec *x = begin_graph(&op, CALL_##symbol, exec); \
+		HOOK(op, symbol, struct exec *x = begin_graph(&op, exec)); \
 		CUresult r = real.symbol args; \
 		FOLLOW(x, r, real.symbol args); \
 		if (op.on && x && r == CUDA_SUCCESS) { \
@@ -279,10 +269,7 @@ static size_t updated(const struct op *op, struct exec *x, CUgraphNode child, CU
 #define UPDATES(symbol, from, named, own, params, args, follow) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		struct exec *x = begin_graph(&op, CALL_##symbol, exec); \
+		HOOK(op, symbol, struct exec *x = begin_graph(&op, exec)); \
 		struct instrumentation *ours = begin_update(x, from); \
 		CUresult r = real.symbol args; \
 		named; \
@@ -307,10 +294,7 @@ UPDATES(cuGraphExecUpdate_v2, graph, disown_both(ours, why), follow_whole(op.t, 
 #define REMOVES(symbol, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		graphs_edges_removed(); \
+		HOOK(op, symbol, graphs_edges_removed()); \
 		return real.symbol args; \
 	}
 
@@ -318,32 +302,11 @@ REMOVES(cuGraphDestroyNode, (CUgraphNode node), (node))
 REMOVES(cuGraphRemoveDependencies, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, size_t n), (graph, from, to, n))
 REMOVES(cuGraphRemoveDependencies_v2, (CUgraph graph, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data, size_t n), (graph, from, to, data, n))
 
-static void end_add(CUresult r, const CUgraphNode *node, const CUgraphNodeParams *p)
+static void added(const CUgraphNode *node, const CUgraphNodeParams *p)
 {
-	if (r == CUDA_SUCCESS && node && p && p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && *options.out)
+	if (node && p && p->type == CU_GRAPH_NODE_TYPE_CONDITIONAL && *options.out)
 		conditional_added(*node, &p->conditional);
 }
 
-EXPORT CUresult CUDAAPI cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n,
-				       CUgraphNodeParams *p)
-{
-	OP(op);
-
-	if (!REAL(cuGraphAddNode))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuGraphAddNode(node, graph, after, n, p);
-	end_add(r, node, p);
-	return r;
-}
-
-EXPORT CUresult CUDAAPI cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
-					  const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p)
-{
-	OP(op);
-
-	if (!REAL(cuGraphAddNode_v2))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuGraphAddNode_v2(node, graph, after, data, n, p);
-	end_add(r, node, p);
-	return r;
-}
+AFTER(cuGraphAddNode, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, size_t n, CUgraphNodeParams *p), (node, graph, after, n, p), added(node, p))
+AFTER(cuGraphAddNode_v2, (CUgraphNode *node, CUgraph graph, const CUgraphNode *after, const CUgraphEdgeData *data, size_t n, CUgraphNodeParams *p), (node, graph, after, data, n, p), added(node, p))

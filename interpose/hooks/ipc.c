@@ -12,8 +12,7 @@ EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p)
 {
 	struct shared_handle ours;
 
-	if (!REAL(cuIpcGetMemHandle))
-		return CUDA_ERROR_NOT_SUPPORTED;
+	HOOK(op, cuIpcGetMemHandle);
 	if (!h || !arena_holds(p) || !arena_share(p, &ours))
 		return real.cuIpcGetMemHandle(h, p);
 	*h = (CUipcMemHandle){0};
@@ -21,14 +20,12 @@ EXPORT CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p)
 	return CUDA_SUCCESS;
 }
 
-static CUresult open_handle(uint32_t call, CUdeviceptr *p, CUipcMemHandle h, unsigned flags,
+static CUresult open_handle(struct op *op, CUdeviceptr *p, CUipcMemHandle h, unsigned flags,
 			    CUresult (*open_real)(CUdeviceptr *, CUipcMemHandle, unsigned))
 {
 	struct shared_handle theirs;
 	CUresult r;
-	OP(op);
 
-	op_begin(&op, call);
 	bool shared = arena_is_shared_handle(&h);
 	if (shared) {
 		memcpy(&theirs, &h, sizeof(theirs));
@@ -37,33 +34,27 @@ static CUresult open_handle(uint32_t call, CUdeviceptr *p, CUipcMemHandle h, uns
 		r = open_real(p, h, flags);
 	}
 	if (r == CUDA_SUCCESS)
-		memory_born(&op, r, TT_REGION_IPC, *p, shared ? theirs.size : memory_range_size(*p));
+		memory_born(op, r, TT_REGION_IPC, *p, shared ? theirs.size : memory_range_size(*p));
 	else
-		memory_born(&op, r, TT_REGION_IPC, 0, 0);
+		memory_born(op, r, TT_REGION_IPC, 0, 0);
 	return r;
 }
 
-EXPORT CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
-{
-	return REAL(cuIpcOpenMemHandle) ? open_handle(CALL_cuIpcOpenMemHandle, p, h, flags, real.cuIpcOpenMemHandle)
-					: CUDA_ERROR_NOT_SUPPORTED;
-}
-
-EXPORT CUresult CUDAAPI cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned flags)
-{
-	return REAL(cuIpcOpenMemHandle_v2) ? open_handle(CALL_cuIpcOpenMemHandle_v2, p, h, flags, real.cuIpcOpenMemHandle_v2)
-					   : CUDA_ERROR_NOT_SUPPORTED;
-}
+#define OPENS(symbol) \
+	EXPORT CUresult CUDAAPI symbol(CUdeviceptr *p, CUipcMemHandle h, unsigned flags) \
+	{ \
+		HOOK(op, symbol, op_begin(&op)); \
+		return open_handle(&op, p, h, flags, real.symbol); \
+	}
+OPENS(cuIpcOpenMemHandle)
+OPENS(cuIpcOpenMemHandle_v2)
 
 EXPORT CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr p)
 {
 	struct context *c;
 	CUresult r;
-	OP(op);
 
-	if (!REAL(cuIpcCloseMemHandle))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin_always(&op, CALL_cuIpcCloseMemHandle);
+	HOOK(op, cuIpcCloseMemHandle, op_begin_always(&op));
 	memory_dies(&op, p);
 	c = context_current(thread_current());
 	if (!c || !arena_close_shared(c, p, &r))

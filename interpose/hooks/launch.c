@@ -167,11 +167,9 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 #define LAUNCH(symbol, per_thread, stream, shape_, params, args) \
 	EXPORT HOT CUresult CUDAAPI symbol params \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
+		HOOK(op, symbol); \
 		struct shape shape = shape_; \
-		op_begin_launch(&op, CALL_##symbol, stream, per_thread); \
+		op_begin_launch(&op, stream, per_thread); \
 		struct function *f = begin_launch(&op, &shape); \
 		CUresult r = real.symbol args; \
 		end_launch(&op, r, &shape, f); \
@@ -222,10 +220,7 @@ static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 #define OTHER(symbol, per_thread, stream, kind, touches, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_work(&op, CALL_##symbol, stream, per_thread, true, DELAYS); \
+		HOOK(op, symbol, op_begin_work(&op, stream, per_thread, true, DELAYS)); \
 		if ((kind) == TT_EVENT_LAUNCH) \
 			op_time(&op); \
 		else \
@@ -308,10 +303,7 @@ static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool captur
 #define GRAPH(symbol, per_thread) \
 	EXPORT CUresult CUDAAPI symbol(CUgraphExec exec, CUstream stream) \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_launch(&op, CALL_##symbol, stream, per_thread); \
+		HOOK(op, symbol, op_begin_launch(&op, stream, per_thread)); \
 		struct exec *x = op.on ? begin_graph(&op, exec) : NULL; \
 		struct instrumentation *ours = op.on ? begin_inside(&op, x) : NULL; \
 		CUresult r = real.symbol(what_runs(exec, op.on ? x : graphs_find(exec), op.capturing), stream); \

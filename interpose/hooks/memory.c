@@ -67,9 +67,9 @@ void memory_dies(struct op *op, uint64_t base)
 	die(op, base, 1, starts_at);
 }
 
-bool memory_given_back(struct op *op, uint32_t call, CUresult r)
+bool memory_given_back(struct op *op, CUresult r)
 {
-	return r == CUDA_ERROR_OUT_OF_MEMORY && (op->on || op_begin_always(op, call)) &&
+	return r == CUDA_ERROR_OUT_OF_MEMORY && (op->on || op_begin_always(op)) &&
 	       (arena_give_back(op->context) || capture_give_back(op->t, op->context));
 }
 
@@ -87,12 +87,9 @@ void memory_died(struct op *op, CUresult r, uint64_t base)
 #define ALLOCATES(symbol, kind, base, size, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin(&op, CALL_##symbol); \
+		HOOK(op, symbol, op_begin(&op)); \
 		CUresult r = real.symbol args; \
-		while (memory_given_back(&op, CALL_##symbol, r)) \
+		while (memory_given_back(&op, r)) \
 			r = real.symbol args; \
 		memory_born(&op, r, kind, r == CUDA_SUCCESS ? (uint64_t)(base) : 0, r == CUDA_SUCCESS ? (uint64_t)(size) : 0); \
 		return r; \
@@ -101,10 +98,7 @@ void memory_died(struct op *op, CUresult r, uint64_t base)
 #define FREES(symbol, type) \
 	EXPORT CUresult CUDAAPI symbol(type p) \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_always(&op, CALL_##symbol); \
+		HOOK(op, symbol, op_begin_always(&op)); \
 		memory_dies(&op, (uint64_t)(uintptr_t)p); \
 		CUresult r = real.symbol(p); \
 		memory_died(&op, r, (uint64_t)(uintptr_t)p); \
@@ -141,12 +135,8 @@ FREES(cuMipmappedArrayDestroy, CUmipmappedArray)
 
 EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr p, size_t n, size_t o, CUmemGenericAllocationHandle h, unsigned long long flags)
 {
-	OP(op);
-
-	if (!REAL(cuMemMap))
-		return CUDA_ERROR_NOT_SUPPORTED;
 	REFUSED_IN_ARENA(p)
-	op_begin(&op, CALL_cuMemMap);
+	HOOK(op, cuMemMap, op_begin(&op));
 	CUresult r = real.cuMemMap(p, n, o, h, flags);
 	memory_born(&op, r, TT_REGION_VMM, p, multicast_is(h) ? 0 : n);
 	return r;
@@ -154,12 +144,8 @@ EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr p, size_t n, size_t o, CUmemGeneric
 
 EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr p, size_t n)
 {
-	OP(op);
-
-	if (!REAL(cuMemUnmap))
-		return CUDA_ERROR_NOT_SUPPORTED;
 	REFUSED_IN_ARENA(p)
-	op_begin_always(&op, CALL_cuMemUnmap);
+	HOOK(op, cuMemUnmap, op_begin_always(&op));
 	die(&op, p, n, is_mapping);
 	CUresult r = real.cuMemUnmap(p, n);
 	memory_died(&op, r, p);
@@ -179,13 +165,11 @@ static int access_asked(const struct op *op, const CUmemAccessDesc *d, size_t co
 
 EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAccessDesc *d, size_t count)
 {
-	OP(op);
 	int asked = -1;
 
-	if (!REAL(cuMemSetAccess))
-		return CUDA_ERROR_NOT_SUPPORTED;
+	HOOK(op, cuMemSetAccess);
 	REFUSED_IN_ARENA(p)
-	if (op_begin_always(&op, CALL_cuMemSetAccess) && (asked = access_asked(&op, d, count)) == 0) {
+	if (op_begin_always(&op) && (asked = access_asked(&op, d, count)) == 0) {
 		gate_enter(op.t);
 		regions_set_readable(p, n, false);
 		gate_leave(op.t);
@@ -197,40 +181,23 @@ EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAcces
 	return r;
 }
 
-EXPORT CUresult CUDAAPI cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr p)
-{
-	if (!REAL(cuMemGetAccess))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	REFUSED_IN_ARENA(p)
-	return real.cuMemGetAccess(flags, location, p);
-}
-
-EXPORT CUresult CUDAAPI cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *p)
-{
-	if (!REAL(cuMemRetainAllocationHandle))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	REFUSED_IN_ARENA((uint64_t)(uintptr_t)p)
-	return real.cuMemRetainAllocationHandle(h, p);
-}
-
-EXPORT CUresult CUDAAPI cuMemAddressFree(CUdeviceptr p, size_t n)
-{
-	if (!REAL(cuMemAddressFree))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	REFUSED_IN_ARENA(p)
-	return real.cuMemAddressFree(p, n);
-}
+#define OUTSIDE_ARENA(symbol, p, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		REFUSED_IN_ARENA(p) \
+		HOOK(op, symbol); \
+		return real.symbol args; \
+	}
+OUTSIDE_ARENA(cuMemGetAccess, p, (unsigned long long *flags, const CUmemLocation *l, CUdeviceptr p), (flags, l, p))
+OUTSIDE_ARENA(cuMemRetainAllocationHandle, (uintptr_t)p, (CUmemGenericAllocationHandle *h, void *p), (h, p))
+OUTSIDE_ARENA(cuMemAddressFree, p, (CUdeviceptr p, size_t n), (p, n))
 
 EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *prop,
 				    unsigned long long flags)
 {
-	OP(op);
-
-	if (!REAL(cuMemCreate))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin(&op, CALL_cuMemCreate);
+	HOOK(op, cuMemCreate, op_begin(&op));
 	CUresult r = real.cuMemCreate(h, n, prop, flags);
-	while (memory_given_back(&op, CALL_cuMemCreate, r))
+	while (memory_given_back(&op, r))
 		r = real.cuMemCreate(h, n, prop, flags);
 	if (r == CUDA_SUCCESS)
 		multicast_is_not(*h);
@@ -240,12 +207,9 @@ EXPORT CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, c
 /* The program sees the memory that it would have without us. */
 EXPORT CUresult CUDAAPI cuMemGetInfo_v2(size_t *available, size_t *total)
 {
-	OP(op);
-
-	if (!REAL(cuMemGetInfo_v2))
-		return CUDA_ERROR_NOT_SUPPORTED;
+	HOOK(op, cuMemGetInfo_v2);
 	CUresult r = real.cuMemGetInfo_v2(available, total);
-	if (r == CUDA_SUCCESS && available && total && op_begin_always(&op, CALL_cuMemGetInfo_v2)) {
+	if (r == CUDA_SUCCESS && available && total && op_begin_always(&op)) {
 		*available += capture_device_bytes(op.context);
 		if (*available > *total)
 			*available = *total;

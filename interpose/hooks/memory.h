@@ -15,6 +15,6 @@ void memory_died(struct op *op, CUresult r, uint64_t base);
 /* Bytes from p to the end of its allocation. */
 uint64_t memory_range_size(CUdeviceptr p);
 /* The program ran short of device memory: whether it was given some of ours, and is to try again. */
-bool memory_given_back(struct op *op, uint32_t call, CUresult r);
+bool memory_given_back(struct op *op, CUresult r);
 
 #endif

@@ -101,10 +101,7 @@ static void give_back_values(void *const *kept, void **values, unsigned count)
 	{ \
 		struct tt_setting settings[SETTINGS]; \
 		struct loading l = {image, path, settings, 0}; \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin(&op, CALL_##symbol); \
+		HOOK(op, symbol, op_begin(&op)); \
 		l.setting_count = read_options options_; \
 		void *other = substitute(&l), *before[SETTINGS]; \
 		if (other) \
@@ -137,10 +134,8 @@ LOADS(cuLibraryLoadFromFile, true, NULL, name, LIBRARY_OPTIONS, LIBRARY_VALUES, 
 #define UNLOADS(symbol, type) \
 	EXPORT CUresult CUDAAPI symbol(type handle) \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		if (op_begin_always(&op, CALL_##symbol)) { \
+		HOOK(op, symbol); \
+		if (op_begin_always(&op)) { \
 			gate_enter(op.t); \
 			module_unloaded(handle, op.seq); \
 			gate_leave(op.t); \
@@ -157,112 +152,42 @@ LOADS(cuLibraryLoadFromFile, true, NULL, name, LIBRARY_OPTIONS, LIBRARY_VALUES, 
 UNLOADS(cuModuleUnload, CUmodule)
 UNLOADS(cuLibraryUnload, CUlibrary)
 
-EXPORT CUresult CUDAAPI cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
-{
-	if (!REAL(cuModuleGetFunction))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuModuleGetFunction(f, m, name);
-	if (r == CUDA_SUCCESS && watching())
-		module_function(m, *f, name, false);
-	return r;
-}
-
-EXPORT CUresult CUDAAPI cuLibraryGetKernel(CUkernel *k, CUlibrary l, const char *name)
-{
-	if (!REAL(cuLibraryGetKernel))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuLibraryGetKernel(k, l, name);
-	if (r == CUDA_SUCCESS && watching())
-		module_function(l, *k, name, true);
-	return r;
-}
-
-EXPORT CUresult CUDAAPI cuLibraryEnumerateKernels(CUkernel *kernels, unsigned n, CUlibrary l)
+static void note_kernels(CUkernel *kernels, unsigned n, CUlibrary l)
 {
 	const char *name;
 
-	if (!REAL(cuLibraryEnumerateKernels))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuLibraryEnumerateKernels(kernels, n, l);
-	for (unsigned i = 0; r == CUDA_SUCCESS && real.cuKernelGetName && watching() && i < n && kernels[i]; i++)
+	for (unsigned i = 0; real.cuKernelGetName && i < n && kernels[i]; i++)
 		if (real.cuKernelGetName(&name, kernels[i]) == CUDA_SUCCESS)
 			module_function(l, kernels[i], name, true);
-	return r;
 }
 
-EXPORT CUresult CUDAAPI cuKernelGetFunction(CUfunction *f, CUkernel k)
+static void note_function_of(CUfunction f, CUkernel k)
 {
 	const char *name = NULL;
 	CUlibrary library = NULL;
 
-	if (!REAL(cuKernelGetFunction))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuKernelGetFunction(f, k);
-	if (r == CUDA_SUCCESS && watching() && real.cuKernelGetName && real.cuKernelGetName(&name, k) == CUDA_SUCCESS &&
-	    real.cuKernelGetLibrary && real.cuKernelGetLibrary(&library, k) == CUDA_SUCCESS)
-		module_function(library, *f, name, false);
-	return r;
+	if (real.cuKernelGetName && real.cuKernelGetName(&name, k) == CUDA_SUCCESS && real.cuKernelGetLibrary &&
+	    real.cuKernelGetLibrary(&library, k) == CUDA_SUCCESS)
+		module_function(library, f, name, false);
 }
 
-EXPORT CUresult CUDAAPI cuLibraryGetModule(CUmodule *m, CUlibrary l)
-{
-	OP(op);
+#define WATCHED(symbol, params, args, ...) AFTER(symbol, params, args, if (watching()) __VA_ARGS__)
+WATCHED(cuModuleGetFunction, (CUfunction *f, CUmodule m, const char *name), (f, m, name), module_function(m, *f, name, false))
+WATCHED(cuLibraryGetKernel, (CUkernel *k, CUlibrary l, const char *name), (k, l, name), module_function(l, *k, name, true))
+WATCHED(cuLibraryEnumerateKernels, (CUkernel *kernels, unsigned n, CUlibrary l), (kernels, n, l), note_kernels(kernels, n, l))
+WATCHED(cuKernelGetFunction, (CUfunction *f, CUkernel k), (f, k), note_function_of(*f, k))
+WATCHED(cuModuleGetTexRef, (CUtexref *reference, CUmodule m, const char *name), (reference, m, name), module_reference(m))
+WATCHED(cuModuleGetSurfRef, (CUsurfref *reference, CUmodule m, const char *name), (reference, m, name), module_reference(m))
+WATCHED(cuFuncSetCacheConfig, (CUfunction f, CUfunc_cache config), (f, config), function_cache(f, config))
+WATCHED(cuKernelSetCacheConfig, (CUkernel k, CUfunc_cache config, CUdevice device), (k, config, device), function_cache((CUfunction)k, config))
 
-	if (!REAL(cuLibraryGetModule))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuLibraryGetModule(m, l);
-	if (r == CUDA_SUCCESS && op_begin(&op, CALL_cuLibraryGetModule))
-		module_alias(op.context, l, *m, op.seq);
-	return r;
-}
+AFTER(cuLibraryGetModule, (CUmodule *m, CUlibrary l), (m, l), if (op_begin(&op)) module_alias(op.context, l, *m, op.seq))
 
 #define VARIABLE(symbol, type, library) \
-	EXPORT CUresult CUDAAPI symbol(CUdeviceptr *p, size_t *n, type m, const char *name) \
-	{ \
-		CUdeviceptr address = 0; \
-		size_t size = 0; \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		CUresult r = real.symbol(p, n, m, name); \
-		if (r == CUDA_SUCCESS && op_begin(&op, CALL_##symbol) && \
-		    real.symbol(&address, &size, m, name) == CUDA_SUCCESS) \
-			module_variable(op.context, m, library, name, variable_at(address, size), op.seq); \
-		return r; \
-	}
+	AFTER(symbol, (CUdeviceptr *p, size_t *n, type m, const char *name), (p, n, m, name), \
+	      CUdeviceptr address = 0; size_t size = 0; \
+	      if (op_begin(&op) && real.symbol(&address, &size, m, name) == CUDA_SUCCESS) \
+		      module_variable(op.context, m, library, name, variable_at(address, size), op.seq))
 VARIABLE(cuModuleGetGlobal_v2, CUmodule, false)
 VARIABLE(cuLibraryGetGlobal, CUlibrary, true)
 VARIABLE(cuLibraryGetManaged, CUlibrary, true)
-
-#define REFERENCE(symbol, type) \
-	EXPORT CUresult CUDAAPI symbol(type *reference, CUmodule m, const char *name) \
-	{ \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		CUresult r = real.symbol(reference, m, name); \
-		if (r == CUDA_SUCCESS && watching()) \
-			module_reference(m); \
-		return r; \
-	}
-REFERENCE(cuModuleGetTexRef, CUtexref)
-REFERENCE(cuModuleGetSurfRef, CUsurfref)
-
-EXPORT CUresult CUDAAPI cuFuncSetCacheConfig(CUfunction f, CUfunc_cache config)
-{
-	if (!REAL(cuFuncSetCacheConfig))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuFuncSetCacheConfig(f, config);
-	if (r == CUDA_SUCCESS && watching())
-		function_cache(f, config);
-	return r;
-}
-
-EXPORT CUresult CUDAAPI cuKernelSetCacheConfig(CUkernel k, CUfunc_cache config, CUdevice device)
-{
-	if (!REAL(cuKernelSetCacheConfig))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuKernelSetCacheConfig(k, config, device);
-	if (r == CUDA_SUCCESS && watching())
-		function_cache((CUfunction)k, config);
-	return r;
-}

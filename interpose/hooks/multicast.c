@@ -55,43 +55,8 @@ static void note(CUmemGenericAllocationHandle h)
 		session_fail("no host memory for a multicast object");
 }
 
-#define NAMES_OBJECT(symbol, params, args) \
-	EXPORT CUresult CUDAAPI symbol params \
-	{ \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		CUresult r = real.symbol args; \
-		if (r == CUDA_SUCCESS) \
-			note(object); \
-		return r; \
-	}
-
-NAMES_OBJECT(cuMulticastAddDevice, (CUmemGenericAllocationHandle object, CUdevice d), (object, d))
-NAMES_OBJECT(cuMulticastBindMem,
-	     (CUmemGenericAllocationHandle object, size_t at, CUmemGenericAllocationHandle h, size_t o, size_t n,
-	      unsigned long long flags),
-	     (object, at, h, o, n, flags))
-NAMES_OBJECT(cuMulticastBindAddr,
-	     (CUmemGenericAllocationHandle object, size_t at, CUdeviceptr p, size_t n, unsigned long long flags),
-	     (object, at, p, n, flags))
-
-EXPORT CUresult CUDAAPI cuMulticastCreate(CUmemGenericAllocationHandle *h, const CUmulticastObjectProp *prop)
-{
-	if (!REAL(cuMulticastCreate))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuMulticastCreate(h, prop);
-	if (r == CUDA_SUCCESS)
-		note(*h);
-	return r;
-}
-
-EXPORT CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *from,
-						       CUmemAllocationHandleType type)
-{
-	if (!REAL(cuMemImportFromShareableHandle))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuMemImportFromShareableHandle(h, from, type);
-	if (r == CUDA_SUCCESS)
-		multicast_is_not(*h);
-	return r;
-}
+AFTER(cuMulticastCreate, (CUmemGenericAllocationHandle *object, const CUmulticastObjectProp *prop), (object, prop), note(*object))
+AFTER(cuMulticastAddDevice, (CUmemGenericAllocationHandle object, CUdevice d), (object, d), note(object))
+AFTER(cuMulticastBindMem, (CUmemGenericAllocationHandle object, size_t at, CUmemGenericAllocationHandle h, size_t o, size_t n, unsigned long long flags), (object, at, h, o, n, flags), note(object))
+AFTER(cuMulticastBindAddr, (CUmemGenericAllocationHandle object, size_t at, CUdeviceptr p, size_t n, unsigned long long flags), (object, at, p, n, flags), note(object))
+AFTER(cuMemImportFromShareableHandle, (CUmemGenericAllocationHandle *h, void *from, CUmemAllocationHandleType type), (h, from, type), multicast_is_not(*h))

@@ -77,9 +77,9 @@ void op_epoch(struct op *op, uint32_t trigger, uint32_t label)
 /* Drop-oldest: what the ring holds goes to the files now. 0, or -1 where nothing is recorded. */
 EXPORT int tt_dump(void)
 {
-	OP(op);
+	OP(op, TT_NO_ID);
 
-	if (!op_start(&op, TT_NO_ID, session_state == SESSION_ON))
+	if (!op_start(&op, session_state == SESSION_ON))
 		return -1;
 	capture_dump(op.t);
 	return 0;
@@ -92,9 +92,9 @@ EXPORT int tt_dump(void)
 EXPORT int tt_control(const char *what)
 {
 	char why[200];
-	OP(op);
+	OP(op, TT_NO_ID);
 
-	if (!op_start(&op, TT_NO_ID, recording()) || !what)
+	if (!op_start(&op, recording()) || !what)
 		return -1;
 	if (!capture_control(what, why, sizeof(why))) {
 		session_warn("tt_control: %s", why);
@@ -106,9 +106,9 @@ EXPORT int tt_control(const char *what)
 /* Names the allocation that holds an address: 0, or -1 where there is none or nothing is recorded. */
 EXPORT int tt_label(unsigned long long address, const char *name)
 {
-	OP(op);
+	OP(op, TT_NO_ID);
 
-	if (!op_begin(&op, TT_NO_ID))
+	if (!op_begin(&op))
 		return -1;
 	struct region_origin origin = op_origin(&op);
 	origin.label = store_string(session_store(), name);
@@ -122,9 +122,9 @@ EXPORT int tt_label(unsigned long long address, const char *name)
  */
 EXPORT int tt_label_range(unsigned long long address, unsigned long long bytes, const char *name, const char *type)
 {
-	OP(op);
+	OP(op, TT_NO_ID);
 
-	if (!op_start(&op, TT_NO_ID, recording()))
+	if (!op_start(&op, recording()))
 		return -1;
 	op_started(&op);
 	return regions_label(address, bytes, name, type, op.seq) ? 0 : -1;
@@ -133,9 +133,9 @@ EXPORT int tt_label_range(unsigned long long address, unsigned long long bytes, 
 /* Cuts an epoch on request: 0, or -1 where nothing is recorded. */
 EXPORT int tt_epoch(void *stream, const char *label)
 {
-	OP(op);
+	OP(op, TT_NO_ID);
 
-	if (!op_begin_stream(&op, TT_NO_ID, stream, false, false))
+	if (!op_begin_stream(&op, stream, false, false))
 		return -1;
 	op_epoch(&op, TT_TRIGGER_API, store_string(session_store(), label));
 	return 0;

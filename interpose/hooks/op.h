@@ -37,7 +37,7 @@ struct op {
 	struct context *context;
 	struct stream *stream;
 	uint64_t seq, time;
-	uint32_t call;
+	uint32_t call; /* enum call, or TT_NO_ID */
 	uint32_t stack; /* where that was taken before the call, else 0 */
 	uint32_t delays; /* TT_EVENTF_DELAYED… that it was chosen for */
 	uint32_t delay_ns;
@@ -48,9 +48,30 @@ struct op {
  * Declares a wrapper's op; until it goes out of scope the thread counts as being in a driver call: a
  * signal that ends the process does not hold it up. Who takes the capture lock needs one.
  */
-#define OP(name) \
+#define OP(name, which) \
 	struct op name __attribute__((cleanup(op_leave))); \
+	name.call = which; \
+	atomic_store_explicit(&thread_self.call, which, memory_order_relaxed); \
 	thread_calls(&thread_self, 1)
+
+/* How every wrapper begins: its op, and what is done first where the driver has the call. */
+#define HOOK(op, symbol, ...) \
+	OP(op, CALL_##symbol); \
+	if (!REAL(symbol)) \
+		return CUDA_ERROR_NOT_SUPPORTED; \
+	__VA_ARGS__
+
+/* A wrapper that does something where the call succeeded. */
+#define AFTER(symbol, params, args, ...) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		HOOK(op, symbol); \
+		CUresult r = real.symbol args; \
+		if (r == CUDA_SUCCESS) { \
+			__VA_ARGS__; \
+		} \
+		return r; \
+	}
 
 static inline void op_leave(struct op *op)
 {
@@ -73,7 +94,7 @@ static inline bool recording_or_stopped(void)
 	return recording() || unlikely(atomic_load(&session_state) == SESSION_STOPPED);
 }
 
-static inline bool op_start(struct op *op, uint32_t call, bool recorded)
+static inline bool op_start(struct op *op, bool recorded)
 {
 	op->on = op->writes = op->capturing = false;
 	op->context = NULL;
@@ -86,8 +107,6 @@ static inline bool op_start(struct op *op, uint32_t call, bool recorded)
 	if (!recorded)
 		return false;
 	op->t = thread_current();
-	op->call = call;
-	atomic_store_explicit(&op->t->call, call, memory_order_relaxed);
 	return !op->t->busy;
 }
 
@@ -133,15 +152,15 @@ static inline void op_waits(struct op *op)
 }
 
 /* A call without a stream. */
-static inline bool op_begin(struct op *op, uint32_t call)
+static inline bool op_begin(struct op *op)
 {
-	return op_start(op, call, recording()) && (op->context = context_current(op->t)) && op_started(op);
+	return op_start(op, recording()) && (op->context = context_current(op->t)) && op_started(op);
 }
 
 /* The same, whether or not recording has stopped. */
-static inline bool op_begin_always(struct op *op, uint32_t call)
+static inline bool op_begin_always(struct op *op)
 {
-	return op_start(op, call, recording_or_stopped()) && (op->context = context_current(op->t)) && op_started(op);
+	return op_start(op, recording_or_stopped()) && (op->context = context_current(op->t)) && op_started(op);
 }
 
 bool op_is_capturing(struct stream *s);
@@ -189,27 +208,27 @@ static inline __attribute__((always_inline)) bool op_on_stream(struct op *op, CU
 }
 
 /* A call that works on a stream; writes: it may change device memory. */
-static inline bool op_begin_stream(struct op *op, uint32_t call, CUstream handle, bool per_thread, bool writes)
+static inline bool op_begin_stream(struct op *op, CUstream handle, bool per_thread, bool writes)
 {
-	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, writes, false, 0);
+	return op_start(op, recording()) && op_on_stream(op, handle, per_thread, writes, false, 0);
 }
 
 /* The same for calls that TT_LAUNCH_DELAY chooses from. */
-static inline bool op_begin_work(struct op *op, uint32_t call, CUstream handle, bool per_thread, bool writes, uint32_t delays)
+static inline bool op_begin_work(struct op *op, CUstream handle, bool per_thread, bool writes, uint32_t delays)
 {
-	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, writes, false, delays);
+	return op_start(op, recording()) && op_on_stream(op, handle, per_thread, writes, false, delays);
 }
 
 /* A launch of a kernel, whose parameters say what it may write. */
-static inline bool op_begin_launch(struct op *op, uint32_t call, CUstream handle, bool per_thread)
+static inline bool op_begin_launch(struct op *op, CUstream handle, bool per_thread)
 {
-	return op_start(op, call, recording()) && op_on_stream(op, handle, per_thread, true, true, DELAYS);
+	return op_start(op, recording()) && op_on_stream(op, handle, per_thread, true, true, DELAYS);
 }
 
 /* A free in the order of a stream, whether or not recording has stopped. */
-static inline bool op_begin_free(struct op *op, uint32_t call, CUstream handle, bool per_thread)
+static inline bool op_begin_free(struct op *op, CUstream handle, bool per_thread)
 {
-	return op_start(op, call, recording_or_stopped()) && op_on_stream(op, handle, per_thread, true, false, 0);
+	return op_start(op, recording_or_stopped()) && op_on_stream(op, handle, per_thread, true, false, 0);
 }
 
 /* The event's slot with the common members set, or NULL. stack: with who made the call. */

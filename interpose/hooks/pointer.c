@@ -11,8 +11,7 @@ EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size,
 	CUdeviceptr nothing;
 	size_t none;
 
-	if (!REAL(cuMemGetAddressRange_v2))
-		return CUDA_ERROR_NOT_SUPPORTED;
+	HOOK(op, cuMemGetAddressRange_v2);
 	if (!arena_holds(p))
 		return real.cuMemGetAddressRange_v2(base, size, p);
 	CUresult r = real.cuMemGetAddressRange_v2(&nothing, &none, ARENA_NOWHERE); /* its error, or the context's */
@@ -73,8 +72,7 @@ EXPORT CUresult CUDAAPI cuPointerGetAttribute(void *out, CUpointer_attribute att
 {
 	struct arena_allocation a;
 
-	if (!REAL(cuPointerGetAttribute))
-		return CUDA_ERROR_NOT_SUPPORTED;
+	HOOK(op, cuPointerGetAttribute);
 	if (!arena_holds(p))
 		return real.cuPointerGetAttribute(out, attribute, p);
 	if (!arena_find(p, &a))
@@ -87,8 +85,7 @@ EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned n, CUpointer_attribute *
 {
 	struct arena_allocation a;
 
-	if (!REAL(cuPointerGetAttributes))
-		return CUDA_ERROR_NOT_SUPPORTED;
+	HOOK(op, cuPointerGetAttributes);
 	if (!arena_holds(p))
 		return real.cuPointerGetAttributes(n, attributes, out, p);
 	if (!arena_find(p, &a))
@@ -101,8 +98,7 @@ EXPORT CUresult CUDAAPI cuPointerGetAttributes(unsigned n, CUpointer_attribute *
 
 EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr p)
 {
-	if (!REAL(cuPointerSetAttribute))
-		return CUDA_ERROR_NOT_SUPPORTED;
+	HOOK(op, cuPointerSetAttribute);
 	if (!arena_holds(p))
 		return real.cuPointerSetAttribute(value, attribute, p);
 	CUresult r = real.cuPointerSetAttribute(value, attribute, ARENA_NOWHERE);
@@ -134,47 +130,10 @@ static void open_peer(CUcontext peer, bool open)
 		arena_open(device_of(peer), user, open);
 }
 
-EXPORT CUresult CUDAAPI cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
-{
-	if (!REAL(cuCtxEnablePeerAccess))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuCtxEnablePeerAccess(peer, flags);
-	if (r == CUDA_SUCCESS)
-		open_peer(peer, true);
-	return r;
-}
-
-EXPORT CUresult CUDAAPI cuCtxDisablePeerAccess(CUcontext peer)
-{
-	if (!REAL(cuCtxDisablePeerAccess))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuCtxDisablePeerAccess(peer);
-	if (r == CUDA_SUCCESS)
-		open_peer(peer, false);
-	return r;
-}
+AFTER(cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags), (peer, flags), open_peer(peer, true))
+AFTER(cuCtxDisablePeerAccess, (CUcontext peer), (peer), open_peer(peer, false))
 
 /* ---- pools ---- */
-
-EXPORT CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
-{
-	if (!REAL(cuMemPoolCreate))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuMemPoolCreate(pool, properties);
-	if (r == CUDA_SUCCESS && options.deterministic)
-		arena_pool_made(*pool, properties);
-	return r;
-}
-
-EXPORT CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
-{
-	if (!REAL(cuMemPoolDestroy))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuMemPoolDestroy(pool);
-	if (r == CUDA_SUCCESS && options.deterministic)
-		arena_pool_gone(pool);
-	return r;
-}
 
 static bool is_size(CUmemPool_attribute a)
 {
@@ -182,33 +141,15 @@ static bool is_size(CUmemPool_attribute a)
 	       a == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT || a == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH;
 }
 
-EXPORT CUresult CUDAAPI cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+static void open_pool(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n)
 {
-	if (!REAL(cuMemPoolGetAttribute))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuMemPoolGetAttribute(pool, attribute, value);
-	if (r == CUDA_SUCCESS && options.deterministic && is_size(attribute))
-		*(cuuint64_t *)value += arena_pool_usage(pool, attribute);
-	return r;
-}
-
-EXPORT CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
-{
-	if (!REAL(cuMemPoolSetAttribute))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuMemPoolSetAttribute(pool, attribute, value);
-	if (r == CUDA_SUCCESS && options.deterministic && is_size(attribute))
-		arena_pool_lower(pool, attribute);
-	return r;
-}
-
-EXPORT CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t n)
-{
-	if (!REAL(cuMemPoolSetAccess))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	CUresult r = real.cuMemPoolSetAccess(pool, access, n);
-	for (size_t i = 0; r == CUDA_SUCCESS && options.deterministic && i < n; i++)
+	for (size_t i = 0; options.deterministic && i < n; i++)
 		if (access[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE)
 			arena_pool_open(pool, access[i].location.id, access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
-	return r;
 }
+
+AFTER(cuMemPoolCreate, (CUmemoryPool *pool, const CUmemPoolProps *p), (pool, p), if (options.deterministic) arena_pool_made(*pool, p))
+AFTER(cuMemPoolDestroy, (CUmemoryPool pool), (pool), if (options.deterministic) arena_pool_gone(pool))
+AFTER(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute a, void *value), (pool, a, value), if (options.deterministic && is_size(a)) *(cuuint64_t *)value += arena_pool_usage(pool, a))
+AFTER(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute a, void *value), (pool, a, value), if (options.deterministic && is_size(a)) arena_pool_lower(pool, a))
+AFTER(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *access, size_t n), (pool, access, n), open_pool(pool, access, n))

@@ -30,93 +30,50 @@ static void end_wait(struct op *op, CUresult r, CUevent event)
 		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
 }
 
-/* One that neither reads nor writes memory of regions: no gate, no wait for captures. */
-#define QUIET(symbol, per_thread, stream, kind, what, params, args) \
+/* What a call puts on a stream that is no kernel and no copy. */
+struct item {
+	uint32_t kind; /* of its event */
+	uint64_t dst, src;
+	uint32_t shared; /* as in tt_event */
+	bool writes;     /* memory of regions; else there is no gate, and no wait for captures */
+	bool waits;      /* it may end only by what the host, or somebody that waits for the host, does later */
+};
+
+static void end_item(struct op *op, CUresult r, const struct item *item)
+{
+	if (op->on && item->writes && controls.touched)
+		regions_touch_all(op->context);
+	if (item->waits)
+		op_host_bound(op, r);
+	struct tt_event *e = op_event(op, r);
+	if (e) {
+		e->dst = item->dst;
+		e->src = item->src;
+		e->shared = item->shared;
+		events_publish(e, item->kind);
+	}
+	op_end(op, r);
+}
+
+/* The rest of the arguments: members of its item. */
+#define ON_STREAM(symbol, per_thread, params, args, ...) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
+		const struct item item = {__VA_ARGS__}; \
+		HOOK(op, symbol, op_begin_stream(&op, stream, per_thread, item.writes)); \
 		CUresult r = real.symbol args; \
-		struct tt_event *e = op_event(&op, r); \
-		if (e) { \
-			e->src = (uint64_t)(uintptr_t)(what); \
-			events_publish(e, kind); \
-		} \
+		end_item(&op, r, &item); \
 		return r; \
 	}
-
 #define WAITS_FOR_VALUE(symbol, per_thread, type) \
-	EXPORT CUresult CUDAAPI symbol(CUstream stream, CUdeviceptr a, type v, unsigned flags) \
-	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
-		CUresult r = real.symbol(stream, a, v, flags); \
-		struct tt_event *e = op_event(&op, r); \
-		if (e) { \
-			e->src = a; \
-			events_publish(e, TT_EVENT_MEM_OP); \
-		} \
-		op_host_bound(&op, r); \
-		return r; \
-	}
-
-/* Whoever signals the semaphores, another process or interface, may wait for the host. */
-#define WAITS_FOR_OTHERS(symbol, per_thread) \
-	EXPORT CUresult CUDAAPI symbol(const CUexternalSemaphore *list, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, \
-				       unsigned n, CUstream stream) \
-	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
-		CUresult r = real.symbol(list, params, n, stream); \
-		struct tt_event *e = op_event(&op, r); \
-		if (e) \
-			events_publish(e, TT_EVENT_MEM_OP); \
-		op_host_bound(&op, r); \
-		return r; \
-	}
-
+	ON_STREAM(symbol, per_thread, (CUstream stream, CUdeviceptr a, type v, unsigned flags), (stream, a, v, flags), \
+		  .kind = TT_EVENT_MEM_OP, .src = a, .waits = true)
 #define WRITES_VALUE(symbol, per_thread, type) \
-	EXPORT CUresult CUDAAPI symbol(CUstream stream, CUdeviceptr a, type v, unsigned flags) \
-	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
-		CUresult r = real.symbol(stream, a, v, flags); \
-		if (op.on && controls.touched) \
-			regions_touch_all(op.context); \
-		struct tt_event *e = op_event(&op, r); \
-		if (e) { \
-			e->dst = a; \
-			e->src = v; \
-			e->shared = sizeof(v); \
-			events_publish(e, TT_EVENT_MEM_OP); \
-		} \
-		op_end(&op, r); \
-		return r; \
-	}
-
-/* Waits may be among it. */
+	ON_STREAM(symbol, per_thread, (CUstream stream, CUdeviceptr a, type v, unsigned flags), (stream, a, v, flags), \
+		  .kind = TT_EVENT_MEM_OP, .dst = a, .src = v, .shared = sizeof(v), .writes = true)
 #define BATCH(symbol, per_thread) \
-	EXPORT CUresult CUDAAPI symbol(CUstream stream, unsigned n, CUstreamBatchMemOpParams *list, unsigned flags) \
-	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, stream, per_thread, true); \
-		CUresult r = real.symbol(stream, n, list, flags); \
-		if (op.on && controls.touched) \
-			regions_touch_all(op.context); \
-		op_host_bound(&op, r); \
-		end_with(&op, r, TT_EVENT_MEM_OP, 0, 0); \
-		return r; \
-	}
+	ON_STREAM(symbol, per_thread, (CUstream stream, unsigned n, CUstreamBatchMemOpParams *list, unsigned flags), \
+		  (stream, n, list, flags), .kind = TT_EVENT_MEM_OP, .writes = true, .waits = true)
 
 /* The stream that a call works on, whether or not the call is recorded. */
 static struct stream *stream_at(const struct op *op, CUstream handle, bool per_thread)
@@ -133,10 +90,7 @@ static struct stream *stream_followed(const struct op *op, CUstream handle, bool
 #define BEGINS_CAPTURE(symbol, per_thread, params, args) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		OP(op); \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_##symbol, stream, per_thread, false); \
+		HOOK(op, symbol, op_begin_stream(&op, stream, per_thread, false)); \
 		atomic_fetch_add(&captures_active, 1); \
 		CUresult r = real.symbol args; \
 		if (r == CUDA_SUCCESS) \
@@ -252,10 +206,7 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 #define STREAMS(S, PT) \
 	EXPORT CUresult CUDAAPI cuStreamSynchronize##S(CUstream stream) \
 	{ \
-		OP(op); \
-		if (!REAL(cuStreamSynchronize##S)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_cuStreamSynchronize##S, stream, PT, false); \
+		HOOK(op, cuStreamSynchronize##S, op_begin_stream(&op, stream, PT, false)); \
 		uint64_t submitted = op_submitted(&op), mark = arena_mark(); \
 		op_waits(&op); \
 		CUresult r = real.cuStreamSynchronize##S(stream); \
@@ -266,20 +217,15 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 		end_wait(&op, r, NULL); \
 		return r; \
 	} \
-	QUIET(cuStreamWaitEvent##S, PT, stream, TT_EVENT_EVENT_WAIT, event, (CUstream stream, CUevent event, unsigned flags), \
-	      (stream, event, flags)) \
-	QUIET(cuEventRecord##S, PT, stream, TT_EVENT_EVENT_RECORD, event, (CUevent event, CUstream stream), (event, stream)) \
-	QUIET(cuEventRecordWithFlags##S, PT, stream, TT_EVENT_EVENT_RECORD, event, \
-	      (CUevent event, CUstream stream, unsigned flags), (event, stream, flags)) \
+	ON_STREAM(cuStreamWaitEvent##S, PT, (CUstream stream, CUevent event, unsigned flags), (stream, event, flags), .kind = TT_EVENT_EVENT_WAIT, .src = (uintptr_t)event) \
+	ON_STREAM(cuEventRecord##S, PT, (CUevent event, CUstream stream), (event, stream), .kind = TT_EVENT_EVENT_RECORD, .src = (uintptr_t)event) \
+	ON_STREAM(cuEventRecordWithFlags##S, PT, (CUevent event, CUstream stream, unsigned flags), (event, stream, flags), .kind = TT_EVENT_EVENT_RECORD, .src = (uintptr_t)event) \
 	BEGINS_CAPTURE(cuStreamBeginCapture##S, PT, (CUstream stream), (stream)) \
 	BEGINS_CAPTURE(cuStreamBeginCapture_v2##S, PT, (CUstream stream, CUstreamCaptureMode mode), (stream, mode)) \
 	BEGINS_CAPTURE(cuStreamBeginCaptureToGraph##S, PT, (CUstream stream, CUgraph g, const CUgraphNode *d, const CUgraphEdgeData *x, size_t n, CUstreamCaptureMode mode), (stream, g, d, x, n, mode)) \
 	EXPORT CUresult CUDAAPI cuStreamEndCapture##S(CUstream stream, CUgraph *g) \
 	{ \
-		OP(op); \
-		if (!REAL(cuStreamEndCapture##S)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_cuStreamEndCapture##S, stream, PT, false); \
+		HOOK(op, cuStreamEndCapture##S, op_begin_stream(&op, stream, PT, false)); \
 		struct stream *s = stream_followed(&op, stream, PT); \
 		CUresult r = real.cuStreamEndCapture##S(stream, g); \
 		if (s && s->captured && capture_status_of(s->handle) == CU_STREAM_CAPTURE_STATUS_NONE) \
@@ -289,7 +235,7 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 			events_publish(e, TT_EVENT_CAPTURE_END); \
 		return r; \
 	} \
-	WAITS_FOR_OTHERS(cuWaitExternalSemaphoresAsync##S, PT) \
+	ON_STREAM(cuWaitExternalSemaphoresAsync##S, PT, (const CUexternalSemaphore *list, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *how, unsigned n, CUstream stream), (list, how, n, stream), .kind = TT_EVENT_MEM_OP, .waits = true) \
 	WAITS_FOR_VALUE(cuStreamWaitValue32##S, PT, cuuint32_t) \
 	WAITS_FOR_VALUE(cuStreamWaitValue64##S, PT, cuuint64_t) \
 	WAITS_FOR_VALUE(cuStreamWaitValue32_v2##S, PT, cuuint32_t) \
@@ -302,10 +248,7 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 	BATCH(cuStreamBatchMemOp_v2##S, PT) \
 	EXPORT CUresult CUDAAPI cuMemAllocAsync##S(CUdeviceptr *p, size_t n, CUstream stream) \
 	{ \
-		OP(op); \
-		if (!REAL(cuMemAllocAsync##S)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_cuMemAllocAsync##S, stream, PT, true); \
+		HOOK(op, cuMemAllocAsync##S, op_begin_stream(&op, stream, PT, true)); \
 		bool ours = from_arena(&op, NULL, n, p); \
 		CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocAsync##S(p, n, stream); \
 		while (given_back(&op, r)) \
@@ -315,10 +258,7 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 	} \
 	EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##S(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream stream) \
 	{ \
-		OP(op); \
-		if (!REAL(cuMemAllocFromPoolAsync##S)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_stream(&op, CALL_cuMemAllocFromPoolAsync##S, stream, PT, true); \
+		HOOK(op, cuMemAllocFromPoolAsync##S, op_begin_stream(&op, stream, PT, true)); \
 		bool ours = pool && from_arena(&op, pool, n, p); \
 		CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
 		while (given_back(&op, r)) \
@@ -328,10 +268,7 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 	} \
 	EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
 	{ \
-		OP(op); \
-		if (!REAL(cuMemFreeAsync##S)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		op_begin_free(&op, CALL_cuMemFreeAsync##S, stream, PT); \
+		HOOK(op, cuMemFreeAsync##S, op_begin_free(&op, stream, PT)); \
 		bool ours = arena_holds(p); \
 		struct region *region = ours ? NULL : freed(&op, p); \
 		CUresult r = ours ? free_in_arena(&op, p, real.cuMemFreeAsync##S, stream, PT) \
@@ -346,11 +283,7 @@ STREAMS(_ptsz, true)
 
 EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event)
 {
-	OP(op);
-
-	if (!REAL(cuEventSynchronize))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin(&op, CALL_cuEventSynchronize);
+	HOOK(op, cuEventSynchronize, op_begin(&op));
 	op_waits(&op);
 	CUresult r = real.cuEventSynchronize(event);
 	end_wait(&op, r, event);
@@ -360,9 +293,7 @@ EXPORT CUresult CUDAAPI cuEventSynchronize(CUevent event)
 #define ENDS_EVENT(symbol) \
 	EXPORT CUresult CUDAAPI symbol(CUevent event) \
 	{ \
-		if (!REAL(symbol)) \
-			return CUDA_ERROR_NOT_SUPPORTED; \
-		inflight_event_ends(event); \
+		HOOK(op, symbol, inflight_event_ends(event)); \
 		return real.symbol(event); \
 	}
 ENDS_EVENT(cuEventDestroy)
@@ -383,46 +314,31 @@ static void created(struct op *op, CUresult r, CUstream *stream, unsigned flags)
 	}
 }
 
-EXPORT CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
+#define CREATES(symbol, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		HOOK(op, symbol, op_begin(&op)); \
+		CUresult r = real.symbol args; \
+		created(&op, r, stream, flags); \
+		return r; \
+	}
+CREATES(cuStreamCreate, (CUstream *stream, unsigned flags), (stream, flags))
+CREATES(cuStreamCreateWithPriority, (CUstream *stream, unsigned flags, int priority), (stream, flags, priority))
+
+static CUresult destroy(struct op *op, CUstream stream, CUresult (*destroy_real)(CUstream))
 {
-	OP(op);
-
-	if (!REAL(cuStreamCreate))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin(&op, CALL_cuStreamCreate);
-	CUresult r = real.cuStreamCreate(stream, flags);
-	created(&op, r, stream, flags);
-	return r;
-}
-
-EXPORT CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priority)
-{
-	OP(op);
-
-	if (!REAL(cuStreamCreateWithPriority))
-		return CUDA_ERROR_NOT_SUPPORTED;
-	op_begin(&op, CALL_cuStreamCreateWithPriority);
-	CUresult r = real.cuStreamCreateWithPriority(stream, flags, priority);
-	created(&op, r, stream, flags);
-	return r;
-}
-
-static CUresult destroy(uint32_t call, CUstream stream, CUresult (*destroy_real)(CUstream))
-{
-	OP(op);
 	uint64_t id = 0;
 
-	op_begin_stream(&op, call, stream, false, false);
 	/* before the call: the handle may come back to another thread at once */
-	capture_stream_ended(stream_followed(&op, stream, false));
-	if (op.on) {
-		id = op.stream->id;
-		op.stream = NULL; /* its place too */
+	capture_stream_ended(stream_followed(op, stream, false));
+	if (op->on) {
+		id = op->stream->id;
+		op->stream = NULL; /* its place too */
 		stream_destroyed(stream);
 	}
 	inflight_handle_ends();
 	CUresult r = destroy_real(stream);
-	struct tt_event *e = op_event(&op, r);
+	struct tt_event *e = op_event(op, r);
 	if (e) {
 		e->stream = id;
 		events_publish(e, TT_EVENT_STREAM_DESTROY);
@@ -430,13 +346,11 @@ static CUresult destroy(uint32_t call, CUstream stream, CUresult (*destroy_real)
 	return r;
 }
 
-EXPORT CUresult CUDAAPI cuStreamDestroy(CUstream stream)
-{
-	return REAL(cuStreamDestroy) ? destroy(CALL_cuStreamDestroy, stream, real.cuStreamDestroy) : CUDA_ERROR_NOT_SUPPORTED;
-}
-
-EXPORT CUresult CUDAAPI cuStreamDestroy_v2(CUstream stream)
-{
-	return REAL(cuStreamDestroy_v2) ? destroy(CALL_cuStreamDestroy_v2, stream, real.cuStreamDestroy_v2)
-					: CUDA_ERROR_NOT_SUPPORTED;
-}
+#define DESTROYS(symbol) \
+	EXPORT CUresult CUDAAPI symbol(CUstream stream) \
+	{ \
+		HOOK(op, symbol, op_begin_stream(&op, stream, false, false)); \
+		return destroy(&op, stream, real.symbol); \
+	}
+DESTROYS(cuStreamDestroy)
+DESTROYS(cuStreamDestroy_v2)

@@ -21,7 +21,7 @@ struct thread {
 	_Atomic int inside; /* within the gate */
 	/* For threads_in_calls these are read by other threads, too. */
 	_Atomic int calls;         /* wrapped driver calls that it is in the middle of */
-	_Atomic uint32_t call;     /* the last of them that is recorded; TT_NO_ID where it is none of the driver's */
+	_Atomic uint32_t call;     /* the last of them; TT_NO_ID where it is none of the driver's */
 	_Atomic uint32_t waits_at; /* call stack of the wait that it is in, where that is recorded; else 0 */
 	uint64_t submits_for; /* sequence number of the call whose work it submits; 0: of none, or work of our own */
 	int busy;           /* the recorder itself is at work: wrappers pass straight through */
