@@ -19,14 +19,11 @@ static bool forbidden(CUresult r)
 
 bool arena_capture_matters(void)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
 	if (!atomic_load_explicit(&captures_active, memory_order_relaxed))
 		return false;
-	arena_exchange(&mode);
-	CUstreamCaptureMode programs = mode;
-	arena_exchange(&mode);
-	return programs != CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUstreamCaptureMode mode = capture_mode_relax();
+	capture_mode_restore(mode);
+	return mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
 static struct free_list *free_list_of(uint64_t address)
@@ -38,13 +35,12 @@ static struct free_list *free_list_of(uint64_t address)
 
 CUresult arena_wait_for(const struct context *c)
 {
-	CUcontext popped;
 	CUresult r = real.cuCtxPushCurrent_v2(c->handle);
 
 	if (r != CUDA_SUCCESS)
 		return r;
 	r = real.cuCtxSynchronize();
-	real.cuCtxPopCurrent_v2(&popped);
+	context_pop();
 	return r;
 }
 

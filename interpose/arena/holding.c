@@ -30,16 +30,15 @@ static struct holding *find(const struct context *c)
 static struct holding *make(struct context *c)
 {
 	struct holding *h = calloc(1, sizeof(*h));
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
 	if (!h)
 		return NULL;
 	h->context = c;
-	arena_exchange(&mode);
+	CUstreamCaptureMode mode = capture_mode_relax();
 	uint64_t before = free_bytes();
 	bool ok = real.cuStreamCreateWithPriority(&h->stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS;
 	atomic_fetch_add(&c->device_bytes, before - free_bytes());
-	arena_exchange(&mode);
+	capture_mode_restore(mode);
 	if (ok)
 		return h;
 	free(h);
@@ -71,13 +70,11 @@ struct holding *arena_holding(struct context *c)
 
 CUresult arena_zero(struct holding *h, CUdeviceptr p, uint64_t size)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	uint64_t deadline = clock_ns() + options.stall_ms * 1000000ull;
 	long pause = 0;
-	CUresult r;
+	CUstreamCaptureMode mode = capture_mode_relax();
+	CUresult r = h->held_up ? real.cuStreamQuery(h->stream) : CUDA_SUCCESS; /* then it would be in vain again */
 
-	arena_exchange(&mode);
-	r = h->held_up ? real.cuStreamQuery(h->stream) : CUDA_SUCCESS; /* then it would be in vain again */
 	if (r == CUDA_SUCCESS) {
 		r = real.cuMemsetD8Async(p, 0, size, h->stream);
 		while (r == CUDA_SUCCESS && (r = real.cuStreamQuery(h->stream)) == CUDA_ERROR_NOT_READY &&
@@ -91,7 +88,7 @@ CUresult arena_zero(struct holding *h, CUdeviceptr p, uint64_t size)
 			session_warn("the program's work blocks the device: an allocation's address may differ between runs");
 	}
 	h->held_up = r == CUDA_ERROR_NOT_READY;
-	arena_exchange(&mode);
+	capture_mode_restore(mode);
 	return r;
 }
 

@@ -111,26 +111,24 @@ bool arena_exportable(uint64_t address)
 
 CUresult arena_map(const struct range *range, const struct mapping *m, uint64_t users)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	CUmemAllocationProp properties = range->properties;
+	CUstreamCaptureMode mode = capture_mode_relax();
 
-	arena_exchange(&mode);
 	CUresult r = mapping_make(m->base, m->size, &properties, users);
 	if (r != CUDA_SUCCESS && r != CUDA_ERROR_OUT_OF_MEMORY && properties.requestedHandleTypes) {
 		properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE; /* what the process may not have */
 		r = mapping_make(m->base, m->size, &properties, users);
 	}
-	arena_exchange(&mode);
+	capture_mode_restore(mode);
 	return r;
 }
 
 static void unmap(const struct mapping *m)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+	CUstreamCaptureMode mode = capture_mode_relax();
 
-	arena_exchange(&mode);
 	real.cuMemUnmap(m->base, m->size);
-	arena_exchange(&mode);
+	capture_mode_restore(mode);
 }
 
 static bool host_bound_elsewhere(const struct context *c)

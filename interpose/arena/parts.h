@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+#include "inspect/contexts.h"
 #include "options/options.h"
 #include "session/session.h"
 #include "arena/arena.h"
@@ -29,12 +30,6 @@ extern pthread_mutex_t arena_lock;
 static inline struct range *arena_range_of(uint64_t address)
 {
 	return &arena_ranges[(address - ARENA_BASE) / ARENA_STRIDE];
-}
-
-/* For calls of our own: a stream capture of the program forbids nothing. Called again, it undoes itself. */
-static inline void arena_exchange(CUstreamCaptureMode *mode)
-{
-	real.cuThreadExchangeStreamCaptureMode(mode);
 }
 
 /* Whether a stream capture may forbid this thread to allocate and to free: the driver has to be asked. */

@@ -60,16 +60,14 @@ static bool epochs_wanted(void)
 
 void capture_prepare(struct thread *t, struct context *c)
 {
-	CUcontext popped;
-
 	/* A call within another is a tool's perhaps, while the driver makes the context. */
 	if (c->capture || c->short_of_memory || !epochs_wanted() || t->busy || atomic_load(&t->calls) > 1 ||
 	    atomic_load(&captures_active))
 		return;
 	CUstreamCaptureMode mode = begin_own(t);
-	if (session_state == SESSION_ON && !c->capture && real.cuCtxPushCurrent_v2(c->handle) == CUDA_SUCCESS) {
+	if (session_state == SESSION_ON && !c->capture && context_push(c->handle)) {
 		c->capture = capture_create(c, false);
-		real.cuCtxPopCurrent_v2(&popped);
+		context_pop();
 	}
 	end_own(t, mode);
 }
@@ -121,7 +119,6 @@ static uint32_t cut_epoch(struct thread *t, struct context *c, const struct tt_e
 static unsigned find_others(const struct context *c, uint32_t trigger, struct context **others)
 {
 	unsigned n = 0;
-	CUcontext popped;
 
 	if (trigger != TT_TRIGGER_API && trigger != TT_TRIGGER_NVTX)
 		return 0;
@@ -129,13 +126,13 @@ static unsigned find_others(const struct context *c, uint32_t trigger, struct co
 		bool news = o != c && o->alive && context_work(o) && !(o->capture && context_work(o) == o->work_captured);
 		if (!news)
 			continue;
-		if (real.cuCtxPushCurrent_v2(o->handle) != CUDA_SUCCESS) {
+		if (!context_push(o->handle)) {
 			session_lost("an epoch lacks a context that the driver did not make current");
 			continue;
 		}
 		if (is_due(o, trigger))
 			others[n++] = o;
-		real.cuCtxPopCurrent_v2(&popped);
+		context_pop();
 	}
 	return n;
 }
@@ -149,7 +146,6 @@ static uint64_t last_call(void)
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq, bool ahead)
 {
 	struct context *others[OTHERS];
-	CUcontext popped;
 
 	if (atomic_load(&captures_active) || t->busy)
 		return; /* what a capturing program may submit is not ours to change */
@@ -167,7 +163,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 		for (unsigned i = 0; i < n; i++)
 			if (capture_enter(others[i])) {
 				cut_epoch(t, others[i], &like, exact);
-				real.cuCtxPopCurrent_v2(&popped);
+				context_pop();
 			}
 		gate_open();
 	}
@@ -312,7 +308,6 @@ bool capture_control(const char *what, char *why, size_t size)
 void capture_dump(struct thread *t)
 {
 	CUstreamCaptureMode mode = begin_own(t);
-	CUcontext popped;
 
 	for (struct context *c = context_first(); c; c = c->next) {
 		struct capture *p = c->capture;
@@ -322,7 +317,7 @@ void capture_dump(struct thread *t)
 			flight_dump(p);
 			drain_flush(); /* before the ring's tail moves on by anyone else */
 		}
-		real.cuCtxPopCurrent_v2(&popped);
+		context_pop();
 	}
 	end_own(t, mode);
 }

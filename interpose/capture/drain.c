@@ -72,14 +72,12 @@ static bool wait_captured(struct pending *q)
 static bool drain_from_device(struct pending *q, bool on)
 {
 	struct capture *p = q->capture;
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-	CUcontext popped;
 
 	if (!capture_enter(p->context))
 		return false;
-	real.cuThreadExchangeStreamCaptureMode(&mode); /* in each context: a capture of the program forbids nothing here */
+	capture_mode_relax(); /* in each context: a capture of the program forbids nothing here */
 	bool ok = (q->read || wait_captured(q)) && on && (q->watch || epoch_store_part(q));
-	real.cuCtxPopCurrent_v2(&popped);
+	context_pop();
 	return ok;
 }
 

@@ -103,17 +103,16 @@ static bool order_others(const struct thread *t, const struct capture *p, struct
 static bool order_other_contexts(const struct thread *t, const struct capture *p, bool *idle)
 {
 	bool exact = true;
-	CUcontext popped;
 
 	for (struct context *o = context_first(); o; o = o->next) {
 		if (o == p->context || !atomic_load(&o->alive))
 			continue;
-		if (real.cuCtxPushCurrent_v2(o->handle) != CUDA_SUCCESS) {
+		if (!context_push(o->handle)) {
 			exact = false;
 			continue;
 		}
 		exact &= order_others(t, p, o, idle);
-		real.cuCtxPopCurrent_v2(&popped);
+		context_pop();
 	}
 	return exact;
 }

@@ -39,8 +39,6 @@ static struct context *primary_of(CUdevice d)
 /* Our own objects go while the context still lives. */
 static struct context *ending(struct op *op, struct context *c)
 {
-	CUcontext popped;
-
 	if (!c || !op_start(op, recording_or_stopped()))
 		return NULL;
 	if (!capture_enter(c))
@@ -50,7 +48,7 @@ static struct context *ending(struct op *op, struct context *c)
 	capture_end(op->t, c, true, false);
 	timeline_context_ends(c);
 	instrumentation_context_ends(c);
-	real.cuCtxPopCurrent_v2(&popped);
+	context_pop();
 	return c;
 }
 

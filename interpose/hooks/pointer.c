@@ -112,13 +112,12 @@ EXPORT CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attri
 static CUdevice device_of(CUcontext handle)
 {
 	CUdevice device = -1;
-	CUcontext popped;
 
-	if (real.cuCtxPushCurrent_v2(handle) != CUDA_SUCCESS)
+	if (!context_push(handle))
 		return -1;
 	if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS)
 		device = -1;
-	real.cuCtxPopCurrent_v2(&popped);
+	context_pop();
 	return device;
 }
 

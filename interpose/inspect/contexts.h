@@ -25,22 +25,30 @@ static inline void context_pop(void)
 	real.cuCtxPopCurrent_v2(&popped);
 }
 
-/*
- * Around work of the recorder in a thread of the program: wrappers pass straight through, and a
- * stream capture of the program, even one of this thread, does not forbid it.
- */
-static inline CUstreamCaptureMode recorder_work_begin(struct thread *t)
+/* From here on a stream capture of the program, even one of this thread, forbids nothing. Gives the mode before. */
+static inline CUstreamCaptureMode capture_mode_relax(void)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-	t->busy++;
 	real.cuThreadExchangeStreamCaptureMode(&mode);
 	return mode;
 }
 
-static inline void recorder_work_end(struct thread *t, CUstreamCaptureMode mode)
+static inline void capture_mode_restore(CUstreamCaptureMode mode)
 {
 	real.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+/* Around work of the recorder in a thread of the program: wrappers pass straight through. */
+static inline CUstreamCaptureMode recorder_work_begin(struct thread *t)
+{
+	t->busy++;
+	return capture_mode_relax();
+}
+
+static inline void recorder_work_end(struct thread *t, CUstreamCaptureMode mode)
+{
+	capture_mode_restore(mode);
 	t->busy--;
 }
 

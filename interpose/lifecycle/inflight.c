@@ -315,10 +315,9 @@ static void ask_about_events(const struct context *c)
 static void ask(void)
 {
 	for (struct context *c = context_first(); c && may_ask(); c = c->next) {
-		CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 		if (!c->alive || c->lost || (found.only && found.only != c) || !context_push(c->handle))
 			continue;
-		real.cuThreadExchangeStreamCaptureMode(&mode);
+		capture_mode_relax();
 		ask_about_streams(c);
 		ask_about_events(c);
 		context_pop();

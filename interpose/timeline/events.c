@@ -103,7 +103,6 @@ static struct pool *make_pool(const struct context *c)
 static __attribute__((noinline, cold)) struct pool *first_of(const struct context *c)
 {
 	static uint64_t refused; /* contexts that have none */
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct thread *t = thread_current();
 	struct pool *p;
 
@@ -111,9 +110,9 @@ static __attribute__((noinline, cold)) struct pool *first_of(const struct contex
 	pthread_mutex_lock(&lock);
 	p = atomic_load(&pools[c->index]);
 	if (!p && !(refused >> c->index & 1) && context_push(c->handle)) {
-		real.cuThreadExchangeStreamCaptureMode(&mode);
+		CUstreamCaptureMode mode = capture_mode_relax();
 		p = make_pool(c);
-		real.cuThreadExchangeStreamCaptureMode(&mode);
+		capture_mode_restore(mode);
 		context_pop();
 		refused |= (uint64_t)!p << c->index;
 		atomic_store(&pools[c->index], p);

@@ -204,14 +204,12 @@ static void look(struct instrumentation *q, void *to)
 
 static void tune_clocks(struct poll *p)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
 	for (struct context *c = p->tunes ? context_first() : NULL; c; c = c->next) {
 		if (c->index >= CONTEXTS || !(p->tunes >> c->index & 1) || !context_push(c->handle))
 			continue;
-		real.cuThreadExchangeStreamCaptureMode(&mode);
+		CUstreamCaptureMode mode = capture_mode_relax();
 		p->known |= (uint64_t)tune(&clocks[c->index], c) << c->index;
-		real.cuThreadExchangeStreamCaptureMode(&mode);
+		capture_mode_restore(mode);
 		context_pop();
 	}
 }

@@ -61,14 +61,13 @@ void timeline_clock_error(uint64_t ns)
 /* Work of ours in some context, by which clocks are compared. */
 static void probe(void)
 {
-	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 	struct context *c = context_first();
 
 	while (c && !c->alive)
 		c = c->next;
 	if (!c || !context_push(c->handle))
 		return;
-	real.cuThreadExchangeStreamCaptureMode(&mode);
+	capture_mode_relax();
 	cupti_probe(c);
 	context_pop();
 }
