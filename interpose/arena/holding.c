@@ -10,13 +10,6 @@
 
 static struct holding *holdings;
 
-static uint64_t free_bytes(void)
-{
-	size_t bytes = 0, total;
-
-	return real.cuMemGetInfo_v2(&bytes, &total) == CUDA_SUCCESS ? bytes : 0;
-}
-
 static struct holding *find(const struct context *c)
 {
 	struct holding *h = holdings;
@@ -35,9 +28,9 @@ static struct holding *make(struct context *c)
 		return NULL;
 	h->context = c;
 	CUstreamCaptureMode mode = capture_mode_relax();
-	uint64_t before = free_bytes();
+	uint64_t before = context_free_bytes();
 	bool ok = real.cuStreamCreateWithPriority(&h->stream, CU_STREAM_NON_BLOCKING, -100) == CUDA_SUCCESS;
-	atomic_fetch_add(&c->device_bytes, before - free_bytes());
+	context_account(c, before);
 	capture_mode_restore(mode);
 	if (ok)
 		return h;

@@ -32,17 +32,6 @@ static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER; /* frees of the 
 #define STATUS_AT WORD_AT(1 + DRAIN_BUFFERS)
 #define SHARED_SIZE (STATUS_AT + CAPTURE_PENDING * sizeof(struct tt_capture_status))
 
-/*
- * What the driver takes for an allocation is more than was asked for, and what it gives back
- * for a free may be less: look at what is left. The program's own cuMemGetInfo adds the sum.
- */
-static uint64_t available(void)
-{
-	size_t left = 0, total;
-
-	return real.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS ? left : 0;
-}
-
 /* The driver keeps some of what was freed, until an allocation fails. */
 static void free_kept(void)
 {
@@ -53,11 +42,6 @@ static void free_kept(void)
 		real.cuMemFree_v2(p);
 }
 
-static void account_since(struct context *c, uint64_t before)
-{
-	atomic_fetch_add(&c->device_bytes, before - available());
-}
-
 bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool host)
 {
 	return capture_memory_of(p->context, m, size, host || p->host_only);
@@ -65,10 +49,10 @@ bool capture_memory(struct capture *p, struct memory *m, uint64_t size, bool hos
 
 bool capture_memory_of(struct context *c, struct memory *m, uint64_t size, bool host)
 {
-	uint64_t before = available();
+	uint64_t before = context_free_bytes();
 	bool ok = memory_anywhere(c, m, size, host);
 
-	account_since(c, before);
+	context_account(c, before);
 	return ok;
 }
 
@@ -89,9 +73,9 @@ void capture_free_outgrown(struct capture *p)
 {
 	if (!p->outgrown_count)
 		return;
-	uint64_t before = available();
+	uint64_t before = context_free_bytes();
 	free_outgrown(p);
-	account_since(p->context, before);
+	context_account(p->context, before);
 }
 
 /* The end of the ring's memory holds block digests and the list of changed blocks, as far as it goes. */
@@ -270,39 +254,39 @@ static struct capture *create(struct context *c, bool host_only)
 
 struct capture *capture_create(struct context *c, bool host_only)
 {
-	uint64_t before = available();
+	uint64_t before = context_free_bytes();
 	struct capture *p = create(c, host_only);
 
-	account_since(c, before);
+	context_account(c, before);
 	return p;
 }
 
 uint64_t capture_destroy(struct capture *p)
 {
 	struct context *c = p->context;
-	uint64_t before = available(), expected = before + (p->ring.host ? 0 : p->ring.size);
+	uint64_t before = context_free_bytes(), expected = before + (p->ring.host ? 0 : p->ring.size);
 
 	/* Unmapping memory does not wait for work that uses it, as freeing does. What the caller could not
 	 * ask about, in other threads' default streams, ends by itself. */
 	if (!atomic_load(&captures_active))
 		real.cuCtxSynchronize();
 	destroy(p);
-	account_since(c, before);
+	context_account(c, before);
 	return expected;
 }
 
 void capture_freed(struct context *c, uint64_t expected)
 {
-	uint64_t before = available(), now = before;
+	uint64_t before = context_free_bytes(), now = before;
 
 	free_kept();
 	for (int ms = 0, same = 0; ms < WIPING_MS && (same < STEADY_MS || now < expected); ms++) {
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		uint64_t again = available();
+		uint64_t again = context_free_bytes();
 		same = again == now ? same + 1 : 0;
 		now = again;
 	}
-	account_since(c, before);
+	context_account(c, before);
 }
 
 uint64_t capture_device_bytes(const struct context *c)

@@ -25,6 +25,23 @@ static inline void context_pop(void)
 	real.cuCtxPopCurrent_v2(&popped);
 }
 
+/*
+ * What the driver takes for an allocation is more than was asked for, and what it gives back
+ * for a free may be less: look at what is left. The program's own cuMemGetInfo adds the sum.
+ */
+static inline uint64_t context_free_bytes(void)
+{
+	size_t left = 0, total;
+
+	return real.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS ? left : 0;
+}
+
+/* What is free less than before is the recorder's. */
+static inline void context_account(struct context *c, uint64_t before)
+{
+	atomic_fetch_add(&c->device_bytes, before - context_free_bytes());
+}
+
 /* From here on a stream capture of the program, even one of this thread, forbids nothing. Gives the mode before. */
 static inline CUstreamCaptureMode capture_mode_relax(void)
 {
