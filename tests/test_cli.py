@@ -11,6 +11,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -663,6 +664,18 @@ def test_doctor_finds_the_simulator_fit() -> None:
     assert statuses["recorder"] == "ok"
     assert statuses["simulator"] == "ok"
     assert all(check["advice"] for check in diagnosis["checks"] if check["status"] != "ok")
+
+
+def test_doctor_works_with_packages_on_a_path(tmp_path: Path) -> None:
+    """Its own process needs none of the packages that only PYTHONPATH leads to."""
+    environment = support.bare_environment(
+        PYTHONPATH=":".join([str(support.ROOT), *filter(None, sys.path)])
+    )
+    venv.create(tmp_path, symlinks=True)
+    command = [tmp_path / "bin" / "python", "-m", "ttanalyze", "doctor", "--json"]
+    outcome = support.run(command, environment)
+    assert outcome.status == 0, outcome.stdout + outcome.stderr
+    assert json.loads(outcome.stdout)["fit"] is True
 
 
 def test_shim_prints_a_library(cli: Cli) -> None:

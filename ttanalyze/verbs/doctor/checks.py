@@ -110,13 +110,12 @@ def run_probe(simulator: Path | None = None) -> dict[str, Any]:
     """What probe.py says of the driver, or of the simulator in that folder."""
     environment = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "TT_OUT")}
     environment.pop("CUDA_INJECTION64_PATH", None)
-    environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[3])
     if simulator:
         others = environment.get("LD_LIBRARY_PATH")
         environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(simulator), others]))
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "ttanalyze.verbs.doctor.probe"],
+            [sys.executable, "-I", str(Path(__file__).with_name("probe.py"))],
             env=environment,
             capture_output=True,
             text=True,

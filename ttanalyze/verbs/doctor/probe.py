@@ -1,7 +1,7 @@
 """Asks the driver that a program would find what there is, in a process of its own.
 
-Run as `python -m ttanalyze.verbs.doctor.probe`; prints one JSON object. A driver that hangs or
-crashes takes only this process with it.
+Run as a file, which needs the standard library alone; prints one JSON object. A driver that hangs
+or crashes takes only this process with it.
 """
 
 from __future__ import annotations
