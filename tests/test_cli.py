@@ -672,7 +672,7 @@ def test_doctor_works_with_packages_on_a_path(tmp_path: Path) -> None:
         PYTHONPATH=":".join([str(support.ROOT), *filter(None, sys.path)])
     )
     venv.create(tmp_path, symlinks=True)
-    command = [tmp_path / "bin" / "python", "-m", "ttanalyze", "doctor", "--json"]
+    command = [str(tmp_path / "bin" / "python"), "-m", "ttanalyze", "doctor", "--json"]
     outcome = support.run(command, environment)
     assert outcome.status == 0, outcome.stdout + outcome.stderr
     assert json.loads(outcome.stdout)["fit"] is True
