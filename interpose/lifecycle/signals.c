@@ -26,15 +26,17 @@ typedef sighandler_t signal_fn(int, sighandler_t);
 /* Where one of these is SIG_DFL it ends the process. */
 static const int fatal[] = {SIGHUP, SIGINT, SIGQUIT, SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGTERM, SIGXCPU};
 
-static sigaction_fn *next_sigaction;
-static struct sigaction theirs[NSIG]; /* valid while ours is installed; the handler is SIG_DFL */
-static void (*finish)(int), (*give_up)(void);
-static struct timespec began, time_limit; /* of CLOCK_MONOTONIC; 0: none */
-static _Atomic bool too_late;      /* it is over, and that is what ends the process */
-static sem_t wake_finisher, wake_watchdog;
-static _Atomic int caught;
-static _Atomic bool finished;
-static _Atomic pid_t owner; /* 0: not watching */
+static struct {
+	sigaction_fn *next_sigaction;
+	struct sigaction theirs[NSIG]; /* valid while ours is installed; the handler is SIG_DFL */
+	void (*finish)(int), (*give_up)(void);
+	struct timespec began, time_limit; /* of CLOCK_MONOTONIC; 0: none */
+	_Atomic bool too_late;      /* it is over, and that is what ends the process */
+	sem_t wake_finisher, wake_watchdog;
+	_Atomic int caught;
+	_Atomic bool finished;
+	_Atomic pid_t owner; /* 0: not watching */
+} signals;
 
 UNWATCHED static void *next(const char *name)
 {
@@ -44,20 +46,20 @@ UNWATCHED static void *next(const char *name)
 /* A fork's child may not look up anything. */
 __attribute__((constructor)) static void find_next(void)
 {
-	next_sigaction = (sigaction_fn *)next("sigaction");
-	clock_gettime(CLOCK_MONOTONIC, &began);
+	signals.next_sigaction = (sigaction_fn *)next("sigaction");
+	clock_gettime(CLOCK_MONOTONIC, &signals.began);
 }
 
 UNWATCHED static int real_sigaction(int number, const struct sigaction *act, struct sigaction *old)
 {
-	if (unlikely(!next_sigaction))
-		next_sigaction = (sigaction_fn *)next("sigaction");
-	return next_sigaction(number, act, old);
+	if (unlikely(!signals.next_sigaction))
+		signals.next_sigaction = (sigaction_fn *)next("sigaction");
+	return signals.next_sigaction(number, act, old);
 }
 
 static void wait_for_finish(int ms)
 {
-	for (; ms && !finished; ms--)
+	for (; ms && !signals.finished; ms--)
 		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 
@@ -73,10 +75,10 @@ static void on_signal(int number, siginfo_t *info, void *unused)
 	int saved = errno, nothing = 0;
 
 	(void)unused;
-	if (getpid() == owner) {
-		if (atomic_compare_exchange_strong(&caught, &nothing, number)) {
-			sem_post(&wake_finisher);
-			sem_post(&wake_watchdog);
+	if (getpid() == signals.owner) {
+		if (atomic_compare_exchange_strong(&signals.caught, &nothing, number)) {
+			sem_post(&signals.wake_finisher);
+			sem_post(&signals.wake_watchdog);
 		}
 		if (!fault && !aborts && thread_in_call(&thread_self)) {
 			errno = saved;
@@ -84,7 +86,7 @@ static void on_signal(int number, siginfo_t *info, void *unused)
 		}
 		wait_for_finish(fault || thread_in_call(&thread_self) ? FAULT_WAIT_MS : WAIT_MS);
 	}
-	real_sigaction(number, &theirs[number], NULL);
+	real_sigaction(number, &signals.theirs[number], NULL);
 	errno = saved;
 	if (!fault) /* a fault happens again, with the registers and the code that belong to it */
 		raise(number);
@@ -101,17 +103,17 @@ static void end_process(int number)
 	struct sigaction now;
 
 	if (!real_sigaction(number, NULL, &now) && is_ours(&now))
-		real_sigaction(number, &theirs[number], NULL);
+		real_sigaction(number, &signals.theirs[number], NULL);
 	kill(getpid(), number);
 }
 
 static void *finisher(void *unused)
 {
 	(void)unused;
-	while (sem_wait(&wake_finisher))
+	while (sem_wait(&signals.wake_finisher))
 		continue;
-	finish(too_late ? 0 : caught);
-	finished = true;
+	signals.finish(signals.too_late ? 0 : signals.caught);
+	signals.finished = true;
 	return NULL;
 }
 
@@ -122,21 +124,21 @@ static void *watchdog(void *unused)
 
 	(void)unused;
 	do
-		woken = time_limit.tv_sec ? sem_clockwait(&wake_watchdog, CLOCK_MONOTONIC, &time_limit)
-					  : sem_wait(&wake_watchdog);
+		woken = signals.time_limit.tv_sec ? sem_clockwait(&signals.wake_watchdog, CLOCK_MONOTONIC, &signals.time_limit)
+						  : sem_wait(&signals.wake_watchdog);
 	while (woken && errno != ETIMEDOUT);
 	if (woken) {
-		too_late = true;
-		if (atomic_compare_exchange_strong(&caught, &nothing, SIGTERM))
-			sem_post(&wake_finisher);
+		signals.too_late = true;
+		if (atomic_compare_exchange_strong(&signals.caught, &nothing, SIGTERM))
+			sem_post(&signals.wake_finisher);
 		else
-			too_late = false;
+			signals.too_late = false;
 	}
 	wait_for_finish(WAIT_MS);
-	if (!finished)
-		give_up();
-	end_process(caught);
-	if (too_late) {
+	if (!signals.finished)
+		signals.give_up();
+	end_process(signals.caught);
+	if (signals.too_late) {
 		nanosleep(&(struct timespec){.tv_sec = GRACE_S}, NULL);
 		kill(getpid(), SIGKILL);
 	}
@@ -158,35 +160,35 @@ static void take(int number)
 
 	if (real_sigaction(number, NULL, &now) || is_ours(&now) || now.sa_handler != SIG_DFL)
 		return;
-	theirs[number] = now;
+	signals.theirs[number] = now;
 	real_sigaction(number, &ours, NULL);
 }
 
 /* Counted from when the program began. */
 static void set_time_limit(uint64_t ms)
 {
-	time_limit = (struct timespec){0};
+	signals.time_limit = (struct timespec){0};
 	if (!ms)
 		return;
-	time_limit.tv_sec = began.tv_sec + (time_t)(ms / 1000);
-	time_limit.tv_nsec = began.tv_nsec + (long)(ms % 1000) * 1000000;
-	if (time_limit.tv_nsec >= 1000000000) {
-		time_limit.tv_sec++;
-		time_limit.tv_nsec -= 1000000000;
+	signals.time_limit.tv_sec = signals.began.tv_sec + (time_t)(ms / 1000);
+	signals.time_limit.tv_nsec = signals.began.tv_nsec + (long)(ms % 1000) * 1000000;
+	if (signals.time_limit.tv_nsec >= 1000000000) {
+		signals.time_limit.tv_sec++;
+		signals.time_limit.tv_nsec -= 1000000000;
 	}
 }
 
 bool signals_watch(void (*with)(int number), void (*without)(void), uint64_t limit_ms)
 {
-	finish = with;
-	give_up = without;
+	signals.finish = with;
+	signals.give_up = without;
 	set_time_limit(limit_ms);
-	sem_init(&wake_finisher, 0, 0);
-	sem_init(&wake_watchdog, 0, 0);
+	sem_init(&signals.wake_finisher, 0, 0);
+	sem_init(&signals.wake_watchdog, 0, 0);
 	if (own_thread(NULL, "tt-ending", 256 << 10, finisher, NULL) ||
 	    own_thread(NULL, "tt-watchdog", 256 << 10, watchdog, NULL))
 		return false;
-	owner = getpid();
+	signals.owner = getpid();
 	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
 		take(fatal[i]);
 	return true;
@@ -196,10 +198,10 @@ void signals_forget(void)
 {
 	struct sigaction now;
 
-	owner = 0;
+	signals.owner = 0;
 	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)
 		if (!real_sigaction(fatal[i], NULL, &now) && is_ours(&now))
-			real_sigaction(fatal[i], &theirs[fatal[i]], NULL);
+			real_sigaction(fatal[i], &signals.theirs[fatal[i]], NULL);
 }
 
 /* ---- what the program calls ---- */
@@ -207,29 +209,24 @@ void signals_forget(void)
 /* Not in a child that has our memory until it execs. */
 UNWATCHED static bool watches(int number)
 {
-	return unlikely(owner) && is_fatal(number) && getpid() == owner;
+	return unlikely(signals.owner) && is_fatal(number) && getpid() == signals.owner;
 }
 
 UNWATCHED EXPORT int sigaction(int number, const struct sigaction *restrict act, struct sigaction *restrict old)
 {
 	struct sigaction before, was;
+	bool to_default = act && act->sa_handler == SIG_DFL;
 
 	if (!watches(number))
 		return real_sigaction(number, act, old);
-	if (act && act->sa_handler == SIG_DFL) {
-		int result = real_sigaction(number, NULL, &before);
-		was = theirs[number];
-		if (!result && !is_ours(&before)) {
-			result = real_sigaction(number, act, &before);
-			take(number);
-		} else if (!result)
-			theirs[number] = *act;
-		if (!result && old)
-			*old = is_ours(&before) ? was : before;
-		return result;
+	was = signals.theirs[number];
+	int result = real_sigaction(number, to_default ? NULL : act, &before);
+	if (!result && to_default && is_ours(&before)) {
+		signals.theirs[number] = *act;
+	} else if (!result && to_default) {
+		result = real_sigaction(number, act, &before);
+		take(number);
 	}
-	was = theirs[number];
-	int result = real_sigaction(number, act, &before);
 	if (!result && old)
 		*old = is_ours(&before) ? was : before;
 	return result;

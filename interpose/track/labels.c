@@ -96,36 +96,36 @@ void labels_free(struct labels *of)
 
 /* The texts of all names so far, up to a number: the store has them too, but in its file. */
 static struct known {
-	uint64_t hash;
-	uint32_t offset;
-	char *text; /* NULL: free */
-} *known;
-static size_t known_count, known_capacity; /* a power of two */
+	struct name {
+		uint64_t hash;
+		uint32_t offset;
+		char *text; /* NULL: free */
+	} *slots;
+	size_t count, capacity; /* a power of two */
+} known;
 
-static struct known *place(struct known *table, size_t capacity, uint64_t hash, const char *text)
+static struct name *place(const struct known *in, uint64_t hash, const char *text)
 {
-	size_t at = hash & (capacity - 1);
+	size_t at = hash & (in->capacity - 1);
 
-	while (table[at].text && (table[at].hash != hash || !text || strcmp(table[at].text, text) != 0))
-		at = (at + 1) & (capacity - 1);
-	return table + at;
+	while (in->slots[at].text && (in->slots[at].hash != hash || !text || strcmp(in->slots[at].text, text) != 0))
+		at = (at + 1) & (in->capacity - 1);
+	return in->slots + at;
 }
 
 static bool make_room(void)
 {
-	size_t capacity = known_capacity ? known_capacity * 2 : 1024;
+	struct known bigger = {NULL, known.count, known.capacity ? known.capacity * 2 : 1024};
 
-	if (known_count * 2 < known_capacity)
+	if (known.count * 2 < known.capacity)
 		return true;
-	struct known *bigger = known_count < MOST_KNOWN ? calloc(capacity, sizeof(*bigger)) : NULL;
-	if (!bigger)
+	if (known.count >= MOST_KNOWN || !(bigger.slots = calloc(bigger.capacity, sizeof(*bigger.slots))))
 		return false;
-	for (size_t i = 0; i < known_capacity; i++)
-		if (known[i].text)
-			*place(bigger, capacity, known[i].hash, NULL) = known[i];
-	free(known);
+	for (size_t i = 0; i < known.capacity; i++)
+		if (known.slots[i].text)
+			*place(&bigger, known.slots[i].hash, NULL) = known.slots[i];
+	free(known.slots);
 	known = bigger;
-	known_capacity = capacity;
 	return true;
 }
 
@@ -134,14 +134,14 @@ uint32_t labels_string(const char *text)
 	if (!text || !*text)
 		return TT_NO_ID;
 	uint64_t hash = xxh3_64(text, strlen(text));
-	struct known *found = known ? place(known, known_capacity, hash, text) : NULL;
+	struct name *found = known.slots ? place(&known, hash, text) : NULL;
 	if (found && found->text)
 		return found->offset;
 	uint32_t offset = store_string(session_store(), text);
 	char *copy = offset != TT_NO_ID && make_room() ? strdup(text) : NULL;
 	if (copy) {
-		*place(known, known_capacity, hash, NULL) = (struct known){hash, offset, copy};
-		known_count++;
+		*place(&known, hash, NULL) = (struct name){hash, offset, copy};
+		known.count++;
 	}
 	return offset;
 }
