@@ -17,10 +17,12 @@
 
 __thread struct thread thread_self;
 
-static struct thread threads = {.next = &threads, .previous = &threads};
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_key_t at_exit;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct {
+	TAILQ_HEAD(, thread) list; /* those that make calls */
+	pthread_mutex_t lock;
+	pthread_key_t at_exit;
+	pthread_once_t once;
+} threads = {TAILQ_HEAD_INITIALIZER(threads.list), PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
 
 HOT_DATA _Atomic int gate_closed;
 _Atomic int gate_ahead;
@@ -30,36 +32,34 @@ static void unregister(void *value)
 {
 	struct thread *t = value;
 
-	pthread_mutex_lock(&lock);
-	t->next->previous = t->previous;
-	t->previous->next = t->next;
+	if (!t->registered)
+		return; /* in a fork's child */
+	pthread_mutex_lock(&threads.lock);
+	TAILQ_REMOVE(&threads.list, t, link);
 	t->registered = false;
 	t->endings++;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&threads.lock);
 	streams_thread_ended(t);
 }
 
 static void make_key(void)
 {
-	pthread_key_create(&at_exit, unregister);
+	pthread_key_create(&threads.at_exit, unregister);
 }
 
 void thread_register(struct thread *t)
 {
-	pthread_once(&once, make_key);
+	pthread_once(&threads.once, make_key);
 	t->tid = (uint32_t)syscall(SYS_gettid);
-	if (t->endings == ENDINGS || pthread_setspecific(at_exit, t)) {
+	if (t->endings == ENDINGS || pthread_setspecific(threads.at_exit, t)) {
 		t->registered =
 			true; /* nobody could take it off the list: its calls go on, and the gate knows nothing of them */
 		return;
 	}
-	pthread_mutex_lock(&lock);
-	t->next = &threads;
-	t->previous = threads.previous;
-	threads.previous->next = t;
-	threads.previous = t;
+	pthread_mutex_lock(&threads.lock);
+	TAILQ_INSERT_TAIL(&threads.list, t, link);
 	t->registered = true;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&threads.lock);
 }
 
 void gate_init(void)
@@ -79,10 +79,10 @@ static bool anyone_inside(void)
 {
 	bool inside = false;
 
-	pthread_mutex_lock(&lock);
-	for (struct thread *t = threads.next; t != &threads && !inside; t = t->next)
+	pthread_mutex_lock(&threads.lock);
+	for (struct thread *t = TAILQ_FIRST(&threads.list); t && !inside; t = TAILQ_NEXT(t, link))
 		inside = atomic_load_explicit(&t->inside, memory_order_acquire);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&threads.lock);
 	return inside;
 }
 
@@ -114,19 +114,19 @@ void gate_open(void)
 
 void threads_in_calls(void (*visit)(uint32_t tid, uint32_t call, uint32_t stack, void *to), void *to)
 {
-	if (!lock_within(&lock, 20))
+	if (!lock_within(&threads.lock, 20))
 		return;
-	for (struct thread *t = threads.next; t != &threads; t = t->next)
+	for (struct thread *t = TAILQ_FIRST(&threads.list); t; t = TAILQ_NEXT(t, link))
 		if (thread_in_call(t))
 			visit(t->tid, atomic_load_explicit(&t->call, memory_order_relaxed),
 			      atomic_load_explicit(&t->waits_at, memory_order_relaxed), to);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&threads.lock);
 }
 
 void thread_forget_all(void)
 {
-	pthread_mutex_init(&lock, NULL);
-	threads.next = threads.previous = &threads;
+	pthread_mutex_init(&threads.lock, NULL);
+	TAILQ_INIT(&threads.list);
 	thread_self = (struct thread){0};
 	atomic_store(&gate_closed, 0);
 	atomic_store(&gate_ahead, 0);

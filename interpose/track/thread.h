@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "driver/driver.h"
 
@@ -36,7 +37,7 @@ struct thread {
 	uintptr_t recent_handle; /* the last stream looked up */
 	struct stream *recent;
 	uint32_t recent_generation;
-	struct thread *next, *previous;
+	TAILQ_ENTRY(thread) link; /* of those that are registered */
 };
 
 extern __thread struct thread thread_self __attribute__((tls_model("initial-exec")));
