@@ -41,6 +41,14 @@ def test_epochs_by_name_are_of_all_devices(
     check_devices(run)
 
 
+@pytest.mark.parametrize("options", [{}, {"epoch": "launch"}, {"deterministic": "1"}], ids=str)
+def test_memory_of_the_other_device(options: dict[str, str], built: Path, tmp_path: Path) -> None:
+    command = [str(support.build_program("shim_devices_reach", built))]
+    bare = support.run(command, BARE)
+    assert bare.status == 0
+    assert support.run(command, support.recording(BARE, tmp_path / "run", **options)) == bare
+
+
 def test_distributed_training(tmp_path: Path) -> None:
     """Two ranks, a process each, whose gradients NCCL adds up: both have the same weights."""
     pytest.importorskip("torch")
