@@ -72,6 +72,20 @@ def test_whatever_the_options(name: str, options: dict[str, str], built: Path, r
     check_run(name, run)
 
 
+def test_memory_ends_where_a_free_succeeds(built: Path, run: Path) -> None:
+    """Whichever context is current, if any. What the driver refuses to free is a new region."""
+    command = support.command("free_elsewhere", built)
+    support.run(command, support.recording(SIM, run))
+    opened = tt.open(run)
+    frees = opened.events[opened.events["kind"] == "free"]
+    assert list(opened.regions["death_seq"].sort_values()) == list(frees["seq"])
+    captured = opened.regions[opened.regions["captured"]]
+    assert list(captured["died"]) == [1, 2, 3, 1, 3]  # freed, refused, hidden, unmapped, refused
+    refused = [captured["region"].iloc[i] for i in (1, 1, 4)]
+    begins = [bytes(opened.read(epoch, r))[:3] for epoch, r in enumerate(refused)]
+    assert begins == [b"\2\2\2", b"\4\2\2", b"\5\5\2"]
+
+
 def test_a_program_that_never_waits(built: Path, run: Path) -> None:
     """What it left is in a last epoch."""
     support.run(support.command("exit_without_wait", built), support.recording(SIM, run))

@@ -227,9 +227,12 @@ void capture_let_others(struct thread *t)
 void capture_settle(struct thread *t, struct context *c)
 {
 	CUstreamCaptureMode mode = begin_own(t);
+	struct capture *p = c->capture;
 
-	if (c->capture && !c->capture->broken)
-		capture_settled(c->capture);
+	if (p && !p->broken && p->open_count && capture_enter(c)) {
+		capture_settled(p);
+		context_pop();
+	}
 	end_own(t, mode);
 }
 

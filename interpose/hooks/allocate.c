@@ -61,29 +61,30 @@ EXPORT CUresult CUDAAPI cuMemAllocPitch_v2(CUdeviceptr *p, size_t *pitch, size_t
 	return r;
 }
 
-static CUresult free_in_arena(struct op *op, struct context *c, CUdeviceptr p)
+static CUresult free_in_arena(struct op *op, struct context *c, CUdeviceptr p, struct region **ended)
 {
 	struct block *b;
 	CUresult r = arena_free_begin(p, &b);
 
 	if (r != CUDA_SUCCESS)
 		return r;
-	memory_dies(op, p);
+	*ended = memory_dies(op, p);
 	return arena_free_end(c, b);
 }
 
 EXPORT CUresult CUDAAPI cuMemFree_v2(CUdeviceptr p)
 {
+	struct region *ended = NULL;
 	struct context *c;
 	CUresult r;
 
-	HOOK(op, cuMemFree_v2, op_begin_always(&op));
+	HOOK(op, cuMemFree_v2, op_begin_at(&op, p));
 	if (arena_holds(p) && (c = context_current(thread_current()))) {
-		r = free_in_arena(&op, c, p);
+		r = free_in_arena(&op, c, p, &ended);
 	} else {
-		memory_dies(&op, p);
+		ended = memory_dies(&op, p);
 		r = real.cuMemFree_v2(p);
 	}
-	memory_died(&op, r, p);
+	memory_died(&op, r, p, ended);
 	return r;
 }

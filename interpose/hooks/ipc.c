@@ -54,11 +54,11 @@ EXPORT CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr p)
 	struct context *c;
 	CUresult r;
 
-	HOOK(op, cuIpcCloseMemHandle, op_begin_always(&op));
-	memory_dies(&op, p);
+	HOOK(op, cuIpcCloseMemHandle, op_begin_at(&op, p));
+	struct region *ended = memory_dies(&op, p);
 	c = context_current(thread_current());
 	if (!c || !arena_close_shared(c, p, &r))
 		r = real.cuIpcCloseMemHandle(p);
-	memory_died(&op, r, p);
+	memory_died(&op, r, p, ended);
 	return r;
 }

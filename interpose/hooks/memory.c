@@ -27,28 +27,29 @@ void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64
 		capture_prepare(op->t, op->context);
 }
 
-/* Before the driver's call: afterwards the address may be another thread's already. Within the
- * gate no epoch is being cut: one that is cut later leaves the region out, and those before are
- * waited for. */
-static void die(struct op *op, uint64_t base, uint64_t size, bool (*which)(const struct region *, uint64_t))
+/* Within the gate no epoch is being cut: one that is cut later leaves the regions out, and those before are waited for. */
+static struct region *die(struct op *op, uint64_t base, uint64_t size, bool (*which)(const struct region *, uint64_t))
 {
 	struct region_origin origin = op_origin(op);
-	struct context *c = op->context;
-	struct region *r;
+	struct region *r, *ended = NULL;
+	uint64_t contexts = 0;
 
 	if (!op->on)
-		return;
+		return NULL;
 	gate_enter(op->t);
 	for (uint64_t at = base; at < base + size && (r = region_find(at));) {
 		at = r->base + r->size;
-		if (which(r, base)) {
-			c = r->context; /* another than the current one perhaps */
-			region_ended(r, &origin);
+		if (!which(r, base) || !region_ended(r, &origin)) {
+			region_release(r);
+			continue;
 		}
-		region_release(r);
+		contexts |= context_bit(r->context);
+		r->next = ended;
+		ended = r;
 	}
 	gate_leave(op->t);
-	capture_settle(op->t, c);
+	op_settle(op->t, contexts);
+	return ended;
 }
 
 static bool starts_at(const struct region *r, uint64_t base)
@@ -62,9 +63,27 @@ static bool is_mapping(const struct region *r, uint64_t base)
 	return r->kind == TT_REGION_VMM;
 }
 
-void memory_dies(struct op *op, uint64_t base)
+struct region *memory_dies(struct op *op, uint64_t base)
 {
-	die(op, base, 1, starts_at);
+	return die(op, base, 1, starts_at);
+}
+
+/* The driver did nothing, whatever the memory is. */
+static bool refused(CUresult r)
+{
+	return r == CUDA_ERROR_INVALID_CONTEXT || r == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+	       r == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED || r == CUDA_ERROR_NOT_PERMITTED;
+}
+
+/* Memory that stays has ended for the recording: from here on it is another region. */
+static void live_on(struct op *op, const struct region *r)
+{
+	struct region_origin origin = op_origin(op);
+
+	origin.label = r->label;
+	region_born(r->context, r->kind, r->base, r->size, r->module, &origin);
+	if (r->readable)
+		regions_set_readable(r->base, r->size, true);
 }
 
 bool memory_given_back(struct op *op, CUresult r)
@@ -73,10 +92,16 @@ bool memory_given_back(struct op *op, CUresult r)
 	       (arena_give_back(op->context) || capture_give_back(op->t, op->context));
 }
 
-void memory_died(struct op *op, CUresult r, uint64_t base)
+void memory_died(struct op *op, CUresult r, uint64_t base, struct region *ended)
 {
 	struct tt_event *e = op_event(op, r);
 
+	for (struct region *next; ended; ended = next) {
+		next = ended->next;
+		if (refused(r))
+			live_on(op, ended);
+		region_release(ended);
+	}
 	if (e) {
 		e->dst = base;
 		events_publish(e, TT_EVENT_FREE);
@@ -98,10 +123,10 @@ void memory_died(struct op *op, CUresult r, uint64_t base)
 #define FREES(symbol, type) \
 	EXPORT CUresult CUDAAPI symbol(type p) \
 	{ \
-		HOOK(op, symbol, op_begin_always(&op)); \
-		memory_dies(&op, (uint64_t)(uintptr_t)p); \
+		HOOK(op, symbol, op_begin_at(&op, (uintptr_t)p)); \
+		struct region *ended = memory_dies(&op, (uintptr_t)p); \
 		CUresult r = real.symbol(p); \
-		memory_died(&op, r, (uint64_t)(uintptr_t)p); \
+		memory_died(&op, r, (uintptr_t)p, ended); \
 		return r; \
 	}
 
@@ -145,35 +170,35 @@ EXPORT CUresult CUDAAPI cuMemMap(CUdeviceptr p, size_t n, size_t o, CUmemGeneric
 EXPORT CUresult CUDAAPI cuMemUnmap(CUdeviceptr p, size_t n)
 {
 	REFUSED_IN_ARENA(p)
-	HOOK(op, cuMemUnmap, op_begin_always(&op));
-	die(&op, p, n, is_mapping);
+	HOOK(op, cuMemUnmap, op_begin_at(&op, p));
+	struct region *ended = die(&op, p, n, is_mapping);
 	CUresult r = real.cuMemUnmap(p, n);
-	memory_died(&op, r, p);
+	memory_died(&op, r, p, ended);
 	return r;
 }
 
 /* What is asked for the device that reads the region: 1 access, 0 none, -1 nothing. */
-static int access_asked(const struct op *op, const CUmemAccessDesc *d, size_t count)
+static int access_asked(const struct context *c, const CUmemAccessDesc *d, size_t count)
 {
 	int asked = -1;
 
-	for (size_t i = 0; d && i < count; i++)
-		if (d[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && d[i].location.id == op->context->device)
+	for (size_t i = 0; c && d && i < count; i++)
+		if (d[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && d[i].location.id == c->device)
 			asked = d[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return asked;
 }
 
 EXPORT CUresult CUDAAPI cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAccessDesc *d, size_t count)
 {
-	int asked = -1;
-
-	HOOK(op, cuMemSetAccess);
 	REFUSED_IN_ARENA(p)
-	if (op_begin_always(&op) && (asked = access_asked(&op, d, count)) == 0) {
+	HOOK(op, cuMemSetAccess, op_begin_at(&op, p));
+	struct context *c = op.on ? region_context(p) : NULL;
+	int asked = access_asked(c, d, count);
+	if (asked == 0) {
 		gate_enter(op.t);
 		regions_set_readable(p, n, false);
 		gate_leave(op.t);
-		capture_settle(op.t, op.context);
+		capture_settle(op.t, c);
 	}
 	CUresult r = real.cuMemSetAccess(p, n, d, count);
 	if (asked >= 0 && (asked == 1) == (r == CUDA_SUCCESS))

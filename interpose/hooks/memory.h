@@ -8,10 +8,13 @@
 
 /* After an allocation: its region, if it succeeded, and its event. */
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size);
-/* Before a free: the region that starts at base is no longer read. */
-void memory_dies(struct op *op, uint64_t base);
-/* After it: its event. */
-void memory_died(struct op *op, CUresult r, uint64_t base);
+/*
+ * Before a free, whichever context is current, as the address may be another thread's after it: the
+ * region that starts at base ends. What it returns is for memory_died.
+ */
+struct region *memory_dies(struct op *op, uint64_t base);
+/* After it: its event. What the driver refused to free lives on. */
+void memory_died(struct op *op, CUresult r, uint64_t base, struct region *ended);
 /* Bytes from p to the end of its allocation. */
 uint64_t memory_range_size(CUdeviceptr p);
 /* The program ran short of device memory: whether it was given some of ours, and is to try again. */

@@ -131,18 +131,23 @@ LOADS(cuModuleLoadFatBinary, false, image_, NULL, NO_OPTIONS, NONE, NONE, (CUmod
 LOADS(cuLibraryLoadData, true, image_, NULL, LIBRARY_OPTIONS, LIBRARY_VALUES, LIBRARY_KEPT, (CUlibrary *out, const void *image_, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, image_, jo, jv, jn, lo, lv, ln), cuLibraryLoadData(out, other, jo, jv, jn, lo, lv, ln))
 LOADS(cuLibraryLoadFromFile, true, NULL, name, LIBRARY_OPTIONS, LIBRARY_VALUES, LIBRARY_KEPT, (CUlibrary *out, const char *name, CUjit_option *jo, void **jv, unsigned jn, CUlibraryOption *lo, void **lv, unsigned ln), (out, name, jo, jv, jn, lo, lv, ln), cuLibraryLoadData(out, other, jo, jv, jn, lo, lv, ln))
 
+/* Its variables may be being read. */
+static void unloads(struct op *op, void *handle)
+{
+	struct thread *t = thread_current();
+
+	if (!op_begin_always(op) && !watching())
+		return;
+	gate_enter(t);
+	uint64_t contexts = module_unloaded(handle, op->on ? op->seq : session_next_seq());
+	gate_leave(t);
+	op_settle(t, contexts);
+}
+
 #define UNLOADS(symbol, type) \
 	EXPORT CUresult CUDAAPI symbol(type handle) \
 	{ \
-		HOOK(op, symbol); \
-		if (op_begin_always(&op)) { \
-			gate_enter(op.t); \
-			module_unloaded(handle, op.seq); \
-			gate_leave(op.t); \
-			capture_settle(op.t, op.context); /* its variables may be being read */ \
-		} else if (watching()) { \
-			module_unloaded(handle, session_next_seq()); \
-		} \
+		HOOK(op, symbol, unloads(&op, handle)); \
 		CUresult r = real.symbol(handle); \
 		struct tt_event *e = op_event(&op, r); \
 		if (e) \

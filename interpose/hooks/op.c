@@ -49,6 +49,13 @@ struct region_origin op_origin(const struct op *op)
 				      .label = TT_NO_ID};
 }
 
+void op_settle(struct thread *t, uint64_t contexts)
+{
+	for (struct context *c = context_first(); c; c = c->next)
+		if (contexts & context_bit(c))
+			capture_settle(t, c);
+}
+
 void op_reaches(struct op *op, struct context *other)
 {
 	if (other == op->context)
@@ -60,12 +67,10 @@ void op_reaches(struct op *op, struct context *other)
 
 void op_reaches_address(struct op *op, CUdeviceptr address)
 {
-	struct region *r = region_find(address);
+	struct context *c = region_context(address);
 
-	if (r) {
-		op_reaches(op, r->context);
-		region_release(r);
-	}
+	if (c)
+		op_reaches(op, c);
 }
 
 void op_epoch(struct op *op, uint32_t trigger, uint32_t label)

@@ -163,6 +163,13 @@ static inline bool op_begin_always(struct op *op)
 	return op_start(op, recording_or_stopped()) && (op->context = context_current(op->t)) && op_started(op);
 }
 
+/* The same for a call about memory: where no context is current, it is of the one that has that. */
+static inline bool op_begin_at(struct op *op, uint64_t address)
+{
+	return op_start(op, recording_or_stopped()) &&
+	       ((op->context = context_current(op->t)) || (op->context = region_context(address))) && op_started(op);
+}
+
 bool op_is_capturing(struct stream *s);
 
 /* There was a capture that nothing in the op's stream has waited for so far. */
@@ -278,6 +285,8 @@ static inline void op_host_bound(struct op *op, CUresult result)
 }
 
 struct region_origin op_origin(const struct op *op);
+/* No capture reads any more in these contexts, as context_bit has them. */
+void op_settle(struct thread *t, uint64_t contexts);
 /*
  * What is about to be submitted writes to memory of this context, or at this address. If that is not
  * its own, it waits for a capture under way there, and the next one there waits for it.

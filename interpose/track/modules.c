@@ -299,8 +299,9 @@ uint32_t module_loaded(const struct context *c, void *handle, bool library, cons
 	return m->id;
 }
 
-void module_unloaded(void *handle, uint64_t seq)
+uint64_t module_unloaded(void *handle, uint64_t seq)
 {
+	uint64_t contexts = 0;
 	struct module **link = &modules.list;
 
 	pthread_mutex_lock(&modules_lock);
@@ -309,8 +310,10 @@ void module_unloaded(void *handle, uint64_t seq)
 	struct module *m = *link;
 	if (m) {
 		*link = m->next;
-		regions_died_of_module(m->id, &(struct region_origin){
-						      .seq = seq, .time_ns = clock_ns(), .call = TT_NO_ID, .label = TT_NO_ID});
+		contexts = regions_died_of_module(m->id, &(struct region_origin){.seq = seq,
+										 .time_ns = clock_ns(),
+										 .call = TT_NO_ID,
+										 .label = TT_NO_ID});
 		functions_forget(m->id);
 		held_let_go(&m->held);
 		free(m->settings);
@@ -320,6 +323,7 @@ void module_unloaded(void *handle, uint64_t seq)
 		free(m);
 	}
 	pthread_mutex_unlock(&modules_lock);
+	return contexts;
 }
 
 void module_alias(const struct context *c, void *library, void *module, uint64_t seq)

@@ -33,7 +33,8 @@ struct loading {
 void modules_begin(void);
 /* Returns the module id, TT_NO_ID on failure. library: handle is a CUlibrary. */
 uint32_t module_loaded(const struct context *c, void *handle, bool library, const struct loading *l, uint64_t seq);
-void module_unloaded(void *handle, uint64_t seq);
+/* Returns the contexts that it had variables in, as context_bit has them. */
+uint64_t module_unloaded(void *handle, uint64_t seq);
 /* The program took a library's module: a second handle of the same. */
 void module_alias(const struct context *c, void *library, void *module, uint64_t seq);
 /* The program asked for a variable: it is a region from now on. */

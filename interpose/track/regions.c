@@ -28,7 +28,7 @@ void region_release(struct region *r)
 	r->mirror = NULL;
 	r->labels = NULL;
 	pthread_mutex_lock(&regions.spare_lock);
-	r->next_spare = regions.spare;
+	r->next = regions.spare;
 	regions.spare = r;
 	pthread_mutex_unlock(&regions.spare_lock);
 }
@@ -38,7 +38,7 @@ static struct region *region_new(void)
 	pthread_mutex_lock(&regions.spare_lock);
 	struct region *r = regions.spare;
 	if (r)
-		regions.spare = r->next_spare;
+		regions.spare = r->next;
 	pthread_mutex_unlock(&regions.spare_lock);
 	if (!r)
 		return calloc(1, sizeof(*r));
@@ -183,24 +183,32 @@ bool region_died(uint64_t base, const struct region_origin *origin)
 	return found;
 }
 
-void region_ended(struct region *r, const struct region_origin *origin)
+bool region_ended(struct region *r, const struct region_origin *origin)
 {
 	pthread_mutex_lock(&regions.lock);
 	size_t i = lower(entries(), regions.count, r->base);
-	if (i < regions.count && entries()[i].region == r)
+	bool found = i < regions.count && entries()[i].region == r;
+	if (found)
 		remove_at(i, origin);
 	pthread_mutex_unlock(&regions.lock);
+	return found;
 }
 
-static void end_where(bool (*gone)(const struct region *, const void *), const void *what, const struct region_origin *origin)
+static uint64_t end_where(bool (*gone)(const struct region *, const void *), const void *what,
+			  const struct region_origin *origin)
 {
+	uint64_t contexts = 0;
+
 	pthread_mutex_lock(&regions.lock);
 	for (size_t i = 0; i < regions.count;)
-		if (gone(entries()[i].region, what))
+		if (gone(entries()[i].region, what)) {
+			contexts |= context_bit(entries()[i].region->context);
 			remove_at(i, origin);
-		else
+		} else {
 			i++;
+		}
 	pthread_mutex_unlock(&regions.lock);
+	return contexts;
 }
 
 static bool of_context(const struct region *r, const void *context)
@@ -218,9 +226,9 @@ void regions_died_of_context(struct context *c, const struct region_origin *orig
 	end_where(of_context, c, origin);
 }
 
-void regions_died_of_module(uint32_t module, const struct region_origin *origin)
+uint64_t regions_died_of_module(uint32_t module, const struct region_origin *origin)
 {
-	end_where(of_module, &module, origin);
+	return end_where(of_module, &module, origin);
 }
 
 bool region_label(uint64_t address, const struct region_origin *origin)
@@ -317,6 +325,16 @@ struct region *region_find(uint64_t address)
 	}
 	pthread_mutex_unlock(&regions.lock);
 	return r;
+}
+
+struct context *region_context(uint64_t address)
+{
+	struct region *r = region_find(address);
+	struct context *c = r ? r->context : NULL;
+
+	if (r)
+		region_release(r);
+	return c;
 }
 
 void regions_set_readable(uint64_t base, uint64_t size, bool value)

@@ -33,7 +33,7 @@ struct region {
 	bool placed;
 	uint64_t *mirror;  /* its block digests as of the last drained epoch: the drain's alone */
 	struct labels *labels; /* names of parts of it: guarded by the map's lock */
-	struct region *next_spare;
+	struct region *next; /* of those that one call ended, or that are spare */
 	uint32_t module;
 	uint64_t gathered; /* the last gathering that found it */
 	uint32_t label;    /* string: its last name, else TT_NO_ID */
@@ -60,10 +60,11 @@ uint32_t region_born(struct context *c, uint32_t kind, uint64_t base, uint64_t s
 		     const struct region_origin *origin);
 /* Ends the region that starts at base; false where there is none. */
 bool region_died(uint64_t base, const struct region_origin *origin);
-/* Ends the region that region_find gave, unless it has ended: its place may be another's by now. */
-void region_ended(struct region *r, const struct region_origin *origin);
+/* Ends the region that region_find gave. False: it has ended, and its place may be another's by now. */
+bool region_ended(struct region *r, const struct region_origin *origin);
 void regions_died_of_context(struct context *c, const struct region_origin *origin);
-void regions_died_of_module(uint32_t module, const struct region_origin *origin);
+/* Returns their contexts, as context_bit has them. */
+uint64_t regions_died_of_module(uint32_t module, const struct region_origin *origin);
 
 /* Names the region that holds address, by origin->label; false where there is none. */
 bool region_label(uint64_t address, const struct region_origin *origin);
@@ -80,6 +81,7 @@ bool regions_label(uint64_t address, uint64_t size, const char *name, const char
 bool region_is_called(struct region *r, bool (*is)(const char *name, void *to), void *to, uint32_t choice);
 /* The region that holds address, with a reference; NULL where there is none. */
 struct region *region_find(uint64_t address);
+struct context *region_context(uint64_t address);
 /* Every live region that overlaps [base, base+size) gets readable = value. */
 void regions_set_readable(uint64_t base, uint64_t size, bool value);
 /* Marks what overlaps [base, base+size) as touched. Takes no lock. */
