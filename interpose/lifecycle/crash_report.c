@@ -30,10 +30,10 @@
 #define NAME 160  /* most of a kernel's name, file or function */
 
 static struct {
-	char text[16384];
+	char text[16384]; /* lines that are yet to be said */
 	size_t used;
-} page;
-static struct calling_threads threads;
+	struct calling_threads threads;
+} report;
 static struct {
 	pthread_mutex_t lock;
 	struct tt_epoch record;
@@ -46,23 +46,23 @@ static struct {
 /* depth: below what it belongs to. */
 __attribute__((format(printf, 2, 3))) static void line(int depth, const char *format, ...)
 {
-	size_t room = sizeof(page.text) - page.used;
+	size_t room = sizeof(report.text) - report.used;
 	char text[700];
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	int n = snprintf(page.text + page.used, room, "ttanalyze: %*s%s\n", 2 * depth, "", text);
+	int n = snprintf(report.text + report.used, room, "ttanalyze: %*s%s\n", 2 * depth, "", text);
 	if (n > 0 && (size_t)n < room)
-		page.used += (size_t)n;
-	page.text[page.used] = 0;
+		report.used += (size_t)n;
+	report.text[report.used] = 0;
 }
 
 static void say_page(void)
 {
-	session_say(page.text, page.used);
-	page.used = 0;
+	session_say(report.text, report.used);
+	report.used = 0;
 }
 
 static const char *age(uint64_t since, char out[32])
@@ -274,18 +274,18 @@ static void write_streams(const struct inflight *in, bool all)
 static void note_thread(uint32_t tid, uint32_t call, uint32_t stack, void *unused)
 {
 	(void)unused;
-	if (threads.count < CALLING_THREADS && call != TT_NO_ID)
-		threads.list[threads.count++] = (struct calling_thread){tid, call, stack};
+	if (report.threads.count < CALLING_THREADS && call != TT_NO_ID)
+		report.threads.list[report.threads.count++] = (struct calling_thread){tid, call, stack};
 }
 
 static void write_threads(void)
 {
-	for (unsigned i = 0; i < threads.count && i < STREAMS; i++) {
-		if (threads.list[i].tid == (uint32_t)getpid())
-			line(1, "the main thread is in %s", call_name(threads.list[i].call));
+	for (unsigned i = 0; i < report.threads.count && i < STREAMS; i++) {
+		if (report.threads.list[i].tid == (uint32_t)getpid())
+			line(1, "the main thread is in %s", call_name(report.threads.list[i].call));
 		else
-			line(1, "thread %u is in %s", threads.list[i].tid, call_name(threads.list[i].call));
-		write_stack(threads.list[i].stack);
+			line(1, "thread %u is in %s", report.threads.list[i].tid, call_name(report.threads.list[i].call));
+		write_stack(report.threads.list[i].stack);
 	}
 }
 
@@ -330,7 +330,7 @@ void crash_report_result(struct context *c, CUresult r, const char *call, uint64
 	if (!driver_context_lost(r) || atomic_exchange(&c->lost, true) || session_state != SESSION_ON ||
 	    !(in = inflight_look(c, false)))
 		return;
-	threads.count = 0;
+	report.threads.count = 0;
 	real.cuGetErrorName(r, &name);
 	if (seq)
 		snprintf(at, sizeof(at), " (call %" PRIu64 ")", seq);
@@ -339,7 +339,7 @@ void crash_report_result(struct context *c, CUresult r, const char *call, uint64
 	write_streams(in, true);
 	write_last_epoch();
 	say_page();
-	crash_report_keep(in, &threads, name, call, seq);
+	crash_report_keep(in, &report.threads, name, call, seq);
 	inflight_done();
 	session_listeners.changed();
 }
@@ -354,7 +354,7 @@ void crash_report_ending(const char *what, const char *reason)
 		lost |= atomic_load(&c->lost);
 	if (lost || session_state != SESSION_ON || !(in = inflight_look(NULL, true)))
 		return;
-	threads.count = 0;
+	report.threads.count = 0;
 	threads_in_calls(note_thread, NULL);
 	line(0, "ended by %s, %s%s", what, in->count ? "with work in flight" : "nothing in flight",
 	     in->answered ? "" : " (the driver does not answer)");
@@ -366,7 +366,7 @@ void crash_report_ending(const char *what, const char *reason)
 	if (in->count)
 		write_threads();
 	say_page();
-	crash_report_keep(in, &threads, reason, NULL, 0);
+	crash_report_keep(in, &report.threads, reason, NULL, 0);
 	atomic_store(&last.awaited, true);
 	inflight_done();
 }

@@ -25,9 +25,15 @@ static __thread struct {
 	struct early *name;
 } self __attribute__((tls_model("initial-exec")));
 
-static pthread_key_t at_thread_end;
-static bool has_key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct {
+	pthread_key_t at_thread_end;
+	bool has_key;
+	pthread_once_t once;
+	/* Those that end anywhere. As in texts.c: two words are found only as they were written together. */
+	struct {
+		_Atomic uint64_t key, value;
+	} started[STARTED];
+} ranges = {.once = PTHREAD_ONCE_INIT};
 
 static void thread_ended(void *unused)
 {
@@ -41,13 +47,13 @@ static void thread_ended(void *unused)
 
 static void make_key(void)
 {
-	has_key = !pthread_key_create(&at_thread_end, thread_ended);
+	ranges.has_key = !pthread_key_create(&ranges.at_thread_end, thread_ended);
 }
 
 static bool enlist(void)
 {
-	pthread_once(&once, make_key);
-	return has_key && !pthread_setspecific(at_thread_end, &self);
+	pthread_once(&ranges.once, make_key);
+	return ranges.has_key && !pthread_setspecific(ranges.at_thread_end, &self);
 }
 
 static __attribute__((noinline, cold)) bool grow(void)
@@ -145,11 +151,6 @@ void ranges_settle(struct text (*write)(const struct early *))
 
 /* ---- ranges that end anywhere ---- */
 
-/* As in texts.c: two words are found only as they were written together. */
-static struct {
-	_Atomic uint64_t key, value;
-} started[STARTED];
-
 #define CHOSEN ((uint64_t)1 << 32)
 #define DOMAIN_SHIFT 33
 
@@ -162,19 +163,19 @@ void ranges_started(uint64_t id, unsigned domain, struct text text)
 {
 	uint64_t value = text.offset | (text.chosen ? CHOSEN : 0) | (uint64_t)(domain + 1) << DOMAIN_SHIFT;
 
-	atomic_store_explicit(&started[place_of(id)].value, value, memory_order_relaxed);
-	atomic_store_explicit(&started[place_of(id)].key, id ^ value, memory_order_relaxed);
+	atomic_store_explicit(&ranges.started[place_of(id)].value, value, memory_order_relaxed);
+	atomic_store_explicit(&ranges.started[place_of(id)].key, id ^ value, memory_order_relaxed);
 }
 
 bool ranges_ended(uint64_t id, unsigned *domain, struct text *text)
 {
 	size_t at = place_of(id);
-	uint64_t value = atomic_load_explicit(&started[at].value, memory_order_relaxed);
+	uint64_t value = atomic_load_explicit(&ranges.started[at].value, memory_order_relaxed);
 
-	if (!value || (atomic_load_explicit(&started[at].key, memory_order_relaxed) ^ value) != id)
+	if (!value || (atomic_load_explicit(&ranges.started[at].key, memory_order_relaxed) ^ value) != id)
 		return false;
 	*text = (struct text){(uint32_t)value, value & CHOSEN};
 	*domain = (unsigned)(value >> DOMAIN_SHIFT) - 1;
-	atomic_store_explicit(&started[at].value, 0, memory_order_relaxed);
+	atomic_store_explicit(&ranges.started[at].value, 0, memory_order_relaxed);
 	return true;
 }

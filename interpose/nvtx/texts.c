@@ -35,10 +35,21 @@ struct pair {
 	_Atomic uint64_t value;
 };
 
-/* ---- messages ---- */
+static struct {
+	struct pair messages[MESSAGES], foreign[FOREIGN];
+	_Atomic uint32_t next_way;
+	struct {
+		char *_Atomic name;
+		_Atomic uint32_t string;
+	} domains[DOMAINS]; /* domain 1 and on */
+	struct {
+		char *_Atomic text;
+		unsigned domain;
+	} early[EARLY];
+	_Atomic size_t early_count;
+} texts;
 
-static struct pair messages[MESSAGES];
-static _Atomic uint32_t next_way;
+/* ---- messages ---- */
 
 #define CHOSEN ((uint64_t)1 << 32)
 
@@ -52,9 +63,6 @@ static struct text unpack(uint64_t value)
 	return (struct text){(uint32_t)value, value & CHOSEN};
 }
 
-static char *_Atomic domain_names[DOMAINS]; /* of domain 1 and on */
-static _Atomic uint32_t domain_strings[DOMAINS];
-
 static bool is_chosen(unsigned domain, const char *message)
 {
 	char *both = NULL;
@@ -62,7 +70,7 @@ static bool is_chosen(unsigned domain, const char *message)
 
 	if (chosen || !options.epoch.nvtx.count || !domain || domain > DOMAINS)
 		return chosen;
-	if (asprintf(&both, "%s/%s", atomic_load(&domain_names[domain - 1]), message) < 0) {
+	if (asprintf(&both, "%s/%s", atomic_load(&texts.domains[domain - 1].name), message) < 0) {
 		session_lost("epochs at NVTX ranges were lost: no host memory");
 		return false;
 	}
@@ -81,7 +89,7 @@ static __attribute__((noinline, cold)) struct text add(unsigned domain, const ch
 	t.offset = store_string(session_store(), message);
 	pthread_setcancelstate(cancel, NULL);
 	errno = error;
-	struct pair *p = &set[atomic_fetch_add(&next_way, 1) % WAYS];
+	struct pair *p = &set[atomic_fetch_add(&texts.next_way, 1) % WAYS];
 	atomic_store_explicit(&p->value, pack(t), memory_order_relaxed);
 	atomic_store_explicit(&p->key, hash ^ pack(t), memory_order_relaxed);
 	return t;
@@ -92,7 +100,7 @@ struct text texts_find(unsigned domain, const char *message)
 	if (!message || !*message)
 		return (struct text){TT_NO_ID, false};
 	uint64_t hash = xxh3_64(message, strlen(message)) + domain * 0x9e3779b97f4a7c15u;
-	struct pair *set = &messages[hash % (MESSAGES / WAYS) * WAYS];
+	struct pair *set = &texts.messages[hash % (MESSAGES / WAYS) * WAYS];
 	for (struct pair *p = set; p < set + WAYS; p++) {
 		uint64_t value = atomic_load_explicit(&p->value, memory_order_relaxed);
 		if (value && (atomic_load_explicit(&p->key, memory_order_relaxed) ^ value) == hash)
@@ -108,14 +116,12 @@ struct text texts_find(unsigned domain, const char *message)
 #define IS_DOMAIN ((uint64_t)1 << 47)
 #define IS_EARLY ((uint64_t)1 << 46)
 
-static struct pair foreign[FOREIGN];
-
 static struct pair *foreign_slot(nvtx_handle handle, bool claim)
 {
 	size_t h = (size_t)((handle * 0x9e3779b97f4a7c15u) >> 32);
 
 	for (size_t i = 0; i < FOREIGN_TRIES; i++) {
-		struct pair *p = &foreign[(h + i) % FOREIGN];
+		struct pair *p = &texts.foreign[(h + i) % FOREIGN];
 		uint64_t key = atomic_load(&p->key);
 		if (key == handle)
 			return p;
@@ -158,7 +164,8 @@ unsigned texts_domain(nvtx_handle handle)
 
 	if (!handle)
 		return 0;
-	return ours & IS_DOMAIN && number && number <= DOMAINS && atomic_load(&domain_names[number - 1]) ? number : UNKNOWN;
+	return ours & IS_DOMAIN && number && number <= DOMAINS && atomic_load(&texts.domains[number - 1].name) ? number
+													       : UNKNOWN;
 }
 
 static unsigned number_of(const char *name)
@@ -167,13 +174,13 @@ static unsigned number_of(const char *name)
 	unsigned i = 0;
 
 	for (; i < DOMAINS; i++) {
-		if (!(there = atomic_load(&domain_names[i]))) {
+		if (!(there = atomic_load(&texts.domains[i].name))) {
 			if (!copy && !(copy = strdup(name))) {
 				session_lost(NAMES_LOST);
 				return UNKNOWN;
 			}
-			atomic_store(&domain_strings[i], TT_NO_ID);
-			if (atomic_compare_exchange_strong(&domain_names[i], &there, copy))
+			atomic_store(&texts.domains[i].string, TT_NO_ID);
+			if (atomic_compare_exchange_strong(&texts.domains[i].name, &there, copy))
 				return i + 1;
 		}
 		if (!strcmp(there, name))
@@ -196,21 +203,15 @@ uint32_t texts_domain_name(unsigned domain)
 {
 	if (!domain || domain > DOMAINS)
 		return TT_NO_ID;
-	uint32_t string = atomic_load_explicit(&domain_strings[domain - 1], memory_order_relaxed);
+	uint32_t string = atomic_load_explicit(&texts.domains[domain - 1].string, memory_order_relaxed);
 	if (string == TT_NO_ID) {
-		string = texts_find(0, atomic_load(&domain_names[domain - 1])).offset;
-		atomic_store_explicit(&domain_strings[domain - 1], string, memory_order_relaxed);
+		string = texts_find(0, atomic_load(&texts.domains[domain - 1].name)).offset;
+		atomic_store_explicit(&texts.domains[domain - 1].string, string, memory_order_relaxed);
 	}
 	return string;
 }
 
 /* ---- registered messages ---- */
-
-static struct {
-	char *_Atomic text;
-	unsigned domain;
-} early[EARLY];
-static _Atomic size_t early_count;
 
 nvtx_handle texts_register(unsigned domain, const char *message, bool recording)
 {
@@ -220,14 +221,14 @@ nvtx_handle texts_register(unsigned domain, const char *message, bool recording)
 
 	if (recording)
 		return OURS | pack(texts_find(domain, message));
-	if (session_state != SESSION_UNDECIDED || !message || atomic_load(&early_count) >= EARLY ||
-	    (i = atomic_fetch_add(&early_count, 1)) >= EARLY)
+	if (session_state != SESSION_UNDECIDED || !message || atomic_load(&texts.early_count) >= EARLY ||
+	    (i = atomic_fetch_add(&texts.early_count, 1)) >= EARLY)
 		return OURS | TT_NO_ID;
 	if (!(copy = strdup(message)))
 		session_lost(NAMES_LOST);
 	errno = error;
-	early[i].domain = domain;
-	atomic_store(&early[i].text, copy);
+	texts.early[i].domain = domain;
+	atomic_store(&texts.early[i].text, copy);
 	return OURS | IS_EARLY | i;
 }
 
@@ -235,7 +236,7 @@ const char *texts_registered_early(nvtx_handle handle)
 {
 	nvtx_handle ours = known(handle);
 
-	return ours & IS_EARLY && (uint32_t)ours < EARLY ? atomic_load(&early[(uint32_t)ours].text) : NULL;
+	return ours & IS_EARLY && (uint32_t)ours < EARLY ? atomic_load(&texts.early[(uint32_t)ours].text) : NULL;
 }
 
 struct text texts_registered(nvtx_handle handle)
@@ -243,7 +244,7 @@ struct text texts_registered(nvtx_handle handle)
 	nvtx_handle ours = known(handle);
 
 	if (ours & IS_EARLY && (uint32_t)ours < EARLY)
-		return texts_find(early[(uint32_t)ours].domain, texts_registered_early(ours));
+		return texts_find(texts.early[(uint32_t)ours].domain, texts_registered_early(ours));
 	return ours && !(ours & IS_DOMAIN) ? unpack(ours & (CHOSEN | UINT32_MAX)) : (struct text){TT_NO_ID, false};
 }
 

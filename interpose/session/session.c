@@ -20,28 +20,28 @@ HOT_DATA _Atomic int session_state;
 struct session_counters session_counters;
 struct session_listeners session_listeners;
 
-static store *_Atomic run;
-static _Alignas(64) _Atomic uint64_t last_seq; /* a line to itself: every call writes it */
-static _Atomic uint32_t next_epoch;
-static _Atomic uint64_t hurry_since; /* 0: there is none */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
-static char warnings[WARNINGS][256];
-static unsigned warning_count;
-static uint64_t of_losses; /* which of them, a bit each */
+static struct {
+	store *_Atomic run;
+	_Atomic uint32_t next_epoch;
+	_Atomic uint64_t hurry_since; /* 0: there is none */
+	struct stat error_output;     /* the one that the program was started with */
+	pthread_mutex_t lock;         /* guards what follows, but for last_seq */
+	char warnings[WARNINGS][256];
+	unsigned warning_count;
+	uint64_t of_losses; /* which of them, a bit each */
+	char failure[256];  /* once it is there it stays as it is */
+	_Atomic bool has_failed;
+	struct session_ring ring;
+	_Alignas(64) _Atomic uint64_t last_seq; /* a line to itself: every call writes it */
+} session = {.lock = PTHREAD_MUTEX_INITIALIZER, .ring = {0, "none"}};
 _Static_assert(WARNINGS <= 64, "a bit for each");
-static char failure[256]; /* once it is there it stays as it is */
-static _Atomic bool has_failed;
-static struct session_ring ring = {0, "none"};
-
-static struct stat error_output; /* the one that the program was started with */
 
 /* ---- messages ---- */
 
 void session_take_stderr(void)
 {
-	if (fstat(STDERR_FILENO, &error_output))
-		error_output.st_ino = 0;
+	if (fstat(STDERR_FILENO, &session.error_output))
+		session.error_output.st_ino = 0;
 }
 
 /* A file of the program's own that came to have the number is none of ours to write to. */
@@ -49,8 +49,8 @@ static bool has_error_output(void)
 {
 	struct stat now;
 
-	return error_output.st_ino && !fstat(STDERR_FILENO, &now) && now.st_dev == error_output.st_dev &&
-	       now.st_ino == error_output.st_ino;
+	return session.error_output.st_ino && !fstat(STDERR_FILENO, &now) && now.st_dev == session.error_output.st_dev &&
+	       now.st_ino == session.error_output.st_ino;
 }
 
 void session_say(const char *lines, size_t size)
@@ -75,15 +75,15 @@ static void warn(bool lost, const char *format, va_list args)
 	if (session_hurried())
 		return; /* what is cut short now has one reason, which is told */
 	vsnprintf(text, sizeof(text), format, args);
-	pthread_mutex_lock(&lock);
-	for (unsigned i = 0; i < warning_count; i++)
-		fresh &= strcmp(warnings[i], text) != 0;
-	fresh &= warning_count < WARNINGS;
+	pthread_mutex_lock(&session.lock);
+	for (unsigned i = 0; i < session.warning_count; i++)
+		fresh &= strcmp(session.warnings[i], text) != 0;
+	fresh &= session.warning_count < WARNINGS;
 	if (fresh) {
-		of_losses |= (uint64_t)lost << warning_count;
-		strcpy(warnings[warning_count++], text);
+		session.of_losses |= (uint64_t)lost << session.warning_count;
+		strcpy(session.warnings[session.warning_count++], text);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&session.lock);
 	if (fresh)
 		say(text);
 }
@@ -111,12 +111,12 @@ void session_stopped(const char *reason)
 {
 	char line[300];
 
-	pthread_mutex_lock(&lock);
-	bool first = !has_failed;
+	pthread_mutex_lock(&session.lock);
+	bool first = !session.has_failed;
 	if (first)
-		snprintf(failure, sizeof(failure), "%s", reason);
-	has_failed = true;
-	pthread_mutex_unlock(&lock);
+		snprintf(session.failure, sizeof(session.failure), "%s", reason);
+	session.has_failed = true;
+	pthread_mutex_unlock(&session.lock);
 	snprintf(line, sizeof(line), "recording stopped: %s", reason);
 	if (first)
 		say(line);
@@ -139,17 +139,17 @@ void session_fail(const char *format, ...)
 
 const char *session_failure(void)
 {
-	return has_failed ? failure : NULL;
+	return session.has_failed ? session.failure : NULL;
 }
 
 void session_warnings_json(struct json *j, bool losses)
 {
 	json_open(j, '[');
-	pthread_mutex_lock(&lock);
-	for (unsigned i = 0; i < warning_count; i++)
-		if (!losses || of_losses >> i & 1)
-			json_string(j, warnings[i]);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&session.lock);
+	for (unsigned i = 0; i < session.warning_count; i++)
+		if (!losses || session.of_losses >> i & 1)
+			json_string(j, session.warnings[i]);
+	pthread_mutex_unlock(&session.lock);
 	json_close(j, ']');
 }
 
@@ -157,36 +157,36 @@ void session_warnings_json(struct json *j, bool losses)
 
 uint64_t session_last_seq(void)
 {
-	return atomic_load_explicit(&last_seq, memory_order_relaxed);
+	return atomic_load_explicit(&session.last_seq, memory_order_relaxed);
 }
 
 HOT uint64_t session_next_seq(void)
 {
-	return atomic_fetch_add_explicit(&last_seq, 1, memory_order_relaxed) + 1;
+	return atomic_fetch_add_explicit(&session.last_seq, 1, memory_order_relaxed) + 1;
 }
 
 uint32_t session_next_epoch(void)
 {
-	return atomic_load(&next_epoch);
+	return atomic_load(&session.next_epoch);
 }
 
 void session_set_next_epoch(uint32_t number)
 {
-	atomic_store(&next_epoch, number);
+	atomic_store(&session.next_epoch, number);
 }
 
 void session_set_ring(uint64_t bytes, const char *place)
 {
-	pthread_mutex_lock(&lock);
-	ring = (struct session_ring){bytes, place};
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&session.lock);
+	session.ring = (struct session_ring){bytes, place};
+	pthread_mutex_unlock(&session.lock);
 }
 
 struct session_ring session_ring(void)
 {
-	pthread_mutex_lock(&lock);
-	struct session_ring now = ring;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&session.lock);
+	struct session_ring now = session.ring;
+	pthread_mutex_unlock(&session.lock);
 	return now;
 }
 
@@ -194,29 +194,29 @@ struct session_ring session_ring(void)
 
 store *session_store(void)
 {
-	return run;
+	return session.run;
 }
 
 void session_set_store(store *opened)
 {
-	run = opened;
+	session.run = opened;
 }
 
 void session_region(struct tt_region *record)
 {
 	if (options.deterministic)
 		record->time_ns = 0;
-	store_region(run, record);
+	store_region(session.run, record);
 }
 
 /* ---- an end that must not take long ---- */
 
 void session_hurry(void)
 {
-	atomic_store(&hurry_since, clock_ns());
+	atomic_store(&session.hurry_since, clock_ns());
 }
 
 uint64_t session_hurried(void)
 {
-	return atomic_load(&hurry_since);
+	return atomic_load(&session.hurry_since);
 }

@@ -44,8 +44,11 @@ struct pool {
 	struct timing pairs[PAIRS];
 };
 
-static struct pool *_Atomic pools[CONTEXTS]; /* by the context's index */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* making, emptying and dropping them */
+static struct {
+	struct pool *_Atomic of[CONTEXTS]; /* by the context's index */
+	uint64_t refused;                /* contexts that have none, a bit each */
+	pthread_mutex_t lock;            /* making, emptying and dropping them */
+} pools = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- bases ---- */
 
@@ -102,22 +105,21 @@ static struct pool *make_pool(const struct context *c)
 /* At the first call of a context that is timed. */
 static __attribute__((noinline, cold)) struct pool *first_of(const struct context *c)
 {
-	static uint64_t refused; /* contexts that have none */
 	struct thread *t = thread_current();
 	struct pool *p;
 
 	t->busy++;
-	pthread_mutex_lock(&lock);
-	p = atomic_load(&pools[c->index]);
-	if (!p && !(refused >> c->index & 1) && context_push(c->handle)) {
+	pthread_mutex_lock(&pools.lock);
+	p = atomic_load(&pools.of[c->index]);
+	if (!p && !(pools.refused >> c->index & 1) && context_push(c->handle)) {
 		CUstreamCaptureMode mode = capture_mode_relax();
 		p = make_pool(c);
 		capture_mode_restore(mode);
 		context_pop();
-		refused |= (uint64_t)!p << c->index;
-		atomic_store(&pools[c->index], p);
+		pools.refused |= (uint64_t)!p << c->index;
+		atomic_store(&pools.of[c->index], p);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&pools.lock);
 	t->busy--;
 	return p;
 }
@@ -125,7 +127,7 @@ static __attribute__((noinline, cold)) struct pool *first_of(const struct contex
 struct timing *timing_begin(struct stream *s, uint64_t seq)
 {
 	const struct context *c = s->context;
-	struct pool *p = c->index < CONTEXTS ? atomic_load_explicit(&pools[c->index], memory_order_acquire) : NULL;
+	struct pool *p = c->index < CONTEXTS ? atomic_load_explicit(&pools.of[c->index], memory_order_acquire) : NULL;
 	int state = FREE;
 
 	if (unlikely(!p) && (c->index >= CONTEXTS || !(p = first_of(c)))) {
@@ -237,10 +239,10 @@ unsigned timing_poll(void)
 	unsigned found = 0;
 
 	for (unsigned i = 0; i < CONTEXTS; i++) {
-		pthread_mutex_lock(&lock);
-		if (pools[i])
-			found += poll(pools[i], false);
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_lock(&pools.lock);
+		if (pools.of[i])
+			found += poll(pools.of[i], false);
+		pthread_mutex_unlock(&pools.lock);
 	}
 	return found;
 }
@@ -256,7 +258,7 @@ static bool pending(const struct pool *p)
 /* What was submitted last is soon complete, or hangs. */
 static void drop(unsigned index)
 {
-	struct pool *p = atomic_load(&pools[index]);
+	struct pool *p = atomic_load(&pools.of[index]);
 	uint64_t until = clock_ns() + LAST_MS * 1000000ull;
 
 	if (!p)
@@ -265,28 +267,28 @@ static void drop(unsigned index)
 		poll(p, false);
 	while (p->context->alive && pending(p) && clock_ns() < until);
 	poll(p, true);
-	atomic_store(&pools[index], NULL); /* a thread may be at it: it stays allocated */
+	atomic_store(&pools.of[index], NULL); /* a thread may be at it: it stays allocated */
 }
 
 void timing_context_gone(const struct context *c)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&pools.lock);
 	if (c->index < CONTEXTS)
 		drop(c->index);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&pools.lock);
 }
 
 void timing_close(void)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&pools.lock);
 	for (unsigned i = 0; i < CONTEXTS; i++)
 		drop(i);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&pools.lock);
 }
 
 void timing_forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&pools.lock, NULL);
 	for (unsigned i = 0; i < CONTEXTS; i++)
-		atomic_store(&pools[i], NULL);
+		atomic_store(&pools.of[i], NULL);
 }
