@@ -9,11 +9,11 @@
 #define _GNU_SOURCE
 #include "callstack/stacks.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "util/visit.h"
 #include "util/xxh3.h"
 #include "store/store.h"
 #include "session/session.h"
@@ -113,13 +113,12 @@ static uint32_t add(struct slot *s, uint64_t hash, const struct frame *frames, i
 
 uint32_t stacks_here(void)
 {
-	int error = errno, cancel, n;
+	struct visit v = visit_begin();
 	struct frame frames[FRAMES_MOST];
 	uint32_t number = 0;
 	uint64_t there;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	n = frames_take(frames);
+	int n = frames_take(frames);
 	if (n) {
 		uint64_t hash = xxh3_64(frames, (uint64_t)n * sizeof(*frames));
 		hash += !hash;
@@ -128,8 +127,7 @@ uint32_t stacks_here(void)
 			s = s + 1 == table.slots + SLOTS ? table.slots : s + 1;
 		number = there ? atomic_load_explicit(&s->number, memory_order_relaxed) : add(s, hash, frames, n);
 	}
-	pthread_setcancelstate(cancel, NULL);
-	errno = error;
+	visit_end(v);
 	return number;
 }
 

@@ -7,8 +7,6 @@
  */
 #include "nvtx/calls.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -18,6 +16,7 @@
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
+#include "util/visit.h"
 #include "inspect/contexts.h"
 #include "nvtx/nvtx.h"
 #include "nvtx/ranges.h"
@@ -153,12 +152,11 @@ static struct early *early_of(uint32_t kind, const struct said *s)
 static void cut(struct text text, uint64_t seq)
 {
 	struct thread *t = &thread_self;
-	int error = errno, cancel;
 
 	if (likely(!text.chosen) || thread_in_call(t) || !t->context)
 		return;
 	thread_calls(t, 1);
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	struct visit v = visit_begin();
 	struct context *c = context_current(t), *last = t->context;
 	if (c)
 		capture_epoch(t, c, TT_TRIGGER_NVTX, text.offset, seq, false);
@@ -166,9 +164,8 @@ static void cut(struct text text, uint64_t seq)
 		capture_epoch(t, last, TT_TRIGGER_NVTX, text.offset, seq, false);
 		context_pop();
 	}
-	pthread_setcancelstate(cancel, NULL);
+	visit_end(v);
 	thread_calls(t, -1);
-	errno = error;
 }
 
 /* ---- what is said ---- */

@@ -13,12 +13,12 @@
 #include "nvtx/texts.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/visit.h"
 #include "util/xxh3.h"
 #include "options/options.h"
 #include "session/session.h"
@@ -81,14 +81,12 @@ static bool is_chosen(unsigned domain, const char *message)
 
 static __attribute__((noinline, cold)) struct text add(unsigned domain, const char *message, struct pair *set, uint64_t hash)
 {
-	int error = errno, cancel;
+	struct visit v = visit_begin();
 	struct text t;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	t.chosen = is_chosen(domain, message);
 	t.offset = store_string(session_store(), message);
-	pthread_setcancelstate(cancel, NULL);
-	errno = error;
+	visit_end(v);
 	struct pair *p = &set[atomic_fetch_add(&texts.next_way, 1) % WAYS];
 	atomic_store_explicit(&p->value, pack(t), memory_order_relaxed);
 	atomic_store_explicit(&p->key, hash ^ pack(t), memory_order_relaxed);

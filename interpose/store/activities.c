@@ -4,36 +4,23 @@
 #define _GNU_SOURCE
 #include "store/activities.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "util/xxh3.h"
 #include "store/mapped.h"
 
 static struct mapped records = {.file = FILE_CLOSED};
-static _Atomic bool open;
 
 bool activities_open(const struct folder *folder, char *error, size_t error_size)
 {
-	int saved = errno;
-	bool good = mapped_open(&records, folder, "timeline.bin", TT_FILE_TIMELINE, sizeof(struct tt_activity), "tt-activities",
-				error, error_size);
-
-	atomic_store(&open, good);
-	errno = saved;
-	return good;
+	return mapped_open(&records, folder, "timeline.bin", TT_FILE_TIMELINE, sizeof(struct tt_activity), "tt-activities",
+			   error, error_size);
 }
 
 bool activities_add(const struct tt_activity *a)
 {
-	struct tt_activity made = *a, *slot;
-	int saved = errno, cancel;
+	struct tt_activity made = *a, *slot = mapped_claim(&records, sizeof(*slot));
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	slot = atomic_load(&open) ? mapped_claim(&records, sizeof(*slot)) : NULL;
-	pthread_setcancelstate(cancel, NULL);
-	errno = saved;
 	if (!slot)
 		return false;
 	made.check = 0;
@@ -61,11 +48,7 @@ bool activities_failed(char *reason, size_t size)
 
 void activities_close(void)
 {
-	int saved = errno;
-
-	if (atomic_exchange(&open, false) && mapped_stop(&records))
-		mapped_close(&records, atomic_load(&records.claimed));
-	errno = saved;
+	mapped_close(&records, NULL);
 }
 
 void activities_json(struct json *j)
@@ -75,9 +58,5 @@ void activities_json(struct json *j)
 
 void activities_forget(void)
 {
-	int saved = errno;
-
-	if (atomic_exchange(&open, false))
-		mapped_forget(&records);
-	errno = saved;
+	mapped_forget(&records);
 }

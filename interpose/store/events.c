@@ -4,16 +4,16 @@
 #define _GNU_SOURCE
 #include "store/events.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/queue.h>
 #include <time.h>
 
 #include "util/event_check.h"
 #include "util/compiler.h"
 #include "store/mapped.h"
 #include "util/clock.h"
+#include "util/visit.h"
 
 #define RUN_BYTES (EVENTS_RUN * sizeof(struct tt_event))
 #define LEFTOVERS 4096                  /* rests of runs that ended threads handed back */
@@ -23,18 +23,18 @@ struct cursor {
 	struct tt_event *next, *end;
 	uint32_t generation; /* of the recording that the slots belong to */
 	uint32_t endings;
-	struct cursor *after, *before; /* all cursors of the generation */
+	TAILQ_ENTRY(cursor) link;
 };
 
 static __thread struct cursor self __attribute__((tls_model("initial-exec")));
 
 HOT_DATA static _Atomic uint32_t generation; /* 0: not recording */
-static uint32_t generations;
-static struct mapped slots = {.file = FILE_CLOSED};
-static _Atomic uint64_t lost;
-
 static struct {
-	pthread_mutex_t lock; /* all of this */
+	struct mapped slots;
+	_Atomic uint64_t lost;
+	pthread_mutex_t lock;          /* what follows */
+	TAILQ_HEAD(, cursor) cursors; /* of the generation */
+	uint32_t generations;
 	struct {
 		struct tt_event *next, *end;
 	} leftovers[LEFTOVERS];
@@ -42,12 +42,15 @@ static struct {
 	uint64_t abandoned, final_count;
 	pthread_key_t at_thread_end;
 	bool key_made;
-} shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static struct cursor cursors = {.after = &cursors, .before = &cursors}; /* guarded by that lock */
+} events = {
+	.slots = {.file = FILE_CLOSED},
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.cursors = TAILQ_HEAD_INITIALIZER(events.cursors),
+};
 
 bool events_failed(char *text, size_t size)
 {
-	return mapped_failed(&slots, text, size);
+	return mapped_failed(&events.slots, text, size);
 }
 
 /* ---- claiming ---- */
@@ -59,7 +62,7 @@ static uint64_t rest(const struct cursor *c)
 
 	if (!next)
 		return 0;
-	return -(uint64_t)(next - (const struct tt_event *)(slots.base + TT_FILE_HEADER_SIZE)) % EVENTS_RUN;
+	return -(uint64_t)(next - (const struct tt_event *)(events.slots.base + TT_FILE_HEADER_SIZE)) % EVENTS_RUN;
 }
 
 static void take(struct cursor *c, struct tt_event *next, struct tt_event *end)
@@ -73,37 +76,33 @@ static void thread_ended(void *value)
 {
 	struct cursor *c = value;
 
-	pthread_mutex_lock(&shared.lock);
+	pthread_mutex_lock(&events.lock);
 	if (c->generation && c->generation == atomic_load(&generation)) {
-		if (c->next != c->end && shared.leftover_count < LEFTOVERS) {
-			shared.leftovers[shared.leftover_count].next = c->next;
-			shared.leftovers[shared.leftover_count++].end = c->end;
+		if (c->next != c->end && events.leftover_count < LEFTOVERS) {
+			events.leftovers[events.leftover_count].next = c->next;
+			events.leftovers[events.leftover_count++].end = c->end;
 		} else {
-			shared.abandoned += rest(c);
+			events.abandoned += rest(c);
 		}
-		c->after->before = c->before;
-		c->before->after = c->after;
+		TAILQ_REMOVE(&events.cursors, c, link);
 	}
 	take(c, NULL, NULL);
 	c->generation = 0;
 	c->endings++;
-	pthread_mutex_unlock(&shared.lock);
+	pthread_mutex_unlock(&events.lock);
 }
 
 static bool enlist(struct cursor *c, uint32_t current)
 {
-	if (c->endings >= ENDINGS || pthread_setspecific(shared.at_thread_end, c))
+	if (c->endings >= ENDINGS || pthread_setspecific(events.at_thread_end, c))
 		return false;
-	pthread_mutex_lock(&shared.lock);
+	pthread_mutex_lock(&events.lock);
 	if (atomic_load(&generation) == current) {
 		take(c, NULL, NULL);
 		c->generation = current;
-		c->after = &cursors;
-		c->before = cursors.before;
-		cursors.before->after = c;
-		cursors.before = c;
+		TAILQ_INSERT_TAIL(&events.cursors, c, link);
 	}
-	pthread_mutex_unlock(&shared.lock);
+	pthread_mutex_unlock(&events.lock);
 	return c->generation == current;
 }
 
@@ -111,21 +110,21 @@ static bool take_leftover(struct cursor *c, uint32_t current)
 {
 	bool taken = false;
 
-	if (!atomic_load_explicit(&shared.leftover_count, memory_order_relaxed))
+	if (!atomic_load_explicit(&events.leftover_count, memory_order_relaxed))
 		return false;
-	pthread_mutex_lock(&shared.lock);
-	if (shared.leftover_count && atomic_load(&generation) == current) {
-		shared.leftover_count--;
-		take(c, shared.leftovers[shared.leftover_count].next, shared.leftovers[shared.leftover_count].end);
+	pthread_mutex_lock(&events.lock);
+	if (events.leftover_count && atomic_load(&generation) == current) {
+		events.leftover_count--;
+		take(c, events.leftovers[events.leftover_count].next, events.leftovers[events.leftover_count].end);
 		taken = true;
 	}
-	pthread_mutex_unlock(&shared.lock);
+	pthread_mutex_unlock(&events.lock);
 	return taken;
 }
 
 static bool take_run(struct cursor *c)
 {
-	struct tt_event *run = mapped_claim(&slots, RUN_BYTES);
+	struct tt_event *run = mapped_claim(&events.slots, RUN_BYTES);
 
 	if (run)
 		take(c, run, run + EVENTS_RUN);
@@ -136,19 +135,17 @@ static __attribute__((noinline, cold)) struct tt_event *claim(struct cursor *c)
 {
 	uint32_t current = atomic_load(&generation);
 	struct tt_event *e = NULL;
-	int error = errno, cancel;
 
 	if (!current)
 		return NULL;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	struct visit v = visit_begin();
 	if ((c->generation == current || enlist(c, current)) && (take_leftover(c, current) || take_run(c))) {
 		e = c->next;
 		take(c, e + 1, c->end);
 	} else if (atomic_load(&generation)) {
-		atomic_fetch_add(&lost, 1);
+		atomic_fetch_add(&events.lost, 1);
 	}
-	pthread_setcancelstate(cancel, NULL);
-	errno = error;
+	visit_end(v);
 	return e;
 }
 
@@ -185,18 +182,18 @@ HOT void events_publish(struct tt_event *e, uint32_t kind)
 
 static uint64_t claimed(void)
 {
-	return (atomic_load(&slots.claimed) - TT_FILE_HEADER_SIZE) / sizeof(struct tt_event);
+	return (atomic_load(&events.slots.claimed) - TT_FILE_HEADER_SIZE) / sizeof(struct tt_event);
 }
 
 /* The caller holds the lock. */
 static uint64_t count_now(void)
 {
-	uint64_t n = claimed() - shared.abandoned;
+	uint64_t n = claimed() - events.abandoned;
 
-	for (struct cursor *c = cursors.after; c != &cursors; c = c->after)
+	for (struct cursor *c = TAILQ_FIRST(&events.cursors); c; c = TAILQ_NEXT(c, link))
 		n -= rest(c);
-	for (size_t i = 0; i < shared.leftover_count; i++)
-		n -= (uint64_t)(shared.leftovers[i].end - shared.leftovers[i].next);
+	for (size_t i = 0; i < events.leftover_count; i++)
+		n -= (uint64_t)(events.leftovers[i].end - events.leftovers[i].next);
 	return n;
 }
 
@@ -204,9 +201,9 @@ uint64_t events_count(void)
 {
 	uint64_t n;
 
-	pthread_mutex_lock(&shared.lock);
-	n = atomic_load(&generation) ? count_now() : shared.final_count;
-	pthread_mutex_unlock(&shared.lock);
+	pthread_mutex_lock(&events.lock);
+	n = atomic_load(&generation) ? count_now() : events.final_count;
+	pthread_mutex_unlock(&events.lock);
 	return n;
 }
 
@@ -222,67 +219,67 @@ static void visit_all(const struct tt_event *from, const struct tt_event *to,
 
 void events_recent(size_t most, void (*visit)(const struct tt_event *e, uint32_t kind, void *to), void *to)
 {
-	const struct tt_event *first = (const struct tt_event *)(slots.base + TT_FILE_HEADER_SIZE);
+	const struct tt_event *first = (const struct tt_event *)(events.slots.base + TT_FILE_HEADER_SIZE);
 
-	if (!slots.base)
+	if (!events.slots.base)
 		return;
 	uint64_t end = claimed(), begin = end > most ? end - most : 0;
 	visit_all(first + begin, first + end, visit, to);
-	if (!lock_within(&shared.lock, 20))
+	if (!lock_within(&events.lock, 20))
 		return;
 	/* A thread that makes few calls has a run of long ago. */
-	for (struct cursor *c = cursors.after; c != &cursors; c = c->after) {
+	for (struct cursor *c = TAILQ_FIRST(&events.cursors); c; c = TAILQ_NEXT(c, link)) {
 		const struct tt_event *next = __atomic_load_n(&c->next, __ATOMIC_RELAXED);
 		if (!next)
 			continue;
 		const struct tt_event *run = first + (uint64_t)(next - 1 - first) / EVENTS_RUN * EVENTS_RUN;
 		visit_all(run, next < first + begin ? next : first + begin, visit, to);
 	}
-	pthread_mutex_unlock(&shared.lock);
+	pthread_mutex_unlock(&events.lock);
 }
 
 uint64_t events_lost(void)
 {
-	return atomic_load(&lost);
+	return atomic_load(&events.lost);
 }
 
 /* ---- open and close ---- */
 
 static void start_anew(void)
 {
-	atomic_store(&lost, 0);
-	atomic_store(&shared.leftover_count, 0);
-	shared.abandoned = shared.final_count = 0;
-	cursors.after = cursors.before = &cursors;
+	atomic_store(&events.lost, 0);
+	atomic_store(&events.leftover_count, 0);
+	events.abandoned = events.final_count = 0;
+	TAILQ_INIT(&events.cursors);
 }
 
 bool events_open(const struct folder *folder, char *error, size_t error_size)
 {
-	int saved = errno;
+	struct visit v = visit_begin();
 	bool good = false;
 
-	pthread_mutex_lock(&shared.lock);
+	pthread_mutex_lock(&events.lock);
 	if (atomic_load(&generation)) {
 		snprintf(error, error_size, "%s/events.bin: events are being recorded already", folder->path);
-	} else if (!shared.key_made && pthread_key_create(&shared.at_thread_end, thread_ended)) {
+	} else if (!events.key_made && pthread_key_create(&events.at_thread_end, thread_ended)) {
 		snprintf(error, error_size, "%s/events.bin: no thread-specific key left", folder->path);
 	} else {
-		shared.key_made = true;
+		events.key_made = true;
 		start_anew();
-		good = mapped_open(&slots, folder, "events.bin", TT_FILE_EVENTS, sizeof(struct tt_event), "tt-events", error,
-				   error_size);
+		good = mapped_open(&events.slots, folder, "events.bin", TT_FILE_EVENTS, sizeof(struct tt_event), "tt-events",
+				   error, error_size);
 		if (good)
-			atomic_store(&generation, ++generations);
+			atomic_store(&generation, ++events.generations);
 	}
-	pthread_mutex_unlock(&shared.lock);
-	errno = saved;
+	pthread_mutex_unlock(&events.lock);
+	visit_end(v);
 	return good;
 }
 
 /* Bytes of the file up to the end of the last slot in use. */
 static uint64_t used_bytes(void)
 {
-	const struct tt_event *first = (const struct tt_event *)(slots.base + TT_FILE_HEADER_SIZE);
+	const struct tt_event *first = (const struct tt_event *)(events.slots.base + TT_FILE_HEADER_SIZE);
 	uint64_t n = claimed();
 
 	while (n && !__atomic_load_n(&first[n - 1].kind, __ATOMIC_ACQUIRE))
@@ -292,33 +289,25 @@ static uint64_t used_bytes(void)
 
 void events_close(void)
 {
-	int saved = errno;
-
-	pthread_mutex_lock(&shared.lock);
-	if (atomic_load(&generation)) {
-		atomic_store(&generation, 0);
-		shared.final_count = count_now();
-		if (mapped_stop(&slots))
-			mapped_close(&slots, used_bytes());
+	pthread_mutex_lock(&events.lock);
+	if (atomic_exchange(&generation, 0)) {
+		events.final_count = count_now();
+		mapped_close(&events.slots, used_bytes);
 	}
-	pthread_mutex_unlock(&shared.lock);
-	errno = saved;
+	pthread_mutex_unlock(&events.lock);
 }
 
 void events_json(struct json *j)
 {
-	mapped_json(&slots, j);
+	mapped_json(&events.slots, j);
 }
 
 void events_forget(void)
 {
-	int saved = errno;
-
-	mapped_forget(&slots);
+	mapped_forget(&events.slots);
 	atomic_store(&generation, 0);
 	take(&self, NULL, NULL);
 	self.generation = 0;
 	start_anew();
-	pthread_mutex_init(&shared.lock, NULL);
-	errno = saved;
+	pthread_mutex_init(&events.lock, NULL);
 }

@@ -12,6 +12,7 @@
 
 #include "util/clock.h"
 #include "util/own_thread.h"
+#include "util/visit.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -155,16 +156,18 @@ static bool wait_for(struct mapped *m, uint64_t end)
 
 void *mapped_claim(struct mapped *m, uint64_t size)
 {
+	struct visit v = visit_begin();
 	uint64_t at = atomic_load(&m->claimed);
+	bool good;
 
 	/* Only what is mapped is claimed, so that nothing is ever left behind unused. */
 	do
-		if (!is_mapped(m, at + size) && !wait_for(m, at + size))
-			return NULL;
-	while (!atomic_compare_exchange_weak(&m->claimed, &at, at + size));
-	if (at / WAKE != (at + size) / WAKE || at == TT_FILE_HEADER_SIZE)
+		good = atomic_load(&m->open) && (is_mapped(m, at + size) || wait_for(m, at + size));
+	while (good && !atomic_compare_exchange_weak(&m->claimed, &at, at + size));
+	if (good && (at / WAKE != (at + size) / WAKE || at == TT_FILE_HEADER_SIZE))
 		sem_post(&m->wake);
-	return m->base + at;
+	visit_end(v);
+	return good ? m->base + at : NULL;
 }
 
 /* ---- open and close ---- */
@@ -195,6 +198,7 @@ static void start_anew(struct mapped *m)
 bool mapped_open(struct mapped *m, const struct folder *folder, const char *name, enum tt_file_kind kind, uint32_t record_size,
 		 const char *thread, char *error, size_t error_size)
 {
+	struct visit v = visit_begin();
 	char what[64];
 
 	start_anew(m);
@@ -210,18 +214,20 @@ bool mapped_open(struct mapped *m, const struct folder *folder, const char *name
 		file_explain(error, error_size, "starting a thread for", m->file.path, errno);
 	} else {
 		atomic_store(&m->open, true);
-		return true;
 	}
-	if (m->base)
-		munmap(m->base, m->reserve);
-	m->base = NULL;
-	file_discard(&m->file);
-	return false;
+	if (!m->open) {
+		if (m->base)
+			munmap(m->base, m->reserve);
+		m->base = NULL;
+		file_discard(&m->file);
+	}
+	visit_end(v);
+	return m->open;
 }
 
-bool mapped_stop(struct mapped *m)
+/* Ends the helper. False: the disk holds it up, and it keeps what it uses, and the file its unused end. */
+static bool stop(struct mapped *m)
 {
-	atomic_store(&m->open, false);
 	atomic_store(&m->stop, true);
 	sem_post(&m->wake);
 	struct timespec until = clock_in(CLOSE_WAIT_MS);
@@ -239,7 +245,7 @@ static bool detach(struct mapped *m, uint64_t from, uint64_t to, int flags, int 
  * Threads may still hold pieces. Before the end a private copy takes the file's place, so that the
  * file stays as its check says; behind it, where the file will not be, memory of no file.
  */
-void mapped_close(struct mapped *m, uint64_t end)
+static void cut_off(struct mapped *m, uint64_t end)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t from = (end + page - 1) / page * page, to = atomic_load(&m->mapped);
@@ -250,6 +256,15 @@ void mapped_close(struct mapped *m, uint64_t end)
 	file_close(&m->file);
 }
 
+void mapped_close(struct mapped *m, uint64_t (*used)(void))
+{
+	int error = errno;
+
+	if (atomic_exchange(&m->open, false) && stop(m))
+		cut_off(m, used ? used() : atomic_load(&m->claimed));
+	errno = error;
+}
+
 void mapped_json(const struct mapped *m, struct json *j)
 {
 	if (m->end.size)
@@ -258,10 +273,13 @@ void mapped_json(const struct mapped *m, struct json *j)
 
 void mapped_forget(struct mapped *m)
 {
-	if (m->base)
-		munmap(m->base, m->reserve);
+	int error = errno;
+
+	if (!atomic_exchange(&m->open, false))
+		return;
+	munmap(m->base, m->reserve);
 	m->base = NULL;
-	atomic_store(&m->open, false);
 	file_close(&m->file);
 	start_anew(m);
+	errno = error;
 }

@@ -47,14 +47,15 @@ struct mapped {
 /* Creates the file with its header and starts the helper. */
 bool mapped_open(struct mapped *m, const struct folder *folder, const char *name, enum tt_file_kind kind, uint32_t record_size,
 		 const char *thread, char *error, size_t error_size);
-/* The next `size` bytes, all zeros; NULL where there are none. */
+/* The next `size` bytes, all zeros; NULL where there are none, or the file is not open. */
 void *mapped_claim(struct mapped *m, uint64_t size);
 /* Why no more comes, where something failed: one line. */
 bool mapped_failed(struct mapped *m, char *text, size_t size);
-/* Ends the helper. False: the disk holds it up, and it keeps what it uses, and the file its unused end. */
-bool mapped_stop(struct mapped *m);
-/* Cuts the file off at `end` and closes it; its memory stays writable, and is no longer the file's. */
-void mapped_close(struct mapped *m, uint64_t end);
+/*
+ * Cuts the file off where `used` says, by default behind what was claimed, and closes it, if it is open. Its
+ * memory stays writable, and is no longer the file's.
+ */
+void mapped_close(struct mapped *m, uint64_t (*used)(void));
 /* The member of process.json's `files`, where the file was closed. */
 void mapped_json(const struct mapped *m, struct json *j);
 void mapped_forget(struct mapped *m); /* in a fork's child: detach without touching the file */

@@ -4,8 +4,6 @@
 #define _GNU_SOURCE
 #include "store/params.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -15,44 +13,33 @@
 
 #define PIECE ((uint64_t)16 << 10) /* bytes a thread claims at a time, if not more at once */
 
-struct cursor {
-	uint8_t *next, *end;
-	uint32_t generation; /* of the recording that they belong to */
-};
-
-static __thread struct cursor self __attribute__((tls_model("initial-exec")));
-static _Atomic uint32_t generation; /* 0: not recording */
-static uint32_t generations;
 static struct mapped bytes = {.file = FILE_CLOSED};
+static __thread struct {
+	uint8_t *next, *end;
+} self __attribute__((tls_model("initial-exec"))); /* what the thread has of them */
 
-static bool claim(struct cursor *c, uint64_t size, uint32_t current)
+static bool claim(uint64_t size)
 {
 	uint64_t room = tt_round_up(size, PIECE);
-	int error = errno, cancel;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	c->next = current ? mapped_claim(&bytes, room) : NULL;
-	c->end = c->next ? c->next + room : NULL;
-	c->generation = current;
-	pthread_setcancelstate(cancel, NULL);
-	errno = error;
-	return c->next;
+	self.next = mapped_claim(&bytes, room);
+	self.end = self.next ? self.next + room : NULL;
+	return self.next;
 }
 
 uint8_t *params_next(size_t size, uint32_t *place)
 {
 	uint64_t room = tt_round_up(TT_PIECE_HEAD + size, PARAMS_UNIT), at;
-	uint32_t current = atomic_load_explicit(&generation, memory_order_relaxed);
-	struct cursor *c = &self;
 	uint8_t *to;
 
-	if ((c->generation != current || (uint64_t)(c->end - c->next) < room) && !claim(c, room, current))
+	if (!atomic_load_explicit(&bytes.open, memory_order_relaxed) ||
+	    ((uint64_t)(self.end - self.next) < room && !claim(room)))
 		return NULL;
-	to = c->next;
+	to = self.next;
 	at = (uint64_t)(to - bytes.base) / PARAMS_UNIT;
 	if (at > UINT32_MAX)
 		return NULL;
-	c->next += room;
+	self.next += room;
 	*place = (uint32_t)at;
 	return to + TT_PIECE_HEAD;
 }
@@ -66,13 +53,7 @@ void params_filled(uint8_t *room, size_t size)
 
 bool params_open(const struct folder *folder, char *error, size_t error_size)
 {
-	int saved = errno;
-	bool good = mapped_open(&bytes, folder, "params.bin", TT_FILE_PARAMS, 1, "tt-params", error, error_size);
-
-	if (good)
-		atomic_store(&generation, ++generations);
-	errno = saved;
-	return good;
+	return mapped_open(&bytes, folder, "params.bin", TT_FILE_PARAMS, 1, "tt-params", error, error_size);
 }
 
 bool params_failed(char *reason, size_t size)
@@ -82,11 +63,7 @@ bool params_failed(char *reason, size_t size)
 
 void params_close(void)
 {
-	int saved = errno;
-
-	if (atomic_exchange(&generation, 0) && mapped_stop(&bytes))
-		mapped_close(&bytes, atomic_load(&bytes.claimed));
-	errno = saved;
+	mapped_close(&bytes, NULL);
 }
 
 void params_json(struct json *j)
@@ -96,10 +73,6 @@ void params_json(struct json *j)
 
 void params_forget(void)
 {
-	int saved = errno;
-
-	if (atomic_exchange(&generation, 0))
-		mapped_forget(&bytes);
-	self = (struct cursor){0};
-	errno = saved;
+	mapped_forget(&bytes);
+	self.next = self.end = NULL;
 }

@@ -26,18 +26,6 @@
 
 /* ---- around every call ---- */
 
-void store_visit_begin(struct store_visit *v)
-{
-	v->error = errno;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &v->cancel);
-}
-
-void store_visit_end(const struct store_visit *v)
-{
-	pthread_setcancelstate(v->cancel, NULL);
-	errno = v->error;
-}
-
 bool store_is_closed(const store *s)
 {
 	return __atomic_load_n(&s->closed, __ATOMIC_ACQUIRE);
@@ -64,10 +52,10 @@ bool store_fail_write(store *s, const struct file *f)
 	return store_fail(s, "writing", f->path ? f->path : s->folder.path, errno);
 }
 
-void store_leave(pthread_mutex_t *m, const struct store_visit *v)
+void store_leave(pthread_mutex_t *m, struct visit v)
 {
 	pthread_mutex_unlock(m);
-	store_visit_end(v);
+	visit_end(v);
 }
 
 /* What can't be committed any more only takes space. Where a lane is being written, that comes later. */
@@ -83,17 +71,17 @@ static void roll_back_idle(store *s)
 		pthread_mutex_unlock(&s->writing[--held]);
 }
 
-bool store_enter(store *s, pthread_mutex_t *m, struct store_visit *v)
+bool store_enter(store *s, pthread_mutex_t *m, struct visit *v)
 {
 	if (!s || store_is_closed(s))
 		return false;
-	store_visit_begin(v);
+	*v = visit_begin();
 	pthread_mutex_lock(m);
 	if (!store_is_closed(s) && !s->sealed && !store_has_failed(s))
 		return true;
 	if (m == &s->capture && !store_is_closed(s))
 		roll_back_idle(s);
-	store_leave(m, v);
+	store_leave(m, *v);
 	return false;
 }
 
@@ -205,15 +193,14 @@ static void open_failed(store *s, const char *made)
 
 store *store_open(const store_config *config, char *error, size_t error_size)
 {
+	struct visit v = visit_begin();
 	store *s = calloc(1, sizeof(*s));
 	struct timespec t;
-	struct store_visit v;
 	bool made = false;
 
-	store_visit_begin(&v);
 	if (!s) {
 		snprintf(error, error_size, "opening run directory %s: out of memory", config->run_dir);
-		store_visit_end(&v);
+		visit_end(v);
 		return NULL;
 	}
 	s->deterministic = config->deterministic;
@@ -243,7 +230,7 @@ store *store_open(const store_config *config, char *error, size_t error_size)
 		s->blocks.committed = s->blocks.file.size;
 		s->data[0].committed = s->data[0].file.size;
 	}
-	store_visit_end(&v);
+	visit_end(v);
 	return s;
 }
 
@@ -296,25 +283,23 @@ static void settle(store *s)
 
 void store_seal(store *s)
 {
-	struct store_visit v;
 	struct all_locks a;
 
 	if (!s || store_is_closed(s))
 		return;
-	store_visit_begin(&v);
+	struct visit v = visit_begin();
 	if (lock_all(s, &a)) {
 		settle(s);
 		unlock_all(&a);
 	}
-	store_visit_end(&v);
+	visit_end(v);
 }
 
 void store_files(store *s, struct json *j)
 {
 	struct record_files r = record_files(s);
-	struct store_visit v;
+	struct visit v = visit_begin();
 
-	store_visit_begin(&v);
 	if (lock_for_close(&s->records)) {
 		for (size_t i = 0; s->sealed && i < sizeof(r.files) / sizeof(r.files[0]); i++)
 			if (r.files[i]->fd >= 0) {
@@ -323,17 +308,16 @@ void store_files(store *s, struct json *j)
 			}
 		pthread_mutex_unlock(&s->records);
 	}
-	store_visit_end(&v);
+	visit_end(v);
 }
 
 void store_close(store *s)
 {
-	struct store_visit v;
 	struct all_locks a;
 
 	if (!s || __atomic_exchange_n(&s->closed, true, __ATOMIC_ACQ_REL))
 		return;
-	store_visit_begin(&v);
+	struct visit v = visit_begin();
 	if (lock_all(s, &a)) {
 		struct manifest_source m = {
 			.folder = &s->folder,
@@ -352,18 +336,16 @@ void store_close(store *s)
 		close_files(s);
 		unlock_all(&a);
 	}
-	store_visit_end(&v);
+	visit_end(v);
 }
 
 void store_forget(store *s)
 {
-	struct store_visit v;
-
 	if (!s || __atomic_exchange_n(&s->closed, true, __ATOMIC_ACQ_REL))
 		return;
-	store_visit_begin(&v);
+	struct visit v = visit_begin();
 	end_files(s, file_close);
-	store_visit_end(&v);
+	visit_end(v);
 }
 
 bool store_failed(const store *s, char *reason, size_t size)
@@ -409,13 +391,12 @@ const struct folder *store_folder(const store *s)
 
 bool store_process(store *s, const char *json)
 {
-	struct store_visit v;
 	struct file f;
 	bool good = false;
 
 	if (!s || store_is_closed(s))
 		return false;
-	store_visit_begin(&v);
+	struct visit v = visit_begin();
 	if (lock_for_close(&s->json)) {
 		/* A failed store writes this all the same: it is where the failure is told. */
 		if (!store_is_closed(s)) {
@@ -430,6 +411,6 @@ bool store_process(store *s, const char *json)
 		}
 		pthread_mutex_unlock(&s->json);
 	}
-	store_visit_end(&v);
+	visit_end(v);
 	return good;
 }

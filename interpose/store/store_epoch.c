@@ -132,7 +132,7 @@ static bool has_data(const store *s)
 
 bool store_epoch_begin(store *s, uint32_t number, bool full)
 {
-	struct store_visit v;
+	struct visit v;
 
 	if (!store_enter(s, &s->capture, &v))
 		return false;
@@ -152,13 +152,13 @@ bool store_epoch_begin(store *s, uint32_t number, bool full)
 	if (store_has_failed(s))
 		store_roll_back(s);
 	bool good = s->active;
-	store_leave(&s->capture, &v);
+	store_leave(&s->capture, v);
 	return good;
 }
 
 bool store_find(store *s, const struct tt_block *blocks, size_t count, uint64_t *places)
 {
-	struct store_visit v;
+	struct visit v;
 
 	if (!store_enter(s, &s->capture, &v))
 		return false;
@@ -168,7 +168,7 @@ bool store_find(store *s, const struct tt_block *blocks, size_t count, uint64_t 
 		if (!dedup_find(&s->dedup, blocks[i].digest, blocks[i].length, &places[i]))
 			places[i] = 0;
 	}
-	store_leave(&s->capture, &v);
+	store_leave(&s->capture, v);
 	return true;
 }
 
@@ -267,7 +267,7 @@ static bool append_records(store *s, struct tt_block *blocks, size_t count)
 static bool begin_contents(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane)
 {
 	struct store_lane *l = &s->data[lane];
-	struct store_visit v;
+	struct visit v;
 
 	if (!store_enter(s, &s->capture, &v))
 		return false;
@@ -280,28 +280,28 @@ static bool begin_contents(store *s, struct tt_block *blocks, size_t count, cons
 		errno = FILE_LIMIT;
 		leave_contents_out(s, l->file.path);
 	}
-	store_leave(&s->capture, &v);
+	store_leave(&s->capture, v);
 	return good;
 }
 
 /* With errno, from a write of contents that did not succeed. */
 static bool contents_failed(store *s, const struct file *f)
 {
-	struct store_visit v;
+	struct visit v;
 	int error = errno;
 
 	if (!store_enter(s, &s->capture, &v))
 		return false;
 	errno = error;
 	bool good = leave_contents_out(s, f->path) || store_fail_write(s, f);
-	store_leave(&s->capture, &v);
+	store_leave(&s->capture, v);
 	return good;
 }
 
 /* `capture` is not held while contents are written, so that lanes are written side by side. */
 static bool store_contents(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane)
 {
-	struct store_visit v;
+	struct visit v;
 
 	if (!store_enter(s, &s->writing[lane], &v))
 		return false;
@@ -312,13 +312,13 @@ static bool store_contents(store *s, struct tt_block *blocks, size_t count, cons
 	good = good && begin_contents(s, blocks, count, contents, lane) &&
 	       (!store_takes_contents(s) || append_contents(s, blocks, count, contents, &s->data[lane]) ||
 		contents_failed(s, &s->data[lane].file));
-	store_leave(&s->writing[lane], &v);
+	store_leave(&s->writing[lane], v);
 	return good;
 }
 
 bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *contents, unsigned lane)
 {
-	struct store_visit v;
+	struct visit v;
 
 	bool good = !contents || !store_takes_contents(s) || store_contents(s, blocks, count, contents, lane);
 	if (!store_enter(s, &s->capture, &v))
@@ -328,14 +328,14 @@ bool store_blocks(store *s, struct tt_block *blocks, size_t count, const void *c
 		s->lacks |= count > 0;
 	else
 		good = good && (contents || are_stored(s, blocks, count)) && append_records(s, blocks, count);
-	store_leave(&s->capture, &v);
+	store_leave(&s->capture, v);
 	return good;
 }
 
 bool store_digest(store *s, uint32_t region, uint64_t digest, uint32_t changed)
 {
 	struct tt_digest d = {region, changed, digest};
-	struct store_visit v;
+	struct visit v;
 	bool good;
 
 	if (!store_enter(s, &s->capture, &v))
@@ -344,7 +344,7 @@ bool store_digest(store *s, uint32_t region, uint64_t digest, uint32_t changed)
 	good = s->active && append_to_span(s, &s->digests, &d, sizeof(d));
 	if (store_has_failed(s))
 		store_roll_back(s);
-	store_leave(&s->capture, &v);
+	store_leave(&s->capture, v);
 	return good;
 }
 
@@ -415,7 +415,7 @@ static bool commit(store *s, struct tt_epoch *e)
 
 bool store_epoch_commit(store *s, struct tt_epoch *e)
 {
-	struct store_visit v;
+	struct visit v;
 	bool good;
 
 	if (!store_enter(s, &s->capture, &v))
@@ -435,16 +435,16 @@ bool store_epoch_commit(store *s, struct tt_epoch *e)
 	} else {
 		store_roll_back(s);
 	}
-	store_leave(&s->capture, &v);
+	store_leave(&s->capture, v);
 	return good;
 }
 
 void store_epoch_abandon(store *s)
 {
-	struct store_visit v;
+	struct visit v;
 
 	if (!store_enter(s, &s->capture, &v))
 		return;
 	store_roll_back(s);
-	store_leave(&s->capture, &v);
+	store_leave(&s->capture, v);
 }

@@ -17,6 +17,7 @@
 #include "store/retain.h"
 #include "store/store.h"
 #include "store/strings.h"
+#include "util/visit.h"
 #include "util/xxh3_stream.h"
 
 /* Files of records that do not belong to an epoch, in the order of process.json. */
@@ -82,16 +83,9 @@ struct store {
 	struct compressor compressors[TT_DATA_LANES]; /* guarded by these */
 };
 
-/* The program's errno is its own, and a thread cancelled in here would keep a lock for ever. */
-struct store_visit {
-	int error, cancel;
-};
-
-void store_visit_begin(struct store_visit *v);
-void store_visit_end(const struct store_visit *v);
 /* False, without the lock, where the store takes nothing any more. */
-bool store_enter(store *s, pthread_mutex_t *m, struct store_visit *v);
-void store_leave(pthread_mutex_t *m, const struct store_visit *v);
+bool store_enter(store *s, pthread_mutex_t *m, struct visit *v);
+void store_leave(pthread_mutex_t *m, struct visit v);
 
 bool store_is_closed(const store *s);
 bool store_has_failed(const store *s);

@@ -77,24 +77,24 @@ CHECK_IS_LAST(struct tt_module);
 
 static bool add(store *s, enum records which, void *records, size_t count)
 {
-	struct store_visit v;
+	struct visit v;
 
 	if (!store_enter(s, &s->records, &v))
 		return false;
 	bool good = append_checked(s, which, records, count);
-	store_leave(&s->records, &v);
+	store_leave(&s->records, v);
 	return good;
 }
 
 char *store_text(store *s, uint32_t offset)
 {
-	struct store_visit v;
+	struct visit v;
 	uint32_t length;
 
 	if (!store_enter(s, &s->records, &v))
 		return NULL;
 	char *text = strings_get(&s->strings, offset, &length);
-	store_leave(&s->records, &v);
+	store_leave(&s->records, v);
 	if (text)
 		text[length] = 0;
 	return text;
@@ -103,7 +103,7 @@ char *store_text(store *s, uint32_t offset)
 uint32_t store_string(store *s, const char *text)
 {
 	uint32_t offset = TT_NO_ID;
-	struct store_visit v;
+	struct visit v;
 
 	if (!text || !store_enter(s, &s->records, &v))
 		return TT_NO_ID;
@@ -114,20 +114,20 @@ uint32_t store_string(store *s, const char *text)
 		else
 			store_fail_write(s, &s->strings.file);
 	}
-	store_leave(&s->records, &v);
+	store_leave(&s->records, v);
 	return offset;
 }
 
 bool store_region(store *s, struct tt_region *r)
 {
-	struct store_visit v;
+	struct visit v;
 
 	if (!store_enter(s, &s->records, &v))
 		return false;
 	bool good = append_checked(s, RECORDS_REGIONS, r, 1);
 	if (s->retain)
 		retain_region(&s->kept, r, __atomic_load_n(&s->segment, __ATOMIC_RELAXED));
-	store_leave(&s->records, &v);
+	store_leave(&s->records, v);
 	return good;
 }
 
@@ -154,7 +154,7 @@ bool store_function(store *s, struct tt_function *f)
 bool store_graph(store *s, struct tt_graph_record *records, size_t count, const uint8_t *data, size_t size)
 {
 	struct file *f = s ? &s->records_of[RECORDS_GRAPH_DATA] : NULL;
-	struct store_visit v;
+	struct visit v;
 
 	if (!store_enter(s, &s->records, &v))
 		return false;
@@ -167,7 +167,7 @@ bool store_graph(store *s, struct tt_graph_record *records, size_t count, const 
 		r->data = r->data_size ? r->data + at : 0;
 	}
 	good = good && append_checked(s, RECORDS_GRAPHS, records, count);
-	store_leave(&s->records, &v);
+	store_leave(&s->records, v);
 	return good;
 }
 
@@ -200,13 +200,13 @@ static bool save_image(store *s, uint64_t hash, const void *image, size_t size)
 
 bool store_module(store *s, struct tt_module *m, const void *image, size_t size)
 {
-	struct store_visit v;
+	struct visit v;
 
 	if (!store_enter(s, &s->images, &v))
 		return false;
 	m->size = size;
 	m->image = image ? xxh3_64(image, size) : 0;
 	bool good = !image || save_image(s, m->image, image, size);
-	store_leave(&s->images, &v);
+	store_leave(&s->images, v);
 	return good && add(s, RECORDS_MODULES, m, 1);
 }

@@ -1,0 +1,29 @@
+/*
+ * Around work within a call of the program's: its errno is its own, and a thread cancelled in there
+ * would keep a lock for ever.
+ */
+#ifndef TT_UTIL_VISIT_H
+#define TT_UTIL_VISIT_H
+
+#include <errno.h>
+#include <pthread.h>
+
+struct visit {
+	int error, cancel;
+};
+
+static inline struct visit visit_begin(void)
+{
+	struct visit v = {.error = errno};
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &v.cancel);
+	return v;
+}
+
+static inline void visit_end(struct visit v)
+{
+	pthread_setcancelstate(v.cancel, NULL);
+	errno = v.error;
+}
+
+#endif
