@@ -79,7 +79,7 @@ def test_replays_that_are_held_up_for_long(command: list[str], tmp_path: Path) -
     recorded = support.recording(SIM, run, **OPTIONS, stall_ms="800")
     outcome = support.run(["sh", "-c", f"exec {command[0]} {said} 2>{said}"], recorded)
     told = said.read_text()
-    assert "waited more than 800 ms for work of the program: it was cancelled" in told
+    assert "was cancelled: it waited more than 800 ms for work of the program" in told
     assert outcome == support.run([*command, str(said)], SIM)
     opened = tt.open(run)
     points = opened.epochs.query("trigger == 'graph-node'")
@@ -97,12 +97,12 @@ def test_replays_that_are_held_up_for_long(command: list[str], tmp_path: Path) -
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        ("points=maybe", "'maybe' is not on or off"),
-        ("snapshot=-1", "'-1' is not a whole number"),
+        ("points=maybe", "'maybe': expected on or off"),
+        ("snapshot=-1", "'-1': expected a whole number"),
         ("regions=(", "regions=(: Unmatched ( or \\("),
-        ("regions=6-4", "'6-4' is not ids of regions, as 0,4-6"),
-        ("regions=1,", "'1,' is not ids of regions, as 0,4-6"),
-        ("what=1", "'what=1' is not points=on|off"),
+        ("regions=6-4", "'6-4': expected region ids such as 0,4-6"),
+        ("regions=1,", "'1,': expected region ids such as 0,4-6"),
+        ("what=1", "'what=1': expected points=on|off"),
     ],
 )
 def test_what_can_not_be_understood(given: str, reason: str) -> None:

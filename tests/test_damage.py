@@ -126,7 +126,7 @@ def test_bad_header_check(folder: Path, run_path: Path, name: str) -> None:
 def test_wrong_header_member(folder: Path, run_path: Path, name: str, at: int, field: str) -> None:
     patched(folder / name, at, (99).to_bytes(4, "little"))
     rundir.reseal_header(folder / name)
-    assert f"offset {at}: {field} 99 where" in refuses(run_path, name)
+    assert f"offset {at}: {field} 99, expected" in refuses(run_path, name)
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -423,8 +423,8 @@ def test_a_missing_file_that_epochs_need(folder: Path, run_path: Path, name: str
         ('{"é": nope}', "offset 7: not JSON"),
         ("[" * 100_000, "not JSON"),
         ("[1]", "offset 0: not a JSON object"),
-        ("{}", "format: 'ttanalyze-run' is expected"),
-        ('{"format":"ttanalyze-manifest","version":1}', "format: 'ttanalyze-run' is expected"),
+        ("{}", "format: expected 'ttanalyze-run'"),
+        ('{"format":"ttanalyze-manifest","version":1}', "format: expected 'ttanalyze-run'"),
         ('{"format":"ttanalyze-run"}', "version: no version"),
         ('{"format":"ttanalyze-run","version":"1"}', "version: no version"),
         (
@@ -432,15 +432,15 @@ def test_a_missing_file_that_epochs_need(folder: Path, run_path: Path, name: str
             "version: made by a newer ttanalyze (format 2; this one reads up to 1)",
         ),
         ('{"format":"ttanalyze-run","version":0}', "version: format version 0 does not exist"),
-        ('{"format":"ttanalyze-run","version":1,"processes":{}}', "processes: a list is expected"),
+        ('{"format":"ttanalyze-run","version":1,"processes":{}}', "processes: expected a list"),
         (
             '{"format":"ttanalyze-run","version":1,"processes":[{"argv":"x"}]}',
-            "processes[0].argv: a list is expected",
+            "processes[0].argv: expected a list",
         ),
-        ('{"format":"ttanalyze-run","version":1,"exit":3}', "exit: an object is expected"),
+        ('{"format":"ttanalyze-run","version":1,"exit":3}', "exit: expected an object"),
         (
             '{"format":"ttanalyze-run","version":1,"exit":{"signal":"x"}}',
-            "exit.signal: a whole number or null is expected",
+            "exit.signal: expected a whole number or null",
         ),
     ],
 )
@@ -452,22 +452,26 @@ def test_bad_run_json(small: Writer, run_path: Path, text: str, reason: str) -> 
 @pytest.mark.parametrize(
     ("member", "value", "reason"),
     [
-        ("pid", "1", "pid: a whole number is expected"),
-        ("pid", True, "pid: a whole number is expected"),
-        ("timeline", [], "timeline: an object is expected"),
-        ("timeline", {"asked": 1}, "timeline.asked: a string is expected"),
-        ("timeline", {"reason": 1}, "timeline.reason: a string or null is expected"),
-        ("timeline", {"missed": None}, "timeline.missed: a whole number is expected"),
-        ("timeline", {"clock_error_ns": "1"}, "timeline.clock_error_ns: a whole number or null"),
-        ("calls", [1], "calls: a list is expected, each item a string"),
-        ("devices", [{"memory": "x"}], "devices[0].memory: a whole number is expected"),
-        ("counters", {"events": 1.5}, "counters.events: a whole number is expected"),
-        ("status", None, "status: a string is expected"),
-        ("warnings", "all", "warnings: a list is expected"),
-        ("ended_ns", "soon", "ended_ns: a whole number or null is expected"),
-        ("reason", 5, "reason: a string or null is expected"),
-        ("ring", {"bytes": "x"}, "ring.bytes: a whole number is expected"),
-        ("ring", None, "ring: an object is expected"),
+        ("pid", "1", "pid: expected a whole number"),
+        ("pid", True, "pid: expected a whole number"),
+        ("timeline", [], "timeline: expected an object"),
+        ("timeline", {"asked": 1}, "timeline.asked: expected a string"),
+        ("timeline", {"reason": 1}, "timeline.reason: expected a string or null"),
+        ("timeline", {"missed": None}, "timeline.missed: expected a whole number"),
+        (
+            "timeline",
+            {"clock_error_ns": "1"},
+            "timeline.clock_error_ns: expected a whole number or null",
+        ),
+        ("calls", [1], "calls: expected a list, each item a string"),
+        ("devices", [{"memory": "x"}], "devices[0].memory: expected a whole number"),
+        ("counters", {"events": 1.5}, "counters.events: expected a whole number"),
+        ("status", None, "status: expected a string"),
+        ("warnings", "all", "warnings: expected a list"),
+        ("ended_ns", "soon", "ended_ns: expected a whole number or null"),
+        ("reason", 5, "reason: expected a string or null"),
+        ("ring", {"bytes": "x"}, "ring.bytes: expected a whole number"),
+        ("ring", None, "ring: expected an object"),
     ],
 )
 def test_bad_process_json(

@@ -175,7 +175,7 @@ def test_what_is_no_cubin(put: Put, tmp_path: Path) -> None:
     for length in (0, 3, 64, len(whole) // 2):
         (tmp_path / "damaged").write_bytes(whole[:length])
         made = put(tmp_path / "damaged", delay=2000)
-        assert made.image is None and "nothing in a module is delayed" in made.said
+        assert made.image is None and "no delays in a module" in made.said
 
 
 # ---- files ----
@@ -188,15 +188,15 @@ KERNEL = {"kernel_name": "k", "kernel_checksum": "0123456789abcdef"}
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "offset 0: an object is expected"),
-        ("{", "a string is expected"),
-        ("[]", "an object is expected"),
-        ({"version": "2.0"}, "made for another version"),
+        ("", "offset 0: expected an object"),
+        ("{", "expected a string"),
+        ("[]", "expected an object"),
+        ({"version": "2.0"}, "unknown version, expected 1.0"),
         ({"delay_ns": -1}, "a whole number from 0"),
         ({"delay_ns": 1.5}, "a whole number from 0"),
         ({"delay_ns": 10**10}, "too large"),
         ({"mode": "slow"}, "random, fixed or cluster"),
-        ({"colour": 1}, "no such member"),
+        ({"colour": 1}, "unknown member"),
         ({"launches": {"16:1": CALL}}, "under another stream and number"),
         ({"launches": {"16:0": CALL | {"where": "here"}}}, "stream, host or both"),
         ({"launches": {"16:0": {"stream": 16}}}, "lacks"),
@@ -206,18 +206,18 @@ KERNEL = {"kernel_name": "k", "kernel_checksum": "0123456789abcdef"}
             {"kernels": {"a": KERNEL | {"instrumentation_points": {"16": POINT | {"on": 1}}}}},
             "true or",
         ),
-        ('{"version":"1.0","version":"1.0"}', "there twice"),
-        ('{"version":"1.0","delay_ns":1,"kernels":{}} x', "something behind"),
+        ('{"version":"1.0","version":"1.0"}', "appears twice"),
+        ('{"version":"1.0","delay_ns":1,"kernels":{}} x', "unexpected text after"),
         ('{"version":"1.0","delay_ns":01,"kernels":{}}', "begins with 0"),
-        ('{"version":"1.0","patterns":"\\u0000"', "may not"),
-        ('{"version":"1.0","patterns":"a\\ud83d"', "offset 31: a surrogate without the other"),
-        ('{"version":"1.0","patterns":"a\\ude00"', "offset 31: a surrogate without the other"),
-        ('{"version":"1.0","patterns":"a\\ud83db"', "offset 31: a surrogate without the other"),
-        ('{"version":"1.0","patterns":"\\ud83d\\u0041"', "offset 30: a surrogate without the"),
-        ('{"version":"1.0","patterns":"\\ud83d\\ud83d"', "offset 30: a surrogate without the"),
-        ('{"version":"1.0', "does not end"),
+        ('{"version":"1.0","patterns":"\\u0000"', "invalid character"),
+        ('{"version":"1.0","patterns":"a\\ud83d"', "offset 31: unpaired surrogate"),
+        ('{"version":"1.0","patterns":"a\\ude00"', "offset 31: unpaired surrogate"),
+        ('{"version":"1.0","patterns":"a\\ud83db"', "offset 31: unpaired surrogate"),
+        ('{"version":"1.0","patterns":"\\ud83d\\u0041"', "offset 30: unpaired surrogate"),
+        ('{"version":"1.0","patterns":"\\ud83d\\ud83d"', "offset 30: unpaired surrogate"),
+        ('{"version":"1.0', "unterminated"),
         ('{"version":"1.0"}', "missing"),
-        ("{" * 100000, "a string is expected"),
+        ("{" * 100000, "expected a string"),
     ],
     ids=range(27),
 )
@@ -230,5 +230,5 @@ def test_a_file_that_is_none(
     path.write_text(content if isinstance(content, str) else json.dumps(whole | content))
     made = put(CUBINS[0], delay_load=path)
     assert made.image is None and made.config["kernels"] == {}
-    assert made.said.startswith(f"nothing is delayed: {path}: offset ") and why in made.said
+    assert made.said.startswith(f"no delays: {path}: offset ") and why in made.said
     assert made.said.count("\n") == 1

@@ -208,8 +208,8 @@ def test_a_file_that_is_none_makes_nothing_late(examples: Path, tmp_path: Path) 
     program = [str(examples / "handoff"), "--steps", "1", "--size", "10"]
     outcome = record(tmp_path / "run", program, launch_delay=0, delay_load=path)
     assert outcome.status == 0
-    said = [line for line in outcome.stderr.splitlines() if "nothing is delayed" in line]
-    assert len(said) == 1 and f"{path}: offset " in said[0] and "no such member" in said[0]
+    said = [line for line in outcome.stderr.splitlines() if "no delays: " in line]
+    assert len(said) == 1 and f"{path}: offset " in said[0] and "unknown member" in said[0]
     assert tt.open(tmp_path / "run").processes[0].info["warnings"] == [
         said[0].removeprefix("ttanalyze: ")
     ]

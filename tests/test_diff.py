@@ -590,7 +590,7 @@ def test_the_exit_status_says_whether(
     [
         (["RUN"], "Missing argument"),
         (["RUN", "nothing"], "nothing: No such file or directory"),
-        (["RUN", "RUN/run.json"], "'ttanalyze-manifest' is expected"),
+        (["RUN", "RUN/run.json"], "expected 'ttanalyze-manifest'"),
         (["RUN", "RUN/p0/epochs.bin"], "epochs.bin: offset"),
         (["RUN", "RUN/p0"], "not a run directory"),
         (["RUN", "RUN", "--dtype", "f33"], "no type 'f33'"),

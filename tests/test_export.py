@@ -258,9 +258,7 @@ def test_what_can_not_be_exported(recorded: Path, tmp_path: Path, cli: Cli) -> N
     assert "is no regular expression" in refused("--kernel", "(")
     assert "is no launch of a kernel" in refused("--launch", "2")
     assert "no call 100000" in refused("--launch", "100000")
-    assert "--max-size much: a size is expected" in refused(
-        "--kernel", "fill", "--max-size", "much"
-    )
+    assert "--max-size much: expected a size" in refused("--kernel", "fill", "--max-size", "much")
     out.mkdir()
     (out / "kept").touch()
     outcome = cli("export", recorded, "-o", out, "--kernel", "fill")

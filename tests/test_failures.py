@@ -115,8 +115,8 @@ NEWER = '{"format":"ttanalyze-run","version":99,"created_ns":1,"processes":[]}'
         (lambda _: "x/" * 2500, "TT_OUT=.*: it is too long$"),
         (a_file, "/there: Not a directory$"),
         (a_loop, "/loop: Too many levels of symbolic links$"),
-        (foreign("run.json", NEWER), "/there/run.json is there, and not of a run of this version$"),
-        (foreign("run.json", ""), "/there/run.json is there, and not"),
+        (foreign("run.json", NEWER), "/there/run.json does not belong to a run of this version"),
+        (foreign("run.json", ""), "/there/run.json does not belong"),
         (foreign("manifest.json", '{"name":"an extension"}'), "/there/manifest.json is there"),
         (foreign("p0", ""), "writing run.json in .*/there: Not a directory$"),
     ],
@@ -173,11 +173,11 @@ def test_an_empty_environment(program: list[str], bare: support.Outcome, run: Pa
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
     [
-        ("epoch", "sometimes", "TT_EPOCH=sometimes: 'sometimes' is not sync, launch"),
+        ("epoch", "sometimes", "TT_EPOCH=sometimes: 'sometimes': expected sync, launch"),
         ("epoch", "launch:0", "a count from 1"),
         ("epoch", "launch:x", "a count from 1"),
-        ("epoch", "launches", "'launches' is not sync, launch"),
-        ("epoch", "sync,never", "TT_EPOCH=sync,never: 'never' is not sync, launch"),
+        ("epoch", "launches", "'launches': expected sync, launch"),
+        ("epoch", "sync,never", "TT_EPOCH=sync,never: 'never': expected sync, launch"),
         ("epoch", "kernel:", "kernel:REGEX needs an expression"),
         ("epoch", "kernel:(", r"kernel:\(: "),
         ("regions", "some", "expected all or touched"),
@@ -228,7 +228,7 @@ def test_variables_that_do_not_exist(program: list[str], bare: support.Outcome, 
     assert support.run(program, SIM | given) == bare
     outcome = support.run(program, support.recording(SIM | given, run))
     compare("", bare, outcome)
-    said = {f"there is no variable {one}; the nearest name is {wrong[one]}" for one in wrong}
+    said = {f"unknown variable {one}; did you mean {wrong[one]}?" for one in wrong}
     assert sorted(own_lines(outcome)) == sorted(NAME + line for line in said)
     race = ["race", "--sim", "--dtype", "none", "--", "true"]  # shows nothing of the recorder's
     told = support.ttanalyze(*race, environment=SIM | given | {"TT_LIB": str(support.LIBRARIES)})
@@ -342,7 +342,7 @@ def test_a_run_that_may_take_no_more_of_the_disk(limit: str, built: Path, tmp_pa
         run = folder if limit == "8M" else folder / "run"
         outcome = support.run(command, support.recording(SIM, run, epoch="launch", max_disk=limit))
         compare("", bare, outcome)
-        why = {"8M": "of the 8.0 MiB that --max-disk allows$", "auto": "--max-disk keeps 10.0 MiB$"}
+        why = {"8M": "--max-disk allows 8.0 MiB$", "auto": "--max-disk keeps 10.0 MiB free$"}
         without_contents(outcome, run, why[limit])
         assert sum(p.stat().st_size for p in run.rglob("*") if p.is_file()) < 10 << 20
     finally:
@@ -1025,7 +1025,7 @@ def test_a_graph_that_is_refused_with_nodes_of_ours(
     environment = with_failing(library, "FAILING_DRIVER", what, run, epoch="graph-node:.")
     outcome = support.run(command, environment | {"FAILING_WRAPPERS": ""})
     compare("", bare, outcome)
-    told = "no epochs and times inside a graph: the driver refuses them"
+    told = "no epochs and times inside a graph: the driver refuses the recorder's nodes"
     inside = "in a child graph"  # kernels there get no epochs anyway
     warnings = [text for text in tt.open(run).warnings if inside not in text]
     assert warnings[0] == told and "no epoch was cut" in warnings[1] and len(warnings) == 2
@@ -1142,14 +1142,14 @@ def test_a_driver_that_never_answers(call: str, failing: Path, built: Path, run:
 @pytest.mark.parametrize(
     ("call", "recording", "told"),
     [
-        ("cuModuleGetGlobal_v2:2", "calls", "place and contents of .* are unknown: cuModule"),
+        ("cuModuleGetGlobal_v2:2", "calls", "address and contents of .* are unknown: cuModule"),
         ("cuFuncGetAttribute:5", "calls", "registers and limits of add are unknown: cuFuncGetAt"),
         ("cuFuncGetParamInfo:2", "calls", "parameters of fill are unknown: cuFuncGetParamInfo: "),
         ("cuGraphGetNodes:1", "graphs", "no epochs inside a graph: it can't be read$"),
         ("cuGraphNodeGetType:1", "graphs", "a kernel in a graph may have no epochs and times"),
         ("cuGraphKernelNodeGetParams_v2:2", "graphs", "a kernel in a graph may have no"),
         ("cuGraphInstantiateWithFlags:1", "graphs", "no epochs and times inside a graph"),
-        ("cuStreamCreateWithPriority:4", "flight", "no CUDA events to time the work of"),
+        ("cuStreamCreateWithPriority:4", "flight", "the driver refuses CUDA events: the work of"),
     ],
 )  # fmt: skip
 def test_what_the_driver_does_not_tell_is_counted_as_lost(
@@ -1278,7 +1278,7 @@ def test_memory_runs_short_while_work_waits_for_the_host(built: Path, run: Path)
     bare = support.run(command, environment)
     outcome = support.run(command, support.recording(environment, run, stall_ms="500"), timeout=20)
     compare("", bare, outcome)
-    told = "the program ran short of device memory: its work did not end"
+    told = "the program ran out of device memory: its work did not end"
     assert told in outcome.stderr
     assert tt.open(run).processes[0].info["status"] == "complete"
     assert tt.verify.verify(tt.open(run), run / "manifest.json").same

@@ -163,12 +163,15 @@ def test_a_file_of_absurd_size(run: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "where"),
     [
-        ([], "files: an object is expected"),
-        ({"events.bin": 1}, "files.events.bin: an object with a size"),
-        ({"events.bin": {"check": None}}, "files.events.bin: an object with a size"),
-        ({"events.bin": {"size": "1"}}, "files.events.bin.size: a whole number"),
-        ({"events.bin": {"size": 1, "check": 3}}, "files.events.bin.check: a string or null"),
-        ({"events.bin": {"size": 1, "check": "x"}}, "files.events.bin.check: 16 hex"),
+        ([], "files: expected an object"),
+        ({"events.bin": 1}, "files.events.bin: expected an object with a size"),
+        ({"events.bin": {"check": None}}, "files.events.bin: expected an object with a size"),
+        ({"events.bin": {"size": "1"}}, "files.events.bin.size: expected a whole number"),
+        (
+            {"events.bin": {"size": 1, "check": 3}},
+            "files.events.bin.check: expected a string or null",
+        ),
+        ({"events.bin": {"size": 1, "check": "x"}}, "files.events.bin.check: expected 16 hex"),
         ({"events.bin": {"size": -1, "check": None}}, "where the process wrote"),
     ],
 )

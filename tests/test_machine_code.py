@@ -108,7 +108,7 @@ def test_a_driver_that_does_not_load_it(load: Load, tmp_path: Path) -> None:
     assert sum(line.endswith("-> CUDA_SUCCESS") for line in said) == 3
     (warning,) = tt.open(tmp_path / "run").processes[0].info["warnings"]
     why = "the driver does not load the patched code (CUDA_ERROR_INVALID_IMAGE)"
-    assert warning == f"a module has no delays: {why}"
+    assert warning == f"no delays in a module: {why}"
     assert f"ttanalyze: {warning}" in said
     points = json.loads((tmp_path / "run" / "p0" / "delays.json").read_text())["kernels"]
     assert not any(kernel["instrumentation_points"] for kernel in points.values())

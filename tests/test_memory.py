@@ -367,7 +367,7 @@ def test_absurd_sizes_are_one_line(cli: Cli, run_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--at", "noon"], "--at noon: peak, end, epoch:N or seq:N is expected"),
+        (["--at", "noon"], "--at noon: expected peak, end, epoch:N or seq:N"),
         (["--at", "seq:"], "--at seq:: peak, end"),
         (["--at", "seq:-1"], "--at seq:-1: peak, end"),
         (["--at", "epoch:5"], "--at epoch:5: process 0 has epochs 0 to 4"),

@@ -127,7 +127,7 @@ def test_more_epochs_than_can_be_queued(built: Path, run: Path) -> None:
     environment = support.recording(SIM, run, epoch="graph-node:mix", stall_ms="100")
     outcome = support.run(command, environment, timeout=30)
     assert (outcome.stdout, outcome.status) == (support.run(command, SIM).stdout, 0)
-    assert "those of earlier launches are blocked" in outcome.stderr
+    assert "epochs of earlier launches are blocked" in outcome.stderr
     opened = tt.open(run)
     assert opened.processes[0].status == "complete"
     assert (opened.epochs["trigger"] == "graph-node").sum() >= 20
@@ -138,7 +138,7 @@ def test_a_ring_that_is_too_small(built: Path, run: Path) -> None:
     """Nothing is captured inside, which is said, and the changes show in the next epoch."""
     command = [str(support.build_program("shim_points", built))]
     stderr = record(command, run, SIM, epoch="sync;graph-node:.", ring_bytes="256K")
-    assert "the ring is smaller than what their kernels reach" in stderr
+    assert "the ring is smaller than the memory that their kernels can reach" in stderr
     epochs = tt.open(run).epochs
     assert "graph-node" not in set(epochs["trigger"])
     assert tt.verify.verify(tt.open(run), run / "manifest.json").same
@@ -190,7 +190,7 @@ def test_memory_of_a_graph(built: Path, run: Path) -> None:
 def test_a_graph_for_the_device(built: Path, run: Path) -> None:
     """What kernels launch is left alone; what the host launches of the same program is not."""
     stderr = record(support.command("graph_flags", built), run, SIM, epoch="graph-node:.")
-    assert "no epochs inside a graph: it is made to be launched by the device" in stderr
+    assert "no epochs inside a graph: it is for launches from the device" in stderr
     assert "graph-node" in set(tt.open(run).epochs["trigger"])
 
 

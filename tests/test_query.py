@@ -453,7 +453,7 @@ def test_what_is_no_condition_is_one_line(
         (["--sum", "kind"], "kind is text: sum, min, max and mean need a numeric column"),
         (["--sort", "-size"], "--sort size: no such column"),
         (["--group-by", "kind", "--sort", "seq"], "the answer has: kind, count"),
-        (["--top", "-1"], "--top -1: a number of rows is expected"),
+        (["--top", "-1"], "--top -1: expected a number of rows"),
         (["--top", "x"], "'--top': Input should be a valid integer"),
         (["--format", "xml"], "--format xml: must be one of table, csv, json, ndjson, parquet"),
         (["--format", "parquet"], "--format parquet: needs -o FILE"),

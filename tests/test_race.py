@@ -106,7 +106,7 @@ def test_a_search_goes_on(searched: dict[bool, Searched], cli: Cli) -> None:
     whole = state.read_text()
     state.write_text(whole.replace('"same": [', '"same": 5, "more": ['))
     damaged = cli("race", *options, "--", *program)
-    assert damaged.status == 2 and f"{state}: same: a list is expected" in damaged.stderr
+    assert damaged.status == 2 and f"{state}: same: expected a list" in damaged.stderr
     state.write_text(whole)
     other = cli("race", *options[:-1], "9", "--", *program)
     assert other.status == 2 and "has a search with other options" in other.stderr
@@ -117,8 +117,8 @@ def test_a_search_goes_on(searched: dict[bool, Searched], cli: Cli) -> None:
     [
         (["--delay", "x", "--", "true"], "--delay x: expected a whole number"),
         (["--delay", "0", "--launch-delay", "0", "--", "true"], "nothing would be late"),
-        (["--runs", "0", "--", "true"], "--runs 0: a number from 1"),
-        (["--seed", "-1", "--", "true"], "--seed -1: a number from 0"),
+        (["--runs", "0", "--", "true"], "--runs 0: expected a number from 1"),
+        (["--seed", "-1", "--", "true"], "--seed -1: expected a number from 0"),
         (["--", "no-such-program"], "no-such-program"),
         (["-o", "/", "--", "true"], "exists"),
         (["--tolerance", "1", "--dtype", "f99", "--", "true"], "f99"),

@@ -262,7 +262,7 @@ def test_errors(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path) -> None
     assert "fails without any delay" in error("-c", config, "-t", "false")
     assert "no-such-program: No such file" in error("-c", config, "-t", "no-such-program")
     assert "could not be run: status 127" in error("-c", config, "-t", "sh -c nonsense-program")
-    assert "a command is expected" in error("-c", config, "-t", "")
+    assert "expected a command" in error("-c", config, "-t", "")
     assert "does not fail with" in error("-c", config, "-t", f"true {'long' * 2000}")
     assert "not a regular file" in error("-c", ".", "-t", "true")
     assert "No closing quotation" in error("-c", config, "-t", "'")

@@ -262,7 +262,7 @@ def test_an_interrupt_leaves_nothing(busy: Writer, tmp_path: Path) -> None:
     ("options", "reason"),
     [
         (["-e", "0"], "nothing to write; give -o FILE or --summary"),
-        (["-e", "0", "-o", "x.txt"], "x.txt: .npy, .npz, .bin or .safetensors is expected"),
+        (["-e", "0", "-o", "x.txt"], "x.txt: expected .npy, .npz, .bin or .safetensors"),
         (["-e", "0", "-o", "x.npy", "--format", "hdf5"], "no format 'hdf5'"),
         (["-e", "0", "-o", "x.npy"], "x.npy: .npy holds one region, these are 2 regions"),
         (["-e", "0", "-o", "x.bin"], "x.bin: .bin holds one region, these are 2 regions"),
@@ -283,7 +283,10 @@ def test_an_interrupt_leaves_nothing(busy: Writer, tmp_path: Path) -> None:
         (["-e", "0", "-r", "0", "--shape", "7,7", "--summary"], "region 0 has 196,708 items"),
         (["-e", "0", "-r", "0", "--shape", "-1,-1", "--summary"], "region 0 has 196,708 items"),
         (["-e", "0", "-r", "0", "--shape", "-1,0", "--summary"], "region 0 has 196,708 items"),
-        (["-e", "0", "-r", "0", "--shape", "a", "--summary"], "--shape a: numbers such as 64,128"),
+        (
+            ["-e", "0", "-r", "0", "--shape", "a", "--summary"],
+            "--shape a: expected numbers such as 64,128",
+        ),
         (["-e", "0", "-r", "0", "--dtype", "c128", "-o", "x.safetensors"], "196708 bytes don't"),
         (["-e", "0", "-o", "no/such/x.npz"], "x.npz: directory"),
         (["-o", "x.npz"], "Missing option"),

@@ -147,7 +147,7 @@ def test_a_blocked_capture_is_cancelled(overwrite: str, built: Path, run: Path) 
     options = {"stall_ms": "500", "overwrite": overwrite}
     outcome = support.run(command, support.recording(SIM, run, **options))
     assert (outcome.stdout, outcome.status) == (bare.stdout, 0)
-    assert "it was cancelled" in outcome.stderr or "did not end" in outcome.stderr
+    assert "was cancelled: it waited" in outcome.stderr or "did not end" in outcome.stderr
     opened = tt.open(run)
     assert opened.processes[0].info["status"] == "complete"
     assert tt.verify.verify(opened, run / "manifest.json").same

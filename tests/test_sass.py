@@ -338,8 +338,8 @@ def test_tables_are_kept_in_the_run(cli: Cli, recorded: Path, tools: Path) -> No
     whole = kept.read_text()
     for damaged, reason in (
         (whole[:-5], "not JSON"),
-        (whole.replace('"pc":16,', '"pc":-16,', 1), "instructions[1].pc: 0 or more is expected"),
-        (whole.replace('"version":1', '"version":2'), "version: 1 is expected, not 2"),
+        (whole.replace('"pc":16,', '"pc":-16,', 1), "instructions[1].pc: expected 0 or more"),
+        (whole.replace('"version":1', '"version":2'), "version: expected 1, not 2"),
         (whole.replace(f'm":"{kept.stem}"', f'm":"{"0" * 16}"', 1), "another kernel's table"),
     ):
         kept.write_text(damaged)

@@ -186,10 +186,10 @@ def test_points_are_taken_as_they_are_or_not_at_all(patcher: sp.Patcher) -> None
             assert old.code(other.name) == new.code(other.name)
     for points, reason, at in (
         ([sp.Point(16), sp.Point(branch)], "control flow", branch),
-        ([sp.Point(24)], "no instruction is there", 24),
-        ([sp.Point(1 << 20)], "no instruction is there", 1 << 20),
-        ([sp.Point(32), sp.Point(16)], "points that are not ascending", 16),
-        ([sp.Point(16, sp.FIXED, 1 << 30)], "a delay that is too long", 16),
+        ([sp.Point(24)], "no instruction at this offset", 24),
+        ([sp.Point(1 << 20)], "no instruction at this offset", 1 << 20),
+        ([sp.Point(32), sp.Point(16)], "points are not in ascending order", 16),
+        ([sp.Point(16, sp.FIXED, 1 << 30)], "the delay is too long", 16),
     ):
         done = cubin.patch(scale, points)
         assert done.image is None
@@ -214,7 +214,7 @@ def test_delays_use_what_no_code_of_the_kernel_does(
     for kernel in cubin.kernels:
         reasons = cubin.reasons(kernel, mode)
         if mode == sp.CLUSTER and cubin.architecture < 90:
-            assert reasons["an architecture without clusters"]
+            assert reasons["the architecture has no clusters"]
             continue
         assert reasons == cubin.reasons(kernel)
         refusals = cubin.refusals(kernel, mode)

@@ -115,7 +115,7 @@ s.close()
 """
     done = program(body, drain_path, tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    reason = "the run has 195.3 KiB of the 195.3 KiB that --max-disk allows"
+    reason = "the run has 195.3 KiB; --max-disk allows 195.3 KiB"
     assert done.stdout == f"1\nwriting {tmp_path}/run/p0/regions.bin: {reason}\n"
     sizes_now = [p.stat().st_size for p in (tmp_path / "run").rglob("*.bin")]
     assert sum(sizes_now) <= 200_000

@@ -368,19 +368,25 @@ def test_divergences_that_diff_found_are_marked(
     [
         ("", "offset 0: not JSON"),
         ("[]", "not a JSON object"),
-        ("{}", "no report: what verify --out or diff --out wrote is expected"),
-        ('{"differences": [1]}', "differences: a list is expected, each item an object"),
-        ('{"differences": [{"epoch": "1"}]}', "differences[0].epoch: a whole number"),
-        ('{"differences": [{"epoch": 1, "message": 1}]}', "differences[0].message: a string"),
-        ('{"a": 1, "b": "", "processes": []}', "a: a string is expected"),
-        ('{"a": "run", "b": "x", "processes": [{"divergences": 1}]}', "divergences: a list"),
+        ("{}", "no report: expected what verify --out or diff --out wrote"),
+        ('{"differences": [1]}', "differences: expected a list, each item an object"),
+        ('{"differences": [{"epoch": "1"}]}', "differences[0].epoch: expected a whole number"),
+        (
+            '{"differences": [{"epoch": 1, "message": 1}]}',
+            "differences[0].message: expected a string",
+        ),
+        ('{"a": 1, "b": "", "processes": []}', "a: expected a string"),
+        (
+            '{"a": "run", "b": "x", "processes": [{"divergences": 1}]}',
+            "divergences: expected a list",
+        ),
         (
             '{"a": "run", "b": "x", "processes": [{"divergences": [{"epoch_a": null}]}]}',
-            "processes[0].divergences[0].epoch_a: a whole number is expected",
+            "processes[0].divergences[0].epoch_a: expected a whole number",
         ),
         (
             '{"a": "run", "b": "x", "processes": [{"launches": {"stretches": [{"seq_a": []}]}}]}',
-            "launches.stretches[0].seq_a: a whole number or null is expected",
+            "launches.stretches[0].seq_a: expected a whole number or null",
         ),
     ],
 )
@@ -444,7 +450,7 @@ def test_to_standard_output(cli: Cli, small: Writer, run_path: Path) -> None:
         (["-o", "/dev/full"], "/dev/full: No space left on device"),
         (["-o", "t", "--format", "xml"], "--format xml: must be one of chrome, perfetto"),
         (["-o", "t", "--epochs", "9-"], "no epochs 9 to"),
-        (["-o", "t", "--epochs", "x"], "--epochs x: a number or a range such as 2-5"),
+        (["-o", "t", "--epochs", "x"], "--epochs x: expected a number or a range such as 2-5"),
         (["-o", "t", "--annotate", "missing.json"], "missing.json: No such file or directory"),
     ],
 )

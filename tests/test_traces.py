@@ -77,13 +77,13 @@ def test_which_kind_of_file_it_is(tmp_path: Path) -> None:
     ("bad", "reason"),
     [
         ({"type": "kernel_launch"}, "a record of type 'kernel_launch', which is no trace record"),
-        (record(0, 0, cta=[1, 2]), "cta: three whole numbers are expected"),
-        (record(0, 0, pc="x"), "pc: a hexadecimal number is expected"),
-        (record(0, 0, pc=16), "pc: a text is expected"),
-        (record(0, 0, warp="1"), "warp: a whole number is expected"),
-        (record(0, 0, sass=5), "sass: a text is expected"),
-        (METADATA | {"mangled_name": 5}, "mangled_name: a text is expected"),
-        (METADATA | {"instructions": {"0": 5}}, "instructions: an object of objects is expected"),
+        (record(0, 0, cta=[1, 2]), "cta: expected three whole numbers"),
+        (record(0, 0, pc="x"), "pc: expected a hexadecimal number"),
+        (record(0, 0, pc=16), "pc: expected a string"),
+        (record(0, 0, warp="1"), "warp: expected a whole number"),
+        (record(0, 0, sass=5), "sass: expected a string"),
+        (METADATA | {"mangled_name": 5}, "mangled_name: expected a string"),
+        (METADATA | {"instructions": {"0": 5}}, "instructions: expected an object of objects"),
     ],
 )
 def test_bad_records_are_told(cli: Cli, tmp_path: Path, bad: dict[str, Any], reason: str) -> None:

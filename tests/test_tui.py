@@ -502,7 +502,7 @@ def test_goes_where_it_is_told(story: Path) -> None:
             ("r9", "no region '9' in process 0"),
             ("160000", "no byte 160000 in region 0: it has 160,000"),
             ("-9999999", "no byte -9899999 in region 0: it has 160,000"),
-            ("x", "x: e12, r3, #100, 4096, 0x1000, +64 or @0x7f0000000000 is expected"),
+            ("x", "x: expected e12, r3, #100, 4096, 0x1000, +64 or @0x7f0000000000"),
             ("rx", "no region 'x' in process 0"),
             ("@1", "no captured region at 0x1 in process 0"),
             ("e", "e: e12, r3"),
@@ -578,7 +578,7 @@ def test_finds_bytes_across_blocks_and_pieces(run_path: Path) -> None:
             assert s.app.view.cursor == place
         await s.press("/", "ctrl+u")
         await s.type("xyz")
-        assert s.told == 'xyz: bytes such as de ad be ef, or "text", are expected'
+        assert s.told == 'xyz: expected bytes such as de ad be ef, or "text"'
 
     browse(run_path, script)
 
@@ -595,7 +595,7 @@ def test_finds_values_regions_and_epochs(story: Path) -> None:
         assert s.told.startswith("no f32 2.51 behind 0x4")
         await s.press("/", "ctrl+u")
         await s.type("nine")
-        assert s.told == "nine: a value of type f32 is expected"
+        assert s.told == "nine: expected a value of type f32"
         await s.press("g")
         await s.type("e0")
         await s.press("/", "ctrl+u", "tab", "tab")

@@ -81,7 +81,7 @@ def test_schemas_use_only_what_is_checked(name: str) -> None:
     made = schema.load(name)
     assert made["$schema"].startswith("https://json-schema.org/draft/")
     assert made["description"]
-    assert list(schema.check_of(name)(None, "")) == [("", "an object is expected, not null")]
+    assert list(schema.check_of(name)(None, "")) == [("", "expected an object, not null")]
 
 
 def test_an_unknown_keyword_is_refused() -> None:
@@ -117,9 +117,9 @@ def test_good_files(cli: Cli, tmp_path: Path, content: str, said: str) -> None:
             lines(LAUNCH, STACK, LAUNCH | {"grid": [1, 2], "nregs": -1, "shmem": "x"}),
             [
                 "line 1: callstack_id: no callstack_def of 'aaa' before it",
-                "line 3: grid: 3 items are expected, not 2",
-                "line 3: nregs: 0 or more is expected, not -1",
-                'line 3: shmem: a whole number or null is expected, not "x"',
+                "line 3: grid: expected 3 items, not 2",
+                "line 3: nregs: expected 0 or more, not -1",
+                'line 3: shmem: expected a whole number or null, not "x"',
             ],
         ),
         (
@@ -136,14 +136,14 @@ def test_good_files(cli: Cli, tmp_path: Path, content: str, said: str) -> None:
         (
             lines(METADATA | {"func_addr": "7f", "colour": 1}),
             [
-                'line 1: func_addr: a text that matches ^0x[0-9a-fA-F]+$ is expected, not "7f"',
+                'line 1: func_addr: expected a string that matches ^0x[0-9a-fA-F]+$, not "7f"',
                 'line 1: "colour" is not a member that it has',
             ],
         ),
         (
             json.dumps(delays(instrumentation_points={"16": POINT | {"on": 1, "dealy": 5}})),
             [
-                "kernels.step_60a1.instrumentation_points.16.on: true or false is expected, not 1",
+                "kernels.step_60a1.instrumentation_points.16.on: expected true or false, not 1",
                 'kernels.step_60a1.instrumentation_points.16: "dealy" is not a member that it has',
             ],
         ),
@@ -158,8 +158,8 @@ def test_good_files(cli: Cli, tmp_path: Path, content: str, said: str) -> None:
         (
             json.dumps(delays() | {"mode": "slow", "delay_ns": 1 << 32}),
             [
-                "delay_ns: 1000000000 or less is expected, not 4294967296",
-                'mode: "random" or "fixed" or "cluster" is expected, not "slow"',
+                "delay_ns: expected 1000000000 or less, not 4294967296",
+                'mode: expected "random" or "fixed" or "cluster", not "slow"',
             ],
         ),
     ],
@@ -192,7 +192,7 @@ def test_what_a_run_writes_is_good(cli: Cli, small: Writer, run_path: Path, tmp_
     assert outcome.stdout.count(": good\n") == 3 and outcome.status == 0
     manifest.write_text(manifest.read_text().replace('"born":0', '"born":-1', 1))
     outcome = cli("validate", *files)
-    fault = "processes[0].regions[0].born: 0 or more is expected, not -1"
+    fault = "processes[0].regions[0].born: expected 0 or more, not -1"
     assert f"{manifest}: {fault}\n" in outcome.stdout
     assert outcome.status == 1
 

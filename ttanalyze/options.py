@@ -118,7 +118,7 @@ def check_late(told: str, effective: Mapping[str, str]) -> None:
 def parse_seconds(value: str) -> float:
     """Seconds such as 60 or 0.5."""
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", value) or not float(value) <= 1e9:
-        raise Error("seconds are expected, such as 60 or 0.5")
+        raise Error("expected seconds, such as 60 or 0.5")
     return float(value)
 
 
@@ -127,7 +127,7 @@ def parse_size(value: str) -> int:
     match = re.fullmatch(r"([0-9]+)(?:([kmgtKMGT])i?[bB]?)?", value)
     size = int(match[1]) << SIZES[(match[2] or "").lower()] if match else 1 << 64
     if size >= 1 << 63:
-        raise Error("a size is expected, such as 256M or 2G")
+        raise Error("expected a size, such as 256M or 2G")
     return size
 
 
@@ -151,7 +151,7 @@ def parse_range(value: str, what: str, last: int) -> tuple[int, int]:
     """ "3", "2-5", "2-" or "-5", both ends included."""
     match = re.fullmatch(r"([0-9]{1,10})|([0-9]{0,10})-([0-9]{0,10})", value)
     if not match or value == "-":
-        raise Error(f"{what} {value}: a number or a range such as 2-5 is expected")
+        raise Error(f"{what} {value}: expected a number or a range such as 2-5")
     if match[1]:
         return int(match[1]), int(match[1])
     first, end = int(match[2] or 0), int(match[3] or last)
@@ -166,7 +166,7 @@ def parse_regions(value: str) -> list[int]:
     for part in value.split(","):
         first, last = parse_range(part, "--regions", -1)
         if part.endswith("-") or part.startswith("-") or last >= 0xFFFFFFFF:
-            raise Error(f"--regions {value}: region ids such as 0,4-6 are expected")
+            raise Error(f"--regions {value}: expected region ids such as 0,4-6")
         if len(out) + last - first >= MOST_REGIONS:
             raise Error(f"--regions {value}: more than {MOST_REGIONS} regions")
         out += range(first, last + 1)
@@ -177,12 +177,12 @@ def parse_tamper(value: str) -> tuple[int, int, int]:
     """EPOCH,REGION,OFFSET."""
     match = re.fullmatch(r"([0-9]{1,10}),([0-9]{1,10}),([0-9]{1,18})", value)
     if not match:
-        raise Error(f"--tamper {value}: EPOCH,REGION,OFFSET is expected, such as 3,0,4096")
+        raise Error(f"--tamper {value}: expected EPOCH,REGION,OFFSET, such as 3,0,4096")
     return int(match[1]), int(match[2]), int(match[3])
 
 
 def parse_place(value: str, option: str) -> int:
     """A byte offset or an address, decimal or hexadecimal."""
     if not re.fullmatch(r"[0-9]{1,20}|0[xX][0-9a-fA-F]{1,16}", value):
-        raise Error(f"{option} {value}: a number such as 4096 or 0x1000 is expected")
+        raise Error(f"{option} {value}: expected a number such as 4096 or 0x1000")
     return int(value, 16 if value[:2] in ("0x", "0X") else 10)

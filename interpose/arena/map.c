@@ -64,7 +64,7 @@ static void reserve(CUdevice device)
 	real.cuDeviceTotalMem_v2(&total, device);
 	uint64_t size = reserve_at(base, 2 * total);
 	if (!size) {
-		session_warn("the addresses from 0x%llx on are taken: those on device %d may differ between runs",
+		session_warn("the addresses from 0x%llx on are in use: addresses on device %d may differ between runs",
 			     (unsigned long long)base, device);
 		return;
 	}

@@ -93,7 +93,7 @@ const char *frames_open(void)
 		know_interpreter((uintptr_t)inside);
 	if (options.callstacks != CALLSTACKS_PYTHON && !load_unwinder()) {
 		unwinder.walk = NULL;
-		return "native call stacks need libgcc_s.so.1";
+		return "libgcc_s.so.1 not found: the run has no native call stacks";
 	}
 	return unreadable;
 }

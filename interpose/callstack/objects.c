@@ -38,7 +38,7 @@ void objects_read(void)
 	while (f && fgets(line, sizeof(line), f))
 		if (sscanf(line, "%lx-%lx %7s %lx %*s %*s %4095[^\n]", &begin, &end, mode, &offset, path) == 5 &&
 		    mode[2] == 'x' && *path == '/' && !add((struct object){begin, end, offset, path})) {
-			session_lost("files of call stacks were lost: no host memory");
+			session_lost("call stacks lack file names: no host memory");
 			break;
 		}
 	if (f)

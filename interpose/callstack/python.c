@@ -60,8 +60,7 @@ const char *python_find(const void **inside)
 	*(void **)&version = dlsym(RTLD_DEFAULT, "Py_GetVersion");
 	if (!version || sscanf(version(), "%d.%d", &major, &minor) != 2)
 		return NULL;
-	snprintf(reason, sizeof(reason), "the frames of Python %d.%d can't be read: the run has no call stacks of Python",
-		 major, minor);
+	snprintf(reason, sizeof(reason), "Python %d.%d is not supported: the run has no Python call stacks", major, minor);
 	interpreter.code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
 	interpreter.text_type = dlsym(RTLD_DEFAULT, "PyUnicode_Type");
 	interpreter.bytes_type = dlsym(RTLD_DEFAULT, "PyBytes_Type");

@@ -127,7 +127,7 @@ static unsigned find_others(const struct context *c, uint32_t trigger, struct co
 		if (!news)
 			continue;
 		if (!context_push(o->handle)) {
-			session_lost("an epoch lacks a context that the driver did not make current");
+			session_lost("an epoch lacks a context: the driver did not make it current");
 			continue;
 		}
 		if (is_due(o, trigger))
@@ -276,13 +276,13 @@ static bool give_back(struct thread *t, struct context *c, struct capture *p)
 		expected = capture_destroy(p);
 	gate_open();
 	if (!ended) {
-		session_warn("the program ran short of device memory: its work did not end, so the recorder kept its own");
+		session_warn("the program ran out of device memory: its work did not end, so the recorder kept its own memory");
 		return false;
 	}
 	capture_freed(c, expected);
 	c->short_of_memory = true;
 	if (session_state == SESSION_ON && !all) {
-		session_warn("the program ran short of device memory: the recorder freed its own");
+		session_warn("the program ran out of device memory: the recorder freed its own memory");
 		c->capture = capture_create(c, true);
 	}
 	return true;

@@ -39,7 +39,7 @@ void capture_take_status(struct pending *q, const struct tt_capture_status *s)
 static void never_ended(struct capture *p, uint32_t slot)
 {
 	p->broken = true;
-	session_fail("a capture did not end within %u ms: the program waits for later work of its own", options.stall_ms);
+	session_fail("a capture did not end within %u ms: the program's work waits for later work", options.stall_ms);
 	capture_call_off(p, slot);
 }
 
@@ -225,7 +225,7 @@ static bool prepare(struct capture *p, struct pending *q, bool full, uint64_t *w
 		if (context_failed(p))
 			leave_out(p, q, TT_EPOCHF_REFUSED);
 		else
-			refuse(p, q, "no memory for its block list");
+			refuse(p, q, "no memory for the block list");
 		return false;
 	}
 	q->list = region_list_hold(p->list);
@@ -281,7 +281,7 @@ bool capture_cut(struct thread *t, struct capture *p, struct pending *q, bool fu
 	uint64_t worst;
 
 	if (!capture_settled(p)) {
-		refuse(p, q, "the capture before it did not end");
+		refuse(p, q, "the capture before did not end");
 		return false;
 	}
 	full = begin_epoch(t, p, q, full);

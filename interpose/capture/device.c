@@ -221,24 +221,25 @@ static struct capture *create(struct context *c, bool host_only)
 	}
 	real.cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, c->device);
 	p->processors = (unsigned)processors;
-	bool ok = had(real.cuStreamCreateWithPriority(&p->stream, CU_STREAM_NON_BLOCKING, -100), "a stream", &refused) &&
-		  had(real.cuStreamCreateWithPriority(&p->drain_streams[0], CU_STREAM_NON_BLOCKING, -100), "a stream",
+	bool ok = had(real.cuStreamCreateWithPriority(&p->stream, CU_STREAM_NON_BLOCKING, -100), "to create a stream",
 		      &refused) &&
-		  had(real.cuStreamCreateWithPriority(&p->drain_streams[1], CU_STREAM_NON_BLOCKING, -100), "a stream",
+		  had(real.cuStreamCreateWithPriority(&p->drain_streams[0], CU_STREAM_NON_BLOCKING, -100), "to create a stream",
 		      &refused) &&
-		  had(real.cuEventCreate(&p->order, CU_EVENT_DISABLE_TIMING), "an event", &refused) &&
+		  had(real.cuStreamCreateWithPriority(&p->drain_streams[1], CU_STREAM_NON_BLOCKING, -100), "to create a stream",
+		      &refused) &&
+		  had(real.cuEventCreate(&p->order, CU_EVENT_DISABLE_TIMING), "to create an event", &refused) &&
 		  memory_on_host(&p->shared, SHARED_SIZE) &&
 		  memory_anywhere(c, &p->control, sizeof(struct tt_capture_control), p->host_only) &&
 		  make_ring(p, &ring_wanted);
 	for (int i = 0; ok && i < CAPTURE_PENDING; i++)
-		ok = had(real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING), "an event", &refused);
+		ok = had(real.cuEventCreate(&p->done[i], CU_EVENT_DISABLE_TIMING), "to create an event", &refused);
 	for (int i = 0; ok && i < DRAIN_BUFFERS; i++)
 		ok = real.cuMemHostAlloc((void **)&p->pinned[i], DRAIN_BUFFER, 0) == CUDA_SUCCESS;
 	ok = ok && had(real.cuMemsetD8Async(p->control.device, 0, p->control.size, p->stream), "to clear memory", &refused);
 	if (!ok) {
 		session_set_ring(0, "none");
 		if (refused)
-			session_fail("the driver refused the recorder %s", refused);
+			session_fail("the driver refused %s", refused);
 		else
 			session_fail("no memory for the ring: neither on the device nor pinned on the host");
 		destroy(p);
@@ -358,7 +359,7 @@ void capture_failed(struct capture *p, CUresult r, const char *call)
 	real.cuGetErrorName(r, &name);
 	session_listeners.context_failed(p->context, r, call, 0);
 	atomic_store(&p->broken, true);
-	session_fail("the context failed (%s from %s): epochs not drained before are lost", name, call);
+	session_fail("the context failed (%s from %s): its epochs that are not stored yet are lost", name, call);
 }
 
 bool capture_enter(struct context *c)

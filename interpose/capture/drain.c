@@ -57,7 +57,7 @@ static bool wait_captured(struct pending *q)
 	bool captured = capture_wait(p, q->slot, off ? 0 : options.stall_ms);
 
 	if (!captured && !p->broken && !session_hurried() && session_state == SESSION_ON)
-		session_warn("epoch %u waited more than %u ms for work of the program: it was cancelled", q->epoch.number,
+		session_warn("epoch %u was cancelled: it waited more than %u ms for work of the program", q->epoch.number,
 			     options.stall_ms);
 	while (!captured && !p->broken && !atomic_load(&drain.stopping) && !session_hurried()) {
 		capture_call_off(p, q->slot);

@@ -182,19 +182,19 @@ static const char *prepare_all(struct capture *p, struct instrumentation *q, str
 	for (unsigned i = 0; i < q->point_count; i++) {
 		struct point *point = &q->points[i];
 		if (!prepare(p, q, point, x, all))
-			return "there is no memory for lists of what their kernels reach";
+			return "no memory for lists of the blocks that their kernels can reach";
 		uint64_t chunk = tt_chunk_size(point->blocks, point->payload);
 		most = point->blocks > most ? point->blocks : most;
 		*largest = chunk > *largest ? chunk : *largest;
 		size += chunk;
 	}
 	if (!capture_scratch(p, most))
-		return "there is no memory for lists of blocks";
+		return "no memory for lists of blocks";
 	/* They can't wait for room: there has to be enough for whatever changes. */
 	if (size + *largest > p->ring.size)
-		return "the ring is smaller than what their kernels reach";
+		return "the ring is smaller than the memory that their kernels can reach";
 	if (!capture_fits(p, size, *largest) && !(drain_make_room(p, size, *largest) && capture_fits(p, size, *largest)))
-		return "the ring was full of what was captured before";
+		return "the ring was full of earlier epochs";
 	q->since_snapshot = all ? 0 : q->since_snapshot;
 	return NULL;
 }
@@ -289,7 +289,7 @@ static bool capture(struct capture *p, struct instrumentation *q, struct exec *x
 	if (atomic_load(&captures_active))
 		return false;
 	if (!queue(p, q, s)) {
-		session_lost("epochs inside graphs were not captured: those of earlier launches are blocked");
+		session_lost("epochs inside graphs were not captured: epochs of earlier launches are blocked");
 		return false;
 	}
 	if ((why = prepare_all(p, q, x, &largest))) {

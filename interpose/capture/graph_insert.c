@@ -270,17 +270,17 @@ static struct instrumentation *insert(struct context *c, CUgraph graph, uint64_t
 	const char *why = NULL;
 
 	if (!topology_read(&g, graph)) {
-		why = "it can't be read";
+		why = "its nodes can't be read";
 	} else if (!find_spots(c, &g, &q)) {
 		why = "no host memory";
 	} else if (q) {
 		if (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH)
-			why = "it is made to be launched by the device";
+			why = "it is for launches from the device";
 		else if (topology_allocates(&g))
 			why = "it allocates memory";
 		q->form = g.form;
 		if (!why && (!(k = kernels_of(c)) || !instrumentation_allocate(q, c) || !add_somewhere(q, graph, &g, k)))
-			why = "the driver refuses the nodes that capture";
+			why = "the driver refuses the recorder's nodes";
 		if (!why && q->stamped_count)
 			node_timer.prepare(c);
 	}

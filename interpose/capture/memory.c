@@ -78,7 +78,7 @@ static void reserve(struct owner *o)
 static void do_without(struct owner *o)
 {
 	o->maps = false;
-	session_warn("device %d can't map memory at chosen addresses: the recorder's memory is beside the program's",
+	session_warn("device %d can't map memory at chosen addresses: the recorder's memory lies between the program's",
 		     o->context->device);
 }
 

@@ -81,5 +81,5 @@ void instrumentation_diverged(struct instrumentation *q)
 	wait_for_launches(q);
 	q->given_up = true;
 	atomic_store(&q->diverged, true);
-	session_lost("no more epochs inside a graph: the driver refuses the program's changes with them");
+	session_lost("no more epochs inside a graph: the driver refuses the program's changes to the instrumented graph");
 }

@@ -82,7 +82,7 @@ static uint8_t *put_in(const struct cubin *c, size_t *new_size)
 		const struct cubin_kernel *k = &c->kernels[i];
 		uint64_t sum;
 		if (!kernel_checksum(c->bytes, c->size, k->section, &sum)) {
-			session_warn("nothing in %.120s is delayed: its code has no checksum", k->name);
+			session_warn("no delays in %.120s: its code has no checksum", k->name);
 			continue;
 		}
 		if (!(kernels[i] = delay_kernel(k->name, sum)))
@@ -101,7 +101,7 @@ static uint8_t *put_in(const struct cubin *c, size_t *new_size)
 	for (size_t i = 0; patches && kernels && i < c->kernel_count; i++) {
 		if (kernels[i])
 			delay_kernel_done(kernels[i], patches[i].refused ? patches[i].refused
-						      : any && !out      ? "no image came of it"
+						      : any && !out      ? "the cubin could not be rebuilt"
 									 : NULL);
 		free((void *)patches[i].points);
 	}
@@ -117,12 +117,12 @@ static uint8_t *put_in_image(const void *image, size_t size, size_t *new_size)
 	uint8_t *out = NULL;
 
 	if (why) {
-		session_warn("nothing in a module is delayed: %s", why);
+		session_warn("no delays in a module: %s", why);
 	} else {
 		if (code_known(c.architecture))
 			out = put_in(&c, new_size);
 		else
-			session_warn("nothing in kernels for sm_%u is delayed: its machine code is unknown", c.architecture);
+			session_warn("no delays in kernels for sm_%u: its machine code is unknown", c.architecture);
 		cubin_close(&c);
 	}
 	return out;

@@ -72,7 +72,7 @@ static void load(void)
 		return;
 	chosen.loaded = config_load(options.delay_load, why, sizeof(why));
 	if (!chosen.loaded)
-		session_warn("nothing is delayed: %s", why);
+		session_warn("no delays: %s", why);
 }
 
 void delays_open(void)
@@ -217,7 +217,7 @@ void delay_kernel_done(struct delay_kernel *k, const char *why)
 	k->done = true;
 	pthread_mutex_unlock(&chosen.lock);
 	if (why)
-		session_warn("nothing in %.120s is delayed: %s", k->name, why);
+		session_warn("no delays in %.120s: %s", k->name, why);
 }
 
 bool delays_by_cluster(const char *name)
@@ -247,7 +247,7 @@ void delay_list(uint64_t stream, uint64_t number, uint32_t flags, uint32_t ns)
 		chosen.calls[chosen.call_count++] = (struct late_call){stream, number, flags, ns};
 	pthread_mutex_unlock(&chosen.lock);
 	if (!fits)
-		session_warn("more than %u calls are delayed: delays.json has only the first of them", MOST_CALLS);
+		session_warn("more than %u calls are delayed: delays.json lists only the first", MOST_CALLS);
 }
 
 /* Half of them, and by half of those each. */
@@ -378,7 +378,7 @@ static void tell_unused(void)
 		name = on ? k->name : name;
 	}
 	if (options.delay_ns && !chosen.kernels)
-		session_warn("nothing inside kernels is delayed: no loaded code can take delays");
+		session_warn("no delays inside kernels: no loaded code can be patched");
 	if (points)
 		session_warn("%zu delays in %zu kernels were not inserted, because the code was not loaded: %.100s%s", points,
 			     of_kernels, name, of_kernels > 1 ? ", …" : "");

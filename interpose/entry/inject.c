@@ -102,7 +102,7 @@ static const char *exchange(void *driver)
 	struct link_map *map;
 
 	if (dlinfo(driver, RTLD_DI_LINKMAP, &map))
-		return "the loader does not know the driver";
+		return "the dynamic loader does not know the driver";
 	b.path = map->l_name;
 	dl_iterate_phdr(find_bounds, &b);
 	for (unsigned i = 0; i < CALL_COUNT; i++) {
@@ -111,10 +111,10 @@ static const char *exchange(void *driver)
 			continue;
 		pointers[i] = pointer_of(&b, stub);
 		if (!pointers[i] || !make_writable(pointers[i]))
-			return "this driver's entry points have a form that is not known here";
+			return "the entry points of this driver have an unknown form";
 		for (unsigned k = 0; k < i; k++)
 			if (pointers[k] == pointers[i])
-				return "this driver's entry points share what would be exchanged";
+				return "entry points of this driver share a pointer";
 	}
 	for (unsigned i = CALL_COUNT; i-- > 0;) /* aliases before what they are aliases of */
 		if (driver_address(i))
@@ -127,7 +127,7 @@ static const char *exchange(void *driver)
 static const char *exchange(void *driver)
 {
 	(void)driver;
-	return "that is only known on x86-64";
+	return "it works on x86-64 only";
 }
 
 #endif
@@ -136,5 +136,5 @@ const char *entry_inject(void)
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
 
-	return driver && driver_resolve() ? exchange(driver) : "the driver can't be found";
+	return driver && driver_resolve() ? exchange(driver) : "libcuda.so.1 is not loaded";
 }

@@ -70,7 +70,7 @@ static uint8_t *delayed_ptx(const struct image *image, const struct loading *l)
 		real.cuLinkDestroy(link);
 	}
 	if (r != CUDA_SUCCESS)
-		session_warn("a module has no delays: the driver does not compile its PTX (%s)", error_name(r));
+		session_warn("no delays in a module: the driver does not compile its PTX (%s)", error_name(r));
 	return out;
 }
 
@@ -112,5 +112,5 @@ void delayed_refused(CUresult refused, CUresult as_it_is)
 {
 	delays_not_loaded();
 	if (as_it_is == CUDA_SUCCESS)
-		session_warn("a module has no delays: the driver does not load the patched code (%s)", error_name(refused));
+		session_warn("no delays in a module: the driver does not load the patched code (%s)", error_name(refused));
 }

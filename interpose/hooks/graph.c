@@ -42,7 +42,7 @@ static struct instrumentation *begin_make(const struct op *op, CUgraph graph, ui
 	return op->on ? instrumentation_insert(op->t, op->context, graph, flags) : NULL;
 }
 
-#define REFUSED "no epochs and times inside a graph: the driver refuses them"
+#define REFUSED "no epochs and times inside a graph: the driver refuses the recorder's nodes"
 
 /* Takes our nodes out of the graph again. True: the driver refuses it so, and it is tried without them. */
 static bool take_out(struct instrumentation **ours, CUresult r)

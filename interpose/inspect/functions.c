@@ -100,7 +100,7 @@ static struct variable find_variable(void *module, bool library, const char *nam
 	if (r == CUDA_SUCCESS && address)
 		return variable_at(address, size);
 	if (r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_FOUND)
-		not_told("place and contents", name, library ? "cuLibraryGetGlobal" : "cuModuleGetGlobal_v2", r);
+		not_told("address and contents", name, library ? "cuLibraryGetGlobal" : "cuModuleGetGlobal_v2", r);
 	return (struct variable){0};
 }
 

@@ -230,15 +230,15 @@ static void write_stream(const struct inflight_stream *s, bool all, bool stacks)
 	describe_stream(s, stream);
 	if (s->behind) {
 		describe_stream(s->behind, other);
-		snprintf(behind, sizeof(behind), ", behind %s", other);
+		snprintf(behind, sizeof(behind), ", waits for %s", other);
 	}
 	if (!s->listed) {
-		line(1, "%s: work whose calls are not recorded%s", stream, behind);
+		line(1, "%s: work of unrecorded calls%s", stream, behind);
 		return;
 	}
 	describe_call(s->calls[0], call);
 	if (s->more)
-		snprintf(count, sizeof(count), "%" PRIu64 " calls or more, the first known ", s->count);
+		snprintf(count, sizeof(count), "%" PRIu64 " or more calls, the first known ", s->count);
 	else if (s->count > 1)
 		snprintf(count, sizeof(count), "%" PRIu64 " calls, the first ", s->count);
 	line(1, "%s: %s%s%s", stream, count, call, behind);
@@ -266,7 +266,7 @@ static void write_streams(const struct inflight *in, bool all)
 	if (in->count > n)
 		line(1, "and work in %u more streams", in->count - n);
 	if (n && options.events && !stacks)
-		line(1, "--cpu-callstack auto records who made these calls");
+		line(1, "no call stacks: --cpu-callstack auto records them");
 	if (n && !options.events)
 		line(1, "calls are not recorded (--no-events)");
 }

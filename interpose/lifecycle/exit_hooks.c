@@ -65,7 +65,7 @@ void ending_watch(void)
 	owner = getpid();
 	inflight_open(); /* without it, reports go by what was recorded */
 	if (!signals_watch(finish_by_signal, crash_report_ended, options.timeout_ms))
-		session_warn("cannot start the signal thread: a signal that ends the process also cuts the recording");
+		session_warn("cannot start the signal thread: a signal that ends the process leaves the run unfinished");
 	atexit(finish);
 	at_quick_exit(finish);
 	pthread_atfork(NULL, NULL, in_child);
@@ -127,7 +127,7 @@ static bool watching(void)
 static int returned(int result, bool finished)
 {
 	if (finished)
-		session_warn("recording ended at an exec that failed");
+		session_warn("recording ended before an exec, which failed");
 	return result;
 }
 

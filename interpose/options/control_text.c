@@ -13,7 +13,7 @@
 
 static bool refuse(char *why, size_t size, const char *setting, const char *want)
 {
-	snprintf(why, size, "'%.80s' is not %s", setting, want);
+	snprintf(why, size, "'%.80s': expected %s", setting, want);
 	return false;
 }
 
@@ -95,9 +95,9 @@ static bool read_setting(struct control_settings *w, char *setting, char *why, s
 		return refuse(why, size, setting, KNOWN);
 	}
 	if (strlen(value) > REGIONS_MOST)
-		return refuse(why, size, value, "short enough");
+		return refuse(why, size, value, "at most 400 characters");
 	if (are_ids(value) && !ids_good(value))
-		return refuse(why, size, value, "ids of regions, as 0,4-6");
+		return refuse(why, size, value, "region ids such as 0,4-6");
 	if (control_is_expression(value) && !compiles(value, why, size))
 		return false;
 	free(w->regions);

@@ -34,13 +34,13 @@ static int which(struct reader *r, const char *key, const char *const *names, un
 	for (int i = 0; names[i]; i++)
 		if (!strcmp(key, names[i])) {
 			if (*seen & MEMBER(i)) {
-				reader_fail(r, "a member is there twice");
+				reader_fail(r, "a member appears twice");
 				return -1;
 			}
 			*seen |= MEMBER(i);
 			return i;
 		}
-	reader_fail(r, "no such member is known");
+	reader_fail(r, "unknown member");
 	return -1;
 }
 
@@ -210,7 +210,7 @@ static bool read_where(struct reader *r, struct config_launch *l)
 	l->in_call = strcmp(text, "stream") != 0;
 	bool good = !l->in_stream || !l->in_call || !strcmp(text, "both");
 	free(text);
-	return good || reader_fail(r, "stream, host or both is expected");
+	return good || reader_fail(r, "expected stream, host or both");
 }
 
 static bool launch_member(struct reader *r, const char *key, void *user)
@@ -281,7 +281,7 @@ static bool read_version(struct reader *r)
 		return false;
 	bool one = strtoul(text, &end, 10) == 1 && *end == '.' && end[1];
 	free(text);
-	return one || reader_fail(r, "made for another version: 1.0 is known");
+	return one || reader_fail(r, "unknown version, expected 1.0");
 }
 
 static bool read_mode(struct reader *r, enum config_mode *mode)
@@ -295,7 +295,7 @@ static bool read_mode(struct reader *r, enum config_mode *mode)
 			found = true;
 		}
 	free(text);
-	return found || reader_fail(r, "random, fixed or cluster is expected");
+	return found || reader_fail(r, "expected random, fixed or cluster");
 }
 
 static bool member(struct reader *r, const char *key, void *user)
@@ -373,7 +373,7 @@ static char *contents(const char *path, size_t *size, char *why, size_t why_size
 	ssize_t got = text ? file_read_some(fd, text, (size_t)s.st_size, 0) : -1;
 	close(fd);
 	if (got < 0) {
-		snprintf(why, why_size, "%.200s: %s", path, fits ? "it can't be read" : "no file, or one that is too large");
+		snprintf(why, why_size, "%.200s: %s", path, fits ? "can't be read" : "not a regular file, or too large");
 		free(text);
 		return NULL;
 	}

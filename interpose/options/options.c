@@ -120,8 +120,8 @@ static void find_unknown(char *const *environment)
 		snprintf(name, sizeof(name), "%.*s", (int)length, *at);
 		const char *nearest = nearest_variable(name);
 		if (strcmp(name, nearest))
-			snprintf(options_unknown[found++], sizeof(*options_unknown),
-				 "there is no variable %s; the nearest name is %s", name, nearest);
+			snprintf(options_unknown[found++], sizeof(*options_unknown), "unknown variable %s; did you mean %s?",
+				 name, nearest);
 	}
 	*options_unknown[found] = 0;
 }
@@ -239,7 +239,7 @@ static bool take_text(const struct option *o, const char *text, char *why, size_
 {
 	if ((size_t)snprintf(o->field, o->size, "%s", text) < o->size)
 		return true;
-	snprintf(why, size, "it is too long");
+	snprintf(why, size, "too long");
 	return false;
 }
 
@@ -379,7 +379,7 @@ static bool keep_rules(const unsigned char *as_option, char *error, size_t size)
 	}
 	if (options.epoch.inside.count && options.overwrite == OVERWRITE_DROP_OLDEST)
 		return complain(&(struct rule){NUMBER_EPOCH, "graph-node", NUMBER_OVERWRITE, "!drop-oldest",
-					       "no such epoch can be lost"},
+					       "epochs inside graphs can't be dropped"},
 				as_option, error, size);
 	return true;
 }

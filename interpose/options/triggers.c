@@ -99,7 +99,7 @@ static bool add_word(struct occasions *o, struct word w, char *why, size_t size)
 		snprintf(why, size, "launch:N needs a count from 1");
 		return o->launch;
 	} else if (w.length && !word_is(w, "api") && !word_is(w, "none")) { /* by tt_epoch they are always cut */
-		snprintf(why, size, "'%.*s' is not " KNOWN, w.length < 80 ? (int)w.length : 80, w.text);
+		snprintf(why, size, "'%.*s': expected " KNOWN, w.length < 80 ? (int)w.length : 80, w.text);
 		return false;
 	}
 	return true;

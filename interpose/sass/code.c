@@ -102,7 +102,7 @@ const char *code_pinned(unsigned architecture, struct instruction i)
 	const struct opcode *o = opcode_find(architecture, i);
 
 	if (!o)
-		return "an opcode that is not known";
+		return "unknown opcode";
 	return o->pinned ? "control flow" : NULL;
 }
 

@@ -14,7 +14,7 @@
 #define KERNEL 0x10 /* in st_other */
 #define TYPE_NV_INFO 0x70000000u
 
-static const char *const no_cubin = "it is no cubin that is known";
+static const char *const no_cubin = "not a supported cubin";
 static const char *const damaged = "the cubin is damaged";
 static const char *const no_memory = "no host memory";
 

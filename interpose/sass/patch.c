@@ -85,15 +85,15 @@ static const char *check_image(const struct cubin *c)
 	const Elf64_Ehdr *h = &c->header;
 
 	if (!code_known(c->architecture))
-		return "an architecture that is not known";
+		return "unknown architecture";
 	if (h->e_type != ET_EXEC)
-		return "it is not linked";
+		return "the cubin is not linked";
 	if (h->e_phnum && (h->e_phentsize != sizeof(Elf64_Phdr) || h->e_phoff > c->size ||
 			   (c->size - h->e_phoff) / sizeof(Elf64_Phdr) < h->e_phnum))
-		return "its program headers are damaged";
+		return "the program headers are damaged";
 	for (uint32_t i = 1; i < c->section_count; i++)
 		if (c->sections[i].sh_addralign > ALIGN_MAX || c->sections[i].sh_addr)
-			return "a section layout that is not known";
+			return "unknown section layout";
 	return NULL;
 }
 
@@ -104,7 +104,7 @@ static const char *check_attributes(const struct cubin *c, const struct cubin_ke
 	for (size_t place = 0; k->info && cubin_attribute(c, k->info, &place, &a);)
 		if (a.form == FORM_SIZED &&
 		    (says[a.kind] == SAYS_ANYTHING || (says[a.kind] > SAYS_NOTHING && a.value % says[a.kind])))
-			return "an attribute that is not known";
+			return "unknown attribute";
 	return NULL;
 }
 
@@ -119,12 +119,12 @@ static const char *note_relocations(struct patch_kernel *p)
 		if ((s->sh_type != SHT_RELA && s->sh_type != SHT_REL) || s->sh_info != k->section)
 			continue;
 		if (s->sh_size % each)
-			return "its relocations are damaged";
+			return "the relocations are damaged";
 		for (size_t at = 0; at < s->sh_size; at += each) {
 			Elf64_Addr offset;
 			memcpy(&offset, c->bytes + s->sh_offset + at, sizeof(offset));
 			if (offset >= k->size)
-				return "its relocations are damaged";
+				return "the relocations are damaged";
 			p->relocated[offset / SASS_INSTRUCTION] = true;
 		}
 	}
@@ -155,7 +155,7 @@ static const char *find_spare(const struct cubin *c, const struct cubin_kernel *
 		for (size_t at = 0; at + SASS_INSTRUCTION <= s->sh_size; at += SASS_INSTRUCTION)
 			code_uniforms(c->architecture, read_instruction(c, s->sh_offset + at), &written);
 	}
-	return code_spare(&written, out) ? NULL : "it leaves no uniform registers";
+	return code_spare(&written, out) ? NULL : "no free uniform registers";
 }
 
 const char *patch_open(const struct cubin *c, const struct cubin_kernel *k, struct patch_kernel **out)
@@ -164,9 +164,9 @@ const char *patch_open(const struct cubin *c, const struct cubin_kernel *k, stru
 
 	*out = NULL;
 	if (!wrong && (k->size % SASS_INSTRUCTION || k->size > CODE_MAX || !stands_alone(c, k->section)))
-		wrong = "a section layout that is not known";
+		wrong = "unknown section layout";
 	if (!wrong && cubin_symbol(c, k->symbol).st_size != k->size)
-		wrong = "a symbol that is not all of its section";
+		wrong = "the symbol does not cover its section";
 	if (!wrong)
 		wrong = check_attributes(c, k);
 	if (wrong)
@@ -204,15 +204,15 @@ const char *patch_refused(const struct patch_kernel *p, uint32_t offset, const s
 	const char *pinned;
 
 	if (offset % SASS_INSTRUCTION || offset + SASS_INSTRUCTION >= p->kernel->size)
-		return "no instruction is there";
+		return "no instruction at this offset";
 	if ((pinned = code_pinned(p->cubin->architecture, instruction_at(p, offset))))
 		return pinned;
 	if (p->relocated[offset / SASS_INSTRUCTION])
-		return "an instruction that the driver completes";
+		return "the instruction has a relocation";
 	if (d->ns > DELAY_MAX_NS || d->min_ns > d->ns)
-		return "a delay that is too long";
+		return "the delay is too long";
 	if (d->mode == DELAY_CLUSTER && p->cubin->architecture < 90)
-		return "an architecture without clusters";
+		return "the architecture has no clusters";
 	return d->mode == DELAY_NONE ? NULL : p->no_delays;
 }
 
@@ -274,7 +274,7 @@ static struct patch_point *points_of(const struct patch_kernel *p, struct patch 
 		*to = want->everywhere ? (struct patch_point){i * SASS_INSTRUCTION, none} : want->points[i];
 		const char *refused = patch_refused(p, to->offset, &to->delay);
 		if (!refused && want->moved && to->offset <= to[-1].offset)
-			refused = "points that are not ascending";
+			refused = "points are not in ascending order";
 		if (!refused) {
 			want->moved++;
 		} else if (!want->everywhere) {

@@ -115,9 +115,8 @@ void disk_explain(char *out, size_t size)
 
 	look(&have, &gone);
 	if (limit.most == DISK_KEEP_FREE)
-		snprintf(out, size, "%s of the disk are free, of which --max-disk keeps %s", readable(have, one),
+		snprintf(out, size, "the disk has %s free; --max-disk keeps %s free", readable(have, one),
 			 readable(gone, other));
 	else
-		snprintf(out, size, "the run has %s of the %s that --max-disk allows", readable(gone, one),
-			 readable(have, other));
+		snprintf(out, size, "the run has %s; --max-disk allows %s", readable(gone, one), readable(have, other));
 }

@@ -185,7 +185,8 @@ bool merge_may(const struct folder *run, char *error, size_t size)
 
 	for (int i = 0; i < 2; i++)
 		if (!begins_with(run, names[i], heads[i])) {
-			snprintf(error, size, "%s/%s is there, and not of a run of this version", run->path, names[i]);
+			snprintf(error, size, "%s/%s does not belong to a run of this version; record to another directory",
+				 run->path, names[i]);
 			return false;
 		}
 	return true;

@@ -410,7 +410,7 @@ static const char *turn_on(void)
 		r = cupti.cuptiActivityEnable(kinds[i]);
 	if (r == CUPTI_SUCCESS)
 		return NULL;
-	snprintf(reason, sizeof(reason), "CUPTI answers with error %d", r);
+	snprintf(reason, sizeof(reason), "CUPTI fails with error %d", r);
 	cupti_close();
 	return reason;
 }
@@ -421,14 +421,14 @@ const char *cupti_open(void)
 	bool all = true;
 
 	if (!library)
-		return "there is no CUPTI of this driver's version (libcupti.so, of the CUDA toolkit or nvidia-cuda-cupti)";
+		return "no CUPTI of this driver's version (libcupti.so of the CUDA toolkit, or nvidia-cuda-cupti)";
 #define X(name, params) \
 	*(void **)&cupti.name = dlsym(library, #name); \
 	all = all && cupti.name;
 	CUPTI_TABLE(X)
 #undef X
 	if (!all)
-		return "this CUPTI lacks calls";
+		return "this CUPTI lacks functions";
 	records.calls = calloc(KNOWN, sizeof(*records.calls));
 	return records.calls ? turn_on() : "no host memory for CUPTI's records";
 }

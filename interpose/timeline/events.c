@@ -98,7 +98,7 @@ static struct pool *make_pool(const struct context *c)
 		p->context = c;
 	good = good && set_base(p);
 	if (!good)
-		session_lost("no CUDA events to time the work of context %u", c->index);
+		session_lost("the driver refuses CUDA events: the work of context %u has no times", c->index);
 	return good ? p : NULL; /* what there is of it goes with the context */
 }
 

@@ -146,7 +146,7 @@ bool timeline_open(const struct folder *folder, char *error, size_t error_size)
 	timeline.running = !own_thread(NULL, "tt-timeline", 0, work, NULL);
 	if (!timeline.running) {
 		atomic_store(&timeline_source, TIMELINE_OFF);
-		timeline.reason = "no thread for the timeline";
+		timeline.reason = "cannot start the timeline thread";
 		session_lost("%s: no GPU times", timeline.reason);
 		source = TIMELINE_OFF;
 	}

@@ -307,7 +307,7 @@ size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *ch
 	if (x->unread) {
 		changed = 1;
 	} else if (number == TT_NO_ID) {
-		lose(x, seq, "a node was changed that is not known to be in it");
+		lose(x, seq, "the program changed an unknown node");
 	} else if (!change->count || !nodes_replace(&x->nodes, number, change, 0, false)) {
 		no_memory();
 	} else {
@@ -327,7 +327,7 @@ size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64
 	pthread_mutex_lock(&graphs.lock);
 	uint32_t number = number_of(x, node);
 	if (!x->unread && number == TT_NO_ID) {
-		lose(x, seq, "a node was switched that is not known to be in it");
+		lose(x, seq, "the program enabled or disabled an unknown node");
 	} else if (!x->unread) {
 		uint32_t *flags = &x->nodes.nodes[number].record.flags;
 		uint32_t now = enabled ? *flags & ~(uint32_t)TT_GRAPHF_DISABLED : *flags | TT_GRAPHF_DISABLED;
@@ -390,7 +390,7 @@ static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, 
 		lose(x, seq, from->failed);
 	} else if (child && (x->unread || number == TT_NO_ID)) {
 		if (!x->unread)
-			lose(x, seq, "a node was changed that is not known to be in it");
+			lose(x, seq, "the program changed an unknown node");
 	} else if (!x->unread && graphs_pairs_known() && nodes_same_form(&x->nodes, part, from)) {
 		changed = take_over(x, part, from, runs, seq);
 		if (!child) {
@@ -400,7 +400,7 @@ static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, 
 		}
 		return changed;
 	} else if (child || any_disabled(&x->nodes)) {
-		lose(x, seq, "it was updated from a graph whose nodes may be in another order");
+		lose(x, seq, "its update may list the nodes in another order");
 	} else {
 		nodes_free(&x->nodes);
 		nodes_free(&x->source);

@@ -34,17 +34,17 @@ static bool take(struct reader *r, char c)
 bool reader_object(struct reader *r, reader_member *member, void *user)
 {
 	if (!take(r, '{'))
-		return reader_fail(r, "an object is expected");
+		return reader_fail(r, "expected an object");
 	if (take(r, '}'))
 		return true;
 	do {
 		char *key = reader_string(r);
-		bool good = key && (take(r, ':') || reader_fail(r, "':' is expected")) && member(r, key, user);
+		bool good = key && (take(r, ':') || reader_fail(r, "expected ':'")) && member(r, key, user);
 		free(key);
 		if (!good)
-			return reader_fail(r, "a member can't be read");
+			return reader_fail(r, "invalid member");
 	} while (take(r, ','));
-	return take(r, '}') || reader_fail(r, "',' or '}' is expected");
+	return take(r, '}') || reader_fail(r, "expected ',' or '}'");
 }
 
 /* The UTF-16 code unit that \uXXXX stands for, behind its backslash; 0 where there is none. */
@@ -80,7 +80,7 @@ static unsigned code_point(struct reader *r)
 	if (low >= 0xdc00 && low <= 0xdfff)
 		return 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
 	r->at = begin;
-	reader_fail(r, "a surrogate without the other one of its pair");
+	reader_fail(r, "unpaired surrogate");
 	return 0;
 }
 
@@ -115,13 +115,13 @@ char *reader_string(struct reader *r)
 	const char *close;
 
 	if (!take(r, '"')) {
-		reader_fail(r, "a string is expected");
+		reader_fail(r, "expected a string");
 		return NULL;
 	}
 	for (close = r->at; close < r->end && *close != '"'; close++)
 		close += *close == '\\';
 	if (close >= r->end) {
-		reader_fail(r, "a string does not end");
+		reader_fail(r, "unterminated string");
 		return NULL;
 	}
 	char *text = malloc((size_t)(close - r->at) + 1), *out = text;
@@ -136,7 +136,7 @@ char *reader_string(struct reader *r)
 		r->at += plain ? n : 0;
 	}
 	if (!text || !out || r->at != close) {
-		reader_fail(r, text ? "a string holds what it may not" : "no host memory");
+		reader_fail(r, text ? "invalid character in a string" : "no host memory");
 		free(text);
 		return NULL;
 	}
@@ -151,15 +151,15 @@ bool reader_number(struct reader *r, uint64_t most, uint64_t *value)
 	uint64_t n = 0;
 
 	if (first < '0' || first > '9')
-		return reader_fail(r, "a whole number from 0 is expected");
+		return reader_fail(r, "expected a whole number from 0");
 	for (const char *begin = r->at; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++) {
 		unsigned digit = (unsigned)(*r->at - '0');
 		if (n > (most - digit) / 10 || digit > most || (r->at > begin && first == '0'))
-			return reader_fail(r, "the number is too large, or begins with 0");
+			return reader_fail(r, "the number is too large or begins with 0");
 		n = n * 10 + digit;
 	}
 	if (r->at < r->end && *r->at && strchr(".eE", *r->at))
-		return reader_fail(r, "a whole number from 0 is expected");
+		return reader_fail(r, "expected a whole number from 0");
 	*value = n;
 	return true;
 }
@@ -170,7 +170,7 @@ bool reader_bool(struct reader *r, bool *value)
 	size_t left = (size_t)(r->end - r->at);
 	*value = left >= 4 && !memcmp(r->at, "true", 4);
 	if (!*value && (left < 5 || memcmp(r->at, "false", 5)))
-		return reader_fail(r, "true or false is expected");
+		return reader_fail(r, "expected true or false");
 	r->at += *value ? 4 : 5;
 	return true;
 }
@@ -178,5 +178,5 @@ bool reader_bool(struct reader *r, bool *value)
 bool reader_end(struct reader *r)
 {
 	peek(r);
-	return r->at == r->end || reader_fail(r, "there is something behind the object");
+	return r->at == r->end || reader_fail(r, "unexpected text after the object");
 }

@@ -30,7 +30,7 @@ def run(tmp_path: Path) -> Path:
     ("how", "expected", "options"),
     [
         ("spin", SPIN.format("3 calls, the first "), {}),
-        ("spin", "stream 16: work whose calls are not recorded", {"events": "0"}),
+        ("spin", "stream 16: work of unrecorded calls", {"events": "0"}),
         ("spin", SPIN.format("3 calls, the first "), {"epoch": "launch", "stall_ms": "300"}),
         ("event", SPIN.format("2 calls, the first "), {}),
         ("queue", SPIN.format("2 calls, the first "), {"timeline": "events"}),

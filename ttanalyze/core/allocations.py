@@ -312,7 +312,7 @@ def _at(process: Process, regions: pd.DataFrame, steps: pd.DataFrame, at: str) -
     """epoch:N or seq:N."""
     what, _, number = at.partition(":")
     if what not in ("epoch", "seq") or not (number.isdecimal() and number.isascii()):
-        raise Error(f"--at {at}: peak, end, epoch:N or seq:N is expected")
+        raise Error(f"--at {at}: expected peak, end, epoch:N or seq:N")
     seq = min(int(number), (1 << 63) - 1)
     if what == "epoch":
         if seq >= len(process.epochs):

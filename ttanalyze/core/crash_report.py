@@ -78,7 +78,7 @@ def incident_text(incident: dict[str, Any], pid: int | None) -> str:
 def _place(stream: dict[str, Any], several: bool) -> str:
     number = stream["stream"]
     if number == PER_THREAD:
-        name = f"default stream of thread {stream.get('thread', 'not known')}"
+        name = f"default stream of thread {stream.get('thread', 'unknown')}"
     else:
         name = "default stream" if number == LEGACY else f"stream {number}"
         name += " (destroyed)" if stream.get("destroyed") else ""
@@ -87,12 +87,12 @@ def _place(stream: dict[str, Any], several: bool) -> str:
 
 def _stream(stream: dict[str, Any], incident: dict[str, Any], several: bool) -> list[str]:
     calls, count = stream["calls"], stream.get("count", 0)
-    behind = f", behind {_place(stream['behind'], several)}" if "behind" in stream else ""
+    behind = f", waits for {_place(stream['behind'], several)}" if "behind" in stream else ""
     if not calls:
-        return [f"{_place(stream, several)}: work whose calls are not recorded{behind}"]
+        return [f"{_place(stream, several)}: work of unrecorded calls{behind}"]
     number = f"{text.count(count, 'call')}, the first " if count > 1 else ""
     if stream.get("more"):
-        number = f"{text.count(count, 'call')} or more, the first known "
+        number = f"{count:,} or more calls, the first known "
     first, *others = (_call(call, incident) for call in calls[:SHOWN_CALLS])
     lines = [f"{_place(stream, several)}: {number}{first}{behind}"]
     lines += _frames(calls[0])

@@ -50,11 +50,11 @@ def load(path: str | os.PathLike[str]) -> list[ExpectedProcess]:
 def parse(value: Mapping[str, Any], path: str | os.PathLike[str]) -> list[ExpectedProcess]:
     """The processes of a manifest object; path: what errors call it."""
     if value.get("format") != manifest.HEAD["format"]:
-        raise FormatError(path, "format", f"{manifest.HEAD['format']!r} is expected")
+        raise FormatError(path, "format", f"expected {manifest.HEAD['format']!r}")
     check_version(path, "version", value.get("version"))
     for key in ("block_size", "digest"):
         if value.get(key) != manifest.HEAD[key]:
-            raise FormatError(path, key, f"{manifest.HEAD[key]!r} is expected")
+            raise FormatError(path, key, f"expected {manifest.HEAD[key]!r}")
     try:
         processes = [_process(item) for item in _list(value, "processes")]
     except _BadError as e:
@@ -76,14 +76,14 @@ class _BadError(Exception):
 def _list(value: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     items = value.get(key)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise _BadError(key, "a list of objects is expected")
+        raise _BadError(key, "expected a list of objects")
     return items
 
 
 def _process(value: dict[str, Any]) -> ExpectedProcess:
     index = value.get("process")
     if type(index) is not int or not 0 <= index <= layout.NO_ID:
-        raise _BadError("process", "a process number is expected")
+        raise _BadError("process", "expected a process number")
     regions = _regions(_list(value, "regions"), f"process {index}")
     epochs = _list(value, "epochs")
     if not _good_epochs(epochs):

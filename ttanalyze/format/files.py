@@ -213,7 +213,7 @@ class RecordFile:
         }
         for field, value in wanted.items():
             if int(header[field]) != value:
-                reason = f"{field.replace('_', ' ')} {int(header[field])} where {value} is expected"
+                reason = f"{field.replace('_', ' ')} {int(header[field])}, expected {value}"
                 raise FormatError(self.path, _at(field), reason)
         encoding = int(header["encoding"])
         if encoding not in (layout.enum("encoding").values() if kind == DATA_KIND[0] else (0,)):
@@ -394,14 +394,14 @@ def expect(path: Path, where: str, value: dict[str, Any], **kinds: Any) -> None:
         good = isinstance(item, one) and not (one is int and isinstance(item, bool))
         if key in value and not good and not (item is None and nullable is None):
             or_null = " or null" if nullable is None else ""
-            raise FormatError(path, f"{where}{key}", f"{_named(one)}{or_null} is expected")
+            raise FormatError(path, f"{where}{key}", f"expected {_named(one)}{or_null}")
 
 
 def expect_list(path: Path, where: str, value: dict[str, Any], key: str, kind: Any) -> None:
     """Checks that a member, if it is there, is a list of items of one type."""
     items = value.get(key, [])
     if not isinstance(items, list) or not all(isinstance(item, kind) for item in items):
-        raise FormatError(path, f"{where}{key}", f"a list is expected, each item {_named(kind)}")
+        raise FormatError(path, f"{where}{key}", f"expected a list, each item {_named(kind)}")
 
 
 def _named(kind: Any) -> str:

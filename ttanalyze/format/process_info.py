@@ -82,10 +82,10 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     for name, file in info.get("files", {}).items():
         place = f"{where}files.{name}"
         if not isinstance(file, dict) or "size" not in file:
-            raise FormatError(path, place, "an object with a size is expected")
+            raise FormatError(path, place, "expected an object with a size")
         expect(path, f"{place}.", file, size=int, check=(str, None))
         if not re.fullmatch(r"[0-9a-f]{16}", file.get("check") or "0" * 16):
-            raise FormatError(path, f"{place}.check", "16 hexadecimal digits are expected")
+            raise FormatError(path, f"{place}.check", "expected 16 hexadecimal digits")
     for key in ("argv", "unknown_calls", "warnings", "losses", "calls"):
         expect_list(path, where, info, key, str)
     expect_list(path, where, info, "devices", dict)

@@ -64,7 +64,7 @@ class Run:
         path = self.path / "run.json"
         info = read_json(path)
         if info.get("format") != FORMAT:
-            raise FormatError(path, "format", f"{FORMAT!r} is expected")
+            raise FormatError(path, "format", f"expected {FORMAT!r}")
         check_version(path, "version", info.get("version"))
         expect(path, "", info, created_ns=int, exit=dict)
         expect(path, "exit.", info.get("exit", {}), status=int, signal=(int, None))

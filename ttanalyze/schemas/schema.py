@@ -21,7 +21,7 @@ Schema = dict[str, Any]
 TYPES = {
     "object": (dict, "an object"),
     "array": (list, "a list"),
-    "string": (str, "a text"),
+    "string": (str, "a string"),
     "integer": (int, "a whole number"),
     "boolean": (bool, "true or false"),
     "null": (type(None), "null"),
@@ -62,9 +62,9 @@ def compiled(schema: Schema) -> Check:
     def check(value: Any, at: str) -> Iterator[Fault]:
         kind = type(value)
         if kinds and kind not in kinds:
-            yield at, f"{expected} is expected, not {_shown(value)}"
+            yield at, f"expected {expected}, not {_shown(value)}"
         elif allowed is not None and not any(kind is type(a) and value == a for a in allowed):
-            yield at, f"{' or '.join(map(_shown, allowed))} is expected, not {_shown(value)}"
+            yield at, f"expected {' or '.join(map(_shown, allowed))}, not {_shown(value)}"
         elif kind in parts:
             yield from parts[kind](value, at)
 
@@ -88,7 +88,7 @@ def _object(schema: Schema) -> Check:
             if name in members:
                 yield from members[name](member, place)
             elif named and not named.search(name):
-                yield at, f"a name that matches {names} is expected, not {_shown(name)}"
+                yield at, f"expected a name that matches {names}, not {_shown(name)}"
             elif others:
                 yield from others(member, place)
             elif more is False:
@@ -104,7 +104,7 @@ def _list(schema: Schema) -> Check:
     def check(value: Any, at: str) -> Iterator[Fault]:
         if not least <= len(value) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
-            yield at, f"{wanted} items are expected, not {len(value)}"
+            yield at, f"expected {wanted} items, not {len(value)}"
         if item is None:
             return
         for i, member in enumerate(value):
@@ -120,7 +120,7 @@ def _text(schema: Schema) -> Check:
         if len(value) < least:
             yield at, "is empty"
         elif not pattern.search(value):
-            yield at, f"a text that matches {pattern.pattern} is expected, not {_shown(value)}"
+            yield at, f"expected a string that matches {pattern.pattern}, not {_shown(value)}"
 
     return check
 
@@ -130,9 +130,9 @@ def _number(schema: Schema) -> Check:
 
     def check(value: Any, at: str) -> Iterator[Fault]:
         if value < least:
-            yield at, f"{least} or more is expected, not {value}"
+            yield at, f"expected {least} or more, not {value}"
         elif value > most:
-            yield at, f"{most} or less is expected, not {value}"
+            yield at, f"expected {most} or less, not {value}"
 
     return check
 

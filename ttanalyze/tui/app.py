@@ -407,7 +407,7 @@ class Browser(App[None]):
                 number = int(rest, 0)
             except ValueError:
                 expected = "e12, r3, #100, 4096, 0x1000, +64 or @0x7f0000000000"
-                raise Error(f"{word}: {expected} is expected") from None
+                raise Error(f"{word}: expected {expected}") from None
             if kind == "e":
                 epoch = number
                 if not 0 <= number < self.timeline.epochs:

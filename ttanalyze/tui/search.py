@@ -241,7 +241,7 @@ def parse_bytes(words: str) -> bytes:
     except ValueError:
         found = b""
     if not found:
-        raise Error(f'{words}: bytes such as de ad be ef, or "text", are expected')
+        raise Error(f'{words}: expected bytes such as de ad be ef, or "text"')
     return found
 
 
@@ -255,7 +255,7 @@ def parse_value(of: Type, words: str) -> Any:
             return _nearest(of, number)
         number = int(words, 0)
     except ValueError:
-        raise Error(f"{words}: a value of type {of.name} is expected") from None
+        raise Error(f"{words}: expected a value of type {of.name}") from None
     if of.kind == "bool":
         return bool(number)
     limits = np.iinfo(of.view(np.zeros(of.itemsize, np.uint8)).dtype)

@@ -204,7 +204,7 @@ def _shape(region: int | str, kind: Type, size: int, wanted: str | None) -> tupl
     if wanted is None:
         return (count,)
     if not re.fullmatch(r"(-1|\d{1,18})([,x](-1|\d{1,18}))*", wanted):
-        raise Error(f"--shape {wanted}: numbers such as 64,128 are expected")
+        raise Error(f"--shape {wanted}: expected numbers such as 64,128")
     shape = [int(number) for number in re.split("[,x]", wanted)]
     known = math.prod(number for number in shape if number >= 0)
     if shape.count(-1) == 1 and known and count % known == 0:
@@ -232,7 +232,7 @@ def save(
     chosen = format or path.suffix.removeprefix(".")
     if chosen not in FORMATS:
         known = ", ".join(f".{name}" for name in FORMATS[:-1]) + f" or .{FORMATS[-1]}"
-        raise Error(f"{path}: {known} is expected" if format is None else f"no format {format!r}")
+        raise Error(f"{path}: expected {known}" if format is None else f"no format {format!r}")
     if chosen in ("npy", "bin") and len(rewound.parts) != 1:
         count = text.count(len(rewound.parts), "region")
         raise Error(f"{path}: .{chosen} holds one region, these are {count}: say which, or .npz")

@@ -34,7 +34,7 @@ class Tolerance:
         """Of "abs,rel,ulp", such as "1e-6", "1e-6,1e-3" or ",,4". Raises Error for all else."""
         parts = [part.strip() for part in text.split(",")]
         if len(parts) > 3 or not any(parts):
-            raise Error(f"tolerance {text}: ABS,REL,ULP is expected, such as 1e-6,1e-3 or ,,4")
+            raise Error(f"tolerance {text}: expected ABS,REL,ULP, such as 1e-6,1e-3 or ,,4")
         parts += [""] * (3 - len(parts))
         names = ("ABS", "REL", "ULP")
         numbers = [_tolerance(text, *pair) for pair in zip(names, parts, strict=True)]

@@ -45,7 +45,7 @@ class Condition:
             return cls(text, type, word)
         operator = next((o for o in COMPARES if word.startswith(o)), None)
         if operator is None:
-            raise Error(f"--watch {text}: {KNOWN} is expected")
+            raise Error(f"--watch {text}: expected {KNOWN}")
         if type.kind == "complex":
             raise Error(f"--watch {text}: {type.name} items have no order: nan, inf or changed")
         exact, value = _number(word[len(operator) :], text)

@@ -59,7 +59,7 @@ def parse_types(value: str) -> Types:
         number = region.isascii() and region.isdecimal()
         key = (int(region) if number else region) if region else None
         if key in types or (not region and "=" in part):
-            raise Error(f"--dtype {value}: TYPE or REGION=TYPE is expected, each once")
+            raise Error(f"--dtype {value}: expected TYPE or REGION=TYPE, each once")
         types[key] = parse_type(name)
     return types
 

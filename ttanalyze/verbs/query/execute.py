@@ -77,7 +77,7 @@ def stream(
         raise Error(f"--table {wanted.table}: must be one of {', '.join(tables)}")
     table = tables[wanted.table]
     if wanted.top is not None and wanted.top < 0:
-        raise Error(f"--top {wanted.top}: a number of rows is expected")
+        raise Error(f"--top {wanted.top}: expected a number of rows")
     condition = None
     if wanted.filter is not None:
         condition = Expression(wanted.filter, table.columns, wanted.table, "--filter")

@@ -141,7 +141,7 @@ class Expression:
             return value.values
         if isinstance(value, np.ndarray) and value.dtype == bool:
             return value
-        raise self._error("a condition is expected, such as a comparison")
+        raise self._error("expected a condition, such as a comparison")
 
     def _comparison(self, node: ast.Compare, frame: pd.DataFrame) -> Any:
         """One after the other: a < b < c is a < b and b < c."""
@@ -176,7 +176,7 @@ class Expression:
         if any(isinstance(side, (Texts, str)) for side in (left, right)):
             kinds = [isinstance(side, (Texts, str)) for side in (left, right)]
             if not all(kinds):
-                raise self._error("a text is compared with a number")
+                raise self._error("a string can not be compared with a number")
         values, missing = _both(left, right)
         found = compare(*values)
         if missing is None:
@@ -185,7 +185,7 @@ class Expression:
 
     def _is_in(self, value: Any, items: Any) -> Array:
         if not isinstance(items, list):
-            raise self._error("a list such as [1, 2] is expected behind 'in'")
+            raise self._error("expected a list such as [1, 2] behind 'in'")
         if isinstance(value, Texts):
             wanted = {item for item in items if isinstance(item, str)}
             return value.where(lambda text: text in wanted)

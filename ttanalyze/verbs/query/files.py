@@ -151,7 +151,7 @@ class _Stacks:
     def define(self, lines: Lines, number: int, record: dict[str, Any]) -> None:
         name = record.get("callstack_id")
         if not isinstance(name, str):
-            raise lines.error(number, "callstack_id: a text is expected")
+            raise lines.error(number, "callstack_id: expected a string")
         found = self._number(lines, number, record, "frames", "source")
         if self._wanted:
             self._known[name] = found
@@ -162,7 +162,7 @@ class _Stacks:
             return
         name = record.get("callstack_id")
         if name is not None and not isinstance(name, str):
-            raise lines.error(number, "callstack_id: a text is expected")
+            raise lines.error(number, "callstack_id: expected a string")
         if record.get("cpu_callstack") is not None:
             which = "cpu_callstack", "cpu_callstack_source"
             record["stack"] = self._number(lines, number, record, *which)
@@ -175,7 +175,7 @@ class _Stacks:
         """The innermost first, as which `backtrace` writes them, and others the other way."""
         texts = record.get(member)
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise lines.error(number, f"{member}: a list of texts is expected")
+            raise lines.error(number, f"{member}: expected a list of strings")
         found = []
         for text in texts:
             if text not in self._lines:
@@ -241,9 +241,9 @@ class _Batch:
         if column in ("caller", "stack_text"):
             return texts.column([row["stack"] for row in self._rows])
         if column not in NAMED:
-            return texts.column(self._members(TEXTS[column], str, "a text"))
-        names = self._members("kernel_name", str, "a text")
-        mangled = self._members("kernel_name_mangled", str, "a text")
+            return texts.column(self._members(TEXTS[column], str, "a string"))
+        names = self._members("kernel_name", str, "a string")
+        mangled = self._members("kernel_name_mangled", str, "a string")
         both = zip(names, mangled, strict=True)
         return texts.column([n if m is None or column != "kernel" else m for n, m in both])
 
@@ -253,7 +253,7 @@ class _Batch:
             if value is None:
                 continue
             if type(value) is not kind or (type(value) is int and not -LIMIT <= value < LIMIT):
-                raise self._lines.error(self._numbers[i], f"{member}: {expected} is expected")
+                raise self._lines.error(self._numbers[i], f"{member}: expected {expected}")
         return found
 
     def _sizes(self, member: str, axis: int) -> list[int | None]:
@@ -265,6 +265,6 @@ class _Batch:
                 continue
             good = isinstance(value, list) and len(value) == 3
             if not good or not all(type(v) is int and 0 <= v < 1 << 32 for v in value):
-                raise self._lines.error(number, f"{member}: three whole numbers are expected")
+                raise self._lines.error(number, f"{member}: expected three whole numbers")
             found.append(value[axis])
         return found

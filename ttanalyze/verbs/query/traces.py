@@ -96,7 +96,7 @@ class _Kernel:
         self.texts["demangled"] = _text(lines, number, record, "unmangled_name")
         table = record.get("instructions") or {}
         if not isinstance(table, dict) or not all(isinstance(i, dict) for i in table.values()):
-            raise lines.error(number, "instructions: an object of objects is expected")
+            raise lines.error(number, "instructions: expected an object of objects")
         self.instructions: dict[str, dict[str, Any]] = table
 
 
@@ -149,23 +149,23 @@ def _maker(column: str) -> Maker:
 def _number(lines: Lines, number: int, record: dict[str, Any], member: str) -> int | None:
     value = record.get(member)
     if value is not None and (type(value) is not int or not -LIMIT <= value < LIMIT):
-        raise lines.error(number, f"{member}: a whole number is expected")
+        raise lines.error(number, f"{member}: expected a whole number")
     return value
 
 
 def _text(lines: Lines, number: int, record: dict[str, Any], member: str) -> str | None:
     value = record.get(member)
     if value is not None and not isinstance(value, str):
-        raise lines.error(number, f"{member}: a text is expected")
+        raise lines.error(number, f"{member}: expected a string")
     return value
 
 
 def _cta(lines: Lines, number: int, record: dict[str, Any]) -> list[int]:
     value = record.get("cta")
     if not isinstance(value, list) or len(value) != 3:
-        raise lines.error(number, "cta: three whole numbers are expected")
+        raise lines.error(number, "cta: expected three whole numbers")
     if not all(type(v) is int and 0 <= v < 1 << 32 for v in value):
-        raise lines.error(number, "cta: three whole numbers are expected")
+        raise lines.error(number, "cta: expected three whole numbers")
     return value
 
 
@@ -176,7 +176,7 @@ def _pc(lines: Lines, number: int, record: dict[str, Any], kernel: _Kernel | Non
     except ValueError:
         value = LIMIT
     if value is not None and not 0 <= value < LIMIT:
-        raise lines.error(number, "pc: a hexadecimal number is expected")
+        raise lines.error(number, "pc: expected a hexadecimal number")
     return value
 
 

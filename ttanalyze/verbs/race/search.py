@@ -65,7 +65,7 @@ class Settings:
     def check(self) -> None:
         """Raises Error for what makes no sense."""
         if not self.command:
-            raise Error("a program is expected")
+            raise Error("expected a program")
         for option, value, least in (
             ("runs", self.runs, 1),
             ("seed", self.first, 0),
@@ -74,7 +74,7 @@ class Settings:
             ("tests", self.tests, 1),
         ):
             if not least <= value <= MOST:
-                raise Error(f"--{option} {value}: a number from {least} to {MOST} is expected")
+                raise Error(f"--{option} {value}: expected a number from {least} to {MOST}")
         if not self.delay and not self.launch_delay:
             raise Error("--delay 0 and --launch-delay 0: nothing would be late")
 

@@ -59,7 +59,7 @@ class Settings:
         except ValueError as e:
             raise Error(f"--test {self.test}: {e}") from None
         if not words:
-            raise Error("--test: a command is expected")
+            raise Error("--test: expected a command")
         return words
 
 

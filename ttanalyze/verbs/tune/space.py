@@ -152,7 +152,7 @@ def parse_three(value: str, what: str) -> Three:
     """A size of up to three numbers, such as 128 or 16x16. Raises Error for what is none."""
     parts = value.split("x")
     if not 1 <= len(parts) <= 3 or not all(p.isdecimal() and 0 < int(p) < 1 << 31 for p in parts):
-        raise Error(f"{what} {value}: a size such as 128, 16x16 or 8x8x4 is expected")
+        raise Error(f"{what} {value}: expected a size such as 128, 16x16 or 8x8x4")
     x, y, z = (int(part) for part in [*parts, "1", "1"][:3])
     return x, y, z
 
