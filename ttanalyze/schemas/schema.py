@@ -50,8 +50,11 @@ def compiled(schema: Schema) -> Check:
     """What gives every fault of a value. Raises ValueError for a keyword that is not known."""
     if unknown := schema.keys() - KNOWN - set(OF_OTHERS):
         raise ValueError(f"keywords that are not known: {', '.join(sorted(unknown))}")
-    if "$ref" in schema:
-        return check_of(schema["$ref"].removesuffix(".json"))
+    if "$ref" in schema:  # what it says itself goes beyond that schema
+        base = load(schema["$ref"].removesuffix(".json"))
+        own = {name: of for name, of in schema.items() if name != "$ref"}
+        members = {**base.get("properties", {}), **own.get("properties", {})}
+        return compiled({**base, **own, "properties": members})
     named = schema.get("type", [])
     types = [TYPES[name] for name in ([named] if isinstance(named, str) else named)]
     kinds = {kind for kind, _ in types}
