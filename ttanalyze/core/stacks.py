@@ -38,7 +38,7 @@ def _calling(frames: Sequence[Frame]) -> Frame:
     at least one whose line is known and that calls for itself.
     """
     known = [frame for frame in frames if frame[2] and not _passes_on(frame)]
-    own = [frame for frame in _behind_stubs(known) if not _is_library(frame)]
+    own = [f for f in _behind_stubs(known) if not any(part in f[1] for part in LIBRARIES)]
     sources = [frame for frame in own if not frame[1].endswith(HEADERS)]
     return next(iter([*sources, *own, *known]), frames[0])
 
@@ -49,10 +49,6 @@ def _behind_stubs(frames: Sequence[Frame]) -> Sequence[Frame]:
     """
     stubs = [i for i, frame in enumerate(frames) if any(s in t for s in STUB for t in frame[:2])]
     return frames[stubs[-1] + 2 :] if stubs else frames
-
-
-def _is_library(frame: Frame) -> bool:
-    return any(part in frame[1] for part in LIBRARIES)
 
 
 def caller(frames: Sequence[Frame]) -> str:

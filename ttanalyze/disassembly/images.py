@@ -55,14 +55,10 @@ def chosen(entries: Sequence[fatbin.Entry], capability: int) -> list[fatbin.Entr
     if not capability:
         return list(entries)
     fit = [e for e in entries if e.architecture <= capability]
-    machine = [e for e in fit if e.kind == fatbin.ELF and _alike(e.architecture, capability)]
+    machine = [e for e in fit if e.kind == fatbin.ELF and e.architecture // 10 == capability // 10]
     fit = machine or [e for e in fit if e.kind == fatbin.PTX]
     latest = max((e.architecture for e in fit), default=0)
     return [e for e in fit if e.architecture == latest]
-
-
-def _alike(architecture: int, capability: int) -> bool:
-    return architecture // 10 == capability // 10
 
 
 def _read(entry: fatbin.Entry) -> Code | None:

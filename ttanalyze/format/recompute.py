@@ -248,9 +248,7 @@ class Recompute:
         if len(starts) and there.all() and not dropped.any():
             new = ~_repeated(rows, blocks["block"], place, found)
             changed = np.logical_or.reduceat(new, starts)
-        lost = np.zeros(len(starts), bool)  # contents that are not stored
-        if len(starts):
-            lost = ~np.logical_and.reduceat(there, starts)
+        lost = ~np.logical_and.reduceat(there, starts)  # contents that are not stored
         # Where every change of a region lists all of its blocks or is lost, none needs the others.
         in_parts = np.zeros(len(regions), bool)
         in_parts[row[changed & ~lost & (stops - starts != regions.blocks[row])]] = True
@@ -270,12 +268,10 @@ class Recompute:
         alone = np.flatnonzero(~in_parts[row])
         last = dict(zip(region[alone].tolist(), alone.tolist(), strict=True))
         for r, i in last.items():
+            self._forget(r)
             if known[i]:
                 self._states[r] = found[starts[at[i]] : stops[at[i]]].astype("<u8")
                 self._digests[r] = int(values[i])
-            else:
-                self._forget(r)
-
         for i in np.flatnonzero(in_parts[row]).tolist():
             r = int(region[i])
             if known[i]:

@@ -40,7 +40,8 @@ class Regions:
         self.blocks: Array = self.size // block + (self.size % block != 0)
         if file is not None:
             self._check_births(file, records, births)
-            self._take_labels(file, records, ops["TT_REGION_LABEL"])
+            at, rows = self._rows_of(file, records, ops["TT_REGION_LABEL"])
+            self.label[rows] = records["label"][at]  # of several, the last one stays
             self._take_deaths(file, records, ops["TT_REGION_DIED"])
 
     def __len__(self) -> int:
@@ -72,10 +73,6 @@ class Regions:
         if (rows < 0).any():
             raise file.error(int(at[(rows < 0).argmax()]), "id", "no such region was born")
         return at, rows
-
-    def _take_labels(self, file: RecordFile, records: Array, op: int) -> None:
-        at, rows = self._rows_of(file, records, op)
-        self.label[rows] = records["label"][at]  # of several, the last one stays
 
     def _take_deaths(self, file: RecordFile, records: Array, op: int) -> None:
         at, rows = self._rows_of(file, records, op)

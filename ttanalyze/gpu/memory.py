@@ -52,7 +52,8 @@ class DeviceBuffer:
         """Copies a numpy array, or bytes, to `offset` bytes behind the beginning, and waits for it,
         but for nothing that was submitted before. Raises Error where it does not fit.
         """
-        data = np.ascontiguousarray(np.frombuffer(array, "u1") if _is_raw(array) else array)
+        raw = isinstance(array, (bytes, bytearray, memoryview))
+        data = np.ascontiguousarray(np.frombuffer(array, "u1") if raw else array)
         items(data.dtype)
         to = self.address + self._checked(offset, data.nbytes)
         if data.nbytes:
@@ -107,10 +108,6 @@ class Pinned:
         self.address = int(ffi.cast("uintptr_t", made))
         self.array: Array = np.frombuffer(ffi.buffer(made, size), "u1")
         self._free = device.context.give_back(self, "cuMemFreeHost", made)
-
-
-def _is_raw(value: Any) -> bool:
-    return isinstance(value, (bytes, bytearray, memoryview))
 
 
 def copy_in(device: Device, address: int, data: Array) -> None:

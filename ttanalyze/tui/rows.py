@@ -30,31 +30,82 @@ def wrapped(words: str, width: int, line: int) -> str:
     return f"  {lines[line]}" if line < len(lines) else ""
 
 
-class Rows(ScrollView, can_focus=True):
-    """Rows below a title, one of which the cursor is on.
+class Listing(ScrollView, can_focus=True):
+    """A title, and lines below it; what they show is fetched in a thread.
+
+    What subclasses say: `title`, `line` and `_fetch`, which asks for what is on the screen.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"rows--{part}"
+        for part in ("title", "focused", "cursor", "away", "changed", "faint", "wrong")
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+    ]
+    DEFAULT_CSS = "Listing { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.wrong = ""  # why there is nothing to see
+        self._lane = Lane(self)
+
+    def title(self, width: int) -> str:
+        raise NotImplementedError
+
+    def line(self, index: int, width: int) -> Strip | None:
+        """The line of an index; None behind the last one."""
+        raise NotImplementedError
+
+    def _fetch(self, again: bool = False) -> None:
+        raise NotImplementedError
+
+    @property
+    def page(self) -> int:
+        """Lines on the screen."""
+        return max(1, self.size.height - 1)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._fetch()
+
+    def _set_length(self, lines: int) -> None:
+        if self.virtual_size != Size(0, lines + 1):
+            self.virtual_size = Size(0, lines + 1)
+
+    def _scroll_to_line(self, line: int) -> None:
+        if line != self.scroll_offset.y:
+            self.scroll_to(y=line, animate=False, force=True)
+
+    def _style(self, part: str) -> Style:
+        return self.get_component_rich_style(f"rows--{part}")
+
+    def render_line(self, y: int) -> Strip:
+        width, base = self.size.width, self.rich_style
+        if y == 0:
+            style = self._style("title") + (self._style("focused") if self.has_focus else Style())
+            return Strip([Segment(self.title(width), style)]).adjust_cell_length(width, style)
+        if self.wrong:
+            words = wrapped(text.printable(self.wrong), width, y - 1)
+            style = base + self._style("wrong")
+            return Strip([Segment(words, style)]).adjust_cell_length(width, base)
+        return self.line(self.scroll_offset.y + y - 1, width) or Strip.blank(width, base)
+
+
+class Rows(Listing):
+    """Rows, one of which the cursor is on.
 
     What subclasses say: `fetch` gives rows and runs in a thread; `cells` puts one on a line, and
     `title` the line above them.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "rows--title",
-        "rows--focused",
-        "rows--cursor",
-        "rows--away",
-        "rows--changed",
-        "rows--faint",
-        "rows--wrong",
-    }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", show=False),
         Binding("down", "move(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
         Binding("home", "move(-1000000000000)", show=False),
         Binding("end", "move(1000000000000)", show=False),
     ]
-    DEFAULT_CSS = "Rows { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }"
 
     cursor: reactive[int] = reactive(0, repaint=False)
 
@@ -76,9 +127,7 @@ class Rows(ScrollView, can_focus=True):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.count = 0
-        self.wrong = ""
         self._known: dict[int, Any] = {}
-        self._lane = Lane(self)
 
     # ---- for subclasses ----
 
@@ -89,16 +138,12 @@ class Rows(ScrollView, can_focus=True):
     def cells(self, row: Any, width: int) -> Cells:
         raise NotImplementedError
 
-    def title(self, width: int) -> str:
-        raise NotImplementedError
-
     # ---- what is shown ----
 
     def renew(self, count: int, cursor: int | None = None) -> None:
         """There are count rows, and those that are known may be others now."""
         self.count, self.wrong = count, ""
-        if self.virtual_size != Size(0, count + 1):
-            self.virtual_size = Size(0, count + 1)
+        self._set_length(count)
         self.set_cursor(self.cursor if cursor is None else cursor)
         self._fetch(again=True)
 
@@ -110,24 +155,13 @@ class Rows(ScrollView, can_focus=True):
         self._show_cursor()
         self.refresh()
 
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
-        self._fetch()
-
     def on_resize(self) -> None:
         self._show_cursor()
         self._fetch()
 
-    @property
-    def page(self) -> int:
-        """Rows on the screen."""
-        return max(1, self.size.height - 1)
-
     def _show_cursor(self) -> None:
-        top = self.scroll_offset.y
-        wanted = min(max(top, self.cursor - self.page + 1), self.cursor)
-        if wanted != top:
-            self.scroll_to(y=wanted, animate=False, force=True)
+        row, top = self.cursor, self.scroll_offset.y
+        self._scroll_to_line(min(max(top, row - self.page + 1), row))
 
     def _fetch(self, again: bool = False) -> None:
         """Asks for the rows on the screen and as many around them, where any is not known."""
@@ -152,32 +186,21 @@ class Rows(ScrollView, can_focus=True):
         else:
             self.refresh()
 
-    def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        if y == 0:
-            style = self.get_component_rich_style("rows--title")
-            style += self.get_component_rich_style("rows--focused") if self.has_focus else Style()
-            return Strip([Segment(self.title(width), style)]).adjust_cell_length(width, style)
-        if self.wrong:
-            return self._strip(
-                [(wrapped(text.printable(self.wrong), width, y - 1), "wrong")], width
-            )
-        index = self.scroll_offset.y + y - 1
+    def line(self, index: int, width: int) -> Strip | None:
         if index >= self.count:
-            return Strip.blank(width, self.rich_style)
+            return None
         if index not in self._known:
             return self._strip([("  …", "faint")], width)
         cells = self.cells(self._known[index], width)
         if index != self.cursor:
             return self._strip(cells, width)
-        cursor = "rows--cursor" if self.has_focus else "rows--away"
-        return self._strip(cells, width, self.get_component_rich_style(cursor))
+        return self._strip(cells, width, self._style("cursor" if self.has_focus else "away"))
 
     def _strip(self, cells: Cells, width: int, above: Style | None = None) -> Strip:
         base = self.rich_style
         segments = []
         for words, what in cells:
-            style = base + self.get_component_rich_style(f"rows--{what}") if what else base
+            style = base + self._style(what) if what else base
             segments.append(Segment(words, style + above if above else style))
         return Strip(segments).adjust_cell_length(width, base + above if above else base)
 

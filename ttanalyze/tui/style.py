@@ -34,19 +34,18 @@ Screen { layers: base; }
 #calls.told { color: $warning; text-style: bold; }
 Prompt { background: $panel; }
 
-Rows, View { background: $background; scrollbar-background: $background; scrollbar-color: $panel; }
-.rows--title, .view--title { background: $panel; color: $secondary; }
-.rows--focused, .view--focused { color: $primary; text-style: bold; }
+Listing { background: $background; scrollbar-background: $background; scrollbar-color: $panel; }
+.rows--title { background: $panel; color: $secondary; }
+.rows--focused { color: $primary; text-style: bold; }
 .rows--cursor { text-style: reverse; }
 .rows--away { background: $panel; text-style: bold; }
-.rows--changed, .view--changed { color: $warning; text-style: bold; }
-.view--changed { text-style: bold underline; }
-.rows--faint, .view--faint { color: $secondary; text-style: dim; }
-.rows--wrong, .view--wrong { color: $error; text-style: bold; }
-.view--offset { color: $secondary; }
-.view--odd { color: $error; text-style: bold italic; }
-.view--cursor { text-style: reverse; }
-.view--away { text-style: underline; }
+.rows--changed { color: $warning; text-style: bold; }
+.rows--faint { color: $secondary; text-style: dim; }
+.rows--wrong { color: $error; text-style: bold; }
+.rows--offset { color: $secondary; }
+.rows--odd { color: $error; text-style: bold italic; }
+View > .rows--changed { text-style: bold underline; }
+View > .rows--away { background: $background; text-style: underline; }
 Over { background: $background; }
 Help #help { padding: 1 2; }
 Over Static#over { height: 1; background: $panel; color: $primary; text-style: bold; }

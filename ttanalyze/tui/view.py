@@ -13,18 +13,14 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ttanalyze.errors import Error
 from ttanalyze.format.labels import PARTS
 from ttanalyze.format.layout import Array
-from ttanalyze.output import text
 from ttanalyze.tui.items import HEX, Items, as_several
-from ttanalyze.tui.lane import Lane
-from ttanalyze.tui.rows import wrapped
+from ttanalyze.tui.rows import Listing
 from ttanalyze.tui.timeline import Timeline, Window
 
 EMPTY = Window(0, np.empty(0, np.uint8), None, np.empty(0, bool), "", np.empty(0, PARTS))
@@ -41,31 +37,18 @@ class MemoryView:
     size: int
 
 
-class View(ScrollView, can_focus=True):
+class View(Listing):
     """Rows of items. cursor: the offset of the one that the cursor is on."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "view--title",
-        "view--focused",
-        "view--offset",
-        "view--cursor",
-        "view--away",
-        "view--changed",
-        "view--odd",
-        "view--faint",
-        "view--wrong",
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--offset", "rows--odd"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "move(-1)", show=False),
         Binding("right", "move(1)", show=False),
         Binding("up", "rows(-1)", show=False),
         Binding("down", "rows(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("pagedown", "page(1)", show=False),
         Binding("home", "edge(0)", show=False),
         Binding("end", "edge(1)", show=False),
     ]
-    DEFAULT_CSS = "View { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }"
 
     class Moved(Message):
         """The cursor is elsewhere, or what is there became known."""
@@ -76,10 +59,8 @@ class View(ScrollView, can_focus=True):
         self.items = Items.of(HEX)
         self.cursor = 0
         self.heading = ""
-        self.wrong = ""  # why there is nothing to see
         self.window = EMPTY
         self._tried = 0, 0  # what was on the screen when it went wrong
-        self._lane = Lane(self)
 
     # ---- what is shown ----
 
@@ -117,9 +98,8 @@ class View(ScrollView, can_focus=True):
         digits = len(self._offset(0))
         return self.items.per_row(self.size.width - digits - 2) * self.items.itemsize
 
-    @property
-    def page(self) -> int:
-        return max(1, self.size.height - 1)
+    def title(self, width: int) -> str:
+        return self.heading
 
     def _offset(self, offset: int) -> str:
         digits = max(8, len(f"{max(0, self._total - 1):x}"))
@@ -127,9 +107,7 @@ class View(ScrollView, can_focus=True):
 
     def _lay_out(self) -> None:
         """Rows as the width and the type have it; the cursor stays on the screen."""
-        rows = -(-self._total // self.row_bytes)
-        if self.virtual_size != Size(0, rows + 1):
-            self.virtual_size = Size(0, rows + 1)
+        self._set_length(-(-self._total // self.row_bytes))
         self.cursor = max(0, min(self.cursor, self._total - 1))
         self.cursor -= self.cursor % self.items.itemsize
         self._show_cursor()
@@ -140,15 +118,10 @@ class View(ScrollView, can_focus=True):
         wanted = min(max(top, row - self.page + 1), row)
         if row > top + 2 * self.page or row < top - self.page:  # a jump
             wanted = max(0, row - self.page // 3)
-        if wanted != top:
-            self.scroll_to(y=wanted, animate=False, force=True)
+        self._scroll_to_line(wanted)
 
     def on_resize(self) -> None:
         self._lay_out()
-        self._fetch()
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
         self._fetch()
 
     def _fetch(self, again: bool = False) -> None:
@@ -197,22 +170,11 @@ class View(ScrollView, can_focus=True):
 
     # ---- lines ----
 
-    def render_line(self, y: int) -> Strip:
-        width = self.size.width
-        if y == 0:
-            style = self._style("title") + (self._style("focused") if self.has_focus else Style())
-            return Strip([Segment(self.heading, style)]).adjust_cell_length(width, style)
-        if self.wrong:
-            words = wrapped(text.printable(self.wrong), width, y - 1)
-            segments = [Segment(words, self.rich_style + self._style("wrong"))]
-            return Strip(segments).adjust_cell_length(width, self.rich_style)
-        offset = (self.scroll_offset.y + y - 1) * self.row_bytes
+    def line(self, index: int, width: int) -> Strip | None:
+        offset = index * self.row_bytes
         if offset >= self._total:
-            return Strip.blank(width, self.rich_style)
+            return None
         return Strip(self._row(offset)).adjust_cell_length(width, self.rich_style)
-
-    def _style(self, what: str) -> Style:
-        return self.get_component_rich_style(f"view--{what}")
 
     def _row(self, offset: int) -> list[Segment]:
         base, items = self.rich_style, self.items

@@ -6,6 +6,7 @@ the device may have done them. What can't be done again is refused by name. No d
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeGuard
@@ -96,7 +97,7 @@ class _Reader:
         self._floor: tuple[int, ...] = ()  # what every later step comes after
         self._events: dict[int, tuple[int, ...]] = {}
         self._values: dict[int, tuple[int, ...]] = {}  # by address, what a wait comes after
-        self._left_out: dict[tuple[str, str], int] = {}
+        self._left_out: Counter[tuple[str, str]] = Counter()
 
     def read(self) -> Span:
         for event in self._process.events_between(self._begin, self._until):
@@ -105,8 +106,11 @@ class _Reader:
                 continue
             if int(event["context"]) == self._context:
                 self._event(event)
-            elif event["kind"] in event_kinds.MOVE:
-                self._check_elsewhere(event)
+            elif event["kind"] in event_kinds.MOVE and self._is_ours(
+                self._alive.find(int(event["dst"]))
+            ):
+                other = int(event["context"])
+                raise self._refuse(event, f"it writes to memory of this context in context {other}")
         self._lives(self._until + 1)
         rows = np.array(list(self._lived), "i8")
         rows = rows[self._process.regions.birth["context"][rows] == self._context]
@@ -199,12 +203,6 @@ class _Reader:
         handler = HANDLERS.get(int(event["kind"]))
         if handler is not None:
             handler(self, event)
-
-    def _check_elsewhere(self, event: Any) -> None:
-        """Raises Error where a call of another context writes to memory of this one."""
-        if self._is_ours(self._alive.find(int(event["dst"]))):
-            other = int(event["context"])
-            raise self._refuse(event, f"it writes to memory of this context in context {other}")
 
     def _refuse(self, event: Any, why: str) -> Error:
         call = self._process.call(int(event["call"])) or "a call"
@@ -363,7 +361,7 @@ class _Reader:
         return fill
 
     def _launch_host(self, event: Any) -> None:
-        self._leave_out("host function", "host functions")
+        self._left_out["host function", "host functions"] += 1
 
     def _mem_op(self, event: Any) -> None:
         name = self._process.call(int(event["call"])) or ""
@@ -375,7 +373,7 @@ class _Reader:
         if written:
             self._follows(event, self._joined([self._tail(event), written]))
         else:
-            self._leave_out("wait for a value", "waits for values")
+            self._left_out["wait for a value", "waits for values"] += 1
 
     def _write_value(self, event: Any) -> None:
         """Streams tell each other by values, too: a wait comes after what wrote there last."""
@@ -386,10 +384,6 @@ class _Reader:
                 value = int.from_bytes(words[at : at + 4], "little")
                 self._submit(event, self._possible(event, Fill(dst + at, 4, value, 4)))
         self._values[dst] = self._tail(event)
-
-    def _leave_out(self, *what: str) -> None:
-        one, several = what
-        self._left_out[one, several] = self._left_out.get((one, several), 0) + 1
 
     def _event_record(self, event: Any) -> None:
         self._events[int(event["src"])] = self._tail(event)

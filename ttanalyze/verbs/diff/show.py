@@ -244,7 +244,7 @@ class _Show:
 
 def title(found: Divergence) -> str:
     """Which region differs, and from which epoch on."""
-    return f"{_epoch(found)} ({_trigger(found)}), {_region(found)}"
+    return f"{_epoch(found)} ({found.trigger}{_label(found.epoch_label)}), {_region(found)}"
 
 
 def facts(found: Divergence) -> list[tuple[str, str]]:
@@ -317,11 +317,6 @@ def _epoch(found: Divergence) -> str:
     if found.epoch_a == found.epoch_b:
         return f"epoch {found.epoch_a}"
     return f"epoch {found.epoch_a} of A and {found.epoch_b} of B"
-
-
-def _trigger(found: Divergence) -> str:
-    label = f" {text.printable(found.epoch_label)!r}" if found.epoch_label else ""
-    return found.trigger + label
 
 
 def _region(found: Divergence) -> str:

@@ -114,7 +114,7 @@ def export(
     to = folder.resolve()
     if to == Path.cwd():
         raise Error(f"{folder}: is the current folder: name one in it, which is made as a whole")
-    there = to.exists() and not _empty(to)
+    there = to.exists() and not (to.is_dir() and not any(to.iterdir()))
     if there and not all((to / name).exists() for name in OURS):
         raise Error(f"{folder}: is there already, and nothing that export made: name another")
     if there and not force:
@@ -137,10 +137,6 @@ def export(
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     sizes = {str(path.relative_to(folder)): path.stat().st_size for path in paths}
     return Exported(folder, needs, sizes)
-
-
-def _empty(folder: Path) -> bool:
-    return folder.is_dir() and not any(folder.iterdir())
 
 
 def _write(needs: Needs, folder: Path, python: bool, progress: Progress) -> None:

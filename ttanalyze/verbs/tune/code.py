@@ -53,7 +53,7 @@ def compile_cuda(path: Path, source: bytes, architecture: int) -> bytes:
     _check(library, "nvrtcCreateProgram", *given)
     try:
         options = [f"--gpu-architecture=compute_{architecture}", f"-I{path.resolve().parent}"]
-        options += [f"-I{folder}" for folder in _includes()]
+        options += [f"-I{path}" for home in _toolkits() if (path := home / "include").is_dir()]
         words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         if library.nvrtcCompileProgram(program, len(options), words):
             log = _text(library, "ProgramLog", program).decode(errors="replace")
@@ -92,10 +92,6 @@ def _nvrtc() -> Any:
 def _toolkits() -> list[Path]:
     named = (os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH"))
     return [Path(path) for path in (*named, "/usr/local/cuda") if path]
-
-
-def _includes() -> list[Path]:
-    return [path for home in _toolkits() if (path := home / "include").is_dir()]
 
 
 def _candidates() -> Iterator[str]:
