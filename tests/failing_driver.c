@@ -22,7 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../interpose/driver/hook_table.h"
+#include "../interpose/driver/call_table.h"
 
 #define HANGS 9999
 #define SLOW 9998

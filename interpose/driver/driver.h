@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "util/compiler.h"
-#include "driver/hook_table.h"
+#include "driver/call_table.h"
 
 enum call {
 #define X(symbol) CALL_##symbol,

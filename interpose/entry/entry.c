@@ -4,7 +4,6 @@
 #include "entry/entry.h"
 
 #include "nvtx_abi.h"
-#include "entry/pass_table.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -8,7 +8,7 @@
 
 #include <dlfcn.h>
 
-#include "../../interpose/driver/hook_table.h"
+#include "../../interpose/driver/call_table.h"
 
 #define X(symbol) extern void linked_##symbol(void) __asm__(#symbol) __attribute__((weak));
 HOOK_TABLE(X)
