@@ -41,3 +41,16 @@ def test_work_of_one_context_on_memory_of_another(
     bare, run = support.run(command, environment), tmp_path / "run"
     assert support.run(command, support.recording(environment, run, **options)) == bare
     check_across(run, bare.stdout)
+
+
+@pytest.mark.parametrize("fault", ["apart:0", "apart:1"])
+@pytest.mark.parametrize("options", [{}, {"epoch": "launch"}, {"deterministic": "1"}], ids=str)
+def test_memory_of_the_other_device(
+    options: dict[str, str], fault: str, built: Path, tmp_path: Path
+) -> None:
+    """Without peer access copies reach it and sets do not, also between devices that have none."""
+    environment = support.simulator_environment(TT_SIM_DEVICES="2", TT_SIM_FAULT=fault)
+    command = [str(support.build_program("shim_devices_reach", built))]
+    bare = support.run(command, environment)
+    assert bare.stdout.count("CUDA_ERROR_INVALID_VALUE") == 3
+    assert support.run(command, support.recording(environment, tmp_path / "run", **options)) == bare

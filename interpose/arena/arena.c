@@ -338,17 +338,18 @@ bool arena_set_sync_memops(CUdeviceptr base, unsigned value)
 	return good;
 }
 
-bool arena_contexts(CUdeviceptr a, CUdeviceptr b, CUcontext *of_a, CUcontext *of_b)
+bool arena_apart(CUdeviceptr a, CUdeviceptr b)
 {
-	if (arena_range_of(a) == arena_range_of(b))
-		return false;
+	return arena_range_of(a) != arena_range_of(b);
+}
+
+CUcontext arena_owner(CUdeviceptr p)
+{
 	pthread_mutex_lock(&arena_lock);
-	const struct block *x = free_list_find(free_list_of(a), a), *y = free_list_find(free_list_of(b), b);
-	bool far = x && y && atomic_load(&x->context->alive) && atomic_load(&y->context->alive);
-	*of_a = far ? x->context->handle : NULL;
-	*of_b = far ? y->context->handle : NULL;
+	const struct block *b = free_list_find(free_list_of(p), p);
+	CUcontext owner = b && atomic_load(&b->context->alive) ? b->context->handle : NULL;
 	pthread_mutex_unlock(&arena_lock);
-	return far;
+	return owner;
 }
 
 void arena_forget(void)

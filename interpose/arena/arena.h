@@ -88,19 +88,24 @@ bool arena_set_sync_memops(CUdeviceptr base, unsigned value);
 /* Free memory as the program would see it without us, from what the driver says. */
 uint64_t arena_available(CUdevice device, uint64_t bytes);
 
+/* The context that memory is of, NULL: it was freed, or that is gone. */
+CUcontext arena_owner(CUdeviceptr p);
 /* Whether two addresses are of different devices: between them only copies that name the contexts go. */
-bool arena_contexts(CUdeviceptr a, CUdeviceptr b, CUcontext *of_a, CUcontext *of_b);
+bool arena_apart(CUdeviceptr a, CUdeviceptr b);
 static inline bool arena_far(CUdeviceptr a, CUdeviceptr b, CUcontext *of_a, CUcontext *of_b)
 {
-	return arena_holds(a) && arena_holds(b) && arena_contexts(a, b, of_a, of_b);
+	return arena_holds(a) && arena_holds(b) && arena_apart(a, b) && (*of_a = arena_owner(a)) && (*of_b = arena_owner(b));
 }
-/* Copies and sets in c work on p, as they do on any memory of the driver's. */
-void arena_bring_near(struct context *c, CUdeviceptr p);
-static inline void arena_reach(struct context *c, CUdeviceptr p)
+/* Copies in c work on p, as they do on any memory of the driver's. False: they have to name the context. */
+bool arena_bring_near(const struct context *c, CUdeviceptr p);
+static inline bool arena_reach(const struct context *c, CUdeviceptr p)
 {
-	if (arena_holds(p) && c)
-		arena_bring_near(c, p);
+	return !arena_holds(p) || !c || arena_bring_near(c, p);
 }
+/* Memory of another device, which the program has not opened to that of c: no driver sets it. */
+bool arena_is_closed(const struct context *c, CUdeviceptr p);
+/* The context of memory in the arena, NULL: it was freed. */
+CUcontext arena_context(CUdeviceptr p);
 /* Kernels on `user` may reach the memory of `device`, or no longer. */
 void arena_open(CUdevice device, CUdevice user, bool open);
 void arena_context_gone(struct context *c, bool primary);

@@ -10,7 +10,11 @@ _Atomic uint64_t arena_reserved[ARENA_DEVICES];
 _Atomic bool arena_used;
 struct range arena_ranges[ARENA_DEVICES];
 
-static unsigned opened[ARENA_DEVICES][ARENA_DEVICES]; /* how often device i is open to device j */
+/* How often the program opened device i to device j, and whether copies did. */
+static struct {
+	unsigned times;
+	bool copies;
+} opened[ARENA_DEVICES][ARENA_DEVICES];
 
 /* ---- ranges ---- */
 
@@ -194,7 +198,13 @@ uint64_t arena_available(CUdevice device, uint64_t bytes)
 
 /* ---- devices ---- */
 
-void arena_open(CUdevice device, CUdevice user, bool open)
+static bool is_pair(CUdevice device, CUdevice user)
+{
+	return device >= 0 && device < ARENA_DEVICES && user >= 0 && user < ARENA_DEVICES && device != user;
+}
+
+/* copies: it is they that open. */
+static void open_to(CUdevice device, CUdevice user, bool open, bool copies)
 {
 	struct {
 		uint64_t base, size;
@@ -205,13 +215,17 @@ void arena_open(CUdevice device, CUdevice user, bool open)
 	};
 	size_t n = 0;
 
-	if (device < 0 || device >= ARENA_DEVICES || user < 0 || user >= ARENA_DEVICES || device == user)
-		return;
 	pthread_mutex_lock(&arena_lock);
 	struct range *range = &arena_ranges[device];
-	unsigned *times = &opened[device][user];
-	bool changes = open ? !(*times)++ : *times && !--*times;
-	if (changes) {
+	unsigned *times = &opened[device][user].times;
+	bool *by_copies = &opened[device][user].copies, was_open = *times || *by_copies;
+	if (copies)
+		*by_copies = true;
+	else if (open)
+		++*times;
+	else if (*times)
+		--*times;
+	if ((*times || *by_copies) != was_open) {
 		const struct free_list *p = &range->free_list;
 		range->users ^= 1ull << user;
 		list = malloc((p->mapping_count + 1) * sizeof(*list));
@@ -227,17 +241,40 @@ void arena_open(CUdevice device, CUdevice user, bool open)
 	free(list);
 }
 
-/* An access that devices do not have would fail every mapping of the range from then on. */
-void arena_bring_near(struct context *c, CUdeviceptr p)
+void arena_open(CUdevice device, CUdevice user, bool open)
 {
-	CUdevice device = arena_range_of(p)->properties.location.id;
+	if (is_pair(device, user))
+		open_to(device, user, open, false);
+}
+
+static CUdevice device_of(CUdeviceptr p)
+{
+	return arena_range_of(p)->properties.location.id;
+}
+
+static bool is_open(CUdevice device, CUdevice user, bool to_copies)
+{
+	pthread_mutex_lock(&arena_lock);
+	bool open = opened[device][user].times || (to_copies && opened[device][user].copies);
+	pthread_mutex_unlock(&arena_lock);
+	return open;
+}
+
+bool arena_is_closed(const struct context *c, CUdeviceptr p)
+{
+	return is_pair(device_of(p), c->device) && !is_open(device_of(p), c->device, false);
+}
+
+/* An access that devices do not have would fail every mapping of the range from then on. */
+bool arena_bring_near(const struct context *c, CUdeviceptr p)
+{
+	CUdevice device = device_of(p);
 	int can = 0;
 
-	if (device == c->device)
-		return;
-	pthread_mutex_lock(&arena_lock);
-	bool open = c->device < 0 || c->device >= ARENA_DEVICES || opened[device][c->device];
-	pthread_mutex_unlock(&arena_lock);
-	if (!open && real.cuDeviceCanAccessPeer && real.cuDeviceCanAccessPeer(&can, c->device, device) == CUDA_SUCCESS && can)
-		arena_open(device, c->device, true);
+	if (!is_pair(device, c->device) || is_open(device, c->device, true))
+		return true;
+	if (!real.cuDeviceCanAccessPeer || real.cuDeviceCanAccessPeer(&can, c->device, device) != CUDA_SUCCESS || !can)
+		return false;
+	open_to(device, c->device, true, true);
+	return true;
 }

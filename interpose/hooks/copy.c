@@ -151,11 +151,32 @@ static void touch_pitched(const struct op *op)
 		regions_touch_all(op->context);
 }
 
-/* Without us any memory of the driver's can be copied and set in any context. */
-static void reach(const struct op *op, struct span s)
+/* Without us any memory of the driver's can be copied in any context. False: not by a call that names none. */
+static bool reach(const struct op *op, struct span s)
 {
-	arena_reach(op->context, s.dst);
-	arena_reach(op->context, s.src);
+	return arena_reach(op->context, s.dst) & arena_reach(op->context, s.src);
+}
+
+/* Nor can it be set where the program has not opened the device. */
+static bool is_closed(const struct op *op, struct span s)
+{
+	return arena_holds(s.dst) && op->context && arena_is_closed(op->context, s.dst);
+}
+
+/* A copy between the host and memory of a device that can't be opened to this one. */
+static bool name_context(CUDA_MEMCPY3D_PEER *c, struct span s, bool to_host)
+{
+	CUcontext owner = arena_owner(to_host ? s.src : s.dst);
+
+	*c = (CUDA_MEMCPY3D_PEER){.WidthInBytes = s.bytes, .Height = 1, .Depth = 1};
+	c->srcMemoryType = to_host ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+	c->dstMemoryType = to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+	c->srcDevice = to_host ? s.src : 0;
+	c->dstDevice = to_host ? 0 : s.dst;
+	c->srcHost = to_host ? NULL : (const void *)(uintptr_t)s.src;
+	c->dstHost = to_host ? (void *)(uintptr_t)s.dst : NULL;
+	c->srcContext = c->dstContext = owner;
+	return owner;
 }
 
 /* Before it is submitted: it may write to another context's memory. */
@@ -170,12 +191,14 @@ static void order(struct op *op, struct span s)
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		HOOK(op, symbol, begin_copy(&op, stream_, per_thread, writes(span), waits, kind)); \
-		reach(&op, span); \
+		bool closed = kind == M && !op.capturing && is_closed(&op, span); \
+		if (kind == C) \
+			reach(&op, span); \
 		order(&op, span); \
 		if (waits) \
 			op_waits(&op); \
 		op_time(&op); \
-		CUresult r = real.symbol args; \
+		CUresult r = closed ? CUDA_ERROR_INVALID_VALUE : real.symbol args; \
 		after; \
 		end_copy(&op, r, kind, span, waits); \
 		return r; \
@@ -197,6 +220,23 @@ static void order(struct op *op, struct span s)
 		end_copy(&op, r, C, plain(dst, src, n, 0), waits); \
 		return r; \
 	}
+/* The same for memory of a device that can't be opened to this one. */
+#define HOST_OP(symbol, peer, per_thread, stream_, waits, to_host, span, params, args, peer_args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		CUDA_MEMCPY3D_PEER named; \
+		HOOK(op, symbol, begin_copy(&op, stream_, per_thread, writes(span), waits, C)); \
+		bool far = !reach(&op, span) && !op.capturing && real.peer && name_context(&named, span, to_host); \
+		order(&op, span); \
+		if (waits) \
+			op_waits(&op); \
+		op_time(&op); \
+		CUresult r = far ? real.peer peer_args : real.symbol args; \
+		if (far && waits && r == CUDA_SUCCESS) \
+			r = real.cuStreamSynchronize(per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY); \
+		end_copy(&op, r, C, span, waits); \
+		return r; \
+	}
 #define C TT_EVENT_COPY
 #define M TT_EVENT_SET
 #define NOTHING (void)0
@@ -205,8 +245,11 @@ static void order(struct op *op, struct span s)
 	DEVICE_OP(cuMemcpy##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
 	SYNC_OP(cuMemcpyPeer##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), (dst, dc, src, sc, n), touch_pitched(&op)) \
 	SYNC_OP(cuMemcpy3DPeer##S, PT, C, copy_3d_peer(c), (const CUDA_MEMCPY3D_PEER *c), (c), touch_pitched(&op)) \
-	SYNC_OP(cuMemcpyHtoD_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n), (dst, src, n), NOTHING) \
-	SYNC_OP(cuMemcpyDtoH_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n), (dst, src, n), NOTHING) \
+	HOST_OP(cuMemcpyHtoD_v2##S, cuMemcpy3DPeer##S, PT, NULL, true, false, \
+		plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n), (dst, src, n), \
+		(&named)) \
+	HOST_OP(cuMemcpyDtoH_v2##S, cuMemcpy3DPeer##S, PT, NULL, true, true, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), \
+		(void *dst, CUdeviceptr src, size_t n), (dst, src, n), (&named)) \
 	DEVICE_OP(cuMemcpyDtoD_v2##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
 	SYNC_OP(cuMemcpyDtoA_v2##S, PT, C, plain(0, src, n, 0), (CUarray dst, size_t at, CUdeviceptr src, size_t n), (dst, at, src, n), NOTHING) \
 	SYNC_OP(cuMemcpyAtoD_v2##S, PT, C, plain(dst, 0, n, 0), (CUdeviceptr dst, CUarray src, size_t at, size_t n), (dst, src, at, n), NOTHING) \
@@ -227,8 +270,12 @@ static void order(struct op *op, struct span s)
 	DEVICE_OP(cuMemcpyAsync##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
 	ASYNC_OP(cuMemcpyPeerAsync##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream stream), (dst, dc, src, sc, n, stream), touch_pitched(&op)) \
 	ASYNC_OP(cuMemcpy3DPeerAsync##S, PT, C, copy_3d_peer(c), (const CUDA_MEMCPY3D_PEER *c, CUstream stream), (c, stream), touch_pitched(&op)) \
-	ASYNC_OP(cuMemcpyHtoDAsync_v2##S, PT, C, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
-	ASYNC_OP(cuMemcpyDtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), NOTHING) \
+	HOST_OP(cuMemcpyHtoDAsync_v2##S, cuMemcpy3DPeerAsync##S, PT, stream, false, false, \
+		plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), \
+		(CUdeviceptr dst, const void *src, size_t n, CUstream stream), (dst, src, n, stream), (&named, stream)) \
+	HOST_OP(cuMemcpyDtoHAsync_v2##S, cuMemcpy3DPeerAsync##S, PT, stream, false, true, \
+		plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n, CUstream stream), \
+		(dst, src, n, stream), (&named, stream)) \
 	DEVICE_OP(cuMemcpyDtoDAsync_v2##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
 	ASYNC_OP(cuMemcpyHtoAAsync_v2##S, PT, C, plain(0, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUarray dst, size_t at, const void *src, size_t n, CUstream stream), (dst, at, src, n, stream), NOTHING) \
 	ASYNC_OP(cuMemcpyAtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), 0, n, TT_EVENTF_HOST_DST), (void *dst, CUarray src, size_t at, size_t n, CUstream stream), (dst, src, at, n, stream), NOTHING) \

@@ -1,4 +1,4 @@
-/* Two devices without peer access: copies and sets reach memory of the other one through the driver. */
+/* Two devices without peer access: copies reach memory of the other one through the driver, sets do not. */
 #include "program.h"
 
 int main(void)

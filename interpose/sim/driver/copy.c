@@ -41,7 +41,7 @@ static void settle_type(struct copy_end *end)
 	end->host = (unsigned char *)(uintptr_t)end->device;
 }
 
-static CUresult check_end(const struct copy *c, struct copy_end *end, bool *pageable)
+static CUresult check_end(CUcontext ctx, const struct copy *c, struct copy_end *end, bool *pageable)
 {
 	size_t plane, offset, span;
 	struct region *r;
@@ -67,7 +67,8 @@ static CUresult check_end(const struct copy *c, struct copy_end *end, bool *page
 	if (end->type == CU_MEMORYTYPE_DEVICE) {
 		if (offset > UINT64_MAX - end->device || !region_span(end->device + offset, span, &r) || !region_usable(r))
 			return CUDA_ERROR_INVALID_VALUE;
-		return CUDA_SUCCESS;
+		/* What is mapped needs access, where the copy does not name its context. */
+		return r->kind == REGION_VMM && !c->peers && !access_flags(r, ctx) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 	}
 	if (end->type != CU_MEMORYTYPE_HOST || !end->host)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -80,10 +81,9 @@ static CUresult check_end(const struct copy *c, struct copy_end *end, bool *page
 
 CUresult copy_check(CUcontext ctx, struct copy *c, bool *pageable_src, bool *pageable_dst)
 {
-	(void)ctx;
-	CUresult result = check_end(c, &c->src, pageable_src);
+	CUresult result = check_end(ctx, c, &c->src, pageable_src);
 
-	return result ? result : check_end(c, &c->dst, pageable_dst);
+	return result ? result : check_end(ctx, c, &c->dst, pageable_dst);
 }
 
 /* ---- execution ---- */

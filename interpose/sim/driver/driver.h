@@ -215,6 +215,7 @@ void *region_resolve(uint64_t address, size_t size, const struct region_access *
 /* "byte 4 of an allocation of 100 bytes", without the lock: the same in every run of a program. */
 void region_describe(uint64_t address, char *text, size_t size);
 bool region_usable(const struct region *r); /* by new work: not about to be freed */
+unsigned access_flags(const struct region *r, CUcontext ctx); /* CU_MEM_ACCESS_FLAGS_… that a context has */
 bool region_overlaps(uint64_t address, size_t size);
 void region_renew(struct region *r); /* the same memory as another allocation */
 void region_allow(struct region *r, uint64_t readers, uint64_t writers);

@@ -18,9 +18,9 @@ CUresult fill_check(CUcontext ctx, CUdeviceptr dst, size_t pitch, unsigned eleme
 	struct region *r;
 	size_t span;
 
-	(void)ctx;
 	if (dst % element || (height > 1 && pitch % element) || !fill_span(pitch, element, width, height, &span) ||
-	    !region_span(dst, span, &r) || !region_usable(r))
+	    !region_span(dst, span, &r) || !region_usable(r) ||
+	    (r->kind != REGION_POOL && access_flags(r, ctx) != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
 		return CUDA_ERROR_INVALID_VALUE;
 	return CUDA_SUCCESS;
 }

@@ -17,7 +17,7 @@ static unsigned long long handle_types(const struct region *r)
 	return r->kind == REGION_POOL ? r->pool->properties.handleTypes : CU_MEM_HANDLE_TYPE_NONE;
 }
 
-static unsigned access_flags(const struct region *r, CUcontext ctx)
+unsigned access_flags(const struct region *r, CUcontext ctx)
 {
 	uint64_t bit = 1ull << ctx->device;
 
