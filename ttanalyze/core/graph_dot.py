@@ -22,7 +22,7 @@ SHAPES = {
 
 def drawing(parts: Iterable[tuple[str, str, pd.DataFrame, pd.DataFrame]]) -> str:
     """Boxes in one picture: of each a name that the others don't have, the title, and nodes and
-    edges as in graph_frames.
+    edges as in graph_tables.
     """
     lines = ["digraph run {", "  rankdir=TB;", '  node [fontname="sans-serif", fontsize=10];']
     for part in parts:

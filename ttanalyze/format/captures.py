@@ -7,16 +7,18 @@ it: those of a context come one after the other, one listing changes for each ep
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ttanalyze.format import event_kinds, layout
-from ttanalyze.format.activities import OWN, Activities
+from ttanalyze.format.activities import OWN
 from ttanalyze.format.epoch_coverage import BEFORE, INSIDE
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
-from ttanalyze.format.regions import Regions
-from ttanalyze.format.strings import Strings
+
+if TYPE_CHECKING:
+    from ttanalyze.format.process import Process
 
 WAITED = layout.constant("TT_EVENTF_WAITED")
 LAUNCH = KIND["launch"]
@@ -27,20 +29,13 @@ LATEST = np.uint64(1 << 62)  # time: a hostile file may have any
 
 
 class Captures:
-    """Of one process. epochs: its tt_epoch records; clock_error: of the activities, nanoseconds."""
+    """Of one process."""
 
-    def __init__(
-        self,
-        epochs: Array,
-        regions: Regions,
-        activities: Activities,
-        strings: Strings,
-        clock_error: int,
-    ) -> None:
-        self._epochs = epochs
-        self._regions = regions
-        self._activities = activities
-        self._strings = strings
+    def __init__(self, process: Process) -> None:
+        self._epochs = epochs = process.epochs
+        self._regions, self._activities = process.regions, process.activities
+        self._strings = process.strings
+        clock_error: int = process.info.get("timeline", {}).get("clock_error_ns") or 0
         self._slack = clock_error + SLACK
         self._cut = np.minimum(epochs["time_ns"], LATEST).astype("i8")
         self._seen = np.minimum(epochs["captured_ns"], LATEST).astype("i8")

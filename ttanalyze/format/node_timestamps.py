@@ -9,17 +9,19 @@ be exact, in number, kinds and kernels' names, and the only one: otherwise nothi
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ttanalyze.format import graphs, layout
-from ttanalyze.format.activities import OWN, STAMPED, Activities, nodes_of
+from ttanalyze.format.activities import OWN, STAMPED, nodes_of
 from ttanalyze.format.event_kinds import KIND
-from ttanalyze.format.graphs import Graphs
 from ttanalyze.format.layout import NO_ID, Array
-from ttanalyze.format.strings import Strings
+
+if TYPE_CHECKING:
+    from ttanalyze.format.process import Process
 
 # What a node that does work shows up as.
 WORK = {
@@ -56,21 +58,11 @@ NONE = Times(*(np.empty(0, "i8") for _ in range(4)))
 
 
 class NodeTimes:
-    """Of one process. kernel: gives the mangled name of a function; events: all calls."""
+    """Of one process."""
 
-    def __init__(
-        self,
-        found: Graphs,
-        activities: Activities,
-        strings: Strings,
-        kernel: Callable[[int], str | None],
-        events: Callable[[], Iterator[Array]],
-    ) -> None:
-        self._graphs = found
-        self._activities = activities
-        self._strings = strings
-        self._kernel = kernel
-        self._events = events
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._graphs, self._activities = process.graphs, process.activities
         self._matches: dict[tuple[int, int, bytes], Array | None] = {}
 
     @property
@@ -119,7 +111,7 @@ class NodeTimes:
     def _launches(self) -> dict[int, Array]:
         """The seqs of the launches of each graph, ascending."""
         ids, seqs = [np.empty(0, "u4")], [NO_SEQS]
-        for events in self._events():
+        for events in self._process.event_pieces():
             ran = (events["kind"] == GRAPH_LAUNCH) & (events["result"] == 0)
             ran &= events["flags"] & CAPTURING == 0
             ids.append(events["id"][ran])
@@ -155,9 +147,8 @@ class NodeTimes:
             working = always
         elif len(records) != len(working):
             return None
-        seen = [
-            (kind, self._strings.get(name)) for kind, name in records[["kind", "name"]].tolist()
-        ]
+        text = self._process.strings.get
+        seen = [(kind, text(name)) for kind, name in records[["kind", "name"]].tolist()]
         fitting: dict[bytes, Array] = {}
         for order in _orders(nodes, working):
             if self._fits(nodes[order], records["node"], seen):
@@ -169,7 +160,7 @@ class NodeTimes:
             if WORK[int(node["kind"])] != kind:
                 return False
             if node["kind"] == graphs.KERNEL:
-                kernel = self._kernel(int(node["function"]))
+                kernel = self._process.kernel(int(node["function"]))
                 if kernel is None or kernel != name:
                     return False
         # Where graphs inside are numbered for themselves, each has a number.

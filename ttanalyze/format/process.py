@@ -186,8 +186,7 @@ class Process(Events, Spans):
     @functools.cached_property
     def captures(self) -> Captures:
         """When the device read epochs, and what waited for it."""
-        error = self.info.get("timeline", {}).get("clock_error_ns") or 0
-        return Captures(self.epochs, self.regions, self.activities, self.strings, error)
+        return Captures(self)
 
     @functools.cached_property
     def graphs(self) -> Graphs:
@@ -197,7 +196,7 @@ class Process(Events, Spans):
     @functools.cached_property
     def node_times(self) -> NodeTimes:
         """When the GPU ran the nodes of graphs."""
-        return NodeTimes(self.graphs, self.activities, self.strings, self.kernel, self.event_pieces)
+        return NodeTimes(self)
 
     @functools.cached_property
     def functions(self) -> Array:

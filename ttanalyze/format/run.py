@@ -37,6 +37,21 @@ def open_run(path: str | os.PathLike[str]) -> Run:
     return Run(Path(path))
 
 
+def _table(name: str, row: str) -> functools.cached_property[pd.DataFrame]:
+    """A table of all processes, which the function of its name makes."""
+
+    def made(run: Run) -> pd.DataFrame:
+        from ttanalyze.format import graph_tables, tables
+
+        table: pd.DataFrame = getattr(graph_tables if name == "graphs" else tables, name)(
+            run.processes
+        )
+        return table
+
+    made.__doc__ = f"One row per {row}; columns as in tables.{name}."
+    return functools.cached_property(made)
+
+
 class Run:
     """What was recorded. Tables are made when they are first asked for, and then kept.
 
@@ -90,57 +105,19 @@ class Run:
 
     # ---- tables ----
 
-    @functools.cached_property
-    def epochs(self) -> pd.DataFrame:
-        """One row per epoch; columns as in frames.epochs."""
-        from ttanalyze.format import tables
-
-        return tables.epochs(self.processes)
-
-    @functools.cached_property
-    def regions(self) -> pd.DataFrame:
-        """One row per region; columns as in frames.regions."""
-        from ttanalyze.format import tables
-
-        return tables.regions(self.processes)
-
-    @functools.cached_property
-    def events(self) -> pd.DataFrame:
-        """One row per recorded driver call; columns as in frames.events."""
-        from ttanalyze.format import tables
-
-        return tables.events(self.processes)
-
-    @functools.cached_property
-    def activities(self) -> pd.DataFrame:
-        """One row per thing that the GPU did, or wait; columns as in frames.activities."""
-        from ttanalyze.format import tables
-
-        return tables.activities(self.processes)
-
-    @functools.cached_property
-    def ranges(self) -> pd.DataFrame:
-        """One row per NVTX range or mark; columns as in frames.ranges."""
-        from ttanalyze.format import tables
-
-        return tables.ranges(self.processes)
-
-    @functools.cached_property
-    def digests(self) -> pd.DataFrame:
-        """One row per region digest that was recorded; columns as in frames.digests."""
-        from ttanalyze.format import tables
-
-        return tables.digests(self.processes)
-
-    @functools.cached_property
-    def labels(self) -> pd.DataFrame:
-        """One row per name given to a part of a region; columns as in frames.labels."""
-        from ttanalyze.format import tables
-
-        return tables.labels(self.processes)
+    epochs = _table("epochs", "epoch")
+    regions = _table("regions", "region")
+    events = _table("events", "recorded driver call")
+    activities = _table("activities", "thing that the GPU did, or wait")
+    ranges = _table("ranges", "NVTX range or mark")
+    digests = _table("digests", "region digest that was recorded")
+    labels = _table("labels", "name given to a part of a region")
+    graphs = _table("graphs", "executable graph")
+    stacks = _table("stacks", "frame of a recorded call stack")
+    modules = _table("modules", "loaded image")
 
     def tensors(self, epoch: int, process: int = 0) -> pd.DataFrame:
-        """What parts of regions are called in an epoch; columns as in frames.tensors. Raises Error
+        """What parts of regions are called in an epoch; columns as in tables.tensors. Raises Error
         where there is no such epoch.
         """
         from ttanalyze.format import tables
@@ -150,47 +127,26 @@ class Run:
 
     @functools.cached_property
     def functions(self) -> pd.DataFrame:
-        """One row per kernel; columns as in frames.functions, and checksum."""
+        """One row per kernel; columns as in tables.functions, and checksum."""
         from ttanalyze.format import tables
 
         functions = tables.functions(self.processes)
         functions["checksum"] = tables.checksums(self.processes)
         return functions
 
-    @functools.cached_property
-    def graphs(self) -> pd.DataFrame:
-        """One row per executable graph; columns as in graph_frames.graphs."""
-        from ttanalyze.format import graph_tables
-
-        return graph_tables.graphs(self.processes)
-
     def graph_nodes(self, graph: int, seq: int | None = None, process: int = 0) -> pd.DataFrame:
         """One row per node of a graph as a call with this seq finds it, by default as it was in
-        the end; columns as in graph_frames.nodes. Raises Error where there is no such graph.
+        the end; columns as in graph_tables.nodes. Raises Error where there is no such graph.
         """
         from ttanalyze.format import graph_tables
 
         return graph_tables.nodes(self.process(process), graph, seq)
 
     def graph_edges(self, graph: int, seq: int | None = None, process: int = 0) -> pd.DataFrame:
-        """One row per edge, in the same way; columns as in graph_frames.edges."""
+        """One row per edge, in the same way; columns as in graph_tables.edges."""
         from ttanalyze.format import graph_tables
 
         return graph_tables.edges(self.process(process), graph, seq)
-
-    @functools.cached_property
-    def stacks(self) -> pd.DataFrame:
-        """One row per frame of a recorded call stack; columns as in frames.stacks."""
-        from ttanalyze.format import tables
-
-        return tables.stacks(self.processes)
-
-    @functools.cached_property
-    def modules(self) -> pd.DataFrame:
-        """One row per loaded image; columns as in frames.modules."""
-        from ttanalyze.format import tables
-
-        return tables.modules(self.processes)
 
     # ---- contents ----
 

@@ -180,7 +180,7 @@ READERS = {"kernel": _kernel, "copy": _copy, "set": _set}
 
 
 def table(nodes: list[Node]) -> pd.DataFrame:
-    """A row per node, with the columns of model.graph_frames.nodes."""
+    """A row per node, with the columns of format.graph_tables.nodes."""
     import pandas as pd  # which takes longer to import than all else together
 
     kernels = [n.work.function.name if isinstance(n.work, Kernel) else None for n in nodes]
@@ -218,7 +218,7 @@ def table(nodes: list[Node]) -> pd.DataFrame:
 
 
 def edges(device: Device, graph: Any, nodes: list[Node]) -> pd.DataFrame:
-    """A row per edge, with the columns of model.graph_frames.edges."""
+    """A row per edge, with the columns of format.graph_tables.edges."""
     import pandas as pd
 
     numbers = {address(n.handle): n.number for n in nodes}

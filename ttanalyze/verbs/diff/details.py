@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,24 +30,16 @@ LOOKED_AT = 1 << 14  # blocks of one region whose bytes are compared
 Types = Mapping[str | int | None, Type]  # by label, by id in a, None for all others
 
 
+@dataclass(frozen=True)
 class Details:
     """Looks into both sides of one context."""
 
-    def __init__(
-        self,
-        common: Common,
-        regions: MatchedRegions,
-        calls: MatchedCalls | None,
-        names: Names,
-        types: Types,
-        tolerance: Tolerance | None,
-    ) -> None:
-        self.common = common
-        self.regions = regions
-        self.calls = calls
-        self.names = names
-        self.types = types
-        self.tolerance = tolerance
+    common: Common
+    regions: MatchedRegions
+    calls: MatchedCalls | None
+    names: Names
+    types: Types
+    tolerance: Tolerance | None
 
     def type_of(self, pair: int) -> Type | None:
         """What a region's items were said to be."""

@@ -15,7 +15,7 @@ from ttanalyze.format.run import Run
 class Graph:
     """A graph as a call found it. seq: of that call, None: as it was in the end. state: which one
     of its states that is, from 0. changes: the seqs of the calls that made and changed it.
-    nodes, edges: as in graph_frames, with gpu_time.
+    nodes, edges: as in graph_tables, with gpu_time.
     """
 
     process: int

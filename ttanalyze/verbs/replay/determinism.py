@@ -142,28 +142,21 @@ def _verdict(process: Process, of: Plan | Outcome) -> Verdict:
     return out
 
 
+@dataclass(frozen=True)
 class _Work:
     """Proves launches that share memory."""
 
-    def __init__(
-        self,
-        scene: Scene,
-        provoker: Provoker,
-        times: int,
-        types: Types,
-        tolerances: Tolerances,
-    ) -> None:
-        self._scene = scene
-        self._provoker = provoker
-        self._times = times
-        self._types = types
-        self._tolerances = tolerances
+    scene: Scene
+    provoker: Provoker
+    times: int
+    types: Types
+    tolerances: Tolerances
 
     def prove(self, out: Verdict, of: Plan, tell: Callable[[int], None]) -> None:
         """tell: is called with runs done."""
-        replay = Replay(of.process, of.seq, scene=self._scene, known=of)
+        replay = Replay(of.process, of.seq, scene=self.scene, known=of)
         out.notes = replay.notes
-        places, rows = self._scene.places, replay.rows
+        places, rows = self.scene.places, replay.rows
         replay.restore()
         replay.keep()
         found = places.digests(rows)  # what it finds
@@ -173,20 +166,20 @@ class _Work:
         seen: dict[int, set[bytes]] = {row: set() for row in rows}
         runs = dict.fromkeys(rows, 0)
         widest: dict[int, RegionDifference] = {}
-        for run in range(self._times):
+        for run in range(self.times):
             tell(run)
             if run:
                 replay.restore(written)
-            self._provoker.before(run)
+            self.provoker.before(run)
             replay.submit()
-            self._provoker.after()
+            self.provoker.after()
             now = places.digests(rows)
             out.runs += 1
             written |= {row for row in rows if (now[row] != found[row]).any()}
             if not run:
                 first = now
                 self._as_recorded(out, replay)
-                kept = Copied.of(self._scene, [row for row in rows if row in written])
+                kept = Copied.of(self.scene, [row for row in rows if row in written])
             for row in rows:
                 seen[row].add(now[row].tobytes())
                 blocks = np.flatnonzero(now[row] != first[row]).tolist()
@@ -221,7 +214,7 @@ class _Work:
             return
         here = Memory(process, size, replay.device, replay.where(row))
         there = Memory(process, size, replay.device, where)
-        found = look(row, replay.before, there, here, blocks, self._types, self._tolerances)
+        found = look(row, replay.before, there, here, blocks, self.types, self.tolerances)
         before = widest.get(row)
         if before is None or _weight(before) < _weight(found):
             widest[row] = found
@@ -230,7 +223,7 @@ class _Work:
         if replay.after is None:
             return
         findings = [one for one in replay.compare() if not one.new]
-        arguments = (self._scene, replay.expected, findings, self._types, self._tolerances)
+        arguments = (self.scene, replay.expected, findings, self.types, self.tolerances)
         out.differences = differences(*arguments)
         out.recorded = all(one.tolerated for one in out.differences)
         if not out.recorded:

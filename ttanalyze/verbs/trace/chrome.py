@@ -71,11 +71,10 @@ class ChromeWriter:
             return
         columns: list[Sequence[Any]] = []
         for begins, ends in rows.spans:
-            again = columns and begins is rows.spans[0][0] and ends is rows.spans[0][1]
-            if again:
+            if columns and begins is rows.spans[0][0] and ends is rows.spans[0][1]:
                 columns *= 2
-                continue
-            columns += [_microseconds(begins.tolist()), _lengths((ends - begins).tolist())]
+            else:
+                columns += [_microseconds(begins.tolist()), _lengths((ends - begins).tolist())]
         columns += [rows.flows.tolist(), *(column.tolist() for column in rows.numbers)]
         self._write(",\n".join(filled(templates, columns)))
 

@@ -27,6 +27,7 @@ from ttanalyze.verbs.trace.lanes import Lanes
 from ttanalyze.verbs.trace.rows import LATEST, Part, Rows, Template, Templates, Writer, groups
 
 PIECE = 1 << 15  # activities
+NO_WAITS = FoundWaits(*(np.empty(0, "i8") for _ in range(3)))
 LAYERS = 128  # of a lane; what more there is at a time is cut short
 UNKNOWN, TIMED, INEXACT = 1, 2, 3  # what is known of when a call's work was done; 0: nobody asked
 LAUNCH, GRAPH, COPY = KIND["launch"], KIND["graph-launch"], KIND["copy"]
@@ -139,7 +140,9 @@ class Work:
         state[of] = np.where(records["flags"][head] & COARSE != 0, INEXACT, TIMED)
         streams = _lane(calls)
         since, until = first[head], whole[head]
-        waits, held = self._find_waits(calls, streams, submits, made, of, (since, until))
+        waits = held = NO_WAITS  # without a timeline there is nothing to find them by
+        if self.known:
+            waits, held = self._waits.find(calls, streams, submits, made, of, (since, until))
         state[waits.rows] = TIMED
         of = np.append(of, waits.rows)
         since, until = np.append(since, waits.begins), np.append(until, waits.ends)
@@ -165,21 +168,6 @@ class Work:
         spans = (column[count:behind] for column in (layers, begins, ends))
         held = FoundWaits(held.rows, begins[behind:], ends[behind:])
         return Placed(state, layer, begin, end, More(more, whose, *spans), held, layers[behind:])
-
-    def _find_waits(
-        self,
-        calls: Array,
-        lanes: Array,
-        submits: Array,
-        made: Array,
-        of: Array,
-        spans: tuple[Array, Array],
-    ) -> tuple[FoundWaits, FoundWaits]:
-        """As Waits.find; without a timeline there is nothing to find them by."""
-        if self.known:
-            return self._waits.find(calls, lanes, submits, made, of, spans)
-        none = np.empty(0, "i8")
-        return (FoundWaits(none, none, none),) * 2
 
     def write_held(self, calls: Array, held: FoundWaits, layers: Array) -> None:
         """Waits for captures that calls made, by their rows."""
