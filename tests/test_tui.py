@@ -505,7 +505,7 @@ def test_goes_where_it_is_told(story: Path) -> None:
             ("x", "x: expected e12, r3, #100, 4096, 0x1000, +64 or @0x7f0000000000"),
             ("rx", "no region 'x' in process 0"),
             ("@1", "no captured region at 0x1 in process 0"),
-            ("e", "e: e12, r3"),
+            ("e", "e: expected e12, r3"),
         ):
             await s.press("g")
             await s.type(words)
