@@ -5,8 +5,9 @@
 
 #include <stdatomic.h>
 
-#include "store/store.h"
+#include "options/options.h"
 #include "session/session.h"
+#include "store/store.h"
 #include "util/vector.h"
 
 #define LONG ((size_t)1 << 10)
@@ -19,18 +20,21 @@ static struct {
 	_Atomic bool waiting;
 } pending;
 
-bool graph_log_add(const struct tt_graph_record *r, const void *bytes)
+void graph_log_add(struct tt_graph_record r, const void *bytes)
 {
+	if (!options.events || session_state != SESSION_ON)
+		return;
 	if (!make_room(&pending.records, &pending.room, pending.count, 1, sizeof(*pending.records)) ||
-	    !make_room(&pending.data, &pending.data_room, pending.data_size, r->data_size, 1))
-		return false;
-	pending.records[pending.count] = *r;
-	pending.records[pending.count++].data = pending.data_size;
-	if (r->data_size)
-		memcpy(pending.data + pending.data_size, bytes, r->data_size);
-	pending.data_size += r->data_size;
+	    !make_room(&pending.data, &pending.data_room, pending.data_size, r.data_size, 1)) {
+		session_fail("no host memory for a graph");
+		return;
+	}
+	if (r.data_size)
+		memcpy(pending.data + pending.data_size, bytes, r.data_size);
+	r.data = pending.data_size;
+	pending.data_size += r.data_size;
+	pending.records[pending.count++] = r;
 	atomic_store_explicit(&pending.waiting, true, memory_order_release);
-	return true;
 }
 
 void graph_log_write(void)
@@ -48,9 +52,10 @@ void graph_log_write(void)
 	}
 }
 
-bool graph_log_long(void)
+void graph_log_write_long(void)
 {
-	return pending.count >= LONG;
+	if (pending.count >= LONG)
+		graph_log_write();
 }
 
 bool graph_log_waits(void)

@@ -12,11 +12,11 @@
 
 #include "format.h"
 
-/* A record and its data_size bytes of data; false where there is no memory. */
-bool graph_log_add(const struct tt_graph_record *r, const void *bytes);
+/* A record and its data_size bytes of data, where calls are recorded. */
+void graph_log_add(struct tt_graph_record r, const void *bytes);
 void graph_log_write(void);
-/* So many wait that they should not wait for a launch. */
-bool graph_log_long(void);
+/* The same where so many wait that they should not wait for a launch. */
+void graph_log_write_long(void);
 /* Some wait. */
 bool graph_log_waits(void);
 

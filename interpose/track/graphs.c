@@ -93,8 +93,7 @@ static void record(struct tt_graph_record r, const struct exec *x, uint64_t seq,
 {
 	r.graph = x->number;
 	r.seq = seq;
-	if (options.events && session_state == SESSION_ON && !graph_log_add(&r, bytes))
-		no_memory();
+	graph_log_add(r, bytes);
 }
 
 static void record_node(const struct exec *x, size_t i, uint64_t seq)
@@ -102,8 +101,7 @@ static void record_node(const struct exec *x, size_t i, uint64_t seq)
 	const struct tt_graph_record *r = &x->nodes.nodes[i].record;
 
 	record(*r, x, seq, x->nodes.bytes + r->data);
-	if (graph_log_long())
-		graph_log_write();
+	graph_log_write_long();
 }
 
 /* The graph as it is now, whole. It is one piece of the file. */
@@ -290,27 +288,26 @@ bool graphs_pairs_known(void)
 	return !atomic_load_explicit(&graphs.edges_removed, memory_order_relaxed);
 }
 
-/* The number of a node by the handle that the program gave; TT_NO_ID where the node is not known. */
-static uint32_t number_of(const struct exec *x, CUgraphNode node)
+/* The number of a node by the handle that the program gave. TT_NO_ID: it is not known, nor are the graph's from now on. */
+static uint32_t number_of(struct exec *x, CUgraphNode node, uint64_t seq)
 {
 	uint32_t number = nodes_find(&x->nodes, node);
 
-	return number != TT_NO_ID ? number : nodes_find(&x->source, node);
+	if (number == TT_NO_ID)
+		number = nodes_find(&x->source, node);
+	if (number == TT_NO_ID && !x->unread)
+		lose(x, seq, "the program changed an unknown node");
+	return number;
 }
 
 size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *change, uint64_t seq)
 {
-	size_t changed = 0;
-
 	pthread_mutex_lock(&graphs.lock);
-	uint32_t number = number_of(x, node);
-	if (x->unread) {
-		changed = 1;
-	} else if (number == TT_NO_ID) {
-		lose(x, seq, "the program changed an unknown node");
-	} else if (!change->count || !nodes_replace(&x->nodes, number, change, 0, false)) {
+	size_t changed = x->unread;
+	uint32_t number = number_of(x, node, seq);
+	if (number != TT_NO_ID && (!change->count || !nodes_replace(&x->nodes, number, change, 0, false))) {
 		no_memory();
-	} else {
+	} else if (number != TT_NO_ID) {
 		record_node(x, number, seq);
 		changed = 1;
 	}
@@ -322,34 +319,22 @@ size_t graph_node_changed(struct exec *x, CUgraphNode node, struct node_list *ch
 
 size_t graph_node_enabled(struct exec *x, CUgraphNode node, bool enabled, uint64_t seq)
 {
-	size_t changed = 0;
-
 	pthread_mutex_lock(&graphs.lock);
-	uint32_t number = number_of(x, node);
-	if (!x->unread && number == TT_NO_ID) {
-		lose(x, seq, "the program enabled or disabled an unknown node");
-	} else if (!x->unread) {
-		uint32_t *flags = &x->nodes.nodes[number].record.flags;
-		uint32_t now = enabled ? *flags & ~(uint32_t)TT_GRAPHF_DISABLED : *flags | TT_GRAPHF_DISABLED;
-		changed = now != *flags;
-		*flags = now;
-		if (changed)
-			record_node(x, number, seq);
-	}
+	uint32_t number = number_of(x, node, seq);
+	bool changed = number != TT_NO_ID && nodes_enable(&x->nodes, number, enabled);
+	if (changed)
+		record_node(x, number, seq);
 	has_changed(x);
 	pthread_mutex_unlock(&graphs.lock);
 	return changed;
 }
 
 /* An update may switch on what was off, or not: the driver knows. */
-static bool switched_on(struct exec *x, size_t i, node_runs_fn *runs)
+static bool switched_on(struct exec *x, uint32_t number, node_runs_fn *runs)
 {
-	struct node *n = &x->nodes.nodes[i];
+	const struct node *n = &x->nodes.nodes[number];
 
-	if (!(n->record.flags & TT_GRAPHF_DISABLED) || !runs(x->handle, n->handle))
-		return false;
-	n->record.flags &= ~(uint32_t)TT_GRAPHF_DISABLED;
-	return true;
+	return n->record.flags & TT_GRAPHF_DISABLED && runs(x->handle, n->handle) && nodes_enable(&x->nodes, number, true);
 }
 
 static size_t take_over(struct exec *x, struct node_part p, const struct node_list *from, node_runs_fn *runs, uint64_t seq)
@@ -371,46 +356,38 @@ static size_t take_over(struct exec *x, struct node_part p, const struct node_li
 	return changed;
 }
 
-static bool any_disabled(const struct node_list *l)
+static void give(struct node_list *to, struct node_list *from)
 {
-	for (size_t i = 0; i < l->count; i++)
-		if (l->nodes[i].record.flags & TT_GRAPHF_DISABLED)
-			return true;
-	return false;
+	nodes_free(to);
+	*to = *from;
+	*from = (struct node_list){0};
 }
 
 /* The caller holds the lock. Takes what `from` has. */
 static size_t update(struct exec *x, CUgraphNode child, struct node_list *from, node_runs_fn *runs, uint64_t seq)
 {
-	uint32_t number = child ? number_of(x, child) : TT_NO_ID;
-	struct node_part part = nodes_part(&x->nodes, number);
-	size_t changed;
+	uint32_t number = TT_NO_ID;
+	size_t changed = 0;
 
-	if (*from->failed) {
+	if (*from->failed)
 		lose(x, seq, from->failed);
-	} else if (child && (x->unread || number == TT_NO_ID)) {
-		if (!x->unread)
-			lose(x, seq, "the program changed an unknown node");
-	} else if (!x->unread && graphs_pairs_known() && nodes_same_form(&x->nodes, part, from)) {
+	if (*from->failed || (child && (number = number_of(x, child, seq)) == TT_NO_ID))
+		return 0;
+	struct node_part part = nodes_part(&x->nodes, number);
+	if (!x->unread && graphs_pairs_known() && nodes_same_form(&x->nodes, part, from)) {
 		changed = take_over(x, part, from, runs, seq);
-		if (!child) {
-			nodes_free(&x->source);
-			x->source = *from;
-			*from = (struct node_list){0};
-		}
-		return changed;
-	} else if (child || any_disabled(&x->nodes)) {
+		if (!child)
+			give(&x->source, from);
+	} else if (child || nodes_any_disabled(&x->nodes)) {
 		lose(x, seq, "its update may list the nodes in another order");
 	} else {
-		nodes_free(&x->nodes);
 		nodes_free(&x->source);
-		x->nodes = *from;
+		give(&x->nodes, from);
 		x->unread = false;
-		*from = (struct node_list){0};
 		record_all(x, TT_GRAPH_REMADE, 0, seq);
-		return x->nodes.count;
+		changed = x->nodes.count;
 	}
-	return 0;
+	return changed;
 }
 
 size_t graph_updated(struct exec *x, CUgraphNode child, struct node_list *from, node_runs_fn *runs, uint64_t seq)

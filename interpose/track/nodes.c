@@ -109,6 +109,22 @@ bool nodes_same(const struct node_list *l, uint32_t number, const struct node_li
 	return !memcmp(&a, &b, offsetof(struct tt_graph_record, data_check));
 }
 
+bool nodes_any_disabled(const struct node_list *l)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (l->nodes[i].record.flags & TT_GRAPHF_DISABLED)
+			return true;
+	return false;
+}
+
+bool nodes_enable(struct node_list *l, uint32_t number, bool on)
+{
+	uint32_t *flags = &l->nodes[number].record.flags, before = *flags;
+
+	*flags = on ? before & ~(uint32_t)TT_GRAPHF_DISABLED : before | TT_GRAPHF_DISABLED;
+	return *flags != before;
+}
+
 bool nodes_replace(struct node_list *l, uint32_t number, const struct node_list *other, uint32_t its, bool attributes)
 {
 	uint32_t stays = PLACE_FLAGS | (attributes ? 0 : ATTRIBUTE_FLAGS);

@@ -63,6 +63,10 @@ bool nodes_same(const struct node_list *l, uint32_t number, const struct node_li
  */
 bool nodes_replace(struct node_list *l, uint32_t number, const struct node_list *other, uint32_t its, bool attributes);
 
+bool nodes_any_disabled(const struct node_list *l);
+/* Switches a node on or off; whether that is a change. */
+bool nodes_enable(struct node_list *l, uint32_t number, bool on);
+
 /* Nodes [first, last) of a list, and the edges between them. */
 struct node_part {
 	size_t first, last, first_edge, last_edge;
