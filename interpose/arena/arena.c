@@ -7,10 +7,8 @@
 #include "arena/share.h"
 #include "util/clock.h"
 
-_Atomic uint64_t arena_serial;
-pthread_mutex_t arena_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static uint64_t last_id = 1ull << 62; /* the driver's own buffer ids begin at 1 */
+struct arena_state arena_state;
+struct arena arena = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool forbidden(CUresult r)
 {
@@ -47,9 +45,9 @@ CUresult arena_wait_for(const struct context *c)
 /* What was freed up to the mark in the context, or in the stream, is free for all. */
 static void reclaim(const struct context *c, const struct stream *s, uint64_t mark)
 {
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	for (int i = 0; i < ARENA_DEVICES; i++) {
-		struct free_list *p = &arena_ranges[i].free_list;
+		struct free_list *p = &arena.ranges[i].free_list;
 		for (struct block *b = TAILQ_FIRST(&p->freed), *next; b; b = next) {
 			next = TAILQ_NEXT(b, freed);
 			if (b->freed_in == c && b->freed_serial <= mark &&
@@ -57,7 +55,7 @@ static void reclaim(const struct context *c, const struct stream *s, uint64_t ma
 				free_list_give(p, b);
 		}
 	}
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 }
 
 void arena_context_waited_for(struct context *c, uint64_t mark)
@@ -77,7 +75,7 @@ bool arena_give_back(struct context *c)
 {
 	uint64_t mark = arena_mark();
 
-	if (!atomic_load(&arena_used) || atomic_load(&captures_active) || atomic_load(&c->host_bound))
+	if (!atomic_load(&arena_state.used) || atomic_load(&captures_active) || atomic_load(&c->host_bound))
 		return false;
 	if (mark && arena_wait_for(c) == CUDA_SUCCESS) {
 		reclaim(c, NULL, mark);
@@ -91,7 +89,7 @@ bool arena_give_back(struct context *c)
 static uint64_t block_freed(struct block *b, struct context *c, struct stream *s)
 {
 	struct free_list *p = free_list_of(b->base);
-	uint64_t serial = atomic_fetch_add(&arena_serial, 1) + 1;
+	uint64_t serial = atomic_fetch_add(&arena_state.serial, 1) + 1;
 
 	b->freed_in = c;
 	b->freed_on = s;
@@ -108,9 +106,9 @@ static uint64_t block_freed(struct block *b, struct context *c, struct stream *s
 /* A block that is not handed out after all; work that was submitted may use it. */
 static void take_back(struct block *b, struct context *c, struct stream *s)
 {
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	block_freed(b, c, s);
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 }
 
 /* A new block in mapped memory; ordered by s where it is not NULL, and then zero yet to be made. */
@@ -119,7 +117,7 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 	struct mapping *fresh = NULL;
 	struct block *b = NULL;
 
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	struct range *range = arena_range_for(c->device);
 	if (range && s)
 		b = free_list_take_freed(&range->free_list, size, s, s->id);
@@ -131,14 +129,14 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 		b->pool = pool;
 		b->stream_ordered = s != NULL;
 		b->sync_memops = 0;
-		b->id = ++last_id;
+		b->id = (1ull << 62) + ++arena.ids; /* the driver's own begin at 1 */
 	}
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	*out = b;
 	if (!b || !fresh)
 		return b ? ARENA_SERVED : ARENA_NOT;
 	CUresult r = arena_map(range, fresh, users);
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	if (r == CUDA_SUCCESS) {
 		fresh->ready = true;
 		users ^= range->users;
@@ -146,7 +144,7 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 		free_list_give(&range->free_list, b);
 		free_list_drop(&range->free_list, fresh);
 	}
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	if (r == CUDA_ERROR_OUT_OF_MEMORY)
 		return ARENA_SHORT;
 	if (r != CUDA_SUCCESS) {
@@ -162,10 +160,10 @@ static enum arena_result place(struct context *c, struct stream *s, struct pool 
 
 static void hand_out(struct block *b, CUdeviceptr *out)
 {
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	free_list_set_state(free_list_of(b->base), b, BLOCK_LIVE);
 	*out = b->base;
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 }
 
 enum arena_result arena_allocate(struct context *c, uint64_t size, CUdeviceptr *out, CUresult *refused)
@@ -220,14 +218,14 @@ enum arena_result arena_allocate_async(struct stream *s, CUmemoryPool handle, ui
 /* No longer the program's, and nobody else's so far. NULL: none that the program has begins there. */
 static struct block *withdraw(CUdeviceptr p)
 {
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	struct free_list *list = free_list_of(p);
 	struct block *b = free_list_find(list, p);
 	if (b && (b->base != p || b->state != BLOCK_LIVE))
 		b = NULL;
 	if (b)
 		free_list_set_state(list, b, BLOCK_NEW);
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	if (b && b->pool)
 		arena_pool_gave(b->pool, b->size, b->room);
 	return b;
@@ -253,11 +251,11 @@ CUresult arena_free_begin(CUdeviceptr p, struct block **b)
 
 CUresult arena_free_end(struct context *c, struct block *b)
 {
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	if (atomic_load(&b->context->alive))
 		c = b->context;
 	uint64_t serial = block_freed(b, c, NULL);
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	if (atomic_load(&captures_active))
 		return CUDA_SUCCESS; /* no context may be waited for now: a later wait ends it */
 	CUresult r = arena_wait_for(c);
@@ -284,11 +282,11 @@ void arena_free_async_end(struct stream *s, struct block *b)
 
 void arena_context_gone(struct context *c, bool primary)
 {
-	if (!c || !atomic_load(&arena_used))
+	if (!c || !atomic_load(&arena_state.used))
 		return;
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	for (int i = 0; i < ARENA_DEVICES; i++) {
-		struct free_list *p = &arena_ranges[i].free_list;
+		struct free_list *p = &arena.ranges[i].free_list;
 		for (struct block *b = free_list_next(p, 0), *next; b; b = next) {
 			next = free_list_next(p, b->base + b->room);
 			bool live = b->state == BLOCK_LIVE && b->context == c && (primary || !b->stream_ordered);
@@ -299,7 +297,7 @@ void arena_context_gone(struct context *c, bool primary)
 		}
 	}
 	arena_holding_gone(c);
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	arena_retire(c);
 	if (primary)
 		arena_reserve_anew(c->device);
@@ -309,7 +307,7 @@ void arena_context_gone(struct context *c, bool primary)
 
 bool arena_find(uint64_t address, struct arena_allocation *found)
 {
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	const struct block *b = free_list_find(free_list_of(address), address);
 	bool live = b && b->state == BLOCK_LIVE;
 	if (live)
@@ -323,18 +321,18 @@ bool arena_find(uint64_t address, struct arena_allocation *found)
 			.pool = b->pool ? b->pool->handle : NULL,
 			.sync_memops = b->sync_memops,
 		};
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	return live;
 }
 
 bool arena_set_sync_memops(CUdeviceptr base, unsigned value)
 {
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	struct block *b = free_list_find(free_list_of(base), base);
 	bool good = b && b->base == base && b->state == BLOCK_LIVE;
 	if (good)
 		b->sync_memops = value != 0;
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	return good;
 }
 
@@ -345,18 +343,18 @@ bool arena_apart(CUdeviceptr a, CUdeviceptr b)
 
 CUcontext arena_owner(CUdeviceptr p)
 {
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	const struct block *b = free_list_find(free_list_of(p), p);
 	CUcontext owner = b && atomic_load(&b->context->alive) ? b->context->handle : NULL;
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	return owner;
 }
 
 void arena_forget(void)
 {
-	pthread_mutex_init(&arena_lock, NULL);
+	pthread_mutex_init(&arena.lock, NULL);
 	arena_pool_forget();
 	arena_share_forget();
-	atomic_store(&arena_used, false);
-	atomic_store(&arena_serial, 0);
+	atomic_store(&arena_state.used, false);
+	atomic_store(&arena_state.serial, 0);
 }

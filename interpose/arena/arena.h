@@ -23,17 +23,20 @@
 /* An address that is nobody's: given to the driver, it brings its own error for such. */
 #define ARENA_NOWHERE ((CUdeviceptr)1)
 
-extern _Atomic uint64_t arena_reserved[ARENA_DEVICES]; /* bytes of each range that are ours */
-extern _Atomic bool arena_used;
-extern _Atomic uint64_t arena_serial; /* of the newest free that waits for work */
+/* What is asked without a lock. */
+extern struct arena_state {
+	_Atomic bool used;
+	_Atomic uint64_t serial;                  /* of the newest free that waits for work */
+	_Atomic uint64_t reserved[ARENA_DEVICES]; /* bytes of each range that are ours */
+} arena_state;
 
 /* Whether an address lies in a range of ours, allocated or not. */
 static inline bool arena_holds(uint64_t address)
 {
 	uint64_t at = address - ARENA_BASE;
 
-	return unlikely(atomic_load_explicit(&arena_used, memory_order_acquire)) && at < ARENA_DEVICES * ARENA_STRIDE &&
-	       at % ARENA_STRIDE < atomic_load(&arena_reserved[at / ARENA_STRIDE]);
+	return unlikely(atomic_load_explicit(&arena_state.used, memory_order_acquire)) && at < ARENA_DEVICES * ARENA_STRIDE &&
+	       at % ARENA_STRIDE < atomic_load(&arena_state.reserved[at / ARENA_STRIDE]);
 }
 
 enum arena_result {
@@ -68,7 +71,7 @@ void arena_free_async_end(struct stream *s, struct block *b);
 /* Around a wait of the host for a whole context or for a stream; NULL: the program has none such. */
 static inline uint64_t arena_mark(void)
 {
-	return atomic_load_explicit(&arena_serial, memory_order_relaxed);
+	return atomic_load_explicit(&arena_state.serial, memory_order_relaxed);
 }
 void arena_context_waited_for(struct context *c, uint64_t mark);
 void arena_stream_waited_for(struct stream *s, uint64_t mark);

@@ -8,11 +8,9 @@
 
 #include "util/clock.h"
 
-static struct holding *holdings;
-
 static struct holding *find(const struct context *c)
 {
-	struct holding *h = holdings;
+	struct holding *h = arena.holdings;
 
 	while (h && h->context != c)
 		h = h->next;
@@ -40,20 +38,20 @@ static struct holding *make(struct context *c)
 
 struct holding *arena_holding(struct context *c)
 {
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	struct holding *h = find(c);
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	if (h)
 		return h;
 	struct holding *made = make(c);
 	if (!made)
 		return NULL;
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	if (!(h = find(c))) {
-		made->next = holdings;
-		h = holdings = made;
+		made->next = arena.holdings;
+		h = arena.holdings = made;
 	}
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	if (h != made) {
 		real.cuStreamDestroy_v2(made->stream);
 		free(made);
@@ -93,20 +91,20 @@ uint64_t arena_pitch(struct context *c, uint64_t width, unsigned element)
 
 	if (!h || !width || width > ARENA_STRIDE)
 		return 0;
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	pitch = h->pitch;
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	if (!pitch) {
 		if (arena_capture_matters() || real.cuMemAllocPitch_v2(&row, &pitch, 1, 1, 4) != CUDA_SUCCESS || !pitch)
 			return 0;
-		pthread_mutex_lock(&arena_lock);
+		pthread_mutex_lock(&arena.lock);
 		bool second = h->pitch != 0; /* another thread was quicker */
 		if (!second) {
 			h->row = row;
 			h->pitch = pitch;
-			atomic_fetch_add(&arena_serial, 1);
+			atomic_fetch_add(&arena_state.serial, 1);
 		}
-		pthread_mutex_unlock(&arena_lock);
+		pthread_mutex_unlock(&arena.lock);
 		if (second)
 			real.cuMemFree_v2(row);
 	}
@@ -117,20 +115,20 @@ void arena_drop_row(const struct context *c)
 {
 	CUdeviceptr row = 0;
 
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	struct holding *h = find(c);
 	if (h) {
 		row = h->row;
 		h->row = 0;
 	}
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	if (row)
 		real.cuMemFree_v2(row);
 }
 
 void arena_holding_gone(const struct context *c)
 {
-	for (struct holding **h = &holdings; *h;) {
+	for (struct holding **h = &arena.holdings; *h;) {
 		struct holding *gone = *h;
 
 		if (gone->context != c) {

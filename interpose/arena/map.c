@@ -6,16 +6,6 @@
 
 #include <stdlib.h>
 
-_Atomic uint64_t arena_reserved[ARENA_DEVICES];
-_Atomic bool arena_used;
-struct range arena_ranges[ARENA_DEVICES];
-
-/* How often the program opened device i to device j, and whether copies did. */
-static struct {
-	unsigned times;
-	bool copies;
-} opened[ARENA_DEVICES][ARENA_DEVICES];
-
 /* ---- ranges ---- */
 
 /* The whole stride; less of it where the driver or the process has not that much, but ample room for the device's memory. */
@@ -47,7 +37,7 @@ static void map_margin(struct range *range)
 
 static void reserve(CUdevice device)
 {
-	struct range *range = &arena_ranges[device];
+	struct range *range = &arena.ranges[device];
 	CUdeviceptr base = ARENA_BASE + (uint64_t)device * ARENA_STRIDE;
 	int rdma = 0, files = 0, ipc = 0;
 	size_t granule = 0, total = 0;
@@ -77,25 +67,25 @@ static void reserve(CUdevice device)
 	free_list_begin(&range->free_list, base + lead, size - lead, granule);
 	range->state = RESERVED;
 	map_margin(range);
-	atomic_store(&arena_reserved[device], size);
-	atomic_store_explicit(&arena_used, true, memory_order_release);
+	atomic_store(&arena_state.reserved[device], size);
+	atomic_store_explicit(&arena_state.used, true, memory_order_release);
 }
 
 struct range *arena_range_for(CUdevice device)
 {
 	if (device < 0 || device >= ARENA_DEVICES)
 		return NULL;
-	if (arena_ranges[device].state == UNTRIED)
+	if (arena.ranges[device].state == UNTRIED)
 		reserve(device);
-	return arena_ranges[device].state == RESERVED ? &arena_ranges[device] : NULL;
+	return arena.ranges[device].state == RESERVED ? &arena.ranges[device] : NULL;
 }
 
 void arena_reserve_anew(CUdevice device)
 {
-	pthread_mutex_lock(&arena_lock);
-	struct range *range = device >= 0 && device < ARENA_DEVICES ? &arena_ranges[device] : NULL;
+	pthread_mutex_lock(&arena.lock);
+	struct range *range = device >= 0 && device < ARENA_DEVICES ? &arena.ranges[device] : NULL;
 	if (range && range->state == RESERVED && !range->free_list.mapping_count) {
-		uint64_t size = atomic_exchange(&arena_reserved[device], 0);
+		uint64_t size = atomic_exchange(&arena_state.reserved[device], 0);
 		if (range->margin)
 			real.cuMemUnmap(range->base, range->margin);
 		range->margin = 0;
@@ -103,7 +93,7 @@ void arena_reserve_anew(CUdevice device)
 		free_list_end(&range->free_list);
 		range->state = UNTRIED;
 	}
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 }
 
 bool arena_exportable(uint64_t address)
@@ -148,15 +138,15 @@ static bool retire_of(struct free_list *p)
 	struct mapping *m;
 	bool any = false;
 
-	pthread_mutex_lock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
 	while ((m = free_list_retire(p))) {
-		pthread_mutex_unlock(&arena_lock);
+		pthread_mutex_unlock(&arena.lock);
 		unmap(m);
 		any = true;
-		pthread_mutex_lock(&arena_lock);
+		pthread_mutex_lock(&arena.lock);
 		free_list_drop(p, m);
 	}
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	return any;
 }
 
@@ -165,8 +155,8 @@ bool arena_retire(const struct context *c)
 	bool any = false;
 
 	for (int i = 0; i < ARENA_DEVICES && !host_bound_elsewhere(c); i++)
-		if (atomic_load(&arena_reserved[i]))
-			any |= retire_of(&arena_ranges[i].free_list);
+		if (atomic_load(&arena_state.reserved[i]))
+			any |= retire_of(&arena.ranges[i].free_list);
 	return any;
 }
 
@@ -175,10 +165,10 @@ bool arena_give_margins(const struct context *c)
 	bool any = false;
 
 	for (int i = 0; i < ARENA_DEVICES && !host_bound_elsewhere(c); i++) {
-		pthread_mutex_lock(&arena_lock);
-		struct mapping m = {.base = arena_ranges[i].base, .size = arena_ranges[i].margin};
-		arena_ranges[i].margin = 0;
-		pthread_mutex_unlock(&arena_lock);
+		pthread_mutex_lock(&arena.lock);
+		struct mapping m = {.base = arena.ranges[i].base, .size = arena.ranges[i].margin};
+		arena.ranges[i].margin = 0;
+		pthread_mutex_unlock(&arena.lock);
 		if (m.size)
 			unmap(&m);
 		any |= m.size != 0;
@@ -188,10 +178,10 @@ bool arena_give_margins(const struct context *c)
 
 uint64_t arena_available(CUdevice device, uint64_t bytes)
 {
-	if (device >= 0 && device < ARENA_DEVICES && atomic_load(&arena_reserved[device])) {
-		pthread_mutex_lock(&arena_lock);
-		bytes += free_list_idle(&arena_ranges[device].free_list) + arena_ranges[device].margin;
-		pthread_mutex_unlock(&arena_lock);
+	if (device >= 0 && device < ARENA_DEVICES && atomic_load(&arena_state.reserved[device])) {
+		pthread_mutex_lock(&arena.lock);
+		bytes += free_list_idle(&arena.ranges[device].free_list) + arena.ranges[device].margin;
+		pthread_mutex_unlock(&arena.lock);
 	}
 	return bytes / ARENA_GRANULE * ARENA_GRANULE;
 }
@@ -215,10 +205,10 @@ static void open_to(CUdevice device, CUdevice user, bool open, bool copies)
 	};
 	size_t n = 0;
 
-	pthread_mutex_lock(&arena_lock);
-	struct range *range = &arena_ranges[device];
-	unsigned *times = &opened[device][user].times;
-	bool *by_copies = &opened[device][user].copies, was_open = *times || *by_copies;
+	pthread_mutex_lock(&arena.lock);
+	struct range *range = &arena.ranges[device];
+	unsigned *times = &range->opened[user].times;
+	bool *by_copies = &range->opened[user].copies, was_open = *times || *by_copies;
 	if (copies)
 		*by_copies = true;
 	else if (open)
@@ -235,7 +225,7 @@ static void open_to(CUdevice device, CUdevice user, bool open, bool copies)
 				list[n++].size = p->mappings[i]->size;
 			}
 	}
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_unlock(&arena.lock);
 	for (size_t i = 0; i < n; i++)
 		real.cuMemSetAccess(list[i].base, list[i].size, &access, 1);
 	free(list);
@@ -254,9 +244,9 @@ static CUdevice device_of(CUdeviceptr p)
 
 static bool is_open(CUdevice device, CUdevice user, bool to_copies)
 {
-	pthread_mutex_lock(&arena_lock);
-	bool open = opened[device][user].times || (to_copies && opened[device][user].copies);
-	pthread_mutex_unlock(&arena_lock);
+	pthread_mutex_lock(&arena.lock);
+	bool open = arena.ranges[device].opened[user].times || (to_copies && arena.ranges[device].opened[user].copies);
+	pthread_mutex_unlock(&arena.lock);
 	return open;
 }
 

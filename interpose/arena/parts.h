@@ -1,7 +1,7 @@
 /*
  * What the files of the arena share: its ranges of addresses, and what it holds in a context.
  *
- * Invariant: arena_lock guards the ranges and the holdings. It is held while a place is chosen
+ * Invariant: the arena's lock guards the rest of it. It is held while a place is chosen
  * or given up, not while the driver maps, zeroes or waits: what is on its way in (BLOCK_NEW, a
  * mapping that is not ready) is in nobody else's way.
  */
@@ -22,14 +22,22 @@ struct range {
 	CUmemAllocationProp properties;
 	uint64_t base, margin; /* where it begins, and bytes of memory mapped there before the blocks */
 	uint64_t users; /* devices whose kernels may reach it, a bit each */
+	struct {
+		unsigned times; /* so often the program opened it to a device */
+		bool copies;    /* copies did */
+	} opened[ARENA_DEVICES];
 };
 
-extern struct range arena_ranges[ARENA_DEVICES];
-extern pthread_mutex_t arena_lock;
+extern struct arena {
+	pthread_mutex_t lock;
+	struct range ranges[ARENA_DEVICES];
+	struct holding *holdings;
+	uint64_t ids; /* given so far */
+} arena;
 
 static inline struct range *arena_range_of(uint64_t address)
 {
-	return &arena_ranges[(address - ARENA_BASE) / ARENA_STRIDE];
+	return &arena.ranges[(address - ARENA_BASE) / ARENA_STRIDE];
 }
 
 /* Whether a stream capture may forbid this thread to allocate and to free: the driver has to be asked. */
