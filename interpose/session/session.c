@@ -33,7 +33,7 @@ static struct {
 	_Atomic bool has_failed;
 	struct session_ring ring;
 	_Alignas(64) _Atomic uint64_t last_seq; /* a line to itself: every call writes it */
-} session = {.lock = PTHREAD_MUTEX_INITIALIZER, .ring = {0, "none"}};
+} session = {.lock = PTHREAD_MUTEX_INITIALIZER};
 _Static_assert(WARNINGS <= 64, "a bit for each");
 
 /* ---- messages ---- */
@@ -187,7 +187,7 @@ struct session_ring session_ring(void)
 	pthread_mutex_lock(&session.lock);
 	struct session_ring now = session.ring;
 	pthread_mutex_unlock(&session.lock);
-	return now;
+	return now.place ? now : (struct session_ring){0, "none"};
 }
 
 /* ---- files ---- */

@@ -9,7 +9,7 @@
 #include "util/xxh3.h"
 #include "store/mapped.h"
 
-static struct mapped records = {.file = FILE_CLOSED};
+static struct mapped records;
 
 bool activities_open(const struct folder *folder, char *error, size_t error_size)
 {

@@ -42,11 +42,7 @@ static struct {
 	uint64_t abandoned, final_count;
 	pthread_key_t at_thread_end;
 	bool key_made;
-} events = {
-	.slots = {.file = FILE_CLOSED},
-	.lock = PTHREAD_MUTEX_INITIALIZER,
-	.cursors = TAILQ_HEAD_INITIALIZER(events.cursors),
-};
+} events = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool events_failed(char *text, size_t size)
 {

@@ -44,7 +44,7 @@ struct mapped {
 	pthread_t helper;
 };
 
-/* Creates the file with its header and starts the helper. */
+/* Creates the file with its header and starts the helper. m: all zeros, or as it was left. */
 bool mapped_open(struct mapped *m, const struct folder *folder, const char *name, enum tt_file_kind kind, uint32_t record_size,
 		 const char *thread, char *error, size_t error_size);
 /* The next `size` bytes, all zeros; NULL where there are none, or the file is not open. */

@@ -13,7 +13,7 @@
 
 #define PIECE ((uint64_t)16 << 10) /* bytes a thread claims at a time, if not more at once */
 
-static struct mapped bytes = {.file = FILE_CLOSED};
+static struct mapped bytes;
 static __thread struct {
 	uint8_t *next, *end;
 } self __attribute__((tls_model("initial-exec"))); /* what the thread has of them */
