@@ -135,49 +135,44 @@ static uint64_t total(const struct op *op)
 
 static void waited(struct op *op, CUresult r, uint64_t before)
 {
-	struct tt_event *e = op_event(op, r);
-
+	RECORD(op, r, TT_EVENT_SYNC);
 	if (op->on && r == CUDA_SUCCESS && before == context_work(op->context))
 		for (struct stream *s = atomic_load(&op->context->streams); s; s = s->next_of_context)
 			atomic_store(&s->settled, atomic_load(&s->submitted));
 	if (op->on && r == CUDA_SUCCESS)
 		inflight_completed(op->context, op->seq + 1);
-
-	if (e)
-		events_publish(e, TT_EVENT_SYNC);
 	if (r == CUDA_SUCCESS && options.epoch.sync)
 		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
 }
 
-/* Whether or not the call is recorded. */
-static void freed_is_free(CUresult r, struct context *c, uint64_t mark)
+/* Whether or not the call is recorded; c: NULL for the current one. */
+static void freed_is_free(const struct op *op, CUresult r, CUcontext c, uint64_t mark)
 {
-	if (r == CUDA_SUCCESS && c)
-		arena_context_waited_for(c, mark);
+	struct context *of = op->on ? op->context : c ? context_find(c) : context_current(thread_current());
+
+	if (r == CUDA_SUCCESS && of)
+		arena_context_waited_for(of, mark);
 }
 
-EXPORT CUresult CUDAAPI cuCtxSynchronize(void)
+static void begin_wait(struct op *op, CUcontext c)
 {
-	HOOK(op, cuCtxSynchronize, op_begin(&op));
-	uint64_t before = total(&op), mark = arena_mark();
-	op_waits(&op);
-	CUresult r = real.cuCtxSynchronize();
-	if (unlikely(mark))
-		freed_is_free(r, op.on ? op.context : context_current(thread_current()), mark);
-	waited(&op, r, before);
-	return r;
+	struct context *of = c ? context_find(c) : NULL;
+
+	if (op_begin(op) && of)
+		op->context = of;
 }
 
-EXPORT CUresult CUDAAPI cuCtxSynchronize_v2(CUcontext c)
-{
-	HOOK(op, cuCtxSynchronize_v2);
-	if (op_begin(&op) && c && context_find(c))
-		op.context = context_find(c);
-	uint64_t before = total(&op), mark = arena_mark();
-	op_waits(&op);
-	CUresult r = real.cuCtxSynchronize_v2(c);
-	if (unlikely(mark))
-		freed_is_free(r, op.on ? op.context : c ? context_find(c) : context_current(thread_current()), mark);
-	waited(&op, r, before);
-	return r;
-}
+#define SYNCHRONIZES(symbol, context, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		HOOK(op, symbol, begin_wait(&op, context)); \
+		uint64_t before = total(&op), mark = arena_mark(); \
+		op_waits(&op); \
+		CUresult r = real.symbol args; \
+		if (unlikely(mark)) \
+			freed_is_free(&op, r, context, mark); \
+		waited(&op, r, before); \
+		return r; \
+	}
+SYNCHRONIZES(cuCtxSynchronize, NULL, (void), ())
+SYNCHRONIZES(cuCtxSynchronize_v2, c, (CUcontext c), (c))

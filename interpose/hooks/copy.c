@@ -139,10 +139,7 @@ static inline bool writes(struct span s)
 }
 
 /* The host waits for a copy at once: it is late where the call is. */
-static inline void begin_copy(struct op *op, CUstream stream, bool per_thread, bool writes, bool waits, uint32_t kind)
-{
-	op_begin_work(op, stream, per_thread, writes, waits && kind == TT_EVENT_COPY ? TT_EVENTF_DELAYED : DELAYS);
-}
+#define DELAYS_OF(waits, kind) ((waits) && (kind) == TT_EVENT_COPY ? TT_EVENTF_DELAYED : DELAYS)
 
 /* A pitched destination touches more than the bytes it moves. */
 static void touch_pitched(const struct op *op)
@@ -190,7 +187,7 @@ static void order(struct op *op, struct span s)
 #define COPY_OP(symbol, per_thread, stream_, waits, kind, span, params, args, after) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
-		HOOK(op, symbol, begin_copy(&op, stream_, per_thread, writes(span), waits, kind)); \
+		HOOK(op, symbol, op_begin_work(&op, stream_, per_thread, writes(span), DELAYS_OF(waits, kind))); \
 		bool closed = kind == M && !op.capturing && is_closed(&op, span); \
 		if (kind == C) \
 			reach(&op, span); \
@@ -210,7 +207,7 @@ static void order(struct op *op, struct span s)
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		CUcontext dst_context, src_context; \
-		HOOK(op, symbol, begin_copy(&op, stream_, per_thread, true, waits, C)); \
+		HOOK(op, symbol, op_begin_work(&op, stream_, per_thread, true, DELAYS_OF(waits, C))); \
 		bool far = arena_far(dst, src, &dst_context, &src_context) && !op.capturing && real.peer; \
 		if (!far) \
 			reach(&op, plain(dst, src, n, 0)); \
@@ -225,7 +222,7 @@ static void order(struct op *op, struct span s)
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		CUDA_MEMCPY3D_PEER named; \
-		HOOK(op, symbol, begin_copy(&op, stream_, per_thread, writes(span), waits, C)); \
+		HOOK(op, symbol, op_begin_work(&op, stream_, per_thread, writes(span), DELAYS_OF(waits, C))); \
 		bool far = !reach(&op, span) && !op.capturing && real.peer && name_context(&named, span, to_host); \
 		order(&op, span); \
 		if (waits) \

@@ -26,13 +26,7 @@ static struct exec *begin_graph(struct op *op, CUgraphExec exec)
 
 static void end_graph(struct op *op, CUresult r, uint32_t kind, uint32_t number, uint64_t changed)
 {
-	struct tt_event *e = op_event(op, r);
-
-	if (!e)
-		return;
-	e->id = number;
-	e->bytes = changed;
-	events_publish(e, kind);
+	RECORD(op, r, kind, e->id = number, e->bytes = changed);
 }
 
 /* ---- making and ending ---- */

@@ -167,9 +167,8 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 #define LAUNCH(symbol, per_thread, stream, shape_, params, args) \
 	EXPORT HOT CUresult CUDAAPI symbol params \
 	{ \
-		HOOK(op, symbol); \
 		struct shape shape = shape_; \
-		op_begin_launch(&op, stream, per_thread); \
+		HOOK(op, symbol, op_begin_launch(&op, stream, per_thread)); \
 		struct function *f = begin_launch(&op, &shape); \
 		CUresult r = real.symbol args; \
 		end_launch(&op, r, &shape, f); \

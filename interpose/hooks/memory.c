@@ -9,20 +9,15 @@
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size)
 {
 	uint32_t id = TT_NO_ID;
-	struct tt_event *e;
 
 	if (!op->on)
 		return;
-	if (r == CUDA_SUCCESS && base && size) {
+	if (r == CUDA_SUCCESS && base && size && !op->capturing) {
 		struct region_origin origin = op_origin(op);
 		id = region_born(op->context, kind, base, size, TT_NO_ID, &origin);
 	}
-	if ((e = op_event(op, r))) {
-		e->dst = base;
-		e->bytes = size;
-		e->id = id;
-		events_publish(e, TT_EVENT_ALLOC);
-	}
+	RECORD(op, r, TT_EVENT_ALLOC, e->dst = base, e->bytes = size, e->id = id);
+	op_end(op, r);
 	if (r == CUDA_SUCCESS)
 		capture_prepare(op->t, op->context);
 }
@@ -94,17 +89,12 @@ bool memory_given_back(struct op *op, CUresult r)
 
 void memory_died(struct op *op, CUresult r, uint64_t base, struct region *ended)
 {
-	struct tt_event *e = op_event(op, r);
-
+	RECORD(op, r, TT_EVENT_FREE, e->dst = base);
 	for (struct region *next; ended; ended = next) {
 		next = ended->next;
 		if (refused(r))
 			live_on(op, ended);
 		region_release(ended);
-	}
-	if (e) {
-		e->dst = base;
-		events_publish(e, TT_EVENT_FREE);
 	}
 }
 

@@ -6,7 +6,7 @@
 
 #include "hooks/op.h"
 
-/* After an allocation: its region, if it succeeded, and its event. */
+/* After an allocation: its region, if it succeeded and was not captured, and its event; the end of the op. */
 void memory_born(struct op *op, CUresult r, uint32_t kind, uint64_t base, uint64_t size);
 /*
  * Before a free, whichever context is current, as the address may be another thread's after it: the

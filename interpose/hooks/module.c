@@ -19,7 +19,6 @@ static bool watching(void)
 
 static void loaded(struct op *op, CUresult r, void *handle, bool library, const struct loading *l)
 {
-	struct tt_event *e;
 	uint32_t id = TT_NO_ID;
 
 	if (r == CUDA_SUCCESS && (op->on || watching())) {
@@ -28,10 +27,7 @@ static void loaded(struct op *op, CUresult r, void *handle, bool library, const 
 		id = module_loaded(context_current(t), handle, library, l, op->on ? op->seq : session_next_seq());
 		t->busy--;
 	}
-	if (op->on && (e = op_event(op, r))) {
-		e->id = id;
-		events_publish(e, TT_EVENT_MODULE_LOAD);
-	}
+	RECORD(op, r, TT_EVENT_MODULE_LOAD, e->id = id);
 	if (op->on && r == CUDA_SUCCESS)
 		capture_prepare(op->t, op->context);
 }
@@ -149,9 +145,7 @@ static void unloads(struct op *op, void *handle)
 	{ \
 		HOOK(op, symbol, unloads(&op, handle)); \
 		CUresult r = real.symbol(handle); \
-		struct tt_event *e = op_event(&op, r); \
-		if (e) \
-			events_publish(e, TT_EVENT_MODULE_UNLOAD); \
+		RECORD(&op, r, TT_EVENT_MODULE_UNLOAD); \
 		return r; \
 	}
 UNLOADS(cuModuleUnload, CUmodule)

@@ -250,6 +250,16 @@ static inline struct tt_event *op_event_of_launch(struct op *op, CUresult result
 	return op_event_with(op, result, options.launch_stacks);
 }
 
+/* Its event, if it has one: the rest sets members of e. */
+#define RECORD(op, r, kind, ...) \
+	do { \
+		struct tt_event *e = op_event(op, r); \
+		if (e) { \
+			__VA_ARGS__; \
+			events_publish(e, kind); \
+		} \
+	} while (0)
+
 /* After a call of op_begin_stream that may have been one with writes, and after op_time. */
 static inline void op_end(struct op *op, CUresult result)
 {

@@ -3,29 +3,12 @@
  */
 #include "lifecycle/inflight.h"
 #include "arena/arena.h"
-#include "hooks/op.h"
-
-static void end_with(struct op *op, CUresult r, uint32_t kind, uint64_t dst, uint64_t src)
-{
-	struct tt_event *e = op_event(op, r);
-
-	if (e) {
-		e->dst = dst;
-		e->src = src;
-		events_publish(e, kind);
-	}
-	op_end(op, r);
-}
+#include "hooks/memory.h"
 
 /* event: NULL where the wait was for a stream. */
 static void end_wait(struct op *op, CUresult r, CUevent event)
 {
-	struct tt_event *e = op_event(op, r);
-
-	if (e) {
-		e->src = (uintptr_t)event;
-		events_publish(e, TT_EVENT_SYNC);
-	}
+	RECORD(op, r, TT_EVENT_SYNC, e->src = (uintptr_t)event);
 	if (r == CUDA_SUCCESS && options.epoch.sync)
 		op_epoch(op, TT_TRIGGER_SYNC, TT_NO_ID);
 }
@@ -45,13 +28,7 @@ static void end_item(struct op *op, CUresult r, const struct item *item)
 		regions_touch_all(op->context);
 	if (item->waits)
 		op_host_bound(op, r);
-	struct tt_event *e = op_event(op, r);
-	if (e) {
-		e->dst = item->dst;
-		e->src = item->src;
-		e->shared = item->shared;
-		events_publish(e, item->kind);
-	}
+	RECORD(op, r, item->kind, e->dst = item->dst, e->src = item->src, e->shared = item->shared);
 	op_end(op, r);
 }
 
@@ -97,9 +74,7 @@ static struct stream *stream_followed(const struct op *op, CUstream handle, bool
 			capture_stream_began(stream_followed(&op, stream, per_thread)); \
 		else \
 			atomic_fetch_sub(&captures_active, 1); \
-		struct tt_event *e = op_event(&op, r); \
-		if (e) \
-			events_publish(e, TT_EVENT_CAPTURE_BEGIN); \
+		RECORD(&op, r, TT_EVENT_CAPTURE_BEGIN); \
 		return r; \
 	}
 
@@ -144,27 +119,17 @@ static bool from_arena(struct op *op, CUmemoryPool pool, size_t n, CUdeviceptr *
 	return result == ARENA_SERVED;
 }
 
-static void born(struct op *op, CUresult r, bool ours, CUdeviceptr *p, size_t n)
-{
-	struct tt_event *e;
-	uint32_t id = TT_NO_ID;
-
-	if (!op->on)
-		return;
-	if (r == CUDA_SUCCESS && !op->capturing && p && n && *p) {
-		struct region_origin origin = op_origin(op);
-		id = region_born(op->context, ours ? TT_REGION_ARENA : TT_REGION_ASYNC, *p, n, TT_NO_ID, &origin);
+#define ALLOCATES_ASYNC(symbol, per_thread, any, pool_, params, args) \
+	EXPORT CUresult CUDAAPI symbol params \
+	{ \
+		HOOK(op, symbol, op_begin_stream(&op, stream, per_thread, true)); \
+		bool ours = (any) && from_arena(&op, pool_, n, p); \
+		CUresult r = ours ? CUDA_SUCCESS : real.symbol args; \
+		while (given_back(&op, r)) \
+			r = real.symbol args; \
+		memory_born(&op, r, ours ? TT_REGION_ARENA : TT_REGION_ASYNC, r == CUDA_SUCCESS && p ? *p : 0, n); \
+		return r; \
 	}
-	if ((e = op_event(op, r))) {
-		e->dst = p && r == CUDA_SUCCESS ? *p : 0;
-		e->bytes = n;
-		e->id = id;
-		events_publish(e, TT_EVENT_ALLOC);
-	}
-	op_end(op, r);
-	if (r == CUDA_SUCCESS)
-		capture_prepare(op->t, op->context);
-}
 
 /* While its stream is captured a free is a node of a graph, and none for memory of ours. */
 static CUresult free_in_arena(struct op *op, CUdeviceptr p, CUresult (*free_real)(CUdeviceptr, CUstream), CUstream handle,
@@ -230,9 +195,7 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 		CUresult r = real.cuStreamEndCapture##S(stream, g); \
 		if (s && s->captured && capture_status_of(s->handle) == CU_STREAM_CAPTURE_STATUS_NONE) \
 			capture_stream_ended(s); /* also where the call failed */ \
-		struct tt_event *e = op_event(&op, r); \
-		if (e) \
-			events_publish(e, TT_EVENT_CAPTURE_END); \
+		RECORD(&op, r, TT_EVENT_CAPTURE_END); \
 		return r; \
 	} \
 	ON_STREAM(cuWaitExternalSemaphoresAsync##S, PT, (const CUexternalSemaphore *list, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *how, unsigned n, CUstream stream), (list, how, n, stream), .kind = TT_EVENT_MEM_OP, .waits = true) \
@@ -246,26 +209,8 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 	WRITES_VALUE(cuStreamWriteValue64_v2##S, PT, cuuint64_t) \
 	BATCH(cuStreamBatchMemOp##S, PT) \
 	BATCH(cuStreamBatchMemOp_v2##S, PT) \
-	EXPORT CUresult CUDAAPI cuMemAllocAsync##S(CUdeviceptr *p, size_t n, CUstream stream) \
-	{ \
-		HOOK(op, cuMemAllocAsync##S, op_begin_stream(&op, stream, PT, true)); \
-		bool ours = from_arena(&op, NULL, n, p); \
-		CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocAsync##S(p, n, stream); \
-		while (given_back(&op, r)) \
-			r = real.cuMemAllocAsync##S(p, n, stream); \
-		born(&op, r, ours, p, n); \
-		return r; \
-	} \
-	EXPORT CUresult CUDAAPI cuMemAllocFromPoolAsync##S(CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream stream) \
-	{ \
-		HOOK(op, cuMemAllocFromPoolAsync##S, op_begin_stream(&op, stream, PT, true)); \
-		bool ours = pool && from_arena(&op, pool, n, p); \
-		CUresult r = ours ? CUDA_SUCCESS : real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
-		while (given_back(&op, r)) \
-			r = real.cuMemAllocFromPoolAsync##S(p, n, pool, stream); \
-		born(&op, r, ours, p, n); \
-		return r; \
-	} \
+	ALLOCATES_ASYNC(cuMemAllocAsync##S, PT, true, NULL, (CUdeviceptr *p, size_t n, CUstream stream), (p, n, stream)) \
+	ALLOCATES_ASYNC(cuMemAllocFromPoolAsync##S, PT, pool, pool, (CUdeviceptr *p, size_t n, CUmemoryPool pool, CUstream stream), (p, n, pool, stream)) \
 	EXPORT CUresult CUDAAPI cuMemFreeAsync##S(CUdeviceptr p, CUstream stream) \
 	{ \
 		HOOK(op, cuMemFreeAsync##S, op_begin_free(&op, stream, PT)); \
@@ -274,7 +219,8 @@ static void end_freed(const struct op *op, struct region *r, bool gone)
 		CUresult r = ours ? free_in_arena(&op, p, real.cuMemFreeAsync##S, stream, PT) \
 				  : real.cuMemFreeAsync##S(p, stream); \
 		end_freed(&op, region, r == CUDA_SUCCESS && region && region->base == p); \
-		end_with(&op, r, TT_EVENT_FREE, p, 0); \
+		RECORD(&op, r, TT_EVENT_FREE, e->dst = p); \
+		op_end(&op, r); \
 		return r; \
 	}
 
@@ -307,11 +253,7 @@ static void created(struct op *op, CUresult r, CUstream *stream, unsigned flags)
 		stream_created(op->context, *stream);
 		op->stream = stream_of(op->t, *stream, false);
 	}
-	struct tt_event *e = op_event(op, r);
-	if (e) {
-		e->bytes = flags;
-		events_publish(e, TT_EVENT_STREAM_CREATE);
-	}
+	RECORD(op, r, TT_EVENT_STREAM_CREATE, e->bytes = flags);
 }
 
 #define CREATES(symbol, params, args) \
@@ -338,11 +280,7 @@ static CUresult destroy(struct op *op, CUstream stream, CUresult (*destroy_real)
 	}
 	inflight_handle_ends();
 	CUresult r = destroy_real(stream);
-	struct tt_event *e = op_event(op, r);
-	if (e) {
-		e->stream = id;
-		events_publish(e, TT_EVENT_STREAM_DESTROY);
-	}
+	RECORD(op, r, TT_EVENT_STREAM_DESTROY, e->stream = id);
 	return r;
 }
 
