@@ -36,12 +36,14 @@ static const struct used {
 driver_dlsym_fn *driver_dlsym;
 
 #define SLOTS 1024 /* power of two, well above CALL_COUNT */
-static struct slot {
-	void *address, *wrapper;
-} by_address[SLOTS];
-static const struct hook *by_symbol[SLOTS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool resolved;
+static struct {
+	struct {
+		void *address, *wrapper;
+	} by_address[SLOTS];
+	const struct hook *by_symbol[SLOTS];
+	bool indexed, resolved;
+	pthread_mutex_t lock;
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 UNWATCHED void driver_find_dlsym(void)
 {
@@ -62,36 +64,34 @@ static void index_symbols(void)
 {
 	for (unsigned i = 0; i < CALL_COUNT; i++) {
 		unsigned h = name_hash(hooks[i].symbol, strlen(hooks[i].symbol)) & (SLOTS - 1);
-		while (by_symbol[h])
+		while (known.by_symbol[h])
 			h = (h + 1) & (SLOTS - 1);
-		by_symbol[h] = &hooks[i];
+		known.by_symbol[h] = &hooks[i];
 	}
 }
 
 /* Another library's constructor may call before this one ran. */
 __attribute__((constructor)) void driver_begin(void)
 {
-	static bool indexed;
-
 	driver_find_dlsym();
-	if (!indexed)
+	if (!known.indexed)
 		index_symbols();
-	indexed = true;
+	known.indexed = true;
 }
 
 const struct hook *driver_hook_of(const char *name)
 {
-	for (unsigned h = name_hash(name, strlen(name)) & (SLOTS - 1); by_symbol[h]; h = (h + 1) & (SLOTS - 1))
-		if (!strcmp(by_symbol[h]->symbol, name))
-			return by_symbol[h];
+	for (unsigned h = name_hash(name, strlen(name)) & (SLOTS - 1); known.by_symbol[h]; h = (h + 1) & (SLOTS - 1))
+		if (!strcmp(known.by_symbol[h]->symbol, name))
+			return known.by_symbol[h];
 	return NULL;
 }
 
 void *driver_wrapper_of(void *address)
 {
-	for (unsigned h = hash_pointer(address); by_address[h].address; h = (h + 1) & (SLOTS - 1))
-		if (by_address[h].address == address)
-			return by_address[h].wrapper;
+	for (unsigned h = hash_pointer(address); known.by_address[h].address; h = (h + 1) & (SLOTS - 1))
+		if (known.by_address[h].address == address)
+			return known.by_address[h].wrapper;
 	return NULL;
 }
 
@@ -113,18 +113,18 @@ static void take_addresses(void *handle)
 
 		if (!p)
 			continue;
-		while (by_address[h].address && by_address[h].address != p)
+		while (known.by_address[h].address && known.by_address[h].address != p)
 			h = (h + 1) & (SLOTS - 1);
-		if (!by_address[h].address) { /* aliases of one address: the first in the table stands for it */
-			by_address[h].wrapper = hooks[i].wrapper;
-			by_address[h].address = p;
+		if (!known.by_address[h].address) { /* aliases of one address: the first in the table stands for it */
+			known.by_address[h].wrapper = hooks[i].wrapper;
+			known.by_address[h].address = p;
 		}
 		__atomic_store_n(hooks[i].member, p, __ATOMIC_RELEASE);
 	}
 	for (unsigned i = 0; i < sizeof(used) / sizeof(*used); i++)
 		*used[i].member = driver_dlsym(handle, used[i].symbol);
 	dlerror(); /* what this driver lacks is no error of the program's */
-	__atomic_store_n(&resolved, true, __ATOMIC_RELEASE);
+	__atomic_store_n(&known.resolved, true, __ATOMIC_RELEASE);
 }
 
 /* We use the driver until the process ends, though the program may close it before. */
@@ -140,22 +140,22 @@ bool driver_resolve_from(void *handle)
 {
 	bool first = false;
 
-	if (likely(__atomic_load_n(&resolved, __ATOMIC_ACQUIRE)))
+	if (likely(__atomic_load_n(&known.resolved, __ATOMIC_ACQUIRE)))
 		return true;
-	pthread_mutex_lock(&lock);
-	if (!resolved && handle) {
+	pthread_mutex_lock(&known.lock);
+	if (!known.resolved && handle) {
 		take_addresses(handle);
 		first = true;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&known.lock);
 	if (first)
 		keep_driver();
-	return resolved;
+	return known.resolved;
 }
 
 bool driver_resolve(void)
 {
-	if (likely(__atomic_load_n(&resolved, __ATOMIC_ACQUIRE)))
+	if (likely(__atomic_load_n(&known.resolved, __ATOMIC_ACQUIRE)))
 		return true;
 	if (!driver_dlsym)
 		driver_begin();

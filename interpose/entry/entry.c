@@ -8,22 +8,21 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static char (*unknown)[96];
 
 /* The names that programs ask for: those of the tables without version and default stream. */
 #define NAMES 2048 /* power of two, above twice their number */
-static struct name {
-	const char *symbol;
-	unsigned length;
-	bool hooked;
-} by_name[NAMES];
-static bool names_indexed;
-static const char *unknown_list[ENTRY_UNKNOWN_MAX];
-static unsigned unknown_count;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	pthread_mutex_t lock;
+	struct name {
+		const char *symbol;
+		unsigned length;
+		bool hooked;
+	} by_name[NAMES];
+	bool indexed;
+	const char *unknown[ENTRY_UNKNOWN_MAX];
+	unsigned unknown_count;
+} names = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool entry_preloaded(void)
 {
@@ -118,9 +117,9 @@ static struct name *name_slot(const char *name, size_t length)
 {
 	unsigned h = name_hash(name, length) & (NAMES - 1);
 
-	while (by_name[h].symbol && (by_name[h].length != length || memcmp(by_name[h].symbol, name, length)))
+	while (names.by_name[h].symbol && (names.by_name[h].length != length || memcmp(names.by_name[h].symbol, name, length)))
 		h = (h + 1) & (NAMES - 1);
-	return &by_name[h];
+	return &names.by_name[h];
 }
 
 /* "cuMemAlloc" is the name of cuMemAlloc_v2, and "cuMemcpy" that of cuMemcpy_ptds. */
@@ -141,7 +140,7 @@ static void index_names(void)
 	CALL_TABLE(X)
 	PASS_TABLE(X)
 #undef X
-	names_indexed = true;
+	names.indexed = true;
 }
 
 /* The driver gave something that is none of ours for it. */
@@ -150,33 +149,22 @@ static void note_unknown(const char *name, int version, uint64_t flags)
 	char text[96];
 
 	snprintf(text, sizeof(text), "%s:%d:%llu", name, version, (unsigned long long)flags);
-	pthread_mutex_lock(&lock);
-	if (!names_indexed)
+	pthread_mutex_lock(&names.lock);
+	if (!names.indexed)
 		index_names();
 	const struct name *known = name_slot(name, strlen(name));
-	if (known->symbol && !known->hooked) {
-		pthread_mutex_unlock(&lock);
-		return;
-	}
-	if (!unknown)
-		unknown = calloc(ENTRY_UNKNOWN_MAX, sizeof(*unknown));
-	for (unsigned i = 0; i < unknown_count; i++)
-		if (!strcmp(unknown_list[i], text)) {
-			pthread_mutex_unlock(&lock);
-			return;
-		}
-	if (unknown && unknown_count < ENTRY_UNKNOWN_MAX) {
-		strcpy(unknown[unknown_count], text);
-		unknown_list[unknown_count] = unknown[unknown_count];
-		__atomic_store_n(&unknown_count, unknown_count + 1, __ATOMIC_RELEASE);
-	}
-	pthread_mutex_unlock(&lock);
+	bool is_new = (!known->symbol || known->hooked) && names.unknown_count < ENTRY_UNKNOWN_MAX;
+	for (unsigned i = 0; is_new && i < names.unknown_count; i++)
+		is_new = strcmp(names.unknown[i], text) != 0;
+	if (is_new && (names.unknown[names.unknown_count] = strdup(text)))
+		__atomic_store_n(&names.unknown_count, names.unknown_count + 1, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&names.lock);
 }
 
 unsigned entry_unknown_calls(const char *const **list)
 {
-	*list = unknown_list;
-	return __atomic_load_n(&unknown_count, __ATOMIC_ACQUIRE);
+	*list = names.unknown;
+	return __atomic_load_n(&names.unknown_count, __ATOMIC_ACQUIRE);
 }
 
 static void substitute(const char *name, void **address, int version, uint64_t flags)

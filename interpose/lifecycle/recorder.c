@@ -38,15 +38,17 @@
 #define HURRIED_S 1
 #define FINISH_MS 5000 /* as long as a thread waits for another that finishes */
 
-static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	pthread_mutex_t start_lock;
+	char options_error[300];
+	_Atomic bool ending, ended;
+} recorder = {.start_lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The environment, the working directory and the error output are those the program was started with. */
-static char options_error[300];
-
 __attribute__((constructor)) static void read_options(void)
 {
 	session_take_stderr();
-	if (!options_read(options_error, sizeof(options_error)))
+	if (!options_read(recorder.options_error, sizeof(recorder.options_error)))
 		return;
 	if (!*options.out)
 		atomic_store(&session_state, SESSION_OFF);
@@ -102,8 +104,8 @@ static bool start(void)
 {
 	char error[300] = "";
 
-	if (*options_error) {
-		session_fail("%s", options_error);
+	if (*recorder.options_error) {
+		session_fail("%s", recorder.options_error);
 		return false;
 	}
 	bool compress = options.compress && compress_open();
@@ -157,13 +159,13 @@ bool recorder_start(void)
 		session_stopped(CONTEXT_UNKNOWN);
 	if (r != CUDA_SUCCESS || !current)
 		return false;
-	pthread_mutex_lock(&start_lock);
+	pthread_mutex_lock(&recorder.start_lock);
 	t->busy++;
 	bool first = session_state == SESSION_UNDECIDED;
 	if (first)
 		atomic_store(&session_state, start() ? SESSION_ON : SESSION_OFF);
 	t->busy--;
-	pthread_mutex_unlock(&start_lock);
+	pthread_mutex_unlock(&recorder.start_lock);
 	if (first && session_state == SESSION_ON)
 		modules_begin();
 	if (first)
@@ -179,7 +181,6 @@ static void be_patient(bool hurried)
 
 void recorder_finish(const char *status, const char *reason)
 {
-	static _Atomic bool begun, done;
 	struct thread *t = thread_current();
 	store *run = session_store();
 	int on = SESSION_ON;
@@ -191,8 +192,8 @@ void recorder_finish(const char *status, const char *reason)
 		process_json_write(status, reason, true); /* what comes now may not come to its end */
 	thread_calls(t, 1); /* a signal does not hold this thread up */
 	atomic_store(&t->call, TT_NO_ID);
-	if (atomic_exchange(&begun, true)) {
-		for (unsigned ms = 0; !done && ms < FINISH_MS; ms++)
+	if (atomic_exchange(&recorder.ending, true)) {
+		for (unsigned ms = 0; !recorder.ended && ms < FINISH_MS; ms++)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		thread_calls(t, -1);
 		return;
@@ -234,7 +235,7 @@ void recorder_finish(const char *status, const char *reason)
 		session_stopped(why); /* not in the run, which could not be written to its end */
 	t->busy--;
 	thread_calls(t, -1);
-	done = true;
+	recorder.ended = true;
 }
 
 void recorder_forget(void)

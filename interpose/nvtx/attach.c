@@ -18,7 +18,10 @@
 #include "session/session.h"
 #include "nvtx/calls.h"
 
-static nvtx_initialize *_Atomic another;
+static struct {
+	nvtx_initialize *_Atomic another; /* the other tool's */
+	char own_path[PATH_MAX];          /* of our library; empty: programs are not told of us */
+} attach;
 
 /* What a module's tables had before the other tool came. */
 struct slots {
@@ -89,7 +92,7 @@ EXPORT int InitializeInjectionNvtx2(nvtx_get_export *get)
 
 static int initialize_after_another(nvtx_get_export *get)
 {
-	nvtx_initialize *theirs = atomic_load(&another);
+	nvtx_initialize *theirs = atomic_load(&attach.another);
 	struct slots before = {0};
 
 	each_slot(get, &before, look);
@@ -105,18 +108,17 @@ void *entry_nvtx_tool(void *theirs)
 
 	if (!theirs || given == InitializeInjectionNvtx2 || !wanted())
 		return theirs;
-	return atomic_compare_exchange_strong(&another, &known, given) || known == given ? (void *)initialize_after_another
-											 : theirs;
+	return atomic_compare_exchange_strong(&attach.another, &known, given) || known == given
+		       ? (void *)initialize_after_another
+		       : theirs;
 }
-
-static char own_path[PATH_MAX];
 
 void nvtx_announce(void)
 {
 	Dl_info us;
 
-	if (wanted() && dladdr(own_path, &us) && us.dli_fname && !realpath(us.dli_fname, own_path))
-		*own_path = 0;
+	if (wanted() && dladdr(attach.own_path, &us) && us.dli_fname && !realpath(us.dli_fname, attach.own_path))
+		*attach.own_path = 0;
 }
 
 /*
@@ -129,5 +131,5 @@ __attribute__((no_sanitize("address", "undefined", "thread"))) EXPORT char *gete
 
 	if (likely(value || name[0] != 'N' || strcmp(name, NVTX_VARIABLE)))
 		return value;
-	return *own_path && wanted() ? own_path : NULL;
+	return *attach.own_path && wanted() ? attach.own_path : NULL;
 }

@@ -299,7 +299,8 @@ static struct {
 	const struct context *context;
 	CUdeviceptr memory;
 	CUstream stream;
-} probing;
+	pthread_mutex_t lock;
+} probing = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool prepare(const struct context *c)
 {
@@ -323,8 +324,6 @@ static bool done_by(uint64_t until)
 	return r == CUDA_SUCCESS;
 }
 
-static pthread_mutex_t probe_lock = PTHREAD_MUTEX_INITIALIZER;
-
 /* With the lock. */
 static void probe(const struct context *c)
 {
@@ -346,20 +345,20 @@ static void probe(const struct context *c)
 
 void cupti_probe(const struct context *c)
 {
-	pthread_mutex_lock(&probe_lock);
+	pthread_mutex_lock(&probing.lock);
 	probe(c);
-	pthread_mutex_unlock(&probe_lock);
+	pthread_mutex_unlock(&probing.lock);
 }
 
 void cupti_context_ends(const struct context *c)
 {
-	pthread_mutex_lock(&probe_lock);
+	pthread_mutex_lock(&probing.lock);
 	if (!probing.context || probing.context == c) {
 		probe(c);
 		probing.context = NULL;
 		probing.stream = NULL;
 	}
-	pthread_mutex_unlock(&probe_lock);
+	pthread_mutex_unlock(&probing.lock);
 }
 
 /* ---- on and off ---- */
@@ -465,6 +464,6 @@ void cupti_close(void)
 void cupti_forget(void)
 {
 	pthread_mutex_init(&records.lock, NULL);
-	pthread_mutex_init(&probe_lock, NULL);
+	pthread_mutex_init(&probing.lock, NULL);
 	records.calls = NULL; /* its records are the parent's */
 }
