@@ -31,19 +31,7 @@ static struct mapping *mapping_new(uint64_t base, uint64_t size, bool slab)
 /* Index of the first mapping that ends behind address. */
 static size_t lower(const struct free_list *p, uint64_t address)
 {
-	size_t low = 0, n = p->mapping_count;
-
-	while (n) {
-		size_t half = n / 2;
-		const struct mapping *m = p->mappings[low + half];
-		if (m->base + m->size <= address) {
-			low += half + 1;
-			n -= half + 1;
-		} else {
-			n = half;
-		}
-	}
-	return low;
+	return lower_bound(p->mapping_count, i, p->mappings[i]->base + p->mappings[i]->size <= address);
 }
 
 /* In the lowest gap that is large enough. */

@@ -43,6 +43,17 @@ static void never_ended(struct capture *p, uint32_t slot)
 	capture_call_off(p, slot);
 }
 
+static bool await_status(struct capture *p, struct pending *q)
+{
+	if (!capture_wait(p, q->slot, options.stall_ms)) {
+		never_ended(p, q->slot);
+		return false;
+	}
+	q->status = *capture_status(p, q->slot);
+	capture_account(p, &q->status);
+	return true;
+}
+
 /* Launches the gather of a range of the list, and waits for it. */
 static bool gather(struct capture *p, struct tt_capture_params *params, struct pending *q, uint64_t blocks)
 {
@@ -51,16 +62,8 @@ static bool gather(struct capture *p, struct tt_capture_params *params, struct p
 	q->slot = capture_slot(p);
 	params->status = capture_status_address(p, q->slot);
 	params->sequence++;
-	if (launch(p, p->gather, params, blocks * 8) != CUDA_SUCCESS ||
-	    real.cuEventRecord(p->done[q->slot], p->stream) != CUDA_SUCCESS)
-		return false;
-	if (!capture_wait(p, q->slot, options.stall_ms)) {
-		never_ended(p, q->slot);
-		return false;
-	}
-	q->status = *capture_status(p, q->slot);
-	capture_account(p, &q->status);
-	return true;
+	return launch(p, p->gather, params, blocks * 8) == CUDA_SUCCESS &&
+	       real.cuEventRecord(p->done[q->slot], p->stream) == CUDA_SUCCESS && await_status(p, q);
 }
 
 /*
@@ -255,13 +258,9 @@ static bool cut_snapshot_instead(struct thread *t, struct capture *p, struct pen
 /* It was submitted, and may not fit into the ring: the host waits for it. */
 static bool finish(struct thread *t, struct capture *p, struct tt_capture_params *params, struct pending *q, bool full)
 {
-	if (!capture_wait(p, q->slot, options.stall_ms)) {
-		never_ended(p, q->slot);
+	if (!await_status(p, q))
 		return false;
-	}
-	q->status = *capture_status(p, q->slot);
 	q->read = true;
-	capture_account(p, &q->status);
 	if (!(q->status.flags & TT_CAPTURE_OVERFLOW))
 		return hand_over(p, q);
 	if (options.overwrite == OVERWRITE_BACKPRESSURE && gather_parts(p, params, q, q->status.count))

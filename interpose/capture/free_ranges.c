@@ -8,16 +8,7 @@
 /* The index of the first range that starts at or above the address. */
 static size_t lower(const struct free_ranges *f, uint64_t start)
 {
-	size_t low = 0, high = f->count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-		if (f->list[middle].start < start)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return lower_bound(f->count, i, f->list[i].start < start);
 }
 
 static void drop(struct free_ranges *f, size_t i)

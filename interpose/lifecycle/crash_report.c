@@ -22,6 +22,7 @@
 #include "session/session.h"
 #include "util/clock.h"
 #include "track/functions.h"
+#include "util/vector.h"
 
 #define STREAMS 8 /* that get lines; the others are counted */
 #define STACKS 3  /* of these, that get theirs */
@@ -179,20 +180,10 @@ static bool read_frame(int file, uint64_t at, struct tt_frame *f)
 static uint64_t find_stack(int file, uint32_t stack)
 {
 	off_t size = lseek(file, 0, SEEK_END);
-	uint64_t low = 0,
-		 high = size > TT_FILE_HEADER_SIZE ? (uint64_t)(size - TT_FILE_HEADER_SIZE) / sizeof(struct tt_frame) : 0;
+	size_t count = size > TT_FILE_HEADER_SIZE ? (size_t)(size - TT_FILE_HEADER_SIZE) / sizeof(struct tt_frame) : 0;
 	struct tt_frame f;
 
-	while (low < high) {
-		uint64_t middle = low + (high - low) / 2;
-		if (!read_frame(file, middle, &f))
-			return UINT64_MAX;
-		if (f.stack < stack)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return lower_bound(count, i, read_frame(file, i, &f) && f.stack < stack);
 }
 
 static void write_stack(uint32_t stack)

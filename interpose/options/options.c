@@ -144,31 +144,15 @@ static bool parse_number(const char *text, uint64_t max, uint64_t *out)
 
 static bool parse_size(const char *text, uint64_t *out)
 {
+	const char *units = "kmgt", *unit;
 	char *end;
-	unsigned shift = 0;
 
 	if (*text < '0' || *text > '9')
 		return false;
 	errno = 0;
 	unsigned long long n = strtoull(text, &end, 10);
-	switch (*end) {
-	case 'k':
-	case 'K':
-		shift = 10;
-		break;
-	case 'm':
-	case 'M':
-		shift = 20;
-		break;
-	case 'g':
-	case 'G':
-		shift = 30;
-		break;
-	case 't':
-	case 'T':
-		shift = 40;
-		break;
-	}
+	unit = *end ? strchr(units, tolower((unsigned char)*end)) : NULL;
+	unsigned shift = unit ? 10 * (unsigned)(unit + 1 - units) : 0;
 	if (shift && *++end == 'i')
 		end++;
 	if (shift && (*end == 'B' || *end == 'b'))

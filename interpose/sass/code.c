@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "sass/encodings.h"
+#include "util/vector.h"
 
 #define SCHEDULE 41 /* of the high word */
 #define REUSE ((uint64_t)15 << 58)
@@ -74,19 +75,12 @@ bool code_known(unsigned architecture)
 
 static const struct opcode *opcode_find(unsigned architecture, struct instruction i)
 {
-	size_t low = 0, high = sizeof(opcodes) / sizeof(opcodes[0]);
+	const size_t count = sizeof(opcodes) / sizeof(opcodes[0]);
 	uint16_t wanted = i.low & 0xfff;
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-		if (opcodes[middle].opcode < wanted)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	for (; low < sizeof(opcodes) / sizeof(opcodes[0]) && opcodes[low].opcode == wanted; low++)
-		if (opcodes[low].architectures & architecture_bit(architecture))
-			return &opcodes[low];
+	for (size_t at = lower_bound(count, o, opcodes[o].opcode < wanted); at < count && opcodes[at].opcode == wanted; at++)
+		if (opcodes[at].architectures & architecture_bit(architecture))
+			return &opcodes[at];
 	return NULL;
 }
 

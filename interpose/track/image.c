@@ -245,6 +245,17 @@ static void ptx_variables(const char *text, size_t size, visit_fn *visit, void *
 	}
 }
 
+/* Adds bytes to a length that may go on, up to one that is not 255. */
+static bool lengthen(const uint8_t **in, const uint8_t *end, size_t *length)
+{
+	do {
+		if (*in >= end)
+			return false;
+		*length += **in;
+	} while (*(*in)++ == 255);
+	return true;
+}
+
 /* LZ4 block format: tokens of literals and matches. False where the input does not fit it. */
 static bool lz4_expand(const uint8_t *in, size_t in_size, uint8_t *out, size_t out_size)
 {
@@ -254,12 +265,8 @@ static bool lz4_expand(const uint8_t *in, size_t in_size, uint8_t *out, size_t o
 	while (in < in_end) {
 		uint8_t token = *in++;
 		size_t literals = token >> 4, match = token & 15, distance;
-		if (literals == 15)
-			do {
-				if (in >= in_end)
-					return false;
-				literals += *in;
-			} while (*in++ == 255);
+		if (literals == 15 && !lengthen(&in, in_end, &literals))
+			return false;
 		if (literals > (size_t)(in_end - in) || literals > out_size - at)
 			return false;
 		memcpy(out + at, in, literals);
@@ -271,12 +278,8 @@ static bool lz4_expand(const uint8_t *in, size_t in_size, uint8_t *out, size_t o
 			return false;
 		distance = in[0] | (size_t)in[1] << 8;
 		in += 2;
-		if (match == 15)
-			do {
-				if (in >= in_end)
-					return false;
-				match += *in;
-			} while (*in++ == 255);
+		if (match == 15 && !lengthen(&in, in_end, &match))
+			return false;
 		match += 4;
 		if (!distance || distance > at || match > out_size - at)
 			return false;

@@ -9,6 +9,7 @@
 
 #include "util/xxh3.h"
 #include "session/session.h"
+#include "util/vector.h"
 
 #define MOST_KNOWN ((size_t)1 << 20)
 
@@ -20,18 +21,7 @@ struct labels {
 /* The first part that ends behind a place. */
 static size_t lower(const struct labels *of, uint64_t place)
 {
-	size_t low = 0, n = of ? of->count : 0;
-
-	while (n) {
-		size_t half = n / 2;
-		if (of->at[low + half].end <= place) {
-			low += half + 1;
-			n -= half + 1;
-		} else {
-			n = half;
-		}
-	}
-	return low;
+	return lower_bound(of ? of->count : 0, i, of->at[i].end <= place);
 }
 
 static bool same(const struct label *a, const struct label *b)
@@ -113,7 +103,7 @@ static struct name *place(const struct known *in, uint64_t hash, const char *tex
 	return in->slots + at;
 }
 
-static bool make_room(void)
+static bool has_room(void)
 {
 	struct known bigger = {NULL, known.count, known.capacity ? known.capacity * 2 : 1024};
 
@@ -138,7 +128,7 @@ uint32_t labels_string(const char *text)
 	if (found && found->text)
 		return found->offset;
 	uint32_t offset = store_string(session_store(), text);
-	char *copy = offset != TT_NO_ID && make_room() ? strdup(text) : NULL;
+	char *copy = offset != TT_NO_ID && has_room() ? strdup(text) : NULL;
 	if (copy) {
 		*place(&known, hash, NULL) = (struct name){hash, offset, copy};
 		known.count++;

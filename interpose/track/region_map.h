@@ -11,6 +11,7 @@
 #include <pthread.h>
 
 #include "track/regions.h"
+#include "util/vector.h"
 
 struct region_entry {
 	uint64_t base, end;
@@ -59,18 +60,7 @@ static inline struct region *region_of(const struct region_entry *e)
 /* Index of the first entry whose end lies above address. */
 static inline size_t lower(const struct region_entry *m, size_t n, uint64_t address)
 {
-	size_t low = 0;
-
-	while (n) {
-		size_t half = n / 2;
-		if (end_of(&m[low + half]) <= address) {
-			low += half + 1;
-			n -= half + 1;
-		} else {
-			n = half;
-		}
-	}
-	return low;
+	return lower_bound(n, i, end_of(&m[i]) <= address);
 }
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Arrays that grow by doubling.
+ * Arrays that grow by doubling, and sorted ones.
  */
 #ifndef TT_UTIL_VECTOR_H
 #define TT_UTIL_VECTOR_H
@@ -27,5 +27,21 @@ static inline bool make_room(void *array, size_t *room, size_t used, size_t more
 	*room = wanted;
 	return true;
 }
+
+/* The index of the first of `count` sorted items that is not `before`, an expression of the index i. */
+#define lower_bound(count, i, before) \
+	({ \
+		size_t first_ = 0, left_ = (count); \
+		while (left_) { \
+			size_t half_ = left_ / 2, i = first_ + half_; \
+			if (before) { \
+				first_ = i + 1; \
+				left_ -= half_ + 1; \
+			} else { \
+				left_ = half_; \
+			} \
+		} \
+		first_; \
+	})
 
 #endif
