@@ -645,7 +645,7 @@ def test_doctor_names_what_is_missing_and_what_to_do(
     assert outcome.status == 2
     assert f"fail  recorder       {tmp_path}/libttshim.so: missing" in outcome.stdout
     assert "→ make build, or install the package again" in outcome.stdout
-    assert outcome.stdout.endswith("\nnot fit for recording\n")
+    assert outcome.stdout.endswith("\nnot ready to record\n")
 
 
 def test_doctor_where_nothing_may_be_written(

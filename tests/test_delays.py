@@ -139,7 +139,7 @@ def test_what_was_late_in_a_program_that_was_killed(built: Path, tmp_path: Path)
     options = ["record", "--sim", "-q", "-o", str(run), "--delay-dump", str(dumped)]
     outcome = support.ttanalyze(*options, *command, environment=SIM)
     assert outcome.status == 137 and not dumped.exists()
-    said = f"ttanalyze: cannot write {dumped}: {run}: killed before what was late was written"
+    said = f"ttanalyze: cannot write {dumped}: {run}: killed before its delays were written"
     assert said in outcome.stderr.splitlines()
 
 

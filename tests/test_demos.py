@@ -57,7 +57,7 @@ def test_patching(kernel: list[str], tmp_path: Path) -> None:
     assert len(launches) == 6 + 2
     assert len(set(launches)) == 3 + 1
     assert f"factor {2 + 2 * len(kernel)}, copy" in printed
-    found = re.findall(r"as call (\d+) found it, after (\d+) of", printed)
+    found = re.findall(r"before call (\d+), after (\d+) of", printed)
     assert [int(changes) for _, changes in found] == [0, 2 * (2 + len(kernel)) + 1]
 
 

@@ -390,7 +390,7 @@ BAD = [
     ('{"type":"kernel_launch","kern', "not JSON: "),
     ("[1, 2]", "not an object with a type"),
     ('{"kernel_launch_id":1}', "not an object with a type"),
-    ('{"type":"step"}', "a record of type 'step', which is no kernel event"),
+    ('{"type":"step"}', "record type 'step' is not a kernel event"),
     ('{"type":"kernel_launch","kernel_name":7}', "kernel_name: expected a string"),
     (
         '{"type":"kernel_launch","kernel_launch_id":"7"}',

@@ -164,8 +164,8 @@ def test_a_launch_that_crashed(built: Path, tmp_path: Path, cli: Cli) -> None:
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in again.stdout
     outcome = cli("export", run, "-o", out, "--launch", str(seq), "--python")
     assert outcome.status == 0, outcome.stderr
-    assert "compares nothing: no epoch has what it left" in outcome.stderr
-    assert "| compared with | no epoch has what it left |" in (out / "README.md").read_text()
+    assert "compares nothing: no epoch has its result" in outcome.stderr
+    assert "| compared with | no epoch has its result |" in (out / "README.md").read_text()
     build(out)
     for done in (reproduce(out), run_script(out)):
         assert done.status == 2
@@ -202,7 +202,7 @@ def test_all_memory(recorded: Path, tmp_path: Path, cli: Cli) -> None:
     said = json.loads(outcome.stdout)
     assert max(region["size"] for region in said["regions"]) == 1 << 20
     assert said["memory"] > 1 << 20 > said["files"]["before.bin"]
-    assert "more than asked for" in said["notes"][-1]
+    assert "more than --max-size" in said["notes"][-1]
     build(tmp_path / "all")
     assert reproduce(tmp_path / "all").status == 0
 
@@ -252,17 +252,17 @@ def test_what_can_not_be_exported(recorded: Path, tmp_path: Path, cli: Cli) -> N
         assert outcome.stderr.count("\n") == 1
         return outcome.stderr
 
-    assert "say which launch" in refused()
-    assert "say which launch" in refused("--launch", "5", "--kernel", "x")
+    assert "--launch N or --kernel REGEX is required" in refused()
+    assert "--launch N or --kernel REGEX is required" in refused("--launch", "5", "--kernel", "x")
     assert "no launch of a kernel whose name has 'nothing'" in refused("--kernel", "nothing")
-    assert "is no regular expression" in refused("--kernel", "(")
-    assert "is no launch of a kernel" in refused("--launch", "2")
+    assert "is not a regular expression" in refused("--kernel", "(")
+    assert "is not a launch of a kernel" in refused("--launch", "2")
     assert "no call 100000" in refused("--launch", "100000")
     assert "--max-size much: expected a size" in refused("--kernel", "fill", "--max-size", "much")
     out.mkdir()
     (out / "kept").touch()
     outcome = cli("export", recorded, "-o", out, "--kernel", "fill")
-    assert outcome.status == 2 and "nothing that export made: name another" in outcome.stderr
+    assert outcome.status == 2 and "export did not create it; choose another name" in outcome.stderr
     outcome = cli("export", recorded, "-o", out, "--kernel", "fill", "--force")
     assert outcome.status == 2 and list(out.iterdir()) == [out / "kept"]
     (out / "kept").unlink()
@@ -276,7 +276,7 @@ def test_what_can_not_be_exported(recorded: Path, tmp_path: Path, cli: Cli) -> N
     assert (out / "main.c").exists() and not (out / "reproduce").exists()
     assert sorted(tmp_path.iterdir()) == [link, out]
     outcome = cli("export", recorded, "-o", Path("/"), "--kernel", "fill", "--force")
-    assert outcome.status == 2 and "nothing that export made" in outcome.stderr
+    assert outcome.status == 2 and "export did not create it" in outcome.stderr
 
 
 def test_other_launches_in_between(built: Path, tmp_path: Path, cli: Cli) -> None:
@@ -286,7 +286,9 @@ def test_other_launches_in_between(built: Path, tmp_path: Path, cli: Cli) -> Non
     assert support.ttanalyze("record", *options, "-o", run, "--", program).status == 0
     outcome = cli("export", run, "-o", tmp_path / "out", "--kernel", "^fill")
     assert outcome.status == 2
-    assert "1 other launch was between epoch 0 and it; record with --replayable" in outcome.stderr
+    assert (
+        "1 other launch was made between epoch 0 and it; record with --replayable" in outcome.stderr
+    )
     process = tt.open(run).processes[0]
     seq = int(process.epochs["seq"][1])  # its epoch is the second, and two launches came before
     with pytest.raises(Error, match="2 other launches were"):

@@ -421,8 +421,8 @@ def test_runs_that_do_not_say_enough(built: Path, run_path: Path) -> None:
     with pytest.raises(Error, match="recorded without --params"):
         Graph.from_run(run, (0, 1))
     for epochs, why in [
-        ((1, 1), "epochs 1 to 1: the second comes after the first"),
-        ((5, 2), "epochs 5 to 2: the second comes after the first"),
+        ((1, 1), "epochs 1 to 1: the first must come before the second"),
+        ((5, 2), "epochs 5 to 2: the first must come before the second"),
         ((0, 99), "no epoch 99: process 0 has epochs 0 to 10"),
         ((-1, 3), "no epoch -1: process 0 has epochs 0 to 10"),
     ]:

@@ -426,9 +426,9 @@ def test_a_graph_is_shown_as_a_call_found_it(cli: Cli, written: Path) -> None:
     assert after.count("scale") == 3
     assert "off" in before and "cooperative" in before
     made, changed = process.graphs.changes(0).tolist()
-    assert f"as call {first:,} found it, after 0 of 1 change" in before
+    assert f"before call {first:,}, after 0 of 1 change" in before
     left = cli("graph", written, "--graph", "0", "--at", str(changed)).stdout
-    assert f"as call {changed:,} left it, after 1 of 1 change" in left and made < changed
+    assert f"after call {changed:,}, after 1 of 1 change" in left and made < changed
     assert cli("graph", written, "--graph", "0").stdout.splitlines()[3:] == after.splitlines()[3:]
     shown = json.loads(cli("graph", written, "--graph", "0", "--json").stdout)
     assert [node["node"] for node in shown["nodes"]] == [1, 0, 2, 3, 5, 4]
@@ -436,7 +436,7 @@ def test_a_graph_is_shown_as_a_call_found_it(cli: Cli, written: Path) -> None:
     assert shown["nodes"][3]["params"][-16:] == "0700000000000000"
     assert shown["edges"][0] == {"from": 1, "to": 0, "from_port": 0, "to_port": 0, "type": 0}
     assert shown["changes"] == process.graphs.changes(0).tolist()
-    assert "not known" in cli("graph", written, "--graph", "1").stdout
+    assert "unknown" in cli("graph", written, "--graph", "1").stdout
 
 
 def test_graphs_of_a_run_without_calls_are_not_known(cli: Cli, run_path: Path) -> None:

@@ -361,15 +361,15 @@ def test_absurd_sizes_are_one_line(cli: Cli, run_path: Path) -> None:
     outcome = cli("memory", run_path)
     assert (outcome.status, outcome.stdout) == (2, "")
     path = w.path / "regions.bin"
-    assert outcome.stderr == f"ttanalyze: {path}: more bytes of regions than can be\n"
+    assert outcome.stderr == f"ttanalyze: {path}: the sizes of its regions are too large\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["--at", "noon"], "--at noon: expected peak, end, epoch:N or seq:N"),
-        (["--at", "seq:"], "--at seq:: peak, end"),
-        (["--at", "seq:-1"], "--at seq:-1: peak, end"),
+        (["--at", "seq:"], "--at seq:: expected peak, end"),
+        (["--at", "seq:-1"], "--at seq:-1: expected peak, end"),
         (["--at", "epoch:5"], "--at epoch:5: process 0 has epochs 0 to 4"),
         (["--process", "3"], "no process 3 (there are: 0)"),
         (["--top", "0"], "'--top'"),

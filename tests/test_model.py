@@ -570,6 +570,6 @@ def test_what_was_asked_for_and_did_not_happen_is_warned_of(run_path: Path) -> N
     options = run.processes[0].info["options"]
     options |= {"TT_EPOCH": "graph-node:x", "TT_REPLAYABLE": "1", "TT_KERNEL": "y"}
     assert run.warnings == [
-        "no epoch was cut: nothing happened that --epoch graph-node:x asks for",
-        "no launch was recorded to be run again: --kernel y chose none",
+        "no epoch was cut: --epoch graph-node:x never applied",
+        "no launch was recorded for replay: no kernel matches --kernel y",
     ]

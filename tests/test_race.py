@@ -60,9 +60,9 @@ def test_a_missing_wait_is_found(searched: dict[bool, Searched]) -> None:
     assert late[0]["kernel"] == "make_values" and late[0]["where"] != "host"
     assert pair["region"] == 0  # the values, not the sums, which differ
     assert finding["diff"]["processes"][0]["divergences"][0]["region_a"] == 1
-    assert "nothing in stream 17 waits for stream 16" in found.outcome.stdout
+    assert "stream 17 does not wait for stream 16" in found.outcome.stdout
     assert "make_values (call " in found.outcome.stdout
-    assert f"enough     1 delay of {finding['before']}" in found.outcome.stdout
+    assert f"minimal    1 delay of {finding['before']}" in found.outcome.stdout
     assert f"record --sim --delay-load {finding['delays']} -- " in found.outcome.stdout
     assert Path(finding["run"]).is_dir() and Path(finding["delays"]).is_file()
 
@@ -79,7 +79,7 @@ def test_a_search_is_for_its_owner_alone(searched: dict[bool, Searched]) -> None
 def test_nothing_is_found_where_nothing_is_missing(searched: dict[bool, Searched]) -> None:
     right = searched[True]
     assert right.outcome.status == 0
-    assert right.outcome.stdout.startswith("nothing found: 2 runs with delays did the same")
+    assert right.outcome.stdout.startswith("nothing found: 2 runs with delays gave the same result")
     assert not right.report["found"] and right.report["runs"] == 2
     assert [path.name for path in right.folder.glob("seed-*")] == []
 
@@ -116,7 +116,7 @@ def test_a_search_goes_on(searched: dict[bool, Searched], cli: Cli) -> None:
     ("arguments", "why"),
     [
         (["--delay", "x", "--", "true"], "--delay x: expected a whole number"),
-        (["--delay", "0", "--launch-delay", "0", "--", "true"], "nothing would be late"),
+        (["--delay", "0", "--launch-delay", "0", "--", "true"], "nothing would be delayed"),
         (["--runs", "0", "--", "true"], "--runs 0: expected a number from 1"),
         (["--seed", "-1", "--", "true"], "--seed -1: expected a number from 0"),
         (["--", "no-such-program"], "no-such-program"),
@@ -161,7 +161,7 @@ def test_a_program_that_always_fails(cli: Cli, built: Path, tmp_path: Path) -> N
     )
     outcome = cli(*asked, "--", *program)
     assert outcome.status == 0, outcome.stdout
-    assert "note: without delays, too, it ends with status 137" in outcome.stdout
+    assert "note: runs without delays end with status 137" in outcome.stdout
     assert "ttanalyze simulator: " in (tmp_path / "search" / "seed-1.log").read_text()
 
 

@@ -487,7 +487,7 @@ class Program:
                 for c in self.calls.values()
                 if seq < c.seq <= after.whole
             )
-        why = "no epoch has what it left"
+        why = "no epoch has its result"
         if after is not None:
             many = "other call" if others == 1 else "other calls"
             why = f"{others} {many} came between it and epoch {after.number}" if others else ""

@@ -178,7 +178,7 @@ def test_the_verb(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path) -> No
     outcome = cli(*asked, "--test", command)
     assert outcome.status == 0 and outcome.stderr == ""
     lines = outcome.stdout.splitlines()
-    said = r"enough, and each needed: 2 delays of 26 \(\d+ tests, \d+ runs\)"
+    said = r"minimal: 2 delays of 26 \(\d+ tests, \d+ runs\)"
     assert re.fullmatch(said, lines[0])
     assert lines[1:] == [
         "  1.02 µs before LDG",
@@ -202,10 +202,10 @@ def test_a_search_goes_on_where_it_was(
     report = tmp_path / "report.json"
     asked = ("reduce", "-c", config, "-t", command, "-o", report, "--strategy", "linear")
     stopped = cli(*asked, "--limit", "5")
-    assert "left so far, at the limit of runs: " in stopped.stdout
+    assert "limit of tests reached; left so far: " in stopped.stdout
     assert json.loads(report.read_text())["status"] == "stopped" and len(log.read_text()) == 5
     other = cli("reduce", "-c", config, "-t", f"{command} {{config}}", "-o", report)
-    assert other.status == 2 and "is of another search: --force begins anew" in other.stderr
+    assert other.status == 2 and "belongs to another search; --force starts again" in other.stderr
     assert cli(*asked).status == 0
     made = json.loads(report.read_text())
     assert made["status"] == "reduced" and made["runs"] == len(log.read_text())
@@ -261,7 +261,7 @@ def test_errors(cli: Cli, files: tuple[Path, str, Path], tmp_path: Path) -> None
     assert "does not fail with all delays" in error("-c", config, "-t", "true")
     assert "fails without any delay" in error("-c", config, "-t", "false")
     assert "no-such-program: No such file" in error("-c", config, "-t", "no-such-program")
-    assert "could not be run: status 127" in error("-c", config, "-t", "sh -c nonsense-program")
+    assert "can't be run (status 127)" in error("-c", config, "-t", "sh -c nonsense-program")
     assert "expected a command" in error("-c", config, "-t", "")
     assert "does not fail with" in error("-c", config, "-t", f"true {'long' * 2000}")
     assert "not a regular file" in error("-c", ".", "-t", "true")

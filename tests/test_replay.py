@@ -81,7 +81,7 @@ def test_every_launch_alone(runs: dict[str, Path]) -> None:
     assert done.status == 0
     refused, *found = as_json(done)["launches"]
     assert refused["status"] == "refused"
-    assert "no epoch has what memory was before it" in refused["reason"]
+    assert "no epoch has its input" in refused["reason"]
     assert len(found) > 8
     for launch in found:
         assert (launch["status"], launch["differences"], launch["notes"]) == ("same", [], [])
@@ -198,7 +198,7 @@ def test_all_that_was_recorded_for_it(runs: dict[str, Path]) -> None:
     assert shown.splitlines()[-1].startswith(others)
     number = events["seq"][events["kernel"] == "update"].iloc[3]
     done = replay(runs["training"], "--launch", str(number))
-    assert "ran: no epoch has what it left" in done.stdout
+    assert "ran: no epoch has its result" in done.stdout
     assert re.search(r"note +its input comes from epoch \d+ and \d+ launches after it", done.stdout)
 
 
@@ -272,7 +272,7 @@ def test_what_never_varied_is_not_called_deterministic(runs: dict[str, Path]) ->
     assert last == "not seen to vary, of 7 kernels in 7 launches" and "not recorded" in others
     assert all("not seen to vary  yes" in line for line in table[1:])
     assert prove(runs["managed"]).status == 2
-    assert "it takes two to differ" in prove(runs["race"], "--times", "1").stderr
+    assert "at least 2 are required" in prove(runs["race"], "--times", "1").stderr
 
 
 def test_a_span_of_epochs(runs: dict[str, Path]) -> None:
@@ -316,7 +316,7 @@ def test_what_nobody_wrote_in_new_memory(runs: dict[str, Path]) -> None:
     mapped = run.regions[run.regions["kind"] == "vmm"].iloc[0]
     last = int(mapped["born"])
     launch = int(run.epochs["seq"][run.epochs["epoch"] == last].iloc[0])
-    note = f"region {mapped['region']}: 1,897,152 bytes that nothing wrote since it was allocated"
+    note = f"region {mapped['region']}: 1,897,152 uninitialised bytes: assumed to be as recorded"
     for what in (("--from", str(last - 1), "--to", str(last)), ("--launch", str(launch))):
         done = replay(runs["free_after_wait"], *what)
         assert done.status == 0 and "same" in done.stdout and note in done.stdout, done.stdout
@@ -337,7 +337,7 @@ def test_what_epochs_did_not_look_at(runs: dict[str, Path]) -> None:
             ("--launch", "1", "--kernel", "x"),
             "--launch, --kernel and --from/--to cannot be combined",
         ),
-        (("--kernel", "("), "'(' is no regular expression"),
+        (("--kernel", "("), "'(' is not a regular expression"),
         (("--kernel", "nothing"), "no launch of a kernel whose name has 'nothing'"),
         (("--launch", "1", "--times", "-1"), "Invalid value for '--times'"),
         (("--launch", "1", "--tolerance", "1"), "--tolerance needs --dtype"),
@@ -351,7 +351,7 @@ def test_what_epochs_did_not_look_at(runs: dict[str, Path]) -> None:
         (("--from", "0", "--to", "99"), "no epoch 99: process 0 has epochs 0 to 12"),
         (("--from", "-1", "--to", "3"), "no epoch -1"),
         (("--from", "12"), "epoch 12 is the last of context 0: there is nothing to compare"),
-        (("--from", "3", "--to", "3"), "epochs 3 to 3: the second comes after the first"),
+        (("--from", "3", "--to", "3"), "epochs 3 to 3: the first must come before the second"),
     ],
 )
 def test_usage(
@@ -368,7 +368,9 @@ def test_usage(
 
 def test_what_lacks_is_said(runs: dict[str, Path]) -> None:
     done = replay(runs["graph_threads"])
-    assert done.status == 2 and "launches of graphs and none of a kernel by itself" in done.stderr
+    assert (
+        done.status == 2 and "launches of graphs, but no launch of a single kernel" in done.stderr
+    )
     for arguments in ((), ("--from", "0")):
         done = replay(runs["silent"], *arguments)
         assert done.status == 2 and "recorded with --no-events" in done.stdout + done.stderr
@@ -377,7 +379,7 @@ def test_what_lacks_is_said(runs: dict[str, Path]) -> None:
 def test_what_is_no_launch(runs: dict[str, Path]) -> None:
     done = replay(runs["async"], "--launch", "1", "--launch", "99999")
     assert done.status == 2
-    assert "is no launch of a kernel" in done.stdout and "no call 99999" in done.stdout
+    assert "is not a launch of a kernel" in done.stdout and "no call 99999" in done.stdout
 
 
 def test_damage_is_one_line(runs: dict[str, Path], number: str, run_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_memory_that_epochs_did_not_read_is_told(run_path: Path) -> None:
     w.write(0, 0, b"Z")
     w.epoch("sync", "touched", only=[0])
     w.close()
-    assert f"1 region-epoch not sure: {UNREAD}" in report(tt.open(run_path))
+    assert f"1 region-epoch uncertain: {UNREAD}" in report(tt.open(run_path))
 
 
 def test_the_gpus_time_is_told_where_it_is_known(run_path: Path) -> None:

@@ -368,7 +368,7 @@ def test_divergences_that_diff_found_are_marked(
     [
         ("", "offset 0: not JSON"),
         ("[]", "not a JSON object"),
-        ("{}", "no report: expected what verify --out or diff --out wrote"),
+        ("{}", "not a report of verify --out or diff --out"),
         ('{"differences": [1]}', "differences: expected a list, each item an object"),
         ('{"differences": [{"epoch": "1"}]}', "differences[0].epoch: expected a whole number"),
         (

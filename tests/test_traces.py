@@ -76,7 +76,7 @@ def test_which_kind_of_file_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ({"type": "kernel_launch"}, "a record of type 'kernel_launch', which is no trace record"),
+        ({"type": "kernel_launch"}, "record type 'kernel_launch' is not a trace record"),
         (record(0, 0, cta=[1, 2]), "cta: expected three whole numbers"),
         (record(0, 0, pc="x"), "pc: expected a hexadecimal number"),
         (record(0, 0, pc=16), "pc: expected a string"),

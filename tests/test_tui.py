@@ -444,7 +444,7 @@ def test_next_nan_in_space_and_time(story: Path) -> None:
         await s.press("w")
         assert s.where == (3, 0, 100_000)
         await s.press("w")
-        assert s.told == "no new NaN or infinity comes up in region 0 after epoch 3"
+        assert s.told == "no new NaN or infinity appears in region 0 after epoch 3"
         s.app.place(epoch=0, region=1)
         await s.settle()
         await s.press("w")
@@ -586,7 +586,7 @@ def test_finds_bytes_across_blocks_and_pieces(run_path: Path) -> None:
 def test_finds_values_regions_and_epochs(story: Path) -> None:
     async def script(s: Session) -> None:
         await s.press("f")
-        assert s.told == "nothing was searched for yet: /"
+        assert s.told == "no search yet: / starts one"
         await s.press("t", "/")
         await s.type("9")
         assert s.where == (5, 0, 4)
@@ -741,7 +741,7 @@ def test_memory_that_an_epoch_did_not_read_is_not_sure(run_path: Path) -> None:
     w.close()
 
     async def script(s: Session) -> None:
-        said = "as it was last read: not sure"
+        said = "uncertain: as last read"
         assert "region 0" in s.text and said not in s.text
         await s.press("g")
         await s.type("r1")
@@ -842,12 +842,12 @@ def test_no_epochs_and_no_regions(tmp_path: Path) -> None:
     ]
 
     async def script(s: Session) -> None:
-        assert "no epochs were recorded: there is no memory to see" in s.text
+        assert "no epochs were recorded: no memory to show" in s.text
         assert "(running)" in s.lines[0]
         await s.press(*keys, "tab", "down", "tab", "down", "right", "pagedown", "end")
 
     async def other(s: Session) -> None:
-        assert "no region lives in epoch 0" in s.text
+        assert "no region is alive in epoch 0" in s.text
         await s.press(*keys, "tab", "down", "tab", "down", "right", "pagedown", "end")
 
     browse(tmp_path / "empty", script)

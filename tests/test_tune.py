@@ -69,7 +69,7 @@ def test_what_is_not_said_is_as_recorded() -> None:
 
 
 def test_a_space_may_be_too_large() -> None:
-    with pytest.raises(Error, match="say fewer, or --search optuna"):
+    with pytest.raises(Error, match="give fewer values, or --search optuna"):
         list(made(maxregs=range(1, 256), shared=range(10000)).all())
 
 
@@ -114,7 +114,7 @@ def test_the_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     Table(path, "00ff", "k", "d").add(Row(next(made().all()), 1.0, 1.0, 0.0, True))
     for of in (("00fe", "k", "d"), ("00ff", "other", "d"), ("00ff", "k", "another")):
-        with pytest.raises(Error, match=r"is of another (launch|kernel|device)"):
+        with pytest.raises(Error, match=r"of another (launch|kernel|device)"):
             Table(path, *of)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(FormatError, match="line 1: not a table of configurations"):
@@ -142,7 +142,7 @@ def test_code_that_can_be_compiled() -> None:
 
 def test_cuda_without_its_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "_candidates", lambda: iter(["libnothing.so"]))
-    with pytest.raises(Error, match="needs NVRTC, which is not here"):
+    with pytest.raises(Error, match="needs NVRTC, which was not found"):
         code.compile_cuda(tmp_path / "a.cu", b"", 90)
     with pytest.raises(Error, match=r"code is \.ptx, \.cubin, \.fatbin, \.cu"):
         code.read(tmp_path / "a.txt")
@@ -256,7 +256,7 @@ def test_one_that_does_not_stride(recorded: Path, tmp_path: Path, cli: Cli) -> N
     verified = {row["block"]: row["verified"] for row in rows(out)}
     assert verified == {"64": "no", "128": "yes", "256": "no"}
     assert all("the result differs: region" in r["error"] for r in rows(out)[1:])
-    assert "2 configurations can't be taken:" in outcome.stdout
+    assert "2 configurations can't be used:" in outcome.stdout
     assert "block 64, grid 320 and 1 more: the result differs: region" in outcome.stdout
     assert "best: as recorded" in outcome.stdout
 
@@ -327,7 +327,7 @@ def test_the_recorded_one_has_another_try(recorded: Path, tmp_path: Path, cli: C
     of = ("tune", recorded, *WORDS, tmp_path / "out.csv", "--kernel", "^scale$", "--blocks", "64")
     outcome = cli(*of, "--timeout", "0.000001")
     assert outcome.status == 2
-    assert outcome.stderr.endswith("took longer than 1e-06 s; --timeout gives it more\n")
+    assert outcome.stderr.endswith("took longer than 1e-06 s; --timeout allows more time\n")
     assert cli(*of).status == 0
     assert [row["verified"] for row in rows(tmp_path / "out.csv")] == ["no", "yes", "yes"]
 
@@ -465,7 +465,7 @@ def test_what_can_not_be_tuned(recorded: Path, tmp_path: Path, cli: Cli) -> None
         assert not out.exists()
         return outcome.stderr
 
-    assert "say which launch" in refused()
+    assert "--launch N or --kernel REGEX is required" in refused()
     assert "no launch of a kernel whose name has 'nothing'" in refused("--kernel", "nothing")
     of = ("--kernel", "scale")
     assert "--blocks 0: expected a size" in refused(*of, "--blocks", "64,0")
@@ -479,7 +479,7 @@ def test_what_can_not_be_tuned(recorded: Path, tmp_path: Path, cli: Cli) -> None
     assert "must end in .html" in refused(*of, "--chart", "x.png")
     assert "--times" in refused(*of, "--times", "0")
     assert "--timeout nan: must be more" in refused(*of, "--timeout", "nan")
-    assert "is no launch of a kernel" in refused("--launch", "2")
+    assert "is not a launch of a kernel" in refused("--launch", "2")
 
 
 def test_a_compiled_image(tmp_path: Path) -> None:
@@ -500,7 +500,7 @@ def test_a_compiled_image(tmp_path: Path) -> None:
         ("new.ptx:01", 32),
         ("new.ptx:01", 64),
     ]
-    assert notes[0].endswith("in the recorded code, tried as it is")
+    assert notes[0].endswith("in the recorded code: tried unchanged")
 
 
 def test_a_launch_that_can_not_be_checked(built: Path, tmp_path: Path, cli: Cli) -> None:
@@ -511,4 +511,4 @@ def test_a_launch_that_can_not_be_checked(built: Path, tmp_path: Path, cli: Cli)
     seq = int(tt.open(run).events.query("kernel == 'follow'")["seq"].iloc[0])
     outcome = cli("tune", run, "--launch", str(seq), "-o", tmp_path / "out.csv")
     assert outcome.status == 2
-    assert "what it leaves can't be checked" in outcome.stderr
+    assert "its result can't be checked" in outcome.stderr

@@ -139,11 +139,15 @@ def unmet(options: Mapping[str, Any], epochs: int, launches: int) -> list[str]:
     out = []
     asked = str(options.get("TT_EPOCH", ""))
     if not epochs and ":" in asked:
-        out.append(f"no epoch was cut: nothing happened that --epoch {asked} asks for")
+        out.append(f"no epoch was cut: --epoch {asked} never applied")
     if options.get("TT_REPLAYABLE") == "1" and not launches:
         chosen = options.get("TT_KERNEL")
-        why = f": --kernel {chosen} chose none" if chosen else "; those inside graphs can't be"
-        out.append(f"no launch was recorded to be run again{why}")
+        why = (
+            f": no kernel matches --kernel {chosen}"
+            if chosen
+            else "; launches inside graphs can't be replayed"
+        )
+        out.append(f"no launch was recorded for replay{why}")
     return out
 
 

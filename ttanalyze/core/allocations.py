@@ -162,7 +162,7 @@ def _regions(process: Process, advance: Callable[[int], None] | None = None) -> 
     frame = tables.regions([process])
     sizes = frame["size"].to_numpy()
     if float(sizes.astype("f8").sum()) >= 2.0**63:
-        raise Error(f"{process.path / 'regions.bin'}: more bytes of regions than can be")
+        raise Error(f"{process.path / 'regions.bin'}: the sizes of its regions are too large")
     frame["bytes"] = sizes.astype("i8")
     frame["freed"] = frame["death_seq"].notna()
     frame["death_ns"] = process.regions.death_ns

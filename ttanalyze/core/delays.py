@@ -82,7 +82,7 @@ def of_run(source: Run | str | os.PathLike[str]) -> Config:
     found = [config for process in run.processes if (config := of_process(process)) is not None]
     if not found:
         over = all(process.info.get("status") in statuses.OVER for process in run.processes)
-        why = "recorded without delays" if over else "killed before what was late was written"
+        why = "recorded without delays" if over else "killed before its delays were written"
         raise Error(f"{run.path}: {why}")
     whole = dict(found[0].document)
     for part in ("kernels", "launches"):

@@ -46,6 +46,6 @@ def find_tables(
         some = True
         yield table
     if not some:
-        such = "" if kernel is None else f" of such a name ({kernel})"
+        such = "" if kernel is None else f" whose name matches {kernel}"
         kept = " whose code was saved" if isinstance(what, Run) or Path(what).is_dir() else ""
         raise Error(f"{name}: no kernels{such}{kept}")

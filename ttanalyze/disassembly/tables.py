@@ -98,12 +98,12 @@ def _cubin(code: Code, capability: int) -> tuple[Cubin, str]:
         return code.cubin, ""
     architecture = capability or code.architecture
     if not architecture:
-        raise Error("PTX alone: --arch says which architecture to compile it for")
+        raise Error("only PTX was found: --arch ARCH is required to compile it")
     made, tool = tools.assembled(code.ptx or b"", architecture)
     try:
         return Cubin(made), tools.version(tool)
     except UnreadableError:
-        raise Error(f"{tool}: what it made of PTX is no cubin") from None
+        raise Error(f"{tool}: its output is not a cubin") from None
 
 
 def _batches(cubin: Cubin, names: Iterable[str]) -> Iterator[list[tuple[str, int, memoryview]]]:
@@ -129,7 +129,7 @@ def _disassembled(texts: Sequence[memoryview], architecture: int) -> tuple[list[
     said, tool = tools.disassembled(b"".join(texts), architecture)
     found = [match for line in said.splitlines() if (match := LINE.fullmatch(line))]
     if len(found) != sum(map(len, texts)) // decode.SIZE:
-        raise Error(f"{tool}: it does not write a line for each instruction")
+        raise Error(f"{tool}: its output lacks instructions")
     out, at = [], 0
     for text in texts:
         count = len(text) // decode.SIZE

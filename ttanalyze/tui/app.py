@@ -138,7 +138,7 @@ class Browser(Selection):
         self._search(
             lambda pace: search.first_match(timeline, region, epoch, 1, match, pace),
             lambda found: self.place(found[0], region, found[1]),
-            f"no new NaN or infinity comes up in region {region} after epoch {epoch}",
+            f"no new NaN or infinity appears in region {region} after epoch {epoch}",
         )
 
     def _floating(self) -> Items | None:
@@ -222,7 +222,7 @@ class Browser(Selection):
 
     def action_find_again(self, step: int) -> None:
         if self._found is None:
-            self.tell("nothing was searched for yet: /")
+            self.tell("no search yet: / starts one")
             return
         kind, words = self._found
         timeline, epoch, region = self.timeline, self.epoch, self.region

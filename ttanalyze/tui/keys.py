@@ -23,7 +23,7 @@ NAMES = {
 }
 MOVING = (
     ("tab shift+tab", "next, previous part of the screen; or click on it"),
-    ("arrows page home end", "move in it"),
+    ("arrows page home end", "move within it"),
 )
 
 
@@ -63,7 +63,7 @@ KEYS = [
     _key("enter", "memory", "from a list to the memory"),
     _key("n", "not_finite(1)", "next NaN or infinity in the region"),
     _key("N", "not_finite(-1)", "previous NaN or infinity in the region"),
-    _key("w", "new_not_finite", "forward to where new NaNs or infinities come up"),
+    _key("w", "new_not_finite", "forward to where new NaNs or infinities appear"),
     _key("t", "type(1)", "next type of items", "Type"),
     _key("T", "type(-1)", "previous type of items"),
     _key("d", "choose_type", "type of items by name"),
@@ -72,13 +72,13 @@ KEYS = [
     _key("f", "find_again(1)", "find the next one"),
     _key("F", "find_again(-1)", "find the one before"),
     _key("c", "calls", "calls between this epoch and the one before", "Calls"),
-    _key("m", "mark", "compare with this epoch, and not with the one before; again: no more"),
+    _key("m", "mark", "compare with this epoch instead of the one before, or no longer"),
     _key("a", "everything", "all regions, or those that live in this epoch"),
     _key("s", "sort", "regions by id, by how much they changed, by size"),
-    _key("z", "zoom", "memory on all of the screen, or no more"),
+    _key("z", "zoom", "memory on the whole screen, or no longer"),
     _key("p", "process", "next process of the run"),
-    _key("R", "reload", "open the run again, which may have grown"),
+    _key("R", "reload", "reload the run, which may have grown"),
     _key("escape", "stop", "stop a search"),
-    _key("ctrl+z", "suspend_process", "to the shell; fg comes back"),
+    _key("ctrl+z", "suspend_process", "suspend; fg in the shell continues"),
     _key("q,ctrl+c", "quit", "quit", "Quit"),
 ]

@@ -47,8 +47,8 @@ class Help(Over):
                 text.rows(rows),
                 "",
                 f"Flags of epochs: {flags}.",
-                "● changed in this epoch. What changed since the epoch before (or the one that is",
-                "marked) is bold and underlined. The line below tells what the program called",
+                "● changed in this epoch. Bytes that changed since the epoch before (or the",
+                "marked one) are bold and underlined. The line below shows the calls",
                 "between the two.",
             ]
         )

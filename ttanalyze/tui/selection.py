@@ -139,10 +139,10 @@ class Selection(App[None]):
 
     def _show_memory(self, offset: int | None) -> None:
         if not self.timeline.epochs:
-            self.view.show(None, " memory", f"{self._have()}: there is no memory to see")
+            self.view.show(None, " memory", f"{self._have()}: no memory to show")
             return
         if self.region is None:
-            self.view.show(None, " memory", f"no region lives in epoch {self.epoch}")
+            self.view.show(None, " memory", f"no region is alive in epoch {self.epoch}")
             return
         try:
             size, heading = self.timeline.size(self.region), self._heading(self.region)
@@ -169,7 +169,7 @@ class Selection(App[None]):
         name, kind = timeline.region_name(row), timeline.region_kind(row)
         words = [f" region {region}", kind if name == kind else f"{name}, {kind}"]
         if timeline.process.unread.at(region, self.epoch):
-            words.append("as it was last read: not sure")
+            words.append("uncertain: as last read")
         words += [text.size(int(regions.size[row])), f"as {self.view.items.name}"]
         baseline = self._baseline()
         words += [] if baseline is None else [f"against epoch {baseline}"]

@@ -304,7 +304,7 @@ class Timeline:
         if baseline is None:
             note = "no epoch before to compare with"
         elif not regions.born[row] <= baseline < regions.died[row]:
-            note = f"not there in epoch {baseline}"
+            note = f"does not exist in epoch {baseline}"
         else:
             try:
                 before = self.bytes(baseline, region, start, stop)

@@ -130,11 +130,11 @@ def rewind(
     types = by_region(of, dtypes, "--dtype", epoch, tensors)
     sizes = by_region(of, shapes, "--shape", epoch, tensors)
     if sizes[0] is not None and len(found) != 1:
-        raise Error(f"--shape {sizes[0]}: of several regions, say which: REGION={sizes[0]}")
+        raise Error(f"--shape {sizes[0]}: several regions are selected: use REGION={sizes[0]}")
     for option, given in (("--dtype", types[1]), ("--shape", sizes[1])):
         stray = [region for region in given if region not in found]
         if stray:
-            raise Error(f"{option}: region {stray[0]} is not among those asked for")
+            raise Error(f"{option}: region {stray[0]} is not selected")
     names = _names(of, list(found))
     parts = []
     for (key, one), name in zip(found.items(), names, strict=True):
@@ -235,7 +235,7 @@ def save(
         raise Error(f"{path}: expected {known}" if format is None else f"no format {format!r}")
     if chosen in ("npy", "bin") and len(rewound.parts) != 1:
         count = text.count(len(rewound.parts), "region")
-        raise Error(f"{path}: .{chosen} holds one region, these are {count}: say which, or .npz")
+        raise Error(f"{path}: .{chosen} holds one region, not {count}; choose one, or use .npz")
     done = _Progress(rewound.size, progress)
     head = b""
     parts = rewound.parts

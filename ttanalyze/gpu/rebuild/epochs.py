@@ -52,7 +52,7 @@ def check_recorded(process: Process) -> None:
 
 def check_epochs(process: Process, first: int, last: int) -> None:
     if first >= last:
-        raise Error(f"epochs {first} to {last}: the second comes after the first")
+        raise Error(f"epochs {first} to {last}: the first must come before the second")
     check_first(process, first)
     _check_epoch(process, last)
     one, other = (int(process.epochs[epoch]["context"]) for epoch in (first, last))

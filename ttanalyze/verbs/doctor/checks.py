@@ -99,7 +99,7 @@ def doctor_text(diagnosis: Diagnosis, colour: bool = False) -> str:
             out.append(" " * (6 + width) + f"→ {check.advice}")
     where = [name for name, works in (("the GPU", diagnosis.gpu),) if works]
     where += ["the simulator (--sim)"] if diagnosis.simulator else []
-    verdict = f"fit for recording on {' and on '.join(where)}" if where else "not fit for recording"
+    verdict = f"ready to record on {' and '.join(where)}" if where else "not ready to record"
     return "\n".join([*out, "", verdict])
 
 
@@ -126,19 +126,19 @@ def run_probe(simulator: Path | None = None) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"error": f"no answer within {PROBE_SECONDS} s"}
     except json.JSONDecodeError:
-        return {"error": f"it ended the process that asked (status {done.returncode})"}
+        return {"error": f"the driver ended the process that asked (status {done.returncode})"}
     return answer
 
 
 def check_driver() -> tuple[Check, Check, bool]:
     """Driver, devices, and whether one of them works."""
     found = run_probe()
-    unknown = Check("device", WARN, "none: no driver to ask", "see to the driver first")
+    unknown = Check("device", WARN, "none: no driver", "fix the driver first")
     if found["error"]:
         if found.get("path") is None:
             advice = "install NVIDIA's driver to record on a GPU; --sim works without one"
         else:
-            advice = "see what nvidia-smi says, and dmesg; in a container, start it with its GPUs"
+            advice = "check nvidia-smi and dmesg; give a container its GPUs"
         return Check("driver", WARN, found["error"], advice), unknown, False
     version = found["version"]
     if found["path"] and Path(found["path"]).parent == libraries.library_folder() / "sim":
@@ -172,8 +172,8 @@ def check_simulator() -> Check:
     found = run_probe(folder)
     devices = found.get("devices") or []
     if found["error"] or not devices or devices[0]["works"] != "yes":
-        why = found["error"] or (devices[0]["works"] if devices else "it has no device")
-        return Check("simulator", FAIL, str(why), "unset TT_SIM_ variables, then build it again")
+        why = found["error"] or (devices[0]["works"] if devices else "no device")
+        return Check("simulator", FAIL, str(why), "unset TT_SIM_ variables, or build it again")
     return Check("simulator", OK, f"{devices[0]['name']}, {text.size(devices[0]['memory'])}")
 
 
@@ -191,7 +191,7 @@ def check_shim() -> Check:
             [program], env=environment, capture_output=True, text=True, timeout=20, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as e:
-        return Check("recorder", FAIL, f"{program}: {e}", "see whether LD_PRELOAD is allowed here")
+        return Check("recorder", FAIL, f"{program}: {e}", "check whether LD_PRELOAD is allowed")
     if done.returncode or done.stderr:
         why = done.stderr.strip().splitlines()
         found = why[0] if why else f"{program} ended with status {done.returncode}"
@@ -215,7 +215,7 @@ def check_cupti() -> Check:
         found = sorted(glob.glob(os.path.join(glob.escape(folder), "libcupti.so*")))
         if found:
             return Check("CUPTI", OK, os.path.realpath(found[0]))
-    return Check("CUPTI", OK, "not found; recording does without it")
+    return Check("CUPTI", OK, "not found; only `record --timeline cupti` needs it")
 
 
 def check_disassembler() -> Check:
@@ -224,7 +224,7 @@ def check_disassembler() -> Check:
     found = tools.find("nvdisasm")
     if found:
         return Check("nvdisasm", OK, f"{found[0]} ({tools.version(found[0])})")
-    return Check("nvdisasm", OK, "not found; `ttanalyze sass` alone needs it")
+    return Check("nvdisasm", OK, "not found; only `ttanalyze sass` needs it")
 
 
 def check_device_files(gpu: bool) -> Check:
@@ -236,9 +236,7 @@ def check_device_files(gpu: bool) -> Check:
         )
     closed = [p for p in files if "caps" not in p and not os.access(p, os.R_OK | os.W_OK)]
     if closed:
-        advice = (
-            "ask for membership in the group that owns them, or run the container with its GPUs"
-        )
+        advice = "join the group that owns them, or run the container with its GPUs"
         return Check("device files", WARN, f"no access to {', '.join(sorted(closed))}", advice)
     return Check("device files", OK, f"{len(files)} in /dev, accessible")
 

@@ -67,7 +67,7 @@ def round_trip(cuda: Any, handle: Any) -> str:
         result = getattr(cuda, call)(*arguments)
         if result != SUCCESS:
             return error_name(cuda, result)
-    return "yes" if back.raw == PATTERN else "other bytes came back"
+    return "yes" if back.raw == PATTERN else "a copy returned other bytes"
 
 
 def probe() -> dict[str, Any]:

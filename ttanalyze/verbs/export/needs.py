@@ -100,8 +100,8 @@ def _check_alone(of: Plan) -> None:
     if others:
         were = "launch was" if others == 1 else "launches were"
         raise Error(
-            f"launch {of.seq} can't be had alone: what it found is not known, as {others:,} other "
-            f"{were} between epoch {of.before} and it; record with --replayable"
+            f"launch {of.seq} can't be exported: its input is unknown, because {others:,} other "
+            f"{were} made between epoch {of.before} and it; record with --replayable"
         )
 
 

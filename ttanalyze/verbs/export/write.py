@@ -54,24 +54,20 @@ class Exported:
         """What to know of it, a line each. limit: bytes from which on it is said to be large."""
         out = list(self.needs.plan.notes)
         if self.needs.plan.unchecked:
-            out.append(f"the program compares nothing: {self.needs.plan.unchecked}")
+            out.append(f"the program does not compare the result: {self.needs.plan.unchecked}")
         lucky = [m for m in self.needs.memory if m.lucky]
         if lucky:
             name = lucky[0].name + (f" and {len(lucky) - 1} more" if len(lucky) > 1 else "")
-            where = (
-                f"{name}: at an address that the driver chose, which another process may not get"
-            )
+            where = f"{name}: the driver chose its address, which another process may not get"
             advice = "; record with --replayable or --deterministic"
             out.append(where + ("" if self.needs.process.info.get("deterministic") else advice))
         unknown = [m for m in self.needs.memory if m.variable is None]
         unknown = [m for m in unknown if m.before is None and m.made is None]
-        out += [f"{m.name}: no epoch has what it held, it is zeros" for m in unknown]
+        out += [f"{m.name}: no epoch has its contents; it is zeroed" for m in unknown]
         if self.size > limit:
             largest = max(self.files, key=lambda name: self.files[name])
             size, most = text.size(self.size), text.size(self.files[largest])
-            out.append(
-                f"{self.folder} takes {size}, of which {largest} {most}: more than asked for"
-            )
+            out.append(f"{self.folder} has {size}, more than --max-size; {largest} has {most}")
         return out
 
     def __str__(self) -> str:
@@ -113,12 +109,12 @@ def export(
     """
     to = folder.resolve()
     if to == Path.cwd():
-        raise Error(f"{folder}: is the current folder: name one in it, which is made as a whole")
+        raise Error(f"{folder}: is the current folder; choose a new one")
     there = to.exists() and not (to.is_dir() and not any(to.iterdir()))
     if there and not all((to / name).exists() for name in OURS):
-        raise Error(f"{folder}: is there already, and nothing that export made: name another")
+        raise Error(f"{folder}: exists, but export did not create it; choose another name")
     if there and not force:
-        raise Error(f"{folder}: is there already; --force replaces it")
+        raise Error(f"{folder}: exists; --force replaces it")
     draft, old = (to.with_name(f".{to.name}.{os.getpid()}.{what}") for what in ("tmp", "old"))
     try:
         try:
@@ -310,7 +306,7 @@ def _readme(needs: Needs, folder: Path, python: bool) -> str:
         "memory": f"{text.size(needs.size)} in "
         f"{text.count(len(needs.memory), 'region')}, of which blocks of {text.size(changed)} "
         "changed",
-        "compared with": needs.plan.unchecked or "what it left when it was recorded",
+        "compared with": needs.plan.unchecked or "the recorded result",
         "recorded from": f"{_code(text.command(info.get('argv', [])))}, call {needs.plan.seq}",
         "on": f"{_code(devices)}, driver for CUDA {version // 1000}.{version % 1000 // 10}",
         "exported by": f"ttanalyze {__version__}",

@@ -28,7 +28,7 @@ def graphs_text(found: pd.DataFrame, processes: int, width: int = 0) -> str:
     out = frame_text(found[list(names)], width)
     if found["device"].any():
         count = text.count(int(found["device"].sum()), "graph")
-        out += f"\n{count} may have been launched by kernels as well, which is not recorded"
+        out += f"\n{count} may also have been launched by kernels; such launches are not recorded"
     return out
 
 
@@ -39,8 +39,8 @@ def graph_text(graph: Graph, width: int = 0) -> str:
 
 def _head(graph: Graph) -> str:
     made, *changed = graph.changes
-    how = "left" if graph.seq in graph.changes else "found"
-    when = "as it was in the end" if graph.seq is None else f"as call {graph.seq:,} {how} it"
+    how = "after" if graph.seq in graph.changes else "before"
+    when = "at the end of the run" if graph.seq is None else f"{how} call {graph.seq:,}"
     if changed:
         when += f", after {graph.state} of {text.count(len(changed), 'change')}"
     pairs = [("graph", f"{graph.number} {when}"), ("made", f"by call {made:,}")]
@@ -48,7 +48,7 @@ def _head(graph: Graph) -> str:
         some = ", ".join(f"{seq:,}" for seq in changed[:8]) + (" …" if len(changed) > 8 else "")
         pairs.append(("changed", f"by {text.count(len(changed), 'call')}: {some}"))
     if not graph.known:
-        pairs.append(("nodes", "not known: the run's warnings say why"))
+        pairs.append(("nodes", "unknown; see the warnings of the run"))
     else:
         edges = text.count(len(graph.edges), "edge")
         pairs.append(("nodes", f"{len(graph.nodes):,}, {edges}"))
@@ -101,7 +101,7 @@ def _remarks(node: dict[str, Any]) -> list[str]:
         "cooperative": node["cooperative"],
         "maybe": node["conditional"],
         "device": node["device"],
-        "not known": not node["known"],
+        "unknown": not node["known"],
     }
     return [name for name, holds in said.items() if holds]
 
@@ -132,5 +132,5 @@ def dot(found: Iterable[Graph]) -> str:
 
 
 def _title(graph: Graph) -> str:
-    title = f"graph {graph.number}" + ("" if graph.known else ": not known")
+    title = f"graph {graph.number}" + ("" if graph.known else ": unknown")
     return title if not graph.process else f"process {graph.process}, {title}"

@@ -157,7 +157,7 @@ class Expression:
             elif type(op) in COMPARISONS:
                 found = self._compared(type(op), left, right)
             else:
-                raise self._error("'is' is not known; == compares")
+                raise self._error("'is' is not supported; use ==")
             out = found if out is True else out & found
         return out
 
@@ -185,7 +185,7 @@ class Expression:
 
     def _is_in(self, value: Any, items: Any) -> Array:
         if not isinstance(items, list):
-            raise self._error("expected a list such as [1, 2] behind 'in'")
+            raise self._error("expected a list such as [1, 2] after 'in'")
         if isinstance(value, Texts):
             wanted = {item for item in items if isinstance(item, str)}
             return value.where(lambda text: text in wanted)
@@ -202,7 +202,7 @@ class Expression:
         combine = operator.and_ if isinstance(node.op, ast.And) else operator.or_
         if any(bitwise):
             if not all(bitwise):
-                raise self._error("a number is no condition; put what & and | connect in ()")
+                raise self._error("a number is not a condition; put each side of & and | in ()")
             out = values[0]
             for value in values[1:]:
                 out = _arithmetic(combine, out, value)
@@ -228,7 +228,7 @@ class Expression:
         for keyword in node.keywords:
             allowed = keyword.arg in ("regex", "case", "na")
             if not allowed or not isinstance(keyword.value, ast.Constant):
-                raise self._error(f"{keyword.arg or '**'} is not known here")
+                raise self._error(f"{keyword.arg or '**'} is not a known argument")
             options[keyword.arg] = keyword.value.value
         arguments = [self._value(argument, frame) for argument in node.args]
         function = node.func
@@ -240,19 +240,19 @@ class Expression:
                 return self._method(name, self._value(of, frame), arguments)
         what = ast.unparse(function)[:40]
         known = ", ".join([*(f".{m}()" for m in METHODS), *(f".str.{m}()" for m in TEXT_METHODS)])
-        raise self._error(f"{what}() is not known; there are {known}")
+        raise self._error(f"unknown function {what}(); known: {known}")
 
     def _text_method(
         self, name: str, value: Any, arguments: list[Any], options: dict[str | None, Any]
     ) -> Array:
         if not isinstance(value, Texts):
-            raise self._error(f".str.{name}() is for columns of text")
+            raise self._error(f".str.{name}() needs a text column")
         if len(arguments) != 1 or not isinstance(arguments[0], str):
-            raise self._error(f".str.{name}() takes one text")
+            raise self._error(f".str.{name}() takes one string")
         argument = arguments[0]
         if options.get("case") is False:
             if name in ("startswith", "endswith"):
-                raise self._error(f".str.{name}() minds the case")
+                raise self._error(f".str.{name}() is always case-sensitive")
             regex = options.get("regex", True)
             argument, options = f"(?i:{argument if regex else re.escape(argument)})", {}
         return value.where(TEXT_METHODS[name](argument, options.get("regex") is not False))
@@ -265,7 +265,7 @@ class Expression:
                 none = np.zeros(len(value.values), bool)
                 missing = none if value.missing is None else value.missing
             else:
-                raise self._error(f".{name}() is for columns")
+                raise self._error(f".{name}() needs a column")
             return missing if name == "isna" else ~missing
         if name == "isin" and len(arguments) == 1:
             return self._is_in(value, arguments[0])
@@ -320,7 +320,7 @@ def _both(left: Any, right: Any) -> tuple[list[Any], Array | None]:
 def _arithmetic(op: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     """Of whole numbers it is exact; what is divided by 0 is missing."""
     if any(isinstance(side, (str, Texts, list)) for side in (left, right)):
-        raise TypeError("arithmetic is for numbers")
+        raise TypeError("arithmetic needs numbers")
     values, missing = _both(left, right)
     if not any(isinstance(value, np.ndarray) for value in values):
         return op(*values)

@@ -133,7 +133,7 @@ class Lines:
         if not isinstance(kind, str):
             raise self.error(number, "not an object with a type")
         if kind not in self._types:
-            raise self.error(number, f"a record of type {kind[:40]!r}, which is no {self._what}")
+            raise self.error(number, f"record type {kind[:40]!r} is not a {self._what}")
         found: dict[str, Any] = record
         return found
 

@@ -76,7 +76,7 @@ class Settings:
             if not least <= value <= MOST:
                 raise Error(f"--{option} {value}: expected a number from {least} to {MOST}")
         if not self.delay and not self.launch_delay:
-            raise Error("--delay 0 and --launch-delay 0: nothing would be late")
+            raise Error("--delay 0 and --launch-delay 0: nothing would be delayed")
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class Race:
                 break
         if self._incomparable:
             names = ", ".join(dict.fromkeys(self._incomparable))
-            report.notes.append(f"memory can't be compared with the reference's: {names}")
+            report.notes.append(f"memory can't be compared with the reference: {names}")
         report.seconds = round(time.monotonic() - began, 3)
         return report
 
@@ -255,13 +255,11 @@ class Race:
             self._varying = {(p.process_a, d.region_a) for p, d in meant}
             report.varies = sorted({d.label or f"region {d.region_a}" for _, d in meant})
             report.unsteady = found if meant else None
-        if reference.status != again.status:
-            statuses = f"{reference.status} and {again.status}"
-            report.notes.append(f"without delays it ends with status {statuses}")
-        elif reference.status:
-            report.notes.append(f"without delays, too, it ends with status {reference.status}")
+        if any(self._endings):
+            statuses = " and ".join(map(str, dict.fromkeys((reference.status, again.status))))
+            report.notes.append(f"runs without delays end with status {statuses}")
         if not self._prints_the_same:
-            report.notes.append("what it prints differs from run to run, and is not compared")
+            report.notes.append("output differs between runs without delays: it is not compared")
         return reference
 
     def _try(self, reference: Recording, seed: int) -> Finding | None:
@@ -383,7 +381,7 @@ def remove(folder: Path) -> None:
     if not folder.exists():
         return
     if not (folder / STATE).is_file():
-        raise Error(f"{folder} exists and is no search; it will not be replaced")
+        raise Error(f"{folder} exists, but has no search; choose another name")
     try:
         shutil.rmtree(folder)
     except OSError as e:

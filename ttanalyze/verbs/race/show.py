@@ -39,21 +39,21 @@ def _verdict(report: RaceReport, colour: bool) -> str:
         seeds = ", ".join(str(found.seed) for found in report.findings)
         many = "s" if len(report.findings) > 1 else ""
         word, of = text.coloured("found", "red", colour), f" of {runs}" if report.runs > 1 else ""
-        return f"{word}: what is late matters (seed{many} {seeds}{of}, {report.seconds:.1f} s)"
+        return f"{word}: delays change the result (seed{many} {seeds}{of}, {report.seconds:.1f} s)"
     if report.unsteady is not None:
         word = text.coloured("found", "red", colour)
-        return f"{word}: two runs without delays differ, and delays show nothing besides ({runs})"
+        return f"{word}: two runs without delays differ; delays show no other difference ({runs})"
     word = text.coloured("nothing found", "green", colour)
-    return f"{word}: {runs} with delays did the same ({report.seconds:.1f} s)"
+    return f"{word}: {runs} with delays gave the same result ({report.seconds:.1f} s)"
 
 
 def _unsteady(report: RaceReport) -> list[str]:
     assert report.unsteady is not None
     shown = ", ".join(text.printable(name) for name in report.varies[:8])
     more = len(report.varies) - 8
-    lines = [f"without delays, too, memory differs from run to run: {shown}"]
+    lines = [f"memory differs between runs without delays: {shown}"]
     lines[0] += f" and {more} more" if more > 0 else ""
-    lines.append("  a race, or arithmetic whose order is open; delays say nothing further of it")
+    lines.append("  the cause is a race, or arithmetic in varying order; delays show no more")
     lines.append(f"  ttanalyze diff {report.unsteady.a} {report.unsteady.b}")
     return lines
 
@@ -62,11 +62,11 @@ def _finding(report: RaceReport, found: Finding, colour: bool) -> list[str]:
     out = [text.coloured(f"seed {found.seed}", "bold", colour)]
     rows: list[tuple[str, str]] = []
     if found.status is not None:
-        rows.append(("ended", f"with status {found.status}, other than without delays"))
+        rows.append(("ended", f"with status {found.status}, unlike the runs without delays"))
     if found.output:
-        rows.append(("prints", f"something else: {found.run}.log"))
+        rows.append(("output", f"differs: {found.run}.log"))
     if found.diff is not None and found.diff.first is not None:
-        rows.append(("parts", title(found.diff.first[1])))
+        rows.append(("differs", title(found.diff.first[1])))
         after = found.diff.first[1].after
         if after is not None and after["kernel"]:
             rows.append(("after", f"launch {after['ordinal']} of {_short(after['kernel'])}"))
@@ -74,16 +74,16 @@ def _finding(report: RaceReport, found: Finding, colour: bool) -> list[str]:
         rows += _pair(pair)
     if found.reduced:
         amount = f"{text.count(len(found.late), 'delay')} of {found.before:,}"
-        rows.append(("enough", f"{amount}, after {text.count(found.tests, 'test')}"))
+        rows.append(("minimal", f"{amount}, after {text.count(found.tests, 'test')}"))
     for late in found.late[:SHOWN]:
         rows += _late(late)
     rows += [("note", text.printable(note)) for note in found.notes]
     if found.diff is not None:
-        rows.append(("look", f"ttanalyze diff {report.reference} {found.run}"))
+        rows.append(("compare", f"ttanalyze diff {report.reference} {found.run}"))
     if found.delays:
         command = text.command(report.command)
         how = f"{'--sim ' if report.sim else ''}--delay-load {found.delays}"
-        rows.append(("again", f"ttanalyze record {how} -- {command}"))
+        rows.append(("repeat", f"ttanalyze record {how} -- {command}"))
     out += [f"  {line}" for line in text.rows(rows).splitlines()]
     return out
 
@@ -93,18 +93,18 @@ def _pair(pair: Pair) -> list[tuple[str, str]]:
     return [
         ("unordered", _call(pair.first)),
         ("and", _call(pair.second)),
-        ("over", f"region {pair.region}{label}, {pair.size:,} bytes: {_missing(pair)}"),
+        ("memory", f"region {pair.region}{label}, {pair.size:,} bytes: {_missing(pair)}"),
     ]
 
 
 def _missing(pair: Pair) -> str:
     one, other = pair.first.stream, pair.second.stream
-    return f"nothing in stream {other} waits for stream {one}, nor the host in between"
+    return f"stream {other} does not wait for stream {one}, and the host does not wait in between"
 
 
 def _call(call: OneCall) -> str:
     what = _short(call.kernel) if call.kernel else call.kind
-    late = ", late" if call.delayed else ""
+    late = ", delayed" if call.delayed else ""
     where = f" at {text.printable(call.caller)}" if call.caller else ""
     return f"{what} (call {call.seq}, stream {call.stream}{late}), which {call.does} it{where}"
 
@@ -114,8 +114,8 @@ def _late(late: Late) -> list[tuple[str, str]]:
         what = _short(late.kernel) if late.kernel else late.call or "a call"
         seq = f"call {late.seq}, " if late.seq is not None else ""
         where = WHERE[late.where or "both"]
-        return [("late", f"{what} ({seq}number {late.number} of stream {late.stream}): {where}")]
-    rows = [("late", f"{_short(late.instruction.kernel)}: {_instruction(late.instruction)}")]
+        return [("delayed", f"{what} ({seq}number {late.number} of stream {late.stream}): {where}")]
+    rows = [("delayed", f"{_short(late.instruction.kernel)}: {_instruction(late.instruction)}")]
     if late.other is not None:
         rows.append(("against", _instruction(late.other)))
     return rows

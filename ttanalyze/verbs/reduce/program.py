@@ -152,7 +152,7 @@ class _Test:
         finally:
             _end(child)
         if status in NOT_RUN:
-            raise Error(f"{shlex.join(words)}: it could not be run: status {status}")
+            raise Error(f"{shlex.join(words)}: it can't be run (status {status})")
         return status != 0
 
 
@@ -192,9 +192,9 @@ class _Known:
             for bits, (failed, runs) in tried.items():
                 self.answers[self._set(int(bits, 16))] = _answers(failed, runs)
         except (ValueError, TypeError, KeyError, AttributeError):
-            raise FormatError(self._path, "tried", "not what a search was kept in") from None
+            raise FormatError(self._path, "tried", "not the state of a search") from None
         if not same:
-            raise Error(f"{self._path} is of another search: --force begins anew")
+            raise Error(f"{self._path} belongs to another search; --force starts again")
 
     def _set(self, bits: int) -> frozenset[int]:
         if not 0 <= bits < 1 << self._count:

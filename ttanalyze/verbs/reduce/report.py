@@ -49,10 +49,10 @@ def reduce_text(report: ReduceReport, colours: bool = False) -> str:
     head = f"{text.count(len(found.points), 'delay')} of {found.total:,}"
     runs = f"{text.count(found.tests, 'test')}, {text.count(found.runs, 'run')}"
     said = {
-        "reduced": f"enough, and each needed: {head} ({runs})",
-        "flaky": f"left: {head} ({runs}); with them it fails sometimes only, "
-        f"{found.failures.failed} times of {found.failures.runs}",
-        "stopped": f"left so far, at the limit of runs: {head} ({runs})",
+        "reduced": f"minimal: {head} ({runs})",
+        "flaky": f"left: {head} ({runs}); with them the test fails only sometimes, "
+        f"{found.failures.failed} of {found.failures.runs} times",
+        "stopped": f"limit of tests reached; left so far: {head} ({runs})",
     }[found.status]
     return "\n".join([text.coloured(said, "bold", colours), *places_text(report.places)])
 

@@ -119,7 +119,7 @@ def reduce(
     if strategy not in STRATEGIES:
         raise Error(f"--strategy {strategy}: must be one of {', '.join(STRATEGIES)}")
     if confidence < 1 or limit < 0:
-        raise Error("--confidence: one run at least is needed")
+        raise Error("--confidence: expected 1 or more")
     points = points_of(config)
     if not points:
         raise NothingError("no delays are on in this configuration")

@@ -21,9 +21,7 @@ def choose(
     Raises Error where there is none, with the first one's reason.
     """
     if (launch is None) == (kernel is None):
-        raise Error(
-            "say which launch: either --launch N, or --kernel REGEX; `ttanalyze query` lists them"
-        )
+        raise Error("--launch N or --kernel REGEX is required; `ttanalyze query` lists launches")
     seqs = np.array([launch]) if launch is not None else launches(process, kernel)["seq"]
     if not len(seqs):
         raise Error(none_of(process, kernel))
@@ -36,5 +34,5 @@ def choose(
             return found
         except Error as e:
             reasons.append(str(e))
-    many = f" (and none of {len(reasons) - 1:,} more can)" if len(reasons) > 1 else ""
+    many = f" ({len(reasons) - 1:,} more can't either)" if len(reasons) > 1 else ""
     raise Error(f"{reasons[0]}{many}")

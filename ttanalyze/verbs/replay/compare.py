@@ -85,7 +85,7 @@ def parse_tolerances(texts: Iterable[str]) -> dict[str | int | None, Tolerance]:
         number = region.isascii() and region.isdecimal()
         key = (int(region) if number else region) if named else None
         if key in out or key == "":
-            raise Error(f"--tolerance {one}: ABS,REL,ULP or REGION=ABS,REL,ULP, each once")
+            raise Error(f"--tolerance {one}: expected ABS,REL,ULP or REGION=ABS,REL,ULP, each once")
         out[key] = Tolerance.parse(value)
     return out
 
@@ -97,7 +97,7 @@ def check_regions(process: Process, types: Types, tolerances: Tolerances) -> Non
     known = ids.union(process.strings.get(label) for label in labels)
     for key in (*types, *tolerances):
         if key is not None and key not in known:
-            raise Error(f"no region {key}: `ttanalyze query --table regions` lists those there are")
+            raise Error(f"no region {key}: `ttanalyze query --table regions` lists them")
 
 
 def of_region(given: Mapping[str | int | None, T], process: Process, row: int) -> T | None:

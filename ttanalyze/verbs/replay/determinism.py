@@ -97,7 +97,7 @@ def prove(
     no driver that works, or not enough memory.
     """
     if times < 2:
-        raise Error(f"{text.count(times, 'run')}: it takes two to differ")
+        raise Error(f"{text.count(times, 'run')}: at least 2 are required")
     found = plans(process, seqs)
     rows = sorted({row for one in found if isinstance(one, Plan) for row in one.rows})
     if not any(isinstance(one, Plan) for one in found):

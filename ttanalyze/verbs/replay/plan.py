@@ -139,7 +139,7 @@ def choice(process: Process, pattern: str | None = None) -> tuple[list[int], int
 def none_of(process: Process, pattern: str | None = None) -> str:
     """Why there is no launch to be done again, where launches() gives none."""
     if process.without_events:
-        return "recorded with --no-events: its launches are not known"
+        return "recorded with --no-events: its launches are unknown"
     if pattern is not None and len(launches(process)):
         return f"no launch of a kernel whose name has {pattern!r}"
     of_graphs = sum(
@@ -150,8 +150,8 @@ def none_of(process: Process, pattern: str | None = None) -> str:
         return "no launch was recorded"
     many = text.count(of_graphs, "launch of a graph", "launches of graphs")
     return (
-        f"{many} and none of a kernel by itself: --from and --to of `ttanalyze replay` do graphs "
-        "again, in runs with --params --epoch graph"
+        f"{many}, but no launch of a single kernel; `ttanalyze replay --from A --to B` replays "
+        "graphs of runs recorded with --params --epoch graph"
     )
 
 
@@ -160,7 +160,7 @@ def _matching(process: Process, events: Array, pattern: str) -> list[int]:
     try:
         wanted = re.compile(pattern)
     except re.error as e:
-        raise Error(f"{pattern!r} is no regular expression: {e}") from None
+        raise Error(f"{pattern!r} is not a regular expression: {e}") from None
     numbers = layout.distinct(events["id"]).tolist()
     names = [process.kernel(number) or "" for number in numbers]
     full = demangle.demangle(names)
@@ -178,9 +178,9 @@ def plan(process: Process, seq: int) -> Plan:
     event = found[0]
     call = process.call(int(event["call"])) or "a call"
     if event["kind"] == KIND["graph-launch"]:
-        raise Error(f"call {seq} ({call}) launches a graph: --from and --to do it again as a whole")
+        raise Error(f"call {seq} ({call}) launches a graph: --from and --to replay it")
     if event["kind"] != KIND["launch"]:
-        raise Error(f"call {seq} ({call}) is no launch of a kernel")
+        raise Error(f"call {seq} ({call}) is not a launch of a kernel")
     if event["result"]:
         raise Error(f"launch {seq} was refused by the driver (error {int(event['result'])})")
     if event["flags"] & FLAGS["capturing"]:
@@ -194,7 +194,7 @@ def plan(process: Process, seq: int) -> Plan:
         left_out = process.info.get("options", {}).get("TT_REPLAYABLE") == "1"
         advice = "without the --kernel or --max-per-kernel that left it out" if left_out else ""
         advice = f"record with --replayable {advice}".rstrip()
-        raise Error(f"launch {seq}: no epoch has what memory was before it; {advice}")
+        raise Error(f"launch {seq}: no epoch has its input; {advice}")
     kernel = process.kernel(int(event["id"])) or "?"
     made = span_to(process, before, seq)
     if not made.steps or made.steps[-1].seq != seq:
@@ -203,7 +203,7 @@ def plan(process: Process, seq: int) -> Plan:
         _check_memory(made, seq)
     unchecked = ""
     if after is None:
-        unchecked = "no epoch has what it left"
+        unchecked = "no epoch has its result"
     else:
         more = _work(process, context, seq, cut(process, after))
         if more:
@@ -231,7 +231,7 @@ def _recorded(process: Process, kept: Any) -> tuple[int | None, int | None]:
         numbers.append(number if number in good_epochs(process, context) else None)
     if numbers[0] is None and int(kept["before"]) >= len(process.epochs):
         raise Error(
-            f"launch {seq}: what memory was before it did not reach the disk in time; record with "
+            f"launch {seq}: its input did not reach the disk in time; record with "
             "--replayable --crash-safe"
         )
     if numbers[0] is None:
@@ -254,7 +254,7 @@ def _check_views(process: Process, kept: Any) -> None:
         if kind == "reference":
             raise Error(f"launch {seq} may use texture or surface references of its module")
         name = f"{kind} object {int(view['object'])}"
-        raise Error(f"launch {seq} may use {name}, which can't be made again")
+        raise Error(f"launch {seq} may use {name}, which can't be recreated")
 
 
 def _uses(process: Process, function: int) -> set[str] | None:

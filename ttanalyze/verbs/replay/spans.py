@@ -91,7 +91,7 @@ def replay_span(
         stretch = _begun(one)
         out.append(stretch)
         if lost:
-            stretch.status, stretch.reason = FAILED, "after what failed before"
+            stretch.status, stretch.reason = FAILED, "not run: earlier work failed"
             continue
         try:
             now = _do(stretch, one, scene, now, types or {}, tolerances or {})
@@ -105,7 +105,7 @@ def replay_span(
 def _plan(process: Process, first: int | None, last: int | None) -> list[Span | Stretch]:
     """The stretches from each good epoch to the next."""
     if not len(process.epochs):
-        raise Error("no epochs, between which work is done again: record with --params and --epoch")
+        raise Error("no epochs to replay between: record with --params and --epoch")
     start = _first(process) if first is None else first
     contents.check_epoch(process, start)
     context = int(process.epochs["context"][start])
@@ -122,7 +122,7 @@ def _plan(process: Process, first: int | None, last: int | None) -> list[Span | 
         raise Error(f"epoch {start} is the last of context {context}: there is nothing to compare")
     end = good[-1] if last is None else last
     if start >= end:
-        raise Error(f"epochs {start} to {end}: the second comes after the first")
+        raise Error(f"epochs {start} to {end}: the first must come before the second")
     bounds = good[good.index(start) : good.index(end) + 1]
     out: list[Span | Stretch] = []
     for begin, stop in itertools.pairwise(bounds):
@@ -195,7 +195,7 @@ def _do(
     others = written_by_others(found)
     if any(not one.tolerated for one in out.differences):
         out.status = REFUSED if others else DIFFERS
-        out.reason = f"it leaves something else, but {others[0]}" if others else ""
+        out.reason = f"its result differs, but {others[0]}" if others else ""
     else:
         moved.difference_update(places.moved_variables)
     out.notes += moved_notes(places, sorted(moved))

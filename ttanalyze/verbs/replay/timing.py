@@ -116,7 +116,7 @@ def measure(
 ) -> Times:
     """Replay.time."""
     if times < 1:
-        raise Error(f"{times} runs: at least one can be measured")
+        raise Error(f"--times {times}: expected 1 or more")
     cache = Cache(replay.device) if flush_l2 else None
     hold = _hold(replay)
     begin, end = Event(replay.device), Event(replay.device)

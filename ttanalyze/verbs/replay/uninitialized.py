@@ -50,10 +50,9 @@ def settled(
         count = int(np.count_nonzero(unwritten[row]))
         copy_in(scene.device, places.now(row), np.where(unwritten[row], recorded, data))
         if count:
-            notes.append(
-                f"region {int(process.regions.id[row])}: {text.count(count, 'byte')} that nothing "
-                "wrote since it was allocated: taken to be as recorded"
-            )
+            some = text.count(count, "uninitialised byte")
+            region = int(process.regions.id[row])
+            notes.append(f"region {region}: {some}: assumed to be as recorded")
     return places.compare(after, before), notes
 
 

@@ -127,7 +127,7 @@ def changes(
     first, merged = _block_rows(regions.blocks[picked], cells)
     captured = np.where(regions.flags & layout.CAPTURED != 0, regions.blocks, 0)
     if captured.sum(dtype="f8") > MOST_BLOCKS:
-        raise Error(f"{process.path / 'regions.bin'}: more memory than any run can have")
+        raise Error(f"{process.path / 'regions.bin'}: the sizes of its regions are too large")
     places = np.cumsum(captured.astype("i8")) - captured.astype("i8")
     known = np.zeros(int(captured.sum()), "u8")  # touched only where blocks were recorded
     by_region, by_block = _Gatherer(cells), _Gatherer(cells)

@@ -54,13 +54,13 @@ def page(run: Run, against: Run | None = None, progress: Progress = None) -> str
 
 def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:
     told = info(run)
-    programs = [text.command(p["argv"]) or "not known" for p in told["processes"]]
+    programs = [text.command(p["argv"]) or "unknown" for p in told["processes"]]
     program = programs[0] if programs else "nothing recorded"
     path = text.printable(told["run"])
     warnings = [text.printable(line) for line in told["warnings"]]
     unread = sum(p["unread"] for p in told["processes"])
     if unread:
-        warnings.insert(0, f"{text.count(unread, 'region-epoch')} not sure: {UNREAD}")
+        warnings.insert(0, f"{text.count(unread, 'region-epoch')} uncertain: {UNREAD}")
     return {
         "title": f"{program[:80]} · ttanalyze",
         "program": program[:400],
@@ -103,8 +103,8 @@ def _tiles(told: dict[str, Any], shown: dict[str, Any]) -> list[dict[str, str]]:
     tiles = [
         ("epochs", f"{total['epochs']:,}", lost),
         ("launches", f"{launches:,}", text.count(total["kernels"], "kernel")),
-        ("regions captured", f"{regions:,}", f"{text.size(captured)} in all"),
-        ("most device memory at once", text.size(max(peaks, default=0)), ""),
+        ("regions captured", f"{regions:,}", f"{text.size(captured)} in total"),
+        ("peak device memory", text.size(max(peaks, default=0)), ""),
         ("changed", text.size(total["bytes_changed"]), f"of {text.size(total['bytes_read'])} read"),
         ("stored", text.size(total["bytes_stored"]), ""),
     ]

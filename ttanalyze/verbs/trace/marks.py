@@ -41,7 +41,7 @@ def read_marks(path: Path, run: Run) -> list[Mark]:
         return list(_verified(path, report))
     if isinstance(report.get("processes"), list) and "a" in report and "b" in report:
         return list(_compared(path, report, _side(path, report, run)))
-    reason = "no report: expected what verify --out or diff --out wrote"
+    reason = "not a report of verify --out or diff --out"
     raise FormatError(path, 0, reason)
 
 

@@ -21,7 +21,7 @@ SHOWN = 3  # lines of a compiler's log
 def read(path: Path) -> bytes:
     """A file with code. Raises Error where there is none, or it is of another kind."""
     if path.suffix not in SUFFIXES:
-        raise Error(f"{path}: code is {', '.join(SUFFIXES)}")
+        raise Error(f"{path}: expected {', '.join(SUFFIXES)}")
     try:
         return path.read_bytes()
     except OSError as e:
@@ -58,7 +58,7 @@ def compile_cuda(path: Path, source: bytes, architecture: int) -> bytes:
         if library.nvrtcCompileProgram(program, len(options), words):
             log = _text(library, "ProgramLog", program).decode(errors="replace")
             lines = [line.strip() for line in log.splitlines() if line.strip()]
-            raise Error("; ".join(lines[:SHOWN]) or f"{path}: NVRTC refuses it")
+            raise Error("; ".join(lines[:SHOWN]) or f"{path}: NVRTC can't compile it")
         return _text(library, "PTX", program).rstrip(b"\0")
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
@@ -84,7 +84,7 @@ def _nvrtc() -> Any:
         with contextlib.suppress(OSError):
             return ctypes.CDLL(name)
     raise Error(
-        "CUDA C++ needs NVRTC, which is not here: give PTX or a cubin, or "
+        "CUDA C++ needs NVRTC, which was not found: give PTX or a cubin, or "
         "pip install nvidia-cuda-nvrtc, or set CUDA_HOME"
     )
 

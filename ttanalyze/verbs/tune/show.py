@@ -39,7 +39,7 @@ def tuned_text(of: Tuned, colour: bool = False) -> str:
     if len(good) > SHOWN:
         out.append(f"… {len(good) - SHOWN:,} slower ones not shown")
     if bad:
-        out += ["", f"{text.count(len(bad), 'configuration')} can't be taken:"]
+        out += ["", f"{text.count(len(bad), 'configuration')} can't be used:"]
         why: dict[str, list[Row]] = {}
         for row in bad:
             why.setdefault(row.error, []).append(row)

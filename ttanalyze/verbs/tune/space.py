@@ -106,7 +106,7 @@ class Space:
     def all(self) -> Iterator[Configuration]:
         """Each once. Raises Error where they are too many to be tried one after the other."""
         if self.size > MOST:
-            raise Error(f"{self.size:,} configurations: say fewer, or --search optuna")
+            raise Error(f"{self.size:,} configurations: give fewer values, or --search optuna")
         seen = set()
         for choice in self.choices():
             made = self.make(choice)

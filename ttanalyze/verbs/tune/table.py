@@ -63,7 +63,7 @@ class Table:
         self._of = dict(zip(OF, (launch, kernel, device), strict=True))
         self.rows: list[Row] = []
         if path.exists() and not (path.is_file() or path.is_char_device()):
-            raise Error(f"{path}: not a file that lines can be added to")
+            raise Error(f"{path}: not a regular file")
         try:
             content = path.read_bytes() if path.is_file() else b""
             whole = content[: content.rfind(b"\n") + 1]
@@ -100,7 +100,7 @@ class Table:
             if cells[name] != value:
                 found = text.printable(cells[name])
                 how = ", or of other --flush-l2, --dtype, --tolerance" * (name == "launch")
-                raise Error(f"{self.path}: is of another {name} ({found}){how}: name another file")
+                raise Error(f"{self.path}: of another {name} ({found}){how}; choose another file")
         return Row(made, **times, verified=cells["verified"] == "yes", error=cells["error"])
 
     def add(self, row: Row) -> None:

@@ -95,7 +95,7 @@ def find(process: Process, launch: int | None = None, kernel: str | None = None)
 
 def _check_known(of: Plan) -> None:
     if of.after is None:
-        raise Error(f"launch {of.seq}: what it leaves can't be checked: {of.unchecked}")
+        raise Error(f"launch {of.seq}: its result can't be checked: {of.unchecked}")
 
 
 def tune(
@@ -149,12 +149,10 @@ def tune(
         recorded = known.get(of_all.recorded)
         recorded = attempt(of_all.recorded, again=recorded is not None and not recorded.good)
         if not recorded.good:
-            hint = "" if wish.dtype else "; with --dtype and --tolerance values may differ"
+            hint = "" if wish.dtype else "; --dtype and --tolerance allow values to differ"
             if recorded.error.startswith(TOOK_LONGER):
-                hint = "; --timeout gives it more"
-            raise Error(
-                f"launch {of.seq} as it was recorded can't be the measure: {recorded.error}{hint}"
-            )
+                hint = "; --timeout allows more time"
+            raise Error(f"launch {of.seq} fails as it was recorded: {recorded.error}{hint}")
         rows = _run(steps, attempt, most(wish.search, of_all, wish.trials), progress)
     return Tuned(of, worker.about["device"], recorded, rows, new, [*notes, *_notes(of)])
 
@@ -188,7 +186,7 @@ def _notes(of: Plan) -> list[str]:
         if row in before.records
     ]
     if all(same) and not of.prepare:
-        out.append("the launch changed no memory: that a result is right says nothing")
+        out.append("the launch changed no memory: a correct result proves nothing")
     return out
 
 
@@ -242,11 +240,11 @@ class _Images:
             return of, []
         fixed = [name for name in of.code if not self._compilable(name)]
         names = ["the recorded code" if n == RECORDED else n.partition(":")[0] for n in fixed]
-        lacks = f"--maxregs and --opt-level: there is no PTX for this device in {', '.join(names)}"
+        lacks = f"--maxregs and --opt-level: no PTX for this device in {', '.join(names)}"
         if len(fixed) == len(of.code):
             packed = "; some is compressed: pip install 'ttanalyze[zstd]'" if missing() else ""
             raise Error(f"{lacks}{packed}; give PTX or CUDA C++ with --code")
-        return replace(of, fixed=frozenset(fixed)), [f"{lacks}, tried as it is"] if fixed else []
+        return replace(of, fixed=frozenset(fixed)), [f"{lacks}: tried unchanged"] if fixed else []
 
     def _compilable(self, name: str) -> bool:
         image = self._plain[name].read_bytes()

@@ -114,7 +114,7 @@ def _find(module: Module, kernel: str) -> Function:
     for some in (same, names):
         if len(some) == 1:
             return module.function(some[0])
-    raise Error(f"{module.name}: which kernel is {wanted}? There are {', '.join(names) or 'none'}")
+    raise Error(f"{module.name}: no single kernel {wanted} among {', '.join(names) or 'none'}")
 
 
 def _differs(outcome: Outcome) -> str:

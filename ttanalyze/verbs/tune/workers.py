@@ -57,7 +57,7 @@ class Worker:
         answer = self._answer(STARTING)
         if "error" in answer or "failed" in answer:
             self.stop()
-            raise Error(answer.get("failed") or f"can't begin: {answer['error']}")
+            raise Error(answer.get("failed") or f"can't start: {answer['error']}")
         self.about = answer
 
     def attempt(self, image: str, of: Configuration) -> dict[str, Any]:

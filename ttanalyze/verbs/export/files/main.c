@@ -1,6 +1,6 @@
 /*
  * Launches one recorded kernel again, alone, on the memory that it found, and compares what it
- * leaves with what it left when it was recorded. launch.h says what is launched, README.md where
+ * leaves with the recorded result. launch.h says what is launched, README.md where
  * it comes from.
  *
  * Exit status: 0 as recorded, 1 different, 2 it could not be run.
@@ -405,7 +405,7 @@ int main(int argc, char **argv)
 	}
 
 	if (!EXPECTED) {
-		printf("%s: not compared, as it is not known what it left\n", KERNEL);
+		printf("%s: not compared, because the result is unknown\n", KERNEL);
 		return 0;
 	}
 	read_contents("after.bin", images);

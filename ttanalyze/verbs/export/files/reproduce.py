@@ -1,5 +1,5 @@
 """Launches one recorded kernel again, alone, on the memory that it found, and compares what it
-leaves with what it left when it was recorded: python reproduce.py [--times K]
+leaves with the recorded result: python reproduce.py [--times K]
 
 Needs cuda-python. launch.py says what is launched, README.md where it comes from. Exit status:
 0 as recorded, 1 different, 2 it could not be run.
@@ -223,7 +223,7 @@ def main():
         span = f"{min(times):.4f} to {max(times):.4f} ms"
         print(f"{count} times: median {statistics.median(times):.4f} ms, {span}")
     if not launch.EXPECTED:
-        print(f"{launch.KERNEL}: not compared, as it is not known what it left")
+        print(f"{launch.KERNEL}: not compared, because the result is unknown")
         return 0
     read_contents("after.bin", images)
     names = [name for _, _, _, name in launch.REGIONS]
