@@ -12,8 +12,10 @@ EXPORT CUresult CUDAAPI cuInit(unsigned flags)
 }
 
 /* How often the program holds a device's primary context: the last release ends it. */
-static _Atomic int retains[64];
-static CUcontext _Atomic primaries[64];
+static struct {
+	_Atomic int retains;
+	CUcontext _Atomic handle;
+} primaries[64];
 
 static bool holds(CUdevice d)
 {
@@ -24,14 +26,14 @@ static void retained(CUcontext c, CUdevice d)
 {
 	if (!holds(d))
 		return;
-	atomic_store(&primaries[d], c);
-	atomic_fetch_add(&retains[d], 1);
+	atomic_store(&primaries[d].handle, c);
+	atomic_fetch_add(&primaries[d].retains, 1);
 }
 AFTER(cuDevicePrimaryCtxRetain, (CUcontext *c, CUdevice d), (c, d), retained(*c, d))
 
 static struct context *primary_of(CUdevice d)
 {
-	CUcontext handle = holds(d) ? atomic_load(&primaries[d]) : NULL;
+	CUcontext handle = holds(d) ? atomic_load(&primaries[d].handle) : NULL;
 
 	return handle ? context_find(handle) : NULL;
 }
@@ -66,12 +68,12 @@ static void ended(struct context *c, CUresult r)
 
 static CUresult release(struct op *op, CUdevice d, CUresult (*release_real)(CUdevice))
 {
-	bool last = holds(d) && atomic_load(&retains[d]) == 1;
+	bool last = holds(d) && atomic_load(&primaries[d].retains) == 1;
 	struct context *known = last ? primary_of(d) : NULL, *c = ending(op, known);
 	CUresult r = release_real(d);
 
-	if (r == CUDA_SUCCESS && holds(d) && atomic_load(&retains[d]) > 0)
-		atomic_fetch_sub(&retains[d], 1);
+	if (r == CUDA_SUCCESS && holds(d) && atomic_load(&primaries[d].retains) > 0)
+		atomic_fetch_sub(&primaries[d].retains, 1);
 	ended(c, r);
 	if (r == CUDA_SUCCESS)
 		arena_context_gone(known, true);

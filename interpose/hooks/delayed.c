@@ -19,8 +19,10 @@
 #define SETTINGS 64
 #define FILE_MAX ((size_t)4 << 30)
 
-static unsigned capabilities[DEVICES]; /* of all devices, 90 is 9.0 */
-static size_t device_count;
+static struct {
+	unsigned capabilities[DEVICES]; /* 90 is 9.0 */
+	size_t count;
+} devices;
 
 static void find_devices(void)
 {
@@ -31,7 +33,7 @@ static void find_devices(void)
 	for (CUdevice d = 0; d < count && d < DEVICES; d++)
 		if (!real.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, d) &&
 		    !real.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, d))
-			capabilities[device_count++] = (unsigned)(10 * major + minor);
+			devices.capabilities[devices.count++] = (unsigned)(10 * major + minor);
 }
 
 static const char *error_name(CUresult r)
@@ -78,8 +80,8 @@ static bool any_code(const struct image *fatbin)
 {
 	bool any = false;
 
-	for (size_t i = 0; i < device_count; i++)
-		any |= fatbin_has_code(fatbin, capabilities[i]);
+	for (size_t i = 0; i < devices.count; i++)
+		any |= fatbin_has_code(fatbin, devices.capabilities[i]);
 	return any;
 }
 
@@ -101,7 +103,7 @@ void *delayed_image(const struct loading *l)
 	if (image->kind == TT_MODULE_CUBIN)
 		out = delay_cubin(image->bytes, image->size, &size);
 	else if (image->kind == TT_MODULE_FATBIN && any_code(image))
-		out = fatbin_replace(image, capabilities, device_count, delay_cubin);
+		out = fatbin_replace(image, devices.capabilities, devices.count, delay_cubin);
 	else if (image->kind != TT_MODULE_UNKNOWN)
 		out = delayed_ptx(image, l);
 	held_let_go(&held);

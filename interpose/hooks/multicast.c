@@ -11,34 +11,36 @@
 
 #include "util/vector.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static CUmemGenericAllocationHandle *handles;
-static size_t count, capacity;
+static struct {
+	pthread_mutex_t lock;
+	CUmemGenericAllocationHandle *handles;
+	size_t count, capacity;
+} multicast = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static size_t find(CUmemGenericAllocationHandle h)
 {
 	size_t i = 0;
 
-	while (i < count && handles[i] != h)
+	while (i < multicast.count && multicast.handles[i] != h)
 		i++;
 	return i;
 }
 
 bool multicast_is(CUmemGenericAllocationHandle h)
 {
-	pthread_mutex_lock(&lock);
-	bool found = find(h) < count;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&multicast.lock);
+	bool found = find(h) < multicast.count;
+	pthread_mutex_unlock(&multicast.lock);
 	return found;
 }
 
 void multicast_is_not(CUmemGenericAllocationHandle h)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&multicast.lock);
 	size_t i = find(h);
-	if (i < count)
-		handles[i] = handles[--count];
-	pthread_mutex_unlock(&lock);
+	if (i < multicast.count)
+		multicast.handles[i] = multicast.handles[--multicast.count];
+	pthread_mutex_unlock(&multicast.lock);
 }
 
 static void note(CUmemGenericAllocationHandle h)
@@ -47,10 +49,11 @@ static void note(CUmemGenericAllocationHandle h)
 
 	if (!recording())
 		return;
-	pthread_mutex_lock(&lock);
-	if (find(h) == count && (noted = make_room(&handles, &capacity, count, 1, sizeof(*handles))))
-		handles[count++] = h;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&multicast.lock);
+	if (find(h) == multicast.count &&
+	    (noted = make_room(&multicast.handles, &multicast.capacity, multicast.count, 1, sizeof(*multicast.handles))))
+		multicast.handles[multicast.count++] = h;
+	pthread_mutex_unlock(&multicast.lock);
 	if (!noted)
 		session_fail("no host memory for a multicast object");
 }
