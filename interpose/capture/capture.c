@@ -29,25 +29,28 @@ uint64_t capture_deadline(uint64_t usual, bool drain)
 	return since && until < usual ? until : usual;
 }
 
-static uint64_t interrupted; /* with the capture lock held: the program's call */
+/* What the thread comes back to. */
+struct interrupted {
+	CUstreamCaptureMode mode;
+	uint64_t submits_for;
+};
 
-static CUstreamCaptureMode begin_own(struct thread *t)
+static struct interrupted begin_own(struct thread *t)
 {
-	CUstreamCaptureMode mode = recorder_work_begin(t);
+	struct interrupted was = {recorder_work_begin(t), t->submits_for};
 
 	if (!t->holds) /* or it is at its end within a launch that holds it */
 		pthread_mutex_lock(&capture_lock);
-	interrupted = t->submits_for;
 	t->submits_for = 0;
-	return mode;
+	return was;
 }
 
-static void end_own(struct thread *t, CUstreamCaptureMode mode)
+static void end_own(struct thread *t, struct interrupted was)
 {
-	t->submits_for = interrupted;
+	t->submits_for = was.submits_for;
 	if (!t->holds)
 		pthread_mutex_unlock(&capture_lock);
-	recorder_work_end(t, mode);
+	recorder_work_end(t, was.mode);
 }
 
 static bool epochs_wanted(void)
@@ -64,12 +67,12 @@ void capture_prepare(struct thread *t, struct context *c)
 	if (c->capture || c->short_of_memory || !epochs_wanted() || t->busy || atomic_load(&t->calls) > 1 ||
 	    atomic_load(&captures_active))
 		return;
-	CUstreamCaptureMode mode = begin_own(t);
+	struct interrupted was = begin_own(t);
 	if (session_state == SESSION_ON && !c->capture && context_push(c->handle)) {
 		c->capture = capture_create(c, false);
 		context_pop();
 	}
-	end_own(t, mode);
+	end_own(t, was);
 }
 
 /* Whether there is to be one in the context, and it is ready for one. */
@@ -149,7 +152,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 
 	if (atomic_load(&captures_active) || t->busy)
 		return; /* what a capturing program may submit is not ours to change */
-	CUstreamCaptureMode mode = begin_own(t);
+	struct interrupted was = begin_own(t);
 	if (session_state == SESSION_ON && is_due(c, trigger)) {
 		unsigned n = find_others(c, trigger, others);
 		bool exact = gate_close(GATE_MS);
@@ -167,7 +170,7 @@ void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32
 			}
 		gate_open();
 	}
-	end_own(t, mode);
+	end_own(t, was);
 }
 
 /* Nothing happened in the context since its last epoch, and that one can be had. */
@@ -184,7 +187,7 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 	*before = TT_NO_EPOCH;
 	if (atomic_load(&captures_active) || t->busy)
 		return false;
-	CUstreamCaptureMode mode = begin_own(t);
+	struct interrupted was = begin_own(t);
 	bool gate = session_state == SESSION_ON && is_due(c, TT_TRIGGER_KERNEL_BEFORE);
 	bool exact = gate && gate_close(GATE_MS);
 	*seq = session_next_seq(); /* who comes to the closed gate gets a later one */
@@ -198,7 +201,7 @@ bool capture_hold(struct thread *t, struct context *c, uint32_t label, uint64_t 
 	t->holds = *before != TT_NO_EPOCH;
 	if (gate && !t->holds)
 		gate_open();
-	end_own(t, mode);
+	end_own(t, was);
 	t->busy += t->holds; /* calls within the driver's, as of a tool, must not wait for the gate */
 	return t->holds;
 }
@@ -207,12 +210,12 @@ uint32_t capture_after(struct thread *t, struct context *c, uint32_t label, uint
 {
 	struct tt_epoch like = {
 		.trigger = TT_TRIGGER_KERNEL_AFTER, .seq = seq, .time_ns = clock_ns(), .label = label, .cut = last_call()};
-	CUstreamCaptureMode mode = begin_own(t);
+	struct interrupted was = begin_own(t);
 	uint32_t number = TT_NO_EPOCH;
 
 	if (session_state == SESSION_ON && !atomic_load(&captures_active) && is_due(c, TT_TRIGGER_KERNEL_AFTER))
 		number = cut_epoch(t, c, &like, true);
-	end_own(t, mode);
+	end_own(t, was);
 	return number;
 }
 
@@ -226,14 +229,14 @@ void capture_let_others(struct thread *t)
 
 void capture_settle(struct thread *t, struct context *c)
 {
-	CUstreamCaptureMode mode = begin_own(t);
+	struct interrupted was = begin_own(t);
 	struct capture *p = c->capture;
 
 	if (p && !p->broken && p->open_count && capture_enter(c)) {
 		capture_settled(p);
 		context_pop();
 	}
-	end_own(t, mode);
+	end_own(t, was);
 }
 
 /*
@@ -290,11 +293,11 @@ static bool give_back(struct thread *t, struct context *c, struct capture *p)
 
 bool capture_give_back(struct thread *t, struct context *c)
 {
-	CUstreamCaptureMode mode = begin_own(t);
+	struct interrupted was = begin_own(t);
 	struct capture *p = c->capture;
 	bool gave = p && !p->broken && capture_settled(p) && give_back(t, c, p);
 
-	end_own(t, mode);
+	end_own(t, was);
 	return gave;
 }
 
@@ -310,7 +313,7 @@ bool capture_control(const char *what, char *why, size_t size)
 
 void capture_dump(struct thread *t)
 {
-	CUstreamCaptureMode mode = begin_own(t);
+	struct interrupted was = begin_own(t);
 
 	for (struct context *c = context_first(); c; c = c->next) {
 		struct capture *p = c->capture;
@@ -322,7 +325,7 @@ void capture_dump(struct thread *t)
 		}
 		context_pop();
 	}
-	end_own(t, mode);
+	end_own(t, was);
 }
 
 /* Whether a last epoch can be cut: one where there was none before needs what may wait for all that runs. */
@@ -342,7 +345,7 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 {
 	if (final_epoch && (options.epoch.sync || options.epoch.launch) && may_end(t, c))
 		capture_epoch(t, c, TT_TRIGGER_FINAL, TT_NO_ID, session_next_seq(), false);
-	CUstreamCaptureMode mode = begin_own(t);
+	struct interrupted was = begin_own(t);
 	struct capture *p = c->capture;
 	bool settled = p && !p->broken && capture_settled(p);
 	if (p && !p->broken)
@@ -360,5 +363,5 @@ void capture_end(struct thread *t, struct context *c, bool final_epoch, bool pro
 		drain_leave(p);
 	c->capture = NULL;
 	gate_open();
-	end_own(t, mode);
+	end_own(t, was);
 }
