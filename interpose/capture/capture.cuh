@@ -168,15 +168,16 @@ INLINE void digest(const struct tt_capture_params &p)
 	__shared__ uint64_t sums[2][BLOCK_ROUNDS][8];
 	__shared__ struct job jobs[4];
 	__shared__ unsigned blocks[4];
-	__shared__ uint64_t list, payload, check;
+	__shared__ uint64_t list, payload, copies, check;
 	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, region = 0;
 	struct tt_capture_control *control = at<struct tt_capture_control>(p.control);
 	const struct tt_capture_region *regions = at<struct tt_capture_region>(p.regions);
-	bool full = p.flags & TT_CAPTURE_FULL, prepares = threadIdx.x == TT_DIGEST_THREADS - WARP;
+	bool full = p.flags & TT_CAPTURE_FULL, digests = p.flags & TT_CAPTURE_DIGESTS;
+	bool prepares = threadIdx.x == TT_DIGEST_THREADS - WARP;
 
 	prepare_constants(&constants, lane);
 	if (prepares) {
-		check = payload = 0;
+		check = payload = copies = 0;
 		list = p.scratch;
 		if (full) {
 			struct place place = place_chunk(p, p.blocks, p.payload);
@@ -184,12 +185,13 @@ INLINE void digest(const struct tt_capture_params &p)
 			if (place.fits) {
 				list = p.ring + place.at + sizeof(struct tt_chunk);
 				payload = p.ring + place.at + place.payload;
+				copies = digests ? 0 : payload;
 			}
 		}
 		blocks[0] = cancelled(p) ? p.blocks : blockIdx.x;
 		if (blocks[0] < p.blocks) {
 			region = find_region(regions, p.region_count, 0, blockIdx.x);
-			prepare_job(&jobs[0], p, region, blockIdx.x, payload);
+			prepare_job(&jobs[0], p, region, blockIdx.x, copies);
 		}
 	}
 	__syncthreads();
@@ -201,7 +203,7 @@ INLINE void digest(const struct tt_capture_params &p)
 			blocks[(turn + 1) % 4] = b;
 			if (b < p.blocks) {
 				region = find_region(regions, p.region_count, region, b);
-				prepare_job(&jobs[(turn + 1) % 4], p, region, b, payload);
+				prepare_job(&jobs[(turn + 1) % 4], p, region, b, copies);
 			}
 		}
 		if (job.length > XXH3_LONG)
@@ -214,12 +216,12 @@ INLINE void digest(const struct tt_capture_params &p)
 		uint64_t digest = finish_job(job, constants, sums[turn % 2], lane);
 		if (lane != 0 || (!full && digest == before && !(r.flags & TT_CAPTURE_REGION_ALL)))
 			continue;
-		struct tt_chunk_entry entry = { digest, r.payload + (uint64_t)job.block * TT_BLOCK_SIZE, r.region, job.block,
-			                            job.length, payload ? 0 : job.region };
+		struct tt_chunk_entry entry = { digest, digests ? 0 : r.payload + (uint64_t)job.block * TT_BLOCK_SIZE, r.region,
+			                            job.block, job.length, payload ? 0 : job.region };
 		unsigned slot = blocks[turn % 4];
 
 		if (!full) {
-			uint64_t units = tt_payload_size(job.length) / TT_CHUNK_ALIGN;
+			uint64_t units = digests ? 0 : tt_payload_size(job.length) / TT_CHUNK_ALIGN;
 			uint64_t cursor = add(&control->cursor, 1ull << CURSOR_SHIFT | units);
 
 			/* One addition yields both, so offsets grow with the index, without gaps. */
@@ -294,7 +296,10 @@ INLINE void prepare_copy(struct job *job, struct tt_chunk_entry *entry, const st
 	job->region = entry->more;
 }
 
-/* Each block is hashed again as it is copied: others may have written to it since it was listed. */
+/*
+ * Each block is hashed again as it is copied: others may have written to it since it was listed. Where only
+ * digests are asked for nothing is read again.
+ */
 INLINE void gather(const struct tt_capture_params &p)
 {
 	/* As in digest: three blocks are under way. */
@@ -305,7 +310,7 @@ INLINE void gather(const struct tt_capture_params &p)
 	__shared__ uint64_t entries, payload, from;
 	__shared__ unsigned first, last;
 	unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-	bool prepares = threadIdx.x == TT_DIGEST_THREADS - WARP;
+	bool prepares = threadIdx.x == TT_DIGEST_THREADS - WARP, digests = p.flags & TT_CAPTURE_DIGESTS;
 	uint64_t check = 0;
 
 	prepare_constants(&constants, lane);
@@ -328,12 +333,12 @@ INLINE void gather(const struct tt_capture_params &p)
 
 		if (prepares && i + gridDim.x < last)
 			prepare_copy(&jobs[(turn + 1) % 4], &listed[(turn + 1) % 4], p, i + gridDim.x, payload, from);
-		if (job.length > XXH3_LONG)
+		if (!digests && job.length > XXH3_LONG)
 			sum_block(job, constants, sums[turn % 2], warp, lane);
 		__syncthreads();
 		if (warp != 0)
 			continue;
-		uint64_t digest = finish_job(job, constants, sums[turn % 2], lane);
+		uint64_t digest = digests ? entry.digest : finish_job(job, constants, sums[turn % 2], lane);
 		if (lane != 0)
 			continue;
 		entry.more = digest == entry.digest ? 0 : TT_ENTRY_WRITTEN;

@@ -18,6 +18,7 @@
 #include "capture/drain.h"
 #include "track/regions.h"
 #include "inspect/contexts.h"
+#include "options/options.h"
 #include "capture/free_ranges.h"
 #include "capture/kernels.h"
 #include "capture/memory.h"
@@ -243,7 +244,7 @@ static inline uint64_t region_payload(const struct region *r)
 {
 	uint64_t before = (region_blocks(r) - 1) * TT_BLOCK_SIZE;
 
-	return before + tt_payload_size(r->size - before);
+	return options.contents == CONTENTS_NONE ? 0 : before + tt_payload_size(r->size - before);
 }
 
 /* choose.c: p->list and p->staging become what the epoch reads. False: no memory. */

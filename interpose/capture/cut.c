@@ -57,7 +57,7 @@ static bool await_status(struct capture *p, struct pending *q)
 /* Launches the gather of a range of the list, and waits for it. */
 static bool gather(struct capture *p, struct tt_capture_params *params, struct pending *q, uint64_t blocks)
 {
-	params->flags = 0;
+	params->flags &= TT_CAPTURE_DIGESTS;
 	params->tail = atomic_load(&p->tail);
 	q->slot = capture_slot(p);
 	params->status = capture_status_address(p, q->slot);
@@ -186,6 +186,7 @@ struct tt_capture_params capture_params(struct capture *p, const struct pending 
 		.region_count = q->list->count,
 		.blocks = (uint32_t)blocks,
 		.last = TT_CAPTURE_LAST,
+		.flags = options.contents == CONTENTS_NONE ? TT_CAPTURE_DIGESTS : 0,
 		.epoch = q->epoch.number,
 	};
 }
@@ -288,7 +289,7 @@ bool capture_cut(struct thread *t, struct capture *p, struct pending *q, bool fu
 		return false;
 	bool wait = (!capture_fits(p, worst, worst) && !capture_begin_ring(p, worst)) || p->managed || !options.deps;
 	struct tt_capture_params params = capture_params(p, q, p->regions.device, p->blocks, p->payload);
-	params.flags = full ? TT_CAPTURE_FULL : 0;
+	params.flags |= full ? TT_CAPTURE_FULL : 0;
 	p->base = full ? q->epoch.number : p->base;
 	p->force_full = q->epoch.flags & TT_EPOCHF_LOOSE;
 	p->gap = false;

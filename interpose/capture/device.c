@@ -17,6 +17,7 @@
 extern const char capture_ptx[];
 
 #define RING_DEFAULT ((uint64_t)1 << 30)
+#define RING_OF_DIGESTS ((uint64_t)64 << 20)
 #define RING_DEFAULT_LEAST ((uint64_t)1 << 20)
 #define RING_SMALLEST ((uint64_t)4 << 20)
 #define RING_HOST ((uint64_t)64 << 20)
@@ -100,7 +101,7 @@ static bool make_ring(struct capture *p, uint64_t *wanted)
 
 	real.cuMemGetInfo_v2(&left, &total);
 	if (!want)
-		want = RING_DEFAULT;
+		want = options.contents == CONTENTS_NONE ? RING_OF_DIGESTS : RING_DEFAULT;
 	asked = want &= ~(uint64_t)(TT_RING_ALIGN - 1);
 	if (!options.ring_bytes && want > total / 64)
 		asked = want = total / 64 > RING_DEFAULT_LEAST ? total / 64 & ~(uint64_t)0xfffff : RING_DEFAULT_LEAST;

@@ -149,7 +149,7 @@ static struct tt_block record_of(const struct pending *q, const struct tt_chunk_
 static bool is_sound(const struct pending *q, const struct arrived *a, const struct tt_chunk_entry *e)
 {
 	return e->region < q->list->count && e->block < region_blocks(q->list->regions[e->region]) &&
-	       e->offset + e->length <= a->header.size - a->header.payload;
+	       (options.contents == CONTENTS_NONE || e->offset + e->length <= a->header.size - a->header.payload);
 }
 
 /* Looks for some more entries' contents in the files, and takes those that are there. */
@@ -328,7 +328,8 @@ static void tell_of_limit(const struct tt_epoch *e)
 	char reason[200];
 	uint32_t since;
 
-	if (!store_digests_only(session_store(), &since, reason, sizeof(reason)) || since != e->number)
+	if (options.contents == CONTENTS_NONE || !store_digests_only(session_store(), &since, reason, sizeof(reason)) ||
+	    since != e->number)
 		return;
 	session_lost("epochs from %u on have digests only: %s", since, reason);
 	session_listeners.changed();
@@ -360,7 +361,7 @@ static bool commit(struct pending *q)
 		return false;
 	session_listeners.epoch_stored(&q->epoch);
 	tell_of_limit(&q->epoch);
-	bool dropped = q->epoch.flags & TT_EPOCHF_DROPPED;
+	bool dropped = q->epoch.flags & TT_EPOCHF_DROPPED && (q->refused || options.contents != CONTENTS_NONE);
 	atomic_fetch_add(&session_counters.epochs, 1);
 	atomic_fetch_add(&session_counters.epochs_refused, q->refused && !dropped);
 	atomic_fetch_add(&session_counters.epochs_dropped, dropped);

@@ -109,8 +109,9 @@ static bool start(void)
 		return false;
 	}
 	bool compress = options.compress && compress_open();
-	store_config config = {options.out, options.deterministic, options.retain, compress ? (int)options.compress : 0,
-			       options.max_disk};
+	store_config config = {options.out,      options.deterministic,
+			       options.retain,   compress ? (int)options.compress : 0,
+			       options.max_disk, options.contents == CONTENTS_NONE};
 	store *run = store_open(&config, error, sizeof(error));
 	if (!run) {
 		session_fail("%s", error);

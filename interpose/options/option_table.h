@@ -47,6 +47,9 @@ OPTION(REGIONS, touched, CHOICE, "all|touched", "all", "",
        "Capture all allocations (default), or only those that copies and launches name.")
 OPTION(SNAPSHOT_EVERY, snapshot_every, COUNT, "4294967295", "64", "K",
        "Store a full snapshot every K epochs (default 64; 0: only the first).")
+OPTION(CONTENTS, contents, CHOICE, "none|changed|all", "changed", "",
+       "Contents that epochs store: of blocks that changed (changed, default), of all blocks (all), or none, only digests, "
+       "which verify and diff compare. none writes almost nothing to the disk.")
 OPTION(RETAIN, retain, COUNT, "4294967295", "0", "N", "Keep the contents of at least the last N epochs (default 0: of all).")
 OPTION(OVERWRITE, overwrite, CHOICE, "backpressure|drop-oldest|fail", "backpressure", "",
        "What happens when the ring is full: the program waits (backpressure, default), old epochs are lost (drop-oldest), "
@@ -121,6 +124,7 @@ IMPLIES(REPLAYABLE, "1", PARAMS, "1")
 IMPLIES(REPLAYABLE, "1", DETERMINISTIC, "1")
 IMPLIES(REPLAYABLE, "1", MAX_PER_KERNEL, "3")
 IMPLIES(REGIONS, "touched", DEPS, "region")
+IMPLIES(CONTENTS, "all", SNAPSHOT_EVERY, "1")
 IMPLIES(KERNEL_EVENTS, "dedup", CPU_CALLSTACK, "auto")
 IMPLIES(KERNEL_EVENTS, "full", CPU_CALLSTACK, "auto")
 IMPLIES(GRAPH_STAMPS, "", TIMELINE, "events")
@@ -133,6 +137,8 @@ NEEDS(REPLAYABLE, "1", PARAMS, "1", "a launch is run again with its parameters")
 NEEDS(REPLAYABLE, "1", DETERMINISTIC, "1", "a replay needs the same addresses")
 NEEDS(REPLAYABLE, "1", REGIONS, "all", "a launch may read any allocation")
 NEEDS(REPLAYABLE, "1", RETAIN, "0", "all contents are needed")
+NEEDS(REPLAYABLE, "1", CONTENTS, "!none", "all contents are needed")
+NEEDS(CONTENTS, "all", SNAPSHOT_EVERY, "1", "each epoch is a snapshot")
 NEEDS(REPLAYABLE, "1", KERNEL_EVENTS, "!off", "launches are recorded as events")
 NEEDS(REPLAYABLE, "1", OVERWRITE, "backpressure", "all contents are needed")
 NEEDS(REPLAYABLE, "1", DEPS, "!off", "epochs would be torn")

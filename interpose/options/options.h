@@ -21,6 +21,7 @@ enum kernel_events { KERNEL_EVENTS_DEDUP, KERNEL_EVENTS_FULL, KERNEL_EVENTS_NOST
 enum timeline { TIMELINE_OFF, TIMELINE_EVENTS, TIMELINE_CUPTI };
 /* What TT_LAUNCH_DELAY makes late: streams, calls, or both. */
 enum launch_delays { LAUNCH_DELAYS_BOTH, LAUNCH_DELAYS_STREAM, LAUNCH_DELAYS_HOST };
+enum stored_contents { CONTENTS_NONE, CONTENTS_CHANGED, CONTENTS_ALL };
 enum overwrite_policy { OVERWRITE_BACKPRESSURE, OVERWRITE_DROP_OLDEST, OVERWRITE_FAIL };
 
 /* Types of fields, by the kind of option. */

@@ -26,6 +26,7 @@ typedef struct {
 	unsigned retain;    /* epochs to keep on disk, 0 = all */
 	int compress;       /* level of zstd, 0 = contents as they are; compress_open has given true */
 	uint64_t max_disk;  /* as disk_limit takes it */
+	bool digests_only;  /* epochs have no contents */
 } store_config;
 
 /* NULL on failure with a one-line reason. Creates run_dir and its next pN; takes no other file. */

@@ -48,6 +48,11 @@ class ProcessInfo:
         )
 
     @property
+    def without_contents(self) -> bool:
+        """Whether no contents were stored, as was asked for."""
+        return bool(self.info.get("options", {}).get("TT_CONTENTS") == "none")
+
+    @property
     def without_events(self) -> bool:
         """Whether no calls were recorded, as was asked for."""
         return bool(self.info.get("options", {}).get("TT_EVENTS") == "0")

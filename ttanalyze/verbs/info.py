@@ -65,6 +65,7 @@ def _process(process: Process) -> dict[str, Any]:
         "epoch_flags": {
             name: int(np.count_nonzero(flags & bit)) for name, bit in layout.EPOCH_FLAGS.items()
         },
+        "epochs_dropped": _dropped(process),
         "unread": process.unread.count(0, len(process.epochs) - 1),
         "bytes_read": int(process.epochs["bytes_read"].sum(dtype="u8")),
         "bytes_changed": int(process.epochs["bytes_changed"].sum(dtype="u8")),
@@ -309,6 +310,14 @@ def _epochs(process: dict[str, Any]) -> str:
     return f"{out}; {text.listing(flags)}" if flags else out
 
 
+def _dropped(process: Process) -> int:
+    """How many epochs lack contents that were asked for."""
+    dropped = process.epochs["flags"] & layout.DROPPED != 0
+    if process.without_contents:
+        dropped &= process.epochs["digests_count"] == 0
+    return int(np.count_nonzero(dropped))
+
+
 def _again(replayable: dict[str, Any]) -> str:
     launches = text.count(replayable["launches"], "launch", "launches")
     out = f"{launches} of {text.count(replayable['kernels'], 'kernel')}"
@@ -346,6 +355,6 @@ def _losses(process: dict[str, Any]) -> str:
     lost = [
         ("event", "", process["events_lost"]),
         ("epoch", " refused", process["epoch_flags"]["refused"]),
-        ("epoch", " dropped", process["epoch_flags"]["dropped"]),
+        ("epoch", " dropped", process["epochs_dropped"]),
     ]
     return ", ".join(text.count(n, noun) + how for noun, how, n in lost if n) or "nothing"

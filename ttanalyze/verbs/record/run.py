@@ -357,8 +357,19 @@ def _warnings(out: Path, told: dict[str, Any], epochs: bytes) -> int:
     count = len(told.get("warnings", []))
     count += told.get("status") not in statuses.WITH_THE_PROCESS
     count += len(options.unmet(told.get("options", {}), len(epochs), launches))
-    count += sum(any(flags & flag for flags in epochs) for flag in WARNED_OF.values())
+    count += sum(1 for _ in _flagged(told, epochs))
     return count + bool(told.get("counters", {}).get("events_lost"))
+
+
+def _flagged(told: dict[str, Any], epochs: bytes) -> Iterator[tuple[str, int]]:
+    """How many epochs of a process have each flag that a user should know of."""
+    for name, flag in WARNED_OF.items():
+        if name == "dropped" and told.get("options", {}).get("TT_CONTENTS") == "none":
+            count = int(told.get("counters", {}).get("epochs_dropped", 0))  # no others were wanted
+        else:
+            count = sum(bool(flags & flag) for flags in epochs)
+        if count:
+            yield name, count
 
 
 def _incomplete(processes: list[tuple[dict[str, Any], bytes]], folders: int) -> str | None:
@@ -378,9 +389,8 @@ def _incomplete(processes: list[tuple[dict[str, Any], bytes]], folders: int) -> 
             return f"{lead}{status}: {reason}"
         if losses := told.get("losses"):
             return f"{lead}{losses[0]}"
-        for name, flag in WARNED_OF.items():
-            if count := sum(bool(flags & flag) for flags in epochs):
-                return f"{lead}{text.count(count, f'{name} epoch')}"
+        for name, count in _flagged(told, epochs):
+            return f"{lead}{text.count(count, f'{name} epoch')}"
         if lost := told.get("counters", {}).get("events_lost"):
             return f"{lead}{text.count(lost, 'lost call')}"
     return None

@@ -93,7 +93,8 @@ def _tiles(told: dict[str, Any], shown: dict[str, Any]) -> list[dict[str, str]]:
         for key in ("epochs", "kernels", "bytes_read", "bytes_changed", "bytes_stored")
     }
     flags = {
-        name: sum(p["epoch_flags"][name] for p in processes) for name in ("refused", "dropped")
+        "refused": sum(p["epoch_flags"]["refused"] for p in processes),
+        "dropped": sum(p["epochs_dropped"] for p in processes),
     }
     lost = ", ".join(f"{n:,} {name}" for name, n in flags.items() if n)
     regions = sum(sum(p["regions_captured"].values()) for p in processes)

@@ -1,0 +1,111 @@
+"""--contents: digests alone, or whole snapshots, in place of the blocks that changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ttanalyze as tt
+from tests import support
+from tests.recordings import record
+
+SIM = support.simulator_environment()
+pytestmark = pytest.mark.native
+
+# A program and what is recorded of it, the same each time.
+WORK: dict[str, tuple[str, list[str]]] = {
+    "training": ("example-training", []),
+    "touched": ("example-training", ["--regions", "touched"]),
+    "snapshots": ("example-training", ["--snapshot-every", "3"]),
+    "launches": ("example-streams", ["--epoch", "launch"]),
+    "small-ring": ("example-training", ["--ring-bytes", "256K"]),
+    "deterministic": ("example-vmm", ["--deterministic"]),
+    "managed": ("example-managed", []),
+    "inside-graphs": ("shim_points", ["--epoch", "graph-node:."]),
+    "flight-recorder": ("example-training", ["--overwrite", "drop-oldest"]),
+}
+
+
+def told(run: Path, *more: str | Path) -> tuple[int, dict[str, object]]:
+    outcome = support.ttanalyze(*more[:1], run, *more[1:], "--json")
+    return outcome.status, json.loads(outcome.stdout)
+
+
+@pytest.mark.parametrize("kind", WORK)
+def test_digests_are_those_of_a_run_with_contents(kind: str, built: Path, tmp_path: Path) -> None:
+    name, options = WORK[kind]
+    command = support.command(name, built)
+    bare = support.run(command, SIM)
+    digests = {}
+    for contents in ("changed", "none"):
+        run = tmp_path / contents
+        outcome = record(command, SIM, run, "--contents", contents, "--require-complete", *options)
+        assert (outcome.stdout, outcome.status) == (bare.stdout, bare.status), outcome.stderr
+        assert "warning" not in outcome.stderr
+        opened = tt.open(run)
+        assert opened.warnings == []
+        process = opened.processes[0]
+        digests[contents] = [
+            {row["region"]: row["digest"] for row in process.digests(epoch, epoch + 1)}
+            for epoch in range(len(process.epochs))
+        ]
+    assert digests["none"] == digests["changed"]
+    assert sum(map(len, digests["none"])) > 3
+    assert not any((tmp_path / "none" / "p0").glob("data-*.bin")) or (
+        sum(p.stat().st_size for p in (tmp_path / "none" / "p0").glob("data-*.bin")) <= 64
+    )
+    assert support.ttanalyze("verify", tmp_path / "none").status == 0
+    outcome = support.ttanalyze("diff", tmp_path / "none", tmp_path / "changed")
+    assert outcome.status == 0, outcome.stdout
+    assert outcome.stdout.startswith("same: ")
+
+
+def test_a_difference_is_found_by_digests(built: Path, tmp_path: Path) -> None:
+    """The same epoch and region as with contents; only the values are not known."""
+    command = support.command("example-training", built)
+    found = {}
+    for contents in ("changed", "none"):
+        good, bad = tmp_path / f"{contents}-good", tmp_path / f"{contents}-bad"
+        record(command, SIM, good, "--contents", contents)
+        record([*command, "--perturb", "7"], SIM, bad, "--contents", contents)
+        status, report = told(good, "diff", bad)
+        assert status == 1
+        first = report["processes"][0]["divergences"][0]  # type: ignore[index]
+        found[contents] = (first["epoch_a"], first["epoch_b"], first["region_a"])
+        manifest = good / "manifest.json"
+        assert support.ttanalyze("verify", bad, "--manifest", manifest).status == 1
+    assert found["none"] == found["changed"]
+
+
+def test_contents_that_were_not_stored(built: Path, tmp_path: Path) -> None:
+    """What needs them says why they are missing; info counts no loss."""
+    record(support.command("example-training", built), SIM, tmp_path / "run", "--contents", "none")
+    opened = tt.open(tmp_path / "run")
+    with pytest.raises(tt.Error, match="recorded with --contents none"):
+        opened.read(5, 1)
+    shown = support.ttanalyze("info", tmp_path / "run").stdout
+    assert "lost     nothing" in shown
+    assert shown.endswith("no warnings\n")
+
+
+def test_each_epoch_is_a_snapshot(built: Path, tmp_path: Path) -> None:
+    record(support.command("example-training", built), SIM, tmp_path / "run", "--contents", "all")
+    epochs = tt.open(tmp_path / "run").epochs
+    assert len(epochs) > 10
+    assert epochs["full"].all()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--contents", "none", "--replayable"], "all contents are needed"),
+        (["--contents", "all", "--snapshot-every", "4"], "each epoch is a snapshot"),
+        (["--contents", "some"], "none, changed or all"),
+    ],
+)
+def test_options_that_exclude_each_other(options: list[str], reason: str, tmp_path: Path) -> None:
+    outcome = support.ttanalyze("record", "--sim", "-o", tmp_path / "run", *options, "--", "true")
+    assert outcome.status == 2
+    assert reason in outcome.stderr
