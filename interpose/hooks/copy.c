@@ -154,10 +154,13 @@ static bool reach(const struct op *op, struct span s)
 	return arena_reach(op->context, s.dst) & arena_reach(op->context, s.src);
 }
 
-/* Nor can it be set where the program has not opened the device. */
-static bool is_closed(const struct op *op, struct span s)
+/* Nor can it be set where the program has not opened the device: the driver would refuse that. */
+static inline bool is_refused(const struct op *op, uint32_t kind, struct span s)
 {
-	return arena_holds(s.dst) && op->context && arena_is_closed(op->context, s.dst);
+	if (kind == TT_EVENT_SET)
+		return !op->capturing && arena_holds(s.dst) && op->context && arena_is_closed(op->context, s.dst);
+	reach(op, s);
+	return false;
 }
 
 /* A copy between the host and memory of a device that can't be opened to this one. */
@@ -184,56 +187,40 @@ static void order(struct op *op, struct span s)
 }
 
 #define HOST_SRC(p) ((CUdeviceptr)(uintptr_t)(p))
-#define COPY_OP(symbol, per_thread, stream_, waits, kind, span, params, args, after) \
+#define SUBMITS(symbol, per_thread, stream_, waits, kind, span, params, before, call, after) \
 	EXPORT CUresult CUDAAPI symbol params \
 	{ \
 		HOOK(op, symbol, op_begin_work(&op, stream_, per_thread, writes(span), DELAYS_OF(waits, kind))); \
-		bool closed = kind == M && !op.capturing && is_closed(&op, span); \
-		if (kind == C) \
-			reach(&op, span); \
+		before; \
 		order(&op, span); \
 		if (waits) \
 			op_waits(&op); \
 		op_time(&op); \
-		CUresult r = closed ? CUDA_ERROR_INVALID_VALUE : real.symbol args; \
+		CUresult r = call; \
 		after; \
 		end_copy(&op, r, kind, span, waits); \
 		return r; \
 	}
+#define COPY_OP(symbol, per_thread, stream_, waits, kind, span, params, args, after) \
+	SUBMITS(symbol, per_thread, stream_, waits, kind, span, params, bool refused = is_refused(&op, kind, span), \
+		refused ? CUDA_ERROR_INVALID_VALUE : real.symbol args, after)
 #define SYNC_OP(symbol, per_thread, ...) COPY_OP(symbol, per_thread, NULL, true, __VA_ARGS__)
 #define ASYNC_OP(symbol, per_thread, ...) COPY_OP(symbol, per_thread, stream, false, __VA_ARGS__)
 /* Between devices the arena's memory is copied by the call that names both contexts. */
 #define DEVICE_OP(symbol, peer, per_thread, stream_, waits, params, args, peer_args) \
-	EXPORT CUresult CUDAAPI symbol params \
-	{ \
-		CUcontext dst_context, src_context; \
-		HOOK(op, symbol, op_begin_work(&op, stream_, per_thread, true, DELAYS_OF(waits, C))); \
+	SUBMITS(symbol, per_thread, stream_, waits, C, plain(dst, src, n, 0), params, \
+		CUcontext dst_context; CUcontext src_context; \
 		bool far = arena_far(dst, src, &dst_context, &src_context) && !op.capturing && real.peer; \
-		if (!far) \
-			reach(&op, plain(dst, src, n, 0)); \
-		order(&op, plain(dst, src, n, 0)); \
-		op_time(&op); \
-		CUresult r = far ? real.peer peer_args : real.symbol args; \
-		end_copy(&op, r, C, plain(dst, src, n, 0), waits); \
-		return r; \
-	}
+		if (!far) reach(&op, plain(dst, src, n, 0)), \
+		far ? real.peer peer_args : real.symbol args, NOTHING)
 /* The same for memory of a device that can't be opened to this one. */
 #define HOST_OP(symbol, peer, per_thread, stream_, waits, to_host, span, params, args, peer_args) \
-	EXPORT CUresult CUDAAPI symbol params \
-	{ \
+	SUBMITS(symbol, per_thread, stream_, waits, C, span, params, \
 		CUDA_MEMCPY3D_PEER named; \
-		HOOK(op, symbol, op_begin_work(&op, stream_, per_thread, writes(span), DELAYS_OF(waits, C))); \
-		bool far = !reach(&op, span) && !op.capturing && real.peer && name_context(&named, span, to_host); \
-		order(&op, span); \
-		if (waits) \
-			op_waits(&op); \
-		op_time(&op); \
-		CUresult r = far ? real.peer peer_args : real.symbol args; \
+		bool far = !reach(&op, span) && !op.capturing && real.peer && name_context(&named, span, to_host), \
+		far ? real.peer peer_args : real.symbol args, \
 		if (far && waits && r == CUDA_SUCCESS) \
-			r = real.cuStreamSynchronize(per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY); \
-		end_copy(&op, r, C, span, waits); \
-		return r; \
-	}
+			r = real.cuStreamSynchronize(per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY))
 #define C TT_EVENT_COPY
 #define M TT_EVENT_SET
 #define NOTHING (void)0
@@ -242,11 +229,8 @@ static void order(struct op *op, struct span s)
 	DEVICE_OP(cuMemcpy##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
 	SYNC_OP(cuMemcpyPeer##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n), (dst, dc, src, sc, n), touch_pitched(&op)) \
 	SYNC_OP(cuMemcpy3DPeer##S, PT, C, copy_3d_peer(c), (const CUDA_MEMCPY3D_PEER *c), (c), touch_pitched(&op)) \
-	HOST_OP(cuMemcpyHtoD_v2##S, cuMemcpy3DPeer##S, PT, NULL, true, false, \
-		plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n), (dst, src, n), \
-		(&named)) \
-	HOST_OP(cuMemcpyDtoH_v2##S, cuMemcpy3DPeer##S, PT, NULL, true, true, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), \
-		(void *dst, CUdeviceptr src, size_t n), (dst, src, n), (&named)) \
+	HOST_OP(cuMemcpyHtoD_v2##S, cuMemcpy3DPeer##S, PT, NULL, true, false, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n), (dst, src, n), (&named)) \
+	HOST_OP(cuMemcpyDtoH_v2##S, cuMemcpy3DPeer##S, PT, NULL, true, true, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n), (dst, src, n), (&named)) \
 	DEVICE_OP(cuMemcpyDtoD_v2##S, cuMemcpyPeer##S, PT, NULL, true, (CUdeviceptr dst, CUdeviceptr src, size_t n), (dst, src, n), (dst, dst_context, src, src_context, n)) \
 	SYNC_OP(cuMemcpyDtoA_v2##S, PT, C, plain(0, src, n, 0), (CUarray dst, size_t at, CUdeviceptr src, size_t n), (dst, at, src, n), NOTHING) \
 	SYNC_OP(cuMemcpyAtoD_v2##S, PT, C, plain(dst, 0, n, 0), (CUdeviceptr dst, CUarray src, size_t at, size_t n), (dst, src, at, n), NOTHING) \
@@ -267,12 +251,8 @@ static void order(struct op *op, struct span s)
 	DEVICE_OP(cuMemcpyAsync##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
 	ASYNC_OP(cuMemcpyPeerAsync##S, PT, C, plain(dst, src, n, TT_EVENTF_PEER), (CUdeviceptr dst, CUcontext dc, CUdeviceptr src, CUcontext sc, size_t n, CUstream stream), (dst, dc, src, sc, n, stream), touch_pitched(&op)) \
 	ASYNC_OP(cuMemcpy3DPeerAsync##S, PT, C, copy_3d_peer(c), (const CUDA_MEMCPY3D_PEER *c, CUstream stream), (c, stream), touch_pitched(&op)) \
-	HOST_OP(cuMemcpyHtoDAsync_v2##S, cuMemcpy3DPeerAsync##S, PT, stream, false, false, \
-		plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), \
-		(CUdeviceptr dst, const void *src, size_t n, CUstream stream), (dst, src, n, stream), (&named, stream)) \
-	HOST_OP(cuMemcpyDtoHAsync_v2##S, cuMemcpy3DPeerAsync##S, PT, stream, false, true, \
-		plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n, CUstream stream), \
-		(dst, src, n, stream), (&named, stream)) \
+	HOST_OP(cuMemcpyHtoDAsync_v2##S, cuMemcpy3DPeerAsync##S, PT, stream, false, false, plain(dst, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUdeviceptr dst, const void *src, size_t n, CUstream stream), (dst, src, n, stream), (&named, stream)) \
+	HOST_OP(cuMemcpyDtoHAsync_v2##S, cuMemcpy3DPeerAsync##S, PT, stream, false, true, plain(HOST_SRC(dst), src, n, TT_EVENTF_HOST_DST), (void *dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (&named, stream)) \
 	DEVICE_OP(cuMemcpyDtoDAsync_v2##S, cuMemcpyPeerAsync##S, PT, stream, false, (CUdeviceptr dst, CUdeviceptr src, size_t n, CUstream stream), (dst, src, n, stream), (dst, dst_context, src, src_context, n, stream)) \
 	ASYNC_OP(cuMemcpyHtoAAsync_v2##S, PT, C, plain(0, HOST_SRC(src), n, TT_EVENTF_HOST_SRC), (CUarray dst, size_t at, const void *src, size_t n, CUstream stream), (dst, at, src, n, stream), NOTHING) \
 	ASYNC_OP(cuMemcpyAtoHAsync_v2##S, PT, C, plain(HOST_SRC(dst), 0, n, TT_EVENTF_HOST_DST), (void *dst, CUarray src, size_t at, size_t n, CUstream stream), (dst, src, at, n, stream), NOTHING) \
