@@ -278,9 +278,11 @@ def check(path: Path, seed: int, patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(compare, "copy_out", copy_out)
     rows = {int(number): row for row, number in enumerate(process.regions.id)}
-    places = SimpleNamespace(now=lambda row: BASE + (int(process.regions.id[row]) << 24))
-    scene = SimpleNamespace(process=process, device=None, places=places)
-    replay: Any = SimpleNamespace(scene=scene, expected=State.of(process, 0, rows.values()))
+    addresses = SimpleNamespace(now=lambda row: BASE + (int(process.regions.id[row]) << 24))
+    replay_context = SimpleNamespace(process=process, device=None, addresses=addresses)
+    replay: Any = SimpleNamespace(
+        replay_context=replay_context, expected=State.of(process, 0, rows.values())
+    )
     findings, expected = [], []
     for number, recorded in case.recorded.items():
         if case.r.random() < 0.2:

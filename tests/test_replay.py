@@ -448,7 +448,7 @@ def test_with_our_own_kernels(runs: dict[str, Path]) -> None:
 import sys
 from ttanalyze.gpu import Device
 from ttanalyze.gpu.driver import Driver
-from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.gpu.rebuild.replay_context import ReplayContext
 from ttanalyze.format import open_run
 from ttanalyze.verbs.replay import Replay
 from ttanalyze.verbs.replay.plan import choice, plan
@@ -462,8 +462,9 @@ def result(self, call, *arguments, real=Driver.result):
 Driver.result = result
 process = open_run(sys.argv[1]).process(0)
 for number in choice(process)[0][:2]:
-    scene = Scene(process, Device.default(), plan(process, number).rows, alone=False)
-    replay = Replay(process, number, scene=scene)
+    rows = plan(process, number).rows
+    replay_context = ReplayContext(process, Device.default(), rows, alone=False)
+    replay = Replay(process, number, scene=replay_context)
     for _ in range(2):
         replay.restore()
         replay.submit()
@@ -480,15 +481,16 @@ def test_digests_on_the_device() -> None:
     script = """
 import numpy as np
 from ttanalyze.gpu import Device, DeviceBuffer
-from ttanalyze.gpu.digests import Digests, Own
+from ttanalyze.gpu.digests import Digests, HelperKernels
 
 device = Device.default()
 data = np.random.default_rng(1).integers(0, 256, 65536 * 2 + 1000, dtype="u1")
 buffer = DeviceBuffer.of(data, device)
 at = buffer.address
-places = [(at, len(data)), (at + 16, 100), (at + 3, 70001), (at, 65536), (at, 0), (at + 8, 241)]
-own = Own(device)
-pairs = zip(Digests(own, False).of(places), Digests(own, True).of(places), strict=True)
+spans = [(at, len(data)), (at + 16, 100), (at + 3, 70001), (at, 65536), (at, 0), (at + 8, 241)]
+kernels = HelperKernels(device)
+there, here = (Digests(kernels, host).of_memory(spans) for host in (False, True))
+pairs = zip(there, here, strict=True)
 print([len(a) == len(b) and bool((a == b).all()) for a, b in pairs])
 """
     done = support.run([sys.executable, "-c", script], simulator_environment(), cwd=support.ROOT)

@@ -18,7 +18,7 @@ from ttanalyze._cuda import ffi
 from ttanalyze.errors import Error
 from ttanalyze.gpu.driver import Driver, EndedError
 from ttanalyze.gpu.driver import driver as default_driver
-from ttanalyze.gpu.once_init import Once, once
+from ttanalyze.gpu.once_init import once, once_property
 from ttanalyze.gpu.validate_args import MOST, whole
 
 if TYPE_CHECKING:
@@ -167,12 +167,12 @@ class Device:
         """Makes its context current in this thread, within a `with`."""
         return self.context.use()
 
-    @Once
+    @once_property
     def stream(self) -> Stream:
         """A stream that is used where none is given."""
         return Stream(self)
 
-    @Once
+    @once_property
     def copies(self) -> Stream:
         """A stream for copies from and to the host, which is never captured."""
         return Stream(self)

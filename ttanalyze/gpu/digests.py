@@ -27,8 +27,8 @@ DIGEST = 8  # bytes
 ZEROS = xxhash.xxh3_64_intdigest(bytes(BLOCK_SIZE))  # of a whole block
 
 
-class Own:
-    """Kernels of our own on a device. processors: how many it has."""
+class HelperKernels:
+    """The kernels of the toolkit on a device. processors: how many it has."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -57,25 +57,25 @@ class Own:
 class Digests:
     """Of memory of a device. here: computed by the host."""
 
-    def __init__(self, own: Own, here: bool | None = None) -> None:
-        self._own = own
-        self.device = own.device
+    def __init__(self, kernels: HelperKernels, here: bool | None = None) -> None:
+        self._kernels = kernels
+        self.device = kernels.device
         self.here = self.device.name == SIMULATOR if here is None else here
 
-    def of(self, places: Sequence[tuple[int, int]]) -> list[Array]:
+    def of_memory(self, spans: Sequence[tuple[int, int]]) -> list[Array]:
         """Of memory given by address and size in bytes, the digest of each block of each. Waits
         for all work in the context.
         """
         self.device.synchronize()
         if self.here:
-            return [self._read(*place) for place in places]
-        counts = [layout.blocks_of(size) for _, size in places]
+            return [self._read(*span) for span in spans]
+        counts = [layout.blocks_of(size) for _, size in spans]
         out: Array = np.empty(sum(counts), "u8")
         if not len(out):
-            return [out[:0] for _ in places]
+            return [out[:0] for _ in spans]
         with DeviceBuffer(out.nbytes, self.device) as buffer:
             to = buffer.address
-            for (address, size), count in zip(places, counts, strict=True):
+            for (address, size), count in zip(spans, counts, strict=True):
                 if count:
                     self._submit(address, size, to, count)
                 to += DIGEST * count
@@ -84,8 +84,8 @@ class Digests:
         return np.split(out, np.cumsum(counts)[:-1])
 
     def _submit(self, address: int, size: int, to: int, count: int) -> None:
-        grid = min(count, self._own.processors * PER_PROCESSOR)
-        work = self._own.work(self._own.digest, grid, THREADS, 0, address, size, to)
+        grid = min(count, self._kernels.processors * PER_PROCESSOR)
+        work = self._kernels.work(self._kernels.digest, grid, THREADS, 0, address, size, to)
         work.submit(self.device, self.device.stream.handle)
 
     def _read(self, address: int, size: int) -> Array:

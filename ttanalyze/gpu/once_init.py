@@ -15,7 +15,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Once(Generic[T]):
+class once_property(Generic[T]):  # noqa: N801
     """A property of that kind, as a decorator."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:

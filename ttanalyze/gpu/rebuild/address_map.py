@@ -24,7 +24,7 @@ from ttanalyze.format import contents, layout
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.gpu.device import Context, Device
-from ttanalyze.gpu.digests import SIMULATOR, ZEROS, Digests, Own
+from ttanalyze.gpu.digests import SIMULATOR, ZEROS, Digests, HelperKernels
 from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.loading import Blocks, Loader
 from ttanalyze.gpu.memory import DeviceBuffer, copy_in, copy_out
@@ -200,8 +200,8 @@ class AddressMap:
         self._allocate([row for row in self._rows if self._ordinary(row)])
         self._variables: dict[int, int] = {}  # by row, where they are
         self._initial: dict[int, Array] = {}  # and what they held when their module was loaded
-        self.own = Own(device)
-        self._digests = Digests(self.own, alone)
+        self.kernels = HelperKernels(device)
+        self._digests = Digests(self.kernels, alone)
         self._loader = Loader(process, device, check=self._digests.here)
         self._restored = False
 
@@ -421,5 +421,5 @@ class AddressMap:
     def digests(self, rows: Iterable[int]) -> dict[int, Array]:
         """By row, the digest of each block of some regions, as they are now."""
         wanted = list(rows)
-        places = [(self.now(row), int(self._birth["size"][row])) for row in wanted]
-        return dict(zip(wanted, self._digests.of(places), strict=True))
+        spans = [(self.now(row), int(self._birth["size"][row])) for row in wanted]
+        return dict(zip(wanted, self._digests.of_memory(spans), strict=True))

@@ -26,7 +26,7 @@ from ttanalyze.gpu.rebuild.epochs import (
     good_epochs,
     known_of,
 )
-from ttanalyze.gpu.rebuild.live_regions import Alive
+from ttanalyze.gpu.rebuild.live_regions import LiveRegions
 from ttanalyze.gpu.rebuild.steps import (
     Fill,
     Launch,
@@ -89,7 +89,7 @@ class _Reader:
         self._good = good_epochs(process, self._context)
         if last is not None:
             self._good = self._good[self._good <= last]
-        self._alive = Alive(process, self._begin + 1)
+        self._alive = LiveRegions(process, self._begin + 1)
         self._lived = dict.fromkeys(self._alive.rows)
         self._used: Used | None = None
         self._steps: list[Step] = []

@@ -21,7 +21,7 @@ from ttanalyze.gpu.driver import EndedError
 from ttanalyze.gpu.graph import Graph, GraphExec
 from ttanalyze.gpu.rebuild.address_map import AddressMap, Finding, State
 from ttanalyze.gpu.rebuild.dependency_graph import span
-from ttanalyze.gpu.rebuild.replay_context import Maker, Scene, moved_notes
+from ttanalyze.gpu.rebuild.replay_context import Maker, ReplayContext, moved_notes
 from ttanalyze.gpu.rebuild.steps import Span, Upload, summary
 from ttanalyze.output import text
 
@@ -88,7 +88,7 @@ class Rebuilt(Graph):
         super().__init__(graph.device, graph.handle, graph.keeps)
         graph._destroy.detach()
         self.span: Span = maker.span
-        self._memory: AddressMap | None = maker.scene.places
+        self._memory: AddressMap | None = maker.replay_context.addresses
         self._first = first
         self._executable: GraphExec | None = None
 
@@ -97,7 +97,7 @@ class Rebuilt(Graph):
         return f"<Graph of epochs {bounds}: {summary(self.span.steps)}>"
 
     @property
-    def _places(self) -> AddressMap:
+    def _address_map(self) -> AddressMap:
         if self._memory is None:
             raise EndedError("the graph was closed")
         return self._memory
@@ -107,7 +107,7 @@ class Rebuilt(Graph):
         """Ids of the regions that are at other addresses than recorded: pointers to them that lie
         in memory lead nowhere.
         """
-        return self._places.moved
+        return self._address_map.moved
 
     @property
     def assumed(self) -> list[Upload]:
@@ -119,7 +119,7 @@ class Rebuilt(Graph):
 
     @property
     def notes(self) -> list[str]:
-        out = moved_notes(self._places, self.moved)
+        out = moved_notes(self._address_map, self.moved)
         for number in self._first.unknown:
             if not self.span.born_within(_row(self.span, number)):
                 out.append(f"region {number}: no epoch up to {self.span.first} has it, it is zeros")
@@ -133,7 +133,7 @@ class Rebuilt(Graph):
 
     def restore(self) -> None:
         """Puts memory as it was in the first epoch. Raises FormatError for damaged contents."""
-        self._places.restore(self._first)
+        self._address_map.restore(self._first)
 
     def launch(self, stream: Any = None) -> None:
         """Does the work again, in a stream, by default one of the device's own; returns at once."""
@@ -148,14 +148,14 @@ class Rebuilt(Graph):
         of = self.span.last if epoch is None else epoch
         assert of is not None
         after = State.of(self.span.process, of, self.span.regions.tolist())
-        return Check(of, self._places.compare(after, self._first))
+        return Check(of, self._address_map.compare(after, self._first))
 
     def where(self, region: int) -> int:
         """The address at which a region is now. Raises Error for one that is not here."""
         row = _row(self.span, region)
         if row < 0 or row not in self.span.regions.tolist():
             raise Error(f"no region {region} between epochs {self.span.first} and {self.span.last}")
-        return self._places.now(row)
+        return self._address_map.now(row)
 
     def close(self) -> None:
         """Waits, and gives back the memory, its addresses and the code, unless an executable graph
@@ -190,7 +190,7 @@ def rebuild(
     on = device or Device.default()
     rows = found.regions.tolist()
     state = State.of(of, first, rows)
-    maker = Maker(Scene(of, on, rows), found)
+    maker = Maker(ReplayContext(of, on, rows), found)
     return Rebuilt(build(maker), maker, state)
 
 
@@ -199,7 +199,7 @@ Graph._rebuild = rebuild  # Graph.from_run(), which can't import what is built o
 
 def build(maker: Maker) -> Graph:
     """The steps of a span as a graph."""
-    graph = Graph.new(maker.scene.device)
+    graph = Graph.new(maker.replay_context.device)
     made: list[Any] = []
     for step in maker.span.steps:
         made.append(graph.append(maker.work(step), [made[other] for other in step.after]))

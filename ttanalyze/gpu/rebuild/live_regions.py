@@ -9,7 +9,7 @@ import numpy as np
 from ttanalyze.format.process import Process
 
 
-class Alive:
+class LiveRegions:
     """The regions of a process that are there at a call; calls are asked for in order."""
 
     def __init__(self, process: Process, seq: int) -> None:

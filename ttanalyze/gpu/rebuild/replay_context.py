@@ -18,7 +18,7 @@ from ttanalyze.gpu.module import Function, Module
 from ttanalyze.gpu.rebuild.address_map import AddressMap
 from ttanalyze.gpu.rebuild.dependency_graph import REGION
 from ttanalyze.gpu.rebuild.launch_state import apply_settings, jit_options, kept_attributes
-from ttanalyze.gpu.rebuild.live_regions import Alive
+from ttanalyze.gpu.rebuild.live_regions import LiveRegions
 from ttanalyze.gpu.rebuild.steps import Fill, Launch, Move, Rows, Span, Step, Upload, cut
 from ttanalyze.gpu.work import Copy, Kernel, Set, Work
 
@@ -27,7 +27,7 @@ STAGED = 256  # what copies from the host begin at multiples of
 SHOWN = 8  # regions in a note
 
 
-class Scene:
+class ReplayContext:
     """Memory of some regions of a process, by row, and the code of its kernels, as it is needed."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Scene:
         """
         self.process = process
         self.device = device
-        self.places = AddressMap(device, process, rows, alone)
+        self.addresses = AddressMap(device, process, rows, alone)
         self.rows = frozenset(rows)
         self.modules: dict[int, Module] = {}
         self._functions: dict[int, Function] = {}
@@ -67,7 +67,7 @@ class Scene:
             jit = jit_options(self.process, record)
             made = Module(image, self.device, f"module {number}", jit, lasting=False)
             self.modules[number] = made
-            self.places.add_module(number, made)
+            self.addresses.add_module(number, made)
         return self.modules[number]
 
     def replace(self, number: int, kernel: Function, module: Module) -> None:
@@ -76,7 +76,7 @@ class Scene:
         """
         of = int(modules.of_kernel(self.process, number)["id"])
         self.modules[of] = module
-        self.places.add_module(of, module, lacking=True)
+        self.addresses.add_module(of, module, lacking=True)
         self._functions = {number: kernel}
 
 
@@ -85,23 +85,23 @@ class Maker:
     be kept as long as any of it may run.
     """
 
-    def __init__(self, scene: Scene, span: Span) -> None:
-        self.scene = scene
+    def __init__(self, replay_context: ReplayContext, span: Span) -> None:
+        self.replay_context = replay_context
         self.span = span
         self._process = span.process
         self._rows = frozenset(span.regions.tolist())
         whats = [step.what for step in span.steps]
         size = sum(_padded(what.reach) for what in whats if isinstance(what, Upload))
-        self._staging = Pinned(size, scene.device) if size else None
+        self._staging = Pinned(size, replay_context.device) if size else None
         self._used = 0
-        self._alive = Alive(self._process, cut(self._process, span.first) + 1)
+        self._alive = LiveRegions(self._process, cut(self._process, span.first) + 1)
         for what in whats:  # before anything is said of where variables are
             if isinstance(what, Launch):
-                scene.function(what.function)
+                replay_context.function(what.function)
 
     @property
     def keeps(self) -> list[Any]:
-        return [self.scene.places, self._staging, *self.scene.modules.values()]
+        return [self.replay_context.addresses, self._staging, *self.replay_context.modules.values()]
 
     def work(self, step: Step) -> Work | None:
         """What a step does, if anything."""
@@ -132,7 +132,7 @@ class Maker:
         return self._staging.address + at
 
     def _kernel(self, launch: Launch) -> Kernel:
-        function = self.scene.function(launch.function)
+        function = self.replay_context.function(launch.function)
         apply_settings(function, launch)
         return Kernel(
             function,
@@ -160,7 +160,7 @@ class Maker:
     def _pointer(self, function: Function, word: int) -> int:
         row = self._alive.find(word)
         if row is None:
-            return self.scene.places.translate(word, None)
+            return self.replay_context.addresses.translate(word, None)
         birth = self._process.regions.birth[row]
         kind, number = layout.REGION_KINDS[int(birth["kind"])], int(birth["id"])
         if kind in ("host", "host-registered"):
@@ -180,17 +180,19 @@ class Maker:
         """Where something is now."""
         row = self._alive.find(address)
         if row is not None and self._process.regions.birth["kind"][row] == REGION["global"]:
-            self.scene.module(int(self._process.regions.birth["module"][row]), "a variable")
-        return self.scene.places.translate(address, row)
+            self.replay_context.module(
+                int(self._process.regions.birth["module"][row]), "a variable"
+            )
+        return self.replay_context.addresses.translate(address, row)
 
 
-def moved_notes(places: AddressMap, moved: list[int]) -> list[str]:
+def moved_notes(addresses: AddressMap, moved: list[int]) -> list[str]:
     """What to know of regions, by id, that are at other addresses than they were."""
     if not moved:
         return []
-    why = f" ({places.refused})" if places.refused else ""
+    why = f" ({addresses.refused})" if addresses.refused else ""
     advice = "; with `record --deterministic` memory is where it was" if why else ""
-    advice *= not places.deterministic
+    advice *= not addresses.deterministic
     some = ", ".join(map(str, moved[:SHOWN])) + (" …" * (len(moved) > SHOWN))
     return [
         f"{'regions' if len(moved) > 1 else 'region'} {some}: at other addresses "

@@ -16,7 +16,7 @@ from ttanalyze.format.contents import DataFiles
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.gpu.rebuild.dependency_graph import REGION
-from ttanalyze.gpu.rebuild.live_regions import Alive
+from ttanalyze.gpu.rebuild.live_regions import LiveRegions
 from ttanalyze.gpu.rebuild.steps import Launch
 from ttanalyze.output import text
 from ttanalyze.verbs.export.prepare import Prepared
@@ -120,7 +120,7 @@ class _Reader:
     def __init__(self, of: Plan) -> None:
         self._plan = of
         self._process = of.process
-        self._alive = Alive(self._process, of.seq)
+        self._alive = LiveRegions(self._process, of.seq)
         self._birth = self._process.regions.birth
         event = self._process.events_between(of.seq - 1, of.seq)[0]
         self._context = int(event["context"])

@@ -11,7 +11,7 @@ from ttanalyze.errors import Error
 from ttanalyze.format import contents
 from ttanalyze.format.contents import DataFiles
 from ttanalyze.format.layout import BLOCK_SIZE, Array
-from ttanalyze.gpu.rebuild.live_regions import Alive
+from ttanalyze.gpu.rebuild.live_regions import LiveRegions
 from ttanalyze.gpu.rebuild.steps import Fill, Move, Rows, Upload, cut
 from ttanalyze.verbs.replay import Plan
 
@@ -25,7 +25,7 @@ class Prepared:
         self._process = plan.process
         self._before = before
         self._birth = plan.process.regions.birth
-        self._alive = Alive(self._process, cut(self._process, plan.before) + 1)
+        self._alive = LiveRegions(self._process, cut(self._process, plan.before) + 1)
         self.arrays: dict[int, Array] = {}
         for step in plan.prepare:
             self._alive.advance(step.seq + 1)

@@ -19,7 +19,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.memory import copy_out
 from ttanalyze.gpu.rebuild.address_map import Finding, State
-from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.gpu.rebuild.replay_context import ReplayContext
 
 LISTED_BLOCKS = 16
 LISTED_TENSORS = 16
@@ -111,7 +111,7 @@ def of_region(given: Mapping[str | int | None, T], process: Process, row: int) -
 
 
 def differences(
-    scene: Scene,
+    replay_context: ReplayContext,
     expected: State,
     findings: Iterable[Finding],
     types: Types,
@@ -124,11 +124,13 @@ def differences(
     for finding in findings:
         if finding.same:
             continue
-        row = int(scene.process.regions.rows(np.array([finding.region]))[0])
+        row = int(replay_context.process.regions.rows(np.array([finding.region]))[0])
         records = expected.records[row]
-        size = int(scene.process.regions.size[row])
-        here = Memory(scene.process, size, scene.device, scene.places.now(row))
-        there = Contents(scene.process, records)
+        size = int(replay_context.process.regions.size[row])
+        here = Memory(
+            replay_context.process, size, replay_context.device, replay_context.addresses.now(row)
+        )
+        there = Contents(replay_context.process, records)
         blocks = finding.differ.tolist()
         found = look(row, expected.epoch, there, here, blocks, types, tolerances)
         found.new = finding.new

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ttanalyze._cuda import ffi
 from ttanalyze.gpu.memory import DeviceBuffer
-from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.gpu.rebuild.replay_context import ReplayContext
 from ttanalyze.gpu.work import Copy
 
 SHARE = 0.5  # of the free memory, at most
@@ -15,31 +15,31 @@ SHARE = 0.5  # of the free memory, at most
 class Copied:
     """What some regions, by row, held when this was made."""
 
-    def __init__(self, scene: Scene, rows: Iterable[int]) -> None:
+    def __init__(self, replay_context: ReplayContext, rows: Iterable[int]) -> None:
         """Raises DriverError where there is not enough memory."""
-        self._scene = scene
-        sizes = {row: int(scene.process.regions.size[row]) for row in rows}
+        self._replay_context = replay_context
+        sizes = {row: int(replay_context.process.regions.size[row]) for row in rows}
         self._sizes = {row: size for row, size in sizes.items() if size}
         self._at: dict[int, int] = {}
         total = sum(self._sizes.values())
         if not total:
             return
-        self._buffer = DeviceBuffer(total, scene.device)
+        self._buffer = DeviceBuffer(total, replay_context.device)
         to = self._buffer.address
         for row, size in self._sizes.items():
             self._at[row] = to
-            self._copy(to, scene.places.now(row), size)
+            self._copy(to, replay_context.addresses.now(row), size)
             to += size
-        scene.device.stream.synchronize()
+        replay_context.device.stream.synchronize()
 
     @classmethod
-    def of(cls, scene: Scene, rows: list[int]) -> Copied | None:
+    def of(cls, replay_context: ReplayContext, rows: list[int]) -> Copied | None:
         """None where there is little room."""
-        wanted = sum(int(scene.process.regions.size[row]) for row in rows)
+        wanted = sum(int(replay_context.process.regions.size[row]) for row in rows)
         free, total = ffi.new("size_t *"), ffi.new("size_t *")
-        with scene.device.use() as driver:
+        with replay_context.device.use() as driver:
             driver.call("cuMemGetInfo_v2", free, total)
-        return cls(scene, rows) if wanted <= free[0] * SHARE else None
+        return cls(replay_context, rows) if wanted <= free[0] * SHARE else None
 
     def where(self, row: int) -> int | None:
         """Where the copy of a region is; None where it has none."""
@@ -49,8 +49,8 @@ class Copied:
         """In the device's stream: of some regions, by default of all."""
         for row in self._at if rows is None else rows:
             if row in self._at:
-                self._copy(self._scene.places.now(row), self._at[row], self._sizes[row])
+                self._copy(self._replay_context.addresses.now(row), self._at[row], self._sizes[row])
 
     def _copy(self, to: int, source: int, size: int) -> None:
-        device = self._scene.device
+        device = self._replay_context.device
         Copy(to, source, size).submit(device, device.stream.handle)

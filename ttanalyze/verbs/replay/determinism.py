@@ -17,7 +17,7 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.driver import DriverError
-from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.gpu.rebuild.replay_context import ReplayContext
 from ttanalyze.output import text
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.replay.compare import (
@@ -30,7 +30,7 @@ from ttanalyze.verbs.replay.compare import (
     unknown,
 )
 from ttanalyze.verbs.replay.copied import Copied
-from ttanalyze.verbs.replay.perturb import Provoker
+from ttanalyze.verbs.replay.perturb import Perturber
 from ttanalyze.verbs.replay.plan import Plan
 from ttanalyze.verbs.replay.replay import Replay
 from ttanalyze.verbs.replay.run import FAILED, Outcome, is_lost, plans, status_of
@@ -102,9 +102,11 @@ def prove(
     rows = sorted({row for one in found if isinstance(one, Plan) for row in one.rows})
     if not any(isinstance(one, Plan) for one in found):
         return [_verdict(process, one) for one in found]
-    scene = Scene(process, device(), rows)
-    provoker = Provoker(scene.places.own, seed, scene.places.simulated)
-    work = _Work(scene, provoker, times, types or {}, tolerances or {})
+    replay_context = ReplayContext(process, device(), rows)
+    perturber = Perturber(
+        replay_context.addresses.kernels, seed, replay_context.addresses.simulated
+    )
+    work = _Work(replay_context, perturber, times, types or {}, tolerances or {})
     out: list[Verdict] = []
     lost = ""
 
@@ -125,7 +127,7 @@ def prove(
             work.prove(verdict, one, tell)
         except Error as e:
             verdict.status, verdict.reason = status_of(e), str(e)
-            failed = isinstance(e, DriverError) and is_lost(scene.device)
+            failed = isinstance(e, DriverError) and is_lost(replay_context.device)
             lost = f"after launch {one.seq} failed" if failed else ""
     return out
 
@@ -146,20 +148,20 @@ def _verdict(process: Process, of: Plan | Outcome) -> Verdict:
 class _Work:
     """Proves launches that share memory."""
 
-    scene: Scene
-    provoker: Provoker
+    replay_context: ReplayContext
+    perturber: Perturber
     times: int
     types: Types
     tolerances: Tolerances
 
     def prove(self, out: Verdict, of: Plan, tell: Callable[[int], None]) -> None:
         """tell: is called with runs done."""
-        replay = Replay(of.process, of.seq, scene=self.scene, known=of)
+        replay = Replay(of.process, of.seq, scene=self.replay_context, known=of)
         out.notes = replay.notes
-        places, rows = self.scene.places, replay.rows
+        addresses, rows = self.replay_context.addresses, replay.rows
         replay.restore()
         replay.keep()
-        found = places.digests(rows)  # what it finds
+        found = addresses.digests(rows)  # what it finds
         written: set[int] = set()
         first: dict[int, Array] = {}
         kept: Copied | None = None  # what the first run left
@@ -170,16 +172,16 @@ class _Work:
             tell(run)
             if run:
                 replay.restore(written)
-            self.provoker.before(run)
+            self.perturber.before(run)
             replay.submit()
-            self.provoker.after()
-            now = places.digests(rows)
+            self.perturber.after()
+            now = addresses.digests(rows)
             out.runs += 1
             written |= {row for row in rows if (now[row] != found[row]).any()}
             if not run:
                 first = now
                 self._as_recorded(out, replay)
-                kept = Copied.of(self.scene, [row for row in rows if row in written])
+                kept = Copied.of(self.replay_context, [row for row in rows if row in written])
             for row in rows:
                 seen[row].add(now[row].tobytes())
                 blocks = np.flatnonzero(now[row] != first[row]).tolist()
@@ -223,7 +225,7 @@ class _Work:
         if replay.after is None:
             return
         findings = [one for one in replay.compare() if not one.new]
-        arguments = (self.scene, replay.expected, findings, self.types, self.tolerances)
+        arguments = (self.replay_context, replay.expected, findings, self.types, self.tolerances)
         out.differences = differences(*arguments)
         out.recorded = all(one.tolerated for one in out.differences)
         if not out.recorded:

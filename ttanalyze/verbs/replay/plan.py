@@ -21,7 +21,7 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.gpu.rebuild.dependency_graph import FLAGS, span_to
 from ttanalyze.gpu.rebuild.epochs import good_epochs, is_partial
-from ttanalyze.gpu.rebuild.live_regions import Alive
+from ttanalyze.gpu.rebuild.live_regions import LiveRegions
 from ttanalyze.gpu.rebuild.steps import Launch, Move, Span, Step, Upload, cut
 from ttanalyze.output import text
 
@@ -283,7 +283,7 @@ def _check_memory(made: Span, seq: int) -> None:
     """
     process = made.process
     birth = process.regions.birth
-    alive = Alive(process, cut(process, made.first) + 1)
+    alive = LiveRegions(process, cut(process, made.first) + 1)
     for step in made.steps:
         alive.advance(step.seq)
         what, words = step.what, [0]

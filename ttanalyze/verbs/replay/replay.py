@@ -11,7 +11,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.gpu.device import Device, stream_handle
 from ttanalyze.gpu.module import Function
 from ttanalyze.gpu.rebuild.address_map import Finding, State
-from ttanalyze.gpu.rebuild.replay_context import Maker, Scene, moved_notes
+from ttanalyze.gpu.rebuild.replay_context import Maker, ReplayContext, moved_notes
 from ttanalyze.gpu.rebuild.steps import Launch
 from ttanalyze.gpu.work import Kernel, Work
 from ttanalyze.verbs.replay.copied import Copied
@@ -39,15 +39,17 @@ class Replay:
         process: Process,
         seq: int,
         device: Device | None = None,
-        scene: Scene | None = None,
+        scene: ReplayContext | None = None,
         known: Plan | None = None,
     ) -> None:
         self.process = process
         self.plan: Plan = known or plan(process, seq)
-        self.scene = scene or Scene(process, device or Device.default(), self.plan.rows)
-        self.device = self.scene.device
+        self.replay_context = scene or ReplayContext(
+            process, device or Device.default(), self.plan.rows
+        )
+        self.device = self.replay_context.device
         self._before = State.of(process, self.plan.before, self.plan.rows)
-        self._maker = Maker(self.scene, self.plan.span)
+        self._maker = Maker(self.replay_context, self.plan.span)
         prepare = [self._maker.work(step) for step in self.plan.prepare]
         self._prepare = [work for work in prepare if work is not None]
         work = self._maker.work(self.plan.step)
@@ -92,15 +94,17 @@ class Replay:
     @property
     def notes(self) -> list[str]:
         """What to know of how it is done again, a line each."""
-        places = self.scene.places
-        moved = self._mine(set(places.moved) - set(places.moved_variables))
+        addresses = self.replay_context.addresses
+        moved = self._mine(set(addresses.moved) - set(addresses.moved_variables))
         unknown = (f"region {n}: no epoch up to {self.before} has it" for n in self._before.unknown)
-        return [*moved_notes(places, moved), *unknown, *self.plan.notes]
+        return [*moved_notes(addresses, moved), *unknown, *self.plan.notes]
 
     @property
     def doubts(self) -> list[str]:
         """What else to know where it fails, or leaves something other than recorded."""
-        return moved_notes(self.scene.places, self._mine(self.scene.places.moved_variables))
+        return moved_notes(
+            self.replay_context.addresses, self._mine(self.replay_context.addresses.moved_variables)
+        )
 
     def _mine(self, numbers: Iterable[int]) -> list[int]:
         """Those of some regions, by id, that it may reach."""
@@ -110,11 +114,11 @@ class Replay:
     @property
     def rows(self) -> list[int]:
         """The regions that it may reach, by row of process.regions."""
-        return [row for row in self.plan.rows if self.scene.places.has(row)]
+        return [row for row in self.plan.rows if self.replay_context.addresses.has(row)]
 
     def where(self, row: int) -> int:
         """The address at which a region is now."""
-        return self.scene.places.now(row)
+        return self.replay_context.addresses.now(row)
 
     @property
     def bytes(self) -> int:
@@ -129,7 +133,7 @@ class Replay:
         if self._kept is not None:
             self._kept.put_back(rows)
         else:
-            self.scene.places.restore(self._before)
+            self.replay_context.addresses.restore(self._before)
             self.submit_works(self._prepare)
         self.device.stream.synchronize()
 
@@ -137,7 +141,7 @@ class Replay:
         """Copies memory as it is now, right after restore(), on the device, where there is room."""
         if not self._asked_to_keep:
             self._asked_to_keep = True
-            self._kept = Copied.of(self.scene, self.rows)
+            self._kept = Copied.of(self.replay_context, self.rows)
 
     @property
     def kept(self) -> Copied | None:
@@ -159,7 +163,7 @@ class Replay:
         """Waits, and compares each region with what the launch left when it was recorded. Raises
         Error where no epoch has that, DriverError where the launch failed.
         """
-        return self.scene.places.compare(self.expected, self._before)
+        return self.replay_context.addresses.compare(self.expected, self._before)
 
     def settled(self) -> tuple[Sequence[Finding], list[str]]:
         """The same, but for what nobody wrote in memory that was allocated since the epoch before;
@@ -170,7 +174,7 @@ class Replay:
             self.submit_works(self._prepare)
             self.submit()
 
-        return settled(self.scene, self._before, self.expected, self.compare(), again)
+        return settled(self.replay_context, self._before, self.expected, self.compare(), again)
 
     @functools.cached_property
     def expected(self) -> State:

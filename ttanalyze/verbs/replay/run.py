@@ -12,7 +12,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.gpu.device import Device
 from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.rebuild.address_map import Finding
-from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.gpu.rebuild.replay_context import ReplayContext
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.replay.compare import RegionDifference, Tolerances, Types, differences
 from ttanalyze.verbs.replay.plan import Plan, plan
@@ -108,7 +108,7 @@ def replay(
     rows = sorted({row for one in found if isinstance(one, Plan) for row in one.rows})
     if not any(isinstance(one, Plan) for one in found):
         return [one for one in found if isinstance(one, Outcome)]
-    scene = Scene(process, device(), rows, wanted.alone or None)
+    replay_context = ReplayContext(process, device(), rows, wanted.alone or None)
     out: list[Outcome] = []
     lost = ""  # why nothing works in the context any more
     each = 1 + wanted.times
@@ -124,8 +124,8 @@ def replay(
             if lost:
                 outcome.status, outcome.reason = FAILED, f"after {lost}"
             else:
-                _replay(outcome, one, wanted, scene, tell)
-                lost = f"launch {one.seq} failed" if is_lost(scene.device) else ""
+                _replay(outcome, one, wanted, replay_context, tell)
+                lost = f"launch {one.seq} failed" if is_lost(replay_context.device) else ""
             out.append(outcome)
         else:
             out.append(one)
@@ -148,9 +148,11 @@ def begun(of: Plan) -> Outcome:
     )
 
 
-def _replay(out: Outcome, of: Plan, wish: Wish, scene: Scene, tell: Callable[[int], None]) -> None:
+def _replay(
+    out: Outcome, of: Plan, wish: Wish, replay_context: ReplayContext, tell: Callable[[int], None]
+) -> None:
     try:
-        replay = Replay(of.process, of.seq, scene=scene, known=of)
+        replay = Replay(of.process, of.seq, scene=replay_context, known=of)
     except Error as e:
         out.status, out.reason = status_of(e), str(e)
         return
@@ -193,6 +195,8 @@ def verify(
 ) -> None:
     """Says what a launch left, by what a comparison with what was recorded found."""
     out.regions = len(findings)
-    out.differences = differences(replay.scene, replay.expected, findings, types, tolerances)
+    out.differences = differences(
+        replay.replay_context, replay.expected, findings, types, tolerances
+    )
     differs = any(not difference.tolerated for difference in out.differences)
     out.status = DIFFERS if differs else SAME

@@ -24,7 +24,7 @@ from ttanalyze.gpu.rebuild.address_map import State
 from ttanalyze.gpu.rebuild.dependency_graph import span
 from ttanalyze.gpu.rebuild.epochs import good_epochs, is_partial
 from ttanalyze.gpu.rebuild.graph import build, check_kinds, written_by_others
-from ttanalyze.gpu.rebuild.replay_context import Maker, Scene, moved_notes
+from ttanalyze.gpu.rebuild.replay_context import Maker, ReplayContext, moved_notes
 from ttanalyze.gpu.rebuild.steps import Launch, Span, Upload, summary
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.replay.compare import RegionDifference, Tolerances, Types, differences
@@ -77,7 +77,7 @@ def replay_span(
             there[one.regions] = True
     if not there.any():
         return [one if isinstance(one, Stretch) else _begun(one) for one in planned]
-    scene = Scene(process, device(), np.flatnonzero(there).tolist())
+    replay_context = ReplayContext(process, device(), np.flatnonzero(there).tolist())
     out: list[Stretch] = []
     now: State | None = None  # what memory holds
     lost = False
@@ -94,11 +94,13 @@ def replay_span(
             stretch.status, stretch.reason = FAILED, "not run: earlier work failed"
             continue
         try:
-            now = _do(stretch, one, scene, now, types or {}, tolerances or {})
+            now = _do(stretch, one, replay_context, now, types or {}, tolerances or {})
         except Error as e:
             stretch.status, stretch.reason = status_of(e), str(e)
-            stretch.notes += moved_notes(scene.places, sorted(scene.places.moved))
-            now, lost = None, isinstance(e, DriverError) and is_lost(scene.device)
+            stretch.notes += moved_notes(
+                replay_context.addresses, sorted(replay_context.addresses.moved)
+            )
+            now, lost = None, isinstance(e, DriverError) and is_lost(replay_context.device)
     return out
 
 
@@ -163,21 +165,21 @@ def _begun(found: Span) -> Stretch:
 def _do(
     out: Stretch,
     found: Span,
-    scene: Scene,
+    replay_context: ReplayContext,
     now: State | None,
     types: Types,
     tolerances: Tolerances,
 ) -> State | None:
     """Gives what memory holds afterwards, where that is as recorded."""
-    places, process, rows = scene.places, found.process, found.regions.tolist()
-    stream = scene.device.stream
-    loaded = len(scene.modules)
-    maker = Maker(scene, found)
+    addresses, process, rows = replay_context.addresses, found.process, found.regions.tolist()
+    stream = replay_context.device.stream
+    loaded = len(replay_context.modules)
+    maker = Maker(replay_context, found)
     with build(maker) as graph:
         before = State.of(process, found.first, rows)
         known = now is not None and before.records.keys() <= now.records.keys()
-        if not known or len(scene.modules) > loaded:  # whose variables are as in its image
-            places.restore(before)
+        if not known or len(replay_context.modules) > loaded:  # whose variables are as in its image
+            addresses.restore(before)
         after = State.of(process, out.last, rows)
         with graph.instantiate() as executable:
 
@@ -185,11 +187,13 @@ def _do(
                 executable.launch(stream)
 
             work()
-            findings, notes = settled(scene, before, after, places.compare(after, before), work)
+            findings, notes = settled(
+                replay_context, before, after, addresses.compare(after, before), work
+            )
     out.regions, out.notes = len(findings), [*out.notes, *notes]
-    out.differences = differences(scene, after, findings, types, tolerances)
-    moved = set(places.moved)
-    if out.differences or len(findings) < sum(places.has(row) for row in after.records):
+    out.differences = differences(replay_context, after, findings, types, tolerances)
+    moved = set(addresses.moved)
+    if out.differences or len(findings) < sum(addresses.has(row) for row in after.records):
         partial = any(is_partial(process, epoch) for epoch in (found.first, out.last))
         out.notes += [PARTIAL] if partial else []
     others = written_by_others(found)
@@ -197,6 +201,6 @@ def _do(
         out.status = REFUSED if others else DIFFERS
         out.reason = f"its result differs, but {others[0]}" if others else ""
     else:
-        moved.difference_update(places.moved_variables)
-    out.notes += moved_notes(places, sorted(moved))
+        moved.difference_update(addresses.moved_variables)
+    out.notes += moved_notes(addresses, sorted(moved))
     return None if out.differences else after

@@ -101,10 +101,10 @@ def _hold(replay: Replay) -> Kernel | None:
     """What the device does until the launch is submitted, which else would be measured as well;
     None where no kernels of our own are to run.
     """
-    places = replay.scene.places
-    if places.quiet:
+    addresses = replay.replay_context.addresses
+    if addresses.quiet:
         return None
-    return places.own.work(places.own.spin, 1, 32, 0, HELD, HELD, 0)
+    return addresses.kernels.work(addresses.kernels.spin, 1, 32, 0, HELD, HELD, 0)
 
 
 def measure(

@@ -1,5 +1,5 @@
-"""What nobody wrote in memory that came meanwhile: what it held is not known, so that it is no
-difference where it holds something else now.
+"""Uninitialised bytes of new allocations: what they held is not known, so another value in them is
+no difference.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from ttanalyze.format import contents
 from ttanalyze.format.layout import Array
 from ttanalyze.gpu.memory import copy_in, copy_out
 from ttanalyze.gpu.rebuild.address_map import Finding, State
-from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.gpu.rebuild.replay_context import ReplayContext
 from ttanalyze.output import text
 
 FULL_OF = (0x00, 0xFF)  # what new memory is, in turn
 
 
 def settled(
-    scene: Scene,
+    replay_context: ReplayContext,
     before: State,
     after: State,
     findings: Sequence[Finding],
@@ -31,35 +31,37 @@ def settled(
     work, where memory was restored. And what to know of that, a line for each region. Raises as
     these do.
     """
-    rows = [_row(scene, one) for one in findings if one.new and not one.same]
+    rows = [_row(replay_context, one) for one in findings if one.new and not one.same]
     if not rows:
         return findings, []
-    process, places, notes = scene.process, scene.places, []
+    process, addresses, notes = replay_context.process, replay_context.addresses, []
     now = {row: np.empty(int(process.regions.size[row]), "u1") for row in rows}
-    unwritten = {row: np.ones(len(data), bool) for row, data in now.items()}
+    uninitialized = {row: np.ones(len(data), bool) for row, data in now.items()}
     for value in FULL_OF:
-        places.restore(before, value)
-        found = {row: _read(scene, row, np.empty_like(data)) for row, data in now.items()}
+        addresses.restore(before, value)
+        found = {row: _read(replay_context, row, np.empty_like(data)) for row, data in now.items()}
         again()
-        scene.device.synchronize()
+        replay_context.device.synchronize()
         for row, data in now.items():
-            unwritten[row] &= _read(scene, row, data) == found[row]
+            uninitialized[row] &= _read(replay_context, row, data) == found[row]
     for row, data in now.items():
         recorded = np.empty_like(data)
         contents.read_blocks(process, after.records[row], recorded)
-        count = int(np.count_nonzero(unwritten[row]))
-        copy_in(scene.device, places.now(row), np.where(unwritten[row], recorded, data))
+        count = int(np.count_nonzero(uninitialized[row]))
+        copy_in(
+            replay_context.device, addresses.now(row), np.where(uninitialized[row], recorded, data)
+        )
         if count:
             some = text.count(count, "uninitialised byte")
             region = int(process.regions.id[row])
             notes.append(f"region {region}: {some}: assumed to be as recorded")
-    return places.compare(after, before), notes
+    return addresses.compare(after, before), notes
 
 
-def _row(scene: Scene, one: Finding) -> int:
-    return int(scene.process.regions.rows(np.array([one.region]))[0])
+def _row(replay_context: ReplayContext, one: Finding) -> int:
+    return int(replay_context.process.regions.rows(np.array([one.region]))[0])
 
 
-def _read(scene: Scene, row: int, out: Array) -> Array:
-    copy_out(scene.device, out, scene.places.now(row))
+def _read(replay_context: ReplayContext, row: int, out: Array) -> Array:
+    copy_out(replay_context.device, out, replay_context.addresses.now(row))
     return out

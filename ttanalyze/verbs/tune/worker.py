@@ -18,7 +18,7 @@ from ttanalyze.errors import Error
 from ttanalyze.gpu import Device, driver, simulator
 from ttanalyze.gpu.driver import DriverError
 from ttanalyze.gpu.module import Function, Module
-from ttanalyze.gpu.rebuild.replay_context import Scene
+from ttanalyze.gpu.rebuild.replay_context import ReplayContext
 from ttanalyze.verbs.diff import parse_types
 from ttanalyze.verbs.replay import Replay
 from ttanalyze.verbs.replay.compare import check_regions, parse_tolerances
@@ -40,7 +40,7 @@ class Trier:
         process = ttanalyze.open(job["run"]).process(job["process"])
         self._device = Device(job["device"], simulator() if job["sim"] else driver())
         self._replay = Replay(process, job["launch"], self._device)
-        self._scene: Scene = self._replay.scene
+        self._replay_context: ReplayContext = self._replay.replay_context
         self._types = parse_types(job["dtype"]) if job["dtype"] else {}
         self._tolerances = parse_tolerances(job["tolerance"])
         check_regions(process, self._types, self._tolerances)
@@ -95,8 +95,8 @@ class Trier:
         options = {number: value for number, value in asked.items() if value is not None}
         self._module = Module(path.read_bytes(), self._device, path.name, options)
         function = _find(self._module, self._replay.kernel)
-        self._scene.replace(self._replay.launch.function, function, self._module)
-        self._replay = Replay(self._replay.process, self._replay.seq, scene=self._scene)
+        self._replay_context.replace(self._replay.launch.function, function, self._module)
+        self._replay = Replay(self._replay.process, self._replay.seq, scene=self._replay_context)
         self._loaded = wanted
 
 
