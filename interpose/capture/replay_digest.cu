@@ -7,7 +7,7 @@
 
 /* The digest of each block of [base, base + size). */
 extern "C" __global__ void __launch_bounds__(TT_DIGEST_THREADS, TT_DIGEST_CTAS_PER_SM)
-	tt_again_digest(uint64_t base, uint64_t size, uint64_t digests)
+	tt_replay_digest(uint64_t base, uint64_t size, uint64_t digests)
 {
 	__shared__ __align__(16) struct constants constants;
 	__shared__ uint64_t sums[BLOCK_ROUNDS][8];
@@ -43,7 +43,7 @@ INLINE uint64_t nanoseconds(void)
 }
 
 /* Each block stays for a time from `least` to `most`, in nanoseconds, which the seed decides. */
-extern "C" __global__ void tt_again_spin(uint64_t least, uint64_t most, uint64_t seed)
+extern "C" __global__ void tt_replay_spin(uint64_t least, uint64_t most, uint64_t seed)
 {
 	uint64_t began = nanoseconds(), stay = least;
 

@@ -18,7 +18,7 @@ from ttanalyze.gpu.memory import DeviceBuffer, copy_out
 from ttanalyze.gpu.module import Function, Module
 from ttanalyze.gpu.work import Kernel
 
-KERNELS = Path(__file__).with_name("again.ptx")
+KERNELS = Path(__file__).with_name("replay_digest.ptx")
 SIMULATOR = "ttanalyze simulator"
 THREADS, PER_PROCESSOR = 128, 8  # of the kernel: TT_DIGEST_… of kernels.h
 PROCESSORS = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
@@ -42,11 +42,11 @@ class HelperKernels:
 
     @functools.cached_property
     def digest(self) -> Function:
-        return self.module.function("tt_again_digest")
+        return self.module.function("tt_replay_digest")
 
     @functools.cached_property
     def spin(self) -> Function:
-        return self.module.function("tt_again_spin")
+        return self.module.function("tt_replay_spin")
 
     def work(self, kernel: Function, grid: int, block: int, shared: int, *words: int) -> Kernel:
         """A launch with parameters of eight bytes, which needs no word from the driver on them."""
