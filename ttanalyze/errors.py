@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 
 class Error(Exception):
@@ -34,3 +36,12 @@ def system_error(path: str | os.PathLike[str], error: OSError) -> Error:
     missing = isinstance(error, FileNotFoundError)
     kind = MissingFileError if missing else Error
     return kind(f"{os.fspath(path)}: {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def system_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Within it each OSError is raised as such an Error."""
+    try:
+        yield
+    except OSError as e:
+        raise system_error(path, e) from None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option, Typer
 
 from ttanalyze.cli import common, replay_options
-from ttanalyze.errors import Error, system_error
+from ttanalyze.errors import Error, system_errors
 from ttanalyze.output import text
 
 if TYPE_CHECKING:
@@ -181,7 +181,5 @@ def _run_under(command: str) -> None:
     if found is None:
         raise Error(f"--under: command {tool[0]} not found")
     python = [sys.executable, "-m", "ttanalyze"]
-    try:
+    with system_errors(Path(found)):
         os.execv(found, [*tool, *python, *rest, "--alone"])
-    except OSError as e:
-        raise system_error(Path(found), e) from None

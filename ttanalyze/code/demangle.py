@@ -12,8 +12,11 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 
+from ttanalyze.output import text
+
 MANGLED = re.compile(r"_Z[0-9A-Za-z_.$]{1,32000}")
 LONGEST = 1 << 16  # characters of a demangled name
+WHOLE = 40  # letters of a name that is shown in full
 REFUSED = 1000  # letters from which on the C++ runtime leaves names alone
 ENDINGS = 40  # of helpers by the names they were given, until the rest stays mangled
 SECONDS = 20  # for all names of one helper, which bounds its processor time itself
@@ -139,6 +142,12 @@ def short(name: str) -> str:
                 out.append(letter)
             at += 1
     return name
+
+
+def readable(kernel: str) -> str:
+    """A mangled name as one reads it, whole where it is short; safe to print."""
+    name = demangle([kernel])[0]
+    return text.printable(name if len(name) <= WHOLE else short(name))
 
 
 def _closing(name: str, at: int) -> int:

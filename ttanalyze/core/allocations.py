@@ -190,20 +190,17 @@ def _steps(regions: pd.DataFrame) -> pd.DataFrame:
         "bytes": np.cumsum(change),
         "allocations": np.cumsum(np.where(born[order], 1, -1)),
     }
-    steps: pd.DataFrame = pd.DataFrame(columns)
-    return steps
+    return pd.DataFrame(columns)
 
 
 def _alive(regions: pd.DataFrame, seq: int) -> pd.DataFrame:
     ends = regions["death_seq"].to_numpy("f8", na_value=np.inf)
-    alive: pd.DataFrame = regions[(regions["seq"].to_numpy() <= seq) & (ends > seq)]
-    return alive
+    return regions[(regions["seq"].to_numpy() <= seq) & (ends > seq)]
 
 
 def _largest(alive: pd.DataFrame) -> pd.DataFrame:
     in_order: pd.DataFrame = alive.sort_values("bytes", ascending=False, kind="stable")
-    columns: pd.DataFrame = in_order[list(ALIVE)].reset_index(drop=True)
-    return columns
+    return in_order[list(ALIVE)].reset_index(drop=True)
 
 
 def _sites(regions: pd.DataFrame) -> pd.DataFrame:
@@ -219,10 +216,7 @@ def _sites(regions: pd.DataFrame) -> pd.DataFrame:
         alive=("alive", "sum"),
         alive_bytes=("alive_bytes", "sum"),
     ).reset_index()
-    by_bytes: pd.DataFrame = sites.sort_values(
-        "bytes", ascending=False, kind="stable", ignore_index=True
-    )
-    return by_bytes
+    return sites.sort_values("bytes", ascending=False, kind="stable", ignore_index=True)
 
 
 def _tensors(process: Process, epoch: int | None) -> pd.DataFrame:
@@ -230,14 +224,12 @@ def _tensors(process: Process, epoch: int | None) -> pd.DataFrame:
     largest: pd.DataFrame = named.sort_values(
         "bytes", ascending=False, kind="stable", ignore_index=True
     )
-    columns: pd.DataFrame = largest[["tensor", "type", "bytes", "region", "offset"]]
-    return columns
+    return largest[["tensor", "type", "bytes", "region", "offset"]]
 
 
 def _leaks(regions: pd.DataFrame) -> pd.DataFrame:
     left = regions[~regions["freed"] & (regions["kind"] != "global")]
-    leaks: pd.DataFrame = _sites(left)[["site", "kind", "allocations", "bytes", "largest"]]
-    return leaks
+    return _sites(left)[["site", "kind", "allocations", "bytes", "largest"]]
 
 
 def _ranges(alive: pd.DataFrame) -> pd.DataFrame:
@@ -267,8 +259,7 @@ def _ranges(alive: pd.DataFrame) -> pd.DataFrame:
                 "used": taken / span,
             }
         )
-    ranges: pd.DataFrame = pd.DataFrame(made, columns=list(RANGES))
-    return ranges
+    return pd.DataFrame(made, columns=list(RANGES))
 
 
 RANGES = (

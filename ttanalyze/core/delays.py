@@ -37,14 +37,12 @@ class Config:
     @property
     def kernels(self) -> dict[str, Any]:
         """By name and checksum."""
-        found: dict[str, Any] = self.document["kernels"]
-        return found
+        return self.document["kernels"]
 
     @property
     def launches(self) -> dict[str, Any]:
         """Calls that were late, by stream and number."""
-        found: dict[str, Any] = self.document.get("launches", {})
-        return found
+        return self.document.get("launches", {})
 
     def count_on(self) -> tuple[int, int]:
         """How many points of kernels, and how many calls, are late."""

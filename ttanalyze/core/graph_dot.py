@@ -108,5 +108,4 @@ def what(node: dict[str, Any]) -> str:
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """A table as JSON has it: an object for each row, null for what is missing."""
     whole = frame.astype("object").where(~frame.isna(), None)
-    made: list[dict[str, Any]] = whole.to_dict("records")
-    return made
+    return whole.to_dict("records")

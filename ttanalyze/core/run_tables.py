@@ -29,13 +29,14 @@ from ttanalyze.core.event_columns import (
     waits,
 )
 from ttanalyze.format import event_kinds, graph_tables, layout, tables
-from ttanalyze.format.columns import Texts, categories
+from ttanalyze.format.columns import Texts, categories, string_of
 from ttanalyze.format.event_kinds import KIND
+from ttanalyze.format.history import batches
 from ttanalyze.format.kernel_checksums import Checksums
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 
 PIECE = 1 << 18  # rows
 OF_KERNELS = ("demangled", "short", "checksum")  # texts of events
@@ -115,10 +116,6 @@ class _Names:
         return self._names.get(mangled, mangled)
 
 
-def _string(process: Process, offset: int) -> str | None:
-    return process.strings.get(offset)
-
-
 class _Events:
     """What the pieces of events have in common."""
 
@@ -132,10 +129,10 @@ class _Events:
                 names = Checksums() if column == "checksum" else _Names(run, column == "short")
                 self.texts[column] = Texts(names.get)
             elif column in OF_ANNOTATIONS:
-                text_of = tables.annotation_path if column == "range" else _string
+                text_of = tables.annotation_path if column == "range" else string_of
                 self.texts[column] = Texts(text_of)
             elif column == "controls":
-                self.texts[column] = Texts(_string)
+                self.texts[column] = Texts(string_of)
 
 
 @dataclass
@@ -193,8 +190,7 @@ class _EventPiece:
             elif column == "wait_time":
                 begins, ends, known = self.process.activities.spans(members["seq"], waits=True)
                 made[column] = pd.arrays.IntegerArray(ends - begins, ~known)
-        some: pd.DataFrame = made[list(columns)]
-        return some
+        return made[list(columns)]
 
 
 def _events(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
@@ -206,8 +202,7 @@ def _events(run: Run, columns: Sequence[str], ordered: bool, progress: Progress)
         for records in pieces:
             yield _EventPiece(common, process, records, host)
             done += len(records)
-            if progress:
-                progress(done, total)
+            tell(progress, done, total)
     if not done:
         yield Whole(_no_events(common, columns))
 
@@ -243,8 +238,7 @@ class _ActivityPiece:
         made = self.table.frame([self.process], [records], [*dict.fromkeys(wanted)])
         for column in named:
             made[column] = _as_in_the_source(made["kernel"].array, column == "short")
-        some: pd.DataFrame = made[list(columns)]
-        return some
+        return made[list(columns)]
 
 
 def _as_in_the_source(kernels: Any, short: bool) -> Any:
@@ -265,8 +259,7 @@ def _activities(
         for records in process.activities.by_seq(PIECE):
             yield _ActivityPiece(common, process, records)
             done += len(records)
-            if progress:
-                progress(done, total)
+            tell(progress, done, total)
     if not done:
         yield Whole(tables.activities(()).assign(demangled=NO_TEXTS, short=NO_TEXTS))
 
@@ -292,27 +285,15 @@ def _whole(
     return pieces
 
 
-def _digest_spans(process: Process) -> Iterator[tuple[int, int]]:
-    """Epochs [first, last), one span after the other, of some PIECE digests each."""
-    ends = np.cumsum(process.epochs["digests_count"])
-    first = 0
-    while first < len(ends):
-        before = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, before + PIECE, "right")))
-        yield first, last
-        first = last
-
-
 def _digests(
     run: Run, columns: Sequence[str], ordered: bool, progress: Progress
 ) -> Iterator[Piece]:
     total, done = sum(len(p.epochs) for p in run.processes), 0
     for process in run.processes:
-        for first, last in _digest_spans(process):
+        for first, last in batches(process, "digests", 0, len(process.epochs), PIECE):
             yield Whole(tables.digests([process], first, last))
             done += last - first
-            if progress:
-                progress(done, total)
+            tell(progress, done, total)
     if not done:
         yield Whole(tables.digests(()))
 
@@ -327,7 +308,7 @@ def _changes_of(process: Process) -> Array:
     regions = process.regions
     known, seen = np.zeros(len(regions), "u8"), np.zeros(len(regions), bool)
     count = np.zeros(len(regions), "i8")
-    for first, last in _digest_spans(process):
+    for first, last in batches(process, "digests", 0, len(process.epochs), PIECE):
         records = process.digests(first, last)
         rows = regions.rows(records["region"])
         order = np.argsort(rows, kind="stable")
@@ -352,8 +333,7 @@ def _nodes(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) 
         for number in range(len(process.graphs)):
             nodes = graph_tables.nodes(process, number, times="gpu_time" in columns)
             parts.append(nodes.assign(process=process.index, graph=number))
-            if progress:
-                progress(len(parts), total)
+            tell(progress, len(parts), total)
     found = pd.concat(parts, ignore_index=True) if parts else graph_tables.no_nodes()
     found["params"] = [p and p.hex() for p in found["params"]]
     found["regions"] = [" ".join(map(str, some)) for some in found["regions"]]

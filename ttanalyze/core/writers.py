@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze.errors import Error
 from ttanalyze.format import event_kinds, graphs, layout
+from ttanalyze.format.contents import region_row
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
@@ -50,9 +50,7 @@ def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Wr
     written to it. Raises Error where there is no such region, FormatError where files are damaged.
     """
     regions = process.regions
-    row = int(regions.rows(np.array([region]))[0]) if 0 <= region < layout.NO_ID else -1
-    if row < 0:
-        raise Error(f"no region {region} in process {process.index}")
+    row = region_row(process, region)
     birth = regions.birth[row]
     after_seq = max(after_seq, int(birth["seq"]))
     if regions.death_seq[row]:

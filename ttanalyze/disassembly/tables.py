@@ -30,7 +30,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output.files import directory, replace_in
 from ttanalyze.schemas import document_faults
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 from ttanalyze.util.regular_files import read_regular
 
 FOLDER = "sass"
@@ -88,8 +88,7 @@ def of_codes(
                 own = cubin.checksum(name) or ""
                 rows = _instructions(text, said, sources.get(section))
                 yield Table(name, known[name] or own, own, cubin.architecture, by, rows)
-            if progress:
-                progress(names.index(batch[-1][0]) + 1, len(names))
+            tell(progress, names.index(batch[-1][0]) + 1, len(names))
 
 
 def _cubin(code: Code, capability: int) -> tuple[Cubin, str]:
@@ -268,8 +267,7 @@ def of_run(
             for table in _of_module(run, each, waiting, capability):
                 del waiting[table.kernel_checksum]
                 given = True
-                if progress:
-                    progress(len(found) - len(waiting), len(found))
+                tell(progress, len(found) - len(waiting), len(found))
                 yield table
         except Error as e:
             reasons.append(f"{each.name}: {e}")

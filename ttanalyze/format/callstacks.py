@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ttanalyze.errors import system_error
+from ttanalyze.errors import system_errors
 from ttanalyze.format import layout
 from ttanalyze.format.files import Folder, check_values, read_checked, require
 from ttanalyze.format.layout import Array
@@ -55,10 +55,8 @@ def native(folder: Path, frames: Array, strings: Strings) -> dict[tuple[int, int
     if not len(frames):
         return out
     path = folder / "frames.bin"
-    try:
+    with system_errors(path):
         recorded = os.stat(path).st_mtime_ns
-    except OSError as e:
-        raise system_error(path, e) from None
     for file in layout.distinct(frames["file"]).tolist():
         name = strings.get(file) or ""
         prefix = f"{os.path.basename(name)}+" if name else ""

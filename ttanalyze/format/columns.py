@@ -18,11 +18,6 @@ def names_of(texts: Sequence[str]) -> Any:
     return categories(np.array([numbers[text] for text in texts], "i4"), list(numbers))
 
 
-def frame_of(columns: dict[str, Any]) -> pd.DataFrame:
-    frame: pd.DataFrame = pd.DataFrame(columns)
-    return frame
-
-
 def categories(codes: Array, names: list[str]) -> Any:
     """A categorical of different texts by their numbers, -1 for none."""
     return pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype="object"))

@@ -50,13 +50,19 @@ def next_captured(process: Process, epoch: int, stop: int) -> int | None:
     return epoch + int(there[0]) if len(there) else None
 
 
-def captured_row(process: Process, region: int) -> int:
-    """The row of a captured region in process.regions. Raises Error where there is none."""
-    regions = process.regions
-    row = int(regions.rows(np.array([region]))[0]) if 0 <= region < layout.NO_ID else -1
+def region_row(process: Process, region: int) -> int:
+    """The row of a region in process.regions. Raises Error where there is none."""
+    known = 0 <= region < layout.NO_ID
+    row = int(process.regions.rows(np.array([region]))[0]) if known else -1
     if row < 0:
         raise Error(f"no region {region} in process {process.index}")
-    if not regions.flags[row] & layout.CAPTURED:
+    return row
+
+
+def captured_row(process: Process, region: int) -> int:
+    """The row of a captured region in process.regions. Raises Error where there is none."""
+    row = region_row(process, region)
+    if not process.regions.flags[row] & layout.CAPTURED:
         raise Error(f"region {region} is not captured: only its life was recorded")
     return row
 
@@ -374,8 +380,7 @@ def visit(process: Process, records: Array, use: Callable[[int, memoryview], Non
 
 def _starts_of(records: Array, at: range) -> list[int]:
     ends = np.append(0, np.cumsum(records["length"], dtype="i8"))
-    starts: list[int] = ends[list(at)].tolist()
-    return starts
+    return ends[list(at)].tolist()
 
 
 def read(

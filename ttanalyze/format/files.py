@@ -17,7 +17,7 @@ import numpy as np
 import orjson
 import xxhash
 
-from ttanalyze.errors import Error, FormatError, system_error
+from ttanalyze.errors import Error, FormatError, system_error, system_errors
 from ttanalyze.format import layout
 from ttanalyze.format.digest import checks_of
 from ttanalyze.format.layout import HEADER_SIZE, Array
@@ -87,10 +87,8 @@ class Reader:
         """Fills out with the bytes from offset on."""
         done = 0
         while done < len(out):
-            try:
+            with system_errors(self.path):
                 n = os.preadv(self.fd, [out[done : done + (1 << 30)]], offset + done)
-            except OSError as e:
-                raise system_error(self.path, e) from None
             if n == 0:
                 raise FormatError(self.path, offset + done, "the file ends here, too early")
             done += n

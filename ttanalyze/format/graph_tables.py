@@ -11,6 +11,7 @@ import pandas as pd
 from ttanalyze.code import demangle
 from ttanalyze.format import graphs as model
 from ttanalyze.format import layout
+from ttanalyze.format.columns import nullable
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
@@ -40,8 +41,7 @@ def graphs(processes: Sequence[Process], progress: Progress = None) -> pd.DataFr
     for name in names:
         values = list(columns.get(name, ()))
         made[name] = np.array(values, bool) if name == "device" else pd.array(values, "Int64")
-    frame: pd.DataFrame = pd.DataFrame(made)
-    return frame
+    return pd.DataFrame(made)
 
 
 def _rows(process: Process, advance: Callable[[int], None]) -> list[tuple[Any, ...]]:
@@ -95,11 +95,11 @@ def nodes(
     columns: dict[str, Any] = {
         "node": records["node"].astype("i8"),
         "kind": [model.KINDS[kind] for kind in records["kind"].tolist()],
-        "parent": _nullable(records["parent"], layout.NO_ID),
+        "parent": nullable(records["parent"], layout.NO_ID),
         "branch": records["branch"],
         "kernel": kernels,
         "short": [None if kernel is None else texts[kernel] for kernel in kernels],
-        "context": _nullable(records["context"], layout.NO_ID),
+        "context": nullable(records["context"], layout.NO_ID),
         **{f"{size}_{axis}": records[size][:, i] for size in SIZES for i, axis in enumerate("xyz")},
         **{name: records[name] for name in ("shared", "dst", "src", "bytes")},
         "params": [
@@ -113,8 +113,7 @@ def nodes(
     }
     if times:
         columns["gpu_time"] = _mean_times(process, number, seq, records["node"])
-    frame: pd.DataFrame = pd.DataFrame(columns)
-    return frame
+    return pd.DataFrame(columns)
 
 
 def _mean_times(process: Process, number: int, seq: int | None, numbers: Array) -> Any:
@@ -152,8 +151,7 @@ def edges(process: Process, number: int, seq: int | None = None) -> pd.DataFrame
     """
     records = process.graphs.edges(number, seq)
     names = ("from", "to", "from_port", "to_port", "type")
-    frame: pd.DataFrame = pd.DataFrame({name: records[name].astype("i8") for name in names})
-    return frame
+    return pd.DataFrame({name: records[name].astype("i8") for name in names})
 
 
 class Reached:
@@ -185,7 +183,3 @@ class Reached:
         inside = at >= 0
         inside[inside] = words[inside] < self._ends[at[inside]]
         return list(dict.fromkeys(self._ids[at[inside]].tolist()))
-
-
-def _nullable(values: Array, missing: int) -> Any:
-    return pd.arrays.IntegerArray(values.astype("i8"), values == missing)

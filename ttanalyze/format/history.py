@@ -21,7 +21,7 @@ from ttanalyze.format import layout
 from ttanalyze.format.contents import DataFiles, captured_row
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 
 BATCH_RECORDS = 1 << 18
 GAP_RECORDS = 1 << 12  # records of other epochs that are read rather than skipped
@@ -54,14 +54,16 @@ def region_history(process: Process, region: int, last: int | None = None) -> Ar
     return np.concatenate(parts)
 
 
-def batches(process: Process, kind: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Splits epochs begin to end - 1 into ranges [first, stop) of BATCH_RECORDS "digests" or
-    "blocks" at most, but for single epochs that have more.
+def batches(
+    process: Process, kind: str, begin: int, end: int, most: int = BATCH_RECORDS
+) -> Iterator[tuple[int, int]]:
+    """Splits epochs begin to end - 1 into ranges [first, stop) of so many "digests" or "blocks" at
+    most, but for single epochs that have more.
     """
     while begin < end:
         first = process.epochs[f"{kind}_first"][begin:end]
         ends = first + process.epochs[f"{kind}_count"][begin:end]
-        stop = int(np.searchsorted(ends, int(first[0]) + BATCH_RECORDS, "right"))
+        stop = int(np.searchsorted(ends, int(first[0]) + most, "right"))
         yield begin, begin + max(1, stop)
         begin += max(1, stop)
 
@@ -220,8 +222,7 @@ def byte_history(
     records = _blocks_history(process, region, first, end, rows)
     with DataFiles(process) as files:
         for done, record in enumerate(records):
-            if progress is not None:
-                progress(done, len(records))
+            tell(progress, done, len(records))
             while lost and lost[-1] < record["epoch"]:
                 history.lose(lost.pop())
             history.take(files, record)

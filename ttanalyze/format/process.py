@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze.errors import Error, MissingFileError, system_error
+from ttanalyze.errors import Error, MissingFileError, system_errors
 from ttanalyze.format import callstacks, layout, replayable
 from ttanalyze.format.activities import Activities
 from ttanalyze.format.annotations import Annotations
@@ -97,10 +97,8 @@ class Process(Events, Spans):
         """The data files that are there, by number, without one that never came to use."""
         found = {}
         needed = set(layout.distinct(self.epochs["segment"]).tolist())
-        try:
+        with system_errors(self.path):
             entries = os.listdir(self.path)
-        except OSError as e:
-            raise system_error(self.path, e) from None
         for name in entries:
             match = re.fullmatch(r"data-(\d{5,10})\.bin", name)
             if match:

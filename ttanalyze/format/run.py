@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ttanalyze.errors import Error, FormatError, UnreadWarning, system_error
+from ttanalyze.errors import Error, FormatError, UnreadWarning, system_errors
 from ttanalyze.format import contents, layout, manifest
 from ttanalyze.format.files import check_version, expect, expect_list, read_json
 from ttanalyze.format.layout import Array
@@ -43,10 +43,7 @@ def _table(name: str, row: str) -> functools.cached_property[pd.DataFrame]:
     def made(run: Run) -> pd.DataFrame:
         from ttanalyze.format import graph_tables, tables
 
-        table: pd.DataFrame = getattr(graph_tables if name == "graphs" else tables, name)(
-            run.processes
-        )
-        return table
+        return getattr(graph_tables if name == "graphs" else tables, name)(run.processes)
 
     made.__doc__ = f"One row per {row}; columns as in tables.{name}."
     return functools.cached_property(made)
@@ -60,10 +57,8 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
+        with system_errors(path):
             names = os.listdir(path)
-        except OSError as e:
-            raise system_error(path, e) from None
         indices = sorted(int(n[1:]) for n in names if re.fullmatch(r"p(0|[1-9]\d{0,6})", n))
         if "run.json" not in names and not indices:
             raise Error(f"{path}: not a run directory: it has no run.json")

@@ -18,7 +18,6 @@ from ttanalyze.format.activities import COARSE, OWN, STAMPED, SYNC, nodes_of, ro
 from ttanalyze.format.columns import (
     Texts,
     concat,
-    frame_of,
     joined,
     masked,
     named,
@@ -60,7 +59,7 @@ def epochs(processes: Sequence[Process]) -> pd.DataFrame:
         **plain(records, "bytes_read", "bytes_changed", "bytes_stored", "segment"),
         "controls": texts_of(processes, [r["controls"] for r in records], _setting),
     }
-    return frame_of(columns)
+    return pd.DataFrame(columns)
 
 
 def _setting(process: Process, offset: int) -> str | None:
@@ -94,7 +93,7 @@ def regions(processes: Sequence[Process]) -> pd.DataFrame:
         "death_call": texts_of(processes, [t.death_call for t in tables], Process.call),
         "death_seq": masked(concat([t.death_seq for t in tables], "u8"), alive),
     }
-    return frame_of(columns)
+    return pd.DataFrame(columns)
 
 
 AXES = {
@@ -143,8 +142,7 @@ class EventTable:
         """
         wanted = columns or list(EVENT_FIELDS)
         made = {c: self._column(c, processes, records) for c in wanted}
-        frame: pd.DataFrame = pd.DataFrame(made, copy=False)
-        return frame
+        return pd.DataFrame(made, copy=False)
 
     def _column(self, column: str, processes: Sequence[Process], records: Sequence[Any]) -> Any:
         if column == "process":
@@ -202,7 +200,7 @@ class ActivityTable:
     ) -> pd.DataFrame:
         """The columns, as in activities, of some tt_activity records of each process, by seq."""
         made = {c: self._column(c, processes, records) for c in columns}
-        return frame_of(made)
+        return pd.DataFrame(made)
 
     def _column(self, column: str, processes: Sequence[Process], records: Sequence[Array]) -> Any:
         if column == "process":
@@ -307,7 +305,7 @@ def ranges(processes: Sequence[Process]) -> pd.DataFrame:
         "category": concat([r["grid"][:, 1] for r in begins], "u4"),
         "payload": concat([said.payloads(r) for r in begins], "f8"),
     }
-    return frame_of(columns)
+    return pd.DataFrame(columns)
 
 
 def annotation_path(process: Process, number: int) -> str | None:
@@ -328,7 +326,7 @@ def digests(processes: Sequence[Process], first: int = 0, last: int | None = Non
         "epoch": concat(numbers, "u4"),
         **plain(records, "region", "digest", "changed"),
     }
-    return frame_of(columns)
+    return pd.DataFrame(columns)
 
 
 def functions(processes: Sequence[Process]) -> pd.DataFrame:
@@ -344,7 +342,7 @@ def functions(processes: Sequence[Process]) -> pd.DataFrame:
         **plain(records, "registers", "shared", "local", "max_threads"),
         **plain(records, "param_bytes", "param_count"),
     }
-    return frame_of(columns)
+    return pd.DataFrame(columns)
 
 
 def checksums(processes: Sequence[Process]) -> Any:
@@ -377,7 +375,7 @@ def stacks(processes: Sequence[Process]) -> pd.DataFrame:
         "file": names_of(file),
         "line": nullable(np.array(line, "i8"), 0),
     }
-    return frame_of(columns)
+    return pd.DataFrame(columns)
 
 
 def labels(processes: Sequence[Process]) -> pd.DataFrame:
@@ -386,7 +384,7 @@ def labels(processes: Sequence[Process]) -> pd.DataFrame:
     (the first in which it holds), seq. In the order in which names were given.
     """
     records = [p.labels.records for p in processes]
-    return frame_of(_label_columns(processes, records) | plain(records, "epoch", "seq"))
+    return pd.DataFrame(_label_columns(processes, records) | plain(records, "epoch", "seq"))
 
 
 def tensors(process: Process, *, epoch: int | None = None, seq: int | None = None) -> pd.DataFrame:
@@ -400,7 +398,7 @@ def tensors(process: Process, *, epoch: int | None = None, seq: int | None = Non
         for name in ("offset", "start", "label", "type"):
             some[name] = parts[name]
         found.append(some)
-    return frame_of(_label_columns([process], [np.concatenate(found)]))
+    return pd.DataFrame(_label_columns([process], [np.concatenate(found)]))
 
 
 def _label_columns(processes: Sequence[Process], records: Sequence[Array]) -> dict[str, Any]:
@@ -434,4 +432,4 @@ def modules(processes: Sequence[Process]) -> pd.DataFrame:
         **plain(records, "context", "globals"),
         "missing": named(joined(records, "missing"), layout.MISSING),
     }
-    return frame_of(columns)
+    return pd.DataFrame(columns)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ttanalyze._cuda import ffi
 from ttanalyze.code import demangle
-from ttanalyze.errors import Error, system_error
+from ttanalyze.errors import Error, system_errors
 from ttanalyze.gpu import arguments
 from ttanalyze.gpu.device import Context, Device
 from ttanalyze.gpu.driver import EndedError
@@ -69,10 +69,8 @@ class Module:
         if isinstance(source, (bytes, bytearray, memoryview)):
             return cls(bytes(source), device)
         path = Path(source)
-        try:
+        with system_errors(path):
             image = path.read_bytes()
-        except OSError as e:
-            raise system_error(path, e) from None
         return cls(image, device, str(path))
 
     def __repr__(self) -> str:

@@ -213,8 +213,7 @@ def table(nodes: list[Node]) -> pd.DataFrame:
         "device": [False] * len(nodes),
         "known": [bool(n.work or n.row) or n.kind not in READERS for n in nodes],
     }
-    frame: pd.DataFrame = pd.DataFrame(columns)
-    return frame
+    return pd.DataFrame(columns)
 
 
 def edges(device: Device, graph: Any, nodes: list[Node]) -> pd.DataFrame:
@@ -251,5 +250,4 @@ def edges(device: Device, graph: Any, nodes: list[Node]) -> pd.DataFrame:
     names = ("from", "to", "from_port", "to_port", "type")
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     made = {name: pd.array(list(c), "int64") for name, c in zip(names, columns, strict=True)}
-    frame: pd.DataFrame = pd.DataFrame(made)
-    return frame
+    return pd.DataFrame(made)

@@ -30,8 +30,7 @@ class once_property(Generic[T]):  # noqa: N801
         with self._lock:
             if self._name not in of.__dict__:
                 of.__dict__[self._name] = self._make(of)
-        value: T = of.__dict__[self._name]
-        return value
+        return of.__dict__[self._name]
 
 
 def once(make: Callable[P, T]) -> Callable[P, T]:

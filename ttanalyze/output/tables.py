@@ -75,16 +75,14 @@ def table_text(pieces: Iterator[pd.DataFrame], most: int | None, width: int = 0)
 def join(pieces: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Tables one below the other, whose categories may be of different number."""
     if len(pieces) == 1:
-        one: pd.DataFrame = pieces[0].reset_index(drop=True)
-        return one
+        return pieces[0].reset_index(drop=True)
     for column in pieces[0].columns:
         kinds: list[Any] = [piece[column].dtype for piece in pieces]
         if isinstance(kinds[0], pd.CategoricalDtype) and any(k != kinds[0] for k in kinds):
             names = dict.fromkeys(name for kind in kinds for name in kind.categories)
             index = pd.Index(list(names), dtype="object")
             pieces = [p.assign(**{column: p[column].cat.set_categories(index)}) for p in pieces]
-    whole: pd.DataFrame = pd.concat(pieces, ignore_index=True)
-    return whole
+    return pd.concat(pieces, ignore_index=True)
 
 
 def written(pieces: Iterator[pd.DataFrame], form: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from ttanalyze.errors import Error, system_error
+from ttanalyze.errors import Error, system_errors
 from ttanalyze.output import text
 from ttanalyze.schemas.schema import check_of
 from ttanalyze.util.progress import Progress
@@ -90,15 +90,12 @@ def validate(
     path = Path(path)
     if kind is not None and kind not in KINDS:
         raise Error(f"--kind {kind}: must be one of {', '.join(KINDS)}")
-    try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            checking = _Checking(file, os.fstat(file.fileno()).st_size, progress)
-            kind = kind or _kind(path, file)
-            found = checking.records(kind) if kind in RECORDS else checking.document(kind)
-            faults = list(itertools.islice(found, MOST))
-            more = next(found, None) is not None
-    except OSError as e:
-        raise system_error(path, e) from None
+    with system_errors(path), os.fdopen(open_regular(path), "rb") as file:
+        checking = _Checking(file, os.fstat(file.fileno()).st_size, progress)
+        kind = kind or _kind(path, file)
+        found = checking.records(kind) if kind in RECORDS else checking.document(kind)
+        faults = list(itertools.islice(found, MOST))
+        more = next(found, None) is not None
     return Report(os.fspath(path), kind, checking.checked, faults, more)
 
 

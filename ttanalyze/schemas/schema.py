@@ -36,8 +36,7 @@ LARGEST = (1 << 64) - 1
 def load(name: str) -> Schema:
     """The schema in schemas/NAME.json."""
     file = resources.files("ttanalyze") / "schemas" / f"{name}.json"
-    found: Schema = orjson.loads(file.read_bytes())
-    return found
+    return orjson.loads(file.read_bytes())
 
 
 @functools.cache

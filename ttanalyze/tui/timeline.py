@@ -281,12 +281,7 @@ class Timeline:
 
     def row(self, region: int) -> int:
         """The row of a region in process.regions. Raises Error where there is no such region."""
-        found = -1
-        if 0 <= region < layout.NO_ID:
-            found = int(self.process.regions.rows(np.array([region]))[0])
-        if found < 0:
-            raise Error(f"no region {region} in process {self.process.index}")
-        return found
+        return contents.region_row(self.process, region)
 
     def size(self, region: int) -> int:
         return int(self.process.regions.size[self.row(region)])
@@ -408,7 +403,7 @@ class Timeline:
 
     def _call(self, kind: str, record: Any) -> str:
         if kind == "launch":
-            grid, block = (_extent(record[field]) for field in ("grid", "block"))
+            grid, block = (text.extent(record[field].tolist()) for field in ("grid", "block"))
             shared = f", {int(record['shared'])}" if record["shared"] else ""
             return f"{self.kernel(int(record['id']))} <<<{grid}, {block}{shared}>>>"
         words = [self.process.call(int(record["call"])) or kind]
@@ -458,12 +453,6 @@ class Timeline:
             if number and kind != launch:
                 parts.append(_times(layout.EVENT_KINDS[kind], number))
         return ", ".join(parts)
-
-
-def _extent(sizes: Array) -> str:
-    """Three sizes without those at the end that are 1."""
-    x, y, z = sizes.tolist()
-    return f"({x}, {y}, {z})" if z > 1 else f"({x}, {y})" if y > 1 else str(x)
 
 
 def _times(what: str, number: int) -> str:

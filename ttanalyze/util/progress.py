@@ -7,6 +7,11 @@ from collections.abc import Callable
 Progress = Callable[[int, int], None] | None  # called with what is done, and with all of it
 
 
+def tell(progress: Progress, done: int, total: int) -> None:
+    if progress:
+        progress(done, total)
+
+
 def counted(progress: Progress, total: int) -> Callable[[int], None]:
     """What is called with each part that is done, and tells progress."""
     done = 0
@@ -14,7 +19,6 @@ def counted(progress: Progress, total: int) -> Callable[[int], None]:
     def advance(more: int) -> None:
         nonlocal done
         done += more
-        if progress:
-            progress(done, total)
+        tell(progress, done, total)
 
     return advance

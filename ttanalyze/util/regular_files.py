@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-from ttanalyze.errors import Error, system_error
+from ttanalyze.errors import Error, system_error, system_errors
 
 
 def open_regular(path: str | os.PathLike[str]) -> int:
@@ -32,14 +32,11 @@ def open_regular(path: str | os.PathLike[str]) -> int:
 
 def read_regular(path: str | os.PathLike[str], most: int) -> bytes:
     """The contents of a regular file of at most so many bytes. Raises Error for anything else."""
-    try:
-        with open(open_regular(path), "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > most:
-                raise Error(f"{Path(path)}: larger than {most:,} bytes")
-            return file.read(size) or b""
-    except OSError as e:
-        raise system_error(path, e) from None
+    with system_errors(path), open(open_regular(path), "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise Error(f"{Path(path)}: larger than {most:,} bytes")
+        return file.read(size) or b""
 
 
 def _check(path: str | os.PathLike[str], status: os.stat_result) -> None:

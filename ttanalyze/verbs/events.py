@@ -32,7 +32,7 @@ from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.run import Run
 from ttanalyze.output import tables as show
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 
 STACKS = ("dedup", "full", "nostack")
 FORMATS = ("ndjson", "json", "csv", "table")
@@ -142,8 +142,7 @@ def _frame(piece: _Piece) -> pd.DataFrame:
             columns[name] = values
     if piece.callers is not None:
         columns["caller"] = piece.callers
-    frame: pd.DataFrame = pd.DataFrame(columns)
-    return frame
+    return pd.DataFrame(columns)
 
 
 def _screen(frame: pd.DataFrame) -> pd.DataFrame:
@@ -161,8 +160,7 @@ def _screen(frame: pd.DataFrame) -> pd.DataFrame:
             None if row[0] < 0 else ",".join(map(str, row)) for row in zip(*axes, strict=True)
         ]
     whole = frame.assign(**columns)
-    shown: pd.DataFrame = whole[[name for name in SHOWN if name in whole]]
-    return shown
+    return whole[[name for name in SHOWN if name in whole]]
 
 
 # ---- what is in them ----
@@ -216,8 +214,7 @@ def _all_pieces(
                 if chosen.any():
                     nothing = False
                     yield _piece(kernels, rows.take(chosen), ids[chosen], known)
-            if progress:
-                progress(done, total)
+            tell(progress, done, total)
     if nothing:  # which has columns still
         yield _piece(_Kernels(None, wanted), graph_kernels.NONE, np.empty(0, "i8"), known)
 
@@ -312,8 +309,7 @@ class _Kernels:
         """The first epoch that was cut after each launch; None where none was."""
         if self.process is None:
             return []
-        found: list[int | None] = epoch_of(self.process, seqs).to_numpy("O", na_value=None).tolist()
-        return found
+        return epoch_of(self.process, seqs).to_numpy("O", na_value=None).tolist()
 
     def times(self, rows: Rows) -> list[list[int | None]]:
         """TIMES of each launch, and each kernel of a graph; None where they are not known."""

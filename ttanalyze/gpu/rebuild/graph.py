@@ -62,8 +62,7 @@ class Check:
         names = ("region", "label", "size", "same", "digest", "expected", "blocks", "new")
         columns: dict[str, Any] = {n: [getattr(f, n) for f in self.findings] for n in names}
         columns["first_block"] = pd.array([f.first_block for f in self.findings], "Int64")
-        frame: pd.DataFrame = pd.DataFrame(columns)
-        return frame
+        return pd.DataFrame(columns)
 
     def __str__(self) -> str:
         if self.same:

@@ -10,7 +10,7 @@ from ttanalyze.format import layout
 from ttanalyze.format.history import MOST_BYTES, Version, blocks_history, byte_history, changes
 from ttanalyze.format.layout import BLOCK_SIZE
 from ttanalyze.format.process import Process
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.blame.suspects import Suspects, calls_recorded, suspects
 from ttanalyze.verbs.blame.target import Target
 
@@ -124,8 +124,7 @@ def blame(
     shown = []
     for entry in entries[-most:] if most else entries:
         shown.append(_change(target, entry))
-        if progress is not None:
-            progress(len(shown), min(most or len(entries), len(entries)))
+        tell(progress, len(shown), min(most or len(entries), len(entries)))
     return Blame(target, first, last, shown, len(entries), calls_recorded(process))
 
 

@@ -20,7 +20,7 @@ from ttanalyze.format.history import MOST_BYTES, batches, byte_history, region_h
 from ttanalyze.format.layout import BLOCK_SIZE, Array
 from ttanalyze.format.process import Process
 from ttanalyze.format.recompute import Contents
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.blame.changes import described
 from ttanalyze.verbs.blame.condition import Condition
 from ttanalyze.verbs.blame.plausible import looks_like
@@ -188,8 +188,7 @@ class _Watch:
         return Hit(region, label_of(self.process, region), items, first, data)
 
     def _advance(self, epoch: int) -> None:
-        if self._progress is not None:
-            self._progress(max(0, epoch - self.first), max(1, self.last + 1 - self.first))
+        tell(self._progress, max(0, epoch - self.first), max(1, self.last + 1 - self.first))
 
     # ---- a part of a region ----
 

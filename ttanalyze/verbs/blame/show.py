@@ -225,16 +225,10 @@ def _suspects(found: Suspects, names: _Names) -> list[str]:
 def _suspect(suspect: Suspect, names: _Names) -> str:
     what: list[Any] = [suspect.call or suspect.kind]
     if suspect.kernel is not None and suspect.grid is not None and suspect.block is not None:
-        grid, block = _extent(suspect.grid), _extent(suspect.block)
+        grid, block = text.extent(suspect.grid), text.extent(suspect.block)
         what = [names[suspect.kernel], f"<<<{grid}, {block}>>>"]
     if suspect.bytes is not None:
         what.append(text.size(suspect.bytes))
     stream = f", stream {suspect.stream}" if suspect.stream else ""
     caller = f", from {text.printable(suspect.caller)}" if suspect.caller else ""
     return f"call {suspect.seq}{stream}: {' '.join(what)} ({suspect.how}){caller}"
-
-
-def _extent(sizes: list[int]) -> str:
-    while len(sizes) > 1 and sizes[-1] == 1:
-        sizes = sizes[:-1]
-    return str(sizes[0]) if len(sizes) == 1 else f"({', '.join(map(str, sizes))})"

@@ -24,7 +24,7 @@ from ttanalyze.format.expected import ExpectedProcess, load, parse
 from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.run import Run
 from ttanalyze.output import text
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.diff import match
 from ttanalyze.verbs.diff.details import Details, Types
 from ttanalyze.verbs.diff.histories import contents_of, history, shared_points
@@ -373,8 +373,7 @@ class _Diff:
         return epochs[sure]
 
     def _advance(self, done: int, total: int) -> None:
-        if self.progress:
-            self.progress(min(self.done + done, self.total), self.total)
+        tell(self.progress, min(self.done + done, self.total), self.total)
 
     def _add_regions(self, out: ProcessDiff, regions: MatchedRegions, other: Array) -> None:
         """Adds the regions without a counterpart, and the pairs of `other` sizes."""
@@ -431,5 +430,4 @@ def _without_contexts(side: Side) -> Side:
 def _contexts(a: Side, b: Side, *calls: Calls | None) -> list[int]:
     them = [of.context for side in (a, b) for of in (side, side.regions)]
     them += [of.context for of in calls if of is not None]
-    contexts: list[int] = np.unique(np.concatenate([distinct(one) for one in them])).tolist()
-    return contexts
+    return np.unique(np.concatenate([distinct(one) for one in them])).tolist()

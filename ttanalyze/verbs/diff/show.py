@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from ttanalyze.code.demangle import demangle, short
+from ttanalyze.code.demangle import demangle, readable
 from ttanalyze.core import bytewise, stacks
 from ttanalyze.core.tensors import TensorByte, TensorDifference
 from ttanalyze.core.values import ValueDifference
@@ -23,7 +23,6 @@ from ttanalyze.verbs.diff.report import (
 )
 
 SHOWN = 8  # rows of a table
-WHOLE = 40  # letters of a kernel's name
 DASH, TIMES = "\N{EN DASH}", "\N{MULTIPLICATION SIGN}"
 
 
@@ -51,11 +50,7 @@ def _kernels(report: DiffReport) -> Iterator[str]:
 
 
 def _name(kernel: str | None) -> str:
-    """A kernel's name as one reads it, whole where it is short; safe to print."""
-    if not kernel:
-        return GRAPH
-    name = demangle([kernel])[0]
-    return text.printable(name if len(name) <= WHOLE else short(name))
+    return readable(kernel) if kernel else GRAPH
 
 
 class _Show:
@@ -408,7 +403,7 @@ def _suspect(found: Suspect) -> list[str]:
     if found.kind == "launch":
         assert found.grid is not None and found.block is not None
         shared = f", {found.shared}" if found.shared else ""
-        shape = f"{_shape(found.grid)}, {_shape(found.block)}{shared}"
+        shape = f"{text.extent(found.grid, TIMES)}, {text.extent(found.block, TIMES)}{shared}"
         what = f"{_name(found.kernel)}<<<{shape}>>>"
     elif found.kind == "graph-launch":
         what = "launch of a graph"
@@ -428,14 +423,6 @@ def _suspect(found: Suspect) -> list[str]:
     made_by = text.printable(stacks.caller(found.stack)) if found.stack else DASH
     said = text.printable(found.range) if found.range else DASH
     return [*calls, str(found.stream), what, made_by, said, how]
-
-
-def _shape(sizes: Iterable[int]) -> str:
-    """A grid or block, without the axes at the end that are 1."""
-    kept = list(sizes)
-    while len(kept) > 1 and kept[-1] == 1:
-        kept.pop()
-    return TIMES.join(map(str, kept))
 
 
 def _stretch(found: Stretch) -> list[str]:

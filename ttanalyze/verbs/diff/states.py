@@ -16,7 +16,7 @@ import numpy as np
 from ttanalyze.core.digests import Points
 from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.unread import EPOCH_BITS, EPOCH_MASK, Unread, keys_of
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.diff.sides import Side
 
 BATCH = 1 << 20  # digests of a side that are compared at once
@@ -167,8 +167,7 @@ class _Comparison:
         while begin < points and not (self.stop and self.total):
             end = max(begin + 1, min(self.a.fits(begin), self.b.fits(begin), points))
             begin = self._batch(begin, end)
-            if progress:
-                progress(begin, points)
+            tell(progress, begin, points)
         order = np.lexsort((self.rows[:, 0], self.rows[:, 1]))
         rows = self.rows[order]
         return Stretches(

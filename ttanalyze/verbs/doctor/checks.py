@@ -17,7 +17,7 @@ from typing import Any
 from ttanalyze.errors import Error
 from ttanalyze.output import text
 from ttanalyze.util import libraries
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 CHECKS = 12
@@ -64,8 +64,7 @@ def doctor(folder: Path | None = None, progress: Progress = None) -> Diagnosis:
     checks: list[Check] = []
     for check in _checks(folder or Path.cwd()):
         checks.append(check)
-        if progress:
-            progress(len(checks), CHECKS)
+        tell(progress, len(checks), CHECKS)
     works = {check.name: check.status == OK for check in checks}
     fit = works["recorder"]
     return Diagnosis(fit and works["device"], fit and works["simulator"], checks)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ttanalyze import __version__
 from ttanalyze.code import demangle
-from ttanalyze.errors import Error, system_error
+from ttanalyze.errors import Error, system_errors
 from ttanalyze.format import layout
 from ttanalyze.format.contents import DataFiles
 from ttanalyze.format.layout import BLOCK_SIZE, Array
@@ -116,7 +116,7 @@ def export(
     if there and not force:
         raise Error(f"{folder}: exists; --force replaces it")
     draft, old = (to.with_name(f".{to.name}.{os.getpid()}.{what}") for what in ("tmp", "old"))
-    try:
+    with system_errors(folder):
         try:
             draft.mkdir(parents=True)
             _write(needs, draft, python, progress)
@@ -128,8 +128,6 @@ def export(
                 old.rename(to)
             for left in (draft, old):
                 shutil.rmtree(left, ignore_errors=True)
-    except OSError as e:
-        raise system_error(folder, e) from None
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     sizes = {str(path.relative_to(folder)): path.stat().st_size for path in paths}
     return Exported(folder, needs, sizes)

@@ -176,8 +176,7 @@ def _best(
         if top is not None and count > max(HELD, 4 * top):
             held = [ordered(join(held), order).iloc[:top]]
             count = len(held[0])
-    best: pd.DataFrame = ordered(join(held), order).iloc[:top].reset_index(drop=True)
-    return best
+    return ordered(join(held), order).iloc[:top].reset_index(drop=True)
 
 
 def _candidates(piece: Piece, rows: Array | None, by: str, top: int) -> Array | None:
@@ -317,8 +316,7 @@ def _one(part: pd.DataFrame) -> pd.DataFrame:
         sums = ("_sum", "_high", "_low", "_n")
         zero = {c: 0 if c == "count" or c.endswith(sums) else pd.NA for c in part.columns}
         part = pd.DataFrame([zero]).astype("Int64")
-    one: pd.DataFrame = part.reset_index(drop=True)
-    return one
+    return part.reset_index(drop=True)
 
 
 def _combined(parts: list[pd.DataFrame], keys: list[str]) -> pd.DataFrame:

@@ -18,9 +18,9 @@ import pandas as pd
 from ttanalyze.code import demangle
 from ttanalyze.core import stacks
 from ttanalyze.core.run_tables import Table, Whole
-from ttanalyze.errors import Error, system_error
+from ttanalyze.errors import Error, system_errors
 from ttanalyze.format.columns import categories
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 from ttanalyze.util.regular_files import open_regular
 
 PIECE = 1 << 15  # lines
@@ -87,8 +87,7 @@ class EventsFile(RecordsFile):
             if len(rows) == PIECE:
                 yield _Batch(lines, rows, numbers).frame(columns, made)
                 rows, numbers, given = [], [], True
-                if progress:
-                    progress(lines.at, total)
+                tell(progress, lines.at, total)
         if rows or not given:
             yield _Batch(lines, rows, numbers).frame(columns, made)
 
@@ -111,18 +110,15 @@ class Lines:
 
     def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """The object of each line that is not empty, and the line's number from 1."""
-        try:
-            with os.fdopen(open_regular(self._path), "rb") as file:
-                number = 0
-                while line := file.readline(LONGEST):
-                    number += 1
-                    self.at += len(line)
-                    if len(line) == LONGEST:
-                        raise self.error(number, f"longer than {LONGEST} bytes")
-                    if line.strip():
-                        yield number, self._record(number, line)
-        except OSError as e:
-            raise system_error(self._path, e) from None
+        with system_errors(self._path), os.fdopen(open_regular(self._path), "rb") as file:
+            number = 0
+            while line := file.readline(LONGEST):
+                number += 1
+                self.at += len(line)
+                if len(line) == LONGEST:
+                    raise self.error(number, f"longer than {LONGEST} bytes")
+                if line.strip():
+                    yield number, self._record(number, line)
 
     def _record(self, number: int, line: bytes) -> dict[str, Any]:
         try:
@@ -134,8 +130,7 @@ class Lines:
             raise self.error(number, "not an object with a type")
         if kind not in self._types:
             raise self.error(number, f"record type {kind[:40]!r} is not a {self._what}")
-        found: dict[str, Any] = record
-        return found
+        return record
 
 
 class _Stacks:
@@ -225,8 +220,7 @@ class _Batch:
 
     def frame(self, columns: Sequence[str], texts: dict[str, _Texts]) -> pd.DataFrame:
         made = {column: self._column(column, texts[column]) for column in columns}
-        frame: pd.DataFrame = pd.DataFrame(made, index=range(len(self._rows)))
-        return frame
+        return pd.DataFrame(made, index=range(len(self._rows)))
 
     def _column(self, column: str, texts: _Texts) -> Any:
         if column == "kind":

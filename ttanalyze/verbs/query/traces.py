@@ -20,7 +20,7 @@ from ttanalyze.core.run_tables import Table, Whole
 from ttanalyze.disassembly.decode import parsed
 from ttanalyze.errors import Error
 from ttanalyze.format.columns import categories
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.query.files import PIECE, EventsFile, Lines, RecordsFile
 
 METADATA = "kernel_metadata"
@@ -73,8 +73,7 @@ class TraceFile(RecordsFile):
             if len(rows) == PIECE:
                 yield rows.frame()
                 given = True
-                if progress:
-                    progress(lines.at, total)
+                tell(progress, lines.at, total)
         if len(rows) or not given:
             yield rows.frame()
 

@@ -81,8 +81,7 @@ def counterpart(rows: Sequence[Row], pc: int) -> Row | None:
             if names[i] in BARRIERS and to_barrier:
                 break
             if wanted.get(names[i], 0) & space:
-                found: Row = rows[i]
-                return found
+                return rows[i]
     return None
 
 

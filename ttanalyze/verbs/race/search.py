@@ -16,12 +16,12 @@ import orjson
 from ttanalyze import options
 from ttanalyze.core import delays
 from ttanalyze.core.values import Tolerance, Type
-from ttanalyze.errors import Error, system_error
+from ttanalyze.errors import Error, system_errors
 from ttanalyze.format import open_run
 from ttanalyze.format.files import expect_list, read_json
 from ttanalyze.output import text
 from ttanalyze.output.files import private, replacing
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.diff import DiffReport, Divergence, ProcessDiff, diff
 from ttanalyze.verbs.race import pairs
 from ttanalyze.verbs.race.instructions import late
@@ -116,7 +116,7 @@ class Race:
     def _prepare(self) -> None:
         wanted = _plain(self.settings)
         state = self.out / STATE
-        try:
+        with system_errors(self.out):
             if state.exists():
                 known = read_json(state)
                 if known.get("settings") == wanted:
@@ -128,8 +128,6 @@ class Race:
             elif self.out.exists() and any(self.out.iterdir()):
                 raise Error(f"{self.out} exists; choose another name, or replace it with --force")
             self.out.mkdir(0o700, exist_ok=True)
-        except OSError as e:
-            raise system_error(self.out, e) from None
         self._note()
 
     def _note(self) -> None:
@@ -228,8 +226,7 @@ class Race:
         report.wanted = settings.runs
         reference = self._undelayed(report)
         for done, seed in enumerate(range(settings.first, settings.first + settings.runs)):
-            if progress:
-                progress(done, settings.runs)
+            tell(progress, done, settings.runs)
             report.runs = done + 1
             if seed in self._same:
                 continue
@@ -353,8 +350,7 @@ def _plain(settings: Settings) -> dict[str, Any]:
     """What recordings depend on, as it comes back from JSON."""
     names = ("command", "delay", "launch_delay", "record", "sim")
     known = asdict(settings)
-    plain: dict[str, Any] = orjson.loads(orjson.dumps({name: known[name] for name in names}))
-    return plain
+    return orjson.loads(orjson.dumps({name: known[name] for name in names}))
 
 
 def _write(path: Path, config: delays.Config) -> None:

@@ -29,7 +29,7 @@ import orjson
 
 from ttanalyze import options
 from ttanalyze._format import ffi
-from ttanalyze.errors import Error, system_error
+from ttanalyze.errors import Error, system_error, system_errors
 from ttanalyze.format import statuses
 from ttanalyze.output import text
 from ttanalyze.output.files import directory, replace_in
@@ -185,7 +185,7 @@ def make_way(out: Path, force: bool) -> None:
         return
     except OSError as e:
         raise system_error(out, e) from None
-    try:
+    with system_errors(out):
         if stat.S_ISDIR(mode) and not os.listdir(out):
             out.rmdir()
             return
@@ -194,8 +194,6 @@ def make_way(out: Path, force: bool) -> None:
         if not stat.S_ISDIR(mode) or not _is_run(out):
             raise Error(f"{out} exists and is not a run directory; choose another name")
         shutil.rmtree(out)
-    except OSError as e:
-        raise system_error(out, e) from None
 
 
 def _is_run(folder: Path) -> bool:

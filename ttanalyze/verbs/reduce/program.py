@@ -19,7 +19,7 @@ import orjson
 import xxhash
 
 from ttanalyze.core import delays
-from ttanalyze.errors import Error, FormatError, system_error
+from ttanalyze.errors import Error, FormatError, system_errors
 from ttanalyze.format import open_run
 from ttanalyze.format.files import read_json
 from ttanalyze.format.run import Run
@@ -134,7 +134,7 @@ class _Test:
         """Runs it. Raises Error where that can't be done."""
         self._file.write_text(candidate.to_json())
         words = [word.replace(CONFIG, str(self._file)) for word in self._settings.command()]
-        try:
+        with system_errors(words[0]):
             child = subprocess.Popen(
                 words,
                 env={**os.environ, VARIABLE: str(self._file)},
@@ -143,8 +143,6 @@ class _Test:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        except OSError as e:
-            raise system_error(words[0], e) from None
         try:
             status = child.wait(self._settings.timeout or None)
         except subprocess.TimeoutExpired:

@@ -73,8 +73,7 @@ class Plan:
     @property
     def rows(self) -> list[int]:
         """The regions that were there, by row of process.regions."""
-        rows: list[int] = self.span.regions.tolist()
-        return rows
+        return self.span.regions.tolist()
 
     @property
     def notes(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ttanalyze.code.demangle import demangle, short
+from ttanalyze.code.demangle import demangle, readable
 from ttanalyze.core import bytewise
 from ttanalyze.core.values import ValueDifference
 from ttanalyze.output import text
@@ -23,16 +23,9 @@ from ttanalyze.verbs.replay.spans import Stretch
 from ttanalyze.verbs.replay.timing import Times
 
 HUES = {SAME: "green", DIFFERS: "red", FAILED: "red", REFUSED: "yellow", UNCHECKED: "yellow"}
-WHOLE = 40  # letters of a kernel's name
 SHOWN = 8  # regions, tensors
 TIMES = "\N{MULTIPLICATION SIGN}"
 SIDES = ("recorded", "replayed")
-
-
-def kernel_name(kernel: str) -> str:
-    """A kernel's name as one reads it, whole where it is short; safe to print."""
-    name = demangle([kernel])[0]
-    return text.printable(name if len(name) <= WHOLE else short(name))
 
 
 def outcome_text(found: Outcome, colour: bool = False) -> str:
@@ -59,7 +52,7 @@ def outcome_text(found: Outcome, colour: bool = False) -> str:
 
 
 def _verdict(found: Outcome) -> str:
-    what = f"launch {found.seq}" + (f" of {kernel_name(found.kernel)}" if found.kernel else "")
+    what = f"launch {found.seq}" + (f" of {readable(found.kernel)}" if found.kernel else "")
     if found.status == SAME:
         within = " within the tolerance" if found.differences else ""
         regions = text.count(found.regions, "region")
@@ -143,7 +136,7 @@ def outcomes_text(found: Sequence[Outcome], colour: bool = False, width: int = 0
     rows = [[*head, *(["µs"] if timed else [])]]
     for one in found:
         grid, block = (",".join(map(str, size)) for size in (one.grid, one.block))
-        row = [str(one.seq), kernel_name(one.kernel), grid, block, text.size(one.bytes), one.status]
+        row = [str(one.seq), readable(one.kernel), grid, block, text.size(one.bytes), one.status]
         rows.append([*row, *([f"{one.times.median:,.2f}" if one.times else ""] if timed else [])])
     out = [text.table(rows, {0, 4, 6}, width)]
     out += noted((str(one.seq), _why(one)) for one in found if one.status in (REFUSED, FAILED))
@@ -233,7 +226,7 @@ def verdicts_text(found: Sequence[Verdict], colour: bool = False, width: int = 0
         runs = sum(one.runs for one in launches)
         known = [one.recorded for one in launches if one.recorded is not None]
         recorded = "yes" if known and all(known) else "no" if known else ""
-        rows.append([kernel_name(kernel), str(len(launches)), f"{runs:,}", result, recorded])
+        rows.append([readable(kernel), str(len(launches)), f"{runs:,}", result, recorded])
     out.append(text.table(rows, {1, 2}, width))
     out += noted((str(one.seq), _why(one)) for one in found if one.reason)
     for one in found:
@@ -250,7 +243,7 @@ def verdicts_text(found: Sequence[Verdict], colour: bool = False, width: int = 0
     word = text.coloured(VARIES, "red", colour) if varying else STEADY
     if not varying and any(one.variations for one in found):
         word += " beyond the tolerance"
-    names = ", ".join(kernel_name(kernel) for kernel in varying[:SHOWN])
+    names = ", ".join(readable(kernel) for kernel in varying[:SHOWN])
     tail = f": {text.count(len(varying), 'kernel')} ({names})" if varying else ""
     out.append(f"{word}{tail}, of {text.count(len(kernels), 'kernel')} in {several}")
     return "\n".join(out)

@@ -26,7 +26,7 @@ from ttanalyze.gpu.rebuild.epochs import good_epochs, is_partial
 from ttanalyze.gpu.rebuild.graph import build, check_kinds, written_by_others
 from ttanalyze.gpu.rebuild.replay_context import Maker, ReplayContext, moved_notes
 from ttanalyze.gpu.rebuild.steps import Launch, Span, Upload, summary
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.replay.compare import RegionDifference, Tolerances, Types, differences
 from ttanalyze.verbs.replay.plan import PARTIAL, lacking
 from ttanalyze.verbs.replay.run import DIFFERS, FAILED, REFUSED, SAME, is_lost, status_of
@@ -82,8 +82,7 @@ def replay_span(
     now: State | None = None  # what memory holds
     lost = False
     for done, one in enumerate(planned):
-        if progress is not None:
-            progress(done, len(planned))
+        tell(progress, done, len(planned))
         if isinstance(one, Stretch):
             out.append(one)
             now = None

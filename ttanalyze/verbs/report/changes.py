@@ -15,6 +15,7 @@ import numpy as np
 
 from ttanalyze.errors import Error
 from ttanalyze.format import layout
+from ttanalyze.format.history import batches
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
 
@@ -134,7 +135,7 @@ def changes(
     epochs, changed = np.zeros(count, "u8"), np.zeros(count, "u8")
     earliest, latest = np.full(count, total, "u4"), np.zeros(count, "u4")
     per_epoch = np.zeros(total, "u8")
-    for begin, end in _pieces(process):
+    for begin, end in batches(process, "blocks", 0, len(process.epochs), PIECE):
         records = process.blocks(begin, end)
         at = process.epoch_of("blocks", begin, end)
         rows = regions.rows(records["region"])
@@ -176,7 +177,7 @@ def _most_written(process: Process, limit: int) -> Array:
     if len(captured) <= limit:
         return captured
     listed = np.zeros(len(regions), "f8")
-    for begin, end in _pieces(process, "digests"):
+    for begin, end in batches(process, "digests", 0, len(process.epochs), PIECE):
         records = process.digests(begin, end)
         rows = regions.rows(records["region"])
         listed += np.bincount(rows, records["changed"], len(regions))
@@ -198,18 +199,6 @@ def _block_rows(blocks: Array, limit: int) -> tuple[Array, Array]:
         if first[-1] <= limit or most == 1:
             return first, merged
         most //= 2
-
-
-def _pieces(process: Process, kind: str = "blocks") -> list[tuple[int, int]]:
-    """Epochs [begin, end) with about PIECE records each, and at least one epoch."""
-    total = len(process.epochs)
-    ends = process.epochs[f"{kind}_first"] + process.epochs[f"{kind}_count"]
-    out, begin, done = [], 0, 0
-    while begin < total:
-        end = max(begin + 1, int(np.searchsorted(ends, done + PIECE, "right")))
-        out.append((begin, end))
-        begin, done = end, int(ends[end - 1])
-    return out
 
 
 def _changed(known: Array, places: Array, digests: Array) -> Array:

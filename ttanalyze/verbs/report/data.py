@@ -78,8 +78,7 @@ class Clock:
     def __call__(self, seqs: Array) -> Array:
         if not self.known.shape[1]:
             return np.zeros(len(seqs))
-        times: Array = np.floor(np.interp(seqs.astype("f8"), self.known[0], self.known[1]))
-        return times
+        return np.floor(np.interp(seqs.astype("f8"), self.known[0], self.known[1]))
 
 
 def clock_of(process: Process, events: Array) -> Clock:

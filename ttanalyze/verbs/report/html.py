@@ -39,7 +39,7 @@ def page(run: Run, against: Run | None = None, progress: Progress = None) -> str
         limits = limits.divided(2)
     script = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
     nonce = hashlib.sha256(f"{packed}{script}".encode()).hexdigest()[:32]
-    html: str = template.render(
+    return template.render(
         **_head(run, shown),
         divergence=compared,
         nonce=nonce,
@@ -49,7 +49,6 @@ def page(run: Run, against: Run | None = None, progress: Progress = None) -> str
         data=_safe(packed),
         version=__version__,
     )
-    return html
 
 
 def _head(run: Run, shown: dict[str, Any]) -> dict[str, Any]:

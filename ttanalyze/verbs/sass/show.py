@@ -59,8 +59,7 @@ def frame(tables: Iterable[Table]) -> pd.DataFrame:
             part.insert(i, name, getattr(table, name))
         made.append(part)
     if not made:
-        empty: pd.DataFrame = pd.DataFrame(columns=list(OF_KERNEL))
-        return empty
+        return pd.DataFrame(columns=list(OF_KERNEL))
     whole: pd.DataFrame = pd.concat(made, ignore_index=True)
     for name in NUMBERS:
         whole[name] = whole[name].astype("Int64")

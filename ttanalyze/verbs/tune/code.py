@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ttanalyze.code import elf, fatbin
-from ttanalyze.errors import Error, system_error
+from ttanalyze.errors import Error, system_errors
 
 SUFFIXES = (".ptx", ".cubin", ".fatbin", ".cu")
 VERSIONS = ("13", "12", "11.2")  # of NVRTC
@@ -22,10 +22,8 @@ def read(path: Path) -> bytes:
     """A file with code. Raises Error where there is none, or it is of another kind."""
     if path.suffix not in SUFFIXES:
         raise Error(f"{path}: expected {', '.join(SUFFIXES)}")
-    try:
+    with system_errors(path):
         return path.read_bytes()
-    except OSError as e:
-        raise system_error(path, e) from None
 
 
 def ptx_of(image: bytes, architecture: int) -> bytes | None:

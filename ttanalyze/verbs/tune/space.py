@@ -10,6 +10,7 @@ from typing import Any
 
 from ttanalyze.errors import Error
 from ttanalyze.gpu.rebuild.steps import Launch
+from ttanalyze.output import text
 
 Three = tuple[int, int, int]
 RECORDED = "recorded"  # code, and a grid
@@ -138,14 +139,10 @@ def space(launch: Launch, code: Sequence[str] = (), **axes: Sequence[Any] | None
 # ---- texts ----
 
 
-def size_text(size: Three) -> str:
-    """ "128", "16x16" or "8x8x4"."""
-    x, y, z = size
-    return f"{x}" if y == z == 1 else f"{x}x{y}" if z == 1 else f"{x}x{y}x{z}"
-
-
 def _text(value: Any) -> str:
-    return size_text(value) if isinstance(value, tuple) else "" if value is None else str(value)
+    return (
+        text.extent(value, "x") if isinstance(value, tuple) else "" if value is None else str(value)
+    )
 
 
 def parse_three(value: str, what: str) -> Three:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ttanalyze.errors import Error, FormatError, system_error
+from ttanalyze.errors import Error, FormatError, system_errors
 from ttanalyze.output import text
 from ttanalyze.output.files import private
 from ttanalyze.verbs.tune.space import NAMES, Configuration
@@ -64,7 +64,7 @@ class Table:
         self.rows: list[Row] = []
         if path.exists() and not (path.is_file() or path.is_char_device()):
             raise Error(f"{path}: not a regular file")
-        try:
+        with system_errors(path):
             content = path.read_bytes() if path.is_file() else b""
             whole = content[: content.rfind(b"\n") + 1]
             if whole:
@@ -73,8 +73,6 @@ class Table:
                 raise FormatError(path, "line 1", NO_TABLE)
             if len(whole) < len(content):  # an interrupted line is none
                 os.truncate(path, len(whole))
-        except OSError as e:
-            raise system_error(path, e) from None
         if not whole:
             self._write(COLUMNS)
 
@@ -112,7 +110,7 @@ class Table:
     def _write(self, values: Any) -> None:
         line = io.StringIO(newline="")
         csv.writer(line, lineterminator="\n").writerow(values)
-        try:
+        with system_errors(self.path):
             file = private(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             try:
                 data = line.getvalue().encode()
@@ -122,8 +120,6 @@ class Table:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             finally:
                 os.close(file)
-        except OSError as e:
-            raise system_error(self.path, e) from None
 
 
 def _time(cell: str) -> float | None:

@@ -18,7 +18,7 @@ from ttanalyze.format import modules
 from ttanalyze.format.process import Process
 from ttanalyze.gpu.rebuild.address_map import State
 from ttanalyze.output import text
-from ttanalyze.util.progress import Progress
+from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.replay import Plan
 from ttanalyze.verbs.replay.choose import choose
 from ttanalyze.verbs.tune import code as codes
@@ -164,8 +164,7 @@ def _run(
     with contextlib.suppress(StopIteration):
         configuration = next(steps)
         while True:
-            if progress:
-                progress(len(rows), total)
+            tell(progress, len(rows), total)
             rows.append(attempt(configuration))
             configuration = steps.send(rows[-1])
     return rows

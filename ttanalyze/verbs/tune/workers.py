@@ -91,8 +91,7 @@ class Worker:
                     return {"verified": False, "error": self._death()}
                 self._rest += more
         line, _, self._rest = self._rest.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        return json.loads(line)
 
     def _death(self) -> str:
         assert self._process is not None

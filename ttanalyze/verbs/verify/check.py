@@ -389,8 +389,7 @@ def _says_nothing(process: Process, wanted: ExpectedProcess) -> Array:
         for number, flags in enumerate(wanted.flags)
     ]
     both = min(len(ours), len(theirs))
-    nothing: Array = ((ours["flags"] & layout.REFUSED != 0) | lost)[:both] | theirs[:both]
-    return nothing
+    return ((ours["flags"] & layout.REFUSED != 0) | lost)[:both] | theirs[:both]
 
 
 def _unread(process: Process, wanted: ExpectedProcess) -> Unread:
