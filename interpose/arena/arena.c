@@ -5,7 +5,6 @@
 #include "arena/parts.h"
 
 #include "arena/share.h"
-#include "util/clock.h"
 
 struct arena_state arena_state;
 struct arena arena = {.lock = PTHREAD_MUTEX_INITIALIZER};

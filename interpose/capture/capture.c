@@ -4,8 +4,6 @@
 #include "capture/capture.h"
 
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "capture/controls.h"
 #include "capture/cut.h"

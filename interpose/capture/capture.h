@@ -262,7 +262,6 @@ bool flight_keep(struct capture *p, const struct pending *q);
 bool flight_make_room(struct capture *p, uint64_t size);
 /* False: nothing more can be dropped but what the next epoch would build on. */
 bool flight_drop_group(struct capture *p);
-void flight_retain(struct capture *p);
 /* The status of the epoch last kept is known now. */
 void flight_settled(struct capture *p, const struct tt_capture_status *s);
 void flight_dump(struct capture *p);

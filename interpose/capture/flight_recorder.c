@@ -5,12 +5,10 @@
  * snapshot and the epochs that build on it, and dropped ones reach the files, in their order,
  * as records without contents. All of this under the capture lock.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "capture/drain.h"
 #include "options/options.h"
-#include "session/session.h"
 #include "capture/capture.h"
 #include "util/vector.h"
 
@@ -51,23 +49,6 @@ static bool hand_on(const struct capture *p, const struct pending *q)
 	}
 	bool ok = drain_add(q);
 	return any ? drain_flush() && ok : ok;
-}
-
-bool flight_keep(struct capture *p, const struct pending *q)
-{
-	if (!make_room(&p->kept, &p->kept_capacity, p->kept_count, 1, sizeof(*p->kept))) {
-		flight_dump(p);
-		bool ok = hand_on(p, q);
-		drain_flush(); /* before the ring's tail moves on by anyone else */
-		return ok;
-	}
-	p->kept[p->kept_count++] = *q;
-	if (!q->read) {
-		struct pending watch = {.capture = p, .epoch = q->epoch, .slot = q->slot, .final = true, .watch = true};
-		drain_add(&watch);
-	}
-	flight_retain(p);
-	return true;
 }
 
 void flight_settled(struct capture *p, const struct tt_capture_status *s)
@@ -113,10 +94,22 @@ bool flight_drop_group(struct capture *p)
 	return true;
 }
 
-void flight_retain(struct capture *p)
+bool flight_keep(struct capture *p, const struct pending *q)
 {
+	if (!make_room(&p->kept, &p->kept_capacity, p->kept_count, 1, sizeof(*p->kept))) {
+		flight_dump(p);
+		bool ok = hand_on(p, q);
+		drain_flush(); /* before the ring's tail moves on by anyone else */
+		return ok;
+	}
+	p->kept[p->kept_count++] = *q;
+	if (!q->read) {
+		struct pending watch = {.capture = p, .epoch = q->epoch, .slot = q->slot, .final = true, .watch = true};
+		drain_add(&watch);
+	}
 	while (options.retain && p->kept_count && p->kept_count - first_group(p) >= options.retain)
 		flight_drop_group(p);
+	return true;
 }
 
 bool flight_make_room(struct capture *p, uint64_t size)

@@ -9,7 +9,6 @@
  * after them one ends the launch's turn.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "options/options.h"
 #include "session/session.h"

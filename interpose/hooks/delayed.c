@@ -7,7 +7,6 @@
 #include "hooks/delayed.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "delay/image.h"
 #include "delay/points.h"

@@ -7,7 +7,6 @@
 #include "hooks/multicast.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 
 #include "util/vector.h"
 

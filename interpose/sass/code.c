@@ -16,7 +16,6 @@
  */
 #include "sass/code.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "sass/encodings.h"

@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/queue.h>
-#include <time.h>
 
 #include "util/event_check.h"
 #include "util/compiler.h"

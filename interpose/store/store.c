@@ -5,7 +5,6 @@
 #include "store/store.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "util/xxh3.h"
 #include "util/clock.h"
 #include "store/disk.h"
 #include "store/manifest.h"
@@ -26,7 +24,7 @@
 
 /* ---- around every call ---- */
 
-bool store_is_closed(const store *s)
+static bool is_closed(const store *s)
 {
 	return __atomic_load_n(&s->closed, __ATOMIC_ACQUIRE);
 }
@@ -73,13 +71,13 @@ static void roll_back_idle(store *s)
 
 bool store_enter(store *s, pthread_mutex_t *m, struct visit *v)
 {
-	if (!s || store_is_closed(s))
+	if (!s || is_closed(s))
 		return false;
 	*v = visit_begin();
 	pthread_mutex_lock(m);
-	if (!store_is_closed(s) && !s->sealed && !store_has_failed(s))
+	if (!is_closed(s) && !s->sealed && !store_has_failed(s))
 		return true;
-	if (m == &s->capture && !store_is_closed(s))
+	if (m == &s->capture && !is_closed(s))
 		roll_back_idle(s);
 	store_leave(m, *v);
 	return false;
@@ -287,7 +285,7 @@ void store_seal(store *s)
 {
 	struct all_locks a;
 
-	if (!s || store_is_closed(s))
+	if (!s || is_closed(s))
 		return;
 	struct visit v = visit_begin();
 	if (lock_all(s, &a)) {
@@ -396,12 +394,12 @@ bool store_process(store *s, const char *json)
 	struct file f;
 	bool good = false;
 
-	if (!s || store_is_closed(s))
+	if (!s || is_closed(s))
 		return false;
 	struct visit v = visit_begin();
 	if (lock_for_close(&s->json)) {
 		/* A failed store writes this all the same: it is where the failure is told. */
-		if (!store_is_closed(s)) {
+		if (!is_closed(s)) {
 			good = file_create(&f, &s->folder, "process.json.tmp", true);
 			if (good && !(good = file_append(&f, json, strlen(json))))
 				file_discard(&f);

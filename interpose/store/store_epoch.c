@@ -5,8 +5,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "util/xxh3.h"
 #include "util/clock.h"

@@ -87,7 +87,6 @@ struct store {
 bool store_enter(store *s, pthread_mutex_t *m, struct visit *v);
 void store_leave(pthread_mutex_t *m, struct visit v);
 
-bool store_is_closed(const store *s);
 bool store_has_failed(const store *s);
 /* Keeps the first reason. Gives false, for the caller to return. */
 bool store_fail(store *s, const char *what, const char *path, int error);

@@ -5,7 +5,6 @@
 #include "timeline/timeline.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "capture/capture.h"

@@ -4,7 +4,6 @@
 #include "track/views.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "session/session.h"
