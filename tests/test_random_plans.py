@@ -462,7 +462,7 @@ class Program:
         if call.kind == "graph-launch":
             raise RefusedError(f"{call.said} launches a graph")
         if call.kind != "launch":
-            raise RefusedError(f"{call.said} is no launch")
+            raise RefusedError(f"{call.said} is not a launch of a kernel")
         if call.result:
             raise RefusedError("was refused by the driver (error 700)")
         if call.flags & CAPTURING:
@@ -693,7 +693,9 @@ class Program:
         for other in self.calls.values():
             if not call.seq < other.seq <= epoch.whole or not other.done:
                 continue
-            what = NAMES.get(other.id, other.name) if other.kind == "launch" else other.name
+            what = other.name
+            if other.kind == "launch" and other.id != layout.NO_ID:
+                what = NAMES.get(other.id, f"function {other.id}")
             if other.kind in ("copy", "set", "mem-op") and not other.flags & HOST_DST:
                 if not region.holds(other.dst) or "Wait" in other.name:
                     continue
@@ -807,7 +809,7 @@ def check_choice(program: Program, process: Process, pattern: str | None) -> Non
     assert choice(process, pattern) == (keeps, len(wanted) - len(keeps))
     if not wanted:
         of_graphs = sum(c.kind == "graph-launch" and c.done for c in program.calls.values())
-        said = "launches of graphs and none" if of_graphs > 1 else "launch of a graph and none"
+        said = "launches of graphs, but no" if of_graphs > 1 else "launch of a graph, but no"
         said = f"{of_graphs} {said}" if of_graphs else "no launch was recorded"
         said = f"no launch of a kernel whose name has {pattern!r}" if executed and pattern else said
         assert ("recorded with --no-events" if program.silent else said) in none_of(
