@@ -78,6 +78,7 @@ TARGETS = (
     Target("launch-timed", "launches", "a launch timed by CUPTI, added", "≤", 1000, "ns"),
     Target("launch-stacks", "stacks", "a Python call stack, added", "≤", 3000, "ns"),
     Target("step-events", "training", "MLP step, events on", "≤", 1.02, RATIO, "bare"),
+    Target("step-digests", "training", "MLP step with epoch, digests", "≤", 1.10, RATIO, "bare"),
     Target("step-touched", "training", "MLP step with epoch, touched", "≤", 1.10, RATIO, "bare"),
     Target("step-all", "training", "MLP step with epoch, all", "≤", 1.25, RATIO, "bare"),
     Target("host-memory", "memory", "host memory", "≤", 64, "MiB", "and pinned buffers"),
