@@ -54,16 +54,22 @@ static struct context *ending(struct op *op, struct context *c)
 	return c;
 }
 
-static void ended(struct context *c, CUresult r)
+/* c: what `ending` returned for the context; in_arena: the same context where that may have memory of it. */
+static CUresult ended(CUresult r, struct context *c, struct context *in_arena, bool primary)
 {
-	if (!c || r != CUDA_SUCCESS)
-		return;
-	regions_died_of_context(c,
-				&(struct region_origin){
-					.seq = session_next_seq(), .time_ns = clock_ns(), .call = TT_NO_ID, .label = TT_NO_ID});
-	capture_streams_gone(c);
-	memory_context_gone(c);
-	context_destroyed(c);
+	if (r != CUDA_SUCCESS)
+		return r;
+	if (c) {
+		regions_died_of_context(c, &(struct region_origin){.seq = session_next_seq(),
+								   .time_ns = clock_ns(),
+								   .call = TT_NO_ID,
+								   .label = TT_NO_ID});
+		capture_streams_gone(c);
+		memory_context_gone(c);
+		context_destroyed(c);
+	}
+	arena_context_gone(in_arena, primary);
+	return r;
 }
 
 static CUresult release(struct op *op, CUdevice d, CUresult (*release_real)(CUdevice))
@@ -74,32 +80,21 @@ static CUresult release(struct op *op, CUdevice d, CUresult (*release_real)(CUde
 
 	if (r == CUDA_SUCCESS && holds(d) && atomic_load(&primaries[d].retains) > 0)
 		atomic_fetch_sub(&primaries[d].retains, 1);
-	ended(c, r);
-	if (r == CUDA_SUCCESS)
-		arena_context_gone(known, true);
-	return r;
+	return ended(r, c, known, true);
 }
 
 static CUresult reset(struct op *op, CUdevice d, CUresult (*reset_real)(CUdevice))
 {
 	struct context *known = primary_of(d), *c = ending(op, known);
-	CUresult r = reset_real(d);
 
-	ended(c, r);
-	if (r == CUDA_SUCCESS)
-		arena_context_gone(known, true);
-	return r;
+	return ended(reset_real(d), c, known, true);
 }
 
 static CUresult destroy(struct op *op, CUcontext handle, CUresult (*destroy_real)(CUcontext))
 {
 	struct context *known = context_find(handle), *c = ending(op, known);
-	CUresult r = destroy_real(handle);
 
-	ended(c, r);
-	if (r == CUDA_SUCCESS)
-		arena_context_gone(known, false);
-	return r;
+	return ended(destroy_real(handle), c, known, false);
 }
 
 /* Its objects go with it; memory that was allocated in it ends for the recording. */
@@ -110,9 +105,7 @@ static CUresult destroy_green(struct op *op, CUgreenCtx green, CUresult (*destro
 
 	if (recording_or_stopped() && real.cuCtxFromGreenCtx && real.cuCtxFromGreenCtx(&handle, green) == CUDA_SUCCESS)
 		c = ending(op, context_find(handle));
-	CUresult r = destroy_real(green);
-	ended(c, r);
-	return r;
+	return ended(destroy_real(green), c, NULL, false);
 }
 
 #define ENDS(symbol, type, how) \

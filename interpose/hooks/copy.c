@@ -151,7 +151,9 @@ static void touch_pitched(const struct op *op)
 /* Without us any memory of the driver's can be copied in any context. False: not by a call that names none. */
 static bool reach(const struct op *op, struct span s)
 {
-	return arena_reach(op->context, s.dst) & arena_reach(op->context, s.src);
+	bool dst = arena_reach(op->context, s.dst), src = arena_reach(op->context, s.src);
+
+	return dst && src;
 }
 
 /* Nor can it be set where the program has not opened the device: the driver would refuse that. */
@@ -168,14 +170,19 @@ static bool name_context(CUDA_MEMCPY3D_PEER *c, struct span s, bool to_host)
 {
 	CUcontext owner = arena_owner(to_host ? s.src : s.dst);
 
-	*c = (CUDA_MEMCPY3D_PEER){.WidthInBytes = s.bytes, .Height = 1, .Depth = 1};
-	c->srcMemoryType = to_host ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
-	c->dstMemoryType = to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
-	c->srcDevice = to_host ? s.src : 0;
-	c->dstDevice = to_host ? 0 : s.dst;
-	c->srcHost = to_host ? NULL : (const void *)(uintptr_t)s.src;
-	c->dstHost = to_host ? (void *)(uintptr_t)s.dst : NULL;
-	c->srcContext = c->dstContext = owner;
+	*c = (CUDA_MEMCPY3D_PEER){
+		.srcMemoryType = to_host ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST,
+		.srcDevice = to_host ? s.src : 0,
+		.srcHost = to_host ? NULL : (const void *)(uintptr_t)s.src,
+		.srcContext = owner,
+		.dstMemoryType = to_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE,
+		.dstDevice = to_host ? 0 : s.dst,
+		.dstHost = to_host ? (void *)(uintptr_t)s.dst : NULL,
+		.dstContext = owner,
+		.WidthInBytes = s.bytes,
+		.Height = 1,
+		.Depth = 1,
+	};
 	return owner;
 }
 

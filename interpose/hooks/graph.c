@@ -142,23 +142,6 @@ EXPORT CUresult CUDAAPI cuGraphExecDestroy(CUgraphExec exec)
 		} \
 	} while (0)
 
-/* add: puts what the node does now into `change`. */
-#define CHANGES(symbol, params, args, add) \
-	EXPORT CUresult CUDAAPI symbol params \
-	{ \
-		struct node_list change = {0}; \
-		size_t changed = 0; \
-		HOOK(op, symbol, struct exec *x = begin_graph(&op, exec)); \
-		CUresult r = real.symbol args; \
-		FOLLOW(x, r, real.symbol args); \
-		if (op.on && x && r == CUDA_SUCCESS) { \
-			add; \
-			changed = graph_node_changed(x, node, &change, op.seq); \
-		} \
-		end_graph(&op, r, TT_EVENT_GRAPH_UPDATE, graph_number(x), changed); \
-		return r; \
-	}
-
 /* The oldest form ends before the members that name a kernel and a context. */
 static void add_kernel_v1(struct node_list *l, struct thread *t, struct context *c, const CUDA_KERNEL_NODE_PARAMS_v1 *p)
 {
@@ -208,18 +191,6 @@ static void add_any(struct node_list *l, struct thread *t, struct context *c, co
 		nodes_add_unread(l, TT_NODE_OTHER);
 	}
 }
-
-CHANGES(cuGraphExecKernelNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p), (exec, node, p), add_kernel_v1(&change, op.t, graph_context(x), p))
-CHANGES(cuGraphExecKernelNodeSetParams_v2, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p), (exec, node, p), graph_add_kernel(&change, op.t, graph_context(x), p))
-CHANGES(cuGraphExecMemcpyNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p, CUcontext context), (exec, node, p, context), nodes_add_copy(&change, p))
-CHANGES(cuGraphExecMemsetNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context), (exec, node, p, context), nodes_add_set(&change, p))
-CHANGES(cuGraphExecHostNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p), (exec, node, p), nodes_add_host(&change, p->fn, p->userData))
-CHANGES(cuGraphExecEventRecordNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event), nodes_add_event(&change, TT_NODE_EVENT_RECORD, event))
-CHANGES(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event), nodes_add_event(&change, TT_NODE_EVENT_WAIT, event))
-CHANGES(cuGraphExecBatchMemOpNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p), (exec, node, p), nodes_add_mem_op(&change, p->count, p->paramArray))
-CHANGES(cuGraphExecExternalSemaphoresSignalNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p), (exec, node, p), nodes_add(&change, TT_NODE_SIGNAL))
-CHANGES(cuGraphExecExternalSemaphoresWaitNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p), (exec, node, p), nodes_add(&change, TT_NODE_WAIT))
-CHANGES(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p), (exec, node, p), add_any(&change, op.t, graph_context(x), p))
 
 /* The graph that it is updated from has to have the same nodes, added in whichever order. */
 static struct instrumentation *begin_update(const struct exec *x, CUgraph from)
@@ -278,8 +249,29 @@ static size_t updated(const struct op *op, struct exec *x, CUgraphNode child, CU
 		return r; \
 	}
 
-UPDATES(cuGraphNodeSetEnabled, NULL, , FOLLOW(x, r, real.cuGraphNodeSetEnabled(exec, node, enabled)), (CUgraphExec exec, CUgraphNode node, unsigned enabled), (exec, node, enabled), graph_node_enabled(x, node, enabled, op.seq))
-UPDATES(cuGraphExecChildGraphNodeSetParams, NULL, , FOLLOW(x, r, real.cuGraphExecChildGraphNodeSetParams(exec, node, graph)), (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), updated(&op, x, node, graph))
+/* What is done to one node. */
+#define CHANGES(symbol, params, args, follow) UPDATES(symbol, NULL, , FOLLOW(x, r, real.symbol args), params, args, follow)
+/* The same with new parameters; add: puts what the node does now into `change`. */
+#define SETS(symbol, params, args, add) \
+	CHANGES(symbol, params, args, ({ \
+			struct node_list change = {0}; \
+			add; \
+			graph_node_changed(x, node, &change, op.seq); \
+		}))
+
+CHANGES(cuGraphNodeSetEnabled, (CUgraphExec exec, CUgraphNode node, unsigned enabled), (exec, node, enabled), graph_node_enabled(x, node, enabled, op.seq))
+CHANGES(cuGraphExecChildGraphNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraph graph), (exec, node, graph), updated(&op, x, node, graph))
+SETS(cuGraphExecKernelNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *p), (exec, node, p), add_kernel_v1(&change, op.t, graph_context(x), p))
+SETS(cuGraphExecKernelNodeSetParams_v2, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p), (exec, node, p), graph_add_kernel(&change, op.t, graph_context(x), p))
+SETS(cuGraphExecMemcpyNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *p, CUcontext context), (exec, node, p, context), nodes_add_copy(&change, p))
+SETS(cuGraphExecMemsetNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext context), (exec, node, p, context), nodes_add_set(&change, p))
+SETS(cuGraphExecHostNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_HOST_NODE_PARAMS *p), (exec, node, p), nodes_add_host(&change, p->fn, p->userData))
+SETS(cuGraphExecEventRecordNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event), nodes_add_event(&change, TT_NODE_EVENT_RECORD, event))
+SETS(cuGraphExecEventWaitNodeSetEvent, (CUgraphExec exec, CUgraphNode node, CUevent event), (exec, node, event), nodes_add_event(&change, TT_NODE_EVENT_WAIT, event))
+SETS(cuGraphExecBatchMemOpNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p), (exec, node, p), nodes_add_mem_op(&change, p->count, p->paramArray))
+SETS(cuGraphExecExternalSemaphoresSignalNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *p), (exec, node, p), nodes_add(&change, TT_NODE_SIGNAL))
+SETS(cuGraphExecExternalSemaphoresWaitNodeSetParams, (CUgraphExec exec, CUgraphNode node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *p), (exec, node, p), nodes_add(&change, TT_NODE_WAIT))
+SETS(cuGraphExecNodeSetParams, (CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *p), (exec, node, p), add_any(&change, op.t, graph_context(x), p))
 UPDATES(cuGraphExecUpdate, graph, disown(ours, node), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphNode *node, CUgraphExecUpdateResult *why), (exec, graph, node, why), updated(&op, x, NULL, graph))
 UPDATES(cuGraphExecUpdate_v2, graph, disown_both(ours, why), follow_whole(op.t, x, r, graph), (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *why), (exec, graph, why), updated(&op, x, NULL, graph))
 
