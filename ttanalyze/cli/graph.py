@@ -23,9 +23,7 @@ def graph(
     ),
     process: int = Option(0, metavar="N", help="Index of the process; needs --graph."),
     at: int | None = Option(
-        None,
-        metavar="SEQ",
-        help="Show the graph at this call (default: at the end of the run).",
+        None, metavar="SEQ", help="Show the graph at this call (default: at the end of the run)."
     ),
     dot: bool = Option(False, "--dot", help="Write --graph, or all graphs, for Graphviz."),
     out: common.OutOption = None,

@@ -15,9 +15,7 @@ verbs = Typer()
     "  ttanalyze verify run2 --manifest golden.json"
 )
 def manifest(
-    run: common.RunArgument,
-    out: common.OutOption = None,
-    quiet: common.QuietOption = False,
+    run: common.RunArgument, out: common.OutOption = None, quiet: common.QuietOption = False
 ) -> None:
     """Print the manifest of a run: the recorded digests of its regions."""
     from ttanalyze.format import manifest as manifests

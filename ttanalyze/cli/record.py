@@ -33,8 +33,7 @@ def record(
         list[str], typer.Argument(metavar="PROGRAM", help="The program to run, and its arguments.")
     ],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help=options.TABLE["out"].help),
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help=options.TABLE["out"].help)
     ] = None,
     *,
     recorded: dict[str, object],

@@ -21,9 +21,7 @@ SimOption = Annotated[bool, typer.Option("--sim", help="Use the simulator, witho
 LaunchOption = Annotated[
     list[int] | None,
     typer.Option(
-        "--launch",
-        metavar="N",
-        help="A launch, by its seq number (see `query`); repeatable.",
+        "--launch", metavar="N", help="A launch, by its seq number (see `query`); repeatable."
     ),
 ]
 

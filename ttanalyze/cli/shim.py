@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typer import Typer
 
-from ttanalyze.cli.common import (
-    JsonOption,
-    as_json,
-    print_text,
-)
+from ttanalyze.cli.common import JsonOption, as_json, print_text
 
 verbs = Typer()
 

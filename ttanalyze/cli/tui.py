@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typer import Option, Typer
 
-from ttanalyze.cli.common import (
-    ProcessOption,
-    RunArgument,
-)
+from ttanalyze.cli.common import ProcessOption, RunArgument
 
 verbs = Typer()
 

@@ -74,10 +74,7 @@ class ProcessMemory:
 
 
 def memory(
-    run: Run,
-    at: str = "peak",
-    process: int | None = None,
-    progress: Progress = None,
+    run: Run, at: str = "peak", process: int | None = None, progress: Progress = None
 ) -> list[ProcessMemory]:
     """Of each process, or of one. at: peak, end, epoch:N or seq:N, a moment to look at closely.
 

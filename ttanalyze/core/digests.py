@@ -88,13 +88,7 @@ class Comparison:
 
 
 def compare(
-    first: Points,
-    second: Points,
-    lives: Lives,
-    begin: int,
-    end: int,
-    skip: Array,
-    unread: Unread,
+    first: Points, second: Points, lives: Lives, begin: int, end: int, skip: Array, unread: Unread
 ) -> Comparison:
     """Compares epochs begin to end - 1 of regions in their lives.
 

@@ -268,8 +268,7 @@ def _activities(
 
 
 def _whole(
-    make: Callable[[Sequence[Process]], pd.DataFrame],
-    **more: Callable[[Run, pd.DataFrame], Any],
+    make: Callable[[Sequence[Process]], pd.DataFrame], **more: Callable[[Run, pd.DataFrame], Any]
 ) -> Pieces:
     """A table in one piece; more: columns that are made of it and of the run."""
 

@@ -22,12 +22,7 @@ from ttanalyze.format.process import Process
 
 # By how sure it is that a call wrote, the surest first.
 WRITES, POINTER, POSSIBLE, INDIRECT = range(4)
-HOW = (
-    "writes there",
-    "is given a pointer to it",
-    "may write there",
-    "is given no pointer to it",
-)
+HOW = ("writes there", "is given a pointer to it", "may write there", "is given no pointer to it")
 CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 HOST_DST = layout.constant("TT_EVENTF_HOST_DST")
 SHARED_KINDS = ("managed", "ipc")  # that more than one context may write to

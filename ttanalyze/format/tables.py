@@ -132,10 +132,7 @@ class EventTable:
         self._texts = {"call": Texts(Process.call), "kernel": Texts(Process.kernel)}
 
     def frame(
-        self,
-        processes: Sequence[Process],
-        records: Sequence[Any],
-        columns: Sequence[str] = (),
+        self, processes: Sequence[Process], records: Sequence[Any], columns: Sequence[str] = ()
     ) -> pd.DataFrame:
         """The columns, as in events, of some tt_event records of each process, or of arrays by
         their members.

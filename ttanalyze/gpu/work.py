@@ -23,11 +23,7 @@ HOST, DEVICE = 1, 2  # CU_MEMORYTYPE_…
 CLUSTER, COOPERATIVE = 4, 2  # CU_LAUNCH_ATTRIBUTE_…
 BUFFER_POINTER, BUFFER_SIZE = 1, 2  # CU_LAUNCH_PARAM_…
 # By direction: what the source and the destination have to be.
-DIRECTIONS = {
-    "d2d": (DEVICE, DEVICE),
-    "h2d": (HOST, DEVICE),
-    "d2h": (DEVICE, HOST),
-}
+DIRECTIONS = {"d2d": (DEVICE, DEVICE), "h2d": (HOST, DEVICE), "d2h": (DEVICE, HOST)}
 ALIASES = {
     **{name: name for name in DIRECTIONS},
     **{f"{a[0]}to{b[0]}": f"{a[0]}2{b[0]}" for a in ("device", "host") for b in ("device", "host")},

@@ -38,9 +38,7 @@ KEYS = [
     _key("left_square_bracket,comma", "step(-1)", "one epoch back", "Back", "["),
     _key("right_square_bracket,full_stop", "step(1)", "one epoch forward", "Forward", "]"),
     _key(
-        "left_curly_bracket,less_than_sign",
-        "region_change(-1)",
-        "back to where the region changed",
+        "left_curly_bracket,less_than_sign", "region_change(-1)", "back to where the region changed"
     ),
     _key(
         "right_curly_bracket,greater_than_sign",

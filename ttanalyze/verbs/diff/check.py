@@ -31,14 +31,7 @@ from ttanalyze.verbs.diff.histories import contents_of, history, shared_points
 from ttanalyze.verbs.diff.launches import add_launches
 from ttanalyze.verbs.diff.match import MatchedCalls, MatchedRegions
 from ttanalyze.verbs.diff.report import DiffReport, Launches, ProcessDiff, RegionAlone, Spread
-from ttanalyze.verbs.diff.sides import (
-    Calls,
-    Names,
-    Side,
-    of_manifest,
-    of_process,
-    read_calls,
-)
+from ttanalyze.verbs.diff.sides import Calls, Names, Side, of_manifest, of_process, read_calls
 from ttanalyze.verbs.diff.states import Common, Stretches, compare_states
 from ttanalyze.verbs.diff.uses import used_alike
 

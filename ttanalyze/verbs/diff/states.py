@@ -68,10 +68,7 @@ class Stretches:
 
 
 def compare_states(
-    common: Common,
-    judge: Judge | None = None,
-    stop: bool = False,
-    progress: Progress = None,
+    common: Common, judge: Judge | None = None, stop: bool = False, progress: Progress = None
 ) -> Stretches:
     """Compares all pairs at all points.
 

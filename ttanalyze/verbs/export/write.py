@@ -97,11 +97,7 @@ class Exported:
 
 
 def export(
-    needs: Needs,
-    folder: Path,
-    python: bool = False,
-    force: bool = False,
-    progress: Progress = None,
+    needs: Needs, folder: Path, python: bool = False, force: bool = False, progress: Progress = None
 ) -> Exported:
     """Writes the folder as a whole, or nothing. force: in the place of one that this has made.
     progress: called with the blocks done and those in all. Raises Error where it can't be written,

@@ -36,10 +36,7 @@ def to_object(found: Sequence[ProcessMemory], top: int) -> list[dict[str, Any]]:
                 name: None if moment is None else asdict(moment)
                 for name, moment in _moments(process).items()
             },
-            "timeline": {
-                axis: [int(b) for b in borders[:-1]],
-                "bytes": sizes.tolist(),
-            },
+            "timeline": {axis: [int(b) for b in borders[:-1]], "bytes": sizes.tolist()},
         }
         for name in TABLES:
             frame = getattr(process, name)

@@ -64,10 +64,7 @@ class Settings:
 
 
 def reduce_test(
-    settings: Settings,
-    state: Path | None = None,
-    progress: Progress = None,
-    anew: bool = False,
+    settings: Settings, state: Path | None = None, progress: Progress = None, anew: bool = False
 ) -> ReduceReport:
     """state: the file with answers, which is taken up if it is there, unless anew, and removed
     when the search is over.

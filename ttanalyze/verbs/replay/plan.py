@@ -270,10 +270,7 @@ def _around(process: Process, context: int, seq: int) -> tuple[int | None, int |
     numbers = good_epochs(process, context)
     cuts = process.seen.whole[numbers]
     earlier, later = numbers[cuts < seq], numbers[cuts >= seq]
-    return (
-        int(earlier[-1]) if len(earlier) else None,
-        int(later[0]) if len(later) else None,
-    )
+    return (int(earlier[-1]) if len(earlier) else None, int(later[0]) if len(later) else None)
 
 
 def _check_memory(made: Span, seq: int) -> None:

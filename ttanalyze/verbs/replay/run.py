@@ -187,11 +187,7 @@ def is_lost(device: Device) -> bool:
 
 
 def verify(
-    out: Outcome,
-    replay: Replay,
-    findings: Sequence[Finding],
-    types: Types,
-    tolerances: Tolerances,
+    out: Outcome, replay: Replay, findings: Sequence[Finding], types: Types, tolerances: Tolerances
 ) -> None:
     """Says what a launch left, by what a comparison with what was recorded found."""
     out.regions = len(findings)

@@ -110,10 +110,7 @@ def _summed(keys: Array, counts: Array) -> tuple[Array, Array]:
 
 
 def changes(
-    process: Process,
-    shown: int,
-    cells: int,
-    progress: Callable[[int], None] | None = None,
+    process: Process, shown: int, cells: int, progress: Callable[[int], None] | None = None
 ) -> Changes:
     """Looks at all block records once; raises FormatError where they are damaged.
 

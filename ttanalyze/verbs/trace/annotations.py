@@ -26,11 +26,7 @@ KEY = np.dtype(
 
 
 def write_annotations(
-    process: Process,
-    lanes: Lanes,
-    writer: Writer,
-    bounds: tuple[int, int],
-    times: tuple[int, int],
+    process: Process, lanes: Lanes, writer: Writer, bounds: tuple[int, int], times: tuple[int, int]
 ) -> int:
     """Those that were there at calls with seq in (after, until], cut off at these times. Gives how
     many.

@@ -305,17 +305,10 @@ class _Check:
     # ---- contents ----
 
     def _compare_contents(
-        self,
-        process: Process,
-        wanted: ExpectedProcess,
-        first: int,
-        last: int,
-        lives: Lives,
+        self, process: Process, wanted: ExpectedProcess, first: int, last: int, lives: Lives
     ) -> _Found:
         expected = Points.of(
-            keys_of(wanted.region, wanted.epoch),
-            wanted.digest,
-            np.zeros(len(wanted.region), bool),
+            keys_of(wanted.region, wanted.epoch), wanted.digest, np.zeros(len(wanted.region), bool)
         )
         skip = _says_nothing(process, wanted)[: last + 1]
         self.epoch_count += int(np.count_nonzero(~skip[first:]))
