@@ -7,7 +7,7 @@ were opened here are told of, but are in no sum.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -309,15 +309,8 @@ def _at(process: Process, regions: pd.DataFrame, steps: pd.DataFrame, at: str) -
         seq = int(process.epochs["seq"][seq])
     step = int(np.searchsorted(steps["seq"].to_numpy(), seq, "right")) - 1
     before = _moment(process, regions, steps, step)
-    return Moment(
-        seq,
-        before.time_ns,
-        _epoch_from(process, seq),
-        before.bytes,
-        before.allocations,
-        before.call if before.seq == seq else None,
-        before.site if before.seq == seq else None,
-    )
+    after = replace(before, seq=seq, epoch=_epoch_from(process, seq))
+    return after if before.seq == seq else replace(after, call=None, site=None)
 
 
 def _epoch_from(process: Process, seq: int) -> int | None:

@@ -48,11 +48,11 @@ class _Node(abc.ABC):
 
     ADD: ClassVar[str]  # the driver's calls
     CHANGE: ClassVar[str]
+    WHAT: ClassVar[str]  # in errors
 
     @property
-    @abc.abstractmethod
     def _what(self) -> str:
-        """What it is, in errors."""
+        return self.WHAT
 
     @abc.abstractmethod
     def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
@@ -225,6 +225,7 @@ class Copy(_Node):
     keeps: tuple[Any, ...] = field(default=(), repr=False)
     rows: tuple[int, int, int, int, int, int] = (1, 1, 0, 0, 0, 0)
 
+    WHAT = "a copy"
     ADD = "cuGraphAddMemcpyNode"
     CHANGE = "cuGraphExecMemcpyNodeSetParams"
 
@@ -277,10 +278,6 @@ class Copy(_Node):
     def _several(self) -> bool:
         return self.rows[:2] != (1, 1)
 
-    @property
-    def _what(self) -> str:
-        return "a copy"
-
     def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
         return (self._box(), device.context.handle), None
 
@@ -316,6 +313,7 @@ class Set(_Node):
     rows: int = 1
     pitch: int = 0
 
+    WHAT = "a set"
     ADD = "cuGraphAddMemsetNode"
     CHANGE = "cuGraphExecMemsetNodeSetParams"
 
@@ -358,10 +356,6 @@ class Set(_Node):
                 driver.call(several, self.dst, self.pitch, self.value, count, self.rows, to)
             else:
                 driver.call(call, self.dst, self.value, count, to)
-
-    @property
-    def _what(self) -> str:
-        return "a set"
 
     def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
         node = ffi.new("CUDA_MEMSET_NODE_PARAMS *")

@@ -378,7 +378,5 @@ def remove(folder: Path) -> None:
         return
     if not (folder / STATE).is_file():
         raise Error(f"{folder} exists, but has no search; choose another name")
-    try:
+    with system_errors(folder):
         shutil.rmtree(folder)
-    except OSError as e:
-        raise Error(f"{folder}: {e.strerror}") from None
