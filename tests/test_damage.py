@@ -174,8 +174,8 @@ def test_a_flipped_byte_in_a_span(folder: Path, run_path: Path, name: str) -> No
         ("blocks_count", 1 << 40, "the span ends behind the last record of blocks.bin"),
         ("flags", 8, "a refused epoch has no contents"),
         ("flags", 16, "a dropped epoch has no contents"),
-        ("label", 3, "no text begins here"),
-        ("label", 1 << 31, "no text begins here"),
+        ("label", 3, "no string begins here"),
+        ("label", 1 << 31, "no string begins here"),
     ],
 )
 def test_absurd_epochs(folder: Path, run_path: Path, field: str, value: int, reason: str) -> None:
@@ -191,7 +191,7 @@ def test_absurd_epochs(folder: Path, run_path: Path, field: str, value: int, rea
         (0, "kind", 12, "unknown kind"),
         (0, "flags", 1 << 31, "unknown flags"),
         (1, "id", 0, "born a second time"),
-        (4, "id", 77, "no such region was born"),
+        (4, "id", 77, "no such region"),
         (4, "epoch", 0, ""),
         (0, "epoch", 4, ""),
     ],
@@ -230,7 +230,7 @@ def test_a_region_that_dies_twice_or_before_its_birth(run_path: Path) -> None:
         ("flags", 8, "unknown flags"),
         ("end_ns", 1, "it ended before it began"),
         ("end_ns", 1 << 63, "no time"),
-        ("name", 3, "no text begins here"),
+        ("name", 3, "no string begins here"),
     ],
 )
 def test_absurd_activities(
@@ -366,7 +366,7 @@ def test_a_flipped_bit_anywhere(small: Writer, name: str) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\xff\xff\xff\xff", "a text of 4294967295 bytes does not fit"),
+        (b"\xff\xff\xff\xff", "a string of 4294967295 bytes does not fit"),
         (rundir.text_record(b"\xff\xfe"), "not UTF-8"),
     ],
 )
@@ -384,7 +384,7 @@ def test_a_name_far_behind_the_end_is_one_line(
     done = cli("events", run_path, "--format", "csv")
     assert done.status == 2
     assert re.fullmatch(
-        r"ttanalyze: .*strings.bin: offset 2147483648: no text begins here\n", done.stderr
+        r"ttanalyze: .*strings.bin: offset 2147483648: no string begins here\n", done.stderr
     )
 
 
@@ -502,7 +502,11 @@ def test_a_file_of_terabytes_is_refused_at_once(folder: Path, run_path: Path, na
         f.truncate(HUGE)
     message = limited(run_path)
     assert path.name in message
-    wrong = "a zero within text" if path.suffix == ".json" or name == "strings.bin" else "its check"
+    wrong = (
+        "a zero byte in a string"
+        if path.suffix == ".json" or name == "strings.bin"
+        else "its check"
+    )
     assert wrong in message
     at = re.search(r"offset (\d+)", message)
     assert at is not None
@@ -666,7 +670,7 @@ def error_of(path: Path, writer: Writer | None) -> str | None:
 @pytest.mark.parametrize(
     ("index", "members", "reason"),
     [
-        (0, {"region": 99}, "no such region was born"),
+        (0, {"region": 99}, "no such region"),
         (0, {"size": 0}, "no part of the region"),
         (0, {"offset": 3 * 65536 + 100}, "no part of the region"),
         (0, {"offset": 2 * 65536 + 101}, "no part of the region"),
@@ -675,8 +679,8 @@ def error_of(path: Path, writer: Writer | None) -> str | None:
         (0, {"region": 7, "epoch": 0}, "the region does not live then"),
         (2, {"epoch": 4}, "the region does not live then"),
         (1, {"epoch": 0}, "before that of an earlier record"),
-        (1, {"label": 60}, "no text begins here"),
-        (0, {"type": 1 << 20}, "no text begins here"),
+        (1, {"label": 60}, "no string begins here"),
+        (0, {"type": 1 << 20}, "no string begins here"),
     ],
 )
 def test_names_that_make_no_sense(
@@ -685,7 +689,7 @@ def test_names_that_make_no_sense(
     path = run_path / "p0" / "labels.bin"
     rundir.edit(path, index, **members)
     rundir.reseal_records(path)
-    name = "strings.bin" if "text" in reason else "labels.bin"
+    name = "strings.bin" if "string" in reason else "labels.bin"
     refuses(run_path, name, reason)
 
 
@@ -697,7 +701,7 @@ def test_names_that_make_no_sense(
         (0, {"graph": 3}, "graphs are not numbered in order"),
         (0, {"node": 3}, "a node that the graph does not have"),
         (0, {"node": 5}, "a graph's nodes do not follow it in order"),
-        (0, {"flags": 4}, "nodes of what is not known"),
+        (0, {"flags": 4}, "nodes of an unknown graph"),
         (0, {"data_size": 24}, "not a number of edges"),
         (0, {"kind": 1}, "not a kind of node"),
         (1, {"kind": 99}, "not a kind of node"),
@@ -730,10 +734,10 @@ def test_a_graph_that_was_destroyed_does_not_change(small: Writer, run_path: Pat
 @pytest.mark.parametrize(
     ("edges", "reason"),
     [
-        ([(0, 1), (1, 0)], "data of graph 2 are edges that make a circle"),
+        ([(0, 1), (1, 0)], "data of graph 2 are edges that form a cycle"),
         ([(0, 2)], "data of graph 2 are not edges between nodes of one graph"),
         ([(0, 9)], "data of graph 2 are not edges between nodes of one graph"),
-        ([(0, 0)], "data of graph 2 are edges that make a circle"),
+        ([(0, 0)], "data of graph 2 are edges that form a cycle"),
     ],
 )
 def test_edges_that_make_no_sense(

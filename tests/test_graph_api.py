@@ -210,7 +210,7 @@ def test_programs_again(name: str, built: Path, run_path: Path) -> None:
 
 def but_where(notes: list[str]) -> list[str]:
     """Addresses may be taken by chance in the process that does the work again."""
-    return [note for note in notes if "at other addresses" not in note]
+    return [note for note in notes if "not at the recorded addresses" not in note]
 
 
 @pytest.mark.native
@@ -240,8 +240,9 @@ def test_what_was_copied_over_is_not_known(run_path: Path) -> None:
     with pytest.raises(Error) as raised:
         dependency_graph.span(tt.open(run_path).process(0), 0, 1)
     assert str(raised.value) == (
-        "call 4 (cuMemcpyHtoD_v2) can't be done again: what it copied from the host is not known, "
-        "as call 5 (cuMemcpyHtoD_v2) wrote there before epoch 1; record with --epoch memcpy"
+        "call 4 (cuMemcpyHtoD_v2) can't be replayed: the bytes that it copied from "
+        "the host are unknown: call 5 (cuMemcpyHtoD_v2) wrote there before epoch 1; "
+        "record with --epoch memcpy"
     )
 
 
@@ -264,7 +265,7 @@ def test_pointers_in_memory(run_path: Path) -> None:
     assert set(buffers) < set(found["elsewhere"]["moved"])
     assert not found["elsewhere"]["same"]
     note = found["elsewhere"]["notes"][0]
-    assert "to which pointers that lie in memory do not lead" in note
+    assert "pointers in memory do not lead there" in note
     assert "the driver gives 0x" in note
 
 
@@ -314,7 +315,7 @@ def test_a_stretch_that_fails_says_that_memory_moved(run_path: Path) -> None:
     done = python("-c", script, run.path, str(first))
     found = json.loads(done.stdout)
     assert found["status"] == "failed"
-    assert any("at other addresses than recorded" in note for note in found["notes"])
+    assert any("not at the recorded addresses" in note for note in found["notes"])
 
 
 @pytest.mark.native
@@ -395,7 +396,7 @@ def test_what_differs_is_told(built: Path, run_path: Path) -> None:
     ("name", "why"),
     [
         ("arrays", "it copies from or to an array, or a list of places"),
-        ("stream_values", "what values it writes is not known"),
+        ("stream_values", "the values that it writes are unknown"),
         ("graph_conditional", "node 1 of graph 0 is of kind conditional"),
         ("copy_batch", "it copies from or to an array, or a list of places"),
         ("sim_graph_memory", "node 0 of graph 0 is of kind alloc"),
@@ -536,13 +537,13 @@ def test_spans_that_cannot_be_read(run_path: Path) -> None:
     counters = {"events_lost": 0}
     writer.close(options={"TT_PARAMS": "1"}, counters=counters)
     process = tt.open(run_path).process(0)
-    again = "(a call) can't be done again:"
+    again = "(a call) can't be replayed:"
     for epochs, why in [
         ((0, 1), "epoch 0 is of context 0, epoch 1 of context 1"),
         ((2, 5), "epoch 2 was cut while work was running: its contents may be torn"),
         ((0, 3), "epoch 3 was refused: nothing was captured then"),
         ((0, 4), "epoch 4 lies inside a graph: take one before or after its launch"),
-        ((0, 5), f"call 8 {again} its kernel is not known"),
+        ((0, 5), f"call 8 {again} its kernel is unknown"),
         ((5, 6), f"call 10 {again} what value it sets was not recorded"),
         ((6, 7), f"call 12 {again} it writes to memory of this context in context 1"),
         ((7, 8), f"call 14 {again} it sets what can't be set: its record is damaged"),

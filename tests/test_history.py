@@ -201,7 +201,7 @@ def test_what_is_not_there(small: Writer, run_path: Path) -> None:
     with pytest.raises(tt.Error, match="no blocks 4 to 4 in region 0: it has 4"):
         block_history(process, 0, 4)
     for start, stop in ((0, 0), (-1, 2), (196708, 196709), (5, 4)):
-        with pytest.raises(tt.Error, match="do not lie in region 0: it has 196708"):
+        with pytest.raises(tt.Error, match="are not in region 0: it has 196708"):
             byte_history(process, 0, start, stop)
     w = Writer(run_path.parent / "large")
     w.born(0, bytes(2 << 20))

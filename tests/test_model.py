@@ -139,7 +139,7 @@ def test_a_part_of_a_region_and_a_view_of_it(run_path: Path) -> None:
     assert np.array_equal(run.read(0, 0, dtype="<f4", start=place[0], stop=place[1]), part)
     assert (part == values[16000:16800]).all()
     assert len(run.read(0, 0, start=400_000)) == 0
-    with pytest.raises(tt.Error, match="bytes 0 to 400001 do not lie in region 0: it has 400000"):
+    with pytest.raises(tt.Error, match="bytes 0 to 400001 are not in region 0: it has 400000"):
         run.read(0, 0, stop=400_001)
 
 
@@ -160,8 +160,8 @@ def test_a_tail_that_does_not_fill_an_item_is_an_error(small: Writer, run_path: 
         (0, 3, "no region 3 in process 0"),
         (0, 2**32, "no region 4294967296"),
         (0, 2, "region 2 is not captured: only its life was recorded"),
-        (3, 0, "region 0 is not there in epoch 3: it lives from epoch 0 to epoch 2"),
-        (0, 7, "region 7 is not there in epoch 0: it lives from epoch 1 to the end"),
+        (3, 0, "region 0 does not exist in epoch 3: it lives from epoch 0 to epoch 2"),
+        (0, 7, "region 7 does not exist in epoch 0: it lives from epoch 1 to the end"),
         (1, 7, "region 7 was not captured up to epoch 1"),
     ],
 )
@@ -293,7 +293,7 @@ def test_a_killed_process_says_so(run_path: Path) -> None:
     run = tt.open(run_path)
     assert run.warnings == [
         "it was killed or still runs: 1 epoch committed so far",
-        "it did not say how its files end: whether records are lost is not known",
+        "it did not record the sizes of its files: records may be lost",
     ]
     info = json.loads((run_path / "run.json").read_text())
     (run_path / "run.json").write_text(json.dumps({**info, "exit": {"status": 137, "signal": 9}}))
@@ -318,7 +318,7 @@ def test_a_process_killed_while_it_began(run_path: Path) -> None:
     assert len(run.epochs) == 5
     assert run.warnings == [
         "process 1: it was killed or still runs: no epoch committed so far",
-        "process 1: it did not say how its files end: whether records are lost is not known",
+        "process 1: it did not record the sizes of its files: records may be lost",
     ]
 
 
@@ -453,7 +453,7 @@ def test_a_region_larger_than_all_that_was_stored_is_lost(run_path: Path) -> Non
     rundir.edit(w.path / "regions.bin", 0, size=1 << 50)
     rundir.reseal_records(w.path / "regions.bin")
     process = tt.open(run_path).processes[0]
-    with pytest.raises(tt.Error, match=r"region 0 in epoch 0 are lost: of its blocks no more than"):
+    with pytest.raises(tt.Error, match=r"region 0 in epoch 0 are lost: at most"):
         contents.read(process, 0, 0)
     whole, lost = contents.snapshot_left(process, 0)
     assert whole["region"].tolist() == [1] and lost == (1 << 50) // BLOCK

@@ -100,7 +100,7 @@ def test_rows_overwrite_what_was_copied_from_the_host(run_path: Path) -> None:
     seq = run.launch(BASE)
     rows = run.rows(BASE, BASE + 0x1000)
     run.w.epoch("sync")
-    with pytest.raises(Error, match=rf"as call {rows} \(cuMemcpy2D_v2\) wrote there before epoch"):
+    with pytest.raises(Error, match=rf"call {rows} \(cuMemcpy2D_v2\) wrote there before epoch"):
         run.plan(seq)
 
 

@@ -127,7 +127,7 @@ def test_a_difference_is_named(suite: pytest.Pytester) -> None:
         "two runs of the test leave different GPU memory",
         "different: memory first diverges in epoch 2, region 0",
         "fill",
-        "To look into the runs, keep them with --tt-keep DIR.",
+        "To examine the runs, keep them with --tt-keep DIR.",
     ):
         assert expected in message(result)
     assert "Traceback" not in message(result)
@@ -204,11 +204,11 @@ def test_a_test_that_fails_by_itself_says_why(suite: pytest.Pytester) -> None:
     result = run(suite, "--tt-verify")
     result.assert_outcomes(failed=5, skipped=2, xfailed=1)
     for expected in (
-        "the test fails by itself, in its first run (call):",
+        "the test itself fails in its first run (call):",
         "E       assert 5 == 6",
-        "the test fails by itself, in its first run (setup):",
+        "the test itself fails in its first run (setup):",
         "no such device",
-        "the test fails by itself, in its second run (call):",
+        "the test itself fails in its second run (call):",
         "the test's process ended with signal 9, in its first run",
         "nothing was recorded: the test made no CUDA context current",
         "not today",
@@ -250,8 +250,8 @@ def test_golden_manifests(suite: pytest.Pytester) -> None:
     suite.makepyfile(test_it=source.format(extra=8))
     result = run(suite, "--tt-verify")
     result.assert_outcomes(passed=1, failed=2)
-    assert "GPU memory is not what " in message(result)
-    assert "(--tt-update accepts it as it is now)" in message(result)
+    assert "GPU memory differs from " in message(result)
+    assert "(--tt-update accepts the new contents)" in message(result)
     assert "memory first diverges in epoch " in message(result)
     run(suite, "--tt-update", "-k", "one").assert_outcomes(passed=1, deselected=2)
 

@@ -563,7 +563,7 @@ class Program:
                 there = self.at(call.dst, seq)
                 if call.kind in ("copy", "set") and self._ours(there, context):
                     raise RefusedError(
-                        f"{call.said} can't be done again: it writes to memory of this"
+                        f"{call.said} can't be replayed: it writes to memory of this"
                     )
                 continue
             self._submit(call, context, last, steps, order, left_out)
@@ -597,7 +597,7 @@ class Program:
         """What a call does to memory, and to the order."""
 
         def refuse(why: str) -> None:
-            raise RefusedError(f"{call.said} can't be done again: {why}")
+            raise RefusedError(f"{call.said} can't be replayed: {why}")
 
         def add(kind: str, *what: Any) -> None:
             steps.append((kind, call.seq, *what))
@@ -606,7 +606,7 @@ class Program:
         ours = self._ours(self.at(call.dst, call.seq), context)
         if call.kind == "launch":
             if call.id not in NAMES:
-                refuse("its kernel is not known")
+                refuse("its kernel is unknown")
             if SIZES[call.id][1] and not call.params:
                 refuse(f"the parameters of {NAMES[call.id]} were not recorded")
             add(
@@ -622,11 +622,11 @@ class Program:
                 (),
             )
         elif call.kind == "graph-launch":
-            refuse("what the graph consists of is not known")
+            refuse("the graph's nodes are unknown")
         elif call.kind == "copy":
             if not call.flags & HOST_DST:
                 if "2D" in call.name and call.dst and call.src and not call.grid[1]:
-                    refuse("how far apart the rows are")
+                    refuse("the pitch of the rows")
                 if not call.dst or not call.src:
                     refuse("it copies from or to an array")
                 if ours and call.bytes:
@@ -644,7 +644,7 @@ class Program:
                 add("Fill", call.dst, call.bytes, call.src, call.shared, 1, 0)
         elif call.kind == "mem-op":
             if "Batch" in call.name:
-                refuse("what values it writes is not known")
+                refuse("the values that it writes are unknown")
             if "Write" in call.name:
                 if ours:
                     add("Fill", call.dst, 4, call.src, 4, 1, 0)
@@ -688,7 +688,9 @@ class Program:
             and (e.read is None or region.number in e.read)
         ]
         if not later or (region.died is not None and later[0].number >= region.died):
-            raise RefusedError(f"{call.said} can't be done again: no epoch has what it copied")
+            raise RefusedError(
+                f"{call.said} can't be replayed: no epoch has the bytes that it copied"
+            )
         epoch, doubt = later[0], ""
         for other in self.calls.values():
             if not call.seq < other.seq <= epoch.whole or not other.done:
@@ -701,7 +703,7 @@ class Program:
                     continue
                 end = other.dst + max(other.reach, 0)
                 if other.dst < call.dst + call.reach and call.dst < end:
-                    raise RefusedError(f"as {other.said} wrote there before epoch {epoch.number}")
+                    raise RefusedError(f"{other.said} wrote there before epoch {epoch.number}")
                 if "2D" in other.name and not other.grid[1]:
                     doubt = doubt or f"{what} (call {other.seq}) writes there"
             elif other.kind == "launch" and other.params:

@@ -389,7 +389,7 @@ def test_damage_is_one_line(runs: dict[str, Path], number: str, run_path: Path) 
     whole = image.read_bytes()
     image.write_bytes(whole.replace(b"add", b"sub"))
     done = replay(run_path, "--launch", number)
-    assert done.status == 2 and "not the image that its name is the digest of" in done.stdout
+    assert done.status == 2 and "the digest of the image is not its name" in done.stdout
     image.write_bytes(whole)
     for data in (run_path / "p0").glob("data-*.bin"):
         raw = data.read_bytes()

@@ -271,7 +271,7 @@ def test_an_interrupt_leaves_nothing(busy: Writer, tmp_path: Path) -> None:
         (["-e", "0", "-r", "77", "--summary"], "no region or tensor '77' in process 0"),
         (["-e", "0", "-r", "nobody", "--summary"], "no region or tensor 'nobody' in process 0"),
         (["-e", "0", "-r", "2", "--summary"], "region 2 is not captured"),
-        (["-e", "4", "-r", "weights", "--summary"], "region 0 is not there in epoch 4"),
+        (["-e", "4", "-r", "weights", "--summary"], "region 0 does not exist in epoch 4"),
         (["-e", "1", "-r", "7", "--summary"], "region 7 was not captured up to epoch 1"),
         (["-e", "0", "--process", "3", "--summary"], "no process 3 (there are: 0)"),
         (["-e", "0", "--dtype", "f31", "--summary"], "no type 'f31'"),

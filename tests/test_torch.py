@@ -285,7 +285,7 @@ def test_a_failing_hook_takes_all_away(told: Told, memory: Memory) -> None:
         def is_contiguous(self) -> bool:
             raise LookupError("odd")
 
-    with pytest.warns(UserWarning, match=r"names nothing any more: LookupError\('odd'\)"):
+    with pytest.warns(UserWarning, match=r"stopped naming tensors: LookupError\('odd'\)"):
         out = net(Odd(memory, 4))
     assert out["logits"].shape == (4,)
     assert not watch.active

@@ -231,7 +231,7 @@ def test_every_epoch_and_region_shows_what_was_recorded(training: Path) -> None:
                 s.app.place(epoch=epoch, region=region)
                 await s.settle()
                 if epoch not in alive(run, region):
-                    assert f"region {region} is not there in epoch {epoch}" in s.text
+                    assert f"region {region} does not exist in epoch {epoch}" in s.text
                     continue
                 expected = run.read(epoch, region)
                 shown = s.line("00000000  ")[10:58]
@@ -672,7 +672,7 @@ def test_regions_that_live_all_and_sorted(story: Path) -> None:
         assert ids(s) == [0, 1, 2]
         await s.press("s", "tab", "down")
         assert s.app.region == 1
-        assert "region 1 is not there in epoch 5: it lives from epoch 0 to epoch 4" in s.text
+        assert "region 1 does not exist in epoch 5: it lives from epoch 0 to epoch 4" in s.text
         await s.press("a")
         assert ids(s) == [0, 1]  # the selected one stays
         await s.press("[")
@@ -787,7 +787,7 @@ def test_what_is_lost_is_said_in_its_place(run_path: Path) -> None:
         ("digests.bin", 70, "the records of epoch 0 do not match the epoch's check"),
         ("regions.bin", 70, "the record does not match its check"),
         ("events.bin", 70, "the record does not match its check"),
-        ("strings.bin", 64 + 40, "the text does not match its check"),
+        ("strings.bin", 64 + 40, "the string does not match its check"),
         ("functions.bin", 70, "the record does not match its check"),
     ],
 )

@@ -35,7 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     for name, arguments in (("good", []), ("bad", ["--spoil", "2"])):
         outcome = record([*PROGRAM, *arguments], BARE, folder / name, "--deterministic")
         assert outcome.status == 0, outcome.stderr
-        assert "names nothing" not in outcome.stderr
+        assert "stopped naming" not in outcome.stderr
         assert (outcome.stdout == bare.stdout) == (name == "good")
     return folder / "good", folder / "bad"
 

@@ -75,7 +75,7 @@ def find_region(process: Process, epoch: int, region: int) -> int:
     if not born <= epoch < died:
         until = "the end" if died == layout.NO_EPOCH else f"epoch {died - 1}"
         life = f"it lives from epoch {born} to {until}"
-        raise Error(f"region {region} is not there in epoch {epoch}: {life}")
+        raise Error(f"region {region} does not exist in epoch {epoch}: {life}")
     return row
 
 
@@ -234,7 +234,7 @@ class _Search:
         if not self.known[i]:
             raise Error(f"region {region} was not captured up to epoch {self.epoch}")
         if self._short[i]:
-            what = f"of its blocks no more than {self._room} were stored"
+            what = f"at most {self._room} of its blocks were stored"
             raise Error(f"the contents of region {region} in epoch {self.epoch} are lost: {what}")
         records = self._records[of]
         stale = self.stale(i)
@@ -394,7 +394,7 @@ def read(
     size = int(process.regions.size[find_region(process, epoch, region)])
     stop = size if stop is None else stop
     if not 0 <= start <= stop <= size:
-        raise Error(f"bytes {start} to {stop} do not lie in region {region}: it has {size}")
+        raise Error(f"bytes {start} to {stop} are not in region {region}: it has {size}")
     first, last = start // BLOCK_SIZE, layout.blocks_of(stop)
     records = block_records(process, epoch, region, first=first, last=max(first, last))
     out = np.empty(int(records["length"].sum(dtype="u8")), np.uint8)

@@ -45,7 +45,7 @@ class DataReader(Reader):
         raw = memoryview(self.bytes(offset, min(PREFIX + length, self.size - offset)))
         size = int.from_bytes(raw[:PREFIX], "little")
         if size > len(raw) - PREFIX:
-            raise FormatError(self.path, offset, f"a size of {size} where {length} are the most")
+            raise FormatError(self.path, offset, f"size {size}, expected at most {length}")
         stored = raw[PREFIX : PREFIX + size]
         return stored if size == length else self._inflated(offset, stored, length)
 

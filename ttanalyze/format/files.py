@@ -90,7 +90,7 @@ class Reader:
             with system_errors(self.path):
                 n = os.preadv(self.fd, [out[done : done + (1 << 30)]], offset + done)
             if n == 0:
-                raise FormatError(self.path, offset + done, "the file ends here, too early")
+                raise FormatError(self.path, offset + done, "the file ends too early")
             done += n
 
     def bytes(self, offset: int, length: int) -> bytearray:
@@ -105,7 +105,7 @@ class Reader:
         for at in range(offset, offset + length, TEXT_PIECE):
             piece = self.bytes(at, min(TEXT_PIECE, offset + length - at))
             if b"\0" in piece:
-                raise FormatError(self.path, at + piece.index(b"\0"), "a zero within text")
+                raise FormatError(self.path, at + piece.index(b"\0"), "a zero byte in a string")
             out += piece
         return out
 
@@ -148,7 +148,7 @@ class RecordFile:
         if ending and self.size != ending.size:
             place = min(self.size, ending.size)
             there, written = (self._amount(size) for size in (self.size, ending.size))
-            what = "cut short: " if self.size < ending.size else "not all its own: "
+            what = "cut short: " if self.size < ending.size else "too long: "
             raise FormatError(path, place, f"{what}{there} where the process wrote {written}")
 
     def _amount(self, size: int) -> str:
@@ -172,7 +172,7 @@ class RecordFile:
                 file.into(at, some)
                 state.update(some)
         if state.intdigest() != ending.check:
-            reason = f"{self._amount(self.size)}, not as the process wrote them"
+            reason = f"{self._amount(self.size)}, not the bytes that the process wrote"
             raise FormatError(self.path, f"offsets 0 to {self.size}", reason)
         ending.good = True
 

@@ -198,7 +198,7 @@ class _State:
                 if not waits[after]:
                     known.append(after)
         if len(known) != len(numbers):
-            raise self._graphs.error(self.head, "are edges that make a circle")
+            raise self._graphs.error(self.head, "are edges that form a cycle")
         return known[::-1]
 
 
@@ -213,7 +213,7 @@ def _read(file: RecordFile) -> Array:
     require(file, before | (records["parent"] == layout.NO_ID), "parent", "not a node before it")
     whole = np.isin(records["op"], (MADE, REMADE))
     known = records["flags"] & UNREAD == 0
-    require(file, ~whole | known | (records["node"] == 0), "node", "nodes of what is not known")
+    require(file, ~whole | known | (records["node"] == 0), "node", "nodes of an unknown graph")
     edges = records["data_size"] % layout.GRAPH_EDGE.itemsize == 0
     require(file, ~whole | edges, "data_size", "not a number of edges")
     made = np.cumsum(records["op"] == MADE)

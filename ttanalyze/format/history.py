@@ -212,7 +212,7 @@ def byte_history(
     """
     size = int(process.regions.size[captured_row(process, region)])
     if not 0 <= start < stop <= size:
-        raise Error(f"bytes {start} to {stop} do not lie in region {region}: it has {size}")
+        raise Error(f"bytes {start} to {stop} are not in region {region}: it has {size}")
     if stop - start > MOST_BYTES:
         raise Error(f"{stop - start} bytes are too many for a history: {MOST_BYTES} are allowed")
     first, end = start // BLOCK_SIZE, layout.blocks_of(stop)

@@ -60,7 +60,7 @@ class Labels:
 
     def _check(self, file: RecordFile, rows: Array) -> None:
         records, regions = self.records, self._table
-        require(file, rows >= 0, "region", "no such region was born")
+        require(file, rows >= 0, "region", "no such region")
         size = regions.size[rows]
         inside = (records["offset"] < size) & (records["size"] <= size - records["offset"])
         require(file, inside & (records["size"] > 0), "offset", "no part of the region")
@@ -117,7 +117,7 @@ class Labels:
     def part(self, region: int, row: Array) -> Part:
         """A row of parts(), with its texts."""
         name = self._strings.get(int(row["label"]))
-        assert name is not None, "what has no name is no part"
+        assert name is not None, "a part without a name"
         return Part(
             region,
             int(row["offset"]),

@@ -18,12 +18,12 @@ LARGEST = 1 << 32  # bytes of an image
 
 MISSING = {  # why an image is not in the run
     "nothing": "the image of its module was not saved",
-    "unseen": "the image of its module was loaded before that could be seen",
-    "unknown": "its module is no image that is known",
+    "unseen": "its module was loaded before the recorder could see it",
+    "unknown": "the image of its module has an unknown format",
     "unreadable": "the file of its module could not be read",
     "large": "the image of its module was too large to be kept",
-    "unused": "the image of its module is kept with the first launch that is recorded to be run "
-    "again, and none was",
+    "unused": "the image of its module is saved with its first launch recorded with --replayable, "
+    "and there was none",
     "gone": "the image of its module was not in memory any more",
 }
 
@@ -61,7 +61,7 @@ def read(process: Process, image: int) -> bytes:
     path = path_of(process, image)
     contents = read_regular(path, LARGEST)
     if xxhash.xxh3_64_intdigest(contents) != image:
-        raise FormatError(path, 0, "not the image that its name is the digest of")
+        raise FormatError(path, 0, "the digest of the image is not its name")
     return contents
 
 
@@ -71,5 +71,5 @@ def image_for(process: Process, module: Any, what: str) -> bytes:
     """
     if module is None or not module["image"]:
         why = "nothing" if module is None else layout.MISSING[int(module["missing"])]
-        raise Error(f"{what} can't be had again: {MISSING[why]}")
+        raise Error(f"{what} can't be loaded: {MISSING[why]}")
     return read(process, int(module["image"]))

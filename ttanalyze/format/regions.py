@@ -71,7 +71,7 @@ class Regions:
         at = np.flatnonzero(records["op"] == op)
         rows = self.rows(records["id"][at])
         if (rows < 0).any():
-            raise file.error(int(at[(rows < 0).argmax()]), "id", "no such region was born")
+            raise file.error(int(at[(rows < 0).argmax()]), "id", "no such region")
         return at, rows
 
     def _take_deaths(self, file: RecordFile, records: Array, op: int) -> None:

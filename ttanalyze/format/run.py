@@ -224,7 +224,7 @@ def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
             out.append(f"it was killed by signal {number}: {seen} committed by then")
         else:
             out.append(f"it was killed or still runs: {seen} committed so far")
-        out.append("it did not say how its files end: whether records are lost is not known")
+        out.append("it did not record the sizes of its files: records may be lost")
     elif process.failure is not None:
         out.append(process.failure)
     elif process.torn:

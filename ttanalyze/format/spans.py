@@ -47,7 +47,7 @@ class Spans(ProcessInfo):
             reason = "a dropped epoch has no contents"
             require(file, ~dropped | (count == 0), "blocks_count", reason)
         empty = epochs[f"{kind}_check"] == np.uint64(EMPTY_SPAN)
-        require(file, (count > 0) | refused | empty, f"{kind}_check", "not the check of nothing")
+        require(file, (count > 0) | refused | empty, f"{kind}_check", "not that of an empty span")
 
     @functools.cached_property
     def _digest_records(self) -> Array:

@@ -35,14 +35,14 @@ class Strings:
         with Reader(self.path) as file:
             room = file.size - offset - HEAD
             if offset < HEADER_SIZE or room < 0:
-                raise FormatError(self.path, offset, "no text begins here")
+                raise FormatError(self.path, offset, "no string begins here")
             head = file.bytes(offset, HEAD)
             length, check = (int.from_bytes(head[at : at + 4], "little") for at in (0, 4))
             if length > room:
-                raise FormatError(self.path, offset, f"a text of {length} bytes does not fit")
+                raise FormatError(self.path, offset, f"a string of {length} bytes does not fit")
             text = file.text(offset + HEAD, length)
         if xxhash.xxh3_64_intdigest(text) & 0xFFFFFFFF != check:
-            raise FormatError(self.path, offset, "the text does not match its check")
+            raise FormatError(self.path, offset, "the string does not match its check")
         try:
             return text.decode()
         except UnicodeDecodeError as e:

@@ -15,7 +15,7 @@ import numpy as np
 from ttanalyze.format import layout
 from ttanalyze.format.layout import Array
 
-UNREAD = "the epoch did not read the region, and kernels may have reached it"
+UNREAD = "the epoch did not read the region, and kernels may have written to it"
 EPOCH_BITS = np.uint64(32)
 EPOCH_MASK = np.uint64(0xFFFFFFFF)
 

@@ -16,7 +16,7 @@ from ttanalyze.output import text
 
 FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 POINTER = 8
-SAY = "say it with its type, as ('i32', 1), or as a numpy scalar"
+SAY = "give its type, as ('i32', 1), or a numpy scalar"
 UNSAID = "this driver does not say what parameters kernels have"
 
 
@@ -76,7 +76,7 @@ def encode(value: Any, size: int | None, where: str) -> tuple[bytes, int]:
     address = address_of(value)
     if address is None:
         what = "numbers, (type, value), bytes, None, and what lies on a device"
-        raise Error(f"{where} can't be {_said(value)}: there may be {what}")
+        raise Error(f"{where} can't be {_said(value)}: expected {what}")
     return struct.pack("<Q", address), POINTER
 
 

@@ -150,7 +150,7 @@ def find(modules: Iterable[Module], name: str | Function) -> Function:
         if found is not None:
             return found
     if same:
-        raise Error(f"several kernels are called {name}: say which: {', '.join(sorted(same))}")
+        raise Error(f"several kernels are named {name}; choose one: {', '.join(sorted(same))}")
     close = difflib.get_close_matches(name, [*mangled, *texts.values()], 3, 0.5)
     close += [k for k in mangled if name.lower() in k.lower() and k not in close][: 3 - len(close)]
     hint = f": perhaps {' or '.join(dict.fromkeys(close))}" if close else ""

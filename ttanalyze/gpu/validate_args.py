@@ -33,7 +33,7 @@ def items(dtype: Any) -> np.dtype[Any]:
     try:
         kind: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError):
-        raise Error(f"{dtype!r} is no type of numpy's") from None
+        raise Error(f"{dtype!r} is not a numpy type") from None
     if kind.hasobject or not kind.itemsize:
         raise Error(f"items of type {kind} can't lie in memory of a device")
     return kind

@@ -125,7 +125,7 @@ class Kernel(_Node):
             params, kept = other.pack(args)
             keeps = (other, *kept)
         elif params is None:
-            raise Error(f"the arguments of {other.name} are not known: give them with args=")
+            raise Error(f"the arguments of {other.name} are unknown: give them with args=")
         elif function is not None:
             keeps = (other, *keeps)
         return replace(

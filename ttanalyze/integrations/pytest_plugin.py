@@ -193,7 +193,7 @@ class RecordedItem(pytest.Item):
     def _judge(self, reports: list[dict[str, Any]], status: int, which: str) -> None:
         for report in reports:
             if report["outcome"] == "failed" or report["xfailed"]:
-                head = f"the test fails by itself, in {which} ({report['when']})"
+                head = f"the test itself fails in {which} ({report['when']})"
                 raise _DifferentError(f"{head}:\n\n{report['text']}")
             if report["outcome"] == "skipped":
                 pytest.skip(report["text"])
@@ -258,9 +258,9 @@ class RecordedItem(pytest.Item):
             self.user_properties.append((NAME, f"{compared} epochs are the same"))
             return
         if self.config.option.tt_keep:
-            hint = f"The runs are in {folder}; ttanalyze diff and ttanalyze tui look into them."
+            hint = f"The runs are in {folder}; examine them with ttanalyze diff or ttanalyze tui."
         else:
-            hint = "To look into the runs, keep them with --tt-keep DIR."
+            hint = "To examine the runs, keep them with --tt-keep DIR."
         raise _DifferentError(f"{what}\n\n{diff_text(report)}\n\n{hint}")
 
     def _golden(self, run: Path, folder: Path) -> None:
@@ -272,7 +272,7 @@ class RecordedItem(pytest.Item):
         if self.config.option.tt_update:
             self._update(path, run)
         elif path.exists():
-            what = f"GPU memory is not what {path} has (--tt-update accepts it as it is now)"
+            what = f"GPU memory differs from {path} (--tt-update accepts the new contents)"
             self._compare(path, run, what, folder)
 
     def _update(self, path: Path, run: Path) -> None:

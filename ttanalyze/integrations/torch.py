@@ -218,7 +218,7 @@ class _Hook:
             self._work(*given)
         except Exception as e:
             self._watch.remove()
-            warnings.warn(f"ttanalyze.torch names nothing any more: {e!r}", stacklevel=2)
+            warnings.warn(f"ttanalyze.torch stopped naming tensors: {e!r}", stacklevel=2)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (contextlib.nullcontext(), "__exit__")  # takes anything, gives None

@@ -244,7 +244,7 @@ class AddressMap:
             try:
                 buffer = DeviceBuffer(end - begin + ALIGNMENT, self.device)
             except DriverError as e:
-                raise Error(f"there is not enough memory for what was recorded: {e}") from None
+                raise Error(f"not enough memory for the recorded regions: {e}") from None
             self._held.append(buffer)
             to = -(-buffer.address // ALIGNMENT) * ALIGNMENT + skip
             to -= ALIGNMENT if to + end - begin > buffer.address + buffer.size else 0
@@ -389,7 +389,7 @@ class AddressMap:
                 data = np.empty(int(wrong["length"].sum(dtype="u8")), "u1")
                 contents.read_blocks(self._process, wrong, data)
                 number = int(self._birth["id"][row])
-                raise Error(f"region {number} does not hold what was copied to the device")
+                raise Error(f"region {number} does not hold the bytes that were copied to it")
 
     def compare(self, state: State, before: State) -> list[Finding]:
         """Each region of an epoch that is here, against what it held then, as far as that is known.

@@ -206,12 +206,12 @@ class _Reader:
 
     def _refuse(self, event: Any, why: str) -> Error:
         call = self._process.call(int(event["call"])) or "a call"
-        return Error(f"call {int(event['seq'])} ({call}) can't be done again: {why}")
+        return Error(f"call {int(event['seq'])} ({call}) can't be replayed: {why}")
 
     def _launch(self, event: Any) -> None:
         function = int(event["id"])
         if function == layout.NO_ID:
-            raise self._refuse(event, "its kernel is not known")
+            raise self._refuse(event, "its kernel is unknown")
         params, cooperative = self._process.params(event), event["flags"] & FLAGS["cooperative"]
         launch = self._launch_of(event, event, params, bool(cooperative))
         self._submit(event, self._in_force(event, launch))
@@ -241,7 +241,7 @@ class _Reader:
         function = int(record["function" if "function" in record.dtype.names else "id"])
         kernel = modules.function(self._process, function)
         if kernel is None:
-            raise self._refuse(event, "its kernel is not known")
+            raise self._refuse(event, "its kernel is unknown")
         if kernel["param_count"] and not params:
             name = self._process.kernel(function)
             raise self._refuse(event, f"the parameters of {name} were not recorded")
@@ -254,7 +254,7 @@ class _Reader:
         what = None
         if not event["flags"] & FLAGS["host_dst"]:
             if dst and src and self._is_vague(event):
-                raise self._refuse(event, "how far apart the rows are that it copies is not known")
+                raise self._refuse(event, "the pitch of the rows that it copies is unknown")
             what = self._copied(event, dst, src, size, rows_of(event), True)
         if what is not None:
             self._submit(event, what)
@@ -301,7 +301,7 @@ class _Reader:
         seq = int(event["seq"])
         epoch = self._next_epoch(seq, row)
         if epoch is None:
-            raise self._refuse(event, "no epoch has what it copied from the host, or elsewhere")
+            raise self._refuse(event, "no epoch has the bytes that it copied")
         others = writers(self._process, region, seq, cut(self._process, epoch))
         reach = size if rows is None else rows.reach(size)
         doubt = "" if alone else "other nodes of the graph may write there"
@@ -314,7 +314,7 @@ class _Reader:
                     after = f"call {int(other['seq'])} ({what}) wrote there before epoch {epoch}"
                     raise self._refuse(
                         event,
-                        f"what it copied from the host is not known, as {after}; "
+                        f"the bytes that it copied from the host are unknown: {after}; "
                         "record with --epoch memcpy",
                     )
                 if not self._is_vague(other):
@@ -368,7 +368,7 @@ class _Reader:
         if "WriteValue" in name and event["shared"]:
             return self._write_value(event)
         if "WaitValue" not in name:
-            raise self._refuse(event, "what values it writes is not known")
+            raise self._refuse(event, "the values that it writes are unknown")
         written = self._values.get(int(event["src"]), ())
         if written:
             self._follows(event, self._joined([self._tail(event), written]))
@@ -410,7 +410,7 @@ class _Reader:
     def _graph_launch(self, event: Any) -> None:
         graphs, number, seq = self._process.graphs, int(event["id"]), int(event["seq"])
         if number >= len(graphs) or not graphs.known(number, seq):
-            raise self._refuse(event, "what the graph consists of is not known")
+            raise self._refuse(event, "the graph's nodes are unknown")
         nodes, before = graphs.nodes(number, seq), self._tail(event)
         follows: dict[int, list[int]] = {}
         edges = graphs.edges(number, seq)
@@ -445,7 +445,7 @@ class _Reader:
         kind = model.KINDS[int(record["kind"])]
         where = f"node {int(record['node'])} of graph {int(record['graph'])}"
         if record["flags"] & (model.UNREAD | model.FLAGS["conditional"] | model.FLAGS["device"]):
-            raise self._refuse(event, f"what {where} did is not known")
+            raise self._refuse(event, f"the work of {where} is unknown")
         if kind == "event-record":
             self._events[int(record["src"])] = after
         if kind in ("graph", "empty", "event-wait", "event-record"):
@@ -460,7 +460,7 @@ class _Reader:
         dst, src, size = (int(record[name]) for name in ("dst", "src", "bytes"))
         flat, rows = int(record["reach"]) == size, rows_of(record)
         if kind in ("copy", "set") and not flat and not record["grid"].any():
-            raise self._refuse(event, f"how far apart the rows of {where} are is not known")
+            raise self._refuse(event, f"the pitch of the rows of {where} is unknown")
         if kind == "copy":
             if record["flags"] & model.HOST_DST:
                 return None

@@ -37,11 +37,11 @@ def known_of(process: Process, after: int, epoch: int) -> frozenset[int] | None:
 
 def check_recorded(process: Process) -> None:
     if process.without_events:
-        raise Error(f"{process.path.parent}: recorded with --no-events: its work is not known")
+        raise Error(f"{process.path.parent}: recorded with --no-events: its work is unknown")
     if process.info.get("options", {}).get("TT_PARAMS") != "1":
         raise Error(
             f"{process.path.parent}: recorded without --params, which is part of --replayable: "
-            "what its kernels were given is not known"
+            "the parameters of its kernels are unknown"
         )
     counters = process.info.get("counters", {})
     lost = int(counters.get("events_lost", 0))

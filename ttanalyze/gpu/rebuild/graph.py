@@ -121,7 +121,7 @@ class Rebuilt(Graph):
         out = moved_notes(self._address_map, self.moved)
         for number in self._first.unknown:
             if not self.span.born_within(_row(self.span, number)):
-                out.append(f"region {number}: no epoch up to {self.span.first} has it, it is zeros")
+                out.append(f"region {number}: no epoch up to {self.span.first} has it: zeroed")
         out += [
             f"region {upload.region}: a copy from the host is taken from epoch "
             f"{upload.epoch}, though {upload.doubt}"
@@ -210,7 +210,7 @@ def check_kinds(found: Span) -> None:
     """Raises Error for regions whose contents are not recorded."""
     for number, kind in _kinds(found):
         if kind == "array":
-            raise Error(f"can't be done again: region {number} is {ARRAY}")
+            raise Error(f"can't be replayed: region {number} is {ARRAY}")
 
 
 def written_by_others(found: Span) -> list[str]:

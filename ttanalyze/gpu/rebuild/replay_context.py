@@ -50,7 +50,7 @@ class ReplayContext:
             module = self._load(modules.of_kernel(self.process, number), f"kernel {name}")
             found = module.get(name)
             if found is None:
-                raise Error(f"kernel {name} is not in the image that was saved of its module")
+                raise Error(f"kernel {name} is not in the saved image of its module")
             self._functions[number] = found
         return self._functions[number]
 
@@ -165,13 +165,13 @@ class Maker:
         kind, number = layout.REGION_KINDS[int(birth["kind"])], int(birth["id"])
         if kind in ("host", "host-registered"):
             raise Error(
-                f"{function.name} can't be done again: it is given a pointer to host memory "
+                f"{function.name} can't be replayed: it has a pointer to host memory "
                 f"(region {number}), whose contents are not recorded"
             )
         if row not in self._rows:
             other = int(birth["context"])
             raise Error(
-                f"{function.name} can't be done again: it is given a pointer to memory of context "
+                f"{function.name} can't be replayed: it has a pointer to memory of context "
                 f"{other} (region {number})"
             )
         return self._address(word)
@@ -191,12 +191,12 @@ def moved_notes(addresses: AddressMap, moved: list[int]) -> list[str]:
     if not moved:
         return []
     why = f" ({addresses.refused})" if addresses.refused else ""
-    advice = "; with `record --deterministic` memory is where it was" if why else ""
+    advice = "; record with --deterministic" if why else ""
     advice *= not addresses.deterministic
     some = ", ".join(map(str, moved[:SHOWN])) + (" …" * (len(moved) > SHOWN))
     return [
-        f"{'regions' if len(moved) > 1 else 'region'} {some}: at other addresses "
-        f"than recorded{why}, to which pointers that lie in memory do not lead{advice}"
+        f"{'regions' if len(moved) > 1 else 'region'} {some}: not at the recorded "
+        f"addresses{why}: pointers in memory do not lead there{advice}"
     ]
 
 

@@ -143,7 +143,7 @@ def _check_epochs(process: Process, region: int | None, first: int, last: int) -
     if region is not None:
         begin, stop = _life(process, region, first, last)
         if begin >= stop and first <= last:
-            raise Error(f"region {region} is not there in epochs {first} to {last}")
+            raise Error(f"region {region} does not exist in epochs {first} to {last}")
     if begin < stop and contents.next_captured(process, begin, stop) is None:
         raise Error(f"of epochs {first} to {last} nothing was captured")
 

@@ -267,7 +267,7 @@ class _Reader:
                     "global": "a variable of another module",
                 }.get(kind, f"memory of context {int(birth['context'])}")
                 raise Error(
-                    f"launch {self._plan.seq} can't be exported: it is given a pointer to {what} "
+                    f"launch {self._plan.seq} can't be exported: it has a pointer to {what} "
                     f"(region {number})"
                 )
             if kind == "global":

@@ -219,7 +219,7 @@ class Calls:
             more: dict[str, Any]
             if state == UNKNOWN:
                 lane = self._lanes.untimed(*place)
-                more = {"GPU time": "not known"} if key["kind"] in event_kinds.TIMED else {}
+                more = {"GPU time": "unknown"} if key["kind"] in event_kinds.TIMED else {}
             else:
                 lane = self._lanes.stream(*place, int(key["layer"]))
                 more = {"coarse": True} if state == INEXACT else {}
