@@ -10,6 +10,7 @@
 
 #include "delay/image.h"
 #include "delay/points.h"
+#include "options/option_limits.h"
 #include "options/options.h"
 #include "session/session.h"
 
@@ -53,9 +54,7 @@ int main(int argc, char **argv)
 		return 2;
 	options.delay_ns = (uint32_t)atoi(given("TT_DELAY"));
 	options.delay_seed = (uint64_t)atoll(given("TT_DELAY_SEED"));
-	for (int i = 0; config_modes[i]; i++)
-		if (!strcmp(mode, config_modes[i]))
-			options.delay_mode = (enum config_mode)i;
+	choice_parse(mode, LIMIT_DELAY_MODE, &options.delay_mode);
 	strcpy(options.delay_patterns, given("TT_DELAY_PATTERNS"));
 	strcpy(options.delay_load, given("TT_DELAY_LOAD"));
 	if (*kernel && !expressions_add(&options.delay_kernel, "", kernel, strlen(kernel), why, sizeof(why)))

@@ -46,3 +46,20 @@ def test_a_row_is_all_that_names_an_option_to_parse_it() -> None:
         "EPOCH",
         "OVERWRITE",
     }
+
+
+def test_choices_and_limits_are_in_the_table_alone() -> None:
+    rows = list(options.TABLE.values())
+    choices = [
+        ", ".join(f'"{word}"' for word in r.limit.split("|")) for r in rows if r.kind == "CHOICE"
+    ]
+    limits = {f"{r.limit}u" for r in rows if r.variable.endswith("DELAY")}
+    folder = support.ROOT / "interpose"
+    for path in [
+        *folder.rglob("options/*.[ch]"),
+        *folder.rglob("timeline/*.c"),
+        *folder.rglob("delay/*.c"),
+    ]:
+        text = " ".join(path.read_text().split())
+        assert not [words for words in choices if words in text], path
+        assert path.parent.name == "timeline" or not re.findall("|".join(limits), text), path

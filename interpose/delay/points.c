@@ -11,6 +11,7 @@
 #include "store/file.h"
 #include "util/json_writer.h"
 #include "format.h"
+#include "options/option_limits.h"
 #include "options/options.h"
 #include "session/session.h"
 #include "util/vector.h"
@@ -332,7 +333,7 @@ static void write_list(struct json *j)
 	json_member_string(j, "version", "1.0");
 	json_member_u64(j, "delay_ns", chosen.loaded ? chosen.loaded->delay_ns : most);
 	json_member_u64(j, "delay_min_ns", chosen.loaded ? chosen.loaded->min_ns : options.delay_min_ns);
-	json_member_string(j, "mode", config_modes[mode]);
+	choice_json(j, "mode", LIMIT_DELAY_MODE, mode);
 	json_member_u64(j, "seed", chosen.loaded ? chosen.loaded->seed : options.delay_seed);
 	json_member_string(j, "patterns", options.delay_patterns);
 	json_member_open(j, "kernels", '{');

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "options/option_limits.h"
 #include "store/file.h"
 #include "util/json_reader.h"
 #include "util/vector.h"
@@ -23,8 +24,6 @@ struct members {
 	void *of;
 	unsigned seen;
 };
-
-const char *const config_modes[] = {"random", "fixed", "cluster", NULL};
 
 /* ---- members ---- */
 
@@ -59,11 +58,12 @@ static bool skip_number(struct reader *r)
 	return reader_number(r, UINT64_MAX, &value);
 }
 
-static bool read_delay(struct reader *r, uint32_t most, uint32_t *ns)
+/* limit: of the option that takes such a delay. */
+static bool read_delay(struct reader *r, const char *limit, uint32_t *ns)
 {
 	uint64_t value = 0;
 
-	if (!reader_number(r, most, &value))
+	if (!reader_number(r, strtoull(limit, NULL, 10), &value))
 		return false;
 	*ns = (uint32_t)value;
 	return true;
@@ -94,7 +94,7 @@ static bool point_member(struct reader *r, const char *key, void *user)
 	case 1:
 		return skip_string(r);
 	case 2:
-		return read_delay(r, POINT_MOST_NS, &p->delay);
+		return read_delay(r, LIMIT_DELAY, &p->delay);
 	case 3:
 		return reader_bool(r, &p->on);
 	case 4:
@@ -226,7 +226,7 @@ static bool launch_member(struct reader *r, const char *key, void *user)
 	case 1:
 		return reader_number(r, UINT64_MAX, &l->number);
 	case 2:
-		return read_delay(r, CALL_MOST_NS, &l->delay);
+		return read_delay(r, LIMIT_LAUNCH_DELAY, &l->delay);
 	case 3:
 		return reader_bool(r, &l->on);
 	case 4:
@@ -286,16 +286,14 @@ static bool read_version(struct reader *r)
 
 static bool read_mode(struct reader *r, enum config_mode *mode)
 {
-	char *text = reader_string(r);
-	bool found = false;
+	char *text = reader_string(r), why[80];
+	uint32_t number = 0;
+	bool found = text && choice_parse(text, LIMIT_DELAY_MODE, &number);
 
-	for (int i = 0; text && config_modes[i]; i++)
-		if (!strcmp(text, config_modes[i])) {
-			*mode = (enum config_mode)i;
-			found = true;
-		}
 	free(text);
-	return found || reader_fail(r, "expected random, fixed or cluster");
+	*mode = (enum config_mode)number;
+	choice_expect(LIMIT_DELAY_MODE, why, sizeof(why));
+	return found || reader_fail(r, why);
 }
 
 static bool member(struct reader *r, const char *key, void *user)
@@ -309,11 +307,11 @@ static bool member(struct reader *r, const char *key, void *user)
 	case 0:
 		return read_version(r);
 	case 1:
-		return read_delay(r, CALL_MOST_NS, &c->delay_ns);
+		return read_delay(r, LIMIT_LAUNCH_DELAY, &c->delay_ns);
 	case 2:
 		return reader_object(r, kernel, c);
 	case 3:
-		return read_delay(r, POINT_MOST_NS, &c->min_ns);
+		return read_delay(r, LIMIT_DELAY_MIN, &c->min_ns);
 	case 4:
 		return read_mode(r, &c->mode);
 	case 5:

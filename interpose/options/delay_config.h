@@ -12,10 +12,6 @@
 #include <stdint.h>
 
 enum config_mode { CONFIG_RANDOM, CONFIG_FIXED, CONFIG_CLUSTER };
-extern const char *const config_modes[]; /* by enum config_mode */
-
-#define CALL_MOST_NS 1000000000u
-#define POINT_MOST_NS 100000000u
 
 struct config_point {
 	uint64_t pc;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "options/control_text.h"
+#include "options/option_limits.h"
 #include "store/disk.h"
 #include "util/json_writer.h"
 
@@ -180,32 +181,6 @@ static bool parse_seconds(const char *text, uint64_t *ms)
 	return good;
 }
 
-/* choices: a|b|c. */
-static bool parse_choice(const char *text, const char *choices, uint32_t *out)
-{
-	size_t length = strlen(text), n;
-
-	for (uint32_t i = 0;; i++, choices += n + 1) {
-		n = strcspn(choices, "|");
-		if (n == length && !memcmp(choices, text, n)) {
-			*out = i;
-			return true;
-		}
-		if (!choices[n])
-			return false;
-	}
-}
-
-/* "expected a, b or c" */
-static void expect_choice(const char *choices, char *why, size_t size)
-{
-	size_t used = (size_t)snprintf(why, size, "expected ");
-
-	for (const char *at = choices; *at && used < size; at++)
-		used += (size_t)(*at != '|' ? snprintf(why + used, size - used, "%c", *at)
-					    : snprintf(why + used, size - used, strchr(at + 1, '|') ? ", " : " or "));
-}
-
 /* Mnemonics, or asterisks, with commas between them. */
 static bool are_patterns(const char *text)
 {
@@ -261,8 +236,8 @@ static bool parse(const struct option *o, const char *text, char *why, size_t si
 		snprintf(why, size, "expected a whole number");
 		return parse_number(text, UINT64_MAX, o->field);
 	case CHOICE:
-		expect_choice(o->limit, why, size);
-		return parse_choice(text, o->limit, o->field);
+		choice_expect(o->limit, why, size);
+		return choice_parse(text, o->limit, o->field);
 	case DISK:
 		*(uint64_t *)o->field = *text == 'a' ? DISK_KEEP_FREE : 0;
 		if (!strcmp(text, "auto") || !strcmp(text, "off"))

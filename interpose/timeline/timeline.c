@@ -12,6 +12,7 @@
 #include "store/activities.h"
 #include "util/json_writer.h"
 #include "entry/entry.h"
+#include "options/option_limits.h"
 #include "session/session.h"
 #include "util/clock.h"
 #include "util/own_thread.h"
@@ -30,8 +31,6 @@
 #define HURRIED_S 1
 
 HOT_DATA _Atomic int timeline_source;
-
-static const char *const timeline_names[] = {"off", "events", "cupti"}; /* by enum timeline */
 
 static struct {
 	int used;           /* in the end */
@@ -215,8 +214,11 @@ void timeline_forget(void)
 void timeline_json(struct json *j)
 {
 	json_open(j, '{');
-	json_member_string(j, "asked", timeline_names[options.timeline]);
-	json_member_string(j, "source", timeline.used == TIMELINE_OFF ? "none" : timeline_names[timeline.used]);
+	choice_json(j, "asked", LIMIT_TIMELINE, options.timeline);
+	if (timeline.used == TIMELINE_OFF)
+		json_member_string(j, "source", "none");
+	else
+		choice_json(j, "source", LIMIT_TIMELINE, (uint32_t)timeline.used);
 	json_member_string(j, "reason", timeline.reason);
 	json_member_u64(j, "missed", atomic_load(&timeline.missed));
 	json_key(j, "clock_error_ns");
