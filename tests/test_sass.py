@@ -448,10 +448,10 @@ def test_patterns_of_delay_points(cli: Cli) -> None:
     source = (support.ROOT / "interpose" / "delay" / "image.c").read_text()
     names = source.partition("built_in[] = {")[2].partition("}")[0].split('"')
     assert {name for name in names if name.isidentifier()} == categories.DELAYED
-    assert categories.is_point("UTMALDG", "UTMALDG.2D, SYNCS")
-    assert categories.is_point("SYNCS", "UTMALDG,SYNCS.ARRIVE")
-    assert not categories.is_point("LDG", "UTMALDG")
-    assert categories.is_point("FADD", "*") and not categories.is_point("FADD")
+    assert categories.can_delay("UTMALDG", "UTMALDG.2D, SYNCS")
+    assert categories.can_delay("SYNCS", "UTMALDG,SYNCS.ARRIVE")
+    assert not categories.can_delay("LDG", "UTMALDG")
+    assert categories.can_delay("FADD", "*") and not categories.can_delay("FADD")
     asked = cli("sass", HOPPER, "--kernel", "tiles", "--patterns", "UTMALDG,BAR", "--format", "csv")
     assert [row["opcode"] for row in csv.DictReader(asked.stdout.splitlines())] == [
         "UTMALDG",

@@ -16,21 +16,21 @@ SHOWN_FRAMES = 8
 PER_THREAD, LEGACY = 2, 1  # streams
 
 
-def incidents(process: Process) -> list[dict[str, Any]]:
+def crash_reports(process: Process) -> list[dict[str, Any]]:
     """As process.json has them, and with each call the kernel's name as its source has it (`name`)
     and the call stack (`frames`, the innermost first), where they are known.
     """
     found: list[dict[str, Any]] = process.info.get("incidents", [])
     return [
         {
-            **incident,
+            **report,
             "in_flight": [
                 {**stream, "calls": [_named(process, call) for call in stream.get("calls", [])]}
-                for stream in incident.get("in_flight", [])
+                for stream in report.get("in_flight", [])
             ],
-            "threads": [_named(process, thread) for thread in incident.get("threads", [])],
+            "threads": [_named(process, thread) for thread in report.get("threads", [])],
         }
-        for incident in found
+        for report in found
     ]
 
 
@@ -53,22 +53,22 @@ def last_epoch(process: Process) -> dict[str, Any] | None:
     return None
 
 
-def incident_text(incident: dict[str, Any], pid: int | None) -> str:
+def crash_report_text(report: dict[str, Any], pid: int | None) -> str:
     """In lines, the first of which says what happened."""
-    streams = incident["in_flight"]
-    what = text.printable(incident["reason"])
-    if incident.get("call"):
-        what += f" from {text.printable(incident['call'])}"
-        what += f" (call {incident['seq']})" if incident.get("seq") else ""
+    streams = report["in_flight"]
+    what = text.printable(report["reason"])
+    if report.get("call"):
+        what += f" from {text.printable(report['call'])}"
+        what += f" (call {report['seq']})" if report.get("seq") else ""
     lines = [f"{what}, {'with work in flight' if streams else 'nothing in flight'}"]
     several = len({stream["context"] for stream in streams}) > 1
     for stream in streams[:SHOWN_STREAMS]:
-        lines += _stream(stream, incident, several)
-    more = incident.get("streams", len(streams)) - min(len(streams), SHOWN_STREAMS)
+        lines += _stream(stream, report, several)
+    more = report.get("streams", len(streams)) - min(len(streams), SHOWN_STREAMS)
     if more > 0:
         lines.append(f"and work in {text.count(more, 'more stream')}")
     if streams:
-        for thread in incident.get("threads", [])[:SHOWN_STREAMS]:
+        for thread in report.get("threads", [])[:SHOWN_STREAMS]:
             who = "the main thread" if thread["thread"] == pid else f"thread {thread['thread']}"
             lines.append(f"{who} was in {text.printable(thread['call'])}")
             lines += _frames(thread)
@@ -85,7 +85,7 @@ def _place(stream: dict[str, Any], several: bool) -> str:
     return f"context {stream['context']}, {name}" if several else name
 
 
-def _stream(stream: dict[str, Any], incident: dict[str, Any], several: bool) -> list[str]:
+def _stream(stream: dict[str, Any], report: dict[str, Any], several: bool) -> list[str]:
     calls, count = stream["calls"], stream.get("count", 0)
     behind = f", waits for {_place(stream['behind'], several)}" if "behind" in stream else ""
     if not calls:
@@ -93,7 +93,7 @@ def _stream(stream: dict[str, Any], incident: dict[str, Any], several: bool) -> 
     number = f"{text.count(count, 'call')}, the first " if count > 1 else ""
     if stream.get("more"):
         number = f"{count:,} or more calls, the first known "
-    first, *others = (_call(call, incident) for call in calls[:SHOWN_CALLS])
+    first, *others = (_call(call, report) for call in calls[:SHOWN_CALLS])
     lines = [f"{_place(stream, several)}: {number}{first}{behind}"]
     lines += _frames(calls[0])
     lines += [f"  then {other}" for other in others]
@@ -110,14 +110,14 @@ def _frames(call: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _call(call: dict[str, Any], incident: dict[str, Any]) -> str:
+def _call(call: dict[str, Any], report: dict[str, Any]) -> str:
     if call.get("name"):
         grid, block = (_dimensions(call.get(shape, [])) for shape in ("grid", "block"))
         what = f"{short(call['name'])}<<<{grid}, {block}>>>"
     else:
         what = call["call"]
         what += f" of {call['bytes']:,} bytes" if call.get("bytes") else ""
-    before = max(0, incident.get("time_ns", 0) - call.get("submitted_ns", 0))
+    before = max(0, report.get("time_ns", 0) - call.get("submitted_ns", 0))
     return f"{text.printable(what)} (call {call['seq']}, {text.duration(before)} before)"
 
 

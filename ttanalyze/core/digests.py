@@ -1,7 +1,7 @@
 """Compares two histories of region digests: the arithmetic of verify, without files.
 
-A history is a set of points: in epoch E region R got digest D. A region's state in an epoch is
-that of its last point up to it.
+A history is a set of records: in epoch E region R got digest D. A region's state in an epoch is
+that of its last record up to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ttanalyze.format.unread import EPOCH_BITS, EPOCH_MASK, Unread, keys_of
 
 
 @dataclass(frozen=True)
-class Points:
+class DigestHistory:
     """A history, keys ascending. stored: whether the digest was computed from contents."""
 
     key: Array
@@ -24,13 +24,13 @@ class Points:
     stored: Array
 
     @staticmethod
-    def of(key: Array, digest: Array, stored: Array) -> Points:
-        """Points in any order; no key twice."""
+    def from_unordered(key: Array, digest: Array, stored: Array) -> DigestHistory:
+        """Records in any order; no key twice."""
         order = np.argsort(key, kind="stable")
-        return Points(key[order], digest[order], stored[order])
+        return DigestHistory(key[order], digest[order], stored[order])
 
-    def at(self, keys: Array) -> tuple[Array, Array]:
-        """For each key the row of the region's last point up to it, and whether there is one."""
+    def find(self, keys: Array) -> tuple[Array, Array]:
+        """For each key the row of the region's last record up to it, and whether there is one."""
         if not len(self.key):
             return np.zeros(len(keys), "i8"), np.zeros(len(keys), bool)
         if np.array_equal(keys, self.key):  # histories that agree are the usual case
@@ -39,16 +39,16 @@ class Points:
         there: Array = (row >= 0) & (self.key[row] >> EPOCH_BITS == keys >> EPOCH_BITS)
         return row, there
 
-    def changed(self, region: int, epoch: int, digest: int) -> Points:
+    def with_digest(self, region: int, epoch: int, digest: int) -> DigestHistory:
         """The same history, but in one epoch the region has another digest."""
         now, after = keys_of(np.array([region, region]), np.array([epoch, epoch + 1]))
-        row, there = self.at(np.array([after]))
+        row, there = self.find(np.array([after]))
         key, values = [now], [digest]
         if there[0] and after not in self.key:  # what it was again from the next epoch on
             key.append(after)
             values.append(int(self.digest[row[0]]))
         kept = self.key != now
-        return Points.of(
+        return DigestHistory.from_unordered(
             np.concatenate([self.key[kept], np.array(key, "u8")]),
             np.concatenate([self.digest[kept], np.array(values, "u8")]),
             np.concatenate([self.stored[kept], np.ones(len(key), bool)]),
@@ -88,7 +88,13 @@ class Comparison:
 
 
 def compare(
-    first: Points, second: Points, lives: Lives, begin: int, end: int, skip: Array, unread: Unread
+    first: DigestHistory,
+    second: DigestHistory,
+    lives: Lives,
+    begin: int,
+    end: int,
+    skip: Array,
+    unread: Unread,
 ) -> Comparison:
     """Compares epochs begin to end - 1 of regions in their lives.
 
@@ -113,8 +119,8 @@ def compare(
     keys, row, epoch = keys[inside], row[inside], epoch[inside]
     until = died[row]
     until[:-1] = np.where(row[1:] == row[:-1], epoch[1:], until[:-1])
-    one, has_one = first.at(keys)
-    two, has_two = second.at(keys)
+    one, has_one = first.find(keys)
+    two, has_two = second.find(keys)
     digest_one, digest_two = _where(first.digest, one, has_one), _where(second.digest, two, has_two)
     left_out = unread.holds(keys)
     told = (has_one | has_two) & ~left_out

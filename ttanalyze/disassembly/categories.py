@@ -48,7 +48,7 @@ def category(opcode: str) -> str:
     return CATEGORIES.get(opcode, COMPUTES)
 
 
-def is_point(opcode: str, patterns: str = "") -> bool:
+def can_delay(opcode: str, patterns: str = "") -> bool:
     """Whether a delay may come before such an instruction. patterns: as for `record
     --delay-patterns`, mnemonics with commas between them, of which only the first part counts, or
     `*`; by default DELAYED.

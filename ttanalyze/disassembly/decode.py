@@ -57,7 +57,7 @@ def parsed(line: str) -> Text:
         mnemonic,
         operands,
         categories.category(opcode),
-        categories.is_point(opcode),
+        categories.can_delay(opcode),
         registers(mnemonic, operands),
         target,
     )

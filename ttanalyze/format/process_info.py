@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ttanalyze.errors import FormatError
-from ttanalyze.format import incidents, statuses
+from ttanalyze.format import crash_reports, statuses
 from ttanalyze.format.files import Ending, RecordFile, expect, expect_list
 
 
@@ -82,7 +82,7 @@ def check_process(path: Path, where: str, info: dict[str, Any]) -> None:
     texts = {"asked": str, "source": str, "reason": (str, None)}
     numbers = {"missed": int, "clock_error_ns": (int, None)}
     expect(path, f"{where}timeline.", info.get("timeline", {}), **texts, **numbers)
-    incidents.check(path, where, info)
+    crash_reports.check(path, where, info)
     expect(path, where, info, files=dict)
     for name, file in info.get("files", {}).items():
         place = f"{where}files.{name}"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ttanalyze.core import delays
-from ttanalyze.core.crash_report import incident_text, incidents, last_epoch
+from ttanalyze.core.crash_report import crash_report_text, crash_reports, last_epoch
 from ttanalyze.core.waits import Waits
 from ttanalyze.format import event_kinds, layout, statuses
 from ttanalyze.format.captures import LATEST, Captures
@@ -83,7 +83,7 @@ def _process(process: Process) -> dict[str, Any]:
         "capture_waits": _capture_waits(process),
         "late": _late(process),
         "unknown_calls": told.get("unknown_calls", []),
-        "incidents": incidents(process),
+        "incidents": crash_reports(process),
         "last_epoch": last_epoch(process),
     }
 
@@ -253,8 +253,8 @@ def process_rows(process: dict[str, Any]) -> list[tuple[str, str]]:
         pairs.append(("delayed", what))
     pairs.append(("bytes", _bytes(process)))
     pairs.append(("lost", _losses(process)))
-    for incident in process["incidents"]:
-        pairs.append(("incident", incident_text(incident, process["pid"])))
+    for report in process["incidents"]:
+        pairs.append(("incident", crash_report_text(report, process["pid"])))
     if process["incidents"] and process["last_epoch"]:
         last = process["last_epoch"]
         pairs.append(("last", f"epoch {last['epoch']} ({last['trigger']}, call {last['seq']})"))

@@ -27,7 +27,7 @@ from ttanalyze.output import text
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.diff import match
 from ttanalyze.verbs.diff.details import Details, Types
-from ttanalyze.verbs.diff.histories import contents_of, history, shared_points
+from ttanalyze.verbs.diff.histories import common_states, contents_of, history
 from ttanalyze.verbs.diff.launches import add_launches
 from ttanalyze.verbs.diff.match import MatchedCalls, MatchedRegions
 from ttanalyze.verbs.diff.report import DiffReport, Launches, ProcessDiff, RegionAlone, Spread
@@ -282,12 +282,12 @@ class _Diff:
             lambda: [history(s, epochs[i], regions, i) for i, s in enumerate((a, b))],
         )
         self._add_alone(out, (a, b), context, epochs, (epochs_a, epochs_b))
-        common = shared_points(a, b, epochs_a, epochs_b, regions)
+        common = common_states(a, b, epochs_a, epochs_b, regions)
         states, details = self._states(common, regions, calls)
         again = self._by_contents(common, regions, states)
         if again is not None:
             out.notes.append("regions that were allocated in another order are paired by contents")
-            regions, common = again, shared_points(a, b, epochs_a, epochs_b, again)
+            regions, common = again, common_states(a, b, epochs_a, epochs_b, again)
             states, details = self._states(common, regions, calls)
         self.done += len(epochs_a)
         out.common += len(epochs_a)
@@ -298,7 +298,7 @@ class _Diff:
         out.unknown += states.unknown
         out.unread += states.unread
         out.divergence_count += states.total
-        out.stopped |= states.points < len(epochs_a)
+        out.stopped |= states.positions < len(epochs_a)
         for i in range(len(states.pair)):
             if not self.every and (i == TRIED or (i and not out.divergences[-1].leftover)):
                 break
@@ -400,15 +400,15 @@ class _Diff:
         order = np.argsort(first, kind="stable")[:SPREAD]
         common, regions = details.common, details.regions
         for pair, i, count in zip(pairs[order], first[order], counts[order], strict=True):
-            row, point = int(regions.rows_a[pair]), int(states.first[i])
+            row, position = int(regions.rows_a[pair]), int(states.first[i])
             out.spread.append(
                 Spread(
                     region_a=int(common.regions_a[pair]),
                     region_b=int(common.regions_b[pair]),
                     label=self.names.text(int(regions.a.label[row])),
                     size=int(regions.a.size[row]),
-                    epoch_a=int(common.epochs_a[point]),
-                    epoch_b=int(common.epochs_b[point]),
+                    epoch_a=int(common.epochs_a[position]),
+                    epoch_b=int(common.epochs_b[position]),
                     stretches=int(count),
                 )
             )

@@ -50,13 +50,13 @@ class Details:
                 return self.types[key]
         return self.types.get(None)
 
-    def within_tolerance(self, pair: int, point: int) -> bool:
+    def within_tolerance(self, pair: int, position: int) -> bool:
         """Whether what differs in digests counts as the same."""
         a, b, one = self.common.a.process, self.common.b.process, self.type_of(pair)
         if a is None or b is None or one is None:
             return False
         try:
-            sides = self._contents(a, b, pair, point)
+            sides = self._contents(a, b, pair, position)
             blocks = unequal_blocks(sides[0].records, sides[1].records)
             return all(
                 self._values(one, sides, blocks[i : i + 64], False).same
@@ -71,7 +71,7 @@ class Details:
         """All about the i-th stretch."""
         common, pair = self.common, int(found.pair[i])
         first, last = int(found.first[i]), int(found.last[i])
-        goes_on = last + 1 >= min(found.points, int(common.died[pair]))
+        goes_on = last + 1 >= min(found.positions, int(common.died[pair]))
         epoch_a, epoch_b = int(common.epochs_a[first]), int(common.epochs_b[first])
         row = int(self.regions.rows_a[pair])
         since = bool(found.since[i])
@@ -146,16 +146,18 @@ class Details:
 
     # ---- contents ----
 
-    def _contents(self, a: Process, b: Process, pair: int, point: int) -> tuple[Contents, Contents]:
+    def _contents(
+        self, a: Process, b: Process, pair: int, position: int
+    ) -> tuple[Contents, Contents]:
         common = self.common
         places = (
-            (a, int(common.epochs_a[point]), int(common.regions_a[pair])),
-            (b, int(common.epochs_b[point]), int(common.regions_b[pair])),
+            (a, int(common.epochs_a[position]), int(common.regions_a[pair])),
+            (b, int(common.epochs_b[position]), int(common.regions_b[pair])),
         )
         one, other = (Contents(p, contents.block_records(p, e, r)) for p, e, r in places)
         return one, other
 
-    def _look(self, out: Divergence, pair: int, point: int) -> None:
+    def _look(self, out: Divergence, pair: int, position: int) -> None:
         """Compares blocks, and of those that differ bytes and values."""
         a, b = self.common.a.process, self.common.b.process
         out.block_total = layout.blocks_of(out.size)
@@ -163,7 +165,7 @@ class Details:
             out.notes.append("a manifest has digests only: the bytes are not known")
             return
         try:
-            sides = self._contents(a, b, pair, point)
+            sides = self._contents(a, b, pair, position)
             blocks = unequal_blocks(sides[0].records, sides[1].records)
             out.blocks, out.block_count = blocks[:LISTED_BLOCKS], len(blocks)
             out.partial = len(blocks) > LOOKED_AT

@@ -12,10 +12,10 @@ from ttanalyze.verbs.diff.states import Common
 PIECE = 1 << 12  # epochs whose digests are looked at together
 
 
-def shared_points(
+def common_states(
     a: Side, b: Side, epochs_a: Array, epochs_b: Array, regions: MatchedRegions
 ) -> Common:
-    """Points and pairs, and in which points both sides of a pair live."""
+    """The common epochs and pairs, and the positions in which both sides of a pair live."""
     rows_a, rows_b = regions.rows_a, regions.rows_b
     born = [
         np.searchsorted(epochs, of.born[rows])
@@ -50,15 +50,17 @@ def contents_of(side: Side, epochs: Array, regions: Array) -> Array:
         first = int(epochs[end - 1]) + 1
         at = np.minimum(np.searchsorted(regions[order], region), len(regions) - 1)
         ours = np.flatnonzero(regions[order][at] == region)
-        row, point = order[at[ours]], np.searchsorted(epochs, epoch[ours])
+        row, position = order[at[ours]], np.searchsorted(epochs, epoch[ours])
         in_order = np.lexsort((epoch[ours], row))
-        row, point, digest = row[in_order], point[in_order], digest[ours][in_order]
-        newest = np.append((row[1:] != row[:-1]) | (point[1:] != point[:-1]), True)[: len(row)]
-        row, point, digest = row[newest], point[newest], digest[newest]
+        row, position, digest = row[in_order], position[in_order], digest[ours][in_order]
+        newest = np.append((row[1:] != row[:-1]) | (position[1:] != position[:-1]), True)[
+            : len(row)
+        ]
+        row, position, digest = row[newest], position[newest], digest[newest]
         begins = np.append(True, row[1:] != row[:-1])[: len(row)]
         before = np.where(begins, last[row], np.append(digest[:1], digest[:-1])[: len(row)])
         new = digest != before
-        np.add.at(out, row[new], mixed(point[new], digest[new]))
+        np.add.at(out, row[new], mixed(position[new], digest[new]))
         ends = np.append(begins[1:], True)[: len(row)]
         last[row[ends]] = digest[ends]
     return out

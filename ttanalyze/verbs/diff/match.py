@@ -39,7 +39,7 @@ class MatchedCalls:
     def lanes(self) -> int:
         return int(self.lane.max()) + 1 if len(self.lane) else 1
 
-    def points(self, side: int, cuts: Array, all_calls: bool = False) -> Array:
+    def calls_before(self, side: int, cuts: Array, all_calls: bool = False) -> Array:
         """For each cut, a number that is the same where the same calls come before it.
 
         side: 0 or 1. cuts: seqs from which on calls come after. all_calls: not only those that
@@ -299,16 +299,16 @@ def _match_rows(
 ) -> tuple[Pair, Pair]:
     """Matches these rows of either side in their order: those of the same size, and of others."""
     sides = a.where(rows[0]), b.where(rows[1])
-    points = [
-        np.zeros(len(r.id), "u8") if calls is None else calls.points(i, r.seq)
+    before = [
+        np.zeros(len(r.id), "u8") if calls is None else calls.calls_before(i, r.seq)
         for i, r in enumerate(sides)
     ]
     by_size = [(r.label, r.size) for r in sides]
     found = align(
-        _both([(p, r.kind, *s) for p, r, s in zip(points, sides, by_size, strict=True)]),
-        _both([(p, *s) for p, s in zip(points, by_size, strict=True)]),
+        _both([(p, r.kind, *s) for p, r, s in zip(before, sides, by_size, strict=True)]),
+        _both([(p, *s) for p, s in zip(before, by_size, strict=True)]),
         _both(by_size),
-        _both([(np.where(r.label > 0, 0, p), r.label) for p, r in zip(points, sides, strict=True)]),
+        _both([(np.where(r.label > 0, 0, p), r.label) for p, r in zip(before, sides, strict=True)]),
     )
     same = sides[0].size[found.a] == sides[1].size[found.b]
     return (found.a[same], found.b[same]), (found.a[~same], found.b[~same])
@@ -349,15 +349,15 @@ def match_epochs(
         )
         return epochs_a[found.a], epochs_b[found.b]
     cuts = [side.cut[them] for side, them in sides]
-    points = [
+    before = [
         # Inside a call, epochs are at the points that their labels name.
-        mixed(calls.points(i, cut), np.where(side.inside[them], label + 1, 0))
+        mixed(calls.calls_before(i, cut), np.where(side.inside[them], label + 1, 0))
         for i, (cut, (side, them), (_, label)) in enumerate(zip(cuts, sides, causes, strict=True))
     ]
-    waits = [calls.points(i, cut, all_calls=True) for i, cut in enumerate(cuts)]
+    waits = [calls.calls_before(i, cut, all_calls=True) for i, cut in enumerate(cuts)]
     found = align(
-        _both([(p, w, *c) for p, w, c in zip(points, waits, causes, strict=True)]),
-        _both([(p, *c) for p, c in zip(points, causes, strict=True)]),
-        (points[0], points[1]),
+        _both([(p, w, *c) for p, w, c in zip(before, waits, causes, strict=True)]),
+        _both([(p, *c) for p, c in zip(before, causes, strict=True)]),
+        (before[0], before[1]),
     )
     return epochs_a[found.a], epochs_b[found.b]

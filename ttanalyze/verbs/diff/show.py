@@ -79,7 +79,7 @@ class _Show:
 
     def _verdict(self) -> str:
         report, first = self.report, self.report.first
-        points = sum(p.common for p in report.processes)
+        common = sum(p.common for p in report.processes)
         within = f" within {report.tolerance}" if report.tolerance else ""
         if first:
             process, found = first
@@ -88,7 +88,7 @@ class _Show:
             if found.leftover:
                 return f"memory that no call wrote differs in {where}"
             return f"memory first diverges in {where}{_after(found)}"
-        where = "the only common epoch" if points == 1 else f"all {points:,} common epochs"
+        where = "the only common epoch" if common == 1 else f"all {common:,} common epochs"
         memory = f"memory is the same{within} in {where}"
         if not sum(p.region_epochs for p in report.processes):
             memory = "no memory that could be compared"
@@ -121,11 +121,11 @@ class _Show:
             if self.several:
                 counts.insert(0, text.count(len(report.processes), "process", "processes"))
             pairs.append((name, f"{text.printable(source)}: {', '.join(counts)}"))
-        points = sum(p.common for p in report.processes)
+        common = sum(p.common for p in report.processes)
         states = sum(p.region_epochs for p in report.processes)
         differ = sum(p.differing for p in report.processes)
         regions = sum(p.regions for p in report.processes)
-        line = f"{text.count(points, 'common epoch')}, {text.count(regions, 'common region')}; "
+        line = f"{text.count(common, 'common epoch')}, {text.count(regions, 'common region')}; "
         line += f"{text.count(states, 'region-epoch')} compared, {differ:,} differ"
         tolerated = sum(p.tolerated for p in report.processes)
         line += f", {tolerated:,} only within the tolerance" if tolerated else ""

@@ -1,8 +1,8 @@
-"""Compares the digests of regions at the points that two runs have in common, as a stream.
+"""Compares the digests of regions in the common epochs of two runs, as a stream.
 
 A region's state in an epoch is that of its last digest up to it. What is kept is the state of each
 region; digests are gone through a batch at a time, each looked at once. A region that an epoch of
-either side left out is compared at the next point at which both read it.
+either side left out is compared in the next common epoch that both read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ttanalyze.core.digests import Points
+from ttanalyze.core.digests import DigestHistory
 from ttanalyze.format.layout import Array, distinct
 from ttanalyze.format.unread import EPOCH_BITS, EPOCH_MASK, Unread, keys_of
 from ttanalyze.util.progress import Progress, tell
@@ -21,13 +21,14 @@ from ttanalyze.verbs.diff.sides import Side
 
 BATCH = 1 << 20  # digests of a side that are compared at once
 MOST = 1 << 18  # stretches that are kept
-Judge = Callable[[int, int], bool]  # (pair, point): whether contents count as the same
+Judge = Callable[[int, int], bool]  # (pair, position): whether contents count as the same
 
 
 @dataclass(frozen=True)
 class Common:
-    """What is compared. epochs: of either side at each point, ascending. regions: their ids, one
-    row for each pair. born, died: the points [born, died) in which both sides have the pair.
+    """What is compared. epochs: the common ones of either side, ascending; a position is an index
+    into them. regions: their ids, one row for each pair. born, died: the positions [born, died) in
+    which both sides have the pair.
     """
 
     a: Side
@@ -42,14 +43,14 @@ class Common:
 
 @dataclass(frozen=True)
 class Stretches:
-    """Stretches of points over which a pair of regions differs, by where they begin.
+    """Stretches of positions over which a pair of regions differs, by where they begin.
 
-    pair, first, last: first and last point. since: whether it was compared at the point before,
-    where it was the same. digest_a, digest_b: at the first point.
-    compared: states, that is, pairs at points; differing: of these; tolerated: of these, the same
-    but by their digests. unknown: states of which one side says nothing; unread: that the epoch of
-    a side left out. total: of all stretches, only the first MOST of which are listed. points: how
-    many were gone through.
+    pair, first, last: first and last position. since: whether it was compared at the one before,
+    where it was the same. digest_a, digest_b: at the first position.
+    compared: states, that is, pairs at positions; differing: of these; tolerated: of these, the
+    same but by their digests. unknown: states of which one side says nothing; unread: that the
+    epoch of a side left out. total: of all stretches, only the first MOST of which are listed.
+    positions: how many were gone through.
     """
 
     pair: Array
@@ -64,22 +65,22 @@ class Stretches:
     unknown: int
     unread: int
     total: int
-    points: int
+    positions: int
 
 
 def compare_states(
     common: Common, judge: Judge | None = None, stop: bool = False, progress: Progress = None
 ) -> Stretches:
-    """Compares all pairs at all points.
+    """Compares all pairs at all positions.
 
     judge: asked where digests differ whether the contents count as the same all the same. stop:
-    at the first that does not. progress: called with points done and in all.
+    at the first that does not. progress: called with positions done and in all.
     """
     return _Comparison(common, judge, stop).run(progress)
 
 
 class _Side:
-    """The digests of one side by pair and point."""
+    """The digests of one side by pair and position."""
 
     def __init__(self, side: Side, epochs: Array, regions: Array) -> None:
         self.side = side
@@ -91,13 +92,13 @@ class _Side:
         self.state = np.zeros(len(regions), "u8")
 
     def fits(self, begin: int) -> int:
-        """The last point up to which there is a batch's worth of digests, from `begin` on."""
+        """The last position up to which there is a batch's worth of digests, from `begin` on."""
         before = int(self.ends[begin - 1]) if begin else 0
         return int(np.searchsorted(self.ends, before + BATCH, "right"))
 
     @functools.cached_property
     def unread(self) -> Unread:
-        """What points left out, by pair."""
+        """What positions left out, by pair."""
         begin, end = self.side.unread.begin, self.side.unread.end
         pair, ours = self._pairs((begin >> EPOCH_BITS).astype("u4"))
         first, last = (
@@ -108,17 +109,19 @@ class _Side:
         order = np.argsort(keys)
         return Unread(keys[order], keys_of(pair[some], last[some])[order])
 
-    def points(self, begin: int, end: int) -> Points:
-        """What is known at points begin to end - 1, and of what came before at point begin.
+    def history(self, begin: int, end: int) -> DigestHistory:
+        """What is known at positions begin to end - 1, and of what came before at position begin.
 
-        The points before have to be asked for first.
+        The positions before have to be asked for first.
         """
         first = int(self.epochs[begin - 1]) + 1 if begin else 0
         region, epoch, digest = self.side.digests(first, int(self.epochs[end - 1]) + 1)
         pair, ours = self._pairs(region)
-        point = begin + np.searchsorted(self.epochs[begin:end], epoch[ours])
+        position = begin + np.searchsorted(self.epochs[begin:end], epoch[ours])
         before = np.flatnonzero(self.known)
-        keys = np.concatenate([keys_of(before, np.full(len(before), begin)), keys_of(pair, point)])
+        keys = np.concatenate(
+            [keys_of(before, np.full(len(before), begin)), keys_of(pair, position)]
+        )
         values = np.concatenate([self.state[before], digest[ours]])
         order = np.argsort(keys, kind="stable")
         keys, values = keys[order], values[order]
@@ -127,7 +130,7 @@ class _Side:
         last = np.append(keys[1:] >> EPOCH_BITS != keys[:-1] >> EPOCH_BITS, True)[: len(keys)]
         now = (keys[last] >> EPOCH_BITS).astype("i8")
         self.state[now], self.known[now] = values[last], True
-        return Points(keys, values, np.zeros(len(keys), bool))
+        return DigestHistory(keys, values, np.zeros(len(keys), bool))
 
     def _pairs(self, region: Array) -> tuple[Array, Array]:
         """The pair of each record that has one, and which records these are."""
@@ -139,7 +142,7 @@ class _Side:
 
 
 class _Comparison:
-    """The state of one comparison: what each pair was at the last point, and the stretches."""
+    """The state of one comparison: what each pair was at the last position, and the stretches."""
 
     def __init__(self, common: Common, judge: Judge | None, stop: bool) -> None:
         self.common = common
@@ -153,18 +156,18 @@ class _Comparison:
         self.rows: Array = np.empty((0, 5), "u8")  # pair, first, since, digest_a, digest_b
         self.last: Array = np.empty(0, "i8")
         pairs = len(common.born)
-        # Of each pair at its last point: its stretch if that is listed, and what it was.
+        # Of each pair at its last position: its stretch if that is listed, and what it was.
         self.row_of = np.full(pairs, -1, "i8")
         self.differed = np.zeros(pairs, bool)
         self.was_same = np.zeros(pairs, bool)
 
     def run(self, progress: Progress) -> Stretches:
-        points = len(self.common.epochs_a)
+        positions = len(self.common.epochs_a)
         begin = 0
-        while begin < points and not (self.stop and self.total):
-            end = max(begin + 1, min(self.a.fits(begin), self.b.fits(begin), points))
+        while begin < positions and not (self.stop and self.total):
+            end = max(begin + 1, min(self.a.fits(begin), self.b.fits(begin), positions))
             begin = self._batch(begin, end)
-            tell(progress, begin, points)
+            tell(progress, begin, positions)
         order = np.lexsort((self.rows[:, 0], self.rows[:, 1]))
         rows = self.rows[order]
         return Stretches(
@@ -180,86 +183,86 @@ class _Comparison:
             unknown=self.unknown,
             unread=self.unread,
             total=self.total,
-            points=begin,
+            positions=begin,
         )
 
     def _batch(self, begin: int, end: int) -> int:
-        """Compares points begin to end - 1; gives the point to go on with."""
+        """Compares positions begin to end - 1; gives the position to go on with."""
         born = np.maximum(self.common.born, begin)
         alive = np.flatnonzero(born < np.minimum(self.common.died, end))
-        a, b = self.a.points(begin, end), self.b.points(begin, end)
+        a, b = self.a.history(begin, end), self.b.history(begin, end)
         bounds = np.concatenate([self.left_out.begin, self.left_out.end])
         at = bounds & EPOCH_MASK
         bounds = bounds[(at >= begin) & (at < end)]
         keys = distinct(np.concatenate([a.key, b.key, bounds, keys_of(alive, born[alive])]))
-        pair, point = (keys >> EPOCH_BITS).astype("i8"), (keys & EPOCH_MASK).astype("i8")
-        inside = (point >= born[pair]) & (point < self.common.died[pair])
-        keys, pair, point = keys[inside], pair[inside], point[inside]
-        behind = self._behind(pair, point, end)
+        pair, position = (keys >> EPOCH_BITS).astype("i8"), (keys & EPOCH_MASK).astype("i8")
+        inside = (position >= born[pair]) & (position < self.common.died[pair])
+        keys, pair, position = keys[inside], pair[inside], position[inside]
+        behind = self._behind(pair, position, end)
         told = ~self.left_out.holds(keys)
         said = _values(a, keys)[1] | _values(b, keys)[1]
-        self.unread += int((behind - point)[said & ~told].sum())
-        keys, pair, point, behind = keys[told], pair[told], point[told], behind[told]
+        self.unread += int((behind - position)[said & ~told].sum())
+        keys, pair, position, behind = keys[told], pair[told], position[told], behind[told]
         digest_a, has_a = _values(a, keys)
         digest_b, has_b = _values(b, keys)
         known = has_a & has_b
         differs = known & (digest_a != digest_b)
         if self.judge is not None:
-            end = self._judge(pair, point, differs, behind, end)
-            kept = point < end
-            columns = (pair, point, behind, digest_a, digest_b, has_a, has_b, known, differs)
-            pair, point, behind, digest_a, digest_b, has_a, has_b, known, differs = (
+            end = self._judge(pair, position, differs, behind, end)
+            kept = position < end
+            columns = (pair, position, behind, digest_a, digest_b, has_a, has_b, known, differs)
+            pair, position, behind, digest_a, digest_b, has_a, has_b, known, differs = (
                 column[kept] for column in columns
             )
             behind = np.minimum(behind, end)
-        length = behind - point
+        length = behind - position
         self.compared += int(length[known].sum())
         self.differing += int(length[differs].sum())
         self.unknown += int(length[has_a != has_b].sum())
-        self._take(pair, point, behind, known & ~differs, differs, digest_a, digest_b)
+        self._take(pair, position, behind, known & ~differs, differs, digest_a, digest_b)
         return end
 
-    def _behind(self, pair: Array, point: Array, end: int) -> Array:
-        """Up to which point each row holds. Rows by pair and point."""
+    def _behind(self, pair: Array, position: Array, end: int) -> Array:
+        """Up to which position each row holds. Rows by pair and position."""
         behind = np.minimum(self.common.died[pair], end)
-        behind[:-1] = np.where(pair[1:] == pair[:-1], point[1:], behind[:-1])
+        behind[:-1] = np.where(pair[1:] == pair[:-1], position[1:], behind[:-1])
         return np.asarray(behind)
 
-    def _judge(self, pair: Array, point: Array, differs: Array, behind: Array, end: int) -> int:
+    def _judge(self, pair: Array, position: Array, differs: Array, behind: Array, end: int) -> int:
         """Looks at contents whose digests differ, and takes back what counts as the same.
 
-        Gives the point to end at: where it is to stop, the one behind the first difference.
+        Gives the position to end at: where it is to stop, the one behind the first difference.
         """
         assert self.judge is not None, "only asked where there is one"
         at = np.flatnonzero(differs)
-        for i in at[np.lexsort((pair[at], point[at]))].tolist():
-            if point[i] >= end:
+        for i in at[np.lexsort((pair[at], position[at]))].tolist():
+            if position[i] >= end:
                 break
-            if self.judge(int(pair[i]), int(point[i])):
+            if self.judge(int(pair[i]), int(position[i])):
                 differs[i] = False
-                self.tolerated += int(behind[i] - point[i])
+                self.tolerated += int(behind[i] - position[i])
             elif self.stop:
-                end = int(point[i]) + 1
+                end = int(position[i]) + 1
         return end
 
     def _take(
         self,
         pair: Array,
-        point: Array,
+        position: Array,
         behind: Array,
         same: Array,
         differs: Array,
         digest_a: Array,
         digest_b: Array,
     ) -> None:
-        """Lets stretches go on, begin and end. Rows by pair and point."""
+        """Lets stretches go on, begin and end. Rows by pair and position."""
         follows = np.append(False, pair[1:] == pair[:-1])[: len(pair)]
         was_same, goes_on = self.was_same[pair], self.differed[pair]
         was_same[1:] = np.where(follows[1:], same[:-1], was_same[1:])
         goes_on[1:] = np.where(follows[1:], differs[:-1], goes_on[1:])
         new = np.flatnonzero(differs & ~goes_on)
         self.total += len(new)
-        new = np.sort(new[np.argsort(point[new], kind="stable")][: MOST - len(self.rows)])
+        new = np.sort(new[np.argsort(position[new], kind="stable")][: MOST - len(self.rows)])
         rows = np.full(len(pair), -1, "i8")
         rows[new] = len(self.rows) + np.arange(len(new))
         carried = differs & goes_on & ~follows
@@ -268,7 +271,7 @@ class _Comparison:
         begins = (differs & ~goes_on) | carried
         chain = np.cumsum(begins) - 1
         rows[differs] = rows[begins][chain[differs]]
-        columns = (pair, point, was_same, digest_a, digest_b)
+        columns = (pair, position, was_same, digest_a, digest_b)
         made = np.stack([column[new].astype("u8") for column in columns], axis=1)
         self.rows = np.concatenate([self.rows, made])
         self.last = np.concatenate([self.last, np.zeros(len(new), "i8")])
@@ -280,9 +283,9 @@ class _Comparison:
         self.row_of[pair[ends]] = rows[ends]
 
 
-def _values(points: Points, keys: Array) -> tuple[Array, Array]:
+def _values(history: DigestHistory, keys: Array) -> tuple[Array, Array]:
     """The digest at each key, and whether there is one."""
-    row, there = points.at(keys)
+    row, there = history.find(keys)
     out = np.zeros(len(keys), "u8")
-    out[there] = points.digest[row[there]]
+    out[there] = history.digest[row[there]]
     return out, there

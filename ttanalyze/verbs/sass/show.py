@@ -13,7 +13,7 @@ import orjson
 import pandas as pd
 
 from ttanalyze.code import demangle
-from ttanalyze.disassembly.categories import is_point
+from ttanalyze.disassembly.categories import can_delay
 from ttanalyze.disassembly.tables import Table
 from ttanalyze.errors import Error
 from ttanalyze.output import text as texts
@@ -28,24 +28,24 @@ SOURCE_WIDTH = 72
 LARGEST_SOURCE = 1 << 24  # bytes
 
 
-def written(tables: Iterable[Table], form: str, points: str | None = None) -> Iterator[bytes]:
-    """Tables in one of FORMATS, in pieces. points: as rows has it."""
+def written(tables: Iterable[Table], form: str, delay_points: str | None = None) -> Iterator[bytes]:
+    """Tables in one of FORMATS, in pieces. delay_points: as rows has it."""
     if form not in FORMATS:
         raise Error(f"--format {form}: must be one of {', '.join(FORMATS)}")
     if form == "json":
-        return _json(tables, points)
+        return _json(tables, delay_points)
     if form == "csv":
-        return _csv(tables, points)
+        return _csv(tables, delay_points)
     if form == "ndjson":
-        return _ndjson(tables, points)
-    return (f"{table_text(table, points)}\n".encode() for table in tables)
+        return _ndjson(tables, delay_points)
+    return (f"{table_text(table, delay_points)}\n".encode() for table in tables)
 
 
-def rows(table: Table, points: str | None = None) -> list[dict[str, Any]]:
-    """points: those alone that delays may come before, by such patterns; "" for the usual ones."""
-    if points is None:
+def rows(table: Table, delay_points: str | None = None) -> list[dict[str, Any]]:
+    """delay_points: only those that these patterns name; "": the usual ones."""
+    if delay_points is None:
         return table.instructions
-    return [row for row in table.instructions if is_point(row["opcode"], points)]
+    return [row for row in table.instructions if can_delay(row["opcode"], delay_points)]
 
 
 def frame(tables: Iterable[Table]) -> pd.DataFrame:
@@ -68,30 +68,30 @@ def frame(tables: Iterable[Table]) -> pd.DataFrame:
     return whole
 
 
-def _json(tables: Iterable[Table], points: str | None) -> Iterator[bytes]:
+def _json(tables: Iterable[Table], delay_points: str | None) -> Iterator[bytes]:
     start = b"[\n"
     for table in tables:
-        made = table.to_object() | {"instructions": rows(table, points)}
+        made = table.to_object() | {"instructions": rows(table, delay_points)}
         yield start + orjson.dumps(made)
         start = b",\n"
     yield b"\n]\n" if start == b",\n" else b"[]\n"
 
 
-def _ndjson(tables: Iterable[Table], points: str | None) -> Iterator[bytes]:
+def _ndjson(tables: Iterable[Table], delay_points: str | None) -> Iterator[bytes]:
     for table in tables:
         head = {"type": "instruction"} | {name: getattr(table, name) for name in OF_KERNEL}
         yield b"".join(
             orjson.dumps(head | row, option=orjson.OPT_APPEND_NEWLINE)
-            for row in rows(table, points)
+            for row in rows(table, delay_points)
         )
 
 
-def _csv(tables: Iterable[Table], points: str | None) -> Iterator[bytes]:
+def _csv(tables: Iterable[Table], delay_points: str | None) -> Iterator[bytes]:
     headed = False
     for table in tables:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        for row in rows(table, points):
+        for row in rows(table, delay_points):
             if not headed:
                 writer.writerow([*OF_KERNEL, *row])
                 headed = True
@@ -103,7 +103,7 @@ def _csv(tables: Iterable[Table], points: str | None) -> Iterator[bytes]:
         yield out.getvalue().encode()
 
 
-def table_text(table: Table, points: str | None = None) -> str:
+def table_text(table: Table, delay_points: str | None = None) -> str:
     """For people: where, when, what, and the source beside it."""
     name = demangle.demangle([table.kernel_name])[0]
     count = texts.count(len(table.instructions), "instruction")
@@ -112,7 +112,7 @@ def table_text(table: Table, points: str | None = None) -> str:
         f"{texts.printable(name)}\n  {table.kernel_checksum}, sm_{table.architecture}, {count}, "
         f"{texts.count(delayed, 'delay point')} (*), by {texts.printable(table.disassembler)}"
     )
-    shown = rows(table, points)
+    shown = rows(table, delay_points)
     width = min(SASS_WIDTH, max((len(row["sass"]) for row in shown), default=0))
     lines, last = [head], None
     for row in shown:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ttanalyze.core.digests import Comparison, Lives, Points, compare
+from ttanalyze.core.digests import Comparison, DigestHistory, Lives, compare
 from ttanalyze.errors import Error
 from ttanalyze.format import layout, manifest
 from ttanalyze.format.expected import ExpectedProcess, load, parse
@@ -307,7 +307,7 @@ class _Check:
     def _compare_contents(
         self, process: Process, wanted: ExpectedProcess, first: int, last: int, lives: Lives
     ) -> _Found:
-        expected = Points.of(
+        expected = DigestHistory.from_unordered(
             keys_of(wanted.region, wanted.epoch), wanted.digest, np.zeros(len(wanted.region), bool)
         )
         skip = _says_nothing(process, wanted)[: last + 1]
@@ -343,19 +343,19 @@ class _Check:
         known = batches[-1].end - 1 if batches[-1].end <= last else last + 1
         return _mismatches(process, result, known)
 
-    def _actual(self, process: Process, batches: list[Batch]) -> Points:
+    def _actual(self, process: Process, batches: list[Batch]) -> DigestHistory:
         """The run's history so far, with the tampered byte seen."""
-        points = Points.of(
+        actual = DigestHistory.from_unordered(
             np.concatenate([keys_of(b.region, b.epoch) for b in batches]),
             np.concatenate([b.digest for b in batches]),
             np.concatenate([b.stored for b in batches]),
         )
         if self.tamper is None or process is not self.run.processes[0]:
-            return points
+            return actual
         epoch, region, offset = self.tamper
         tamper = Tamper(process, epoch, region, offset)
         self.localisers[process.index].tamper = tamper
-        return points.changed(region, epoch, tamper.digest)
+        return actual.with_digest(region, epoch, tamper.digest)
 
     def _progress(self, done: int) -> None:
         if self.progress:

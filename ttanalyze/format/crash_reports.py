@@ -12,19 +12,19 @@ NUMBERS = ("seq", "submitted_ns", "thread", "stack", "bytes")
 
 
 def check(path: Path, where: str, process: dict[str, Any]) -> None:
-    """Raises FormatError where members of incidents aren't of the types they must have."""
+    """Raises FormatError where members of crash reports aren't of the types they must have."""
     expect_list(path, where, process, "incidents", dict)
-    for i, incident in enumerate(process.get("incidents", [])):
+    for i, report in enumerate(process.get("incidents", [])):
         here = f"{where}incidents[{i}]."
-        _require(path, here, incident, "reason")
-        expect(path, here, incident, reason=str, call=(str, None), seq=int, time_ns=int)
-        expect(path, here, incident, answered=bool, streams=int)
-        expect_list(path, here, incident, "threads", dict)
-        for k, thread in enumerate(incident.get("threads", [])):
+        _require(path, here, report, "reason")
+        expect(path, here, report, reason=str, call=(str, None), seq=int, time_ns=int)
+        expect(path, here, report, answered=bool, streams=int)
+        expect_list(path, here, report, "threads", dict)
+        for k, thread in enumerate(report.get("threads", [])):
             _require(path, f"{here}threads[{k}].", thread, "thread", "call")
             expect(path, f"{here}threads[{k}].", thread, thread=int, call=str, stack=int)
-        expect_list(path, here, incident, "in_flight", dict)
-        for k, stream in enumerate(incident.get("in_flight", [])):
+        expect_list(path, here, report, "in_flight", dict)
+        for k, stream in enumerate(report.get("in_flight", [])):
             _check_stream(path, f"{here}in_flight[{k}].", stream)
 
 
