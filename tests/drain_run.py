@@ -26,7 +26,9 @@ SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=
 DECLARED = "store/folder util/json_writer store/store store/events store/dedup"
 HEADERS = ["include/format.h", *(f"{name}.h" for name in DECLARED.split())]
 SOURCES = sorted(STORE.glob("*.c"))
-SOURCES += [INTERPOSE / "util" / f"{name}.c" for name in ("clock", "json_writer", "own_thread")]
+SOURCES += [
+    INTERPOSE / "util" / f"{name}.c" for name in ("clock", "json_writer", "recorder_thread")
+]
 STREAM = """#include "util/xxh3_stream.h"
 uint64_t stream_digest(const void *data, size_t length, size_t piece)
 {

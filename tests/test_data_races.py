@@ -31,7 +31,7 @@ RECORDINGS = {
     "graph_threads": {"epoch": "graph-node:.*", "graph_stamps": ".*", "timeline": "events"},
     "simonly_short_of_memory": {"epoch": "launch", "regions": "touched", "sim_memory": "64M"},
     "shim_held": {"epoch": "sync", "stall_ms": "200"},
-    "shim_points_held": {"epoch": "graph-node:mix", "stall_ms": "200"},
+    "shim_graph_epochs_held": {"epoch": "graph-node:mix", "stall_ms": "200"},
     "exit_thread": {"epoch": "sync", "launch_delay": "200000"},
     "exit_sigterm_thread": {"epoch": "sync"},
 }

@@ -840,7 +840,7 @@ DRIVEN: dict[str, tuple[str, list[str], dict[str, str], int]] = {
     "training": ("example-training", [], {"regions": "touched"}, 2),
     "async": ("example-async", [], {"epoch": "launch", "regions": "touched"}, 801),
     "updates": ("graph_updates", [], {"epoch": "graph", "regions": "touched"}, 801),
-    "inside": ("shim_points", [], {"epoch": "graph-node:."}, 801),
+    "inside": ("shim_graph_epochs", [], {"epoch": "graph-node:."}, 801),
 }
 MARKED = "cuGraphMemcpyNodeGetParams"  # the node is told to be unread, and an update to change it
 POOLED = ("cuEventCreate", "cuEventDestroy_v2")  # hundreds that are alike: not each of them
@@ -1011,7 +1011,7 @@ def test_graphs_that_the_driver_does_not_describe(
 @pytest.mark.parametrize(
     ("name", "call"),
     [
-        ("shim_points", "cuGraphInstantiateWithFlags:2-2"),  # the graph of ours
+        ("shim_graph_epochs", "cuGraphInstantiateWithFlags:2-2"),  # the graph of ours
         ("graph_conditional", "cuGraphInstantiateWithFlags:1-1"),  # the program's, with them in it
     ],
 )
@@ -1036,7 +1036,7 @@ def test_a_graph_that_is_refused_with_nodes_of_ours(
 @pytest.mark.skipif(not X86_64, reason="the stubs are those of x86-64")
 def test_graphs_are_updated_where_recording_stops(failing: Path, built: Path, run: Path) -> None:
     """What the recorder has put into executable graphs stays in them."""
-    command = [str(support.build_program("shim_points_changes", built))]
+    command = [str(support.build_program("shim_graph_epochs_changes", built))]
     bare = support.run(command, SIM)
     library, what = failing / "failing_driver.so", "cuMemcpyDtoHAsync_v2:5:801"
     environment = with_failing(library, "FAILING_DRIVER", what, run, epoch="graph-node:.")

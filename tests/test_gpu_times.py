@@ -114,7 +114,7 @@ def test_work_of_the_recorder_is_nobodys(built: Path, run: Path) -> None:
 
 
 def test_kernels_that_the_recorder_puts_into_graphs(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_points", built))]
+    command = [str(support.build_program("shim_graph_epochs", built))]
     process, _ = record(command, run, "cupti", epoch="graph-node:fill|add")
     work = of_calls(process)
     own = work["flags"] & OWN != 0

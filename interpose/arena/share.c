@@ -16,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "util/own_thread.h"
+#include "util/recorder_thread.h"
 #include "arena/mapping.h"
 #include "arena/parts.h"
 
@@ -161,7 +161,7 @@ static bool serving(void)
 	socklen_t size = address_of(share.name, &a);
 	if (share.listener >= 0 && !fstat(share.listener, &share.listener_status) &&
 	    !bind(share.listener, (struct sockaddr *)&a, size) && !listen(share.listener, 64) &&
-	    !own_thread(NULL, "tt-share", 0, serve, NULL)) {
+	    !recorder_thread(NULL, "tt-share", 0, serve, NULL)) {
 		share.server = getpid();
 		return true;
 	}

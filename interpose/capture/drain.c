@@ -10,7 +10,7 @@
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
-#include "util/own_thread.h"
+#include "util/recorder_thread.h"
 #include "store/store.h"
 #include "capture/epoch_store.h"
 #include "capture/writers.h"
@@ -145,7 +145,7 @@ static void *work(void *unused)
 bool drain_start(void)
 {
 	drain.running = true; /* before the thread says otherwise */
-	if (own_thread(NULL, "tt-drain", 512 << 10, work, NULL))
+	if (recorder_thread(NULL, "tt-drain", 512 << 10, work, NULL))
 		drain.running = false;
 	return drain.running;
 }

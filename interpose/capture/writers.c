@@ -9,7 +9,7 @@
 #include "session/session.h"
 #include "track/thread.h"
 #include "store/store.h"
-#include "util/own_thread.h"
+#include "util/recorder_thread.h"
 
 #define STACK (256u << 10)
 
@@ -59,7 +59,7 @@ static bool start_all(void)
 		pthread_cond_init(&w->changed, NULL);
 		w->put = w->done = 0;
 		w->good = true;
-		ok = !own_thread(NULL, "tt-writer", STACK, work, w);
+		ok = !recorder_thread(NULL, "tt-writer", STACK, work, w);
 	}
 	return ok;
 }

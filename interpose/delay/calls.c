@@ -17,7 +17,7 @@
 #include "options/options.h"
 #include "session/session.h"
 #include "util/clock.h"
-#include "util/own_thread.h"
+#include "util/recorder_thread.h"
 #include "delay/points.h"
 
 #define SLOTS 4096
@@ -167,7 +167,7 @@ static void prepare(struct thread *t, struct context *c)
 {
 	pthread_mutex_lock(&releaser.lock);
 	if (!releaser.running && !releaser.closing)
-		releaser.running = !own_thread(NULL, "tt-delays", 0, work, NULL);
+		releaser.running = !recorder_thread(NULL, "tt-delays", 0, work, NULL);
 	if (!atomic_load(&c->delays))
 		atomic_store(&c->delays, create(t, c));
 	pthread_mutex_unlock(&releaser.lock);

@@ -19,7 +19,7 @@
 #include "session/session.h"
 #include "lifecycle/signals.h"
 #include "util/clock.h"
-#include "util/own_thread.h"
+#include "util/recorder_thread.h"
 #include "util/event_kinds.h"
 
 #define LOOK_BACK 65536 /* calls */
@@ -341,7 +341,7 @@ static void *asker(void *unused)
 void inflight_open(void)
 {
 	sem_init(&driver_asker.wake, 0, 0);
-	atomic_store(&driver_asker.open, !own_thread(NULL, "tt-asking", 256 << 10, asker, NULL));
+	atomic_store(&driver_asker.open, !recorder_thread(NULL, "tt-asking", 256 << 10, asker, NULL));
 }
 
 /* Once it hangs in the driver it is not asked again. */

@@ -14,7 +14,7 @@
 
 #include "driver/driver.h"
 #include "track/thread.h"
-#include "util/own_thread.h"
+#include "util/recorder_thread.h"
 
 #define WAIT_MS 5000
 #define FAULT_WAIT_MS 2000 /* the fault may have happened under a lock that the finish needs */
@@ -185,8 +185,8 @@ bool signals_watch(void (*with)(int number), void (*without)(void), uint64_t lim
 	set_time_limit(limit_ms);
 	sem_init(&signals.wake_finisher, 0, 0);
 	sem_init(&signals.wake_watchdog, 0, 0);
-	if (own_thread(NULL, "tt-ending", 256 << 10, finisher, NULL) ||
-	    own_thread(NULL, "tt-watchdog", 256 << 10, watchdog, NULL))
+	if (recorder_thread(NULL, "tt-ending", 256 << 10, finisher, NULL) ||
+	    recorder_thread(NULL, "tt-watchdog", 256 << 10, watchdog, NULL))
 		return false;
 	signals.owner = getpid();
 	for (unsigned i = 0; i < sizeof(fatal) / sizeof(*fatal); i++)

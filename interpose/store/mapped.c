@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "util/clock.h"
-#include "util/own_thread.h"
+#include "util/recorder_thread.h"
 #include "util/visit.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -210,7 +210,7 @@ bool mapped_open(struct mapped *m, const struct folder *folder, const char *name
 		file_explain(error, error_size, "reserving addresses for", m->file.path, errno);
 	} else if (!extend(m)) {
 		mapped_failed(m, error, error_size);
-	} else if ((errno = own_thread(&m->helper, thread, HELPER_STACK, help, m))) {
+	} else if ((errno = recorder_thread(&m->helper, thread, HELPER_STACK, help, m))) {
 		file_explain(error, error_size, "starting a thread for", m->file.path, errno);
 	} else {
 		atomic_store(&m->open, true);

@@ -15,7 +15,7 @@
 #include "options/option_limits.h"
 #include "session/session.h"
 #include "util/clock.h"
-#include "util/own_thread.h"
+#include "util/recorder_thread.h"
 #include "inspect/contexts.h"
 #include "timeline/cupti.h"
 #include "timeline/events.h"
@@ -141,7 +141,7 @@ bool timeline_open(const struct folder *folder, char *error, size_t error_size)
 		source = TIMELINE_EVENTS;
 	}
 	atomic_store(&timeline_source, source);
-	timeline.running = !own_thread(NULL, "tt-timeline", 0, work, NULL);
+	timeline.running = !recorder_thread(NULL, "tt-timeline", 0, work, NULL);
 	if (!timeline.running) {
 		atomic_store(&timeline_source, TIMELINE_OFF);
 		timeline.reason = "cannot start the timeline thread";

@@ -1,4 +1,4 @@
-"""What recordings of shim_points and shim_points_order hold, on the simulator and on a GPU."""
+"""What recordings of shim_graph_epochs*.c hold, on the simulator and on a GPU."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ BRANCH = [("fill", 100), ("add", 101)]
 BASES = [1000, 2000, 3000, 4000, 4000]
 
 
-def check_points(run: Path) -> None:
+def check_graph_epochs(run: Path) -> None:
     """An epoch after each kernel of each replay, with what its buffer holds then."""
     opened = tt.open(run)
     epochs = opened.epochs
-    points = epochs[epochs["trigger"] == "graph-node"]
-    assert not points["refused"].any()
-    assert not points["loose"].any()
-    launches = sorted(points["seq"].unique())
+    node_epochs = epochs[epochs["trigger"] == "graph-node"]
+    assert not node_epochs["refused"].any()
+    assert not node_epochs["loose"].any()
+    launches = sorted(node_epochs["seq"].unique())
     assert len(launches) == len(BASES)
     index = np.arange(N, dtype="u4")
     a, b, c = opened.regions.query(f"size == {N * 4}")["region"].iloc[:3]
     for seq, base in zip(launches, BASES, strict=True):
-        of_launch = points[points["seq"] == seq]
+        of_launch = node_epochs[node_epochs["seq"] == seq]
         assert sorted(of_launch["label"]) == ["add", "add", "add", "fill", "fill"]
         seen: dict[int, list[int]] = {a: [], b: [], c: []}
         for epoch in of_launch["epoch"]:
@@ -48,16 +48,16 @@ def check_order(run: Path, updates: list[bool]) -> None:
     """The same where graphs of other node orders were taken over, or refused (updates)."""
     opened = tt.open(run)
     epochs = opened.epochs
-    points = epochs[epochs["trigger"] == "graph-node"]
-    assert not points["refused"].any()
-    launches = sorted(points["seq"].unique())
+    node_epochs = epochs[epochs["trigger"] == "graph-node"]
+    assert not node_epochs["refused"].any()
+    launches = sorted(node_epochs["seq"].unique())
     assert len(launches) == 1 + len(updates)
     a, b, c = opened.regions.query(f"size == {N * 4}")["region"].iloc[:3]
     base = 1000
     for i, seq in enumerate(launches):
         base = 1000 * (i + 1) if i == 0 or updates[i - 1] else base
         seen: dict[int, list[int]] = {a: [], b: [], c: []}
-        for epoch in points[points["seq"] == seq]["epoch"]:
+        for epoch in node_epochs[node_epochs["seq"] == seq]["epoch"]:
             for region, values in seen.items():
                 first = int(opened.read(epoch, region, dtype="u4")[0])
                 if not values or values[-1] != first:
@@ -69,15 +69,15 @@ def check_order(run: Path, updates: list[bool]) -> None:
 
 
 def check_streams(run: Path) -> None:
-    """Of shim_points_streams: each launch adds its number to the memory of its graph."""
+    """Of shim_graph_epochs_streams: each launch adds its number to the memory of its graph."""
     opened = tt.open(run)
-    points = opened.epochs[opened.epochs["trigger"] == "graph-node"]
-    assert not points[["refused", "loose"]].any().any()
+    node_epochs = opened.epochs[opened.epochs["trigger"] == "graph-node"]
+    assert not node_epochs[["refused", "loose"]].any().any()
     launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
-    assert points["seq"].tolist() == launches
+    assert node_epochs["seq"].tolist() == launches
     regions = opened.regions.query("size == 120000")["region"].tolist()
     sums = [0] * len(regions)
-    for i, epoch in enumerate(points["epoch"].tolist()):
+    for i, epoch in enumerate(node_epochs["epoch"].tolist()):
         of = i % len(regions)
         sums[of] += i + 1
         contents = opened.read(epoch, regions[of], dtype="u4")
@@ -140,15 +140,15 @@ def _check_counted(run: Path, calls: list[pd.Series[bool] | None], rounds: int) 
 
 
 def check_changes(run: Path) -> None:
-    """Of shim_points_changes: each launch has an epoch after, and the time of, each of its kernels,
-    by the name of the kernel that ran.
+    """Of shim_graph_epochs_changes: each launch has an epoch after, and the time of, each of its
+    kernels, by the name of the kernel that ran.
     """
     opened = tt.open(run)
-    points = opened.epochs[opened.epochs["trigger"] == "graph-node"]
-    assert not points[["refused", "loose"]].any().any()
+    node_epochs = opened.epochs[opened.epochs["trigger"] == "graph-node"]
+    assert not node_epochs[["refused", "loose"]].any().any()
     launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
-    assert sorted(points["seq"]) == sorted(7 * launches)
-    exchanged = points[points["label"] == "add"]["seq"].tolist()
+    assert sorted(node_epochs["seq"]) == sorted(7 * launches)
+    exchanged = node_epochs[node_epochs["label"] == "add"]["seq"].tolist()
     assert exchanged == launches[13:16]
     names = opened.activities.query("stamped").groupby("seq")["kernel"]
     assert {seq: sorted(of) for seq, of in names} == {
@@ -158,14 +158,14 @@ def check_changes(run: Path) -> None:
 
 
 def check_paired(run: Path) -> None:
-    """Of shim_points_paired: epochs inside until a node changes of which it can't be told which one
-    it is now, and from then on the run does not say what the graph consists of.
+    """Of shim_graph_epochs_paired: epochs inside until a node changes of which it can't be told
+    which one it is now, and from then on the run does not say what the graph consists of.
     """
     opened = tt.open(run)
-    points = opened.epochs[opened.epochs["trigger"] == "graph-node"]
+    node_epochs = opened.epochs[opened.epochs["trigger"] == "graph-node"]
     launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
     assert len(launches) == 4
-    assert points["seq"].tolist() == [launches[0]] * 2 + [launches[1]] * 2
+    assert node_epochs["seq"].tolist() == [launches[0]] * 2 + [launches[1]] * 2
     known = [opened.processes[0].graphs.known(0, seq) for seq in launches]
     assert known == [True, True, False, False]
     assert "the driver refuses the program's changes" in str(opened.warnings)
@@ -173,11 +173,11 @@ def check_paired(run: Path) -> None:
 
 
 def check_astray(run: Path) -> None:
-    """Of shim_points_astray: after the update there are no more epochs inside, as the run says."""
+    """Of shim_graph_epochs_astray: after the update there are no epochs inside, the run says."""
     opened = tt.open(run)
-    points = opened.epochs[opened.epochs["trigger"] == "graph-node"]
+    node_epochs = opened.epochs[opened.epochs["trigger"] == "graph-node"]
     launches = opened.events.query("kind == 'graph-launch'")["seq"].tolist()
     assert len(launches) == 6
-    assert sorted(points["seq"]) == sorted(3 * launches[:3])
+    assert sorted(node_epochs["seq"]) == sorted(3 * launches[:3])
     assert "the driver refuses the program's changes" in str(opened.warnings)
     assert tt.verify.verify(opened, run / "manifest.json").same

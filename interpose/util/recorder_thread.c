@@ -1,13 +1,13 @@
 /*
- * Threads of the recorder's own. See own_thread.h for the invariant.
+ * The recorder's threads. See recorder_thread.h for the invariant.
  */
 #define _GNU_SOURCE
-#include "util/own_thread.h"
+#include "util/recorder_thread.h"
 
 #include <errno.h>
 #include <signal.h>
 
-int own_thread(pthread_t *joined, const char *name, size_t stack, void *(*body)(void *), void *context)
+int recorder_thread(pthread_t *joined, const char *name, size_t stack, void *(*body)(void *), void *context)
 {
 	pthread_attr_t attributes;
 	sigset_t all, before;

@@ -9,14 +9,14 @@ import pytest
 
 import ttanalyze as tt
 from tests import support
-from tests.points import (
+from tests.graph_epochs import (
     check_astray,
     check_changes,
     check_cut,
+    check_graph_epochs,
     check_late,
     check_order,
     check_paired,
-    check_points,
     check_streams,
     record,
 )
@@ -39,16 +39,16 @@ def test_an_epoch_after_each_kernel(
     seed: int, more: dict[str, str], built: Path, run: Path
 ) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
-    command = [str(support.build_program("shim_points", built))]
+    command = [str(support.build_program("shim_graph_epochs", built))]
     record(command, run, environment, epoch="graph-node:fill|add", **more)
-    check_points(run)
+    check_graph_epochs(run)
 
 
 @pytest.mark.parametrize("more", [{}, {"regions": "touched"}], ids=str)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_updates_from_other_orders(seed: int, more: dict[str, str], built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED=str(seed))
-    command = [str(support.build_program("shim_points_order", built))]
+    command = [str(support.build_program("shim_graph_epochs_order", built))]
     record(command, run, environment, epoch="graph-node:fill|add", **more)
     check_order(run, [True, True, True, False])
 
@@ -56,7 +56,7 @@ def test_updates_from_other_orders(seed: int, more: dict[str, str], built: Path,
 @pytest.mark.parametrize("more", [{}, {"deps": "region"}, {"deps": "off"}], ids=str)
 def test_several_graphs_and_streams(more: dict[str, str], built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
-    command = [str(support.build_program("shim_points_streams", built))]
+    command = [str(support.build_program("shim_graph_epochs_streams", built))]
     record(command, run, environment, epoch="graph-node:.", graph_stamps=".", **more)
     check_streams(run)
     assert tt.open(run).activities["stamped"].sum() == 4 * 3 * 2
@@ -85,45 +85,45 @@ def test_what_is_in_an_epoch_while_threads_are_late(built: Path, run: Path) -> N
 
 def test_changes_in_odd_ways(built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
-    command = [str(support.build_program("shim_points_changes", built))]
+    command = [str(support.build_program("shim_graph_epochs_changes", built))]
     record(command, run, environment, epoch="graph-node:.", graph_stamps=".")
     check_changes(run)
 
 
 def test_a_graph_that_ours_can_not_follow(built: Path, run: Path) -> None:
     environment = support.simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="5")
-    command = [str(support.build_program("shim_points_astray", built))]
+    command = [str(support.build_program("shim_graph_epochs_astray", built))]
     record(command, run, environment, epoch="graph-node:.")
     check_astray(run)
 
 
 def test_nodes_that_the_driver_pairs_otherwise(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_points_paired", built))]
+    command = [str(support.build_program("shim_graph_epochs_paired", built))]
     record(command, run, SIM, epoch="graph-node:.")
     check_paired(run)
 
 
 def test_only_those_that_were_named(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_points", built))]
+    command = [str(support.build_program("shim_graph_epochs", built))]
     record(command, run, SIM, epoch="sync;graph-node:^fill$")
     epochs = tt.open(run).epochs
-    points = epochs[epochs["trigger"] == "graph-node"]
-    assert set(points["label"]) == {"fill"}
-    assert len(points) == 5 * 2
+    node_epochs = epochs[epochs["trigger"] == "graph-node"]
+    assert set(node_epochs["label"]) == {"fill"}
+    assert len(node_epochs) == 5 * 2
     assert "sync" in set(epochs["trigger"])
     assert tt.verify.verify(tt.open(run), run / "manifest.json").same
 
 
 def test_the_example(built: Path, run: Path) -> None:
     record(support.command("example-graph", built), run, SIM, epoch="graph-node:energy")
-    points = tt.open(run).epochs.query("trigger == 'graph-node'")
-    assert len(points) == 5
+    node_epochs = tt.open(run).epochs.query("trigger == 'graph-node'")
+    assert len(node_epochs) == 5
     assert tt.verify.verify(tt.open(run), run / "manifest.json").same
 
 
 def test_more_epochs_than_can_be_queued(built: Path, run: Path) -> None:
     """The program goes on without, where it alone can let those before go."""
-    command = [str(support.build_program("shim_points_held", built))]
+    command = [str(support.build_program("shim_graph_epochs_held", built))]
     environment = support.recording(SIM, run, epoch="graph-node:mix", stall_ms="100")
     outcome = support.run(command, environment, timeout=30)
     assert (outcome.stdout, outcome.status) == (support.run(command, SIM).stdout, 0)
@@ -136,7 +136,7 @@ def test_more_epochs_than_can_be_queued(built: Path, run: Path) -> None:
 
 def test_a_ring_that_is_too_small(built: Path, run: Path) -> None:
     """Nothing is captured inside, which is said, and the changes show in the next epoch."""
-    command = [str(support.build_program("shim_points", built))]
+    command = [str(support.build_program("shim_graph_epochs", built))]
     stderr = record(command, run, SIM, epoch="sync;graph-node:.", ring_bytes="256K")
     assert "the ring is smaller than the memory that their kernels can reach" in stderr
     epochs = tt.open(run).epochs
@@ -154,8 +154,8 @@ def test_beside_loops(built: Path, run: Path) -> None:
     command = [str(support.build_program("simonly_loops", built))]
     record(command, run, SIM, epoch="graph-node:turn", graph_stamps="turn")
     opened = tt.open(run)
-    points = opened.epochs.query("trigger == 'graph-node'")
-    assert len(points) == 2 + 7 * 2
+    node_epochs = opened.epochs.query("trigger == 'graph-node'")
+    assert len(node_epochs) == 2 + 7 * 2
     assert opened.activities["stamped"].sum() == 2 + 7 * 2
     assert tt.verify.verify(opened, run / "manifest.json").same
 
@@ -182,7 +182,7 @@ def test_kernels_in_graphs_inside_are_named(built: Path, run: Path) -> None:
 
 
 def test_memory_of_a_graph(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_points_memory", built))]
+    command = [str(support.build_program("shim_graph_epochs_memory", built))]
     stderr = record(command, run, SIM, epoch="graph-node:.")
     assert "no epochs inside a graph: it allocates memory" in stderr
 
@@ -201,7 +201,7 @@ def test_an_expression_is_needed() -> None:
 
 
 def test_not_with_the_flight_recorder(built: Path, run: Path) -> None:
-    command = [str(support.build_program("shim_points", built))]
+    command = [str(support.build_program("shim_graph_epochs", built))]
     stderr = record(command, run, SIM, epoch="sync,graph-node:fill", overwrite="drop-oldest")
     assert "TT_EPOCH=sync,graph-node:fill needs another TT_OVERWRITE than drop-oldest" in stderr
     options = ["--epoch", "sync,graph-node:fill", "--overwrite", "drop-oldest"]

@@ -246,7 +246,7 @@ def test_recorded_points(
     for seed, nodes in (("1", "fill|add"), ("2", "fill|add"), ("3", "^add")):
         options = {"regions": regions, "epoch": f"sync;graph-node:{nodes}", "timeline": timeline}
         simulated = {"TT_SIM_SCHEDULE": "random", "TT_SIM_SEED": seed}
-        runs.append(record("shim_points", tmp_path / seed, built, simulated, **options))
+        runs.append(record("shim_graph_epochs", tmp_path / seed, built, simulated, **options))
     process = runs[0].process(0)
     inside = np.flatnonzero(process.epochs["trigger"] == INSIDE)
     if timeline == "cupti":

@@ -1,14 +1,14 @@
 /*
- * Threads of the recorder's own.
+ * The recorder's threads.
  *
  * Invariant: the program's signals are for its own threads; these have all of them blocked.
  */
-#ifndef TT_UTIL_OWN_THREAD_H
-#define TT_UTIL_OWN_THREAD_H
+#ifndef TT_UTIL_RECORDER_THREAD_H
+#define TT_UTIL_RECORDER_THREAD_H
 
 #include <pthread.h>
 
 /* stack: bytes, 0 for what is usual. joined NULL: nobody waits for its end. Gives 0, or the error. */
-int own_thread(pthread_t *joined, const char *name, size_t stack, void *(*body)(void *), void *context);
+int recorder_thread(pthread_t *joined, const char *name, size_t stack, void *(*body)(void *), void *context);
 
 #endif

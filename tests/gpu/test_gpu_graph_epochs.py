@@ -9,13 +9,13 @@ import pytest
 import ttanalyze as tt
 from tests import support
 from tests.controls import OPTIONS, check_controls
-from tests.points import (
+from tests.graph_epochs import (
     check_astray,
     check_changes,
     check_cut,
+    check_graph_epochs,
     check_order,
     check_paired,
-    check_points,
     check_streams,
     record,
 )
@@ -29,16 +29,16 @@ BARE = support.bare_environment()
 
 @pytest.mark.parametrize("more", [{}, {"regions": "touched"}, {"deterministic": "1"}], ids=str)
 def test_an_epoch_after_each_kernel(more: dict[str, str], built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_points", built))]
+    command = [str(support.build_program("shim_graph_epochs", built))]
     bare = support.run(command, BARE)
     run = tmp_path / "run"
     recorded = support.recording(BARE, run, epoch="graph-node:fill|add", **more)
     assert support.run(command, recorded) == bare
-    check_points(run)
+    check_graph_epochs(run)
 
 
 def test_updates_from_other_orders(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_points_order", built))]
+    command = [str(support.build_program("shim_graph_epochs_order", built))]
     bare = support.run(command, BARE)
     run = tmp_path / "run"
     recorded = support.recording(BARE, run, epoch="graph-node:fill|add")
@@ -57,7 +57,7 @@ def test_what_is_in_an_epoch_while_threads_go_on(epoch: str, built: Path, tmp_pa
 
 
 def test_changes_in_odd_ways(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_points_changes", built))]
+    command = [str(support.build_program("shim_graph_epochs_changes", built))]
     bare = support.run(command, BARE)
     run = tmp_path / "run"
     recorded = support.recording(BARE, run, epoch="graph-node:.", graph_stamps=".")
@@ -66,19 +66,19 @@ def test_changes_in_odd_ways(built: Path, tmp_path: Path) -> None:
 
 
 def test_a_graph_that_ours_can_not_follow(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_points_astray", built))]
+    command = [str(support.build_program("shim_graph_epochs_astray", built))]
     record(command, tmp_path / "run", BARE, epoch="graph-node:.")
     check_astray(tmp_path / "run")
 
 
 def test_nodes_that_the_driver_pairs_otherwise(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_points_paired", built))]
+    command = [str(support.build_program("shim_graph_epochs_paired", built))]
     record(command, tmp_path / "run", BARE, epoch="graph-node:.")
     check_paired(tmp_path / "run")
 
 
 def test_memory_of_a_graph(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_points_memory", built))]
+    command = [str(support.build_program("shim_graph_epochs_memory", built))]
     said = record(command, tmp_path / "run", BARE, epoch="graph-node:.")
     assert "no epochs inside a graph: it allocates memory" in said
     assert "graph-node" not in set(tt.open(tmp_path / "run").epochs["trigger"])
@@ -97,7 +97,7 @@ def test_controls_of_each_replay(more: dict[str, str], built: Path, tmp_path: Pa
 
 
 def test_several_graphs_and_streams(built: Path, tmp_path: Path) -> None:
-    command = [str(support.build_program("shim_points_streams", built))]
+    command = [str(support.build_program("shim_graph_epochs_streams", built))]
     bare = support.run(command, BARE)
     recorded = support.recording(
         BARE, tmp_path / "run", epoch="graph-node:.", graph_stamps=".", deps="region"
