@@ -143,7 +143,7 @@ def check_calls(seed: int) -> None:
         points: dict[int, list[int]] = {}
         for side, rows in enumerate((a, b)):
             cuts = list(range(rows[-1]["seq"] + 2 if rows else 1))
-            given = found.points(side, np.array(cuts, "u8"), all_calls=every)
+            given = found.calls_before(side, np.array(cuts, "u8"), all_calls=every)
             for cut, point in zip(cuts, given.tolist(), strict=True):
                 count = before(rows, lanes, side, cut, every)
                 count += [0] * (found.lanes - len(count))

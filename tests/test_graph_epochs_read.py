@@ -95,7 +95,7 @@ def points_run(
 
 def test_what_epochs_have_seen(run_path: Path) -> None:
     points_run(run_path)
-    seen = tt.open(run_path).process(0).seen
+    seen = tt.open(run_path).process(0).coverage
     # The first one was cut right before the launch that it is of.
     assert seen.some.tolist() == [5, 6, 6, 8, 8, 10, 10, 11]
     assert seen.whole.tolist() == [5, 5, 5, 7, 7, 9, 9, 11]

@@ -14,7 +14,7 @@ import pytest
 
 from tests.rundir import Writer
 from tests.support import Cli
-from ttanalyze.core.run_tables import Table, Whole
+from ttanalyze.core.run_tables import FramePiece, Table
 from ttanalyze.output import tables
 from ttanalyze.util.progress import Progress
 from ttanalyze.verbs.query import Query, RecordsFile, query
@@ -27,9 +27,9 @@ def rows_of(frame: pd.DataFrame, path: Path, piece: int = 7) -> RecordsFile:
 
     def pieces(
         _: Any, columns: Sequence[str], ordered: bool, progress: Progress
-    ) -> Iterator[Whole]:
+    ) -> Iterator[FramePiece]:
         for at in range(0, max(len(frame), 1), piece):
-            yield Whole(frame.iloc[at : at + piece].reset_index(drop=True))
+            yield FramePiece(frame.iloc[at : at + piece].reset_index(drop=True))
 
     path.write_text("")
     return RecordsFile(path, {"t": Table(tuple(frame.columns), (), tuple(frame.columns), pieces)})

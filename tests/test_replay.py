@@ -230,7 +230,7 @@ import dataclasses, sys
 from ttanalyze.format import open_run
 from ttanalyze.verbs.replay import determinism as module
 from ttanalyze.verbs.replay.plan import choice
-from ttanalyze.verbs.replay.run import Wish, replay
+from ttanalyze.verbs.replay.run import ReplayOptions, replay
 
 seen = []
 
@@ -248,7 +248,7 @@ progress = lambda *counts: told.append(counts)
 (verdict,) = module.prove(process, choice(process)[0][:1], 24, progress=progress)
 print(verdict.status, len(seen) >= 10, sorted(set(told)) == [(run, 24) for run in range(24)])
 told.clear()
-replay(process, choice(process)[0][:2], Wish(times=5), progress=progress)
+replay(process, choice(process)[0][:2], ReplayOptions(times=5), progress=progress)
 print(sorted(set(told)) == [(run, 12) for run in range(12)])
 """
     environment = simulator_environment(TT_SIM_SCHEDULE="random", TT_SIM_SEED="1")

@@ -116,9 +116,9 @@ def replay(
     if of_span:
         return _replay_span(run, of, (first, last), (types, allowed), opener, json, quiet)
     seqs, others = replay_options.find_launches(of, launch, kernel)
-    wish = module.Wish(verify, times, flush_l2, types, allowed, alone)
+    options = module.ReplayOptions(verify, times, flush_l2, types, allowed, alone)
     with common.progress_bar("replaying", quiet) as progress:
-        found = module.replay(of, seqs, wish, opener, progress)
+        found = module.replay(of, seqs, options, opener, progress)
     if len(found) == 1:
         shown = show.outcome_text(found[0], text.colours_wanted(1))
     else:

@@ -292,7 +292,7 @@ def _longest(a: Array, b: Array) -> Runs:
     if len(a) > len(b):
         return [(i, j, length) for j, i, length in _longest(b, a)]
     items = a.tolist()
-    places = _places(b, items)
+    places = _positions(b, items)
     whole = (1 << len(b)) - 1
     row = whole
     rows = [row]
@@ -318,7 +318,7 @@ def _longest(a: Array, b: Array) -> Runs:
     return runs[::-1]
 
 
-def _places(items: Array, wanted: list[int]) -> dict[int, int]:
+def _positions(items: Array, wanted: list[int]) -> dict[int, int]:
     """For each wanted item where it is, as an integer with those bits."""
     out: dict[int, int] = {}
     if len(items) > WINDOW:

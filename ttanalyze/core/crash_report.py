@@ -75,7 +75,7 @@ def crash_report_text(report: dict[str, Any], pid: int | None) -> str:
     return "\n".join(lines)
 
 
-def _place(stream: dict[str, Any], several: bool) -> str:
+def _stream_name(stream: dict[str, Any], several: bool) -> str:
     number = stream["stream"]
     if number == PER_THREAD:
         name = f"default stream of thread {stream.get('thread', 'unknown')}"
@@ -87,14 +87,14 @@ def _place(stream: dict[str, Any], several: bool) -> str:
 
 def _stream(stream: dict[str, Any], report: dict[str, Any], several: bool) -> list[str]:
     calls, count = stream["calls"], stream.get("count", 0)
-    behind = f", waits for {_place(stream['behind'], several)}" if "behind" in stream else ""
+    behind = f", waits for {_stream_name(stream['behind'], several)}" if "behind" in stream else ""
     if not calls:
-        return [f"{_place(stream, several)}: work of unrecorded calls{behind}"]
+        return [f"{_stream_name(stream, several)}: work of unrecorded calls{behind}"]
     number = f"{text.count(count, 'call')}, the first " if count > 1 else ""
     if stream.get("more"):
         number = f"{count:,} or more calls, the first known "
     first, *others = (_call(call, report) for call in calls[:SHOWN_CALLS])
-    lines = [f"{_place(stream, several)}: {number}{first}{behind}"]
+    lines = [f"{_stream_name(stream, several)}: {number}{first}{behind}"]
     lines += _frames(calls[0])
     lines += [f"  then {other}" for other in others]
     if count > SHOWN_CALLS:

@@ -82,7 +82,7 @@ class Table:
 
 
 @dataclass
-class Whole:
+class FramePiece:
     """A piece that is a DataFrame already."""
 
     frame: pd.DataFrame
@@ -204,7 +204,7 @@ def _events(run: Run, columns: Sequence[str], ordered: bool, progress: Progress)
             done += len(records)
             tell(progress, done, total)
     if not done:
-        yield Whole(_no_events(common, columns))
+        yield FramePiece(_no_events(common, columns))
 
 
 def _no_events(common: _Events, columns: Sequence[str]) -> pd.DataFrame:
@@ -261,7 +261,7 @@ def _activities(
             done += len(records)
             tell(progress, done, total)
     if not done:
-        yield Whole(tables.activities(()).assign(demangled=NO_TEXTS, short=NO_TEXTS))
+        yield FramePiece(tables.activities(()).assign(demangled=NO_TEXTS, short=NO_TEXTS))
 
 
 # ---- the others ----
@@ -279,7 +279,7 @@ def _whole(
         for column in columns:
             if column in more:
                 frame[column] = more[column](run, frame)
-        yield Whole(frame)
+        yield FramePiece(frame)
 
     return pieces
 
@@ -290,11 +290,11 @@ def _digests(
     total, done = sum(len(p.epochs) for p in run.processes), 0
     for process in run.processes:
         for first, last in batches(process, "digests", 0, len(process.epochs), PIECE):
-            yield Whole(tables.digests([process], first, last))
+            yield FramePiece(tables.digests([process], first, last))
             done += last - first
             tell(progress, done, total)
     if not done:
-        yield Whole(tables.digests(()))
+        yield FramePiece(tables.digests(()))
 
 
 def _changes(run: Run, regions: pd.DataFrame) -> Array:
@@ -322,7 +322,7 @@ def _changes_of(process: Process) -> Array:
 
 
 def _graphs(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
-    yield Whole(graph_tables.graphs(run.processes, progress))
+    yield FramePiece(graph_tables.graphs(run.processes, progress))
 
 
 def _nodes(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) -> Iterator[Piece]:
@@ -341,7 +341,7 @@ def _nodes(run: Run, columns: Sequence[str], ordered: bool, progress: Progress) 
     for column in NODE_TEXTS:
         codes, texts = pd.factorize(found[column])
         found[column] = categories(codes, list(texts))
-    yield Whole(found)
+    yield FramePiece(found)
 
 
 def _kernel_names(short: bool) -> Callable[[Run, pd.DataFrame], Any]:

@@ -21,7 +21,7 @@ HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl", ".ipp", ".tcc")
 STUB = ("device_stub_", "tmpxft_")  # in functions or files that nvcc makes for launches
 
 
-def _place(frame: Frame, short: bool = True) -> str:
+def _location(frame: Frame, short: bool = True) -> str:
     _, file, line = frame
     name = os.path.basename(file) if short else file
     return f"{name}:{line}" if line else name
@@ -58,14 +58,14 @@ def caller(frames: Sequence[Frame]) -> str:
 
 def one(frame: Frame) -> str:
     """ "step (train.py:12)", or, where only a place in an object file is known, "libx.so+0x12"."""
-    place = _place(frame)
+    place = _location(frame)
     return f"{frame[0]} ({place})" if place and not frame[0].startswith(f"{place}+") else frame[0]
 
 
 def site(frames: Sequence[Frame]) -> str:
     """Where it was, for what was allocated there: "train.py:12 in step"."""
     frame = _calling(frames)
-    return f"{_place(frame)} in {frame[0]}"
+    return f"{_location(frame)} in {frame[0]}"
 
 
 def whole(frames: Sequence[Frame]) -> str:
@@ -75,7 +75,7 @@ def whole(frames: Sequence[Frame]) -> str:
 
 def lines(frames: Sequence[Frame]) -> list[str]:
     """The outermost frame first, with whole paths: "/app/train.py:12 in step"."""
-    return [f"{_place(frame, short=False)} in {frame[0]}" for frame in reversed(frames)]
+    return [f"{_location(frame, short=False)} in {frame[0]}" for frame in reversed(frames)]
 
 
 def parse(line: str) -> Frame:

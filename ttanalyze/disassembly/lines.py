@@ -33,14 +33,14 @@ class SourceLine(NamedTuple):
 
 @dataclass
 class Lines:
-    """The places of a section's instructions."""
+    """The source_lines of a section's instructions."""
 
     addresses: list[int] = field(default_factory=list)
-    places: list[SourceLine | None] = field(default_factory=list)
+    source_lines: list[SourceLine | None] = field(default_factory=list)
 
     def at(self, address: int) -> SourceLine | None:
         i = bisect_right(self.addresses, address) - 1
-        return self.places[i] if i >= 0 else None
+        return self.source_lines[i] if i >= 0 else None
 
 
 class _Bytes:
@@ -126,7 +126,7 @@ def sections(data: bytes, strings: bytes, symbols: dict[int, tuple[int, int]]) -
     for lines in found.values():
         order = sorted(range(len(lines.addresses)), key=lines.addresses.__getitem__)
         lines.addresses = [lines.addresses[i] for i in order]
-        lines.places = [lines.places[i] for i in order]
+        lines.source_lines = [lines.source_lines[i] for i in order]
     return found
 
 
@@ -257,12 +257,12 @@ class _Unit:
         lines = self._found.setdefault(section, Lines())
         for row in self._rows:
             lines.addresses.append(row.address)
-            lines.places.append(self._place(row))
+            lines.source_lines.append(self._source_line(row))
         lines.addresses.append(address)
-        lines.places.append(None)
+        lines.source_lines.append(None)
         self._rows = []
 
-    def _place(self, row: _Row) -> SourceLine | None:
+    def _source_line(self, row: _Row) -> SourceLine | None:
         if not 0 < row.line <= LAST_LINE:
             return None
         chain: list[str] = []

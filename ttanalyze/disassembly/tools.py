@@ -25,7 +25,7 @@ FEATURES_FROM = 90  # architectures with instructions that are theirs alone: sm_
 VERSION = re.compile(r"V(\d+(?:\.\d+)+)")
 
 
-def _places(name: str) -> Iterator[Path]:
+def _candidates(name: str) -> Iterator[Path]:
     found = shutil.which(name)
     if found:
         yield Path(found)
@@ -52,7 +52,7 @@ OTHERS: tuple[Callable[[], Iterator[Path]], ...] = (_packages, _toolkits)
 
 def find(name: str) -> list[Path]:
     """Every program of that name, the first choice first."""
-    usable = (path for path in _places(name) if os.access(path, os.X_OK) and path.is_file())
+    usable = (path for path in _candidates(name) if os.access(path, os.X_OK) and path.is_file())
     return list(dict.fromkeys(path.resolve() for path in usable))
 
 

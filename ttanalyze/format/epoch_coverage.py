@@ -27,7 +27,7 @@ class Recorded(Protocol):
     def digests(self, first: int, last: int) -> Array: ...
 
 
-class Seen:
+class EpochCoverage:
     """Of the epochs of one process. whole: the seq of the last call all of whose work is in an
     epoch; some: of the last one of whose work anything is. partial: whether it read some regions
     only.

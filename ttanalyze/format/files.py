@@ -111,7 +111,7 @@ class Reader:
 
 
 @dataclass
-class Ending:
+class ExpectedFile:
     """What process.json says of a file of a process that has ended.
 
     size: bytes. check: XXH3-64 of them, None where that is not known. good: it was found right.
@@ -136,7 +136,7 @@ class RecordFile:
         kind: int,
         dtype: np.dtype[Any],
         index: int = 0,
-        ending: Ending | None = None,
+        ending: ExpectedFile | None = None,
     ) -> None:
         self.path = path
         self.dtype = dtype
@@ -290,7 +290,7 @@ def _at(field: str) -> int:
 class Folder:
     """The record files of a process."""
 
-    def __init__(self, path: Path, endings: dict[str, Ending]) -> None:
+    def __init__(self, path: Path, endings: dict[str, ExpectedFile]) -> None:
         """endings: by name, of a process that has ended."""
         self.path = path
         self._endings = endings

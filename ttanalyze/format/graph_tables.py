@@ -91,7 +91,7 @@ def nodes(
     flags = {name: records["flags"] & bit != 0 for name, bit in model.FLAGS.items()}
     kernels = [process.kernel(f) for f in records["function"].tolist()]
     texts = {k: demangle.short(full) for k, full in _demangled(kernels)}
-    reached = Reached(process, _moment(process, number, seq))
+    reached = NodeRegions(process, _moment(process, number, seq))
     columns: dict[str, Any] = {
         "node": records["node"].astype("i8"),
         "kind": [model.KINDS[kind] for kind in records["kind"].tolist()],
@@ -154,7 +154,7 @@ def edges(process: Process, number: int, seq: int | None = None) -> pd.DataFrame
     return pd.DataFrame({name: records[name].astype("i8") for name in names})
 
 
-class Reached:
+class NodeRegions:
     """Which regions nodes name, of those that were there at a moment."""
 
     def __init__(self, process: Process, seq: int) -> None:

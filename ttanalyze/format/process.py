@@ -21,7 +21,7 @@ from ttanalyze.format.activities import Activities
 from ttanalyze.format.annotations import Annotations
 from ttanalyze.format.captures import Captures
 from ttanalyze.format.data import DataReader
-from ttanalyze.format.epoch_coverage import Seen
+from ttanalyze.format.epoch_coverage import EpochCoverage
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.events import Events
 from ttanalyze.format.files import (
@@ -165,9 +165,9 @@ class Process(Events, Spans):
         return Activities(self._folder)
 
     @functools.cached_property
-    def seen(self) -> Seen:
+    def coverage(self) -> EpochCoverage:
         """What epochs have seen of calls and memory."""
-        return Seen(self)
+        return EpochCoverage(self)
 
     @functools.cached_property
     def unread(self) -> Unread:
@@ -224,9 +224,9 @@ class Process(Events, Spans):
         return replayable.read(self._folder)
 
     @functools.cached_property
-    def kept(self) -> replayable.Kept:
+    def param_records(self) -> replayable.ParamRecords:
         """What was in force for launches, and how modules were loaded."""
-        return replayable.Kept(self._params)
+        return replayable.ParamRecords(self._params)
 
     @functools.cached_property
     def frames(self) -> Array:

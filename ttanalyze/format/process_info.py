@@ -8,7 +8,7 @@ from typing import Any
 
 from ttanalyze.errors import FormatError
 from ttanalyze.format import crash_reports, statuses
-from ttanalyze.format.files import Ending, RecordFile, expect, expect_list
+from ttanalyze.format.files import ExpectedFile, RecordFile, expect, expect_list
 
 
 class ProcessInfo:
@@ -63,10 +63,10 @@ class ProcessInfo:
         return bool(self.info.get("files"))
 
 
-def endings(info: dict[str, Any]) -> dict[str, Ending]:
+def endings(info: dict[str, Any]) -> dict[str, ExpectedFile]:
     """How files end, by name, as process.json says, which passed its checks."""
     return {
-        name: Ending(file["size"], int(file["check"], 16) if file.get("check") else None)
+        name: ExpectedFile(file["size"], int(file["check"], 16) if file.get("check") else None)
         for name, file in info.get("files", {}).items()
     }
 

@@ -37,7 +37,7 @@ def last_of_each(file: RecordFile, records: Array) -> Array:
     return np.asarray(records[order[last]])
 
 
-class Kept:
+class ParamRecords:
     """What records of launches and modules refer to in params.bin."""
 
     def __init__(self, params: Params) -> None:

@@ -17,9 +17,9 @@ from ttanalyze.tui.items import NAMES, Items
 from ttanalyze.tui.keys import KEYS
 from ttanalyze.tui.prompt import Prompt, Question
 from ttanalyze.tui.rows import Rows
-from ttanalyze.tui.screens import CallList, Help, Past
+from ttanalyze.tui.screens import CallList, Help, ValueHistory
 from ttanalyze.tui.selection import Selection
-from ttanalyze.tui.timeline import SORTS, PastRow, Timeline
+from ttanalyze.tui.timeline import SORTS, PastValue, Timeline
 
 
 class Browser(Selection):
@@ -87,9 +87,9 @@ class Browser(Selection):
         if region is None or self.view.place is None:
             return
 
-        def taken(past: list[PastRow]) -> None:
+        def taken(past: list[PastValue]) -> None:
             title = f"region {region}, {items.name} at {start:#x}: {text.count(len(past), 'value')}"
-            self.push_screen(Past(title, past, self.epoch), chosen)
+            self.push_screen(ValueHistory(title, past, self.epoch), chosen)
 
         def chosen(epoch: int | None) -> None:
             if epoch is not None:

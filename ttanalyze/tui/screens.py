@@ -15,10 +15,10 @@ from ttanalyze.output import text
 from ttanalyze.tui.keys import KEYS, MOVING, NAMES
 from ttanalyze.tui.lists import fit
 from ttanalyze.tui.rows import Cells, Rows
-from ttanalyze.tui.timeline import FLAG_LETTERS, LOST, CallRow, Calls, PastRow, Timeline
+from ttanalyze.tui.timeline import FLAG_LETTERS, LOST, CallRow, Calls, PastValue, Timeline
 
 
-class Over(ModalScreen[int | None]):
+class Overlay(ModalScreen[int | None]):
     """A screen over the other, which escape closes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -26,7 +26,7 @@ class Over(ModalScreen[int | None]):
     ]
 
 
-class Help(Over):
+class Help(Overlay):
     """All keys."""
 
     def compose(self) -> ComposeResult:
@@ -79,7 +79,7 @@ class CallRows(Rows):
         ]
 
 
-class CallList(Over):
+class CallList(Overlay):
     """The calls between an epoch and the one before."""
 
     def __init__(self, timeline: Timeline, calls: Calls) -> None:
@@ -101,7 +101,7 @@ class CallList(Over):
 class PastRows(Rows):
     """What an item was over time, the first first."""
 
-    def __init__(self, past: Sequence[PastRow]) -> None:
+    def __init__(self, past: Sequence[PastValue]) -> None:
         super().__init__()
         self._past = past
 
@@ -114,19 +114,19 @@ class PastRows(Rows):
     def title(self, width: int) -> str:
         return f" {'epoch':>9}  {fit('cut at', (width - 13) // 2)} value from then on"
 
-    def cells(self, row: PastRow, width: int) -> Cells:
+    def cells(self, row: PastValue, width: int) -> Cells:
         return [
             (f" {row.epoch:>9}  {fit(row.what, (width - 13) // 2)} ", ""),
             (row.value, "wrong" if row.value == LOST else ""),
         ]
 
 
-class Past(Over):
+class ValueHistory(Overlay):
     """What the item under the cursor was over time; enter goes to an epoch, which it gives."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Go to this epoch")]
 
-    def __init__(self, title: str, past: Sequence[PastRow], epoch: int) -> None:
+    def __init__(self, title: str, past: Sequence[PastValue], epoch: int) -> None:
         super().__init__()
         self._title, self._past, self._epoch = title, past, epoch
 

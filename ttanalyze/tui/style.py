@@ -46,8 +46,8 @@ Listing { background: $background; scrollbar-background: $background; scrollbar-
 .rows--odd { color: $error; text-style: bold italic; }
 View > .rows--changed { text-style: bold underline; }
 View > .rows--away { background: $background; text-style: underline; }
-Over { background: $background; }
+Overlay { background: $background; }
 Help #help { padding: 1 2; }
-Over Static#over { height: 1; background: $panel; color: $primary; text-style: bold; }
-Over Rows { height: 1fr; }
+Overlay Static#over { height: 1; background: $panel; color: $primary; text-style: bold; }
+Overlay Rows { height: 1fr; }
 """

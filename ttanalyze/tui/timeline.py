@@ -117,7 +117,7 @@ class CallRow:
 
 
 @dataclass(frozen=True)
-class PastRow:
+class PastValue:
     """What an item was from an epoch on."""
 
     epoch: int
@@ -338,7 +338,7 @@ class Timeline:
             self._blocks.popitem(last=False)
         return found
 
-    def past(self, region: int, start: int, items: Items) -> list[PastRow]:
+    def past(self, region: int, start: int, items: Items) -> list[PastValue]:
         """What the item at an offset was from its first epoch on."""
         stop = min(start + items.itemsize, self.size(region))
         out = []
@@ -347,7 +347,7 @@ class Timeline:
             if version.data is not None:
                 texts = items.texts(np.frombuffer(version.data, np.uint8))
                 value = texts[0] if texts else version.data.hex(" ")
-            out.append(PastRow(version.first, self.epoch_label(version.first), value))
+            out.append(PastValue(version.first, self.epoch_label(version.first), value))
         return out
 
     # ---- calls ----
@@ -361,7 +361,7 @@ class Timeline:
         """What the program called between an epoch and the one before in its context, that has
         seen the region; which of it may have written to that, if it changed.
         """
-        seen = self.process.seen
+        seen = self.process.coverage
         since = seen.before(epoch, region)
         after = int(seen.whole[since]) if since is not None else 0
         until = int(seen.some[epoch])

@@ -222,10 +222,10 @@ class _Reader:
         at = int(np.searchsorted(launches["seq"], event["seq"]))
         if at == len(launches) or launches["seq"][at] != event["seq"]:
             return launch
-        kept, record = self._process.kept, launches[at]
-        given = kept.attributes(record)
+        param_records, record = self._process.param_records, launches[at]
+        given = param_records.attributes(record)
         attributes = zip(given["id"].tolist(), given["value"], strict=True)
-        settings = kept.settings(record)
+        settings = param_records.settings(record)
         if (given["id"] > LAST_ATTRIBUTE).any():
             raise self._refuse(event, f"it has launch attribute {given['id'].max()}")
         names = (layout.SETTING_KINDS[what] for what in settings["what"].tolist())
@@ -328,7 +328,7 @@ class _Reader:
         """The first epoch of the context from a call on that may have a region's contents."""
         regions = self._process.regions
         good, number = self._good, int(regions.id[row])
-        at = np.searchsorted(self._process.seen.whole[good], seq)
+        at = np.searchsorted(self._process.coverage.whole[good], seq)
         at = max(at, np.searchsorted(good, regions.born[row]))
         for epoch in good[at : np.searchsorted(good, regions.died[row])].tolist():
             known = known_of(self._process, epoch - 1, epoch)

@@ -23,7 +23,7 @@ def good_epochs(process: Process, context: int) -> Array:
 
 def is_partial(process: Process, epoch: int | None) -> bool:
     """Whether an epoch looked at some memory only."""
-    return epoch is not None and bool(process.seen.partial[epoch])
+    return epoch is not None and bool(process.coverage.partial[epoch])
 
 
 def known_of(process: Process, after: int, epoch: int) -> frozenset[int] | None:

@@ -21,7 +21,7 @@ from ttanalyze.gpu.driver import EndedError
 from ttanalyze.gpu.graph import Graph, GraphExec
 from ttanalyze.gpu.rebuild.address_map import AddressMap, Finding, State
 from ttanalyze.gpu.rebuild.dependency_graph import span
-from ttanalyze.gpu.rebuild.replay_context import Maker, ReplayContext, moved_notes
+from ttanalyze.gpu.rebuild.replay_context import ReplayContext, WorkBuilder, moved_notes
 from ttanalyze.gpu.rebuild.steps import Span, Upload, summary
 from ttanalyze.output import text
 
@@ -83,7 +83,7 @@ class Rebuilt(Graph):
     span: what was recorded; notes: what to know of how it was rebuilt, a line each.
     """
 
-    def __init__(self, graph: Graph, maker: Maker, first: State) -> None:
+    def __init__(self, graph: Graph, maker: WorkBuilder, first: State) -> None:
         super().__init__(graph.device, graph.handle, graph.keeps)
         graph._destroy.detach()
         self.span: Span = maker.span
@@ -189,20 +189,20 @@ def rebuild(
     on = device or Device.default()
     rows = found.regions.tolist()
     state = State.of(of, first, rows)
-    maker = Maker(ReplayContext(of, on, rows), found)
-    return Rebuilt(build(maker), maker, state)
+    builder = WorkBuilder(ReplayContext(of, on, rows), found)
+    return Rebuilt(build(builder), builder, state)
 
 
 Graph._rebuild = rebuild  # Graph.from_run(), which can't import what is built on Graph
 
 
-def build(maker: Maker) -> Graph:
+def build(builder: WorkBuilder) -> Graph:
     """The steps of a span as a graph."""
-    graph = Graph.new(maker.replay_context.device)
+    graph = Graph.new(builder.replay_context.device)
     made: list[Any] = []
-    for step in maker.span.steps:
-        made.append(graph.append(maker.work(step), [made[other] for other in step.after]))
-    graph._keeps += maker.keeps
+    for step in builder.span.steps:
+        made.append(graph.append(builder.work(step), [made[other] for other in step.after]))
+    graph._keeps += builder.keeps
     return graph
 
 

@@ -80,7 +80,7 @@ class ReplayContext:
         self._functions = {number: kernel}
 
 
-class Maker:
+class WorkBuilder:
     """Makes work of the steps of a span, which are given to it in their order. keeps: what has to
     be kept as long as any of it may run.
     """

@@ -124,7 +124,7 @@ class Span:
 
 def cut(process: Process, epoch: int) -> int:
     """The last call before an epoch."""
-    return int(process.seen.whole[epoch])
+    return int(process.coverage.whole[epoch])
 
 
 NAMES = {

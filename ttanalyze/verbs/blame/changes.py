@@ -171,7 +171,7 @@ def _of_part(target: Target, last: int, progress: Progress) -> list[_Entry]:
 def _change(target: Target, entry: _Entry) -> Change:
     since = None
     if entry.begun is not None:
-        since = target.process.seen.before(entry.begun, target.region)
+        since = target.process.coverage.before(entry.begun, target.region)
     part = target.start, target.stop
     found = suspects(target.process, target.region, part, since, entry.last)
     return Change(entry.epoch, entry.last, since, entry.before, entry.after, entry.blocks, found)

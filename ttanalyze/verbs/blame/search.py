@@ -118,7 +118,7 @@ def watch(
     if found is None:
         return Watched(None, search.unseen, *skipped)
     epoch, hits, begun = found
-    since = None if begun else process.seen.before(epoch)
+    since = None if begun else process.coverage.before(epoch)
     for hit in hits[:FIRST]:
         if target is not None and not target.whole:
             part = target.start, target.stop
@@ -127,7 +127,7 @@ def watch(
             part = hit.first[0] * size, (hit.first[-1] + 1) * size
         else:
             part = 0, int(process.regions.size[contents.captured_row(process, hit.region)])
-        before = None if begun else process.seen.before(epoch, hit.region)
+        before = None if begun else process.coverage.before(epoch, hit.region)
         hit.suspects = suspects(process, hit.region, part, before, epoch)
         if hit.first:
             begin = 0 if target is None or target.whole else target.start

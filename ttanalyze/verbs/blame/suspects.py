@@ -65,8 +65,8 @@ def suspects(
     to bytes [start, stop) of a region. Those that were given no pointer to it count as suspects
     only where there are no others.
     """
-    after = 0 if since is None else int(process.seen.whole[since])
-    found = writers(process, region, after, int(process.seen.some[epoch]))
+    after = 0 if since is None else int(process.coverage.whole[since])
+    found = writers(process, region, after, int(process.coverage.some[epoch]))
     base = int(process.regions.birth["base"][process.regions.rows(np.array([region]))[0]])
     reaches = (found.how != WRITES) | _reaches(
         process, found.events, base + part[0], base + part[1]

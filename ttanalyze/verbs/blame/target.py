@@ -85,7 +85,7 @@ def find_target(
             return _in_tensor(process, what, offset, element, count, type)
         found = what
     size = int(process.regions.size[captured_row(process, found)])
-    place = _place(offset, element, count, type)
+    place = _byte_range(offset, element, count, type)
     if place is None:
         return Target(process, found, 0, size, type)
     _check_place(place, size, f"region {found}")
@@ -103,7 +103,7 @@ def _in_tensor(
     """As find_target, of a tensor that lies in one region or, of several, wholly in one part."""
     type = type or type_of(parts[0])  # noqa: A001
     size = parts[-1].start + parts[-1].bytes
-    place = _place(offset, element, count, type)
+    place = _byte_range(offset, element, count, type)
     if place is None:
         place = 0, size
     _check_place(place, size, parts[0].name)
@@ -116,7 +116,7 @@ def _in_tensor(
     raise Error(f"{parts[0].name!r} lies in several regions ({which}): use --offset and --count")
 
 
-def _place(
+def _byte_range(
     offset: int | None,
     element: int | None,
     count: int | None,

@@ -138,10 +138,10 @@ class Details:
         equal = (out.equal_a, out.equal_b)[which]
         after = 0
         if equal is not None:
-            seen = side.process.seen.until(equal, int(side.context[equal]), region)
+            seen = side.process.coverage.until(equal, int(side.context[equal]), region)
             if seen is not None:
                 inside = side.inside[seen]
-                after = int(side.process.seen.whole[seen] if inside else side.cut[seen] - 1)
+                after = int(side.process.coverage.whole[seen] if inside else side.cut[seen] - 1)
         return suspects.Window(side.process, region, after, int(side.cut[epoch]) - 1)
 
     # ---- contents ----

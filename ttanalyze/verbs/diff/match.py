@@ -71,7 +71,7 @@ def settled_cuts(side: Side, epochs: Array, calls: Calls) -> tuple[Array, Array]
     cuts, times, exact = side.cut[epochs].copy(), side.time[epochs], side.exact[epochs]
     sure = np.ones(len(epochs), bool)
     before = np.zeros(len(epochs), "i8")
-    for own in _places(calls.thread).values():
+    for own in _members(calls.thread).values():
         last = np.searchsorted(np.maximum.accumulate(calls.time[own]), times, "right") - 1
         call = own[np.maximum(last, 0)]
         meanwhile = ~exact & (last >= 0) & (calls.seq[call] >= cuts)
@@ -95,7 +95,7 @@ def match_calls(a: Calls, b: Calls) -> MatchedCalls:
 def _in_lanes(a: Calls, b: Calls, group_a: Array, group_b: Array) -> MatchedCalls:
     """Aligns the calls of each group by themselves."""
     parts = []
-    in_a, in_b = _places(group_a), _places(group_b)
+    in_a, in_b = _members(group_a), _members(group_b)
     for one, other in _match_groups(a, b, in_a, in_b):
         of_a, of_b = in_a[one], in_b[other]
         found = align((a.same[of_a], b.same[of_b]), (a.alike[of_a], b.alike[of_b]))
@@ -113,7 +113,7 @@ def _in_lanes(a: Calls, b: Calls, group_a: Array, group_b: Array) -> MatchedCall
 Groups = dict[int, Array]
 
 
-def _places(group: Array) -> Groups:
+def _members(group: Array) -> Groups:
     """Where the items of each group are, ascending; groups in the order of their first items."""
     order = np.argsort(group, kind="stable")
     breaks = np.flatnonzero(group[order][1:] != group[order][:-1]) + 1

@@ -183,7 +183,7 @@ def of_process(process: Process, names: Names) -> Side:
         context=epochs["context"],
         seq=epochs["seq"],
         time=epochs["time_ns"],
-        cut=(process.seen.some + 1).astype("u8"),
+        cut=(process.coverage.some + 1).astype("u8"),
         exact=epochs["cut"] != 0,
         inside=epochs["trigger"] == INSIDE,
         digest_end=epochs["digests_first"] + epochs["digests_count"],

@@ -158,7 +158,7 @@ class _Search:
             return min(len(a), len(b))
         words = [np.frombuffer(raw[: len(raw) // 8 * 8], "<u8") for raw in (a, b)]
         (place_a, in_a), (place_b, in_b) = (
-            self._places(side, words[side], seq) for side, seq in enumerate((seq_a, seq_b))
+            self._pointees(side, words[side], seq) for side, seq in enumerate((seq_a, seq_b))
         )
         pointers = in_a & in_b
         same = np.where(pointers, place_a == place_b, words[0] == words[1])
@@ -168,7 +168,7 @@ class _Search:
         word = int(same.argmin())
         return word * 8 if pointers[word] else _unequal(a, b, word * 8)
 
-    def _places(self, side: int, words: Array, seq: int) -> tuple[Array, Array]:
+    def _pointees(self, side: int, words: Array, seq: int) -> tuple[Array, Array]:
         """For each word what it points to, the same number on both sides, and whether it does."""
         window = self.windows[side]
         assert window is not None, "a side without a process has no calls"

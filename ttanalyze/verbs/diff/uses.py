@@ -23,12 +23,12 @@ def used_alike(a: Process, b: Process, calls: MatchedCalls) -> tuple[Pair, Array
     seqs = calls.a.seq[found.a[chosen]], calls.b.seq[found.b[chosen]]
     events = _events(a, seqs[0]), _events(b, seqs[1])
     words, at = _pointers((a, b), events)
-    places = [
-        _places(process, own, side["seq"][at])
+    pointees = [
+        _pointees(process, own, side["seq"][at])
         for process, own, side in zip((a, b), words, events, strict=True)
     ]
-    both = (places[0][0] >= 0) & (places[1][0] >= 0) & (places[0][1] == places[1][1])
-    pairs = np.stack([region[both] for region, _ in places], axis=1)
+    both = (pointees[0][0] >= 0) & (pointees[1][0] >= 0) & (pointees[0][1] == pointees[1][1])
+    pairs = np.stack([region[both] for region, _ in pointees], axis=1)
     different, counts = np.unique(pairs, axis=0, return_counts=True)
     return (different[:, 0], different[:, 1]), counts
 
@@ -64,7 +64,7 @@ def _pointers(processes: tuple[Process, Process], events: Pair) -> tuple[Pair, A
     return (np.concatenate(words[0]), np.concatenate(words[1])), np.concatenate(at)
 
 
-def _places(process: Process, words: Array, seqs: Array) -> Pair:
+def _pointees(process: Process, words: Array, seqs: Array) -> Pair:
     """The region that each word points to as of a call, -1 where none, and where in it."""
     birth = process.regions.birth
     if not len(birth):

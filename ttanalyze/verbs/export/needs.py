@@ -178,16 +178,16 @@ class _Reader:
         """What was in force for the launch and when its module was loaded, as far as the run says;
         of others what is plain.
         """
-        kept, records = self._process.kept, self._process.launches
+        param_records, records = self._process.param_records, self._process.launches
         attributes, function = _plain(self._plan.launch)
         limits: list[tuple[int, int]] = []
         cache = 0
         at = int(np.searchsorted(records["seq"], self._plan.seq))
         if at < len(records) and records["seq"][at] == self._plan.seq:
-            for one in kept.attributes(records[at]):
+            for one in param_records.attributes(records[at]):
                 if int(one["id"]) not in ELSEWHERE:
                     attributes[int(one["id"])] = one["value"].tobytes()
-            for one in kept.settings(records[at]):
+            for one in param_records.settings(records[at]):
                 what, number, value = int(one["what"]), int(one["number"]), _signed(one["value"])
                 if what == SETTING["attribute"] and number not in READ_ONLY:
                     function[number] = value
@@ -197,7 +197,7 @@ class _Reader:
                     cache = cache or value
         jit = [
             (int(one["number"]), _signed(one["value"]))
-            for one in kept.settings(module)
+            for one in param_records.settings(module)
             if one["what"] == SETTING["jit"]
         ]
         return {
@@ -230,7 +230,7 @@ class _Reader:
 
     def _found(self, data: bytes | memoryview, step: int) -> set[int]:
         """The rows of regions that words of 8 bytes at multiples of step lead into."""
-        bases, ends, rows = self._places
+        bases, ends, rows = self._spans
         out: set[int] = set()
         for start in range(0, POINTER, step):
             count = (len(data) - start) // POINTER
@@ -243,7 +243,7 @@ class _Reader:
         return out
 
     @functools.cached_property
-    def _places(self) -> tuple[Array, Array, Array]:
+    def _spans(self) -> tuple[Array, Array, Array]:
         """Bases, ends and rows of the regions that are there, by address."""
         rows = np.array([row for row in self._alive.rows if self._birth["size"][row]], "i8")
         bases = self._birth["base"][rows]

@@ -279,7 +279,7 @@ def _part(piece: pd.DataFrame, keys: list[str], figures: list[tuple[str, str]]) 
 
 
 def _halves(column: str, values: pd.Series) -> dict[str, pd.Series]:
-    """Whole numbers as high * 2**32 + low: sums of either do not overflow."""
+    """FramePiece numbers as high * 2**32 + low: sums of either do not overflow."""
     numbers = column_value(values)
     assert isinstance(numbers, Numbers)
     bits = numbers.values.dtype.type(32)
@@ -297,7 +297,7 @@ def _sums(whole: pd.DataFrame, column: str) -> list[Any]:
 
 
 def _integers(values: list[int]) -> Any:
-    """Whole numbers as a column that holds them all."""
+    """FramePiece numbers as a column that holds them all."""
     low, high = min(values, default=0), max(values, default=0)
     if low >= -1 << 63 and high < 1 << 64:
         return np.array(values, "i8" if high < 1 << 63 else "u8" if low >= 0 else "object")

@@ -17,7 +17,7 @@ import pandas as pd
 
 from ttanalyze.code import demangle
 from ttanalyze.core import stacks
-from ttanalyze.core.run_tables import Table, Whole
+from ttanalyze.core.run_tables import FramePiece, Table
 from ttanalyze.errors import Error, system_errors
 from ttanalyze.format.columns import categories
 from ttanalyze.util.progress import Progress, tell
@@ -94,8 +94,8 @@ class EventsFile(RecordsFile):
 
 def _pieces(
     file: EventsFile, columns: Sequence[str], ordered: bool, progress: Progress
-) -> Iterator[Whole]:
-    yield from map(Whole, file.pieces(columns, progress))
+) -> Iterator[FramePiece]:
+    yield from map(FramePiece, file.pieces(columns, progress))
 
 
 class Lines:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from ttanalyze.code import demangle
-from ttanalyze.core.run_tables import Table, Whole
+from ttanalyze.core.run_tables import FramePiece, Table
 from ttanalyze.disassembly.decode import parsed
 from ttanalyze.errors import Error
 from ttanalyze.format.columns import categories
@@ -80,8 +80,8 @@ class TraceFile(RecordsFile):
 
 def _pieces(
     file: TraceFile, columns: Sequence[str], ordered: bool, progress: Progress
-) -> Iterator[Whole]:
-    yield from map(Whole, file.pieces(columns, progress))
+) -> Iterator[FramePiece]:
+    yield from map(FramePiece, file.pieces(columns, progress))
 
 
 class _Kernel:

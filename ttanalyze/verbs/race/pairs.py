@@ -41,8 +41,8 @@ def find(process: Process, region: int, since: int | None, epoch: int) -> list[P
     epochs.
     """
     context = int(process.epochs[epoch]["context"])
-    after = 0 if since is None else int(process.seen.whole[since])
-    calls = calls_between(process, context, after, int(process.seen.some[epoch]))
+    after = 0 if since is None else int(process.coverage.whole[since])
+    calls = calls_between(process, context, after, int(process.coverage.some[epoch]))
     search = _Search(process, calls)
     return search.pairs(region, set(_changed(process, since, epoch)))[:LISTED]
 

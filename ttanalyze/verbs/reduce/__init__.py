@@ -4,7 +4,7 @@
 and source line.
 """
 
-from ttanalyze.verbs.reduce.places import DelayedInstruction, places
+from ttanalyze.verbs.reduce.delayed_instructions import DelayedInstruction, places
 from ttanalyze.verbs.reduce.program import Settings, reduce_test
 from ttanalyze.verbs.reduce.report import ReduceReport, reduce_text
 from ttanalyze.verbs.reduce.search import STRATEGIES, Point, Reduction, reduce

@@ -25,7 +25,7 @@ from ttanalyze.format.files import read_json
 from ttanalyze.format.run import Run
 from ttanalyze.output.files import replacing
 from ttanalyze.util.progress import Progress
-from ttanalyze.verbs.reduce.places import places
+from ttanalyze.verbs.reduce.delayed_instructions import places
 from ttanalyze.verbs.reduce.report import ReduceReport
 from ttanalyze.verbs.reduce.search import Answers, NothingError, points_of, reduce
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ttanalyze.output import text
-from ttanalyze.verbs.reduce.places import DelayedInstruction
+from ttanalyze.verbs.reduce.delayed_instructions import DelayedInstruction
 from ttanalyze.verbs.reduce.search import Reduction
 
 FORMAT = {"format": "ttanalyze-reduce", "version": 1}

@@ -243,7 +243,7 @@ def _recorded(process: Process, kept: Any) -> tuple[int | None, int | None]:
 
 def _check_views(process: Process, kept: Any) -> None:
     """Raises Error for textures and surfaces, unless the kernel's code has no use for any."""
-    views = process.kept.views(kept)
+    views = process.param_records.views(kept)
     known = _uses(process, int(kept["function"])) if len(views) else None
     for view in views:
         what = layout.VIEW_KINDS[int(view["kind"])]
@@ -268,7 +268,7 @@ def _uses(process: Process, function: int) -> set[str] | None:
 def _around(process: Process, context: int, seq: int) -> tuple[int | None, int | None]:
     """The last good epoch of a context before a call, and the first one after it."""
     numbers = good_epochs(process, context)
-    cuts = process.seen.whole[numbers]
+    cuts = process.coverage.whole[numbers]
     earlier, later = numbers[cuts < seq], numbers[cuts >= seq]
     return (int(earlier[-1]) if len(earlier) else None, int(later[0]) if len(later) else None)
 

@@ -11,7 +11,7 @@ from ttanalyze.format.process import Process
 from ttanalyze.gpu.device import Device, stream_handle
 from ttanalyze.gpu.module import Function
 from ttanalyze.gpu.rebuild.address_map import Finding, State
-from ttanalyze.gpu.rebuild.replay_context import Maker, ReplayContext, moved_notes
+from ttanalyze.gpu.rebuild.replay_context import ReplayContext, WorkBuilder, moved_notes
 from ttanalyze.gpu.rebuild.steps import Launch
 from ttanalyze.gpu.work import Kernel, Work
 from ttanalyze.verbs.replay.copied import Copied
@@ -49,10 +49,10 @@ class Replay:
         )
         self.device = self.replay_context.device
         self._before = State.of(process, self.plan.before, self.plan.rows)
-        self._maker = Maker(self.replay_context, self.plan.span)
-        prepare = [self._maker.work(step) for step in self.plan.prepare]
+        self._builder = WorkBuilder(self.replay_context, self.plan.span)
+        prepare = [self._builder.work(step) for step in self.plan.prepare]
         self._prepare = [work for work in prepare if work is not None]
-        work = self._maker.work(self.plan.step)
+        work = self._builder.work(self.plan.step)
         assert isinstance(work, Kernel)
         self.work: Kernel = work
         self._kept: Copied | None = None  # the input

@@ -59,7 +59,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ReplayOptions:
     """What is to be done with each launch. times: of how many runs the time is taken, 0: none.
     alone: no kernels of our own run on the device.
     """
@@ -94,7 +94,7 @@ def plans(process: Process, seqs: Iterable[int]) -> list[Plan | Outcome]:
 def replay(
     process: Process,
     seqs: Iterable[int],
-    wish: Wish | None = None,
+    options: ReplayOptions | None = None,
     device: Callable[[], Device] = Device.default,
     progress: Progress = None,
 ) -> list[Outcome]:
@@ -103,15 +103,15 @@ def replay(
     with runs done and those in all, of which each launch has one more than are timed. Raises
     Error where there is no such launch, no driver that works, or not enough memory.
     """
-    wanted = wish or Wish()
+    options = options or ReplayOptions()
     found = plans(process, seqs)
     rows = sorted({row for one in found if isinstance(one, Plan) for row in one.rows})
     if not any(isinstance(one, Plan) for one in found):
         return [one for one in found if isinstance(one, Outcome)]
-    replay_context = ReplayContext(process, device(), rows, wanted.alone or None)
+    replay_context = ReplayContext(process, device(), rows, options.alone or None)
     out: list[Outcome] = []
     lost = ""  # why nothing works in the context any more
-    each = 1 + wanted.times
+    each = 1 + options.times
 
     def tell(run: int) -> None:
         if progress is not None:
@@ -124,7 +124,7 @@ def replay(
             if lost:
                 outcome.status, outcome.reason = FAILED, f"after {lost}"
             else:
-                _replay(outcome, one, wanted, replay_context, tell)
+                _replay(outcome, one, options, replay_context, tell)
                 lost = f"launch {one.seq} failed" if is_lost(replay_context.device) else ""
             out.append(outcome)
         else:
@@ -149,7 +149,11 @@ def begun(of: Plan) -> Outcome:
 
 
 def _replay(
-    out: Outcome, of: Plan, wish: Wish, replay_context: ReplayContext, tell: Callable[[int], None]
+    out: Outcome,
+    of: Plan,
+    options: ReplayOptions,
+    replay_context: ReplayContext,
+    tell: Callable[[int], None],
 ) -> None:
     try:
         replay = Replay(of.process, of.seq, scene=replay_context, known=of)
@@ -161,16 +165,16 @@ def _replay(
         replay.restore()
         replay.submit()
         replay.device.synchronize()
-        if not wish.verify:
+        if not options.verify:
             out.reason = NOT_COMPARED
         elif replay.after is None:
             out.reason = of.unchecked
         else:
             findings, notes = replay.settled()
             out.notes += notes
-            verify(out, replay, findings, wish.types, wish.tolerances)
-        if wish.times:
-            out.times = replay.time(wish.times, wish.flush_l2, tell=tell)
+            verify(out, replay, findings, options.types, options.tolerances)
+        if options.times:
+            out.times = replay.time(options.times, options.flush_l2, tell=tell)
     except Error as e:
         out.status, out.reason = status_of(e), str(e)
     if out.status in (DIFFERS, FAILED):

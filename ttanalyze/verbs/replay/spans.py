@@ -24,7 +24,7 @@ from ttanalyze.gpu.rebuild.address_map import State
 from ttanalyze.gpu.rebuild.dependency_graph import span
 from ttanalyze.gpu.rebuild.epochs import good_epochs, is_partial
 from ttanalyze.gpu.rebuild.graph import build, check_kinds, written_by_others
-from ttanalyze.gpu.rebuild.replay_context import Maker, ReplayContext, moved_notes
+from ttanalyze.gpu.rebuild.replay_context import ReplayContext, WorkBuilder, moved_notes
 from ttanalyze.gpu.rebuild.steps import Launch, Span, Upload, summary
 from ttanalyze.util.progress import Progress, tell
 from ttanalyze.verbs.replay.compare import RegionDifference, Tolerances, Types, differences
@@ -173,8 +173,8 @@ def _do(
     addresses, process, rows = replay_context.addresses, found.process, found.regions.tolist()
     stream = replay_context.device.stream
     loaded = len(replay_context.modules)
-    maker = Maker(replay_context, found)
-    with build(maker) as graph:
+    builder = WorkBuilder(replay_context, found)
+    with build(builder) as graph:
         before = State.of(process, found.first, rows)
         known = now is not None and before.records.keys() <= now.records.keys()
         if not known or len(replay_context.modules) > loaded:  # whose variables are as in its image

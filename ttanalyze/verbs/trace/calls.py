@@ -33,7 +33,7 @@ from ttanalyze.verbs.trace.rows import (
     Writer,
     groups,
 )
-from ttanalyze.verbs.trace.work import INEXACT, UNKNOWN, Placed, Work
+from ttanalyze.verbs.trace.work import INEXACT, UNKNOWN, CallTimes, Work
 
 PIECE = 1 << 15  # calls
 HELD = 1 << 12  # calls that may wait for what follows them
@@ -47,7 +47,7 @@ LAUNCH = ("shared", "grid", "block", "cluster")
 KEY = np.dtype(
     [(name, layout.EVENT[name]) for name in ("id", *COMMON, *LAUNCH)]
     + [("dst", "<u4"), ("src", "<u4")]  # labels of regions
-    + [("state", "<u1"), ("layer", "<u2")]  # of Placed
+    + [("state", "<u1"), ("layer", "<u2")]  # of CallTimes
 )
 
 
@@ -85,18 +85,18 @@ class Calls:
             begins, ends = (span[:count] for span in self._thread_spans(seen, count, waited))
             records = seen[:count]
             submits = _submits(records)
-            placed = self._work.place(work, records, submits, begins)
-            spans, held = self._stream_spans(records, begins, ends, submits, placed)
+            call_times = self._work.call_times(work, records, submits, begins)
+            spans, held = self._stream_spans(records, begins, ends, submits, call_times)
             numbers = np.cumsum(submits) + (flows + self.arrows)
             rows = self._regions.rows(records)
             at = np.append(self._process.regions.id, 0)[rows]
             columns = [records["seq"], records["bytes"], records["dst"], records["src"], at]
-            templates = self._of(records, rows, placed)
+            templates = self._of(records, rows, call_times)
             self._writer.rows(templates, Rows(((begins, ends), spans), numbers, columns))
             self.count += len(records)
             self.arrows += int(submits.sum())
-            self._work.write_more(placed.more)
-            self._work.write_held(records, placed.held, placed.held_layers)
+            self._work.write_more(call_times.more)
+            self._work.write_held(records, call_times.held, call_times.held_layers)
             self._work.write_held(records, held, np.zeros(len(held.rows), "i8"))
             if count:
                 last = int(records["seq"][-1])
@@ -134,15 +134,18 @@ class Calls:
         return np.where(calls[at] == seqs, times[at], 0)
 
     def _stream_spans(
-        self, records: Array, begins: Array, ends: Array, submits: Array, placed: Placed
+        self, records: Array, begins: Array, ends: Array, submits: Array, call_times: CallTimes
     ) -> tuple[tuple[Array, Array], Waits]:
         """The same for lanes of streams: when the GPU did what was asked for, or, of what that is
         not known of, one after the other as threads submitted it, and after captures that it had
         to wait for. These waits too, in runs without a timeline.
         """
         lanes = (records["context"].astype("u8") << np.uint64(32)) ^ records["stream"]
-        known = placed.state > UNKNOWN
-        first, last = np.where(known, placed.begins, begins), np.where(known, placed.ends, ends)
+        known = call_times.state > UNKNOWN
+        first, last = (
+            np.where(known, call_times.begins, begins),
+            np.where(known, call_times.ends, ends),
+        )
         through = np.zeros(len(records), "i8")
         if not self._work.known:
             through = capture_ends(self._process.captures, records)
@@ -171,7 +174,7 @@ class Calls:
 
     # ---- templates ----
 
-    def _of(self, records: Array, regions: Array, placed: Placed) -> list[Template]:
+    def _of(self, records: Array, regions: Array, call_times: CallTimes) -> list[Template]:
         keys = np.zeros(len(records), KEY)
         for name in COMMON:
             keys[name] = records[name]
@@ -181,7 +184,7 @@ class Calls:
         keys["id"] = np.where(np.isin(records["kind"], event_kinds.NAMED), records["id"], NO_ID)
         keys["id"] = np.where(regions >= 0, 0, keys["id"])  # their numbers have a column
         keys["dst"], keys["src"] = self._regions.labels(records, regions)
-        keys["state"], keys["layer"] = placed.state, placed.layer
+        keys["state"], keys["layer"] = call_times.state, call_times.layer
         return self._templates.of(keys)
 
     def _parts(self, key: Any) -> list[Part]:

@@ -17,7 +17,7 @@ KEY = np.dtype(
 )
 
 
-class Held:
+class CaptureWaits:
     """Of one process."""
 
     def __init__(self, process: Process, lanes: Lanes, writer: Writer) -> None:

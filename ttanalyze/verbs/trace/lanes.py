@@ -59,12 +59,12 @@ class Lanes:
 
     def stream(self, context: int, stream: int, layer: int = 0) -> Lane:
         """layer: the first, or one more beside it."""
-        name = f"{self._place(context)}: {self._stream(context, stream)}{_beside(layer)}"
+        name = f"{self._context_name(context)}: {self._stream(context, stream)}{_beside(layer)}"
         return self._lane(STREAM, context, stream, name, sub=layer)
 
     def untimed(self, context: int, stream: int) -> Lane:
         """What was submitted to a stream, of which it is not known when the GPU did it."""
-        name = f"{self._place(context)}: {self._stream(context, stream)}, as submitted"
+        name = f"{self._context_name(context)}: {self._stream(context, stream)}, as submitted"
         return self._lane(STREAM, context, stream, name, sub=UNTIMED)
 
     def recorder(self, device: int, layer: int = 0) -> Lane:
@@ -78,10 +78,10 @@ class Lanes:
         return self._lane(OTHERS, device, 0, name, sub=layer)
 
     def epochs(self, context: int) -> Lane:
-        return self._lane(EPOCHS, context, 0, f"{self._place(context)}: epochs")
+        return self._lane(EPOCHS, context, 0, f"{self._context_name(context)}: epochs")
 
     def drain(self, context: int) -> Lane:
-        return self._lane(DRAIN, context, 0, f"{self._place(context)}: drain")
+        return self._lane(DRAIN, context, 0, f"{self._context_name(context)}: drain")
 
     def marks(self) -> Lane:
         return self._lane(MARKS, 0, 0, "differences")
@@ -89,7 +89,7 @@ class Lanes:
     def memory(self, device: int) -> Lane:
         return self._lane(MEMORY, device, 0, f"GPU {device}: memory", counter=True)
 
-    def _place(self, context: int) -> str:
+    def _context_name(self, context: int) -> str:
         device = self._devices.get(context)
         return f"context {context}" if device is None else f"GPU {device}, context {context}"
 

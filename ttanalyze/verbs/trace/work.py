@@ -22,7 +22,7 @@ from ttanalyze.format.activities import COARSE, OWN, SYNC
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.layout import NO_ID, Array
 from ttanalyze.format.process import Process
-from ttanalyze.verbs.trace.capture_waits import Held
+from ttanalyze.verbs.trace.capture_waits import CaptureWaits
 from ttanalyze.verbs.trace.lanes import Lanes
 from ttanalyze.verbs.trace.rows import LATEST, Part, Rows, Template, Templates, Writer, groups
 
@@ -50,7 +50,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class More:
+class ExtraActivities:
     """Activities and where they are: lanes by whose, context and stream, and the layer."""
 
     records: Array
@@ -61,7 +61,7 @@ class More:
 
 
 @dataclass(frozen=True)
-class Placed:
+class CallTimes:
     """When the GPU did what calls asked for: arrays with an item for each call. state: UNKNOWN,
     TIMED, INEXACT or 0. begins, ends: of TIMED and INEXACT. more: what graphs did, and what else
     there is besides the first thing for a call. held: waits for captures, and their layers.
@@ -71,7 +71,7 @@ class Placed:
     layer: Array
     begins: Array
     ends: Array
-    more: More
+    more: ExtraActivities
     held: FoundWaits
     held_layers: Array
 
@@ -87,7 +87,7 @@ class Work:
         self._names: dict[int, str] = {NO_ID: "unknown kernel"}
         self._templates = Templates(KEY, self._template)
         self._waits = Waits(process.captures)
-        self._held = Held(process, lanes, writer)
+        self._capture_waits = CaptureWaits(process, lanes, writer)
         self._ended: dict[int, list[int]] = {}  # by lane: when the last thing in each layer ends
 
     def find(self, after: int, calls: Array) -> Found:
@@ -113,7 +113,7 @@ class Work:
         np.maximum.at(until, rows[meant], _times(records["end_ns"][meant]))
         return until
 
-    def place(self, found: Found, calls: Array, submits: Array, made: Array) -> Placed:
+    def call_times(self, found: Found, calls: Array, submits: Array, made: Array) -> CallTimes:
         """calls: tt_event records, the first of those that were looked for. submits: which of them
         asked the GPU for something; made: when they were made.
         """
@@ -167,13 +167,15 @@ class Work:
         layer[of], begin[of], end[of] = layers[:count], begins[:count], ends[:count]
         spans = (column[count:behind] for column in (layers, begins, ends))
         held = FoundWaits(held.rows, begins[behind:], ends[behind:])
-        return Placed(state, layer, begin, end, More(more, whose, *spans), held, layers[behind:])
+        return CallTimes(
+            state, layer, begin, end, ExtraActivities(more, whose, *spans), held, layers[behind:]
+        )
 
     def write_held(self, calls: Array, held: FoundWaits, layers: Array) -> None:
         """Waits for captures that calls made, by their rows."""
-        self._held.write(calls[held.rows], held.begins, held.ends, layers)
+        self._capture_waits.write(calls[held.rows], held.begins, held.ends, layers)
 
-    def write_more(self, more: More) -> None:
+    def write_more(self, more: ExtraActivities) -> None:
         records = more.records
         self._learn(records["name"])
         keys = np.zeros(len(records), KEY)
@@ -203,7 +205,7 @@ class Work:
         whose = self._whose(records, OF_NONE)
         begins, ends = _times(records["begin_ns"]), _times(records["end_ns"])
         layers = self._layers(_lane(records, whose), begins, ends, np.full(len(records), -1))
-        self.write_more(More(records, whose, layers, begins, ends))
+        self.write_more(ExtraActivities(records, whose, layers, begins, ends))
 
     # ---- lanes and layers ----
 

@@ -90,11 +90,11 @@ def _axis(optuna: Any, values: Sequence[Any]) -> Any:
 
 def _any(space: Space, seed: int) -> Iterator[dict[str, int]]:
     """Positions on the axes, all in any order; of more than can be listed, some."""
-    lot = random.Random(seed)
+    rng = random.Random(seed)
     if space.size <= MOST:
         found = list(space.choices())
-        lot.shuffle(found)
+        rng.shuffle(found)
         yield from found
         return
     for _ in range(MOST):
-        yield {name: lot.randrange(len(of)) for name, of in space.axes.items()}
+        yield {name: rng.randrange(len(of)) for name, of in space.axes.items()}

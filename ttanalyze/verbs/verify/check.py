@@ -116,10 +116,10 @@ class _Found:
     def take(self, other: _Found) -> None:
         """Adds those of another sort."""
         self.total += other.total
-        self.listed = sorted(self.listed + other.listed, key=_place)
+        self.listed = sorted(self.listed + other.listed, key=_sort_key)
 
 
-def _place(difference: Difference) -> tuple[int, int]:
+def _sort_key(difference: Difference) -> tuple[int, int]:
     epoch, region = difference.epoch, difference.region
     return (-1 if epoch is None else epoch, -1 if region is None else region)
 

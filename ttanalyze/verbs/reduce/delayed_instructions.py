@@ -50,10 +50,10 @@ def places(
     kernels = [config.kernels[p.kernel] for p in points if p.kernel is not None]
     tables = _tables(run, kernels) if run is not None and kernels else {}
     calls = _calls(run) if run is not None and len(kernels) < len(points) else {}
-    return [_place(config, point, tables, calls) for point in points]
+    return [_delayed_instruction(config, point, tables, calls) for point in points]
 
 
-def _place(
+def _delayed_instruction(
     config: delays.Config, point: Point, tables: dict[str, Table], calls: dict[str, Any]
 ) -> DelayedInstruction:
     member = point.member(config)
