@@ -281,7 +281,7 @@ def check(path: Path, seed: int, patch: pytest.MonkeyPatch) -> None:
     addresses = SimpleNamespace(now=lambda row: BASE + (int(process.regions.id[row]) << 24))
     replay_context = SimpleNamespace(process=process, device=None, addresses=addresses)
     replay: Any = SimpleNamespace(
-        replay_context=replay_context, expected=State.of(process, 0, rows.values())
+        replay_context=replay_context, expected=State.of_epoch(process, 0, rows.values())
     )
     findings, expected = [], []
     for number, recorded in case.recorded.items():
@@ -327,7 +327,8 @@ def test_parts_of_one_name_have_values_of_their_own(run_path: Path) -> None:
     w.close()
     process = tt.open(run_path).process(0)
     one, other = (
-        Contents(process, records) for records in State.of(process, 0, (0, 1)).records.values()
+        Contents(process, records)
+        for records in State.of_epoch(process, 0, (0, 1)).records.values()
     )
     found = compare.look(0, 0, one, other, [0], {}, {})
     assert [(part.name, part.differing) for part in found.tensors] == [("w", 2), ("w", 4)]

@@ -277,7 +277,7 @@ def test_every_type(run_path: Path, size: tuple[int, int]) -> None:
 
     async def script(s: Session) -> None:
         for name in NAMES:
-            items = Items.of(name)
+            items = Items.named(name)
             assert f"as {name}" in s.text
             rows = [s.app.view.render_line(y).text for y in range(1, s.app.view.size.height)]
             each = s.app.view.row_bytes
@@ -634,7 +634,7 @@ def test_finds_whole_numbers_and_small_floats(run_path: Path) -> None:
             await s.type(name)
             await s.press("enter", "home", "/", "ctrl+u")
             await s.type(words)
-            of = Items.of(name).type
+            of = Items.named(name).type
             assert of is not None
             every = of.view(np.frombuffer(bytes(memory), "u1"))
             if name == "bf16":
@@ -1022,7 +1022,7 @@ def test_a_search_shows_how_far_it_is_and_can_be_stopped(
 
     def endless(*arguments: Any) -> None:
         while True:
-            arguments[-1].at(1, 4)
+            arguments[-1].report(1, 4)
             time.sleep(0.01)
 
     monkeypatch.setattr(search, "region_change", endless)

@@ -159,5 +159,10 @@ def test_stretches() -> None:
     assert (found.count(0, 7), found.count(2, 4, 1), found.count(0, 7, 2)) == (5, 2, 0)
     one = Unread(keys_of(*np.array([[1], [0]], "u4")), keys_of(*np.array([[1], [3]], "u4")))
     both = found.joined(one)
-    assert both.at(1, 0) and both.at(1, 5) and not both.at(1, 6) and not both.at(2, 5)
+    assert (
+        both.left_out(1, 0)
+        and both.left_out(1, 5)
+        and not both.left_out(1, 6)
+        and not both.left_out(2, 5)
+    )
     assert len(both.begin) == 4

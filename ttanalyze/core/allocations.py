@@ -96,7 +96,7 @@ def _of_process(process: Process, at: str, advance: Callable[[int], None]) -> Pr
     end = _moment(process, regions, steps, len(steps) - 1)
     host_steps = _steps(on_host)
     host_peak = _moment(process, regions, host_steps, _peak(host_steps)) if len(on_host) else None
-    chosen = {"peak": peak, "end": end}.get(at) or _at(process, regions, steps, at)
+    chosen = {"peak": peak, "end": end}.get(at) or _moment_at(process, regions, steps, at)
     alive = _alive(on_device, chosen.seq)
     return ProcessMemory(
         process=process.index,
@@ -296,7 +296,7 @@ def _moment(process: Process, regions: pd.DataFrame, steps: pd.DataFrame, step: 
     )
 
 
-def _at(process: Process, regions: pd.DataFrame, steps: pd.DataFrame, at: str) -> Moment:
+def _moment_at(process: Process, regions: pd.DataFrame, steps: pd.DataFrame, at: str) -> Moment:
     """epoch:N or seq:N."""
     what, _, number = at.partition(":")
     if what not in ("epoch", "seq") or not (number.isdecimal() and number.isascii()):

@@ -39,7 +39,7 @@ def _named(process: Process, call: dict[str, Any]) -> dict[str, Any]:
     if call.get("kernel"):
         (more["name"],) = demangle([call["kernel"]])
     if call.get("stack"):
-        more["frames"] = [stacks.one(frame) for frame in process.stack(call["stack"])]
+        more["frames"] = [stacks.frame_text(frame) for frame in process.stack(call["stack"])]
     return {**call, **more}
 
 

@@ -62,7 +62,7 @@ def _box(prefix: str, title: str, nodes: pd.DataFrame, edges: pd.DataFrame) -> I
 
 
 def _attributes(node: dict[str, Any]) -> str:
-    words = [f"{node['node']} {node['kind']}", what(node)]
+    words = [f"{node['node']} {node['kind']}", node_text(node)]
     if node["kind"] == "kernel":
         sizes = (
             ",".join(str(node[f"{size}_{axis}"]) for axis in "xyz") for size in ("grid", "block")
@@ -85,7 +85,7 @@ def _quoted(value: str) -> str:
     return '"' + "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines) + '"'
 
 
-def what(node: dict[str, Any]) -> str:
+def node_text(node: dict[str, Any]) -> str:
     """What a node does, in a few words. node: a row of graph_tables.nodes."""
     kind = node["kind"]
     if kind == "kernel":

@@ -53,10 +53,10 @@ def _behind_stubs(frames: Sequence[Frame]) -> Sequence[Frame]:
 
 def caller(frames: Sequence[Frame]) -> str:
     """Of a stack, the innermost frame first: "step (train.py:12)"."""
-    return one(_calling(frames))
+    return frame_text(_calling(frames))
 
 
-def one(frame: Frame) -> str:
+def frame_text(frame: Frame) -> str:
     """ "step (train.py:12)", or, where only a place in an object file is known, "libx.so+0x12"."""
     place = _location(frame)
     return f"{frame[0]} ({place})" if place and not frame[0].startswith(f"{place}+") else frame[0]
@@ -70,7 +70,7 @@ def site(frames: Sequence[Frame]) -> str:
 
 def whole(frames: Sequence[Frame]) -> str:
     """All of it: "step (train.py:12) < main (train.py:40)"."""
-    return " < ".join(map(one, frames))
+    return " < ".join(map(frame_text, frames))
 
 
 def lines(frames: Sequence[Frame]) -> list[str]:

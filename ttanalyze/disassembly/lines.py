@@ -38,7 +38,7 @@ class Lines:
     addresses: list[int] = field(default_factory=list)
     source_lines: list[SourceLine | None] = field(default_factory=list)
 
-    def at(self, address: int) -> SourceLine | None:
+    def line(self, address: int) -> SourceLine | None:
         i = bisect_right(self.addresses, address) - 1
         return self.source_lines[i] if i >= 0 else None
 

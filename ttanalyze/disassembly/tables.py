@@ -166,7 +166,7 @@ def _instructions(
         zip(said, pairs, *control.values(), strict=True)
     ):
         text = decode.parsed(line)
-        place = known.at(i * decode.SIZE) if known else None
+        place = known.line(i * decode.SIZE) if known else None
         rows.append(
             {
                 "opcode_id": i,

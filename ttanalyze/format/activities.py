@@ -127,7 +127,7 @@ class Activities:
         records = self._file.take(self._index[1][first:last])
         return np.asarray(records[np.lexsort((records["begin_ns"], records["seq"]))])
 
-    def of(self, seqs: Array) -> tuple[Array, Array]:
+    def of_calls(self, seqs: Array) -> tuple[Array, Array]:
         """tt_activity records of calls, whose seqs ascend, by call and when they began; and of
         each the row of its call in seqs.
         """

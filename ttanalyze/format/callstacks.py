@@ -32,11 +32,11 @@ def read(folder: Folder) -> Array:
     require(file, good, "depth", "the frames of a stack are not in order")
     first = np.flatnonzero(begins)
     grows = np.diff(records["stack"][first].astype("i8"), prepend=0) > 0
-    require(file, ~begins | _at(first, grows, len(records)), "stack", "not a new number")
+    require(file, ~begins | _mask(first, grows, len(records)), "stack", "not a new number")
     whole = np.diff(np.append(first, len(records))) == records["count"][first]
     lacks_some = len(whole) > 0 and not whole[-1]
     whole[-1:] = True  # the last stack may lack frames
-    require(file, ~begins | _at(first, whole, len(records)), "count", "frames are missing")
+    require(file, ~begins | _mask(first, whole, len(records)), "count", "frames are missing")
     return records[: int(first[-1])] if lacks_some else records
 
 
@@ -74,7 +74,7 @@ def native(folder: Path, frames: Array, strings: Strings) -> dict[tuple[int, int
     return out
 
 
-def _at(places: Array, values: Array, count: int) -> Array:
+def _mask(places: Array, values: Array, count: int) -> Array:
     """An array of so many bools that has these values at these places, and is False elsewhere."""
     out: Array = np.zeros(count, bool)
     out[places] = values

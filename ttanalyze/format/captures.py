@@ -90,7 +90,7 @@ class Captures:
             return
         launches = self._epochs["seq"][rows]
         rows = rows[np.argsort(launches, kind="stable")]
-        own, which = self._activities.of(layout.distinct(launches))
+        own, which = self._activities.of_calls(layout.distinct(launches))
         kept = own["flags"] & OWN != 0
         own, which = own[kept], which[kept]
         first = np.searchsorted(self._epochs["seq"][rows], layout.distinct(launches))

@@ -199,8 +199,8 @@ class RecordFile:
         header = np.frombuffer(raw, layout.HEADER)[0]
         if raw[: len(layout.MAGIC)] != layout.MAGIC:
             raise FormatError(self.path, 0, "not a file of a ttanalyze run")
-        check_version(self.path, _at("version"), int(header["version"]))
-        end = _at("check")
+        check_version(self.path, _field_offset("version"), int(header["version"]))
+        end = _field_offset("check")
         if xxhash.xxh3_64_intdigest(raw[:end]) != int(header["check"]):
             raise FormatError(self.path, end, "the header does not match its check")
         wanted = {
@@ -212,10 +212,10 @@ class RecordFile:
         for field, value in wanted.items():
             if int(header[field]) != value:
                 reason = f"{field.replace('_', ' ')} {int(header[field])}, expected {value}"
-                raise FormatError(self.path, _at(field), reason)
+                raise FormatError(self.path, _field_offset(field), reason)
         encoding = int(header["encoding"])
         if encoding not in (layout.enum("encoding").values() if kind == DATA_KIND[0] else (0,)):
-            raise FormatError(self.path, _at("encoding"), f"unknown encoding {encoding}")
+            raise FormatError(self.path, _field_offset("encoding"), f"unknown encoding {encoding}")
         return encoding
 
     @property
@@ -238,7 +238,7 @@ class RecordFile:
         """Fills out, contiguous, with the records from first on."""
         self.check()
         with Reader(self.path) as file:
-            file.into(self.at(first), out.view("u1").data)
+            file.into(self.offset_of(first), out.view("u1").data)
 
     def take(self, records: Array) -> Array:
         """Records by their numbers, which are best near one another, in memory."""
@@ -256,7 +256,7 @@ class RecordFile:
         """The first record from this one on that may hold anything but zeros."""
         with Reader(self.path) as file:
             try:
-                at = os.lseek(file.fd, self.at(record), os.SEEK_DATA)
+                at = os.lseek(file.fd, self.offset_of(record), os.SEEK_DATA)
             except OSError as e:
                 return self.count if e.errno == errno.ENXIO else record
         return (at - HEADER_SIZE) // self.dtype.itemsize
@@ -273,16 +273,16 @@ class RecordFile:
                 raise Error(f"{self.path}: cannot be mapped: {e}") from None
         return np.frombuffer(mapped, self.dtype, self.count, HEADER_SIZE)
 
-    def at(self, record: int, field: str | None = None) -> int:
+    def offset_of(self, record: int, field: str | None = None) -> int:
         """The file offset of a record, or of a field of it."""
         within = self.dtype.fields[field][1] if field and self.dtype.fields else 0
         return HEADER_SIZE + int(record) * self.dtype.itemsize + int(within)
 
     def error(self, record: int, field: str | None, reason: str) -> FormatError:
-        return FormatError(self.path, self.at(record, field), reason)
+        return FormatError(self.path, self.offset_of(record, field), reason)
 
 
-def _at(field: str) -> int:
+def _field_offset(field: str) -> int:
     assert layout.HEADER.fields is not None
     return int(layout.HEADER.fields[field][1])
 

@@ -88,25 +88,25 @@ class Graphs:
 
     def known(self, graph: int, seq: int | None = None) -> bool:
         """Whether it is known what the graph consisted of when a call found it."""
-        return not self._at(graph, seq).head["flags"] & UNREAD
+        return not self._state_at(graph, seq).head["flags"] & UNREAD
 
     def nodes(self, graph: int, seq: int | None = None) -> Array:
         """tt_graph_record of a graph's nodes, by number, as a call with this seq finds them, by
         default as they are in the end; none where what it consists of is not known.
         """
-        return self._at(graph, seq).nodes
+        return self._state_at(graph, seq).nodes
 
     def edges(self, graph: int, seq: int | None = None) -> Array:
         """tt_graph_edge of all its edges, and of those of graphs inside, as in nodes."""
-        return self._at(graph, seq).edges
+        return self._state_at(graph, seq).edges
 
     def order(self, graph: int, seq: int | None = None) -> Array:
         """The numbers of its nodes, each behind those it comes after, and those of a graph inside
         right behind the node that holds it. Raises FormatError where edges make a circle.
         """
-        return self._at(graph, seq).order
+        return self._state_at(graph, seq).order
 
-    def _at(self, graph: int, seq: int | None) -> _State:
+    def _state_at(self, graph: int, seq: int | None) -> _State:
         key = graph, self.state(graph, seq)
         if key not in self._states:
             if len(self._states) >= STATES:

@@ -21,7 +21,7 @@ class ProcessInfo:
     def cut_short(self, name: str, what: str) -> FormatError:
         """The error for a file that lacks records at its end."""
         file = self._files.get(name)
-        end = 0 if file is None else file.at(file.count)
+        end = 0 if file is None else file.offset_of(file.count)
         return FormatError(self.path / name, end, f"cut short: {what}")
 
     @property

@@ -162,7 +162,7 @@ class Run:
         (UnreadWarning) where the epoch did not read the region.
         """
         end = None if stop is None else int(stop)
-        if self.process(process).unread.at(int(region), int(epoch)):
+        if self.process(process).unread.left_out(int(region), int(epoch)):
             which = f"region {region} in epoch {epoch} is as it was when it was read last"
             warnings.warn(f"{which}: {UNREAD}", UnreadWarning, stacklevel=2)
         out = contents.read(self.process(process), int(epoch), int(region), int(start), end)

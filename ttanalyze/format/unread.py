@@ -44,7 +44,7 @@ class Unread:
         out[out] = keys[out] < self.end[row[out]]
         return out
 
-    def at(self, region: int, epoch: int) -> bool:
+    def left_out(self, region: int, epoch: int) -> bool:
         """Whether an epoch left a region out."""
         return bool(self.holds(keys_of(np.array([region]), np.array([epoch])))[0])
 

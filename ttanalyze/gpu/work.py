@@ -48,28 +48,30 @@ class _Node(abc.ABC):
 
     ADD: ClassVar[str]  # the driver's calls
     CHANGE: ClassVar[str]
-    WHAT: ClassVar[str]  # in errors
+    DESCRIPTION: ClassVar[str]  # in errors
 
     @property
-    def _what(self) -> str:
-        return self.WHAT
+    def _description(self) -> str:
+        return self.DESCRIPTION
 
     @abc.abstractmethod
-    def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
+    def _arguments(self, device: Device) -> tuple[tuple[Any, ...], Any]:
         """The last arguments of both calls, and what must live during them."""
 
     def add(self, device: Device, graph: Any, after: Any) -> Any:
         """Gives the CUgraphNode."""
-        given, _kept = self._given(device)
+        given, _kept = self._arguments(device)
         with device.use() as driver:
-            doing = f"adding {self._what}"
+            doing = f"adding {self._description}"
             return driver.get(self.ADD, "CUgraphNode", graph, *after, *given, doing=doing)
 
     def put(self, device: Device, executable: Any, node: Any) -> None:
         """In the place of what a node of an executable graph does."""
-        given, _kept = self._given(device)
+        given, _kept = self._arguments(device)
         with device.use() as driver:
-            driver.call(self.CHANGE, executable, node, *given, doing=f"updating {self._what}")
+            driver.call(
+                self.CHANGE, executable, node, *given, doing=f"updating {self._description}"
+            )
 
 
 @dataclass(frozen=True)
@@ -187,10 +189,10 @@ class Kernel(_Node):
         del kept
 
     @property
-    def _what(self) -> str:
+    def _description(self) -> str:
         return f"a launch of {self.function.name}"
 
-    def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
+    def _arguments(self, device: Device) -> tuple[tuple[Any, ...], Any]:
         self.function.allow_shared(self.shared)
         extra, kept = self._extra()
         node = ffi.new("CUDA_KERNEL_NODE_PARAMS *")
@@ -205,7 +207,7 @@ class Kernel(_Node):
         node = super().add(device, graph, after)
         with device.use() as driver:
             for number, value in self._attributes:
-                call, doing = "cuGraphKernelNodeSetAttribute", f"adding {self._what}"
+                call, doing = "cuGraphKernelNodeSetAttribute", f"adding {self._description}"
                 driver.call(call, node, number, value, doing=doing)
         return node
 
@@ -225,7 +227,7 @@ class Copy(_Node):
     keeps: tuple[Any, ...] = field(default=(), repr=False)
     rows: tuple[int, int, int, int, int, int] = (1, 1, 0, 0, 0, 0)
 
-    WHAT = "a copy"
+    DESCRIPTION = "a copy"
     ADD = "cuGraphAddMemcpyNode"
     CHANGE = "cuGraphExecMemcpyNodeSetParams"
 
@@ -278,7 +280,7 @@ class Copy(_Node):
     def _several(self) -> bool:
         return self.rows[:2] != (1, 1)
 
-    def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
+    def _arguments(self, device: Device) -> tuple[tuple[Any, ...], Any]:
         return (self._box(), device.context.handle), None
 
     def _box(self) -> Any:
@@ -313,7 +315,7 @@ class Set(_Node):
     rows: int = 1
     pitch: int = 0
 
-    WHAT = "a set"
+    DESCRIPTION = "a set"
     ADD = "cuGraphAddMemsetNode"
     CHANGE = "cuGraphExecMemsetNodeSetParams"
 
@@ -357,7 +359,7 @@ class Set(_Node):
             else:
                 driver.call(call, self.dst, self.value, count, to)
 
-    def _given(self, device: Device) -> tuple[tuple[Any, ...], Any]:
+    def _arguments(self, device: Device) -> tuple[tuple[Any, ...], Any]:
         node = ffi.new("CUDA_MEMSET_NODE_PARAMS *")
         node.dst, node.value, node.elementSize = self.dst, self.value, self.item
         node.width, node.height, node.pitch = self.size // self.item, self.rows, self.pitch

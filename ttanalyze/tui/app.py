@@ -118,7 +118,7 @@ class Browser(Selection):
     def action_choose_type(self) -> None:
         def taken(words: str) -> None:
             try:
-                self._set_items(Items.of(words))
+                self._set_items(Items.named(words))
             except Error as e:
                 self.tell(str(e))
 
@@ -231,7 +231,7 @@ class Browser(Selection):
                 pattern = search.parse_bytes(words)
                 self._find_in_region(search.same_bytes(pattern), len(pattern), step, words)
             elif kind == 1:
-                of = self.view.items.type or Items.of("f32").type
+                of = self.view.items.type or Items.named("f32").type
                 assert of is not None
                 match = search.same_value(of, search.parse_value(of, words))
                 self._find_in_region(match, 1, step, f"{of.name} {words}")

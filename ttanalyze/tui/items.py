@@ -28,7 +28,7 @@ class Items:
     type: Type | None
 
     @classmethod
-    def of(cls, name: str) -> Items:
+    def named(cls, name: str) -> Items:
         """Raises Error where there is no such type."""
         if name == HEX:
             return cls(HEX, 1, 2, None)
@@ -41,7 +41,7 @@ class Items:
         return cls(found.name, found.itemsize, width, found)
 
     def next(self, step: int) -> Items:
-        return Items.of(NAMES[(NAMES.index(self.name) + step) % len(NAMES)])
+        return Items.named(NAMES[(NAMES.index(self.name) + step) % len(NAMES)])
 
     def texts(self, raw: Array) -> list[str]:
         """Each item; bytes behind the last whole one are left out."""

@@ -42,7 +42,7 @@ class Pace:
     def stopped(self) -> bool:
         return self._stop.is_set()
 
-    def at(self, done: int, total: int) -> None:
+    def report(self, done: int, total: int) -> None:
         """Raises StoppedError where the search is to end."""
         self.share = done / total if total else 1.0
         if self._stop.is_set():
@@ -54,7 +54,7 @@ def _stretches(timeline: Timeline, epoch: int, step: int, pace: Pace) -> Iterato
     length, done = 1, 0
     total = timeline.epochs - epoch - 1 if step > 0 else epoch
     while done < total:
-        pace.at(done, total)
+        pace.report(done, total)
         length = min(length, total - done)
         first = epoch + 1 + done if step > 0 else epoch - done - length
         begin, end = timeline.process.span_bounds("blocks", first, first + length)
@@ -111,7 +111,7 @@ def _records(
         mine = np.flatnonzero((records["region"] == region) & (records["block"] == block))
         numbers = process.epoch_of("blocks", first, last)[mine].tolist()
         for i in range(len(mine))[::step]:
-            pace.at(abs(numbers[i] - epoch), timeline.epochs)
+            pace.report(abs(numbers[i] - epoch), timeline.epochs)
             yield numbers[i], records[mine[i] : mine[i] + 1]
 
 
@@ -128,7 +128,7 @@ def first_match(
             records = process.blocks(number, number + 1)
             records = records[records["region"] == region]
             for i in np.argsort(records["block"]).tolist():
-                pace.at(abs(number - epoch), timeline.epochs)
+                pace.report(abs(number - epoch), timeline.epochs)
                 record = records[i : i + 1]
                 digest = int(record["digest"][0])
                 if digest in without:
@@ -177,7 +177,7 @@ def in_region(
     firsts = range(start // whole, -(-size // whole)) if step > 0 else range(start // whole, -1, -1)
     without: set[bytes] = set()
     for done, piece in enumerate(firsts):
-        pace.at(done, len(firsts))
+        pace.report(done, len(firsts))
         begin = piece * whole
         # A match that begins in this piece may end in the next block.
         wanted = records[piece * PIECE_BLOCKS : (piece + 1) * PIECE_BLOCKS + (length > 1)]
@@ -281,7 +281,7 @@ def _nearest(of: Type, number: Any) -> Any:
 def epoch_named(timeline: Timeline, words: str, epoch: int, step: int, pace: Pace) -> int | None:
     """The next epoch, or the one before, whose trigger or label has these words in it."""
     process, words = timeline.process, words.lower()
-    pace.at(0, 1)
+    pace.report(0, 1)
     offsets = layout.distinct(process.epochs["label"]).tolist()
     texts = [process.strings.get(offset) or "" for offset in offsets]
     whole = zip(offsets, texts, demangle(texts), strict=True)
@@ -298,7 +298,7 @@ def region_named(timeline: Timeline, words: str, region: int, step: int, pace: P
     regions, words = timeline.process.regions, words.lower()
     rows = range(len(regions))[::step]
     for done, row in enumerate(rows):
-        pace.at(done, len(rows))
+        pace.report(done, len(rows))
         other = int(regions.id[row])
         if (other - region) * step <= 0:
             continue

@@ -65,7 +65,7 @@ class Selection(App[None]):
                 found = found[0].region
             self.region = found
         self.marked: int | None = None
-        self._start = offset, Items.of(items)
+        self._start = offset, Items.named(items)
         self._offsets: dict[int, int] = {}  # where the cursor was in each region
         self._message = ""
         self._calls: Calls | None = None
@@ -168,7 +168,7 @@ class Selection(App[None]):
         regions, row = timeline.process.regions, timeline.row(region)
         name, kind = timeline.region_name(row), timeline.region_kind(row)
         words = [f" region {region}", kind if name == kind else f"{name}, {kind}"]
-        if timeline.process.unread.at(region, self.epoch):
+        if timeline.process.unread.left_out(region, self.epoch):
             words.append("uncertain: as last read")
         words += [text.size(int(regions.size[row])), f"as {self.view.items.name}"]
         baseline = self._baseline()

@@ -392,7 +392,7 @@ class Timeline:
         """Nanoseconds from when the GPU began with what a call asked for until it was through, by
         seq, of those of which that is known.
         """
-        records, _ = self.process.activities.of(seqs)
+        records, _ = self.process.activities.of_calls(seqs)
         own = records["flags"] & activities.OWN != 0
         records = records[(records["kind"] != activities.SYNC) & ~own]
         different, first = np.unique(records["seq"], return_index=True)

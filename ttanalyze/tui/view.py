@@ -56,7 +56,7 @@ class View(Listing):
     def __init__(self, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
         self.place: MemoryView | None = None
-        self.items = Items.of(HEX)
+        self.items = Items.named(HEX)
         self.cursor = 0
         self.heading = ""
         self.window = EMPTY

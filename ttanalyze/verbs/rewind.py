@@ -88,7 +88,7 @@ class Rewound:
     def unread(self) -> list[int]:
         """Regions that the epoch did not read: they are as they were when they were read last."""
         regions = dict.fromkeys(part.region for part in self.parts)
-        return [r for r in regions if self.process.unread.at(r, self.epoch)]
+        return [r for r in regions if self.process.unread.left_out(r, self.epoch)]
 
     @property
     def size(self) -> int:

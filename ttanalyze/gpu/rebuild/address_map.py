@@ -167,7 +167,7 @@ class State:
     unknown: list[int]
 
     @classmethod
-    def of(cls, process: Process, epoch: int, rows: Iterable[int]) -> State:
+    def of_epoch(cls, process: Process, epoch: int, rows: Iterable[int]) -> State:
         """Of some regions, by row. Raises Error where contents of the epoch are lost."""
         found, lost = contents.snapshot_all(process, epoch)
         ids = process.regions.id

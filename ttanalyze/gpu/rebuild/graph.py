@@ -146,7 +146,7 @@ class Rebuilt(Graph):
         """
         of = self.span.last if epoch is None else epoch
         assert of is not None
-        after = State.of(self.span.process, of, self.span.regions.tolist())
+        after = State.of_epoch(self.span.process, of, self.span.regions.tolist())
         return Check(of, self._address_map.compare(after, self._first))
 
     def where(self, region: int) -> int:
@@ -188,7 +188,7 @@ def rebuild(
     check_kinds(found)
     on = device or Device.default()
     rows = found.regions.tolist()
-    state = State.of(of, first, rows)
+    state = State.of_epoch(of, first, rows)
     builder = WorkBuilder(ReplayContext(of, on, rows), found)
     return Rebuilt(build(builder), builder, state)
 

@@ -39,7 +39,9 @@ def blame_text(found: Blame, colour: bool = False) -> str:
         where = f"epoch {change.epoch}"
         if change.last > change.epoch:
             where += f" to {change.last}"
-        out.append(f"{where}  {_epoch(target.process, change.epoch)}: {_what(target, change)}")
+        out.append(
+            f"{where}  {_epoch(target.process, change.epoch)}: {_change_text(target, change)}"
+        )
         out += _suspects(change.suspects, names) if found.events else []
     if any(change.after is None and change.blocks is None for change in found.changes):
         out += _why_gone(target.process)
@@ -164,7 +166,7 @@ def _epoch(process: Process, epoch: int) -> str:
     return text.printable(" ".join(words))
 
 
-def _what(target: Target, change: Change) -> str:
+def _change_text(target: Target, change: Change) -> str:
     if change.blocks is not None:
         what = "first contents" if change.since is None else "changed"
         return f"{what}, {text.count(change.blocks, 'block')}"

@@ -55,7 +55,7 @@ class Prepared:
 
     # ---- what came between ----
 
-    def _at(self, address: int, size: int) -> Array:
+    def _memory_at(self, address: int, size: int) -> Array:
         """Bytes of memory, which may be written to."""
         row = self._alive.find(address)
         if row is None:
@@ -72,18 +72,18 @@ class Prepared:
         end = what.offset + what.reach
         data = contents.read(self._process, what.epoch, what.region, what.offset, end)
         for to, _ in _rows(what.rows):
-            self._at(what.dst + to, what.size)[:] = data[to : to + what.size]
+            self._memory_at(what.dst + to, what.size)[:] = data[to : to + what.size]
 
     def _fill(self, what: Fill) -> None:
         item = np.frombuffer(what.value.to_bytes(what.item, "little"), "u1")
         for row in range(what.rows):
-            place = self._at(what.dst + row * what.pitch, what.size)
+            place = self._memory_at(what.dst + row * what.pitch, what.size)
             place[:] = np.tile(item, what.size // what.item)
 
     def _move(self, what: Move) -> None:
         for to, source in _rows(what.rows):
-            data = self._at(what.src + source, what.size).copy()
-            self._at(what.dst + to, what.size)[:] = data
+            data = self._memory_at(what.src + source, what.size).copy()
+            self._memory_at(what.dst + to, what.size)[:] = data
 
 
 def _rows(rows: Rows | None) -> Iterator[tuple[int, int]]:

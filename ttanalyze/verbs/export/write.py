@@ -293,9 +293,10 @@ def _readme(needs: Needs, folder: Path, python: bool) -> str:
     devices = ", ".join(str(device.get("name", "?")) for device in info.get("devices", []))
     version = int(info.get("driver_version", 0))
     changed = sum(int(_changed(m)["length"].sum(dtype="u8")) for m in needs.memory)
+    grid, block = _dimensions(needs.launch.grid), _dimensions(needs.launch.block)
     facts = {
         "kernel": _code(full),
-        "grid, block": f"{_by(needs.launch.grid)} blocks of {_by(needs.launch.block)} threads",
+        "grid, block": f"{grid} blocks of {block} threads",
         "dynamic shared memory": text.size(needs.launch.shared),
         "memory": f"{text.size(needs.size)} in "
         f"{text.count(len(needs.memory), 'region')}, of which blocks of {text.size(changed)} "
@@ -320,6 +321,6 @@ def _code(name: str | None) -> str:
     return f"`{plain}`"
 
 
-def _by(size: tuple[int, int, int]) -> str:
+def _dimensions(size: tuple[int, int, int]) -> str:
     x, y, z = size
     return f"{x}" if y == z == 1 else f"{x} by {y}" if z == 1 else f"{x} by {y} by {z}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ttanalyze.core.graph_dot import drawing, rows, what
+from ttanalyze.core.graph_dot import drawing, node_text, rows
 from ttanalyze.output import text
 from ttanalyze.output.tables import frame_text
 from ttanalyze.verbs.graphs.tables import Graph
@@ -70,7 +70,7 @@ def _nodes(graph: Graph, width: int) -> str:
             [
                 str(node["node"]),
                 node["kind"],
-                what(node),
+                node_text(node),
                 *_shape(node),
                 _numbers(node["regions"]),
                 _numbers(before[:AFTER]) + more,

@@ -81,7 +81,7 @@ class _Living:
             self._at = changes, (self._rows[now], base, base + self._size[now])
         return self._at[1]
 
-    def at(self, seq: int, addresses: Array, size: Any = 1) -> set[int]:
+    def regions_at(self, seq: int, addresses: Array, size: Any = 1) -> set[int]:
         """Rows of the regions that these, of so many bytes each, lie in or reach into."""
         rows, base, end = self._now(seq)
         first = np.searchsorted(end, addresses, "right")
@@ -114,12 +114,12 @@ class _Search:
 
     def _pointed_to(self, seq: int, words: bytes, how: int) -> dict[int, int]:
         addresses = np.frombuffer(words[: len(words) // 8 * 8], "<u8")
-        return dict.fromkeys(self._living.at(seq, addresses), how)
+        return dict.fromkeys(self._living.regions_at(seq, addresses), how)
 
     def _moved(self, seq: int, of: Any, size: Any, copies: bool, to_host: bool) -> dict[int, int]:
         """What a copy, or a fill, from of["src"] to of["dst"] reaches."""
-        read = self._living.at(seq, of["src"].reshape(1), size) if copies else ()
-        written = () if to_host else self._living.at(seq, of["dst"].reshape(1), size)
+        read = self._living.regions_at(seq, of["src"].reshape(1), size) if copies else ()
+        written = () if to_host else self._living.regions_at(seq, of["dst"].reshape(1), size)
         return dict.fromkeys(read, READS) | dict.fromkeys(written, WRITES)
 
     def _of_graph(self, event: Any) -> dict[int, int]:

@@ -33,7 +33,7 @@ class Copied:
         replay_context.device.stream.synchronize()
 
     @classmethod
-    def of(cls, replay_context: ReplayContext, rows: list[int]) -> Copied | None:
+    def if_room(cls, replay_context: ReplayContext, rows: list[int]) -> Copied | None:
         """None where there is little room."""
         wanted = sum(int(replay_context.process.regions.size[row]) for row in rows)
         free, total = ffi.new("size_t *"), ffi.new("size_t *")

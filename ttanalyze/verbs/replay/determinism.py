@@ -181,7 +181,7 @@ class _Work:
             if not run:
                 first = now
                 self._as_recorded(out, replay)
-                kept = Copied.of(self.replay_context, [row for row in rows if row in written])
+                kept = Copied.if_room(self.replay_context, [row for row in rows if row in written])
             for row in rows:
                 seen[row].add(now[row].tobytes())
                 blocks = np.flatnonzero(now[row] != first[row]).tolist()

@@ -48,7 +48,7 @@ class Replay:
             process, device or Device.default(), self.plan.rows
         )
         self.device = self.replay_context.device
-        self._before = State.of(process, self.plan.before, self.plan.rows)
+        self._before = State.of_epoch(process, self.plan.before, self.plan.rows)
         self._builder = WorkBuilder(self.replay_context, self.plan.span)
         prepare = [self._builder.work(step) for step in self.plan.prepare]
         self._prepare = [work for work in prepare if work is not None]
@@ -141,7 +141,7 @@ class Replay:
         """Copies memory as it is now, right after restore(), on the device, where there is room."""
         if not self._asked_to_keep:
             self._asked_to_keep = True
-            self._kept = Copied.of(self.replay_context, self.rows)
+            self._kept = Copied.if_room(self.replay_context, self.rows)
 
     @property
     def kept(self) -> Copied | None:
@@ -181,7 +181,7 @@ class Replay:
         """What the launch left when it was recorded. Raises Error where no epoch has that."""
         if self.after is None:
             raise Error(f"launch {self.seq}: {self.plan.unchecked}")
-        return State.of(self.process, self.after, self.plan.rows)
+        return State.of_epoch(self.process, self.after, self.plan.rows)
 
     def time(
         self,

@@ -175,11 +175,11 @@ def _do(
     loaded = len(replay_context.modules)
     builder = WorkBuilder(replay_context, found)
     with build(builder) as graph:
-        before = State.of(process, found.first, rows)
+        before = State.of_epoch(process, found.first, rows)
         known = now is not None and before.records.keys() <= now.records.keys()
         if not known or len(replay_context.modules) > loaded:  # whose variables are as in its image
             addresses.restore(before)
-        after = State.of(process, out.last, rows)
+        after = State.of_epoch(process, out.last, rows)
         with graph.instantiate() as executable:
 
             def work() -> None:

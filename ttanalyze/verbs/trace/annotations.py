@@ -51,7 +51,7 @@ def write_annotations(
         span = (first[some], last[some])
         zeros = np.zeros(len(keys), "i8")
         columns = [begins["seq"][some], *[zeros] * (len(NUMBERS) - 1)]
-        writer.rows(templates.of(keys), Rows((span, span), zeros, columns))
+        writer.rows(templates.for_keys(keys), Rows((span, span), zeros, columns))
     return len(found)
 
 

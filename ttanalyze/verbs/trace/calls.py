@@ -91,7 +91,7 @@ class Calls:
             rows = self._regions.rows(records)
             at = np.append(self._process.regions.id, 0)[rows]
             columns = [records["seq"], records["bytes"], records["dst"], records["src"], at]
-            templates = self._of(records, rows, call_times)
+            templates = self._templates_of(records, rows, call_times)
             self._writer.rows(templates, Rows(((begins, ends), spans), numbers, columns))
             self.count += len(records)
             self.arrows += int(submits.sum())
@@ -174,7 +174,9 @@ class Calls:
 
     # ---- templates ----
 
-    def _of(self, records: Array, regions: Array, call_times: CallTimes) -> list[Template]:
+    def _templates_of(
+        self, records: Array, regions: Array, call_times: CallTimes
+    ) -> list[Template]:
         keys = np.zeros(len(records), KEY)
         for name in COMMON:
             keys[name] = records[name]
@@ -185,7 +187,7 @@ class Calls:
         keys["id"] = np.where(regions >= 0, 0, keys["id"])  # their numbers have a column
         keys["dst"], keys["src"] = self._regions.labels(records, regions)
         keys["state"], keys["layer"] = call_times.state, call_times.layer
-        return self._templates.of(keys)
+        return self._templates.for_keys(keys)
 
     def _parts(self, key: Any) -> list[Part]:
         """Of calls with that key: in their thread's lane and, if they submit something, also in
@@ -193,7 +195,7 @@ class Calls:
         """
         kind = layout.EVENT_KINDS[int(key["kind"])]
         call = self._process.call(int(key["call"]))
-        what, args = self._what(kind, key)
+        what, args = self._description(kind, key)
         common: dict[str, Any] = {"context": int(key["context"]), **args}
         if key["stream"]:
             common["stream"] = int(key["stream"])
@@ -230,7 +232,7 @@ class Calls:
             parts.append(Part(lane, what, kind, shown, span=1, numbers=numbers, flow="in"))
         return parts
 
-    def _what(self, kind: str, key: Any) -> tuple[str, dict[str, Any]]:
+    def _description(self, kind: str, key: Any) -> tuple[str, dict[str, Any]]:
         """What a call asks for, in a word, and what else there is to say of it."""
         number = int(key["id"])
         if kind == "launch":

@@ -37,7 +37,7 @@ class CaptureWaits:
         zeros = np.zeros(len(calls), "i8")
         columns = [calls["seq"], *[zeros] * (len(NUMBERS) - 1)]
         self._writer.rows(
-            self._templates.of(keys), Rows(((begins, ends), (begins, ends)), zeros, columns)
+            self._templates.for_keys(keys), Rows(((begins, ends), (begins, ends)), zeros, columns)
         )
 
     def _template(self, key: Any) -> Template:

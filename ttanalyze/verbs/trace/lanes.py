@@ -49,12 +49,12 @@ class Lanes:
         """A thread's own ranges of a domain, of that name, and its marks."""
         self.thread(thread)
         number = self._domains.setdefault(domain, len(self._domains) + 1)
-        named = f"{self._thread(thread)}: ranges{_of(name)}"
+        named = f"{self._thread(thread)}: ranges{_of_domain(name)}"
         return self._lane(THREAD, thread, 0, named, sub=min(number, 999))
 
     def ranges(self, domain: int, name: str | None, layer: int) -> Lane:
         """Ranges of the process, of a domain of that name."""
-        named = f"ranges{_of(name)}{_beside(layer)}"
+        named = f"ranges{_of_domain(name)}{_beside(layer)}"
         return self._lane(RANGES, domain, 0, named, sub=layer)
 
     def stream(self, context: int, stream: int, layer: int = 0) -> Lane:
@@ -123,7 +123,7 @@ class Lanes:
         return self._lanes[key]
 
 
-def _of(domain: str | None) -> str:
+def _of_domain(domain: str | None) -> str:
     return "" if domain is None else f" of {domain}"
 
 

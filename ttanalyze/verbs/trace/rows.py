@@ -100,7 +100,7 @@ class Templates:
         self._make = make
         self._made: dict[bytes, Template] = {}
 
-    def of(self, keys: Array) -> list[Template]:
+    def for_keys(self, keys: Array) -> list[Template]:
         """For each of the keys."""
         names = keys.view(self._whole).tolist()
         if len(self._made) > TEMPLATES:

@@ -186,7 +186,7 @@ class Work:
         nodes, _ = activities.nodes_of(records)
         columns = [records["seq"], records["bytes"], zeros, zeros, zeros, nodes]
         span = (more.begins, more.ends)
-        self._writer.rows(self._templates.of(keys), Rows((span, span), zeros, columns))
+        self._writer.rows(self._templates.for_keys(keys), Rows((span, span), zeros, columns))
 
     def write_others(
         self, after: int, until: int, times: tuple[int, int] = (0, int(LATEST))

@@ -178,7 +178,9 @@ def _row(configuration: Configuration, answer: dict[str, Any]) -> Row:
 
 def _notes(of: Plan) -> list[str]:
     out = list(of.notes)
-    before, after = (State.of(of.process, epoch or 0, of.rows) for epoch in (of.before, of.after))
+    before, after = (
+        State.of_epoch(of.process, epoch or 0, of.rows) for epoch in (of.before, of.after)
+    )
     same = [
         np.array_equal(records["digest"], before.records[row]["digest"])
         for row, records in after.records.items()
@@ -203,7 +205,7 @@ def _identity(of: Plan, image: Path, wish: Wish) -> str:
     if any(how):
         digest.update(repr(how).encode())
     ids = of.process.regions.id
-    for row, records in sorted(State.of(of.process, of.before, of.rows).records.items()):
+    for row, records in sorted(State.of_epoch(of.process, of.before, of.rows).records.items()):
         digest.update(int(ids[row]).to_bytes(8, "little"))
         digest.update(np.ascontiguousarray(records["digest"]).data)
     return digest.hexdigest()
