@@ -227,11 +227,11 @@ def test_damaged_source_lines_are_left_out() -> None:
     cubin = Cubin(HOPPER.read_bytes())
     data, symbols = cubin.contents(b".debug_line"), cubin.relocated(b".debug_line")
     whole = sections(data, b"", symbols)
-    assert sum(len(lines.places) for lines in whole.values()) > 50
+    assert sum(len(lines.source_lines) for lines in whole.values()) > 50
     for at in range(len(data)):
         damaged = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
         for lines in sections(damaged, b"", symbols).values():
-            assert len(lines.places) <= len(data)
+            assert len(lines.source_lines) <= len(data)
     for size in range(0, len(data), 7):
         sections(data[:size], b"", symbols)
 
@@ -244,7 +244,7 @@ def test_damaged_source_lines_are_left_out() -> None:
     assert sections(endless, b"", {}) == {}
     code = b"\3" + b"\xff" * 12 + b"\x3f\1\0\1\1"  # a line too far, the row, the end
     far = sections(program(b"\4\0", b"\0a.cu\0\0\0\0\0", code), b"", {})
-    assert [lines.places for lines in far.values()] == [[None, None]]
+    assert [lines.source_lines for lines in far.values()] == [[None, None]]
 
 
 def test_an_interrupt_leaves_nothing_behind(tools: Path, tmp_path: Path) -> None:

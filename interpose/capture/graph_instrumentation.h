@@ -103,7 +103,7 @@ struct kernels {
 const struct kernels *kernels_of(const struct context *c);
 /* All that the nodes read. False: there is no memory for it. */
 bool instrumentation_allocate(struct instrumentation *q, struct context *c);
-/* graph_insert.c: nodes of ours into a graph that was read, or into its twin: `g` has the twin's nodes then. */
+/* graph_insert.c: the recorder's nodes into a graph that was read, or into its copy: `g` has the nodes of the copy then. */
 bool instrumentation_add(struct instrumentation *q, CUgraph graph, struct topology *g, const struct graph_clone *t,
 			 const struct kernels *k);
 /* More of it, which stays for as long as queued launches may read it; NULL: there is none. */

@@ -6,26 +6,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct place {
+struct topology_node {
 	CUgraphNode node;
 	uint32_t position, before, after; /* edges that lead to it, and that lead on */
 };
 
 static int by_handle(const void *a, const void *b)
 {
-	uintptr_t x = (uintptr_t)((const struct place *)a)->node, y = (uintptr_t)((const struct place *)b)->node;
+	uintptr_t x = (uintptr_t)((const struct topology_node *)a)->node,
+		  y = (uintptr_t)((const struct topology_node *)b)->node;
 
 	return x < y ? -1 : x > y;
 }
 
-static struct place *place_of(const struct topology *g, CUgraphNode node)
+static struct topology_node *find_node(const struct topology *g, CUgraphNode node)
 {
-	return bsearch(&(struct place){.node = node}, g->places, g->count, sizeof(*g->places), by_handle);
+	return bsearch(&(struct topology_node){.node = node}, g->sorted, g->count, sizeof(*g->sorted), by_handle);
 }
 
 static uint32_t position_of(const struct topology *g, CUgraphNode node)
 {
-	return place_of(g, node)->position;
+	return find_node(g, node)->position;
 }
 
 void topology_free(struct topology *g)
@@ -33,7 +34,7 @@ void topology_free(struct topology *g)
 	free(g->nodes);
 	free(g->from);
 	free(g->to);
-	free(g->places);
+	free(g->sorted);
 }
 
 /* The form with data: the other one refuses edges that have any. */
@@ -60,7 +61,7 @@ static bool read_edges(struct topology *g, CUgraph graph)
 static bool count_edges(struct topology *g)
 {
 	for (size_t i = 0; i < g->edges; i++) {
-		struct place *from = place_of(g, g->from[i]), *to = place_of(g, g->to[i]);
+		struct topology_node *from = find_node(g, g->from[i]), *to = find_node(g, g->to[i]);
 		if (!from || !to)
 			return false;
 		from->after++;
@@ -79,7 +80,7 @@ static CUresult get_before(CUgraphNode node, CUgraphNode *before, CUgraphEdgeDat
 /* Unless it has one. */
 static bool set_position(struct topology *g, CUgraphNode node, CUgraphNode *order, size_t *n)
 {
-	struct place *p = place_of(g, node);
+	struct topology_node *p = find_node(g, node);
 
 	if (p && p->position == UINT32_MAX) {
 		p->position = (uint32_t)*n;
@@ -105,10 +106,10 @@ static bool put_in_order(struct topology *g)
 	size_t n = 0, edges = 0;
 
 	for (size_t i = 0; ok && i < g->count; i++)
-		if (!place_of(g, g->nodes[i])->after)
+		if (!find_node(g, g->nodes[i])->after)
 			set_position(g, g->nodes[i], order, &n);
 	for (size_t i = 0; ok && i < n; i++) {
-		size_t before = place_of(g, order[i])->before, end = edges + before;
+		size_t before = find_node(g, order[i])->before, end = edges + before;
 		add_to_form(g, before);
 		ok = !before || get_before(order[i], g->from + edges, data, &before) == CUDA_SUCCESS;
 		for (; ok && edges < end; edges++) {
@@ -133,13 +134,13 @@ bool topology_read(struct topology *g, CUgraph graph)
 	if (!g->count)
 		return true;
 	g->nodes = calloc(g->count, sizeof(*g->nodes));
-	g->places = calloc(g->count, sizeof(*g->places));
-	if (!g->nodes || !g->places || real.cuGraphGetNodes(graph, g->nodes, &g->count) != CUDA_SUCCESS ||
+	g->sorted = calloc(g->count, sizeof(*g->sorted));
+	if (!g->nodes || !g->sorted || real.cuGraphGetNodes(graph, g->nodes, &g->count) != CUDA_SUCCESS ||
 	    !read_edges(g, graph))
 		return false;
 	for (size_t i = 0; i < g->count; i++)
-		g->places[i] = (struct place){.node = g->nodes[i], .position = UINT32_MAX};
-	qsort(g->places, g->count, sizeof(*g->places), by_handle);
+		g->sorted[i] = (struct topology_node){.node = g->nodes[i], .position = UINT32_MAX};
+	qsort(g->sorted, g->count, sizeof(*g->sorted), by_handle);
 	return put_in_order(g);
 }
 

@@ -16,7 +16,7 @@
 /* A graph as it is read: nodes by position, and by handle, and what leads where. */
 struct topology {
 	CUgraphNode *nodes, *from, *to;
-	struct place *places;
+	struct topology_node *sorted;
 	size_t count, edges;
 	uint64_t form; /* the same where each position has what it comes after at the same positions */
 };

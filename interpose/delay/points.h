@@ -14,8 +14,8 @@
 
 struct delay_kernel;
 
-/* What a point does: max_ns for each thread (fixed), a part of min_ns to max_ns for each by lot
- * (random), or max_ns for one block of each cluster by lot (cluster). */
+/* What a point does: max_ns for each thread (fixed), a part of min_ns to max_ns for each at random
+ * (random), or max_ns for one random block of each cluster (cluster). */
 struct delay_choice {
 	enum config_mode mode;
 	uint32_t min_ns, max_ns, seed;

@@ -23,8 +23,8 @@ struct conditional {
 	struct conditional *next;
 };
 
-/* Where a node that is read lies. */
-struct place {
+/* The graph inside which nodes are read: its node in the parent, and the branch of that. */
+struct graph_level {
 	uint32_t parent, branch, flags;
 };
 
@@ -166,7 +166,7 @@ static bool read_memory(struct node_list *l, CUgraphNode handle, uint32_t kind)
 	return true;
 }
 
-static bool read_level(struct node_list *l, struct thread *t, struct context *c, CUgraph graph, struct place at);
+static bool read_level(struct node_list *l, struct thread *t, struct context *c, CUgraph graph, struct graph_level at);
 
 static bool read_child(struct node_list *l, struct thread *t, struct context *c, CUgraphNode handle, uint32_t flags)
 {
@@ -175,7 +175,7 @@ static bool read_child(struct node_list *l, struct thread *t, struct context *c,
 	if (!nodes_add(l, TT_NODE_GRAPH))
 		return false;
 	return ASK(l, cuGraphChildGraphNodeGetGraph, handle, &graph) &&
-	       read_level(l, t, c, graph, (struct place){(uint32_t)l->count - 1, 0, flags});
+	       read_level(l, t, c, graph, (struct graph_level){(uint32_t)l->count - 1, 0, flags});
 }
 
 static bool read_conditional(struct node_list *l, struct thread *t, struct context *c, CUgraphNode handle, uint32_t flags)
@@ -201,7 +201,7 @@ static bool read_conditional(struct node_list *l, struct thread *t, struct conte
 	}
 	pthread_mutex_unlock(&lock);
 	for (uint32_t i = 0; whole && i < count; i++)
-		if (!read_level(l, t, c, bodies[i], (struct place){number, i, flags | TT_GRAPHF_CONDITIONAL}))
+		if (!read_level(l, t, c, bodies[i], (struct graph_level){number, i, flags | TT_GRAPHF_CONDITIONAL}))
 			return false;
 	return true;
 }
@@ -251,7 +251,7 @@ static bool read_node(struct node_list *l, struct thread *t, struct context *c, 
 }
 
 static bool read_nodes(struct node_list *l, struct thread *t, struct context *c, const CUgraphNode *handles, size_t n,
-		       struct place at)
+		       struct graph_level at)
 {
 	for (size_t i = 0; i < n; i++) {
 		size_t number = l->count;
@@ -269,7 +269,7 @@ static bool read_nodes(struct node_list *l, struct thread *t, struct context *c,
 	return true;
 }
 
-static bool read_level(struct node_list *l, struct thread *t, struct context *c, CUgraph graph, struct place at)
+static bool read_level(struct node_list *l, struct thread *t, struct context *c, CUgraph graph, struct graph_level at)
 {
 	size_t n = 0;
 
@@ -337,7 +337,7 @@ static bool read_edges(struct node_list *l, CUgraph graph)
 struct node_list graph_read(struct thread *t, struct context *c, CUgraph graph)
 {
 	struct node_list l = {0};
-	bool whole = read_level(&l, t, c, graph, (struct place){TT_NO_ID, 0, 0}) && nodes_index(&l);
+	bool whole = read_level(&l, t, c, graph, (struct graph_level){TT_NO_ID, 0, 0}) && nodes_index(&l);
 
 	for (size_t i = 0; whole && i < l.graph_count; i++)
 		whole = read_edges(&l, l.graphs[i]);
