@@ -71,7 +71,7 @@ def test_records_come_by_call_and_when_they_began(run_path: Path, size: int) -> 
     assert every["begin_ns"].tolist() == [100, 5000, 6000, 8000, 8100, 8200, 4100]
     assert sum(len(p) for p in found.pieces(size)) == 7
     assert found.between(2, 4)["node"].tolist() == [11, 13, 12, 0]
-    records, rows = found.of(np.array([1, 3, 5], "u8"))
+    records, rows = found.of_calls(np.array([1, 3, 5], "u8"))
     assert rows.tolist() == [0, 1, 1, 1] and records["seq"].tolist() == [1, 3, 3, 3]
 
 
