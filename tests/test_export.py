@@ -164,7 +164,7 @@ def test_a_launch_that_crashed(built: Path, tmp_path: Path, cli: Cli) -> None:
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in again.stdout
     outcome = cli("export", run, "-o", out, "--launch", str(seq), "--python")
     assert outcome.status == 0, outcome.stderr
-    assert "compares nothing: no epoch has its result" in outcome.stderr
+    assert "does not compare the result: no epoch has its result" in outcome.stderr
     assert "| compared with | no epoch has its result |" in (out / "README.md").read_text()
     build(out)
     for done in (reproduce(out), run_script(out)):
