@@ -47,7 +47,7 @@ def launched(path: Path, nodes: list[dict[str, Any]], *launches: Ran, **members:
 
 def times(run: tt.Run, seq: int = 2) -> dict[int, int]:
     """Microseconds that each node took in a launch."""
-    found = run.process(0).node_times.of_launch(0, seq)
+    found = run.process(0).node_times.of(0, seq)
     took = dict(zip(found.nodes.tolist(), (found.took // 1000).tolist(), strict=True))
     assert list(took) == sorted(took)
     return took

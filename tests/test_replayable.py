@@ -49,7 +49,7 @@ def named(process: Process, kernel: str) -> layout.Array:
 
 
 def settings(process: Process, record: np.void) -> dict[tuple[str, int], int]:
-    found = process.param_records.settings(record)
+    found = process.kept.settings(record)
     return {(layout.SETTING_KINDS[s["what"]], int(s["number"])): int(s["value"]) for s in found}
 
 
@@ -158,11 +158,11 @@ def test_what_was_in_force(process: Process) -> None:
     assert (found["attribute", 9], found["cache", 0], found["limit", 0]) == (100, 1, 4096)
     assert settings(process, fill)["cache", 0] == 0
     assert np.int64(np.uint64(found["priority", 0])) == -1
-    first, second = process.param_records.attributes(reverse)
+    first, second = process.kept.attributes(reverse)
     assert (first["id"], second["id"]) == (8, 6)
     assert first["value"].view("<i4")[0] == -1
     assert second["value"].view("<i4")[0] == 1
-    assert len(process.param_records.attributes(fill)) == 0
+    assert len(process.kept.attributes(fill)) == 0
 
 
 def test_images_and_how_they_were_loaded(process: Process) -> None:
@@ -187,11 +187,11 @@ def test_images_and_how_they_were_loaded(process: Process) -> None:
 def test_textures_are_named(process: Process) -> None:
     """While they are there: the second launch with the same parameters has none."""
     with_texture, without = named(process, "params")
-    (view,) = process.param_records.views(with_texture)
+    (view,) = process.kept.views(with_texture)
     assert layout.VIEW_KINDS[view["kind"]] == "texture"
     assert (view["param"], view["resource"], view["size"]) == (16, 2, 4 * N)
     assert view["address"] in set(tt.open(process.path.parent).regions["base"])
-    assert len(process.param_records.views(without)) == 0
+    assert len(process.kept.views(without)) == 0
 
 
 @pytest.mark.large
@@ -276,14 +276,14 @@ def test_a_reader_rejects(process: Process, tmp_path: Path) -> None:
         _ = twice.launches
     far = damaged(process, tmp_path / "b", "launches.bin", settings=1 << 30)
     with pytest.raises(Error, match=r"params\.bin.*do not lie in it"):
-        far.param_records.settings(far.launches[0])
+        far.kept.settings(far.launches[0])
     many = damaged(process, tmp_path / "c", "launches.bin", attributes=4, attribute_count=1 << 31)
     with pytest.raises(Error, match=r"params\.bin.*do not lie in it"):
-        many.param_records.attributes(many.launches[0])
+        many.kept.attributes(many.launches[0])
     place = int(process.launches["settings"][0])
     other = damaged(process, tmp_path / "d", "launches.bin", views=place + 1, view_count=2)
     with pytest.raises(Error, match=r"params\.bin.*do not match their check"):
-        other.param_records.views(other.launches[0])
+        other.kept.views(other.launches[0])
     params = other.path / "params.bin"
     raw, at = bytearray(params.read_bytes()), place * 16
     raw[at + 8] = 99
@@ -292,7 +292,7 @@ def test_a_reader_rejects(process: Process, tmp_path: Path) -> None:
     params.write_bytes(raw)
     hostile = tt.open(other.path.parent).processes[0]
     with pytest.raises(Error, match=rf"params\.bin: offset {at + 8}: unknown what 99 of a setting"):
-        hostile.param_records.settings(hostile.launches[0])
+        hostile.kept.settings(hostile.launches[0])
     why = damaged(process, tmp_path / "e", "modules.bin", missing=99)
     with pytest.raises(Error, match=r"modules\.bin.*missing"):
         _ = why.modules

@@ -119,10 +119,7 @@ def test_nothing_lacks(reaches: Process) -> None:
 
 def test_textures_and_surfaces(reaches: Process) -> None:
     kinds = {
-        name: [
-            layout.VIEW_KINDS[v["kind"]]
-            for v in reaches.param_records.views(launch_of(reaches, name))
-        ]
+        name: [layout.VIEW_KINDS[v["kind"]] for v in reaches.kept.views(launch_of(reaches, name))]
         for name in ("plain", "textured", "surfaced")
     }
     assert "texture" in kinds["textured"]
@@ -150,11 +147,11 @@ def test_what_was_in_force(reaches: Process) -> None:
     launch = launch_of(reaches, "shared_much")
     found = {
         (layout.SETTING_KINDS[s["what"]], int(s["number"])): int(s["value"])
-        for s in reaches.param_records.settings(launch)
+        for s in reaches.kept.settings(launch)
     }
     assert (found["attribute", 8], found["attribute", 9]) == (100000, 50)
     assert {("limit", 0), ("limit", 1), ("limit", 2), ("priority", 0), ("cache", 1)} <= set(found)
-    clustered = reaches.param_records.attributes(launch_of(reaches, "clustered"))
+    clustered = reaches.kept.attributes(launch_of(reaches, "clustered"))
     assert {4, 6} <= set(clustered["id"].tolist())
 
 

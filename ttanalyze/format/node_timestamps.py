@@ -70,7 +70,7 @@ class NodeTimes:
         """Whether anything may be known."""
         return len(self._graphs) > 0 and self._activities.there
 
-    def of_launch(self, graph: int, seq: int) -> Times:
+    def of(self, graph: int, seq: int) -> Times:
         """What a launch of a graph, the call with this seq, ran and when."""
         if not self.there:
             return NONE
@@ -98,7 +98,7 @@ class NodeTimes:
         launches = self._launches.get(graph, NO_SEQS).tolist() if self.there else []
         found: dict[int, list[int]] = {}
         for launch in [s for s in launches if first <= s < last][-LAUNCHES:]:
-            times = self.of_launch(graph, launch)
+            times = self.of(graph, launch)
             columns = (a.tolist() for a in vars(times).values())
             for node, begin, end, took in zip(*columns, strict=True):
                 seen = found.setdefault(node, [begin, end, 0, 0])

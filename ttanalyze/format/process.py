@@ -224,7 +224,7 @@ class Process(Events, Spans):
         return replayable.read(self._folder)
 
     @functools.cached_property
-    def param_records(self) -> replayable.ParamRecords:
+    def kept(self) -> replayable.ParamRecords:
         """What was in force for launches, and how modules were loaded."""
         return replayable.ParamRecords(self._params)
 

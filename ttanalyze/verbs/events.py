@@ -322,7 +322,7 @@ class _Kernels:
         for some in np.split(inside, np.flatnonzero(np.diff(seqs[inside])) + 1):
             if len(some):
                 graph, seq = int(rows.graph[some[0]]), int(seqs[some[0]])
-                of_nodes = self.process.node_times.of_launch(graph, seq)
+                of_nodes = self.process.node_times.of(graph, seq)
                 at = of_nodes.rows(rows.node[some])
                 known[some] = at >= 0
                 begins[some[at >= 0]] = of_nodes.begins[at[at >= 0]]

@@ -222,7 +222,7 @@ class _Reader:
         at = int(np.searchsorted(launches["seq"], event["seq"]))
         if at == len(launches) or launches["seq"][at] != event["seq"]:
             return launch
-        param_records, record = self._process.param_records, launches[at]
+        param_records, record = self._process.kept, launches[at]
         given = param_records.attributes(record)
         attributes = zip(given["id"].tolist(), given["value"], strict=True)
         settings = param_records.settings(record)

@@ -30,7 +30,7 @@ def kept_attributes(launch: Launch) -> tuple[tuple[int, bytes], ...]:
 
 def jit_options(process: Process, module: Any) -> dict[int, int]:
     """The compiler's options that a module (tt_module) was loaded with."""
-    found = process.param_records.settings(module)
+    found = process.kept.settings(module)
     found = found[found["what"] == layout.SETTING_KINDS.index("jit")]
     pairs = zip(found["number"].tolist(), found["value"].tolist(), strict=True)
     return {number: value for number, value in pairs if number in COMPILED}

@@ -178,7 +178,7 @@ class _Reader:
         """What was in force for the launch and when its module was loaded, as far as the run says;
         of others what is plain.
         """
-        param_records, records = self._process.param_records, self._process.launches
+        param_records, records = self._process.kept, self._process.launches
         attributes, function = _plain(self._plan.launch)
         limits: list[tuple[int, int]] = []
         cache = 0

@@ -243,7 +243,7 @@ def _recorded(process: Process, kept: Any) -> tuple[int | None, int | None]:
 
 def _check_views(process: Process, kept: Any) -> None:
     """Raises Error for textures and surfaces, unless the kernel's code has no use for any."""
-    views = process.param_records.views(kept)
+    views = process.kept.views(kept)
     known = _uses(process, int(kept["function"])) if len(views) else None
     for view in views:
         what = layout.VIEW_KINDS[int(view["kind"])]
