@@ -420,7 +420,7 @@ def test_several_occasions_together(built: Path, run: Path) -> None:
         ("sync,nvtx:(a", "nvtx:(a: Unmatched ( or \\("),
         ("kernel:a;nvtx:", "nvtx:REGEX needs an expression"),
         ("kernel:;nvtx:a", "kernel:REGEX needs an expression"),
-        ("nvtx:a;never", "'never' is not sync, launch, launch:N, "),
+        ("nvtx:a;never", "'never': expected sync, launch, launch:N, "),
         ("launch:x", "launch:N needs a count from 1"),
         ("sync;launch:0", "launch:N needs a count from 1"),
         ("launch:99999999999", "launch:N needs a count from 1"),
