@@ -583,7 +583,7 @@ def test_without_our_libraries_it_says_what_to_do(
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--epoch", "sometimes"], "--epoch sometimes: 'sometimes' is not sync, launch"),
+        (["--epoch", "sometimes"], "--epoch sometimes: 'sometimes': expected sync, launch"),
         (["--epoch", "launch:0"], "--epoch launch:0: launch:N needs a count from 1"),
         (["--epoch", "launch:x"], "launch:N needs a count from 1"),
         (["--epoch", "kernel:"], "kernel:REGEX needs an expression"),
