@@ -472,7 +472,7 @@ class Writer:
         folders = sorted(self.run.glob("p*/process.json"))
         run = {
             "format": "ttanalyze-run",
-            "version": 1,
+            "version": layout.VERSION,
             "created_ns": 1_700_000_000_000_000_000,
             "processes": [json.loads(p.read_text()) for p in folders],
         }

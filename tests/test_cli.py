@@ -21,36 +21,11 @@ import ttanalyze as tt
 from tests import support
 from tests.rundir import Writer
 from tests.support import Outcome
-from ttanalyze.cli import run_command
+from ttanalyze.cli import app, run_command
 from ttanalyze.verbs.doctor import checks
 
 Cli = Callable[..., Outcome]
-VERBS = [
-    "record",
-    "shim",
-    "doctor",
-    "info",
-    "verify",
-    "manifest",
-    "validate",
-    "diff",
-    "race",
-    "query",
-    "events",
-    "graph",
-    "memory",
-    "blame",
-    "rewind",
-    "replay",
-    "prove",
-    "export",
-    "tune",
-    "tui",
-    "report",
-    "trace",
-    "sass",
-    "reduce",
-]
+VERBS = [command.callback.__name__ for command in app.registered_commands if command.callback]
 
 
 @pytest.fixture
@@ -147,7 +122,7 @@ def test_a_damaged_manifest_of_the_run_is_one_line(cli: Cli, small: Writer, run_
     for text, reason in (
         ("", "offset 0: not JSON"),
         (whole[:300], "offset 300: not JSON"),
-        (whole.replace('"version":1', '"version":2'), "version: made by a newer ttanalyze"),
+        (re.sub('"version":.', '"version":99', whole), "version: made by a newer ttanalyze"),
         (whole.replace('"block_size":65536', '"block_size":1'), "block_size: expected 65536"),
     ):
         path.write_text(text)

@@ -106,10 +106,11 @@ def test_bad_magic(folder: Path, run_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", BINARY)
 @pytest.mark.parametrize("sealed", [True, False])
 def test_newer_version(folder: Path, run_path: Path, name: str, sealed: bool) -> None:
-    patched(folder / name, 8, (7).to_bytes(4, "little"))
+    patched(folder / name, 8, (layout.VERSION + 6).to_bytes(4, "little"))
     if sealed:
         rundir.reseal_header(folder / name)
-    reason = "offset 8: made by a newer ttanalyze (format 7; this one reads up to 1)"
+    this = f"this one reads up to {layout.VERSION}"
+    reason = f"offset 8: made by a newer ttanalyze (format {layout.VERSION + 6}; {this})"
     assert reason in refuses(run_path, name)
 
 
@@ -428,8 +429,9 @@ def test_a_missing_file_that_epochs_need(folder: Path, run_path: Path, name: str
         ('{"format":"ttanalyze-run"}', "version: no version"),
         ('{"format":"ttanalyze-run","version":"1"}', "version: no version"),
         (
-            '{"format":"ttanalyze-run","version":2}',
-            "version: made by a newer ttanalyze (format 2; this one reads up to 1)",
+            f'{{"format":"ttanalyze-run","version":{layout.VERSION + 1}}}',
+            f"version: made by a newer ttanalyze (format {layout.VERSION + 1}; "
+            f"this one reads up to {layout.VERSION})",
         ),
         ('{"format":"ttanalyze-run","version":0}', "version: format version 0 does not exist"),
         ('{"format":"ttanalyze-run","version":1,"processes":{}}', "processes: expected a list"),

@@ -532,7 +532,8 @@ def test_the_manifest_is_what_the_recorder_writes(small: Writer, run_path: Path)
     assert json.loads(text) == made
     lines = text.split("\n")
     assert lines[0] == (
-        '{"format":"ttanalyze-manifest","version":1,"block_size":65536,"digest":"xxh3-64",'
+        f'{{"format":"ttanalyze-manifest","version":{layout.VERSION},"block_size":65536,'
+        '"digest":"xxh3-64",'
         '"processes":[{"process":0,"regions":['
     )
     assert lines[1] == (

@@ -32,6 +32,7 @@ from tests.drain_run import (
     sizes,
     string,
 )
+from ttanalyze.format import layout
 
 
 def test_files_read_as_format_h_says(drain: Any, tmp_path: Path) -> None:
@@ -300,7 +301,8 @@ def test_manifest_is_this_text(drain: Any, tmp_path: Path) -> None:
         b'{"epoch":2,"trigger":"graph","label":null,"flags":[],"digests":{"2":"0000000000000202"}}]}'
     )
     merged = (tmp_path / "run" / "manifest.json").read_bytes()
-    head = b'{"format":"ttanalyze-manifest","version":1,"block_size":65536,"digest":"xxh3-64",'
+    head = b'{"format":"ttanalyze-manifest","version":%d,' % layout.VERSION
+    head += b'"block_size":65536,"digest":"xxh3-64",'
     head += b'"processes":['
     assert merged == head + text + b"]}"
     assert orjson.loads(merged)["processes"][0]["regions"][2]["label"] == 'say "hi"\\\n\ufffd'
@@ -403,7 +405,7 @@ def test_run_json_joins_processes_and_keeps_the_ending(drain: Any, tmp_path: Pat
     assert drain.store_process(second.s, b'{"process":1}')
     document = orjson.loads((run / "run.json").read_bytes())
     assert list(document) == ["format", "version", "created_ns", "processes"]
-    assert (document["format"], document["version"]) == ("ttanalyze-run", 1)
+    assert (document["format"], document["version"]) == ("ttanalyze-run", layout.VERSION)
     assert before <= document["created_ns"] <= time.time_ns()
     assert document["processes"] == [{"process": 0, "status": "running"}, {"process": 1}]
     document["exit"] = {"code": 3, "text": 'a,"exit":{"b":1}'}

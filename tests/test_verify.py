@@ -521,7 +521,11 @@ def changed(golden: dict[str, Any], place: str, value: object) -> dict[str, Any]
     ("place", "value", "reason"),
     [
         ("format", "ttanalyze-run", "format: expected 'ttanalyze-manifest'"),
-        ("version", 3, "version: made by a newer ttanalyze (format 3; this one reads up to 1)"),
+        (
+            "version",
+            layout.VERSION + 1,
+            f"(format {layout.VERSION + 1}; this one reads up to {layout.VERSION})",
+        ),
         ("version", None, "version: no version"),
         ("block_size", 4096, "block_size: expected 65536"),
         ("digest", "md5", "digest: expected 'xxh3-64'"),

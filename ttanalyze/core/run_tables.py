@@ -359,6 +359,11 @@ def _table(
     return Table(given, more, fitting, pieces, order)
 
 
+def _columns(make: Callable[[Sequence[Process]], pd.DataFrame]) -> str:
+    """The columns that it gives, of a run without processes."""
+    return " ".join(map(str, make(())))
+
+
 NO_TEXTS = categories(np.empty(0, "i4"), [])
 REGION = "process region kind label"
 OWNER = "base captured unstable device context stream module call"
@@ -379,23 +384,20 @@ TABLES = {
         ("process", "seq", "begin_ns"),
     ),
     "ranges": _table(
-        "process kind annotation domain path level thread context seq end_seq begin_ns end_ns time "
-        "color category payload",
+        _columns(tables.ranges),
         "",
         "kind path domain thread seq end_seq time",
         _whole(tables.ranges),
     ),
     "epochs": _table(
-        "process epoch trigger label full touched loose refused dropped gap context device seq "
-        "time_ns done_ns regions changed_regions changed_blocks bytes_read bytes_changed "
-        "bytes_stored segment controls",
+        _columns(tables.epochs),
         "",
         "epoch trigger label full refused context seq regions changed_regions changed_blocks "
         "bytes_changed bytes_stored",
         _whole(tables.epochs),
     ),
     "regions": _table(
-        f"{REGION} size {OWNER} seq time_ns born died death_call death_seq",
+        _columns(tables.regions),
         "thread changes",
         "region kind label size base captured context call seq born died",
         _whole(tables.regions, thread=allocating_calls.threads, changes=_changes),
@@ -412,8 +414,7 @@ TABLES = {
         ),
     ),
     "functions": _table(
-        "process function name module registers shared local max_threads param_bytes param_count "
-        "checksum",
+        f"{_columns(tables.functions)} checksum",
         "demangled short",
         "function short registers shared local max_threads param_bytes param_count",
         _whole(
@@ -424,7 +425,7 @@ TABLES = {
         ),
     ),
     "modules": _table(
-        "process module kind image size seq path context globals missing",
+        _columns(tables.modules),
         "",
         "module kind image size seq path context globals missing",
         _whole(tables.modules),
