@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import cffi
@@ -546,9 +547,33 @@ def test_restore(interpreter: Interpreter, grid: tuple[int, int], move: int) -> 
     assert not any(outside) and any(saved)
 
 
-def test_ptx_is_built_from_the_present_sources() -> None:
+@pytest.fixture
+def build_ptx() -> ModuleType:
     spec = importlib.util.spec_from_file_location("build_ptx", CAPTURE / "build_ptx.py")
     assert spec and spec.loader
-    build_ptx = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build_ptx)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_ptx_is_built_from_the_present_sources(build_ptx: ModuleType) -> None:
     assert build_ptx.check(build_ptx.find_nvcc()) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "matters"),
+    [
+        ("#define TT_BLOCK_SIZE 65536", "#define TT_BLOCK_SIZE 32768", True),
+        ("uint64_t entries_check;", "uint64_t sum;", True),
+        ("TT_TRIGGER_SYNC = 1", "TT_TRIGGER_SYNC = 100", False),
+        ("uint64_t captured_ns;", "uint64_t read_ns;", False),
+    ],
+)
+def test_ptx_is_as_old_as_what_kernels_use_of_the_format(
+    old: str, new: str, matters: bool, build_ptx: ModuleType
+) -> None:
+    header = (ROOT / "interpose" / "include" / "format.h").read_text()
+    sources = (CAPTURE / "capture.cuh").read_text() + (CAPTURE / "kernels.h").read_text()
+    assert old in header
+    used = build_ptx.declarations(header, sources)
+    assert (build_ptx.declarations(header.replace(old, new), sources) != used) == matters

@@ -38,17 +38,38 @@ SOURCES = [
     "kernels.h",
     "../include/chunk.h",
     "../util/xxh3.h",
-    "../include/format.h",
 ]
+FORMAT = "../include/format.h"  # of which the kernels see what the sources name
 NVCC_FALLBACK = "/usr/local/cuda/bin/nvcc"
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"[ \t]*/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def declarations(header: str, users: str) -> str:
+    """The declarations of a header that the users name, and those that these name in turn."""
+    form = r"^#define (\w+)(?:.*\\\n)*.*|^struct (\w+) \{[^}]*\};|^enum (\w+ \{[^}]*)\};"
+    found, named = "", without_comments(users)
+    left = {
+        match[0]: {*re.findall(r"[A-Za-z_]\w*", match[1] or match[2] or match[3])}
+        for match in re.finditer(form, without_comments(header), re.M)
+    }
+    while named:
+        words = {*re.findall(r"\w+", named)}
+        named = "\n".join(text for text, names in left.items() if names & words)
+        left = {text: names for text, names in left.items() if not names & words}
+        found += named
+    return found
 
 
 def source_digest(kernels: str) -> str:
     """SHA-256 over the sources without their comments and white space, 64 hex digits."""
+    texts = [(FOLDER / name).read_text(encoding="utf-8") for name in [kernels, *SOURCES]]
+    header = (FOLDER / FORMAT).read_text(encoding="utf-8")
     digest = hashlib.sha256()
-    for name in [kernels, *SOURCES]:
-        text = (FOLDER / name).read_text(encoding="utf-8")
-        digest.update(re.sub(r"/\*.*?\*/|\s+", "", text, flags=re.DOTALL).encode())
+    for text in [*map(without_comments, texts), declarations(header, "\n".join(texts))]:
+        digest.update(re.sub(r"\s+", "", text).encode())
         digest.update(b"\0")
     return digest.hexdigest()
 
