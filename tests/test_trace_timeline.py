@@ -68,7 +68,7 @@ def test_what_is_not_known_has_a_lane_of_its_own(run_path: Path, form: str) -> N
     (known,) = [i for i in seen.of("stream 16") if "as submitted" not in i.lane]
     assert (known.begin, known.end) == (1000, 90_000), "not before its call"
     unknown, record = seen.of("stream 16, as submitted")
-    assert (unknown.begin, unknown.args["GPU time"]) == (2000, "not known")
+    assert (unknown.begin, unknown.args["GPU time"]) == (2000, "unknown")
     assert record.category == "event-record" and "GPU time" not in record.args
     assert all("GPU time" not in i.args for i in seen.calls)
     assert done.arrows == 3

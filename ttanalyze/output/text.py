@@ -133,11 +133,11 @@ def colours_wanted(descriptor: int) -> bool:
 
 
 def extent(sizes: Iterable[int], sign: str = "") -> str:
-    """Of a grid or block, without the axes at the end that are 1: 16, (16, 8), or with a sign
+    """Of a grid or block, without axes at the end of at most 1: 16, (16, 8), or with a sign
     between them 16x8.
     """
     kept = list(sizes)
-    while len(kept) > 1 and kept[-1] == 1:
+    while len(kept) > 1 and kept[-1] <= 1:
         kept.pop()
     listed = (sign or ", ").join(map(str, kept))
     return listed if sign or len(kept) == 1 else f"({listed})"
