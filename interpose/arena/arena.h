@@ -105,12 +105,13 @@ static inline bool arena_reach(const struct context *c, CUdeviceptr p)
 {
 	return !arena_holds(p) || !c || arena_bring_near(c, p);
 }
-/* Memory of another device, which the program has not opened to that of c: no driver sets it. */
-bool arena_is_closed(const struct context *c, CUdeviceptr p);
+/* Memory of another device, which the program has not opened to `user`: no driver sets it, or finds it there. */
+bool arena_is_closed(CUdevice user, CUdeviceptr p);
 /* The context of memory in the arena, NULL: it was freed. */
 CUcontext arena_context(CUdeviceptr p);
 /* Kernels on `user` may reach the memory of `device`, or no longer. */
 void arena_open(CUdevice device, CUdevice user, bool open);
+void arena_open_pools(CUdevice device, CUdevice user, bool open);
 void arena_context_gone(struct context *c, bool primary);
 void arena_forget(void); /* in a fork's child */
 
@@ -127,6 +128,7 @@ struct pool *arena_pool(CUdevice device, CUmemoryPool handle);
 void arena_pool_made(CUmemoryPool handle, const CUmemPoolProps *properties);
 void arena_pool_gone(CUmemoryPool handle);
 void arena_pool_open(CUmemoryPool handle, CUdevice user, bool open);
+bool arena_pool_is_closed(CUmemoryPool handle, CUdevice user);
 void arena_pool_took(struct pool *p, uint64_t size, uint64_t room);
 void arena_pool_gave(struct pool *p, uint64_t size, uint64_t room);
 /* What ours adds to an attribute. */

@@ -193,8 +193,12 @@ static bool is_pair(CUdevice device, CUdevice user)
 	return device >= 0 && device < ARENA_DEVICES && user >= 0 && user < ARENA_DEVICES && device != user;
 }
 
-/* copies: it is they that open. */
-static void open_to(CUdevice device, CUdevice user, bool open, bool copies)
+static bool is_open(const unsigned by[OPENERS])
+{
+	return by[BY_CONTEXT] || by[BY_POOL] || by[BY_COPY];
+}
+
+static void open_to(CUdevice device, CUdevice user, bool open, enum opener opener)
 {
 	struct {
 		uint64_t base, size;
@@ -207,15 +211,13 @@ static void open_to(CUdevice device, CUdevice user, bool open, bool copies)
 
 	pthread_mutex_lock(&arena.lock);
 	struct range *range = &arena.ranges[device];
-	unsigned *times = &range->opened[user].times;
-	bool *by_copies = &range->opened[user].copies, was_open = *times || *by_copies;
-	if (copies)
-		*by_copies = true;
-	else if (open)
-		++*times;
-	else if (*times)
-		--*times;
-	if ((*times || *by_copies) != was_open) {
+	unsigned *by = range->opened[user];
+	bool was_open = is_open(by);
+	if (open)
+		by[opener]++;
+	else if (by[opener])
+		by[opener]--;
+	if (is_open(by) != was_open) {
 		const struct free_list *p = &range->free_list;
 		range->users ^= 1ull << user;
 		list = malloc((p->mapping_count + 1) * sizeof(*list));
@@ -234,7 +236,13 @@ static void open_to(CUdevice device, CUdevice user, bool open, bool copies)
 void arena_open(CUdevice device, CUdevice user, bool open)
 {
 	if (is_pair(device, user))
-		open_to(device, user, open, false);
+		open_to(device, user, open, BY_CONTEXT);
+}
+
+void arena_open_pools(CUdevice device, CUdevice user, bool open)
+{
+	if (is_pair(device, user))
+		open_to(device, user, open, BY_POOL);
 }
 
 static CUdevice device_of(CUdeviceptr p)
@@ -242,17 +250,18 @@ static CUdevice device_of(CUdeviceptr p)
 	return arena_range_of(p)->properties.location.id;
 }
 
-static bool is_open(CUdevice device, CUdevice user, bool to_copies)
+bool arena_is_closed(CUdevice user, CUdeviceptr p)
 {
-	pthread_mutex_lock(&arena.lock);
-	bool open = arena.ranges[device].opened[user].times || (to_copies && arena.ranges[device].opened[user].copies);
-	pthread_mutex_unlock(&arena.lock);
-	return open;
-}
+	struct arena_allocation a;
 
-bool arena_is_closed(const struct context *c, CUdeviceptr p)
-{
-	return is_pair(device_of(p), c->device) && !is_open(device_of(p), c->device, false);
+	if (!is_pair(device_of(p), user))
+		return false;
+	if (arena_find(p, &a) && a.pool)
+		return arena_pool_is_closed(a.pool, user);
+	pthread_mutex_lock(&arena.lock);
+	bool open = arena.ranges[device_of(p)].opened[user][BY_CONTEXT];
+	pthread_mutex_unlock(&arena.lock);
+	return !open;
 }
 
 /* An access that devices do not have would fail every mapping of the range from then on. */
@@ -261,10 +270,15 @@ bool arena_bring_near(const struct context *c, CUdeviceptr p)
 	CUdevice device = device_of(p);
 	int can = 0;
 
-	if (!is_pair(device, c->device) || is_open(device, c->device, true))
+	if (!is_pair(device, c->device))
+		return true;
+	pthread_mutex_lock(&arena.lock);
+	bool open = is_open(arena.ranges[device].opened[c->device]);
+	pthread_mutex_unlock(&arena.lock);
+	if (open)
 		return true;
 	if (!real.cuDeviceCanAccessPeer || real.cuDeviceCanAccessPeer(&can, c->device, device) != CUDA_SUCCESS || !can)
 		return false;
-	open_to(device, c->device, true, true);
+	open_to(device, c->device, true, BY_COPY);
 	return true;
 }

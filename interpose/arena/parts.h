@@ -16,16 +16,16 @@
 #include "arena/arena.h"
 #include "arena/free_list.h"
 
+/* Who lets a device reach the memory of another: the program, for contexts or pools, or a copy. */
+enum opener { BY_CONTEXT, BY_POOL, BY_COPY, OPENERS };
+
 struct range {
 	enum { UNTRIED, RESERVED, REFUSED } state;
 	struct free_list free_list;
 	CUmemAllocationProp properties;
 	uint64_t base, margin; /* where it begins, and bytes of memory mapped there before the blocks */
 	uint64_t users; /* devices whose kernels may reach it, a bit each */
-	struct {
-		unsigned times; /* so often the program opened it to a device */
-		bool copies;    /* copies did */
-	} opened[ARENA_DEVICES];
+	unsigned opened[ARENA_DEVICES][OPENERS]; /* so often each opened it to a device */
 };
 
 extern struct arena {

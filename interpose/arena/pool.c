@@ -88,7 +88,16 @@ void arena_pool_open(CUmemoryPool handle, CUdevice user, bool open)
 	}
 	pthread_mutex_unlock(&lock);
 	if (device >= 0 && bit)
-		arena_open(device, user, open);
+		arena_open_pools(device, user, open);
+}
+
+bool arena_pool_is_closed(CUmemoryPool handle, CUdevice user)
+{
+	pthread_mutex_lock(&lock);
+	const struct pool *p = handle ? find(handle) : NULL;
+	bool closed = p && p->device != user && !(user >= 0 && user < 64 && p->users >> user & 1);
+	pthread_mutex_unlock(&lock);
+	return closed;
 }
 
 void arena_pool_took(struct pool *p, uint64_t size, uint64_t room)

@@ -160,7 +160,7 @@ static bool reach(const struct op *op, struct span s)
 static inline bool is_refused(const struct op *op, uint32_t kind, struct span s)
 {
 	if (kind == TT_EVENT_SET)
-		return !op->capturing && arena_holds(s.dst) && op->context && arena_is_closed(op->context, s.dst);
+		return !op->capturing && arena_holds(s.dst) && op->context && arena_is_closed(op->context->device, s.dst);
 	reach(op, s);
 	return false;
 }

@@ -9,6 +9,7 @@ EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size,
 {
 	struct arena_allocation a;
 	CUdeviceptr nothing;
+	CUdevice user;
 	size_t none;
 
 	HOOK(op, cuMemGetAddressRange_v2);
@@ -16,6 +17,8 @@ EXPORT CUresult CUDAAPI cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size,
 		return real.cuMemGetAddressRange_v2(base, size, p);
 	CUresult r = real.cuMemGetAddressRange_v2(&nothing, &none, ARENA_NOWHERE); /* its error, or the context's */
 	if ((r != CUDA_ERROR_NOT_FOUND && r != CUDA_ERROR_INVALID_VALUE) || !arena_find(p, &a))
+		return r;
+	if (real.cuCtxGetDevice(&user) != CUDA_SUCCESS || arena_is_closed(user, p))
 		return r;
 	if (base)
 		*base = a.base;

@@ -1,20 +1,35 @@
-/* Two devices without peer access: copies reach memory of the other one through the driver, sets do not. */
+/*
+ * Two devices without peer access: copies reach memory of the other one through the driver, sets do
+ * not, and the driver finds it once it is open.
+ */
 #include "program.h"
+
+static void ask(const char *name, CUdeviceptr start)
+{
+	CUdeviceptr base = 0;
+	size_t size = 0;
+
+	SHOW(cuMemGetAddressRange(&base, &size, start + 100));
+	printf("range of %s %d\n", name, base == start && size == 4096);
+}
 
 int main(void)
 {
 	CUcontext contexts[2];
-	CUdeviceptr p[2], base;
+	CUdeviceptr p[2], pooled;
+	CUmemoryPool pool;
+	CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 	CUstream stream;
 	CUcontext owner;
 	unsigned words[4] = {1, 2, 3, 4}, back[4] = {0};
-	size_t size;
 	int ordinal = -1;
 
 	OK(cuInit(0));
 	for (int i = 0; i < 2; i++) {
 		OK(cuDevicePrimaryCtxRetain(&contexts[i], i));
 		OK(cuCtxSetCurrent(contexts[i]));
+		if (!i)
+			OK(cuMemAllocAsync(&pooled, 4096, NULL));
 		p[i] = allocate(4096);
 		OK(cuMemsetD32(p[i], 100 + i, 1024));
 		OK(cuCtxSynchronize());
@@ -38,8 +53,16 @@ int main(void)
 	printf("of device %d\n", ordinal);
 	SHOW(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, p[0]));
 	printf("of its context %d\n", owner == contexts[0]);
-	SHOW(cuMemGetAddressRange(&base, &size, p[0] + 100));
-	printf("its range %d\n", base == p[0] && size == 4096);
+	ask("closed memory", p[0]);
+	ask("a closed pool", pooled);
+	SHOW(cuCtxEnablePeerAccess(contexts[0], 0));
+	ask("open memory", p[0]);
+	ask("a closed pool", pooled);
+	OK(cuDeviceGetDefaultMemPool(&pool, 0));
+	SHOW(cuMemPoolSetAccess(pool, &access, 1));
+	ask("an open pool", pooled);
+	SHOW(cuCtxDisablePeerAccess(contexts[0]));
+	ask("closed memory", p[0]);
 	print_words("here", p[1], 8);
 	print_words("here, later", p[1] + 64, 8);
 	print_words("here, by a peer's copy", p[1] + 128, 8);

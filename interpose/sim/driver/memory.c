@@ -114,7 +114,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr ad
 	if (result)
 		return result;
 	struct region *r = region_find(address);
-	if (!r || r->dying)
+	if (!r || r->dying || !access_flags(r, ctx))
 		return sim_leave(CUDA_ERROR_NOT_FOUND);
 	if (base)
 		*base = r->base;
