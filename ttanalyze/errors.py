@@ -1,4 +1,4 @@
-"""The errors that a user sees as one line. Everything else that is raised is a bug."""
+"""The exceptions of ttanalyze. The message of each is one line; any other exception is a bug."""
 
 from __future__ import annotations
 
@@ -8,14 +8,25 @@ from collections.abc import Iterator
 
 
 class Error(Exception):
-    """Something is wrong with what was asked for or with what was found; str() is one line."""
+    """The base class of all errors of ttanalyze.
+
+    A request cannot be fulfilled or an input is wrong. `str(error)` is one line that names the file
+    or the argument and the reason.
+    """
 
 
 class FormatError(Error):
-    """A file of a run or a manifest isn't what the format says: "FILE: offset N: REASON"."""
+    """A file does not follow its format: a file of a run, a manifest, a delay configuration.
+
+    `str(error)` is "FILE: offset N: REASON", or "FILE: PLACE: REASON" for a JSON document.
+
+    Attributes:
+        path: The file, as a string.
+        where: The byte offset, or the place within a JSON document.
+        reason: The reason, one line.
+    """
 
     def __init__(self, path: str | os.PathLike[str], where: int | str, reason: str) -> None:
-        """where: a byte offset, or the place within a JSON document."""
         place = f"offset {where}" if isinstance(where, int) else where
         super().__init__(f"{os.fspath(path)}: {place}: {reason}")
         self.path = os.fspath(path)
@@ -24,15 +35,15 @@ class FormatError(Error):
 
 
 class UnreadWarning(UserWarning):
-    """Contents are those of an earlier epoch: the one asked for did not read the region."""
+    """A warning: an epoch did not read a region. Its contents are those of an earlier epoch."""
 
 
 class MissingFileError(Error):
-    """There is no such file."""
+    """A file does not exist."""
 
 
 def system_error(path: str | os.PathLike[str], error: OSError) -> Error:
-    """An operating system's refusal, as "FILE: REASON"."""
+    """Returns an OSError as an Error with the message "FILE: REASON"."""
     missing = isinstance(error, FileNotFoundError)
     kind = MissingFileError if missing else Error
     return kind(f"{os.fspath(path)}: {error.strerror or error}")
@@ -40,7 +51,7 @@ def system_error(path: str | os.PathLike[str], error: OSError) -> Error:
 
 @contextlib.contextmanager
 def system_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Within it each OSError is raised as such an Error."""
+    """Raises each OSError of the block as the Error that `system_error` returns."""
     try:
         yield
     except OSError as e:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import inspect
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -12,51 +15,144 @@ from typing import Any
 import ttanalyze
 
 PAGE = Path(__file__).resolve().parents[1] / "python.md"
-HEAD = """# From Python
+HEAD = """# Python reference
 
-`import ttanalyze as tt` gives the names below. To see them at work:
+`import ttanalyze as tt` gives the names below. The modules are imported at their first use.
+The examples open `run1` and `run2`, which `ttanalyze record` wrote.
 
-- [Open a run in Python](guides/open-a-run.md)
-- [Tables](reference/tables.md): every table and column
-- [Guides](guides/index.md): one task each
+- [Open a run in Python](guides/open-a-run.md) is the introduction.
+- [Tables](reference/tables.md) describes every table and column.
+- [Guides](guides/index.md) has one page per task.
+
+These types appear in signatures:
+
+| Type | Meaning |
+|---|---|
+| `Array` | `numpy.ndarray` |
+| `Progress` | a function that is called with the finished and the total number of steps, or None |
+| `Process` | one recorded process, from `run.processes` or `run.process(0)` |
+| `pd.DataFrame` | `pandas.DataFrame` |
 """
+LISTS = {"Args": "Arguments", "Attributes": "Attributes", "Raises": "Raises", "Warns": "Warns"}
+TEXTS = ("Returns", "Yields", "Example", "Source")
+SECTION = re.compile(rf"^({'|'.join((*LISTS, *TEXTS))}):$", re.M)
+STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
+WIDEST = 88  # characters of a signature on one line
 
 
 def escaped(words: str) -> str:
-    """Words of which nothing is markup but what is between backticks."""
+    """Words in which only what is between backticks is markup."""
     parts = re.split(r"(`[^`\n]+`)", words)
     parts[::2] = [re.sub(r"([<>*_`\[\]])", r"\\\1", part) for part in parts[::2]]
     return "".join(parts)
 
 
-def text(documented: Any) -> str:
-    """A docstring as Markdown. Parameters and members that it describes become a list."""
-    names = set(re.findall(r"(\w+):", signature("", documented)))
-    names |= {*getattr(documented, "__annotations__", ()), *vars(documented)}
-    names |= {name.removesuffix("_a") for name in names}
+def sections(documented: Any) -> dict[str, str]:
+    """The sections of a docstring by title; the description has the title ""."""
+    parts = SECTION.split(inspect.cleandoc(documented.__doc__ or ""))
+    found = dict(zip(parts[1::2], map(inspect.cleandoc, parts[2::2]), strict=True))
+    return {"": parts[0].strip(), **found}
+
+
+def items(section: str) -> dict[str, str]:
+    """The entries of a section such as Args, by name."""
+    found = re.findall(r"^([\w*, ]+): (.*(?:\n .*)*)", section, re.M)
+    return {name: " ".join(meaning.split()) for name, meaning in found}
+
+
+def prose(paragraphs: str) -> str:
+    """Paragraphs and lists as Markdown, each paragraph on one line."""
     found = []
-    for paragraph in inspect.cleandoc(documented.__doc__ or "").split("\n\n"):
-        parts = re.split(r"(?:^|(?<=[.;]) )((?:\w+, )*\w+): ", " ".join(paragraph.split()))
-        lines = [parts[0]]
-        for spelled, meaning in zip(parts[1::2], parts[2::2], strict=True):
-            if set(spelled.split(", ")) <= names or (
-                inspect.isclass(documented) and spelled.islower()
-            ):
-                lines.append(f"- `{spelled}`: {meaning}")
-            else:
-                lines[-1] += f" {spelled}: {meaning}"
-        described = "\n".join(map(escaped, lines[1:]))
-        found.append("\n\n".join(filter(None, (escaped(lines[0].strip()), described))))
+    for paragraph in paragraphs.split("\n\n"):
+        parts = re.split(r"\n(?=- )", paragraph)
+        found.append("\n".join(escaped(" ".join(part.split())) for part in parts))
     return "\n\n".join(found)
 
 
-def signature(name: str, function: Any) -> str:
+def annotation(kind: Any) -> str:
+    return kind if isinstance(kind, str) else getattr(kind, "__name__", str(kind))
+
+
+def default(value: Any) -> str:
+    return "…" if re.search("<.*>", repr(value)) else repr(value)
+
+
+@functools.cache
+def parameters(function: Any) -> dict[str, tuple[str, str]]:
+    """The type and the default of each parameter, "" where there is none."""
     try:
-        found = str(inspect.signature(function))
+        found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
-        return name
-    found = re.sub(r"ForwardRef\(([^()]*)\)", r"\1", found.replace("'", ""))
-    return name + re.sub(r"<[^>]*>", "…", found)
+        return {}
+    empty = inspect.Parameter.empty
+    return {
+        each.name: (
+            "" if each.annotation is empty else annotation(each.annotation),
+            "" if each.default is empty else default(each.default),
+        )
+        for each in found
+    }
+
+
+def signature(name: str, function: Any) -> str:
+    """A call as a code block, with a line for each parameter where one line is too long."""
+    found = inspect.signature(function)
+    parts, keywords = [], False
+    for each in found.parameters.values():
+        kind, value = parameters(function)[each.name]
+        if each.kind is each.KEYWORD_ONLY and not keywords:
+            parts.append("*")
+        keywords |= each.kind in (each.KEYWORD_ONLY, each.VAR_POSITIONAL)
+        spelled = STARS.get(each.kind.name, "") + each.name + (f": {kind}" if kind else "")
+        parts.append(spelled + (f" = {value}" if value and kind else f"={value}" if value else ""))
+    parts = [part for part in parts if part not in ("self", "cls")]
+    made = found.return_annotation
+    gives = "" if made is found.empty or inspect.isclass(function) else f" -> {annotation(made)}"
+    line = f"{name}({', '.join(parts)}){gives}"
+    if len(line) > WIDEST:
+        line = f"{name}(\n" + "".join(f"    {part},\n" for part in parts) + f"){gives}"
+    return f"```python\n{line}\n```"
+
+
+def described(found: dict[str, str], types: dict[str, tuple[str, str]]) -> str:
+    """A list of names with types, defaults and meanings."""
+    lines = []
+    for names, meaning in found.items():
+        kind, value = types.get(names.split(",")[0].strip("* "), ("", ""))
+        details = ", ".join(
+            filter(None, (f"`{kind}`" if kind else "", f"default `{value}`" if value else ""))
+        )
+        spelled = ", ".join(f"`{name.strip()}`" for name in names.split(","))
+        lines.append(f"- {spelled}{f' ({details})' if details else ''}: {escaped(meaning)}")
+    return "\n".join(lines)
+
+
+def text(documented: Any, types: dict[str, tuple[str, str]]) -> str:
+    """A docstring as Markdown."""
+    parts = []
+    for title, body in sections(documented).items():
+        if not title:
+            parts.append(prose(body))
+        elif title == "Example":
+            parts.append(f"Example:\n\n```pycon\n{body}\n```")
+        elif title in LISTS and items(body):
+            parts.append(f"{LISTS[title]}:\n\n{described(items(body), types)}")
+        else:
+            parts.append(f"{title}: {prose(body)}")
+    return "\n\n".join(parts)
+
+
+def fields(documented: type) -> dict[str, tuple[str, str]]:
+    """The type and the default of each attribute of a class."""
+    found = {name: (annotation(kind), "") for name, kind in _annotations(documented)}
+    if dataclasses.is_dataclass(documented):
+        found |= parameters(documented)
+    return found
+
+
+def _annotations(documented: type) -> Iterator[tuple[str, Any]]:
+    for each in reversed(documented.__mro__):
+        yield from vars(each).get("__annotations__", {}).items()
 
 
 def own(module: ModuleType, value: Any) -> bool:
@@ -67,33 +163,101 @@ def own(module: ModuleType, value: Any) -> bool:
     )
 
 
-def member(name: str, value: Any) -> str:
-    wrapped = getattr(value, "func", getattr(value, "fget", getattr(value, "__func__", value)))
-    if name.startswith("_") or not (inspect.isfunction(wrapped) and wrapped.__doc__):
-        return ""
-    spelled = name if wrapped is not value and not callable(value) else signature(name, wrapped)
-    return f"- `{spelled}`: " + text(wrapped).replace("\n", "\n    ").replace("    \n", "\n")
+def function_of(member: Any) -> Any:
+    """The function of a method or a property; None for anything else."""
+    found = getattr(member, "func", getattr(member, "fget", getattr(member, "__func__", member)))
+    return found if inspect.isfunction(found) else None
+
+
+def members(value: type) -> dict[str, Any]:
+    """The documented methods and properties that a class has of its own."""
+    return {
+        name: each
+        for name, each in vars(value).items()
+        if not name.startswith("_") and function_of(each) and function_of(each).__doc__
+    }
+
+
+def is_method(member: Any) -> bool:
+    return callable(member) or isinstance(member, (staticmethod, classmethod))
+
+
+def class_entry(name: str, value: type) -> list[str]:
+    """What the page says of a class: its description, properties and methods."""
+    made = not dataclasses.is_dataclass(value) and not issubclass(value, Exception)
+    parts = [signature(name, value)] if made else []
+    parts.append(text(value, fields(value) | (parameters(value) if made else {})))
+    found = members(value)
+    properties = {n: function_of(each) for n, each in found.items() if not is_method(each)}
+    if properties:
+        kinds = {
+            n: (annotation(inspect.signature(f).return_annotation), "")
+            for n, f in properties.items()
+        }
+        meanings = {n: " ".join(inspect.cleandoc(f.__doc__).split()) for n, f in properties.items()}
+        parts.append(f"Properties:\n\n{described(meanings, kinds)}")
+    for each, member in found.items():
+        if is_method(member):
+            function = function_of(member)
+            parts += [
+                f"#### {value.__name__}.{each}()",
+                signature(f"{value.__name__}.{each}", function),
+            ]
+            parts.append(text(function, parameters(function)))
+    return parts
+
+
+def heading(name: str, value: Any) -> str:
+    return f"Class {name}" if inspect.isclass(value) else f"{name}()"
+
+
+def anchor(title: str) -> str:
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def entry(name: str, value: Any) -> str:
-    parts = [f"### {name}", f"```python\n{signature(name, value)}\n```"]
-    if not (value.__doc__ or "").startswith(f"{name}("):  # else it is made of the signature
-        parts.append(text(value))
+    """What the page says of a function or a class. name: how `tt` has it, as verify.verify."""
     if inspect.isclass(value):
-        members = [member(each, what) for each, what in vars(value).items()]
-        apart = "\n\n" if any("\n" in each for each in members) else "\n"
-        parts.append(apart.join(filter(None, members)))
-    return "\n\n".join(filter(None, parts))
+        parts = class_entry(name.rpartition(".")[2], value)
+    else:
+        parts = [signature(f"tt.{name}", value), text(value, parameters(value))]
+    return "\n\n".join(filter(None, (f"### {heading(name, value)}", *parts)))
+
+
+def public_names() -> Iterator[tuple[str, ModuleType, dict[str, Any]]]:
+    """Each public module: its name, the module, and its functions and classes, each once."""
+    yield "", ttanalyze, {name: getattr(ttanalyze, name) for name in ttanalyze.VALUES}
+    seen = {getattr(ttanalyze, name) for name in ttanalyze.VALUES}
+    for public, private in ttanalyze.MODULES.items():
+        module = import_module(f"ttanalyze.{private}")
+        found = {}
+        for name in sorted(getattr(module, "__all__", vars(module))):
+            value = getattr(module, name)
+            listed = hasattr(module, "__all__") or (own(module, value) and value.__doc__)
+            if callable(value) and listed and not name.startswith("_") and value not in seen:
+                found[name] = value
+        seen |= {*found.values()}
+        yield public, module, found
+
+
+def contents() -> str:
+    """The table of modules and names at the top of the page."""
+    rows = ["| Module | Names |", "|---|---|"]
+    for public, _, found in public_names():
+        links = (
+            f"[{escaped(name)}](#{anchor(heading(f'{public}.{name}' if public else name, value))})"
+            for name, value in found.items()
+        )
+        title = f"ttanalyze.{public}" if public else "ttanalyze"
+        rows.append(f"| [{escaped(title)}](#{anchor(title)}) | {', '.join(links)} |")
+    return "\n".join(rows)
 
 
 def pages() -> dict[Path, str]:
-    """What the file is to hold."""
-    parts = [HEAD, "## ttanalyze"]
-    parts += [entry(name, getattr(ttanalyze, name)) for name in ttanalyze.VALUES]
-    for public, private in ttanalyze.MODULES.items():
-        module = import_module(f"ttanalyze.{private}")
-        found = {n: v for n, v in vars(module).items() if not n.startswith("_") and own(module, v)}
-        first = text(module).partition("\n\n")[0]
-        parts += [f"## ttanalyze.{public}", first]
-        parts += [entry(n, found[n]) for n in sorted(found) if found[n].__doc__]
+    """The content of the page."""
+    parts = [HEAD, contents()]
+    for public, module, found in public_names():
+        parts += [f"## ttanalyze.{public}" if public else "## ttanalyze"]
+        parts += [text(module, {})] if public else []
+        parts += [entry(f"{public}.{n}" if public else n, value) for n, value in found.items()]
     return {PAGE: "\n\n".join(part.strip() for part in parts) + "\n"}

@@ -1,7 +1,7 @@
-"""Kernel names as their source has them: `_Z3addPfS_i` is `add(float*, float*, int)`.
+"""Demangles kernel names: `_Z3addPfS_i` becomes `add(float*, float*, int)`.
 
-The work is left to the C++ runtime, in a process of its own: names come from files, and a name of
-a hundred letters can stand for gigabytes. What can't be demangled stays as it is.
+The C++ runtime does the work in a process of its own with limits on memory and time, because a name
+of a hundred letters can expand to gigabytes. A name that cannot be demangled stays unchanged.
 """
 
 from __future__ import annotations
@@ -65,9 +65,20 @@ _known: dict[str, str] = {}
 
 
 def demangle(names: Iterable[str]) -> list[str]:
-    """Each name demangled; as it is where it is not mangled, or can't be demangled.
+    """Demangles names. The results are kept, so each name is demangled once.
 
-    All names at once cost little more than one; each is asked for once.
+    One call with many names is much faster than many calls.
+
+    Args:
+        names: Mangled or other names.
+
+    Returns:
+        For each name its demangled form, or the name itself if it is not mangled or cannot be
+        demangled.
+
+    Example:
+        >>> tt.demangle.demangle(["_Z3addPfS_i", "scale"])
+        ['add(float*, float*, int)', 'scale']
     """
     wanted = list(names)
     unknown = [n for n in dict.fromkeys(wanted) if n not in _known]
@@ -83,7 +94,7 @@ def demangle(names: Iterable[str]) -> list[str]:
 
 
 def missing() -> str | None:
-    """What to say if names were asked for and nothing can be demangled here, else None."""
+    """Returns a message for users if no names can be demangled on this machine, else None."""
     mangled = [n for n in _known if MANGLED.fullmatch(n)]
     if any(_known[n] != n for n in mangled) or not mangled or demangle(["_Z1fv"]) == ["f()"]:
         return None
@@ -91,7 +102,12 @@ def missing() -> str | None:
 
 
 def _ask(helper: Sequence[str], names: list[str]) -> None:
-    """Puts what a helper, a Python program and its arguments, says of the names into _known."""
+    """Runs a helper program with the names and puts its answers into _known.
+
+    Args:
+        helper: A Python program and its arguments.
+        names: Mangled names.
+    """
     for _ in range(ENDINGS):
         text = "".join(f"{n}\n" for n in names).encode()
         command = [sys.executable, "-I", "-S", "-c", *helper]
@@ -110,10 +126,14 @@ OPERATOR = re.compile(r"operator(?![A-Za-z0-9_])(\(\)|\[\]|[-+*/%^&|~!=<>,]+| [^
 
 
 def short(name: str) -> str:
-    """A demangled name without template arguments, return type and parameters, for tables.
+    """Removes template arguments, return type and parameters from a demangled name.
 
-    `void at::native::fill<float>(int)` is `at::native::fill`. A text without a list of parameters
-    is no such name, and stays as it is.
+    Args:
+        name: A demangled name. A text without a list of parameters stays unchanged.
+
+    Example:
+        >>> tt.demangle.short("void at::native::fill<float>(int)")
+        'at::native::fill'
     """
     out: list[str] = []
     at = 0
@@ -145,13 +165,20 @@ def short(name: str) -> str:
 
 
 def readable(kernel: str) -> str:
-    """A mangled name as one reads it, whole where it is short; safe to print."""
+    """Returns a kernel name for a screen: demangled, short if it is long, without control
+    characters.
+
+    Args:
+        kernel: A mangled name.
+    """
     name = demangle([kernel])[0]
     return text.printable(name if len(name) <= WHOLE else short(name))
 
 
 def _closing(name: str, at: int) -> int:
-    """The place behind the bracket that closes the one at `at`; the end where none does."""
+    """Returns the position behind the bracket that closes the one at `at`, or the end of the
+    name.
+    """
     closes = {")": "(", "}": "{", ">": "<"}
     opened: list[str] = []
     for i in range(at, len(name)):

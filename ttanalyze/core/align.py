@@ -1,12 +1,11 @@
-"""Which items of two sequences correspond: a sequence alignment, as of lines by a text diff.
+"""Aligns two sequences, as a text diff aligns lines.
 
-Sequences are arrays of integers that are equal where the items are. What both begin and end with
-corresponds. What lies between is aligned exactly, so that as many items as possible correspond,
-where few differ (Myers' O(ND) algorithm, up to MOST_EDITS) or where it is short (dynamic
-programming over at most CELLS pairs). Anything else is first divided at stretches that occur
-equally often on both sides, the k-th with the k-th, as far as their order is the same; what can't
-be divided any further is gone through with a window of WINDOW items, within which the alignment is
-exact. So a million items take seconds at most, whatever they are.
+Sequences are integer arrays; equal items have equal integers. A common beginning and end
+corresponds. Between them the alignment is exact if few items differ (Myers' O(ND) algorithm, up to
+MOST_EDITS) or if the gap is short (dynamic programming, up to CELLS pairs).
+
+A longer gap is first divided at stretches of items that occur equally often on both sides. What
+remains is aligned in windows of WINDOW items, each exactly. So a million items take seconds.
 """
 
 from __future__ import annotations
@@ -31,8 +30,12 @@ FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Alignment:
-    """Pairs of items that correspond. a, b: their indices, ascending (int64). level: by which of
-    the levels they are equal. exact: whether no more items of level 0 could correspond.
+    """Pairs of items that correspond.
+
+    Attributes:
+        a, b: The indices of the items in each sequence, int64, ascending.
+        level: The level by which the items are equal, from 0.
+        exact: Whether no alignment has more pairs of level 0.
     """
 
     a: Array
@@ -66,10 +69,26 @@ Runs = list[tuple[int, int, int]]  # (a, b, length): a[a:a+length] corresponds t
 
 
 def align(*levels: tuple[Array, Array]) -> Alignment:
-    """Aligns two sequences; of each level, the two arrays say which items are equal.
+    """Aligns two sequences.
 
-    What isn't equal by the first level may be by the next, within the gaps that are left. Items
-    of equal arrays correspond one to one.
+    Each level has two arrays with a number for each item. Items with equal numbers may correspond.
+    Items that are unequal by the first level may be equal by the next, within the gaps that are
+    left.
+
+    Args:
+        levels: Pairs of integer arrays. Each level has arrays of the same two lengths.
+
+    Returns:
+        The pairs of items, one to one and in order.
+
+    Source:
+        E. W. Myers, An O(ND) Difference Algorithm and Its Variations, 1986.
+
+    Example:
+        >>> import numpy as np
+        >>> found = tt.align.align((np.array([1, 2, 3]), np.array([1, 3])))
+        >>> found.a.tolist(), found.b.tolist()
+        ([0, 2], [0, 1])
     """
     count_a, count_b = len(levels[0][0]), len(levels[0][1])
     pairs = [np.empty((0, 2), "i8")]

@@ -1,8 +1,7 @@
-"""What was late in a run: delay configurations, as recorded and as files.
+"""Delay configurations: which kernel instructions and calls are delayed, and how long.
 
-A configuration says which points of kernels and which calls are late, and how long. The recorder
-writes one for each process, and takes one with `record --delay-load`. schemas/delay_config.json is
-the form.
+The recorder writes delays.json for each process that had delays. `record --delay-load` reads such a
+file. The schema is schemas/delay_config.json.
 """
 
 from __future__ import annotations
@@ -30,33 +29,45 @@ LAUNCH = KIND["launch"]
 
 @dataclass(frozen=True)
 class Config:
-    """document: as in the file."""
+    """A delay configuration.
+
+    Attributes:
+        document: The contents of the file.
+    """
 
     document: dict[str, Any]
 
     @property
     def kernels(self) -> dict[str, Any]:
-        """By name and checksum."""
+        """The delays in kernels, by kernel name and checksum."""
         return self.document["kernels"]
 
     @property
     def launches(self) -> dict[str, Any]:
-        """Calls that were late, by stream and number."""
+        """The delayed calls, by stream and number."""
         return self.document.get("launches", {})
 
     def count_on(self) -> tuple[int, int]:
-        """How many points of kernels, and how many calls, are late."""
+        """Returns the number of active delays in kernels and the number of delayed calls."""
         kernels = self.kernels.values()
         points = [p for k in kernels for p in k["instrumentation_points"].values()]
         return sum(p["on"] for p in points), sum(c["on"] for c in self.launches.values())
 
     def to_json(self) -> str:
-        """The document, indented."""
+        """Returns the document as indented JSON."""
         return orjson.dumps(self.document, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 
 def read(path: str | os.PathLike[str]) -> Config:
-    """A file. Raises Error where it can't be read, FormatError where it is none."""
+    """Reads a delay configuration.
+
+    Args:
+        path: The file.
+
+    Raises:
+        Error: The file cannot be read.
+        FormatError: The file does not follow the schema.
+    """
     path = Path(path)
     document = read_json(path)
     for where, reason in document_faults("delay-config", document):
@@ -65,7 +76,16 @@ def read(path: str | os.PathLike[str]) -> Config:
 
 
 def of_process(process: Process) -> Config | None:
-    """What was late in a process, and which calls that were; None where nothing was to be."""
+    """Returns the delays of a recorded process, None if it was recorded without delays.
+
+    Each delayed call gets its sequence number, name and kernel, if the run has all of these calls.
+
+    Args:
+        process: The process.
+
+    Raises:
+        FormatError: The file does not follow the schema.
+    """
     path = process.path / NAME
     if not path.exists():
         return None
@@ -75,7 +95,15 @@ def of_process(process: Process) -> Config | None:
 
 
 def of_run(source: Run | str | os.PathLike[str]) -> Config:
-    """What was late in all processes of a run together. Raises Error where nothing was to be."""
+    """Returns the delays of all processes of a run.
+
+    Args:
+        source: A run or its path.
+
+    Raises:
+        Error: The run was recorded without delays, or was killed before it wrote them.
+        FormatError: A file does not follow the format.
+    """
     run = source if isinstance(source, Run) else Run(Path(source))
     found = [config for process in run.processes if (config := of_process(process)) is not None]
     if not found:
@@ -89,7 +117,7 @@ def of_run(source: Run | str | os.PathLike[str]) -> Config:
 
 
 def _name_calls(config: Config, process: Process) -> None:
-    """Adds to the calls that were late which they were, where the run has all of them."""
+    """Adds sequence number, name and kernel to the delayed calls, if the run has all of them."""
     late: dict[int, list[Any]] = {}
     for records in process.events_by_seq():
         for event in records[records["flags"] & np.uint32(DELAYED) != 0]:

@@ -1,10 +1,11 @@
-"""Which calls may have written to a region between two points of a run.
+"""Finds the calls that may have written to a region between two points of a run.
 
-A copy or a fill names where it writes. A launch is given pointers, which is known where its
-parameters were recorded; it may also reach memory by a pointer that lies in memory. The launch of a
-graph is as sure as the surest of its nodes. So every call comes with how sure it is, and only those
-are left out that can't have been it: failed ones, those that write elsewhere, those of other
-contexts, those recorded into a graph but not executed.
+A copy or a fill names its destination. A launch is given pointers, which are known if its
+parameters were recorded, but it may also use a pointer that lies in memory. A graph launch is as
+sure as its surest node.
+
+The result has all calls that may have written, and how sure each is. It leaves out failed calls,
+calls that write elsewhere, calls of other contexts and calls that were captured into a graph.
 """
 
 from __future__ import annotations
@@ -30,19 +31,41 @@ SHARED_KINDS = ("managed", "ipc")  # that more than one context may write to
 
 @dataclass(frozen=True)
 class Writers:
-    """events: tt_event records, by seq. how: for each WRITES, POINTER, POSSIBLE or INDIRECT."""
+    """Possible writers of a region.
+
+    Attributes:
+        events: The tt_event records of the calls, by sequence number.
+        how: For each call how sure the write is: WRITES, POINTER, POSSIBLE or INDIRECT (uint8).
+    """
 
     events: Array
     how: Array
 
     def surest(self) -> Array:
-        """Indices, the surest first and of those the latest first."""
+        """Returns the indices of the calls, the surest first, and of equally sure calls the latest
+        first.
+        """
         return np.lexsort((-np.arange(len(self.how)), self.how))
 
 
 def writers(process: Process, region: int, after_seq: int, until_seq: int) -> Writers:
-    """The calls with seq in (after_seq, until_seq], within the region's life, that may have
-    written to it. Raises Error where there is no such region, FormatError where files are damaged.
+    """Finds the calls that may have written to a region.
+
+    Considers the calls with a sequence number in (after_seq, until_seq] within the lifetime of the
+    region.
+
+    Args:
+        process: The process.
+        region: The id of the region.
+        after_seq: The sequence number before the first call.
+        until_seq: The sequence number of the last call.
+
+    Returns:
+        The calls.
+
+    Raises:
+        Error: The process has no such region.
+        FormatError: A file does not follow the format.
     """
     regions = process.regions
     row = region_row(process, region)
@@ -86,7 +109,12 @@ def _within(dst: Array, length: Array, base: int, size: int) -> Array:
 
 
 def waits(process: Process, call: int) -> bool:
-    """Whether a call only waits for a value."""
+    """Returns whether a driver call only waits for a value in memory.
+
+    Args:
+        process: The process.
+        call: The index of the call in records.
+    """
     return "Wait" in (process.call(call) or "")
 
 

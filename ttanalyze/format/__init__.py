@@ -1,4 +1,7 @@
-"""Reads run directories: run.open_run gives a Run; docs/format.md says what the files hold."""
+"""The reader of run directories.
+
+`model.Run` is `tt.Run`, and `model.open_run` is `tt.open`. docs/format.md describes the files.
+"""
 
 from ttanalyze.format.run import Run, open_run
 

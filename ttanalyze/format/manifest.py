@@ -1,6 +1,6 @@
-"""Manifests: what a run's memory was, without times, addresses or paths.
+"""Manifests: the digests of a run's memory, without times, addresses or paths.
 
-`of_process` and `text` give what the recorder itself writes when a process ends, byte for byte.
+`of_process` and `text` return byte for byte what the recorder writes when a process ends.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ HEAD = {
 
 
 def of_process(process: Process, advance: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """One process's part of a manifest, from the recorded digests.
+    """Returns the part of a manifest that describes one process, from the recorded digests.
 
-    advance: called with a number of epochs whenever so many are done.
+    Args:
+        process: The process.
+        advance: Called with the number of epochs since the last call.
     """
     return {
         "process": process.index,

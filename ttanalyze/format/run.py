@@ -1,4 +1,4 @@
-"""A run directory as a whole."""
+"""Run: a run directory as a whole, with its tables, memory contents and warnings."""
 
 from __future__ import annotations
 
@@ -29,30 +29,66 @@ FORMAT = "ttanalyze-run"
 
 
 def open_run(path: str | os.PathLike[str]) -> Run:
-    """Opens a run directory. Looks at headers, JSON and epochs.bin only, however large it is.
+    """Opens a run directory.
 
-    Raises FormatError for files that no recorder can have written, and Error where path is
-    not a run directory or can't be read.
+    Reads the headers, the JSON files and epochs.bin, however large the run is. All else is read
+    when it is needed. A run may be opened while it is recorded; it then has the epochs that are
+    committed at this moment.
+
+    Args:
+        path: The run directory.
+
+    Returns:
+        The run.
+
+    Raises:
+        FormatError: A file does not follow the format. The message names the file and the offset.
+        Error: `path` is not a run directory or cannot be read.
+
+    Example:
+        >>> run = tt.open("run1")
+        >>> run
+        <Run 'run1': 1 process, 2 epochs>
+        >>> run.epochs[["epoch", "trigger", "bytes_changed"]]
+           epoch trigger  bytes_changed
+        0      0    sync           4096
+        1      1    sync           4096
+        >>> run.regions[["region", "label", "size"]]
+           region    label  size
+        0       0  weights  4096
     """
     return Run(Path(path))
 
 
 def _table(name: str, row: str) -> functools.cached_property[pd.DataFrame]:
-    """A table of all processes, which the function of its name makes."""
+    """Returns a property that makes a table of all processes with the function of that name."""
 
     def made(run: Run) -> pd.DataFrame:
         from ttanalyze.format import graph_tables, tables
 
         return getattr(graph_tables if name == "graphs" else tables, name)(run.processes)
 
-    made.__doc__ = f"One row per {row}; columns as in tables.{name}."
+    made.__doc__ = f"One row per {row}: the table `{name}`."
     return functools.cached_property(made)
 
 
 class Run:
-    """What was recorded. Tables are made when they are first asked for, and then kept.
+    """A recorded run. Use `tt.open` to open one.
 
-    path: the run directory. info: its run.json. processes: one per recorded process.
+    The tables are pandas DataFrames. Each is read at its first use and then kept. Integer columns
+    have fixed-width dtypes, and texts are categories. The page Tables describes their columns.
+
+    Args:
+        path: The run directory.
+
+    Attributes:
+        path: The run directory.
+        info: The contents of run.json, {} if the run has none.
+        processes: The recorded processes, by number.
+
+    Raises:
+        FormatError: A file does not follow the format.
+        Error: `path` is not a run directory or cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -68,7 +104,8 @@ class Run:
 
     def __repr__(self) -> str:
         epochs = sum(len(p.epochs) for p in self.processes)
-        return f"<Run {str(self.path)!r}: {len(self.processes)} processes, {epochs} epochs>"
+        processes = text.count(len(self.processes), "process", "processes")
+        return f"<Run {str(self.path)!r}: {processes}, {text.count(epochs, 'epoch')}>"
 
     def _read_info(self) -> dict[str, Any]:
         path = self.path / "run.json"
@@ -84,14 +121,21 @@ class Run:
         return info
 
     def _check_listed(self) -> None:
-        """A process is in run.json once it has a process.json."""
+        """Checks that each process in run.json has a process.json."""
         for process in self.info.get("processes", []):
             path = self.path / f"p{process.get('process', 0)}" / "process.json"
             if not os.path.lexists(path):
                 raise FormatError(path, 0, "missing, and run.json names the process")
 
     def process(self, index: int) -> Process:
-        """A process by its number. Raises Error where there is none."""
+        """Returns a process by its number.
+
+        Args:
+            index: The number N of the process: its folder is pN.
+
+        Raises:
+            Error: The run has no such process.
+        """
         for process in self.processes:
             if process.index == index:
                 return process
@@ -103,17 +147,26 @@ class Run:
     epochs = _table("epochs", "epoch")
     regions = _table("regions", "region")
     events = _table("events", "recorded driver call")
-    activities = _table("activities", "thing that the GPU did, or wait")
+    activities = _table("activities", "activity of the GPU or wait")
     ranges = _table("ranges", "NVTX range or mark")
-    digests = _table("digests", "region digest that was recorded")
-    labels = _table("labels", "name given to a part of a region")
+    digests = _table("digests", "recorded digest of a region")
+    labels = _table("labels", "name of a part of a region")
     graphs = _table("graphs", "executable graph")
     stacks = _table("stacks", "frame of a recorded call stack")
     modules = _table("modules", "loaded image")
 
     def tensors(self, epoch: int, process: int = 0) -> pd.DataFrame:
-        """What parts of regions are called in an epoch; columns as in tables.tensors. Raises Error
-        where there is no such epoch.
+        """Returns the named parts of regions in an epoch, such as tensors.
+
+        Args:
+            epoch: The number of the epoch.
+            process: The number of the process.
+
+        Returns:
+            The table `tensors`, one row per named part.
+
+        Raises:
+            Error: The run has no such epoch or process.
         """
         from ttanalyze.format import tables
 
@@ -122,7 +175,7 @@ class Run:
 
     @functools.cached_property
     def functions(self) -> pd.DataFrame:
-        """One row per kernel; columns as in tables.functions, and checksum."""
+        """One row per kernel: the table `functions`."""
         from ttanalyze.format import tables
 
         functions = tables.functions(self.processes)
@@ -130,15 +183,39 @@ class Run:
         return functions
 
     def graph_nodes(self, graph: int, seq: int | None = None, process: int = 0) -> pd.DataFrame:
-        """One row per node of a graph as a call with this seq finds it, by default as it was in
-        the end; columns as in graph_tables.nodes. Raises Error where there is no such graph.
+        """Returns the nodes of an executable graph.
+
+        Args:
+            graph: The number of the graph, from `run.graphs`.
+            seq: The state of the graph at the call with this sequence number. Default: the last
+                state.
+            process: The number of the process.
+
+        Returns:
+            One row per node: the table `graph_nodes`.
+
+        Raises:
+            Error: The run has no such graph or process.
         """
         from ttanalyze.format import graph_tables
 
         return graph_tables.nodes(self.process(process), graph, seq)
 
     def graph_edges(self, graph: int, seq: int | None = None, process: int = 0) -> pd.DataFrame:
-        """One row per edge, in the same way; columns as in graph_tables.edges."""
+        """Returns the edges of an executable graph.
+
+        Args:
+            graph: The number of the graph, from `run.graphs`.
+            seq: The state of the graph at the call with this sequence number. Default: the last
+                state.
+            process: The number of the process.
+
+        Returns:
+            One row per edge: the table `graph_edges`.
+
+        Raises:
+            Error: The run has no such graph or process.
+        """
         from ttanalyze.format import graph_tables
 
         return graph_tables.edges(self.process(process), graph, seq)
@@ -154,12 +231,36 @@ class Run:
         start: int = 0,
         stop: int | None = None,
     ) -> Array:
-        """Bytes [start, stop) of a region as of an epoch, the whole region by default.
+        """Reads the contents of a region in an epoch.
 
-        Gives a 1-D array of uint8, or of dtype. Reads the blocks it needs and checks each
-        against its digest. Raises Error where there is no such epoch or region, where the
-        contents are lost or don't divide into items of dtype, FormatError where damaged. Warns
-        (UnreadWarning) where the epoch did not read the region.
+        Reads only the blocks that overlap [start, stop), and checks each against its digest.
+
+        Args:
+            epoch: The number of the epoch.
+            region: The id of the region, from `run.regions`.
+            process: The number of the process.
+            dtype: The numpy dtype of the items. Default: uint8.
+            start: The first byte, an offset in the region.
+            stop: The end in bytes, exclusive. Default: the end of the region.
+
+        Returns:
+            A 1-D array of `dtype`.
+
+        Raises:
+            Error: The epoch or the region does not exist, the contents are gone, or their size is
+                not a multiple of the item size.
+            FormatError: The stored contents do not have their digest.
+
+        Warns:
+            UnreadWarning: The epoch did not read the region. The contents are those of the last
+                epoch that did.
+
+        Example:
+            >>> run = tt.open("run1")
+            >>> run.read(epoch=1, region=0, dtype="f4")[:5]
+            array([0. , 0. , 0. , 1.5, 0. ], dtype=float32)
+            >>> run.read(epoch=1, region=0, start=12, stop=16)
+            array([  0,   0, 192,  63], dtype=uint8)
         """
         end = None if stop is None else int(stop)
         if self.process(process).unread.left_out(int(region), int(epoch)):
@@ -180,9 +281,26 @@ class Run:
         return out.view(wanted)
 
     def manifest(self, progress: Progress = None) -> dict[str, Any]:
-        """The manifest that the recorded digests make, as a parsed manifest.json would be.
+        """Returns the manifest of the recorded digests.
 
-        progress: called with the epochs done and those in all.
+        The manifest has no times, addresses or paths, so equal runs have equal manifests.
+        docs/format.md describes it.
+
+        Args:
+            progress: Called with the finished and the total number of epochs.
+
+        Returns:
+            The manifest as `json.load` returns a manifest.json.
+
+        Raises:
+            FormatError: A file does not follow the format.
+
+        Example:
+            >>> manifest = tt.open("run1").manifest()
+            >>> manifest["format"], manifest["block_size"], manifest["digest"]
+            ('ttanalyze-manifest', 65536, 'xxh3-64')
+            >>> manifest["processes"][0]["regions"][0]["label"]
+            'weights'
         """
         advance = counted(progress, sum(len(p.epochs) for p in self.processes))
 
@@ -193,7 +311,7 @@ class Run:
 
     @functools.cached_property
     def failures(self) -> list[str]:
-        """The processes whose recording failed, so that what came later is missing: a line each."""
+        """One line per process whose recording failed. Everything after the failure is missing."""
         return [
             f"{self.path}: process {process.index}: {process.failure}"
             for process in self.processes
@@ -202,7 +320,7 @@ class Run:
 
     @functools.cached_property
     def warnings(self) -> list[str]:
-        """What the recorder warned of and what is missing, one line each."""
+        """One line per warning of the recorder and per gap in the run."""
         out = []
         several = len(self.processes) > 1
         if not self.processes:
@@ -215,7 +333,7 @@ class Run:
 
 
 def _warnings_of(process: Process, ending: dict[str, Any] | None) -> list[str]:
-    """ending: how the program is known to have ended."""
+    """Returns the warnings of one process. ending: how the program ended, if known."""
     out = list(process.info.get("warnings", []))
     if process.status == "running":
         seen = text.count(len(process.epochs), "epoch") if len(process.epochs) else "no epoch"

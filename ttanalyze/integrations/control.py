@@ -1,4 +1,4 @@
-"""Changes what is recorded while the program runs, from one launch of a graph to the next.
+"""Changes settings of the recording while the program runs.
 
     from ttanalyze.control import control
 
@@ -7,7 +7,7 @@
     control(points=True, regions="^layers.3", snapshot=16)
     graph.replay()
 
-In a program that is not recorded nothing happens.
+In a program that is not recorded the function does nothing.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ def control(
     regions: str | int | Iterable[int] | None = None,
     snapshot: int | None = None,
 ) -> bool:
-    """Sets what is given, for epochs and launches of graphs from here on.
+    """Changes settings for all later epochs and graph launches.
 
-    points: whether there are epochs inside graphs (--epoch graph-node:REGEX). stamps: whether
-    nodes of graphs have times (--graph-stamps). regions: which of them epochs read that are no
-    full snapshots: "all", "touched", ids as [0, 4] or "0,4-6", or a regular expression for the
-    names of allocations and of tensors in them. snapshot: a full snapshot after so many epochs, 0:
-    none.
+    Args:
+        points: Whether to take epochs inside graphs (`--epoch graph-node:REGEX`).
+        stamps: Whether to time nodes of graphs (`--graph-stamps`).
+        regions: The regions that delta epochs read: "all", "touched", ids such as [0, 4] or
+            "0,4-6", or a regular expression for names of allocations and tensors.
+        snapshot: The number of epochs from one full snapshot to the next, 0 for none.
 
-    False: nothing is recorded, or a setting can't be understood, which standard error says.
+    Returns:
+        True if the settings apply. False if nothing is recorded or a setting is wrong; the recorder
+        then prints the reason to standard error.
     """
     try:
         tell = ctypes.CDLL(None).tt_control

@@ -1,4 +1,4 @@
-"""How those who wait learn how far something is."""
+"""Progress: the type of the functions that report how far a task is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def tell(progress: Progress, done: int, total: int) -> None:
 
 
 def counted(progress: Progress, total: int) -> Callable[[int], None]:
-    """What is called with each part that is done, and tells progress."""
+    """Returns a function that takes a number of finished steps and reports their sum."""
     done = 0
 
     def advance(more: int) -> None:

@@ -1,4 +1,4 @@
-"""What was recorded, on one screen. Looks at JSON and at small records, not at contents."""
+"""Summarises a run: programs, devices, epochs, regions, warnings. Reads no memory contents."""
 
 from __future__ import annotations
 
@@ -26,8 +26,22 @@ IN_GRAPH = 1  # flag: recorded into a graph, not executed
 
 
 def info(run: Run) -> dict[str, Any]:
-    """The summary as an object: run, bytes_on_disk, exit, warnings, and processes with each one's
-    program, driver, devices, options, epochs, regions, counters.
+    """Summarises a run.
+
+    Args:
+        run: The run.
+
+    Returns:
+        An object for JSON: run, format, created_ns, bytes_on_disk, exit, warnings, and one entry
+        per process with program, driver, devices, options, epochs, regions and counters.
+
+    Raises:
+        FormatError: A file does not follow the format.
+
+    Example:
+        >>> summary = tt.info.info(tt.open("run1"))
+        >>> summary["processes"][0]["argv"]
+        ['./app', '--fast']
     """
     return {
         "run": str(run.path),
@@ -176,7 +190,12 @@ def _disk_usage(path: Path) -> int:
 
 
 def info_text(summary: dict[str, Any], colour: bool = False) -> str:
-    """The summary for a screen."""
+    """Returns a summary for a screen.
+
+    Args:
+        summary: The result of `info`.
+        colour: Whether to use terminal colours.
+    """
     head = f"format {summary['format']}, {text.size(summary['bytes_on_disk'])} on disk"
     pairs = [("run", f"{text.printable(summary['run'])}  ({head})")]
     processes = summary["processes"]

@@ -1,8 +1,4 @@
-"""Memory as it was in an epoch: into a file, or as a summary of what it held.
-
-Contents go from the run to the file piece by piece, each checked against its digest, so that
-memory is bounded however large the regions are.
-"""
+"""Memory as it was in an epoch: writes it to a file or summarises it."""
 
 from __future__ import annotations
 
@@ -40,9 +36,18 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True)
 class Part:
-    """A region as it is written, or a tensor: records are the tt_block records of what it lies in,
-    one per block. kept: which of their bytes are its own, counted in all of them; of a region,
-    where it is empty, all. region: of a tensor, the first that it lies in; offset: where.
+    """A region or a tensor as it is saved.
+
+    Attributes:
+        region: The id of the region; of a tensor, the first region that it lies in.
+        name: The name in the saved file.
+        type: The type of the items.
+        shape: The shape in items.
+        size: The size in bytes.
+        records: The tt_block records of the blocks to read.
+        offset: The offset of a tensor in its region, in bytes.
+        kept: The byte ranges [first, end) that belong to the tensor, counted from the first of
+            these blocks. Empty for a region.
     """
 
     region: int
@@ -55,7 +60,14 @@ class Part:
     kept: list[tuple[int, int]] = field(default_factory=list)
 
     def pieces(self, files: contents.DataFiles) -> Iterator[memoryview]:
-        """Its contents, piece by piece; a piece is good until the next."""
+        """Reads the contents piece by piece.
+
+        Args:
+            files: The open data files of the process.
+
+        Yields:
+            Contents in order. Each piece is valid until the next one.
+        """
         for at, piece in files.pieces(self.records):
             for begin, end in self.kept or [(at, at + len(piece))]:
                 some = piece[max(0, begin - at) : max(0, end - at)]
@@ -75,8 +87,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Rewound:
-    """What was asked for of an epoch. left_out: regions that live in it and were not captured
-    until then, where all were asked for.
+    """The selected regions and tensors of an epoch. Their contents are read later.
+
+    Attributes:
+        process: The process.
+        epoch: The number of the epoch.
+        parts: The regions and tensors.
+        left_out: The ids of regions that no epoch had captured by then, if all regions were
+            selected.
     """
 
     process: Process
@@ -86,13 +104,15 @@ class Rewound:
 
     @property
     def unread(self) -> list[int]:
-        """Regions that the epoch did not read: they are as they were when they were read last."""
+        """The ids of regions that the epoch did not read. Their contents are those of the last
+        epoch that did.
+        """
         regions = dict.fromkeys(part.region for part in self.parts)
         return [r for r in regions if self.process.unread.left_out(r, self.epoch)]
 
     @property
     def size(self) -> int:
-        """Bytes of contents."""
+        """The size of all parts in bytes."""
         return sum(part.size for part in self.parts)
 
 
@@ -105,12 +125,31 @@ def rewind(
     dtypes: Iterable[str] = (),
     shapes: Iterable[str] = (),
 ) -> Rewound:
-    """Looks up where the contents of regions (ids or labels; default: all) in an epoch are, or of
-    tensors (names that the program gave).
+    """Selects the contents of regions or tensors as they were in an epoch.
 
-    dtypes: "TYPE" or "REGION=TYPE", unless given bytes, or what the program said that a tensor
-    has; shapes: "N,M" or "REGION=N,M", a vector unless given, and one of the numbers may be -1.
-    Raises Error for what isn't there, FormatError where files are damaged.
+    Args:
+        run: The run.
+        epoch: The number of the epoch.
+        regions: Ids or labels of regions, or names of tensors. Default: all regions.
+        process: The number of the process.
+        dtypes: Types of items: "TYPE" for all, "REGION=TYPE" for one. Default: the type of a tensor
+            that the program gave, else u8.
+        shapes: Shapes in items: "N,M" for all, "REGION=N,M" for one. One number may be -1. Default:
+            one dimension.
+
+    Returns:
+        The selection. Use `save` or `summaries` to read it.
+
+    Raises:
+        Error: An epoch, region or tensor does not exist, or the bytes do not fit a type or shape.
+        FormatError: A file does not follow the format.
+
+    Example:
+        >>> rewound = tt.rewind.rewind(tt.open("run1"), epoch=1, dtypes=["f32"], shapes=["32,32"])
+        >>> [(part.name, part.shape) for part in rewound.parts]
+        [('weights', (32, 32))]
+        >>> tt.rewind.save(rewound, "weights.npy")
+        'npy'
     """
     of = run.process(process)
     left_out: list[int] = []
@@ -223,10 +262,21 @@ def save(
     format: str | None = None,  # noqa: A002
     progress: Progress = None,
 ) -> str:
-    """Writes a file as a whole, in a format of FORMATS, by its suffix unless given. Gives the
-    format. progress: called with the bytes written and those in all.
+    """Writes the contents to a file. The file is complete or it is not written.
 
-    Raises Error where the format can't hold it or the system refuses, FormatError for damage.
+    Args:
+        rewound: The selection.
+        path: The file.
+        format: "npy", "npz", "bin" or "safetensors". Default: the suffix of `path`. npy and bin
+            hold one part.
+        progress: Called with the written and the total number of bytes.
+
+    Returns:
+        The format.
+
+    Raises:
+        Error: The format cannot hold the parts, or the file cannot be written.
+        FormatError: The stored contents do not have their digest.
     """
     path = Path(path)
     chosen = format or path.suffix.removeprefix(".")
@@ -346,7 +396,18 @@ _SAFETENSORS = {
 
 
 def summaries(rewound: Rewound, progress: Progress = None) -> list[Summary]:
-    """What each part holds. progress: as of save; contents are gone through twice."""
+    """Summarises each part. Reads the contents twice.
+
+    Args:
+        rewound: The selection.
+        progress: Called with the read and the total number of bytes.
+
+    Returns:
+        A summary for each part.
+
+    Raises:
+        FormatError: The stored contents do not have their digest.
+    """
     done = _Progress(2 * rewound.size, progress)
     with contents.DataFiles(rewound.process) as files:
 
@@ -365,7 +426,12 @@ def summaries(rewound: Rewound, progress: Progress = None) -> list[Summary]:
 
 
 def summary_text(rewound: Rewound, found: Sequence[Summary]) -> str:
-    """Summaries for a screen: a table, and of one region alone the histogram."""
+    """Returns summaries as a table for a screen, and the histogram if there is one part.
+
+    Args:
+        rewound: The selection.
+        found: The summaries of its parts.
+    """
     head = ["region", "name", "type", "items", "min", "max", "mean", "NaN", "Inf", "zero", ""]
     rows = [head]
     for part, summary in zip(rewound.parts, found, strict=True):
@@ -382,7 +448,11 @@ def summary_text(rewound: Rewound, found: Sequence[Summary]) -> str:
 
 
 def remarks(rewound: Rewound) -> list[str]:
-    """What to know of regions that were left out, or are not sure, a line each."""
+    """Returns one line per group of regions that were left out or not read in the epoch.
+
+    Args:
+        rewound: The selection.
+    """
     said = (
         (rewound.left_out, "left out, which no epoch had captured by then"),
         (rewound.unread, f"as read last: {UNREAD}"),

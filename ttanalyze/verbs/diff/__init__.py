@@ -1,4 +1,4 @@
-"""Where two runs first part, and why there."""
+"""Compares two runs: where their memory first differs, and which calls may be the cause."""
 
 from ttanalyze.verbs.diff.check import diff, parse_types
 from ttanalyze.verbs.diff.report import DiffReport, Divergence, ProcessDiff, Suspect

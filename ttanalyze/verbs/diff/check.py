@@ -1,8 +1,8 @@
-"""Compares two runs: aligns what they did, and says where their memory first parts and why there.
+"""Compares two runs: aligns their calls and epochs, and finds the first differences in memory.
 
-Processes are compared with those of the same command line, else in their order; within a process,
-each context by itself. All of memory is compared by digests, which takes no contents; contents are
-read of what is then described, and where a tolerance decides what counts as different.
+A process is compared with the one that has the same command line, else in order. Within a process
+each context is compared by itself. All memory is compared by digests, which needs no contents.
+Contents are read for the differences that are described, and where a tolerance is given.
 """
 
 from __future__ import annotations
@@ -42,9 +42,17 @@ Source = Run | Mapping[str, Any] | str | os.PathLike[str]
 
 
 def parse_types(value: str) -> Types:
-    """Of "f32,3=bf16,weights=f16": a type for regions by id or label, and one for all others.
+    """Parses types of items, such as "f32,3=bf16,weights=f16".
 
-    Raises Error for all else.
+    Args:
+        value: "TYPE" for all other regions, "REGION=TYPE" for one, separated by commas. REGION is
+            an id or a label.
+
+    Returns:
+        The types by id, label or None (all other regions), as `diff` takes them.
+
+    Raises:
+        Error: The text is malformed, or names a region twice or an unknown type.
     """
     types: dict[str | int | None, Type] = {}
     for part in value.split(","):
@@ -66,15 +74,34 @@ def diff(
     tolerance: Tolerance | None = None,
     progress: Progress = None,
 ) -> DiffReport:
-    """Compares two runs, or manifests: files, or objects as parsed from one.
+    """Compares two runs, or manifests of runs.
 
-    every: describe every divergence, not only the first of each process. types: of the items of
-    all regions, or by region (its id in a, or its label; None: of all others), to compare values.
-    tolerance: what does not count as different, of regions whose type is given. progress: called
-    with epochs done and those in all, and with divergences where every one is described.
+    Args:
+        a: A run, the path of a run or a manifest, or a parsed manifest.
+        b: The other side, likewise.
+        every: Whether to describe every divergence, not only the first of each process.
+        types: The type of the items of all regions, or types by the id in `a` or the label of a
+            region (None: all other regions). Needed to compare values.
+        tolerance: Items this close do not count as different. It applies to regions with a type.
+        progress: Called with the finished and the total number of epochs, then of divergences.
 
-    Raises FormatError where a file is not what it should be, Error where there is nothing that
-    could be compared.
+    Returns:
+        The report. `same` is true if nothing differs.
+
+    Raises:
+        Error: There is nothing to compare, a type is for an unknown region, or `tolerance` is given
+            without `types`.
+        FormatError: A file does not follow the format.
+
+    Example:
+        >>> report = tt.diff.diff("run1", "run2", types=tt.values.parse("f32"))
+        >>> report.same
+        False
+        >>> process, divergence = report.first
+        >>> divergence.label, divergence.epoch_a, divergence.epoch_b
+        ('weights', 1, 1)
+        >>> divergence.examples
+        [(3, '1.5', '2.5')]
     """
     began = time.monotonic()
     by_region: Types = {None: types} if isinstance(types, Type) else types or {}

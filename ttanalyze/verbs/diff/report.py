@@ -1,4 +1,4 @@
-"""What diff found, as data."""
+"""The report of `diff`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,26 @@ from ttanalyze.core.values import ValueDifference
 
 @dataclass
 class Suspect:
-    """A call that may have written to the region that differs, on one side or, where calls
-    correspond, on both.
+    """A call that may have written to a region that differs.
 
-    kind: as of an event. kernel: mangled. seq_a, seq_b: None where a side has no such call; alone:
-    whether it is known that it has none. how: one of writers.HOW. parameters: whether those of
-    the launch are the same, where both sides recorded them, pointers into corresponding regions
-    counting as the same; else None. parameter_offset: of the first byte that differs. stack, range:
-    of A's call, or of B's where A has none.
+    Attributes:
+        kind: The kind of the event: "launch", "copy" and so on.
+        call: The name of the driver call.
+        kernel: The mangled name of the kernel.
+        seq_a, seq_b: The sequence number of the call in each run, None if the run has no such call.
+        alone: Whether only one run has the call.
+        stream: The id of the stream.
+        grid, block, cluster: The dimensions of the launch.
+        shared: The dynamic shared memory in bytes.
+        bytes: The number of bytes that a copy or fill writes.
+        how: How sure the write is, one of writers.HOW.
+        parameters: "same" or "different" if both runs recorded the parameters of the launch, else
+            None. Pointers to corresponding regions count as the same.
+        parameter_offset: The offset of the first byte of the parameters that differs.
+        parameters_a, parameters_b: The parameters, hexadecimal.
+        stack: The call stack in run A, else in run B: function, file and line, the innermost frame
+            first.
+        range: The NVTX range, such as "train/step 3/forward".
     """
 
     kind: str
@@ -37,32 +49,57 @@ class Suspect:
     shared: int | None
     bytes: int | None
     how: str
-    parameters: str | None = None  # "same" or "different"
+    parameters: str | None = None
     parameter_offset: int | None = None
-    parameters_a: str | None = None  # hexadecimal
+    parameters_a: str | None = None
     parameters_b: str | None = None
-    stack: list[tuple[str, str, int]] | None = None  # function, file, line; the innermost first
-    range: str | None = None  # of NVTX, as train/step 3/forward
+    stack: list[tuple[str, str, int]] | None = None
+    range: str | None = None
 
 
 @dataclass
 class Divergence:
-    """A region that is not the same over a stretch of epochs. Members with _a and _b: of either
-    side; None where not known.
+    """A region that differs over some epochs.
 
-    epoch: the first that differs. until: the last one compared that does, None where it differs
-    up to the end. equal: the last one before in which it was compared and the same; None where
-    it never was. after: the last launch before the epoch: kernel (mangled), ordinal (the how
-    manieth of that kernel, from 1), seq. blocks: the first that differ; block_count of block_total
-    do. bytes, values: where contents of both sides were looked at, a part of them if partial.
-    examples: index and values, as text, of the first items that differ.
-    tensor: what the first byte that differs is part of, tensor_type: what its items are, and where
-    in it that byte lies, in bytes and in items; tensors: all that differ, the first of
-    tensor_count; where the program named parts of its memory. tensor_values, tensor_examples: as
-    values and examples, of that tensor as far as it lies in the region, where its type is known
-    and no other was asked for.
-    leftover: whether it was never the same, and no call is known that could have written to it:
-    it holds what was there before it was allocated.
+    Attributes ending in _a and _b belong to run A and run B. They are None if unknown. The tensor
+    attributes need names that the program gave.
+
+    Attributes:
+        region_a, region_b: The id of the region.
+        kind: The kind of the region.
+        label: The label of the region.
+        size: The size of the region in bytes.
+        epoch_a, epoch_b: The first epoch that differs.
+        until_a, until_b: The last compared epoch that differs, None if it differs up to the end.
+        equal_a, equal_b: The last compared epoch before, in which the region was equal. None if
+            there is none.
+        trigger: The trigger of the first epoch that differs.
+        epoch_label: The label of this epoch.
+        digest_a, digest_b: The digests, 16 hexadecimal digits.
+        after: The last launch before this epoch: kernel (mangled), ordinal (1 for the first launch
+            of this kernel), seq.
+        origin_a, origin_b: The allocation: kind, label, size (bytes), base (address), call, seq,
+            thread.
+        blocks: The first blocks that differ.
+        block_count: The number of blocks that differ.
+        block_total: The number of blocks of the region.
+        bytes: How the bytes differ, if contents of both runs were compared.
+        values: How the items differ, if their type is given.
+        examples: Index and values of the first items that differ, as text.
+        tensor: The name of the tensor with the first byte that differs.
+        tensor_type: The type of its items.
+        tensor_offset, tensor_element: The position of this byte in the tensor, in bytes and in
+            items.
+        tensors: The first tensors that differ.
+        tensor_count: The number of tensors that differ.
+        tensor_values, tensor_examples: As `values` and `examples`, for this tensor with its own
+            type.
+        partial: Whether only a part of the contents was compared.
+        suspects: The likeliest writers.
+        suspect_count: The number of possible writers.
+        leftover: Whether the region never was equal and no call wrote to it: it holds old contents
+            of its memory.
+        notes: Further remarks, one line each.
     """
 
     region_a: int
@@ -81,7 +118,7 @@ class Divergence:
     digest_a: str
     digest_b: str
     after: dict[str, Any] | None = None
-    origin_a: dict[str, Any] | None = None  # as bytewise.origin gives it
+    origin_a: dict[str, Any] | None = None
     origin_b: dict[str, Any] | None = None
     blocks: list[int] = field(default_factory=list)
     block_count: int = 0
@@ -98,7 +135,7 @@ class Divergence:
     tensor_values: ValueDifference | None = None
     tensor_examples: list[tuple[int, str, str]] = field(default_factory=list)
     partial: bool = False
-    suspects: list[Suspect] = field(default_factory=list)  # the likeliest
+    suspects: list[Suspect] = field(default_factory=list)
     suspect_count: int = 0
     leftover: bool = False
     notes: list[str] = field(default_factory=list)
@@ -106,11 +143,15 @@ class Divergence:
 
 @dataclass
 class Stretch:
-    """Launches that follow each other and differ. kind: "alone" (they have no counterpart) or
-    "changed" (the same kernels in other shapes).
+    """Consecutive launches that differ.
 
-    Of either side: launches of the context before it (None where it is not known what that
-    corresponds to), seq of its first, how many, and by kernel (mangled) the most frequent.
+    Attributes:
+        kind: "alone" (launches without a counterpart) or "changed" (the same kernels with other
+            shapes).
+        before_a, before_b: The number of launches of the context before, None if unknown.
+        seq_a, seq_b: The sequence number of the first launch.
+        count_a, count_b: The number of launches.
+        kernels_a, kernels_b: The most frequent kernels (mangled) and their counts.
     """
 
     kind: str
@@ -126,10 +167,18 @@ class Stretch:
 
 @dataclass
 class Launches:
-    """How the launches of two processes correspond. a, b: how many there are; same: in all that
-    identifies them; changed: of the same kernel with another grid, block, cluster or shared
-    memory; the rest is alone. others_a, others_b: copies, fills and the like without a
-    counterpart; others_changed: of another size. exact: whether no more could correspond.
+    """How the calls of two processes correspond.
+
+    Attributes:
+        a, b: The number of launches.
+        same: Launches that correspond and are equal.
+        changed: Launches of the same kernel with another grid, block, cluster or shared memory.
+        others_a, others_b: Copies, fills and similar calls without a counterpart.
+        others: Such calls that correspond.
+        others_changed: Those of another size.
+        exact: Whether no more calls could correspond.
+        stretches: The first stretches of launches that differ.
+        stretch_count: The number of these stretches.
     """
 
     a: int = 0
@@ -141,12 +190,12 @@ class Launches:
     others: int = 0
     others_changed: int = 0
     exact: bool = True
-    stretches: list[Stretch] = field(default_factory=list)  # the first
+    stretches: list[Stretch] = field(default_factory=list)
     stretch_count: int = 0
 
     @property
     def calls(self) -> bool:
-        """Whether there are any."""
+        """Whether either process has calls."""
         return bool(self.a or self.b or self.others_a or self.others_b or self.others)
 
     @property
@@ -160,9 +209,17 @@ class Launches:
 
 @dataclass
 class RegionAlone:
-    """A region without a counterpart, or one whose counterpart has another size."""
+    """A region without a counterpart, or with one of another size.
 
-    side: str  # "a", "b", "both"
+    Attributes:
+        side: "a", "b" or "both" (another size).
+        region_a, region_b: The id of the region.
+        kind: The kind of the region.
+        label: The label of the region.
+        size_a, size_b: The size in bytes.
+    """
+
+    side: str
     region_a: int | None
     region_b: int | None
     kind: str
@@ -173,7 +230,15 @@ class RegionAlone:
 
 @dataclass
 class Spread:
-    """Where a region differs for the first time, of all regions that do."""
+    """The first epoch in which a region differs.
+
+    Attributes:
+        region_a, region_b: The id of the region.
+        label: The label of the region.
+        size: The size in bytes.
+        epoch_a, epoch_b: The first epoch that differs.
+        stretches: The number of separate stretches of epochs that differ.
+    """
 
     region_a: int
     region_b: int
@@ -186,18 +251,34 @@ class Spread:
 
 @dataclass
 class ProcessDiff:
-    """Two processes compared. process_a, process_b: their numbers.
+    """The comparison of two processes.
 
-    epochs_a, epochs_b: how many there are; left_out_a, left_out_b: of these, refused or lost;
-    common: points compared; epochs_alone_a, epochs_alone_b: without a counterpart, though they may
-    only have been cut at other points; epochs_lack: whether that is not so, as no calls are known
-    to tell the points, or as a side that did not end in order lacks the other's last epochs.
-    regions: pairs. region_epochs: states compared; differing: of these;
-    tolerated: the same within the tolerance; unknown: of which only one side says something;
-    unread: states that were not compared, as an epoch of a side did not read the region.
-    launches: None where a side's calls are not known. divergences: by epoch; divergence_count:
-    of all. stopped: at the first one. spread: regions in the order in which they part, the first.
-    notes: what else one should know.
+    Attributes ending in _a and _b belong to run A and run B.
+
+    Attributes:
+        process_a, process_b: The numbers of the processes.
+        epochs_a, epochs_b: The number of epochs.
+        left_out_a, left_out_b: The number of epochs that were refused or lost.
+        common: The number of compared points: pairs of epochs that correspond.
+        epochs_alone_a, epochs_alone_b: The number of epochs without a counterpart.
+        epochs_lack: Whether missing epochs count as a difference. They do not if the same work was
+            cut into epochs at other points.
+        regions: The number of pairs of regions.
+        region_epochs: The number of compared states: one region in one epoch each.
+        differing: The states that differ.
+        tolerated: The states that are equal within the tolerance.
+        unknown: The states that only one run recorded.
+        unread: The states that were not compared, since an epoch did not read the region.
+        launches: How the calls correspond, None if a run has no calls.
+        regions_alone: The first regions without an equal counterpart.
+        regions_alone_count: The number of these regions.
+        regions_alone_a, regions_alone_b: The number of these regions that only one run has.
+        divergences: The divergences by epoch.
+        divergence_count: The number of divergences.
+        stopped: Whether the comparison stopped at the first divergence.
+        spread: The first regions that differ, in the order of their first difference.
+        regions_differing: The number of regions that differ.
+        notes: Further remarks, one line each.
     """
 
     process_a: int
@@ -217,9 +298,9 @@ class ProcessDiff:
     unknown: int = 0
     unread: int = 0
     launches: Launches | None = None
-    regions_alone: list[RegionAlone] = field(default_factory=list)  # the first
+    regions_alone: list[RegionAlone] = field(default_factory=list)
     regions_alone_count: int = 0
-    regions_alone_a: int = 0  # of all these
+    regions_alone_a: int = 0
     regions_alone_b: int = 0
     divergences: list[Divergence] = field(default_factory=list)
     divergence_count: int = 0
@@ -230,17 +311,19 @@ class ProcessDiff:
 
     @property
     def launches_differ(self) -> bool:
+        """Whether launches differ."""
         found = self.launches
         return found is not None and bool(found.changed or found.alone_a or found.alone_b)
 
     @property
     def others_differ(self) -> bool:
-        """Copies, fills and the like do."""
+        """Whether copies, fills or similar calls differ."""
         found = self.launches
         return found is not None and bool(found.others_changed or found.others_a or found.others_b)
 
     @property
     def same(self) -> bool:
+        """Whether nothing differs."""
         return not (
             self.divergence_count
             or self.regions_alone_count
@@ -250,8 +333,10 @@ class ProcessDiff:
         )
 
     def only_lacks(self, side: str) -> bool:
-        """Whether a side ("a" or "b") has nothing that the other has not, as if it had ended
-        early.
+        """Returns whether a side has nothing that the other lacks, as if it had ended early.
+
+        Args:
+            side: "a" or "b".
         """
         found = self.launches or Launches()
         only = self.regions_alone_b if side == "a" else self.regions_alone_a
@@ -262,10 +347,18 @@ class ProcessDiff:
 
 @dataclass
 class DiffReport:
-    """What diff found. a, b: what was compared. same: whether nothing differs, neither memory nor
-    regions nor calls nor processes. memory_same: whether memory is, wherever it was compared.
-    unknown: why neither can be said, though nothing differs but what a recording that failed lacks;
-    else None.
+    """The result of `diff`.
+
+    Attributes:
+        a, b: The paths of the two sides.
+        same: Whether nothing differs: memory, regions, calls and processes.
+        memory_same: Whether the compared memory is equal.
+        unknown: The reason why no verdict is possible although nothing else differs: a recording
+            failed. Else None.
+        tolerance: The tolerance as text.
+        processes: The pairs of processes.
+        alone_a, alone_b: The numbers of processes without a counterpart.
+        seconds: The duration in seconds.
     """
 
     a: str
@@ -275,18 +368,18 @@ class DiffReport:
     unknown: str | None
     tolerance: str | None
     processes: list[ProcessDiff]
-    alone_a: list[int]  # processes without a counterpart
+    alone_a: list[int]
     alone_b: list[int]
     seconds: float
 
     @property
     def first(self) -> tuple[ProcessDiff, Divergence] | None:
-        """Where memory first parts, in the first process in which it does; in what is but leftover
-        only where there is nothing else.
+        """The first divergence in memory with its process, None if there is none. A leftover comes
+        only if there is nothing else.
         """
         found = [(process, d) for process in self.processes for d in process.divergences]
         return min(found, key=lambda pair: pair[1].leftover, default=None)
 
     def to_json(self) -> str:
-        """The report as a JSON object."""
+        """Returns the report as a JSON object."""
         return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2).decode()

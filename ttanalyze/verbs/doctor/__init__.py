@@ -1,4 +1,4 @@
-"""Whether this machine can record: what is there, what is missing, what to do about it."""
+"""Checks whether programs can be recorded on this machine, and what to do if they cannot."""
 
 from ttanalyze.verbs.doctor.checks import Check, Diagnosis, doctor
 

@@ -1,4 +1,4 @@
-"""Whether this machine is fit for recording, and what to do where it is not."""
+"""The checks of `doctor`: driver, devices, libraries and limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,14 @@ LEAST_DRIVER = 12000
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at. status: ok, warn or fail; advice: what to do about it."""
+    """The result of one check.
+
+    Attributes:
+        name: What was checked.
+        status: "ok", "warn" or "fail".
+        found: What was found, one line.
+        advice: What to do, None if all is well.
+    """
 
     name: str
     status: str
@@ -39,7 +46,13 @@ class Check:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What doctor found. gpu, simulator: whether recording works there."""
+    """The result of `doctor`.
+
+    Attributes:
+        gpu: Whether recording on a GPU works.
+        simulator: Whether recording on the simulator works.
+        checks: The results of the checks.
+    """
 
     gpu: bool
     simulator: bool
@@ -47,19 +60,23 @@ class Diagnosis:
 
     @property
     def fit(self) -> bool:
-        """Whether recording works at all."""
+        """Whether recording works on the GPU or on the simulator."""
         return self.gpu or self.simulator
 
     def to_json(self) -> str:
-        """The diagnosis as a JSON object."""
+        """Returns the diagnosis as a JSON object."""
         return json.dumps({"fit": self.fit, **asdict(self)}, indent=2)
 
 
 def doctor(folder: Path | None = None, progress: Progress = None) -> Diagnosis:
-    """Looks at driver, devices, libraries and limits.
+    """Checks driver, devices, libraries and limits of this machine.
 
-    folder: where runs would be written, by default the current one. progress: called with the
-    checks done and those in all.
+    Args:
+        folder: The folder for runs, whose free space is checked. Default: the current folder.
+        progress: Called with the finished and the total number of checks.
+
+    Returns:
+        The diagnosis.
     """
     checks: list[Check] = []
     for check in _checks(folder or Path.cwd()):

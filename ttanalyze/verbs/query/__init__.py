@@ -1,4 +1,7 @@
-"""Questions to a run's tables: conditions, groups, figures, the first and the largest."""
+"""Queries over the tables of a run: filter, group, aggregate, sort.
+
+The expressions of filters are described in the guide Query.
+"""
 
 from ttanalyze.core.run_tables import TABLES
 from ttanalyze.verbs.query.execute import Query, query, stream

@@ -1,7 +1,7 @@
-"""What is asked of a table, and the answer: rows, or figures of groups of rows.
+"""Runs queries: rows of a table, or aggregates of groups of rows.
 
-Tables are gone through in pieces. What is kept of a piece is what the answer still needs of it:
-nothing of rows that are given on, the best of the rows that are asked for, and a row per group.
+Tables are read in pieces. Of each piece only a part stays in memory: the best rows of a sorted
+query, or one row per group.
 """
 
 from __future__ import annotations
@@ -30,11 +30,21 @@ OF_SUMS = ("sum", "share", "mean")
 
 @dataclass(frozen=True)
 class Query:
-    """filter: a condition, see expression.py. group_by, sum, share (of the sum of all rows, in
-    percent), mean, min, max, fields: columns.
+    """A query over one table.
 
-    sort: columns of the answer, with "-" before those whose largest value comes first. top: how
-    many rows at most. Without group_by and figures the answer is rows of the table.
+    Without `group_by`, `count` and aggregates the result is rows of the table. Otherwise it is one
+    row per group with the columns `group_by`, `count`, and `COLUMN_sum`, `COLUMN_mean` and so on.
+
+    Attributes:
+        table: The name of the table, a key of TABLES.
+        filter: A condition such as "kind == 'launch' and gpu_time > 1e6". Default: all rows.
+        group_by: The columns whose values form the groups.
+        count: Whether to count the rows of each group.
+        sum, mean, min, max: The columns to aggregate.
+        share: The columns whose sum is given in percent of the sum over all groups.
+        sort: Columns of the result. A leading "-" sorts in descending order.
+        top: The maximal number of rows. Default: all.
+        fields: The columns of the result. Default: all.
     """
 
     table: str = "events"
@@ -52,7 +62,7 @@ class Query:
 
     @property
     def aggregates(self) -> list[tuple[str, str]]:
-        """(what, column) of each figure but the count."""
+        """Function and column of each aggregate except `count`."""
         return [(what, column) for what in AGGREGATES for column in getattr(self, what)]
 
     @property
@@ -61,16 +71,45 @@ class Query:
 
 
 def query(run: Source, wanted: Query, progress: Progress = None) -> pd.DataFrame:
-    """The whole answer. Raises Error for what can't be asked."""
+    """Runs a query and returns the whole result.
+
+    Args:
+        run: A run, or a file from `open_file`.
+        wanted: The query.
+        progress: Called with the finished and the total number of rows.
+
+    Returns:
+        The result, one row per row or group.
+
+    Raises:
+        Error: The query names an unknown table or column, or an expression is wrong.
+        FormatError: A file does not follow the format.
+
+    Example:
+        >>> launches = tt.query.Query(filter="kind == 'launch'", group_by=["kernel"], count=True)
+        >>> tt.query.query(tt.open("run1"), launches)
+          kernel  count
+        0  scale      2
+    """
     return join(list(stream(run, wanted, progress)))
 
 
 def stream(
     run: Source, wanted: Query, progress: Progress = None, default: Sequence[str] = ()
 ) -> Iterator[pd.DataFrame]:
-    """The answer in pieces, one at least. Raises Error for what can't be asked, at once.
+    """Runs a query and returns the result in pieces, so that it need not fit into memory.
 
-    default: the fields of rows where the query names none.
+    Args:
+        run: A run, or a file from `open_file`.
+        wanted: The query.
+        progress: Called with the finished and the total number of rows.
+        default: The columns of rows if the query has no `fields`. Default: all recorded columns.
+
+    Yields:
+        DataFrames, at least one, with the columns that `query` returns.
+
+    Raises:
+        Error: As `query`. Unknown tables and columns are found before the first piece.
     """
     tables = run.tables if isinstance(run, RecordsFile) else TABLES
     if wanted.table not in tables:

@@ -1,4 +1,4 @@
-"""Runs a program with the recorder in it."""
+"""Runs a program under the recorder."""
 
 from ttanalyze.verbs.record.run import Recorded, record
 

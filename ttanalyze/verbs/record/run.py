@@ -1,8 +1,8 @@
-"""Runs a program with the recorder in it, and stays out of its way.
+"""Runs a program under the recorder.
 
-The program gets our standard streams, terminal and process group; signals sent to us are passed
-on; how it ended is how we end. Nothing here is needed for a recording: the variables that are
-set can be set by hand.
+The program gets our standard streams, terminal and process group. Signals that are sent to us are
+passed on, and we end as the program ended. A recording needs nothing of this: the variables can be
+set by hand.
 """
 
 from __future__ import annotations
@@ -56,12 +56,20 @@ TIMED_OUT = 124  # exit status, as of timeout(1)
 
 @dataclass(frozen=True)
 class Recorded:
-    """How a recording went.
+    """The result of a recording.
 
-    status: the program's, 128 + n where signal n ended it, 124 where it or a process of it had its
-    time limit. processes, epochs, launches (to be run again), bytes: what was recorded. warnings:
-    what info has to say besides. incomplete: what is missing of what should have been recorded;
-    None where nothing is.
+    Attributes:
+        out: The run directory.
+        status: The exit status of the program, 128 + N if signal N ended it, 124 if the time limit
+            did.
+        signal: The signal that ended the program, else None.
+        processes: The number of recorded processes.
+        epochs: The number of epochs.
+        launches: The number of replayable launches.
+        bytes: The size of the run directory.
+        warnings: The number of warnings that `info` lists.
+        incomplete: What is missing in the recording, None if nothing is.
+        seconds: The duration in seconds.
     """
 
     out: Path
@@ -76,11 +84,15 @@ class Recorded:
     seconds: float
 
     def to_json(self) -> str:
-        """The members, in one line."""
+        """Returns the attributes as a JSON object in one line."""
         return orjson.dumps({**asdict(self), "out": str(self.out)}).decode()
 
     def line(self, program: str) -> str:
-        """What is said of it in one line."""
+        """Returns the result in one line for a screen.
+
+        Args:
+            program: The name of the program.
+        """
         if not self.processes:
             return f"nothing recorded: no CUDA context of {program} was seen"
         of = f" of {self.processes} processes" if self.processes > 1 else ""
@@ -105,13 +117,30 @@ def record(
     warn: Callable[[str], None] | None = None,
     output: BinaryIO | None = None,
 ) -> Recorded:
-    """Runs argv under the recorder and waits for it.
+    """Runs a program under the recorder and waits for it.
 
-    out: the run directory, or None for TT_OUT, else one named after the program. variables: TT_
-    variables. sim: on the simulator. force: replace a run directory that is there. warn: told in
-    one line what may keep the recorder out, before the program runs, and that its time limit ended
-    it. output: what the program prints goes there instead, and it reads nothing. Raises Error
-    where the program can't be run or recording can't begin; then nothing has been run.
+    Args:
+        argv: The program and its arguments.
+        out: The run directory. Default: TT_OUT, else a name made of the program's.
+        variables: Variables of the recorder such as {"TT_EPOCH": "launch:10"}. The page of
+            `ttanalyze record` lists them.
+        sim: Whether to use the simulator in place of a GPU.
+        force: Whether to replace an existing run directory.
+        warn: Called with one line if something may keep the recorder out of the program, or if the
+            time limit ended it.
+        output: A file for the standard output and error of the program. If given, its standard
+            input is empty.
+
+    Returns:
+        The result of the recording.
+
+    Raises:
+        Error: The program cannot be run, or the recording cannot begin. The program was not run.
+
+    Example:
+        >>> done = tt.record.record(["true"], sim=True)
+        >>> done.status, done.processes
+        (0, 0)
     """
     path = program.find(argv[0])
     obstacle = program.obstacle(argv[0], path)

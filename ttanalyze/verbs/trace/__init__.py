@@ -1,4 +1,4 @@
-"""A run as a trace for Perfetto and chrome://tracing: calls, streams, epochs, memory over time."""
+"""Writes a run as a trace for Perfetto or chrome://tracing."""
 
 from ttanalyze.verbs.trace.build import FORMATS, Traced, trace
 

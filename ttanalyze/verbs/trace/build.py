@@ -1,4 +1,4 @@
-"""A run written as a trace, process after process, piece after piece."""
+"""Writes a trace: calls, streams, epochs and memory use, process by process."""
 
 from __future__ import annotations
 
@@ -32,8 +32,16 @@ ALL = (0, (1 << 64) - 1)
 
 @dataclass
 class Traced:
-    """What was written. arrows: from a call to what it submitted, from an epoch to its drain.
-    ranges: what the program said through NVTX, marks included; marks: what reports found.
+    """The numbers of items in a written trace.
+
+    Attributes:
+        processes: Processes.
+        lanes: Threads, streams and other lanes.
+        calls: Driver calls.
+        epochs: Epochs.
+        arrows: Arrows from a call to its GPU work and from an epoch to its drain.
+        marks: Findings of the annotating report.
+        ranges: NVTX ranges and marks.
     """
 
     processes: int = 0
@@ -54,14 +62,35 @@ def trace(
     annotate: str | os.PathLike[str] | None = None,
     progress: Progress = None,
 ) -> Traced:
-    """Writes a trace of a run into a file, in one of FORMATS.
+    """Writes a trace of a run.
 
-    epochs: only [first, last] of each process, and the calls from the epoch before the first on.
-    annotate: a report of verify or diff, whose findings are marked. progress: called with the
-    calls done and those in all. Times are nanoseconds of CLOCK_MONOTONIC.
+    Times in the trace are nanoseconds of CLOCK_MONOTONIC.
 
-    Raises Error for epochs that no process has and for reports of other runs, FormatError where a
-    file is not what it should be.
+    Args:
+        run: The run.
+        file: A binary file.
+        form: "chrome" (JSON) or "perfetto" (protocol buffers).
+        epochs: The first and the last epoch. The calls since the epoch before are included.
+            Default: the whole run.
+        annotate: The path of a report of verify or diff, as JSON. Its findings become marks.
+        progress: Called with the finished and the total number of calls.
+
+    Returns:
+        The numbers of items in the trace.
+
+    Raises:
+        Error: No process has these epochs, the format is unknown, or the report belongs to another
+            run.
+        FormatError: A file does not follow the format.
+
+    Example:
+        >>> with open("trace.json", "wb") as file:
+        ...     traced = tt.trace.trace(tt.open("run1"), file)
+        >>> traced.calls, traced.epochs
+        (5, 2)
+
+    Source:
+        The Trace Event Format of Chromium, and trace_packet.proto of Perfetto.
     """
     if form not in FORMATS:
         raise Error(f"format {form}: must be one of {', '.join(FORMATS)}")

@@ -1,4 +1,4 @@
-"""Is what a run stores what was there, and is it what a manifest says."""
+"""Checks a run against a manifest, and its stored contents against their digests."""
 
 from ttanalyze.verbs.verify.check import verify
 from ttanalyze.verbs.verify.localise import Tamper

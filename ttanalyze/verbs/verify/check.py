@@ -1,9 +1,9 @@
-"""Compares a run with a manifest, and says where they part.
+"""Compares a run with a manifest and lists the differences.
 
-What is compared is memory: each region's state in each epoch. The run's side is computed anew
-from the contents it stores, so that damage to the run shows as well; where only digests are
-left of an epoch, those are compared. The state of a region in an epoch is what the last digest
-up to it says, so that two recordings that took full snapshots at different times still agree.
+The comparison covers the state of each region in each epoch. The digests of the run are computed
+again from the stored contents, so a damaged file is found too. If only digests are left of an
+epoch, these are compared. The state of a region in an epoch is its last digest up to this epoch, so
+two recordings with full snapshots at different times still agree.
 """
 
 from __future__ import annotations
@@ -42,16 +42,36 @@ def verify(
     tamper: tuple[int, int, int] | None = None,
     progress: Progress = None,
 ) -> VerifyReport:
-    """Compares epochs [first, last] of regions with a manifest, all of them by default.
+    """Compares regions of a run with a manifest, epoch by epoch.
 
-    manifest: a file, an object, or None for the manifest.json of against, else of the run, or
-    where there is none the digests recorded in it. Stops at the first difference unless
-    keep_going. against: the run that the manifest is of, for the bytes it had. tamper: (epoch,
-    region, offset) of a byte to see inverted in the first process. progress: called with the
-    epochs done and those in all.
+    Computes the digests of the run again from its stored contents, so damaged files are found.
+    Stops at the first difference unless `keep_going` is true.
 
-    Raises FormatError where a file is not what it should be, Error where what was asked for
-    does not exist, or nothing could be compared.
+    Args:
+        run: The run to check.
+        manifest: The path of a manifest, or a parsed one. Default: the manifest.json of `against`,
+            else that of `run`. If neither has one, the digests recorded there.
+        epochs: The first and the last epoch. Default: all.
+        regions: The ids of the regions. Default: all.
+        keep_going: Whether to go on after the first difference.
+        against: The run of the manifest. If given, the report has the bytes that differ.
+        tamper: An epoch, a region and a byte offset. The comparison inverts this byte of the first
+            process, to show that a difference is found.
+        progress: Called with the finished and the total number of epochs.
+
+    Returns:
+        The report. `same` is true if run and manifest agree.
+
+    Raises:
+        FormatError: A file does not follow the format.
+        Error: A requested epoch or region does not exist, or there is nothing to compare.
+
+    Example:
+        >>> report = tt.verify.verify(tt.open("run1"), tt.open("run2").manifest())
+        >>> report.same
+        False
+        >>> report.differences[0].epoch, report.differences[0].region
+        (1, 0)
     """
     began = time.monotonic()
     for process in run.processes:

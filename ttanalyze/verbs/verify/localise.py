@@ -1,4 +1,4 @@
-"""Finds out what is known of a difference in a region's contents: whose memory, which bytes."""
+"""Describes a difference in the contents of a region: its allocation, blocks and bytes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,25 @@ LISTED_BLOCKS = 16
 
 
 class Tamper:
-    """A byte of a region in one epoch, inverted in what is verified and nowhere else.
+    """A byte of a region in one epoch that the comparison sees inverted. The run stays unchanged.
 
-    digest: the region's digest with it.
+    Args:
+        process: The process.
+        epoch: The number of the epoch.
+        region: The id of the region.
+        offset: The offset of the byte in the region.
+
+    Attributes:
+        epoch: The number of the epoch.
+        region: The id of the region.
+        offset: The offset of the byte in the region.
+        digest: The digest of the region with the inverted byte.
+
+    Raises:
+        Error: The region has no such byte in this epoch.
     """
 
     def __init__(self, process: Process, epoch: int, region: int, offset: int) -> None:
-        """Raises Error where there is no such byte."""
         records = contents.block_records(process, epoch, region)
         size = int(records["length"].sum(dtype="u8"))
         if not 0 <= offset < size:

@@ -1,4 +1,4 @@
-"""How verify's report looks on a screen."""
+"""The report of `verify` as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def verify_text(report: VerifyReport, colour: bool = False) -> str:
-    """The report for a screen: the verdict, then each difference."""
+    """Returns the report for a screen: the verdict, then each difference."""
     compared = (
         f"{text.count(report.region_epochs, 'region-epoch')} compared "
         f"({text.count(report.epochs, 'epoch')}, {text.count(report.regions, 'region')}"
