@@ -15,7 +15,8 @@ CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
 HOST_DST = layout.constant("TT_EVENTF_HOST_DST")
 HOST_SRC = layout.constant("TT_EVENTF_HOST_SRC")
 SYNC_COPY = layout.constant("TT_EVENTF_SYNC_COPY")
-Lane = tuple[int, int]
+CONTEXTS = (0, 0, 0, 1)
+Lane = tuple[int, int, int]  # context, stream, and thread of a per-thread default stream
 NOTHING: frozenset[int] = frozenset()
 
 
@@ -27,6 +28,7 @@ class Device:
         self.last: dict[Lane, int] = {}
         self.recorded: dict[int, int] = {}
         self.written: dict[int, set[int]] = {}
+        self.graphs: dict[int, int] = {}
         self.host = self.node(set())
 
     def node(self, after: set[int]) -> int:
@@ -36,11 +38,15 @@ class Device:
     def ready(self, lane: Lane) -> set[int]:
         """What the next call of a lane comes right after."""
         out = {self.host} | ({self.last[lane]} if lane in self.last else set())
-        if lane[0] == LEGACY:
-            out |= {last for other, last in self.last.items() if other[0] != FREE}
-        elif lane[0] != FREE and (LEGACY, 0) in self.last:
-            out.add(self.last[LEGACY, 0])
+        context, stream, _ = lane
+        if stream == LEGACY:
+            out |= {n for other, n in self.last.items() if other[0] == context and other[1] != FREE}
+        elif stream != FREE and (context, LEGACY, 0) in self.last:
+            out.add(self.last[context, LEGACY, 0])
         return out
+
+    def all_of(self, context: int) -> set[int]:
+        return {last for lane, last in self.last.items() if lane[0] == context}
 
     def submit(self, lane: Lane, more: set[int] | frozenset[int] = NOTHING) -> int:
         self.last[lane] = self.node(self.ready(lane) | more)
@@ -83,11 +89,11 @@ class Program:
         writer.event("alloc", stream=16, bytes=1)
 
     def place(self) -> tuple[dict[str, Any], Lane]:
-        """A stream and a thread, and their lane."""
+        """A stream, a thread and a context, and their lane."""
         stream = self.choose.choice(self.streams)
-        thread = self.choose.choice(THREADS)
-        lane = stream, thread if stream == PER_THREAD else 0
-        return {"stream": stream, "thread": thread}, lane
+        thread, context = self.choose.choice(THREADS), self.choose.choice(CONTEXTS)
+        lane = context, stream, thread if stream == PER_THREAD else 0
+        return {"stream": stream, "thread": thread, "context": context}, lane
 
     def work(self, kind: str, **members: Any) -> int:
         """A piece of work; gives its seq."""
@@ -111,7 +117,12 @@ class Program:
         known = graph < self.w.graphs
         number = graph if known else self.choose.choice((graph, layout.NO_ID))
         seq = self.w.event("graph-launch", id=number, **given)
-        self.nodes[seq] = node = self.device.submit(lane, self.device.events(waits))
+        before = self.device.events(waits)
+        if number in self.device.graphs:  # it does not overlap itself
+            before.add(self.device.graphs[number])
+        self.nodes[seq] = node = self.device.submit(lane, before)
+        if number != layout.NO_ID:
+            self.device.graphs[number] = node
         self.device.recorded |= dict.fromkeys(records, node)
         return seq
 
@@ -133,7 +144,7 @@ class Program:
         handle = self.choose.choice(HANDLES)
         self.w.event(kind, src=handle, **given)
         if kind == "event-record":
-            self.device.recorded[handle] = self.device.node(self.device.ready(lane))
+            self.device.recorded[handle] = self.device.submit(lane)
         else:
             self.device.submit(lane, self.device.events([handle]))
 
@@ -143,7 +154,7 @@ class Program:
         handle = self.choose.choice(HANDLES) if what == "event" else 0
         self.w.event("sync", src=handle, **(given | ({} if what == "stream" else {"stream": 0})))
         if what == "context":
-            self.device.learn(set(self.device.last.values()))
+            self.device.learn(self.device.all_of(given["context"]))
         elif what == "stream":
             self.device.learn(self.device.ready(lane))
         else:
@@ -156,14 +167,16 @@ class Program:
         else:
             self.w.died(region, call)
         if call is not None and "Async" not in call:
-            self.device.learn(set(self.device.last.values()))
+            self.device.learn(self.device.all_of(0))
+        else:
+            self.device.submit((0, LEGACY, 0))
 
     def ignored(self) -> None:
-        """What orders nothing: calls that failed, were captured, or are of another context."""
+        """What orders nothing: calls that failed or were captured."""
         given, _ = self.place()
         handle = self.choose.choice(HANDLES)
         kinds = ("launch", "event-record", "event-wait", "sync", "copy")
-        odd = self.choose.choice(({"result": 1}, {"flags": CAPTURING}, {"context": 1}))
+        odd = self.choose.choice(({"result": 1}, {"flags": CAPTURING}))
         self.w.event(self.choose.choice(kinds), **(given | {"src": handle} | odd))
         self.w.event("sync", **(given | {"stream": 0} | odd))
         self.w.event(self.choose.choice(("alloc", "epoch", "module-load")), stream=0)

@@ -41,7 +41,7 @@ TESTS = {
     "verbs/verify/check.py": f"{FEW} verify",
     "verbs/diff/states.py": f"{FEW} diff_matching diff",
     "verbs/race/pairs.py": "race race_pairs",
-    "verbs/race/order.py": "race random_calls race_pairs",
+    "core/order.py": "race random_calls race_pairs",
     "verbs/diff/suspects.py": "diff random_suspects",
     "verbs/blame/search.py": f"{FEW} blame_plausible blame",
     "verbs/diff/match.py": f"{FEW} diff_match diff_matching diff",

@@ -14,9 +14,9 @@ from tests import support
 from tests.rundir import Writer
 from tests.support import Cli, Outcome
 from ttanalyze.cli import run_command
+from ttanalyze.core.order import calls_between, unordered
 from ttanalyze.verbs.race import Race, Settings
 from ttanalyze.verbs.race.instructions import counterpart
-from ttanalyze.verbs.race.order import calls_between, unordered
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,8 @@ def test_force_replaces_searches_alone(tmp_path: Path) -> None:
 
 def ordered(writer: Writer, path: Path, first: int, second: int) -> bool:
     writer.close()
-    calls = calls_between(tt.open(path).processes[0], 0, 0, second)
-    by_seq = {int(call.event["seq"]): call for call in calls}
+    calls = calls_between(tt.open(path).processes[0], 0, second)
+    by_seq = {call.event.seq: call for call in calls}
     return not unordered(by_seq[first], by_seq[second])
 
 
