@@ -1,4 +1,4 @@
-"""Graphs of CUDA from Python, on a GPU and on the simulator, and graphs made of recorded work.
+"""CUDA graphs from Python, on a GPU or on the simulator, and graphs made of recorded work.
 
     from ttanalyze.graph import DeviceBuffer, Module, StreamCapture
 
@@ -10,7 +10,7 @@
     executable.launch()
     memory.read("u4")
 
-No driver is loaded before something of it is needed.
+The driver is loaded when the first device, buffer, module or stream is made.
 """
 
 from ttanalyze.gpu.capture import StreamCapture

@@ -1,4 +1,4 @@
-"""Work that is submitted to a stream becomes a graph instead."""
+"""StreamCapture: turns work that is submitted to a stream into a graph."""
 
 from __future__ import annotations
 
@@ -21,10 +21,16 @@ NONE, ACTIVE = 0, 1  # CU_STREAM_CAPTURE_STATUS_…
 
 
 class StreamCapture:
-    """A stream from begin() to end(): what is submitted to it, here or by the program's own calls,
-    does not run but becomes a Graph.
+    """A stream under capture. Work that is submitted to it becomes a graph and does not run.
 
-    In a `with` it ends at the end, and `graph` is what came of it; after an exception nothing does.
+    The work may come from the methods below or from calls of the program or its libraries. Use
+    `StreamCapture.begin` to start a capture. A `with` block ends the capture and sets `graph`;
+    after an exception the capture is abandoned.
+
+    Args:
+        device: The device of the stream.
+        stream: A Stream, a CUstream as an int, or a stream of PyTorch, CuPy or Numba.
+        mode: "global", "thread-local" or "relaxed", as `begin` takes it.
     """
 
     def __init__(self, device: Device, stream: Any, mode: str = "thread-local") -> None:
@@ -56,12 +62,29 @@ class StreamCapture:
     def begin(
         cls, stream: Any = None, device: Device | None = None, mode: str = "thread-local"
     ) -> StreamCapture:
-        """Begins to capture a stream: a Stream, a CUstream, one of PyTorch or CuPy, or by default a
-        new one of `device`.
+        """Begins the capture of a stream.
 
-        mode: what else is forbidden until the end, as calls that wait or allocate are: "global" to
-        all threads, "thread-local" to this one, "relaxed" to none. Raises Error where the stream is
-        captured already, or is the default one.
+        Args:
+            stream: A Stream, a CUstream as an int, or a stream of PyTorch, CuPy or Numba. Default:
+                a new stream of `device`.
+            device: The device. Default: that of the stream, else the first one.
+            mode: The threads in which calls that wait or allocate are forbidden during the capture:
+                all ("global"), this one ("thread-local") or none ("relaxed").
+
+        Returns:
+            The capture.
+
+        Raises:
+            Error: The stream is under capture, or is the default stream.
+
+        Example:
+            >>> device = tt.graph.Device(0, tt.graph.simulator())
+            >>> memory = tt.graph.DeviceBuffer(16, device)
+            >>> with tt.graph.StreamCapture.begin(device=device) as capture:
+            ...     capture.record_memset(16, 7, memory)
+            >>> capture.graph.instantiate().launch()
+            >>> memory.read("u4")
+            array([117901063, 117901063, 117901063, 117901063], dtype=uint32)
         """
         if stream is None:
             stream = Stream(device)
@@ -83,7 +106,7 @@ class StreamCapture:
 
     @property
     def recorded_count(self) -> int:
-        """How many launches, copies and sets were recorded by the calls below."""
+        """The number of launches, copies and sets that the methods of this object recorded."""
         return len(self._recorded)
 
     def record_kernel(
@@ -97,31 +120,59 @@ class StreamCapture:
         cluster: Size | None = None,
         cooperative: bool = False,
     ) -> None:
-        """Records a launch.
+        """Records a kernel launch.
 
-        function_name: a kernel of one of the modules that are loaded in this context, or a Function
-        of any. grid, block: one to three numbers. shared_mem: dynamic shared memory in bytes. args:
-        an argument for each parameter: integers and floats, which take the parameter's size, numpy
-        scalars, ("f32", 1.0), bytes of a structure, None, DeviceBuffers, and arrays and tensors of
-        other libraries. They are taken as they are now; buffers are kept while the graph is there.
-        Raises Error for an unknown kernel and arguments that do not fit.
+        An argument may be an int or a float, which gets the size of its parameter, a numpy scalar,
+        a pair such as ("f32", 1.0), the bytes of a structure, None (a null pointer), a
+        DeviceBuffer, or an array or tensor of another library. The graph keeps the buffers.
+
+        Args:
+            function_name: The name of a kernel in a module that is loaded in this context, or a
+                Function.
+            grid: The blocks of the grid, one to three ints.
+            block: The threads of a block, one to three ints.
+            shared_mem: The dynamic shared memory in bytes.
+            args: One argument per parameter of the kernel. Their values at this moment are used.
+            cluster: The blocks of a cluster, one to three ints. Default: no clusters.
+            cooperative: Whether the launch is cooperative.
+
+        Raises:
+            Error: The kernel is unknown, or an argument does not fit.
+            DriverError: The driver refuses the launch.
         """
         self._check()
         function = find(self.device.context.loaded, function_name)
         self._record(Kernel.of(function, grid, block, shared_mem, args, cluster, cooperative))
 
     def record_memcpy(self, direction: str, size: int, dst: Any = None, src: Any = None) -> None:
-        """Records a copy of `size` bytes. direction: "h2d", "d2h" or "d2d" (also "htod",
-        "host_to_device"). dst, src: addresses; on the device whatever can be an argument of a
-        kernel, on the host numpy arrays, which are read, or written, when the graph runs.
-        Raises Error for what does not fit.
+        """Records a copy.
+
+        An address on the device is anything that may be an argument of a kernel. On the host it is
+        a numpy array, which is read or written when the graph runs.
+
+        Args:
+            direction: "h2d", "d2h" or "d2d"; also "htod" or "host_to_device" and so on.
+            size: The number of bytes.
+            dst: The destination.
+            src: The source.
+
+        Raises:
+            Error: An address or the size does not fit.
         """
         self._check()
         self._record(Copy.of(direction, size, dst, src))
 
     def record_memset(self, size: int, value: int, dst: Any = None, item: int = 1) -> None:
-        """Records that `size` bytes at dst are set to a value, in items of 1, 2 or 4 bytes. Raises
-        Error for what does not fit.
+        """Records that memory is set to a value.
+
+        Args:
+            size: The number of bytes.
+            value: The value of each item.
+            dst: The destination, anything that may be an argument of a kernel.
+            item: The size of an item: 1, 2 or 4 bytes.
+
+        Raises:
+            Error: An argument does not fit.
         """
         self._check()
         self._record(Set.of(size, value, dst, item))
@@ -145,14 +196,17 @@ class StreamCapture:
         self._recorded.append(work)
 
     def _look(self, error: DriverError) -> None:
-        """What fails may end the capture; then so do we, so that the stream can be used again."""
+        """Abandons the capture if the driver ended it, so that the stream can be used again."""
         if error.result == INVALIDATED or self._status() != ACTIVE:
             self._error = f"{error.call}: {error.name}"
             self.abandon()
 
     def end(self) -> Graph:
-        """Ends the capture and gives what was recorded. Raises EndedError where it has ended, and
-        DriverError where a call that is not allowed during a capture has ended it.
+        """Ends the capture and returns the graph.
+
+        Raises:
+            EndedError: The capture has ended.
+            DriverError: A call that is not allowed during a capture has ended it.
         """
         self._check()
         out = ffi.new("CUgraph *")
@@ -164,7 +218,7 @@ class StreamCapture:
 
     @property
     def graph(self) -> Graph:
-        """What end() gave. Raises Error before that."""
+        """The graph that `end` returned. Raises Error before that."""
         if self._graph is None:
             raise Error("there is no graph" + (" yet: end the capture" if self.active else ""))
         return self._graph
@@ -175,7 +229,7 @@ class StreamCapture:
         self.device.context.captured.discard(self._handle)
 
     def abandon(self) -> None:
-        """Ends the capture, and forgets what was recorded."""
+        """Ends the capture and drops the recorded work."""
         self.active = False
         self._abandon()
 
@@ -190,7 +244,7 @@ class StreamCapture:
 
 
 def _drop(context: Context, process: int, handle: int, stream: Any) -> None:
-    """Ends a capture, unless its stream was closed; what came of it is given back."""
+    """Ends a capture, unless its stream was closed, and destroys its graph."""
     context.captured.discard(handle)
     with contextlib.suppress(Error):
         if process == os.getpid():

@@ -1,8 +1,7 @@
-"""Devices and streams: which context calls are made in, and when what was made is given back.
+"""Devices, contexts and streams.
 
-Invariant: a call that has to do with a context is made while that is current, and leaves the
-thread's current context and its stream-capture mode as they were. What is given back at garbage
-collection never raises, and in a forked child nothing is.
+Invariant: each call is made in its context, and leaves the current context and the stream-capture
+mode of the thread unchanged. Garbage collection never raises, and frees nothing in a forked child.
 """
 
 from __future__ import annotations
@@ -29,7 +28,9 @@ NON_BLOCKING = 1
 
 
 class Context:
-    """A context of the driver, one object for each. It lives as long as what was made in it."""
+    """A context of the driver. There is one object per context; it lives as long as what was made
+    in it.
+    """
 
     def __init__(self, driver: Driver, handle: Any) -> None:
         self.driver = driver
@@ -41,8 +42,10 @@ class Context:
 
     @contextlib.contextmanager
     def use(self) -> Iterator[Driver]:
-        """Makes the context current until the end. Streams that others capture meanwhile forbid
-        nothing, and are not disturbed.
+        """Makes the context current for a `with` block.
+
+        Calls in the block are allowed while other streams are under capture, and do not disturb
+        these.
         """
         driver = self.driver
         other = driver.get("cuCtxGetCurrent", "CUcontext") != self.handle
@@ -58,7 +61,9 @@ class Context:
                 driver.result("cuCtxPopCurrent_v2", ffi.new("CUcontext *"))
 
     def give_back(self, owner: object, call: str, *arguments: Any) -> weakref.finalize[Any, Any]:
-        """Has a call made in this context when owner is gone, at the latest when Python exits."""
+        """Makes a call in this context when `owner` is collected, or at the latest when Python
+        exits.
+        """
         return weakref.finalize(owner, self._give_back, os.getpid(), call, *arguments)
 
     def _give_back(self, process: int, call: str, *arguments: Any) -> None:
@@ -69,12 +74,12 @@ class Context:
 
     @property
     def loaded(self) -> list[Module]:
-        """The modules of this package that are loaded in it, the last one first."""
+        """The modules of this package that are loaded in the context, the last one first."""
         known = sorted(self.modules.valuerefs(), key=lambda ref: ref.key, reverse=True)
         return [module for module in (ref() for ref in known) if module is not None]
 
     def check_no_capture(self, what: str) -> None:
-        """Raises Error while a stream is captured by a StreamCapture, which `what` would end."""
+        """Raises Error while a StreamCapture is active, because the call `what` would end it."""
         if self.captured:
             raise Error(f"can't {what} while a stream is captured: end the capture first")
 
@@ -85,10 +90,18 @@ def _release(process: int, driver: Driver, device: int) -> None:
 
 
 class Device:
-    """A device and its primary context, which is kept until nothing is left that was made in it.
+    """A device and its primary context.
 
-    ordinal: which device, from 0. Raises Error where there is no such device, MissingDriverError
-    and DriverError where there is no driver that works.
+    The context is kept as long as anything that was made in it.
+
+    Args:
+        ordinal: The number of the device, from 0.
+        driver: The driver. Default: `graph.driver()`.
+
+    Raises:
+        Error: The driver has no such device.
+        MissingDriverError: No driver can be loaded.
+        DriverError: The driver cannot be initialised.
     """
 
     def __init__(self, ordinal: int = 0, driver: Driver | None = None) -> None:
@@ -107,7 +120,11 @@ class Device:
 
     @staticmethod
     def default(driver: Driver | None = None) -> Device:
-        """The first device, always the same object, which lives until Python exits."""
+        """Returns the first device: always the same object, which lives until Python exits.
+
+        Args:
+            driver: The driver. Default: `graph.driver()`.
+        """
         return _default(driver or default_driver())
 
     def _set(self, driver: Driver, handle: Any, ordinal: int) -> None:
@@ -123,8 +140,15 @@ class Device:
 
     @classmethod
     def current(cls, driver: Driver | None = None) -> Device:
-        """The context that is current in this thread, as PyTorch, CuPy or the program made it; it
-        stays theirs. Raises Error where there is none.
+        """Returns the device with the context that is current in this thread.
+
+        The context belongs to the library that made it, such as PyTorch or CuPy.
+
+        Args:
+            driver: The driver. Default: `graph.driver()`.
+
+        Raises:
+            Error: No context is current in this thread.
         """
         found = driver or default_driver()
         handle = found.get("cuCtxGetCurrent", "CUcontext")
@@ -134,7 +158,12 @@ class Device:
 
     @classmethod
     def of_stream(cls, stream: Any, driver: Driver | None = None) -> Device:
-        """That of a stream: a Stream, an address, or a stream of PyTorch or CuPy."""
+        """Returns the device with the context of a stream.
+
+        Args:
+            stream: A Stream, a CUstream as an int, or a stream of PyTorch, CuPy or Numba.
+            driver: The driver. Default: `graph.driver()`.
+        """
         if isinstance(stream, Stream):
             return stream.device
         found = driver or default_driver()
@@ -157,28 +186,33 @@ class Device:
 
     @functools.cached_property
     def name(self) -> str:
-        """What the device is called."""
+        """The name of the device."""
         out = ffi.new("char[]", 256)
         handle = self.driver.get("cuDeviceGet", "CUdevice", self.ordinal)
         self.driver.call("cuDeviceGetName", out, 256, handle)
         return str(ffi.string(out).decode(errors="replace"))
 
     def use(self) -> contextlib.AbstractContextManager[Driver]:
-        """Makes its context current in this thread, within a `with`."""
+        """Makes the context current in this thread for a `with` block."""
         return self.context.use()
 
     @once_property
     def stream(self) -> Stream:
-        """A stream that is used where none is given."""
+        """The stream for work without a given stream."""
         return Stream(self)
 
     @once_property
     def copies(self) -> Stream:
-        """A stream for copies from and to the host, which is never captured."""
+        """The stream for copies from and to the host. It is never captured."""
         return Stream(self)
 
     def synchronize(self) -> None:
-        """Waits for all work in the context. Raises DriverError for what went wrong in it."""
+        """Waits for all work in the context.
+
+        Raises:
+            Error: A StreamCapture is active.
+            DriverError: Work in the context failed.
+        """
         self.context.check_no_capture("wait for a device")
         with self.use() as driver:
             driver.call("cuCtxSynchronize")
@@ -190,7 +224,11 @@ def _default(driver: Driver) -> Device:
 
 
 class Stream:
-    """A stream, which does not wait for the default one. device: by default the first."""
+    """A stream that does not wait for the default stream.
+
+    Args:
+        device: The device. Default: the first one.
+    """
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device.default()
@@ -204,16 +242,20 @@ class Stream:
 
     @property
     def cuda_stream(self) -> int:
-        """Its CUstream, as PyTorch calls it."""
+        """The CUstream as an int; PyTorch streams have the same attribute."""
         return stream_handle(self)
 
     def synchronize(self) -> None:
-        """Waits until its work is done. Raises DriverError for what went wrong in it."""
+        """Waits for all work in the stream.
+
+        Raises:
+            DriverError: Work in the stream failed.
+        """
         with self.device.use() as driver:
             driver.call("cuStreamSynchronize", ffi.cast("CUstream", stream_handle(self)))
 
     def close(self) -> None:
-        """Gives it back when its work is done; else that happens when it is not used any more."""
+        """Destroys the stream when its work is done. Garbage collection does the same."""
         self._destroy()
 
     def __enter__(self) -> Stream:
@@ -224,8 +266,10 @@ class Stream:
 
 
 def stream_handle(stream: Any) -> int:
-    """The CUstream of a stream: ours, an address, PyTorch's, CuPy's or Numba's. Raises Error for
-    what is none, EndedError for one of ours that was closed.
+    """Returns the CUstream of a stream as an int.
+
+    The stream may be ours, an int, or one of PyTorch, CuPy or Numba. Raises Error for any other
+    object, and EndedError for a closed stream.
     """
     if isinstance(stream, Stream):
         if not stream._destroy.alive:

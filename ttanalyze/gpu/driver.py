@@ -1,6 +1,6 @@
-"""The driver's library: loaded when something is first asked of it, and every call checked.
+"""The driver's library: loads it when it is needed, and checks the result of each call.
 
-Invariant: nothing here, and nothing that imports it, loads a driver; only making a Driver does.
+Invariant: importing this package loads no driver; making a Driver does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,13 @@ ADVICE = {
 
 
 class DriverError(Error):
-    """A call that the driver refused. call: its name; result: the CUresult; name: of the result."""
+    """The driver refused a call.
+
+    Attributes:
+        call: The name of the call.
+        result: The CUresult.
+        name: The name of the CUresult.
+    """
 
     def __init__(self, call: str, result: int, name: str, text: str, doing: str = "") -> None:
         what = f"{doing}: {call}" if doing else call
@@ -50,18 +56,22 @@ class DriverError(Error):
 
 
 class MissingDriverError(Error):
-    """There is no driver to load, or it lacks a call that is needed."""
+    """No driver can be loaded, or the driver lacks a call."""
 
 
 class EndedError(Error):
-    """Something that has ended, or whose memory was given back, was used again."""
+    """An object was used after it had ended or had been freed."""
 
 
 class Driver:
-    """A libcuda.so.1 that is loaded and initialised. path: a file, or a name that the loader finds.
+    """A loaded and initialised driver library.
 
-    Raises MissingDriverError where it can't be loaded, DriverError where it doesn't start, as
-    without a GPU.
+    Args:
+        path: A file, or a name that the dynamic loader finds.
+
+    Raises:
+        MissingDriverError: The library cannot be loaded.
+        DriverError: The driver cannot be initialised, such as without a GPU.
     """
 
     def __init__(self, path: str | os.PathLike[str] = NAME) -> None:
@@ -82,46 +92,91 @@ class Driver:
 
     @functools.cached_property
     def version(self) -> int:
-        """Of the driver API: 13000 is CUDA 13.0."""
+        """The version of the driver API: 13000 is CUDA 13.0."""
         return int(self.get("cuDriverGetVersion", "int"))
 
     @property
     def devices(self) -> int:
-        """How many devices there are."""
+        """The number of devices."""
         return int(self.get("cuDeviceGetCount", "int"))
 
     def has(self, call: str) -> bool:
-        """Whether the library has a call."""
+        """Returns whether the library has a call.
+
+        Args:
+            call: The name of the call, such as "cuMemAlloc_v2".
+        """
         return hasattr(self._library, call)
 
     def function(self, call: str) -> Any:
-        """A call of the library. Raises MissingDriverError where it has none of that name."""
+        """Returns a function of the library.
+
+        Args:
+            call: The name of the call.
+
+        Raises:
+            MissingDriverError: The library lacks the call.
+        """
         try:
             return getattr(self._library, call)
         except AttributeError:
             raise MissingDriverError(f"{self.path} has no {call}: a newer one is needed") from None
 
     def result(self, call: str, *arguments: Any) -> int:
-        """Makes a call and gives its CUresult. Raises Error for numbers that do not fit."""
+        """Makes a call and returns its CUresult.
+
+        Args:
+            call: The name of the call.
+            arguments: The arguments, as cffi takes them.
+
+        Raises:
+            Error: A number does not fit its parameter.
+            MissingDriverError: The library lacks the call.
+        """
         try:
             return int(self.function(call)(*arguments))
         except OverflowError as e:
             raise Error(f"{call}: {e}") from None
 
     def call(self, call: str, *arguments: Any, doing: str = "") -> None:
-        """Makes a call. Raises DriverError where it does not succeed; doing: what it was for."""
+        """Makes a call that must succeed.
+
+        Args:
+            call: The name of the call.
+            arguments: The arguments, as cffi takes them.
+            doing: The purpose of the call, for the error message.
+
+        Raises:
+            DriverError: The driver refuses the call.
+        """
         result = self.result(call, *arguments)
         if result:
             raise self.error(call, result, doing)
 
     def get(self, call: str, kind: str, *arguments: Any, doing: str = "") -> Any:
-        """Makes a call that gives something of a type in its first argument."""
+        """Makes a call whose first parameter is an output, and returns this output.
+
+        Args:
+            call: The name of the call.
+            kind: The C type of the output, such as "CUcontext".
+            arguments: The other arguments, as cffi takes them.
+            doing: The purpose of the call, for the error message.
+
+        Raises:
+            DriverError: The driver refuses the call.
+        """
         out = ffi.new(f"{kind} *")
         self.call(call, out, *arguments, doing=doing)
         return out[0]
 
     def error(self, call: str, result: int, doing: str = "") -> DriverError:
-        """What a result means, as an error."""
+        """Returns the error for a CUresult.
+
+        Args:
+            call: The name of the call.
+            result: The CUresult.
+            doing: The purpose of the call, for the error message.
+        """
         name, text = (self._text(what, result) for what in ("cuGetErrorName", "cuGetErrorString"))
         return DriverError(call, result, name, text, doing)
 
@@ -133,15 +188,24 @@ class Driver:
 
 @once
 def driver() -> Driver:
-    """The driver that programs find here: NVIDIA's, or the simulator where LD_LIBRARY_PATH names
-    its folder, as `ttanalyze record --sim` does. Raises as Driver does.
+    """Loads the driver of this machine: libcuda.so.1.
+
+    It is the simulator if LD_LIBRARY_PATH names its folder, as `ttanalyze record --sim` does.
+
+    Raises:
+        MissingDriverError: No driver can be loaded.
+        DriverError: The driver cannot be initialised.
     """
     return Driver()
 
 
 @once
 def simulator() -> Driver:
-    """The simulator, wherever the library path leads. Raises Error where it was not built."""
+    """Loads the simulator, whatever LD_LIBRARY_PATH says.
+
+    Raises:
+        Error: The simulator was not built.
+    """
     # Both libraries call themselves by one name, and who asks for that gets the first one loaded.
     with contextlib.suppress(OSError):
         ffi.dlopen(NAME, FLAGS)

@@ -1,4 +1,4 @@
-"""Graphs, and executable ones."""
+"""Graph and GraphExec: CUDA graphs and executable graphs."""
 
 from __future__ import annotations
 
@@ -39,8 +39,16 @@ UPDATES = {
 
 
 class Graph:
-    """Launches, copies and sets, and which come after which. What StreamCapture.end() gives; an
-    empty one is made by Graph.new(), to be filled by add_kernel() and so on.
+    """A CUDA graph: launches, copies and sets, and their order.
+
+    `StreamCapture` makes one from a stream. `Graph.new` makes an empty one for `add_kernel`,
+    `add_memcpy` and `add_memset`.
+
+    Args:
+        device: The device.
+        handle: The CUgraph.
+        keeps: Objects that live as long as this graph and its executable graphs.
+        owned: Whether to destroy the CUgraph with this object.
     """
 
     _rebuild: ClassVar[Callable[[Run, tuple[int, int], int, Device | None, str], Rebuilt]]
@@ -48,9 +56,6 @@ class Graph:
     def __init__(
         self, device: Device, handle: Any, keeps: Sequence[Any] = (), owned: bool = True
     ) -> None:
-        """handle: a CUgraph, which is destroyed with this if it is owned. keeps: what has to live
-        as long as this, and the executable graphs that are made of it.
-        """
         self.device = device
         self._handle = handle
         self._keeps: list[Any] = list(keeps)
@@ -61,15 +66,23 @@ class Graph:
 
     @classmethod
     def new(cls, device: Device | None = None) -> Graph:
-        """An empty graph."""
+        """Makes an empty graph.
+
+        Args:
+            device: The device. Default: the first one.
+        """
         of = device or Device.default()
         with of.use() as driver:
             return cls(of, driver.get("cuGraphCreate", "CUgraph", 0))
 
     @classmethod
     def wrap(cls, handle: int, device: Device | None = None) -> Graph:
-        """A graph that another library made and keeps, by its CUgraph, such as PyTorch's
-        `torch.cuda.CUDAGraph(keep_graph=True).raw_cuda_graph()`.
+        """Wraps a graph that belongs to another library.
+
+        Args:
+            handle: The CUgraph, such as that of PyTorch's
+                `torch.cuda.CUDAGraph(keep_graph=True).raw_cuda_graph()`.
+            device: The device. Default: that of the current context.
         """
         return cls(device or Device.current(), ffi.cast("CUgraph", handle), owned=False)
 
@@ -82,7 +95,26 @@ class Graph:
         device: Device | None = None,
         order: str = "streams",
     ) -> Rebuilt:
-        """The work that was recorded between two epochs; see gpu/rebuild/graph.py."""
+        """Makes a graph of the work that was recorded between two epochs.
+
+        The run needs `--params`. Data that the program copied from the host is taken from the next
+        epoch.
+
+        Args:
+            run: The run.
+            epochs: The first and the last epoch.
+            process: The number of the process.
+            device: The device. Default: the first one.
+            order: "streams" keeps the order that streams, events and waits of the host made;
+                "serial" repeats the calls one after the other.
+
+        Returns:
+            The graph with its memory.
+
+        Raises:
+            Error: Some of the work cannot be repeated. The message says why.
+            FormatError: A file does not follow the format.
+        """
         return cls._rebuild(run, epochs, process, device, order)
 
     def __repr__(self) -> str:
@@ -96,13 +128,13 @@ class Graph:
 
     @property
     def handle(self) -> Any:
-        """The CUgraph. Raises EndedError where it was closed."""
+        """The CUgraph. Raises EndedError if the graph was closed."""
         if not self._alive:
             raise EndedError("the graph was closed")
         return self._handle
 
     def close(self) -> None:
-        """Gives it back; else that happens when it is not used any more."""
+        """Destroys the graph. Garbage collection does the same."""
         self._destroy()
         self._borrowed = False
         self._keeps.clear()
@@ -117,24 +149,26 @@ class Graph:
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are, those of graphs inside included."""
+        """The number of nodes, with those of child graphs."""
         return len(reading.read(self.device, self.handle, work=False))
 
     @property
     def nodes(self) -> pd.DataFrame:
-        """A row per node: `node` (its number), `kind`, `kernel`, `grid_x` …, `dst`, `src`, `bytes`,
-        `params`, …: the columns of run.graph_nodes().
+        """One row per node, with the columns of the table `graph_nodes`: node, kind, kernel, grid_x
+        and so on.
         """
         return reading.table(reading.read(self.device, self.handle))
 
     @property
     def edges(self) -> pd.DataFrame:
-        """A row per edge: `from`, `to` (which comes after it), `from_port`, `to_port`, `type`."""
+        """One row per edge: from, to, from_port, to_port, type. Node `to` runs after node
+        `from`.
+        """
         handle = self.handle
         return reading.edges(self.device, handle, reading.read(self.device, handle, work=False))
 
     def to_dot(self) -> str:
-        """A picture of it in the language of Graphviz."""
+        """Returns a picture of the graph in Graphviz's DOT language."""
         from ttanalyze.core.graph_dot import drawing  # and with it pandas
 
         return drawing([("graph", "graph", self.nodes, self.edges)])
@@ -153,8 +187,24 @@ class Graph:
         cooperative: bool = False,
         after: Iterable[int] = (),
     ) -> int:
-        """Adds a launch, as StreamCapture.record_kernel records it, behind the nodes with these
-        numbers. Gives its number.
+        """Adds a kernel launch. `StreamCapture.record_kernel` describes arguments of kernels.
+
+        Args:
+            function_name: The name of a kernel in a module that is loaded in this context, or a
+                Function.
+            grid: The blocks of the grid, one to three ints.
+            block: The threads of a block, one to three ints.
+            shared_mem: The dynamic shared memory in bytes.
+            args: One argument per parameter of the kernel.
+            cluster: The blocks of a cluster, one to three ints. Default: no clusters.
+            cooperative: Whether the launch is cooperative.
+            after: The numbers of the nodes that it runs after.
+
+        Returns:
+            The number of the new node.
+
+        Raises:
+            Error: The kernel or a node is unknown, or an argument does not fit.
         """
         function = find(self.device.context.loaded, function_name)
         work = Kernel.of(function, grid, block, shared_mem, args, cluster, cooperative)
@@ -163,13 +213,41 @@ class Graph:
     def add_memcpy(
         self, direction: str, size: int, dst: Any = None, src: Any = None, after: Iterable[int] = ()
     ) -> int:
-        """Adds a copy, likewise."""
+        """Adds a copy. `StreamCapture.record_memcpy` describes addresses.
+
+        Args:
+            direction: "h2d", "d2h" or "d2d".
+            size: The number of bytes.
+            dst: The destination.
+            src: The source.
+            after: The numbers of the nodes that it runs after.
+
+        Returns:
+            The number of the new node.
+
+        Raises:
+            Error: A node is unknown, or an argument does not fit.
+        """
         return self._add(Copy.of(direction, size, dst, src), after)
 
     def add_memset(
         self, size: int, value: int, dst: Any = None, item: int = 1, after: Iterable[int] = ()
     ) -> int:
-        """Adds a set, likewise."""
+        """Adds a node that sets memory to a value.
+
+        Args:
+            size: The number of bytes.
+            value: The value of each item.
+            dst: The destination.
+            item: The size of an item: 1, 2 or 4 bytes.
+            after: The numbers of the nodes that it runs after.
+
+        Returns:
+            The number of the new node.
+
+        Raises:
+            Error: A node is unknown, or an argument does not fit.
+        """
         return self._add(Set.of(size, value, dst, item), after)
 
     def _add(self, work: Work, after: Iterable[int]) -> int:
@@ -181,8 +259,14 @@ class Graph:
         return next(n.number for n in found if reading.address(n.handle) == key)
 
     def append(self, work: Work | None, behind: Sequence[Any]) -> Any:
-        """Adds work behind nodes, by their CUgraphNode; None: a node that does nothing. Gives its
-        CUgraphNode.
+        """Adds work by driver handles.
+
+        Args:
+            work: The work, None for an empty node.
+            behind: The CUgraphNode of each node that it runs after.
+
+        Returns:
+            The CUgraphNode of the new node.
         """
         after = ffi.new("CUgraphNode[]", list(behind)) if behind else ffi.NULL, len(behind)
         if work is None:
@@ -195,12 +279,16 @@ class Graph:
         return made
 
     def instantiate(self) -> GraphExec:
-        """Makes it executable, as it is now. Raises DriverError where that can't be."""
+        """Makes an executable graph of the current nodes.
+
+        Raises:
+            DriverError: The driver refuses the graph.
+        """
         return GraphExec(self)
 
     @property
     def keeps(self) -> list[Any]:
-        """What has to live as long as what is made of this."""
+        """Objects that live as long as this graph and its executable graphs."""
         return list(self._keeps)
 
 
@@ -213,7 +301,14 @@ def _find(nodes: Sequence[Node], number: int) -> Node:
 
 
 class GraphExec:
-    """An executable graph. Nodes have the numbers that they had in Graph.nodes."""
+    """An executable graph. Its nodes have the numbers of `Graph.nodes`.
+
+    Args:
+        graph: The graph.
+
+    Raises:
+        DriverError: The driver refuses the graph.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.device = graph.device
@@ -236,14 +331,20 @@ class GraphExec:
 
     @property
     def handle(self) -> Any:
-        """The CUgraphExec. Raises EndedError where it was closed."""
+        """The CUgraphExec. Raises EndedError if the graph was closed."""
         if not self._destroy.alive:
             raise EndedError("the executable graph was closed")
         return self._handle
 
     def launch(self, stream: Any = None) -> None:
-        """Launches it into a stream, by default one of the device's own, and returns at once.
-        Raises DriverError where the driver refuses that.
+        """Launches the graph and returns at once.
+
+        Args:
+            stream: A Stream, a CUstream as an int, or a stream of PyTorch, CuPy or Numba. Default:
+                a stream of the device.
+
+        Raises:
+            DriverError: The driver refuses the launch.
         """
         to = stream_handle(self.device.stream if stream is None else stream)
         with self.device.use() as driver:
@@ -252,13 +353,20 @@ class GraphExec:
             self._launches.note(to)
 
     def update(self, node: int | Graph, **changes: Any) -> None:
-        """Changes what a node does from the next launch on, or, given a Graph of the same shape,
-        what all do.
+        """Changes one node, or all nodes, for later launches.
 
-        Of a kernel: function (a name or a Function), grid, block, shared_mem, args; of a copy:
-        size, dst, src; of a set: size, value, dst, item. What is not named stays as it was. Raises
-        Error for a node that is not there, changes that do not fit and copies of several rows,
-        DriverError for what the driver refuses, such as another shape.
+        The changes of a kernel are function (a name or a Function), grid, block, shared_mem and
+        args. Those of a copy are size, dst and src. Those of a set are size, value, dst and item.
+        What is not given stays unchanged.
+
+        Args:
+            node: The number of a node, or a Graph of the same shape whose nodes are taken.
+            changes: The new values.
+
+        Raises:
+            Error: The graph has no such node, a change does not fit, or the node is a copy of
+                several rows.
+            DriverError: The driver refuses the change, such as another shape.
         """
         if isinstance(node, Graph):
             if changes:
@@ -290,7 +398,9 @@ class GraphExec:
             self._launches.keep(before)
 
     def _node(self, number: int) -> Node:
-        """A node that can be named to the driver: by the graph that this was made of."""
+        """Returns a node with a handle of the graph that this was made of, which the driver
+        asks for.
+        """
         assert self.handle and self._template is not None
         if not self._template._alive:
             raise EndedError("the graph that this was made of was closed: its nodes can't change")
@@ -313,7 +423,15 @@ class GraphExec:
         self._on_host = any(map(_on_host, self._works.values()))
 
     def enable(self, node: int, enabled: bool = True) -> None:
-        """Switches a kernel, a copy or a set on or off, from the next launch on."""
+        """Turns a kernel, a copy or a set on or off for later launches.
+
+        Args:
+            node: The number of the node.
+            enabled: Whether it runs.
+
+        Raises:
+            DriverError: The driver refuses the change.
+        """
         found = self._node(node)
         with self.device.use() as driver:
             call = "cuGraphNodeSetEnabled"
@@ -321,7 +439,9 @@ class GraphExec:
             driver.call(call, self.handle, found.handle, int(enabled), doing=doing)
 
     def close(self) -> None:
-        """Gives it back when it does not run any more; else that happens when it is not used."""
+        """Destroys the executable graph when it no longer runs. Garbage collection does the
+        same.
+        """
         self._destroy()
         self._template = None
 

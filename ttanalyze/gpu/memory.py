@@ -1,4 +1,4 @@
-"""Memory of a device that this process allocates, and addresses of memory that others did."""
+"""Device memory that this process allocates, page-locked host memory, and copies."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ from ttanalyze.gpu.validate_args import items, whole
 
 
 class DeviceBuffer:
-    """Memory on a device. size: bytes, at least 1. It is given back by free(), at the end of a
-    `with`, or when nothing uses it any more, be it a graph.
+    """Memory on a device.
 
-    address: where it is. Raises DriverError where there is not enough memory.
+    It is freed by `free`, at the end of a `with` block, or when nothing uses it, such as a graph.
+    CuPy, PyTorch and Numba accept it as an array of bytes.
+
+    Args:
+        size: The number of bytes, at least 1.
+        device: The device. Default: the first one.
+
+    Raises:
+        DriverError: The device has not enough memory.
     """
 
     def __init__(self, size: int, device: Device | None = None) -> None:
@@ -31,7 +38,12 @@ class DeviceBuffer:
 
     @classmethod
     def of(cls, array: Any, device: Device | None = None) -> DeviceBuffer:
-        """A buffer that holds what a numpy array does."""
+        """Allocates a buffer and copies a numpy array into it.
+
+        Args:
+            array: The array.
+            device: The device. Default: the first one.
+        """
         values = np.ascontiguousarray(array)
         made = cls(values.nbytes, device)
         made.write(values)
@@ -43,14 +55,22 @@ class DeviceBuffer:
 
     @property
     def address(self) -> int:
-        """Raises EndedError where it was given back."""
+        """The address of the first byte. Raises EndedError if the buffer was freed."""
         if not self._free.alive:
             raise EndedError("the buffer was given back: free() was called, or its `with` ended")
         return self._address
 
     def write(self, array: Any, offset: int = 0) -> None:
-        """Copies a numpy array, or bytes, to `offset` bytes behind the beginning, and waits for it,
-        but for nothing that was submitted before. Raises Error where it does not fit.
+        """Copies data into the buffer and waits for the copy.
+
+        It does not wait for work that was submitted before.
+
+        Args:
+            array: A numpy array or bytes.
+            offset: The offset of the first byte in the buffer.
+
+        Raises:
+            Error: The data does not fit.
         """
         raw = isinstance(array, (bytes, bytearray, memoryview))
         data = np.ascontiguousarray(np.frombuffer(array, "u1") if raw else array)
@@ -60,8 +80,19 @@ class DeviceBuffer:
             copy_in(self.device, to, data)
 
     def read(self, dtype: Any = "u1", offset: int = 0, count: int | None = None) -> Array:
-        """Waits for all work in the context, and gives `count` items from an offset in bytes on, by
-        default all that there are, as a one-dimensional array.
+        """Waits for all work in the context and copies data from the buffer.
+
+        Args:
+            dtype: The numpy dtype of the items.
+            offset: The offset of the first byte in the buffer.
+            count: The number of items. Default: as many as there are behind `offset`.
+
+        Returns:
+            A 1-D array.
+
+        Raises:
+            Error: The items do not lie in the buffer.
+            DriverError: Work in the context failed.
         """
         kind = items(dtype)
         begin = whole(offset, "offset")
@@ -82,7 +113,7 @@ class DeviceBuffer:
         return begin
 
     def free(self) -> None:
-        """Gives the memory back. Graphs that use it must not be launched any more."""
+        """Frees the memory. Graphs that use it must not be launched any more."""
         self._free()
 
     def __enter__(self) -> DeviceBuffer:
@@ -93,13 +124,13 @@ class DeviceBuffer:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """As bytes, for CuPy, PyTorch and Numba."""
+        """The buffer as an array of bytes, for CuPy, PyTorch and Numba."""
         place = (self.address, False)
         return {"shape": (self.size,), "typestr": "|u1", "data": place, "version": 3}
 
 
 class Pinned:
-    """Page-locked memory of the host. array: its bytes, to be used no longer than this."""
+    """Page-locked host memory. array: its bytes, valid as long as this object."""
 
     def __init__(self, size: int, device: Device) -> None:
         with device.use() as driver:
@@ -111,7 +142,7 @@ class Pinned:
 
 
 def copy_in(device: Device, address: int, data: Array) -> None:
-    """Copies an array to the device, through a stream of its own, and waits for that."""
+    """Copies an array to the device through a stream of its own, and waits for the copy."""
     stream = ffi.cast("CUstream", device.copies.handle)
     with device.use() as driver:
         source = ffi.from_buffer(data)
@@ -120,7 +151,7 @@ def copy_in(device: Device, address: int, data: Array) -> None:
 
 
 def copy_out(device: Device, out: Array, address: int) -> None:
-    """Fills an array from the device, likewise."""
+    """Fills an array from the device through a stream of its own, and waits for the copy."""
     stream = ffi.cast("CUstream", device.copies.handle)
     with device.use() as driver:
         to = ffi.from_buffer(out, require_writable=True)
@@ -129,8 +160,10 @@ def copy_out(device: Device, out: Array, address: int) -> None:
 
 
 def address_of(value: Any) -> int | None:
-    """Where something that lies on a device is: a DeviceBuffer, or an object of another library
-    (__cuda_array_interface__, data_ptr()). None for what is nothing of that kind.
+    """Returns the device address of a DeviceBuffer or of an array of another library, else None.
+
+    Other libraries offer `__cuda_array_interface__` or `data_ptr()`. Raises Error for a tensor in
+    host memory.
     """
     if isinstance(value, DeviceBuffer):
         return value.address

@@ -1,4 +1,4 @@
-"""Modules and their kernels."""
+"""Module and Function: loaded code and its kernels."""
 
 from __future__ import annotations
 
@@ -25,9 +25,18 @@ FREE_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without 
 
 
 class Module:
-    """Loaded code. It stays until unload(), or until its Device is not used any more: the default
-    one is until Python exits. name: what it is called in errors. jit: options of the compiler, of
-    which PTX takes notice: CUjit_option and number. lasting: False unloads it when nothing uses it.
+    """Loaded code. `Module.load` reads a file.
+
+    Args:
+        image: PTX, a cubin or a fatbin.
+        device: The device. Default: the first one.
+        name: The name in error messages.
+        jit: Options of the PTX compiler: CUjit_option and number.
+        lasting: Whether the code stays loaded as long as its Device object. If false, it is
+            unloaded when nothing uses it.
+
+    Raises:
+        DriverError: The driver refuses the code.
     """
 
     def __init__(
@@ -63,8 +72,15 @@ class Module:
 
     @classmethod
     def load(cls, source: bytes | str | os.PathLike[str], device: Device | None = None) -> Module:
-        """Loads code: a path, or the bytes of PTX, a cubin or a fatbin. Raises Error where there is
-        no such file, DriverError where the driver refuses the code.
+        """Loads code.
+
+        Args:
+            source: A path, or the bytes of PTX, a cubin or a fatbin.
+            device: The device. Default: the first one.
+
+        Raises:
+            Error: The file cannot be read.
+            DriverError: The driver refuses the code.
         """
         if isinstance(source, (bytes, bytearray, memoryview)):
             return cls(bytes(source), device)
@@ -78,7 +94,7 @@ class Module:
 
     @functools.cached_property
     def names(self) -> list[str]:
-        """The names of its kernels, mangled; none where the driver does not say (before 12.4)."""
+        """The mangled names of the kernels, [] if the driver is older than 12.4."""
         with self.device.use() as driver:
             if not driver.has("cuModuleEnumerateFunctions"):
                 return []
@@ -89,14 +105,24 @@ class Module:
             return [_name(self.device.context, out[i]) for i in range(count)]
 
     def function(self, name: str) -> Function:
-        """A kernel by its name, as the module has it, or as its source does where that is said of
-        one only. Raises Error where there is none, with those that are called nearly so.
+        """Returns a kernel by its name.
+
+        Args:
+            name: The mangled name, or the name in the source if only one kernel has it.
+
+        Raises:
+            Error: No kernel or several kernels have this name. The message has similar names.
         """
         return find([self], name)
 
     def variable(self, name: str) -> tuple[int, int]:
-        """Address and bytes of a `__device__` or `__constant__` variable. Raises DriverError where
-        there is none.
+        """Returns the address and the size in bytes of a `__device__` or `__constant__` variable.
+
+        Args:
+            name: The mangled name.
+
+        Raises:
+            DriverError: The module has no such variable.
         """
         address, size = ffi.new("CUdeviceptr *"), ffi.new("size_t *")
         with self.device.use() as driver:
@@ -108,7 +134,11 @@ class Module:
         return int(address[0]), int(size[0])
 
     def get(self, name: str) -> Function | None:
-        """A kernel by its name as the module has it; None where there is none."""
+        """Returns a kernel by its mangled name, None if the module has no such kernel.
+
+        Args:
+            name: The mangled name.
+        """
         out = ffi.new("CUfunction *")
         with self.device.use() as driver:
             self._check()
@@ -121,15 +151,16 @@ class Module:
             raise EndedError(f"{self.name} was unloaded")
 
     def unload(self) -> None:
-        """Gives it back. Graphs that use it must not be launched any more."""
+        """Unloads the code. Graphs that use it must not be launched any more."""
         self._unload()
         self.device.context.modules.pop(self._number, None)
         self.device.modules = [other for other in self.device.modules if other is not self]
 
 
 def find(modules: Iterable[Module], name: str | Function) -> Function:
-    """A kernel by its name in some modules; a Function is itself. Raises Error where there is none,
-    or several.
+    """Finds a kernel by its name in some modules. A Function is returned as it is.
+
+    Raises Error if none or several kernels have this name.
     """
     if isinstance(name, Function):
         return name
@@ -161,13 +192,20 @@ def find(modules: Iterable[Module], name: str | Function) -> Function:
 
 
 def _is_called(full: str, name: str) -> bool:
-    """Whether a demangled name is that of a kernel as people say it, template arguments or not."""
+    """Returns whether a demangled name is a kernel's name in the source, with or without template
+    arguments.
+    """
     return name in (full, demangle.short(full)) or f" {name}(" in f" {full}"
 
 
 class Function:
-    """A kernel. layout: offset and bytes of each parameter, None where the driver does not say
-    (before 12.4). module: None where another library loaded it.
+    """A kernel. `Module.function` finds one.
+
+    Args:
+        device: The device.
+        handle: The CUfunction.
+        name: The mangled name.
+        module: The module, None if another library loaded it.
     """
 
     def __init__(self, device: Device, handle: Any, name: str, module: Module | None) -> None:
@@ -178,7 +216,12 @@ class Function:
 
     @classmethod
     def wrap(cls, device: Device, handle: Any) -> Function:
-        """One that another library loaded, by its CUfunction, or a CUkernel cast to one."""
+        """Wraps a kernel that another library loaded.
+
+        Args:
+            device: The device.
+            handle: The CUfunction, or a CUkernel cast to one.
+        """
         return cls(device, handle, _name(device.context, handle), None)
 
     def __repr__(self) -> str:
@@ -186,11 +229,18 @@ class Function:
 
     @functools.cached_property
     def layout(self) -> list[tuple[int, int]] | None:
+        """Offset and size in bytes of each parameter, None if the driver is older than 12.4."""
         return self.layout_within(None)
 
     def layout_within(self, total: int | None) -> list[tuple[int, int]] | None:
-        """The layout of parameters that take so many bytes in all. Where that is not known the
-        driver is asked until it refuses, which tools that watch a program call an error of it.
+        """Returns offset and size in bytes of each parameter, None if the driver is older than
+        12.4.
+
+        Without `total`, the last question to the driver fails on purpose. Tools that watch a
+        program report that as an error.
+
+        Args:
+            total: The size of all parameters in bytes, if known.
         """
         offset, size = ffi.new("size_t *"), ffi.new("size_t *")
         out: list[tuple[int, int]] = []
@@ -206,19 +256,36 @@ class Function:
         return out
 
     def pack(self, args: Sequence[Any]) -> tuple[bytes, list[Any]]:
-        """Arguments as the kernel sees them, and what has to be kept while it may run. Raises Error
-        where there are too many, too few, or one that does not fit.
+        """Converts arguments to the bytes of the kernel's parameters.
+
+        Args:
+            args: One argument per parameter.
+
+        Returns:
+            The bytes, and the objects that must live while the kernel may run.
+
+        Raises:
+            Error: The number of arguments is wrong, or an argument does not fit.
         """
         return arguments.pack(self.name, self.layout, args)
 
     def attribute(self, number: int) -> int:
-        """A CUfunction_attribute."""
+        """Returns an attribute of the kernel.
+
+        Args:
+            number: The CUfunction_attribute.
+        """
         with self.device.use() as driver:
             return int(driver.get("cuFuncGetAttribute", "int", number, self.handle))
 
     def allow_shared(self, dynamic: int) -> None:
-        """Asks for as much dynamic shared memory, in bytes, where it is more than a kernel has
-        without asking. Raises DriverError where the device has not that much.
+        """Raises the limit of dynamic shared memory, if a launch needs more than the default.
+
+        Args:
+            dynamic: The dynamic shared memory of the launch in bytes.
+
+        Raises:
+            DriverError: The device has less.
         """
         if dynamic + self.attribute(STATIC_SHARED) <= FREE_SHARED:
             return
@@ -230,7 +297,7 @@ class Function:
 
 
 def _name(context: Context, handle: Any) -> str:
-    """The name of a CUfunction, or of a CUkernel."""
+    """Returns the name of a CUfunction or a CUkernel."""
     for call, kind in (("cuFuncGetName", "CUfunction"), ("cuKernelGetName", "CUkernel")):
         out = ffi.new("char **")
         with context.use() as driver:

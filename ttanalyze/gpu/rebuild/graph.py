@@ -1,8 +1,7 @@
-"""Recorded work as a graph that can be launched again, on memory as it was recorded.
+"""Rebuilt: recorded work as a graph that can be launched again on the recorded memory.
 
-Kernels come from the images that the run saved, memory from its epochs. Memory is where it was if
-the addresses are free; where not, pointers that kernels were given are translated, and those that
-lie in memory are not.
+Kernels come from the images of the run, memory from its epochs. Regions get their old addresses if
+these are free. Otherwise pointers in parameters are translated, and pointers in memory are not.
 """
 
 from __future__ import annotations
@@ -37,25 +36,31 @@ OTHERS = {
 
 @dataclass(frozen=True)
 class Check:
-    """What Rebuilt.check() found: each region of an epoch that the graph worked on."""
+    """The result of `Rebuilt.check`.
+
+    Attributes:
+        epoch: The epoch that memory was compared with.
+        findings: One finding per region that the graph worked on.
+    """
 
     epoch: int
     findings: list[Finding]
 
     @property
     def same(self) -> bool:
-        """Whether all memory has the recorded digests."""
+        """Whether all regions have the recorded digests."""
         return all(finding.same for finding in self.findings)
 
     @property
     def differences(self) -> list[Finding]:
-        """The regions that have not."""
+        """The findings of the regions that differ."""
         return [finding for finding in self.findings if not finding.same]
 
     @property
     def regions(self) -> pd.DataFrame:
-        """A row per region: region, label, size (bytes), same, digest, expected, blocks (that
-        differ), first_block, new (allocated between the epochs: what nobody wrote is not known).
+        """One row per region: region, label, size (bytes), same, digest, expected, blocks (number
+        that differ), first_block, new (allocated between the epochs, so bytes that were never
+        written are unknown).
         """
         import pandas as pd
 
@@ -77,10 +82,18 @@ class Check:
 
 
 class Rebuilt(Graph):
-    """The work between two epochs of a run. restore() puts memory as it was in the first, launch()
-    does the work, check() compares memory with the last.
+    """The work between two epochs of a run as a graph. `Graph.from_run` makes one.
 
-    span: what was recorded; notes: what to know of how it was rebuilt, a line each.
+    `restore` sets memory to the first epoch, `launch` repeats the work, and `check` compares memory
+    with the last epoch.
+
+    Args:
+        graph: The graph.
+        maker: The builder of its work.
+        first: The memory in the first epoch.
+
+    Attributes:
+        span: The recorded work.
     """
 
     def __init__(self, graph: Graph, maker: WorkBuilder, first: State) -> None:
@@ -103,21 +116,22 @@ class Rebuilt(Graph):
 
     @property
     def moved(self) -> list[int]:
-        """Ids of the regions that are at other addresses than recorded: pointers to them that lie
-        in memory lead nowhere.
+        """The ids of regions that are not at their old addresses. Pointers to them in memory are
+        wrong.
         """
         return self._address_map.moved
 
     @property
     def assumed(self) -> list[Upload]:
-        """Copies from the host of which it is not sure what they copied: they are taken to have
-        copied what is there in the next epoch, but a kernel was given a pointer to it before.
+        """Copies from the host with uncertain data: a kernel may have changed them before the next
+        epoch.
         """
         whats = (step.what for step in self.span.steps)
         return [what for what in whats if isinstance(what, Upload) and what.doubt]
 
     @property
     def notes(self) -> list[str]:
+        """Remarks on how the work was rebuilt, one line each."""
         out = moved_notes(self._address_map, self.moved)
         for number in self._first.unknown:
             if not self.span.born_within(_row(self.span, number)):
@@ -131,18 +145,36 @@ class Rebuilt(Graph):
         return out + written_by_others(self.span)
 
     def restore(self) -> None:
-        """Puts memory as it was in the first epoch. Raises FormatError for damaged contents."""
+        """Sets memory to the first epoch.
+
+        Raises:
+            FormatError: The stored contents do not have their digest.
+        """
         self._address_map.restore(self._first)
 
     def launch(self, stream: Any = None) -> None:
-        """Does the work again, in a stream, by default one of the device's own; returns at once."""
+        """Repeats the work and returns at once.
+
+        Args:
+            stream: A Stream, a CUstream as an int, or a stream of PyTorch, CuPy or Numba. Default:
+                a stream of the device.
+
+        Raises:
+            DriverError: The driver refuses the launch.
+        """
         if self._executable is None:
             self._executable = self.instantiate()
         self._executable.launch(stream)
 
     def check(self, epoch: int | None = None) -> Check:
-        """Waits, and compares memory with what it was in an epoch, by default the last. Raises
-        DriverError where the work failed, Error where the epoch's contents are lost.
+        """Waits for the work and compares memory with an epoch.
+
+        Args:
+            epoch: The number of the epoch. Default: the last one.
+
+        Raises:
+            DriverError: The work failed.
+            Error: The contents of the epoch are gone.
         """
         of = self.span.last if epoch is None else epoch
         assert of is not None
@@ -150,16 +182,21 @@ class Rebuilt(Graph):
         return Check(of, self._address_map.compare(after, self._first))
 
     def where(self, region: int) -> int:
-        """The address at which a region is now. Raises Error for one that is not here."""
+        """Returns the present address of a region.
+
+        Args:
+            region: The id of the region.
+
+        Raises:
+            Error: The work does not use this region.
+        """
         row = _row(self.span, region)
         if row < 0 or row not in self.span.regions.tolist():
             raise Error(f"no region {region} between epochs {self.span.first} and {self.span.last}")
         return self._address_map.now(row)
 
     def close(self) -> None:
-        """Waits, and gives back the memory, its addresses and the code, unless an executable graph
-        that instantiate() made still uses them.
-        """
+        """Waits, and frees memory, addresses and code that no other executable graph uses."""
         if self._executable is not None:
             with contextlib.suppress(Error):  # the work failed, or a stream is captured
                 self.device.synchronize()
@@ -176,12 +213,7 @@ def rebuild(
     device: Device | None = None,
     order: str = "streams",
 ) -> Rebuilt:
-    """The launches, copies and sets that a process submitted between two epochs, as a graph.
-
-    order: "streams": as streams, events and waits of the host ordered them; "serial": one after the
-    other, as they were submitted. What was copied from the host is taken from the next epoch. The
-    run has to be recorded with --params. Raises Error for what can't be done again, and why.
-    """
+    """Makes a graph of recorded work. Graph.from_run describes the arguments."""
     of = run.process(process)
     first, last = epochs
     found = span(of, first, last, order)
@@ -197,7 +229,7 @@ Graph._rebuild = rebuild  # Graph.from_run(), which can't import what is built o
 
 
 def build(builder: WorkBuilder) -> Graph:
-    """The steps of a span as a graph."""
+    """Makes a graph of the steps of a span."""
     graph = Graph.new(builder.replay_context.device)
     made: list[Any] = []
     for step in builder.span.steps:
@@ -207,14 +239,14 @@ def build(builder: WorkBuilder) -> Graph:
 
 
 def check_kinds(found: Span) -> None:
-    """Raises Error for regions whose contents are not recorded."""
+    """Raises Error if a region has contents that are not recorded."""
     for number, kind in _kinds(found):
         if kind == "array":
             raise Error(f"can't be replayed: region {number} is {ARRAY}")
 
 
 def written_by_others(found: Span) -> list[str]:
-    """The regions that others than the span's steps may have written to, a line each."""
+    """Returns one line per region that others may have written to, such as the host."""
     return [
         f"region {number} is {OTHERS[kind]}" for number, kind in _kinds(found) if kind in OTHERS
     ]
