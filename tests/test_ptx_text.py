@@ -96,6 +96,7 @@ def test_malformed_instructions_are_unsupported(instruction: str) -> None:
         (HEADER + ".entry k() { /* ", "unterminated comment"),
         (HEADER + "/* a\n\nb */\n.frobnicate;", "line 7: unexpected"),
         (HEADER + ".global .u32 x[2] = {1, 2, 3};", "more initial values than x has room for"),
+        (HEADER + ".global .pred x = 1;", "x is of a type that has no size in memory"),
         (HEADER + ".global .u32 x = y;", "nothing is named y"),
         (HEADER + ".extern .global .u32 x;", "extern variable x is defined nowhere"),
         (HEADER + ".global .u64 a = b; .global .u64 b = a;", "refers to itself"),

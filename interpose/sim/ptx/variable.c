@@ -217,6 +217,8 @@ struct ptx_variable *ptx_parse_variable(struct ptx_source *s, const struct ptx_d
 
 	v->line = s->token.line;
 	v->name = ptx_name(s);
+	if (!i.element)
+		ptx_reject(s, v->line, "%s is of a type that has no size in memory", v->name);
 	v->space = (uint8_t)space;
 	v->type = (uint8_t)d->type;
 	v->managed = d->managed;
