@@ -652,4 +652,4 @@ print(record.run("/bin/true", ["true"], dict(os.environ)))
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout == "(0, False)\n"
+    assert done.stdout == "(0, False, None)\n"

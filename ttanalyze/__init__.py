@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ttanalyze.util import libraries as paths
     from ttanalyze.verbs import (
         blame,
+        check,
         diff,
         doctor,
         events,
@@ -64,6 +65,7 @@ VALUES = {
 MODULES = {
     "align": "core.align",
     "blame": "verbs.blame",
+    "check": "verbs.check",
     "control": "integrations.control",
     "delays": "core.delays",
     "demangle": "code.demangle",
@@ -101,6 +103,7 @@ __all__ = [
     "Run",
     "align",
     "blame",
+    "check",
     "control",
     "delays",
     "demangle",

@@ -17,6 +17,7 @@ import typer
 from ttanalyze import __version__
 from ttanalyze.cli import (
     blame,
+    check,
     diff,
     doctor,
     events,
@@ -79,6 +80,7 @@ for verb in (  # in the order of the help
     sass,
     reduce,
     race,
+    check,
 ):
     app.registered_commands += verb.verbs.registered_commands
 

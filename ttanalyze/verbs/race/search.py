@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import signal
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -26,14 +25,13 @@ from ttanalyze.verbs.diff import DiffReport, Divergence, ProcessDiff, diff
 from ttanalyze.verbs.race import pairs
 from ttanalyze.verbs.race.instructions import late
 from ttanalyze.verbs.race.report import Finding, RaceReport
-from ttanalyze.verbs.record.run import record
+from ttanalyze.verbs.record.series import Recording, Series
 from ttanalyze.verbs.reduce import places, reduce
 from ttanalyze.verbs.reduce.search import NothingError
 
 STATE = "race.json"
 RECORDED = {"TT_PARAMS": "1", "TT_DETERMINISTIC": "1"}
 MOST = 0xFFFFFFFF
-OURS = (b"ttanalyze: ", b"ttanalyze simulator: ")
 SCALES = (10, 1)  # of the delay, by seed
 REFERENCE, AGAIN = "reference", "again"
 
@@ -79,15 +77,6 @@ class Settings:
             raise Error("--delay 0 and --launch-delay 0: nothing would be delayed")
 
 
-@dataclass(frozen=True)
-class Recording:
-    """A run as far as it can be compared. output: what the program printed."""
-
-    run: Path
-    status: int
-    output: bytes
-
-
 class Race:
     """The search in a folder, which holds the runs; one that was interrupted there goes on."""
 
@@ -102,6 +91,7 @@ class Race:
         """Raises Error where the folder has something else in it."""
         settings.check()
         self.settings, self.out = settings, out
+        self._series = Series(out, settings.command, settings.sim)
         self._types = dict(types) if types else None
         self._tolerance = tolerance
         self._varying: set[tuple[int, int]] = set()  # process and region
@@ -142,27 +132,7 @@ class Race:
 
         Raises Error where it can't be recorded.
         """
-        settings, run, log = self.settings, self.out / name, self.out / f"{name}.log"
-        ended = self.out / f"{name}.status"
-        status = _number(ended)
-        if status is None:
-            with open(log, "wb", opener=private) as file:
-                done = record(
-                    settings.command,
-                    run,
-                    {**settings.record, **NO_DELAYS, **variables},
-                    sim=settings.sim,
-                    force=True,
-                    output=file,
-                )
-            if done.signal == signal.SIGINT:
-                raise KeyboardInterrupt
-            if not done.processes:
-                raise Error(f"{done.line(settings.command[0])}; what it printed is in {log}")
-            status = done.status
-            with replacing(ended, private) as whole:
-                whole.write(str(status).encode())
-        return Recording(run, status, _without_ours(log.read_bytes()))
+        return self._series.recording(name, {**self.settings.record, **NO_DELAYS, **variables})
 
     def variables(self, seed: int) -> dict[str, str]:
         """What a seed's recording is told."""
@@ -171,11 +141,6 @@ class Race:
         )
         given = {"TT_DELAY": delay, "TT_LAUNCH_DELAY": self.settings.launch_delay}
         return {"TT_DELAY_SEED": str(seed)} | {k: str(v) for k, v in given.items() if v}
-
-    def _forget(self, name: str) -> None:
-        shutil.rmtree(self.out / name, ignore_errors=True)
-        for ending in ("log", "status"):
-            (self.out / f"{name}.{ending}").unlink(missing_ok=True)
 
     # ---- comparing ----
 
@@ -266,7 +231,7 @@ class Race:
             self._same.append(seed)
             self._note()
             if not self.settings.keep:
-                self._forget(name)
+                self._series.forget(name)
             return None
         if seed not in self._other:
             self._other.append(seed)
@@ -303,7 +268,7 @@ class Race:
         """What is other with exactly these delays."""
         path = self.out / f"{name}.json"
         _write(path, config)
-        self._forget(name)
+        self._series.forget(name)
         return self.compare(reference, self.recording(name, {"TT_DELAY_LOAD": str(path)}))
 
     def _reduce(self, reference: Recording, found: Finding, config: delays.Config) -> None:
@@ -321,7 +286,7 @@ class Race:
             found.notes.append(f"not reduced: {e}")
             return
         finally:
-            self._forget(name)
+            self._series.forget(name)
             (self.out / f"{name}.json").unlink(missing_ok=True)
         found.tests, found.reduced = reduction.runs, True
         fewest = f"seed-{found.seed}-fewest"
@@ -356,20 +321,6 @@ def _plain(settings: Settings) -> dict[str, Any]:
 def _write(path: Path, config: delays.Config) -> None:
     with replacing(path, private) as file:
         file.write(config.to_json().encode())
-
-
-def _number(path: Path) -> int | None:
-    """In a file; None where it is not there, or not whole."""
-    try:
-        return int(path.read_text())
-    except (FileNotFoundError, ValueError):
-        return None
-
-
-def _without_ours(output: bytes) -> bytes:
-    """Without the lines of the recorder and the simulator, which name folders."""
-    lines = output.splitlines(keepends=True)
-    return b"".join(line for line in lines if not line.startswith(OURS))
 
 
 def remove(folder: Path) -> None:

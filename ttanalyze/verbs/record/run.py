@@ -45,6 +45,7 @@ FORWARDED = {
     signal.SIGUSR1,
     signal.SIGUSR2,
 }
+ENDING = {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM}
 HEADER = ffi.sizeof("struct tt_file_header")
 RECORDS = {"epochs.bin": "struct tt_epoch", "launches.bin": "struct tt_launch"}
 WARNED_OF = {
@@ -63,6 +64,7 @@ class Recorded:
         status: The exit status of the program, 128 + N if signal N ended it, 124 if the time limit
             did.
         signal: The signal that ended the program, else None.
+        interrupted: The signal that asked ttanalyze to end, else None.
         processes: The number of recorded processes.
         epochs: The number of epochs.
         launches: The number of replayable launches.
@@ -75,6 +77,7 @@ class Recorded:
     out: Path
     status: int
     signal: int | None
+    interrupted: int | None
     processes: int
     epochs: int
     launches: int
@@ -166,7 +169,7 @@ def record(
         if delays := environment.get("TT_DELAY_LOAD"):  # wherever the program goes from here
             environment["TT_DELAY_LOAD"] = os.path.abspath(delays)
         limit = options.parse_seconds(environment.get("TT_TIMEOUT") or "0")
-        status, late = run(path, argv, environment, limit, output, warn)
+        status, late, interrupted = run(path, argv, environment, limit, output, warn)
     seconds = time.monotonic() - began
     died = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     code = 128 + died if died is not None else os.WEXITSTATUS(status)
@@ -175,7 +178,8 @@ def record(
     info = note_exit(out, {"status": code, "signal": died, "seconds": round(seconds, 6)}, warn)
     sums, told = _sums(out), [(one, _flags(_folder(out, one))) for one in _processes(info)]
     warnings = sum(_warnings(out, *process) for process in told)
-    return Recorded(out, code, died, *sums, warnings, _incomplete(told, sums[0]), seconds)
+    incomplete = _incomplete(told, sums[0])
+    return Recorded(out, code, died, interrupted, *sums, warnings, incomplete, seconds)
 
 
 # ---- before ----
@@ -190,13 +194,13 @@ def driver_loads() -> bool:
     return True
 
 
-def default_out(program: str) -> Path:
+def default_out(program: str, ending: str = ".tt") -> Path:
     """PROGRAM.tt in the current directory, or PROGRAM-2.tt and so on where that is taken."""
     name = os.path.basename(program) or "run"
-    out = Path(f"{name}.tt")
+    out = Path(f"{name}{ending}")
     number = 2
     while os.path.lexists(out):
-        out = Path(f"{name}-{number}.tt")
+        out = Path(f"{name}-{number}{ending}")
         number += 1
     return out
 
@@ -267,8 +271,9 @@ def run(
     seconds: float = 0,
     output: BinaryIO | None = None,
     warn: Callable[[str], None] | None = None,
-) -> tuple[int, bool]:
-    """Runs the program to its end; gives its wait status, and whether it was ended from here.
+) -> tuple[int, bool, int | None]:
+    """Runs the program to its end; gives its wait status, whether it was ended from here, and the
+    signal that asked us to end.
 
     seconds: after which the recorder ends a process, and what else is there is ended from here,
     which warn is told; 0 for never.
@@ -283,16 +288,19 @@ def run(
     )  # where it is ignored there is nothing to wait for
     watched = FORWARDED | {signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    interrupted: int | None = None
     try:
         child = spawn(program, argv, environment, mask, output)
         limit = TimeLimit(seconds or math.inf, child, Path(environment.get("TT_OUT", "")), tell)
         while True:
             # Another thread of this process may take the signal that the program has ended.
             info = signal.sigtimedwait(watched, min(LOOK_SECONDS, limit.wait()))
+            if info is not None and info.si_signo in ENDING:
+                interrupted = info.si_signo
             pid, status = os.waitpid(child, os.WNOHANG)
             if pid == child:
                 limit.finish()
-                return status, limit.enforced
+                return status, limit.enforced, interrupted
             limit.look()
             if info is not None and info.si_signo in FORWARDED and info.si_code <= 0:
                 # From a process. What the terminal sends, it sends to the program as well.

@@ -1,0 +1,220 @@
+"""`ttanalyze check`: the frame of all checks, on programs that differ from run to run."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import support
+from tests.support import Cli, Outcome
+from ttanalyze.verbs.check import findings
+
+Check = Callable[..., Outcome]
+
+
+@pytest.fixture
+def varies(built: Path, tmp_path: Path) -> Callable[..., list[str]]:
+    """The command of a program that does the same in each run, or not, by its mode."""
+    program = support.build_program("shim_varies", built)
+
+    def command(mode: str, steps: int = 4) -> list[str]:
+        return [str(program), mode, str(steps), str(tmp_path / "counter")]
+
+    return command
+
+
+@pytest.fixture
+def check(cli: Cli, tmp_path: Path) -> Check:
+    """`ttanalyze check` on the simulator, in the folder "out"."""
+
+    def run(command: list[str], *options: str) -> Outcome:
+        return cli("check", "--sim", "-o", tmp_path / "out", *options, "--", *command)
+
+    return run
+
+
+def report(outcome: Outcome) -> Any:
+    return json.loads(outcome.stdout)
+
+
+@pytest.mark.native
+def test_a_program_that_does_the_same_is_clean(
+    check: Check, varies: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    outcome = check(varies("clean"))
+    assert outcome.status == 0
+    assert "determinism  clean" in outcome.stdout and "100 %  100 %" in outcome.stdout
+    said = outcome.stderr.splitlines()
+    assert "runs the program" in said[0] and str(tmp_path / "out") in said[0]
+    assert "to go, about" in said[1]
+    assert len((tmp_path / "out" / "log").read_text().splitlines()) == len(said)
+
+
+@pytest.mark.native
+def test_a_second_call_repeats_no_recording(
+    check: Check, varies: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    command = varies("clean")
+    first = report(check(command, "--json", "-q"))
+    count = (tmp_path / "counter").read_text()
+    again = report(check(command, "--json", "-q"))
+    assert (tmp_path / "counter").read_text() == count
+    assert again["outcomes"] == first["outcomes"]
+    refused = check([*command[:2], "5", command[3]], "-q")
+    assert refused.status == 2 and "--force replaces it" in refused.stderr
+    assert check([*command[:2], "5", command[3]], "-q", "--force").status == 0
+
+
+@pytest.mark.native
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        ("fails", "ended with status 4"),
+        ("memory", "ran out of GPU memory and ended with status 3"),
+    ],
+)
+def test_a_program_that_fails_is_not_clean(
+    check: Check, varies: Callable[..., list[str]], mode: str, why: str
+) -> None:
+    outcome = check(varies(mode), "-q")
+    assert outcome.status == 2
+    assert "failed" in outcome.stdout and why in outcome.stdout
+
+
+@pytest.mark.native
+def test_a_program_that_hangs_is_not_clean(
+    check: Check, varies: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "counter").write_text("1")
+    outcome = check(varies("hang"), "-q", "--timeout", "1")
+    assert outcome.status == 2
+    assert "did not end within 1 s" in outcome.stdout
+
+
+@pytest.mark.native
+def test_a_program_without_gpu_work_is_not_covered(check: Check) -> None:
+    outcome = check(["true"], "--json", "-q")
+    assert outcome.status == 2
+    assert {one["status"] for one in report(outcome)["outcomes"]} == {findings.NOT_COVERED}
+
+
+@pytest.mark.native
+def test_before_restores_what_the_program_needs(
+    check: Check, varies: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    restore = ("--before", f"rm -f {tmp_path / 'counter'}")
+    assert check(varies("seed"), "-q", *restore).status == 0
+    outcome = check(varies("seed"), "-q", "-f", "--before", "exit 3")
+    assert outcome.status == 2 and "--before exit 3: ended with status 3" in outcome.stdout
+
+
+@pytest.mark.native
+def test_an_interrupted_check_says_so_and_resumes(
+    varies: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """The second run hangs until SIGTERM; the next call makes only this recording again."""
+    command = ["check", "--sim", "-q", "-o", str(tmp_path / "out"), "--", *varies("hang")]
+    environment = support.bare_environment(**support.sanitizer_runtimes())
+    with subprocess.Popen(
+        [sys.executable, "-m", "ttanalyze", *command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        until = time.monotonic() + 60
+        while not (tmp_path / "out" / "again" / "p0").exists():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        child.send_signal(signal.SIGTERM)
+        stdout, _ = child.communicate(timeout=60)
+    assert child.returncode == 2
+    assert "interrupted; the same command" in stdout
+    (tmp_path / "counter").write_text("0")
+    assert support.ttanalyze(*command).status == 0
+    assert (tmp_path / "counter").read_text() == "1\n"
+
+
+def test_exit_statuses() -> None:
+    def status(*statuses: str, strict: bool = False, interrupted: bool = False) -> int:
+        outcomes = [findings.Outcome("x", one) for one in statuses]
+        told = findings.CheckReport([], "", outcomes, 0, interrupted, 0)
+        return told.exit_status(strict)
+
+    assert status("clean", "not covered") == 0
+    assert status("clean", "not covered", strict=True) == 2
+    assert status("not covered") == 2
+    assert status("clean", "failed") == 2
+    assert status("found", "failed", "not covered", strict=True) == 1
+    assert status("clean", interrupted=True) == 2
+    assert status("found", interrupted=True) == 1
+
+
+# What the standard requires of a log; of a member that may be left out, what it requires of that.
+SARIF = {
+    "": ("version", "runs"),
+    "runs": ("tool",),
+    "runs.tool": ("driver",),
+    "runs.tool.driver": ("name",),
+    "runs.tool.driver.rules": ("id",),
+    "runs.invocations": ("executionSuccessful",),
+    "runs.invocations.toolExecutionNotifications": ("message",),
+    "runs.results": ("message",),
+}
+LEVELS = ("none", "note", "warning", "error")
+
+
+def _members(value: Any, path: str = "") -> Any:
+    """Each object of a document, with the names that lead to it."""
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, dict):
+            yield path, one
+            for name, member in one.items():
+                yield from _members(member, f"{path}.{name}".lstrip("."))
+
+
+@pytest.mark.native
+def test_sarif_has_what_the_standard_requires(
+    check: Check, varies: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    log = tmp_path / "log.sarif"
+    assert check(varies("seed"), "-q", "--quick", "--sarif", str(log)).status == 1
+    whole = json.loads(log.read_text())
+    assert whole["version"] == "2.1.0"
+    for path, member in _members(whole):
+        assert set(SARIF.get(path, ())) <= set(member)
+        assert member.get("level", "none") in LEVELS
+        if "message" in member:
+            assert member["message"]["text"]
+    (run,) = whole["runs"]
+    (result,) = run["results"]
+    assert result["ruleId"] in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"].startswith("file:///")
+    assert place["region"]["startLine"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--only", "nothing", "--", "true"), "unknown check 'nothing'; expected"),
+        (("--runs", "1", "--", "true"), "--runs 1: expected at least 2"),
+        (("--for", "x", "--", "true"), "--for x: expected a time"),
+        (("--ignore", "(", "--", "true"), "--ignore (: "),
+        (("--", "./no-such-program"), "./no-such-program: not found"),
+        (("-o", "/", "--", "true"), "/ exists; choose another folder"),
+    ],
+)
+def test_what_cannot_be_checked(
+    options: tuple[str, ...], why: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = cli("check", "--sim", *options)
+    assert outcome.status == 2 and why in outcome.stderr and outcome.stderr.count("\n") == 1

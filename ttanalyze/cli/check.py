@@ -1,0 +1,148 @@
+"""The options of `ttanalyze check`."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from typer import Argument, Option, Typer
+
+from ttanalyze.cli import common
+from ttanalyze.cli.record_options import recorder_options
+from ttanalyze.errors import Error
+from ttanalyze.output import text
+from ttanalyze.output.files import private
+
+if TYPE_CHECKING:
+    pass
+
+verbs = Typer()
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+EXAMPLES = """\b
+Examples:
+  Run all checks of a program:
+    ttanalyze check -- python train.py
+  Run one check, on the simulator:
+    ttanalyze check --sim --only determinism -- examples/build/training
+  Restore what the program needs before each run, and stop runs that hang:
+    ttanalyze check --before 'git checkout state.bin' --timeout 300 -- ./app
+  Look for rare differences for ten minutes; a buffer with the time may differ:
+    ttanalyze check --only determinism --for 10m --ignore clock -- ./app
+"""
+
+
+@verbs.command(context_settings={"allow_interspersed_args": False}, epilog=EXAMPLES)
+@recorder_options("epoch", "timeout")
+def check(
+    command: list[str] = Argument(
+        ..., metavar="PROGRAM", help="The program to run, and its arguments."
+    ),
+    only: str | None = Option(
+        None, metavar="CHECKS", help="Run only these checks, separated by commas."
+    ),
+    quick: bool = Option(
+        False, "--quick", help="Make no recordings that only explain what was found."
+    ),
+    strict: bool = Option(
+        False, "--strict", help="End with status 2 if a check did not cover the program."
+    ),
+    out: Path | None = Option(
+        None,
+        "--out",
+        "-o",
+        metavar="DIR",
+        help="Folder of the recordings (default PROGRAM.check); an interrupted check resumes.",
+    ),
+    *,
+    recorded: dict[str, object],
+    before: str | None = Option(
+        None, metavar="CMD", help="Run this shell command before each run of the program."
+    ),
+    ignore: list[str] = Option(
+        [],
+        metavar="REGEX",
+        help="Leave out findings whose kernel, memory or source line matches; may be repeated.",
+    ),
+    runs: int = Option(2, metavar="N", help="Compare N recordings in the determinism check."),
+    duration: str = Option(
+        "0",
+        "--for",
+        metavar="TIME",
+        help="Compare recordings until one differs, or for this time, such as 90, 10m or 2h.",
+    ),
+    sarif: Path | None = Option(
+        None, metavar="FILE", help="Also write the findings to a file, as SARIF 2.1.0."
+    ),
+    sim: bool = Option(False, "--sim", help="Use the simulator instead of a GPU."),
+    force: bool = Option(
+        False, "--force", "-f", help="Start again instead of resuming the check in the folder."
+    ),
+    json: common.JsonOption = False,
+    quiet: common.QuietOption = False,
+) -> int:
+    """Run a program under several checks, and name the culprit of each fault.
+
+    The verb says first how often it will run the program. Exit status 0: all checks are clean; 1:
+    something was found; 2: an error, or no check covered the program.
+    """
+    from ttanalyze.verbs.check import check as run
+    from ttanalyze.verbs.check import choose
+    from ttanalyze.verbs.check.sarif import sarif_text
+    from ttanalyze.verbs.check.session import Settings, remove
+    from ttanalyze.verbs.check.show import check_text
+    from ttanalyze.verbs.record.run import default_out
+
+    if runs < 2:
+        raise Error(f"--runs {runs}: expected at least 2")
+    checks = choose(only)
+    common.check_output(sarif)
+    settings = Settings(
+        tuple(command),
+        record={name: value for name, value in recorded.items() if value is not None},
+        before=before,
+        ignore=tuple(ignore),
+        runs=runs,
+        seconds=_seconds(duration),
+        quick=quick,
+        sim=sim,
+    )
+    folder = out or default_out(command[0], ".check")
+    if force:
+        remove(folder)
+    say = None if quiet else common.say
+    with common.progress_bar("recording", quiet) as progress, _interruptible():
+        report = run(settings, folder, checks, say=say, progress=progress)
+    common.write_file(folder / "report.json", report.to_json() + "\n", private)
+    if sarif is not None:
+        common.write_file(sarif, sarif_text(report) + "\n")
+    shown = (
+        report.to_json()
+        if json
+        else check_text(report, text.colours_wanted(1), common.screen_width())
+    )
+    common.print_text(shown)
+    return report.exit_status(strict)
+
+
+def _seconds(value: str) -> float:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh]?)", value)
+    if not match:
+        raise Error(f"--for {value}: expected a time, such as 90, 10m or 2h")
+    return float(match[1]) * UNITS[match[2]]
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Turns SIGTERM, as SIGINT, into an exception, so that the report is printed."""
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with common.interruptible():
+            yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,112 @@
+"""Runs the checks of a program, one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ttanalyze.errors import Error
+from ttanalyze.output import text
+from ttanalyze.util.progress import Progress
+from ttanalyze.verbs.check import determinism
+from ttanalyze.verbs.check.findings import (
+    CLEAN,
+    FAILED,
+    FOUND,
+    NOT_COVERED,
+    CheckReport,
+    Outcome,
+)
+from ttanalyze.verbs.check.session import Plan, Session, Settings
+from ttanalyze.verbs.record.series import NothingRecordedError
+
+
+class Check(Protocol):
+    """A module with one check. DESCRIPTION: what it looks for, in a few words."""
+
+    NAME: str
+    DESCRIPTION: str
+
+    def recordings(self, settings: Settings) -> Plan:
+        """The recordings that it makes."""
+
+    def examine(self, session: Session) -> Outcome:
+        """Looks for faults. Raises Error if it cannot."""
+
+
+CHECKS: tuple[Check, ...] = (determinism,)
+
+
+def choose(names: str | None) -> list[Check]:
+    """The checks with these names, "bounds,order", or all. Raises Error for an unknown name."""
+    if names is None:
+        return list(CHECKS)
+    known = {check.NAME: check for check in CHECKS}
+    wanted = dict.fromkeys(name.strip() for name in names.split(","))
+    for name in wanted:
+        if name not in known:
+            raise Error(f"--only {names}: unknown check {name!r}; expected {', '.join(known)}")
+    return [check for check in CHECKS if check.NAME in wanted]
+
+
+def check(
+    settings: Settings,
+    folder: Path,
+    checks: Sequence[Check] = CHECKS,
+    *,
+    say: Callable[[str], None] | None = None,
+    progress: Progress = None,
+) -> CheckReport:
+    """Records the program into a folder as often as the checks need, and says what they find.
+
+    say: is told in a line what happens. progress: recordings done and planned. A second call with
+    the same folder uses the finished recordings. An interrupt ends it; the report then has what was
+    found so far. Raises Error if the folder cannot be used.
+    """
+    began = time.monotonic()
+    session = Session(settings, folder, say=say, progress=progress)
+    session.announce([one.recordings(settings) for one in checks])
+    outcomes: list[Outcome] = []
+    interrupted = False
+    for one in checks:
+        if interrupted:
+            outcomes.append(Outcome(one.NAME, NOT_COVERED, "interrupted before it began"))
+            continue
+        session.begin()
+        try:
+            outcome = one.examine(session)
+        except KeyboardInterrupt:
+            interrupted = True
+            outcome = session.partial or Outcome(one.NAME, NOT_COVERED)
+            outcome.reason = "; ".join(filter(None, [outcome.reason, "interrupted"]))
+        except NothingRecordedError as e:
+            outcome = Outcome(one.NAME, FAILED if e.status else NOT_COVERED, str(e))
+        except Error as e:
+            outcome = session.partial or Outcome(one.NAME, FAILED)
+            outcome.reason = "; ".join(filter(None, [outcome.reason, str(e)]))
+        outcomes.append(_judged(session, outcome))
+        session.say(_line(outcome))
+    seconds = round(time.monotonic() - began, 3)
+    command = list(settings.command)
+    return CheckReport(command, str(folder), outcomes, session.runs, interrupted, seconds)
+
+
+def _judged(session: Session, outcome: Outcome) -> Outcome:
+    """The outcome without ignored findings; it is not clean if a recording failed."""
+    outcome.findings = session.kept(outcome.findings)
+    if outcome.status == FOUND and not outcome.findings:
+        outcome.status = CLEAN
+        outcome.reason = "; ".join(filter(None, [outcome.reason, "all findings are ignored"]))
+    if outcome.status == CLEAN:
+        faults = [fault for one in session.used.values() if (fault := session.fault(one))]
+        if faults:
+            outcome.status, outcome.reason = FAILED, faults[0]
+    return outcome
+
+
+def _line(outcome: Outcome) -> str:
+    if outcome.status == FOUND:
+        return f"{outcome.check}: {text.count(len(outcome.findings), 'finding')}"
+    return f"{outcome.check}: {outcome.status}" + (f": {outcome.reason}" if outcome.reason else "")

@@ -1,0 +1,136 @@
+"""Whether the program does the same in each run, and what makes it differ."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+
+from ttanalyze.errors import Error
+from ttanalyze.format import event_kinds, layout, open_run
+from ttanalyze.format.process import Process
+from ttanalyze.verbs.check import difference
+from ttanalyze.verbs.check.findings import (
+    CLEAN,
+    CONFIRMED,
+    FOUND,
+    NOT_COVERED,
+    Finding,
+    Outcome,
+)
+from ttanalyze.verbs.check.session import Plan, Session, Settings
+from ttanalyze.verbs.diff import DiffReport
+from ttanalyze.verbs.record.run import TIMED_OUT
+from ttanalyze.verbs.record.series import Recording
+
+NAME = "determinism"
+DESCRIPTION = "runs that do not do the same: other parameters, inputs, launches or results"
+CAPTURING = layout.constant("TT_EVENTF_CAPTURING")
+ON_DEVICE = [
+    number
+    for number, kind in enumerate(layout.REGION_KINDS)
+    if kind and kind not in ("host", "host-registered")
+]
+
+
+def recordings(settings: Settings) -> Plan:
+    """Two recordings, or as many as asked for."""
+    return Plan(("plain", *_names(settings)))
+
+
+def _names(settings: Settings) -> list[str]:
+    return ["again", *(f"again-{number}" for number in range(2, settings.runs))]
+
+
+def examine(session: Session) -> Outcome:
+    """Compares recordings of digests until two differ, and says what makes them differ."""
+    began = time.monotonic()
+    settings, first = session.settings, session.plain()
+    if first.status == TIMED_OUT:
+        session.sound(first)
+    more = (f"again-{number}" for number in itertools.count(settings.runs))
+    agreed = 0
+    outcome = Outcome(NAME, CLEAN)
+    for name in itertools.chain(_names(settings), more):
+        if agreed >= settings.runs - 1 and time.monotonic() - began >= settings.seconds:
+            break
+        outcome = _compare(session, outcome, first, session.plain(name))
+        if outcome.status != CLEAN:
+            return outcome
+        agreed += 1
+        if agreed > 1:
+            session.forget(name)
+    outcome.reason = confidence(agreed)
+    return outcome
+
+
+def confidence(agreed: int) -> str:
+    """What it means that so many runs agree with the first one: the rule of three."""
+    line = f"{agreed + 1} runs agree"
+    if agreed <= 3:
+        return line
+    share = 300 / agreed
+    return f"{line}: less than {share:.2g} % of runs differ (95 % confidence)"
+
+
+def _compare(session: Session, outcome: Outcome, first: Recording, other: Recording) -> Outcome:
+    """The outcome after another recording."""
+    if not other.run.exists():  # of an earlier call: it was removed because it agreed
+        return outcome
+    faults = [session.fault(one) for one in (first, other)]
+    if first.status != other.status:
+        ended = f"{_ending(first)} in one run and with {_ending(other)} in another"
+        said = f"The program ended with {ended}."
+        command = ["cat", str(other.log if other.status else first.log)]
+        outcome.status = FOUND
+        outcome.findings = [Finding(NAME, "exit status", CONFIRMED, said, command=command)]
+        return outcome
+    for fault in filter(None, faults):
+        raise Error(fault)
+    report = difference.compare(first.run, other.run)
+    if report is None:
+        outcome.status = NOT_COVERED
+        outcome.reason = "nothing to compare: no epoch holds memory, and no call was recorded"
+        return outcome
+    outcome.launches, outcome.bytes = _coverage(first, report)
+    found = difference.first(session, report)
+    if found is None:
+        return outcome
+    outcome.status, outcome.reason = FOUND, "two runs differ"
+    outcome.findings = [difference.finding(NAME, found)]
+    return outcome
+
+
+def _ending(recording: Recording) -> str:
+    status = recording.status
+    return f"signal {status - 128}" if status > 128 else f"status {status}"
+
+
+def _coverage(recording: Recording, report: DiffReport) -> tuple[float | None, float | None]:
+    """The shares of launches whose results an epoch has, and of the allocated bytes that an epoch
+    has.
+    """
+    launches = seen = size = held = 0
+    matched = {found.process_a for found in report.processes}
+    for process in open_run(recording.run).processes:
+        seqs = launch_seqs(process)
+        launches += len(seqs)
+        usable = process.epochs["flags"] & layout.REFUSED == 0
+        if process.index in matched and usable.any():
+            last = int(process.coverage.whole[usable].max())
+            seen += int(np.searchsorted(seqs, last, "right"))
+        regions = process.regions
+        device = np.isin(regions.birth["kind"], ON_DEVICE)
+        size += int(regions.size[device].sum())
+        has_epoch = np.searchsorted(np.flatnonzero(usable), [regions.born, regions.died])
+        good = device & (regions.flags & layout.CAPTURED != 0) & (has_epoch[1] > has_epoch[0])
+        held += int(regions.size[good].sum()) if process.index in matched else 0
+    return (seen / launches if launches else None), (held / size if size else None)
+
+
+def launch_seqs(process: Process) -> np.ndarray:
+    """The calls that the recorder counts as launches, in their order."""
+    columns = process.event_columns("seq", "kind", "result", "flags")
+    launch = np.isin(columns["kind"], event_kinds.LAUNCH) & (columns["result"] == 0)
+    return columns["seq"][launch & (columns["flags"] & CAPTURING == 0)]

@@ -1,0 +1,77 @@
+"""Findings as SARIF 2.1.0, which code hosts and editors show beside the source."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from ttanalyze import __version__
+from ttanalyze.core import stacks
+from ttanalyze.verbs.check.check import CHECKS
+from ttanalyze.verbs.check.findings import CONFIRMED, FAILED, CheckReport, Finding
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif_text(report: CheckReport) -> str:
+    """The report as a SARIF log with one run."""
+    ran = {outcome.check for outcome in report.outcomes}
+    rules = [
+        {"id": one.NAME, "shortDescription": {"text": one.DESCRIPTION}}
+        for one in CHECKS
+        if one.NAME in ran
+    ]
+    notes = [
+        {"level": "error" if one.status == FAILED else "note", "message": {"text": said}}
+        for one in report.outcomes
+        if (said := f"{one.check}: {one.status}" + (f": {one.reason}" if one.reason else ""))
+    ]
+    whole = not report.interrupted and all(one.status != FAILED for one in report.outcomes)
+    log = {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": {"name": "ttanalyze", "version": __version__, "rules": rules}},
+                "invocations": [
+                    {"executionSuccessful": whole, "toolExecutionNotifications": notes}
+                ],
+                "results": [_result(finding) for finding in report.findings],
+            }
+        ],
+    }
+    return orjson.dumps(log, option=orjson.OPT_INDENT_2).decode()
+
+
+def _result(found: Finding) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "ruleId": found.check,
+        "level": "error" if found.certainty == CONFIRMED else "warning",
+        "message": {"text": found.summary},
+        "properties": {"kind": found.kind, "certainty": found.certainty, "command": found.command},
+    }
+    line = found.call.line if found.call and found.call.line else None
+    place = _place(found.call.stack, line) if found.call and line else None
+    if place is not None:
+        result["locations"] = [{"physicalLocation": place}]
+    return result
+
+
+def _place(stack: list[str], line: str) -> dict[str, Any] | None:
+    """The file and line of the call; with its whole path, which the stack has."""
+    short = stacks.parse(line)
+    for frame in reversed([stacks.parse(one) for one in stack]):
+        if frame[0] == short[0] and frame[2] == short[2] and frame[1].endswith(short[1]):
+            place: dict[str, Any] = {"artifactLocation": {"uri": _uri(frame[1])}}
+            if frame[2]:
+                place["region"] = {"startLine": frame[2]}
+            return place
+    return None
+
+
+def _uri(file: str) -> str:
+    return Path(file).as_uri() if os.path.isabs(file) else quote(file)

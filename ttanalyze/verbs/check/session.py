@@ -1,0 +1,277 @@
+"""Runs the program for the checks, and keeps what it recorded.
+
+Invariant: a finished recording of the folder was made with the settings that the folder's state
+says, of the same program files; it is never made again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ttanalyze import options
+from ttanalyze.errors import Error, system_errors
+from ttanalyze.format import open_run
+from ttanalyze.format.files import read_json
+from ttanalyze.output import text
+from ttanalyze.output.files import private, replacing
+from ttanalyze.util.progress import Progress, tell
+from ttanalyze.verbs.check.findings import Finding, Outcome
+from ttanalyze.verbs.record import program
+from ttanalyze.verbs.record.run import TIMED_OUT, driver_loads
+from ttanalyze.verbs.record.series import Recording, Series
+
+STATE, LOG, SETTINGS = "check.json", "log", ".settings"
+OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+PLAIN = {"contents": "none", "deterministic": True, "params": True, "cpu_callstack": "auto"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """command: the program and its arguments. record: options of `record` by name, for all
+    recordings. before: a shell command that restores what the program needs. ignore: regular
+    expressions of names that findings may not have. runs: recordings of the program that are
+    compared with each other; seconds: or as many as fit into this time. quick: make no recording
+    that only explains a finding.
+    """
+
+    command: tuple[str, ...]
+    record: Mapping[str, Any] = field(default_factory=dict)
+    before: str | None = None
+    ignore: tuple[str, ...] = ()
+    runs: int = 2
+    seconds: float = 0
+    quick: bool = False
+    sim: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The recordings that a check makes: names of those that it always makes, and how many more it
+    makes at most to explain what it finds.
+    """
+
+    names: tuple[str, ...]
+    more: int = 0
+
+
+class Session:
+    """A folder of recordings of one program. say: is told in a line what happens; the log has these
+    lines, too. used: the recordings of the present check; partial: what it knows so far.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        folder: Path,
+        *,
+        say: Callable[[str], None] | None = None,
+        progress: Progress = None,
+    ) -> None:
+        """Raises Error if the program cannot be run, or if the folder has something else in it."""
+        if not settings.command:
+            raise Error("expected a program")
+        self.settings, self.folder = settings, folder
+        self.partial: Outcome | None = None
+        self.used: dict[str, Recording] = {}
+        self.durations: dict[str, float] = {}
+        self._say, self._progress = say, progress
+        self._ignore = [_expression(one) for one in settings.ignore]
+        self._series = Series(folder, settings.command, settings.sim, self.say)
+        self._planned: set[str] = set()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        wanted, state = _plain(self.settings), self.folder / STATE
+        if not self.settings.sim and not driver_loads():
+            raise Error("no GPU driver (libcuda.so.1) found; add --sim to use the simulator")
+        options.variables(self.settings.record, os.environ)
+        with system_errors(self.folder):
+            if state.exists():
+                if read_json(state) != wanted:
+                    raise Error(
+                        f"{self.folder} has a check of another program or with other options; "
+                        "--force replaces it"
+                    )
+            elif self.folder.exists() and any(self.folder.iterdir()):
+                raise Error(f"{self.folder} exists; choose another folder for -o")
+            self.folder.mkdir(0o700, exist_ok=True)
+        with replacing(state, private) as file:
+            file.write(orjson.dumps(wanted, option=orjson.OPT_INDENT_2))
+
+    # ---- what is said ----
+
+    def say(self, line: str) -> None:
+        """Says a line, and adds it to the log of the folder."""
+        if self._say:
+            self._say(line)
+        stamp = time.strftime("%H:%M:%S")
+        with open(self.folder / LOG, "a", opener=private) as log:
+            log.write(f"{stamp} {text.printable(line)}\n")
+
+    def begin(self) -> None:
+        """A check begins."""
+        self.partial = None
+        self.used = {}
+
+    def announce(self, plans: list[Plan]) -> None:
+        """Says how often the program will run."""
+        self._planned = {name for plan in plans for name in plan.names}
+        done = sum(self._series.finished(name) is not None for name in self._planned)
+        runs = text.count(len(self._planned) - done, "time")
+        line = f"check runs the program {runs}"
+        if done:
+            line += f" ({text.count(done, 'recording')} of an earlier call can be used)"
+        if more := sum(plan.more for plan in plans):
+            line += f", and at most {text.count(more, 'time')} more to explain what it finds"
+        if self.settings.seconds:
+            line += f"; it repeats the program for {self.settings.seconds:.10g} s"
+        self.say(f"{line}; recordings and log are in {self.folder}")
+
+    # ---- recording ----
+
+    def record(self, name: str, **given: Any) -> Recording:
+        """Records the program with these options of `record`, or gives the finished recording of
+        this name. Check fault() of it: the program may have failed.
+
+        Raises Error if the program cannot be recorded, or if this name has other options.
+        """
+        given = {**self.settings.record, **{k: v for k, v in given.items() if v is not None}}
+        variables = {**NO_DELAYS, **options.variables(given, os.environ)}
+        found = self._series.finished(name)
+        if found is None:
+            self._check_disk()
+            self._run_before(name)
+            with replacing(self.folder / f"{name}{SETTINGS}", private) as file:
+                file.write(orjson.dumps(variables))
+            found = self._series.recording(name, variables)
+            self.durations[name] = found.seconds
+            self._tell_time(name, found)
+        elif orjson.loads((self.folder / f"{name}{SETTINGS}").read_bytes()) != variables:
+            raise Error(f"{found.run}: recorded with other options; --force replaces it")
+        self.used[name] = found
+        return found
+
+    def plain(self, name: str = "plain") -> Recording:
+        """A recording of digests, parameters and call stacks, at the epochs that the user chose;
+        the one named "plain" is for all checks.
+        """
+        return self.record(name, **PLAIN)
+
+    def forget(self, name: str) -> None:
+        """Removes the run of a recording that nothing refers to. The recording stays finished."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    @property
+    def runs(self) -> int:
+        """How many recordings the folder has."""
+        return len(list(self.folder.glob("*.status")))
+
+    def _check_disk(self) -> None:
+        if not os.access(self.folder, os.W_OK):
+            raise Error(f"{self.folder}: not writable")
+
+    def _run_before(self, name: str) -> None:
+        command = self.settings.before
+        if command is None:
+            return
+        with open(self.folder / f"{name}.before.log", "wb", opener=private) as log:
+            done = subprocess.run(
+                command, shell=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False
+            )
+        if done.returncode:
+            status = done.returncode if done.returncode > 0 else 128 - done.returncode
+            raise Error(f"--before {command}: ended with status {status}; see {log.name}")
+
+    def _tell_time(self, name: str, found: Recording) -> None:
+        left = [one for one in self._planned if self._series.finished(one) is None]
+        mean = sum(self.durations.values()) / len(self.durations)
+        line = f"recorded {name} in {found.seconds:.1f} s"
+        if left:
+            runs = text.count(len(left), "run")
+            line += f"; {runs} to go, about {mean * len(left):.1f} s"
+        self.say(line)
+        tell(self._progress, len(self._planned) - len(left), len(self._planned))
+
+    # ---- what became of the program ----
+
+    def fault(self, recording: Recording) -> str | None:
+        """Why a recording does not show what the program does: the program failed, hung or had too
+        little memory, or the recorder failed. None if nothing of that happened.
+        """
+        short = f"see {recording.log}"
+        if recording.status == TIMED_OUT and self.settings.record.get("timeout"):
+            seconds = self.settings.record["timeout"]
+            return f"the program did not end within {seconds} s (--timeout); {short}"
+        run = open_run(recording.run)
+        if recording.status:
+            status = recording.status
+            ended = f"signal {status - 128}" if status > 128 else f"status {status}"
+            results = [process.event_columns("result")["result"] for process in run.processes]
+            if any((result == OUT_OF_MEMORY).any() for result in results):
+                return f"the program ran out of GPU memory and ended with {ended}; {short}"
+            return f"the program ended with {ended}; {short}"
+        for process in run.processes:
+            if process.failure is not None:
+                return f"recording failed: {process.failure}"
+        return None
+
+    def sound(self, recording: Recording) -> Recording:
+        """The recording itself. Raises Error with its fault, if it has one."""
+        fault = self.fault(recording)
+        if fault:
+            raise Error(fault)
+        return recording
+
+    # ---- findings ----
+
+    def ignored(self, *names: str | None) -> bool:
+        """Whether --ignore leaves out what has one of these names."""
+        return any(one.search(name) for one in self._ignore for name in names if name)
+
+    def kept(self, findings: list[Finding]) -> list[Finding]:
+        """The findings that --ignore does not leave out."""
+        return [finding for finding in findings if not self.ignored(*finding.names())]
+
+
+# In place of what the environment says.
+NO_DELAYS = {"TT_DELAY": "", "TT_LAUNCH_DELAY": "", "TT_DELAY_LOAD": ""}
+
+
+def _expression(value: str) -> re.Pattern[str]:
+    try:
+        return re.compile(value)
+    except re.error as e:
+        raise Error(f"--ignore {value}: {e}") from None
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    """What recordings depend on, as it comes back from JSON: the settings, and the program and the
+    Python scripts that the command names, as they are now.
+    """
+    known = asdict(settings)
+    names = ("command", "record", "before", "sim")
+    scripts = [word for word in settings.command[1:] if word.endswith(".py")]
+    paths = [program.find(settings.command[0]), *filter(os.path.isfile, scripts)]
+    stats = {path: os.stat(path) for path in paths}
+    files = {path: [stat.st_size, stat.st_mtime_ns] for path, stat in stats.items()}
+    return orjson.loads(orjson.dumps({**{name: known[name] for name in names}, "files": files}))
+
+
+def remove(folder: Path) -> None:
+    """Removes the recordings of a check. Raises Error for a folder that has none."""
+    if not folder.exists():
+        return
+    if not (folder / STATE).is_file():
+        raise Error(f"{folder} exists, but has no check; choose another folder for -o")
+    with system_errors(folder):
+        shutil.rmtree(folder)

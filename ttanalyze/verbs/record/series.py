@@ -1,0 +1,97 @@
+"""Records one program many times into one folder; a finished recording is never made again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ttanalyze.errors import Error
+from ttanalyze.output.files import private, replacing
+from ttanalyze.verbs.record.run import record
+
+OURS = (b"ttanalyze: ", b"ttanalyze simulator: ")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A finished recording. run: its directory. log: what the program printed. seconds: that it
+    took, 0 where an older version of ttanalyze recorded it.
+    """
+
+    run: Path
+    status: int
+    log: Path
+    seconds: float
+
+    @property
+    def output(self) -> bytes:
+        """What the program printed, without lines of the recorder and the simulator, which name
+        folders.
+        """
+        lines = self.log.read_bytes().splitlines(keepends=True)
+        return b"".join(line for line in lines if not line.startswith(OURS))
+
+
+@dataclass(frozen=True)
+class Series:
+    """The recordings of a command in a folder, each with a name."""
+
+    folder: Path
+    command: Sequence[str]
+    sim: bool = False
+    warn: Callable[[str], None] | None = None
+
+    def finished(self, name: str) -> Recording | None:
+        """The recording of this name, if it is there."""
+        try:
+            words = (self.folder / f"{name}.status").read_text().split()
+            status, seconds = int(words[0]), float(words[1]) if words[1:] else 0.0
+        except (FileNotFoundError, ValueError, IndexError):
+            return None
+        return Recording(self.folder / name, status, self._log(name), seconds)
+
+    def recording(self, name: str, variables: Mapping[str, str]) -> Recording:
+        """Records the program with these variables, or gives the recording of this name.
+
+        Raises Error if nothing can be recorded, and KeyboardInterrupt if a signal ended it.
+        """
+        found = self.finished(name)
+        if found is not None:
+            return found
+        with open(self._log(name), "wb", opener=private) as file:
+            done = record(
+                self.command,
+                self.folder / name,
+                variables,
+                sim=self.sim,
+                force=True,
+                output=file,
+                warn=self.warn,
+            )
+        if done.interrupted is not None:
+            raise KeyboardInterrupt
+        if not done.processes:
+            log = self._log(name)
+            raise NothingRecordedError(done.line(self.command[0]), done.status, log)
+        with replacing(self.folder / f"{name}.status", private) as whole:
+            whole.write(f"{done.status} {done.seconds:.6f}".encode())
+        return Recording(done.out, done.status, self._log(name), done.seconds)
+
+    def forget(self, name: str) -> None:
+        """Removes a recording."""
+        (self.folder / f"{name}.status").unlink(missing_ok=True)
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        self._log(name).unlink(missing_ok=True)
+
+    def _log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+
+class NothingRecordedError(Error):
+    """The program ran, but the recorder saw no CUDA context. status: how the program ended."""
+
+    def __init__(self, what: str, status: int, log: Path) -> None:
+        super().__init__(f"{what}; what it printed is in {log}")
+        self.status = status
