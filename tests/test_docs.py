@@ -17,18 +17,18 @@ import typer
 
 import ttanalyze as tt
 from bench import report, wild_report
-from docs.tools import api, pictures, reference, site
+from docs.tools import api, pictures, reference, site, tables
 from tests import support
 from tests.rundir import Writer
 from ttanalyze import options
 from ttanalyze.cli import app
+from ttanalyze.format.columns import meanings
 
 DOCS = support.ROOT / "docs"
 README = (support.ROOT / "README.md").read_text()
 PAGES = [*sorted(support.ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 PAGES += [support.EXAMPLES / "README.md"]
 LONGEST = 600  # characters of a paragraph
-TABLES = ("epochs", "regions", "events", "activities", "digests", "functions", "modules")
 
 
 def slug(heading: str) -> str:
@@ -130,7 +130,7 @@ def test_the_design_names_files_that_are_there() -> None:
         assert set(named) <= known, page
 
 
-@pytest.mark.parametrize("tool", [pictures, reference, api], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("tool", [pictures, reference, api, tables], ids=lambda t: t.__name__)
 def test_made_pages_are_current(tool: types.ModuleType) -> None:
     for path, content in tool.pages().items():
         assert path.read_text() == content, f"{path} is old: run make docs"
@@ -164,17 +164,18 @@ def test_pages_of_measurements_are_current(tmp_path: Path) -> None:
 
 
 def test_every_page_of_the_reference_is_of_a_verb() -> None:
-    others = {DOCS / "reference" / f"{name}.md" for name in ("exit-statuses", "tables")}
+    others = {*tables.pages(), DOCS / "reference" / "exit-statuses.md"}
     assert {*(DOCS / "reference").iterdir()} == {*reference.pages(), *others}
 
 
 def test_every_column_is_described(small: Writer, run_path: Path) -> None:
-    page = (DOCS / "reference" / "tables.md").read_text()
-    described = set(re.findall(r"`(\w+)`", page))
-    axes = {f"{what}_{axis}" for what in ("grid", "block", "cluster") for axis in "yz"}
-    run = tt.open(run_path)
-    for table in TABLES:
-        assert set(getattr(run, table).columns) - axes <= described
+    """Each in the docstring of what makes the table, of which the page is made."""
+    sizes = {f"{what}_{axis}" for what in ("grid", "block", "cluster") for axis in "xyz"}
+    processes = tt.open(run_path).processes
+    for table, make in tables.MADE.items():
+        if "(" not in table:
+            described = {*meanings(make.__doc__ or ""), "process"} - sizes - {"…"}
+            assert described == {*make(processes)} - sizes
 
 
 def test_the_guide_to_python_runs(small: Writer, run_path: Path) -> None:

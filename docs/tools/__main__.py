@@ -1,4 +1,5 @@
-from docs.tools import api, pictures, reference
+from docs.tools import api, pictures, reference, tables
 
-for path, content in {**pictures.pages(), **reference.pages(), **api.pages()}.items():
-    path.write_text(content)
+for tool in (api, pictures, reference, tables):
+    for path, content in tool.pages().items():
+        path.write_text(content)

@@ -17,7 +17,12 @@ from ttanalyze.format.run import Run
 
 
 def allocs(processes: Sequence[Process]) -> pd.DataFrame:
-    """run.regions with the names of allocations: how large, by which call, freed when."""
+    """`regions`, of which these columns have other names or are new.
+
+    bytes freed: the size; whether it was freed
+    free_call free_seq free_ns live_ns: the call that freed it, when, and after how long; missing
+        while it lives
+    """
     regions = tables.regions(processes)
     names = {"size": "bytes", "death_call": "free_call", "death_seq": "free_seq"}
     allocs: pd.DataFrame = regions.rename(columns=names)

@@ -6,7 +6,7 @@ come in pieces; the others as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,7 +29,7 @@ from ttanalyze.core.event_columns import (
     waits,
 )
 from ttanalyze.format import event_kinds, graph_tables, layout, tables
-from ttanalyze.format.columns import Texts, categories, string_of
+from ttanalyze.format.columns import Texts, categories, meanings, string_of
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.history import batches
 from ttanalyze.format.kernel_checksums import Checksums
@@ -60,7 +60,7 @@ Pieces = Callable[[Any, Sequence[str], bool, Progress], Iterator[Piece]]
 @dataclass(frozen=True)
 class Table:
     """recorded: the columns that are given unless others are asked for. worked_out: those that
-    take some work. shown: what fits on a screen.
+    take some work, here a dict of meanings. shown: what fits on a screen.
 
     order: columns by which rows are in order, if pieces may come out of order.
 
@@ -70,7 +70,7 @@ class Table:
     """
 
     recorded: tuple[str, ...]
-    worked_out: tuple[str, ...]
+    worked_out: Collection[str]
     shown: tuple[str, ...]
     pieces: Pieces
     order: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Table:
     @property
     def columns(self) -> tuple[str, ...]:
         """All that can be asked for."""
-        return self.recorded + self.worked_out
+        return (*self.recorded, *self.worked_out)
 
 
 @dataclass
@@ -355,8 +355,8 @@ def _kernel_names(short: bool) -> Callable[[Run, pd.DataFrame], Any]:
 def _table(
     recorded: str, worked_out: str, shown: str, pieces: Pieces, order: tuple[str, ...] = ()
 ) -> Table:
-    given, more, fitting = (tuple(names.split()) for names in (recorded, worked_out, shown))
-    return Table(given, more, fitting, pieces, order)
+    given, fitting = (tuple(names.split()) for names in (recorded, shown))
+    return Table(given, meanings(worked_out), fitting, pieces, order)
 
 
 def _columns(make: Callable[[Sequence[Process]], pd.DataFrame]) -> str:
@@ -366,19 +366,48 @@ def _columns(make: Callable[[Sequence[Process]], pd.DataFrame]) -> str:
 
 NO_TEXTS = categories(np.empty(0, "i4"), [])
 REGION = "process region kind label"
+EVENTS = """
+demangled short: name of the kernel in its source; the same without template arguments and
+    parameters
+checksum: checksum of the kernel's code
+caller: the innermost frame with a known line: `step (train.py:12)`
+stack_text: all frames
+graph: number of the executable graph that the call makes, changes, launches or destroys
+epoch: the first epoch cut at this call or after it
+host_ns: time until the next call of the thread, on the host
+gpu_begin gpu_end gpu_time: times of the GPU work, with a `--timeline`; for several pieces of work,
+    from the first begin to the last end
+queue_time: `gpu_begin` less `time_ns`: the time from the call until the GPU began
+wait_time: how long the host waited in the call
+waited: the epoch with the capture that the call's stream had to wait for
+waited_region: the region that both use, for launches with `--deps region` or `--regions touched`
+delayed: what `--launch-delay` delayed: `call`, `stream`, `call and stream`, or missing
+annotation domain: of NVTX calls: message and domain; missing for the default domain
+range: the open NVTX ranges of the thread after the call, as `train/step 3/forward`
+controls: settings of `tt_control` or `--control` at that time; missing if none were made
+"""
+KERNEL = "demangled short: the kernel, as in `events`\n"
+NODES = """
+gpu_time: mean of the graph's launches, of the last 4096, with `--timeline cupti` or
+    `--graph-stamps`; missing if it is not certain which node was which
+"""
+THREAD = "thread: the thread that allocated it; missing without recorded calls\n"
+SITE = """
+site: where it was allocated: `train.py:12 in step`; without stacks, the call and the thread
+"""
+CHANGES = "changes: number of epochs with a new digest\n"
 OWNER = "base captured unstable device context stream module call"
 TABLES = {
     "events": _table(
         " ".join(tables.EVENT_FIELDS),
-        "demangled short checksum caller stack_text graph epoch host_ns gpu_begin gpu_end gpu_time "
-        "queue_time wait_time waited waited_region delayed annotation domain range controls",
+        EVENTS,
         "seq kind call short thread context stream bytes grid_x grid_y grid_z block_x",
         _events,
         ("process", "seq"),
     ),
     "activities": _table(
         " ".join(tables.ACTIVITY_COLUMNS),
-        "demangled short",
+        KERNEL,
         "seq kind short context stream bytes begin_ns gpu_time wait_time",
         _activities,
         ("process", "seq", "begin_ns"),
@@ -398,13 +427,13 @@ TABLES = {
     ),
     "regions": _table(
         _columns(tables.regions),
-        "thread changes",
+        THREAD + CHANGES,
         "region kind label size base captured context call seq born died",
         _whole(tables.regions, thread=allocating_calls.threads, changes=_changes),
     ),
     "allocs": _table(
         f"{REGION} bytes {OWNER} seq time_ns born died freed free_call free_seq free_ns live_ns",
-        "thread site changes",
+        THREAD + SITE + CHANGES,
         "region kind label bytes call seq freed free_call free_seq live_ns",
         _whole(
             allocating_calls.allocs,
@@ -415,7 +444,7 @@ TABLES = {
     ),
     "functions": _table(
         f"{_columns(tables.functions)} checksum",
-        "demangled short",
+        KERNEL,
         "function short registers shared local max_threads param_bytes param_count",
         _whole(
             tables.functions,
@@ -439,7 +468,7 @@ TABLES = {
     "nodes": _table(
         f"process graph node kind parent branch kernel context {' '.join(tables.AXES)} shared dst "
         "src bytes params regions enabled cooperative conditional device known",
-        "demangled short gpu_time",
+        KERNEL + NODES,
         "graph node kind parent short dst src bytes grid_x block_x regions enabled",
         _nodes,
     ),

@@ -24,10 +24,16 @@ COUNTED = ("kernel", "copy", "set")  # kinds of nodes with a column of their own
 
 
 def graphs(processes: Sequence[Process], progress: Progress = None) -> pd.DataFrame:
-    """A row per executable graph: process, graph, context, seq (of its making), ended (seq; missing
-    while it is there), nodes, kernels, copies, sets, edges (of what it was in the end; missing
-    where that is not known), changes (calls that changed it), launches (that the driver took),
-    device (whether kernels may launch it, which is not recorded).
+    """One row per executable graph.
+
+    graph: number, in order of instantiation: the `id` of `graph-launch`, `graph-instantiate`,
+        `graph-update` and `graph-destroy` in `events`
+    context seq: where it was made, and by which call
+    ended: the call that destroyed it; missing while it exists
+    nodes kernels copies sets edges: numbers at its end, with child graphs; missing if unknown
+    changes: number of calls that changed it
+    launches: number of successful launches
+    device: whether kernels may launch it; such launches are not recorded
     """
     advance = counted(progress, sum(p.count_events() for p in processes) if progress else 0)
 
@@ -77,14 +83,27 @@ def _launches(process: Process, count: int, advance: Callable[[int], None]) -> A
 def nodes(
     process: Process, number: int, seq: int | None = None, times: bool = False
 ) -> pd.DataFrame:
-    """A row per node, each behind those it comes after: node, kind, parent (the node whose graph it
-    is in), branch (which body of a conditional node), kernel (mangled), short, context, grid_x …
-    cluster_z, shared, dst, src, bytes, params (bytes of a kernel's parameters, or None), regions
-    (ids of those that it names, where a call with this seq finds them), enabled, cooperative,
-    conditional (runs as often as a conditional node says), device (kernels may change it), known;
-    with times gpu_time (nanoseconds, the mean of the launches; missing where that is not known).
+    """One row per node of a graph as the call `seq` finds it, or at the graph's end.
 
-    What a kind of node does not have is missing, or 0.
+    Each node comes after the nodes that it depends on.
+
+    node: number
+    kind: `kernel` `copy` `set` `host` `graph` `empty` `event-wait` `event-record` `signal` `wait`
+        `alloc` `free` `mem-op` `conditional` `other`
+    parent branch: the node that contains it, and which body of a conditional node
+    kernel short: mangled name; readable name
+    context: where it runs
+    grid_x … cluster_z shared: of kernels
+    dst src bytes: of copies, sets and memory; see docs/format.md#graphsbin
+    params: parameters of a kernel, as bytes
+    regions: ids of the regions that it names
+    enabled: False: disabled
+    cooperative: whether it is a cooperative launch
+    conditional: whether a conditional node decides how often it runs
+    device: whether kernels may change it
+    known: False: the driver does not describe it
+
+    With times, `gpu_time` is one column more: nanoseconds, the mean of the launches.
     """
     found = process.graphs
     records = found.nodes(number, seq)[found.order(number, seq)]
@@ -146,8 +165,10 @@ def _moment(process: Process, number: int, seq: int | None) -> int:
 
 
 def edges(process: Process, number: int, seq: int | None = None) -> pd.DataFrame:
-    """A row per edge: from, to (nodes; the second comes after the first), from_port, to_port,
-    type (as the driver has them: 0 the default, 1 programmatic).
+    """One row per edge of a graph, in the same way.
+
+    from to: the nodes; the second comes after the first
+    from_port to_port type: as the driver has them; type 0 is the default, 1 programmatic
     """
     records = process.graphs.edges(number, seq)
     names = ("from", "to", "from_port", "to_port", "type")
