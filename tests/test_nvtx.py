@@ -424,6 +424,10 @@ def test_several_occasions_together(built: Path, run: Path) -> None:
         ("launch:x", "launch:N needs a count from 1"),
         ("sync;launch:0", "launch:N needs a count from 1"),
         ("launch:99999999999", "launch:N needs a count from 1"),
+        ("launch,@5", "'@5': expected one window @FROM-TO of launch numbers"),
+        ("@5-4", "'@5-4': expected one window"),
+        ("@-4,sync", "'@-4': expected one window"),
+        ("@1-2,@3-4", "'@3-4': expected one window"),
     ],
 )
 def test_what_is_wrong_is_said_alike(epoch: str, why: str, built: Path, run: Path) -> None:

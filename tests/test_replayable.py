@@ -17,7 +17,7 @@ from tests.rundir import digest, edit, forget_endings, reseal_records
 from tests.support import Outcome
 from ttanalyze import options
 from ttanalyze.errors import Error
-from ttanalyze.format import layout
+from ttanalyze.format import event_kinds, layout
 from ttanalyze.format.process import Process
 from ttanalyze.verbs.info import info, info_text
 
@@ -215,6 +215,19 @@ def test_kernels_by_name_and_number(built: Path, tmp_path: Path) -> None:
     assert len(kernels) == len(set(kernels)) > 0
     assert len(process.epochs) <= 2 * len(kernels)
     assert all(kernel in ("matmul", "relu") for kernel in kernels)
+
+
+@pytest.mark.large
+def test_launches_by_number(built: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    command = [*support.command("example-vecadd", built), "--size", "500"]
+    window = ("--max-per-kernel", "0", "--epoch", "@4-5")
+    assert record(command, SIM, run, "--sim", "--replayable", *window).status == 0
+    process = tt.open(run).processes[0]
+    launches = process.event_columns("kind", "seq")
+    numbers = np.flatnonzero(launches["kind"] == event_kinds.KIND["launch"])[3:5]
+    assert list(process.launches["seq"]) == list(launches["seq"][numbers])
+    assert len(process.epochs) == 3
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def unmet(options: Mapping[str, Any], epochs: int, launches: int) -> list[str]:
     """
     out = []
     asked = str(options.get("TT_EPOCH", ""))
-    if not epochs and ":" in asked:
+    if not epochs and (":" in asked or "@" in asked):
         out.append(f"no epoch was cut: --epoch {asked} never applied")
     if options.get("TT_REPLAYABLE") == "1" and not launches:
         chosen = options.get("TT_KERNEL")

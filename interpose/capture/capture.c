@@ -19,6 +19,19 @@
 #define HURRY_DRAIN_MS 3000
 
 pthread_mutex_t capture_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic uint64_t launches; /* where they are counted */
+
+uint64_t capture_count_launch(void)
+{
+	return atomic_fetch_add(&launches, 1) + 1;
+}
+
+bool capture_in_window(unsigned ahead)
+{
+	uint64_t number = options.epoch.window ? atomic_load(&launches) + ahead : 0;
+
+	return !options.epoch.window || (number >= options.epoch.first && number <= options.epoch.last);
+}
 
 uint64_t capture_deadline(uint64_t usual, bool drain)
 {
@@ -147,7 +160,10 @@ static uint64_t last_call(void)
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq, bool ahead)
 {
 	struct context *others[OTHERS];
+	bool asked = trigger == TT_TRIGGER_API || trigger == TT_TRIGGER_FINAL;
 
+	if (!asked && !capture_in_window(trigger == TT_TRIGGER_KERNEL_BEFORE))
+		return;
 	if (atomic_load(&captures_active) || t->busy)
 		return; /* what a capturing program may submit is not ours to change */
 	struct interrupted was = begin_own(t);

@@ -113,6 +113,10 @@ void capture_take_status(struct pending *q, const struct tt_capture_status *s);
  * is; else it is up to the last number given out, as calls that write get theirs within the gate.
  */
 void capture_epoch(struct thread *t, struct context *c, uint32_t trigger, uint32_t label, uint64_t seq, bool ahead);
+/* One more launch was made: its number, from 1. Counted where a trigger or the window goes by launches. */
+uint64_t capture_count_launch(void);
+/* Whether the last launch, or that many ahead of it, lies in the window of TT_EPOCH. */
+bool capture_in_window(unsigned ahead);
 /*
  * Around a launch that is to be recorded with memory before and after it. hold: an epoch as
  * capture_epoch would cut it, or the context's last one if nothing happened since, is *before; from

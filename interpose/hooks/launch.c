@@ -72,6 +72,8 @@ static void order_launch(struct op *op, const struct function *f, const struct s
 /* Epochs before it: they close the gate, and this launch comes after them. */
 static __attribute__((noinline)) void begin_chosen(struct op *op, struct function *f, const struct shape *s)
 {
+	if (!capture_in_window(1))
+		return;
 	atomic_fetch_add(&gate_ahead, 1);
 	gate_leave(op->t);
 	if (!atomic_load(&f->replayable) || !replayable_begin(op, f, s)) {
@@ -95,12 +97,15 @@ HOT static struct function *begin_launch(struct op *op, const struct shape *s)
 	return f;
 }
 
-/* A graph launch counts like a kernel's. */
-static void count_launch(struct op *op, uint32_t label)
+/* A graph launch counts like a kernel's. Gives its number, 0 where nobody counts. */
+static inline uint64_t count_launch(void)
 {
-	static _Atomic uint64_t launches;
+	return unlikely(options.epoch.launch || options.epoch.window) ? capture_count_launch() : 0;
+}
 
-	if (options.epoch.launch && (atomic_fetch_add(&launches, 1) + 1) % options.epoch.launch == 0)
+static void end_count(struct op *op, uint64_t number, uint32_t label)
+{
+	if (number && options.epoch.launch && (number - options.epoch.first) % options.epoch.launch == 0)
 		op_epoch(op, TT_TRIGGER_LAUNCH, label);
 }
 
@@ -159,9 +164,10 @@ HOT static void end_launch(struct op *op, CUresult r, const struct shape *s, str
 		replayable_end(op, r, f, s, params);
 	if (r != CUDA_SUCCESS || op->capturing)
 		return;
+	uint64_t number = count_launch();
 	if (f && unlikely(f->chosen) && !op->held)
 		op_epoch(op, TT_TRIGGER_KERNEL_AFTER, f->name_string);
-	count_launch(op, f ? f->name_string : TT_NO_ID);
+	end_count(op, number, f ? f->name_string : TT_NO_ID);
 }
 
 #define LAUNCH(symbol, per_thread, stream, shape_, params, args) \
@@ -213,7 +219,7 @@ static void end_other(struct op *op, CUresult r, uint32_t kind, bool touches)
 		regions_touch_all(op->context);
 	op_end(op, r);
 	if (op->on && r == CUDA_SUCCESS && !op->capturing && kind != TT_EVENT_LAUNCH_HOST)
-		count_launch(op, TT_NO_ID);
+		end_count(op, count_launch(), TT_NO_ID);
 }
 
 #define OTHER(symbol, per_thread, stream, kind, touches, params, args) \
@@ -260,7 +266,7 @@ static struct exec *begin_graph(struct op *op, CUgraphExec handle)
 /* Epochs inside it, as the last thing before the call: NULL where there are none. */
 static struct instrumentation *begin_inside(struct op *op, struct exec *x)
 {
-	struct instrumentation *ours = op->capturing ? NULL : graph_instrumentation(x);
+	struct instrumentation *ours = op->capturing || !capture_in_window(1) ? NULL : graph_instrumentation(x);
 
 	if (ours && !instrumentation_begin(op->t, ours, x, op->stream, op->seq))
 		ours = NULL;
@@ -286,9 +292,10 @@ static void end_graph(struct op *op, CUresult r, struct exec *x)
 			graph_instrumentation(x)); /* it is part of another graph, whose launches are not followed */
 	if (r != CUDA_SUCCESS || op->capturing)
 		return;
+	uint64_t number = count_launch();
 	if (options.epoch.graph)
 		op_epoch(op, TT_TRIGGER_GRAPH, graph_label(x));
-	count_launch(op, TT_NO_ID);
+	end_count(op, number, TT_NO_ID);
 }
 
 static CUgraphExec what_runs(CUgraphExec exec, const struct exec *x, bool capturing)

@@ -42,7 +42,8 @@ OPTION(EPOCH, epoch, TRIGGERS, "", "sync", "WHEN",
        "memcpy, api (only where the program asks for it), none, kernel:REGEX (before and after these kernels), "
        "graph-node:REGEX (after these kernels inside graphs), nvtx:REGEX (at the end of these ranges, and at these marks; "
        "MESSAGE or DOMAIN/MESSAGE). "
-       "Commas separate triggers. An expression takes the rest of its list; a semicolon, or another --epoch, begins a new one.")
+       "@FROM-TO limits all triggers to the time from launch FROM to launch TO of the process, counted from 1; 0 is the time "
+       "before the first. Commas separate triggers. An expression takes the rest of its list; a semicolon, or another --epoch, begins a new one.")
 OPTION(REGIONS, touched, CHOICE, "all|touched", "all", "",
        "Capture all allocations (default), or only those that copies and launches name.")
 OPTION(SNAPSHOT_EVERY, snapshot_every, COUNT, "4294967295", "64", "K",

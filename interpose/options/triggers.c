@@ -1,5 +1,5 @@
 /*
- * Reads what TT_EPOCH says. See occasions.h.
+ * Reads what TT_EPOCH says. See triggers.h.
  */
 #define _GNU_SOURCE
 #include "options/triggers.h"
@@ -10,7 +10,8 @@
 
 #include "util/vector.h"
 
-#define KNOWN "sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX, graph-node:REGEX or nvtx:REGEX"
+#define KNOWN \
+	"sync, launch, launch:N, graph, memcpy, api, none, kernel:REGEX, graph-node:REGEX or nvtx:REGEX, or a window @FROM-TO"
 
 /* A word of the list, or a form with its expression, which are not terminated. */
 struct word {
@@ -72,20 +73,35 @@ void expressions_free(struct expressions *e)
 	*e = (struct expressions){0};
 }
 
-/* 0 where it is no count from 1. */
-static uint32_t count_of(struct word w)
+static bool read_count(struct word w, uint64_t *n, uint64_t limit)
 {
-	uint64_t n = 0;
-
+	*n = 0;
 	for (size_t i = 0; i < w.length; i++) {
-		if (w.text[i] < '0' || w.text[i] > '9' || (n = n * 10 + (uint64_t)(w.text[i] - '0')) > UINT32_MAX)
-			return 0;
+		if (w.text[i] < '0' || w.text[i] > '9' || (*n = *n * 10 + (uint64_t)(w.text[i] - '0')) > limit)
+			return false;
 	}
-	return (uint32_t)n;
+	return w.length;
+}
+
+static bool add_window(struct occasions *o, struct word w, char *why, size_t size)
+{
+	const char *dash = memchr(w.text, '-', w.length);
+	size_t first = dash ? (size_t)(dash - w.text) : w.length;
+	uint64_t limit = UINT64_MAX / 100;
+
+	snprintf(why, size, "'@%.*s': expected one window @FROM-TO of launch numbers", w.length < 80 ? (int)w.length : 80,
+		 w.text);
+	if (o->window || !dash || !read_count((struct word){w.text, first}, &o->first, limit) ||
+	    !read_count(word_after(w, first + 1), &o->last, limit) || o->first > o->last)
+		return false;
+	o->window = true;
+	return true;
 }
 
 static bool add_word(struct occasions *o, struct word w, char *why, size_t size)
 {
+	uint64_t count;
+
 	if (word_is(w, "sync")) {
 		o->sync = true;
 	} else if (word_is(w, "memcpy")) {
@@ -95,9 +111,12 @@ static bool add_word(struct occasions *o, struct word w, char *why, size_t size)
 	} else if (word_is(w, "launch")) {
 		o->launch = 1;
 	} else if (word_begins(w, "launch:")) {
-		o->launch = count_of(word_after(w, strlen("launch:")));
 		snprintf(why, size, "launch:N needs a count from 1");
+		bool good = read_count(word_after(w, strlen("launch:")), &count, UINT32_MAX);
+		o->launch = good ? (uint32_t)count : 0;
 		return o->launch;
+	} else if (word_begins(w, "@")) {
+		return add_window(o, word_after(w, 1), why, size);
 	} else if (w.length && !word_is(w, "api") && !word_is(w, "none")) { /* by tt_epoch they are always cut */
 		snprintf(why, size, "'%.*s': expected " KNOWN, w.length < 80 ? (int)w.length : 80, w.text);
 		return false;

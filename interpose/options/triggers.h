@@ -2,7 +2,7 @@
  * When an epoch is due: what TT_EPOCH says.
  *
  * A list with commas, in which an expression takes the rest, commas included; several such lists
- * are separated by semicolons.
+ * are separated by semicolons. A window is of all of them.
  */
 #ifndef TT_OPTIONS_TRIGGERS_H
 #define TT_OPTIONS_TRIGGERS_H
@@ -20,7 +20,9 @@ struct expressions {
 
 struct occasions {
 	bool sync, copy, graph;
-	uint32_t launch; /* after every Nth launch, 0 = never */
+	bool window;           /* only from launch `first` to launch `last`, counted from 1; 0 = before all */
+	uint64_t first, last;
+	uint32_t launch; /* after every Nth launch, from `first` on; 0 = never */
 	struct expressions kernel, nvtx, inside; /* inside: of graphs */
 };
 
