@@ -1,0 +1,32 @@
+"""What `ttanalyze check` says of planted faults, and of the same programs without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.check import corpus
+
+CHECKS = ("determinism",)
+MISSED = corpus.GPU_ONLY | {"host_input", "host_address", "set_value", "clock_in_kernel"}
+SHORT = {"late_seed", "grid"}
+CASES = [
+    pytest.param(case, marks=() if case.name in SHORT else pytest.mark.long, id=case.name)
+    for case in corpus.cases()
+    if case.check in CHECKS and case.name not in MISSED
+]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return corpus.build(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_planted_fault_is_found(case: corpus.Case, program: Path, tmp_path: Path) -> None:
+    answer = corpus.check(case, False, program, tmp_path / "faulty", "--sim")
+    assert answer.found, answer.reason
+    assert answer.call
+    fixed = corpus.check(case, True, program, tmp_path / "fixed", "--sim")
+    assert fixed.status == "clean", fixed.reason
