@@ -33,7 +33,13 @@ These types appear in signatures:
 | `Process` | one recorded process, from `run.processes` or `run.process(0)` |
 | `pd.DataFrame` | `pandas.DataFrame` |
 """
-LISTS = {"Args": "Arguments", "Attributes": "Attributes", "Raises": "Raises", "Warns": "Warns"}
+LISTS = {
+    "Args": "Arguments",
+    "Attributes": "Attributes",
+    "Columns": "Columns",
+    "Raises": "Raises",
+    "Warns": "Warns",
+}
 TEXTS = ("Returns", "Yields", "Example", "Source")
 SECTION = re.compile(rf"^({'|'.join((*LISTS, *TEXTS))}):$", re.M)
 STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
@@ -56,7 +62,7 @@ def sections(documented: Any) -> dict[str, str]:
 
 def items(section: str) -> dict[str, str]:
     """The entries of a section such as Args, by name."""
-    found = re.findall(r"^([\w*, ]+): (.*(?:\n .*)*)", section, re.M)
+    found = re.findall(r"^([\w*,… ]+): (.*(?:\n .*)*)", section, re.M)
     return {name: " ".join(meaning.split()) for name, meaning in found}
 
 
@@ -122,7 +128,7 @@ def described(found: dict[str, str], types: dict[str, tuple[str, str]]) -> str:
         details = ", ".join(
             filter(None, (f"`{kind}`" if kind else "", f"default `{value}`" if value else ""))
         )
-        spelled = ", ".join(f"`{name.strip()}`" for name in names.split(","))
+        spelled = re.sub(r"[\w*]+", r"`\g<0>`", names)
         lines.append(f"- {spelled}{f' ({details})' if details else ''}: {escaped(meaning)}")
     return "\n".join(lines)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable
 from itertools import groupby
@@ -10,10 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from ttanalyze.core import allocating_calls
+from docs.tools import api
+from ttanalyze.core.allocating_calls import allocs
 from ttanalyze.core.run_tables import TABLES
 from ttanalyze.format import graph_tables, tables
-from ttanalyze.format.columns import meanings
 
 PAGE = Path(__file__).resolve().parents[1] / "reference" / "tables.md"
 HEAD = """# Tables
@@ -54,40 +53,32 @@ A checksum is missing if the module's image was not saved or cannot be read. Fat
 """  # noqa: E501
 
 
-def rows(columns: dict[str, str]) -> list[str]:
-    """Rows of a Markdown table; columns that mean the same share one."""
-    found = []
-    for what, names in groupby(columns, lambda name: columns[name]):
-        code = " ".join(name if name == "…" else f"`{name}`" for name in names)
-        found.append(f"{code} | {linked(what)} |")
-    return found
-
-
-def linked(words: str) -> str:
-    return re.sub(r"docs/(\w+)\.md(#\w+)", r"[\1](../\1.md\2)", words)
+def row(names: str, meaning: str) -> str:
+    spelled = re.sub(r"\w+", r"`\g<0>`", names.replace(",", ""))
+    return f"{spelled} | " + re.sub(r"docs/(\w+)\.md(#\w+)", r"[\1](../\1.md\2)", meaning) + " |"
 
 
 def section(name: str, documented: object) -> str:
-    parts = []
-    for paragraph in (inspect.getdoc(documented) or "").split("\n\n"):
-        if columns := meanings(paragraph):
-            lines = [f"| {row}" for row in rows(columns)]
-            parts.append("\n".join(["| column | meaning |", "| --- | --- |", *lines]))
-        else:
-            parts.append(" ".join(paragraph.split()))
-    parts[0] = parts[0].replace("One row", f"`run.{name}` has one row", 1)
-    title = name.partition("(")[0].replace("_", " ")
-    return "\n\n".join([f"## {title}", *parts])
+    parts = api.sections(documented)
+    rows = [f"| {row(*each)}" for each in api.items(parts["Columns"]).items()]
+    return "\n\n".join(
+        [
+            f"## {name.partition('(')[0].replace('_', ' ')}",
+            api.prose(parts[""]).replace("One row", f"`run.{name}` has one row", 1),
+            "\n".join(["| column | meaning |", "| --- | --- |", *rows]),
+        ]
+    )
 
 
 def computed() -> str:
     """The columns that queries work out, by table."""
     lines = ["| table | column | meaning |", "| --- | --- | --- |"]
     for name, table in TABLES.items():
-        own = meanings(inspect.getdoc(allocating_calls.allocs) or "") if name == "allocs" else {}
-        more = table.worked_out if isinstance(table.worked_out, dict) else {}
-        some = rows({**own, **more})
-        lines += [f"| {'' if i else f'`{name}`'} | {row}" for i, row in enumerate(some)]
+        own = api.items(api.sections(allocs)["Columns"]) if name == "allocs" else {}
+        made = table.worked_out if isinstance(table.worked_out, dict) else {}
+        same = {" ".join(names): what for what, names in groupby(made, made.__getitem__)}
+        for i, each in enumerate({**own, **same}.items()):
+            lines.append(f"| {'' if i else f'`{name}`'} | {row(*each)}")
     return "\n".join(lines)
 
 

@@ -134,6 +134,45 @@
 
 /* ---- passed through ---- */
 
+/*
+ * What a run does not show of them: the table of docs/limits/driver-calls.md, which make docs takes
+ * from here.
+ *
+ * - `cuEventQuery`, `cuStreamQuery`:
+ *   A query is not a wait: a program that only queries has no `sync` epochs. Use `--epoch launch:N` or
+ *   `memcpy`.
+ * - `cuEventCreate`, `cuCtxRecordEvent`, `cuCtxWaitEvent`, `cuGreenCtxRecordEvent`, `cuGreenCtxWaitEvent`:
+ *   No event in the run. Epochs wait for all streams with work, however the program orders them.
+ * - `cuCtxCreate` in all versions, `cuCtxSetCurrent`, `cuCtxPushCurrent_v2`, `cuGreenCtxCreate`,
+ *     `cuGreenCtxStreamCreate`:
+ *   No event: contexts and streams appear when they are used. Memory allocated under a green context ends
+ *   with that context in the run.
+ * - `cuCtxAttach`, `cuCtxDetach`:
+ *   Obsolete since CUDA 4.0. If `cuCtxDetach` ends a context, data that is not yet on disk is lost.
+ * - `cuGraph…`, except calls on executable graphs (`cuGraphInstantiate…`, `cuGraphExec…`,
+ *     `cuGraphNodeSetEnabled`, `cuGraphLaunch`):
+ *   How a graph is made. It is read when it is instantiated.
+ * - `cuMemPrefetchAsync`, `cuMemPrefetchBatchAsync`, `cuMemAdvise`, `cuStreamAttachMemAsync`:
+ *   No event. Contents do not change.
+ * - `cuMemMapArrayAsync`, `cuTexRef…`, `cuSurfRef…`, `cuExternalMemoryGetMappedMipmappedArray`:
+ *   Arrays: their contents are not captured.
+ * - `cuMulticast…`:
+ *   An address mapped from a multicast object is no region. Writes through it show in the memory behind it,
+ *   if that is mapped itself; with `--regions touched` only in the next full snapshot.
+ * - `cuSignalExternalSemaphoresAsync`, `cuIpcGetEventHandle`, `cuIpcOpenEventHandle`:
+ *   The order between processes.
+ * - `cuGraphics…`, `cuGL…`, `cuEGL…`, `cuVDPAU…`:
+ *   Memory of graphics interfaces.
+ * - `cuParamSet…`, `cuFuncSetBlockShape`, `cuFuncSetSharedSize`:
+ *   The parameters of `cuLaunch` and `cuLaunchGrid`.
+ * - `cuCheckpointProcess…`:
+ *   Moving a recorded process off the GPU and back is not tested.
+ * - `cuGetExportTable`:
+ *   Work through the driver's internal tables.
+ * - forms from before CUDA 4.0 (`cuMemAlloc` without `_v2`, …):
+ *   Device pointers of 32 bits.
+ */
+
 /* Forms of before CUDA 4.0, most of them with 32-bit sizes and device pointers. */
 #define PASS_32_BIT(X) \
 	X(cuArray3DCreate) X(cuArray3DGetDescriptor) X(cuArrayCreate) X(cuArrayGetDescriptor) \

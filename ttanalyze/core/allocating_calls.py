@@ -19,9 +19,10 @@ from ttanalyze.format.run import Run
 def allocs(processes: Sequence[Process]) -> pd.DataFrame:
     """`regions`, of which these columns have other names or are new.
 
-    bytes freed: the size; whether it was freed
-    free_call free_seq free_ns live_ns: the call that freed it, when, and after how long; missing
-        while it lives
+    Columns:
+        bytes, freed: the size; whether it was freed
+        free_call, free_seq, free_ns, live_ns: the call that freed it, when, and after how long;
+            missing while it lives
     """
     regions = tables.regions(processes)
     names = {"size": "bytes", "death_call": "free_call", "death_seq": "free_seq"}

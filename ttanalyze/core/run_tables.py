@@ -6,6 +6,7 @@ come in pieces; the others as a whole.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -29,7 +30,7 @@ from ttanalyze.core.event_columns import (
     waits,
 )
 from ttanalyze.format import event_kinds, graph_tables, layout, tables
-from ttanalyze.format.columns import Texts, categories, meanings, string_of
+from ttanalyze.format.columns import Texts, categories, string_of
 from ttanalyze.format.event_kinds import KIND
 from ttanalyze.format.history import batches
 from ttanalyze.format.kernel_checksums import Checksums
@@ -356,7 +357,9 @@ def _table(
     recorded: str, worked_out: str, shown: str, pieces: Pieces, order: tuple[str, ...] = ()
 ) -> Table:
     given, fitting = (tuple(names.split()) for names in (recorded, shown))
-    return Table(given, meanings(worked_out), fitting, pieces, order)
+    lines = re.findall(r"^([\w ]+): (.*(?:\n .*)*)", worked_out, re.M)
+    meanings = {name: " ".join(what.split()) for names, what in lines for name in names.split()}
+    return Table(given, meanings, fitting, pieces, order)
 
 
 def _columns(make: Callable[[Sequence[Process]], pd.DataFrame]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,14 +10,6 @@ import pandas as pd
 
 from ttanalyze.format.layout import Array
 from ttanalyze.format.process import Process
-
-
-def meanings(text: str) -> dict[str, str]:
-    """Columns and what they mean, of lines like `size base: bytes; address`. A longer one goes on
-    in lines that are indented.
-    """
-    lines = re.findall(r"^(\w[\w… ]*):((?: .*|\n +\S.*)+)$", inspect.cleandoc(text), re.M)
-    return {name: " ".join(what.split()) for names, what in lines for name in names.split()}
 
 
 def names_of(texts: Sequence[str]) -> Any:

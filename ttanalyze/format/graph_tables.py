@@ -26,14 +26,16 @@ COUNTED = ("kernel", "copy", "set")  # kinds of nodes with a column of their own
 def graphs(processes: Sequence[Process], progress: Progress = None) -> pd.DataFrame:
     """One row per executable graph.
 
-    graph: number, in order of instantiation: the `id` of `graph-launch`, `graph-instantiate`,
-        `graph-update` and `graph-destroy` in `events`
-    context seq: where it was made, and by which call
-    ended: the call that destroyed it; missing while it exists
-    nodes kernels copies sets edges: numbers at its end, with child graphs; missing if unknown
-    changes: number of calls that changed it
-    launches: number of successful launches
-    device: whether kernels may launch it; such launches are not recorded
+    Columns:
+        graph: number, in order of instantiation: the `id` of `graph-launch`, `graph-instantiate`,
+            `graph-update` and `graph-destroy` in `events`
+        context, seq: where it was made, and by which call
+        ended: the call that destroyed it; missing while it exists
+        nodes, kernels, copies, sets, edges: numbers at its end, with child graphs; missing if
+            unknown
+        changes: number of calls that changed it
+        launches: number of successful launches
+        device: whether kernels may launch it; such launches are not recorded
     """
     advance = counted(progress, sum(p.count_events() for p in processes) if progress else 0)
 
@@ -87,23 +89,24 @@ def nodes(
 
     Each node comes after the nodes that it depends on.
 
-    node: number
-    kind: `kernel` `copy` `set` `host` `graph` `empty` `event-wait` `event-record` `signal` `wait`
-        `alloc` `free` `mem-op` `conditional` `other`
-    parent branch: the node that contains it, and which body of a conditional node
-    kernel short: mangled name; readable name
-    context: where it runs
-    grid_x … cluster_z shared: of kernels
-    dst src bytes: of copies, sets and memory; see docs/format.md#graphsbin
-    params: parameters of a kernel, as bytes
-    regions: ids of the regions that it names
-    enabled: False: disabled
-    cooperative: whether it is a cooperative launch
-    conditional: whether a conditional node decides how often it runs
-    device: whether kernels may change it
-    known: False: the driver does not describe it
-
     With times, `gpu_time` is one column more: nanoseconds, the mean of the launches.
+
+    Columns:
+        node: number
+        kind: `kernel` `copy` `set` `host` `graph` `empty` `event-wait` `event-record` `signal`
+            `wait` `alloc` `free` `mem-op` `conditional` `other`
+        parent, branch: the node that contains it, and which body of a conditional node
+        kernel, short: mangled name; readable name
+        context: where it runs
+        grid_x … cluster_z, shared: of kernels
+        dst, src, bytes: of copies, sets and memory; see docs/format.md#graphsbin
+        params: parameters of a kernel, as bytes
+        regions: ids of the regions that it names
+        enabled: False: disabled
+        cooperative: whether it is a cooperative launch
+        conditional: whether a conditional node decides how often it runs
+        device: whether kernels may change it
+        known: False: the driver does not describe it
     """
     found = process.graphs
     records = found.nodes(number, seq)[found.order(number, seq)]
@@ -167,8 +170,9 @@ def _moment(process: Process, number: int, seq: int | None) -> int:
 def edges(process: Process, number: int, seq: int | None = None) -> pd.DataFrame:
     """One row per edge of a graph, in the same way.
 
-    from to: the nodes; the second comes after the first
-    from_port to_port type: as the driver has them; type 0 is the default, 1 programmatic
+    Columns:
+        from, to: the nodes; the second comes after the first
+        from_port, to_port, type: as the driver has them; type 0 is the default, 1 programmatic
     """
     records = process.graphs.edges(number, seq)
     names = ("from", "to", "from_port", "to_port", "type")

@@ -37,24 +37,25 @@ from ttanalyze.format.process import Process
 def epochs(processes: Sequence[Process]) -> pd.DataFrame:
     """One row per epoch.
 
-    epoch: number, from 0
-    trigger: `sync` `launch` `kernel-before` `kernel-after` `copy` `api` `final`
-    label: the kernel, or the label given to `tt_epoch`
-    full touched loose refused dropped gap: flags, see docs/format.md#epochsbin
-    context: number of the context, in order of first use
-    device: ordinal of the device
-    seq: position in the order of calls: compare with `events["seq"]`
-    time_ns: when it was cut
-    done_ns: when its contents were on disk
-    regions: number of captured live regions
-    changed_regions changed_blocks: number of listed regions and blocks; all of them if the epoch
-        is full
-    bytes_read: bytes that were hashed
-    bytes_changed: bytes of listed blocks
-    bytes_stored: new bytes in the data files
-    segment: N of `data-N.bin`
-    controls: settings of `tt_control`, as `points=on;stamps=on;snapshot=64;regions=all`; missing
-        if none were made
+    Columns:
+        epoch: number, from 0
+        trigger: `sync` `launch` `kernel-before` `kernel-after` `copy` `api` `final`
+        label: the kernel, or the label given to `tt_epoch`
+        full, touched, loose, refused, dropped, gap: flags, see docs/format.md#epochsbin
+        context: number of the context, in order of first use
+        device: ordinal of the device
+        seq: position in the order of calls: compare with `events["seq"]`
+        time_ns: when it was cut
+        done_ns: when its contents were on disk
+        regions: number of captured live regions
+        changed_regions, changed_blocks: number of listed regions and blocks; all of them if the
+            epoch is full
+        bytes_read: bytes that were hashed
+        bytes_changed: bytes of listed blocks
+        bytes_stored: new bytes in the data files
+        segment: N of `data-N.bin`
+        controls: settings of `tt_control`, as `points=on;stamps=on;snapshot=64;regions=all`;
+            missing if none were made
     """
     records = [p.epochs for p in processes]
     removed = [p.epochs["segment"] < p.oldest_segment for p in processes]
@@ -83,18 +84,19 @@ def _setting(process: Process, offset: int) -> str | None:
 def regions(processes: Sequence[Process]) -> pd.DataFrame:
     """One row per allocation.
 
-    region: id, in order of allocation, never reused
-    kind: `device` `managed` `async` `vmm` `global` `ipc` `arena`; not captured: `host`
-        `host-registered` `array`
-    label: name of a variable, or a name from the program
-    size base: bytes; address
-    captured: whether epochs contain it
-    unstable: whether its address comes from the driver in a deterministic run
-    device context stream: where it belongs
-    module: the module of a variable
-    call seq time_ns: the call that allocated it
-    born died: it lives in the epochs `[born, died)`; `died` is missing while it lives
-    death_call death_seq: the call that freed it
+    Columns:
+        region: id, in order of allocation, never reused
+        kind: `device` `managed` `async` `vmm` `global` `ipc` `arena`; not captured: `host`
+            `host-registered` `array`
+        label: name of a variable, or a name from the program
+        size, base: bytes; address
+        captured: whether epochs contain it
+        unstable: whether its address comes from the driver in a deterministic run
+        device, context, stream: where it belongs
+        module: the module of a variable
+        call, seq, time_ns: the call that allocated it
+        born, died: it lives in the epochs `[born, died)`; `died` is missing while it lives
+        death_call, death_seq: the call that freed it
     """
     tables = [p.regions for p in processes]
     records = [t.birth for t in tables]
@@ -140,22 +142,24 @@ EVENT_FIELDS: dict[str, tuple[str, ...]] = {
 def events(processes: Sequence[Process], columns: Sequence[str] = ()) -> pd.DataFrame:
     """One row per driver call, by process and seq.
 
-    seq: position in the process-wide order of calls
-    time_ns: when the call was made
-    kind: such as `launch`, `copy` or `alloc`: all are in docs/format.md#eventsbin
-    call: name of the driver call
-    kernel: mangled name of a launched kernel
-    thread: thread id
-    result: the CUresult that the program got
-    context stream: stream 1 is the legacy default stream, 2 the per-thread one, others start at 16
-    dst src bytes: of copies, sets and allocations; `src` of a set is the value
-    id: a function, region, module, graph or epoch, depending on the kind; for annotations (`mark`
-        to `name`) see `ranges`
-    flags: see docs/format.md#eventsbin
-    shared: dynamic shared memory
-    grid_x … cluster_z: sizes of a launch; for copies and sets of rows, their shape,
-        see docs/format.md#eventsbin
-    stack: the call stack in `stacks`; missing if it was not recorded
+    Columns:
+        seq: position in the process-wide order of calls
+        time_ns: when the call was made
+        kind: such as `launch`, `copy` or `alloc`: all are in docs/format.md#eventsbin
+        call: name of the driver call
+        kernel: mangled name of a launched kernel
+        thread: thread id
+        result: the CUresult that the program got
+        context, stream: stream 1 is the legacy default stream, 2 the per-thread one, others start
+            at 16
+        dst, src, bytes: of copies, sets and allocations; `src` of a set is the value
+        id: a function, region, module, graph or epoch, depending on the kind; for annotations
+            (`mark` to `name`) see `ranges`
+        flags: see docs/format.md#eventsbin
+        shared: dynamic shared memory
+        grid_x … cluster_z: sizes of a launch; for copies and sets of rows, their shape,
+            see docs/format.md#eventsbin
+        stack: the call stack in `stacks`; missing if it was not recorded
     """
     fields = [f for column in columns or EVENT_FIELDS for f in EVENT_FIELDS[column]]
     records = [p.event_columns("seq", *fields) for p in processes]
@@ -210,22 +214,23 @@ def activities(processes: Sequence[Process]) -> pd.DataFrame:
 
     It needs a run with a `--timeline`.
 
-    seq: the call that submitted the work; missing if unknown, as for the recorder's own work
-    kind: `launch` `copy` `set`; `graph-launch` is a graph as a whole, `sync` a wait
-    kernel: mangled name of a kernel, also of a graph's kernels
-    context device stream: where it ran; missing if unknown
-    bytes: of copies and sets
-    node: of a graph's work: the driver's number of the node; for a stamped kernel, the `node` of
-        `run.graph_nodes`
-    begin_ns end_ns: times; `run.process(0).info["timeline"]["clock_error_ns"]` is their error
-    gpu_time: duration of GPU work
-    wait_time: duration of a wait of the host
-    coarse: whether the times are those of events around the work, so that it began no earlier and
-        ended no later
-    stamped: whether the times were read on the device before and after a kernel inside its graph
-        (`--graph-stamps`)
-    own: whether it is work of the recorder: captures, copies of the drain; has a `seq` inside
-        graphs
+    Columns:
+        seq: the call that submitted the work; missing if unknown, as for the recorder's own work
+        kind: `launch` `copy` `set`; `graph-launch` is a graph as a whole, `sync` a wait
+        kernel: mangled name of a kernel, also of a graph's kernels
+        context, device, stream: where it ran; missing if unknown
+        bytes: of copies and sets
+        node: of a graph's work: the driver's number of the node; for a stamped kernel, the `node`
+            of `run.graph_nodes`
+        begin_ns, end_ns: times; `run.process(0).info["timeline"]["clock_error_ns"]` is their error
+        gpu_time: duration of GPU work
+        wait_time: duration of a wait of the host
+        coarse: whether the times are those of events around the work, so that it began no earlier
+            and ended no later
+        stamped: whether the times were read on the device before and after a kernel inside its
+            graph (`--graph-stamps`)
+        own: whether it is work of the recorder: captures, copies of the drain; has a `seq` inside
+            graphs
     """
     records = [p.activities.between(-1, (1 << 64) - 1) for p in processes]
     return ActivityTable().frame(processes, records)
@@ -319,20 +324,21 @@ RANGE_KINDS = {said.PUSH: "push", said.START: "start", said.MARK: "mark"}
 def ranges(processes: Sequence[Process]) -> pd.DataFrame:
     """One row per NVTX range or mark, ordered by begin.
 
-    kind: `push`: nested in its thread; `start`: may end in another thread; `mark`
-    annotation: the message
-    domain: the domain; missing for the default one
-    path: the messages of the enclosing ranges and its own, with slashes
-    level: the number of enclosing ranges
-    thread: the thread that began it
-    context: the context that the thread used last
-    seq end_seq: its two calls; `end_seq` is missing if it did not end
-    begin_ns end_ns time: times and duration
-    color category: ARGB and a number; 0 is none
-    payload: a number that the program attached
-
     `run.process(0).annotations.threads` and `.streams` have the names that the program gave to
     threads (by id) and streams (by context and stream).
+
+    Columns:
+        kind: `push`: nested in its thread; `start`: may end in another thread; `mark`
+        annotation: the message
+        domain: the domain; missing for the default one
+        path: the messages of the enclosing ranges and its own, with slashes
+        level: the number of enclosing ranges
+        thread: the thread that began it
+        context: the context that the thread used last
+        seq, end_seq: its two calls; `end_seq` is missing if it did not end
+        begin_ns, end_ns, time: times and duration
+        color, category: ARGB and a number; 0 is none
+        payload: a number that the program attached
     """
     tables = [p.annotations.ranges for p in processes]
     both = list(zip(processes, tables, strict=True))
@@ -373,9 +379,10 @@ def annotation_path(process: Process, number: int) -> str | None:
 def digests(processes: Sequence[Process], first: int = 0, last: int | None = None) -> pd.DataFrame:
     """One row per captured region of an epoch whose digest was recorded.
 
-    epoch region: the contents of a region in an epoch
-    digest: XXH3-64 over the digests of its blocks
-    changed: number of blocks that the epoch lists
+    Columns:
+        epoch, region: the contents of a region in an epoch
+        digest: XXH3-64 over the digests of its blocks
+        changed: number of blocks that the epoch lists
     """
     # Of epochs first to last - 1 of each process.
     ends = [len(p.epochs) if last is None else last for p in processes]
@@ -392,13 +399,14 @@ def digests(processes: Sequence[Process], first: int = 0, last: int | None = Non
 def functions(processes: Sequence[Process]) -> pd.DataFrame:
     """One row per kernel.
 
-    function: id; the `id` of `launch` in `events`
-    name: mangled name
-    module: the module that it is in; missing if unknown
-    registers local: registers, and bytes of local memory, of a thread
-    shared: bytes of static shared memory
-    max_threads: the most threads of a block
-    param_bytes param_count: size and number of its parameters
+    Columns:
+        function: id; the `id` of `launch` in `events`
+        name: mangled name
+        module: the module that it is in; missing if unknown
+        registers, local: registers, and bytes of local memory, of a thread
+        shared: bytes of static shared memory
+        max_threads: the most threads of a block
+        param_bytes, param_count: size and number of its parameters
     """
     records = [p.functions for p in processes]
     columns: dict[str, Any] = {
@@ -422,12 +430,13 @@ def checksums(processes: Sequence[Process]) -> Any:
 def stacks(processes: Sequence[Process]) -> pd.DataFrame:
     """One row per frame of a call stack.
 
-    stack: number, in order of first use: compare with `events["stack"]`
-    depth: 0 is the frame that made the call, 1 its caller, …
-    kind: `python` or `native`; a stack may have both
-    function file line: the place; `line` is missing if unknown
-
     Functions that the compiler inlined have rows of their own, and say so.
+
+    Columns:
+        stack: number, in order of first use: compare with `events["stack"]`
+        depth: 0 is the frame that made the call, 1 its caller, …
+        kind: `python` or `native`; a stack may have both
+        function, file, line: the place; `line` is missing if unknown
     """
     numbers = [layout.distinct(p.frames["stack"]) for p in processes]
     rows = [
@@ -453,17 +462,18 @@ def stacks(processes: Sequence[Process]) -> pd.DataFrame:
 def labels(processes: Sequence[Process]) -> pd.DataFrame:
     """One row per name that the program gave to a part of a region, in order.
 
-    region offset bytes: the part
-    tensor: its name; missing if names were removed
-    type: type of its items, such as `f32`; missing if unknown
-    start: position of the part in the tensor; not 0 if a tensor lies in several regions
-    address: address of the part
-    epoch: the first epoch with this name
-    seq: when the name was given, in the order of calls
-
     `run.tensors(epoch)` has the same columns except the last two: the names in an epoch.
     `run.processes[0].labels.at(region, offset, epoch=3)` returns the name of one byte, and
     `.named("layers.3.weight", 3)` the place of a tensor.
+
+    Columns:
+        region, offset, bytes: the part
+        tensor: its name; missing if names were removed
+        type: type of its items, such as `f32`; missing if unknown
+        start: position of the part in the tensor; not 0 if a tensor lies in several regions
+        address: address of the part
+        epoch: the first epoch with this name
+        seq: when the name was given, in the order of calls
     """
     records = [p.labels.records for p in processes]
     return pd.DataFrame(_label_columns(processes, records) | plain(records, "epoch", "seq"))
@@ -502,15 +512,16 @@ def _label_columns(processes: Sequence[Process], records: Sequence[Array]) -> di
 def modules(processes: Sequence[Process]) -> pd.DataFrame:
     """One row per loaded image.
 
-    module: id, in order of loading
-    kind: what the image is, see docs/format.md#modulesbin
-    image: XXH3-64 of the image; 0 if it was not saved
-    size: bytes of the image
-    seq: the call that loaded it
-    path: the file that it came from
-    context: where it was loaded
-    globals: number of its variables that became regions
-    missing: why the image was not saved, or `nothing`
+    Columns:
+        module: id, in order of loading
+        kind: what the image is, see docs/format.md#modulesbin
+        image: XXH3-64 of the image; 0 if it was not saved
+        size: bytes of the image
+        seq: the call that loaded it
+        path: the file that it came from
+        context: where it was loaded
+        globals: number of its variables that became regions
+        missing: why the image was not saved, or `nothing`
     """
     records = [p.modules for p in processes]
     columns: dict[str, Any] = {
